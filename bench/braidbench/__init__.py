@@ -1,0 +1,1 @@
+"""Parts of the benchmark runner. `bench/run.py` is the only entry."""

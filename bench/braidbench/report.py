@@ -1,0 +1,106 @@
+"""Collects samples, prints tables (plain or Markdown), writes the summary."""
+
+from __future__ import annotations
+
+import json
+import statistics
+import time
+from dataclasses import dataclass, field
+from pathlib import Path
+
+
+@dataclass
+class Cell:
+    """Repeated measurements of one thing on one side."""
+
+    side: str
+    what: str
+    unit: str
+    samples: list[float] = field(default_factory=list)
+    failures: list[str] = field(default_factory=list)
+    notes: list[str] = field(default_factory=list)
+
+    @property
+    def median(self) -> float | None:
+        return statistics.median(self.samples) if self.samples else None
+
+    def note(self, text: str) -> None:
+        """Adds a remark once."""
+        if text not in self.notes:
+            self.notes.append(text)
+
+    def text(self) -> str:
+        """The median and the range, or why there is none."""
+        if self.median is None:
+            return f"failed: {self.failures[-1]}" if self.failures else "not run"
+        low, high = min(self.samples), max(self.samples)
+        spread = f" ({number(low)}–{number(high)})" if len(self.samples) > 1 else ""
+        return f"{number(self.median)} {self.unit}{spread}"
+
+
+def number(value: float) -> str:
+    """Three significant figures, without an exponent."""
+    if value >= 100:
+        return f"{value:,.0f}"
+    return f"{value:.1f}" if value >= 10 else f"{value:.2f}"
+
+
+class Report:
+    """The cells of one run, in the order in which they were first measured."""
+
+    def __init__(self, scenario: str, machine: dict, settings: dict, directory: Path):
+        self.scenario, self.machine, self.settings, self.directory = scenario, machine, settings, directory
+        self.cells: dict[tuple[str, str], Cell] = {}
+        self.tables: list[tuple[str, list[str], list[list[str]]]] = []
+        self.ratios: dict[str, float] = {}
+        self.remarks: list[str] = []
+        self.started = time.time()
+
+    def cell(self, side: str, what: str, unit: str = "") -> Cell:
+        """The cell of this side and measurement; made when first asked for."""
+        return self.cells.setdefault((side, what), Cell(side, what, unit))
+
+    def table(self, title: str, heads: list[str], rows: list[list[str]]) -> None:
+        """Adds a table to print."""
+        self.tables.append((title, heads, rows))
+
+    def render(self, markdown: bool) -> str:
+        """Everything to show, as text."""
+        parts = [_markdown(*table) if markdown else _plain(*table) for table in self.tables]
+        parts += [f"{'- ' if markdown else '* '}{remark}" for remark in self.remarks]
+        return "\n".join(parts)
+
+    def save(self) -> Path:
+        """Writes `summary.json` and `tables.md` beside the raw results."""
+        summary = {
+            "scenario": self.scenario,
+            "started": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(self.started)),
+            "seconds": round(time.time() - self.started),
+            "machine": self.machine,
+            "settings": self.settings,
+            "cells": [
+                {"side": c.side, "what": c.what, "unit": c.unit, "median": c.median, "samples": c.samples,
+                 "failures": c.failures, "notes": c.notes}
+                for c in self.cells.values()
+            ],
+            "ratios": self.ratios,
+            "tables": [{"title": t, "heads": h, "rows": r} for t, h, r in self.tables],
+            "remarks": self.remarks,
+        }
+        path = self.directory / "summary.json"
+        path.write_text(json.dumps(summary, indent=1, ensure_ascii=False) + "\n")
+        (self.directory / "tables.md").write_text(self.render(markdown=True) + "\n")
+        return path
+
+
+def _plain(title: str, heads: list[str], rows: list[list[str]]) -> str:
+    widths = [max(len(line[i]) for line in [heads, *rows]) for i in range(len(heads))]
+    lines = ["  ".join(text.ljust(width) for text, width in zip(line, widths)).rstrip() for line in [heads, *rows]]
+    rule = "  ".join("-" * width for width in widths)
+    return "\n".join([f"\n{title}", lines[0], rule, *lines[1:], ""])
+
+
+def _markdown(title: str, heads: list[str], rows: list[list[str]]) -> str:
+    escaped = [[text.replace("|", "\\|") for text in line] for line in [heads, *rows]]
+    lines = ["| " + " | ".join(line) + " |" for line in escaped]
+    return "\n".join([f"\n**{title}**\n", lines[0], "|" + " --- |" * len(heads), *lines[1:], ""])

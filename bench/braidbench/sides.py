@@ -1,0 +1,159 @@
+"""What is compared: a side offers a directory to work in, over one or more throttled or plain devices.
+
+A side is started inside the control group, because the server that does the I/O is what gets throttled.
+"""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import time
+from pathlib import Path
+
+from braidbench.devices import Device, evict
+from braidbench.host import BenchError, Host, run
+
+START_TIMEOUT_S = 60
+
+
+class Side:
+    """A native file system, and the base of the others."""
+
+    # Whether files opened with O_DIRECT are accepted.
+    direct = True
+    note = ""
+
+    def __init__(self, name: str, host: Host, devices: list[Device]):
+        self.name, self.host, self.devices = name, host, devices
+        self.root = devices[0].mount / f"side-{name}"
+        self.stores = [device.mount / f"side-{name}" for device in devices]
+        self.running = False
+
+    def start(self) -> None:
+        """Makes the side usable; nothing if it is."""
+        if self.running:
+            return
+        for store in self.stores:
+            store.mkdir(exist_ok=True)
+        self._start()
+        self.running = True
+
+    def _start(self) -> None:
+        pass
+
+    def stop(self) -> None:
+        """Ends the side. Safe to call in any state."""
+        self.running = False
+
+    def evict(self) -> None:
+        """Makes the next read meet the devices."""
+        evict(*self.stores)
+
+    def transferred(self) -> list[tuple[int, int]]:
+        """Bytes read and written by each device so far."""
+        return [device.transferred() for device in self.devices]
+
+
+class Mounted(Side):
+    """A side that is a FUSE file system served by a process."""
+
+    def __init__(self, name: str, host: Host, devices: list[Device]):
+        super().__init__(name, host, devices)
+        self.root = host.directory(f"mnt/{name}")
+
+    def _start(self) -> None:
+        # What an earlier server of this side left behind.
+        self.stop()
+        log = open(self.host.work / f"{self.name}.log", "ab")
+        with log:
+            process = self.host.spawn(self.command(), stdout=log, stderr=log, stdin=subprocess.DEVNULL)
+            try:
+                status = process.wait(START_TIMEOUT_S)
+            except subprocess.TimeoutExpired:
+                process.kill()
+                raise BenchError(f"{self.name}: not mounted after {START_TIMEOUT_S} s") from None
+        if status != 0 or not os.path.ismount(self.root):
+            words = (self.host.work / f"{self.name}.log").read_text(errors="replace").strip().splitlines()
+            raise BenchError(f"{self.name}: exit status {status}: {' / '.join(words[-3:]) or 'no message'}")
+
+    def command(self) -> list[str]:
+        """The command that mounts; returns when the file system is usable."""
+        raise NotImplementedError
+
+    def unmount(self) -> None:
+        """The side's own way to unmount."""
+        run("umount", self.root)
+
+    def stop(self) -> None:
+        self.running = False
+        if not _is_mount_point(self.root):
+            return
+        try:
+            self.unmount()
+        except BenchError:
+            for pid in self.pids():
+                os.kill(pid, 9)
+            run("umount", "-l", self.root)
+        deadline = time.monotonic() + START_TIMEOUT_S
+        while self.pids() and time.monotonic() < deadline:
+            time.sleep(0.05)
+
+    def pids(self) -> list[int]:
+        """The processes that serve the mount: those with the mount point in their command line."""
+        wanted = os.fsencode(self.root)
+        found = []
+        for pid in self.host.group.processes() or [int(p.name) for p in Path("/proc").glob("[0-9]*")]:
+            try:
+                words = Path(f"/proc/{pid}/cmdline").read_bytes().split(b"\0")
+            except OSError:
+                continue
+            if wanted in words:
+                found.append(pid)
+        return found
+
+
+class Mergerfs(Mounted):
+    """mergerfs over the devices. Debian's build refuses O_DIRECT."""
+
+    direct = False
+
+    def __init__(self, name: str, host: Host, devices: list[Device], policy: str, options: tuple[str, ...] = ()):
+        super().__init__(name, host, devices)
+        self.policy = policy
+        self.options = ",".join([f"category.create={policy}", "allow_other", "minfreespace=64M", *options])
+
+    def command(self) -> list[str]:
+        return ["mergerfs", "-o", self.options, ":".join(str(store) for store in self.stores), str(self.root)]
+
+
+class Braid(Mounted):
+    """Braid over the devices; the first one is home."""
+
+    def __init__(self, name: str, host: Host, devices: list[Device], binary: Path, policy: str):
+        super().__init__(name, host, devices)
+        self.binary, self.policy = binary, policy
+
+    def _start(self) -> None:
+        if not os.access(self.binary, os.X_OK):
+            raise BenchError(f"no braid at {self.binary}: build it with `cargo build --release` or name one with --braid")
+        super()._start()
+
+    def command(self) -> list[str]:
+        argv = [str(self.binary), "mount"]
+        for device, store in zip(self.devices, self.stores):
+            weight = f",weight={device.limit.write_bps // 10**6}" if device.limit else ",weight=1"
+            argv += ["--tier", f"{device.name}={store}{weight}"]
+        return argv + ["--home", self.devices[0].name, "--policy", self.policy, str(self.root)]
+
+    def unmount(self) -> None:
+        run(self.binary, "umount", self.root)
+
+    def ask(self, *words: str) -> str:
+        """One of braid's questions about the mount, as JSON text."""
+        return run(self.binary, *words, "--json")
+
+
+def _is_mount_point(path: Path) -> bool:
+    # Not os.path.ismount: that asks the server, which may be dead.
+    with open("/proc/self/mountinfo") as lines:
+        return any(line.split()[4] == str(path) for line in lines)

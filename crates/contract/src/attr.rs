@@ -1,0 +1,109 @@
+//! Attributes of a file, as `stat(2)` reports and `setattr` changes them.
+
+use crate::InodeId;
+
+/// A point in time: seconds since the epoch, which may be negative, and
+/// nanoseconds `0..1_000_000_000` after it.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug, Default)]
+pub struct Timestamp {
+    /// Whole seconds since 1970-01-01 UTC.
+    pub secs: i64,
+    /// Nanoseconds after `secs`.
+    pub nanos: u32,
+}
+
+/// The kind of an inode.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum FileKind {
+    /// A regular file.
+    Regular,
+    /// A directory.
+    Directory,
+    /// A symbolic link.
+    Symlink,
+    /// A named pipe.
+    Fifo,
+    /// A UNIX domain socket.
+    Socket,
+    /// A character device.
+    CharDevice,
+    /// A block device.
+    BlockDevice,
+}
+
+impl FileKind {
+    /// The kind that the type bits (`S_IFMT`) of a mode name; `None` for bits
+    /// that name none.
+    #[must_use]
+    pub fn from_mode(mode: u32) -> Option<Self> {
+        Some(match mode & 0o170_000 {
+            0o100_000 => Self::Regular,
+            0o040_000 => Self::Directory,
+            0o120_000 => Self::Symlink,
+            0o010_000 => Self::Fifo,
+            0o140_000 => Self::Socket,
+            0o020_000 => Self::CharDevice,
+            0o060_000 => Self::BlockDevice,
+            _ => return None,
+        })
+    }
+}
+
+/// What `stat(2)` reports.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Attr {
+    /// Inode number.
+    pub ino: InodeId,
+    /// Size in bytes.
+    pub size: u64,
+    /// Space used on all tiers together, in units of 512 bytes.
+    pub blocks: u64,
+    /// Last access.
+    pub atime: Timestamp,
+    /// Last change of the contents.
+    pub mtime: Timestamp,
+    /// Last change of the inode.
+    pub ctime: Timestamp,
+    /// Birth, where the home file system records it.
+    pub btime: Option<Timestamp>,
+    /// Kind of inode.
+    pub kind: FileKind,
+    /// Permission, set-id and sticky bits (`0o7777`).
+    pub mode: u16,
+    /// Number of hard links.
+    pub nlink: u32,
+    /// Owner.
+    pub uid: u32,
+    /// Group.
+    pub gid: u32,
+    /// Device number, for devices.
+    pub rdev: u32,
+    /// Preferred I/O size in bytes.
+    pub block_size: u32,
+}
+
+/// A time to set.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum SetTime {
+    /// The file system's clock at the time of the change.
+    Now,
+    /// This time.
+    At(Timestamp),
+}
+
+/// A change of attributes; `None` leaves one as it is.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct SetAttr {
+    /// Permission, set-id and sticky bits.
+    pub mode: Option<u32>,
+    /// Owner.
+    pub uid: Option<u32>,
+    /// Group.
+    pub gid: Option<u32>,
+    /// Size in bytes: truncation or extension with zeros.
+    pub size: Option<u64>,
+    /// Last access.
+    pub atime: Option<SetTime>,
+    /// Last change of the contents.
+    pub mtime: Option<SetTime>,
+}

@@ -1,0 +1,134 @@
+//! The one error type of every operation.
+
+use crate::Errno;
+use std::fmt;
+
+/// The result of an operation.
+pub type Result<T> = std::result::Result<T, Error>;
+
+/// Why an operation failed: the error number that the application sees, and,
+/// where somebody will read it, what was being done to which thing.
+///
+/// An error without context is two words and allocates nothing, since `ENOENT`
+/// is an ordinary answer. Context is added where the name of the thing is
+/// known; the error is logged where it is consumed, not where it passes.
+pub struct Error {
+    errno: Errno,
+    context: Option<Box<Vec<String>>>,
+}
+
+impl Error {
+    /// An error with what was being done, outermost context last.
+    #[must_use]
+    pub fn new(errno: Errno, context: impl Into<String>) -> Self {
+        Self { errno, context: Some(Box::new(vec![context.into()])) }
+    }
+
+    /// The error number that the application sees.
+    #[must_use]
+    pub fn errno(&self) -> Errno {
+        self.errno
+    }
+
+    /// Adds what was being done when this error passed.
+    #[must_use]
+    pub fn context(mut self, context: impl Into<String>) -> Self {
+        self.context.get_or_insert_default().push(context.into());
+        self
+    }
+
+    /// Whether the tier that answered this has no room ([`Errno::is_full`]).
+    #[must_use]
+    pub fn is_full(&self) -> bool {
+        self.errno.is_full()
+    }
+}
+
+impl From<Errno> for Error {
+    fn from(errno: Errno) -> Self {
+        Self { errno, context: None }
+    }
+}
+
+impl From<rustix::io::Errno> for Error {
+    fn from(errno: rustix::io::Errno) -> Self {
+        Errno(errno.raw_os_error()).into()
+    }
+}
+
+impl From<std::io::Error> for Error {
+    fn from(error: std::io::Error) -> Self {
+        match error.raw_os_error() {
+            Some(number) => Errno(number).into(),
+            None => Self::new(Errno::EIO, error.to_string()),
+        }
+    }
+}
+
+impl From<Error> for std::io::Error {
+    fn from(error: Error) -> Self {
+        let kind = Self::from_raw_os_error(error.errno.0).kind();
+        Self::new(kind, error)
+    }
+}
+
+impl fmt::Display for Error {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        for context in self.context.iter().flat_map(|contexts| contexts.iter().rev()) {
+            write!(f, "{context}: ")?;
+        }
+        let text = std::io::Error::from_raw_os_error(self.errno.0);
+        write!(f, "{text}")
+    }
+}
+
+impl fmt::Debug for Error {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Display::fmt(self, f)
+    }
+}
+
+impl std::error::Error for Error {}
+
+/// Adds context to any result whose error becomes an [`Error`].
+pub trait Context<T> {
+    /// Adds `context` to the error, if it is one.
+    ///
+    /// # Errors
+    /// The error it was called on.
+    fn context(self, context: &str) -> Result<T>;
+
+    /// Adds the context that `context` builds to the error, if it is one.
+    ///
+    /// # Errors
+    /// The error it was called on.
+    fn with_context(self, context: impl FnOnce() -> String) -> Result<T>;
+}
+
+impl<T, E: Into<Error>> Context<T> for std::result::Result<T, E> {
+    fn context(self, context: &str) -> Result<T> {
+        self.map_err(|error| error.into().context(context))
+    }
+
+    fn with_context(self, context: impl FnOnce() -> String) -> Result<T> {
+        self.map_err(|error| error.into().context(context()))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn context_reads_from_the_outside_in() {
+        let error = Error::from(Errno::ENOSPC).context("writing the index").context("file 7");
+        assert_eq!(error.to_string(), "file 7: writing the index: No space left on device (os error 28)");
+        assert_eq!(error.errno(), Errno::ENOSPC);
+    }
+
+    #[test]
+    fn errno_survives_io_error() {
+        let error: std::io::Error = Error::new(Errno::ENOENT, "x").into();
+        assert_eq!(error.kind(), std::io::ErrorKind::NotFound);
+    }
+}

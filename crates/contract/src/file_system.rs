@@ -1,0 +1,356 @@
+//! What an application sees: the trait that the volume, wrapping modules and
+//! later the shared pool implement, and that every front end speaks to.
+
+use crate::{Attr, Caller, FileKind, HandleId, Hint, InodeId, Result, SetAttr};
+use std::ffi::OsStr;
+use std::os::fd::OwnedFd;
+use std::sync::Arc;
+use std::time::Duration;
+
+/// What a file system can do, and how far its answers may be cached.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct FileSystemCapabilities {
+    /// How long names and attributes stay true if no operation through this
+    /// interface changes them. A file system that is the only door to its data
+    /// can answer a very long time.
+    pub cache_ttl: Duration,
+    /// [`IoMode::Passthrough`] may be answered to [`FileSystem::open`].
+    pub passthrough: bool,
+    /// [`FileSystem::rename`] knows [`RenameMode::Exchange`] and `NoReplace`.
+    pub rename_modes: bool,
+    /// POSIX ACLs are kept as the extended attributes `system.posix_acl_*`.
+    pub posix_acl: bool,
+}
+
+/// The answer to a name: an inode, and which one of those that ever had its
+/// number.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Entry {
+    /// The inode's attributes; `attr.ino` names it in later calls.
+    pub attr: Attr,
+    /// Differs between two inodes that had the same number one after another.
+    pub generation: u64,
+}
+
+/// One name of a directory.
+#[derive(Debug)]
+pub struct DirEntry<'a> {
+    /// Inode number.
+    pub ino: InodeId,
+    /// Where to resume after this entry; stable while the directory is open,
+    /// and across opens where the home file system's are.
+    pub next_offset: i64,
+    /// Kind, where the directory itself tells it.
+    pub kind: Option<FileKind>,
+    /// The name: 1 to 255 arbitrary bytes without `/` and NUL.
+    pub name: &'a OsStr,
+    /// Filled in for `readdir_plus` except for `.` and `..`; counts as one
+    /// lookup when the sink takes the entry.
+    pub entry: Option<Entry>,
+}
+
+/// Takes directory entries until it is full.
+pub trait DirSink {
+    /// Takes one entry; `false` means that it had no room and was not taken.
+    fn add(&mut self, entry: &DirEntry<'_>) -> bool;
+}
+
+/// Flags of `open(2)` as far as a file system needs them. The kernel has dealt
+/// with the others (`O_CREAT`, `O_EXCL`, `O_TRUNC`, `O_APPEND` …).
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct OpenFlags {
+    /// The file may be read.
+    pub read: bool,
+    /// The file may be written.
+    pub write: bool,
+    /// `O_DIRECT`: data should not stay in memory.
+    pub direct: bool,
+    /// `O_SYNC` or `O_DSYNC`: each write is durable when it returns.
+    pub sync: bool,
+}
+
+/// A request to open a file.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct OpenRequest {
+    /// How the application opens it.
+    pub flags: OpenFlags,
+    /// The front end can connect the kernel to a descriptor, and nothing else
+    /// has the inode open in a way that forbids it.
+    pub passthrough_allowed: bool,
+    /// The inode is open by passthrough already, and the kernel takes no other
+    /// kind of open until that one ends.
+    pub passthrough_required: bool,
+}
+
+/// How the data of an open file travels.
+#[derive(Clone, Debug)]
+pub enum IoMode {
+    /// Through the kernel's page cache and [`FileSystem::read`], `write`.
+    Cached,
+    /// Each call of the application becomes one of [`FileSystem::read`],
+    /// `write`.
+    Direct,
+    /// The kernel may do all I/O on this descriptor; the file system sees none
+    /// of it until the handle is released.
+    Passthrough(Arc<OwnedFd>),
+}
+
+/// An open file.
+#[derive(Clone, Debug)]
+pub struct Opened {
+    /// Names the open file until [`FileSystem::release`].
+    pub handle: HandleId,
+    /// How its data travels.
+    pub mode: IoMode,
+}
+
+/// What `rename` does when the new name exists.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub enum RenameMode {
+    /// Replaces it, atomically.
+    #[default]
+    Replace,
+    /// Fails with `EEXIST`.
+    NoReplace,
+    /// Exchanges the two, atomically; both must exist.
+    Exchange,
+}
+
+/// Flags of one write.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct WriteFlags {
+    /// The write must not stay in memory (`O_DIRECT`).
+    pub direct: bool,
+    /// The write must be durable when it returns (`O_SYNC`, `O_DSYNC`).
+    pub sync: bool,
+    /// Clear the set-user-id and set-group-id bits and file capabilities.
+    pub kill_set_id: bool,
+    /// What is known of the data.
+    pub hint: Hint,
+}
+
+/// What `fallocate` does.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum FallocateMode {
+    /// Reserves space; grows the file unless `keep_size`.
+    Allocate {
+        /// Leaves the size alone.
+        keep_size: bool,
+    },
+    /// Frees the space; the size stays. Reads answer zeros.
+    PunchHole,
+    /// Makes the range read as zeros; grows the file unless `keep_size`.
+    ZeroRange {
+        /// Leaves the size alone.
+        keep_size: bool,
+    },
+}
+
+/// What `lseek` looks for.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum SeekTarget {
+    /// The next byte that is not in a hole.
+    Data,
+    /// The next hole; the end of the file counts as one.
+    Hole,
+}
+
+/// What `setxattr` does when the attribute exists or not.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub enum XattrMode {
+    /// Sets it either way.
+    #[default]
+    Set,
+    /// Fails with `EEXIST` if it exists.
+    Create,
+    /// Fails with `ENODATA` if it does not.
+    Replace,
+}
+
+/// Space and inodes of the whole file system.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct StatFs {
+    /// Size in bytes.
+    pub total: u64,
+    /// Free bytes.
+    pub free: u64,
+    /// Bytes that applications may still use; at most `free`.
+    pub available: u64,
+    /// Inodes.
+    pub files: u64,
+    /// Free inodes.
+    pub files_free: u64,
+    /// Block size in bytes for reporting.
+    pub block_size: u32,
+    /// Longest name in bytes.
+    pub name_max: u32,
+}
+
+/// A file system: inode-based, like the kernel's VFS and FUSE's low-level
+/// interface. All methods block, may be called from any thread, and run in the
+/// name of their caller.
+///
+/// **Permissions** have been checked by the front end's kernel, with all of the
+/// caller's groups; a file system uses the caller for ownership of what it
+/// makes and for rules that the kernel leaves to it (clearing set-id bits).
+///
+/// **Lookups**: each [`Entry`] that a method returns counts as one lookup of
+/// its inode, and the inode number stays valid until [`forget`](Self::forget)
+/// has given all of them back. An inode that was removed meanwhile answers
+/// `ESTALE`, or `ENOENT` where it is looked up by name.
+///
+/// **Durability**: nothing is promised to survive power loss until
+/// [`fsync`](Self::fsync), [`sync_dir`](Self::sync_dir) or a write with
+/// [`WriteFlags::sync`] has returned.
+pub trait FileSystem: Send + Sync {
+    /// What this file system can do.
+    fn capabilities(&self) -> FileSystemCapabilities;
+
+    /// Finds `name` in the directory `parent`. `ENOENT` if there is none.
+    fn lookup(&self, caller: &Caller, parent: InodeId, name: &OsStr) -> Result<Entry>;
+
+    /// Gives `count` lookups of `ino` back. Never fails: an unknown inode is
+    /// passed over.
+    fn forget(&self, ino: InodeId, count: u64);
+
+    /// Attributes, by inode or, if it is given, by open file.
+    fn getattr(&self, caller: &Caller, ino: InodeId, handle: Option<HandleId>) -> Result<Attr>;
+
+    /// Changes attributes and answers the new ones. `EFBIG` for a size beyond
+    /// the file system's limit.
+    fn setattr(&self, caller: &Caller, ino: InodeId, handle: Option<HandleId>, changes: &SetAttr) -> Result<Attr>;
+
+    /// Target of a symbolic link.
+    fn readlink(&self, caller: &Caller, ino: InodeId) -> Result<Vec<u8>>;
+
+    /// Makes a regular file, device, pipe or socket: `mode` with type bits,
+    /// before `umask` is applied. `EEXIST` if the name is taken.
+    fn mknod(&self, caller: &Caller, parent: InodeId, name: &OsStr, mode: u32, umask: u32, rdev: u32) -> Result<Entry>;
+
+    /// Makes a directory.
+    fn mkdir(&self, caller: &Caller, parent: InodeId, name: &OsStr, mode: u32, umask: u32) -> Result<Entry>;
+
+    /// Makes a symbolic link to `target`.
+    fn symlink(&self, caller: &Caller, parent: InodeId, name: &OsStr, target: &OsStr) -> Result<Entry>;
+
+    /// Makes another name for the inode.
+    fn link(&self, caller: &Caller, ino: InodeId, parent: InodeId, name: &OsStr) -> Result<Entry>;
+
+    /// Removes a name that is not a directory's. Data goes when the last name
+    /// and the last open file are gone.
+    fn unlink(&self, caller: &Caller, parent: InodeId, name: &OsStr) -> Result<()>;
+
+    /// Removes an empty directory.
+    fn rmdir(&self, caller: &Caller, parent: InodeId, name: &OsStr) -> Result<()>;
+
+    /// Renames, atomically.
+    fn rename(
+        &self,
+        caller: &Caller,
+        parent: InodeId,
+        name: &OsStr,
+        new_parent: InodeId,
+        new_name: &OsStr,
+        mode: RenameMode,
+    ) -> Result<()>;
+
+    /// Opens a regular file. Answers [`IoMode::Passthrough`] only if the
+    /// request allows it, and always if it requires it.
+    fn open(&self, caller: &Caller, ino: InodeId, request: OpenRequest) -> Result<Opened>;
+
+    /// Makes and opens a regular file. With `exclusive`, `EEXIST` if the name
+    /// is taken; without, an existing file is opened if the caller may.
+    #[expect(clippy::too_many_arguments, reason = "mirrors open(2) with O_CREAT")]
+    fn create(
+        &self,
+        caller: &Caller,
+        parent: InodeId,
+        name: &OsStr,
+        mode: u32,
+        umask: u32,
+        exclusive: bool,
+        flags: OpenFlags,
+    ) -> Result<(Entry, Opened)>;
+
+    /// Reads into `buf` from `offset` on; short only at the end of the file.
+    fn read(&self, caller: &Caller, handle: HandleId, offset: u64, buf: &mut [u8], direct: bool) -> Result<usize>;
+
+    /// Writes `data` at `offset`. A short count is followed by the error that
+    /// caused it when the rest is tried.
+    fn write(&self, caller: &Caller, handle: HandleId, offset: u64, data: &[u8], flags: WriteFlags) -> Result<usize>;
+
+    /// One descriptor of the open file was closed: what the name's attributes
+    /// should show from now on is brought up to date. Not durable.
+    fn flush(&self, caller: &Caller, handle: HandleId) -> Result<()>;
+
+    /// The open file has no descriptor any more.
+    fn release(&self, handle: HandleId) -> Result<()>;
+
+    /// Makes data and attributes durable; with `data_only`, only what is
+    /// needed to read the data back.
+    fn fsync(&self, caller: &Caller, handle: HandleId, data_only: bool) -> Result<()>;
+
+    /// Reserves, frees or zeroes part of a file.
+    fn fallocate(
+        &self,
+        caller: &Caller,
+        handle: HandleId,
+        offset: u64,
+        len: u64,
+        mode: FallocateMode,
+    ) -> Result<()>;
+
+    /// The next data or hole at or after `offset`; `ENXIO` past the end.
+    fn seek(&self, caller: &Caller, handle: HandleId, offset: u64, target: SeekTarget) -> Result<u64>;
+
+    /// Copies up to `len` bytes between two open files; answers the count.
+    /// `EOPNOTSUPP` leaves the copy to the kernel.
+    #[expect(clippy::too_many_arguments, reason = "mirrors copy_file_range(2)")]
+    fn copy_range(
+        &self,
+        caller: &Caller,
+        from: HandleId,
+        from_offset: u64,
+        to: HandleId,
+        to_offset: u64,
+        len: u64,
+    ) -> Result<u64>;
+
+    /// Opens a directory for reading.
+    fn open_dir(&self, caller: &Caller, ino: InodeId) -> Result<HandleId>;
+
+    /// Reads entries after `offset` (0: from the start) until `sink` is full
+    /// or the directory ends. With `plus`, each comes with an [`Entry`].
+    fn read_dir(
+        &self,
+        caller: &Caller,
+        handle: HandleId,
+        offset: i64,
+        plus: bool,
+        sink: &mut dyn DirSink,
+    ) -> Result<()>;
+
+    /// Closes a directory.
+    fn release_dir(&self, handle: HandleId) -> Result<()>;
+
+    /// Makes the directory's names durable.
+    fn sync_dir(&self, caller: &Caller, handle: HandleId) -> Result<()>;
+
+    /// Space and inodes of the whole.
+    fn statfs(&self, caller: &Caller) -> Result<StatFs>;
+
+    /// Value of an extended attribute; `ENODATA` if there is none.
+    fn getxattr(&self, caller: &Caller, ino: InodeId, name: &OsStr) -> Result<Vec<u8>>;
+
+    /// Names of all extended attributes, each ended by a NUL byte.
+    fn listxattr(&self, caller: &Caller, ino: InodeId) -> Result<Vec<u8>>;
+
+    /// Sets an extended attribute.
+    fn setxattr(&self, caller: &Caller, ino: InodeId, name: &OsStr, value: &[u8], mode: XattrMode) -> Result<()>;
+
+    /// Removes an extended attribute.
+    fn removexattr(&self, caller: &Caller, ino: InodeId, name: &OsStr) -> Result<()>;
+
+    /// Makes everything durable.
+    fn sync(&self) -> Result<()>;
+}

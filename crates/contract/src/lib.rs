@@ -1,0 +1,28 @@
+//! The vocabulary of Braid in types.
+//!
+//! Every other crate speaks in these terms: ids, the caller of an operation,
+//! placement hints, attributes, one error type, and the two traits that carry
+//! the whole house: [`FileSystem`] (what an application sees) and [`Store`]
+//! (what a tier offers). There is no I/O here and no in-house dependency.
+#![forbid(unsafe_code)]
+
+mod attr;
+mod caller;
+mod errno;
+mod error;
+mod file_system;
+mod hint;
+mod id;
+mod store;
+
+pub use attr::{Attr, FileKind, SetAttr, SetTime, Timestamp};
+pub use caller::Caller;
+pub use errno::Errno;
+pub use error::{Context, Error, Result};
+pub use file_system::{
+    DirEntry, DirSink, Entry, FallocateMode, FileSystem, FileSystemCapabilities, IoMode, OpenFlags, OpenRequest,
+    Opened, RenameMode, SeekTarget, StatFs, WriteFlags, XattrMode,
+};
+pub use hint::{Hint, LifetimeGroup, StreamId};
+pub use id::{HandleId, InodeId, ObjectId, ParseIdError, TierId, VolumeId};
+pub use store::{ObjectStat, PieceIo, Store, StoreCapabilities, StoreIo, Usage};

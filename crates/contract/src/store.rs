@@ -1,0 +1,180 @@
+//! What a tier offers: bytes in named objects.
+
+use crate::{Hint, ObjectId, Result, Timestamp};
+use std::io::{IoSlice, IoSliceMut};
+use std::os::fd::OwnedFd;
+use std::sync::Arc;
+
+/// What a store can do beyond the basics. A method that needs a capability
+/// says so; without it, the method answers `EOPNOTSUPP`.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct StoreCapabilities {
+    /// [`Store::fd`] answers, so data may go to and from a descriptor directly.
+    pub descriptors: bool,
+    /// [`Store::punch`] returns space.
+    pub punch: bool,
+    /// [`Store::allocate`] reserves space.
+    pub allocate: bool,
+    /// [`Store::next_data`] tells data from holes.
+    pub seek_data: bool,
+    /// Data in a range may be written over in place.
+    pub overwrite: bool,
+    /// Alignment that [`StoreIo::direct`] asks of offset, length and memory, in
+    /// bytes; 0 where direct I/O is not possible.
+    pub direct_alignment: u32,
+    /// What was synced survives power loss.
+    pub durable: bool,
+}
+
+/// How to carry out one read or write.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct StoreIo {
+    /// Go past the kernel's page cache where alignment allows it; where it does
+    /// not, the store uses its cached path and the result is the same.
+    pub direct: bool,
+    /// What is known of the data.
+    pub hint: Hint,
+}
+
+/// Size and space of an object.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct ObjectStat {
+    /// One past the last byte ever written or allocated and not truncated.
+    pub size: u64,
+    /// Space used, in bytes.
+    pub allocated: u64,
+    /// When the store last changed the object's contents.
+    pub mtime: Timestamp,
+}
+
+/// Space of a store, in bytes.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct Usage {
+    /// Size of the device or file system beneath.
+    pub total: u64,
+    /// Not used by anyone.
+    pub free: u64,
+    /// Usable by this process; at most `free`.
+    pub available: u64,
+    /// Identifies the file system beneath, so that one that is shared by two
+    /// tiers is counted once.
+    pub device: u64,
+}
+
+/// One piece of a batch: a read into or a write from one buffer.
+#[derive(Debug)]
+pub enum PieceIo<'a> {
+    /// Read at `offset`; the count of bytes read is left in `done`.
+    Read {
+        /// The object.
+        id: ObjectId,
+        /// Where in the object, in bytes.
+        offset: u64,
+        /// Filled up to the object's end.
+        buf: &'a mut [u8],
+        /// Bytes read.
+        done: usize,
+    },
+    /// Write at `offset`; the count of bytes written is left in `done`.
+    Write {
+        /// The object.
+        id: ObjectId,
+        /// Where in the object, in bytes.
+        offset: u64,
+        /// What to write.
+        buf: &'a [u8],
+        /// Bytes written.
+        done: usize,
+    },
+}
+
+/// The interface to bytes on a tier.
+///
+/// Objects are sparse: an offset never written reads as zeros below the
+/// object's size. All methods block, may be called from any thread, and are
+/// atomic only where they say so. An object that does not exist answers
+/// `ENOENT`; a device that fails answers `EIO`, one that vanished `ESTALE` or
+/// `ENODEV`, a full one `ENOSPC` or `EDQUOT`, a read-only one `EROFS`.
+pub trait Store: Send + Sync {
+    /// What this store can do.
+    fn capabilities(&self) -> StoreCapabilities;
+
+    /// Makes an empty object. Idempotent: an object that exists is left as it
+    /// is. Durable only after [`sync`](Self::sync) of the object.
+    fn create(&self, id: ObjectId) -> Result<()>;
+
+    /// Reads into `bufs` from `offset` on. Returns the count of bytes read,
+    /// which is short only at the object's end.
+    fn read_at(&self, id: ObjectId, offset: u64, bufs: &mut [IoSliceMut<'_>], io: StoreIo) -> Result<usize>;
+
+    /// Writes `bufs` at `offset`, and grows the object if it ends before.
+    /// Returns the count of bytes written; a short count is followed by the
+    /// error that caused it when the rest is tried.
+    fn write_at(&self, id: ObjectId, offset: u64, bufs: &[IoSlice<'_>], io: StoreIo) -> Result<usize>;
+
+    /// Carries out all pieces, in any order; each is as if by
+    /// [`read_at`](Self::read_at) or [`write_at`](Self::write_at). Stops at the
+    /// first failure; the `done` of each piece tells how far it came.
+    fn batch(&self, pieces: &mut [PieceIo<'_>], io: StoreIo) -> Result<()> {
+        for piece in pieces {
+            match piece {
+                PieceIo::Read { id, offset, buf, done } => {
+                    *done = self.read_at(*id, *offset, &mut [IoSliceMut::new(buf)], io)?;
+                }
+                PieceIo::Write { id, offset, buf, done } => {
+                    *done = self.write_at(*id, *offset, &[IoSlice::new(buf)], io)?;
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Reserves space for `len` bytes at `offset`, so that a later write there
+    /// does not fail for lack of it. Grows the object unless `keep_size`.
+    /// Needs the capability `allocate`.
+    fn allocate(&self, id: ObjectId, offset: u64, len: u64, keep_size: bool) -> Result<()>;
+
+    /// Makes `len` bytes at `offset` read as zeros and returns their space.
+    /// The object's size stays. Needs the capability `punch`.
+    fn punch(&self, id: ObjectId, offset: u64, len: u64) -> Result<()>;
+
+    /// Cuts or grows the object to `size` bytes.
+    fn truncate(&self, id: ObjectId, size: u64) -> Result<()>;
+
+    /// Makes what was written to the objects, and their existence, survive
+    /// power loss (if the store is `durable`). With `data_only`, times may be
+    /// left behind, sizes not.
+    fn sync(&self, ids: &[ObjectId], data_only: bool) -> Result<()>;
+
+    /// Removes objects. One that does not exist is passed over. Not durable
+    /// until the device writes it back; removal may be undone by power loss.
+    fn remove(&self, ids: &[ObjectId]) -> Result<()>;
+
+    /// Size and space of an object.
+    fn stat(&self, id: ObjectId) -> Result<ObjectStat>;
+
+    /// The first stretch of data at or after `offset` as `(start, end)`, or
+    /// `None` where only a hole follows. `end` may be early, never late. Needs
+    /// the capability `seek_data`.
+    fn next_data(&self, id: ObjectId, offset: u64) -> Result<Option<(u64, u64)>>;
+
+    /// Space of the store at this moment.
+    fn usage(&self) -> Result<Usage>;
+
+    /// The label that was last set on the tier, opaque to the store; `None` on
+    /// a tier that never had one. Changes nothing on the tier.
+    fn label(&self) -> Result<Option<Vec<u8>>>;
+
+    /// Sets the tier's label, at most 4096 bytes, atomically and durably. The
+    /// first label also lays out whatever else the store needs to keep objects.
+    fn set_label(&self, label: &[u8]) -> Result<()>;
+
+    /// Calls `visit` with every object, in no order. For checking.
+    fn list(&self, visit: &mut dyn FnMut(ObjectId)) -> Result<()>;
+
+    /// A descriptor, open for reading and writing, whose offsets are the
+    /// object's. Needs the capability `descriptors`; this one method is what
+    /// makes the direct data path, passthrough, `mmap` and `splice` possible
+    /// without a copy.
+    fn fd(&self, id: ObjectId) -> Result<Arc<OwnedFd>>;
+}

@@ -1,0 +1,1 @@
+//! Wires stores, modules, volume and front ends together.

@@ -1,0 +1,1 @@
+//! The FUSE front end: translates kernel requests to the file-system trait.

@@ -1,0 +1,1 @@
+//! The control protocol between the command line and the daemon.

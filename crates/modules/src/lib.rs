@@ -1,0 +1,1 @@
+//! Modules of an I/O stack that wrap another file system.

@@ -1,0 +1,11 @@
+//! The directory store: objects as sparse files in a directory of a mounted
+//! native file system.
+//!
+//! An object is the file `.braid/data/<2 hex>/<32 hex>` below the tier's
+//! directory (`docs/format.md`); offsets in the file are offsets in the object.
+
+mod files;
+mod label;
+mod store;
+
+pub use store::DirStore;

@@ -1,0 +1,254 @@
+//! [`DirStore`] itself.
+
+use super::files::OpenFiles;
+use super::label;
+use braid_contract::{
+    Context, Errno, Error, ObjectId, ObjectStat, Result, Store, StoreCapabilities, StoreIo, Timestamp, Usage,
+};
+use braid_sys::{DIRECT_ALIGNMENT, DataFile};
+use rustix::fs::{AtFlags, FallocateFlags, FlockOperation, Mode, OFlags, SeekFrom};
+use std::collections::HashSet;
+use std::io::{IoSlice, IoSliceMut};
+use std::os::fd::OwnedFd;
+use std::path::Path;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+const TMPFS_MAGIC: i64 = 0x0102_1994;
+
+/// A tier in a directory of a mounted file system. Holds an exclusive lock on
+/// the directory, so that one process at a time uses it as a tier.
+pub struct DirStore {
+    root: OwnedFd,
+    durable: bool,
+    files: OpenFiles,
+    /// Objects whose directory entry may not be durable yet.
+    unsynced: Mutex<HashSet<ObjectId>>,
+}
+
+impl DirStore {
+    /// Opens the directory as a tier. Creates nothing.
+    ///
+    /// # Errors
+    /// `EBUSY` if another process uses the directory as a tier, and those of
+    /// `open(2)`.
+    pub fn open(dir: &Path) -> Result<Self> {
+        let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
+        let root = rustix::fs::open(dir, flags, Mode::empty()).with_context(|| dir.display().to_string())?;
+        match rustix::fs::flock(&root, FlockOperation::NonBlockingLockExclusive) {
+            Ok(()) => {}
+            Err(rustix::io::Errno::WOULDBLOCK) => {
+                return Err(Error::new(Errno::EBUSY, format!("{} is a tier of a mounted volume", dir.display())));
+            }
+            Err(error) => return Err(error).with_context(|| format!("locking {}", dir.display())),
+        }
+        let durable = rustix::fs::fstatfs(&root)?.f_type as i64 != TMPFS_MAGIC;
+        Ok(Self { root, durable, files: OpenFiles::new(), unsynced: Mutex::new(HashSet::new()) })
+    }
+
+    fn file(&self, id: ObjectId) -> Result<Arc<DataFile>> {
+        self.files.get(id, || {
+            let flags = OFlags::RDWR | OFlags::CLOEXEC | OFlags::NOFOLLOW;
+            let fd = rustix::fs::openat(&self.root, path_of(id), flags, Mode::empty());
+            Ok(DataFile::new(fd.or_else(|error| self.open_read_only(id, error))?))
+        })
+    }
+
+    /// On a file system that went read-only, what is there can still be read.
+    fn open_read_only(&self, id: ObjectId, error: rustix::io::Errno) -> rustix::io::Result<OwnedFd> {
+        if error != rustix::io::Errno::ROFS {
+            return Err(error);
+        }
+        let flags = OFlags::RDONLY | OFlags::CLOEXEC | OFlags::NOFOLLOW;
+        rustix::fs::openat(&self.root, path_of(id), flags, Mode::empty())
+    }
+
+    fn unsynced(&self) -> MutexGuard<'_, HashSet<ObjectId>> {
+        self.unsynced.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Makes the names of new objects durable: their directory, and the one
+    /// above, since the directory may be as new.
+    fn sync_names(&self, ids: &[ObjectId]) -> Result<()> {
+        let new: Vec<ObjectId> = {
+            let unsynced = self.unsynced();
+            ids.iter().copied().filter(|id| unsynced.contains(id)).collect()
+        };
+        for id in &new {
+            sync_dir(&self.root, &format!(".braid/data/{}", id.shard()))?;
+        }
+        if !new.is_empty() {
+            sync_dir(&self.root, ".braid/data")?;
+        }
+        let mut unsynced = self.unsynced();
+        new.iter().for_each(|id| drop(unsynced.remove(id)));
+        Ok(())
+    }
+}
+
+fn path_of(id: ObjectId) -> String {
+    format!(".braid/data/{}/{id}", id.shard())
+}
+
+fn sync_dir(root: &OwnedFd, path: &str) -> Result<()> {
+    let fd = rustix::fs::openat(root, path, OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC, Mode::empty())?;
+    Ok(rustix::fs::fsync(fd)?)
+}
+
+/// Makes a directory that may exist.
+fn make_dir(root: &OwnedFd, path: &str) -> rustix::io::Result<()> {
+    match rustix::fs::mkdirat(root, path, Mode::from_raw_mode(0o700)) {
+        Err(rustix::io::Errno::EXIST) => Ok(()),
+        result => result,
+    }
+}
+
+impl Store for DirStore {
+    fn capabilities(&self) -> StoreCapabilities {
+        StoreCapabilities {
+            descriptors: true,
+            punch: true,
+            allocate: true,
+            seek_data: true,
+            overwrite: true,
+            direct_alignment: DIRECT_ALIGNMENT as u32,
+            durable: self.durable,
+        }
+    }
+
+    fn create(&self, id: ObjectId) -> Result<()> {
+        let flags = OFlags::RDWR | OFlags::CREATE | OFlags::EXCL | OFlags::CLOEXEC | OFlags::NOFOLLOW;
+        let open = || rustix::fs::openat(&self.root, path_of(id), flags, Mode::from_raw_mode(0o600));
+        let opened = match open() {
+            Err(rustix::io::Errno::NOENT) => {
+                make_dir(&self.root, &format!(".braid/data/{}", id.shard()))?;
+                open()
+            }
+            result => result,
+        };
+        match opened {
+            Ok(fd) => {
+                self.unsynced().insert(id);
+                self.files.get(id, || Ok(DataFile::new(fd)))?;
+                Ok(())
+            }
+            Err(rustix::io::Errno::EXIST) => Ok(()),
+            Err(error) => Err(error.into()),
+        }
+    }
+
+    fn read_at(&self, id: ObjectId, offset: u64, bufs: &mut [IoSliceMut<'_>], io: StoreIo) -> Result<usize> {
+        Ok(self.file(id)?.read_at(offset, bufs, io.direct)?)
+    }
+
+    fn write_at(&self, id: ObjectId, offset: u64, bufs: &[IoSlice<'_>], io: StoreIo) -> Result<usize> {
+        Ok(self.file(id)?.write_at(offset, bufs, io.direct)?)
+    }
+
+    fn allocate(&self, id: ObjectId, offset: u64, len: u64, keep_size: bool) -> Result<()> {
+        let flags = if keep_size { FallocateFlags::KEEP_SIZE } else { FallocateFlags::empty() };
+        let file = self.file(id)?;
+        Ok(rustix::io::retry_on_intr(|| rustix::fs::fallocate(&*file, flags, offset, len))?)
+    }
+
+    fn punch(&self, id: ObjectId, offset: u64, len: u64) -> Result<()> {
+        let file = self.file(id)?;
+        let flags = FallocateFlags::PUNCH_HOLE | FallocateFlags::KEEP_SIZE;
+        Ok(rustix::io::retry_on_intr(|| rustix::fs::fallocate(&*file, flags, offset, len))?)
+    }
+
+    fn truncate(&self, id: ObjectId, size: u64) -> Result<()> {
+        Ok(rustix::fs::ftruncate(&*self.file(id)?, size)?)
+    }
+
+    fn sync(&self, ids: &[ObjectId], data_only: bool) -> Result<()> {
+        for id in ids {
+            let file = self.file(*id)?;
+            if data_only { rustix::fs::fdatasync(&*file) } else { rustix::fs::fsync(&*file) }?;
+        }
+        self.sync_names(ids)
+    }
+
+    fn remove(&self, ids: &[ObjectId]) -> Result<()> {
+        for id in ids {
+            match rustix::fs::unlinkat(&self.root, path_of(*id), AtFlags::empty()) {
+                Ok(()) | Err(rustix::io::Errno::NOENT) => {}
+                Err(error) => return Err(error.into()),
+            }
+            self.files.forget(*id);
+            self.unsynced().remove(id);
+        }
+        Ok(())
+    }
+
+    fn stat(&self, id: ObjectId) -> Result<ObjectStat> {
+        let stat = rustix::fs::statat(&self.root, path_of(id), AtFlags::SYMLINK_NOFOLLOW)?;
+        Ok(ObjectStat {
+            size: stat.st_size.cast_unsigned(),
+            allocated: stat.st_blocks.cast_unsigned() * 512,
+            mtime: Timestamp { secs: stat.st_mtime, nanos: stat.st_mtime_nsec as u32 },
+        })
+    }
+
+    fn next_data(&self, id: ObjectId, offset: u64) -> Result<Option<(u64, u64)>> {
+        let file = self.file(id)?;
+        let start = match rustix::fs::seek(&*file, SeekFrom::Data(offset)) {
+            Ok(start) => start,
+            Err(rustix::io::Errno::NXIO) => return Ok(None),
+            Err(error) => return Err(error.into()),
+        };
+        let end = rustix::fs::seek(&*file, SeekFrom::Hole(start))?;
+        Ok(Some((start, end)))
+    }
+
+    fn usage(&self) -> Result<Usage> {
+        let space = rustix::fs::fstatvfs(&self.root)?;
+        if space.f_flag.contains(rustix::fs::StatVfsMountFlags::RDONLY) {
+            return Err(Errno::EROFS.into());
+        }
+        Ok(Usage {
+            total: space.f_blocks * space.f_frsize,
+            free: space.f_bfree * space.f_frsize,
+            available: space.f_bavail * space.f_frsize,
+            device: rustix::fs::fstat(&self.root)?.st_dev,
+        })
+    }
+
+    fn label(&self) -> Result<Option<Vec<u8>>> {
+        label::read(&self.root, ".braid/label", 4096)
+    }
+
+    fn set_label(&self, bytes: &[u8]) -> Result<()> {
+        make_dir(&self.root, ".braid").context("making .braid")?;
+        make_dir(&self.root, ".braid/data").context("making .braid/data")?;
+        let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
+        let dir = rustix::fs::openat(&self.root, ".braid", flags, Mode::empty())?;
+        label::replace(&dir, "label", bytes)?;
+        Ok(rustix::fs::fsync(&self.root)?)
+    }
+
+    fn list(&self, visit: &mut dyn FnMut(ObjectId)) -> Result<()> {
+        let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
+        let data = match rustix::fs::openat(&self.root, ".braid/data", flags, Mode::empty()) {
+            Err(rustix::io::Errno::NOENT) => return Ok(()),
+            result => result?,
+        };
+        for shard in rustix::fs::Dir::read_from(&data)? {
+            let shard = shard?;
+            if shard.file_name().to_bytes().starts_with(b".") {
+                continue;
+            }
+            let dir = rustix::fs::openat(&data, shard.file_name(), flags, Mode::empty())?;
+            for object in rustix::fs::Dir::read_from(&dir)? {
+                let object = object?;
+                if let Some(id) = object.file_name().to_str().ok().and_then(|name| name.parse().ok()) {
+                    visit(id);
+                }
+            }
+        }
+        Ok(())
+    }
+
+    fn fd(&self, id: ObjectId) -> Result<Arc<OwnedFd>> {
+        Ok(self.file(id)?.fd())
+    }
+}

@@ -1,0 +1,5 @@
+//! What a tier is made of: one folder for each kind of store, each an
+//! implementation of [`braid_contract::Store`]. Only the daemon names them.
+#![forbid(unsafe_code)]
+
+pub mod dir;

@@ -1,0 +1,110 @@
+//! The identity under which a thread makes inodes.
+//!
+//! A new inode gets its owner, group and mode from the thread that makes it:
+//! file-system uid and gid, umask. Taking the caller's on for the length of one
+//! call lets the native file system apply its own rules (set-group-id
+//! directories, default ACLs, quotas) atomically, where making it as root and
+//! changing the owner afterwards would not.
+
+use rustix::fs::Mode;
+use rustix::process::{geteuid, umask};
+use rustix::thread::{CapabilitySets, capabilities, set_capabilities};
+use std::cell::Cell;
+use std::io;
+use std::marker::PhantomData;
+
+thread_local! {
+    /// Whether this thread has a umask of its own.
+    static OWN_UMASK: Cell<bool> = const { Cell::new(false) };
+}
+
+/// Whether the process may act for other users.
+#[must_use]
+pub fn is_privileged() -> bool {
+    geteuid().is_root()
+}
+
+/// The time in which a thread acts for somebody; ends when dropped.
+#[must_use = "the identity lasts as long as this value"]
+#[derive(Debug)]
+pub struct Acting {
+    switched: bool,
+    /// The identity belongs to the thread, so the value must not leave it.
+    not_send: PhantomData<*const ()>,
+}
+
+impl Drop for Acting {
+    fn drop(&mut self) {
+        if self.switched {
+            set_file_system_ids(0, 0);
+        }
+    }
+}
+
+/// Lets the calling thread make inodes as `uid` and `gid` with the given
+/// umask, until the answer is dropped.
+///
+/// The thread keeps its capabilities: the front end's kernel has already
+/// checked the caller's permissions, with supplementary groups that are not
+/// known here. In an unprivileged process only the umask is set, as there is
+/// one user only.
+///
+/// # Errors
+/// If the kernel refuses, which it does not to root.
+pub fn act_as(uid: u32, gid: u32, mask: u32) -> io::Result<Acting> {
+    set_thread_umask(mask)?;
+    let switch = is_privileged() && (uid != 0 || gid != 0);
+    let acting = Acting { switched: switch, not_send: PhantomData };
+    if switch {
+        let sets: CapabilitySets = capabilities(None)?;
+        set_file_system_ids(uid, gid);
+        // Leaving uid 0 took the file capabilities out of the effective set.
+        set_capabilities(None, sets)?;
+    }
+    Ok(acting)
+}
+
+/// Sets the umask of this thread alone.
+fn set_thread_umask(mask: u32) -> io::Result<()> {
+    if !OWN_UMASK.get() {
+        // SAFETY: unsharing `CLONE_FS` gives this thread its own umask, root
+        // and working directory. Nothing in Braid relies on their being shared:
+        // the working directory is set before threads start.
+        unsafe { rustix::thread::unshare_unsafe(rustix::thread::UnshareFlags::FS) }?;
+        OWN_UMASK.set(true);
+    }
+    umask(Mode::from_raw_mode(mask & 0o777));
+    Ok(())
+}
+
+fn set_file_system_ids(uid: u32, gid: u32) {
+    // SAFETY: plain system calls without pointers; they change the calling
+    // thread only (glibc does not broadcast them) and can't fail for root.
+    unsafe {
+        libc::setfsgid(gid);
+        libc::setfsuid(uid);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::os::unix::fs::{MetadataExt, PermissionsExt};
+
+    #[test]
+    fn inodes_belong_to_whom_the_thread_acts_for() {
+        let dir = tempfile::tempdir().unwrap();
+        std::fs::set_permissions(dir.path(), PermissionsExt::from_mode(0o700)).unwrap();
+        let me = geteuid().as_raw();
+        let (uid, gid) = if is_privileged() { (12345, 54321) } else { (me, rustix::process::getegid().as_raw()) };
+        {
+            let _acting = act_as(uid, gid, 0o027).unwrap();
+            // The directory is closed to the other user: capabilities stay.
+            std::fs::write(dir.path().join("theirs"), "").unwrap();
+        }
+        std::fs::write(dir.path().join("mine"), "").unwrap();
+        let theirs = std::fs::metadata(dir.path().join("theirs")).unwrap();
+        assert_eq!((theirs.uid(), theirs.gid(), theirs.mode() & 0o777), (uid, gid, 0o640));
+        assert_eq!(std::fs::metadata(dir.path().join("mine")).unwrap().uid(), me);
+    }
+}

@@ -1,0 +1,20 @@
+//! The unsafe fence, and what is built directly on it.
+//!
+//! Whatever needs `unsafe` in Braid lives here, in small modules with a safe
+//! face: shared file mappings, the identity a thread acts under, file handles.
+//! Beside them stands [`DataFile`], the one way in which bytes of a native
+//! file are read and written. Nothing here knows what a volume is.
+
+mod aligned;
+mod data_file;
+mod handle;
+mod identity;
+mod limits;
+mod word_map;
+
+pub use aligned::{AlignedBuf, DIRECT_ALIGNMENT, is_aligned};
+pub use data_file::DataFile;
+pub use handle::FileHandle;
+pub use identity::{Acting, act_as, is_privileged};
+pub use limits::raise_open_files;
+pub use word_map::WordMap;

@@ -1,0 +1,1 @@
+//! Reference model, differential runner and conformance suites.

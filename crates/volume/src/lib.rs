@@ -1,0 +1,1 @@
+//! The file system over tiers: namespace, index, placement, recovery.
