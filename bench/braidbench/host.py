@@ -23,21 +23,22 @@ class BenchError(Exception):
     """A step that failed for a reason worth printing. Ends a cell or a side, never the whole run."""
 
 
-def run(*argv: str | Path, timeout: float = COMMAND_TIMEOUT_S, **options) -> str:
+def run(*argv: str | Path, timeout: float = COMMAND_TIMEOUT_S, discard_output: bool = False) -> str:
     """Runs a command to its end and returns its standard output; BenchError with its last words otherwise."""
     words = [str(word) for word in argv]
+    out = subprocess.DEVNULL if discard_output else subprocess.PIPE
     try:
         done = subprocess.run(
-            words, capture_output=True, text=True, errors="replace", timeout=timeout, check=False, **options
+            words, stdout=out, stderr=subprocess.PIPE, text=True, errors="replace", timeout=timeout, check=False
         )
     except FileNotFoundError:
         raise BenchError(f"{words[0]}: not found") from None
     except subprocess.TimeoutExpired:
         raise BenchError(f"{words[0]}: no end after {timeout:.0f} s") from None
     if done.returncode != 0:
-        lines = (done.stderr.strip() or done.stdout.strip() or "no message").splitlines()
+        lines = (done.stderr.strip() or (done.stdout or "").strip() or "no message").splitlines()
         raise BenchError(f"{words[0]}: exit status {done.returncode}: {' / '.join(lines[-3:])}")
-    return done.stdout
+    return done.stdout or ""
 
 
 def first_line(*argv: str) -> str | None:
@@ -143,8 +144,8 @@ class Host:
             raise BenchError(f"{argv[0]}: {error}") from None
 
 
-def _interrupted(number: int, _frame) -> None:
-    sys.exit(128 + number)
+def _interrupted(_number: int, _frame) -> None:
+    raise KeyboardInterrupt
 
 
 class ControlGroup:

@@ -30,12 +30,13 @@ class Cell:
             self.notes.append(text)
 
     def text(self) -> str:
-        """The median and the range, or why there is none."""
+        """The median and the range."""
         if self.median is None:
-            return f"failed: {self.failures[-1]}" if self.failures else "not run"
+            return "failed" if self.failures else "not run"
         low, high = min(self.samples), max(self.samples)
         spread = f" ({number(low)}–{number(high)})" if len(self.samples) > 1 else ""
-        return f"{number(self.median)} {self.unit}{spread}"
+        failed = f", {len(self.failures)} failed" if self.failures else ""
+        return f"{number(self.median)} {self.unit}{spread}{failed}"
 
 
 def number(value: float) -> str:
@@ -59,6 +60,16 @@ class Report:
     def cell(self, side: str, what: str, unit: str = "") -> Cell:
         """The cell of this side and measurement; made when first asked for."""
         return self.cells.setdefault((side, what), Cell(side, what, unit))
+
+    def explain_failures(self) -> None:
+        """Adds one remark for each side and reason for which something failed."""
+        reasons: dict[tuple[str, str], list[str]] = {}
+        for cell in self.cells.values():
+            for reason in dict.fromkeys(cell.failures):
+                reasons.setdefault((cell.side, reason), []).append(cell.what)
+        for (side, reason), what in reasons.items():
+            more = f" and {len(what) - 1} more" if len(what) > 1 else ""
+            self.remarks.append(f"{side} failed: {reason} (in: {what[0]}{more})")
 
     def table(self, title: str, heads: list[str], rows: list[list[str]]) -> None:
         """Adds a table to print."""

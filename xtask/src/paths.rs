@@ -32,7 +32,7 @@ pub(crate) fn tool(name: &str, version: &str) -> Option<PathBuf> {
         .or_else(|| std::env::var_os("HOME").map(|home| Path::new(&home).join(".cargo")));
     let places = [Some(tools()), home].into_iter().flatten().map(|dir| dir.join("bin").join(name));
     let wanted = format!("{name} {version}");
-    places.into_iter().find(|path| {
-        path.is_file() && cmd(path).arg("-V").read().is_ok_and(|answer| answer.trim() == wanted)
-    })
+    places
+        .into_iter()
+        .find(|path| path.is_file() && cmd(path).arg("-V").read().is_ok_and(|answer| answer.trim() == wanted))
 }

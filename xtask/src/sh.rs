@@ -168,11 +168,27 @@ impl Cmd {
         Ok(self.finish(child)?.status)
     }
 
-    /// Starts the program and leaves it running, with its output in `log`.
+    /// Starts the program and leaves it running, with its output in `log`. An
+    /// interrupt does not reach it: who starts it ends it.
     pub(crate) fn start(mut self, log: &Path) -> Result<Child> {
         let log = std::fs::File::create(log).at(log)?;
         self.command.stdin(Stdio::null()).stdout(log.try_clone()?).stderr(log);
-        self.spawn()
+        uninterrupted()?;
+        self.cleanup().spawn()
+    }
+
+    /// Runs with its standard output as the other's standard input.
+    pub(crate) fn pipe_into(mut self, mut other: Self) -> Result<()> {
+        self.command.stdout(Stdio::piped());
+        let mut first = self.spawn()?;
+        if let Some(stdout) = first.stdout.take() {
+            other.command.stdin(stdout);
+        }
+        let second = other.spawn();
+        let first = self.finish(first)?;
+        let second = other.finish(second?)?;
+        self.judge(first.status, "")?;
+        other.judge(second.status, "")
     }
 
     fn capture(&mut self) -> Result<Output> {
@@ -222,6 +238,33 @@ impl Cmd {
     }
 }
 
+/// A running `sha256sum`.
+pub(crate) struct Digest(Child);
+
+impl Digest {
+    /// Starts with nothing.
+    pub(crate) fn start() -> Result<Self> {
+        let mut command = Command::new("sha256sum");
+        command.stdin(Stdio::piped()).stdout(Stdio::piped());
+        Ok(Self(command.spawn().context("sha256sum")?))
+    }
+
+    /// Adds bytes.
+    pub(crate) fn update(&mut self, bytes: &[u8]) -> Result<()> {
+        match &mut self.0.stdin {
+            Some(stdin) => stdin.write_all(bytes).context("sha256sum"),
+            None => fail("sha256sum has no input"),
+        }
+    }
+
+    /// The sum of all bytes, in hexadecimal.
+    pub(crate) fn finish(self) -> Result<String> {
+        let output = self.0.wait_with_output()?;
+        let text = String::from_utf8_lossy(&output.stdout).into_owned();
+        Ok(text.split(' ').next().unwrap_or_default().to_owned())
+    }
+}
+
 /// The last `count` lines of a text.
 pub(crate) fn tail(text: &str, count: usize) -> String {
     let lines: Vec<_> = text.trim_end().lines().collect();
@@ -250,6 +293,22 @@ mod tests {
         assert!(error.0.starts_with("/no/such/program"), "{error}");
         assert!(!exists("no-such-program"));
         assert!(exists("sh"));
+    }
+
+    #[test]
+    fn a_pipe_carries_output_and_failure() {
+        let to = |script| cmd("sh").args(["-c", "echo text"]).pipe_into(cmd("sh").args(["-c", script]));
+        assert_eq!(to("test $(cat) = text"), Ok(()));
+        assert!(to("cat > /dev/null; exit 1").is_err());
+    }
+
+    #[test]
+    fn a_digest_is_that_of_all_bytes() {
+        let mut digest = Digest::start().unwrap();
+        digest.update(b"ab").unwrap();
+        digest.update(b"c").unwrap();
+        let expected = "ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad";
+        assert_eq!(digest.finish().unwrap(), expected);
     }
 
     #[test]

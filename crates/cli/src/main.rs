@@ -1,2 +1,33 @@
-//! The braid command.
-fn main() {}
+//! The `braid` command: reads arguments, calls the daemon crate or asks a
+//! running daemon, and prints. Nothing of storage is decided here.
+#![forbid(unsafe_code)]
+
+mod args;
+mod background;
+mod explain;
+mod failure;
+mod fsck;
+mod locate;
+mod mount;
+mod status;
+mod table;
+mod umount;
+
+use args::{Command, CommandLine};
+use clap::Parser;
+use std::process::ExitCode;
+
+fn main() -> ExitCode {
+    let done = match CommandLine::parse().command {
+        Command::Mount(args) => mount::run(&args),
+        Command::Umount(args) => umount::run(&args),
+        Command::Status(args) => status::run(&args),
+        Command::Explain(args) => explain::run(&args),
+        Command::Fsck(args) => return fsck::run(&args),
+        Command::Version => table::print(&format!("braid {}\n", env!("CARGO_PKG_VERSION"))),
+    };
+    match done {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(failure) => failure.report(),
+    }
+}

@@ -218,14 +218,28 @@ pub trait FileSystem: Send + Sync {
 
     /// Changes attributes and answers the new ones. `EFBIG` for a size beyond
     /// the file system's limit.
-    fn setattr(&self, caller: &Caller, ino: InodeId, handle: Option<HandleId>, changes: &SetAttr) -> Result<Attr>;
+    fn setattr(
+        &self,
+        caller: &Caller,
+        ino: InodeId,
+        handle: Option<HandleId>,
+        changes: &SetAttr,
+    ) -> Result<Attr>;
 
     /// Target of a symbolic link.
     fn readlink(&self, caller: &Caller, ino: InodeId) -> Result<Vec<u8>>;
 
     /// Makes a regular file, device, pipe or socket: `mode` with type bits,
     /// before `umask` is applied. `EEXIST` if the name is taken.
-    fn mknod(&self, caller: &Caller, parent: InodeId, name: &OsStr, mode: u32, umask: u32, rdev: u32) -> Result<Entry>;
+    fn mknod(
+        &self,
+        caller: &Caller,
+        parent: InodeId,
+        name: &OsStr,
+        mode: u32,
+        umask: u32,
+        rdev: u32,
+    ) -> Result<Entry>;
 
     /// Makes a directory.
     fn mkdir(&self, caller: &Caller, parent: InodeId, name: &OsStr, mode: u32, umask: u32) -> Result<Entry>;
@@ -273,11 +287,25 @@ pub trait FileSystem: Send + Sync {
     ) -> Result<(Entry, Opened)>;
 
     /// Reads into `buf` from `offset` on; short only at the end of the file.
-    fn read(&self, caller: &Caller, handle: HandleId, offset: u64, buf: &mut [u8], direct: bool) -> Result<usize>;
+    fn read(
+        &self,
+        caller: &Caller,
+        handle: HandleId,
+        offset: u64,
+        buf: &mut [u8],
+        direct: bool,
+    ) -> Result<usize>;
 
     /// Writes `data` at `offset`. A short count is followed by the error that
     /// caused it when the rest is tried.
-    fn write(&self, caller: &Caller, handle: HandleId, offset: u64, data: &[u8], flags: WriteFlags) -> Result<usize>;
+    fn write(
+        &self,
+        caller: &Caller,
+        handle: HandleId,
+        offset: u64,
+        data: &[u8],
+        flags: WriteFlags,
+    ) -> Result<usize>;
 
     /// One descriptor of the open file was closed: what the name's attributes
     /// should show from now on is brought up to date. Not durable.
@@ -346,7 +374,14 @@ pub trait FileSystem: Send + Sync {
     fn listxattr(&self, caller: &Caller, ino: InodeId) -> Result<Vec<u8>>;
 
     /// Sets an extended attribute.
-    fn setxattr(&self, caller: &Caller, ino: InodeId, name: &OsStr, value: &[u8], mode: XattrMode) -> Result<()>;
+    fn setxattr(
+        &self,
+        caller: &Caller,
+        ino: InodeId,
+        name: &OsStr,
+        value: &[u8],
+        mode: XattrMode,
+    ) -> Result<()>;
 
     /// Removes an extended attribute.
     fn removexattr(&self, caller: &Caller, ino: InodeId, name: &OsStr) -> Result<()>;

@@ -1,1 +1,16 @@
-//! The control protocol between the command line and the daemon.
+//! How the command line and a running daemon talk.
+//!
+//! One JSON object a line over a UNIX stream socket: [`protocol`] says what,
+//! [`socket`] says where, [`client`] asks and [`server`] answers. [`mounts`]
+//! reads the kernel's mount table, by which both ends find each other. The
+//! command line and the daemon call this crate; it knows nothing of volumes.
+#![forbid(unsafe_code)]
+
+pub mod client;
+pub mod mounts;
+pub mod protocol;
+pub mod server;
+pub mod socket;
+
+pub use client::{Client, ClientError};
+pub use server::{Handler, Server};

@@ -78,7 +78,9 @@ fn a_batch_reports_how_far_each_piece_came() {
         PieceIo::Read { id: ID, offset: 1, buf: &mut buf, done: 0 },
     ];
     store.batch(&mut pieces, IO).unwrap();
-    let [PieceIo::Write { done: 5, .. }, PieceIo::Read { done: 4, .. }] = pieces else { panic!("{pieces:?}") };
+    let [PieceIo::Write { done: 5, .. }, PieceIo::Read { done: 4, .. }] = pieces else {
+        panic!("{pieces:?}")
+    };
     assert_eq!(buf, *b"ello\0\0\0\0");
 }
 
@@ -92,5 +94,8 @@ fn what_is_removed_is_gone_and_removing_it_again_is_no_error() {
     store.remove(&[ID, ID]).unwrap();
     assert_eq!(store.stat(ID).unwrap_err().errno(), Errno::ENOENT);
     let mut buf = [0];
-    assert_eq!(store.read_at(ID, 0, &mut [IoSliceMut::new(&mut buf)], IO).unwrap_err().errno(), Errno::ENOENT);
+    assert_eq!(
+        store.read_at(ID, 0, &mut [IoSliceMut::new(&mut buf)], IO).unwrap_err().errno(),
+        Errno::ENOENT
+    );
 }

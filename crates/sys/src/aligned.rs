@@ -31,7 +31,8 @@ impl AlignedBuf {
             // A fresh zeroed vector, not `resize`: nothing old needs copying.
             self.memory = vec![0; needed];
         }
-        let start = self.memory.as_ptr().addr().next_multiple_of(DIRECT_ALIGNMENT) - self.memory.as_ptr().addr();
+        let start =
+            self.memory.as_ptr().addr().next_multiple_of(DIRECT_ALIGNMENT) - self.memory.as_ptr().addr();
         &mut self.memory[start..start + len]
     }
 }

@@ -46,8 +46,16 @@ impl DataFile {
     ///
     /// # Errors
     /// Those of `preadv(2)`.
-    pub fn read_at(&self, offset: u64, bufs: &mut [IoSliceMut<'_>], direct: bool) -> rustix::io::Result<usize> {
-        if direct && let [buf] = bufs && let Some(fd) = self.direct_for(offset, buf.len()) {
+    pub fn read_at(
+        &self,
+        offset: u64,
+        bufs: &mut [IoSliceMut<'_>],
+        direct: bool,
+    ) -> rustix::io::Result<usize> {
+        if direct
+            && let [buf] = bufs
+            && let Some(fd) = self.direct_for(offset, buf.len())
+        {
             return read_direct(fd, offset, buf);
         }
         let mut total = 0;
@@ -67,7 +75,10 @@ impl DataFile {
     /// # Errors
     /// Those of `pwritev(2)`.
     pub fn write_at(&self, offset: u64, bufs: &[IoSlice<'_>], direct: bool) -> rustix::io::Result<usize> {
-        if direct && let [buf] = bufs && let Some(fd) = self.direct_for(offset, buf.len()) {
+        if direct
+            && let [buf] = bufs
+            && let Some(fd) = self.direct_for(offset, buf.len())
+        {
             return write_direct(fd, offset, buf);
         }
         let mut total = 0;
@@ -169,7 +180,9 @@ mod tests {
             let part = &data[offset..offset + len];
             assert_eq!(file.write_at(offset as u64, &[IoSlice::new(part)], direct), Ok(len));
         }
-        for (offset, len, direct) in [(0, 4096, true), (1, 4095, true), (4096, 12_288, true), (0, 19_292, false)] {
+        for (offset, len, direct) in
+            [(0, 4096, true), (1, 4095, true), (4096, 12_288, true), (0, 19_292, false)]
+        {
             let mut buf = vec![0; len + 1];
             // The slice begins at an odd address, so direct reads must bounce.
             let done = file.read_at(offset as u64, &mut [IoSliceMut::new(&mut buf[1..])], direct).unwrap();

@@ -96,7 +96,8 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         std::fs::set_permissions(dir.path(), PermissionsExt::from_mode(0o700)).unwrap();
         let me = geteuid().as_raw();
-        let (uid, gid) = if is_privileged() { (12345, 54321) } else { (me, rustix::process::getegid().as_raw()) };
+        let (uid, gid) =
+            if is_privileged() { (12345, 54321) } else { (me, rustix::process::getegid().as_raw()) };
         {
             let _acting = act_as(uid, gid, 0o027).unwrap();
             // The directory is closed to the other user: capabilities stay.

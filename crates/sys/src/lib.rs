@@ -10,6 +10,7 @@ mod data_file;
 mod handle;
 mod identity;
 mod limits;
+mod small_file;
 mod word_map;
 
 pub use aligned::{AlignedBuf, DIRECT_ALIGNMENT, is_aligned};
@@ -17,4 +18,5 @@ pub use data_file::DataFile;
 pub use handle::FileHandle;
 pub use identity::{Acting, act_as, is_privileged};
 pub use limits::raise_open_files;
+pub use small_file::{read_small_file, replace_small_file};
 pub use word_map::WordMap;

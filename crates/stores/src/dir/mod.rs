@@ -5,7 +5,6 @@
 //! directory (`docs/format.md`); offsets in the file are offsets in the object.
 
 mod files;
-mod label;
 mod store;
 
 pub use store::DirStore;

@@ -1,11 +1,10 @@
 //! [`DirStore`] itself.
 
 use super::files::OpenFiles;
-use super::label;
 use braid_contract::{
     Context, Errno, Error, ObjectId, ObjectStat, Result, Store, StoreCapabilities, StoreIo, Timestamp, Usage,
 };
-use braid_sys::{DIRECT_ALIGNMENT, DataFile};
+use braid_sys::{DIRECT_ALIGNMENT, DataFile, read_small_file, replace_small_file};
 use rustix::fs::{AtFlags, FallocateFlags, FlockOperation, Mode, OFlags, SeekFrom};
 use std::collections::HashSet;
 use std::io::{IoSlice, IoSliceMut};
@@ -37,7 +36,10 @@ impl DirStore {
         match rustix::fs::flock(&root, FlockOperation::NonBlockingLockExclusive) {
             Ok(()) => {}
             Err(rustix::io::Errno::WOULDBLOCK) => {
-                return Err(Error::new(Errno::EBUSY, format!("{} is a tier of a mounted volume", dir.display())));
+                return Err(Error::new(
+                    Errno::EBUSY,
+                    format!("{} is a tier of a mounted volume", dir.display()),
+                ));
             }
             Err(error) => return Err(error).with_context(|| format!("locking {}", dir.display())),
         }
@@ -80,7 +82,9 @@ impl DirStore {
             sync_dir(&self.root, ".braid/data")?;
         }
         let mut unsynced = self.unsynced();
-        new.iter().for_each(|id| drop(unsynced.remove(id)));
+        for id in &new {
+            unsynced.remove(id);
+        }
         Ok(())
     }
 }
@@ -90,7 +94,8 @@ fn path_of(id: ObjectId) -> String {
 }
 
 fn sync_dir(root: &OwnedFd, path: &str) -> Result<()> {
-    let fd = rustix::fs::openat(root, path, OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC, Mode::empty())?;
+    let fd =
+        rustix::fs::openat(root, path, OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC, Mode::empty())?;
     Ok(rustix::fs::fsync(fd)?)
 }
 
@@ -214,7 +219,7 @@ impl Store for DirStore {
     }
 
     fn label(&self) -> Result<Option<Vec<u8>>> {
-        label::read(&self.root, ".braid/label", 4096)
+        read_small_file(&self.root, ".braid/label", 4096).context("reading .braid/label")
     }
 
     fn set_label(&self, bytes: &[u8]) -> Result<()> {
@@ -222,7 +227,7 @@ impl Store for DirStore {
         make_dir(&self.root, ".braid/data").context("making .braid/data")?;
         let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
         let dir = rustix::fs::openat(&self.root, ".braid", flags, Mode::empty())?;
-        label::replace(&dir, "label", bytes)?;
+        replace_small_file(&dir, "label", bytes).context("writing .braid/label")?;
         Ok(rustix::fs::fsync(&self.root)?)
     }
 

@@ -1,0 +1,140 @@
+#!/usr/bin/env python3
+"""Runs Braid's benchmarks: `sudo bench/run.py SCENARIO`. See docs/benchmarks.md for what they measure."""
+
+from __future__ import annotations
+
+import argparse
+import os
+import shutil
+import sys
+import time
+from pathlib import Path
+
+sys.dont_write_bytecode = True
+ROOT = Path(__file__).resolve().parent
+
+from braidbench import memory, overhead, stream  # noqa: E402
+from braidbench.devices import Limit  # noqa: E402
+from braidbench.host import BenchError, Host, describe, stale_runs, sweep  # noqa: E402
+from braidbench.report import Report  # noqa: E402
+
+SCENARIOS = {"stream": stream, "overhead": overhead, "memory": memory}
+NEEDED = ["fio", "losetup", "mount", "umount", "mkfs.ext4", "mkfs.xfs"]
+
+
+def parse() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(description="Braid's benchmarks. Root, Linux, fio 3.x.")
+    parser.add_argument("scenario", nargs="?", choices=SCENARIOS, help="what to measure; --list explains")
+    parser.add_argument("--list", action="store_true", help="list the scenarios and end")
+    parser.add_argument("--sweep", action="store_true", help="remove what killed runs left behind, and end")
+    parser.add_argument("--quick", action="store_true", help="small work and one repetition: is everything there?")
+    parser.add_argument("--reps", type=int, help="repetitions (default 3)")
+    parser.add_argument("--out", type=Path, help="where results go (default bench/raw/DATE-SCENARIO)")
+    parser.add_argument("--markdown", action="store_true", help="print Markdown tables")
+    parser.add_argument("--braid", type=Path, default=ROOT.parent / "target/release/braid", help="the braid to measure")
+    parser.add_argument("--work-dir", type=Path, default=Path("/var/tmp"),
+                        help="where the devices' backing files go (default /var/tmp)")
+    parser.add_argument("--sides", type=_names, help="only these sides, comma-separated")
+    parser.add_argument("--cells", type=_names, help="overhead: only these groups, like a,c")
+    parser.add_argument("--variants", type=_names, help="stream: only these of direct,extending,buffered")
+    parser.add_argument("--size", type=_size, help="stream: bytes to write and read (suffix K, M, G; default 1G)")
+    parser.add_argument("--files", type=int, help="memory: files in the tree (default 1,000,000)")
+    parser.add_argument("--fast", type=_limit, default="200/400", help="fast tier, MB/s written/read (default 200/400)")
+    parser.add_argument("--slow", type=_limit, default="60/120", help="slow tier, MB/s written/read (default 60/120)")
+    parser.add_argument("--fast-fs", default="ext4", choices=["ext4", "xfs", "btrfs"])
+    parser.add_argument("--slow-fs", default="xfs", choices=["ext4", "xfs", "btrfs"])
+    args = parser.parse_args()
+    if not (args.list or args.sweep or args.scenario):
+        parser.error("name a scenario, or use --list")
+    if args.reps is not None and args.reps < 1:
+        parser.error("--reps: at least 1")
+    args.reps = args.reps or (1 if args.quick else 3)
+    args.braid = args.braid.resolve()
+    return args
+
+
+def _names(text: str) -> list[str]:
+    return [name.strip() for name in text.split(",") if name.strip()]
+
+
+def _size(text: str) -> int:
+    unit = {"K": 2**10, "M": 2**20, "G": 2**30}.get(text[-1:].upper(), 1)
+    size = int(text[:-1] if unit > 1 else text) * unit
+    if size < 2**20 or size % 2**20:
+        raise argparse.ArgumentTypeError("a multiple of 1 MiB")
+    return size
+
+
+def _limit(text: str) -> Limit:
+    try:
+        return Limit.parse(text)
+    except BenchError as error:
+        raise argparse.ArgumentTypeError(str(error)) from None
+
+
+def refuse_unless_possible(work_dir: Path) -> None:
+    """Ends with the reason where the benchmarks cannot run at all."""
+    if os.geteuid() != 0:
+        sys.exit("bench/run.py makes loop devices, file systems and a control group: run it as root (sudo bench/run.py …)")
+    missing = [name for name in NEEDED if shutil.which(name) is None]
+    if missing:
+        sys.exit(f"missing: {', '.join(missing)}. On Debian: apt install fio xfsprogs e2fsprogs btrfs-progs mergerfs")
+    if not work_dir.is_dir():
+        sys.exit(f"--work-dir {work_dir}: not a directory")
+
+
+def main() -> int:
+    args = parse()
+    if args.list:
+        print("\n".join(f"{name:10} {module.SUMMARY}" for name, module in SCENARIOS.items()))
+        return 0
+    refuse_unless_possible(args.work_dir)
+    if args.sweep:
+        for path in stale_runs(args.work_dir):
+            print(f"removing {path}")
+            sweep(path)
+        return 0
+    if stale_runs(args.work_dir):
+        print("note: a killed run left devices or mounts behind; `bench/run.py --sweep` removes them", file=sys.stderr)
+    return measure(args)
+
+
+def measure(args: argparse.Namespace) -> int:
+    """Runs the chosen scenario and shows and keeps whatever was measured, also when it ends early."""
+    directory = args.out or ROOT / "raw" / f"{time.strftime('%Y%m%d-%H%M%S')}-{args.scenario}"
+    directory.mkdir(parents=True, exist_ok=True)
+    began = time.monotonic()
+    args.progress = lambda text: print(f"[{time.monotonic() - began:5.0f} s] {text}", file=sys.stderr, flush=True)
+    braid = args.braid if args.braid.exists() else None
+    report = Report(args.scenario, describe(braid), {"quick": args.quick}, directory)
+    status = 1
+    with Host(args.work_dir) as host:
+        report.machine["throttle"] = f"cgroup v{host.group.version}" if host.throttled else host.group.reason
+        try:
+            SCENARIOS[args.scenario].measure(host, report, args, directory / "fio")
+            status = 0
+        except (BenchError, OSError) as error:
+            print(f"{args.scenario}: {error}", file=sys.stderr)
+            report.remarks.append(f"ended early: {error}")
+        except KeyboardInterrupt:
+            print("interrupted", file=sys.stderr)
+            report.remarks.append("interrupted: incomplete")
+            status = 130
+        finally:
+            report.explain_failures()
+            report.machine["load_at_end"] = round(os.getloadavg()[0], 2)
+            keep_logs(host, directory)
+    print(report.render(args.markdown))
+    print(f"\nkept: {report.save()}")
+    return status
+
+
+def keep_logs(host: Host, directory: Path) -> None:
+    """What the servers said, where they said anything."""
+    for log in host.work.glob("*.log"):
+        if log.stat().st_size:
+            shutil.copy(log, directory / log.name)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

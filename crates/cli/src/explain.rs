@@ -1,0 +1,69 @@
+//! `braid explain`.
+
+use crate::args::ExplainArgs;
+use crate::failure::{Failure, Result};
+use crate::locate;
+use crate::table::{self, Align, Table};
+use braid_daemon::units::{show_size, write_size};
+use braid_ipc::protocol::{Explanation, Reply, Request};
+use std::collections::BTreeMap;
+use std::os::unix::fs::MetadataExt;
+use std::path::Path;
+
+pub(crate) fn run(args: &ExplainArgs) -> Result<()> {
+    let shown = args.path.display();
+    let mount = locate::containing(&args.path)?;
+    let mut daemon = locate::need_daemon(&mount)?;
+    let found = std::fs::metadata(&args.path).map_err(|error| Failure::new(format!("{shown}: {error}")))?;
+    if !found.is_file() {
+        return Err(Failure::new(format!("{shown} is not a regular file; only those have data on tiers")));
+    }
+    let explanation = match daemon.request(&Request::Explain { ino: found.ino() }) {
+        Ok(Reply::Explanation(explanation)) => explanation,
+        Ok(_) => return Err(Failure::new("the daemon answered something else")),
+        Err(error) => return Err(Failure::new(format!("{shown}: {error}"))),
+    };
+    if args.json { table::print_json(&explanation) } else { table::print(&render(&args.path, &explanation)) }
+}
+
+fn render(path: &Path, explanation: &Explanation) -> String {
+    let size = show_size(explanation.size);
+    let mut text = match &explanation.object {
+        Some(object) => format!(
+            "{}: spread, {size} in ranges of {} (object {object})\n",
+            path.display(),
+            write_size(explanation.range_size.into())
+        ),
+        None => format!("{}: {}, {size}\n", path.display(), explanation.layout),
+    };
+    if explanation.runs.is_empty() {
+        return text;
+    }
+    let mut table = Table::new(&[
+        ("OFFSET", Align::Right),
+        ("LENGTH", Align::Right),
+        ("RANGES", Align::Right),
+        ("TIER", Align::Left),
+        ("WHY", Align::Left),
+    ]);
+    let mut sums: BTreeMap<&str, u64> = BTreeMap::new();
+    for run in &explanation.runs {
+        let tier = run.tier.as_ref().map_or("-", |tier| &tier.name);
+        *sums.entry(tier).or_default() += run.len;
+        table.row(vec![
+            write_size(run.offset),
+            write_size(run.len),
+            run.ranges.to_string(),
+            tier.to_owned(),
+            run.reason.clone(),
+        ]);
+    }
+    text.push_str(&table.render(|_, padded| padded));
+    let share = |(tier, len): (&&str, &u64)| {
+        let percent = 100.0 * *len as f64 / explanation.size.max(1) as f64;
+        let tier = if **tier == *"-" { "never written" } else { tier };
+        format!("{tier} {} ({percent:.1} %)", show_size(*len))
+    };
+    text.push_str(&format!("in all: {}\n", sums.iter().map(share).collect::<Vec<_>>().join(", ")));
+    text
+}

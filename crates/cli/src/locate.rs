@@ -1,0 +1,77 @@
+//! From a path to the Braid file system it is in, and to its daemon.
+
+use crate::failure::{Failure, Result};
+use braid_ipc::Client;
+use braid_ipc::mounts::{self, Mount};
+use std::io;
+use std::os::unix::fs::MetadataExt;
+use std::path::{Path, PathBuf};
+
+/// The Braid file system that `path` is in. Works too where its daemon is dead
+/// or does not let this user in.
+pub(crate) fn containing(path: &Path) -> Result<Mount> {
+    let table = table()?;
+    if let Ok(found) = std::fs::metadata(path)
+        && let Some(mount) = table.iter().rev().find(|mount| mount.is_braid() && mount.dev == found.dev())
+    {
+        return Ok(mount.clone());
+    }
+    let resolved = resolve(path)?;
+    match mounts::containing(&table, &resolved) {
+        Some(mount) if mount.is_braid() => Ok(mount.clone()),
+        mount => Err(not_braid(path, mount)),
+    }
+}
+
+/// The Braid file system that is mounted at `path` itself.
+pub(crate) fn mounted_at(path: &Path) -> Result<Mount> {
+    let table = table()?;
+    let resolved = resolve(path)?;
+    match mounts::at(&table, &resolved) {
+        Some(mount) if mount.is_braid() => Ok(mount.clone()),
+        Some(mount) => Err(not_braid(path, Some(mount))),
+        None => match mounts::containing(&table, &resolved) {
+            Some(mount) if mount.is_braid() => Err(Failure::new(format!(
+                "{} is not a mount point\n  help: it is below the one at {}",
+                path.display(),
+                mount.point.display()
+            ))),
+            _ => Err(Failure::new(format!("nothing is mounted at {}", path.display()))),
+        },
+    }
+}
+
+/// The daemon that serves `mount`.
+pub(crate) fn daemon(mount: &Mount) -> io::Result<Client> {
+    Client::find(mount.dev, mount.owner().unwrap_or(0))
+}
+
+/// The daemon that serves `mount`, for a command that is nothing without it.
+pub(crate) fn need_daemon(mount: &Mount) -> Result<Client> {
+    daemon(mount).map_err(|error| {
+        let point = mount.point.display();
+        if mount.is_dead() {
+            return Failure::new(format!("the daemon of {point} is gone\n  help: clean up: braid umount {point}"));
+        }
+        Failure::new(format!("the daemon of {point} can't be asked: {error}"))
+    })
+}
+
+fn table() -> Result<Vec<Mount>> {
+    mounts::list().map_err(|error| Failure::new(format!("the mount table can't be read: {error}")))
+}
+
+fn resolve(path: &Path) -> Result<PathBuf> {
+    mounts::resolve(path).map_err(|error| Failure::new(format!("{}: {error}", path.display())))
+}
+
+fn not_braid(path: &Path, mount: Option<&Mount>) -> Failure {
+    let path = path.display();
+    Failure::new(match mount {
+        Some(mount) => {
+            let (kind, point) = (&mount.fs_type, mount.point.display());
+            format!("{path} is not in a Braid file system, but in the {kind} mounted at {point}")
+        }
+        None => format!("{path} is not in a Braid file system"),
+    })
+}

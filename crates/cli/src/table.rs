@@ -1,0 +1,94 @@
+//! Output for people: aligned tables, and colour on a terminal only.
+
+use crate::failure::{Failure, Result};
+use std::io::{self, IsTerminal, Write};
+
+/// Prints to standard output. A reader that has seen enough (`| head`) is not
+/// an error.
+pub(crate) fn print(text: &str) -> Result<()> {
+    let mut stdout = io::stdout().lock();
+    match stdout.write_all(text.as_bytes()).and_then(|()| stdout.flush()) {
+        Err(error) if error.kind() != io::ErrorKind::BrokenPipe => {
+            Err(Failure::new(format!("can't write to standard output: {error}")))
+        }
+        _ => Ok(()),
+    }
+}
+
+/// Prints a value as JSON, indented.
+pub(crate) fn print_json(value: &impl serde::Serialize) -> Result<()> {
+    let text = serde_json::to_string_pretty(value).map_err(|error| Failure::new(error.to_string()))?;
+    print(&(text + "\n"))
+}
+
+/// How a column is aligned.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Align {
+    Left,
+    Right,
+}
+
+/// Rows below a head, each column as wide as it has to be.
+pub(crate) struct Table {
+    head: Vec<(&'static str, Align)>,
+    rows: Vec<Vec<String>>,
+}
+
+impl Table {
+    pub(crate) fn new(head: &[(&'static str, Align)]) -> Self {
+        Self { head: head.to_vec(), rows: Vec::new() }
+    }
+
+    /// Adds a row, one cell for each column.
+    pub(crate) fn row(&mut self, cells: Vec<String>) {
+        self.rows.push(cells);
+    }
+
+    /// The table as text. `paint` may decorate a cell once it is padded.
+    pub(crate) fn render(&self, paint: impl Fn(&str, String) -> String) -> String {
+        let width = |column: usize, name: &str| {
+            let cells = self.rows.iter().filter_map(|row| row.get(column)).map(|cell| cell.chars().count());
+            cells.max().unwrap_or(0).max(name.len())
+        };
+        let widths: Vec<usize> = self.head.iter().enumerate().map(|(column, (name, _))| width(column, name)).collect();
+        let mut text = String::new();
+        let names = self.head.iter().map(|(name, _)| (*name).to_owned()).collect();
+        for row in std::iter::once(&names).chain(&self.rows) {
+            let cells: Vec<String> = row
+                .iter()
+                .zip(&self.head)
+                .zip(&widths)
+                .map(|((cell, (_, align)), width)| match align {
+                    Align::Left => paint(cell, format!("{cell:<width$}")),
+                    Align::Right => paint(cell, format!("{cell:>width$}")),
+                })
+                .collect();
+            text.push_str(cells.join("  ").trim_end());
+            text.push('\n');
+        }
+        text
+    }
+}
+
+/// Whether to use colour: on a terminal, unless the user wants none.
+pub(crate) fn colour() -> bool {
+    io::stdout().is_terminal() && std::env::var_os("NO_COLOR").is_none_or(|value| value.is_empty())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn columns_are_aligned() {
+        let mut table = Table::new(&[("TIER", Align::Left), ("FREE", Align::Right), ("WHERE", Align::Left)]);
+        table.row(vec!["fäst".into(), "100 GiB".into(), "/a".into()]);
+        table.row(vec!["very-slow".into(), "1 B".into(), "/mnt/b".into()]);
+        let expected = "\
+TIER          FREE  WHERE
+fäst       100 GiB  /a
+very-slow      1 B  /mnt/b
+";
+        assert_eq!(table.render(|_, padded| padded), expected);
+    }
+}

@@ -1,0 +1,186 @@
+//! Everything that can be set, typed. Each value knows where it was set, so
+//! that whoever finds it wrong later can say so.
+
+use crate::refusal::{Located, Place, Refusal};
+use braid_modules::Wrapper;
+use std::path::PathBuf;
+
+/// A mount: the stack, and how it is served.
+#[derive(Debug)]
+pub struct Config {
+    /// What the file system is made of.
+    pub stack: StackNode,
+    /// How it is mounted.
+    pub mount: MountSettings,
+}
+
+/// A node of the tree of modules.
+#[derive(Debug)]
+pub enum StackNode {
+    /// A module on top of another node.
+    Wrapper {
+        /// The module.
+        module: &'static Wrapper,
+        /// What it wraps.
+        child: Box<StackNode>,
+    },
+    /// The file system over tiers, at the bottom.
+    Volume(VolumeSettings),
+}
+
+impl StackNode {
+    /// The volume at the bottom.
+    #[must_use]
+    pub fn volume(&self) -> &VolumeSettings {
+        match self {
+            Self::Wrapper { child, .. } => child.volume(),
+            Self::Volume(volume) => volume,
+        }
+    }
+}
+
+/// The settings of a volume.
+#[derive(Debug)]
+pub struct VolumeSettings {
+    /// Where the volume's settings stand.
+    pub place: Place,
+    /// Name of the home tier.
+    pub home: Located<String>,
+    /// Which tier a new range goes to.
+    pub policy: Located<Policy>,
+    /// Size of a range in bytes; the volume's own, or the default for a new
+    /// one, if it is not set.
+    pub range: Option<Located<u32>>,
+    /// The tiers, home among them, in the order in which they were written.
+    pub tiers: Vec<TierSettings>,
+}
+
+impl VolumeSettings {
+    /// The tier called `name`.
+    #[must_use]
+    pub fn tier(&self, name: &str) -> Option<&TierSettings> {
+        self.tiers.iter().find(|tier| tier.name == name)
+    }
+}
+
+/// The settings of a tier.
+#[derive(Debug)]
+pub struct TierSettings {
+    /// Its name.
+    pub name: String,
+    /// Where its settings stand.
+    pub place: Place,
+    /// Its directory, as it was written but relative to the working directory
+    /// of this process.
+    pub dir: Located<PathBuf>,
+    /// Its share when ranges are dealt by weight; measured if it is not set.
+    pub weight: Option<Located<f64>>,
+    /// Space that Braid leaves free there.
+    pub reserve: Option<Located<Reserve>>,
+}
+
+/// Space to leave free on a tier.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum Reserve {
+    /// That many bytes.
+    Bytes(u64),
+    /// That part of the tier's size.
+    Percent(f64),
+}
+
+/// Which tier a new range goes to.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Policy {
+    /// Ranges are dealt over the tiers in proportion to their weights.
+    Weighted,
+    /// Home, until it is filled to the watermark.
+    HomeFirst {
+        /// How full home may become, in percent.
+        watermark: f64,
+    },
+    /// By the size of the file.
+    Size {
+        /// Files up to this size, in bytes, stay home.
+        small: u64,
+        /// Where the others go.
+        large: Large,
+    },
+}
+
+/// Where the policy `size` puts large files.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Large {
+    /// Over all tiers, by weight.
+    Spread,
+    /// To one tier.
+    Tier(Located<String>),
+}
+
+/// How a file system is mounted; what is not set has a default.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct MountSettings {
+    /// Threads that answer the kernel.
+    pub threads: Option<Located<usize>>,
+    /// Whether other users may use the mount.
+    pub allow_other: Option<Located<bool>>,
+    /// Whether the kernel may do I/O on a plain file by itself.
+    pub passthrough: Option<Located<bool>>,
+}
+
+/// Threads that answer the kernel, unless set otherwise.
+pub const THREADS_DEFAULT: usize = 32;
+/// The bounds of [`MountSettings::threads`].
+pub const THREADS: std::ops::RangeInclusive<usize> = 1..=512;
+/// The watermark of the policy `home-first`, in percent.
+pub const WATERMARK_DEFAULT: f64 = 90.0;
+/// Up to where the policy `size` calls a file small.
+pub const SMALL_DEFAULT: u64 = 4 << 20;
+/// The bounds of the size of a range.
+pub const RANGE: std::ops::RangeInclusive<u64> = (64 << 10)..=(64 << 20);
+
+impl MountSettings {
+    /// Settings of flags, and of the file for what no flag sets.
+    #[must_use]
+    pub fn or(self, file: Self) -> Self {
+        Self {
+            threads: self.threads.or(file.threads),
+            allow_other: self.allow_other.or(file.allow_other),
+            passthrough: self.passthrough.or(file.passthrough),
+        }
+    }
+}
+
+/// Refuses names that do not fit together, before anything is looked at.
+///
+/// # Errors
+/// If a tier that is named does not exist, exists twice, or there are too many.
+pub(crate) fn check_names(volume: &VolumeSettings) -> Result<(), Refusal> {
+    let limit = usize::from(braid_contract::TierId::LIMIT);
+    if let Some(extra) = volume.tiers.get(limit) {
+        let found = format!("a volume has at most {limit} tiers; found {}", volume.tiers.len());
+        return Err(extra.place.refuse(found, "join directories beneath with another file system, or make two volumes"));
+    }
+    for (index, tier) in volume.tiers.iter().enumerate() {
+        if volume.tiers[..index].iter().any(|other| other.name == tier.name) {
+            let found = format!("there is a tier '{}' already", tier.name);
+            return Err(tier.place.refuse(found, "give each tier a name of its own"));
+        }
+    }
+    let names: Vec<&str> = volume.tiers.iter().map(|tier| tier.name.as_str()).collect();
+    let known = |named: &Located<String>| {
+        if volume.tier(&named.value).is_some() {
+            return Ok(());
+        }
+        let found = format!("there is no tier '{}'", named.value);
+        let advice = match crate::section::nearest(&named.value, &names) {
+            Some(nearest) => format!("did you mean '{nearest}'? The tiers are {}", names.join(", ")),
+            None => format!("the tiers are {}", names.join(", ")),
+        };
+        Err(named.place.refuse(found, advice))
+    };
+    known(&volume.home)?;
+    match &volume.policy.value {
+        Policy::Size { large: Large::Tier(tier), .. } => known(tier),
+        _ => Ok(()),
+    }
+}

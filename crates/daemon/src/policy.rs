@@ -1,0 +1,92 @@
+//! The settings of a policy, from the keys of a stack file or the parts of a
+//! flag.
+
+use crate::config::{Large, Policy, SMALL_DEFAULT, WATERMARK_DEFAULT};
+use crate::refusal::{Place, Refusal};
+use crate::section::{Field, Section, nearest, one_of};
+use crate::units;
+use crate::yaml::Value;
+
+/// The policies.
+const NAMES: &[&str] = &["weighted", "home-first", "size"];
+
+/// The settings that the policy `name` has; `None` if there is no such policy.
+fn keys(name: &str) -> Option<&'static [&'static str]> {
+    Some(match name {
+        "weighted" => &[],
+        "home-first" => &["watermark"],
+        "size" => &["small", "large"],
+        _ => return None,
+    })
+}
+
+/// `policy: { NAME: { settings } }`
+pub(crate) fn from_file(field: &Field) -> Result<Policy, Refusal> {
+    if let Value::Scalar(name) = &field.node.value {
+        let found = format!("found '{name}', expected a policy with its settings");
+        let name = nearest(name, NAMES).unwrap_or(NAMES[0]);
+        return Err(field.place.refuse(found, format!("write policy: {{ {name}: {{ }} }}")));
+    }
+    let chosen = Section::open(field)?.into_only(NAMES)?;
+    let Some(known) = keys(&chosen.name) else { return Err(unknown(&chosen.place, &chosen.name)) };
+    if known.is_empty() && !matches!(&chosen.node.value, Value::Null | Value::Map(_)) {
+        let advice = format!("write {}: {{ }}", chosen.name);
+        return Err(chosen.place.refuse("this policy has no settings", advice));
+    }
+    build(&chosen.name, Section::of(&chosen, known)?)
+}
+
+/// `NAME[:key=value[,key=value]…]`
+pub(crate) fn from_flag(text: &str, place: &Place) -> Result<Policy, Refusal> {
+    let (name, settings) = text.split_once(':').unwrap_or((text, ""));
+    let Some(known) = keys(name) else { return Err(unknown(place, name)) };
+    let mut parts = Vec::new();
+    for part in settings.split(',').filter(|part| !part.is_empty()) {
+        let Some(part) = part.split_once('=') else {
+            let found = format!("found '{part}', expected a setting of the policy");
+            return Err(place.refuse(found, "write settings as NAME:key=value,key=value"));
+        };
+        parts.push(part);
+    }
+    build(name, Section::from_parts(place.clone(), &parts, known)?)
+}
+
+fn unknown(place: &Place, name: &str) -> Refusal {
+    let advice = match nearest(name, NAMES) {
+        Some(nearest) => format!("did you mean '{nearest}'? The policies are {}", NAMES.join(", ")),
+        None => format!("a policy is {}", one_of(NAMES)),
+    };
+    place.refuse(format!("there is no policy '{name}'"), advice)
+}
+
+/// `name` is one of [`NAMES`], and the section has no keys but its own.
+fn build(name: &str, mut settings: Section) -> Result<Policy, Refusal> {
+    Ok(match name {
+        "home-first" => {
+            let watermark = settings.take("watermark").map(|field| watermark(&field)).transpose()?;
+            Policy::HomeFirst { watermark: watermark.unwrap_or(WATERMARK_DEFAULT) }
+        }
+        "size" => {
+            let small = settings.take("small").map(|field| field.size()).transpose()?;
+            let large = settings.take("large").map(|field| large(&field)).transpose()?;
+            Policy::Size {
+                small: small.map_or(SMALL_DEFAULT, |small| small.value),
+                large: large.unwrap_or(Large::Spread),
+            }
+        }
+        _ => Policy::Weighted,
+    })
+}
+
+fn watermark(field: &Field) -> Result<f64, Refusal> {
+    let watermark = field.parse("a percentage", units::parse_percent)?;
+    if watermark.value > 0.0 {
+        return Ok(watermark.value);
+    }
+    Err(field.place.refuse("at 0% nothing would ever go home", "write a percentage from 1% to 100%"))
+}
+
+fn large(field: &Field) -> Result<Large, Refusal> {
+    let target = field.text("spread or the name of a tier")?;
+    Ok(if target.value == "spread" { Large::Spread } else { Large::Tier(target) })
+}

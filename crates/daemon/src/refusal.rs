@@ -1,0 +1,100 @@
+//! A setting that is refused: where it stands, what was found, what to do.
+
+use std::fmt;
+use std::sync::Arc;
+
+/// Where a setting comes from.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Place {
+    source: Source,
+    key: String,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+enum Source {
+    File { name: Arc<str>, line: u64 },
+    Flag(Arc<str>),
+}
+
+impl Place {
+    /// The stack file `name` as a whole.
+    #[must_use]
+    pub fn file(name: &str) -> Self {
+        Self { source: Source::File { name: name.into(), line: 0 }, key: String::new() }
+    }
+
+    /// A flag or argument of the command, as it was written.
+    #[must_use]
+    pub fn flag(text: impl AsRef<str>) -> Self {
+        Self { source: Source::Flag(text.as_ref().into()), key: String::new() }
+    }
+
+    /// The same source, at `line` if it is a file.
+    #[must_use]
+    pub fn at_line(&self, line: u64) -> Self {
+        let source = match &self.source {
+            Source::File { name, .. } => Source::File { name: name.clone(), line },
+            Source::Flag(text) => Source::Flag(text.clone()),
+        };
+        Self { source, key: self.key.clone() }
+    }
+
+    /// The key `name` below this one.
+    #[must_use]
+    pub fn key(&self, name: &str) -> Self {
+        let key = if self.key.is_empty() { name.to_owned() } else { format!("{}.{name}", self.key) };
+        Self { source: self.source.clone(), key }
+    }
+
+    /// Refuses what stands here.
+    #[must_use]
+    pub fn refuse(&self, found: impl Into<String>, advice: impl Into<String>) -> Refusal {
+        Refusal { place: self.clone(), found: found.into(), advice: advice.into() }
+    }
+}
+
+impl fmt::Display for Place {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match &self.source {
+            Source::File { name, line: 0 } => f.write_str(name)?,
+            Source::File { name, line } => write!(f, "{name}:{line}")?,
+            Source::Flag(text) => f.write_str(text)?,
+        }
+        if self.key.is_empty() { Ok(()) } else { write!(f, ": {}", self.key) }
+    }
+}
+
+/// Why a configuration is refused. Nothing was made or changed.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Refusal {
+    /// Where the setting stands.
+    pub place: Place,
+    /// What was found there.
+    pub found: String,
+    /// What to do about it.
+    pub advice: String,
+}
+
+impl fmt::Display for Refusal {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}: {}\n  help: {}", self.place, self.found, self.advice)
+    }
+}
+
+impl std::error::Error for Refusal {}
+
+/// A value and where it stands.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Located<T> {
+    /// The value.
+    pub value: T,
+    /// Where it stands.
+    pub place: Place,
+}
+
+impl<T> Located<T> {
+    /// Joins the two.
+    pub fn new(value: T, place: Place) -> Self {
+        Self { value, place }
+    }
+}

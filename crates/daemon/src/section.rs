@@ -1,0 +1,186 @@
+//! A group of settings, whether it comes from a stack file or from a flag:
+//! hands out values by key and refuses what it does not know.
+
+use crate::refusal::{Located, Place, Refusal};
+use crate::units;
+use crate::yaml::{Node, Value};
+use std::collections::VecDeque;
+
+/// A value and the place of its key.
+#[derive(Clone, Debug)]
+pub(crate) struct Field {
+    pub(crate) name: String,
+    pub(crate) place: Place,
+    pub(crate) node: Node,
+}
+
+/// The keys below one field.
+pub(crate) struct Section {
+    place: Place,
+    fields: VecDeque<Field>,
+}
+
+impl Section {
+    /// The keys below `field`, which are all among `known`.
+    pub(crate) fn of(field: &Field, known: &[&str]) -> Result<Self, Refusal> {
+        let section = Self::open(field)?;
+        match section.fields.iter().find(|below| !known.contains(&below.name.as_str())) {
+            Some(unknown) => Err(unknown_key(unknown, known)),
+            None => Ok(section),
+        }
+    }
+
+    /// The keys below `field`, whatever they are.
+    pub(crate) fn open(field: &Field) -> Result<Self, Refusal> {
+        let fields = match &field.node.value {
+            Value::Null => VecDeque::new(),
+            Value::Map(entries) => entries
+                .iter()
+                .map(|entry| Field {
+                    name: entry.key.clone(),
+                    place: field.place.at_line(entry.line).key(&entry.key),
+                    node: entry.node.clone(),
+                })
+                .collect(),
+            Value::Scalar(text) => {
+                let found = format!("found '{text}', expected keys below this one");
+                return Err(field.place.refuse(found, format!("write it as {}: {{ … }}", field.name)));
+            }
+            Value::List => {
+                return Err(field.place.refuse("found a list, expected keys below this one", "remove the leading '-'"));
+            }
+        };
+        Ok(Self { place: field.place.clone(), fields })
+    }
+
+    /// A section of a flag's own `key=value` parts.
+    pub(crate) fn from_parts(place: Place, parts: &[(&str, &str)], known: &[&str]) -> Result<Self, Refusal> {
+        let mut fields: VecDeque<Field> = VecDeque::new();
+        for (key, value) in parts {
+            let node = Node { line: 0, value: Value::Scalar((*value).to_owned()) };
+            let field = Field { name: (*key).to_owned(), place: place.key(key), node };
+            if !known.contains(key) {
+                return Err(unknown_key(&field, known));
+            }
+            if fields.iter().any(|other| other.name == field.name) {
+                return Err(field.place.refuse("given twice", "keep one of the two"));
+            }
+            fields.push_back(field);
+        }
+        Ok(Self { place, fields })
+    }
+
+    /// Where the section stands.
+    pub(crate) fn place(&self) -> &Place {
+        &self.place
+    }
+
+    pub(crate) fn take(&mut self, name: &str) -> Option<Field> {
+        let index = self.fields.iter().position(|field| field.name == name)?;
+        self.fields.remove(index)
+    }
+
+    /// A key that must be there; `example` shows how to write it.
+    pub(crate) fn require(&mut self, name: &str, example: &str) -> Result<Field, Refusal> {
+        self.take(name)
+            .ok_or_else(|| self.place.refuse(format!("the key '{name}' is missing"), format!("add {example}")))
+    }
+
+    /// What is left, in the order in which it stands.
+    pub(crate) fn into_fields(self) -> impl Iterator<Item = Field> {
+        self.fields.into_iter()
+    }
+
+    /// The one key of a section that has exactly one; `choices` are what it may
+    /// be.
+    pub(crate) fn into_only(mut self, choices: &[&str]) -> Result<Field, Refusal> {
+        let choices = one_of(choices);
+        let Some(first) = self.fields.pop_front() else {
+            return Err(self.place.refuse("found nothing below this key", format!("put one of these there: {choices}")));
+        };
+        match self.fields.pop_front() {
+            Some(second) => {
+                let found = format!("found '{}' and '{}' where one key belongs", first.name, second.name);
+                Err(second.place.refuse(found, format!("keep one of them; it may be {choices}")))
+            }
+            None => Ok(first),
+        }
+    }
+}
+
+impl Field {
+    /// The document itself, as the field without a name.
+    pub(crate) fn root(node: Node, file: &Place) -> Self {
+        Self { name: String::new(), place: file.at_line(node.line), node }
+    }
+
+    /// The characters of a scalar; `what` says what is expected.
+    pub(crate) fn text(&self, what: &str) -> Result<Located<String>, Refusal> {
+        let found = match &self.node.value {
+            Value::Scalar(text) if !text.is_empty() => return Ok(Located::new(text.clone(), self.place.clone())),
+            Value::Scalar(_) | Value::Null => "found nothing",
+            Value::List => "found a list",
+            Value::Map(_) => "found keys below this one",
+        };
+        Err(self.place.refuse(format!("{found}, expected {what}"), format!("write one value after '{}:'", self.name)))
+    }
+
+    /// A value that `parse` reads; its error is the advice.
+    pub(crate) fn parse<T>(
+        &self,
+        what: &str,
+        parse: impl FnOnce(&str) -> Result<T, String>,
+    ) -> Result<Located<T>, Refusal> {
+        let Located { value, place } = self.text(what)?;
+        match parse(&value) {
+            Ok(parsed) => Ok(Located::new(parsed, place)),
+            Err(advice) => Err(place.refuse(format!("found '{value}', expected {what}"), advice)),
+        }
+    }
+
+    pub(crate) fn size(&self) -> Result<Located<u64>, Refusal> {
+        self.parse("a size", units::parse_size)
+    }
+
+    pub(crate) fn truth(&self) -> Result<Located<bool>, Refusal> {
+        self.parse("true or false", |text| match text {
+            "true" => Ok(true),
+            "false" => Ok(false),
+            _ => Err("write true or false".into()),
+        })
+    }
+
+    /// A whole number within `range`.
+    pub(crate) fn count(&self, range: std::ops::RangeInclusive<usize>) -> Result<Located<usize>, Refusal> {
+        let advice = format!("write a whole number from {} to {}", range.start(), range.end());
+        self.parse("a number", |text| text.parse().ok().filter(|count| range.contains(count)).ok_or(advice))
+    }
+}
+
+/// `a`, `a or b`, `a, b or c`.
+pub(crate) fn one_of(names: &[&str]) -> String {
+    match names {
+        [] => "nothing".into(),
+        [only] => (*only).to_owned(),
+        [init @ .., last] => format!("{} or {last}", init.join(", ")),
+    }
+}
+
+/// Refuses a key, and suggests the one that was probably meant.
+pub(crate) fn unknown_key(field: &Field, known: &[&str]) -> Refusal {
+    let advice = match nearest(&field.name, known) {
+        Some(nearest) => format!("did you mean '{nearest}'? The keys here are {}", known.join(", ")),
+        None if known.is_empty() => "this takes no keys".into(),
+        None => format!("the keys here are {}", known.join(", ")),
+    };
+    field.place.refuse("unknown key", advice)
+}
+
+/// The name that `name` is a likely misspelling of.
+pub(crate) fn nearest<'a>(name: &str, known: &[&'a str]) -> Option<&'a str> {
+    let lower = name.to_ascii_lowercase().replace('_', "-");
+    let distances = known.iter().map(|known| (strsim::osa_distance(&lower, known), *known));
+    let (distance, nearest) = distances.min_by_key(|(distance, _)| *distance)?;
+    let len = nearest.chars().count();
+    (distance <= 1 + len / 4 && distance < len).then_some(nearest)
+}

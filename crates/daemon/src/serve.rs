@@ -1,0 +1,139 @@
+//! The daemon's life: open the volume, mount, answer until unmounted, close.
+
+use crate::config::{Config, StackNode};
+use crate::control::Control;
+use crate::refusal::{Place, Refusal};
+use crate::signals::Watch;
+use crate::validate::{self, MountPoint};
+use crate::wire;
+use braid_contract::FileSystem;
+use braid_ipc::protocol::Ended;
+use braid_ipc::{Server, mounts, socket};
+use std::fmt;
+use std::io;
+use std::path::Path;
+use std::sync::Arc;
+
+/// Why a daemon did not start, or did not end well.
+#[derive(Debug)]
+pub enum ServeError {
+    /// The configuration can't be mounted; nothing is.
+    Refused(Refusal),
+    /// It was mounted, and ended with this.
+    Failed(String),
+}
+
+impl fmt::Display for ServeError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Refused(refusal) => refusal.fmt(f),
+            Self::Failed(what) => f.write_str(what),
+        }
+    }
+}
+
+impl std::error::Error for ServeError {}
+
+impl From<Refusal> for ServeError {
+    fn from(refusal: Refusal) -> Self {
+        Self::Refused(refusal)
+    }
+}
+
+/// Mounts the file system that `config` describes and answers until it is
+/// unmounted. `ready` is called once it can be used.
+///
+/// # Errors
+/// If it can't be mounted, or ends in another way than cleanly.
+pub fn run(config: &Config, mountpoint: &Path, nonempty: bool, ready: impl FnOnce()) -> Result<(), ServeError> {
+    let point = validate::mount(config, mountpoint, nonempty)?;
+    // A descriptor for each open file of each application, on each tier.
+    let open_files_max = braid_sys::raise_open_files();
+    tracing::debug!(open_files_max, "starting");
+    let volume = wire::open(config.stack.volume())?;
+    let served = serve(config, &point, &volume, ready);
+    if let Err(ServeError::Refused(_)) = served {
+        // Nobody has used the volume; what closing it says is of no interest.
+        let _ = volume.shutdown();
+    }
+    served
+}
+
+fn serve(
+    config: &Config,
+    point: &MountPoint,
+    volume: &wire::VolumeHandle,
+    ready: impl FnOnce(),
+) -> Result<(), ServeError> {
+    let place = || Place::flag(format!("mount point {}", point.given.display()));
+    let fs = build(&config.stack, volume.file_system());
+    let session = wire::mount(fs, &point.path, config).map_err(|error| {
+        place().refuse(format!("can't be mounted: {error}"), mount_advice(&error))
+    })?;
+    let unmounter = session.unmounter();
+    let control = Control::new(volume.clone(), &point.path);
+    let prepared = start_control(&point.path, control).and_then(|server| {
+        let unmounter = unmounter.clone();
+        Ok((server, Watch::start(move || unmounter.unmount())?))
+    });
+    let (server, signals) = match prepared {
+        Ok(prepared) => prepared,
+        Err(error) => {
+            let advice = "without its control socket a mount could not be asked or ended; make room for it";
+            let refusal = place().refuse(format!("no control socket: {error}"), advice);
+            let _ = unmounter.unmount();
+            return Err(refusal.into());
+        }
+    };
+    // A working directory would keep some other file system from being
+    // unmounted.
+    let _ = std::env::set_current_dir("/");
+    tracing::info!(mountpoint = %point.path.display(), "mounted");
+    ready();
+    let served = session.run();
+    tracing::info!("unmounted; closing the volume");
+    let closed = volume.shutdown();
+    drop(signals);
+    let error = match (served, closed) {
+        (Err(error), _) => Some(format!("the connection to the kernel failed: {error}")),
+        (_, Err(error)) => Some(format!("the volume was not closed cleanly: {error}")),
+        (Ok(()), Ok(())) => None,
+    };
+    server.finish(Ended { error: error.clone() });
+    match error {
+        None => Ok(()),
+        Some(error) => {
+            tracing::error!("{error}");
+            Err(ServeError::Failed(error))
+        }
+    }
+}
+
+/// Puts the modules of the stack on top of the volume.
+fn build(node: &StackNode, volume: Arc<dyn FileSystem>) -> Arc<dyn FileSystem> {
+    match node {
+        StackNode::Volume(_) => volume,
+        StackNode::Wrapper { module, child } => (module.wrap)(build(child, volume)),
+    }
+}
+
+/// Serves the control socket of what is mounted at `point`. The device number
+/// comes from the mount table: asking the file system itself would wait for an
+/// answer that nobody gives yet.
+fn start_control(point: &Path, control: Control) -> io::Result<Server> {
+    let mounts = mounts::list()?;
+    let mount = mounts::at(&mounts, point)
+        .ok_or_else(|| io::Error::new(io::ErrorKind::NotFound, "the mount is not in the mount table"))?;
+    let path = socket::prepare(mount.dev)?;
+    Server::start(&path, rustix::process::geteuid().is_root(), Arc::new(control))
+}
+
+fn mount_advice(error: &io::Error) -> &'static str {
+    match error.kind() {
+        io::ErrorKind::PermissionDenied => {
+            "check that this user may use /dev/fuse, and that fusermount3 (Debian package fuse3) is installed"
+        }
+        io::ErrorKind::NotFound => "install fusermount3 (Debian package fuse3), and check that /dev/fuse exists",
+        _ => "the log may say more",
+    }
+}

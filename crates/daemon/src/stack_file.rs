@@ -1,0 +1,94 @@
+//! Reads a stack file.
+
+use crate::config::{Config, MountSettings, StackNode, THREADS};
+use crate::refusal::{Place, Refusal};
+use crate::section::{Field, Section, nearest, one_of};
+use crate::volume_settings;
+use crate::yaml::{self, Value};
+use braid_modules::WRAPPERS;
+use std::io;
+use std::path::Path;
+
+/// A stack file that is longer is something else.
+const FILE_BYTES_MAX: u64 = 1 << 20;
+/// Modules on top of each other.
+const DEPTH_MAX: usize = 64;
+
+/// Reads the stack file at `path`.
+///
+/// # Errors
+/// The first thing that is wrong with it.
+pub fn load(path: &Path) -> Result<Config, Refusal> {
+    let name = path.display().to_string();
+    let place = Place::file(&name);
+    let text = read(path).map_err(|error| match error.kind() {
+        io::ErrorKind::NotFound => place.refuse("there is no such file", "check the path of the stack file"),
+        io::ErrorKind::InvalidData => place.refuse("not a text file", "a stack file is YAML in UTF-8"),
+        io::ErrorKind::IsADirectory => place.refuse("this is a directory", "name the stack file in it"),
+        io::ErrorKind::FileTooLarge => place.refuse("longer than 1 MiB", "check that this is a stack file"),
+        _ => place.refuse(format!("can't be read: {error}"), "make it readable for this user"),
+    })?;
+    parse(&text, &name, path.parent().unwrap_or(Path::new("")))
+}
+
+/// Reads the stack file `text`, which is called `name` in messages and whose
+/// relative directories are relative to `base`.
+///
+/// # Errors
+/// The first thing that is wrong with it.
+pub fn parse(text: &str, name: &str, base: &Path) -> Result<Config, Refusal> {
+    let file = Place::file(name);
+    let document = yaml::parse(text, &file)?;
+    let root = Field::root(document, &file);
+    let advice = "a stack file begins with 'stack:'; see docs/configuration.md";
+    match &root.node.value {
+        Value::Map(_) => {}
+        Value::Null => return Err(file.refuse("the file is empty", advice)),
+        Value::List => return Err(root.place.refuse("found a list, expected keys", advice)),
+        Value::Scalar(_) => return Err(root.place.refuse("found a single value, expected keys", advice)),
+    }
+    let mut section = Section::of(&root, &["stack", "mount"])?;
+    let stack = section.require("stack", "stack: { volume: { … } }")?;
+    let mount = section.take("mount");
+    Ok(Config {
+        stack: stack_node(&stack, base, 0)?,
+        mount: mount.map(|field| mount_settings(&field)).transpose()?.unwrap_or_default(),
+    })
+}
+
+fn read(path: &Path) -> io::Result<String> {
+    use std::io::Read;
+    let file = std::fs::File::open(path)?;
+    let mut text = String::new();
+    file.take(FILE_BYTES_MAX + 1).read_to_string(&mut text)?;
+    if text.len() as u64 > FILE_BYTES_MAX { Err(io::ErrorKind::FileTooLarge.into()) } else { Ok(text) }
+}
+
+/// What is below `field`: exactly one module.
+fn stack_node(field: &Field, base: &Path, depth: usize) -> Result<StackNode, Refusal> {
+    let names: Vec<&str> = std::iter::once("volume").chain(WRAPPERS.iter().map(|wrapper| wrapper.name)).collect();
+    let node = Section::open(field)?.into_only(&names)?;
+    if node.name == "volume" {
+        return Ok(StackNode::Volume(volume_settings::from_file(&node, base)?));
+    }
+    let Some(module) = braid_modules::wrapper(&node.name) else {
+        let advice = match nearest(&node.name, &names) {
+            Some(nearest) => format!("did you mean '{nearest}'? The modules are {}", names.join(", ")),
+            None => format!("a module is {}", one_of(&names)),
+        };
+        return Err(node.place.refuse(format!("there is no module '{}'", node.name), advice));
+    };
+    if depth == DEPTH_MAX {
+        return Err(node.place.refuse(format!("more than {DEPTH_MAX} modules on top of each other"), "remove some"));
+    }
+    Ok(StackNode::Wrapper { module, child: Box::new(stack_node(&node, base, depth + 1)?) })
+}
+
+fn mount_settings(field: &Field) -> Result<MountSettings, Refusal> {
+    let mut section = Section::of(field, &["threads", "allow-other", "passthrough"])?;
+    Ok(MountSettings {
+        threads: section.take("threads").map(|field| field.count(THREADS)).transpose()?,
+        allow_other: section.take("allow-other").map(|field| field.truth()).transpose()?,
+        passthrough: section.take("passthrough").map(|field| field.truth()).transpose()?,
+    })
+}

@@ -1,0 +1,88 @@
+//! Every accepted form, and what is said to the others.
+
+use super::*;
+
+#[test]
+fn sizes_in_every_unit() {
+    for (text, size) in [
+        ("0", 0),
+        ("4096", 4096),
+        ("2KiB", 2048),
+        ("2MiB", 2 << 20),
+        ("3GiB", 3 << 30),
+        ("1TiB", 1 << 40),
+        ("2KB", 2000),
+        ("2MB", 2_000_000),
+        ("3GB", 3_000_000_000),
+        ("5TB", 5_000_000_000_000),
+        ("18446744073709551615", u64::MAX),
+    ] {
+        assert_eq!(parse_size(text), Ok(size), "{text}");
+    }
+}
+
+#[test]
+fn other_spellings_are_refused_with_a_guess() {
+    let forms = "a size is a whole number of bytes, or one followed directly by KiB, MiB, GiB, TiB (1024s) or KB, \
+                 MB, GB, TB (1000s)";
+    for (text, guess) in [
+        ("2M", "write 2MiB (1024s) or 2MB (1000s); "),
+        ("2m", "write 2MiB (1024s) or 2MB (1000s); "),
+        ("2mib", "write 2MiB; "),
+        ("2Mi", "write 2MiB; "),
+        ("2 MiB", "write 2MiB; "),
+        ("2mb", "write 2MB; "),
+        ("7B", "write 7; "),
+        ("1.5GiB", ""),
+        ("-1", ""),
+        ("+1", ""),
+        ("MiB", ""),
+        ("", ""),
+        ("2PiB", ""),
+        ("5%", ""),
+        ("２MiB", ""),
+        ("1_000", ""),
+    ] {
+        assert_eq!(parse_size(text), Err(format!("{guess}{forms}")), "{text}");
+    }
+    for text in ["18446744073709551616", "16777216TiB", "99999999999999999999999999TiB"] {
+        assert_eq!(parse_size(text), Err("the largest size is 16777215TiB".into()), "{text}");
+    }
+}
+
+#[test]
+fn percentages() {
+    for (text, percent) in [("0%", 0.0), ("5%", 5.0), ("0.5%", 0.5), ("100%", 100.0)] {
+        assert_eq!(parse_percent(text), Ok(percent), "{text}");
+    }
+    for text in ["5", "%", "5 %", "-5%", "five%", "1e1%", "inf%", "nan%", ".%", "5%%"] {
+        let message = "a percentage is a number followed directly by %, such as 5% or 0.5%";
+        assert_eq!(parse_percent(text), Err(message.into()), "{text}");
+    }
+    assert_eq!(parse_percent("100.1%"), Err("the largest percentage is 100%".into()));
+}
+
+#[test]
+fn sizes_are_shown_with_three_digits() {
+    for (bytes, text) in [
+        (0, "0 B"),
+        (999, "999 B"),
+        (1000, "0.98 KiB"),
+        (1024, "1.00 KiB"),
+        (10 << 20, "10.0 MiB"),
+        ((10 << 20) - 1, "10.0 MiB"),
+        (100 << 20, "100 MiB"),
+        (1023 << 20, "1.00 GiB"),
+        (u64::MAX, "16.0 EiB"),
+    ] {
+        assert_eq!(show_size(bytes), text, "{bytes}");
+    }
+}
+
+#[test]
+fn written_sizes_read_back() {
+    for (bytes, text) in [(0, "0"), (1, "1"), (65536, "64KiB"), (2 << 20, "2MiB"), (3 << 40, "3TiB"), (1500, "1500")] {
+        assert_eq!(write_size(bytes), text);
+        assert_eq!(parse_size(text), Ok(bytes));
+    }
+}

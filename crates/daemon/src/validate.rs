@@ -1,0 +1,243 @@
+//! Looks at the directories of a configuration and refuses what can't work.
+//! Nothing is made or changed here.
+
+use crate::config::{Config, MountSettings, TierSettings, VolumeSettings};
+use crate::refusal::{Place, Refusal};
+use braid_ipc::mounts::{self, Mount};
+use rustix::fs::{Access, AtFlags, CWD, StatVfsMountFlags, StatxAttributes, StatxFlags};
+use rustix::io::Errno;
+use std::fs::Metadata;
+use std::io;
+use std::os::unix::fs::MetadataExt;
+use std::path::{Path, PathBuf};
+
+/// A mount point that will do.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct MountPoint {
+    /// As it was written.
+    pub given: PathBuf,
+    /// Absolute, without symbolic links.
+    pub path: PathBuf,
+}
+
+/// Refuses a configuration that can't be mounted at `mountpoint`.
+///
+/// # Errors
+/// The first thing that stands in the way.
+pub fn mount(config: &Config, mountpoint: &Path, nonempty: bool) -> Result<MountPoint, Refusal> {
+    let tiers = look_at_tiers(config.stack.volume())?;
+    front_end(&config.mount)?;
+    let found = look_at_mount_point(mountpoint, nonempty)?;
+    for tier in &tiers {
+        keep_apart(tier, &found)?;
+    }
+    Ok(found)
+}
+
+/// Refuses tiers that can't be used.
+///
+/// # Errors
+/// The first thing that stands in the way.
+pub fn tiers(volume: &VolumeSettings) -> Result<(), Refusal> {
+    look_at_tiers(volume).map(|_| ())
+}
+
+/// A tier's directory, as it was found.
+struct Looked<'a> {
+    tier: &'a TierSettings,
+    real: PathBuf,
+    inode: (u64, u64),
+    /// Where it is on its file system, whatever is mounted where.
+    on_device: Option<(u64, PathBuf)>,
+}
+
+fn look_at_tiers(volume: &VolumeSettings) -> Result<Vec<Looked<'_>>, Refusal> {
+    // Without the table, only the names can be compared.
+    let mounts = mounts::list().unwrap_or_default();
+    let mut looked: Vec<Looked<'_>> = Vec::new();
+    for tier in &volume.tiers {
+        let next = look_at(tier, &mounts)?;
+        for other in &looked {
+            compare(other, &next)?;
+        }
+        looked.push(next);
+    }
+    Ok(looked)
+}
+
+fn look_at<'a>(tier: &'a TierSettings, mounts: &[Mount]) -> Result<Looked<'a>, Refusal> {
+    let (dir, place) = (&tier.dir.value, &tier.dir.place);
+    let shown = dir.display();
+    let found = std::fs::metadata(dir).map_err(|error| unreachable_dir(dir, place, &error))?;
+    if !found.is_dir() {
+        return Err(place.refuse(format!("{shown} is not a directory"), "a tier is a directory; name one"));
+    }
+    let real = std::fs::canonicalize(dir).map_err(|error| unreachable_dir(dir, place, &error))?;
+    check_writable(dir, place)?;
+    let mount = mounts::containing(mounts, &real);
+    if mount.is_some_and(Mount::is_braid) {
+        let found = format!("{shown} is in a mounted Braid file system");
+        return Err(place.refuse(found, "a tier is a directory of a native file system; name that"));
+    }
+    let on_device = mount.and_then(|mount| Some((mount.dev, mount.path_within(&real)?)));
+    Ok(Looked { tier, real, inode: identity(&found), on_device })
+}
+
+fn identity(found: &Metadata) -> (u64, u64) {
+    (found.dev(), found.ino())
+}
+
+fn unreachable_dir(dir: &Path, place: &Place, error: &io::Error) -> Refusal {
+    let shown = dir.display();
+    match Errno::from_io_error(error) {
+        Some(Errno::NOENT) => place.refuse(
+            format!("there is no directory {shown}"),
+            format!("mount the tier's device, or make the directory: mkdir -p {shown}"),
+        ),
+        Some(Errno::NOTDIR) => place.refuse(format!("a part of {shown} is not a directory"), "check the path"),
+        Some(Errno::ACCESS) => {
+            place.refuse(format!("this user may not enter {shown}"), "change the permissions on the way there")
+        }
+        Some(Errno::NOTCONN) => {
+            let mounts = mounts::list().unwrap_or_default();
+            let path = std::path::absolute(dir).unwrap_or_else(|_| dir.to_owned());
+            let point = mounts::containing(&mounts, &path).map_or(path.as_path(), |mount| &mount.point);
+            let point = point.display();
+            place.refuse(
+                format!("{shown} is below {point}, a mount that has lost its daemon"),
+                format!("clean it up: braid umount {point}, or umount -l {point}"),
+            )
+        }
+        _ => place.refuse(format!("{shown} can't be used: {error}"), "check the device and its file system"),
+    }
+}
+
+fn check_writable(dir: &Path, place: &Place) -> Result<(), Refusal> {
+    let shown = dir.display();
+    let read_only = rustix::fs::statvfs(dir).is_ok_and(|fs| fs.f_flag.contains(StatVfsMountFlags::RDONLY));
+    let access = rustix::fs::access(dir, Access::READ_OK | Access::WRITE_OK | Access::EXEC_OK);
+    if read_only || access == Err(Errno::ROFS) {
+        let advice = "remount it for writing (mount -o remount,rw), or leave the tier out";
+        return Err(place.refuse(format!("{shown} is on a read-only file system"), advice));
+    }
+    let attributes = rustix::fs::statx(CWD, dir, AtFlags::empty(), StatxFlags::BASIC_STATS);
+    if attributes.is_ok_and(|found| found.stx_attributes.contains(StatxAttributes::IMMUTABLE)) {
+        let found = format!("{shown} is marked immutable, so nothing can be made in it");
+        return Err(place.refuse(found, format!("remove the mark: chattr -i {shown}")));
+    }
+    if access.is_err() {
+        let advice = format!("give this user read, write and search permission on {shown}");
+        return Err(place.refuse(format!("{shown} is not writable for this user"), advice));
+    }
+    Ok(())
+}
+
+/// Refuses two tiers that share files.
+fn compare(first: &Looked<'_>, second: &Looked<'_>) -> Result<(), Refusal> {
+    let place = &second.tier.dir.place;
+    let names = format!("tiers '{}' and '{}'", first.tier.name, second.tier.name);
+    if first.inode == second.inode {
+        let by = if first.real == second.real { "" } else { ", by way of a bind mount" };
+        let found = format!("{names} are the same directory, {}{by}", first.real.display());
+        return Err(place.refuse(found, "give each tier a directory of its own"));
+    }
+    for (outer, inner) in [(first, second), (second, first)] {
+        let on_device = match (&outer.on_device, &inner.on_device) {
+            (Some((dev, outer)), Some((other, inner))) => dev == other && inner.starts_with(outer),
+            _ => false,
+        };
+        if on_device || inner.real.starts_with(&outer.real) {
+            let found = format!(
+                "tier '{}' ({}) is inside tier '{}' ({})",
+                inner.tier.name,
+                inner.real.display(),
+                outer.tier.name,
+                outer.real.display()
+            );
+            return Err(inner.tier.dir.place.refuse(found, "put the two beside each other, in directories of their own"));
+        }
+    }
+    Ok(())
+}
+
+fn look_at_mount_point(given: &Path, nonempty: bool) -> Result<MountPoint, Refusal> {
+    let shown = given.display();
+    let place = Place::flag(format!("mount point {shown}"));
+    let found = std::fs::metadata(given).map_err(|error| unreachable_mount_point(given, &place, &error))?;
+    if !found.is_dir() {
+        return Err(place.refuse("this is not a directory", "name an empty directory"));
+    }
+    let path = std::fs::canonicalize(given).map_err(|error| unreachable_mount_point(given, &place, &error))?;
+    let mounts = mounts::list().unwrap_or_default();
+    if let Some(mount) = mounts::at(&mounts, &path).filter(|mount| mount.is_braid()) {
+        if mount.is_dead() {
+            return Err(stale(given, &place));
+        }
+        let advice = format!("unmount it first: braid umount {shown}");
+        return Err(place.refuse("a Braid file system is mounted here already", advice));
+    }
+    let occupied = std::fs::read_dir(&path).is_ok_and(|mut names| names.next().is_some());
+    if occupied && !nonempty {
+        let advice = "choose an empty directory, or pass --nonempty to hide what is there while mounted";
+        return Err(place.refuse("the directory is not empty", advice));
+    }
+    Ok(MountPoint { given: given.to_owned(), path })
+}
+
+fn unreachable_mount_point(given: &Path, place: &Place, error: &io::Error) -> Refusal {
+    let shown = given.display();
+    match Errno::from_io_error(error) {
+        Some(Errno::NOENT) => place.refuse("there is no such directory", format!("make it: mkdir -p {shown}")),
+        Some(Errno::NOTCONN) => stale(given, place),
+        Some(Errno::ACCESS) => place.refuse(
+            "this user may not enter the directory",
+            "choose another, or change the permissions on the way there",
+        ),
+        _ => place.refuse(format!("can't be used: {error}"), "choose another directory"),
+    }
+}
+
+fn stale(given: &Path, place: &Place) -> Refusal {
+    place.refuse(
+        "a file system is still mounted here, but its daemon is gone",
+        format!("clean it up: braid umount {}", given.display()),
+    )
+}
+
+/// Refuses a mount point and a tier of which one would hide the other.
+fn keep_apart(tier: &Looked<'_>, point: &MountPoint) -> Result<(), Refusal> {
+    let (name, real) = (&tier.tier.name, tier.real.display());
+    let advice = "mount elsewhere: the mount would hide the tier, or the tier would hold the mount";
+    if tier.real == point.path {
+        let found = format!("tier '{name}' and the mount point are the same directory, {real}");
+        return Err(tier.tier.dir.place.refuse(found, advice));
+    }
+    if tier.real.starts_with(&point.path) {
+        let found = format!("tier '{name}' ({real}) is inside the mount point {}", point.path.display());
+        return Err(tier.tier.dir.place.refuse(found, advice));
+    }
+    if point.path.starts_with(&tier.real) {
+        let place = Place::flag(format!("mount point {}", point.given.display()));
+        return Err(place.refuse(format!("it is inside tier '{name}' ({real})"), advice));
+    }
+    Ok(())
+}
+
+/// Refuses a mount that the kernel or `fusermount3` would.
+fn front_end(mount: &MountSettings) -> Result<(), Refusal> {
+    if !Path::new("/dev/fuse").exists() {
+        let advice = "load the kernel's FUSE module: modprobe fuse (in a container: pass the device /dev/fuse)";
+        return Err(Place::flag("/dev/fuse").refuse("there is no such device", advice));
+    }
+    let Some(allow) = mount.allow_other.as_ref().filter(|allow| allow.value) else { return Ok(()) };
+    if rustix::process::geteuid().is_root() {
+        return Ok(());
+    }
+    let allowed = std::fs::read_to_string("/etc/fuse.conf")
+        .is_ok_and(|text| text.lines().any(|line| line.trim() == "user_allow_other"));
+    if allowed {
+        return Ok(());
+    }
+    let advice = "ask the administrator to add the line user_allow_other to /etc/fuse.conf, or leave this out";
+    Err(allow.place.refuse("users of this machine may not let others use their mounts", advice))
+}

@@ -1,0 +1,107 @@
+//! The settings of a volume and its tiers, from a stack file; the parts that
+//! flags share.
+
+use crate::config::{RANGE, Reserve, TierSettings, VolumeSettings, check_names};
+use crate::policy;
+use crate::refusal::{Located, Place, Refusal};
+use crate::section::{Field, Section};
+use crate::units::{self, parse_size, write_size};
+use std::path::{Path, PathBuf};
+
+/// Longest name of a tier.
+const NAME_BYTES_MAX: usize = 48;
+/// The keys of a tier.
+pub(crate) const TIER_KEYS: &[&str] = &["dir", "weight", "reserve"];
+
+/// `volume: { … }`; relative directories are relative to `base`.
+pub(crate) fn from_file(field: &Field, base: &Path) -> Result<VolumeSettings, Refusal> {
+    let mut section = Section::of(field, &["home", "policy", "range", "tiers"])?;
+    let tiers = section.require("tiers", "tiers: { NAME: { dir: DIRECTORY }, … }")?;
+    let mut parsed = Vec::new();
+    for tier in Section::open(&tiers)?.into_fields() {
+        check_name(&tier.name, &tier.place)?;
+        let settings = Section::of(&tier, TIER_KEYS)?;
+        parsed.push(tier_settings(&tier.name, settings, base)?);
+    }
+    if parsed.is_empty() {
+        return Err(tiers.place.refuse("there are no tiers", "add at least one: NAME: { dir: DIRECTORY }"));
+    }
+    let first = &parsed[0].name;
+    let home = section.require("home", &format!("home: {first}, or another tier that is to hold the names"))?;
+    let policy = section.require("policy", "policy: { weighted: { } }, or home-first or size")?;
+    let settings = VolumeSettings {
+        place: section.place().clone(),
+        home: home.text("the name of a tier")?,
+        policy: Located::new(policy::from_file(&policy)?, policy.place.clone()),
+        range: section.take("range").map(|field| range(&field)).transpose()?,
+        tiers: parsed,
+    };
+    check_names(&settings)?;
+    Ok(settings)
+}
+
+/// The settings of the tier `name`, whose section has no keys but
+/// [`TIER_KEYS`].
+pub(crate) fn tier_settings(name: &str, mut section: Section, base: &Path) -> Result<TierSettings, Refusal> {
+    let dir = section.require("dir", "dir: DIRECTORY")?.text("a directory")?;
+    Ok(TierSettings {
+        name: name.to_owned(),
+        place: section.place().clone(),
+        dir: Located::new(join(base, &dir.value), dir.place),
+        weight: section.take("weight").map(|field| weight(&field)).transpose()?,
+        reserve: section.take("reserve").map(|field| reserve(&field)).transpose()?,
+    })
+}
+
+/// Refuses a name that can't be a tier's.
+pub(crate) fn check_name(name: &str, place: &Place) -> Result<(), Refusal> {
+    let good = |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit() || byte == b'-' || byte == b'_';
+    if !name.is_empty() && name.len() <= NAME_BYTES_MAX && name.bytes().all(good) {
+        return Ok(());
+    }
+    let found = format!("'{name}' can't be the name of a tier");
+    Err(place.refuse(found, format!("use 1 to {NAME_BYTES_MAX} of the characters a-z, 0-9, - and _")))
+}
+
+/// The size of a range.
+pub(crate) fn range(field: &Field) -> Result<Located<u32>, Refusal> {
+    let Located { value: size, place } = field.size()?;
+    let good = size.is_power_of_two() && RANGE.contains(&size);
+    if let Some(size) = u32::try_from(size).ok().filter(|_| good) {
+        return Ok(Located::new(size, place));
+    }
+    let bounds = format!("{} to {}", write_size(*RANGE.start()), write_size(*RANGE.end()));
+    let above = size.clamp(*RANGE.start(), *RANGE.end()).next_power_of_two();
+    let advice = match above {
+        _ if size >= above || size < *RANGE.start() => format!("write {}", write_size(above)),
+        _ => format!("write {} or {}", write_size(above / 2), write_size(above)),
+    };
+    Err(place.refuse(format!("a range of {} is not a power of two from {bounds}", write_size(size)), advice))
+}
+
+fn weight(field: &Field) -> Result<Located<f64>, Refusal> {
+    field.parse("a positive number", |text| {
+        let weight = text.parse::<f64>().ok().filter(|weight| weight.is_finite() && *weight > 0.0);
+        weight.ok_or_else(|| {
+            "write the tier's share against the others, such as its bandwidth in MB/s: weight: 400".into()
+        })
+    })
+}
+
+fn reserve(field: &Field) -> Result<Located<Reserve>, Refusal> {
+    field.parse("a percentage or a size", |text| {
+        if text.ends_with('%') {
+            let percent = units::parse_percent(text)?;
+            return if percent < 100.0 {
+                Ok(Reserve::Percent(percent))
+            } else {
+                Err("a reserve of 100% leaves nothing to use; write less".into())
+            };
+        }
+        parse_size(text).map(Reserve::Bytes).map_err(|advice| format!("write a percentage such as 5%, or a size: {advice}"))
+    })
+}
+
+fn join(base: &Path, dir: &str) -> PathBuf {
+    if base.as_os_str().is_empty() { dir.into() } else { base.join(dir) }
+}

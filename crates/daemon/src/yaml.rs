@@ -1,0 +1,169 @@
+//! A YAML document as a tree in which everything knows its line.
+//!
+//! Settings are not deserialised into structs directly: a struct can't say on
+//! which line the key stood that later turns out to name the wrong directory.
+
+use crate::refusal::{Place, Refusal};
+use serde::de::{Deserialize, Deserializer, IgnoredAny, MapAccess, SeqAccess, Visitor};
+use serde_saphyr::{Error, Spanned};
+use std::fmt;
+
+/// A value and the line it begins on.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) struct Node {
+    pub(crate) line: u64,
+    pub(crate) value: Value,
+}
+
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) enum Value {
+    /// Nothing, `~` or `null`.
+    Null,
+    /// Text, or the characters of a number or a truth value as they stand.
+    Scalar(String),
+    List,
+    Map(Vec<Entry>),
+}
+
+/// A key with its value.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) struct Entry {
+    pub(crate) key: String,
+    pub(crate) line: u64,
+    pub(crate) node: Node,
+}
+
+/// Reads the document `text` of the file that `file` names.
+pub(crate) fn parse(text: &str, file: &Place) -> Result<Node, Refusal> {
+    let options = serde_saphyr::options! {
+        with_snippet: false,
+        reject_non_finite_typeless_float: false,
+    };
+    match serde_saphyr::from_str_with_options::<Spanned<Raw>>(text, options) {
+        Ok(raw) => Ok(resolve(raw, text)),
+        Err(error) => Err(refuse(&error, file)),
+    }
+}
+
+fn refuse(error: &Error, file: &Place) -> Refusal {
+    let place = error.location().map_or_else(|| file.clone(), |location| file.at_line(location.line()));
+    match error.without_snippet() {
+        Error::DuplicateMappingKey { key, .. } => {
+            let key = key.as_deref().unwrap_or("?");
+            place.refuse(format!("the key '{key}' appears twice in the same place"), "keep one of the two")
+        }
+        Error::MultipleDocuments { .. } => {
+            place.refuse("a second document begins here ('---')", "a stack file holds one stack; use a file for each")
+        }
+        error => {
+            let message = error.to_string();
+            let message = message.split(" at line ").next().unwrap_or_default();
+            place.refuse(format!("not valid YAML: {message}"), "correct the syntax; values with special characters need quotes")
+        }
+    }
+}
+
+/// What the deserialiser hands out, before numbers get their characters back.
+enum Raw {
+    Null,
+    Number(String),
+    Text(String),
+    List,
+    Map(Vec<(Spanned<String>, Spanned<Raw>)>),
+}
+
+fn resolve(raw: Spanned<Raw>, text: &str) -> Node {
+    let value = match raw.value {
+        Raw::Null => Value::Null,
+        Raw::Text(text) => Value::Scalar(text),
+        Raw::Number(number) => {
+            // An alias is defined elsewhere: its characters are those there.
+            let span = raw.defined.span();
+            let written = || {
+                let start = usize::try_from(span.byte_offset()?).ok()?;
+                let len = usize::try_from(span.byte_len()?).ok()?;
+                text.get(start..start.checked_add(len)?)
+            };
+            Value::Scalar(written().map_or(number, str::to_owned))
+        }
+        Raw::List => Value::List,
+        Raw::Map(entries) => {
+            let entry = |(key, value): (Spanned<String>, Spanned<Raw>)| Entry {
+                line: key.referenced.line(),
+                key: key.value,
+                node: resolve(value, text),
+            };
+            Value::Map(entries.into_iter().map(entry).collect())
+        }
+    };
+    Node { line: raw.referenced.line(), value }
+}
+
+impl<'de> Deserialize<'de> for Raw {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        deserializer.deserialize_any(RawVisitor)
+    }
+}
+
+struct RawVisitor;
+
+impl<'de> Visitor<'de> for RawVisitor {
+    type Value = Raw;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("a value")
+    }
+
+    fn visit_unit<E>(self) -> Result<Raw, E> {
+        Ok(Raw::Null)
+    }
+
+    fn visit_none<E>(self) -> Result<Raw, E> {
+        Ok(Raw::Null)
+    }
+
+    fn visit_bool<E>(self, value: bool) -> Result<Raw, E> {
+        Ok(Raw::Number(value.to_string()))
+    }
+
+    fn visit_i64<E>(self, value: i64) -> Result<Raw, E> {
+        Ok(Raw::Number(value.to_string()))
+    }
+
+    fn visit_u64<E>(self, value: u64) -> Result<Raw, E> {
+        Ok(Raw::Number(value.to_string()))
+    }
+
+    fn visit_i128<E>(self, value: i128) -> Result<Raw, E> {
+        Ok(Raw::Number(value.to_string()))
+    }
+
+    fn visit_u128<E>(self, value: u128) -> Result<Raw, E> {
+        Ok(Raw::Number(value.to_string()))
+    }
+
+    fn visit_f64<E>(self, value: f64) -> Result<Raw, E> {
+        Ok(Raw::Number(value.to_string()))
+    }
+
+    fn visit_str<E>(self, value: &str) -> Result<Raw, E> {
+        Ok(Raw::Text(value.to_owned()))
+    }
+
+    fn visit_bytes<E>(self, value: &[u8]) -> Result<Raw, E> {
+        Ok(Raw::Text(String::from_utf8_lossy(value).into_owned()))
+    }
+
+    fn visit_seq<A: SeqAccess<'de>>(self, mut items: A) -> Result<Raw, A::Error> {
+        while items.next_element::<IgnoredAny>()?.is_some() {}
+        Ok(Raw::List)
+    }
+
+    fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Raw, A::Error> {
+        let mut entries = Vec::new();
+        while let Some(entry) = map.next_entry()? {
+            entries.push(entry);
+        }
+        Ok(Raw::Map(entries))
+    }
+}

@@ -1,0 +1,78 @@
+//! Every stack file in `examples/` and every one in the documentation is
+//! understood.
+#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
+
+use braid_daemon::config::{Large, Policy, Reserve, StackNode};
+use braid_daemon::{Config, stack_file};
+use std::path::{Path, PathBuf};
+
+fn root() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../..")
+}
+
+fn load(name: &str) -> Config {
+    stack_file::load(&root().join("examples").join(name)).unwrap_or_else(|refusal| panic!("{refusal}"))
+}
+
+#[test]
+fn every_example_is_understood() {
+    let files = std::fs::read_dir(root().join("examples")).unwrap().map(|entry| entry.unwrap().file_name());
+    let names: Vec<String> = files.map(|name| name.into_string().unwrap()).collect();
+    let stacks = names.iter().filter(|name| name.ends_with(".yaml"));
+    assert!(stacks.map(|name| load(name)).count() >= 4, "{names:?}");
+}
+
+#[test]
+fn two_tier_says_what_it_means() {
+    let config = load("two-tier.yaml");
+    let volume = config.stack.volume();
+    assert_eq!(volume.home.value, "fast");
+    assert_eq!(volume.policy.value, Policy::Weighted);
+    assert_eq!(volume.range.as_ref().unwrap().value, 2 << 20);
+    let (fast, slow) = (volume.tier("fast").unwrap(), volume.tier("slow").unwrap());
+    assert_eq!(fast.dir.value, Path::new("/mnt/nvme"));
+    assert_eq!((fast.weight.as_ref().unwrap().value, &fast.reserve), (400.0, &None));
+    assert_eq!(slow.weight.as_ref().unwrap().value, 120.0);
+    assert_eq!(slow.reserve.as_ref().unwrap().value, Reserve::Percent(5.0));
+    assert!(config.mount.threads.is_none());
+}
+
+#[test]
+fn the_other_policies() {
+    let config = load("home-first.yaml");
+    assert_eq!(config.stack.volume().policy.value, Policy::HomeFirst { watermark: 80.0 });
+    assert_eq!(config.stack.volume().tiers[1].reserve.as_ref().unwrap().value, Reserve::Bytes(10 << 30));
+
+    let config = load("media-archive.yaml");
+    let Policy::Size { small, large: Large::Tier(tier) } = &config.stack.volume().policy.value else {
+        panic!("another policy")
+    };
+    assert_eq!((*small, tier.value.as_str()), (16 << 20, "archive"));
+    assert_eq!(config.mount.threads.unwrap().value, 16);
+    assert!(config.mount.allow_other.unwrap().value);
+}
+
+#[test]
+fn a_module_holds_what_it_wraps() {
+    let config = load("passthrough.yaml");
+    let StackNode::Wrapper { module, child } = &config.stack else { panic!("no module") };
+    assert_eq!(module.name, "passthrough");
+    assert!(matches!(**child, StackNode::Volume(_)));
+    assert!(!config.mount.passthrough.unwrap().value);
+    let dir = &config.stack.volume().tiers[0].dir.value;
+    assert!(dir.ends_with("examples/data/fast"), "relative to the stack file: {}", dir.display());
+}
+
+#[test]
+fn stack_files_in_the_documentation_are_understood() {
+    let text = std::fs::read_to_string(root().join("docs/configuration.md")).unwrap();
+    let mut count = 0;
+    for block in text.split("```yaml\n").skip(1) {
+        let block = block.split("```").next().unwrap();
+        if block.starts_with("stack:") {
+            stack_file::parse(block, "configuration.md", Path::new("")).unwrap_or_else(|refusal| panic!("{refusal}"));
+            count += 1;
+        }
+    }
+    assert!(count >= 2, "{count}");
+}

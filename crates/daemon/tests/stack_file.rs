@@ -1,0 +1,361 @@
+//! What is said to a stack file that is wrong: file, line, key, what was found
+//! and what to do, word by word.
+#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
+
+use braid_daemon::stack_file;
+use std::fmt::Write as _;
+use std::path::Path;
+
+/// A stack file that is right; `from` is replaced by `to`.
+fn edited(from: &str, to: &str) -> String {
+    let text = "\
+stack:
+  volume:
+    home: fast
+    policy: { weighted: { } }
+    range: 2MiB
+    tiers:
+      fast: { dir: /a, weight: 400 }
+      slow: { dir: /b, weight: 120, reserve: 5% }
+mount:
+  threads: 8
+";
+    assert!(text.contains(from), "{from:?}");
+    text.replace(from, to)
+}
+
+fn refusal(text: &str) -> String {
+    match stack_file::parse(text, "s.yaml", Path::new("")) {
+        Ok(_) => panic!("accepted:\n{text}"),
+        Err(refusal) => refusal.to_string(),
+    }
+}
+
+#[track_caller]
+fn refused(from: &str, to: &str, message: &str) {
+    assert_eq!(refusal(&edited(from, to)), message);
+}
+
+#[test]
+fn the_text_itself_is_right() {
+    stack_file::parse(&edited("home", "home"), "s.yaml", Path::new("")).unwrap();
+}
+
+#[test]
+fn unknown_keys() {
+    refused(
+        "weight: 120",
+        "wieght: 120",
+        "s.yaml:8: stack.volume.tiers.slow.wieght: unknown key\n  \
+         help: did you mean 'weight'? The keys here are dir, weight, reserve",
+    );
+    refused(
+        "    range:",
+        "    stripe:",
+        "s.yaml:5: stack.volume.stripe: unknown key\n  help: the keys here are home, policy, range, tiers",
+    );
+    refused(
+        "mount:",
+        "mounts:",
+        "s.yaml:9: mounts: unknown key\n  help: did you mean 'mount'? The keys here are stack, mount",
+    );
+    refused(
+        "threads: 8",
+        "allow_other: true",
+        "s.yaml:10: mount.allow_other: unknown key\n  \
+         help: did you mean 'allow-other'? The keys here are threads, allow-other, passthrough",
+    );
+}
+
+#[test]
+fn wrong_units() {
+    refused(
+        "2MiB",
+        "2M",
+        "s.yaml:5: stack.volume.range: found '2M', expected a size\n  help: write 2MiB (1024s) or 2MB (1000s); \
+         a size is a whole number of bytes, or one followed directly by KiB, MiB, GiB, TiB (1024s) or \
+         KB, MB, GB, TB (1000s)",
+    );
+    refused(
+        "2MiB",
+        "3MiB",
+        "s.yaml:5: stack.volume.range: a range of 3MiB is not a power of two from 64KiB to 64MiB\n  \
+         help: write 2MiB or 4MiB",
+    );
+    refused(
+        "2MiB",
+        "4096",
+        "s.yaml:5: stack.volume.range: a range of 4KiB is not a power of two from 64KiB to 64MiB\n  help: write 64KiB",
+    );
+    refused(
+        "2MiB",
+        "1GiB",
+        "s.yaml:5: stack.volume.range: a range of 1GiB is not a power of two from 64KiB to 64MiB\n  help: write 64MiB",
+    );
+    refused(
+        "5%",
+        "5 percent",
+        "s.yaml:8: stack.volume.tiers.slow.reserve: found '5 percent', expected a percentage or a size\n  \
+         help: write a percentage such as 5%, or a size: a size is a whole number of bytes, or one followed directly \
+         by KiB, MiB, GiB, TiB (1024s) or KB, MB, GB, TB (1000s)",
+    );
+    refused(
+        "5%",
+        "100%",
+        "s.yaml:8: stack.volume.tiers.slow.reserve: found '100%', expected a percentage or a size\n  \
+         help: a reserve of 100% leaves nothing to use; write less",
+    );
+}
+
+#[test]
+fn weights_are_positive_numbers() {
+    for wrong in ["0", "-1", ".inf", ".nan", "inf", "fast", "400MB"] {
+        refused(
+            "400",
+            wrong,
+            &format!(
+                "s.yaml:7: stack.volume.tiers.fast.weight: found '{wrong}', expected a positive number\n  \
+                 help: write the tier's share against the others, such as its bandwidth in MB/s: weight: 400"
+            ),
+        );
+    }
+}
+
+#[test]
+fn names_of_tiers() {
+    refused(
+        "home: fast",
+        "home: fsat",
+        "s.yaml:3: stack.volume.home: there is no tier 'fsat'\n  help: did you mean 'fast'? The tiers are fast, slow",
+    );
+    refused(
+        "{ weighted: { } }",
+        "{ size: { large: archive } }",
+        "s.yaml:4: stack.volume.policy.size.large: there is no tier 'archive'\n  help: the tiers are fast, slow",
+    );
+    refused(
+        "slow:",
+        "Slow Disk:",
+        "s.yaml:8: stack.volume.tiers.Slow Disk: 'Slow Disk' can't be the name of a tier\n  \
+         help: use 1 to 48 of the characters a-z, 0-9, - and _",
+    );
+    let long = "x".repeat(49);
+    assert!(refusal(&edited("slow:", &format!("{long}:"))).contains("can't be the name of a tier"));
+    refused(
+        "slow:",
+        "fast:",
+        "s.yaml:8: the key 'fast' appears twice in the same place\n  help: keep one of the two",
+    );
+}
+
+#[test]
+fn the_number_of_tiers() {
+    let mut text = String::from("stack:\n  volume:\n    home: t0\n    policy: { weighted: }\n    tiers:\n");
+    for number in 0..63 {
+        writeln!(text, "      t{number}: {{ dir: /t{number} }}").unwrap();
+    }
+    stack_file::parse(&text, "s.yaml", Path::new("")).unwrap();
+    text.push_str("      t63: { dir: /t63 }\n");
+    assert_eq!(
+        refusal(&text),
+        "s.yaml:69: stack.volume.tiers.t63: a volume has at most 63 tiers; found 64\n  \
+         help: join directories beneath with another file system, or make two volumes"
+    );
+    let none = "stack:\n  volume:\n    home: a\n    policy: { weighted: }\n    tiers:\n";
+    assert_eq!(
+        refusal(none),
+        "s.yaml:5: stack.volume.tiers: there are no tiers\n  help: add at least one: NAME: { dir: DIRECTORY }"
+    );
+}
+
+#[test]
+fn missing_keys() {
+    refused(
+        "    home: fast\n",
+        "",
+        "s.yaml:2: stack.volume: the key 'home' is missing\n  \
+         help: add home: fast, or another tier that is to hold the names",
+    );
+    refused(
+        "    policy: { weighted: { } }\n",
+        "",
+        "s.yaml:2: stack.volume: the key 'policy' is missing\n  \
+         help: add policy: { weighted: { } }, or home-first or size",
+    );
+    refused(
+        "dir: /a, ",
+        "",
+        "s.yaml:7: stack.volume.tiers.fast: the key 'dir' is missing\n  help: add dir: DIRECTORY",
+    );
+    assert_eq!(
+        refusal("mount: {}\n"),
+        "s.yaml:1: the key 'stack' is missing\n  help: add stack: { volume: { … } }"
+    );
+}
+
+#[test]
+fn policies() {
+    let place = "s.yaml:4: stack.volume.policy";
+    for (policy, message) in [
+        (
+            "weighted",
+            format!(
+                "{place}: found 'weighted', expected a policy with its settings\n  \
+                 help: write policy: {{ weighted: {{ }} }}"
+            ),
+        ),
+        (
+            "{ wieghted: { } }",
+            format!(
+                "{place}.wieghted: there is no policy 'wieghted'\n  \
+                 help: did you mean 'weighted'? The policies are weighted, home-first, size"
+            ),
+        ),
+        (
+            "{ raid5: { } }",
+            format!("{place}.raid5: there is no policy 'raid5'\n  help: a policy is weighted, home-first or size"),
+        ),
+        (
+            "{ weighted: { }, size: { } }",
+            format!(
+                "{place}.size: found 'weighted' and 'size' where one key belongs\n  \
+                 help: keep one of them; it may be weighted, home-first or size"
+            ),
+        ),
+        (
+            "{ }",
+            format!(
+                "{place}: found nothing below this key\n  help: put one of these there: weighted, home-first or size"
+            ),
+        ),
+        (
+            "{ weighted: 3 }",
+            format!("{place}.weighted: this policy has no settings\n  help: write weighted: {{ }}"),
+        ),
+        (
+            "{ home-first: { watermark: 0.9 } }",
+            format!(
+                "{place}.home-first.watermark: found '0.9', expected a percentage\n  \
+                 help: a percentage is a number followed directly by %, such as 5% or 0.5%"
+            ),
+        ),
+        (
+            "{ home-first: { watermark: 0% } }",
+            format!(
+                "{place}.home-first.watermark: at 0% nothing would ever go home\n  \
+                 help: write a percentage from 1% to 100%"
+            ),
+        ),
+        (
+            "{ size: { smal: 1MiB } }",
+            format!("{place}.size.smal: unknown key\n  help: did you mean 'small'? The keys here are small, large"),
+        ),
+    ] {
+        refused("{ weighted: { } }", policy, &message);
+    }
+}
+
+#[test]
+fn modules() {
+    let stack = |text: &str| refusal(&format!("stack:{text}\n"));
+    assert_eq!(
+        stack(" { passthru: { volume: { } } }"),
+        "s.yaml:1: stack.passthru: there is no module 'passthru'\n  \
+         help: did you mean 'passthrough'? The modules are volume, passthrough"
+    );
+    assert_eq!(
+        stack(" { compress: { } }"),
+        "s.yaml:1: stack.compress: there is no module 'compress'\n  help: a module is volume or passthrough"
+    );
+    assert_eq!(
+        stack("\n  passthrough:"),
+        "s.yaml:2: stack.passthrough: found nothing below this key\n  \
+         help: put one of these there: volume or passthrough"
+    );
+    assert_eq!(
+        stack("\n  passthrough: { }\n  volume: { }"),
+        "s.yaml:3: stack.volume: found 'passthrough' and 'volume' where one key belongs\n  \
+         help: keep one of them; it may be volume or passthrough"
+    );
+    assert_eq!(
+        stack("\n  volume: [1]"),
+        "s.yaml:2: stack.volume: found a list, expected keys below this one\n  help: remove the leading '-'"
+    );
+    let deep = format!(" {}volume: {}", "{ passthrough: ".repeat(70), "}".repeat(70));
+    assert!(stack(&deep).starts_with("s.yaml:1: "));
+}
+
+#[test]
+fn the_mount_section() {
+    refused(
+        "threads: 8",
+        "threads: 0",
+        "s.yaml:10: mount.threads: found '0', expected a number\n  help: write a whole number from 1 to 512",
+    );
+    refused(
+        "threads: 8",
+        "passthrough: maybe",
+        "s.yaml:10: mount.passthrough: found 'maybe', expected true or false\n  help: write true or false",
+    );
+    refused(
+        "threads: 8",
+        "threads: [8]",
+        "s.yaml:10: mount.threads: found a list, expected a number\n  help: write one value after 'threads:'",
+    );
+}
+
+#[test]
+fn files_that_are_something_else() {
+    let begins = "help: a stack file begins with 'stack:'; see docs/configuration.md";
+    for text in ["", "\n\n", "# nothing\n", "---\n", "null"] {
+        assert_eq!(refusal(text), format!("s.yaml: the file is empty\n  {begins}"), "{text:?}");
+    }
+    assert_eq!(refusal("- a\n- b\n"), format!("s.yaml:1: found a list, expected keys\n  {begins}"));
+    assert_eq!(refusal("hello"), format!("s.yaml:1: found a single value, expected keys\n  {begins}"));
+    let quotes = "help: correct the syntax; values with special characters need quotes";
+    assert_eq!(refusal("stack: [\n"), format!("s.yaml:1: not valid YAML: unclosed bracket '['\n  {quotes}"));
+    assert_eq!(
+        refusal("stack:\n  volume: a: b\n"),
+        format!("s.yaml:2: not valid YAML: mapping values are not allowed in this context\n  {quotes}")
+    );
+    assert!(refusal("stack:\n\tvolume: x\n").starts_with("s.yaml:2: not valid YAML: "));
+    assert!(refusal("\u{0}\u{1}ELF").starts_with("s.yaml:1: not valid YAML: "));
+    assert_eq!(
+        refusal("stack: {}\n---\nstack: {}\n"),
+        "s.yaml:3: a second document begins here ('---')\n  help: a stack file holds one stack; use a file for each"
+    );
+}
+
+#[test]
+fn files_that_can_not_be_read() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("s.yaml");
+    let refused = || stack_file::load(&path).map(|_| ()).unwrap_err().found;
+    assert_eq!(refused(), "there is no such file");
+    std::fs::write(&path, [0xff, 0xfe, 0xfd]).unwrap();
+    assert_eq!(refused(), "not a text file");
+    std::fs::write(&path, "#".repeat(2 << 20)).unwrap();
+    assert_eq!(refused(), "longer than 1 MiB");
+    std::fs::remove_file(&path).unwrap();
+    std::fs::create_dir(&path).unwrap();
+    assert_eq!(refused(), "this is a directory");
+}
+
+#[test]
+fn anchors_and_quotes_work_and_keep_their_lines() {
+    let text = "\
+stack:
+  volume:
+    home: '2024'
+    policy: { weighted: { } }
+    tiers:
+      2024: &common { dir: 007, weight: 1_0 }
+";
+    assert_eq!(
+        refusal(text),
+        "s.yaml:6: stack.volume.tiers.2024.weight: found '1_0', expected a positive number\n  \
+         help: write the tier's share against the others, such as its bandwidth in MB/s: weight: 400"
+    );
+    let config = stack_file::parse(&text.replace("1_0", "10"), "s.yaml", Path::new("/base")).unwrap();
+    assert_eq!(config.stack.volume().tiers[0].dir.value, Path::new("/base/007"), "characters stay as they are");
+}

@@ -1,0 +1,152 @@
+//! What is agreed with the kernel when a session begins. Called once, by the
+//! library, before any other request.
+
+use fuser::{InitFlags, KernelConfig};
+
+/// Largest read or write in one request: the most that an unprivileged kernel
+/// setting allows (`fs.fuse.max_pages_limit`, 256 pages).
+const REQUEST_MAX_BYTES: u32 = 1 << 20;
+
+/// Requests that the kernel sends without waiting (read-ahead, asynchronous
+/// direct I/O) before it holds further ones back: the queue depth that tiers
+/// can be driven with.
+const BACKGROUND_MAX: u16 = 256;
+
+/// Background requests from which on the kernel considers Braid congested.
+const CONGESTION_THRESHOLD: u16 = 192;
+
+/// Levels of stacking that passthrough may reach. One is what backing files on
+/// ordinary file systems need. It also makes Braid count as one level, of the
+/// two that the kernel allows: an overlay on top of Braid (containers) keeps
+/// working. Two would let the home tier be an overlay, and forbid overlays on
+/// top; on an overlay passthrough is refused with ELOOP and not used.
+const STACK_DEPTH: u32 = 1;
+
+/// What would be good to have.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Wanted {
+    pub(crate) posix_acl: bool,
+    pub(crate) passthrough: bool,
+    /// No change of a file is possible but through this mount.
+    pub(crate) sole_door: bool,
+}
+
+/// What there is.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Agreed {
+    /// Opens may be answered with a backing file.
+    pub(crate) passthrough: bool,
+    /// Opens may be answered with direct I/O. Without it they are cached, and
+    /// the kernel passes only what is opened with `O_DIRECT` around its cache:
+    /// a kernel that refuses shared mappings of files with direct I/O breaks
+    /// programs that make them, and an older one does not keep its cache in
+    /// step either.
+    pub(crate) direct: bool,
+}
+
+/// The capabilities to ask for, out of those on offer.
+///
+/// What is left out, and why:
+/// - `WRITEBACK_CACHE`: excludes passthrough, and makes the kernel the owner of
+///   size and times.
+/// - `POSIX_LOCKS`, `FLOCK_LOCKS`: see the head of this crate.
+/// - `ATOMIC_O_TRUNC`: truncation then arrives as its own request, and opening
+///   has one thing to do.
+/// - `AUTO_INVAL_DATA` for a sole door: it drops all cached data of a file each
+///   time its modification time moves, so after each write. A change of size
+///   still trims the cache.
+/// - `NO_EXPORT_SUPPORT`: file handles of what is in the kernel's cache work.
+pub(crate) fn choose(offered: InitFlags, wanted: Wanted) -> InitFlags {
+    let mut flags = InitFlags::FUSE_ASYNC_READ
+        | InitFlags::FUSE_BIG_WRITES
+        | InitFlags::FUSE_MAX_PAGES
+        | InitFlags::FUSE_DONT_MASK
+        // Set-id bits are cleared by the file system, as each write says; the
+        // kernel then need not ask for security.capability before each.
+        | InitFlags::FUSE_HANDLE_KILLPRIV_V2
+        | InitFlags::FUSE_PARALLEL_DIROPS
+        | InitFlags::FUSE_DO_READDIRPLUS
+        | InitFlags::FUSE_READDIRPLUS_AUTO
+        | InitFlags::FUSE_ASYNC_DIO
+        | InitFlags::FUSE_CACHE_SYMLINKS
+        | InitFlags::FUSE_DIRECT_IO_ALLOW_MMAP;
+    flags |=
+        if wanted.sole_door { InitFlags::FUSE_EXPLICIT_INVAL_DATA } else { InitFlags::FUSE_AUTO_INVAL_DATA };
+    if wanted.posix_acl {
+        flags |= InitFlags::FUSE_POSIX_ACL;
+    }
+    if wanted.passthrough {
+        flags |= InitFlags::FUSE_PASSTHROUGH;
+    }
+    flags & offered
+}
+
+/// Agrees with the kernel.
+pub(crate) fn negotiate(config: &mut KernelConfig, wanted: Wanted) -> Agreed {
+    let chosen = choose(config.capabilities(), wanted);
+    if let Err(refused) = config.add_capabilities(chosen) {
+        // Only what is on offer was chosen, which is all that can be refused.
+        tracing::error!("the kernel offers {refused:?} and refuses it");
+        return Agreed::default();
+    }
+    let passthrough =
+        chosen.contains(InitFlags::FUSE_PASSTHROUGH) && config.set_max_stack_depth(STACK_DEPTH).is_ok();
+    limit(config.set_max_write(REQUEST_MAX_BYTES), |limit| config.set_max_write(limit));
+    // The kernel takes no more than its default here; see `mount::set_read_ahead`.
+    limit(config.set_max_readahead(REQUEST_MAX_BYTES), |limit| config.set_max_readahead(limit));
+    limit(config.set_max_background(BACKGROUND_MAX), |limit| config.set_max_background(limit));
+    limit(config.set_congestion_threshold(CONGESTION_THRESHOLD), |limit| {
+        config.set_congestion_threshold(limit)
+    });
+    tracing::debug!("FUSE {}: {chosen:?}", config.kernel_abi());
+    Agreed { passthrough, direct: chosen.contains(InitFlags::FUSE_DIRECT_IO_ALLOW_MMAP) }
+}
+
+/// If a setting was refused, sets the nearest that is allowed.
+fn limit<T: std::fmt::Debug>(set: Result<T, T>, set_nearest: impl FnOnce(T) -> Result<T, T>) {
+    if let Err(nearest) = set
+        && let Err(refused) = set_nearest(nearest)
+    {
+        tracing::debug!("the kernel's default stays: {refused:?} was refused");
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const ALL: Wanted = Wanted { posix_acl: true, passthrough: true, sole_door: true };
+
+    #[test]
+    fn an_older_kernel_gets_what_it_offers_and_no_more() {
+        // Debian 12's 6.1 knows the flags up to HAS_INODE_DAX.
+        let offered = InitFlags::from_bits_retain((1 << 34) - 1) & InitFlags::all();
+        let chosen = choose(offered, ALL);
+        assert!(offered.contains(chosen));
+        assert!(chosen.contains(InitFlags::FUSE_HANDLE_KILLPRIV_V2 | InitFlags::FUSE_POSIX_ACL));
+        assert!(!chosen.intersects(InitFlags::FUSE_PASSTHROUGH | InitFlags::FUSE_DIRECT_IO_ALLOW_MMAP));
+        assert_eq!(choose(InitFlags::empty(), ALL), InitFlags::empty());
+    }
+
+    #[test]
+    fn nothing_is_asked_for_that_was_decided_against() {
+        let chosen = choose(InitFlags::all(), ALL);
+        let against = InitFlags::FUSE_WRITEBACK_CACHE
+            | InitFlags::FUSE_POSIX_LOCKS
+            | InitFlags::FUSE_FLOCK_LOCKS
+            | InitFlags::FUSE_ATOMIC_O_TRUNC
+            | InitFlags::FUSE_AUTO_INVAL_DATA
+            | InitFlags::FUSE_NO_EXPORT_SUPPORT;
+        assert!(!chosen.intersects(against));
+        assert!(chosen.contains(InitFlags::FUSE_PASSTHROUGH | InitFlags::FUSE_EXPLICIT_INVAL_DATA));
+    }
+
+    #[test]
+    fn wishes_decide() {
+        let chosen =
+            choose(InitFlags::all(), Wanted { posix_acl: false, passthrough: false, sole_door: false });
+        assert!(!chosen.intersects(InitFlags::FUSE_PASSTHROUGH | InitFlags::FUSE_POSIX_ACL));
+        assert!(chosen.contains(InitFlags::FUSE_AUTO_INVAL_DATA));
+        assert!(!chosen.contains(InitFlags::FUSE_EXPLICIT_INVAL_DATA));
+    }
+}

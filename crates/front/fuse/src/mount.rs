@@ -1,0 +1,305 @@
+//! Mounting and unmounting: by system call where that is permitted, by the
+//! set-user-id helper `fusermount3` otherwise. Used by `session`.
+//!
+//! The library could mount too, but it forgets how to unmount when the first
+//! try finds the file system busy, and unmounts whatever lies at the path once
+//! more when a session has ended.
+
+use rustix::fs::{AtFlags, CWD, StatxFlags};
+use rustix::io::{Errno as Os, FdFlags, fcntl_setfd};
+use rustix::mount::{MountFlags, UnmountFlags};
+use rustix::net::{
+    AddressFamily, RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, SocketFlags, SocketType, recvmsg,
+    socketpair,
+};
+use rustix::process::{getgid, getuid};
+use std::ffi::CString;
+use std::fs::OpenOptions;
+use std::io::{self, IoSliceMut};
+use std::mem::MaybeUninit;
+use std::os::fd::{AsRawFd, OwnedFd};
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+
+const DEVICE: &str = "/dev/fuse";
+const TYPE: &str = "fuse.braid";
+const HELPER: &str = "fusermount3";
+
+/// Where the helper is told the descriptor to answer on.
+const HELPER_SOCKET_VARIABLE: &str = "_FUSE_COMMFD";
+
+/// Data that the kernel reads ahead of a sequential reader: two ranges of the
+/// usual size, so that two tiers work for it at once. The protocol can only
+/// lower the kernel's default (128 KiB).
+const READ_AHEAD_KIB: u32 = 4096;
+
+/// A FUSE mount and how it looks from outside.
+#[derive(Debug)]
+pub(crate) struct Mounted {
+    pub(crate) path: PathBuf,
+    /// Device number of the mounted file system, unique while it lives.
+    device: (u32, u32),
+}
+
+/// What the mount table shows, and who may enter.
+pub(crate) struct Options<'a> {
+    pub(crate) fs_name: &'a str,
+    pub(crate) allow_other: bool,
+}
+
+/// Mounts at `path`, whose requests then arrive at the descriptor.
+pub(crate) fn mount(path: &Path, options: &Options<'_>) -> io::Result<(OwnedFd, PathBuf)> {
+    clear_dead_mount(path)?;
+    let path = path.canonicalize().map_err(|error| about(path, "can't be mounted on", &error))?;
+    if !path.is_dir() {
+        return Err(io::Error::new(
+            io::ErrorKind::NotADirectory,
+            format!("{} is not a directory", path.display()),
+        ));
+    }
+    let fd = match mount_by_call(&path, options) {
+        Err(error) if error.raw_os_error() == Some(Os::PERM.raw_os_error()) => {
+            mount_by_helper(&path, options)?
+        }
+        result => result?,
+    };
+    Ok((fd, path))
+}
+
+impl Mounted {
+    /// The mount that was made at `path`.
+    pub(crate) fn find(path: PathBuf) -> io::Result<Self> {
+        let device = device_at(&path)?;
+        Ok(Self { path, device })
+    }
+
+    /// Unmounts. `ResourceBusy` if files are in use.
+    pub(crate) fn unmount(&self) -> io::Result<()> {
+        self.unmount_with(UnmountFlags::NOFOLLOW, &["-u"])
+    }
+
+    /// Takes the mount away from its place at once; it ends when the last
+    /// file in use is closed.
+    pub(crate) fn detach(&self) -> io::Result<()> {
+        self.unmount_with(UnmountFlags::NOFOLLOW | UnmountFlags::DETACH, &["-u", "-z"])
+    }
+
+    fn unmount_with(&self, flags: UnmountFlags, helper_arguments: &[&str]) -> io::Result<()> {
+        if !self.is_in_place()? {
+            return Ok(());
+        }
+        match rustix::mount::unmount(&self.path, flags) {
+            Ok(()) => Ok(()),
+            Err(Os::PERM) => unmount_by_helper(&self.path, helper_arguments),
+            Err(error) => Err(about(&self.path, "can't be unmounted", &error.into())),
+        }
+    }
+
+    /// Whether the mount is there to be unmounted: not if somebody else did so
+    /// already, and maybe mounted something of his own at the place.
+    fn is_in_place(&self) -> io::Result<bool> {
+        if device_at(&self.path).is_ok_and(|device| device == self.device) {
+            return Ok(true);
+        }
+        if !self.is_in_mount_table()? {
+            return Ok(false);
+        }
+        let text = format!("{} is covered by another mount: unmount that first", self.path.display());
+        Err(io::Error::new(io::ErrorKind::ResourceBusy, text))
+    }
+
+    fn is_in_mount_table(&self) -> io::Result<bool> {
+        let device = format!("{}:{}", self.device.0, self.device.1);
+        let table = std::fs::read_to_string("/proc/self/mountinfo")?;
+        Ok(table.lines().any(|line| line.split(' ').nth(2) == Some(device.as_str())))
+    }
+
+    /// Raises the kernel's read-ahead, where privileges allow.
+    pub(crate) fn set_read_ahead(&self) {
+        let file = format!("/sys/class/bdi/{}:{}/read_ahead_kb", self.device.0, self.device.1);
+        if let Err(error) = std::fs::write(&file, READ_AHEAD_KIB.to_string()) {
+            tracing::debug!("the kernel's default read-ahead stays, {file}: {error}");
+        }
+    }
+}
+
+/// Device number of what is mounted at `path`, without asking the file system
+/// itself: it may not be served yet, or any more.
+fn device_at(path: &Path) -> io::Result<(u32, u32)> {
+    let flags = AtFlags::STATX_DONT_SYNC | AtFlags::SYMLINK_NOFOLLOW | AtFlags::NO_AUTOMOUNT;
+    let found = rustix::fs::statx(CWD, path, flags, StatxFlags::empty())?;
+    Ok((found.stx_dev_major, found.stx_dev_minor))
+}
+
+/// Takes away a mount whose daemon died: nothing but an error can be reached
+/// through it, and nothing can be mounted on it.
+fn clear_dead_mount(path: &Path) -> io::Result<()> {
+    let Err(error) = path.metadata() else { return Ok(()) };
+    if error.raw_os_error() != Some(Os::NOTCONN.raw_os_error()) {
+        return Ok(());
+    }
+    tracing::warn!("{} is left over from a daemon that died: unmounting it first", path.display());
+    match rustix::mount::unmount(path, UnmountFlags::DETACH) {
+        Err(Os::PERM) => unmount_by_helper(path, &["-u", "-z"]),
+        result => {
+            result.map_err(|error| about(path, "is a dead mount and can't be unmounted", &error.into()))
+        }
+    }
+}
+
+/// Mounts by system call. As root, device files and set-id programs work as on
+/// a native file system; in a user namespace the kernel sees to it that they
+/// don't.
+fn mount_by_call(path: &Path, options: &Options<'_>) -> io::Result<OwnedFd> {
+    let device = match OpenOptions::new().read(true).write(true).open(DEVICE) {
+        Ok(device) => device,
+        // The helper may be allowed what this process isn't.
+        Err(error) if error.kind() == io::ErrorKind::PermissionDenied && !getuid().is_root() => {
+            return Err(Os::PERM.into());
+        }
+        Err(error) => return Err(device_error(&error)),
+    };
+    let mut data = format!(
+        "fd={},rootmode=40000,user_id={},group_id={},default_permissions",
+        device.as_raw_fd(),
+        getuid().as_raw(),
+        getgid().as_raw()
+    );
+    if options.allow_other {
+        data.push_str(",allow_other");
+    }
+    let data = CString::new(data)?;
+    match rustix::mount::mount(options.fs_name, path, TYPE, MountFlags::empty(), data.as_c_str()) {
+        Ok(()) => Ok(device.into()),
+        Err(Os::PERM) => Err(Os::PERM.into()),
+        Err(error) => Err(about(path, "can't be mounted on", &error.into())),
+    }
+}
+
+fn device_error(error: &io::Error) -> io::Error {
+    let advice = match error.kind() {
+        io::ErrorKind::NotFound => {
+            "load the kernel module (modprobe fuse), or pass the device to the container"
+        }
+        _ => "check its permissions; a container has to be allowed to use it",
+    };
+    io::Error::new(error.kind(), format!("{DEVICE} can't be opened: {error}; {advice}"))
+}
+
+/// Mounts by the helper, which passes the session's descriptor back.
+fn mount_by_helper(path: &Path, options: &Options<'_>) -> io::Result<OwnedFd> {
+    let mut text = format!(
+        "fsname={},subtype=braid,default_permissions",
+        options.fs_name.replace('\\', "\\\\").replace(',', "\\,")
+    );
+    if options.allow_other {
+        text.push_str(",allow_other");
+    }
+    let (ours, theirs) = socketpair(AddressFamily::UNIX, SocketType::STREAM, SocketFlags::CLOEXEC, None)?;
+    fcntl_setfd(&theirs, FdFlags::empty())?;
+    let child = Command::new(HELPER)
+        .args(["-o", &text, "--"])
+        .arg(path)
+        .env(HELPER_SOCKET_VARIABLE, theirs.as_raw_fd().to_string())
+        .stdin(Stdio::null())
+        .stdout(Stdio::null())
+        .stderr(Stdio::piped())
+        .spawn()
+        .map_err(|error| helper_error(&error))?;
+    drop(theirs);
+    let received = receive_descriptor(&ours);
+    drop(ours);
+    let output = child.wait_with_output()?;
+    match received? {
+        Some(fd) if output.status.success() => Ok(fd),
+        _ => Err(helper_failed(&output.stderr)),
+    }
+}
+
+/// `None` if the other end closed without passing a descriptor.
+fn receive_descriptor(socket: &OwnedFd) -> io::Result<Option<OwnedFd>> {
+    let mut byte = [0];
+    let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
+    let mut control = RecvAncillaryBuffer::new(&mut space);
+    rustix::io::retry_on_intr(|| {
+        recvmsg(socket, &mut [IoSliceMut::new(&mut byte)], &mut control, RecvFlags::CMSG_CLOEXEC)
+    })?;
+    let fd = control.drain().find_map(|message| match message {
+        RecvAncillaryMessage::ScmRights(mut fds) => fds.next(),
+        _ => None,
+    });
+    Ok(fd)
+}
+
+fn helper_error(error: &io::Error) -> io::Error {
+    let advice = match error.kind() {
+        io::ErrorKind::NotFound => "install the package fuse3, or run as root",
+        _ => "check that it can be executed",
+    };
+    io::Error::new(error.kind(), format!("mounting without privileges needs {HELPER}: {error}; {advice}"))
+}
+
+fn helper_failed(stderr: &[u8]) -> io::Error {
+    let text = String::from_utf8_lossy(stderr);
+    let text = text.trim();
+    let advice = if text.contains("user_allow_other") {
+        "; add the line user_allow_other to /etc/fuse.conf, or mount for yourself only"
+    } else if text.contains("failed to open") {
+        "; the device has to be readable and writable for users (chmod 666)"
+    } else if text.contains("peration not permitted") {
+        "; check that it is set-user-id root, and that the mount point is yours"
+    } else {
+        ""
+    };
+    let text = if text.is_empty() { format!("{HELPER} failed without a message") } else { text.to_owned() };
+    io::Error::new(io::ErrorKind::PermissionDenied, format!("{text}{advice}"))
+}
+
+fn unmount_by_helper(path: &Path, arguments: &[&str]) -> io::Result<()> {
+    let output = Command::new(HELPER)
+        .args(arguments)
+        .arg("--")
+        .arg(path)
+        .stdin(Stdio::null())
+        .output()
+        .map_err(|error| helper_error(&error))?;
+    if output.status.success() {
+        return Ok(());
+    }
+    let text = String::from_utf8_lossy(&output.stderr);
+    let kind =
+        if text.contains("busy") { io::ErrorKind::ResourceBusy } else { io::ErrorKind::PermissionDenied };
+    Err(io::Error::new(kind, text.trim().to_owned()))
+}
+
+fn about(path: &Path, what: &str, error: &io::Error) -> io::Error {
+    io::Error::new(error.kind(), format!("{} {what}: {error}", path.display()))
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used, reason = "a test fails by panicking")]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_helper_messages_advise() {
+        let text = helper_failed(
+            b"fusermount3: option allow_other only allowed if 'user_allow_other' is set in /etc/fuse.conf\n",
+        )
+        .to_string();
+        assert!(text.contains("add the line user_allow_other to /etc/fuse.conf"), "{text}");
+        assert!(helper_failed(b"").to_string().contains("without a message"));
+        let text = helper_error(&io::ErrorKind::NotFound.into()).to_string();
+        assert!(text.contains("install the package fuse3"), "{text}");
+    }
+
+    #[test]
+    fn a_place_that_is_no_directory_is_refused() {
+        let options = Options { fs_name: "test", allow_other: false };
+        let missing = mount(Path::new("/nonexistent/place"), &options).unwrap_err();
+        assert_eq!(missing.kind(), io::ErrorKind::NotFound);
+        assert!(missing.to_string().contains("/nonexistent/place"), "{missing}");
+        let file = mount(Path::new("/proc/self/exe"), &options).unwrap_err();
+        assert_eq!(file.kind(), io::ErrorKind::NotADirectory);
+    }
+}

@@ -1,0 +1,177 @@
+//! Opening and closing files: brings the file system's choice of how data
+//! travels and the kernel's rules together. Used by `ops`.
+
+use crate::front::Front;
+use crate::open_table::{Grant, Opens};
+use crate::report::Op;
+use braid_contract::{
+    Caller, Context, Entry, Errno, Error, HandleId, InodeId, IoMode, OpenFlags, OpenRequest, Opened,
+};
+use fuser::{BackingId, FopenFlags};
+use rustix::io::Errno as Os;
+use std::ffi::OsStr;
+use std::io;
+use std::os::fd::BorrowedFd;
+
+/// Registers a descriptor with the kernel as a backing file.
+pub(crate) type Register<'a> = &'a dyn Fn(BorrowedFd<'_>) -> io::Result<BackingId>;
+
+/// An open as it is answered to the kernel.
+pub(crate) struct Granted {
+    pub(crate) handle: HandleId,
+    pub(crate) grant: Grant<BackingId>,
+}
+
+/// A request to create and open a file.
+pub(crate) struct Creation<'a> {
+    pub(crate) parent: InodeId,
+    pub(crate) name: &'a OsStr,
+    pub(crate) mode: u32,
+    pub(crate) umask: u32,
+    pub(crate) exclusive: bool,
+    pub(crate) flags: OpenFlags,
+}
+
+/// One open while it is being decided.
+struct Opening<'a> {
+    front: &'a Front,
+    caller: &'a Caller,
+    ino: InodeId,
+    flags: OpenFlags,
+    register: Register<'a>,
+}
+
+impl Front {
+    /// Opens a file. Opens of one inode are decided one after another.
+    pub(crate) fn open_file(
+        &self,
+        caller: &Caller,
+        ino: InodeId,
+        flags: OpenFlags,
+        register: Register<'_>,
+    ) -> braid_contract::Result<Granted> {
+        let opening = Opening { front: self, caller, ino, flags, register };
+        self.opens.with(ino, |opens| {
+            let opened = opening.ask(opens, self.passthrough() && opens.is_closed())?;
+            opening.settle(opens, opened)
+        })
+    }
+
+    /// Creates and opens a file.
+    ///
+    /// Its inode is only known afterwards. Nobody else can open an inode that
+    /// is new; where the file existed, others may have it open in any way, and
+    /// this open is brought into line with theirs.
+    pub(crate) fn create_file(
+        &self,
+        caller: &Caller,
+        new: &Creation<'_>,
+        register: Register<'_>,
+    ) -> braid_contract::Result<(Entry, Granted)> {
+        let (entry, opened) =
+            self.fs.create(caller, new.parent, new.name, new.mode, new.umask, new.exclusive, new.flags)?;
+        let ino = entry.attr.ino;
+        let opening = Opening { front: self, caller, ino, flags: new.flags, register };
+        match self.opens.with(ino, |opens| opening.settle(opens, opened)) {
+            Ok(granted) => Ok((entry, granted)),
+            Err(error) => {
+                self.fs.forget(ino, 1);
+                Err(error)
+            }
+        }
+    }
+
+    /// Closes a file that the kernel has done with.
+    pub(crate) fn release_file(&self, ino: InodeId, handle: HandleId) -> braid_contract::Result<()> {
+        self.opens.with(ino, |opens| {
+            // First the count, so that it holds if the file system panics; and
+            // both before anything else can open the inode.
+            opens.close();
+            self.fs.release(handle)
+        })
+    }
+
+    /// Flags of an answer to an open.
+    pub(crate) fn fopen_flags(&self, grant: &Grant<BackingId>, flags: OpenFlags) -> FopenFlags {
+        let mut answer = match grant {
+            Grant::Cached if self.keeps_cache() => FopenFlags::FOPEN_KEEP_CACHE,
+            Grant::Direct => FopenFlags::FOPEN_DIRECT_IO | FopenFlags::FOPEN_PARALLEL_DIRECT_WRITES,
+            Grant::Cached | Grant::Passthrough(_) => FopenFlags::empty(),
+        };
+        if !flags.write {
+            // Nothing was written: closing has nothing to bring up to date.
+            answer |= FopenFlags::FOPEN_NOFLUSH;
+        }
+        answer
+    }
+}
+
+impl Opening<'_> {
+    fn ask(&self, opens: &Opens<BackingId>, passthrough_allowed: bool) -> braid_contract::Result<Opened> {
+        let passthrough_required = opens.is_passthrough();
+        self.front.fs.open(
+            self.caller,
+            self.ino,
+            OpenRequest { flags: self.flags, passthrough_allowed, passthrough_required },
+        )
+    }
+
+    /// Takes the file system's answer if the kernel will, and asks once more
+    /// without the choice if not.
+    fn settle(&self, opens: &mut Opens<BackingId>, opened: Opened) -> braid_contract::Result<Granted> {
+        if let Some(grant) = self.admit(opens, &opened.mode) {
+            return Ok(Granted { handle: opened.handle, grant });
+        }
+        self.discard(opened.handle);
+        let opened = self.ask(opens, false).context("opening again without a choice of mode")?;
+        if let Some(grant) = self.join(opens, &opened.mode) {
+            return Ok(Granted { handle: opened.handle, grant });
+        }
+        self.discard(opened.handle);
+        let wanted = if opens.is_passthrough() { "passthrough" } else { "anything but passthrough" };
+        Err(Error::new(Errno::EIO, format!("the open has to be {wanted}, the file system answers otherwise")))
+    }
+
+    /// Counts the open as the kernel will take it, if it will.
+    fn admit(&self, opens: &mut Opens<BackingId>, mode: &IoMode) -> Option<Grant<BackingId>> {
+        match mode {
+            IoMode::Passthrough(fd) if opens.is_closed() && self.front.passthrough() => {
+                match (self.register)(std::os::fd::AsFd::as_fd(fd)) {
+                    Ok(backing) => Some(opens.begin_passthrough(backing)),
+                    Err(error) => {
+                        self.refused(&error);
+                        None
+                    }
+                }
+            }
+            _ => self.join(opens, mode),
+        }
+    }
+
+    /// Counts the open beside those there are.
+    fn join(&self, opens: &mut Opens<BackingId>, mode: &IoMode) -> Option<Grant<BackingId>> {
+        match mode {
+            IoMode::Direct if !self.front.direct() => opens.join(&IoMode::Cached),
+            _ => opens.join(mode),
+        }
+    }
+
+    /// The kernel did not take a backing file.
+    fn refused(&self, error: &io::Error) {
+        // No privilege, a kernel without the call, a home tier on a stacked
+        // file system: none of these goes away while mounted.
+        match error.raw_os_error().map(Os::from_raw_os_error) {
+            Some(Os::PERM | Os::NOTTY | Os::NOSYS | Os::OPNOTSUPP | Os::LOOP) => {
+                self.front.give_up_passthrough(error);
+            }
+            _ => tracing::warn!("inode {} is served without passthrough: {error}", self.ino.0),
+        }
+    }
+
+    /// Releases a handle that is not handed out.
+    fn discard(&self, handle: HandleId) {
+        let op = Op { name: "release", ino: self.ino.0 };
+        // Failures are logged, and nothing more can be done about them.
+        let _ = self.front.call(op, || self.front.fs.release(handle));
+    }
+}

@@ -1,0 +1,293 @@
+//! Which inodes are open in the kernel, and how: the kernel takes only certain
+//! combinations, and this table is what keeps Braid to them.
+//!
+//! All opens of an inode at one time are of one kind:
+//!
+//! - Passthrough excludes all others: the kernel fails an open with `EIO` that
+//!   is of another kind, or has another backing file, than those that last
+//!   (`fs/fuse/iomode.c`).
+//! - Cached and direct opens may coexist for the kernel, but its cache does not
+//!   keep up: a direct write drops cached pages before it is carried out (newer
+//!   kernels also after it), and reads that overlap it bring old data back to
+//!   stay. So whichever kind came first is given to the others too; either is
+//!   correct for every open, and they differ in speed only.
+//!
+//! The kernel drops its own state before it sends RELEASE, and builds it up
+//! after it got the reply to OPEN. An open is counted here from before the
+//! reply until RELEASE, so the table always holds at least what the kernel
+//! does, and being strict by the table is being strict enough.
+
+use braid_contract::{InodeId, IoMode};
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+/// Shards of the table; opens of inodes in different shards share no lock.
+const SHARDS: usize = 64;
+
+type Shard<B> = HashMap<InodeId, Arc<Mutex<Opens<B>>>>;
+
+/// The open inodes. `B` is the kernel's reference to a backing file.
+pub(crate) struct OpenTable<B> {
+    shards: Vec<Mutex<Shard<B>>>,
+}
+
+/// The opens of one inode.
+pub(crate) struct Opens<B> {
+    count: u64,
+    kind: Kind<B>,
+}
+
+/// The kind of all opens of an inode; without meaning while there are none.
+enum Kind<B> {
+    Cached,
+    Direct,
+    Passthrough(Arc<B>),
+}
+
+/// How one open is answered.
+#[derive(Debug)]
+pub(crate) enum Grant<B> {
+    /// Through the page cache.
+    Cached,
+    /// Past the page cache, request by request.
+    Direct,
+    /// On this backing file.
+    Passthrough(Arc<B>),
+}
+
+impl<B> OpenTable<B> {
+    pub(crate) fn new() -> Self {
+        Self { shards: (0..SHARDS).map(|_| Mutex::default()).collect() }
+    }
+
+    /// Calls `f` with the opens of `ino`, which nobody else sees meanwhile. An
+    /// inode without opens takes no memory afterwards.
+    pub(crate) fn with<R>(&self, ino: InodeId, f: impl FnOnce(&mut Opens<B>) -> R) -> R {
+        let lease = self.lease(ino);
+        let mut opens = lock(&lease.opens);
+        f(&mut opens)
+    }
+
+    fn lease(&self, ino: InodeId) -> Lease<'_, B> {
+        let shard = &self.shards[shard_index(ino)];
+        let opens = lock(shard).entry(ino).or_default().clone();
+        Lease { shard, ino, opens }
+    }
+
+    /// How many inodes the table holds.
+    #[cfg(test)]
+    fn len(&self) -> usize {
+        self.shards.iter().map(|shard| lock(shard).len()).sum()
+    }
+}
+
+/// Inode numbers are often multiples of something: their bits are mixed.
+fn shard_index(ino: InodeId) -> usize {
+    let mixed = ino.0.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 32;
+    usize::try_from(mixed).map_or(0, |mixed| mixed % SHARDS)
+}
+
+/// State is only changed between calls out of this crate, so it is whole even
+/// if one of those panicked.
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// One user of an inode's entry; the last one out removes an entry that has
+/// no opens.
+struct Lease<'a, B> {
+    shard: &'a Mutex<Shard<B>>,
+    ino: InodeId,
+    opens: Arc<Mutex<Opens<B>>>,
+}
+
+impl<B> Drop for Lease<'_, B> {
+    fn drop(&mut self) {
+        let mut shard = lock(self.shard);
+        // Entries are only cloned under the shard's lock: two references are
+        // the shard's and this one, and nobody can be about to take another.
+        if Arc::strong_count(&self.opens) == 2 && lock(&self.opens).is_closed() {
+            shard.remove(&self.ino);
+        }
+    }
+}
+
+impl<B> Default for Opens<B> {
+    fn default() -> Self {
+        Self { count: 0, kind: Kind::Cached }
+    }
+}
+
+impl<B> Opens<B> {
+    /// Whether nothing has the inode open, so that passthrough may begin.
+    pub(crate) fn is_closed(&self) -> bool {
+        self.count == 0
+    }
+
+    /// Whether the inode is open by passthrough, so that every further open
+    /// must be.
+    pub(crate) fn is_passthrough(&self) -> bool {
+        !self.is_closed() && matches!(self.kind, Kind::Passthrough(_))
+    }
+
+    /// Counts an open that the file system answered with `mode`, if the kernel
+    /// takes it as things are. A first passthrough open is not decided here
+    /// but by [`begin_passthrough`](Self::begin_passthrough).
+    pub(crate) fn join(&mut self, mode: &IoMode) -> Option<Grant<B>> {
+        match (mode, self.is_passthrough()) {
+            (IoMode::Passthrough(_), false) | (IoMode::Cached | IoMode::Direct, true) => return None,
+            (IoMode::Cached, false) if self.is_closed() => self.kind = Kind::Cached,
+            (IoMode::Direct, false) if self.is_closed() => self.kind = Kind::Direct,
+            _ => {}
+        }
+        self.count += 1;
+        Some(match &self.kind {
+            Kind::Cached => Grant::Cached,
+            Kind::Direct => Grant::Direct,
+            Kind::Passthrough(backing) => Grant::Passthrough(Arc::clone(backing)),
+        })
+    }
+
+    /// Counts the first passthrough open. Only for an inode that
+    /// [`is_closed`](Self::is_closed).
+    pub(crate) fn begin_passthrough(&mut self, backing: B) -> Grant<B> {
+        debug_assert!(self.is_closed(), "passthrough began beside other opens");
+        let backing = Arc::new(backing);
+        self.count = 1;
+        self.kind = Kind::Passthrough(Arc::clone(&backing));
+        Grant::Passthrough(backing)
+    }
+
+    /// Counts the end of an open. With the last one, the backing file goes.
+    pub(crate) fn close(&mut self) {
+        debug_assert!(self.count > 0, "more ends than opens");
+        self.count = self.count.saturating_sub(1);
+        if self.count == 0 {
+            self.kind = Kind::Cached;
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::os::fd::OwnedFd;
+    use std::sync::atomic::{AtomicI64, Ordering};
+    use std::thread;
+
+    const INO: InodeId = InodeId(7);
+
+    fn passthrough() -> IoMode {
+        let file = std::fs::File::open("/dev/null").expect("/dev/null opens");
+        IoMode::Passthrough(Arc::new(OwnedFd::from(file)))
+    }
+
+    #[test]
+    fn nothing_is_kept_for_closed_inodes() {
+        let table = OpenTable::<()>::new();
+        for ino in 1..100 {
+            table.with(InodeId(ino), |opens| opens.join(&IoMode::Cached).map(|_| ())).expect("cached joins");
+        }
+        assert_eq!(table.len(), 99);
+        for ino in 1..100 {
+            table.with(InodeId(ino), Opens::close);
+            table.with(InodeId(ino + 1000), |_| ());
+        }
+        assert_eq!(table.len(), 0);
+    }
+
+    #[test]
+    fn a_panic_leaves_the_entry_usable_and_removable() {
+        let table = OpenTable::<()>::new();
+        let panicked = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| {
+            table.with(INO, |_| std::panic::resume_unwind(Box::new("deliberate")))
+        }));
+        assert!(panicked.is_err());
+        assert_eq!(table.len(), 0);
+        assert!(table.with(INO, |opens| opens.join(&IoMode::Direct)).is_some());
+    }
+
+    #[test]
+    fn passthrough_excludes_all_else_until_its_last_open_ends() {
+        let mut opens = Opens::<&str>::default();
+        assert!(opens.join(&passthrough()).is_none(), "not without a backing file");
+        opens.begin_passthrough("first");
+        assert!(opens.join(&IoMode::Cached).is_none());
+        assert!(opens.join(&IoMode::Direct).is_none());
+        assert!(
+            matches!(opens.join(&passthrough()), Some(Grant::Passthrough(backing)) if *backing == "first")
+        );
+        opens.close();
+        assert!(opens.is_passthrough());
+        opens.close();
+        assert!(opens.is_closed() && !opens.is_passthrough());
+        assert!(matches!(opens.join(&IoMode::Direct), Some(Grant::Direct)));
+        assert!(opens.join(&passthrough()).is_none());
+    }
+
+    #[test]
+    fn the_backing_file_goes_with_the_last_open() {
+        let mut opens = Opens::<Arc<()>>::default();
+        let backing = Arc::new(());
+        opens.begin_passthrough(Arc::clone(&backing));
+        opens.join(&passthrough());
+        opens.close();
+        assert_eq!(Arc::strong_count(&backing), 2);
+        opens.close();
+        assert_eq!(Arc::strong_count(&backing), 1);
+    }
+
+    #[test]
+    fn cached_and_direct_opens_do_not_mix() {
+        let mut opens = Opens::<()>::default();
+        assert!(matches!(opens.join(&IoMode::Direct), Some(Grant::Direct)));
+        assert!(matches!(opens.join(&IoMode::Cached), Some(Grant::Direct)));
+        opens.close();
+        opens.close();
+        assert!(matches!(opens.join(&IoMode::Cached), Some(Grant::Cached)));
+        assert!(matches!(opens.join(&IoMode::Direct), Some(Grant::Cached)));
+    }
+
+    /// Threads open and close a few inodes in all modes; a model of the
+    /// kernel's counter (positive: cached, negative: passthrough) checks that
+    /// no combination comes up that it would refuse.
+    #[test]
+    fn concurrent_opens_never_reach_a_forbidden_combination() {
+        let table = OpenTable::<()>::new();
+        let counters: Vec<AtomicI64> = (0..4).map(|_| AtomicI64::new(0)).collect();
+        thread::scope(|scope| {
+            for thread in 0..4_u64 {
+                let (table, counters) = (&table, &counters);
+                scope.spawn(move || storm(table, counters, thread));
+            }
+        });
+        assert_eq!(table.len(), 0);
+        assert!(counters.iter().all(|counter| counter.load(Ordering::Relaxed) == 0));
+    }
+
+    fn storm(table: &OpenTable<()>, counters: &[AtomicI64], thread: u64) {
+        let mut random = thread + 1;
+        let modes = [IoMode::Cached, IoMode::Direct, passthrough()];
+        for _ in 0..20_000 {
+            random = random.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
+            let index = (random >> 33) as usize % counters.len();
+            let mode = &modes[(random >> 40) as usize % modes.len()];
+            let ino = InodeId(index as u64);
+            let granted = table.with(ino, |opens| match opens.join(mode) {
+                None if opens.is_closed() => Some(opens.begin_passthrough(())),
+                grant => grant,
+            });
+            let Some(grant) = granted else { continue };
+            // The kernel's side, later and unlocked.
+            let step = match grant {
+                Grant::Cached => 1,
+                Grant::Direct => 0,
+                Grant::Passthrough(_) => -1,
+            };
+            let before = counters[index].fetch_add(step, Ordering::Relaxed);
+            assert!(before * step >= 0, "{before} with {step}");
+            counters[index].fetch_sub(step, Ordering::Relaxed);
+            table.with(ino, Opens::close);
+        }
+    }
+}

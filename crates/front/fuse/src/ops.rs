@@ -1,0 +1,493 @@
+//! The kernel's requests, one method each: arguments into the contract's
+//! terms, the file system's answer into a reply.
+
+use crate::buffer;
+use crate::convert::{self, caller, file_attr, handle, inode};
+use crate::dir::{Entries, Names};
+use crate::front::Front;
+use crate::open::{Creation, Granted};
+use crate::open_table::Grant;
+use crate::report::Op;
+use braid_contract::{Entry, Errno, Error, Hint, SetAttr, StatFs, WriteFlags};
+use fuser::{
+    BsdFileFlags, CopyFileRangeFlags, Errno as Answer, FileHandle, Filesystem, FopenFlags, Generation,
+    INodeNo, IoctlFlags, KernelConfig, LockOwner, OpenFlags, PollEvents, PollFlags, PollNotifier,
+    RenameFlags, ReplyAttr, ReplyCreate, ReplyData, ReplyDirectory, ReplyDirectoryPlus, ReplyEmpty,
+    ReplyEntry, ReplyIoctl, ReplyLseek, ReplyOpen, ReplyPoll, ReplyStatfs, ReplyWrite, ReplyXattr, Request,
+    TimeOrNow,
+};
+use std::ffi::OsStr;
+use std::io;
+use std::path::Path;
+use std::time::SystemTime;
+
+const PERMISSION_BITS: u32 = 0o7777;
+
+fn op(name: &'static str, ino: INodeNo) -> Op {
+    Op { name, ino: ino.0 }
+}
+
+impl Front {
+    fn reply_entry(&self, result: Result<Entry, Answer>, reply: ReplyEntry) {
+        match result {
+            Ok(entry) => reply.entry(&self.ttl, &file_attr(&entry.attr), Generation(entry.generation)),
+            Err(errno) => reply.error(errno),
+        }
+    }
+}
+
+fn reply_empty(result: Result<(), Answer>, reply: ReplyEmpty) {
+    match result {
+        Ok(()) => reply.ok(),
+        Err(errno) => reply.error(errno),
+    }
+}
+
+/// The protocol of attribute values: a request of size 0 asks for the size.
+fn reply_xattr(result: Result<Vec<u8>, Answer>, size: u32, reply: ReplyXattr) {
+    let value = match result {
+        Ok(value) => value,
+        Err(errno) => return reply.error(errno),
+    };
+    match u32::try_from(value.len()) {
+        Ok(len) if size == 0 => reply.size(len),
+        Ok(len) if len <= size => reply.data(&value),
+        _ => reply.error(Answer::ERANGE),
+    }
+}
+
+/// A count of bytes that is at most what was asked for.
+fn checked_count(count: usize, asked: usize) -> braid_contract::Result<usize> {
+    if count <= asked {
+        return Ok(count);
+    }
+    Err(Error::new(Errno::EIO, format!("the file system answers {count} bytes for {asked}")))
+}
+
+impl Filesystem for Front {
+    fn init(&mut self, _req: &Request, config: &mut KernelConfig) -> io::Result<()> {
+        self.negotiate(config);
+        Ok(())
+    }
+
+    fn lookup(&self, req: &Request, parent: INodeNo, name: &OsStr, reply: ReplyEntry) {
+        match self.call(op("lookup", parent), || self.fs.lookup(&caller(req), inode(parent), name)) {
+            // The kernel remembers that there is no such name. It asks again
+            // before it makes one or renames to it, and forgets what it
+            // remembered when it did.
+            Err(Answer::ENOENT) if !self.ttl.is_zero() => {
+                reply.entry(&self.ttl, &convert::negative_attr(), Generation(0));
+            }
+            result => self.reply_entry(result, reply),
+        }
+    }
+
+    fn forget(&self, _req: &Request, ino: INodeNo, nlookup: u64) {
+        self.caught(op("forget", ino), || self.fs.forget(inode(ino), nlookup));
+    }
+
+    fn getattr(&self, req: &Request, ino: INodeNo, fh: Option<FileHandle>, reply: ReplyAttr) {
+        match self.call(op("getattr", ino), || self.fs.getattr(&caller(req), inode(ino), fh.map(handle))) {
+            Ok(attr) => reply.attr(&self.ttl, &file_attr(&attr)),
+            Err(errno) => reply.error(errno),
+        }
+    }
+
+    fn setattr(
+        &self,
+        req: &Request,
+        ino: INodeNo,
+        mode: Option<u32>,
+        uid: Option<u32>,
+        gid: Option<u32>,
+        size: Option<u64>,
+        atime: Option<TimeOrNow>,
+        mtime: Option<TimeOrNow>,
+        _ctime: Option<SystemTime>,
+        fh: Option<FileHandle>,
+        _crtime: Option<SystemTime>,
+        _chgtime: Option<SystemTime>,
+        _bkuptime: Option<SystemTime>,
+        _flags: Option<BsdFileFlags>,
+        reply: ReplyAttr,
+    ) {
+        let changes = SetAttr {
+            mode: mode.map(|mode| mode & PERMISSION_BITS),
+            uid,
+            gid,
+            size,
+            atime: atime.map(convert::set_time),
+            mtime: mtime.map(convert::set_time),
+        };
+        let work = || self.fs.setattr(&caller(req), inode(ino), fh.map(handle), &changes);
+        match self.call(op("setattr", ino), work) {
+            Ok(attr) => reply.attr(&self.ttl, &file_attr(&attr)),
+            Err(errno) => reply.error(errno),
+        }
+    }
+
+    fn readlink(&self, req: &Request, ino: INodeNo, reply: ReplyData) {
+        match self.call(op("readlink", ino), || self.fs.readlink(&caller(req), inode(ino))) {
+            Ok(target) => reply.data(&target),
+            Err(errno) => reply.error(errno),
+        }
+    }
+
+    fn mknod(
+        &self,
+        req: &Request,
+        parent: INodeNo,
+        name: &OsStr,
+        mode: u32,
+        umask: u32,
+        rdev: u32,
+        reply: ReplyEntry,
+    ) {
+        let work = || self.fs.mknod(&caller(req), inode(parent), name, mode, umask, rdev);
+        self.reply_entry(self.call(op("mknod", parent), work), reply);
+    }
+
+    fn mkdir(&self, req: &Request, parent: INodeNo, name: &OsStr, mode: u32, umask: u32, reply: ReplyEntry) {
+        let work = || self.fs.mkdir(&caller(req), inode(parent), name, mode & PERMISSION_BITS, umask);
+        self.reply_entry(self.call(op("mkdir", parent), work), reply);
+    }
+
+    fn unlink(&self, req: &Request, parent: INodeNo, name: &OsStr, reply: ReplyEmpty) {
+        reply_empty(
+            self.call(op("unlink", parent), || self.fs.unlink(&caller(req), inode(parent), name)),
+            reply,
+        );
+    }
+
+    fn rmdir(&self, req: &Request, parent: INodeNo, name: &OsStr, reply: ReplyEmpty) {
+        reply_empty(
+            self.call(op("rmdir", parent), || self.fs.rmdir(&caller(req), inode(parent), name)),
+            reply,
+        );
+    }
+
+    fn symlink(&self, req: &Request, parent: INodeNo, name: &OsStr, target: &Path, reply: ReplyEntry) {
+        let work = || self.fs.symlink(&caller(req), inode(parent), name, target.as_os_str());
+        self.reply_entry(self.call(op("symlink", parent), work), reply);
+    }
+
+    fn rename(
+        &self,
+        req: &Request,
+        parent: INodeNo,
+        name: &OsStr,
+        newparent: INodeNo,
+        newname: &OsStr,
+        flags: RenameFlags,
+        reply: ReplyEmpty,
+    ) {
+        let work = || {
+            let mode = convert::rename_mode(flags).ok_or(Errno::EINVAL)?;
+            self.fs.rename(&caller(req), inode(parent), name, inode(newparent), newname, mode)
+        };
+        reply_empty(self.call(op("rename", parent), work), reply);
+    }
+
+    fn link(&self, req: &Request, ino: INodeNo, newparent: INodeNo, newname: &OsStr, reply: ReplyEntry) {
+        let work = || self.fs.link(&caller(req), inode(ino), inode(newparent), newname);
+        self.reply_entry(self.call(op("link", ino), work), reply);
+    }
+
+    fn open(&self, req: &Request, ino: INodeNo, flags: OpenFlags, reply: ReplyOpen) {
+        let flags = convert::open_flags(flags.0);
+        let work = || self.open_file(&caller(req), inode(ino), flags, &|fd| reply.open_backing(fd));
+        match self.call(op("open", ino), work) {
+            Ok(Granted { handle, grant }) => {
+                let fh = FileHandle(handle.0);
+                let answer = self.fopen_flags(&grant, flags);
+                match grant {
+                    Grant::Passthrough(backing) => reply.opened_passthrough(fh, answer, &backing),
+                    Grant::Cached | Grant::Direct => reply.opened(fh, answer),
+                }
+            }
+            Err(errno) => reply.error(errno),
+        }
+    }
+
+    fn create(
+        &self,
+        req: &Request,
+        parent: INodeNo,
+        name: &OsStr,
+        mode: u32,
+        umask: u32,
+        bits: i32,
+        reply: ReplyCreate,
+    ) {
+        let flags = convert::open_flags(bits);
+        let exclusive = convert::is_exclusive(bits);
+        let new =
+            Creation { parent: inode(parent), name, mode: mode & PERMISSION_BITS, umask, exclusive, flags };
+        let work = || self.create_file(&caller(req), &new, &|fd| reply.open_backing(fd));
+        match self.call(op("create", parent), work) {
+            Ok((entry, Granted { handle, grant })) => {
+                let (attr, fh) = (file_attr(&entry.attr), FileHandle(handle.0));
+                let generation = Generation(entry.generation);
+                let answer = self.fopen_flags(&grant, flags);
+                match grant {
+                    Grant::Passthrough(backing) => {
+                        reply.created_passthrough(&self.ttl, &attr, generation, fh, answer, &backing);
+                    }
+                    Grant::Cached | Grant::Direct => reply.created(&self.ttl, &attr, generation, fh, answer),
+                }
+            }
+            Err(errno) => reply.error(errno),
+        }
+    }
+
+    fn read(
+        &self,
+        req: &Request,
+        ino: INodeNo,
+        fh: FileHandle,
+        offset: u64,
+        size: u32,
+        flags: OpenFlags,
+        _lock_owner: Option<LockOwner>,
+        reply: ReplyData,
+    ) {
+        let direct = convert::open_flags(flags.0).direct;
+        // `usize` has at least 32 bits wherever FUSE runs.
+        let size = size as usize;
+        buffer::with_buffer(size, |buf| {
+            let work = || checked_count(self.fs.read(&caller(req), handle(fh), offset, buf, direct)?, size);
+            match self.call(op("read", ino), work) {
+                Ok(count) => reply.data(&buf[..count]),
+                Err(errno) => reply.error(errno),
+            }
+        });
+    }
+
+    fn write(
+        &self,
+        req: &Request,
+        ino: INodeNo,
+        fh: FileHandle,
+        offset: u64,
+        data: &[u8],
+        write_flags: fuser::WriteFlags,
+        flags: OpenFlags,
+        _lock_owner: Option<LockOwner>,
+        reply: ReplyWrite,
+    ) {
+        let open = convert::open_flags(flags.0);
+        let flags = WriteFlags {
+            direct: open.direct,
+            sync: open.sync,
+            kill_set_id: write_flags.contains(fuser::WriteFlags::FUSE_WRITE_KILL_SUIDGID),
+            hint: Hint::default(),
+        };
+        let work =
+            || checked_count(self.fs.write(&caller(req), handle(fh), offset, data, flags)?, data.len());
+        match self.call(op("write", ino), work) {
+            // The length of a request fits its 32-bit header field.
+            Ok(count) => reply.written(count as u32),
+            Err(errno) => reply.error(errno),
+        }
+    }
+
+    fn flush(&self, req: &Request, ino: INodeNo, fh: FileHandle, _lock_owner: LockOwner, reply: ReplyEmpty) {
+        reply_empty(self.call(op("flush", ino), || self.fs.flush(&caller(req), handle(fh))), reply);
+    }
+
+    fn release(
+        &self,
+        _req: &Request,
+        ino: INodeNo,
+        fh: FileHandle,
+        _flags: OpenFlags,
+        _lock_owner: Option<LockOwner>,
+        _flush: bool,
+        reply: ReplyEmpty,
+    ) {
+        reply_empty(self.call(op("release", ino), || self.release_file(inode(ino), handle(fh))), reply);
+    }
+
+    fn fsync(&self, req: &Request, ino: INodeNo, fh: FileHandle, datasync: bool, reply: ReplyEmpty) {
+        reply_empty(self.call(op("fsync", ino), || self.fs.fsync(&caller(req), handle(fh), datasync)), reply);
+    }
+
+    fn opendir(&self, req: &Request, ino: INodeNo, _flags: OpenFlags, reply: ReplyOpen) {
+        match self.call(op("opendir", ino), || self.fs.open_dir(&caller(req), inode(ino))) {
+            Ok(opened) => reply.opened(FileHandle(opened.0), FopenFlags::empty()),
+            Err(errno) => reply.error(errno),
+        }
+    }
+
+    fn readdir(&self, req: &Request, ino: INodeNo, fh: FileHandle, offset: u64, mut reply: ReplyDirectory) {
+        let caller = caller(req);
+        let mut sink = Names { reply: &mut reply, fs: &*self.fs, caller: &caller, dir: inode(ino) };
+        let work = || self.fs.read_dir(&caller, handle(fh), offset.cast_signed(), false, &mut sink);
+        match self.call(op("readdir", ino), work) {
+            Ok(()) => reply.ok(),
+            Err(errno) => reply.error(errno),
+        }
+    }
+
+    fn readdirplus(
+        &self,
+        req: &Request,
+        ino: INodeNo,
+        fh: FileHandle,
+        offset: u64,
+        mut reply: ReplyDirectoryPlus,
+    ) {
+        let mut sink = Entries { reply: &mut reply, ttl: self.ttl };
+        let work = || self.fs.read_dir(&caller(req), handle(fh), offset.cast_signed(), true, &mut sink);
+        match self.call(op("readdirplus", ino), work) {
+            Ok(()) => reply.ok(),
+            Err(errno) => reply.error(errno),
+        }
+    }
+
+    fn releasedir(&self, _req: &Request, ino: INodeNo, fh: FileHandle, _flags: OpenFlags, reply: ReplyEmpty) {
+        reply_empty(self.call(op("releasedir", ino), || self.fs.release_dir(handle(fh))), reply);
+    }
+
+    fn fsyncdir(&self, req: &Request, ino: INodeNo, fh: FileHandle, _datasync: bool, reply: ReplyEmpty) {
+        reply_empty(self.call(op("fsyncdir", ino), || self.fs.sync_dir(&caller(req), handle(fh))), reply);
+    }
+
+    fn statfs(&self, req: &Request, ino: INodeNo, reply: ReplyStatfs) {
+        match self.call(op("statfs", ino), || self.fs.statfs(&caller(req))) {
+            Ok(StatFs { total, free, available, files, files_free, block_size, name_max }) => {
+                let block_size = block_size.max(1);
+                let blocks = |bytes: u64| bytes / u64::from(block_size);
+                let (total, free, available) = (blocks(total), blocks(free), blocks(available));
+                reply.statfs(total, free, available, files, files_free, block_size, name_max, block_size);
+            }
+            Err(errno) => reply.error(errno),
+        }
+    }
+
+    fn setxattr(
+        &self,
+        req: &Request,
+        ino: INodeNo,
+        name: &OsStr,
+        value: &[u8],
+        flags: i32,
+        _position: u32,
+        reply: ReplyEmpty,
+    ) {
+        let work = || {
+            let mode = convert::xattr_mode(flags).ok_or(Errno::EINVAL)?;
+            self.fs.setxattr(&caller(req), inode(ino), name, value, mode)
+        };
+        reply_empty(self.call(op("setxattr", ino), work), reply);
+    }
+
+    fn getxattr(&self, req: &Request, ino: INodeNo, name: &OsStr, size: u32, reply: ReplyXattr) {
+        let work = || self.fs.getxattr(&caller(req), inode(ino), name);
+        reply_xattr(self.call(op("getxattr", ino), work), size, reply);
+    }
+
+    fn listxattr(&self, req: &Request, ino: INodeNo, size: u32, reply: ReplyXattr) {
+        let work = || self.fs.listxattr(&caller(req), inode(ino));
+        reply_xattr(self.call(op("listxattr", ino), work), size, reply);
+    }
+
+    fn removexattr(&self, req: &Request, ino: INodeNo, name: &OsStr, reply: ReplyEmpty) {
+        let work = || self.fs.removexattr(&caller(req), inode(ino), name);
+        reply_empty(self.call(op("removexattr", ino), work), reply);
+    }
+
+    fn ioctl(
+        &self,
+        _req: &Request,
+        _ino: INodeNo,
+        _fh: FileHandle,
+        _flags: IoctlFlags,
+        _cmd: u32,
+        _in_data: &[u8],
+        _out_size: u32,
+        reply: ReplyIoctl,
+    ) {
+        reply.error(Answer::ENOTTY);
+    }
+
+    fn poll(
+        &self,
+        _req: &Request,
+        _ino: INodeNo,
+        _fh: FileHandle,
+        _ph: PollNotifier,
+        _events: PollEvents,
+        _flags: PollFlags,
+        reply: ReplyPoll,
+    ) {
+        // The kernel then answers that files are always ready, and asks no more.
+        reply.error(Answer::ENOSYS);
+    }
+
+    fn fallocate(
+        &self,
+        req: &Request,
+        ino: INodeNo,
+        fh: FileHandle,
+        offset: u64,
+        length: u64,
+        mode: i32,
+        reply: ReplyEmpty,
+    ) {
+        let work = || {
+            let mode = convert::fallocate_mode(mode).ok_or(Errno::EOPNOTSUPP)?;
+            self.fs.fallocate(&caller(req), handle(fh), offset, length, mode)
+        };
+        reply_empty(self.call(op("fallocate", ino), work), reply);
+    }
+
+    fn lseek(
+        &self,
+        req: &Request,
+        ino: INodeNo,
+        fh: FileHandle,
+        offset: i64,
+        whence: i32,
+        reply: ReplyLseek,
+    ) {
+        let work = || {
+            let target = convert::seek_target(whence).ok_or(Errno::EINVAL)?;
+            let offset = u64::try_from(offset).map_err(|_| Errno::ENXIO)?;
+            let found = self.fs.seek(&caller(req), handle(fh), offset, target)?;
+            i64::try_from(found).map_err(|_| Error::from(Errno::EOVERFLOW))
+        };
+        match self.call(op("lseek", ino), work) {
+            Ok(found) => reply.offset(found),
+            Err(errno) => reply.error(errno),
+        }
+    }
+
+    fn copy_file_range(
+        &self,
+        req: &Request,
+        ino_in: INodeNo,
+        fh_in: FileHandle,
+        offset_in: u64,
+        _ino_out: INodeNo,
+        fh_out: FileHandle,
+        offset_out: u64,
+        len: u64,
+        flags: CopyFileRangeFlags,
+        reply: ReplyWrite,
+    ) {
+        let len = convert::copy_len(len);
+        let work = || {
+            if !flags.is_empty() {
+                return Err(Errno::EINVAL.into());
+            }
+            let (from, to) = (handle(fh_in), handle(fh_out));
+            let count = self.fs.copy_range(&caller(req), from, offset_in, to, offset_out, len)?;
+            u32::try_from(count.min(len)).map_err(|_| Error::from(Errno::EOVERFLOW))
+        };
+        match self.call(op("copy_file_range", ino_in), work) {
+            Ok(count) => reply.written(count),
+            Err(errno) => reply.error(errno),
+        }
+    }
+}

@@ -1,0 +1,98 @@
+//! Logging of failed requests, once, where the error leaves Braid.
+
+use braid_contract::{Errno, Error};
+use std::any::Any;
+use std::fmt;
+use std::sync::Mutex;
+use std::time::{Duration, Instant};
+
+/// Failures that are logged as warnings within one [`WINDOW`]; a tier that
+/// fails under load would fill the log otherwise.
+const WARNINGS_PER_WINDOW: u32 = 20;
+const WINDOW: Duration = Duration::from_secs(10);
+
+/// The request that is being carried out, for messages.
+#[derive(Clone, Copy)]
+pub(crate) struct Op {
+    pub(crate) name: &'static str,
+    pub(crate) ino: u64,
+}
+
+impl fmt::Display for Op {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} of inode {}", self.name, self.ino)
+    }
+}
+
+/// Logs failures, and limits how often.
+#[derive(Default)]
+pub(crate) struct Reporter {
+    window: Mutex<Window>,
+}
+
+#[derive(Default)]
+struct Window {
+    began: Option<Instant>,
+    warned: u32,
+    suppressed: u64,
+}
+
+impl Reporter {
+    /// Logs an error that is answered to an application.
+    pub(crate) fn failed(&self, op: Op, error: &Error) {
+        if !matches!(error.errno(), Errno::EIO | Errno::EUCLEAN) {
+            tracing::debug!("{op}: {error}");
+            return;
+        }
+        match self.window.lock().unwrap_or_else(std::sync::PoisonError::into_inner).admit(Instant::now()) {
+            Some(0) => tracing::warn!("{op}: {error}"),
+            Some(suppressed) => tracing::warn!("{op}: {error} ({suppressed} such failures were not logged)"),
+            None => {}
+        }
+    }
+
+    /// Logs a panic, which is answered as `EIO`.
+    pub(crate) fn panicked(&self, op: Op, payload: &(dyn Any + Send)) {
+        let text = payload
+            .downcast_ref::<&str>()
+            .copied()
+            .or_else(|| payload.downcast_ref::<String>().map(String::as_str))
+            .unwrap_or("no message");
+        tracing::error!("{op} panicked, answered EIO: {text}");
+    }
+}
+
+impl Window {
+    /// Whether to log a failure at `now`: the count of those that were not
+    /// logged since the last one.
+    fn admit(&mut self, now: Instant) -> Option<u64> {
+        if self.began.is_none_or(|began| now.duration_since(began) >= WINDOW) {
+            self.began = Some(now);
+            self.warned = 0;
+        }
+        if self.warned == WARNINGS_PER_WINDOW {
+            self.suppressed += 1;
+            return None;
+        }
+        self.warned += 1;
+        Some(std::mem::take(&mut self.suppressed))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn warnings_are_limited_and_the_rest_is_counted() {
+        let mut window = Window::default();
+        let start = Instant::now();
+        for _ in 0..WARNINGS_PER_WINDOW {
+            assert_eq!(window.admit(start), Some(0));
+        }
+        assert_eq!(window.admit(start), None);
+        assert_eq!(window.admit(start + WINDOW / 2), None);
+        assert_eq!(window.admit(start + WINDOW), Some(2));
+        assert_eq!(window.admit(start + WINDOW), Some(0));
+    }
+}

@@ -1,0 +1,136 @@
+//! The life of a mount: mounted, served, unmounted.
+
+use crate::front::Front;
+use crate::mount::{self, Mounted, Options};
+use braid_contract::FileSystem;
+use fuser::{Config, SessionACL};
+use std::fmt;
+use std::io;
+use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+/// How to mount.
+#[derive(Clone, Debug)]
+pub struct FuseConfig {
+    /// Threads that serve requests; at least one is used.
+    pub threads: usize,
+    /// Lets other users than the mounting one in, as far as permissions go.
+    pub allow_other: bool,
+    /// Lets the kernel do the I/O of files on their backing files, where the
+    /// file system offers it, the kernel knows it and privileges allow it.
+    pub passthrough: bool,
+    /// Source that the mount table shows.
+    pub fs_name: String,
+}
+
+/// A mounted file system that is ready to be served.
+pub struct Session {
+    /// Gone once it runs.
+    library: Option<fuser::Session<Front>>,
+    unmounter: Unmounter,
+}
+
+/// Unmounts a session from another thread. Works as long as there is something
+/// to unmount, and does nothing afterwards.
+#[derive(Clone, Debug)]
+pub struct Unmounter {
+    shared: Arc<Shared>,
+}
+
+#[derive(Debug)]
+struct Shared {
+    mounted: Mounted,
+    /// The session is over: what is at the mount's place isn't its own.
+    ended: AtomicBool,
+}
+
+/// Mounts `fs` at `mountpoint`. When this returns, the mount is there and the
+/// kernel agreed on the protocol; requests wait until the session
+/// [runs](Session::run).
+///
+/// # Errors
+/// What is wrong with the mount point, the device, privileges or the helper,
+/// and what to do about it.
+pub fn mount(fs: Arc<dyn FileSystem>, mountpoint: &Path, config: &FuseConfig) -> io::Result<Session> {
+    let front = Front::new(fs, config.passthrough && rustix::process::geteuid().is_root());
+    let options = Options { fs_name: &config.fs_name, allow_other: config.allow_other };
+    let (device, path) = mount::mount(mountpoint, &options)?;
+    let mounted = Mounted::find(path)?;
+    let unmounter = Unmounter { shared: Arc::new(Shared { mounted, ended: AtomicBool::new(false) }) };
+    // From here on, a failure takes the mount away again.
+    let mut session = Session { library: None, unmounter };
+    // Who may enter is the kernel's decision, by the mount's options: the
+    // library would refuse processes that the kernel lets in.
+    session.library = Some(fuser::Session::from_fd(front, device, SessionACL::All, library_config(config))?);
+    session.unmounter.shared.mounted.set_read_ahead();
+    Ok(session)
+}
+
+fn library_config(config: &FuseConfig) -> Config {
+    let mut library = Config::default();
+    library.n_threads = Some(config.threads.max(1));
+    library.clone_fd = true;
+    library
+}
+
+impl Session {
+    /// Serves requests until the file system is unmounted and no longer in
+    /// use, and all threads have ended.
+    ///
+    /// # Errors
+    /// What ended it before that. The mount is taken away then too.
+    pub fn run(mut self) -> io::Result<()> {
+        self.library.take().map_or(Ok(()), fuser::Session::run)
+    }
+
+    /// A handle to unmount with.
+    #[must_use]
+    pub fn unmounter(&self) -> Unmounter {
+        self.unmounter.clone()
+    }
+}
+
+impl Drop for Session {
+    fn drop(&mut self) {
+        if let Err(error) = self.unmounter.detach() {
+            tracing::warn!("{error}");
+        }
+        self.unmounter.shared.ended.store(true, Ordering::Relaxed);
+    }
+}
+
+impl fmt::Debug for Session {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Session").field("mountpoint", &self.unmounter.mountpoint()).finish_non_exhaustive()
+    }
+}
+
+impl Unmounter {
+    /// Unmounts; the session's `run` returns soon after. May be tried again.
+    ///
+    /// # Errors
+    /// `ResourceBusy` while files are in use, or what else is in the way.
+    pub fn unmount(&self) -> io::Result<()> {
+        self.unless_ended(Mounted::unmount)
+    }
+
+    /// Takes the mount away from its place at once, so that nothing new can
+    /// reach it. The session ends when the last file in use is closed.
+    ///
+    /// # Errors
+    /// What is in the way.
+    pub fn detach(&self) -> io::Result<()> {
+        self.unless_ended(Mounted::detach)
+    }
+
+    /// Where the file system is mounted.
+    #[must_use]
+    pub fn mountpoint(&self) -> &Path {
+        &self.shared.mounted.path
+    }
+
+    fn unless_ended(&self, act: impl FnOnce(&Mounted) -> io::Result<()>) -> io::Result<()> {
+        if self.shared.ended.load(Ordering::Relaxed) { Ok(()) } else { act(&self.shared.mounted) }
+    }
+}

@@ -1,0 +1,592 @@
+//! A file system over a directory: small, complete enough to mount, and able
+//! to misbehave in the ways that the tests ask for.
+
+use braid_contract::{
+    Attr, Caller, DirEntry, DirSink, Entry, Errno, Error, FallocateMode, FileKind, FileSystem,
+    FileSystemCapabilities, HandleId, InodeId, IoMode, OpenFlags, OpenRequest, Opened, RenameMode, Result,
+    SeekTarget, SetAttr, SetTime, StatFs, Timestamp, WriteFlags, XattrMode,
+};
+use rustix::fs::{
+    AtFlags, CWD, FallocateFlags, FileType, Gid, Mode, OFlags, RenameFlags, SeekFrom, Stat, Timespec,
+    Timestamps, Uid, XattrFlags,
+};
+use std::collections::HashMap;
+use std::ffi::{OsStr, OsString};
+use std::os::fd::{AsRawFd, OwnedFd};
+use std::os::unix::ffi::{OsStrExt, OsStringExt};
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Condvar, Mutex};
+use std::time::Duration;
+
+/// How opens are answered.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Choice {
+    Cached,
+    Direct,
+    /// Passthrough wherever it is allowed, cached elsewhere.
+    Passthrough,
+    /// Each mode in turn, as far as the contract allows.
+    Rotate,
+    /// Passthrough on a descriptor that the kernel refuses.
+    BadPassthrough,
+    /// Passthrough even for files that are created, which was not offered.
+    CreatePassthrough,
+}
+
+struct Inode {
+    fd: Arc<OwnedFd>,
+    lookups: u64,
+}
+
+struct File {
+    file: OwnedFd,
+    /// For reads with `O_DIRECT`.
+    direct: Option<OwnedFd>,
+}
+
+enum Handle {
+    File(File),
+    Dir(Vec<(OsString, u64, FileType)>, InodeId),
+}
+
+pub(crate) struct DirFs {
+    choice: Choice,
+    inodes: Mutex<HashMap<InodeId, Inode>>,
+    forgotten: Condvar,
+    handles: Mutex<HashMap<u64, Arc<Handle>>>,
+    next: AtomicU64,
+    pub(crate) passthrough_opens: AtomicU64,
+    pub(crate) lookups: AtomicU64,
+    pub(crate) reads: AtomicU64,
+    pub(crate) last_write: Mutex<WriteFlags>,
+}
+
+impl DirFs {
+    pub(crate) fn new(root: &Path, choice: Choice) -> Self {
+        // Modes are applied as given; this process has nothing else to make.
+        rustix::process::umask(Mode::empty());
+        let fd = rustix::fs::open(root, OFlags::PATH, Mode::empty()).unwrap();
+        let root = Inode { fd: Arc::new(fd), lookups: 1 };
+        Self {
+            choice,
+            inodes: Mutex::new([(InodeId::ROOT, root)].into()),
+            forgotten: Condvar::new(),
+            handles: Mutex::default(),
+            next: AtomicU64::new(1),
+            passthrough_opens: AtomicU64::new(0),
+            lookups: AtomicU64::new(0),
+            reads: AtomicU64::new(0),
+            last_write: Mutex::default(),
+        }
+    }
+
+    /// Whether all inodes but the root are forgotten, now or soon.
+    pub(crate) fn wait_all_forgotten(&self) -> bool {
+        let inodes = self.inodes.lock().unwrap();
+        let limit = Duration::from_secs(60);
+        let (_inodes, late) =
+            self.forgotten.wait_timeout_while(inodes, limit, |inodes| inodes.len() > 1).unwrap();
+        !late.timed_out()
+    }
+
+    pub(crate) fn open_handles(&self) -> usize {
+        self.handles.lock().unwrap().len()
+    }
+
+    fn path(&self, ino: InodeId) -> Result<PathBuf> {
+        let inodes = self.inodes.lock().unwrap();
+        let inode = inodes.get(&ino).ok_or(Errno::ESTALE)?;
+        Ok(format!("/proc/self/fd/{}", inode.fd.as_raw_fd()).into())
+    }
+
+    fn child(&self, parent: InodeId, name: &OsStr) -> Result<PathBuf> {
+        match name.as_bytes() {
+            b"panic" => panic!("deliberate"),
+            b"damaged" => Err(Error::new(Errno::EUCLEAN, "deliberate")),
+            b"huge-errno" => Err(Errno(4095).into()),
+            b"no-system-call" => Err(Errno::ENOSYS.into()),
+            _ => Ok(self.path(parent)?.join(name)),
+        }
+    }
+
+    fn handle(&self, handle: HandleId) -> Result<Arc<Handle>> {
+        Ok(self.handles.lock().unwrap().get(&handle.0).ok_or(Errno::EBADF)?.clone())
+    }
+
+    fn file<R>(&self, handle: HandleId, f: impl FnOnce(&File) -> rustix::io::Result<R>) -> Result<R> {
+        match &*self.handle(handle)? {
+            Handle::File(file) => os(f(file)),
+            Handle::Dir(..) => Err(Errno::EISDIR.into()),
+        }
+    }
+
+    fn add_handle(&self, handle: Handle) -> HandleId {
+        let id = self.next.fetch_add(1, Ordering::Relaxed);
+        self.handles.lock().unwrap().insert(id, Arc::new(handle));
+        HandleId(id)
+    }
+
+    /// Counts a lookup of what is at `path`.
+    fn entry(&self, path: &Path) -> Result<Entry> {
+        let fd = os(rustix::fs::open(path, OFlags::PATH | OFlags::NOFOLLOW, Mode::empty()))?;
+        let stat = os(rustix::fs::fstat(&fd))?;
+        let attr = attr(&stat);
+        let mut inodes = self.inodes.lock().unwrap();
+        inodes.entry(attr.ino).or_insert_with(|| Inode { fd: Arc::new(fd), lookups: 0 }).lookups += 1;
+        Ok(Entry { attr, generation: 0 })
+    }
+
+    fn own(&self, path: &Path, caller: &Caller) -> Result<()> {
+        let (uid, gid) = (Uid::from_raw(caller.uid), Gid::from_raw(caller.gid));
+        os(rustix::fs::chownat(CWD, path, Some(uid), Some(gid), AtFlags::SYMLINK_NOFOLLOW))
+    }
+
+    fn open_path(&self, path: &Path, flags: OpenFlags) -> Result<HandleId> {
+        let open = |flags| os(rustix::fs::open(path, flags | OFlags::CLOEXEC, Mode::empty()));
+        let file = File {
+            file: open(if flags.write { OFlags::RDWR } else { OFlags::RDONLY })?,
+            direct: if flags.direct { Some(open(OFlags::RDONLY | OFlags::DIRECT)?) } else { None },
+        };
+        Ok(self.add_handle(Handle::File(file)))
+    }
+
+    fn backing(path: &Path) -> Result<IoMode> {
+        let fd = os(rustix::fs::open(path, OFlags::RDWR | OFlags::CLOEXEC, Mode::empty()))?;
+        Ok(IoMode::Passthrough(Arc::new(fd)))
+    }
+
+    fn mode(&self, path: &Path, request: OpenRequest, turn: u64) -> Result<IoMode> {
+        if request.passthrough_required {
+            return Self::backing(path);
+        }
+        let may = request.passthrough_allowed;
+        match (self.choice, turn % 3) {
+            (Choice::Passthrough | Choice::CreatePassthrough, _) | (Choice::Rotate, 0) if may => {
+                Self::backing(path)
+            }
+            (Choice::BadPassthrough, _) if may => {
+                let file = std::fs::File::open("/proc/self/mem")?;
+                Ok(IoMode::Passthrough(Arc::new(file.into())))
+            }
+            (Choice::Direct, _) | (Choice::Rotate, 1) => Ok(IoMode::Direct),
+            _ => Ok(IoMode::Cached),
+        }
+    }
+
+    fn set_times(path: &Path, changes: &SetAttr) -> Result<()> {
+        let spec = |time: Option<SetTime>| match time {
+            None => Timespec { tv_sec: 0, tv_nsec: rustix::fs::UTIME_OMIT },
+            Some(SetTime::Now) => Timespec { tv_sec: 0, tv_nsec: rustix::fs::UTIME_NOW },
+            Some(SetTime::At(time)) => Timespec { tv_sec: time.secs, tv_nsec: i64::from(time.nanos) },
+        };
+        let times = Timestamps { last_access: spec(changes.atime), last_modification: spec(changes.mtime) };
+        os(rustix::fs::utimensat(CWD, path, &times, AtFlags::empty()))
+    }
+
+    fn kill_set_id(file: &OwnedFd) -> rustix::io::Result<()> {
+        let mode = rustix::fs::fstat(file)?.st_mode;
+        let executable_group = if mode & 0o010 != 0 { 0o2000 } else { 0 };
+        rustix::fs::fchmod(file, Mode::from_raw_mode(mode & 0o7777 & !(0o4000 | executable_group)))
+    }
+}
+
+fn os<T>(result: rustix::io::Result<T>) -> Result<T> {
+    result.map_err(|error| Errno(error.raw_os_error()).into())
+}
+
+fn kind(kind: FileType) -> FileKind {
+    match kind {
+        FileType::Directory => FileKind::Directory,
+        FileType::Symlink => FileKind::Symlink,
+        FileType::Fifo => FileKind::Fifo,
+        FileType::Socket => FileKind::Socket,
+        FileType::CharacterDevice => FileKind::CharDevice,
+        FileType::BlockDevice => FileKind::BlockDevice,
+        _ => FileKind::Regular,
+    }
+}
+
+fn attr(stat: &Stat) -> Attr {
+    let time = |secs: i64, nanos: u64| Timestamp { secs, nanos: nanos as u32 };
+    Attr {
+        ino: InodeId(stat.st_ino),
+        size: stat.st_size as u64,
+        blocks: stat.st_blocks as u64,
+        atime: time(stat.st_atime, stat.st_atime_nsec),
+        mtime: time(stat.st_mtime, stat.st_mtime_nsec),
+        ctime: time(stat.st_ctime, stat.st_ctime_nsec),
+        btime: None,
+        kind: kind(FileType::from_raw_mode(stat.st_mode)),
+        mode: (stat.st_mode & 0o7777) as u16,
+        nlink: stat.st_nlink as u32,
+        uid: stat.st_uid,
+        gid: stat.st_gid,
+        rdev: stat.st_rdev as u32,
+        block_size: stat.st_blksize as u32,
+    }
+}
+
+impl FileSystem for DirFs {
+    fn capabilities(&self) -> FileSystemCapabilities {
+        FileSystemCapabilities {
+            cache_ttl: Duration::from_secs(3600),
+            passthrough: true,
+            rename_modes: true,
+            posix_acl: true,
+        }
+    }
+
+    fn lookup(&self, _caller: &Caller, parent: InodeId, name: &OsStr) -> Result<Entry> {
+        self.lookups.fetch_add(1, Ordering::Relaxed);
+        self.entry(&self.child(parent, name)?)
+    }
+
+    fn forget(&self, ino: InodeId, count: u64) {
+        let mut inodes = self.inodes.lock().unwrap();
+        let Some(inode) = inodes.get_mut(&ino) else { return };
+        inode.lookups -= count;
+        if inode.lookups == 0 {
+            inodes.remove(&ino);
+            self.forgotten.notify_all();
+        }
+    }
+
+    fn getattr(&self, _caller: &Caller, ino: InodeId, handle: Option<HandleId>) -> Result<Attr> {
+        let mut found = match handle {
+            Some(handle) => attr(&self.file(handle, |file| rustix::fs::fstat(&file.file))?),
+            None => {
+                let fd = self.inodes.lock().unwrap().get(&ino).ok_or(Errno::ESTALE)?.fd.clone();
+                attr(&os(rustix::fs::fstat(&*fd))?)
+            }
+        };
+        found.ino = ino;
+        Ok(found)
+    }
+
+    fn setattr(
+        &self,
+        caller: &Caller,
+        ino: InodeId,
+        handle: Option<HandleId>,
+        changes: &SetAttr,
+    ) -> Result<Attr> {
+        let path = self.path(ino)?;
+        if changes.uid.is_some() || changes.gid.is_some() {
+            os(rustix::fs::chown(&path, changes.uid.map(Uid::from_raw), changes.gid.map(Gid::from_raw)))?;
+        }
+        if let Some(mode) = changes.mode {
+            os(rustix::fs::chmod(&path, Mode::from_raw_mode(mode)))?;
+        }
+        if let Some(size) = changes.size {
+            let file = os(rustix::fs::open(&path, OFlags::RDWR | OFlags::CLOEXEC, Mode::empty()))?;
+            os(rustix::fs::ftruncate(&file, size))?;
+            if !caller.keeps_set_id_bits() {
+                os(Self::kill_set_id(&file))?;
+            }
+        }
+        if changes.atime.is_some() || changes.mtime.is_some() {
+            Self::set_times(&path, changes)?;
+        }
+        self.getattr(caller, ino, handle)
+    }
+
+    fn readlink(&self, _caller: &Caller, ino: InodeId) -> Result<Vec<u8>> {
+        let fd = self.inodes.lock().unwrap().get(&ino).ok_or(Errno::ESTALE)?.fd.clone();
+        Ok(os(rustix::fs::readlinkat(&*fd, "", Vec::new()))?.into_bytes())
+    }
+
+    fn mknod(
+        &self,
+        caller: &Caller,
+        parent: InodeId,
+        name: &OsStr,
+        mode: u32,
+        umask: u32,
+        rdev: u32,
+    ) -> Result<Entry> {
+        let path = self.child(parent, name)?;
+        let permissions = Mode::from_raw_mode(mode & 0o7777 & !umask);
+        os(rustix::fs::mknodat(CWD, &path, FileType::from_raw_mode(mode), permissions, u64::from(rdev)))?;
+        self.own(&path, caller)?;
+        self.entry(&path)
+    }
+
+    fn mkdir(&self, caller: &Caller, parent: InodeId, name: &OsStr, mode: u32, umask: u32) -> Result<Entry> {
+        let path = self.child(parent, name)?;
+        os(rustix::fs::mkdir(&path, Mode::from_raw_mode(mode & !umask)))?;
+        self.own(&path, caller)?;
+        self.entry(&path)
+    }
+
+    fn symlink(&self, caller: &Caller, parent: InodeId, name: &OsStr, target: &OsStr) -> Result<Entry> {
+        let path = self.child(parent, name)?;
+        os(rustix::fs::symlink(target, &path))?;
+        self.own(&path, caller)?;
+        self.entry(&path)
+    }
+
+    fn link(&self, _caller: &Caller, ino: InodeId, parent: InodeId, name: &OsStr) -> Result<Entry> {
+        let path = self.child(parent, name)?;
+        os(rustix::fs::linkat(CWD, self.path(ino)?, CWD, &path, AtFlags::SYMLINK_FOLLOW))?;
+        self.entry(&path)
+    }
+
+    fn unlink(&self, _caller: &Caller, parent: InodeId, name: &OsStr) -> Result<()> {
+        os(rustix::fs::unlink(self.child(parent, name)?))
+    }
+
+    fn rmdir(&self, _caller: &Caller, parent: InodeId, name: &OsStr) -> Result<()> {
+        os(rustix::fs::rmdir(self.child(parent, name)?))
+    }
+
+    fn rename(
+        &self,
+        _caller: &Caller,
+        parent: InodeId,
+        name: &OsStr,
+        new_parent: InodeId,
+        new_name: &OsStr,
+        mode: RenameMode,
+    ) -> Result<()> {
+        let flags = match mode {
+            RenameMode::Replace => RenameFlags::empty(),
+            RenameMode::NoReplace => RenameFlags::NOREPLACE,
+            RenameMode::Exchange => RenameFlags::EXCHANGE,
+        };
+        os(rustix::fs::renameat_with(
+            CWD,
+            self.child(parent, name)?,
+            CWD,
+            self.child(new_parent, new_name)?,
+            flags,
+        ))
+    }
+
+    fn open(&self, _caller: &Caller, ino: InodeId, request: OpenRequest) -> Result<Opened> {
+        let path = self.path(ino)?;
+        let handle = self.open_path(&path, request.flags)?;
+        let mode = self.mode(&path, request, handle.0)?;
+        if matches!(mode, IoMode::Passthrough(_)) {
+            self.passthrough_opens.fetch_add(1, Ordering::Relaxed);
+        }
+        Ok(Opened { handle, mode })
+    }
+
+    fn create(
+        &self,
+        caller: &Caller,
+        parent: InodeId,
+        name: &OsStr,
+        mode: u32,
+        umask: u32,
+        exclusive: bool,
+        flags: OpenFlags,
+    ) -> Result<(Entry, Opened)> {
+        let path = self.child(parent, name)?;
+        let exclusive = if exclusive { OFlags::EXCL } else { OFlags::empty() };
+        let create = OFlags::RDWR | OFlags::CREATE | OFlags::CLOEXEC | exclusive;
+        os(rustix::fs::open(&path, create, Mode::from_raw_mode(mode & !umask)))?;
+        self.own(&path, caller)?;
+        let entry = self.entry(&path)?;
+        let handle = self.open_path(&path, flags)?;
+        let passthrough_allowed = self.choice == Choice::CreatePassthrough;
+        let request = OpenRequest { flags, passthrough_allowed, passthrough_required: false };
+        Ok((entry, Opened { handle, mode: self.mode(&path, request, handle.0)? }))
+    }
+
+    fn read(
+        &self,
+        _caller: &Caller,
+        handle: HandleId,
+        offset: u64,
+        buf: &mut [u8],
+        direct: bool,
+    ) -> Result<usize> {
+        self.reads.fetch_add(1, Ordering::Relaxed);
+        self.file(handle, |file| {
+            // The memory is the front end's to align; place and length come from
+            // the application, by way of the kernel.
+            let direct = direct && offset.is_multiple_of(4096) && buf.len().is_multiple_of(4096);
+            let from = if direct { file.direct.as_ref().unwrap_or(&file.file) } else { &file.file };
+            let mut done = 0;
+            while done < buf.len() {
+                match rustix::io::pread(from, &mut buf[done..], offset + done as u64)? {
+                    0 => break,
+                    count => done += count,
+                }
+            }
+            Ok(done)
+        })
+    }
+
+    fn write(
+        &self,
+        _caller: &Caller,
+        handle: HandleId,
+        offset: u64,
+        data: &[u8],
+        flags: WriteFlags,
+    ) -> Result<usize> {
+        *self.last_write.lock().unwrap() = flags;
+        self.file(handle, |file| {
+            if flags.kill_set_id {
+                Self::kill_set_id(&file.file)?;
+            }
+            let count = rustix::io::pwrite(&file.file, data, offset)?;
+            if flags.sync {
+                rustix::fs::fdatasync(&file.file)?;
+            }
+            Ok(count)
+        })
+    }
+
+    fn flush(&self, _caller: &Caller, handle: HandleId) -> Result<()> {
+        self.file(handle, |_| Ok(()))
+    }
+
+    fn release(&self, handle: HandleId) -> Result<()> {
+        self.handles.lock().unwrap().remove(&handle.0).ok_or(Errno::EBADF)?;
+        Ok(())
+    }
+
+    fn fsync(&self, _caller: &Caller, handle: HandleId, data_only: bool) -> Result<()> {
+        self.file(handle, |file| {
+            if data_only { rustix::fs::fdatasync(&file.file) } else { rustix::fs::fsync(&file.file) }
+        })
+    }
+
+    fn fallocate(
+        &self,
+        _: &Caller,
+        handle: HandleId,
+        offset: u64,
+        len: u64,
+        mode: FallocateMode,
+    ) -> Result<()> {
+        let keep = |keep_size| if keep_size { FallocateFlags::KEEP_SIZE } else { FallocateFlags::empty() };
+        let flags = match mode {
+            FallocateMode::Allocate { keep_size } => keep(keep_size),
+            FallocateMode::PunchHole => FallocateFlags::PUNCH_HOLE | FallocateFlags::KEEP_SIZE,
+            FallocateMode::ZeroRange { keep_size } => FallocateFlags::ZERO_RANGE | keep(keep_size),
+        };
+        self.file(handle, |file| rustix::fs::fallocate(&file.file, flags, offset, len))
+    }
+
+    fn seek(&self, _caller: &Caller, handle: HandleId, offset: u64, target: SeekTarget) -> Result<u64> {
+        let to = match target {
+            SeekTarget::Data => SeekFrom::Data(offset),
+            SeekTarget::Hole => SeekFrom::Hole(offset),
+        };
+        self.file(handle, |file| rustix::fs::seek(&file.file, to))
+    }
+
+    fn copy_range(
+        &self,
+        _caller: &Caller,
+        from: HandleId,
+        mut from_offset: u64,
+        to: HandleId,
+        mut to_offset: u64,
+        len: u64,
+    ) -> Result<u64> {
+        self.file(from, |from| {
+            self.file(to, |to| {
+                let (offsets, len) = ((Some(&mut from_offset), Some(&mut to_offset)), len as usize);
+                rustix::fs::copy_file_range(&from.file, offsets.0, &to.file, offsets.1, len)
+            })
+            .map_err(|error| rustix::io::Errno::from_raw_os_error(error.errno().0))
+        })
+        .map(|count| count as u64)
+    }
+
+    fn open_dir(&self, _caller: &Caller, ino: InodeId) -> Result<HandleId> {
+        let fd = os(rustix::fs::open(self.path(ino)?, OFlags::RDONLY | OFlags::DIRECTORY, Mode::empty()))?;
+        let mut entries = Vec::new();
+        for entry in os(rustix::fs::Dir::new(fd))? {
+            let entry = os(entry)?;
+            let name = OsString::from_vec(entry.file_name().to_bytes().to_vec());
+            entries.push((name, entry.ino(), entry.file_type()));
+        }
+        Ok(self.add_handle(Handle::Dir(entries, ino)))
+    }
+
+    fn read_dir(
+        &self,
+        _caller: &Caller,
+        handle: HandleId,
+        offset: i64,
+        plus: bool,
+        sink: &mut dyn DirSink,
+    ) -> Result<()> {
+        let handle = self.handle(handle)?;
+        let Handle::Dir(entries, dir) = &*handle else { return Err(Errno::ENOTDIR.into()) };
+        let start = usize::try_from(offset).map_err(|_| Errno::EINVAL)?;
+        for (index, (name, ino, file_type)) in entries.iter().enumerate().skip(start) {
+            let is_dot = name == "." || name == "..";
+            let found = if plus && !is_dot { self.entry(&self.path(*dir)?.join(name)).ok() } else { None };
+            // Without "plus", kinds are left for the front end to find.
+            let known = (plus || is_dot).then(|| kind(*file_type));
+            let (ino, next_offset) = (InodeId(*ino), index as i64 + 1);
+            if !sink.add(&DirEntry { ino, next_offset, kind: known, name, entry: found }) {
+                if let Some(entry) = found {
+                    self.forget(entry.attr.ino, 1);
+                }
+                break;
+            }
+        }
+        Ok(())
+    }
+
+    fn release_dir(&self, handle: HandleId) -> Result<()> {
+        self.release(handle)
+    }
+
+    fn sync_dir(&self, _caller: &Caller, _handle: HandleId) -> Result<()> {
+        Ok(())
+    }
+
+    fn statfs(&self, _caller: &Caller) -> Result<StatFs> {
+        let found = os(rustix::fs::statvfs(self.path(InodeId::ROOT)?))?;
+        Ok(StatFs {
+            total: found.f_blocks * found.f_frsize,
+            free: found.f_bfree * found.f_frsize,
+            available: found.f_bavail * found.f_frsize,
+            files: found.f_files,
+            files_free: found.f_ffree,
+            block_size: 4096,
+            name_max: 255,
+        })
+    }
+
+    fn getxattr(&self, _caller: &Caller, ino: InodeId, name: &OsStr) -> Result<Vec<u8>> {
+        let mut value = vec![0; 65536];
+        let len = os(rustix::fs::getxattr(self.path(ino)?, name, &mut value[..]))?;
+        value.truncate(len);
+        Ok(value)
+    }
+
+    fn listxattr(&self, _caller: &Caller, ino: InodeId) -> Result<Vec<u8>> {
+        let mut names = vec![0; 65536];
+        let len = os(rustix::fs::listxattr(self.path(ino)?, &mut names[..]))?;
+        names.truncate(len);
+        Ok(names)
+    }
+
+    fn setxattr(&self, _: &Caller, ino: InodeId, name: &OsStr, value: &[u8], mode: XattrMode) -> Result<()> {
+        let flags = match mode {
+            XattrMode::Set => XattrFlags::empty(),
+            XattrMode::Create => XattrFlags::CREATE,
+            XattrMode::Replace => XattrFlags::REPLACE,
+        };
+        os(rustix::fs::setxattr(self.path(ino)?, name, value, flags))
+    }
+
+    fn removexattr(&self, _caller: &Caller, ino: InodeId, name: &OsStr) -> Result<()> {
+        os(rustix::fs::removexattr(self.path(ino)?, name))
+    }
+
+    fn sync(&self) -> Result<()> {
+        Ok(())
+    }
+}

@@ -1,0 +1,154 @@
+//! The asking end: one connection to one daemon.
+
+use crate::protocol::{ErrorReply, PROTOCOL, Reply, ReplyLine, Request, RequestLine};
+use crate::socket;
+use rustix::net::sockopt::socket_peercred;
+use std::fmt;
+use std::io::{self, BufRead, BufReader, Write};
+use std::os::fd::{AsFd, BorrowedFd};
+use std::os::unix::net::UnixStream;
+use std::path::Path;
+use std::time::Duration;
+
+/// How long a daemon may take to answer anything but [`Request::Wait`].
+const ANSWER_TIMEOUT: Duration = Duration::from_secs(60);
+
+/// Why there is no answer.
+#[derive(Debug)]
+pub enum ClientError {
+    /// No daemon can be reached, or it went away.
+    Io(io::Error),
+    /// The daemon answered with an error.
+    Refused(ErrorReply),
+    /// What came back is not understood.
+    Protocol(String),
+}
+
+impl fmt::Display for ClientError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Io(error) => write!(f, "the daemon can't be asked: {error}"),
+            Self::Refused(error) => write!(f, "{error}"),
+            Self::Protocol(what) => write!(f, "the daemon's answer is not understood: {what}"),
+        }
+    }
+}
+
+impl std::error::Error for ClientError {}
+
+impl From<io::Error> for ClientError {
+    fn from(error: io::Error) -> Self {
+        Self::Io(error)
+    }
+}
+
+/// A connection to a daemon.
+#[derive(Debug)]
+pub struct Client {
+    stream: BufReader<UnixStream>,
+}
+
+impl Client {
+    /// Connects to the daemon that serves the file system `dev` for the user
+    /// `owner`.
+    ///
+    /// # Errors
+    /// If none of the places where its socket may be leads to it.
+    pub fn find(dev: u64, owner: u32) -> io::Result<Self> {
+        let mut last = io::Error::from(io::ErrorKind::NotFound);
+        for path in socket::candidates(dev, owner) {
+            match Self::connect(&path, owner) {
+                Ok(client) => return Ok(client),
+                // What went wrong at a place that exists says more.
+                Err(error) if error.kind() == io::ErrorKind::NotFound => {}
+                Err(error) => last = error,
+            }
+        }
+        Err(last)
+    }
+
+    /// Connects to the socket at `path` if it is `owner`'s.
+    ///
+    /// # Errors
+    /// If nobody listens there, or somebody else does.
+    pub fn connect(path: &Path, owner: u32) -> io::Result<Self> {
+        socket::check_directory(path.parent().unwrap_or(Path::new("/")), owner)?;
+        let stream = UnixStream::connect(path)?;
+        let peer = socket_peercred(&stream)?.uid.as_raw();
+        if peer != owner && peer != 0 {
+            let what = format!("{}: user {peer} answers in place of {owner}", path.display());
+            return Err(io::Error::new(io::ErrorKind::PermissionDenied, what));
+        }
+        stream.set_write_timeout(Some(ANSWER_TIMEOUT))?;
+        Ok(Self { stream: BufReader::new(stream) })
+    }
+
+    /// The daemon's process id in this process's pid namespace; `None` if it is
+    /// not visible from here.
+    #[must_use]
+    pub fn peer_pid(&self) -> Option<i32> {
+        let credentials = socket_peercred(self.stream.get_ref()).ok()?;
+        Some(credentials.pid.as_raw_nonzero().get())
+    }
+
+    /// Asks and waits for the answer.
+    ///
+    /// # Errors
+    /// [`ClientError::Refused`] if the daemon says so, the others if it does
+    /// not answer.
+    pub fn request(&mut self, request: &Request) -> Result<Reply, ClientError> {
+        let patience = (*request != Request::Wait).then_some(ANSWER_TIMEOUT);
+        self.stream.get_ref().set_read_timeout(patience)?;
+        self.send(request)?;
+        self.receive()
+    }
+
+    /// Asks; [`receive`](Self::receive) fetches the answer.
+    ///
+    /// # Errors
+    /// If the daemon went away.
+    pub fn send(&mut self, request: &Request) -> io::Result<()> {
+        let line = RequestLine { protocol: PROTOCOL, request: request.clone() };
+        let mut text = serde_json::to_vec(&line)?;
+        text.push(b'\n');
+        self.stream.get_mut().write_all(&text)
+    }
+
+    /// The next answer.
+    ///
+    /// # Errors
+    /// As [`request`](Self::request).
+    pub fn receive(&mut self) -> Result<Reply, ClientError> {
+        let mut line = String::new();
+        if self.stream.read_line(&mut line)? == 0 {
+            return Err(ClientError::Io(io::ErrorKind::UnexpectedEof.into()));
+        }
+        let version = serde_json::from_str::<VersionOnly>(&line).map(|line| line.protocol);
+        if let Ok(version) = version
+            && version != PROTOCOL
+        {
+            let what =
+                format!("it speaks version {version} of the control protocol, this program {PROTOCOL}");
+            return Err(ClientError::Protocol(what));
+        }
+        let line: ReplyLine =
+            serde_json::from_str(&line).map_err(|error| ClientError::Protocol(error.to_string()))?;
+        match line.reply {
+            Reply::Error(error) => Err(ClientError::Refused(error)),
+            reply => Ok(reply),
+        }
+    }
+}
+
+impl AsFd for Client {
+    /// Readable when an answer has come, or the daemon has gone.
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.stream.get_ref().as_fd()
+    }
+}
+
+/// What every version of a reply has in common.
+#[derive(serde::Deserialize)]
+struct VersionOnly {
+    protocol: u32,
+}

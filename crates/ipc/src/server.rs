@@ -1,0 +1,296 @@
+//! The answering end: a listening socket, and a thread for each connection.
+//!
+//! Clients are anybody, so nothing they send can stop the daemon, and nobody
+//! can keep others out: a line has a longest length, a connection that says
+//! nothing is closed, and each user has a limited number of connections.
+
+use crate::protocol::{
+    Ended, ErrorReply, Explanation, Hello, PROTOCOL, REQUEST_BYTES_MAX, Reply, ReplyLine, Request,
+    RequestLine, Status,
+};
+use rustix::fs::{Mode, chmod};
+use rustix::net::Shutdown;
+use rustix::net::sockopt::socket_peercred;
+use std::collections::HashMap;
+use std::io::{self, BufRead, BufReader, Read, Write};
+use std::os::unix::fs::MetadataExt;
+use std::os::unix::net::{UnixListener, UnixStream};
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::thread::{self, JoinHandle};
+use std::time::Duration;
+
+/// Connections that one user may have at a time.
+const CONNECTIONS_PER_USER_MAX: usize = 16;
+/// Connections at a time.
+const CONNECTIONS_MAX: usize = 128;
+/// How long a client may take to send a request or to take an answer.
+const CLIENT_TIMEOUT: Duration = Duration::from_secs(10);
+/// Pause after a connection could not be accepted for lack of descriptors:
+/// nothing tells when there are some again.
+const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
+
+/// Answers requests. Called from many threads at once.
+pub trait Handler: Send + Sync + 'static {
+    /// Who answers.
+    fn hello(&self) -> Hello;
+
+    /// The state of the volume.
+    ///
+    /// # Errors
+    /// If there is none to tell.
+    fn status(&self) -> Result<Status, ErrorReply>;
+
+    /// Where the data of inode `ino` is.
+    ///
+    /// # Errors
+    /// If the inode is unknown or can't be explained.
+    fn explain(&self, ino: u64) -> Result<Explanation, ErrorReply>;
+}
+
+/// A control socket that is being served.
+pub struct Server {
+    path: PathBuf,
+    inode: u64,
+    listener: Arc<UnixListener>,
+    acceptor: Option<JoinHandle<()>>,
+    shared: Arc<Shared>,
+}
+
+impl Server {
+    /// Makes the socket at `path`, in place of one that a dead daemon may have
+    /// left, and starts to answer.
+    ///
+    /// # Errors
+    /// If the socket can't be made.
+    pub fn start(path: &Path, open_to_all: bool, handler: Arc<dyn Handler>) -> io::Result<Self> {
+        let fresh = path.with_extension(format!("{}.new", std::process::id()));
+        let _ = std::fs::remove_file(&fresh);
+        let listener = UnixListener::bind(&fresh)?;
+        let mode = if open_to_all { 0o666 } else { 0o600 };
+        let placed = chmod(&fresh, Mode::from_raw_mode(mode))
+            .map_err(io::Error::from)
+            .and_then(|()| std::fs::rename(&fresh, path));
+        if let Err(error) = placed {
+            let _ = std::fs::remove_file(&fresh);
+            return Err(error);
+        }
+        let inode = std::fs::symlink_metadata(path)?.ino();
+        let listener = Arc::new(listener);
+        let shared = Arc::new(Shared { handler, state: Mutex::default(), ended: Condvar::new() });
+        let acceptor = {
+            let (listener, shared) = (listener.clone(), shared.clone());
+            thread::Builder::new().name("control".into()).spawn(move || accept(&listener, &shared))?
+        };
+        Ok(Self { path: path.to_owned(), inode, listener, acceptor: Some(acceptor), shared })
+    }
+
+    /// Stops to answer, removes the socket, and tells those who wait how the
+    /// daemon ended. Nothing of the handler is held any more when it returns.
+    pub fn finish(mut self, ended: Ended) {
+        self.stop(ended);
+    }
+
+    fn stop(&mut self, ended: Ended) {
+        let Some(acceptor) = self.acceptor.take() else { return };
+        // Another daemon may have put its own socket there meanwhile.
+        if std::fs::symlink_metadata(&self.path).is_ok_and(|found| found.ino() == self.inode) {
+            let _ = std::fs::remove_file(&self.path);
+        }
+        let _ = rustix::net::shutdown(&self.listener, Shutdown::Both);
+        let _ = acceptor.join();
+        let threads = self.shared.end(ended);
+        for thread in threads {
+            let _ = thread.join();
+        }
+    }
+}
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        self.stop(Ended { error: Some("the daemon gave up".into()) });
+    }
+}
+
+struct Shared {
+    handler: Arc<dyn Handler>,
+    state: Mutex<State>,
+    ended: Condvar,
+}
+
+#[derive(Default)]
+struct State {
+    connections: HashMap<u64, Connection>,
+    finished: Vec<JoinHandle<()>>,
+    next: u64,
+    ended: Option<Ended>,
+}
+
+struct Connection {
+    uid: u32,
+    stream: UnixStream,
+    waiting: bool,
+    thread: Option<JoinHandle<()>>,
+}
+
+impl Shared {
+    /// The state. A thread that panicked while holding it left it whole: each
+    /// change is a single call.
+    fn lock(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Enters a new connection, unless there are too many.
+    fn admit(&self, stream: &UnixStream) -> io::Result<Option<u64>> {
+        let uid = socket_peercred(stream)?.uid.as_raw();
+        let mut state = self.lock();
+        let of_user = state.connections.values().filter(|other| other.uid == uid).count();
+        if of_user >= CONNECTIONS_PER_USER_MAX || state.connections.len() >= CONNECTIONS_MAX {
+            return Ok(None);
+        }
+        let number = state.next;
+        state.next += 1;
+        let connection = Connection { uid, stream: stream.try_clone()?, waiting: false, thread: None };
+        state.connections.insert(number, connection);
+        Ok(Some(number))
+    }
+
+    /// Notes the thread of a connection, which may have ended already.
+    fn attend(&self, number: u64, thread: JoinHandle<()>) {
+        let mut state = self.lock();
+        match state.connections.get_mut(&number) {
+            Some(connection) => connection.thread = Some(thread),
+            None => state.finished.push(thread),
+        }
+        // Their threads have nothing left to do but return.
+        for thread in std::mem::take(&mut state.finished) {
+            let _ = thread.join();
+        }
+    }
+
+    fn forget(&self, number: u64) {
+        let mut state = self.lock();
+        if let Some(Connection { thread: Some(thread), .. }) = state.connections.remove(&number) {
+            state.finished.push(thread);
+        }
+    }
+
+    /// Waits until the daemon has ended.
+    fn wait(&self, number: u64) -> Ended {
+        let mut state = self.lock();
+        if let Some(connection) = state.connections.get_mut(&number) {
+            connection.waiting = true;
+        }
+        loop {
+            if let Some(ended) = &state.ended {
+                return ended.clone();
+            }
+            state = self.ended.wait(state).unwrap_or_else(PoisonError::into_inner);
+        }
+    }
+
+    /// Publishes the end and hangs up on everybody who does not wait for it.
+    fn end(&self, ended: Ended) -> Vec<JoinHandle<()>> {
+        let mut state = self.lock();
+        state.ended = Some(ended);
+        self.ended.notify_all();
+        let mut threads = std::mem::take(&mut state.finished);
+        for connection in state.connections.values_mut() {
+            let how = if connection.waiting { std::net::Shutdown::Read } else { std::net::Shutdown::Both };
+            let _ = connection.stream.shutdown(how);
+            threads.extend(connection.thread.take());
+        }
+        threads
+    }
+}
+
+/// Accepts until the listening socket is shut down.
+fn accept(listener: &UnixListener, shared: &Arc<Shared>) {
+    loop {
+        match listener.accept() {
+            Ok((stream, _)) => {
+                if let Err(error) = welcome(stream, shared) {
+                    tracing::debug!(%error, "a control connection was dropped");
+                }
+            }
+            Err(error) if error.raw_os_error() == Some(rustix::io::Errno::INVAL.raw_os_error()) => return,
+            Err(error) => {
+                tracing::warn!(%error, "no control connection can be accepted");
+                thread::sleep(ACCEPT_PAUSE);
+            }
+        }
+    }
+}
+
+fn welcome(stream: UnixStream, shared: &Arc<Shared>) -> io::Result<()> {
+    stream.set_read_timeout(Some(CLIENT_TIMEOUT))?;
+    stream.set_write_timeout(Some(CLIENT_TIMEOUT))?;
+    let Some(number) = shared.admit(&stream)? else {
+        return answer(
+            &stream,
+            Reply::Error(ErrorReply::new("too many control connections; try again later")),
+        );
+    };
+    let mine = shared.clone();
+    let thread = thread::Builder::new().name("control client".into()).spawn(move || {
+        if let Err(error) = converse(&stream, &mine, number) {
+            tracing::debug!(%error, "a control connection ended");
+        }
+        mine.forget(number);
+    });
+    match thread {
+        Ok(thread) => shared.attend(number, thread),
+        Err(error) => {
+            shared.forget(number);
+            return Err(error);
+        }
+    }
+    Ok(())
+}
+
+/// Answers line by line until the client hangs up or breaks the rules.
+fn converse(stream: &UnixStream, shared: &Shared, number: u64) -> io::Result<()> {
+    let mut reader = BufReader::new(stream);
+    loop {
+        let mut line = Vec::new();
+        reader.by_ref().take(REQUEST_BYTES_MAX).read_until(b'\n', &mut line)?;
+        if line.is_empty() {
+            return Ok(());
+        }
+        if line.last() != Some(&b'\n') {
+            let message = format!("a request is one line of at most {REQUEST_BYTES_MAX} bytes");
+            return answer(stream, Reply::Error(ErrorReply::new(message)));
+        }
+        let reply = match parse(&line) {
+            Ok(Request::Wait) => return answer(stream, Reply::Ended(shared.wait(number))),
+            Ok(request) => handle(&*shared.handler, &request),
+            Err(error) => Reply::Error(error),
+        };
+        answer(stream, reply)?;
+    }
+}
+
+fn parse(line: &[u8]) -> Result<Request, ErrorReply> {
+    let RequestLine { protocol, request } = serde_json::from_slice(line)
+        .map_err(|error| ErrorReply::new(format!("the request is not understood: {error}")))?;
+    if protocol != PROTOCOL {
+        let message = format!("the request is of protocol version {protocol}; this daemon speaks {PROTOCOL}");
+        return Err(ErrorReply::new(message));
+    }
+    Ok(request)
+}
+
+fn handle(handler: &dyn Handler, request: &Request) -> Reply {
+    let reply = match request {
+        Request::Hello | Request::Wait => Ok(Reply::Hello(handler.hello())),
+        Request::Status => handler.status().map(Reply::Status),
+        Request::Explain { ino } => handler.explain(*ino).map(Reply::Explanation),
+    };
+    reply.unwrap_or_else(Reply::Error)
+}
+
+fn answer(mut stream: &UnixStream, reply: Reply) -> io::Result<()> {
+    let mut line = serde_json::to_vec(&ReplyLine { protocol: PROTOCOL, reply })?;
+    line.push(b'\n');
+    stream.write_all(&line)
+}

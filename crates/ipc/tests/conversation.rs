@@ -1,0 +1,176 @@
+//! Client and server over a real socket.
+
+use braid_ipc::protocol::{Ended, ErrorReply, Explanation, Hello, Reply, Request, Status};
+use braid_ipc::{Client, ClientError, Handler, Server};
+use std::io::{BufRead, BufReader, Read, Write};
+use std::os::unix::net::UnixStream;
+use std::path::PathBuf;
+use std::sync::Arc;
+use tempfile::TempDir;
+
+struct Fake;
+
+impl Handler for Fake {
+    fn hello(&self) -> Hello {
+        Hello { version: "1.2.3".into(), pid: 42, mountpoint: "/mnt/x".into() }
+    }
+
+    fn status(&self) -> Result<Status, ErrorReply> {
+        Err(ErrorReply { errno: Some(5), message: "no status today".into() })
+    }
+
+    fn explain(&self, ino: u64) -> Result<Explanation, ErrorReply> {
+        Ok(Explanation { layout: "plain".into(), object: None, size: ino, range_size: 65536, runs: vec![] })
+    }
+}
+
+struct Bench {
+    server: Server,
+    path: PathBuf,
+    _dir: TempDir,
+}
+
+fn bench() -> Bench {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("x.sock");
+    let server = Server::start(&path, true, Arc::new(Fake)).unwrap();
+    Bench { server, path, _dir: dir }
+}
+
+impl Bench {
+    fn client(&self) -> Client {
+        Client::connect(&self.path, rustix::process::geteuid().as_raw()).unwrap()
+    }
+
+    fn raw(&self) -> BufReader<UnixStream> {
+        BufReader::new(UnixStream::connect(&self.path).unwrap())
+    }
+}
+
+fn say(stream: &mut BufReader<UnixStream>, line: &str) -> String {
+    stream.get_mut().write_all(line.as_bytes()).unwrap();
+    let mut reply = String::new();
+    stream.read_line(&mut reply).unwrap();
+    reply
+}
+
+const CLEAN: Ended = Ended { error: None };
+
+#[test]
+fn every_verb_is_answered_on_one_connection() {
+    let bench = bench();
+    let mut client = bench.client();
+    assert_eq!(client.request(&Request::Hello).unwrap(), Reply::Hello(Fake.hello()));
+    let Reply::Explanation(explanation) = client.request(&Request::Explain { ino: u64::MAX }).unwrap() else {
+        panic!("not an explanation")
+    };
+    assert_eq!(explanation.size, u64::MAX);
+    let Err(ClientError::Refused(error)) = client.request(&Request::Status) else { panic!("not refused") };
+    assert_eq!(error, ErrorReply { errno: Some(5), message: "no status today".into() });
+    assert_eq!(client.peer_pid(), Some(std::process::id() as i32));
+}
+
+#[test]
+fn the_wire_is_one_json_object_a_line() {
+    let bench = bench();
+    let mut stream = bench.raw();
+    let hello = "{\"protocol\":1,\"hello\":{\"version\":\"1.2.3\",\"pid\":42,\"mountpoint\":\"/mnt/x\"}}\n";
+    assert_eq!(say(&mut stream, "{\"verb\":\"hello\"}\n"), hello);
+    assert_eq!(say(&mut stream, "{\"protocol\":1,\"verb\":\"hello\",\"new\":true}\n"), hello);
+}
+
+#[test]
+fn malformed_requests_get_an_error_and_the_daemon_lives() {
+    let bench = bench();
+    let mut stream = bench.raw();
+    for line in [
+        "\n",
+        "nonsense\n",
+        "{}\n",
+        "{\"verb\":\"format\"}\n",
+        "{\"verb\":\"explain\"}\n",
+        "[1]\n",
+        "\u{0}\n",
+    ] {
+        let reply = say(&mut stream, line);
+        assert!(
+            reply.starts_with("{\"protocol\":1,\"error\":{\"message\":\"the request is not"),
+            "{line:?}: {reply}"
+        );
+    }
+    let reply = say(&mut stream, "{\"protocol\":2,\"verb\":\"hello\"}\n");
+    assert_eq!(
+        reply,
+        "{\"protocol\":1,\"error\":{\"message\":\"the request is of protocol version 2; this daemon speaks 1\"}}\n"
+    );
+
+    let mut stream = bench.raw();
+    let reply = say(&mut stream, &"x".repeat(5000));
+    assert!(reply.contains("at most 4096 bytes"), "{reply}");
+    bench.client().request(&Request::Hello).unwrap();
+}
+
+#[test]
+fn silent_clients_do_not_block_others_and_are_limited() {
+    let bench = bench();
+    let _silent: Vec<_> = (0..15).map(|_| bench.raw()).collect();
+    let mut last = bench.client();
+    last.request(&Request::Hello).unwrap();
+
+    let mut reply = String::new();
+    bench.raw().read_line(&mut reply).unwrap();
+    assert!(reply.contains("too many control connections"), "{reply}");
+    last.request(&Request::Hello).unwrap();
+}
+
+#[test]
+fn waiting_ends_with_the_daemon() {
+    let bench = bench();
+    let (mut waiting, mut idle) = (bench.client(), bench.raw());
+    waiting.request(&Request::Hello).unwrap();
+    waiting.send(&Request::Wait).unwrap();
+    say(&mut idle, "{\"verb\":\"hello\"}\n");
+
+    let ended = Ended { error: Some("tier 'slow': Input/output error".into()) };
+    let Bench { server, path, _dir } = bench;
+    server.finish(ended.clone());
+    assert!(!path.exists());
+    match waiting.receive() {
+        Ok(Reply::Ended(told)) => assert_eq!(told, ended),
+        // The daemon may end before it has read the request.
+        Err(ClientError::Io(_)) => {}
+        other => panic!("{other:?}"),
+    }
+    assert_eq!(idle.read_to_string(&mut String::new()).unwrap(), 0, "the idle client was hung up on");
+}
+
+#[test]
+fn a_socket_left_by_a_dead_daemon_is_replaced_and_a_successors_is_left_alone() {
+    let bench = bench();
+    let second = Server::start(&bench.path, true, Arc::new(Fake)).unwrap();
+    bench.server.finish(CLEAN);
+    assert!(bench.path.exists(), "the first server removed the second one's socket");
+    Client::connect(&bench.path, rustix::process::geteuid().as_raw())
+        .unwrap()
+        .request(&Request::Hello)
+        .unwrap();
+    second.finish(CLEAN);
+    assert!(!bench.path.exists());
+}
+
+#[test]
+fn somebody_elses_socket_is_not_spoken_to() {
+    let bench = bench();
+    // Root may answer for anybody, so this says something only to a user.
+    if !rustix::process::geteuid().is_root() {
+        let error = Client::connect(&bench.path, 1).unwrap_err();
+        assert_eq!(error.kind(), std::io::ErrorKind::PermissionDenied);
+    }
+    std::fs::set_permissions(
+        bench.path.parent().unwrap(),
+        std::os::unix::fs::PermissionsExt::from_mode(0o777),
+    )
+    .unwrap();
+    let error = Client::connect(&bench.path, rustix::process::geteuid().as_raw()).unwrap_err();
+    assert_eq!(error.kind(), std::io::ErrorKind::PermissionDenied);
+}

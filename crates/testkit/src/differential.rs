@@ -1,0 +1,291 @@
+//! Carrying out sequences on two sides and shrinking those that differ.
+
+use crate::generate::{prelude, sequence};
+use crate::outcome::Outcome;
+use crate::tree::{Tree, difference};
+use crate::{Op, Side, Subject};
+use proptest::strategy::{Strategy, ValueTree};
+use proptest::test_runner::{Config, RngAlgorithm, TestCaseError, TestError, TestRng, TestRunner};
+use rustix::io::Errno;
+use std::fmt;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+/// How sequences are generated and compared.
+#[derive(Clone, Copy, Debug)]
+pub struct Settings {
+    /// Decides everything that is random.
+    pub seed: u64,
+    /// Operations in a sequence, at most.
+    pub case_len: usize,
+    /// The whole trees are compared after this many operations, and at the end.
+    pub compare_every: usize,
+    /// Files are made without set-id bits, and their owner may do everything
+    /// with them: so a user meets no rule that the model does not know.
+    pub plain_modes: bool,
+}
+
+/// Where two sides differ.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Difference {
+    /// Which operation of the sequence, from 0.
+    pub index: usize,
+    /// What was compared.
+    pub what: String,
+    /// What the two sides answered.
+    pub sides: (String, String),
+}
+
+impl fmt::Display for Difference {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        writeln!(f, "operation {}, {}", self.index, self.what)?;
+        writeln!(f, "  first side:  {}", self.sides.0.trim_end().replace('\n', "\n    "))?;
+        write!(f, "  second side: {}", self.sides.1.trim_end().replace('\n', "\n    "))
+    }
+}
+
+/// A sequence on which the sides differ, shrunk.
+#[derive(Clone, Debug)]
+pub struct Failure {
+    /// The seed of the run.
+    pub seed: u64,
+    /// Which sequence of the run, from 0.
+    pub case: u64,
+    /// The sequence.
+    pub ops: Vec<Op>,
+    /// Where they differ.
+    pub difference: Difference,
+    /// Whether the sequence alone shows a difference again, so that it could
+    /// be shrunk.
+    pub reproduced: bool,
+}
+
+impl fmt::Display for Failure {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let shrunk = if self.reproduced { "shrunk to" } else { "not reproduced by itself:" };
+        writeln!(f, "seed {}, case {}, {shrunk} {} operations:", self.seed, self.case, self.ops.len())?;
+        for (index, op) in self.ops.iter().enumerate() {
+            writeln!(f, "  {index:3} {op:?}")?;
+        }
+        self.difference.fmt(f)
+    }
+}
+
+/// What a run did.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct Totals {
+    /// Operations carried out on each side, without those of shrinking.
+    pub ops: u64,
+    /// Sequences.
+    pub cases: u64,
+    /// Operations that succeeded.
+    pub succeeded: u64,
+}
+
+/// Runs sequences on two sides.
+pub struct Runner<'a> {
+    sides: (&'a dyn Side, &'a dyn Side),
+    settings: Settings,
+    names: AtomicU64,
+}
+
+impl<'a> Runner<'a> {
+    /// Compares `first` with `second`.
+    #[must_use]
+    pub fn new(first: &'a dyn Side, second: &'a dyn Side, settings: Settings) -> Self {
+        Self { sides: (first, second), settings, names: AtomicU64::new(0) }
+    }
+
+    /// Runs sequences until `ops` operations were carried out.
+    ///
+    /// # Errors
+    /// The first sequence on which the sides differ.
+    pub fn run(&self, ops: u64) -> Result<Totals, Box<Failure>> {
+        let mut totals = Totals::default();
+        while totals.ops < ops {
+            let (done, succeeded) = self.case(totals.cases)?;
+            totals.ops += done;
+            totals.succeeded += succeeded;
+            totals.cases += 1;
+        }
+        Ok(totals)
+    }
+
+    /// The operations of sequence number `case`, and what shrinks them.
+    pub(crate) fn generate(&self, case: u64) -> (TestRunner, impl ValueTree<Value = Vec<Op>> + use<>) {
+        let config = Config { failure_persistence: None, max_shrink_iters: 4096, ..Config::default() };
+        let mut seed = [0; 32];
+        seed[..8].copy_from_slice(&self.settings.seed.to_le_bytes());
+        seed[8..16].copy_from_slice(&case.to_le_bytes());
+        let rng = TestRng::from_seed(RngAlgorithm::ChaCha, &seed);
+        let mut runner = TestRunner::new_with_rng(config, rng);
+        let plain_modes = self.settings.plain_modes;
+        let strategy = sequence(self.settings.case_len).prop_map(move |ops| {
+            let all = prelude().into_iter().chain(ops);
+            if plain_modes { all.map(Op::with_plain_mode).collect() } else { all.collect::<Vec<_>>() }
+        });
+        // A collection of elements that are never rejected can't fail to be
+        // generated; an empty sequence would end the run without a difference,
+        // so it is not put in its place.
+        let tree = strategy.new_tree(&mut runner).expect("no strategy here rejects values");
+        (runner, tree)
+    }
+
+    fn case(&self, case: u64) -> Result<(u64, u64), Box<Failure>> {
+        let (mut runner, tree) = self.generate(case);
+        let first = std::cell::Cell::new(None);
+        let result = runner.run_one(tree, |ops| {
+            let run = self.replay(&ops).map_err(|difference| TestCaseError::fail(difference.to_string()))?;
+            if first.get().is_none() {
+                first.set(Some((ops.len() as u64, run)));
+            }
+            Ok(())
+        });
+        match result {
+            Ok(_) => Ok(first.get().unwrap_or_default()),
+            Err(TestError::Fail(_, ops)) => Err(Box::new(self.failure(case, ops))),
+            Err(TestError::Abort(reason)) => Err(Box::new(self.aborted(case, reason.to_string()))),
+        }
+    }
+
+    /// Carries out one sequence; answers how many operations succeeded.
+    ///
+    /// # Errors
+    /// Where the sides differ.
+    pub fn replay(&self, ops: &[Op]) -> Result<u64, Box<Difference>> {
+        let number = self.names.fetch_add(1, Ordering::Relaxed);
+        let case = format!("case-{}-{number}", std::process::id());
+        let run = self
+            .with_subjects(&case, |first, second| run_case(first, second, ops, self.settings.compare_every));
+        for (side, name) in [(self.sides.0, "first"), (self.sides.1, "second")] {
+            if let Err(error) = side.end(&case) {
+                let what = format!("removing the tree of the {name} side");
+                let sides = (error.to_string(), "removed".to_owned());
+                return run.and(Err(Box::new(Difference { index: ops.len(), what, sides })));
+            }
+        }
+        run
+    }
+
+    /// Calls `work` with a subject of each side, which are gone afterwards.
+    fn with_subjects<T>(
+        &self,
+        case: &str,
+        work: impl FnOnce(&mut dyn Subject, &mut dyn Subject) -> Result<T, Box<Difference>>,
+    ) -> Result<T, Box<Difference>> {
+        match (self.sides.0.begin(case), self.sides.1.begin(case)) {
+            (Ok(mut first), Ok(mut second)) => work(first.as_mut(), second.as_mut()),
+            (first, second) => {
+                let text =
+                    |made: std::io::Result<_>| made.map_or_else(|e| e.to_string(), |_| "made".to_owned());
+                let sides = (text(first), text(second));
+                Err(Box::new(Difference { index: 0, what: "making the trees".to_owned(), sides }))
+            }
+        }
+    }
+
+    /// Takes out of a failing sequence what proptest left in, the prelude
+    /// included, and describes what remains.
+    pub(crate) fn failure(&self, case: u64, mut ops: Vec<Op>) -> Failure {
+        let mut last = self.replay(&ops).err();
+        let reproduced = last.is_some();
+        let mut index = ops.len();
+        while index > 0 && reproduced {
+            index -= 1;
+            let mut fewer = ops.clone();
+            fewer.remove(index);
+            if let Err(difference) = self.replay(&fewer) {
+                last = Some(difference);
+                ops = fewer;
+                index = index.min(ops.len());
+            }
+        }
+        let gone = || Difference {
+            index: ops.len(),
+            what: "the difference did not show again".to_owned(),
+            sides: (String::new(), String::new()),
+        };
+        let difference = last.map_or_else(gone, |difference| *difference);
+        Failure { seed: self.settings.seed, case, ops, difference, reproduced }
+    }
+
+    fn aborted(&self, case: u64, what: String) -> Failure {
+        let difference = Difference { index: 0, what, sides: (String::new(), String::new()) };
+        Failure { seed: self.settings.seed, case, ops: Vec::new(), difference, reproduced: false }
+    }
+
+    pub(crate) fn sides(&self) -> (&'a dyn Side, &'a dyn Side) {
+        self.sides
+    }
+
+    pub(crate) fn settings(&self) -> Settings {
+        self.settings
+    }
+}
+
+/// Carries out a sequence on both subjects, operation by operation, and
+/// compares each result, and the trees after every `compare_every` operations
+/// and at the end. Answers how many operations succeeded.
+///
+/// # Errors
+/// Where they differ.
+pub fn run_case(
+    first: &mut dyn Subject,
+    second: &mut dyn Subject,
+    ops: &[Op],
+    compare_every: usize,
+) -> Result<u64, Box<Difference>> {
+    let mut succeeded = 0;
+    for (index, op) in ops.iter().enumerate() {
+        if step(first, second, index, op)? {
+            succeeded += 1;
+        }
+        if (index + 1) % compare_every.max(1) == 0 {
+            compare_trees(first, second, index)?;
+        }
+    }
+    compare_trees(first, second, ops.len())?;
+    Ok(succeeded)
+}
+
+/// Carries out one operation on both subjects; answers whether it succeeded.
+pub(crate) fn step(
+    first: &mut dyn Subject,
+    second: &mut dyn Subject,
+    index: usize,
+    op: &Op,
+) -> Result<bool, Box<Difference>> {
+    let outcomes: (Outcome, Outcome) = (first.apply(op), second.apply(op));
+    let broken = |outcome: &Outcome| match outcome {
+        Ok(crate::Answer::Inconsistent(_)) => true,
+        Ok(crate::Answer::Stat(stat)) => stat.wrong.is_some(),
+        _ => false,
+    };
+    if outcomes.0 == outcomes.1 && !broken(&outcomes.0) {
+        return Ok(outcomes.0.is_ok());
+    }
+    let sides = (format!("{:?}", outcomes.0), format!("{:?}", outcomes.1));
+    Err(Box::new(Difference { index, what: format!("result of {op:?}"), sides }))
+}
+
+fn compare_trees(
+    first: &mut dyn Subject,
+    second: &mut dyn Subject,
+    index: usize,
+) -> Result<(), Box<Difference>> {
+    let trees: (Result<Tree, Errno>, Result<Tree, Errno>) = (first.snapshot(), second.snapshot());
+    let what = "comparing the whole trees".to_owned();
+    let sides = match &trees {
+        (Ok(left), Ok(right)) => match difference(left, right) {
+            None => return Ok(()),
+            Some(sides) => sides,
+        },
+        (left, right) => {
+            let text = |tree: &Result<Tree, Errno>| match tree {
+                Ok(tree) => format!("{} names", tree.nodes.len()),
+                Err(error) => format!("reading the tree failed: {error}"),
+            };
+            (text(left), text(right))
+        }
+    };
+    Err(Box::new(Difference { index, what, sides }))
+}

@@ -1,0 +1,60 @@
+//! The volume's own thread: closes the tiers' epochs and carries out removals.
+
+use crate::Volume;
+use std::sync::{Arc, Condvar, Mutex, PoisonError, Weak};
+use std::thread::JoinHandle;
+use std::time::Duration;
+
+/// How often rates are reckoned and due removals looked for.
+const EPOCH: Duration = Duration::from_millis(200);
+
+/// The thread, and the way to end it.
+pub(crate) struct Background {
+    stop: Arc<(Mutex<bool>, Condvar)>,
+    thread: Mutex<Option<JoinHandle<()>>>,
+}
+
+impl Background {
+    pub(crate) fn new() -> Self {
+        Self { stop: Arc::new((Mutex::new(false), Condvar::new())), thread: Mutex::new(None) }
+    }
+
+    /// Starts the thread. It ends with [`stop`](Self::stop), or by itself
+    /// when the volume is gone.
+    pub(crate) fn start(&self, volume: &Arc<Volume>) -> std::io::Result<()> {
+        let (stop, volume) = (Arc::clone(&self.stop), Arc::downgrade(volume));
+        let thread =
+            std::thread::Builder::new().name("braid-volume".into()).spawn(move || run(&stop, &volume))?;
+        *self.thread.lock().unwrap_or_else(PoisonError::into_inner) = Some(thread);
+        Ok(())
+    }
+
+    /// Ends the thread and waits for it.
+    pub(crate) fn stop(&self) {
+        let (stopped, changed) = &*self.stop;
+        *stopped.lock().unwrap_or_else(PoisonError::into_inner) = true;
+        changed.notify_all();
+        let thread = self.thread.lock().unwrap_or_else(PoisonError::into_inner).take();
+        if let Some(thread) = thread
+            && thread.thread().id() != std::thread::current().id()
+            && thread.join().is_err()
+        {
+            tracing::error!("the volume's background thread panicked");
+        }
+    }
+}
+
+fn run((stopped, changed): &(Mutex<bool>, Condvar), volume: &Weak<Volume>) {
+    loop {
+        {
+            let guard = stopped.lock().unwrap_or_else(PoisonError::into_inner);
+            let waited = changed.wait_timeout_while(guard, EPOCH, |stopped| !*stopped);
+            if *waited.unwrap_or_else(PoisonError::into_inner).0 {
+                return;
+            }
+        }
+        let Some(volume) = volume.upgrade() else { return };
+        volume.tiers.iter().for_each(|tier| tier.load.close_epoch());
+        volume.reaper.reap_due(&volume);
+    }
+}

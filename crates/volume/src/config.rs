@@ -1,0 +1,110 @@
+//! What a volume is made of and how it behaves. The daemon fills this in from
+//! a stack file or from command-line flags.
+
+use braid_contract::Store;
+use std::path::PathBuf;
+use std::sync::Arc;
+
+/// A volume to be opened.
+pub struct VolumeConfig {
+    /// The tier that holds the namespace.
+    pub home: HomeConfig,
+    /// All other tiers.
+    pub tiers: Vec<TierConfig>,
+    /// Range size in bytes, a power of two from
+    /// [`RANGE_SIZE_MIN`](crate::RANGE_SIZE_MIN) to
+    /// [`RANGE_SIZE_MAX`](crate::RANGE_SIZE_MAX). `None` takes what the volume
+    /// has, or [`RANGE_SIZE_DEFAULT`](crate::RANGE_SIZE_DEFAULT) for a new one.
+    pub range_size: Option<u32>,
+    /// Where new ranges go.
+    pub policy: PolicyConfig,
+}
+
+/// The home tier: a directory of a mounted file system with extended
+/// attributes.
+pub struct HomeConfig {
+    /// The tier's name.
+    pub name: String,
+    /// Its directory.
+    pub dir: PathBuf,
+    /// Bandwidth relative to the other tiers; measured while running if `None`.
+    pub weight: Option<f64>,
+    /// Space to be left free.
+    pub reserve: Reserve,
+}
+
+/// A tier that holds data only.
+pub struct TierConfig {
+    /// The tier's name.
+    pub name: String,
+    /// Where its bytes are.
+    pub store: Arc<dyn Store>,
+    /// What to call the store's place in messages, such as its directory.
+    pub location: String,
+    /// Bandwidth relative to the other tiers; measured while running if `None`.
+    pub weight: Option<f64>,
+    /// Space to be left free.
+    pub reserve: Reserve,
+}
+
+/// Space of a tier that Braid places no new ranges into.
+#[derive(Clone, Copy, PartialEq, Debug)]
+pub enum Reserve {
+    /// This many bytes.
+    Bytes(u64),
+    /// This share of the tier's size, 0 to 100.
+    Percent(f64),
+}
+
+impl Default for Reserve {
+    fn default() -> Self {
+        Self::Percent(1.0)
+    }
+}
+
+impl Reserve {
+    /// Most that a reserve given as a share comes to, in bytes.
+    const PERCENT_BYTES_MAX: u64 = 1 << 30;
+
+    /// The reserve of a tier of `total` bytes, in bytes.
+    #[must_use]
+    pub fn bytes(self, total: u64) -> u64 {
+        match self {
+            Self::Bytes(bytes) => bytes,
+            Self::Percent(percent) => {
+                ((total as f64 * percent / 100.0) as u64).min(match self == Self::default() {
+                    true => Self::PERCENT_BYTES_MAX,
+                    false => u64::MAX,
+                })
+            }
+        }
+    }
+}
+
+/// A placement policy and its settings.
+#[derive(Clone, PartialEq, Debug)]
+pub enum PolicyConfig {
+    /// Everything home until home is fuller than the watermark.
+    HomeFirst {
+        /// Share of home's space, 0 to 100.
+        watermark_percent: f64,
+    },
+    /// Ranges dealt over all tiers in proportion to their bandwidth.
+    Weighted,
+    /// By the size of the file.
+    Size {
+        /// Files up to this many bytes stay home.
+        small: u64,
+        /// Where the others go.
+        large: LargeFiles,
+    },
+}
+
+/// Where [`PolicyConfig::Size`] puts large files.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum LargeFiles {
+    /// Over all tiers, as `weighted` does.
+    Spread,
+    /// On the tier of this name.
+    Tier(String),
+}

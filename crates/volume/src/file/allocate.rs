@@ -1,0 +1,219 @@
+//! `fallocate`, and copies within the volume.
+
+use super::{File, Layout, Spread};
+use crate::Volume;
+use crate::format::SIZE_MAX;
+use crate::tiers::{Backend, Tier, bit};
+use braid_contract::{Errno, FallocateMode, Hint, Result};
+use rustix::fs::FallocateFlags;
+use std::sync::atomic::Ordering;
+
+/// How an allocation went.
+enum Allocated {
+    All,
+    /// The tier of the range at this offset has no room for it.
+    FullAt(u64),
+}
+
+impl Volume {
+    pub(crate) fn allocate_file(
+        &self,
+        file: &File,
+        offset: u64,
+        len: u64,
+        mode: FallocateMode,
+    ) -> Result<()> {
+        let end = offset.checked_add(len).filter(|end| *end <= SIZE_MAX).ok_or(Errno::EFBIG)?;
+        if mode == (FallocateMode::Allocate { keep_size: false }) {
+            self.spread_before_allocating(file, end)?;
+        }
+        loop {
+            let layout = file.layout.read();
+            let plain = matches!(&*layout, Layout::Plain);
+            let allocated = match &*layout {
+                Layout::Plain => self.allocate_plain(file, offset, len, mode),
+                Layout::Spread(spread) => self.allocate_spread(file, spread, offset, end, mode),
+            };
+            drop(layout);
+            match allocated? {
+                Allocated::All => return Ok(()),
+                Allocated::FullAt(_) if plain => self.spread_out(file).map_err(|_| Errno::ENOSPC)?,
+                Allocated::FullAt(at) => self.move_full_range(file, at)?,
+            }
+        }
+    }
+
+    fn spread_before_allocating(&self, file: &File, end: u64) -> Result<()> {
+        let plain = matches!(&*file.layout.read(), Layout::Plain);
+        if plain && end > 0 && self.should_spread(file, end - 1, end, Hint::default())? {
+            // If it can't be spread, home is asked for the space.
+            let _ = self.spread_out(file);
+        }
+        Ok(())
+    }
+
+    fn allocate_plain(&self, file: &File, offset: u64, len: u64, mode: FallocateMode) -> Result<Allocated> {
+        let fd = file.writable()?;
+        let allocate = |flags| rustix::io::retry_on_intr(|| rustix::fs::fallocate(fd, flags, offset, len));
+        let punch = FallocateFlags::PUNCH_HOLE | FallocateFlags::KEEP_SIZE;
+        let size_flag = |keep| if keep { FallocateFlags::KEEP_SIZE } else { FallocateFlags::empty() };
+        let done = match mode {
+            FallocateMode::Allocate { keep_size } => allocate(size_flag(keep_size)),
+            FallocateMode::PunchHole => allocate(punch),
+            FallocateMode::ZeroRange { keep_size } => {
+                match allocate(FallocateFlags::ZERO_RANGE | size_flag(keep_size)) {
+                    // Not every file system knows it; the two together do the same.
+                    Err(rustix::io::Errno::OPNOTSUPP) => {
+                        allocate(punch).and_then(|()| allocate(size_flag(keep_size)))
+                    }
+                    result => result,
+                }
+            }
+        };
+        match done {
+            Ok(()) => Ok(Allocated::All),
+            Err(rustix::io::Errno::NOSPC | rustix::io::Errno::DQUOT) => Ok(Allocated::FullAt(offset)),
+            Err(error) => Err(error.into()),
+        }
+    }
+
+    fn allocate_spread(
+        &self,
+        file: &File,
+        spread: &Spread,
+        offset: u64,
+        end: u64,
+        mode: FallocateMode,
+    ) -> Result<Allocated> {
+        self.mark(spread)?;
+        spread.times.touch_mtime();
+        match mode {
+            FallocateMode::PunchHole => self.punch_spread(file, spread, offset, end.min(spread.size())),
+            FallocateMode::Allocate { keep_size } => {
+                self.reserve_spread(file, spread, offset, end, keep_size)
+            }
+            FallocateMode::ZeroRange { keep_size } => {
+                self.punch_spread(file, spread, offset, end.min(spread.size()))?;
+                self.reserve_spread(file, spread, offset, end, keep_size)
+            }
+        }
+    }
+
+    /// Zeroes and frees what is there of `offset .. end`. The ranges keep
+    /// their tiers.
+    fn punch_spread(&self, file: &File, spread: &Spread, offset: u64, end: u64) -> Result<Allocated> {
+        for range in self.ranges_of(offset, end.max(offset)) {
+            let Some(entry) = spread.index.entry(range)? else { continue };
+            let tier = self.tiers.get(entry.tier)?;
+            let (start, end) = self.part_of(range, offset, end);
+            spread.dirty.fetch_or(bit(tier.id), Ordering::AcqRel);
+            let punched = match &tier.backend {
+                Backend::Home => {
+                    let flags = FallocateFlags::PUNCH_HOLE | FallocateFlags::KEEP_SIZE;
+                    rustix::fs::fallocate(file.writable()?, flags, start, end - start).map_err(Into::into)
+                }
+                Backend::Store(store) => store.punch(spread.id(), start, end - start),
+            };
+            punched.map_err(|error| tier.note_error(error))?;
+        }
+        Ok(Allocated::All)
+    }
+
+    /// Gives each range of `offset .. end` a tier and reserves its space
+    /// there. Beyond the file's size nothing is reserved: what an index says
+    /// there does not count.
+    fn reserve_spread(
+        &self,
+        file: &File,
+        spread: &Spread,
+        offset: u64,
+        end: u64,
+        keep_size: bool,
+    ) -> Result<Allocated> {
+        let end = if keep_size { end.min(spread.size()) } else { end };
+        if offset < end {
+            self.refuse_hopeless(spread, offset, end)?;
+        }
+        for range in self.ranges_of(offset, end.max(offset)) {
+            let (start, end) = self.part_of(range, offset, end);
+            self.place(spread, start, end, Hint::default())?;
+            let entry = spread.index.entry(range)?.ok_or(Errno::EIO)?;
+            let tier = self.tiers.get(entry.tier)?;
+            match self.reserve_on(file, spread, tier, start, end - start) {
+                Ok(()) => spread.grow(end, tier.id)?,
+                Err(error) if error.is_full() => return Ok(Allocated::FullAt(start)),
+                Err(error) => return Err(error),
+            }
+        }
+        Ok(Allocated::All)
+    }
+
+    fn reserve_on(&self, file: &File, spread: &Spread, tier: &Tier, offset: u64, len: u64) -> Result<()> {
+        spread.dirty.fetch_or(bit(tier.id), Ordering::AcqRel);
+        let reserved = match &tier.backend {
+            Backend::Home => {
+                let fd = file.writable()?;
+                rustix::io::retry_on_intr(|| rustix::fs::fallocate(fd, FallocateFlags::empty(), offset, len))
+                    .map_err(Into::into)
+            }
+            Backend::Store(store) => store.allocate(spread.id(), offset, len, false),
+        };
+        reserved.map_err(|error| tier.note_error(error))
+    }
+
+    /// An allocation that can't fit is refused before it fills every tier.
+    fn refuse_hopeless(&self, spread: &Spread, offset: u64, end: u64) -> Result<()> {
+        let mut new_bytes = 0;
+        for range in self.ranges_of(offset, end) {
+            if spread.index.entry(range)?.is_none() {
+                let (start, end) = self.part_of(range, offset, end);
+                new_bytes += end - start;
+            }
+        }
+        let room: u64 = self.tiers.iter().map(Tier::room).sum();
+        if new_bytes > room { Err(Errno::ENOSPC.into()) } else { Ok(()) }
+    }
+
+    /// The part of `range` that is in `offset .. end`.
+    fn part_of(&self, range: u64, offset: u64, end: u64) -> (u64, u64) {
+        let start = self.range_start(range);
+        (start.max(offset), (start + u64::from(self.range_size)).min(end))
+    }
+
+    /// Copies between two plain files as the home file system does it, shared
+    /// extents and all. Everything else is left to the kernel, whose writes
+    /// are placed like any others.
+    pub(crate) fn copy_between(
+        &self,
+        from: &File,
+        offset: u64,
+        to: &File,
+        to_offset: u64,
+        len: u64,
+    ) -> Result<u64> {
+        let end = to_offset.checked_add(len).filter(|end| *end <= SIZE_MAX).ok_or(Errno::EFBIG)?;
+        if self.should_spread(to, to_offset, end, Hint::default())? {
+            return Err(Errno::EOPNOTSUPP.into());
+        }
+        // The same file twice must not be locked twice.
+        let layout = from.layout.read();
+        let to_plain = std::ptr::eq(from, to) || matches!(&*to.layout.read(), Layout::Plain);
+        if !matches!(&*layout, Layout::Plain) || !to_plain {
+            return Err(Errno::EOPNOTSUPP.into());
+        }
+        let (mut offset, mut to_offset) = (offset, to_offset);
+        let len = usize::try_from(len).unwrap_or(usize::MAX);
+        let copied = rustix::fs::copy_file_range(
+            from.data()?,
+            Some(&mut offset),
+            to.writable()?,
+            Some(&mut to_offset),
+            len,
+        );
+        match copied {
+            Ok(done) => Ok(done as u64),
+            Err(rustix::io::Errno::INVAL) => Err(Errno::EINVAL.into()),
+            Err(_) => Err(Errno::EOPNOTSUPP.into()),
+        }
+    }
+}

@@ -1,0 +1,132 @@
+//! The live state of a regular file.
+
+use super::Spread;
+use crate::namespace::{Inode, Parent};
+use crate::sync::{Mutex, RwLock};
+use braid_contract::{Errno, ObjectId, Result, Timestamp};
+use braid_sys::DataFile;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, OnceLock};
+
+/// Where a file's bytes are.
+#[derive(Debug)]
+pub(crate) enum Layout {
+    /// All in the home file.
+    Plain,
+    /// Where the index says.
+    Spread(Spread),
+}
+
+/// What of a spread file's attributes may be ahead of its home inode.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Ahead {
+    pub(crate) id: ObjectId,
+    pub(crate) size: u64,
+    pub(crate) mtime: Option<Timestamp>,
+    pub(crate) atime: Option<Timestamp>,
+}
+
+/// A regular file in use. There is one for an inode at a time.
+#[derive(Debug)]
+pub(crate) struct File {
+    pub(crate) inode: Arc<Inode>,
+    /// The home file, as it could be opened at first.
+    first: DataFile,
+    /// The home file for writing, if `first` can't and somebody needs it.
+    writable: OnceLock<DataFile>,
+    first_writes: bool,
+    pub(crate) layout: RwLock<Layout>,
+    pub(crate) opens: Mutex<Opens>,
+    /// Set-id bits or file capabilities may have to be cleared at a write.
+    check_set_id: AtomicBool,
+}
+
+/// Who has the file open.
+#[derive(Debug, Default)]
+pub(crate) struct Opens {
+    pub(crate) handles: u32,
+    /// Handles whose I/O the kernel does by itself on the home file: while
+    /// there is one, the file stays plain.
+    pub(crate) passthrough: u32,
+    /// The last name is gone: id, and the directory that it was in.
+    pub(crate) nameless: Option<(ObjectId, Parent)>,
+    /// The file's data was removed: nothing may open it any more.
+    pub(crate) dead: bool,
+}
+
+impl File {
+    pub(crate) fn new(inode: Arc<Inode>, first: DataFile, first_writes: bool, layout: Layout) -> Self {
+        Self {
+            inode,
+            first,
+            writable: OnceLock::new(),
+            first_writes,
+            layout: RwLock::new(layout),
+            opens: Mutex::new(Opens::default()),
+            check_set_id: AtomicBool::new(true),
+        }
+    }
+
+    /// The home file, for looking and, where permissions allow, for reading.
+    pub(crate) fn data(&self) -> Result<&DataFile> {
+        Ok(self.writable.get().unwrap_or(&self.first))
+    }
+
+    /// The home file, for writing too.
+    pub(crate) fn writable(&self) -> Result<&DataFile> {
+        if self.first_writes {
+            return Ok(&self.first);
+        }
+        self.writable.get().ok_or_else(|| Errno::EACCES.into())
+    }
+
+    pub(crate) fn can_write(&self) -> bool {
+        self.first_writes || self.writable.get().is_some()
+    }
+
+    pub(crate) fn make_writable(&self, data: DataFile) {
+        // Somebody else may have been faster; either will do.
+        let _ = self.writable.set(data);
+    }
+
+    /// Counts one more open.
+    pub(crate) fn opened(&self, passthrough: bool) -> Result<()> {
+        let mut opens = self.opens.lock();
+        if opens.dead {
+            return Err(Errno::ESTALE.into());
+        }
+        opens.handles += 1;
+        opens.passthrough += u32::from(passthrough);
+        Ok(())
+    }
+
+    /// What may be ahead of the home inode; `None` for a plain file.
+    pub(crate) fn ahead(&self) -> Result<Option<Ahead>> {
+        Ok(match &*self.layout.read() {
+            Layout::Plain => None,
+            Layout::Spread(spread) => Some(Ahead {
+                id: spread.id(),
+                size: spread.size(),
+                mtime: spread.times.mtime(),
+                atime: spread.times.atime(),
+            }),
+        })
+    }
+
+    /// Mode or capabilities were changed: the next write looks at them again.
+    pub(crate) fn set_id_may_be_set(&self) {
+        self.check_set_id.store(true, Ordering::Relaxed);
+    }
+
+    /// Whether set-id bits must be looked for; asked once, until told again.
+    pub(crate) fn take_set_id_check(&self) -> bool {
+        self.check_set_id.load(Ordering::Relaxed) && self.check_set_id.swap(false, Ordering::Relaxed)
+    }
+
+    /// Times are about to be set on the home inode, which is their owner then.
+    pub(crate) fn times_are_set(&self, atime: bool, mtime: bool) {
+        if let Layout::Spread(spread) = &*self.layout.read() {
+            spread.times.give_up(atime, mtime);
+        }
+    }
+}

@@ -1,0 +1,25 @@
+//! Regular files: the live state of those in use, and all I/O on them.
+//!
+//! [`File`] stands between the namespace's inode and the bytes. A plain file is
+//! its home file and nothing else; a spread file adds an index and objects on
+//! other tiers. Reads and writes hold the layout shared, so they run side by
+//! side; what changes where bytes are (spreading, truncating, moving a range)
+//! holds it alone.
+
+mod allocate;
+mod handles;
+mod live;
+mod open;
+mod pieces;
+mod place;
+mod read;
+mod relocate;
+mod seek;
+mod spread;
+mod sync;
+mod truncate;
+mod write;
+
+pub(crate) use handles::{Handles, OpenFile};
+pub(crate) use live::{File, Layout};
+pub(crate) use spread::Spread;

@@ -1,0 +1,199 @@
+//! Files come into use and go out of it.
+
+use super::{File, Layout, OpenFile, Spread};
+use crate::Volume;
+use crate::format::IdKind;
+use crate::namespace::{Identity, Inode, Parent, Shape, io_mode};
+use crate::placement::Deal;
+use braid_contract::{
+    Context, Errno, Error, FileKind, HandleId, InodeId, IoMode, ObjectId, OpenRequest, Opened, Result,
+};
+use braid_sys::DataFile;
+use rustix::fs::OFlags;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+impl Volume {
+    /// The live state of a regular file, made if nobody uses it yet.
+    pub(crate) fn file_of(&self, inode: &Arc<Inode>) -> Result<Arc<File>> {
+        let mut slot = inode.file.lock();
+        if let Some(file) = slot.upgrade() {
+            return Ok(file);
+        }
+        if inode.kind != FileKind::Regular {
+            return Err(if inode.kind == FileKind::Directory { Errno::EISDIR } else { Errno::EINVAL }.into());
+        }
+        let (data, writes) = self.open_home_file(inode)?;
+        let identity = self.home.identify(&data)?;
+        let layout = self.load_layout(inode, &data, &identity)?;
+        let file = Arc::new(File::new(Arc::clone(inode), data, writes, layout));
+        *slot = Arc::downgrade(&file);
+        Ok(file)
+    }
+
+    /// The live state of a file that was just made.
+    pub(crate) fn adopt_file(&self, inode: &Arc<Inode>, data: DataFile) -> Result<Arc<File>> {
+        let mut slot = inode.file.lock();
+        if let Some(file) = slot.upgrade() {
+            return Ok(file);
+        }
+        let file = Arc::new(File::new(Arc::clone(inode), data, true, Layout::Plain));
+        *slot = Arc::downgrade(&file);
+        Ok(file)
+    }
+
+    /// Opens the home file for as much as is allowed; a privileged daemon may
+    /// do both unless the file system is read-only or the file immutable.
+    fn open_home_file(&self, inode: &Inode) -> Result<(DataFile, bool)> {
+        let open = |flags| self.inodes.open(&self.home, inode, flags | OFlags::NOATIME);
+        let open = |flags| open(flags).or_else(|_| self.inodes.open(&self.home, inode, flags));
+        let (fd, writes) = match open(OFlags::RDWR) {
+            Ok(fd) => (fd, true),
+            Err(error) if may_lack_write(&error) => match open(OFlags::RDONLY) {
+                Ok(fd) => (fd, false),
+                Err(_) => (open(OFlags::WRONLY)?, true),
+            },
+            Err(error) => return Err(error),
+        };
+        Ok((DataFile::new(fd), writes))
+    }
+
+    fn load_layout(&self, inode: &Inode, data: &DataFile, identity: &Identity) -> Result<Layout> {
+        let Some(attr) = self.home.id_attr(data, identity)? else {
+            inode.set_shape(Shape::Plain);
+            return Ok(Layout::Plain);
+        };
+        inode.set_shape(Shape::Spread);
+        if attr.kind == IdKind::Emptied {
+            return Err(Error::new(Errno::EUCLEAN, "the file was being emptied; mount again or run fsck"));
+        }
+        let index = self.index.open_index(attr.id)?;
+        if index.header().volume != self.id || index.header().range_size != self.range_size {
+            return Err(Error::new(Errno::EUCLEAN, format!("index {} belongs to another volume", attr.id)));
+        }
+        let spread = Spread::load(index, Deal::new(identity.ino(), self.range_size));
+        Ok(Layout::Spread(spread.with_context(|| format!("file {}", attr.id))?))
+    }
+
+    pub(crate) fn open_inode(&self, ino: InodeId, request: OpenRequest) -> Result<Opened> {
+        let inode = self.inodes.get(ino)?;
+        let file = self.file_of(&inode)?;
+        if request.flags.write && !file.can_write() {
+            let fd = self.inodes.open(&self.home, &inode, OFlags::RDWR);
+            let fd = fd.or_else(|_| self.inodes.open(&self.home, &inode, OFlags::WRONLY))?;
+            file.make_writable(DataFile::new(fd));
+        }
+        let passthrough = self.may_pass_through(&file, request);
+        file.opened(passthrough)?;
+        let mode = if passthrough { IoMode::Passthrough(file.data()?.fd()) } else { io_mode(request.flags) };
+        let handle = self.handles.add_file(OpenFile { file, flags: request.flags, passthrough });
+        Ok(Opened { handle, mode })
+    }
+
+    /// A settled plain file that is opened for reading can be read by the
+    /// kernel itself; one that is being read so must be opened so again. The
+    /// layout can't change in between: that takes the count of such opens into
+    /// account under the same lock.
+    fn may_pass_through(&self, file: &File, request: OpenRequest) -> bool {
+        if request.passthrough_required {
+            return true;
+        }
+        let plain = matches!(&*file.layout.read(), Layout::Plain);
+        request.passthrough_allowed && plain && !request.flags.write
+    }
+
+    /// One open ends. With the last one, what is ahead goes to the home inode,
+    /// or, if the last name is gone, all data goes.
+    pub(crate) fn close_file(&self, handle: HandleId) -> Result<()> {
+        let open = self.handles.remove_file(handle)?;
+        let nameless = {
+            let mut opens = open.file.opens.lock();
+            opens.handles -= 1;
+            opens.passthrough -= u32::from(open.passthrough);
+            if opens.handles > 0 {
+                return Ok(());
+            }
+            let nameless = opens.nameless.take();
+            opens.dead = nameless.is_some();
+            nameless
+        };
+        match nameless {
+            Some((id, parent)) => {
+                self.reaper.add(id, parent);
+                Ok(())
+            }
+            None => self.settle(&open.file),
+        }
+    }
+
+    /// Settles a file that was used without being opened.
+    pub(crate) fn settle_if_idle(&self, file: &File) {
+        let idle = { file.opens.lock().handles == 0 };
+        if idle && let Err(error) = self.settle(file) {
+            // It stays marked, and is settled at the next close or mount.
+            tracing::warn!(ino = file.inode.ino.0, %error, "could not bring a home inode up to date");
+        }
+    }
+
+    /// Brings the home inode up to date when a descriptor is closed, so that
+    /// its times do not change later on their own.
+    pub(crate) fn flush_file(&self, file: &File) -> Result<()> {
+        match &*file.layout.read() {
+            Layout::Plain => Ok(()),
+            Layout::Spread(spread) => self.update_home_inode(file, spread),
+        }
+    }
+
+    /// Brings the home inode up to date and takes the mark away.
+    pub(crate) fn settle(&self, file: &File) -> Result<()> {
+        let layout = file.layout.read();
+        let Layout::Spread(spread) = &*layout else { return Ok(()) };
+        self.update_home_inode(file, spread)?;
+        let mut marked = spread.marked.lock();
+        if *marked && file.opens.lock().nameless.is_none() {
+            self.index.unmark(spread.id())?;
+            *marked = false;
+        }
+        Ok(())
+    }
+
+    /// Marks the file as ahead of its home inode, unless it is already.
+    pub(crate) fn mark(&self, spread: &Spread) -> Result<()> {
+        let mut marked = spread.marked.lock();
+        if !*marked {
+            self.index.mark(spread.id())?;
+            *marked = true;
+        }
+        Ok(())
+    }
+
+    /// The last name of a live file is gone.
+    pub(crate) fn last_name_gone(&self, file: &File, id: ObjectId, parent: Parent) {
+        let mut opens = file.opens.lock();
+        if opens.handles == 0 {
+            opens.dead = true;
+            drop(opens);
+            self.reaper.add(id, parent);
+        } else {
+            opens.nameless = Some((id, parent));
+        }
+    }
+
+    /// Everything that open files are ahead with goes to their home inodes.
+    pub(crate) fn settle_all(&self) {
+        for open in self.handles.files() {
+            if let Err(error) = self.settle(&open.file) {
+                tracing::warn!(ino = open.file.inode.ino.0, %error, "could not bring a home inode up to date");
+            }
+        }
+    }
+
+    /// Tiers with dirty data of a spread file become clean; answers them.
+    pub(crate) fn take_dirty(spread: &Spread) -> u64 {
+        spread.dirty.swap(0, Ordering::AcqRel)
+    }
+}
+
+fn may_lack_write(error: &Error) -> bool {
+    matches!(error.errno(), Errno::EACCES | Errno::EPERM | Errno::EROFS | Errno(26))
+}

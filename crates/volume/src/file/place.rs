@@ -1,0 +1,241 @@
+//! Ranges get their tier.
+
+use super::{File, Layout, Spread};
+use crate::Volume;
+use crate::format::{Entry, Header, IdAttr, IdKind, Reason};
+use crate::namespace::{Shape, new_object_id};
+use crate::placement::{self, Deal};
+use crate::tiers::{Backend, Tier, bit};
+use braid_contract::{Context, Errno, Error, Hint, Result, TierId};
+use std::ops::Range;
+
+/// Why a file could not be spread.
+pub(crate) enum NotSpread {
+    /// The kernel does I/O on the home file by itself at present.
+    PassedThrough,
+    /// It failed.
+    Failed(Error),
+}
+
+impl Volume {
+    /// Number of the range that `offset` is in.
+    pub(crate) fn range_of(&self, offset: u64) -> u64 {
+        offset / u64::from(self.range_size)
+    }
+
+    /// Bytes from `offset` to the end of its range.
+    pub(crate) fn range_rest(&self, offset: u64) -> u64 {
+        let size = u64::from(self.range_size);
+        size - offset % size
+    }
+
+    /// Offset at which a range begins.
+    pub(crate) fn range_start(&self, range: u64) -> u64 {
+        range * u64::from(self.range_size)
+    }
+
+    /// Ranges that the bytes `offset .. end` are in.
+    pub(crate) fn ranges_of(&self, offset: u64, end: u64) -> Range<u64> {
+        self.range_of(offset)..end.div_ceil(u64::from(self.range_size))
+    }
+
+    /// Gives all ranges of `offset .. end` that have no tier yet one and the
+    /// same (PolyStore §4.4.2: one write, one tier). `size_after` is the
+    /// file's size once the write is done.
+    pub(crate) fn place(&self, spread: &Spread, offset: u64, end: u64, hint: Hint) -> Result<()> {
+        let ranges = self.ranges_of(offset, end);
+        let mut missing = false;
+        for range in ranges.clone() {
+            missing |= spread.index.entry(range)?.is_none();
+        }
+        if !missing {
+            return Ok(());
+        }
+        let mut deal = spread.placing.lock();
+        let mut new = Vec::new();
+        for range in ranges {
+            if spread.index.entry(range)?.is_none() {
+                new.push(range);
+            }
+        }
+        self.place_new(spread, &new, spread.size().max(end), hint, &mut deal)
+    }
+
+    /// Finds a tier for `new` ranges and records it. Tiers that fail or turn
+    /// out to be full are passed over; `ENOSPC` when none is left.
+    fn place_new(
+        &self,
+        spread: &Spread,
+        new: &[u64],
+        size_after: u64,
+        hint: Hint,
+        deal: &mut Deal,
+    ) -> Result<()> {
+        let new_bytes = new.len() as u64 * u64::from(self.range_size);
+        let mut excluded = 0;
+        while !new.is_empty() {
+            let (tier, reason) = self.choose(size_after, new_bytes, hint, deal, excluded)?;
+            match self.give(spread, tier, reason, new) {
+                Ok(()) => {
+                    deal.add(tier.id, new_bytes);
+                    tier.took(new_bytes);
+                    break;
+                }
+                Err(error) if tier.is_home() && !error.is_full() => return Err(error),
+                Err(_) => excluded |= bit(tier.id),
+            }
+        }
+        Ok(())
+    }
+
+    /// The tier for new ranges, by the policy; the one with most room if the
+    /// policy knows none.
+    pub(crate) fn choose(
+        &self,
+        size_after: u64,
+        new_bytes: u64,
+        hint: Hint,
+        deal: &Deal,
+        excluded: u64,
+    ) -> Result<(&Tier, Reason)> {
+        let tiers = self.tiers.views(new_bytes, excluded);
+        let context = |tiers| placement::Context { size_after, new_bytes, hint, deal, tiers };
+        let chosen = self.policy.place(&context(&tiers)).ok_or(Errno::ENOSPC)?;
+        let mut everywhere = tiers.clone();
+        everywhere.iter_mut().for_each(|tier| tier.has_room = true);
+        let wished = self.policy.place(&context(&everywhere));
+        let reason = if wished == Some(chosen) { Reason::Policy } else { Reason::Spill };
+        Ok((self.tiers.get(chosen)?, reason))
+    }
+
+    /// Records that `ranges` are on `tier`.
+    fn give(&self, spread: &Spread, tier: &Tier, reason: Reason, ranges: &[u64]) -> Result<()> {
+        self.ensure_object(spread, tier)?;
+        for range in ranges {
+            self.clear_leftovers(spread, tier, *range)?;
+            spread.index.set_entry(*range, Entry { tier: tier.id, reason, version: 0 })?;
+            self.tiers.count_range(None, Some(tier.id));
+        }
+        Ok(())
+    }
+
+    /// A tier that gets a range may hold bytes there from an earlier time,
+    /// which must never show: they go, durably, before the entry says that the
+    /// range is there (ordering rule 5).
+    ///
+    /// Home needs none of it here: a range that was never written has no entry,
+    /// and the home file had its ranges as entries from the start.
+    fn clear_leftovers(&self, spread: &Spread, tier: &Tier, range: u64) -> Result<()> {
+        let Backend::Store(store) = &tier.backend else { return Ok(()) };
+        let (start, len) = (self.range_start(range), u64::from(self.range_size));
+        if store.stat(spread.id())?.size <= start {
+            return Ok(());
+        }
+        if store.next_data(spread.id(), start)?.is_some_and(|(data, _)| data < start + len) {
+            store.punch(spread.id(), start, len).context("clearing leftovers of a range")?;
+            store.sync(&[spread.id()], true)?;
+        }
+        Ok(())
+    }
+
+    /// Whether a plain file should be spread before bytes up to `end` are
+    /// written: it outgrows its first range, and the policy wants another tier
+    /// for where it grows to.
+    pub(crate) fn should_spread(&self, file: &File, offset: u64, end: u64, hint: Hint) -> Result<bool> {
+        let home = self.tiers.home();
+        let first = u64::from(self.range_size);
+        if end <= first && home.room() >= end - offset {
+            return Ok(false);
+        }
+        let size = rustix::fs::fstat(file.data()?)?.st_size.cast_unsigned();
+        if end <= size || size > 0 && self.range_of(end - 1) <= self.range_of(size - 1) && home.room() > 0 {
+            return Ok(false);
+        }
+        if file.opens.lock().passthrough > 0 {
+            return Ok(false);
+        }
+        let mut deal = Deal::new(file.inode.ino.0, self.range_size);
+        deal.add(home.id, size.next_multiple_of(first));
+        let chosen = self.choose(end, first, hint, &deal, 0);
+        Ok(chosen.is_ok_and(|(tier, _)| !tier.is_home()))
+    }
+
+    /// Makes a plain file a spread file, all of whose data is on home so far.
+    pub(crate) fn spread_out(&self, file: &File) -> std::result::Result<(), NotSpread> {
+        let mut layout = file.layout.write();
+        if matches!(*layout, Layout::Spread(_)) {
+            return Ok(());
+        }
+        if file.opens.lock().passthrough > 0 {
+            return Err(NotSpread::PassedThrough);
+        }
+        let spread = self.make_spread(file).map_err(NotSpread::Failed)?;
+        file.inode.set_shape(Shape::Spread);
+        *layout = Layout::Spread(spread);
+        Ok(())
+    }
+
+    /// Index first, durably; then the attribute that makes it count. A crash
+    /// in between leaves a plain file, and an index that its mark leads to.
+    fn make_spread(&self, file: &File) -> Result<Spread> {
+        let identity = self.home.identify(file.data()?)?;
+        let id = new_object_id()?;
+        let header = Header {
+            volume: self.id,
+            id,
+            range_size: self.range_size,
+            ino: identity.ino(),
+            btime_ns: identity.btime_ns(),
+            plain_size: identity.size(),
+            handle: identity.handle.clone(),
+        };
+        self.index.mark(id)?;
+        let attr = IdAttr { kind: IdKind::Spread, id, ino: identity.ino(), btime_ns: identity.btime_ns() };
+        let make = || -> Result<Spread> {
+            let index = self.index.create_index(header)?;
+            let home_bytes = self.enter_home_ranges(file, &index, identity.size())?;
+            index.set_size(identity.size())?;
+            self.index.sync(&index)?;
+            self.home.set_id_attr(file.data()?, &attr)?;
+            let mut deal = Deal::new(file.inode.ino.0, self.range_size);
+            deal.add(self.tiers.home().id, home_bytes);
+            Spread::load(index, deal)
+        };
+        match make() {
+            Ok(spread) => {
+                *spread.marked.lock() = true;
+                Ok(spread)
+            }
+            Err(error) => {
+                self.index.remove_index(id)?;
+                self.index.unmark(id)?;
+                Err(error.context("spreading a file"))
+            }
+        }
+    }
+
+    /// Records the ranges in which the home file has data; answers how many
+    /// bytes they are.
+    fn enter_home_ranges(&self, file: &File, index: &crate::index::Index, size: u64) -> Result<u64> {
+        let home = self.tiers.home().id;
+        let (mut offset, mut ranges) = (0, 0);
+        while let Some((start, end)) = self.next_home_data(file, offset, size)? {
+            for range in self.ranges_of(start.max(offset), end) {
+                index.set_entry(range, Entry { tier: home, reason: Reason::WasPlain, version: 0 })?;
+                self.tiers.count_range(None, Some(home));
+                ranges += 1;
+            }
+            offset = end.next_multiple_of(u64::from(self.range_size));
+        }
+        Ok(ranges * u64::from(self.range_size))
+    }
+
+    /// The tier that holds the byte before `end`, home if it is in a hole.
+    pub(crate) fn owner_before(&self, spread: &Spread, end: u64) -> Result<TierId> {
+        let home = self.tiers.home().id;
+        if end == 0 {
+            return Ok(home);
+        }
+        Ok(spread.index.entry(self.range_of(end - 1))?.map_or(home, |entry| entry.tier))
+    }
+}

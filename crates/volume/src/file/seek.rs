@@ -1,0 +1,78 @@
+//! Data and holes.
+
+use super::{File, Layout, Spread};
+use crate::Volume;
+use braid_contract::{Errno, Result, SeekTarget};
+use rustix::fs::SeekFrom;
+
+impl Volume {
+    pub(crate) fn seek_file(&self, file: &File, offset: u64, target: SeekTarget) -> Result<u64> {
+        match &*file.layout.read() {
+            Layout::Plain => {
+                let from = match target {
+                    SeekTarget::Data => SeekFrom::Data(offset),
+                    SeekTarget::Hole => SeekFrom::Hole(offset),
+                };
+                Ok(rustix::fs::seek(file.data()?, from)?)
+            }
+            Layout::Spread(spread) => self.seek_spread(file, spread, offset, target),
+        }
+    }
+
+    fn seek_spread(&self, file: &File, spread: &Spread, offset: u64, target: SeekTarget) -> Result<u64> {
+        let size = spread.size();
+        if offset >= size {
+            return Err(Errno::ENXIO.into());
+        }
+        let mut at = offset;
+        loop {
+            match (self.next_spread_data(file, spread, at, size)?, target) {
+                (None, SeekTarget::Data) => return Err(Errno::ENXIO.into()),
+                (None, SeekTarget::Hole) => return Ok(at),
+                (Some((start, _)), SeekTarget::Data) => return Ok(start),
+                (Some((start, _)), SeekTarget::Hole) if start > at => return Ok(at),
+                (Some((_, end)), SeekTarget::Hole) if end >= size => return Ok(size),
+                (Some((_, end)), SeekTarget::Hole) => at = end,
+            }
+        }
+    }
+
+    /// The first stretch of data at or after `offset`, below `size`, that ends
+    /// with its range at the latest.
+    fn next_spread_data(
+        &self,
+        file: &File,
+        spread: &Spread,
+        offset: u64,
+        size: u64,
+    ) -> Result<Option<(u64, u64)>> {
+        let mut found = None;
+        let first = self.range_of(offset);
+        let visit = |range: u64, entry: Result<crate::format::Entry>| {
+            let start = self.range_start(range).max(offset);
+            let end = (self.range_start(range) + u64::from(self.range_size)).min(size);
+            found = self.next_data_on(file, spread, self.tiers.get(entry?.tier)?, start, end)?;
+            // Stops the visit; taken back below.
+            if found.is_some() || end >= size { Err(Errno::EINTR.into()) } else { Ok(()) }
+        };
+        match spread.index.for_each(first, visit) {
+            Err(error) if error.errno() != Errno::EINTR => Err(error),
+            _ => Ok(found),
+        }
+    }
+
+    /// The first stretch of data of the home file in `offset .. end`.
+    pub(crate) fn next_home_data(&self, file: &File, offset: u64, end: u64) -> Result<Option<(u64, u64)>> {
+        if offset >= end {
+            return Ok(None);
+        }
+        let fd = file.data()?;
+        let start = match rustix::fs::seek(fd, SeekFrom::Data(offset)) {
+            Ok(start) if start < end => start,
+            Ok(_) | Err(rustix::io::Errno::NXIO) => return Ok(None),
+            Err(error) => return Err(error.into()),
+        };
+        let data_end = rustix::fs::seek(fd, SeekFrom::Hole(start))?;
+        Ok(Some((start, data_end.min(end))))
+    }
+}

@@ -1,0 +1,149 @@
+//! What a spread file has beyond its home file.
+
+use crate::index::Index;
+use crate::placement::Deal;
+use crate::sync::{Mutex, now_ns};
+use braid_contract::{ObjectId, Result, TierId, Timestamp};
+use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU64, Ordering};
+
+/// Every tier, as a set of bits.
+const ALL_TIERS: u64 = u64::MAX;
+
+/// A file with an index. Its size and times are held here, ahead of the home
+/// inode, while the file is in use: the collective inode (Mux §2.3).
+#[derive(Debug)]
+pub(crate) struct Spread {
+    pub(crate) index: Index,
+    size: AtomicU64,
+    /// Held while the size grows, so that the index says what memory says.
+    growing: Mutex<()>,
+    pub(crate) times: Times,
+    /// Tiers with data that may not be durable, as bits.
+    pub(crate) dirty: AtomicU64,
+    /// The home inode itself (attribute, size) may not be durable.
+    pub(crate) inode_dirty: AtomicBool,
+    /// Tiers whose object is known to exist, as bits.
+    pub(crate) created: AtomicU64,
+    /// Held while ranges get their tier.
+    pub(crate) placing: Mutex<Deal>,
+    /// Whether the file is marked as ahead of its home inode.
+    pub(crate) marked: Mutex<bool>,
+}
+
+impl Spread {
+    /// The state of a file that was not in use.
+    pub(crate) fn load(index: Index, deal: Deal) -> Result<Self> {
+        let size = index.size()?;
+        Ok(Self {
+            index,
+            size: AtomicU64::new(size),
+            growing: Mutex::new(()),
+            times: Times::default(),
+            // Whoever wrote before may not have synced.
+            dirty: AtomicU64::new(ALL_TIERS),
+            inode_dirty: AtomicBool::new(true),
+            created: AtomicU64::new(0),
+            placing: Mutex::new(deal),
+            marked: Mutex::new(false),
+        })
+    }
+
+    pub(crate) fn id(&self) -> ObjectId {
+        self.index.id()
+    }
+
+    pub(crate) fn size(&self) -> u64 {
+        self.size.load(Ordering::Acquire)
+    }
+
+    /// The file now reaches to `end` at least; `tier` holds its last byte.
+    pub(crate) fn grow(&self, end: u64, tier: TierId) -> Result<()> {
+        if self.size() >= end {
+            return Ok(());
+        }
+        let _growing = self.growing.lock();
+        if self.size() < end {
+            self.store_size(end, tier)?;
+        }
+        Ok(())
+    }
+
+    /// Sets the size; the caller holds the layout alone.
+    pub(crate) fn set_size(&self, size: u64, tier: TierId) -> Result<()> {
+        let _growing = self.growing.lock();
+        self.store_size(size, tier)
+    }
+
+    fn store_size(&self, size: u64, tier: TierId) -> Result<()> {
+        self.index.set_size(size)?;
+        self.size.store(size, Ordering::Release);
+        let owners = self.index.owners()?;
+        if owners.size != tier {
+            self.index.set_owners(crate::format::Owners { size: tier, ..owners })?;
+        }
+        Ok(())
+    }
+
+    /// `tier` carried out a write.
+    pub(crate) fn wrote(&self, tier: TierId) -> Result<()> {
+        self.times.touch_mtime();
+        let owners = self.index.owners()?;
+        if owners.mtime != tier {
+            self.index.set_owners(crate::format::Owners { mtime: tier, ..owners })?;
+        }
+        Ok(())
+    }
+}
+
+/// Times that are ahead of the home inode, in nanoseconds; 0: not ahead.
+#[derive(Debug, Default)]
+pub(crate) struct Times {
+    mtime_ns: AtomicI64,
+    atime_ns: AtomicI64,
+}
+
+/// How old an access time may grow before a read renews it (`relatime`).
+const ATIME_AGE_MAX_NS: i64 = 24 * 3600 * 1_000_000_000;
+
+impl Times {
+    pub(crate) fn mtime(&self) -> Option<Timestamp> {
+        timestamp(self.mtime_ns.load(Ordering::Relaxed))
+    }
+
+    pub(crate) fn atime(&self) -> Option<Timestamp> {
+        timestamp(self.atime_ns.load(Ordering::Relaxed))
+    }
+
+    pub(crate) fn touch_mtime(&self) {
+        self.mtime_ns.store(now_ns(), Ordering::Relaxed);
+    }
+
+    /// The file was read. As with `relatime`, the time moves only if the file
+    /// was written since it last did, or if it is a day old.
+    pub(crate) fn touch_atime(&self) {
+        let last = self.atime_ns.load(Ordering::Relaxed);
+        let now = now_ns();
+        if last <= self.mtime_ns.load(Ordering::Relaxed) || now - last > ATIME_AGE_MAX_NS {
+            self.atime_ns.store(now, Ordering::Relaxed);
+        }
+    }
+
+    /// The home inode's times are right again, or are about to be set.
+    pub(crate) fn give_up(&self, atime: bool, mtime: bool) {
+        if atime {
+            self.atime_ns.store(0, Ordering::Relaxed);
+        }
+        if mtime {
+            self.mtime_ns.store(0, Ordering::Relaxed);
+        }
+    }
+
+    pub(crate) fn are_ahead(&self) -> bool {
+        self.mtime().is_some() || self.atime().is_some()
+    }
+}
+
+fn timestamp(ns: i64) -> Option<Timestamp> {
+    let secs = ns.div_euclid(1_000_000_000);
+    (ns != 0).then(|| Timestamp { secs, nanos: ns.rem_euclid(1_000_000_000) as u32 })
+}

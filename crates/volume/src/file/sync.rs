@@ -1,0 +1,102 @@
+//! Durability (ordering rule 2): data of every tier written since the last
+//! time, in parallel; then the index; then the home inode.
+
+use super::{File, Layout, Spread};
+use crate::Volume;
+use crate::namespace::proc_path;
+use crate::tiers::{Backend, Tier, bit};
+use braid_contract::{Errno, Error, Result, Timestamp};
+use rustix::fs::{AtFlags, Timespec, Timestamps};
+use std::sync::atomic::Ordering;
+
+impl Volume {
+    pub(crate) fn sync_file(&self, file: &File, data_only: bool) -> Result<()> {
+        match &*file.layout.read() {
+            Layout::Plain => sync_home(file, data_only),
+            Layout::Spread(spread) => self.sync_spread(file, spread, data_only),
+        }
+    }
+
+    fn sync_spread(&self, file: &File, spread: &Spread, data_only: bool) -> Result<()> {
+        let size = spread.size();
+        let dirty = Self::take_dirty(spread);
+        let result = self.sync_tiers(file, spread, dirty).and_then(|()| {
+            if spread.index.synced_size()? != size {
+                spread.index.set_synced_size(size)?;
+            }
+            self.index.sync(&spread.index)?;
+            // With `data_only`, times may stay behind: the size is in the
+            // index. The attribute that leads to the index may not.
+            if !data_only || spread.inode_dirty.load(Ordering::Acquire) {
+                self.update_home_inode(file, spread)?;
+                sync_home(file, false)?;
+                spread.inode_dirty.store(false, Ordering::Release);
+            }
+            Ok(())
+        });
+        // What could not be synced must not be believed clean.
+        result.inspect_err(|_| {
+            spread.dirty.fetch_or(dirty, Ordering::AcqRel);
+        })
+    }
+
+    /// Makes the file's data on the tiers in `dirty` durable, in parallel.
+    fn sync_tiers(&self, file: &File, spread: &Spread, dirty: u64) -> Result<()> {
+        let tiers: Vec<&Tier> = self.tiers.iter().filter(|tier| dirty & bit(tier.id) != 0).collect();
+        let mut results: Vec<Result<()>> = tiers.iter().map(|_| Ok(())).collect();
+        self.pool.in_place_scope(|scope| {
+            let mut work = tiers.into_iter().zip(&mut results);
+            let first = work.next();
+            for (tier, result) in work {
+                scope.spawn(move |_| *result = self.sync_tier(file, spread, tier));
+            }
+            if let Some((tier, result)) = first {
+                *result = self.sync_tier(file, spread, tier);
+            }
+        });
+        results.into_iter().collect()
+    }
+
+    /// Makes the file's data on one tier durable.
+    pub(crate) fn sync_tier(&self, file: &File, spread: &Spread, tier: &Tier) -> Result<()> {
+        let result = match &tier.backend {
+            Backend::Home => rustix::fs::fdatasync(file.data()?).map_err(Error::from),
+            Backend::Store(store) => match store.sync(&[spread.id()], true) {
+                // The file has nothing there.
+                Err(error) if error.errno() == Errno::ENOENT => Ok(()),
+                result => result,
+            },
+        };
+        result.map_err(|error| tier.note_error(error))
+    }
+
+    /// Brings size and times of the home inode up to date.
+    pub(crate) fn update_home_inode(&self, file: &File, spread: &Spread) -> Result<()> {
+        let native = rustix::fs::fstat(file.data()?)?.st_size.cast_unsigned();
+        let ahead = spread.times.are_ahead();
+        let (mtime, atime) = (spread.times.mtime(), spread.times.atime());
+        if native != spread.size() && file.can_write() {
+            rustix::fs::ftruncate(file.writable()?, spread.size())?;
+        }
+        if ahead {
+            set_times(file, atime, mtime)?;
+            // A write that came meanwhile made them be ahead again.
+            spread.times.give_up(spread.times.atime() == atime, spread.times.mtime() == mtime);
+        }
+        Ok(())
+    }
+}
+
+fn set_times(file: &File, atime: Option<Timestamp>, mtime: Option<Timestamp>) -> Result<()> {
+    let spec = |time: Option<Timestamp>| match time {
+        Some(time) => Timespec { tv_sec: time.secs, tv_nsec: time.nanos.into() },
+        None => Timespec { tv_sec: 0, tv_nsec: rustix::fs::UTIME_OMIT as _ },
+    };
+    let times = Timestamps { last_access: spec(atime), last_modification: spec(mtime) };
+    Ok(rustix::fs::utimensat(rustix::fs::CWD, proc_path(file.data()?), &times, AtFlags::empty())?)
+}
+
+fn sync_home(file: &File, data_only: bool) -> Result<()> {
+    let fd = file.data()?;
+    Ok(if data_only { rustix::fs::fdatasync(fd) } else { rustix::fs::fsync(fd) }?)
+}

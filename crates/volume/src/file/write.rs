@@ -1,0 +1,171 @@
+//! Writing.
+
+use super::place::NotSpread;
+use super::{File, Layout, Spread};
+use crate::Volume;
+use crate::format::SIZE_MAX;
+use crate::namespace::proc_path;
+use crate::tiers::Tier;
+use braid_contract::{Errno, Error, Result, StoreIo, WriteFlags};
+use rustix::fs::Mode;
+
+/// How far a write came, and what is in its way.
+pub(crate) enum Progress {
+    /// All of it is done.
+    Done,
+    /// So many bytes are done; the range after them has to leave its tier,
+    /// which has no room for more of it.
+    RangeMustMove { done: usize },
+}
+
+impl Volume {
+    pub(crate) fn write_file(
+        &self,
+        file: &File,
+        offset: u64,
+        data: &[u8],
+        flags: WriteFlags,
+    ) -> Result<usize> {
+        let end = offset.checked_add(data.len() as u64).filter(|end| *end <= SIZE_MAX).ok_or(Errno::EFBIG)?;
+        if flags.kill_set_id {
+            self.clear_set_id(file)?;
+        }
+        let io = StoreIo { direct: flags.direct, hint: flags.hint };
+        let mut done = 0;
+        while done < data.len() {
+            let at = offset + done as u64;
+            match self.write_some(file, at, end, &data[done..], io) {
+                Ok(written) => done += written,
+                Err(error) if done == 0 => return Err(error),
+                // What is done counts; the error comes again with the rest.
+                Err(_) => break,
+            }
+        }
+        if flags.sync && done > 0 {
+            self.sync_file(file, true)?;
+        }
+        Ok(done)
+    }
+
+    /// Writes as much as goes with the file as it is; or, if nothing goes,
+    /// changes the file so that more will.
+    fn write_some(&self, file: &File, offset: u64, end: u64, data: &[u8], io: StoreIo) -> Result<usize> {
+        let layout = file.layout.read();
+        match &*layout {
+            Layout::Plain => {
+                let spread = self.should_spread(file, offset, end, io.hint)?;
+                let written = if spread {
+                    Err(Errno::ENOSPC.into())
+                } else {
+                    self.write_home(file, offset, data, io.direct)
+                };
+                drop(layout);
+                match written {
+                    Err(error) if error.is_full() => self.make_room_in_plain(file, offset, data, io, error),
+                    result => result,
+                }
+            }
+            Layout::Spread(spread) => match self.write_spread(file, spread, offset, data, io)? {
+                Progress::Done => Ok(data.len()),
+                Progress::RangeMustMove { done } if done > 0 => Ok(done),
+                Progress::RangeMustMove { .. } => {
+                    drop(layout);
+                    self.move_full_range(file, offset)?;
+                    Ok(0)
+                }
+            },
+        }
+    }
+
+    /// A plain file must not, or can't, grow on home: it is spread, and the
+    /// write goes on from there. While the kernel does I/O on the home file by
+    /// itself, home is all that there is.
+    fn make_room_in_plain(
+        &self,
+        file: &File,
+        offset: u64,
+        data: &[u8],
+        io: StoreIo,
+        full: Error,
+    ) -> Result<usize> {
+        match self.spread_out(file) {
+            Ok(()) => Ok(0),
+            Err(NotSpread::PassedThrough) => {
+                self.reaper.reap_now(self);
+                let layout = file.layout.read();
+                match &*layout {
+                    Layout::Plain => self.write_home(file, offset, data, io.direct),
+                    Layout::Spread(_) => Ok(0),
+                }
+            }
+            Err(NotSpread::Failed(error)) if error.is_full() => Err(full),
+            Err(NotSpread::Failed(error)) => Err(error),
+        }
+    }
+
+    fn write_spread(
+        &self,
+        file: &File,
+        spread: &Spread,
+        offset: u64,
+        data: &[u8],
+        io: StoreIo,
+    ) -> Result<Progress> {
+        self.mark(spread)?;
+        self.place(spread, offset, offset + data.len() as u64, io.hint)?;
+        let mut done = 0;
+        while done < data.len() {
+            let at = offset + done as u64;
+            let (tier, len) = self.run_at(spread, at, data.len() - done)?;
+            match self.write_piece(file, spread, tier, at, &data[done..done + len], io) {
+                Ok(written) => {
+                    done += written;
+                    spread.wrote(tier.id)?;
+                    spread.grow(offset + done as u64, tier.id)?;
+                }
+                Err(error) if error.is_full() => return Ok(Progress::RangeMustMove { done }),
+                Err(error) if done == 0 => return Err(error),
+                Err(_) => return Ok(Progress::RangeMustMove { done }),
+            }
+        }
+        Ok(Progress::Done)
+    }
+
+    /// The tier of the range at `offset`, and how many of `len` bytes from
+    /// there on are on it without a break.
+    fn run_at(&self, spread: &Spread, offset: u64, len: usize) -> Result<(&Tier, usize)> {
+        let tier_at = |offset| -> Result<_> {
+            let entry = spread.index.entry(self.range_of(offset))?;
+            entry.map(|entry| entry.tier).ok_or_else(|| Error::new(Errno::EIO, "a placed range has no tier"))
+        };
+        let tier = tier_at(offset)?;
+        let mut run = self.range_rest(offset);
+        while (run as usize) < len && tier_at(offset + run)? == tier {
+            run += u64::from(self.range_size);
+        }
+        Ok((self.tiers.get(tier)?, len.min(run as usize)))
+    }
+
+    /// Takes set-id bits and file capabilities from a file that somebody
+    /// without the right to keep them writes to, as the kernel does natively.
+    pub(crate) fn clear_set_id(&self, file: &File) -> Result<()> {
+        if !file.take_set_id_check() {
+            return Ok(());
+        }
+        let fd = file.data()?;
+        let mode = rustix::fs::fstat(fd)?.st_mode;
+        // Set-group-id without group execution means mandatory locking.
+        let drop_gid = mode & 0o2010 == 0o2010;
+        let kept = mode & 0o7777 & !(0o4000 | if drop_gid { 0o2000 } else { 0 });
+        if kept != mode & 0o7777 {
+            rustix::fs::chmod(proc_path(fd), Mode::from_raw_mode(kept))?;
+        }
+        match rustix::fs::removexattr(proc_path(fd), "security.capability") {
+            Ok(())
+            | Err(rustix::io::Errno::NODATA | rustix::io::Errno::OPNOTSUPP | rustix::io::Errno::PERM) => {
+                Ok(())
+            }
+            Err(error) => Err(error.into()),
+        }
+    }
+}

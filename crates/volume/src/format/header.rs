@@ -1,0 +1,96 @@
+//! The part of an index header that never changes.
+
+use super::bytes::{check_sealed, get, get_u32, get_u64, put, seal};
+use super::{FORMAT_VERSION, FormatError};
+use braid_contract::{ObjectId, VolumeId};
+use braid_sys::FileHandle;
+
+/// Length of the header in bytes; entries follow it.
+pub(crate) const HEADER_LEN: usize = 4096;
+/// Where the words begin that change in place.
+pub(crate) const MUTABLE_FROM: usize = 256;
+
+const MAGIC: &[u8; 8] = b"BRAIDIDX";
+const HANDLE_MAX: u8 = 128;
+
+/// Ties an index to its volume, its objects and its home inode.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(crate) struct Header {
+    pub(crate) volume: VolumeId,
+    pub(crate) id: ObjectId,
+    pub(crate) range_size: u32,
+    pub(crate) ino: u64,
+    pub(crate) btime_ns: i64,
+    /// Size of the file when it was spread; all of it was in the home file.
+    pub(crate) plain_size: u64,
+    pub(crate) handle: Option<FileHandle>,
+}
+
+impl Header {
+    /// The header's first [`MUTABLE_FROM`] bytes.
+    pub(crate) fn encode(&self) -> Vec<u8> {
+        let mut bytes = vec![0; MUTABLE_FROM];
+        put(&mut bytes, 0, MAGIC);
+        put(&mut bytes, 8, &FORMAT_VERSION.to_le_bytes());
+        put(&mut bytes, 16, &self.volume.0);
+        put(&mut bytes, 32, &self.id.0);
+        put(&mut bytes, 48, &self.range_size.to_le_bytes());
+        put(&mut bytes, 56, &self.ino.to_le_bytes());
+        put(&mut bytes, 64, &self.btime_ns.to_le_bytes());
+        put(&mut bytes, 72, &self.plain_size.to_le_bytes());
+        if let Some(handle) = &self.handle {
+            let (kind, handle) = handle.parts();
+            put(&mut bytes, 52, &kind.to_le_bytes());
+            bytes[80] = handle.len() as u8;
+            put(&mut bytes, 88, handle);
+        }
+        seal(&mut bytes, 12);
+        bytes
+    }
+
+    pub(crate) fn decode(bytes: &[u8]) -> Result<Self, FormatError> {
+        check_sealed(bytes, MUTABLE_FROM, MAGIC)?;
+        let handle_len = bytes[80];
+        if handle_len > HANDLE_MAX {
+            return Err(FormatError::Damaged("its file handle is too long"));
+        }
+        let kind = i32::from_le_bytes(get(bytes, 52));
+        let handle = FileHandle::from_parts(kind, &bytes[88..88 + usize::from(handle_len)]);
+        Ok(Self {
+            volume: VolumeId(get(bytes, 16)),
+            id: ObjectId(get(bytes, 32)),
+            range_size: get_u32(bytes, 48),
+            ino: get_u64(bytes, 56),
+            btime_ns: i64::from_le_bytes(get(bytes, 64)),
+            plain_size: get_u64(bytes, 72),
+            handle: handle.filter(|_| handle_len > 0),
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn headers_round_trip_and_notice_damage() {
+        let header = Header {
+            volume: VolumeId([1; 16]),
+            id: ObjectId([2; 16]),
+            range_size: 1 << 21,
+            ino: 3,
+            btime_ns: 4,
+            plain_size: 5,
+            handle: FileHandle::from_parts(-1, &[7; 128]),
+        };
+        let good = header.encode();
+        assert_eq!(Header::decode(&good), Ok(header.clone()));
+        for at in 0..good.len() {
+            let mut bad = good.clone();
+            bad[at] ^= 0x10;
+            assert!(Header::decode(&bad).is_err(), "byte {at}");
+        }
+        let without = Header { handle: None, ..header };
+        assert_eq!(Header::decode(&without.encode()), Ok(without));
+    }
+}

@@ -1,0 +1,178 @@
+//! The label of a tier and the volume table of the home tier.
+
+use super::bytes::{check_sealed, get, get_u32, put, seal};
+use super::{FORMAT_VERSION, FormatError};
+use braid_contract::{TierId, VolumeId};
+
+/// Length of a label in bytes.
+const LABEL_LEN: usize = 512;
+/// Length of the volume table in bytes.
+pub(crate) const TABLE_LEN: usize = 4096;
+
+const LABEL_MAGIC: &[u8; 8] = b"BRAIDTIR";
+const TABLE_MAGIC: &[u8; 8] = b"BRAIDVOL";
+const NAME_MAX: usize = 48;
+const SLOTS_AT: usize = 64;
+const SLOT_LEN: usize = 64;
+
+/// Says which tier of which volume a directory is.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(crate) struct Label {
+    pub(crate) volume: VolumeId,
+    pub(crate) tier: TierId,
+    pub(crate) home: bool,
+    /// Braid's extended attribute is in the `user.` namespace.
+    pub(crate) user_xattr: bool,
+    pub(crate) range_size: u32,
+    pub(crate) name: String,
+}
+
+impl Label {
+    pub(crate) fn encode(&self) -> Vec<u8> {
+        let mut bytes = vec![0; LABEL_LEN];
+        put(&mut bytes, 0, LABEL_MAGIC);
+        put(&mut bytes, 8, &FORMAT_VERSION.to_le_bytes());
+        put(&mut bytes, 16, &self.volume.0);
+        bytes[32] = self.tier.0;
+        bytes[33] = u8::from(self.home);
+        bytes[34] = u8::from(self.user_xattr);
+        bytes[35] = self.name.len() as u8;
+        put(&mut bytes, 36, &self.range_size.to_le_bytes());
+        put(&mut bytes, 40, self.name.as_bytes());
+        seal(&mut bytes, 12);
+        bytes
+    }
+
+    pub(crate) fn decode(bytes: &[u8]) -> Result<Self, FormatError> {
+        check_sealed(bytes, LABEL_LEN, LABEL_MAGIC)?;
+        let tier = TierId(bytes[32]);
+        if tier.0 >= TierId::LIMIT {
+            return Err(FormatError::Damaged("its tier number is out of range"));
+        }
+        Ok(Self {
+            volume: VolumeId(get(bytes, 16)),
+            tier,
+            home: bytes[33] == 1,
+            user_xattr: bytes[34] == 1,
+            range_size: check_range_size(get_u32(bytes, 36))?,
+            name: decode_name(bytes[35], &bytes[40..])?,
+        })
+    }
+}
+
+/// Which tiers a volume has, by number.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(crate) struct VolumeTable {
+    pub(crate) volume: VolumeId,
+    pub(crate) range_size: u32,
+    pub(crate) home: TierId,
+    /// Number and name of each tier, in order of number.
+    pub(crate) tiers: Vec<(TierId, String)>,
+}
+
+impl VolumeTable {
+    pub(crate) fn encode(&self) -> Vec<u8> {
+        let mut bytes = vec![0; TABLE_LEN];
+        put(&mut bytes, 0, TABLE_MAGIC);
+        put(&mut bytes, 8, &FORMAT_VERSION.to_le_bytes());
+        put(&mut bytes, 16, &self.volume.0);
+        put(&mut bytes, 32, &self.range_size.to_le_bytes());
+        bytes[36] = self.home.0;
+        for (tier, name) in &self.tiers {
+            let at = SLOTS_AT + usize::from(tier.0) * SLOT_LEN;
+            bytes[at] = 1;
+            bytes[at + 1] = name.len() as u8;
+            put(&mut bytes, at + 2, name.as_bytes());
+        }
+        seal(&mut bytes, 12);
+        bytes
+    }
+
+    pub(crate) fn decode(bytes: &[u8]) -> Result<Self, FormatError> {
+        check_sealed(bytes, TABLE_LEN, TABLE_MAGIC)?;
+        let mut tiers = Vec::new();
+        for number in 0..TierId::LIMIT {
+            let slot = &bytes[SLOTS_AT + usize::from(number) * SLOT_LEN..][..SLOT_LEN];
+            if slot[0] == 1 {
+                tiers.push((TierId(number), decode_name(slot[1], &slot[2..])?));
+            }
+        }
+        let home = TierId(bytes[36]);
+        if !tiers.iter().any(|(tier, _)| *tier == home) {
+            return Err(FormatError::Damaged("its home tier is not among its tiers"));
+        }
+        let range_size = check_range_size(get_u32(bytes, 32))?;
+        Ok(Self { volume: VolumeId(get(bytes, 16)), range_size, home, tiers })
+    }
+}
+
+fn check_range_size(bytes: u32) -> Result<u32, FormatError> {
+    if bytes.is_power_of_two() && (crate::RANGE_SIZE_MIN..=crate::RANGE_SIZE_MAX).contains(&bytes) {
+        Ok(bytes)
+    } else {
+        Err(FormatError::Damaged("its range size is impossible"))
+    }
+}
+
+fn decode_name(len: u8, bytes: &[u8]) -> Result<String, FormatError> {
+    let len = usize::from(len);
+    if len == 0 || len > NAME_MAX {
+        return Err(FormatError::Damaged("a tier name in it has an impossible length"));
+    }
+    match std::str::from_utf8(&bytes[..len]) {
+        Ok(name) => Ok(name.to_owned()),
+        Err(_) => Err(FormatError::Damaged("a tier name in it is not text")),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn label() -> Label {
+        Label {
+            volume: VolumeId([3; 16]),
+            tier: TierId(62),
+            home: false,
+            user_xattr: true,
+            range_size: 1 << 16,
+            name: "slow-1".into(),
+        }
+    }
+
+    #[test]
+    fn labels_round_trip() {
+        assert_eq!(Label::decode(&label().encode()), Ok(label()));
+    }
+
+    #[test]
+    fn every_damaged_byte_of_a_label_is_noticed() {
+        let good = label().encode();
+        for at in 0..good.len() {
+            let mut bad = good.clone();
+            bad[at] ^= 0x40;
+            assert!(Label::decode(&bad).is_err(), "byte {at}");
+        }
+        assert!(Label::decode(&good[..511]).is_err());
+    }
+
+    #[test]
+    fn a_newer_version_is_named() {
+        let mut bytes = label().encode();
+        bytes[8] = 9;
+        assert_eq!(Label::decode(&bytes), Err(FormatError::Newer(9)));
+    }
+
+    #[test]
+    fn tables_round_trip() {
+        let table = VolumeTable {
+            volume: VolumeId([9; 16]),
+            range_size: 1 << 26,
+            home: TierId(0),
+            tiers: vec![(TierId(0), "fast".into()), (TierId(62), "x".repeat(48))],
+        };
+        assert_eq!(VolumeTable::decode(&table.encode()), Ok(table.clone()));
+        let homeless = VolumeTable { home: TierId(1), ..table };
+        assert!(VolumeTable::decode(&homeless.encode()).is_err());
+    }
+}

@@ -1,0 +1,40 @@
+//! The bytes on disk (`docs/format.md`) as types, and back. Pure: no I/O.
+//!
+//! What comes from a disk is never believed: every decoder checks magic,
+//! version and CRC, and answers a [`FormatError`] instead of panicking.
+
+mod bytes;
+mod header;
+mod id_attr;
+mod label;
+mod words;
+
+pub(crate) use header::{HEADER_LEN, Header, MUTABLE_FROM};
+pub(crate) use id_attr::{IdAttr, IdKind};
+pub(crate) use label::{Label, TABLE_LEN, VolumeTable};
+pub(crate) use words::{Entry, Owners, Reason, SIZE_MAX, Words};
+
+use std::fmt;
+
+/// The newest format that this code reads and the one that it writes.
+pub const FORMAT_VERSION: u16 = 1;
+
+/// What was read can't be what Braid wrote, or not what this Braid knows.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum FormatError {
+    /// Too short, wrong magic, wrong CRC or an impossible value; says which.
+    Damaged(&'static str),
+    /// Written by a later version of the format.
+    Newer(u16),
+}
+
+impl fmt::Display for FormatError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Damaged(what) => f.write_str(what),
+            Self::Newer(version) => {
+                write!(f, "format version {version}, this Braid reads versions up to {FORMAT_VERSION}")
+            }
+        }
+    }
+}

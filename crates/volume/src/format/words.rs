@@ -1,0 +1,175 @@
+//! The 8-byte words of an index that change in place. Each carries a check
+//! that ties it to its object and its position, so that a word that was torn,
+//! moved or left over from another file is found and never believed.
+
+use super::FormatError;
+use braid_contract::{ObjectId, TierId};
+
+/// Largest size of a spread file in bytes, and one more than the last offset.
+pub(crate) const SIZE_MAX: u64 = 1 << 47;
+
+const SIZE_BITS: u32 = 48;
+
+/// Why a range is on its tier.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Reason {
+    /// It was in the home file when the file was still plain.
+    WasPlain,
+    /// The policy's first choice.
+    Policy,
+    /// Tiers that the policy preferred had no room or were failing.
+    Spill,
+    /// Moved, because its tier had no room for more of it.
+    Moved,
+}
+
+impl Reason {
+    fn code(self) -> u8 {
+        match self {
+            Self::WasPlain => 1,
+            Self::Policy => 2,
+            Self::Spill => 3,
+            Self::Moved => 4,
+        }
+    }
+
+    fn from_code(code: u8) -> Option<Self> {
+        [Self::WasPlain, Self::Policy, Self::Spill, Self::Moved]
+            .into_iter()
+            .find(|reason| reason.code() == code)
+    }
+}
+
+/// Where one range is.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct Entry {
+    pub(crate) tier: TierId,
+    pub(crate) reason: Reason,
+    /// Counted up, around, when the range moves.
+    pub(crate) version: u16,
+}
+
+/// Which tier's file system set an attribute last (Mux §2.3).
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct Owners {
+    pub(crate) size: TierId,
+    pub(crate) mtime: TierId,
+    pub(crate) atime: TierId,
+}
+
+/// Encodes and decodes the words of one object's index.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Words {
+    /// CRC of the object id, which every word's check begins with.
+    seed: u32,
+}
+
+impl Words {
+    pub(crate) fn of(id: ObjectId) -> Self {
+        Self { seed: crc32c::crc32c(&id.0) }
+    }
+
+    pub(crate) fn encode_entry(self, range: u64, entry: Entry) -> u64 {
+        let low =
+            u32::from(entry.tier.0) | u32::from(entry.reason.code()) << 8 | u32::from(entry.version) << 16;
+        self.checked(range, low)
+    }
+
+    /// `None` is a range that was never written.
+    pub(crate) fn decode_entry(self, range: u64, word: u64) -> Result<Option<Entry>, FormatError> {
+        if word == 0 {
+            return Ok(None);
+        }
+        let low = word as u32;
+        if self.checked(range, low) != word {
+            return Err(FormatError::Damaged("an index entry's checksum does not match"));
+        }
+        let tier = TierId(low as u8);
+        match Reason::from_code((low >> 8) as u8) {
+            Some(reason) if tier.0 < TierId::LIMIT => {
+                Ok(Some(Entry { tier, reason, version: (low >> 16) as u16 }))
+            }
+            _ => Err(FormatError::Damaged("an index entry names an impossible tier or reason")),
+        }
+    }
+
+    /// `at` is the word's offset in the index, in bytes.
+    pub(crate) fn encode_size(self, at: u64, size: u64) -> u64 {
+        if size == 0 { 0 } else { size | u64::from(self.size_check(at, size)) << SIZE_BITS }
+    }
+
+    pub(crate) fn decode_size(self, at: u64, word: u64) -> Result<u64, FormatError> {
+        let size = word & ((1 << SIZE_BITS) - 1);
+        if word == self.encode_size(at, size) && size <= SIZE_MAX {
+            Ok(size)
+        } else {
+            Err(FormatError::Damaged("a size word's checksum does not match"))
+        }
+    }
+
+    pub(crate) fn encode_owners(self, at: u64, owners: Owners) -> u64 {
+        self.checked(at, u32::from_le_bytes([owners.size.0, owners.mtime.0, owners.atime.0, 0]))
+    }
+
+    /// `home` stands in for a word that was never stored.
+    pub(crate) fn decode_owners(self, at: u64, word: u64, home: TierId) -> Result<Owners, FormatError> {
+        if word == 0 {
+            return Ok(Owners { size: home, mtime: home, atime: home });
+        }
+        if self.checked(at, word as u32) != word {
+            return Err(FormatError::Damaged("the owners word's checksum does not match"));
+        }
+        let [size, mtime, atime, _] = (word as u32).to_le_bytes();
+        Ok(Owners { size: TierId(size), mtime: TierId(mtime), atime: TierId(atime) })
+    }
+
+    /// `low` with the check of it and `position` above.
+    fn checked(self, position: u64, low: u32) -> u64 {
+        let crc = crc32c::crc32c_append(self.seed, &position.to_le_bytes());
+        let crc = crc32c::crc32c_append(crc, &low.to_le_bytes());
+        u64::from(low) | u64::from(crc) << 32
+    }
+
+    fn size_check(self, at: u64, size: u64) -> u16 {
+        let crc = crc32c::crc32c_append(self.seed, &at.to_le_bytes());
+        crc32c::crc32c_append(crc, &size.to_le_bytes()) as u16
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const WORDS: fn() -> Words = || Words::of(ObjectId([42; 16]));
+
+    #[test]
+    fn entries_round_trip_and_are_tied_to_their_place() {
+        let entry = Entry { tier: TierId(5), reason: Reason::Spill, version: 65_535 };
+        let word = WORDS().encode_entry(7, entry);
+        assert_eq!(WORDS().decode_entry(7, word), Ok(Some(entry)));
+        assert!(WORDS().decode_entry(8, word).is_err());
+        assert!(Words::of(ObjectId([43; 16])).decode_entry(7, word).is_err());
+        assert_eq!(WORDS().decode_entry(7, 0), Ok(None));
+        for bit in 0..64 {
+            assert!(WORDS().decode_entry(7, word ^ 1 << bit).is_err(), "bit {bit}");
+        }
+    }
+
+    #[test]
+    fn sizes_round_trip() {
+        for size in [0, 1, 4096, SIZE_MAX] {
+            assert_eq!(WORDS().decode_size(256, WORDS().encode_size(256, size)), Ok(size));
+        }
+        assert!(WORDS().decode_size(264, WORDS().encode_size(256, 77)).is_err());
+        assert!(WORDS().decode_size(256, 77).is_err());
+    }
+
+    #[test]
+    fn owners_round_trip() {
+        let owners = Owners { size: TierId(1), mtime: TierId(2), atime: TierId(0) };
+        let word = WORDS().encode_owners(272, owners);
+        assert_eq!(WORDS().decode_owners(272, word, TierId(9)), Ok(owners));
+        let home = TierId(9);
+        assert_eq!(WORDS().decode_owners(272, 0, home), Ok(Owners { size: home, mtime: home, atime: home }));
+    }
+}

@@ -1,0 +1,264 @@
+//! The volume as a [`FileSystem`]: each operation to where it is carried out.
+
+use crate::Volume;
+use braid_contract::{
+    Attr, Caller, DirSink, Entry, Errno, FallocateMode, FileSystem, FileSystemCapabilities, HandleId,
+    InodeId, OpenFlags, OpenRequest, Opened, RenameMode, Result, SeekTarget, SetAttr, StatFs, WriteFlags,
+    XattrMode,
+};
+use std::collections::HashSet;
+use std::ffi::OsStr;
+use std::time::Duration;
+
+/// Nobody changes the tree but through the volume, so what was answered stays
+/// true until an operation changes it.
+const CACHE_TTL: Duration = Duration::from_secs(24 * 3600);
+
+impl FileSystem for Volume {
+    fn capabilities(&self) -> FileSystemCapabilities {
+        FileSystemCapabilities {
+            cache_ttl: CACHE_TTL,
+            passthrough: true,
+            rename_modes: true,
+            posix_acl: true,
+        }
+    }
+
+    fn lookup(&self, _caller: &Caller, parent: InodeId, name: &OsStr) -> Result<Entry> {
+        self.look_up(parent, name)
+    }
+
+    fn forget(&self, ino: InodeId, count: u64) {
+        self.inodes.forget(ino, count);
+    }
+
+    fn getattr(&self, _caller: &Caller, ino: InodeId, handle: Option<HandleId>) -> Result<Attr> {
+        self.get_attr(ino, handle)
+    }
+
+    fn setattr(
+        &self,
+        caller: &Caller,
+        ino: InodeId,
+        handle: Option<HandleId>,
+        changes: &SetAttr,
+    ) -> Result<Attr> {
+        self.set_attr(caller, ino, handle, changes)
+    }
+
+    fn readlink(&self, _caller: &Caller, ino: InodeId) -> Result<Vec<u8>> {
+        let path = self.path_of(ino)?;
+        let target = rustix::fs::readlinkat(&*path, "", Vec::new())?;
+        Ok(target.into_bytes())
+    }
+
+    fn mknod(
+        &self,
+        caller: &Caller,
+        parent: InodeId,
+        name: &OsStr,
+        mode: u32,
+        umask: u32,
+        rdev: u32,
+    ) -> Result<Entry> {
+        self.make_node(caller, parent, name, mode, umask, rdev)
+    }
+
+    fn mkdir(&self, caller: &Caller, parent: InodeId, name: &OsStr, mode: u32, umask: u32) -> Result<Entry> {
+        self.make_dir(caller, parent, name, mode, umask)
+    }
+
+    fn symlink(&self, caller: &Caller, parent: InodeId, name: &OsStr, target: &OsStr) -> Result<Entry> {
+        self.make_symlink(caller, parent, name, target)
+    }
+
+    fn link(&self, _caller: &Caller, ino: InodeId, parent: InodeId, name: &OsStr) -> Result<Entry> {
+        self.make_link(ino, parent, name)
+    }
+
+    fn unlink(&self, _caller: &Caller, parent: InodeId, name: &OsStr) -> Result<()> {
+        self.remove_name(parent, name)
+    }
+
+    fn rmdir(&self, _caller: &Caller, parent: InodeId, name: &OsStr) -> Result<()> {
+        self.remove_dir(parent, name)
+    }
+
+    fn rename(
+        &self,
+        _caller: &Caller,
+        parent: InodeId,
+        name: &OsStr,
+        new_parent: InodeId,
+        new_name: &OsStr,
+        mode: RenameMode,
+    ) -> Result<()> {
+        self.rename_name((parent, name), (new_parent, new_name), mode)
+    }
+
+    fn open(&self, _caller: &Caller, ino: InodeId, request: OpenRequest) -> Result<Opened> {
+        self.open_inode(ino, request)
+    }
+
+    fn create(
+        &self,
+        caller: &Caller,
+        parent: InodeId,
+        name: &OsStr,
+        mode: u32,
+        umask: u32,
+        exclusive: bool,
+        flags: OpenFlags,
+    ) -> Result<(Entry, Opened)> {
+        self.make_file(caller, parent, name, mode, umask, exclusive, flags)
+    }
+
+    fn read(
+        &self,
+        _caller: &Caller,
+        handle: HandleId,
+        offset: u64,
+        buf: &mut [u8],
+        direct: bool,
+    ) -> Result<usize> {
+        self.read_file(&self.handles.file(handle)?.file, offset, buf, direct)
+    }
+
+    fn write(
+        &self,
+        _caller: &Caller,
+        handle: HandleId,
+        offset: u64,
+        data: &[u8],
+        flags: WriteFlags,
+    ) -> Result<usize> {
+        self.write_file(&self.handles.file(handle)?.file, offset, data, flags)
+    }
+
+    fn flush(&self, _caller: &Caller, handle: HandleId) -> Result<()> {
+        let open = self.handles.file(handle)?;
+        if open.flags.write { self.flush_file(&open.file) } else { Ok(()) }
+    }
+
+    fn release(&self, handle: HandleId) -> Result<()> {
+        self.close_file(handle)
+    }
+
+    fn fsync(&self, _caller: &Caller, handle: HandleId, data_only: bool) -> Result<()> {
+        self.sync_file(&self.handles.file(handle)?.file, data_only)
+    }
+
+    fn fallocate(
+        &self,
+        caller: &Caller,
+        handle: HandleId,
+        offset: u64,
+        len: u64,
+        mode: FallocateMode,
+    ) -> Result<()> {
+        let open = self.handles.file(handle)?;
+        if len == 0 {
+            return Err(Errno::EINVAL.into());
+        }
+        if !caller.keeps_set_id_bits() {
+            self.clear_set_id(&open.file)?;
+        }
+        self.allocate_file(&open.file, offset, len, mode)
+    }
+
+    fn seek(&self, _caller: &Caller, handle: HandleId, offset: u64, target: SeekTarget) -> Result<u64> {
+        self.seek_file(&self.handles.file(handle)?.file, offset, target)
+    }
+
+    fn copy_range(
+        &self,
+        caller: &Caller,
+        from: HandleId,
+        from_offset: u64,
+        to: HandleId,
+        to_offset: u64,
+        len: u64,
+    ) -> Result<u64> {
+        let (from, to) = (self.handles.file(from)?, self.handles.file(to)?);
+        if !caller.keeps_set_id_bits() {
+            self.clear_set_id(&to.file)?;
+        }
+        self.copy_between(&from.file, from_offset, &to.file, to_offset, len)
+    }
+
+    fn open_dir(&self, _caller: &Caller, ino: InodeId) -> Result<HandleId> {
+        self.open_directory(ino)
+    }
+
+    fn read_dir(
+        &self,
+        _caller: &Caller,
+        handle: HandleId,
+        offset: i64,
+        plus: bool,
+        sink: &mut dyn DirSink,
+    ) -> Result<()> {
+        self.read_directory(handle, offset, plus, sink)
+    }
+
+    fn release_dir(&self, handle: HandleId) -> Result<()> {
+        self.handles.remove_dir(handle)
+    }
+
+    fn sync_dir(&self, _caller: &Caller, handle: HandleId) -> Result<()> {
+        self.handles.dir(handle)?.sync()
+    }
+
+    /// Space of all tiers together; one that two tiers share is counted once,
+    /// and what is reserved on a tier is not available.
+    fn statfs(&self, _caller: &Caller) -> Result<StatFs> {
+        let native = rustix::fs::fstatvfs(self.home.root())?;
+        let mut sum = StatFs {
+            files: native.f_files,
+            files_free: native.f_ffree,
+            block_size: 4096,
+            name_max: native.f_namemax as u32,
+            ..StatFs::default()
+        };
+        let mut counted = HashSet::new();
+        for tier in self.tiers.iter() {
+            let Ok(usage) = tier.usage() else { continue };
+            if counted.insert(usage.device) {
+                sum.total += usage.total;
+                sum.free += usage.free;
+                sum.available += usage.available.saturating_sub(tier.reserve.bytes(usage.total));
+            }
+        }
+        Ok(sum)
+    }
+
+    fn getxattr(&self, _caller: &Caller, ino: InodeId, name: &OsStr) -> Result<Vec<u8>> {
+        self.get_xattr(ino, name)
+    }
+
+    fn listxattr(&self, _caller: &Caller, ino: InodeId) -> Result<Vec<u8>> {
+        self.list_xattr(ino)
+    }
+
+    fn setxattr(
+        &self,
+        _caller: &Caller,
+        ino: InodeId,
+        name: &OsStr,
+        value: &[u8],
+        mode: XattrMode,
+    ) -> Result<()> {
+        self.set_xattr(ino, name, value, mode)
+    }
+
+    fn removexattr(&self, _caller: &Caller, ino: InodeId, name: &OsStr) -> Result<()> {
+        self.remove_xattr(ino, name)
+    }
+
+    fn sync(&self) -> Result<()> {
+        for open in self.handles.files() {
+            self.sync_file(&open.file, false)?;
+        }
+        Ok(rustix::fs::syncfs(self.home.root())?)
+    }
+}

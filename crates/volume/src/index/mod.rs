@@ -1,0 +1,239 @@
+//! The range index of a spread file: where each of its ranges is.
+//!
+//! One file in the home tier's `.braid/index`, memory-mapped; an entry is found
+//! by arithmetic and read and changed by one atomic access (PolyStore §4.3,
+//! Mux §2.2). Blocks are allocated before anything is stored to them, so a full
+//! home tier answers `ENOSPC` here and never `SIGBUS`.
+
+mod dir;
+mod segments;
+
+pub(crate) use dir::IndexDir;
+
+use crate::format::{Entry, HEADER_LEN, Header, MUTABLE_FROM, Owners, Words};
+use braid_contract::{Context, Errno, Error, ObjectId, Result, TierId};
+use segments::Segments;
+use std::os::fd::OwnedFd;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+const SIZE_AT: u64 = 256;
+const SYNCED_SIZE_AT: u64 = 264;
+const OWNERS_AT: u64 = 272;
+
+/// The open index of one spread file.
+#[derive(Debug)]
+pub(crate) struct Index {
+    header: Header,
+    words: Words,
+    segments: Segments,
+    home: TierId,
+    /// Something was stored since the last [`sync`](Self::sync).
+    dirty: AtomicBool,
+}
+
+impl Index {
+    /// Writes the header of a new index to the empty file `fd`.
+    fn create(fd: OwnedFd, header: Header, home: TierId) -> Result<Self> {
+        let mut bytes = header.encode();
+        bytes.resize(HEADER_LEN, 0);
+        let written = rustix::io::pwrite(&fd, &bytes, 0)?;
+        if written < bytes.len() {
+            return Err(Errno::ENOSPC.into());
+        }
+        let words = Words::of(header.id);
+        Ok(Self { header, words, segments: Segments::new(fd)?, home, dirty: AtomicBool::new(true) })
+    }
+
+    /// Reads and checks the header of an existing index.
+    fn open(fd: OwnedFd, id: ObjectId, home: TierId) -> Result<Self> {
+        let mut bytes = [0; MUTABLE_FROM];
+        let len = rustix::io::pread(&fd, &mut bytes, 0)?;
+        let header = Header::decode(&bytes[..len])
+            .map_err(|error| Error::new(Errno::EUCLEAN, format!("header of index {id}: {error}")))?;
+        if header.id != id {
+            return Err(Error::new(Errno::EUCLEAN, format!("index {id} is that of object {}", header.id)));
+        }
+        let words = Words::of(id);
+        Ok(Self { header, words, segments: Segments::new(fd)?, home, dirty: AtomicBool::new(true) })
+    }
+
+    pub(crate) fn header(&self) -> &Header {
+        &self.header
+    }
+
+    pub(crate) fn id(&self) -> ObjectId {
+        self.header.id
+    }
+
+    /// Size of the file.
+    pub(crate) fn size(&self) -> Result<u64> {
+        self.read_size(SIZE_AT)
+    }
+
+    /// Size of the file at its last `fsync`.
+    pub(crate) fn synced_size(&self) -> Result<u64> {
+        self.read_size(SYNCED_SIZE_AT)
+    }
+
+    pub(crate) fn set_size(&self, size: u64) -> Result<()> {
+        self.store(SIZE_AT, self.words.encode_size(SIZE_AT, size))
+    }
+
+    pub(crate) fn set_synced_size(&self, size: u64) -> Result<()> {
+        self.store(SYNCED_SIZE_AT, self.words.encode_size(SYNCED_SIZE_AT, size))
+    }
+
+    pub(crate) fn owners(&self) -> Result<Owners> {
+        let word = self.segments.load(OWNERS_AT)?;
+        self.words.decode_owners(OWNERS_AT, word, self.home).map_err(|error| self.damaged(&error))
+    }
+
+    pub(crate) fn set_owners(&self, owners: Owners) -> Result<()> {
+        self.store(OWNERS_AT, self.words.encode_owners(OWNERS_AT, owners))
+    }
+
+    /// Where range `range` is; `None` if it was never written.
+    pub(crate) fn entry(&self, range: u64) -> Result<Option<Entry>> {
+        let word = self.segments.load(entry_at(range))?;
+        self.words
+            .decode_entry(range, word)
+            .map_err(|error| self.damaged(&error).context(format!("range {range}")))
+    }
+
+    pub(crate) fn set_entry(&self, range: u64, entry: Entry) -> Result<()> {
+        self.store(entry_at(range), self.words.encode_entry(range, entry))
+    }
+
+    /// Clears the entries from `range` on.
+    pub(crate) fn clear_from(&self, range: u64) -> Result<()> {
+        self.dirty.store(true, Ordering::Release);
+        self.segments.clear_from(entry_at(range)).context("clearing index entries")
+    }
+
+    /// Calls `visit` with each range from `first` on that was written, and
+    /// what its entry says, in order.
+    pub(crate) fn for_each(
+        &self,
+        first: u64,
+        mut visit: impl FnMut(u64, Result<Entry>) -> Result<()>,
+    ) -> Result<()> {
+        self.segments.for_each_word(entry_at(first), |at, word| {
+            let range = (at - HEADER_LEN as u64) / 8;
+            let entry = self.words.decode_entry(range, word).map_err(|error| self.damaged(&error));
+            match entry.transpose() {
+                Some(entry) => visit(range, entry),
+                None => Ok(()),
+            }
+        })
+    }
+
+    /// Makes everything stored so far durable.
+    pub(crate) fn sync(&self) -> Result<()> {
+        if self.dirty.swap(false, Ordering::AcqRel) {
+            self.segments
+                .sync()
+                .inspect_err(|_| self.dirty.store(true, Ordering::Release))
+                .context("syncing an index")?;
+        }
+        Ok(())
+    }
+
+    fn read_size(&self, at: u64) -> Result<u64> {
+        let word = self.segments.load(at)?;
+        self.words.decode_size(at, word).map_err(|error| self.damaged(&error))
+    }
+
+    fn store(&self, at: u64, word: u64) -> Result<()> {
+        self.segments.store(at, word).context("storing to an index")?;
+        self.dirty.store(true, Ordering::Release);
+        Ok(())
+    }
+
+    fn damaged(&self, error: &crate::format::FormatError) -> Error {
+        Error::new(Errno::EUCLEAN, format!("index {}: {error}", self.header.id))
+    }
+}
+
+fn entry_at(range: u64) -> u64 {
+    HEADER_LEN as u64 + range * 8
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::format::Reason;
+    use braid_contract::VolumeId;
+
+    const ENTRY: Entry = Entry { tier: TierId(1), reason: Reason::Policy, version: 0 };
+
+    fn header() -> Header {
+        Header {
+            volume: VolumeId([1; 16]),
+            id: ObjectId([2; 16]),
+            range_size: 1 << 16,
+            ino: 1,
+            btime_ns: 0,
+            plain_size: 0,
+            handle: None,
+        }
+    }
+
+    fn reopen(file: &std::fs::File) -> Index {
+        Index::open(file.try_clone().unwrap().into(), header().id, TierId(0)).unwrap()
+    }
+
+    #[test]
+    fn entries_far_apart_survive_reopening() {
+        let file = tempfile::tempfile().unwrap();
+        let index = Index::create(file.try_clone().unwrap().into(), header(), TierId(0)).unwrap();
+        let ranges = [0, 1, 7679, 7680, 100_000, 524_287, 2_000_000_000];
+        for range in ranges {
+            assert_eq!(index.entry(range).unwrap(), None);
+            index.set_entry(range, ENTRY).unwrap();
+        }
+        index.set_size(123).unwrap();
+        index.sync().unwrap();
+        let index = reopen(&file);
+        let mut seen = Vec::new();
+        index
+            .for_each(1, |range, entry| {
+                assert_eq!(entry.unwrap(), ENTRY);
+                seen.push(range);
+                Ok(())
+            })
+            .unwrap();
+        assert_eq!(seen, ranges[1..]);
+        assert_eq!(index.size().unwrap(), 123);
+        assert_eq!(index.entry(3).unwrap(), None);
+        assert_eq!(index.entry(2_147_000_000).unwrap(), None);
+        use std::os::unix::fs::MetadataExt;
+        assert!(file.metadata().unwrap().blocks() * 512 < 1 << 20, "the index is sparse");
+    }
+
+    #[test]
+    fn clearing_leaves_what_is_before() {
+        let file = tempfile::tempfile().unwrap();
+        let index = Index::create(file.try_clone().unwrap().into(), header(), TierId(0)).unwrap();
+        for range in [0, 5, 6, 600, 9000] {
+            index.set_entry(range, ENTRY).unwrap();
+        }
+        index.clear_from(6).unwrap();
+        let kept: Vec<u64> = (0..10_000).filter(|range| index.entry(*range).unwrap().is_some()).collect();
+        assert_eq!(kept, [0, 5]);
+        index.set_entry(600, ENTRY).unwrap();
+        assert_eq!(reopen(&file).entry(600).unwrap(), Some(ENTRY));
+    }
+
+    #[test]
+    fn damage_is_answered_and_never_believed() {
+        let file = tempfile::tempfile().unwrap();
+        let index = Index::create(file.try_clone().unwrap().into(), header(), TierId(0)).unwrap();
+        index.set_entry(2, ENTRY).unwrap();
+        index.sync().unwrap();
+        rustix::io::pwrite(&file, &[0xff], HEADER_LEN as u64 + 2 * 8 + 1).unwrap();
+        assert_eq!(index.entry(2).unwrap_err().errno(), Errno::EUCLEAN);
+        rustix::io::pwrite(&file, b"X", 0).unwrap();
+        let error = Index::open(file.into(), header().id, TierId(0)).unwrap_err();
+        assert_eq!(error.errno(), Errno::EUCLEAN);
+    }
+}

@@ -1,0 +1,173 @@
+//! The table of inodes that the front end knows.
+
+use super::home::{Home, Identity, Node};
+use crate::file::File;
+use crate::sync::Mutex;
+use braid_contract::{Errno, FileKind, InodeId, Result};
+use braid_sys::FileHandle;
+use lru::LruCache;
+use rustix::fs::OFlags;
+use std::collections::HashMap;
+use std::collections::hash_map::Entry;
+use std::num::NonZeroUsize;
+use std::os::fd::OwnedFd;
+use std::sync::atomic::{AtomicU8, Ordering};
+use std::sync::{Arc, Weak};
+
+const SHARDS: usize = 16;
+
+/// `O_PATH` descriptors that are kept for inodes in use, at most.
+const PATHS_KEPT: NonZeroUsize = NonZeroUsize::new(1024).expect("1024 is not zero");
+
+/// What is known of a regular file without looking.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Shape {
+    Unknown,
+    Plain,
+    Spread,
+}
+
+/// An inode of the namespace. Small: there is one for each inode that the
+/// kernel remembers.
+#[derive(Debug)]
+pub(crate) struct Inode {
+    pub(crate) ino: InodeId,
+    pub(crate) kind: FileKind,
+    pub(crate) generation: u64,
+    node: Node,
+    shape: AtomicU8,
+    /// The live state of a regular file, while somebody uses it.
+    pub(crate) file: Mutex<Weak<File>>,
+}
+
+impl Inode {
+    pub(crate) fn shape(&self) -> Shape {
+        match self.shape.load(Ordering::Relaxed) {
+            1 => Shape::Plain,
+            2 => Shape::Spread,
+            _ => Shape::Unknown,
+        }
+    }
+
+    pub(crate) fn set_shape(&self, shape: Shape) {
+        self.shape.store(shape as u8, Ordering::Relaxed);
+    }
+
+    fn is(&self, handle: Option<&FileHandle>) -> bool {
+        match &self.node {
+            Node::Handle(mine) => handle == Some(mine),
+            // A pinned inode's number is not given to another one.
+            Node::Pinned(_) => true,
+        }
+    }
+}
+
+struct Known {
+    inode: Arc<Inode>,
+    lookups: u64,
+}
+
+/// All inodes that the front end has looked up and not forgotten.
+pub(crate) struct InodeTable {
+    shards: [Mutex<HashMap<InodeId, Known>>; SHARDS],
+    /// Descriptors of inodes used lately, so that a path walk does not open
+    /// each directory anew.
+    paths: Mutex<LruCache<InodeId, Arc<OwnedFd>>>,
+}
+
+impl InodeTable {
+    pub(crate) fn new() -> Self {
+        Self {
+            shards: std::array::from_fn(|_| Mutex::new(HashMap::new())),
+            paths: Mutex::new(LruCache::new(PATHS_KEPT)),
+        }
+    }
+
+    /// The inode behind `fd`, with one more lookup.
+    pub(crate) fn enter(&self, home: &Home, identity: &Identity, fd: OwnedFd) -> Arc<Inode> {
+        let ino = home.public_ino(identity.ino());
+        let mut shard = self.shard(ino).lock();
+        let make = |lookups| {
+            let generation = identity.handle.as_ref().map_or(0, FileHandle::generation);
+            let inode = Inode {
+                ino,
+                kind: identity.kind,
+                generation,
+                node: home.node(identity, fd),
+                shape: AtomicU8::new(Shape::Unknown as u8),
+                file: Mutex::new(Weak::new()),
+            };
+            Known { inode: Arc::new(inode), lookups }
+        };
+        let known = match shard.entry(ino) {
+            Entry::Vacant(vacant) => vacant.insert(make(1)),
+            Entry::Occupied(occupied) => {
+                let known = occupied.into_mut();
+                known.lookups += 1;
+                if !known.inode.is(identity.handle.as_ref()) {
+                    // The number was given to a new inode. What the kernel
+                    // still forgets of the old one counts for this entry.
+                    *known = make(known.lookups);
+                    self.paths.lock().pop(&ino);
+                }
+                known
+            }
+        };
+        Arc::clone(&known.inode)
+    }
+
+    /// The inode of this number; `ESTALE` if it is not known.
+    pub(crate) fn get(&self, ino: InodeId) -> Result<Arc<Inode>> {
+        let shard = self.shard(ino).lock();
+        shard.get(&ino).map(|known| Arc::clone(&known.inode)).ok_or_else(|| Errno::ESTALE.into())
+    }
+
+    /// Gives lookups back.
+    pub(crate) fn forget(&self, ino: InodeId, count: u64) {
+        if ino == InodeId::ROOT {
+            return;
+        }
+        let mut shard = self.shard(ino).lock();
+        if let Some(known) = shard.get_mut(&ino) {
+            known.lookups = known.lookups.saturating_sub(count);
+            if known.lookups == 0 {
+                shard.remove(&ino);
+                drop(shard);
+                self.paths.lock().pop(&ino);
+            }
+        }
+    }
+
+    /// An `O_PATH` descriptor of the inode.
+    pub(crate) fn path(&self, home: &Home, inode: &Inode) -> Result<Arc<OwnedFd>> {
+        if let Some(fd) = self.paths.lock().get(&inode.ino) {
+            return Ok(Arc::clone(fd));
+        }
+        let fd = Arc::new(home.open_node(&inode.node, OFlags::PATH)?);
+        // A file is touched once or twice; a directory by every name in it.
+        if inode.kind == FileKind::Directory {
+            self.paths.lock().put(inode.ino, Arc::clone(&fd));
+        }
+        Ok(fd)
+    }
+
+    /// Opens the inode's contents.
+    pub(crate) fn open(&self, home: &Home, inode: &Inode, flags: OFlags) -> Result<OwnedFd> {
+        home.open_node(&inode.node, flags)
+    }
+
+    /// Lets go of what is kept open of an inode whose last name is gone, so
+    /// that its space is returned.
+    pub(crate) fn release_path(&self, ino: InodeId) {
+        self.paths.lock().pop(&ino);
+    }
+
+    /// How many inodes are known.
+    pub(crate) fn len(&self) -> u64 {
+        self.shards.iter().map(|shard| shard.lock().len() as u64).sum()
+    }
+
+    fn shard(&self, ino: InodeId) -> &Mutex<HashMap<InodeId, Known>> {
+        &self.shards[ino.0 as usize % SHARDS]
+    }
+}

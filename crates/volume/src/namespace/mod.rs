@@ -1,0 +1,25 @@
+//! The namespace: the home tier's own tree, seen through inode numbers.
+//!
+//! Names, permissions, links, extended attributes and the atomicity of
+//! directory operations are the home file system's; what is added here is the
+//! way from an inode number to an inode, and what spread files need when names
+//! come and go.
+
+mod attr;
+mod change;
+mod dirs;
+mod home;
+mod inodes;
+mod make;
+mod remove;
+mod resolve;
+mod xattrs;
+
+pub(crate) use dirs::DirHandle;
+pub(crate) use home::{Home, Identity, new_object_id, proc_path, reopen, usage};
+pub(crate) use inodes::{Inode, InodeTable, Shape};
+pub(crate) use make::io_mode;
+pub(crate) use remove::Parent;
+
+/// Braid's own directory at the root of each tier; not part of the namespace.
+pub(crate) const BRAID_DIR: &str = ".braid";

@@ -1,0 +1,113 @@
+//! Removing and replacing names. The home name goes first, with the home file
+//! system's atomicity; what a spread file has elsewhere goes later, when the
+//! removal is durable (ordering rule 4).
+
+use super::Identity;
+use super::attr::links;
+use crate::Volume;
+use crate::format::IdAttr;
+use crate::namespace::home::reopen;
+use braid_contract::{InodeId, ObjectId, RenameMode, Result};
+use rustix::fs::{AtFlags, OFlags, RenameFlags};
+use std::ffi::OsStr;
+use std::os::fd::OwnedFd;
+use std::sync::Arc;
+
+/// The directory that a removed name was in: once it is synced, the removal is
+/// durable.
+pub(crate) type Parent = Arc<OwnedFd>;
+
+/// A spread file whose name is about to go.
+struct Victim {
+    fd: OwnedFd,
+    ino: InodeId,
+    id: ObjectId,
+}
+
+impl Volume {
+    pub(crate) fn remove_name(&self, parent: InodeId, name: &OsStr) -> Result<()> {
+        let dir = self.dir_for(parent, name)?;
+        let (ino, victim) = self.victim(&dir, name)?;
+        rustix::fs::unlinkat(&*dir, name, AtFlags::empty())?;
+        self.inodes.release_path(ino);
+        self.bury(victim, &dir)
+    }
+
+    pub(crate) fn remove_dir(&self, parent: InodeId, name: &OsStr) -> Result<()> {
+        let dir = self.dir_for(parent, name)?;
+        let removed =
+            self.identify_name(&dir, name).map(|(_, identity)| self.home.public_ino(identity.ino()));
+        rustix::fs::unlinkat(&*dir, name, AtFlags::REMOVEDIR)?;
+        if let Ok(ino) = removed {
+            self.inodes.release_path(ino);
+        }
+        Ok(())
+    }
+
+    pub(crate) fn rename_name(
+        &self,
+        (parent, name): (InodeId, &OsStr),
+        (new_parent, new_name): (InodeId, &OsStr),
+        mode: RenameMode,
+    ) -> Result<()> {
+        let from = self.dir_for(parent, name)?;
+        let to = self.dir_for(new_parent, new_name)?;
+        let flags = match mode {
+            RenameMode::Replace => RenameFlags::empty(),
+            RenameMode::NoReplace => RenameFlags::NOREPLACE,
+            RenameMode::Exchange => RenameFlags::EXCHANGE,
+        };
+        let replaced = match mode {
+            RenameMode::Replace => self.victim(&to, new_name).ok(),
+            RenameMode::NoReplace | RenameMode::Exchange => None,
+        };
+        rustix::fs::renameat_with(&*from, name, &*to, new_name, flags)?;
+        if let Some((ino, victim)) = replaced {
+            self.inodes.release_path(ino);
+            self.bury(victim, &to)?;
+        }
+        Ok(())
+    }
+
+    /// Looks at what `name` leads to. If it is a spread file, it is marked
+    /// before its name goes, so that a crash on the way is found.
+    fn victim(&self, dir: &OwnedFd, name: &OsStr) -> Result<(InodeId, Option<Victim>)> {
+        let (fd, identity) = self.identify_name(dir, name)?;
+        let ino = self.home.public_ino(identity.ino());
+        match self.spread_id(&fd, &identity) {
+            Some(id) if identity.stat.stx_nlink <= 1 => {
+                self.index.mark(id)?;
+                Ok((ino, Some(Victim { fd, ino, id })))
+            }
+            _ => Ok((ino, None)),
+        }
+    }
+
+    /// A damaged attribute must not keep a file from being removed: what it
+    /// left behind is for the check to find.
+    fn spread_id(&self, fd: &OwnedFd, identity: &Identity) -> Option<ObjectId> {
+        self.home.id_attr(fd, identity).ok().flatten().map(|attr: IdAttr| attr.id)
+    }
+
+    /// The name is gone. If it was the last one, the file's data is removed
+    /// when the last open is gone too.
+    fn bury(&self, victim: Option<Victim>, parent: &Arc<OwnedFd>) -> Result<()> {
+        let Some(victim) = victim else { return Ok(()) };
+        let live = self.inodes.get(victim.ino).ok().and_then(|inode| inode.file.lock().upgrade());
+        if links(&victim.fd)? > 0 {
+            // Another name came in between, or the rename was of one link to
+            // another of the same file. Whoever has it open settles the mark.
+            if live.is_none() {
+                self.index.unmark(victim.id)?;
+            }
+            return Ok(());
+        }
+        // What syncs the directory later needs a descriptor that can.
+        let parent: Parent = Arc::new(reopen(&**parent, OFlags::RDONLY | OFlags::DIRECTORY)?);
+        match live {
+            Some(file) => self.last_name_gone(&file, victim.id, parent),
+            None => self.reaper.add(victim.id, parent),
+        }
+        Ok(())
+    }
+}

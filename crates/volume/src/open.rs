@@ -1,0 +1,558 @@
+//! Opening a volume: everything is checked before anything is changed, then
+//! the volume is made or recovered.
+
+use crate::background::Background;
+use crate::config::{HomeConfig, TierConfig, VolumeConfig};
+use crate::file::Handles;
+use crate::format::{FORMAT_VERSION, FormatError, Label, TABLE_LEN, VolumeTable};
+use crate::index::IndexDir;
+use crate::namespace::{Home, InodeTable, usage};
+use crate::reap::Reaper;
+use crate::tiers::{Backend, Tier, TierParts, Tiers};
+use crate::{RANGE_SIZE_DEFAULT, Volume, placement};
+use braid_contract::{Errno, Error, InodeId, Result, TierId, VolumeId};
+use braid_sys::{is_privileged, read_small_file, replace_small_file};
+use rustix::fs::Mode;
+use std::fmt;
+use std::sync::Arc;
+
+/// Threads for work on several tiers at once.
+const POOL_THREADS: usize = 16;
+
+/// Why a volume can't be opened. Nothing was changed.
+#[derive(Debug)]
+#[non_exhaustive]
+pub enum OpenError {
+    /// The tier's directory or store can't be used.
+    Tier {
+        /// The tier's name.
+        tier: String,
+        /// What it answered.
+        error: Error,
+    },
+    /// Another mount uses the tier.
+    InUse {
+        /// The tier's name.
+        tier: String,
+    },
+    /// The tier's file system is read-only.
+    ReadOnly {
+        /// The tier's name.
+        tier: String,
+    },
+    /// The tier carries the label of another volume.
+    OtherVolume {
+        /// The tier's name.
+        tier: String,
+        /// The volume that it belongs to.
+        found: VolumeId,
+        /// The volume that was to be opened.
+        expected: VolumeId,
+    },
+    /// The tier is of this volume, but is another one of its tiers.
+    OtherTier {
+        /// The tier's name.
+        tier: String,
+        /// The name on its label.
+        found: String,
+    },
+    /// The volume has a tier of this name, but what was given is an empty
+    /// directory or one that was never a tier.
+    NotLabelled {
+        /// The tier's name.
+        tier: String,
+    },
+    /// The tier is a data tier of some volume, not a home tier.
+    NotHome {
+        /// The tier's name.
+        tier: String,
+        /// The volume that it belongs to.
+        found: VolumeId,
+    },
+    /// The tier was written by a later version of Braid.
+    NewerFormat {
+        /// The tier's name.
+        tier: String,
+        /// Its format version.
+        found: u16,
+        /// The latest version that this Braid reads.
+        supported: u16,
+    },
+    /// The tier's label or the volume table is damaged.
+    Damaged {
+        /// The tier's name.
+        tier: String,
+        /// What is wrong with it.
+        what: String,
+    },
+    /// The home tier's file system has no extended attributes of the kind that
+    /// is needed.
+    NoXattrs {
+        /// The tier's name.
+        tier: String,
+        /// The namespace that was tried, `trusted` or `user`.
+        namespace: &'static str,
+    },
+    /// The volume was made by root, whose attributes the caller can't read.
+    NeedsRoot {
+        /// The tier's name.
+        tier: String,
+    },
+    /// The range size that was asked for is not the volume's.
+    RangeSizeDiffers {
+        /// The volume's, in bytes.
+        found: u32,
+        /// The one asked for, in bytes.
+        asked: u32,
+    },
+    /// A tier of the volume was not given.
+    MissingTier {
+        /// The missing tier's name.
+        tier: String,
+    },
+    /// The policy names a tier that there is not.
+    UnknownTier,
+    /// Something else failed.
+    Other(Error),
+}
+
+impl OpenError {
+    /// The tier that the error is about, if it is about one.
+    #[must_use]
+    pub fn tier(&self) -> Option<&str> {
+        match self {
+            Self::Tier { tier, .. }
+            | Self::InUse { tier }
+            | Self::ReadOnly { tier }
+            | Self::OtherVolume { tier, .. }
+            | Self::OtherTier { tier, .. }
+            | Self::NotLabelled { tier }
+            | Self::NotHome { tier, .. }
+            | Self::NewerFormat { tier, .. }
+            | Self::Damaged { tier, .. }
+            | Self::NoXattrs { tier, .. }
+            | Self::NeedsRoot { tier } => Some(tier),
+            Self::RangeSizeDiffers { .. } | Self::MissingTier { .. } | Self::UnknownTier | Self::Other(_) => {
+                None
+            }
+        }
+    }
+}
+
+impl From<Error> for OpenError {
+    fn from(error: Error) -> Self {
+        Self::Other(error)
+    }
+}
+
+impl fmt::Display for OpenError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Tier { error, .. } => write!(f, "{error}"),
+            Self::InUse { .. } => {
+                f.write_str("the directory is a tier of a volume that is mounted now; unmount that first")
+            }
+            Self::ReadOnly { .. } => f.write_str("the file system is read-only; remount it with -o rw"),
+            Self::OtherVolume { found, expected, .. } => write!(
+                f,
+                "the directory belongs to volume {found}, not to volume {expected}; give the tier that belongs to it, \
+                 or, to use this directory anew, move its .braid directory and what is in it away"
+            ),
+            Self::OtherTier { found, .. } => {
+                write!(f, "the directory is tier `{found}` of this volume; give it that name")
+            }
+            Self::NotLabelled { .. } => f.write_str(
+                "the volume has a tier of this name, and the directory is not it: it has no label; \
+                 give the directory that the tier was made with (is its file system mounted?)",
+            ),
+            Self::NotHome { found, .. } => write!(
+                f,
+                "the directory is a data tier of volume {found}, so it can't be home; name that volume's home tier as home"
+            ),
+            Self::NewerFormat { found, supported, .. } => write!(
+                f,
+                "it has format version {found}, and this Braid reads versions up to {supported}; use a newer Braid"
+            ),
+            Self::Damaged { what, .. } => {
+                write!(f, "{what}; rescue.py rebuilds the files of a volume without it")
+            }
+            Self::NoXattrs { namespace, .. } => write!(
+                f,
+                "its file system does not take extended attributes in the namespace `{namespace}.`, which a home tier needs; \
+                 make a tier on ext4, xfs or btrfs home"
+            ),
+            Self::NeedsRoot { .. } => {
+                f.write_str("the volume was made by root and can only be mounted by root")
+            }
+            Self::RangeSizeDiffers { found, asked } => write!(
+                f,
+                "the volume has ranges of {found} bytes, fixed when it was made, not of {asked}; leave the range size out"
+            ),
+            Self::MissingTier { tier } => {
+                write!(
+                    f,
+                    "the volume has a tier `{tier}` that was not given; add it with the directory that it was made with"
+                )
+            }
+            Self::UnknownTier => f.write_str("the policy names a tier that is not among the tiers"),
+            Self::Other(error) => write!(f, "{error}"),
+        }
+    }
+}
+
+impl std::error::Error for OpenError {}
+
+type Opening<T> = std::result::Result<T, OpenError>;
+
+/// What the tiers' labels say, all of it checked.
+struct Plan {
+    volume: VolumeId,
+    range_size: u32,
+    user_xattr: bool,
+    home: TierId,
+    /// Number of each tier of the configuration, in its order.
+    tiers: Vec<TierId>,
+    /// What the volume table has to say, if it does not yet.
+    new_table: Option<VolumeTable>,
+    /// Tiers (by place in the configuration) that have no label yet.
+    unlabelled: Vec<usize>,
+    home_unlabelled: bool,
+}
+
+impl Volume {
+    /// Opens the volume that `config` describes, and makes it first if its
+    /// tiers are new. A volume that was not unmounted cleanly is recovered.
+    ///
+    /// # Errors
+    /// An [`OpenError`]; nothing was created or changed then, unless a tier
+    /// failed in the middle of making or recovering the volume.
+    pub fn open(config: VolumeConfig) -> Opening<Arc<Self>> {
+        let (home, plan) = examine(&config)?;
+        prepare(&home, &config, &plan)?;
+        let volume = Arc::new(assemble(home, config, &plan)?);
+        volume.recover()?;
+        volume.background.start(&volume).map_err(Error::from)?;
+        Ok(volume)
+    }
+}
+
+impl Volume {
+    /// Opens a volume to look at it: nothing is made, and nothing recovered. A
+    /// volume that was never made is refused.
+    pub(crate) fn open_for_check(config: VolumeConfig) -> Opening<Self> {
+        let (home, plan) = examine(&config)?;
+        if plan.home_unlabelled || !plan.unlabelled.is_empty() {
+            let error =
+                Error::new(Errno::ENOENT, "there is no volume on these tiers yet; mounting them makes one");
+            return Err(OpenError::Other(error));
+        }
+        assemble(home, config, &plan)
+    }
+}
+
+/// Checks everything, and changes nothing.
+fn examine(config: &VolumeConfig) -> Opening<(Home, Plan)> {
+    let mut home = open_home(&config.home)?;
+    let home_label = read_home_label(&home, &config.home.name)?;
+    let table = read_table(&home, &config.home.name)?;
+    let user_xattr = home_label.as_ref().map_or(!is_privileged(), |label| label.user_xattr);
+    if !user_xattr && !is_privileged() {
+        return Err(OpenError::NeedsRoot { tier: config.home.name.clone() });
+    }
+    home.use_user_xattr(user_xattr);
+    let namespace = if user_xattr { "user" } else { "trusted" };
+    home.try_xattr().map_err(|error| match error.errno() {
+        Errno::EROFS => OpenError::ReadOnly { tier: config.home.name.clone() },
+        _ => OpenError::NoXattrs { tier: config.home.name.clone(), namespace },
+    })?;
+    let labels = config.tiers.iter().map(read_label).collect::<Opening<Vec<_>>>()?;
+    let plan = match (home_label, table) {
+        (Some(label), Some(table)) => plan_existing(config, &label, table, &labels)?,
+        (Some(_), None) => {
+            let what = "the home tier has a label and no volume table".to_owned();
+            return Err(OpenError::Damaged { tier: config.home.name.clone(), what });
+        }
+        // A table without a label: the volume was being made when a crash came.
+        (None, table) => plan_new(config, user_xattr, table.map(|table| table.volume), &labels)?,
+    };
+    Ok((home, plan))
+}
+
+fn open_home(config: &HomeConfig) -> Opening<Home> {
+    let tier = config.name.clone();
+    let home = Home::open(&config.dir).map_err(|error| match error.errno() {
+        Errno::EBUSY => OpenError::InUse { tier: tier.clone() },
+        _ => OpenError::Tier { tier: tier.clone(), error },
+    })?;
+    let space = rustix::fs::fstatvfs(home.root()).map_err(Error::from)?;
+    if space.f_flag.contains(rustix::fs::StatVfsMountFlags::RDONLY) {
+        return Err(OpenError::ReadOnly { tier });
+    }
+    Ok(home)
+}
+
+fn read_home_label(home: &Home, tier: &str) -> Opening<Option<Label>> {
+    let bytes = read_small_file(home.root(), ".braid/label", TABLE_LEN);
+    let bytes = bytes.map_err(|error| OpenError::Tier { tier: tier.into(), error: error.into() })?;
+    let label = bytes
+        .map(|bytes| Label::decode(&bytes).map_err(|error| unreadable(tier, "label", error)))
+        .transpose()?;
+    match label {
+        Some(label) if !label.home => Err(OpenError::NotHome { tier: tier.into(), found: label.volume }),
+        label => Ok(label),
+    }
+}
+
+fn read_table(home: &Home, tier: &str) -> Opening<Option<VolumeTable>> {
+    let bytes = read_small_file(home.root(), ".braid/volume", TABLE_LEN);
+    let bytes = bytes.map_err(|error| OpenError::Tier { tier: tier.into(), error: error.into() })?;
+    bytes
+        .map(|bytes| VolumeTable::decode(&bytes).map_err(|error| unreadable(tier, "volume table", error)))
+        .transpose()
+}
+
+fn read_label(config: &TierConfig) -> Opening<Option<Label>> {
+    let failed = |error: Error| match error.errno() {
+        Errno::EROFS => OpenError::ReadOnly { tier: config.name.clone() },
+        _ => OpenError::Tier { tier: config.name.clone(), error },
+    };
+    config.store.usage().map_err(failed)?;
+    let bytes = config.store.label().map_err(failed)?;
+    bytes
+        .map(|bytes| Label::decode(&bytes).map_err(|error| unreadable(&config.name, "label", error)))
+        .transpose()
+}
+
+fn unreadable(tier: &str, what: &str, error: FormatError) -> OpenError {
+    match error {
+        FormatError::Newer(found) => {
+            OpenError::NewerFormat { tier: tier.into(), found, supported: FORMAT_VERSION }
+        }
+        FormatError::Damaged(how) => {
+            OpenError::Damaged { tier: tier.into(), what: format!("its {what} is damaged: {how}") }
+        }
+    }
+}
+
+/// A home tier without a label: a new volume, whose tiers must be new too, or
+/// were labelled when its making was interrupted.
+fn plan_new(
+    config: &VolumeConfig,
+    user_xattr: bool,
+    begun: Option<VolumeId>,
+    labels: &[Option<Label>],
+) -> Opening<Plan> {
+    let volume = match begun {
+        Some(volume) => volume,
+        None => VolumeId(crate::namespace::new_object_id()?.0),
+    };
+    for (tier, label) in config.tiers.iter().zip(labels) {
+        if let Some(label) = label.as_ref().filter(|label| begun != Some(label.volume)) {
+            return Err(OpenError::OtherVolume {
+                tier: tier.name.clone(),
+                found: label.volume,
+                expected: volume,
+            });
+        }
+    }
+    let range_size = config.range_size.unwrap_or(RANGE_SIZE_DEFAULT);
+    let numbers: Vec<TierId> = (1..TierId::LIMIT).map(TierId).take(config.tiers.len()).collect();
+    let named = numbers.iter().copied().zip(config.tiers.iter().map(|tier| tier.name.clone()));
+    let tiers = std::iter::once((TierId(0), config.home.name.clone())).chain(named).collect();
+    Ok(Plan {
+        volume,
+        range_size,
+        user_xattr,
+        home: TierId(0),
+        tiers: numbers,
+        new_table: Some(VolumeTable { volume, range_size, home: TierId(0), tiers }),
+        unlabelled: (0..config.tiers.len()).collect(),
+        home_unlabelled: true,
+    })
+}
+
+/// A labelled home tier: every tier of the volume must be given, and be the
+/// one that it says. A tier that the volume does not have yet joins it.
+fn plan_existing(
+    config: &VolumeConfig,
+    home: &Label,
+    table: VolumeTable,
+    labels: &[Option<Label>],
+) -> Opening<Plan> {
+    if table.volume != home.volume || table.home != home.tier {
+        let what = "its label and its volume table are of different volumes".to_owned();
+        return Err(OpenError::Damaged { tier: config.home.name.clone(), what });
+    }
+    check_name(&config.home.name, &home.name)?;
+    if let Some(asked) = config.range_size.filter(|asked| *asked != table.range_size) {
+        return Err(OpenError::RangeSizeDiffers { found: table.range_size, asked });
+    }
+    let mut new_table = table.clone();
+    let mut plan = Plan {
+        volume: table.volume,
+        range_size: table.range_size,
+        user_xattr: home.user_xattr,
+        home: home.tier,
+        tiers: Vec::new(),
+        new_table: None,
+        unlabelled: Vec::new(),
+        home_unlabelled: false,
+    };
+    for (at, (tier, label)) in config.tiers.iter().zip(labels).enumerate() {
+        let known = new_table.tiers.iter().find(|(_, name)| *name == tier.name).map(|(number, _)| *number);
+        plan.tiers.push(match (label, known) {
+            (Some(label), _) => check_label(tier, label, &mut new_table)?,
+            // The volume has a tier of this name, and this directory is not it.
+            (None, Some(_)) => return Err(OpenError::NotLabelled { tier: tier.name.clone() }),
+            (None, None) => join(&mut new_table, &tier.name)?,
+        });
+        if label.is_none() {
+            plan.unlabelled.push(at);
+        }
+    }
+    for (number, name) in &table.tiers {
+        if *number != table.home && !plan.tiers.contains(number) {
+            return Err(OpenError::MissingTier { tier: name.clone() });
+        }
+    }
+    plan.new_table = (new_table != table).then_some(new_table);
+    Ok(plan)
+}
+
+fn check_label(tier: &TierConfig, label: &Label, table: &mut VolumeTable) -> Opening<TierId> {
+    if label.volume != table.volume {
+        let (found, expected) = (label.volume, table.volume);
+        return Err(OpenError::OtherVolume { tier: tier.name.clone(), found, expected });
+    }
+    check_name(&tier.name, &label.name)?;
+    let same_number = table.tiers.iter().find(|(number, _)| *number == label.tier);
+    let same_name = table.tiers.iter().any(|(_, name)| *name == label.name);
+    let agrees = same_number.is_some_and(|(_, name)| *name == label.name);
+    if !label.home && !agrees && same_number.is_none() && !same_name {
+        // It was joining the volume when a crash came.
+        table.tiers.push((label.tier, label.name.clone()));
+        table.tiers.sort();
+    } else if label.home || !agrees {
+        let what = "its label does not agree with the volume table of the home tier".to_owned();
+        return Err(OpenError::Damaged { tier: tier.name.clone(), what });
+    }
+    Ok(label.tier)
+}
+
+fn check_name(given: &str, labelled: &str) -> Opening<()> {
+    if given == labelled {
+        Ok(())
+    } else {
+        Err(OpenError::OtherTier { tier: given.into(), found: labelled.into() })
+    }
+}
+
+/// Gives a new tier the first number that was never given.
+fn join(table: &mut VolumeTable, name: &str) -> Opening<TierId> {
+    let free =
+        (0..TierId::LIMIT).map(TierId).find(|number| !table.tiers.iter().any(|(taken, _)| taken == number));
+    let number = free.ok_or_else(|| Error::new(Errno::ENOSPC, "a volume has at most 63 tiers"))?;
+    table.tiers.push((number, name.to_owned()));
+    table.tiers.sort();
+    Ok(number)
+}
+
+/// Writes what is missing, so that a crash on the way is carried on from at
+/// the next mount. A new volume: table, labels, home's label last. A tier that
+/// joins: its label, then the table.
+fn prepare(home: &Home, config: &VolumeConfig, plan: &Plan) -> Opening<()> {
+    if plan.home_unlabelled {
+        match rustix::fs::mkdirat(home.root(), ".braid", Mode::from_raw_mode(0o700)) {
+            Ok(()) | Err(rustix::io::Errno::EXIST) => {}
+            Err(error) => {
+                return Err(OpenError::Tier { tier: config.home.name.clone(), error: error.into() });
+            }
+        }
+    }
+    let braid = home.braid().map_err(Error::from)?;
+    IndexDir::create(&braid)?;
+    let write_table = || match &plan.new_table {
+        Some(table) => replace_small_file(&braid, "volume", &table.encode()).map_err(Error::from),
+        None => Ok(()),
+    };
+    if plan.home_unlabelled {
+        write_table()?;
+    }
+    let label = |tier, home, name: &str| Label {
+        volume: plan.volume,
+        tier,
+        home,
+        user_xattr: plan.user_xattr,
+        range_size: plan.range_size,
+        name: name.to_owned(),
+    };
+    for at in &plan.unlabelled {
+        let tier = &config.tiers[*at];
+        let bytes = label(plan.tiers[*at], false, &tier.name).encode();
+        tier.store.set_label(&bytes).map_err(|error| OpenError::Tier { tier: tier.name.clone(), error })?;
+    }
+    if !plan.home_unlabelled {
+        write_table()?;
+    } else {
+        let bytes = label(plan.home, true, &config.home.name).encode();
+        replace_small_file(&braid, "label", &bytes).map_err(Error::from)?;
+        rustix::fs::fsync(home.root()).map_err(Error::from)?;
+    }
+    Ok(())
+}
+
+fn assemble(home: Home, config: VolumeConfig, plan: &Plan) -> Opening<Volume> {
+    let root = rustix::io::fcntl_dupfd_cloexec(home.root(), 3).map_err(Error::from)?;
+    let mut tiers = vec![Tier::new(TierParts {
+        id: plan.home,
+        location: config.home.dir.display().to_string(),
+        name: config.home.name,
+        backend: Backend::Home,
+        weight: config.home.weight,
+        reserve: config.home.reserve,
+        home_usage: Some(Box::new(move || usage(&root))),
+    })];
+    for (id, tier) in plan.tiers.iter().zip(config.tiers) {
+        tiers.push(Tier::new(TierParts {
+            id: *id,
+            name: tier.name,
+            location: tier.location,
+            backend: Backend::Store(tier.store),
+            weight: tier.weight,
+            reserve: tier.reserve,
+            home_usage: None,
+        }));
+    }
+    let numbers: Vec<(String, TierId)> = tiers.iter().map(|tier| (tier.name.clone(), tier.id)).collect();
+    let number = |wanted: &str| numbers.iter().find(|(name, _)| name == wanted).map(|(_, id)| *id);
+    let policy = placement::make(&config.policy, number).ok_or(OpenError::UnknownTier)?;
+    let braid = home.braid().map_err(Error::from)?;
+    let pool =
+        rayon::ThreadPoolBuilder::new().num_threads(POOL_THREADS).thread_name(|at| format!("braid-io-{at}"));
+    let volume = Volume {
+        id: plan.volume,
+        range_size: plan.range_size,
+        index: IndexDir::open(&braid, plan.home)?,
+        home,
+        tiers: Tiers::new(tiers)?,
+        policy,
+        inodes: InodeTable::new(),
+        handles: Handles::new(),
+        reaper: Reaper::new(),
+        pool: pool.build().map_err(|error| Error::new(Errno::EAGAIN, error.to_string()))?,
+        background: Background::new(),
+    };
+    volume.enter_root()?;
+    Ok(volume)
+}
+
+impl Volume {
+    /// The root is known from the start and never forgotten.
+    fn enter_root(&self) -> Result<()> {
+        let root = crate::namespace::reopen(self.home.root(), rustix::fs::OFlags::PATH)?;
+        let identity = self.home.identify(&root)?;
+        self.inodes.enter(&self.home, &identity, root);
+        debug_assert_eq!(self.home.public_ino(identity.ino()), InodeId::ROOT);
+        Ok(())
+    }
+}

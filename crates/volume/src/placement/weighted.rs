@@ -1,0 +1,68 @@
+//! `weighted`: ranges dealt over all tiers in proportion to their bandwidth, so
+//! that one sequential stream keeps every device busy (PolyStore §4.4.2).
+
+use super::{Context, Policy};
+use braid_contract::TierId;
+
+pub(super) struct Weighted;
+
+impl Policy for Weighted {
+    fn describe(&self) -> String {
+        "weighted".into()
+    }
+
+    /// The tier that would be done first if each worked off what this file has
+    /// dealt to it at its own bandwidth.
+    fn place(&self, context: &Context<'_>) -> Option<TierId> {
+        let new_bytes = context.new_bytes as f64;
+        let finish = |tier: &super::TierView| (context.deal.of(tier.id) + new_bytes) / tier.weight;
+        let candidates = context.tiers.iter().filter(|tier| tier.has_room);
+        candidates.min_by(|a, b| finish(a).total_cmp(&finish(b))).map(|tier| tier.id)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::Deal;
+    use super::super::tests::{place, view};
+    use super::*;
+
+    /// Deals `count` ranges and answers the sequence of tiers.
+    fn deal(count: usize, weights: &[f64]) -> Vec<u8> {
+        let tiers: Vec<_> = (0..).zip(weights).map(|(id, weight)| view(id, *weight)).collect();
+        let mut deal = Deal::new(99, 1 << 21);
+        (0..count)
+            .map(|_| {
+                let tier = place(&Weighted, &deal, &tiers, 0).unwrap();
+                deal.add(tier, 1 << 21);
+                tier.0
+            })
+            .collect()
+    }
+
+    #[test]
+    fn the_deal_follows_the_weights() {
+        let dealt = deal(520, &[400.0, 120.0]);
+        let slow = dealt.iter().filter(|tier| **tier == 1).count();
+        assert!((119..=121).contains(&slow), "{slow}");
+    }
+
+    #[test]
+    fn turns_interleave_so_that_no_window_misses_a_tier() {
+        for window in deal(300, &[200.0, 60.0]).windows(8) {
+            assert!(window.contains(&0) && window.contains(&1), "{window:?}");
+        }
+    }
+
+    #[test]
+    fn three_tiers_and_a_full_one() {
+        let dealt = deal(120, &[3.0, 2.0, 1.0]);
+        let count = |id| dealt.iter().filter(|tier| **tier == id).count();
+        assert!(count(0).abs_diff(60) <= 2 && count(1).abs_diff(40) <= 2 && count(2).abs_diff(20) <= 2);
+        let mut tiers = [view(0, 9.0), view(1, 1.0)];
+        tiers[0].has_room = false;
+        assert_eq!(place(&Weighted, &Deal::new(0, 1), &tiers, 0), Some(TierId(1)));
+        tiers[1].has_room = false;
+        assert_eq!(place(&Weighted, &Deal::new(0, 1), &tiers, 0), None);
+    }
+}

@@ -1,0 +1,42 @@
+//! How a volume is put together.
+
+use crate::background::Background;
+use crate::file::Handles;
+use crate::index::IndexDir;
+use crate::namespace::{Home, InodeTable};
+use crate::placement::Policy;
+use crate::reap::Reaper;
+use crate::tiers::Tiers;
+use braid_contract::{Result, VolumeId};
+
+/// An open volume. [`open`](Volume::open) makes one.
+pub struct Volume {
+    pub(crate) id: VolumeId,
+    /// Range size in bytes.
+    pub(crate) range_size: u32,
+    pub(crate) home: Home,
+    pub(crate) tiers: Tiers,
+    pub(crate) policy: Box<dyn Policy>,
+    pub(crate) index: IndexDir,
+    pub(crate) inodes: InodeTable,
+    pub(crate) handles: Handles,
+    pub(crate) reaper: Reaper,
+    /// Threads for what goes on on several tiers at once.
+    pub(crate) pool: rayon::ThreadPool,
+    pub(crate) background: Background,
+}
+
+impl Volume {
+    /// Brings everything to the tiers that must be there for the next mount:
+    /// home inodes, removals, counts. Called once, after the front end ended.
+    ///
+    /// # Errors
+    /// Those of the tiers. What could not be done is done at the next mount.
+    pub fn shutdown(&self) -> Result<()> {
+        self.background.stop();
+        self.settle_all();
+        self.reaper.reap_now(self);
+        rustix::fs::syncfs(self.home.root())?;
+        self.save_counts()
+    }
+}

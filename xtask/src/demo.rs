@@ -1,0 +1,177 @@
+//! `cargo xtask demo`: a volume over two small file systems, filled with a
+//! real tree and with a file that the fast one alone could not hold; verified,
+//! mounted again, verified again, explained, and removed without a trace.
+
+use crate::error::{Context, Result, ensure, fail};
+use crate::lab::{Kind, Lab, Mount, Stack, Tier, free_space};
+use crate::random::Random;
+use crate::sh::{cmd, exists, is_root, uninterrupted};
+use crate::{paths, setup};
+use std::fs::File;
+use std::io::{BufWriter, Write};
+use std::path::{Path, PathBuf};
+
+const MIB: u64 = 1 << 20;
+const FAST_MIB: u64 = 256;
+const SLOW_MIB: u64 = 1024;
+const LARGE_MIB: u64 = 600;
+
+/// The tree that is copied is at most this large: its small files stay on the
+/// fast tier.
+const TREE_MIB: u64 = 48;
+
+/// Trees that a Debian has.
+const TREES: &[&str] =
+    &["/usr/share/zoneinfo", "/usr/share/perl", "/usr/share/i18n", "/usr/lib/python3", "/usr/share/doc"];
+
+/// From nothing to nothing.
+pub(crate) fn run(args: &[String]) -> Result<()> {
+    ensure(args.is_empty(), || "usage: cargo xtask demo".into())?;
+    say("Installing what is missing");
+    setup::demo()?;
+    say("Building");
+    setup::build_braid()?;
+    ensure(Path::new("/dev/fuse").exists(), || "there is no /dev/fuse here: load the module fuse".into())?;
+    let mut lab = Lab::new("demo")?;
+    let root = lab.path().to_path_buf();
+    let shown = show(&mut lab);
+    drop(lab);
+    shown?;
+    ensure(!root.exists(), || format!("{} is left behind", root.display()))?;
+    say("Done: unmounted, devices detached, nothing left behind");
+    Ok(())
+}
+
+fn show(lab: &mut Lab) -> Result<()> {
+    let (fast, slow) = make_tiers(lab)?;
+    let stack = Stack { policy: "{ weighted: { } }".into(), range: "2MiB".into(), tiers: vec![fast, slow] };
+    say(&format!("Mounting this stack:\n{}", stack.yaml().trim_end()));
+    let mount = lab.volume("mnt", &stack)?;
+    let sums = fill(lab, &mount)?;
+    verify(&mount, &sums)?;
+    say("Mounting again");
+    lab.unmount(&mount)?;
+    lab.mount(&mount)?;
+    verify(&mount, &sums)?;
+    say("braid status");
+    lab.braid().arg("status").arg(&mount.point).run()?;
+    say("braid explain large");
+    explain(lab, &mount.point.join("large"))?;
+    say("Unmounting and checking");
+    lab.unmount(&mount)?;
+    lab.braid().arg("fsck").arg(&mount.stack).run()
+}
+
+fn say(text: &str) {
+    println!("\n==> {text}");
+}
+
+/// Two loop devices; without the right to make them, two directories, of which
+/// the fast one is told to leave all but a little of its space alone.
+fn make_tiers(lab: &mut Lab) -> Result<(Tier, Tier)> {
+    if is_root() || (exists("sudo") && cmd("sudo").args(["--non-interactive", "true"]).quiet().is_ok()) {
+        say(&format!(
+            "Making an ext4 file system of {FAST_MIB} MiB and one of {SLOW_MIB} MiB on loop devices"
+        ));
+        let fast = lab.file_system("fast", Kind::Ext4, FAST_MIB)?;
+        let slow = lab.file_system("slow", Kind::Ext4, SLOW_MIB)?;
+        return Ok((Tier::new("fast", &fast, 400), Tier::new("slow", &slow, 120)));
+    }
+    say("Neither root nor sudo: two plain directories take the place of two devices");
+    let (fast, slow) = (lab.dir("fast")?, lab.dir("slow")?);
+    let free = free_space(lab.path())?;
+    let needed = (LARGE_MIB + 2 * TREE_MIB) * MIB;
+    ensure(free > needed, || format!("{} has less than {} MiB free", lab.path().display(), needed / MIB))?;
+    let reserve = (free / MIB).saturating_sub(FAST_MIB);
+    Ok((Tier::new("fast", &fast, 400).reserve(format!("{reserve}MiB")), Tier::new("slow", &slow, 120)))
+}
+
+/// Copies a tree and makes a large file; answers the checksums of all, taken
+/// from the sources.
+fn fill(lab: &Lab, mount: &Mount) -> Result<PathBuf> {
+    let sums = lab.path().join("sums");
+    let mut text = String::new();
+    for (tree, at) in trees()?.iter().zip(1..) {
+        let target = mount.point.join(format!("tree{at}"));
+        say(&format!("Copying {}", tree.display()));
+        copy(tree, &target)?;
+        text.push_str(&checksums(tree)?.replace("  ./", &format!("  ./tree{at}/")));
+    }
+    say(&format!("Writing a file of {LARGE_MIB} MiB; the fast tier has room for less than {FAST_MIB} MiB"));
+    text.push_str(&write_large(&mount.point.join("large"))?);
+    std::fs::write(&sums, text).at(&sums)?;
+    Ok(sums)
+}
+
+/// This repository's sources, and trees of the system up to a limit.
+fn trees() -> Result<Vec<PathBuf>> {
+    let mut chosen = vec![paths::root()];
+    let mut left = TREE_MIB * MIB;
+    for tree in TREES.iter().map(PathBuf::from).filter(|tree| tree.is_dir()) {
+        let size = cmd("du").args(["--summarize", "--bytes"]).arg(&tree).read()?;
+        let size = size.split_whitespace().next().and_then(|size| size.parse().ok()).unwrap_or(u64::MAX);
+        if size <= left {
+            left -= size;
+            chosen.push(tree);
+        }
+    }
+    Ok(chosen)
+}
+
+/// Names at the root of the repository that are built or git's own.
+const LEFT_OUT: [&str; 2] = ["target", ".git"];
+
+fn copy(tree: &Path, target: &Path) -> Result<()> {
+    std::fs::create_dir(target).at(target)?;
+    let exclude = LEFT_OUT.map(|name| format!("--exclude=./{name}"));
+    let pack =
+        cmd("tar").args(["--create", "--directory"]).arg(tree).args(exclude).args(["--file", "-", "."]);
+    pack.pipe_into(
+        cmd("tar").args(["--extract", "--no-same-owner", "--file", "-", "--directory"]).arg(target),
+    )
+}
+
+/// Lines for `sha256sum --check` of all files below a directory.
+fn checksums(tree: &Path) -> Result<String> {
+    let skip = LEFT_OUT.map(|name| format!("./{name}"));
+    let find = "find . -path \"$0\" -prune -o -path \"$1\" -prune -o -type f -print0 | xargs -0 -r sha256sum";
+    cmd("sh").args(["-c", find]).args(skip).dir(tree).read()
+}
+
+/// Writes the file to the volume and its bytes to `sha256sum` at once.
+fn write_large(path: &Path) -> Result<String> {
+    let file = File::create(path).at(path)?;
+    let mut out = BufWriter::with_capacity(1 << 20, file);
+    let mut sum = crate::sh::Digest::start()?;
+    let mut random = Random::new(1);
+    for _ in 0..LARGE_MIB {
+        uninterrupted()?;
+        let mut piece = Vec::new();
+        random.write(&mut piece, MIB)?;
+        out.write_all(&piece).at(path)?;
+        sum.update(&piece)?;
+    }
+    out.flush().at(path)?;
+    out.get_ref().sync_all().at(path)?;
+    Ok(format!("{}  ./large\n", sum.finish()?))
+}
+
+fn verify(mount: &Mount, sums: &Path) -> Result<()> {
+    let count = std::fs::read_to_string(sums).at(sums)?.lines().count();
+    say(&format!("Verifying {count} checksums"));
+    cmd("sha256sum").args(["--check", "--quiet", "--strict"]).arg(sums).dir(&mount.point).quiet()?;
+    println!("all {count} are right");
+    Ok(())
+}
+
+/// Shows the beginning: the file has hundreds of ranges.
+fn explain(lab: &Lab, path: &Path) -> Result<()> {
+    const SHOWN: usize = 24;
+    let text = lab.braid().arg("explain").arg(path).read()?;
+    let lines: Vec<_> = text.lines().collect();
+    lines.iter().take(SHOWN).for_each(|line| println!("{line}"));
+    if lines.len() > SHOWN {
+        println!("… and {} more lines", lines.len() - SHOWN);
+    }
+    if lines.is_empty() { fail("explain printed nothing") } else { Ok(()) }
+}

@@ -1,0 +1,136 @@
+//! The daemon is killed in the middle of a mixed load, again and again; what
+//! was acknowledged as synced must be there after the next mount.
+//!
+//! The writers are threads of this process and know what was acknowledged:
+//! `kill9/model.rs` holds what a file may look like, `kill9/writer.rs` makes
+//! the load.
+
+mod model;
+mod writer;
+
+use super::arena::{HOME_FIRST, RANGE, SIZE, WEIGHTED};
+use super::{Report, Suite};
+use crate::error::{Context, Failure, Result};
+use crate::lab::{Kind, Lab, Mount, Stack, Tier};
+use crate::random::Random;
+use crate::sh::is_root;
+use crate::test::Options;
+use std::path::Path;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::mpsc::{Receiver, channel};
+use writer::Writer;
+
+/// Named in the list of suites.
+pub(super) const SUITE: Suite =
+    Suite { name: "kill9", about: "the daemon is killed under load; nothing synced is lost", run };
+
+const WRITERS: u64 = 4;
+
+fn run(options: &Options, report: &mut Report) -> Result<()> {
+    let rounds = options.iterations.unwrap_or_else(|| options.scale(2, 6, 50));
+    if let Some(on) = &options.on {
+        return report.case("the load, without a kill", || native(on, options.seed));
+    }
+    if !is_root() {
+        report.skip("kill9", "needs root, to make file systems");
+        return Ok(());
+    }
+    let policies = [WEIGHTED, SIZE, HOME_FIRST];
+    for (policy, at) in policies.iter().zip(0..) {
+        let rounds = (rounds + 2 - at) / 3;
+        let mut killed = Killed::set_up(policy, options.seed + at)?;
+        for round in 1..=rounds {
+            report.case(
+                &format!("round {round} of {rounds}, {}", policy.trim_matches(['{', ' ', '}'])),
+                || killed.round(),
+            )?;
+        }
+    }
+    Ok(())
+}
+
+/// The load on a plain directory: shows that the checker accepts what is right.
+fn native(on: &Path, seed: u64) -> Result<()> {
+    let dir = on.join(format!("braid-kill9-{}", std::process::id()));
+    std::fs::create_dir_all(&dir).at(&dir)?;
+    let mut writers = make_writers(&dir, seed)?;
+    let mut random = Random::new(seed);
+    let result = (0..5).try_for_each(|_| {
+        let enough = 50 + random.below(400);
+        load(&mut writers, enough, || Ok(()))?;
+        writers.iter_mut().try_for_each(Writer::verify)
+    });
+    std::fs::remove_dir_all(&dir).at(&dir)?;
+    result
+}
+
+fn make_writers(dir: &Path, seed: u64) -> Result<Vec<Writer>> {
+    (0..WRITERS).map(|number| Writer::new(dir, number, seed * WRITERS + number)).collect()
+}
+
+/// Lets the writers work until they have been told `enough` times that
+/// something is synced, then calls `stop`; ends when they have noticed.
+fn load(writers: &mut [Writer], enough: u64, stop: impl FnOnce() -> Result<()>) -> Result<()> {
+    let stopping = AtomicBool::new(false);
+    let stopping = &stopping;
+    std::thread::scope(|scope| {
+        let (acknowledged, acknowledgements) = channel();
+        let threads: Vec<_> = writers
+            .iter_mut()
+            .map(|writer| {
+                let acknowledged = acknowledged.clone();
+                scope.spawn(move || writer.work(&acknowledged, stopping))
+            })
+            .collect();
+        drop(acknowledged);
+        wait_for(&acknowledgements, enough);
+        stopping.store(true, Ordering::SeqCst);
+        let stopped = stop();
+        let worked: Vec<Result<()>> = threads
+            .into_iter()
+            .map(|thread| thread.join().unwrap_or_else(|_| Err(Failure("a writer panicked".into()))))
+            .collect();
+        stopped?;
+        worked.into_iter().collect()
+    })
+}
+
+/// Returns when so many have come, or when all who could send are gone.
+fn wait_for(acknowledgements: &Receiver<()>, enough: u64) {
+    let enough = usize::try_from(enough).unwrap_or(usize::MAX);
+    acknowledgements.iter().take(enough).for_each(drop);
+}
+
+/// A volume that is killed in rounds.
+struct Killed {
+    lab: Lab,
+    mount: Mount,
+    writers: Vec<Writer>,
+    random: Random,
+}
+
+impl Killed {
+    fn set_up(policy: &str, seed: u64) -> Result<Self> {
+        let mut lab = Lab::new("kill9")?;
+        let home = lab.file_system("home", Kind::Ext4, 1024)?;
+        let other = lab.file_system("other", Kind::Xfs, 1024)?;
+        let tiers = vec![Tier::new("home", &home, 100), Tier::new("other", &other, 100)];
+        let stack = Stack { policy: policy.into(), range: RANGE.into(), tiers };
+        let mount = lab.volume("mnt", &stack)?;
+        let writers = make_writers(&mount.point, seed)?;
+        lab.unmount(&mount)?;
+        Ok(Self { lab, mount, writers, random: Random::new(seed) })
+    }
+
+    /// Mount, load, kill; mount, verify, unmount, check.
+    fn round(&mut self) -> Result<()> {
+        let Self { lab, mount, writers, random } = self;
+        lab.mount_by_child(mount)?;
+        let enough = 20 + random.below(400);
+        load(writers, enough, || lab.kill_daemon(mount))?;
+        lab.mount_by_child(mount).context("mount after the kill")?;
+        writers.iter_mut().try_for_each(Writer::verify)?;
+        lab.unmount(mount)?;
+        lab.fsck(mount).context("fsck after recovery").map(drop)
+    }
+}

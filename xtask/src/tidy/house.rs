@@ -1,0 +1,50 @@
+//! The one table of which crate may use which, and the limits.
+
+/// Which in-house crates each crate may use, by the name of its folder.
+/// Anything absent is forbidden; anyone may use `testkit` for tests.
+pub(crate) const EDGES: &[(&str, &[&str])] = &[
+    ("contract", &[]),
+    ("sys", &[]),
+    ("hint", &["contract"]),
+    ("modules", &["contract"]),
+    ("stack", &["contract"]),
+    ("testkit", &["contract"]),
+    ("stores", &["contract", "sys"]),
+    ("ipc", &["contract", "sys"]),
+    ("log", &["contract", "sys"]),
+    ("pool", &["contract", "sys"]),
+    ("volume", &["contract", "hint", "sys"]),
+    ("fuse", &["contract"]),
+    ("kv", &["contract"]),
+    ("preload", &["contract", "ipc"]),
+    ("cli", &["contract", "ipc", "daemon"]),
+    (
+        "daemon",
+        &[
+            "contract", "sys", "hint", "volume", "stores", "modules", "log", "pool", "stack", "ipc", "fuse",
+            "kv", "testkit",
+        ],
+    ),
+    ("xtask", &[]),
+];
+
+/// Below this folder, and nowhere else, code may be `unsafe`.
+pub(crate) const UNSAFE_HOME: &str = "crates/sys/src/";
+
+/// Lines of code in a file: from here on it is reported.
+pub(crate) const FILE_LINES_LARGE: usize = 500;
+
+/// Lines of code in a file: no more than this.
+pub(crate) const FILE_LINES_MAX: usize = 800;
+
+/// Lines of code in a function: nine in ten have no more than this.
+pub(crate) const FUNCTION_LINES_P90: usize = 30;
+
+/// Lines of code in a function: 99 in a hundred have no more than this.
+pub(crate) const FUNCTION_LINES_P99: usize = 80;
+
+/// Visible entries at the root of the working tree: no more than this.
+pub(crate) const ROOT_ENTRIES_MAX: usize = 12;
+
+/// Macros that must not stay in the code.
+pub(crate) const FORBIDDEN_MACROS: &[&str] = &["todo", "unimplemented", "dbg"];
