@@ -39,7 +39,8 @@ pub fn run_parallel(runner: &Runner<'_>, threads: usize, ops: u64) -> Result<Tot
 
 fn round_of(runner: &Runner<'_>, threads: u64, round: u64, totals: &mut Totals) -> Result<(), Box<Failure>> {
     let shared = format!("shared-{}-{round}", std::process::id());
-    let fail = |difference: Box<Difference>| Box::new(failure(runner, round * threads, Vec::new(), *difference));
+    let fail =
+        |difference: Box<Difference>| Box::new(failure(runner, round * threads, Vec::new(), *difference));
     let sides = runner.sides();
     let mut checker = Shared::begin(sides, &shared, 0, threads).map_err(fail)?;
     let appended = AtomicU64::new(0);

@@ -1,0 +1,130 @@
+//! A volume over directories, spoken to as a front end does.
+
+use braid_contract::{Caller, FileSystem, HandleId, InodeId, OpenFlags, OpenRequest, Result, SetAttr, WriteFlags};
+use braid_stores::dir::DirStore;
+use braid_volume::{HomeConfig, PolicyConfig, Reserve, TierConfig, Volume, VolumeConfig};
+use std::ffi::OsStr;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+pub(crate) const RANGE: u64 = 64 << 10;
+
+/// Directories of a volume's tiers.
+pub(crate) struct Bed {
+    pub(crate) dir: tempfile::TempDir,
+}
+
+impl Bed {
+    pub(crate) fn new() -> Self {
+        let dir = tempfile::tempdir_in("/var/tmp").unwrap();
+        std::fs::create_dir(dir.path().join("home")).unwrap();
+        std::fs::create_dir(dir.path().join("slow")).unwrap();
+        Self { dir }
+    }
+
+    pub(crate) fn path(&self, name: &str) -> PathBuf {
+        self.dir.path().join(name)
+    }
+
+    pub(crate) fn config(&self) -> VolumeConfig {
+        config(&self.path("home"), &self.path("slow"))
+    }
+
+    pub(crate) fn open(&self) -> Open {
+        Open { volume: Volume::open(self.config()).unwrap() }
+    }
+}
+
+pub(crate) fn config(home: &Path, slow: &Path) -> VolumeConfig {
+    VolumeConfig {
+        home: HomeConfig {
+            name: "fast".into(),
+            dir: home.to_owned(),
+            weight: Some(1.0),
+            reserve: Reserve::default(),
+        },
+        tiers: vec![TierConfig {
+            name: "slow".into(),
+            store: Arc::new(DirStore::open(slow).unwrap()),
+            location: slow.display().to_string(),
+            weight: Some(1.0),
+            reserve: Reserve::default(),
+        }],
+        range_size: Some(RANGE as u32),
+        policy: PolicyConfig::Weighted,
+    }
+}
+
+/// An open volume, with the calls that tests need most.
+pub(crate) struct Open {
+    pub(crate) volume: Arc<Volume>,
+}
+
+pub(crate) fn caller() -> Caller {
+    Caller::root()
+}
+
+impl Open {
+    pub(crate) fn create(&self, name: &str) -> (InodeId, HandleId) {
+        let flags = OpenFlags { read: true, write: true, ..OpenFlags::default() };
+        let made = self.volume.create(&caller(), InodeId::ROOT, OsStr::new(name), 0o100_644, 0o022, true, flags);
+        let (entry, opened) = made.unwrap();
+        (entry.attr.ino, opened.handle)
+    }
+
+    pub(crate) fn open(&self, ino: InodeId) -> HandleId {
+        let flags = OpenFlags { read: true, write: true, ..OpenFlags::default() };
+        self.volume.open(&caller(), ino, OpenRequest { flags, ..OpenRequest::default() }).unwrap().handle
+    }
+
+    pub(crate) fn lookup(&self, name: &str) -> Result<InodeId> {
+        Ok(self.volume.lookup(&caller(), InodeId::ROOT, OsStr::new(name))?.attr.ino)
+    }
+
+    pub(crate) fn write(&self, handle: HandleId, offset: u64, data: &[u8]) {
+        let written = self.volume.write(&caller(), handle, offset, data, WriteFlags::default());
+        assert_eq!(written.unwrap(), data.len());
+    }
+
+    /// Writes a range at a time, so that each is placed by itself.
+    pub(crate) fn write_ranges(&self, handle: HandleId, data: &[u8]) {
+        for (at, range) in data.chunks(RANGE as usize).enumerate() {
+            self.write(handle, at as u64 * RANGE, range);
+        }
+    }
+
+    pub(crate) fn read(&self, handle: HandleId, offset: u64, len: usize) -> Vec<u8> {
+        let mut buf = vec![0xee; len];
+        let done = self.volume.read(&caller(), handle, offset, &mut buf, false).unwrap();
+        buf.truncate(done);
+        buf
+    }
+
+    pub(crate) fn truncate(&self, ino: InodeId, size: u64) {
+        let changes = SetAttr { size: Some(size), ..SetAttr::default() };
+        self.volume.setattr(&caller(), ino, None, &changes).unwrap();
+    }
+
+    pub(crate) fn size(&self, ino: InodeId) -> u64 {
+        self.volume.getattr(&caller(), ino, None).unwrap().size
+    }
+
+    pub(crate) fn close(self) {
+        self.volume.shutdown().unwrap();
+    }
+
+    /// Drops the volume as a killed daemon does: nothing is brought up to date.
+    pub(crate) fn kill(self) {
+        drop(self);
+    }
+}
+
+/// `len` bytes that differ from place to place.
+pub(crate) fn pattern(seed: u64, len: usize) -> Vec<u8> {
+    let mut state = seed.wrapping_mul(2).wrapping_add(1);
+    let next = |_| {
+        state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        (state >> 56) as u8
+    };
+    (0..len).map(next).collect()
+}

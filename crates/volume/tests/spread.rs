@@ -1,0 +1,196 @@
+//! Files over several tiers: contents, sizes, remounts, crashes, removal.
+
+mod common;
+
+use braid_contract::{Errno, FallocateMode, FileSystem, InodeId, RenameMode, SeekTarget};
+use braid_volume::{Layout, check};
+use common::{Bed, Open, RANGE, caller, pattern};
+use std::ffi::OsStr;
+
+fn problems(bed: &Bed) -> Vec<String> {
+    let report = check(bed.config(), false, &mut |_| {}).unwrap();
+    report.problems.into_iter().map(|problem| format!("{:?} {:?}: {}", problem.path, problem.id, problem.what)).collect()
+}
+
+fn objects(bed: &Bed) -> usize {
+    let data = bed.path("slow").join(".braid/data");
+    let shards = std::fs::read_dir(data).unwrap();
+    shards.map(|shard| std::fs::read_dir(shard.unwrap().path()).unwrap().count()).sum()
+}
+
+fn tiers_of(open: &Open, ino: InodeId) -> Vec<Option<String>> {
+    let explained = open.volume.explain(ino).unwrap();
+    explained.runs.into_iter().map(|run| run.tier.map(|(_, name)| name)).collect()
+}
+
+#[test]
+fn a_small_file_is_an_ordinary_file_in_the_home_tree() {
+    let bed = Bed::new();
+    let open = bed.open();
+    let (ino, handle) = open.create("f");
+    open.write(handle, 0, b"hello");
+    assert_eq!(std::fs::read(bed.path("home").join("f")).unwrap(), b"hello");
+    assert_eq!(open.volume.explain(ino).unwrap().layout, Layout::Plain);
+    open.close();
+    assert_eq!(objects(&bed), 0);
+}
+
+#[test]
+fn a_large_file_uses_both_tiers_and_survives_a_remount() {
+    let bed = Bed::new();
+    let data = pattern(1, 20 * RANGE as usize + 777);
+    let open = bed.open();
+    let (ino, handle) = open.create("f");
+    for (at, chunk) in data.chunks(10_000).enumerate() {
+        open.write(handle, at as u64 * 10_000, chunk);
+    }
+    assert!(open.read(handle, 0, data.len() + 10) == data);
+    let tiers = tiers_of(&open, ino);
+    assert!(tiers.contains(&Some("slow".into())) && tiers.contains(&Some("fast".into())), "{tiers:?}");
+    open.volume.release(handle).unwrap();
+    assert_eq!(std::fs::metadata(bed.path("home").join("f")).unwrap().len(), data.len() as u64);
+    open.close();
+    assert_eq!(problems(&bed), Vec::<String>::new());
+
+    let open = bed.open();
+    let ino = open.lookup("f").unwrap();
+    assert_eq!(open.size(ino), data.len() as u64);
+    let handle = open.open(ino);
+    assert!(open.read(handle, 0, data.len() + 10) == data);
+    for offset in [0, 1, RANGE - 1, RANGE, 5 * RANGE + 3, data.len() as u64 - 1] {
+        let expected = &data[offset as usize..data.len().min(offset as usize + 70_000)];
+        assert!(open.read(handle, offset, 70_000) == expected, "offset {offset}");
+    }
+}
+
+#[test]
+fn a_killed_daemon_loses_nothing_that_was_written() {
+    let bed = Bed::new();
+    let data = pattern(2, 9 * RANGE as usize + 5);
+    let open = bed.open();
+    let (_, handle) = open.create("f");
+    open.write_ranges(handle, &data);
+    open.kill();
+    let open = bed.open();
+    let ino = open.lookup("f").unwrap();
+    assert_eq!(open.size(ino), data.len() as u64);
+    let handle = open.open(ino);
+    assert!(open.read(handle, 0, data.len()) == data);
+    open.volume.release(handle).unwrap();
+    open.close();
+    assert_eq!(problems(&bed), Vec::<String>::new());
+}
+
+#[test]
+fn truncation_never_shows_old_bytes() {
+    let bed = Bed::new();
+    let open = bed.open();
+    let (ino, handle) = open.create("f");
+    let data = pattern(3, 8 * RANGE as usize);
+    open.write_ranges(handle, &data);
+    for size in [7 * RANGE + 100, 3 * RANGE, 2 * RANGE + 1, 10] {
+        open.truncate(ino, size);
+        assert_eq!(open.size(ino), size);
+        open.truncate(ino, 8 * RANGE);
+        let mut expected = data[..size as usize].to_vec();
+        expected.resize(data.len(), 0);
+        assert!(open.read(handle, 0, data.len()) == expected, "cut to {size}");
+    }
+    open.truncate(ino, 0);
+    open.truncate(ino, RANGE);
+    assert!(open.read(handle, 0, RANGE as usize).iter().all(|byte| *byte == 0));
+    open.volume.release(handle).unwrap();
+    open.close();
+    assert_eq!((problems(&bed), objects(&bed)), (Vec::new(), 0));
+}
+
+#[test]
+fn removal_waits_for_the_last_open_and_leaves_nothing() {
+    let bed = Bed::new();
+    let open = bed.open();
+    let (ino, handle) = open.create("f");
+    let data = pattern(4, 4 * RANGE as usize);
+    open.write_ranges(handle, &data);
+    open.volume.link(&caller(), ino, InodeId::ROOT, OsStr::new("g")).unwrap();
+    open.volume.unlink(&caller(), InodeId::ROOT, OsStr::new("f")).unwrap();
+    assert_eq!(open.lookup("f").unwrap_err().errno(), Errno::ENOENT);
+    open.volume.unlink(&caller(), InodeId::ROOT, OsStr::new("g")).unwrap();
+    open.write(handle, RANGE, b"still here");
+    assert_eq!(open.read(handle, RANGE, 10), b"still here");
+    assert_eq!(open.volume.getattr(&caller(), ino, Some(handle)).unwrap().nlink, 0);
+    open.volume.release(handle).unwrap();
+    open.close();
+    assert_eq!((problems(&bed), objects(&bed)), (Vec::new(), 0));
+}
+
+#[test]
+fn a_crash_between_removal_and_clean_up_leaves_nothing_after_the_next_mount() {
+    let bed = Bed::new();
+    let open = bed.open();
+    let (_, handle) = open.create("f");
+    open.write_ranges(handle, &pattern(5, 4 * RANGE as usize));
+    open.volume.unlink(&caller(), InodeId::ROOT, OsStr::new("f")).unwrap();
+    open.kill();
+    assert_eq!(objects(&bed), 1);
+    bed.open().close();
+    assert_eq!((problems(&bed), objects(&bed)), (Vec::new(), 0));
+}
+
+#[test]
+fn renaming_over_a_spread_file_removes_its_data() {
+    let bed = Bed::new();
+    let open = bed.open();
+    for (name, seed) in [("old", 6), ("new", 7)] {
+        let (_, handle) = open.create(name);
+        open.write_ranges(handle, &pattern(seed, 4 * RANGE as usize));
+        open.volume.release(handle).unwrap();
+    }
+    let (new, old) = (OsStr::new("new"), OsStr::new("old"));
+    open.volume.rename(&caller(), InodeId::ROOT, new, InodeId::ROOT, old, RenameMode::Replace).unwrap();
+    let handle = open.open(open.lookup("old").unwrap());
+    assert!(open.read(handle, 0, 4 * RANGE as usize) == pattern(7, 4 * RANGE as usize));
+    open.volume.release(handle).unwrap();
+    open.close();
+    assert_eq!((problems(&bed), objects(&bed)), (Vec::new(), 1));
+}
+
+#[test]
+fn holes_are_holes_and_allocation_is_spread() {
+    let bed = Bed::new();
+    let open = bed.open();
+    let (ino, handle) = open.create("f");
+    open.truncate(ino, 100 * RANGE);
+    assert_eq!(open.volume.seek(&caller(), handle, 0, SeekTarget::Data).unwrap_err().errno(), Errno::ENXIO);
+    open.write(handle, 50 * RANGE, b"x");
+    let data = open.volume.seek(&caller(), handle, 0, SeekTarget::Data).unwrap();
+    assert_eq!(data, 50 * RANGE);
+    let hole = open.volume.seek(&caller(), handle, data, SeekTarget::Hole).unwrap();
+    assert!(hole > data && hole <= 51 * RANGE);
+    let mode = FallocateMode::Allocate { keep_size: false };
+    open.volume.fallocate(&caller(), handle, 0, 100 * RANGE, mode).unwrap();
+    let status = open.volume.status();
+    let ranges: Vec<u64> = status.tiers.iter().map(|tier| tier.ranges).collect();
+    assert_eq!(ranges.iter().sum::<u64>(), 100);
+    assert!(ranges[0].abs_diff(ranges[1]) <= 2, "{ranges:?}");
+    open.volume.fallocate(&caller(), handle, 0, 100 * RANGE, FallocateMode::PunchHole).unwrap();
+    assert_eq!(open.read(handle, 50 * RANGE, 2), [0, 0]);
+}
+
+#[test]
+fn one_write_goes_to_one_tier() {
+    let bed = Bed::new();
+    let open = bed.open();
+    let (ino, handle) = open.create("f");
+    open.write(handle, 0, &pattern(8, RANGE as usize));
+    open.write(handle, RANGE, &pattern(8, 16 * RANGE as usize));
+    assert!(tiers_of(&open, ino).len() <= 2, "{:?}", tiers_of(&open, ino));
+}
+
+#[test]
+fn the_braid_directory_is_not_part_of_the_namespace() {
+    let bed = Bed::new();
+    let open = bed.open();
+    assert_eq!(open.lookup(".braid").unwrap_err().errno(), Errno::ENOENT);
+    let made = open.volume.mkdir(&caller(), InodeId::ROOT, OsStr::new(".braid"), 0o755, 0);
+    assert_eq!(made.unwrap_err().errno(), Errno::EPERM);
+}
