@@ -6,9 +6,10 @@ use crate::error::{Context, Failure, Result, ensure, fail};
 use crate::paths;
 use crate::sh::{cmd, is_root, root_cmd};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::process::{Pid, PidfdFlags, pidfd_open};
 use std::fmt::Write;
 use std::path::{Path, PathBuf};
-use std::process::Child;
+use std::process::{Child, ExitStatus};
 
 /// A kind of native file system.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -111,6 +112,7 @@ enum Undo {
 /// A temporary directory and what was set up in it.
 pub(crate) struct Lab {
     root: PathBuf,
+    logs: PathBuf,
     undo: Vec<Undo>,
 }
 
@@ -125,7 +127,17 @@ impl Lab {
                 made => Some(made.at(&path).map(|()| path)),
             })
             .unwrap_or_else(|| fail(format!("{} is taken", base.display())))?;
-        Ok(Self { root, undo: Vec::new() })
+        Ok(Self { logs: root.clone(), root, undo: Vec::new() })
+    }
+
+    /// An empty place for a suite: the daemons' logs outlive it, below
+    /// `target/logs`.
+    pub(crate) fn for_suite(name: &str) -> Result<Self> {
+        let logs = paths::target().join("logs").join(name);
+        std::fs::create_dir_all(&logs).at(&logs)?;
+        let mut lab = Self::new(name)?;
+        lab.logs = logs;
+        Ok(lab)
     }
 
     /// The directory itself.
@@ -181,14 +193,16 @@ impl Lab {
     /// Mounts a volume (again); the command returns when it is usable.
     pub(crate) fn mount(&mut self, mount: &Mount) -> Result<()> {
         self.undo.push(Undo::Braid(mount.clone()));
-        self.braid().arg("mount").arg(&mount.stack).arg(&mount.point).quiet()?;
+        let log = self.logs.join("daemon.log");
+        let mount_command = self.braid().arg("mount").arg("--log-file").arg(log);
+        mount_command.arg(&mount.stack).arg(&mount.point).quiet()?;
         ensure(is_mounted(&mount.point)?, || format!("{} is not mounted", mount.point.display()))
     }
 
     /// Mounts a volume by a daemon that is our child, for
     /// [`kill_daemon`](Self::kill_daemon).
     pub(crate) fn mount_by_child(&mut self, mount: &Mount) -> Result<()> {
-        let log = self.root.join("daemon.log");
+        let log = self.logs.join("daemon-in-foreground.log");
         let args = ["mount", "--foreground"];
         let mut child = self.braid().args(args).arg(&mount.stack).arg(&mount.point).start(&log)?;
         let mounted = wait_until_mounted(&mount.point, &mut child);
@@ -217,7 +231,7 @@ impl Lab {
         let is_ours = |undo: &Undo| matches!(undo, Undo::Braid(other) | Undo::Daemon(other, _) if other.point == mount.point);
         while let Some(at) = self.undo.iter().position(is_ours) {
             if let Undo::Daemon(_, mut child) = self.undo.remove(at) {
-                let status = child.wait()?;
+                let status = wait_until_ended(&mut child)?;
                 ensure(status.success(), || format!("the daemon ended with {status}"))?;
             }
         }
@@ -229,7 +243,7 @@ impl Lab {
         self.braid().arg("fsck").arg(&mount.stack).read()
     }
 
-    /// The `braid` command, with everything that it may write kept in the lab.
+    /// The `braid` command.
     pub(crate) fn braid(&self) -> crate::sh::Cmd {
         cmd(paths::braid())
     }
@@ -311,6 +325,24 @@ fn wait_until_mounted(point: &Path, child: &mut Child) -> Result<()> {
         poll(&mut [PollFd::new(&table, PollFlags::PRI)], Some(&second))?;
     }
     std::fs::metadata(point).at(point).map(drop)
+}
+
+/// Waits for a child, for as long as a daemon may take to end.
+fn wait_until_ended(child: &mut Child) -> Result<ExitStatus> {
+    const SECONDS: i64 = 60;
+    let pid = i32::try_from(child.id()).ok().and_then(Pid::from_raw);
+    let Some(pid) = pid else { return fail("a process without an id") };
+    let ended = pidfd_open(pid, PidfdFlags::empty())?;
+    let second = Timespec { tv_sec: 1, tv_nsec: 0 };
+    for _ in 0..SECONDS {
+        if poll(&mut [PollFd::new(&ended, PollFlags::IN)], Some(&second))? > 0 {
+            return Ok(child.wait()?);
+        }
+        crate::sh::uninterrupted()?;
+    }
+    child.kill()?;
+    child.wait()?;
+    fail(format!("the daemon did not end within {SECONDS} s of its unmount"))
 }
 
 /// Bytes that are free for an unprivileged writer.

@@ -21,7 +21,8 @@ const LOG_NAME_BYTES_MAX: usize = 200;
 /// used.
 pub(crate) fn start(args: &MountArgs, mountpoint: &Path) -> Result<()> {
     let log = Log::open(args.log_file.as_deref(), mountpoint)?;
-    let mut child = spawn(&log).map_err(|error| Failure::new(format!("the daemon can't be started: {error}")))?;
+    let mut child =
+        spawn(&log).map_err(|error| Failure::new(format!("the daemon can't be started: {error}")))?;
     let mut line = String::new();
     if let Some(stdout) = child.stdout.take() {
         // An error reads like an end: the daemon is gone without a word.
@@ -143,7 +144,8 @@ fn default_directory() -> Result<PathBuf> {
     }
     let directory = |name: &str| std::env::var_os(name).map(PathBuf::from).filter(|path| path.is_absolute());
     let state = directory("XDG_STATE_HOME").or_else(|| Some(directory("HOME")?.join(".local/state")));
-    let state = state.ok_or_else(|| Failure::new("there is no home directory to log to\n  help: pass --log-file"))?;
+    let state =
+        state.ok_or_else(|| Failure::new("there is no home directory to log to\n  help: pass --log-file"))?;
     Ok(state.join("braid"))
 }
 

@@ -76,7 +76,10 @@ fn render(report: &Report, repair: bool) -> String {
         _ = writeln!(text, "{subject}: {}{done}", problem.what);
     }
     let Report { files, spread_files, ranges, objects, .. } = report;
-    _ = writeln!(text, "{files} files, {spread_files} of them spread over {ranges} ranges in {objects} objects");
+    _ = writeln!(
+        text,
+        "{files} files, {spread_files} of them spread over {ranges} ranges in {objects} objects"
+    );
     let (found, left) = (report.problems.len(), report.left());
     text.push_str(&match (found, left) {
         (0, _) => "no problems\n".into(),

@@ -51,7 +51,9 @@ pub(crate) fn need_daemon(mount: &Mount) -> Result<Client> {
     daemon(mount).map_err(|error| {
         let point = mount.point.display();
         if mount.is_dead() {
-            return Failure::new(format!("the daemon of {point} is gone\n  help: clean up: braid umount {point}"));
+            return Failure::new(format!(
+                "the daemon of {point} is gone\n  help: clean up: braid umount {point}"
+            ));
         }
         Failure::new(format!("the daemon of {point} can't be asked: {error}"))
     })

@@ -50,7 +50,8 @@ impl Table {
             let cells = self.rows.iter().filter_map(|row| row.get(column)).map(|cell| cell.chars().count());
             cells.max().unwrap_or(0).max(name.len())
         };
-        let widths: Vec<usize> = self.head.iter().enumerate().map(|(column, (name, _))| width(column, name)).collect();
+        let widths: Vec<usize> =
+            self.head.iter().enumerate().map(|(column, (name, _))| width(column, name)).collect();
         let mut text = String::new();
         let names = self.head.iter().map(|(name, _)| (*name).to_owned()).collect();
         for row in std::iter::once(&names).chain(&self.rows) {

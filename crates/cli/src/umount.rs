@@ -48,7 +48,9 @@ fn detach_by_helper(point: &Path, lazy: bool) -> Result<()> {
     let mut command = Command::new("fusermount3");
     command.arg("-u").args(lazy.then_some("-z")).arg("--").arg(point);
     let output = command.stdin(Stdio::null()).env("LC_ALL", "C").output().map_err(|error| {
-        Failure::new(format!("fusermount3 can't be started: {error}\n  help: install it (Debian package fuse3)"))
+        Failure::new(format!(
+            "fusermount3 can't be started: {error}\n  help: install it (Debian package fuse3)"
+        ))
     })?;
     if output.status.success() {
         return Ok(());
@@ -108,7 +110,9 @@ impl Watch {
                 Some(error) => Err(Failure::new(format!("unmounted, but not cleanly: {error}"))),
             },
             Ok(_) => Err(Failure::new("unmounted; the daemon's answer is not understood")),
-            Err(ClientError::Io(_)) => Err(Failure::new("unmounted, but the daemon ended without a word; see its log")),
+            Err(ClientError::Io(_)) => {
+                Err(Failure::new("unmounted, but the daemon ended without a word; see its log"))
+            }
             Err(error) => Err(Failure::new(format!("unmounted, but {error}"))),
         }
     }
@@ -125,7 +129,9 @@ fn wait_readable(fd: impl AsFd, what: &str) -> Result<()> {
             }
             Ok(_) => return Ok(()),
             Err(Errno::INTR) => {}
-            Err(error) => return Err(Failure::new(format!("unmounted, but can't wait: {}", io::Error::from(error)))),
+            Err(error) => {
+                return Err(Failure::new(format!("unmounted, but can't wait: {}", io::Error::from(error))));
+            }
         }
     }
 }

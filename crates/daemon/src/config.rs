@@ -25,7 +25,7 @@ pub enum StackNode {
         child: Box<StackNode>,
     },
     /// The file system over tiers, at the bottom.
-    Volume(VolumeSettings),
+    Volume(Box<VolumeSettings>),
 }
 
 impl StackNode {
@@ -158,7 +158,9 @@ pub(crate) fn check_names(volume: &VolumeSettings) -> Result<(), Refusal> {
     let limit = usize::from(braid_contract::TierId::LIMIT);
     if let Some(extra) = volume.tiers.get(limit) {
         let found = format!("a volume has at most {limit} tiers; found {}", volume.tiers.len());
-        return Err(extra.place.refuse(found, "join directories beneath with another file system, or make two volumes"));
+        return Err(extra
+            .place
+            .refuse(found, "join directories beneath with another file system, or make two volumes"));
     }
     for (index, tier) in volume.tiers.iter().enumerate() {
         if volume.tiers[..index].iter().any(|other| other.name == tier.name) {

@@ -27,7 +27,9 @@ pub struct StackFlags {
 pub fn parse(flags: &StackFlags) -> Result<Config, Refusal> {
     let tiers = flags.tiers.iter().map(|text| tier(text)).collect::<Result<Vec<_>, _>>()?;
     let Some(first) = tiers.first() else {
-        return Err(Place::flag("--tier").refuse("there are no tiers", "give a stack file, or --tier NAME=DIR"));
+        return Err(
+            Place::flag("--tier").refuse("there are no tiers", "give a stack file, or --tier NAME=DIR")
+        );
     };
     let home = match &flags.home {
         Some(home) => Located::new(home.clone(), Place::flag(format!("--home {home}"))),
@@ -45,9 +47,10 @@ pub fn parse(flags: &StackFlags) -> Result<Config, Refusal> {
         let place = Place::flag(format!("--range {text}"));
         volume_settings::range(&Field { name: "range".into(), place, node })
     });
-    let volume = VolumeSettings { place: Place::flag("--tier"), home, policy, range: range.transpose()?, tiers };
+    let volume =
+        VolumeSettings { place: Place::flag("--tier"), home, policy, range: range.transpose()?, tiers };
     check_names(&volume)?;
-    Ok(Config { stack: StackNode::Volume(volume), mount: MountSettings::default() })
+    Ok(Config { stack: StackNode::Volume(Box::new(volume)), mount: MountSettings::default() })
 }
 
 /// `NAME=DIR[,weight=N][,reserve=AMOUNT]`. Settings are split off from the

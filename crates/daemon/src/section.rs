@@ -47,7 +47,9 @@ impl Section {
                 return Err(field.place.refuse(found, format!("write it as {}: {{ … }}", field.name)));
             }
             Value::List => {
-                return Err(field.place.refuse("found a list, expected keys below this one", "remove the leading '-'"));
+                return Err(field
+                    .place
+                    .refuse("found a list, expected keys below this one", "remove the leading '-'"));
             }
         };
         Ok(Self { place: field.place.clone(), fields })
@@ -82,8 +84,9 @@ impl Section {
 
     /// A key that must be there; `example` shows how to write it.
     pub(crate) fn require(&mut self, name: &str, example: &str) -> Result<Field, Refusal> {
-        self.take(name)
-            .ok_or_else(|| self.place.refuse(format!("the key '{name}' is missing"), format!("add {example}")))
+        self.take(name).ok_or_else(|| {
+            self.place.refuse(format!("the key '{name}' is missing"), format!("add {example}"))
+        })
     }
 
     /// What is left, in the order in which it stands.
@@ -96,7 +99,9 @@ impl Section {
     pub(crate) fn into_only(mut self, choices: &[&str]) -> Result<Field, Refusal> {
         let choices = one_of(choices);
         let Some(first) = self.fields.pop_front() else {
-            return Err(self.place.refuse("found nothing below this key", format!("put one of these there: {choices}")));
+            return Err(self
+                .place
+                .refuse("found nothing below this key", format!("put one of these there: {choices}")));
         };
         match self.fields.pop_front() {
             Some(second) => {
@@ -117,12 +122,16 @@ impl Field {
     /// The characters of a scalar; `what` says what is expected.
     pub(crate) fn text(&self, what: &str) -> Result<Located<String>, Refusal> {
         let found = match &self.node.value {
-            Value::Scalar(text) if !text.is_empty() => return Ok(Located::new(text.clone(), self.place.clone())),
+            Value::Scalar(text) if !text.is_empty() => {
+                return Ok(Located::new(text.clone(), self.place.clone()));
+            }
             Value::Scalar(_) | Value::Null => "found nothing",
             Value::List => "found a list",
             Value::Map(_) => "found keys below this one",
         };
-        Err(self.place.refuse(format!("{found}, expected {what}"), format!("write one value after '{}:'", self.name)))
+        Err(self
+            .place
+            .refuse(format!("{found}, expected {what}"), format!("write one value after '{}:'", self.name)))
     }
 
     /// A value that `parse` reads; its error is the advice.

@@ -45,7 +45,12 @@ impl From<Refusal> for ServeError {
 ///
 /// # Errors
 /// If it can't be mounted, or ends in another way than cleanly.
-pub fn run(config: &Config, mountpoint: &Path, nonempty: bool, ready: impl FnOnce()) -> Result<(), ServeError> {
+pub fn run(
+    config: &Config,
+    mountpoint: &Path,
+    nonempty: bool,
+    ready: impl FnOnce(),
+) -> Result<(), ServeError> {
     let point = validate::mount(config, mountpoint, nonempty)?;
     // A descriptor for each open file of each application, on each tier.
     let open_files_max = braid_sys::raise_open_files();
@@ -67,9 +72,8 @@ fn serve(
 ) -> Result<(), ServeError> {
     let place = || Place::flag(format!("mount point {}", point.given.display()));
     let fs = build(&config.stack, volume.file_system());
-    let session = wire::mount(fs, &point.path, config).map_err(|error| {
-        place().refuse(format!("can't be mounted: {error}"), mount_advice(&error))
-    })?;
+    let session = wire::mount(fs, &point.path, config)
+        .map_err(|error| place().refuse(format!("can't be mounted: {error}"), mount_advice(&error)))?;
     let unmounter = session.unmounter();
     let control = Control::new(volume.clone(), &point.path);
     let prepared = start_control(&point.path, control).and_then(|server| {
@@ -133,7 +137,9 @@ fn mount_advice(error: &io::Error) -> &'static str {
         io::ErrorKind::PermissionDenied => {
             "check that this user may use /dev/fuse, and that fusermount3 (Debian package fuse3) is installed"
         }
-        io::ErrorKind::NotFound => "install fusermount3 (Debian package fuse3), and check that /dev/fuse exists",
+        io::ErrorKind::NotFound => {
+            "install fusermount3 (Debian package fuse3), and check that /dev/fuse exists"
+        }
         _ => "the log may say more",
     }
 }

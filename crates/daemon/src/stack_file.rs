@@ -66,10 +66,11 @@ fn read(path: &Path) -> io::Result<String> {
 
 /// What is below `field`: exactly one module.
 fn stack_node(field: &Field, base: &Path, depth: usize) -> Result<StackNode, Refusal> {
-    let names: Vec<&str> = std::iter::once("volume").chain(WRAPPERS.iter().map(|wrapper| wrapper.name)).collect();
+    let names: Vec<&str> =
+        std::iter::once("volume").chain(WRAPPERS.iter().map(|wrapper| wrapper.name)).collect();
     let node = Section::open(field)?.into_only(&names)?;
     if node.name == "volume" {
-        return Ok(StackNode::Volume(volume_settings::from_file(&node, base)?));
+        return Ok(StackNode::Volume(Box::new(volume_settings::from_file(&node, base)?)));
     }
     let Some(module) = braid_modules::wrapper(&node.name) else {
         let advice = match nearest(&node.name, &names) {
@@ -79,7 +80,9 @@ fn stack_node(field: &Field, base: &Path, depth: usize) -> Result<StackNode, Ref
         return Err(node.place.refuse(format!("there is no module '{}'", node.name), advice));
     };
     if depth == DEPTH_MAX {
-        return Err(node.place.refuse(format!("more than {DEPTH_MAX} modules on top of each other"), "remove some"));
+        return Err(node
+            .place
+            .refuse(format!("more than {DEPTH_MAX} modules on top of each other"), "remove some"));
     }
     Ok(StackNode::Wrapper { module, child: Box::new(stack_node(&node, base, depth + 1)?) })
 }

@@ -18,8 +18,7 @@ const UNITS: &[(&str, u64)] = &[
 ];
 
 /// The forms of a size, for messages.
-pub const SIZE_FORMS: &str =
-    "a whole number of bytes, or one followed directly by KiB, MiB, GiB, TiB (1024s) or KB, MB, GB, TB (1000s)";
+pub const SIZE_FORMS: &str = "a whole number of bytes, or one followed directly by KiB, MiB, GiB, TiB (1024s) or KB, MB, GB, TB (1000s)";
 
 /// The forms of a percentage, for messages.
 pub const PERCENT_FORMS: &str = "a number followed directly by %, such as 5% or 0.5%";
@@ -50,7 +49,8 @@ pub fn parse_size(text: &str) -> Result<u64, String> {
 /// # Errors
 /// If `text` does not have the [`PERCENT_FORMS`].
 pub fn parse_percent(text: &str) -> Result<f64, String> {
-    let number = text.strip_suffix('%').filter(|number| number.bytes().all(|b| b.is_ascii_digit() || b == b'.'));
+    let number =
+        text.strip_suffix('%').filter(|number| number.bytes().all(|b| b.is_ascii_digit() || b == b'.'));
     let percent = number.and_then(|number| number.parse::<f64>().ok());
     let percent = percent.ok_or_else(|| format!("a percentage is {PERCENT_FORMS}"))?;
     if percent <= 100.0 { Ok(percent) } else { Err("the largest percentage is 100%".into()) }

@@ -94,10 +94,11 @@ fn unreachable_dir(dir: &Path, place: &Place, error: &io::Error) -> Refusal {
             format!("there is no directory {shown}"),
             format!("mount the tier's device, or make the directory: mkdir -p {shown}"),
         ),
-        Some(Errno::NOTDIR) => place.refuse(format!("a part of {shown} is not a directory"), "check the path"),
-        Some(Errno::ACCESS) => {
-            place.refuse(format!("this user may not enter {shown}"), "change the permissions on the way there")
+        Some(Errno::NOTDIR) => {
+            place.refuse(format!("a part of {shown} is not a directory"), "check the path")
         }
+        Some(Errno::ACCESS) => place
+            .refuse(format!("this user may not enter {shown}"), "change the permissions on the way there"),
         Some(Errno::NOTCONN) => {
             let mounts = mounts::list().unwrap_or_default();
             let path = std::path::absolute(dir).unwrap_or_else(|_| dir.to_owned());
@@ -154,7 +155,11 @@ fn compare(first: &Looked<'_>, second: &Looked<'_>) -> Result<(), Refusal> {
                 outer.tier.name,
                 outer.real.display()
             );
-            return Err(inner.tier.dir.place.refuse(found, "put the two beside each other, in directories of their own"));
+            return Err(inner
+                .tier
+                .dir
+                .place
+                .refuse(found, "put the two beside each other, in directories of their own"));
         }
     }
     Ok(())
@@ -167,7 +172,8 @@ fn look_at_mount_point(given: &Path, nonempty: bool) -> Result<MountPoint, Refus
     if !found.is_dir() {
         return Err(place.refuse("this is not a directory", "name an empty directory"));
     }
-    let path = std::fs::canonicalize(given).map_err(|error| unreachable_mount_point(given, &place, &error))?;
+    let path =
+        std::fs::canonicalize(given).map_err(|error| unreachable_mount_point(given, &place, &error))?;
     let mounts = mounts::list().unwrap_or_default();
     if let Some(mount) = mounts::at(&mounts, &path).filter(|mount| mount.is_braid()) {
         if mount.is_dead() {
@@ -187,7 +193,9 @@ fn look_at_mount_point(given: &Path, nonempty: bool) -> Result<MountPoint, Refus
 fn unreachable_mount_point(given: &Path, place: &Place, error: &io::Error) -> Refusal {
     let shown = given.display();
     match Errno::from_io_error(error) {
-        Some(Errno::NOENT) => place.refuse("there is no such directory", format!("make it: mkdir -p {shown}")),
+        Some(Errno::NOENT) => {
+            place.refuse("there is no such directory", format!("make it: mkdir -p {shown}"))
+        }
         Some(Errno::NOTCONN) => stale(given, place),
         Some(Errno::ACCESS) => place.refuse(
             "this user may not enter the directory",
@@ -226,7 +234,8 @@ fn keep_apart(tier: &Looked<'_>, point: &MountPoint) -> Result<(), Refusal> {
 /// Refuses a mount that the kernel or `fusermount3` would.
 fn front_end(mount: &MountSettings) -> Result<(), Refusal> {
     if !Path::new("/dev/fuse").exists() {
-        let advice = "load the kernel's FUSE module: modprobe fuse (in a container: pass the device /dev/fuse)";
+        let advice =
+            "load the kernel's FUSE module: modprobe fuse (in a container: pass the device /dev/fuse)";
         return Err(Place::flag("/dev/fuse").refuse("there is no such device", advice));
     }
     let Some(allow) = mount.allow_other.as_ref().filter(|allow| allow.value) else { return Ok(()) };
@@ -238,6 +247,7 @@ fn front_end(mount: &MountSettings) -> Result<(), Refusal> {
     if allowed {
         return Ok(());
     }
-    let advice = "ask the administrator to add the line user_allow_other to /etc/fuse.conf, or leave this out";
+    let advice =
+        "ask the administrator to add the line user_allow_other to /etc/fuse.conf, or leave this out";
     Err(allow.place.refuse("users of this machine may not let others use their mounts", advice))
 }

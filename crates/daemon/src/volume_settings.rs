@@ -27,7 +27,8 @@ pub(crate) fn from_file(field: &Field, base: &Path) -> Result<VolumeSettings, Re
         return Err(tiers.place.refuse("there are no tiers", "add at least one: NAME: { dir: DIRECTORY }"));
     }
     let first = &parsed[0].name;
-    let home = section.require("home", &format!("home: {first}, or another tier that is to hold the names"))?;
+    let home =
+        section.require("home", &format!("home: {first}, or another tier that is to hold the names"))?;
     let policy = section.require("policy", "policy: { weighted: { } }, or home-first or size")?;
     let settings = VolumeSettings {
         place: section.place().clone(),
@@ -98,7 +99,9 @@ fn reserve(field: &Field) -> Result<Located<Reserve>, Refusal> {
                 Err("a reserve of 100% leaves nothing to use; write less".into())
             };
         }
-        parse_size(text).map(Reserve::Bytes).map_err(|advice| format!("write a percentage such as 5%, or a size: {advice}"))
+        parse_size(text)
+            .map(Reserve::Bytes)
+            .map_err(|advice| format!("write a percentage such as 5%, or a size: {advice}"))
     })
 }
 

@@ -3,12 +3,13 @@
 use crate::check::{Problem, Report};
 use crate::config::{self, Config, Large, Policy, THREADS_DEFAULT, TierSettings, VolumeSettings};
 use crate::refusal::Refusal;
-use braid_contract::{Error, FileSystem, InodeId};
+use braid_contract::{Errno, Error, FileSystem, InodeId};
 use braid_fuse::{FuseConfig, Session};
 use braid_ipc::protocol::{Explanation, Hello, Run, RunTier, Status, TierStatus};
 use braid_stores::dir::DirStore;
 use braid_volume::{
-    HomeConfig, LargeFiles, Layout, OpenError, PolicyConfig, Reserve, TierConfig, TierState, Volume, VolumeConfig,
+    HomeConfig, LargeFiles, Layout, OpenError, PolicyConfig, Reserve, TierConfig, TierState, Volume,
+    VolumeConfig,
 };
 use std::io;
 use std::path::Path;
@@ -168,8 +169,14 @@ fn volume_config(settings: &VolumeSettings) -> Result<VolumeConfig, Refusal> {
 }
 
 fn open_store(tier: &TierSettings) -> Result<DirStore, Refusal> {
-    DirStore::open(&tier.dir.value)
-        .map_err(|error| tier.dir.place.refuse(error.to_string(), "check the directory and its file system"))
+    let dir = tier.dir.value.display();
+    DirStore::open(&tier.dir.value).map_err(|error| match error.errno() {
+        Errno::EBUSY => tier.dir.place.refuse(
+            format!("{dir}: the directory is a tier of a volume that is mounted now"),
+            "unmount that first: braid umount MOUNTPOINT",
+        ),
+        _ => tier.dir.place.refuse(error.to_string(), "check the directory and its file system"),
+    })
 }
 
 fn reserve(tier: &TierSettings) -> Reserve {
@@ -198,7 +205,11 @@ fn policy(policy: &Policy) -> PolicyConfig {
 /// the volume says is what it found and then, after a semicolon, what to do.
 fn refuse(error: &OpenError, settings: &VolumeSettings) -> Refusal {
     let text = error.to_string();
-    let (found, advice) = text.split_once("; ").unwrap_or((&text, "the log may say more"));
+    let otherwise = match error {
+        OpenError::NeedsRoot { .. } => "mount it as root, or make a volume of your own in other directories",
+        _ => "check the directory and its file system; the log may say more",
+    };
+    let (found, advice) = text.split_once("; ").unwrap_or((&text, otherwise));
     match (error, error.tier().and_then(|name| settings.tier(name))) {
         (OpenError::RangeSizeDiffers { .. }, _) => {
             let place = settings.range.as_ref().map_or(&settings.place, |range| &range.place);

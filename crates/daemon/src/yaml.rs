@@ -52,13 +52,17 @@ fn refuse(error: &Error, file: &Place) -> Refusal {
             let key = key.as_deref().unwrap_or("?");
             place.refuse(format!("the key '{key}' appears twice in the same place"), "keep one of the two")
         }
-        Error::MultipleDocuments { .. } => {
-            place.refuse("a second document begins here ('---')", "a stack file holds one stack; use a file for each")
-        }
+        Error::MultipleDocuments { .. } => place.refuse(
+            "a second document begins here ('---')",
+            "a stack file holds one stack; use a file for each",
+        ),
         error => {
             let message = error.to_string();
             let message = message.split(" at line ").next().unwrap_or_default();
-            place.refuse(format!("not valid YAML: {message}"), "correct the syntax; values with special characters need quotes")
+            place.refuse(
+                format!("not valid YAML: {message}"),
+                "correct the syntax; values with special characters need quotes",
+            )
         }
     }
 }

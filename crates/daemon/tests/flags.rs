@@ -1,5 +1,5 @@
 //! A stack from flags, and what is said when a flag is wrong.
-#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
+#![allow(clippy::unwrap_used, clippy::panic, reason = "a test fails by panicking")]
 
 use braid_daemon::config::{Config, Large, Policy, Reserve, VolumeSettings};
 use braid_daemon::flags::{StackFlags, parse};
@@ -23,7 +23,8 @@ fn volume(config: &Config) -> &VolumeSettings {
 
 #[test]
 fn tiers_with_and_without_settings() {
-    let config = parse(&flags(&["fast=/mnt/a,b=c", "fast2=/x,y,weight=2.5,reserve=10GiB", "s=rel/d=e"])).map(|_| ());
+    let config =
+        parse(&flags(&["fast=/mnt/a,b=c", "fast2=/x,y,weight=2.5,reserve=10GiB", "s=rel/d=e"])).map(|_| ());
     assert!(config.unwrap_err().to_string().contains("b: unknown key"), "a comma and '=' begin a setting");
 
     let config = parse(&flags(&["fast=/mnt/nvme", "slow=/x,y,weight=2.5,reserve=5%", "s=rel/d=e"])).unwrap();
@@ -48,7 +49,9 @@ fn policies() {
         assert_eq!(volume(&parse(&with_policy(text)).unwrap()).policy.value, policy, "{text}");
     }
     let config = parse(&with_policy("size:large=b")).unwrap();
-    let Policy::Size { large: Large::Tier(tier), .. } = &volume(&config).policy.value else { panic!("another policy") };
+    let Policy::Size { large: Large::Tier(tier), .. } = &volume(&config).policy.value else {
+        panic!("another policy")
+    };
     assert_eq!(tier.value, "b");
 }
 
@@ -99,10 +102,7 @@ fn every_refusal_names_the_flag() {
             with_policy("size:large=z9"),
             "--policy size:large=z9: large: there is no tier 'z9'\n  help: the tiers are a, b",
         ),
-        (
-            with_policy("weighted:x=1"),
-            "--policy weighted:x=1: x: unknown key\n  help: this takes no keys",
-        ),
+        (with_policy("weighted:x=1"), "--policy weighted:x=1: x: unknown key\n  help: this takes no keys"),
         (
             range("1MB"),
             "--range 1MB: a range of 1000000 is not a power of two from 64KiB to 64MiB\n  help: write 512KiB or 1MiB",

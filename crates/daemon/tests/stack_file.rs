@@ -1,6 +1,6 @@
 //! What is said to a stack file that is wrong: file, line, key, what was found
 //! and what to do, word by word.
-#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
+#![allow(clippy::unwrap_used, clippy::panic, reason = "a test fails by panicking")]
 
 use braid_daemon::stack_file;
 use std::fmt::Write as _;
@@ -213,7 +213,9 @@ fn policies() {
         ),
         (
             "{ raid5: { } }",
-            format!("{place}.raid5: there is no policy 'raid5'\n  help: a policy is weighted, home-first or size"),
+            format!(
+                "{place}.raid5: there is no policy 'raid5'\n  help: a policy is weighted, home-first or size"
+            ),
         ),
         (
             "{ weighted: { }, size: { } }",
@@ -248,7 +250,9 @@ fn policies() {
         ),
         (
             "{ size: { smal: 1MiB } }",
-            format!("{place}.size.smal: unknown key\n  help: did you mean 'small'? The keys here are small, large"),
+            format!(
+                "{place}.size.smal: unknown key\n  help: did you mean 'small'? The keys here are small, large"
+            ),
         ),
     ] {
         refused("{ weighted: { } }", policy, &message);
@@ -357,5 +361,9 @@ stack:
          help: write the tier's share against the others, such as its bandwidth in MB/s: weight: 400"
     );
     let config = stack_file::parse(&text.replace("1_0", "10"), "s.yaml", Path::new("/base")).unwrap();
-    assert_eq!(config.stack.volume().tiers[0].dir.value, Path::new("/base/007"), "characters stay as they are");
+    assert_eq!(
+        config.stack.volume().tiers[0].dir.value,
+        Path::new("/base/007"),
+        "characters stay as they are"
+    );
 }

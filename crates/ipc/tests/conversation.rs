@@ -1,4 +1,5 @@
 //! Client and server over a real socket.
+#![allow(clippy::unwrap_used, clippy::panic, reason = "a test fails by panicking")]
 
 use braid_ipc::protocol::{Ended, ErrorReply, Explanation, Hello, Reply, Request, Status};
 use braid_ipc::{Client, ClientError, Handler, Server};

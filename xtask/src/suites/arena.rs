@@ -72,7 +72,7 @@ pub(crate) struct Arena {
 impl Arena {
     /// A directory on a new volume, or below the one that the options name.
     pub(crate) fn new(suite: &str, shape: Shape, options: &Options) -> Result<Self> {
-        let mut lab = Lab::new(suite)?;
+        let mut lab = Lab::for_suite(suite)?;
         if let Some(on) = &options.on {
             let dir = on.join(format!("braid-suite-{}", std::process::id()));
             std::fs::create_dir_all(&dir).at(&dir)?;

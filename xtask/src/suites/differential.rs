@@ -8,6 +8,7 @@ use crate::lab::Kind;
 use crate::paths;
 use crate::sh::cmd;
 use crate::test::Options;
+use std::path::Path;
 
 /// Named in the list of suites.
 pub(super) const SUITE: Suite =
@@ -20,27 +21,37 @@ const SHAPES: &[Shape] = &[
 ];
 
 fn run(options: &Options, report: &mut Report) -> Result<()> {
-    let build = ["build", "--quiet", "--release", "-p", "braid-testkit", "--bin", "differential"];
+    let build =
+        ["build", "--quiet", "--release", "--locked", "--package", "braid-testkit", "--bin", "differential"];
     cmd("cargo").args(build).dir(&paths::root()).run()?;
     let count = options.scale(5_000, 40_000, 1_000_000);
     let shapes = if options.on.is_some() { &SHAPES[..1] } else { SHAPES };
     for (shape, at) in shapes.iter().zip(1..) {
         let mut arena = Arena::new("differential", *shape, options)?;
-        let seed = options.seed + at;
-        let title = format!("{count} operations, seed {seed}, on {}", arena.name);
-        report.case(&title, || compare(&mut arena, count, seed))?;
+        let reference = arena.lab.file_system("reference", Kind::Ext4, 1024)?;
+        for (threads, count) in [(1, count), (4, count / 4)] {
+            let seed = options.seed + at;
+            let title = format!("{count} operations, {threads} threads, seed {seed}, on {}", arena.name);
+            report.case(&title, || {
+                compare(&arena, &reference, &[("ops", count), ("threads", threads), ("seed", seed)])
+            })?;
+        }
         report.case(&format!("fsck after the operations on {}", arena.name), || arena.finish())?;
     }
     Ok(())
 }
 
-fn compare(arena: &mut Arena, count: u64, seed: u64) -> Result<()> {
-    let reference = arena.lab.file_system("reference", Kind::Ext4, 1024)?;
-    cmd(paths::target().join("release/differential"))
+/// A sequence that differs is kept below `target`, to be replayed.
+fn compare(arena: &Arena, reference: &Path, numbers: &[(&str, u64)]) -> Result<()> {
+    let mut differential = cmd(paths::target().join("release/differential"))
         .arg("--mount")
         .arg(arena.fresh("differential")?)
         .arg("--reference")
-        .arg(&reference)
-        .args(["--ops", &count.to_string(), "--seed", &seed.to_string()])
-        .quiet()
+        .arg(reference)
+        .arg("--save")
+        .arg(paths::target().join("differential-failure.json"));
+    for (name, number) in numbers {
+        differential = differential.arg(format!("--{name}={number}"));
+    }
+    differential.quiet()
 }

@@ -68,24 +68,33 @@ fn make_writers(dir: &Path, seed: u64) -> Result<Vec<Writer>> {
     (0..WRITERS).map(|number| Writer::new(dir, number, seed * WRITERS + number)).collect()
 }
 
+/// What the writers have to expect.
+#[derive(Default)]
+struct Phase {
+    /// The daemon is being killed: a failure is no surprise.
+    failing: AtomicBool,
+    /// It is time to end.
+    over: AtomicBool,
+}
+
 /// Lets the writers work until they have been told `enough` times that
 /// something is synced, then calls `stop`; ends when they have noticed.
 fn load(writers: &mut [Writer], enough: u64, stop: impl FnOnce() -> Result<()>) -> Result<()> {
-    let stopping = AtomicBool::new(false);
-    let stopping = &stopping;
+    let phase = &Phase::default();
     std::thread::scope(|scope| {
         let (acknowledged, acknowledgements) = channel();
         let threads: Vec<_> = writers
             .iter_mut()
             .map(|writer| {
                 let acknowledged = acknowledged.clone();
-                scope.spawn(move || writer.work(&acknowledged, stopping))
+                scope.spawn(move || writer.work(&acknowledged, phase))
             })
             .collect();
         drop(acknowledged);
         wait_for(&acknowledgements, enough);
-        stopping.store(true, Ordering::SeqCst);
+        phase.failing.store(true, Ordering::SeqCst);
         let stopped = stop();
+        phase.over.store(true, Ordering::SeqCst);
         let worked: Vec<Result<()>> = threads
             .into_iter()
             .map(|thread| thread.join().unwrap_or_else(|_| Err(Failure("a writer panicked".into()))))
@@ -111,7 +120,7 @@ struct Killed {
 
 impl Killed {
     fn set_up(policy: &str, seed: u64) -> Result<Self> {
-        let mut lab = Lab::new("kill9")?;
+        let mut lab = Lab::for_suite("kill9")?;
         let home = lab.file_system("home", Kind::Ext4, 1024)?;
         let other = lab.file_system("other", Kind::Xfs, 1024)?;
         let tiers = vec![Tier::new("home", &home, 100), Tier::new("other", &other, 100)];

@@ -115,7 +115,7 @@ fn volume(lab: &mut Lab, home: (Kind, u64), other: (Kind, u64)) -> Result<Mount>
 
 /// A file larger than the smaller tier.
 fn full_tier(home: (Kind, u64), other: (Kind, u64)) -> Result<()> {
-    let mut lab = Lab::new("full")?;
+    let mut lab = Lab::for_suite("full")?;
     let mount = volume(&mut lab, home, other)?;
     let large = Sample::new(&mount.point, 1, 320 * MIB);
     large.write()?;
@@ -132,7 +132,7 @@ fn full_tier(home: (Kind, u64), other: (Kind, u64)) -> Result<()> {
 /// Files until none fits any more; what was synced stays, and what is removed
 /// gives its space back.
 fn all_full() -> Result<()> {
-    let mut lab = Lab::new("all-full")?;
+    let mut lab = Lab::for_suite("all-full")?;
     let mount = volume(&mut lab, (Kind::Ext4, 128), (Kind::Ext4, 64))?;
     let before = free_space(&mount.point)?;
     let mut written = Vec::new();
@@ -158,7 +158,7 @@ fn all_full() -> Result<()> {
 /// Files are written and synced while the other tier's file system turns
 /// read-only, as ext4 does when it meets an error.
 fn read_only_tier() -> Result<()> {
-    let mut lab = Lab::new("read-only")?;
+    let mut lab = Lab::for_suite("read-only")?;
     let mount = volume(&mut lab, (Kind::Xfs, 512), (Kind::Ext4, 512))?;
     let sample = |seed| Sample::new(&mount.point, seed, 3 * MIB);
     let mut synced = Vec::new();

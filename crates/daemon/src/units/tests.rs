@@ -81,7 +81,9 @@ fn sizes_are_shown_with_three_digits() {
 
 #[test]
 fn written_sizes_read_back() {
-    for (bytes, text) in [(0, "0"), (1, "1"), (65536, "64KiB"), (2 << 20, "2MiB"), (3 << 40, "3TiB"), (1500, "1500")] {
+    for (bytes, text) in
+        [(0, "0"), (1, "1"), (65536, "64KiB"), (2 << 20, "2MiB"), (3 << 40, "3TiB"), (1500, "1500")]
+    {
         assert_eq!(write_size(bytes), text);
         assert_eq!(parse_size(text), Ok(bytes));
     }

@@ -48,7 +48,7 @@ pub(crate) struct Options<'a> {
 }
 
 /// Mounts at `path`, whose requests then arrive at the descriptor.
-pub(crate) fn mount(path: &Path, options: &Options<'_>) -> io::Result<(OwnedFd, PathBuf)> {
+pub(crate) fn mount(path: &Path, options: &Options<'_>) -> io::Result<(OwnedFd, Mounted)> {
     clear_dead_mount(path)?;
     let path = path.canonicalize().map_err(|error| about(path, "can't be mounted on", &error))?;
     if !path.is_dir() {
@@ -63,16 +63,17 @@ pub(crate) fn mount(path: &Path, options: &Options<'_>) -> io::Result<(OwnedFd, 
         }
         result => result?,
     };
-    Ok((fd, path))
+    match device_at(&path) {
+        Ok(device) => Ok((fd, Mounted { path, device })),
+        Err(error) => {
+            // Nothing is known of the mount but its place; the session ends with `fd`.
+            let _ = rustix::mount::unmount(&path, UnmountFlags::NOFOLLOW | UnmountFlags::DETACH);
+            Err(about(&path, "was mounted on and can't be found", &error))
+        }
+    }
 }
 
 impl Mounted {
-    /// The mount that was made at `path`.
-    pub(crate) fn find(path: PathBuf) -> io::Result<Self> {
-        let device = device_at(&path)?;
-        Ok(Self { path, device })
-    }
-
     /// Unmounts. `ResourceBusy` if files are in use.
     pub(crate) fn unmount(&self) -> io::Result<()> {
         self.unmount_with(UnmountFlags::NOFOLLOW, &["-u"])

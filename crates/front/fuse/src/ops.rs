@@ -119,7 +119,15 @@ impl Filesystem for Front {
             atime: atime.map(convert::set_time),
             mtime: mtime.map(convert::set_time),
         };
-        let work = || self.fs.setattr(&caller(req), inode(ino), fh.map(handle), &changes);
+        let work = || {
+            let (caller, ino, handle) = (caller(req), inode(ino), fh.map(handle));
+            let changes = if changes == SetAttr::default() {
+                convert::without_set_id(&self.fs.getattr(&caller, ino, handle)?)
+            } else {
+                changes
+            };
+            self.fs.setattr(&caller, ino, handle, &changes)
+        };
         match self.call(op("setattr", ino), work) {
             Ok(attr) => reply.attr(&self.ttl, &file_attr(&attr)),
             Err(errno) => reply.error(errno),

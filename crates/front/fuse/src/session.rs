@@ -4,6 +4,7 @@ use crate::front::Front;
 use crate::mount::{self, Mounted, Options};
 use braid_contract::FileSystem;
 use fuser::{Config, SessionACL};
+use rustix::io::Errno as Os;
 use std::fmt;
 use std::io;
 use std::path::Path;
@@ -55,8 +56,7 @@ struct Shared {
 pub fn mount(fs: Arc<dyn FileSystem>, mountpoint: &Path, config: &FuseConfig) -> io::Result<Session> {
     let front = Front::new(fs, config.passthrough && rustix::process::geteuid().is_root());
     let options = Options { fs_name: &config.fs_name, allow_other: config.allow_other };
-    let (device, path) = mount::mount(mountpoint, &options)?;
-    let mounted = Mounted::find(path)?;
+    let (device, mounted) = mount::mount(mountpoint, &options)?;
     let unmounter = Unmounter { shared: Arc::new(Shared { mounted, ended: AtomicBool::new(false) }) };
     // From here on, a failure takes the mount away again.
     let mut session = Session { library: None, unmounter };
@@ -76,12 +76,19 @@ fn library_config(config: &FuseConfig) -> Config {
 
 impl Session {
     /// Serves requests until the file system is unmounted and no longer in
-    /// use, and all threads have ended.
+    /// use, and all threads have ended. The kernel does not give back what it
+    /// holds at that moment: lookups are left, and handles of files that were
+    /// closed right before.
     ///
     /// # Errors
     /// What ended it before that. The mount is taken away then too.
     pub fn run(mut self) -> io::Result<()> {
-        self.library.take().map_or(Ok(()), fuser::Session::run)
+        match self.library.take().map_or(Ok(()), fuser::Session::run) {
+            // A thread was about to take a request when the mount went away. It
+            // is the end like any other, and the other threads saw it too.
+            Err(error) if error.raw_os_error() == Some(Os::CONNABORTED.raw_os_error()) => Ok(()),
+            result => result,
+        }
     }
 
     /// A handle to unmount with.

@@ -139,7 +139,7 @@ fn append_as_nobody(path: &Path) {
 
 #[test]
 fn writes_of_others_clear_set_id_bits() {
-    for choice in [Choice::Cached, Choice::Direct] {
+    for choice in [Choice::Cached, Choice::Direct, Choice::Passthrough] {
         let mount = Mount::new(choice);
         // Temporary directories are their owner's alone.
         for place in [mount.mountpoint(), &mount.backing("")] {
@@ -148,10 +148,15 @@ fn writes_of_others_clear_set_id_bits() {
         fs::write(mount.path("file"), "text").unwrap();
         fs::set_permissions(mount.path("file"), fs::Permissions::from_mode(0o6777)).unwrap();
         append_as_nobody(&mount.path("file"));
-        assert!(mount.fs.last_write.lock().unwrap().kill_set_id);
-        assert_eq!(fs::metadata(mount.path("file")).unwrap().permissions().mode() & 0o7777, 0o777);
+        for path in [mount.path("file"), mount.backing("file")] {
+            assert_eq!(fs::metadata(path).unwrap().permissions().mode() & 0o7777, 0o777);
+        }
+        if choice != Choice::Passthrough {
+            assert!(mount.fs.last_write.lock().unwrap().kill_set_id);
+        }
+        fs::set_permissions(mount.path("file"), fs::Permissions::from_mode(0o6777)).unwrap();
         fs::write(mount.path("file"), "as root").unwrap();
-        assert!(!mount.fs.last_write.lock().unwrap().kill_set_id);
+        assert_eq!(fs::metadata(mount.path("file")).unwrap().permissions().mode() & 0o7777, 0o6777);
     }
 }
 

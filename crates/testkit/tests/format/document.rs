@@ -4,27 +4,27 @@ use std::collections::BTreeMap;
 
 /// One row of a table of offsets, or of bits.
 #[derive(Clone, Debug)]
-pub struct Field {
+pub(crate) struct Field {
     /// First byte, or first bit.
-    pub offset: usize,
+    pub(crate) offset: usize,
     /// How many bytes, or bits.
-    pub size: usize,
+    pub(crate) size: usize,
     /// The description.
-    pub text: String,
+    pub(crate) text: String,
 }
 
 /// A table.
 #[derive(Clone, Debug, Default)]
-pub struct Table {
+pub(crate) struct Table {
     /// The heading above it.
-    pub title: String,
+    pub(crate) title: String,
     /// The rows.
-    pub fields: Vec<Field>,
+    pub(crate) fields: Vec<Field>,
 }
 
 /// The document.
 #[derive(Debug, Default)]
-pub struct Document {
+pub(crate) struct Document {
     /// Everything, with white space made single.
     text: String,
     /// Tables of bytes.
@@ -35,7 +35,7 @@ pub struct Document {
 
 impl Document {
     /// Reads the document's text.
-    pub fn parse(markdown: &str) -> Self {
+    pub(crate) fn parse(markdown: &str) -> Self {
         let mut document = Self::default();
         let words: Vec<_> = markdown.split_whitespace().collect();
         document.text = words.join(" ");
@@ -72,17 +72,17 @@ impl Document {
     }
 
     /// The table of bytes under the heading that begins so.
-    pub fn table(&self, title: &str) -> &Table {
+    pub(crate) fn table(&self, title: &str) -> &Table {
         one(&self.tables, title)
     }
 
     /// The table of bits under the heading that begins so.
-    pub fn bits(&self, title: &str) -> &Table {
+    pub(crate) fn bits(&self, title: &str) -> &Table {
         one(&self.bits, title)
     }
 
     /// Demands a sentence of the prose that a test relies on.
-    pub fn says(&self, sentence: &str) {
+    pub(crate) fn says(&self, sentence: &str) {
         assert!(self.text.contains(sentence), "docs/format.md no longer says: {sentence}");
     }
 }
@@ -100,15 +100,18 @@ fn number(text: &str) -> usize {
 
 impl Table {
     /// Where the last field ends; demands that the fields leave no gap.
-    pub fn size(&self) -> usize {
+    pub(crate) fn size(&self) -> usize {
         self.fields.iter().fold(0, |end, field| {
             assert_eq!(field.offset, end, "{}: a gap or overlap before \"{}\"", self.title, field.text);
             end + field.size
         })
     }
 
-    /// The one field whose description begins so.
-    pub fn field(&self, name: &str) -> &Field {
+    /// The one field whose description is this, or else begins so.
+    pub(crate) fn field(&self, name: &str) -> &Field {
+        if let Some(field) = self.fields.iter().find(|field| field.text == name) {
+            return field;
+        }
         let mut found = self.fields.iter().filter(|field| field.text.starts_with(name));
         let field = found.next().unwrap_or_else(|| panic!("{}: no field \"{name}\"", self.title));
         assert!(found.next().is_none(), "{}: more than one field \"{name}\"", self.title);
@@ -117,7 +120,7 @@ impl Table {
 
     /// Checks all that the descriptions themselves demand: magics, versions,
     /// checksums and reserved bytes.
-    pub fn check(&self, block: &[u8]) -> Decoded<'_> {
+    pub(crate) fn check(&self, block: &[u8]) -> Decoded<'_> {
         assert!(block.len() >= self.size(), "{}: {} bytes and not {}", self.title, block.len(), self.size());
         for field in &self.fields {
             let bytes = &block[field.offset..field.offset + field.size];
@@ -132,17 +135,21 @@ impl Table {
             } else if text.starts_with("CRC of ") {
                 let numbers: Vec<usize> = text.split(' ').filter_map(|word| word.parse().ok()).collect();
                 // "the 512 bytes" or "bytes 0 … 255".
-                let end = if text.contains('…') { numbers[1] + 1 } else { numbers[0] };
-                let mut covered = block[..end].to_vec();
-                covered[field.offset..field.offset + field.size].fill(0);
-                assert_eq!(unsigned(bytes), u64::from(crc32c::crc32c(&covered)), "{what}");
+                let (start, end) =
+                    if text.contains('…') { (numbers[0], numbers[1] + 1) } else { (0, numbers[0]) };
+                let mut covered = block.to_vec();
+                if text.ends_with("with this field zero") {
+                    covered[field.offset..field.offset + field.size].fill(0);
+                }
+                let covered = &covered[start..end];
+                assert_eq!(unsigned(bytes), u64::from(crc32c::crc32c(covered)), "{what}");
             }
         }
         Decoded { table: self, bytes: block.to_vec() }
     }
 
     /// The fields of a word, by a table of bits.
-    pub fn split(&self, word: u64) -> BTreeMap<&str, u64> {
+    pub(crate) fn split(&self, word: u64) -> BTreeMap<&str, u64> {
         assert_eq!(self.size(), 64, "{}: the bits of a word", self.title);
         let value = |field: &Field| word >> field.offset & (u64::MAX >> (64 - field.size));
         self.fields.iter().map(|field| (field.text.as_str(), value(field))).collect()
@@ -151,26 +158,26 @@ impl Table {
 
 /// Bytes with the table that describes them.
 #[derive(Debug)]
-pub struct Decoded<'a> {
+pub(crate) struct Decoded<'a> {
     table: &'a Table,
     bytes: Vec<u8>,
 }
 
 impl Decoded<'_> {
     /// The bytes of a field.
-    pub fn bytes(&self, name: &str) -> &[u8] {
+    pub(crate) fn bytes(&self, name: &str) -> &[u8] {
         let field = self.table.field(name);
         &self.bytes[field.offset..field.offset + field.size]
     }
 
     /// A field as a number.
-    pub fn number(&self, name: &str) -> u64 {
+    pub(crate) fn number(&self, name: &str) -> u64 {
         unsigned(self.bytes(name))
     }
 }
 
 /// A little-endian number of up to 8 bytes.
-pub fn unsigned(bytes: &[u8]) -> u64 {
+pub(crate) fn unsigned(bytes: &[u8]) -> u64 {
     assert!(bytes.len() <= 8, "a number of {} bytes", bytes.len());
     bytes.iter().rev().fold(0, |value, byte| value << 8 | u64::from(*byte))
 }

@@ -8,7 +8,7 @@ use std::sync::OnceLock;
 use tempfile::TempDir;
 
 /// Range size of the volumes made here.
-pub const RANGE: u64 = 64 * 1024;
+pub(crate) const RANGE: u64 = 64 * 1024;
 
 /// The `braid` command: `BRAID_BIN`, or built beside this test.
 fn braid() -> &'static Path {
@@ -36,20 +36,20 @@ fn braid() -> &'static Path {
 }
 
 /// Everything that a command printed.
-pub fn text(output: &Output) -> String {
+pub(crate) fn text(output: &Output) -> String {
     let (stdout, stderr) = (String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
     format!("{} {stdout}{stderr}", output.status)
 }
 
 /// A volume, mounted or not. Unmounted and removed in the end.
-pub struct TestVolume {
+pub(crate) struct TestVolume {
     dirs: TempDir,
     memory: TempDir,
 }
 
 impl TestVolume {
     /// Makes and mounts a volume with two empty tiers, on two file systems.
-    pub fn new() -> Self {
+    pub(crate) fn new() -> Self {
         let volume = Self { dirs: TempDir::new().unwrap(), memory: TempDir::new_in("/dev/shm").unwrap() };
         for dir in [volume.home(), volume.mount_point()] {
             fs::create_dir(dir).unwrap();
@@ -59,27 +59,27 @@ impl TestVolume {
     }
 
     /// The home tier, number 0, called `fast`.
-    pub fn home(&self) -> PathBuf {
+    pub(crate) fn home(&self) -> PathBuf {
         self.dirs.path().join("fast")
     }
 
     /// The other tier, number 1, called `slow`.
-    pub fn other(&self) -> PathBuf {
+    pub(crate) fn other(&self) -> PathBuf {
         self.memory.path().to_owned()
     }
 
     /// Where it is mounted.
-    pub fn mount_point(&self) -> PathBuf {
+    pub(crate) fn mount_point(&self) -> PathBuf {
         self.dirs.path().join("mount")
     }
 
     /// A directory of the test's own.
-    pub fn scratch(&self) -> &Path {
+    pub(crate) fn scratch(&self) -> &Path {
         self.dirs.path()
     }
 
     /// Mounts the volume.
-    pub fn mount(&self) {
+    pub(crate) fn mount(&self) {
         let tier = |name: &str, dir: &Path| format!("{name}={},weight=100,reserve=0", dir.display());
         let mut mount = Command::new(braid());
         mount.args(["mount", "--range", "64KiB", "--policy", "weighted", "--home", "fast"]);
@@ -90,18 +90,21 @@ impl TestVolume {
     }
 
     /// Unmounts the volume; the tiers are released when this returns.
-    pub fn unmount(&self) {
+    pub(crate) fn unmount(&self) {
         let output = Command::new(braid()).arg("umount").arg(self.mount_point()).output().unwrap();
         assert!(output.status.success(), "braid umount: {}", text(&output));
     }
 
-    /// Writes pieces of a file through the mount.
-    pub fn write(&self, name: &str, size: u64, pieces: &[(u64, &[u8])]) -> fs::File {
+    /// Writes pieces of a file through the mount, a range at a time: what one
+    /// write touches first goes to one tier.
+    pub(crate) fn write(&self, name: &str, size: u64, pieces: &[(u64, &[u8])]) -> fs::File {
         let path = self.mount_point().join(name);
         let file =
             fs::File::options().read(true).write(true).create(true).truncate(false).open(path).unwrap();
         for (offset, bytes) in pieces {
-            file.write_all_at(bytes, *offset).unwrap();
+            for (part, bytes) in bytes.chunks(RANGE as usize).enumerate() {
+                file.write_all_at(bytes, offset + part as u64 * RANGE).expect("writing through the mount");
+            }
         }
         file.set_len(size).unwrap();
         file
@@ -121,6 +124,6 @@ impl Drop for TestVolume {
 }
 
 /// Bytes that differ from offset to offset.
-pub fn pattern(seed: u8, len: u64) -> Vec<u8> {
+pub(crate) fn pattern(seed: u8, len: u64) -> Vec<u8> {
     (0..len).map(|at| (at as u8).wrapping_mul(31) ^ (at >> 8) as u8 ^ seed | 1).collect()
 }

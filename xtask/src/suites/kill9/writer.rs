@@ -1,6 +1,7 @@
 //! One thread of load: blocks written, files cut, synced, replaced by rename,
 //! made and removed.
 
+use super::Phase;
 use super::model::Model;
 use crate::error::{Context, Failure, Result, ensure};
 use crate::random::Random;
@@ -9,7 +10,7 @@ use std::fs::{File, OpenOptions};
 use std::io;
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::Ordering;
 use std::sync::mpsc::Sender;
 
 /// Files that are written in place.
@@ -59,19 +60,19 @@ impl Writer {
         self.dir.join(format!("file{file}"))
     }
 
-    /// Works until `stopping` and, if the daemon is killed, until an operation
-    /// fails. A failure before that is one of Braid's.
-    pub(super) fn work(&mut self, acknowledged: &Sender<()>, stopping: &AtomicBool) -> Result<()> {
+    /// Works until an operation fails after the kill, or it is time to end. A
+    /// failure before the kill is one of Braid's.
+    pub(super) fn work(&mut self, acknowledged: &Sender<()>, phase: &Phase) -> Result<()> {
         let mut open = Vec::new();
         for at in 0..self.files.len() {
             open.push(OpenOptions::new().read(true).write(true).open(self.path(at)).at(&self.dir)?);
         }
-        while !stopping.load(Ordering::SeqCst) {
+        while !phase.over.load(Ordering::SeqCst) {
             match self.step(&open) {
                 Ok(false) => {}
                 // Nobody counts any more once it is enough.
                 Ok(true) => drop(acknowledged.send(())),
-                Err(_) if stopping.load(Ordering::SeqCst) => return Ok(()),
+                Err(_) if phase.failing.load(Ordering::SeqCst) => return Ok(()),
                 Err(error) => return Err(Failure(format!("before the kill: {error}"))),
             }
         }

@@ -54,6 +54,7 @@ pub(crate) struct DirFs {
     choice: Choice,
     inodes: Mutex<HashMap<InodeId, Inode>>,
     forgotten: Condvar,
+    released: Condvar,
     handles: Mutex<HashMap<u64, Arc<Handle>>>,
     next: AtomicU64,
     pub(crate) passthrough_opens: AtomicU64,
@@ -72,6 +73,7 @@ impl DirFs {
             choice,
             inodes: Mutex::new([(InodeId::ROOT, root)].into()),
             forgotten: Condvar::new(),
+            released: Condvar::new(),
             handles: Mutex::default(),
             next: AtomicU64::new(1),
             passthrough_opens: AtomicU64::new(0),
@@ -90,8 +92,13 @@ impl DirFs {
         !late.timed_out()
     }
 
-    pub(crate) fn open_handles(&self) -> usize {
-        self.handles.lock().unwrap().len()
+    /// Whether all handles are released, now or soon.
+    pub(crate) fn wait_all_released(&self) -> bool {
+        let handles = self.handles.lock().unwrap();
+        let limit = Duration::from_secs(60);
+        let (_handles, late) =
+            self.released.wait_timeout_while(handles, limit, |handles| !handles.is_empty()).unwrap();
+        !late.timed_out()
     }
 
     fn path(&self, ino: InodeId) -> Result<PathBuf> {
@@ -447,6 +454,7 @@ impl FileSystem for DirFs {
 
     fn release(&self, handle: HandleId) -> Result<()> {
         self.handles.lock().unwrap().remove(&handle.0).ok_or(Errno::EBADF)?;
+        self.released.notify_all();
         Ok(())
     }
 

@@ -1,0 +1,181 @@
+//! The life of a mount through the `braid` command. Needs root and /dev/fuse;
+//! passed over without them.
+#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output, Stdio};
+use tempfile::TempDir;
+
+struct Bench {
+    dir: TempDir,
+}
+
+impl Bench {
+    /// `None` where nothing can be mounted, or home would have no attributes.
+    fn new() -> Option<Self> {
+        if !rustix::process::geteuid().is_root() || !Path::new("/dev/fuse").exists() {
+            eprintln!("passed over: needs root and /dev/fuse");
+            return None;
+        }
+        let dir = tempfile::tempdir().unwrap();
+        for name in ["a", "b", "m"] {
+            fs::create_dir(dir.path().join(name)).unwrap();
+        }
+        let stack = "\
+stack:
+  passthrough:
+    volume:
+      home: fast
+      policy: { weighted: { } }
+      range: 64KiB
+      tiers:
+        fast: { dir: a, weight: 3 }
+        slow: { dir: b, weight: 1 }
+";
+        fs::write(dir.path().join("s.yaml"), stack).unwrap();
+        Some(Self { dir })
+    }
+
+    fn path(&self, name: &str) -> PathBuf {
+        self.dir.path().join(name)
+    }
+
+    fn braid(&self, words: &[&str]) -> Output {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_braid"));
+        command.current_dir(self.dir.path()).args(words).stdin(Stdio::null());
+        if words[0] == "mount" {
+            command.arg("--log-file").arg(self.path("log"));
+        }
+        command.output().unwrap()
+    }
+
+    #[track_caller]
+    fn ok(&self, words: &[&str]) -> String {
+        let output = self.braid(words);
+        let error = String::from_utf8(output.stderr).unwrap();
+        assert!(output.status.success(), "{words:?}: {error}");
+        assert_eq!(error, "", "{words:?}");
+        String::from_utf8(output.stdout).unwrap()
+    }
+
+    /// Exit status and standard error of a command that fails.
+    #[track_caller]
+    fn fails(&self, words: &[&str]) -> (i32, String) {
+        let output = self.braid(words);
+        assert!(!output.status.success(), "{words:?} succeeded");
+        (output.status.code().unwrap(), String::from_utf8(output.stderr).unwrap())
+    }
+
+    fn json(&self, words: &[&str]) -> serde_json::Value {
+        serde_json::from_str(&self.ok(words)).unwrap()
+    }
+}
+
+impl Drop for Bench {
+    fn drop(&mut self) {
+        if std::thread::panicking() {
+            let _ = self.braid(&["umount", "--lazy", "m"]);
+        }
+    }
+}
+
+#[test]
+fn mount_use_ask_unmount_check() {
+    let Some(bench) = Bench::new() else { return };
+    bench.ok(&["mount", "s.yaml", "m"]);
+    let data: Vec<u8> = (0..1_000_000_u32).flat_map(u32::to_le_bytes).collect();
+    fs::write(bench.path("m/big"), &data).unwrap();
+    fs::write(bench.path("m/small"), "hi").unwrap();
+
+    let status = bench.json(&["status", "m", "--json"]);
+    assert_eq!(status["tiers"][0]["name"], "fast");
+    assert_eq!(status["tiers"][0]["home"], true);
+    assert_eq!(status["range_size"], 65536);
+    let text = bench.ok(&["status", "m/big"]);
+    assert!(text.contains("fast*") && text.contains("slow") && !text.contains('\x1b'), "{text}");
+
+    let big = bench.json(&["explain", "m/big", "--json"]);
+    assert_eq!((&big["layout"], &big["size"]), (&"spread".into(), &data.len().into()));
+    let len = |run: &serde_json::Value| run["len"].as_u64().unwrap();
+    assert_eq!(big["runs"].as_array().unwrap().iter().map(len).sum::<u64>(), data.len() as u64);
+    assert_eq!(bench.json(&["explain", "m/small", "--json"])["layout"], "plain");
+    assert!(bench.ok(&["explain", "m/big"]).contains("in all: fast "));
+
+    let (status, said) = bench.fails(&["fsck", "s.yaml"]);
+    assert_eq!(status, 8);
+    assert!(said.contains("s.yaml:") && said.contains("mounted"), "{said}");
+    let (_, said) = bench.fails(&["mount", "s.yaml", "m"]);
+    assert!(said.contains("a Braid file system is mounted here already"), "{said}");
+
+    bench.ok(&["umount", "m"]);
+    assert!(fs::read_dir(bench.path("m")).unwrap().next().is_none());
+    // The tiers are free at once: nothing is asked twice or waited for.
+    assert!(bench.ok(&["fsck", "s.yaml"]).ends_with("no problems\n"));
+    bench.ok(&["mount", "s.yaml", "m"]);
+    assert!(fs::read(bench.path("m/big")).unwrap() == data, "the contents changed");
+    bench.ok(&["umount", "m"]);
+}
+
+#[test]
+fn a_busy_mount_stays_and_can_be_detached() {
+    let Some(bench) = Bench::new() else { return };
+    bench.ok(&["mount", "s.yaml", "m"]);
+    fs::write(bench.path("m/open"), "x").unwrap();
+    let open = fs::File::open(bench.path("m/open")).unwrap();
+    let (status, said) = bench.fails(&["umount", "m"]);
+    assert_eq!(status, 1);
+    assert!(said.contains("is busy") && said.contains("fuser -vm"), "{said}");
+    assert_eq!(fs::read_to_string(bench.path("m/open")).unwrap(), "x");
+    bench.ok(&["umount", "--lazy", "m"]);
+    assert!(fs::read_dir(bench.path("m")).unwrap().next().is_none());
+    drop(open);
+}
+
+#[test]
+fn a_killed_daemon_leaves_a_mount_that_umount_cleans_up() {
+    let Some(bench) = Bench::new() else { return };
+    bench.ok(&["mount", "s.yaml", "m"]);
+    let daemon = bench.json(&["status", "m", "--json"])["pid"].as_i64().unwrap();
+    let pid = rustix::process::Pid::from_raw(i32::try_from(daemon).unwrap()).unwrap();
+    let watch = rustix::process::pidfd_open(pid, rustix::process::PidfdFlags::empty()).unwrap();
+    rustix::process::kill_process(pid, rustix::process::Signal::KILL).unwrap();
+    let mut ended = [rustix::event::PollFd::new(&watch, rustix::event::PollFlags::IN)];
+    rustix::event::poll(&mut ended, None).unwrap();
+
+    let (_, said) = bench.fails(&["status", "m"]);
+    assert!(said.contains("is gone\n  help: clean up: braid umount"), "{said}");
+    let (_, said) = bench.fails(&["mount", "s.yaml", "m"]);
+    assert!(said.contains("its daemon is gone\n  help: clean it up: braid umount m"), "{said}");
+    bench.ok(&["umount", "m"]);
+    bench.ok(&["mount", "s.yaml", "m"]);
+    bench.ok(&["umount", "m"]);
+}
+
+#[test]
+fn what_is_refused_leaves_nothing_behind() {
+    let Some(bench) = Bench::new() else { return };
+    let text = fs::read_to_string(bench.path("s.yaml")).unwrap();
+    fs::write(bench.path("bad.yaml"), text.replace("weight: 1", "wieght: 1")).unwrap();
+    let (status, said) = bench.fails(&["mount", "bad.yaml", "m"]);
+    assert_eq!(status, 1);
+    assert_eq!(
+        said,
+        "braid: bad.yaml:9: stack.passthrough.volume.tiers.slow.wieght: unknown key\n  \
+         help: did you mean 'weight'? The keys here are dir, weight, reserve\n"
+    );
+    let (status, said) = bench.fails(&["mount", "m"]);
+    assert_eq!((status, said.starts_with("braid: give a stack file, or --tier")), (2, true));
+
+    // A tier of another volume is found by the daemon, and told by the command.
+    fs::create_dir(bench.path("c")).unwrap();
+    bench.ok(&["mount", "s.yaml", "m"]);
+    bench.ok(&["umount", "m"]);
+    fs::remove_file(bench.path("log")).unwrap();
+    let (status, said) = bench.fails(&["mount", "--tier", "fast=c", "--tier", "slow=b", "m"]);
+    assert_eq!(status, 1);
+    assert!(said.starts_with("braid: --tier slow=b: b: the directory belongs to volume "), "{said}");
+    assert!(said.contains("\n  help: "), "{said}");
+    assert!(fs::read_dir(bench.path("c")).unwrap().next().is_none(), "something was made");
+    assert!(!bench.path("log").exists(), "a log was left");
+}
