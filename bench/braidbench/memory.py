@@ -64,6 +64,9 @@ def _life(report: Report, args, side: sides.Mounted, files: int, rows: list[list
             stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
         if holder.stdout.readline().strip() != "ready":
             raise BenchError((holder.stderr.read().strip().splitlines() or ["the sparse file could not be made"])[-1])
+        layout = side.layout(side.root / "sparse")
+        if layout:
+            report.remarks.append(f"the sparse file is {layout}")
 
     def sparse_close() -> None:
         holder.communicate(timeout=60)

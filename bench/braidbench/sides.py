@@ -5,6 +5,7 @@ A side is started inside the control group, because the server that does the I/O
 
 from __future__ import annotations
 
+import json
 import os
 import subprocess
 import time
@@ -48,6 +49,10 @@ class Side:
     def evict(self) -> None:
         """Makes the next read meet the devices."""
         evict(*self.stores)
+
+    def layout(self, path: Path) -> str | None:
+        """`plain` or `spread`, for a side that knows the difference."""
+        return None
 
     def transferred(self) -> list[tuple[int, int]]:
         """Bytes read and written by each device so far."""
@@ -151,6 +156,12 @@ class Braid(Mounted):
     def ask(self, *words: str) -> str:
         """One of braid's questions about the mount, as JSON text."""
         return run(self.binary, *words, "--json")
+
+    def layout(self, path: Path) -> str | None:
+        try:
+            return json.loads(self.ask("explain", str(path)))["layout"]
+        except (ValueError, KeyError):
+            raise BenchError(f"{self.name}: cannot read the answer of `braid explain`") from None
 
 
 def _is_mount_point(path: Path) -> bool:

@@ -21,6 +21,7 @@ const LOG_NAME_BYTES_MAX: usize = 200;
 /// used.
 pub(crate) fn start(args: &MountArgs, mountpoint: &Path) -> Result<()> {
     let log = Log::open(args.log_file.as_deref(), mountpoint)?;
+    braid_daemon::pass_on_no_files();
     let mut child =
         spawn(&log).map_err(|error| Failure::new(format!("the daemon can't be started: {error}")))?;
     let mut line = String::new();

@@ -24,5 +24,6 @@ mod volume_settings;
 mod wire;
 mod yaml;
 
+pub use braid_sys::pass_on_no_files;
 pub use config::Config;
 pub use refusal::{Place, Refusal};

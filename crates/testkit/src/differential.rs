@@ -2,10 +2,11 @@
 
 use crate::generate::{prelude, sequence};
 use crate::outcome::Outcome;
+use crate::shrink::shrink;
 use crate::tree::{Tree, difference};
 use crate::{Op, Side, Subject};
 use proptest::strategy::{Strategy, ValueTree};
-use proptest::test_runner::{Config, RngAlgorithm, TestCaseError, TestError, TestRng, TestRunner};
+use proptest::test_runner::{Config, RngAlgorithm, TestRng, TestRunner};
 use rustix::io::Errno;
 use std::fmt;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -110,40 +111,26 @@ impl<'a> Runner<'a> {
         Ok(totals)
     }
 
-    /// The operations of sequence number `case`, and what shrinks them.
-    pub(crate) fn generate(&self, case: u64) -> (TestRunner, impl ValueTree<Value = Vec<Op>> + use<>) {
-        let config = Config { failure_persistence: None, max_shrink_iters: 4096, ..Config::default() };
+    /// The operations of sequence number `case`.
+    pub(crate) fn generate(&self, case: u64) -> Vec<Op> {
         let mut seed = [0; 32];
         seed[..8].copy_from_slice(&self.settings.seed.to_le_bytes());
         seed[8..16].copy_from_slice(&case.to_le_bytes());
         let rng = TestRng::from_seed(RngAlgorithm::ChaCha, &seed);
+        let config = Config { failure_persistence: None, ..Config::default() };
         let mut runner = TestRunner::new_with_rng(config, rng);
-        let plain_modes = self.settings.plain_modes;
-        let strategy = sequence(self.settings.case_len).prop_map(move |ops| {
-            let all = prelude().into_iter().chain(ops);
-            if plain_modes { all.map(Op::with_plain_mode).collect() } else { all.collect::<Vec<_>>() }
-        });
-        // A collection of elements that are never rejected can't fail to be
-        // generated; an empty sequence would end the run without a difference,
-        // so it is not put in its place.
-        let tree = strategy.new_tree(&mut runner).expect("no strategy here rejects values");
-        (runner, tree)
+        let tree = sequence(self.settings.case_len).new_tree(&mut runner);
+        // None of the strategies filters, so none can run out of values.
+        let ops = tree.expect("a value of a strategy without filters").current();
+        let all = prelude().into_iter().chain(ops);
+        if self.settings.plain_modes { all.map(Op::with_plain_mode).collect() } else { all.collect() }
     }
 
     fn case(&self, case: u64) -> Result<(u64, u64), Box<Failure>> {
-        let (mut runner, tree) = self.generate(case);
-        let first = std::cell::Cell::new(None);
-        let result = runner.run_one(tree, |ops| {
-            let run = self.replay(&ops).map_err(|difference| TestCaseError::fail(difference.to_string()))?;
-            if first.get().is_none() {
-                first.set(Some((ops.len() as u64, run)));
-            }
-            Ok(())
-        });
-        match result {
-            Ok(_) => Ok(first.get().unwrap_or_default()),
-            Err(TestError::Fail(_, ops)) => Err(Box::new(self.failure(case, ops))),
-            Err(TestError::Abort(reason)) => Err(Box::new(self.aborted(case, reason.to_string()))),
+        let ops = self.generate(case);
+        match self.replay(&ops) {
+            Ok(succeeded) => Ok((ops.len() as u64, succeeded)),
+            Err(difference) => Err(Box::new(self.failure(case, ops, *difference))),
         }
     }
 
@@ -183,34 +170,12 @@ impl<'a> Runner<'a> {
         }
     }
 
-    /// Takes out of a failing sequence what proptest left in, the prelude
-    /// included, and describes what remains.
-    pub(crate) fn failure(&self, case: u64, mut ops: Vec<Op>) -> Failure {
-        let mut last = self.replay(&ops).err();
-        let reproduced = last.is_some();
-        let mut index = ops.len();
-        while index > 0 && reproduced {
-            index -= 1;
-            let mut fewer = ops.clone();
-            fewer.remove(index);
-            if let Err(difference) = self.replay(&fewer) {
-                last = Some(difference);
-                ops = fewer;
-                index = index.min(ops.len());
-            }
-        }
-        let gone = || Difference {
-            index: ops.len(),
-            what: "the difference did not show again".to_owned(),
-            sides: (String::new(), String::new()),
-        };
-        let difference = last.map_or_else(gone, |difference| *difference);
+    /// Shrinks a sequence that failed; as it is, if it does not fail again.
+    pub(crate) fn failure(&self, case: u64, ops: Vec<Op>, difference: Difference) -> Failure {
+        let shrunk = shrink(&ops, &mut |ops| self.replay(ops).err().map(|difference| *difference));
+        let reproduced = shrunk.is_some();
+        let (ops, difference) = shrunk.unwrap_or((ops, difference));
         Failure { seed: self.settings.seed, case, ops, difference, reproduced }
-    }
-
-    fn aborted(&self, case: u64, what: String) -> Failure {
-        let difference = Difference { index: 0, what, sides: (String::new(), String::new()) };
-        Failure { seed: self.settings.seed, case, ops: Vec::new(), difference, reproduced: false }
     }
 
     pub(crate) fn sides(&self) -> (&'a dyn Side, &'a dyn Side) {

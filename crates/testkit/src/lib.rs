@@ -20,6 +20,7 @@ mod native;
 mod op;
 mod outcome;
 mod parallel;
+mod shrink;
 mod tree;
 
 pub use common::Common;

@@ -9,7 +9,6 @@
 use crate::differential::{Difference, Failure, Runner, Totals, step};
 use crate::op::{Access, Data, Name, Op, OpenSpec, Path, Target};
 use crate::{Side, Subject};
-use proptest::strategy::ValueTree;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::thread;
 
@@ -83,7 +82,7 @@ fn run_thread(
     appended: &AtomicU64,
 ) -> Result<(u64, u64), Box<Failure>> {
     const EVERY: usize = 4;
-    let ops = runner.generate(case).1.current();
+    let ops = runner.generate(case);
     let sides = runner.sides();
     let name = format!("case-{}-t{case}", std::process::id());
     let run = || -> Result<(u64, u64), Box<Difference>> {
@@ -109,11 +108,8 @@ fn run_thread(
             result = result.and(Err(unexpected("removing a thread's tree", &error.to_string())));
         }
     }
-    // Alone, the sequence may show the difference again, and shrink.
-    result.map_err(|difference| match runner.replay(&ops) {
-        Ok(_) => Box::new(failure(runner, case, ops.clone(), *difference)),
-        Err(_) => Box::new(runner.failure(case, ops.clone())),
-    })
+    // Alone, the sequence may show a difference again, and shrink.
+    result.map_err(|difference| Box::new(runner.failure(case, ops, *difference)))
 }
 
 fn failure(runner: &Runner<'_>, case: u64, ops: Vec<Op>, difference: Difference) -> Failure {

@@ -88,17 +88,17 @@ fn finds(fault: Fault, ops_max: usize) {
 
 #[test]
 fn a_corrupted_byte_is_found() {
-    finds(Fault::CorruptsByte, 3);
+    finds(Fault::CorruptsByte, 5);
 }
 
 #[test]
 fn a_dropped_truncate_is_found() {
-    finds(Fault::DropsTruncate, 4);
+    finds(Fault::DropsTruncate, 5);
 }
 
 #[test]
 fn a_forgotten_time_is_found() {
-    finds(Fault::ForgetsTime, 2);
+    finds(Fault::ForgetsTime, 4);
 }
 
 #[test]

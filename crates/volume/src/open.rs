@@ -46,8 +46,8 @@ pub enum OpenError {
         tier: String,
         /// The volume that it belongs to.
         found: VolumeId,
-        /// The volume that was to be opened.
-        expected: VolumeId,
+        /// The volume that was to be opened; `None` if home is new.
+        expected: Option<VolumeId>,
     },
     /// The tier is of this volume, but is another one of its tiers.
     OtherTier {
@@ -153,11 +153,14 @@ impl fmt::Display for OpenError {
                 f.write_str("the directory is a tier of a volume that is mounted now; unmount that first")
             }
             Self::ReadOnly { .. } => f.write_str("the file system is read-only; remount it with -o rw"),
-            Self::OtherVolume { found, expected, .. } => write!(
-                f,
-                "the directory belongs to volume {found}, not to volume {expected}; give the tier that belongs to it, \
-                 or, to use this directory anew, move its .braid directory and what is in it away"
-            ),
+            Self::OtherVolume { found, expected, .. } => {
+                write!(f, "the directory belongs to volume {found}")?;
+                match expected {
+                    Some(expected) => write!(f, ", not to volume {expected}; give the tier that belongs to it")?,
+                    None => f.write_str(" and the home tier is new; give that volume's own home tier")?,
+                }
+                f.write_str(", or, to use this directory anew, move its .braid directory and what is in it away")
+            }
             Self::OtherTier { found, .. } => {
                 write!(f, "the directory is tier `{found}` of this volume; give it that name")
             }
@@ -182,7 +185,7 @@ impl fmt::Display for OpenError {
                  make a tier on ext4, xfs or btrfs home"
             ),
             Self::NeedsRoot { .. } => {
-                f.write_str("the volume was made by root and can only be mounted by root")
+                f.write_str("the volume was made by root")
             }
             Self::RangeSizeDiffers { found, asked } => write!(
                 f,
@@ -351,7 +354,7 @@ fn plan_new(
             return Err(OpenError::OtherVolume {
                 tier: tier.name.clone(),
                 found: label.volume,
-                expected: volume,
+                expected: begun,
             });
         }
     }
@@ -421,7 +424,7 @@ fn plan_existing(
 
 fn check_label(tier: &TierConfig, label: &Label, table: &mut VolumeTable) -> Opening<TierId> {
     if label.volume != table.volume {
-        let (found, expected) = (label.volume, table.volume);
+        let (found, expected) = (label.volume, Some(table.volume));
         return Err(OpenError::OtherVolume { tier: tier.name.clone(), found, expected });
     }
     check_name(&tier.name, &label.name)?;

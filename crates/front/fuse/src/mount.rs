@@ -5,6 +5,7 @@
 //! try finds the file system busy, and unmounts whatever lies at the path once
 //! more when a session has ended.
 
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::fs::{AtFlags, CWD, StatxFlags};
 use rustix::io::{Errno as Os, FdFlags, fcntl_setfd};
 use rustix::mount::{MountFlags, UnmountFlags};
@@ -20,6 +21,7 @@ use std::mem::MaybeUninit;
 use std::os::fd::{AsRawFd, OwnedFd};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
+use std::sync::{Mutex, PoisonError};
 
 const DEVICE: &str = "/dev/fuse";
 const TYPE: &str = "fuse.braid";
@@ -37,8 +39,12 @@ const READ_AHEAD_KIB: u32 = 4096;
 #[derive(Debug)]
 pub(crate) struct Mounted {
     pub(crate) path: PathBuf,
-    /// Device number of the mounted file system, unique while it lives.
+    /// Device number of the mounted file system. The kernel gives it to
+    /// another one as soon as the session is over.
     device: (u32, u32),
+    /// Tells whether the session is over. Gone when the session ended on this
+    /// side, so that the kernel sees the last descriptor closed.
+    session: Mutex<Option<OwnedFd>>,
 }
 
 /// What the mount table shows, and who may enter.
@@ -63,8 +69,9 @@ pub(crate) fn mount(path: &Path, options: &Options<'_>) -> io::Result<(OwnedFd, 
         }
         result => result?,
     };
-    match device_at(&path) {
-        Ok(device) => Ok((fd, Mounted { path, device })),
+    let found = device_at(&path).and_then(|device| Ok((device, fd.try_clone()?)));
+    match found {
+        Ok((device, session)) => Ok((fd, Mounted { path, device, session: Mutex::new(Some(session)) })),
         Err(error) => {
             // Nothing is known of the mount but its place; the session ends with `fd`.
             let _ = rustix::mount::unmount(&path, UnmountFlags::NOFOLLOW | UnmountFlags::DETACH);
@@ -96,9 +103,27 @@ impl Mounted {
         }
     }
 
+    /// To be called when the session ended: what is at the place from now on
+    /// isn't its own.
+    pub(crate) fn session_ended(&self) {
+        *self.session.lock().unwrap_or_else(PoisonError::into_inner) = None;
+    }
+
+    /// Whether the session is over, on this side or the kernel's.
+    fn is_over(&self) -> io::Result<bool> {
+        let session = self.session.lock().unwrap_or_else(PoisonError::into_inner);
+        let Some(session) = &*session else { return Ok(true) };
+        let mut fds = [PollFd::new(session, PollFlags::empty())];
+        poll(&mut fds, Some(&Timespec::default()))?;
+        Ok(fds[0].revents().contains(PollFlags::ERR))
+    }
+
     /// Whether the mount is there to be unmounted: not if somebody else did so
     /// already, and maybe mounted something of his own at the place.
     fn is_in_place(&self) -> io::Result<bool> {
+        if self.is_over()? {
+            return Ok(false);
+        }
         if device_at(&self.path).is_ok_and(|device| device == self.device) {
             return Ok(true);
         }

@@ -9,7 +9,6 @@ use std::fmt;
 use std::io;
 use std::path::Path;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
 
 /// How to mount.
 #[derive(Clone, Debug)]
@@ -36,14 +35,7 @@ pub struct Session {
 /// to unmount, and does nothing afterwards.
 #[derive(Clone, Debug)]
 pub struct Unmounter {
-    shared: Arc<Shared>,
-}
-
-#[derive(Debug)]
-struct Shared {
-    mounted: Mounted,
-    /// The session is over: what is at the mount's place isn't its own.
-    ended: AtomicBool,
+    mounted: Arc<Mounted>,
 }
 
 /// Mounts `fs` at `mountpoint`. When this returns, the mount is there and the
@@ -57,13 +49,13 @@ pub fn mount(fs: Arc<dyn FileSystem>, mountpoint: &Path, config: &FuseConfig) ->
     let front = Front::new(fs, config.passthrough && rustix::process::geteuid().is_root());
     let options = Options { fs_name: &config.fs_name, allow_other: config.allow_other };
     let (device, mounted) = mount::mount(mountpoint, &options)?;
-    let unmounter = Unmounter { shared: Arc::new(Shared { mounted, ended: AtomicBool::new(false) }) };
+    let unmounter = Unmounter { mounted: Arc::new(mounted) };
     // From here on, a failure takes the mount away again.
     let mut session = Session { library: None, unmounter };
     // Who may enter is the kernel's decision, by the mount's options: the
     // library would refuse processes that the kernel lets in.
     session.library = Some(fuser::Session::from_fd(front, device, SessionACL::All, library_config(config))?);
-    session.unmounter.shared.mounted.set_read_ahead();
+    session.unmounter.mounted.set_read_ahead();
     Ok(session)
 }
 
@@ -103,7 +95,7 @@ impl Drop for Session {
         if let Err(error) = self.unmounter.detach() {
             tracing::warn!("{error}");
         }
-        self.unmounter.shared.ended.store(true, Ordering::Relaxed);
+        self.unmounter.mounted.session_ended();
     }
 }
 
@@ -119,7 +111,7 @@ impl Unmounter {
     /// # Errors
     /// `ResourceBusy` while files are in use, or what else is in the way.
     pub fn unmount(&self) -> io::Result<()> {
-        self.unless_ended(Mounted::unmount)
+        self.mounted.unmount()
     }
 
     /// Takes the mount away from its place at once, so that nothing new can
@@ -128,16 +120,12 @@ impl Unmounter {
     /// # Errors
     /// What is in the way.
     pub fn detach(&self) -> io::Result<()> {
-        self.unless_ended(Mounted::detach)
+        self.mounted.detach()
     }
 
     /// Where the file system is mounted.
     #[must_use]
     pub fn mountpoint(&self) -> &Path {
-        &self.shared.mounted.path
-    }
-
-    fn unless_ended(&self, act: impl FnOnce(&Mounted) -> io::Result<()>) -> io::Result<()> {
-        if self.shared.ended.load(Ordering::Relaxed) { Ok(()) } else { act(&self.shared.mounted) }
+        &self.mounted.path
     }
 }

@@ -137,10 +137,6 @@ impl Times {
             self.mtime_ns.store(0, Ordering::Relaxed);
         }
     }
-
-    pub(crate) fn are_ahead(&self) -> bool {
-        self.mtime().is_some() || self.atime().is_some()
-    }
 }
 
 fn timestamp(ns: i64) -> Option<Timestamp> {

@@ -72,14 +72,16 @@ impl Volume {
 
     /// Brings size and times of the home inode up to date.
     pub(crate) fn update_home_inode(&self, file: &File, spread: &Spread) -> Result<()> {
-        let native = rustix::fs::fstat(file.data()?)?.st_size.cast_unsigned();
-        let ahead = spread.times.are_ahead();
+        let native = rustix::fs::fstat(file.data()?)?;
         let (mtime, atime) = (spread.times.mtime(), spread.times.atime());
-        if native != spread.size() && file.can_write() {
+        let grows = native.st_size.cast_unsigned() != spread.size() && file.can_write();
+        if grows {
             rustix::fs::ftruncate(file.writable()?, spread.size())?;
         }
-        if ahead {
-            set_times(file, atime, mtime)?;
+        if grows || mtime.is_some() || atime.is_some() {
+            // Setting the size touched the time; if home owns it, it stays.
+            let owned = Timestamp { secs: native.st_mtime, nanos: native.st_mtime_nsec as u32 };
+            set_times(file, atime, mtime.or(grows.then_some(owned)))?;
             // A write that came meanwhile made them be ahead again.
             spread.times.give_up(spread.times.atime() == atime, spread.times.mtime() == mtime);
         }
