@@ -221,7 +221,7 @@ impl Lab {
         };
         child.kill()?;
         child.wait()?;
-        root_cmd("umount").arg("--lazy").arg(&mount.point).quiet()
+        self.braid().args(["umount", "--lazy"]).arg(&mount.point).cleanup().quiet()
     }
 
     /// Unmounts a volume.
@@ -241,6 +241,13 @@ impl Lab {
     /// Checks an unmounted volume; a problem is a failure that lists it.
     pub(crate) fn fsck(&self, mount: &Mount) -> Result<String> {
         self.braid().arg("fsck").arg(&mount.stack).read()
+    }
+
+    /// Repairs an unmounted volume; problems that stay are a failure.
+    pub(crate) fn repair(&self, mount: &Mount) -> Result<()> {
+        let output = self.braid().args(["fsck", "--repair"]).arg(&mount.stack).output()?;
+        let text = String::from_utf8_lossy(&output.stdout);
+        ensure(output.status.code().is_some_and(|code| code < 2), || format!("fsck --repair: {text}"))
     }
 
     /// The `braid` command.
@@ -281,6 +288,8 @@ impl Undo {
                 unmount_anyhow(&mount.point);
                 let _ = child.kill();
                 let _ = child.wait();
+                // It may have mounted in the last moment.
+                unmount_anyhow(&mount.point);
             }
         }
     }

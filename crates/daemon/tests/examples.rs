@@ -1,4 +1,4 @@
-//! Every stack file in `examples/` and every one in the documentation is
+//! Every stack file in `docs/examples/` and every one in the documentation is
 //! understood.
 #![allow(clippy::unwrap_used, clippy::panic, reason = "a test fails by panicking")]
 
@@ -11,12 +11,13 @@ fn root() -> PathBuf {
 }
 
 fn load(name: &str) -> Config {
-    stack_file::load(&root().join("examples").join(name)).unwrap_or_else(|refusal| panic!("{refusal}"))
+    stack_file::load(&root().join("docs/examples").join(name)).unwrap_or_else(|refusal| panic!("{refusal}"))
 }
 
 #[test]
 fn every_example_is_understood() {
-    let files = std::fs::read_dir(root().join("examples")).unwrap().map(|entry| entry.unwrap().file_name());
+    let files =
+        std::fs::read_dir(root().join("docs/examples")).unwrap().map(|entry| entry.unwrap().file_name());
     let names: Vec<String> = files.map(|name| name.into_string().unwrap()).collect();
     let stacks: Vec<&String> = names.iter().filter(|name| name.ends_with(".yaml")).collect();
     stacks.iter().for_each(|name| drop(load(name)));

@@ -60,11 +60,18 @@ pub struct Failure {
     pub reproduced: bool,
 }
 
+/// How many operations are printed of a sequence that could not be shrunk.
+const SHOWN: usize = 12;
+
 impl fmt::Display for Failure {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let shrunk = if self.reproduced { "shrunk to" } else { "not reproduced by itself:" };
+        let shrunk =
+            if self.reproduced { "shrunk to" } else { "which alone shows no difference again, the last of" };
         writeln!(f, "seed {}, case {}, {shrunk} {} operations:", self.seed, self.case, self.ops.len())?;
-        for (index, op) in self.ops.iter().enumerate() {
+        // Of a sequence that could not be shrunk, only what came right before.
+        let end = self.ops.len().min(self.difference.index + 1);
+        let start = if self.reproduced { 0 } else { end.saturating_sub(SHOWN) };
+        for (index, op) in self.ops[..end].iter().enumerate().skip(start) {
             writeln!(f, "  {index:3} {op:?}")?;
         }
         self.difference.fmt(f)

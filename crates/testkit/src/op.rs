@@ -127,7 +127,7 @@ impl Access {
 }
 
 /// Flags of `open(2)`.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
+#[derive(Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[allow(missing_docs, reason = "each is the flag of open(2) of its name")]
 pub struct OpenSpec {
     pub access: Access,
@@ -138,6 +138,30 @@ pub struct OpenSpec {
     pub no_follow: bool,
     pub directory: bool,
     pub direct: bool,
+}
+
+impl fmt::Debug for OpenSpec {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self.access {
+            Access::Read => "RDONLY",
+            Access::Write => "WRONLY",
+            Access::Both => "RDWR",
+        })?;
+        for (set, name) in [
+            (self.create, "CREAT"),
+            (self.exclusive, "EXCL"),
+            (self.truncate, "TRUNC"),
+            (self.append, "APPEND"),
+            (self.no_follow, "NOFOLLOW"),
+            (self.directory, "DIRECTORY"),
+            (self.direct, "DIRECT"),
+        ] {
+            if set {
+                write!(f, "|{name}")?;
+            }
+        }
+        Ok(())
+    }
 }
 
 impl OpenSpec {

@@ -156,10 +156,14 @@ impl fmt::Display for OpenError {
             Self::OtherVolume { found, expected, .. } => {
                 write!(f, "the directory belongs to volume {found}")?;
                 match expected {
-                    Some(expected) => write!(f, ", not to volume {expected}; give the tier that belongs to it")?,
+                    Some(expected) => {
+                        write!(f, ", not to volume {expected}; give the tier that belongs to it")?
+                    }
                     None => f.write_str(" and the home tier is new; give that volume's own home tier")?,
                 }
-                f.write_str(", or, to use this directory anew, move its .braid directory and what is in it away")
+                f.write_str(
+                    ", or, to use this directory anew, move its .braid directory and what is in it away",
+                )
             }
             Self::OtherTier { found, .. } => {
                 write!(f, "the directory is tier `{found}` of this volume; give it that name")
@@ -184,9 +188,7 @@ impl fmt::Display for OpenError {
                 "its file system does not take extended attributes in the namespace `{namespace}.`, which a home tier needs; \
                  make a tier on ext4, xfs or btrfs home"
             ),
-            Self::NeedsRoot { .. } => {
-                f.write_str("the volume was made by root")
-            }
+            Self::NeedsRoot { .. } => f.write_str("the volume was made by root"),
             Self::RangeSizeDiffers { found, asked } => write!(
                 f,
                 "the volume has ranges of {found} bytes, fixed when it was made, not of {asked}; leave the range size out"

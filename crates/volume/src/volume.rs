@@ -34,7 +34,12 @@ impl Volume {
     /// Those of the tiers. What could not be done is done at the next mount.
     pub fn shutdown(&self) -> Result<()> {
         self.background.stop();
-        self.settle_all();
+        // The kernel does not release what was open when it was unmounted.
+        for handle in self.handles.file_handles() {
+            if let Err(error) = self.close_file(handle) {
+                tracing::warn!(%error, "closing a file that was open at the unmount");
+            }
+        }
         self.reaper.reap_now(self);
         rustix::fs::syncfs(self.home.root())?;
         self.save_counts()

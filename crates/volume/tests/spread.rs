@@ -9,7 +9,11 @@ use std::ffi::OsStr;
 
 fn problems(bed: &Bed) -> Vec<String> {
     let report = check(bed.config(), false, &mut |_| {}).unwrap();
-    report.problems.into_iter().map(|problem| format!("{:?} {:?}: {}", problem.path, problem.id, problem.what)).collect()
+    report
+        .problems
+        .into_iter()
+        .map(|problem| format!("{:?} {:?}: {}", problem.path, problem.id, problem.what))
+        .collect()
 }
 
 fn objects(bed: &Bed) -> usize {
@@ -193,4 +197,17 @@ fn the_braid_directory_is_not_part_of_the_namespace() {
     assert_eq!(open.lookup(".braid").unwrap_err().errno(), Errno::ENOENT);
     let made = open.volume.mkdir(&caller(), InodeId::ROOT, OsStr::new(".braid"), 0o755, 0);
     assert_eq!(made.unwrap_err().errno(), Errno::EPERM);
+}
+
+#[test]
+fn punching_past_the_end_is_nothing_to_do() {
+    let bed = Bed::new();
+    let open = bed.open();
+    let (ino, handle) = open.create("f");
+    open.truncate(ino, 10 * RANGE);
+    open.truncate(ino, 2 * RANGE + 1);
+    let punch = |offset, len| open.volume.fallocate(&caller(), handle, offset, len, FallocateMode::PunchHole);
+    punch(5 * RANGE + 4096, 1).unwrap();
+    punch(2 * RANGE + 1, 1).unwrap();
+    assert_eq!(open.size(ino), 2 * RANGE + 1);
 }

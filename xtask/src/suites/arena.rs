@@ -52,10 +52,14 @@ impl Shape {
 
     /// As it is named in reports.
     pub(crate) fn name(&self) -> String {
-        let policy = self.policy.trim_start_matches(['{', ' ']);
-        let policy = policy.split(':').next().unwrap_or(policy);
-        format!("{} + {}, {policy}", self.home.name(), self.other.name())
+        format!("{} + {}, {}", self.home.name(), self.other.name(), policy_name(self.policy))
     }
+}
+
+/// The first word of a policy's YAML value.
+pub(crate) fn policy_name(policy: &str) -> &str {
+    let policy = policy.trim_start_matches(['{', ' ']);
+    policy.split(':').next().unwrap_or(policy)
 }
 
 /// A place to work in.

@@ -8,7 +8,7 @@
 mod model;
 mod writer;
 
-use super::arena::{HOME_FIRST, RANGE, SIZE, WEIGHTED};
+use super::arena::{HOME_FIRST, RANGE, SIZE, WEIGHTED, policy_name};
 use super::{Report, Suite};
 use crate::error::{Context, Failure, Result};
 use crate::lab::{Kind, Lab, Mount, Stack, Tier};
@@ -40,10 +40,8 @@ fn run(options: &Options, report: &mut Report) -> Result<()> {
         let rounds = (rounds + 2 - at) / 3;
         let mut killed = Killed::set_up(policy, options.seed + at)?;
         for round in 1..=rounds {
-            report.case(
-                &format!("round {round} of {rounds}, {}", policy.trim_matches(['{', ' ', '}'])),
-                || killed.round(),
-            )?;
+            let title = format!("round {round} of {rounds}, {}", policy_name(policy));
+            report.case(&title, || killed.round())?;
         }
     }
     Ok(())
@@ -140,6 +138,11 @@ impl Killed {
         lab.mount_by_child(mount).context("mount after the kill")?;
         writers.iter_mut().try_for_each(Writer::verify)?;
         lab.unmount(mount)?;
-        lab.fsck(mount).context("fsck after recovery").map(drop)
+        let checked = lab.fsck(mount).context("fsck after recovery");
+        if checked.is_err() {
+            // The next round is judged by itself.
+            lab.repair(mount)?;
+        }
+        checked.map(drop)
     }
 }

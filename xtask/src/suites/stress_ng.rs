@@ -7,6 +7,7 @@ use crate::error::{Failure, Result};
 use crate::lab::Kind;
 use crate::sh::{cmd, tail};
 use crate::test::Options;
+use std::time::Instant;
 
 /// Named in the list of suites.
 pub(super) const SUITE: Suite =
@@ -80,6 +81,7 @@ fn run(options: &Options, report: &mut Report) -> Result<()> {
 
 fn stress(arena: &Arena, name: &str, extra: &[&str], options: &Options, report: &mut Report) -> Result<()> {
     let dir = arena.fresh("stress")?;
+    let begun = Instant::now();
     let seconds = options.scale(1, 2, 20);
     let output = cmd("stress-ng")
         .args([&format!("--{name}"), "2", "--verify", "--timeout", &format!("{seconds}s"), "--temp-path"])
@@ -94,7 +96,7 @@ fn stress(arena: &Arena, name: &str, extra: &[&str], options: &Options, report: 
         report.skip(name, &tail(&printed, 1));
         return Ok(());
     }
-    report.case(&format!("{name} on {}", arena.name), || {
-        if code == 0 { Ok(()) } else { Err(Failure(format!("status {code}\n{}", tail(&printed, 10)))) }
-    })
+    let failed = || Failure(format!("status {code}\n{}", tail(&printed, 10)));
+    let result = if code == 0 { Ok(()) } else { Err(failed()) };
+    report.judge(&format!("{name} on {}", arena.name), begun, result)
 }

@@ -1,9 +1,9 @@
 //! The FUSE front end: translates between the kernel's requests and the
 //! [`FileSystem`](braid_contract::FileSystem) trait, and holds no storage logic.
 //!
-//! Reading order: [`session`] (life of a mount), [`init`] (what is agreed with
-//! the kernel), [`front`] (how one request is carried out), [`ops`] (the
-//! requests), [`open`] and [`open_table`] (how an open file's data travels).
+//! Reading order: `session` (life of a mount), `init` (what is agreed with
+//! the kernel), `front` (how one request is carried out), `ops` (the
+//! requests), `open` and `open_table` (how an open file's data travels).
 //!
 //! # What is left to the kernel
 //!

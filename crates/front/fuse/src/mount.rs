@@ -15,7 +15,7 @@ use rustix::net::{
 };
 use rustix::process::{getgid, getuid};
 use std::ffi::CString;
-use std::fs::OpenOptions;
+use std::fs::{File, OpenOptions};
 use std::io::{self, IoSliceMut};
 use std::mem::MaybeUninit;
 use std::os::fd::{AsRawFd, OwnedFd};
@@ -173,11 +173,20 @@ fn clear_dead_mount(path: &Path) -> io::Result<()> {
     }
 }
 
+fn open_device() -> io::Result<File> {
+    OpenOptions::new().read(true).write(true).open(DEVICE)
+}
+
+/// Whether this process may open the device itself.
+pub(crate) fn device_opens() -> bool {
+    open_device().is_ok()
+}
+
 /// Mounts by system call. As root, device files and set-id programs work as on
 /// a native file system; in a user namespace the kernel sees to it that they
 /// don't.
 fn mount_by_call(path: &Path, options: &Options<'_>) -> io::Result<OwnedFd> {
-    let device = match OpenOptions::new().read(true).write(true).open(DEVICE) {
+    let device = match open_device() {
         Ok(device) => device,
         // The helper may be allowed what this process isn't.
         Err(error) if error.kind() == io::ErrorKind::PermissionDenied && !getuid().is_root() => {

@@ -111,7 +111,7 @@ fn a_dead_mount_is_replaced() {
     let unmounter = session.unmounter();
     let server = std::thread::spawn(move || session.run());
     fs::write(place.path().join("file"), "served").unwrap();
-    unmounter.unmount().unwrap();
+    unmounter.detach().unwrap();
     server.join().unwrap().unwrap();
 }
 
@@ -131,7 +131,7 @@ fn unprivileged_child() {
     let table = fs::read_to_string("/proc/self/mounts").unwrap();
     let line = table.lines().find(|line| line.contains(place.path().to_str().unwrap())).unwrap().to_owned();
     println!("mounted {line}");
-    unmounter.unmount().unwrap();
+    unmounter.detach().unwrap();
     server.join().unwrap().unwrap();
 }
 

@@ -39,9 +39,9 @@ struct Args {
     /// Run only the sequence stored in FILE
     #[arg(long, value_name = "FILE")]
     replay: Option<PathBuf>,
-    /// Where a sequence that differs is stored
-    #[arg(long, value_name = "FILE", default_value = "differential-failure.json")]
-    save: PathBuf,
+    /// Where a sequence that differs is stored [default: below the directory for temporary files]
+    #[arg(long, value_name = "FILE")]
+    save: Option<PathBuf>,
 }
 
 fn main() -> ExitCode {
@@ -92,7 +92,8 @@ fn run(args: &Args) -> Result<bool, String> {
             Ok(true)
         }
         Err(failure) => {
-            report(&failure, &args.save)?;
+            let default = || std::env::temp_dir().join(format!("differential-{}.json", args.seed));
+            report(&failure, &args.save.clone().unwrap_or_else(default))?;
             Ok(false)
         }
     }

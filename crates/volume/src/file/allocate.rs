@@ -25,7 +25,7 @@ impl Volume {
     ) -> Result<()> {
         let end = offset.checked_add(len).filter(|end| *end <= SIZE_MAX).ok_or(Errno::EFBIG)?;
         if mode == (FallocateMode::Allocate { keep_size: false }) {
-            self.spread_before_allocating(file, end)?;
+            self.spread_before_allocating(file, offset, end)?;
         }
         loop {
             let layout = file.layout.read();
@@ -43,9 +43,9 @@ impl Volume {
         }
     }
 
-    fn spread_before_allocating(&self, file: &File, end: u64) -> Result<()> {
+    fn spread_before_allocating(&self, file: &File, offset: u64, end: u64) -> Result<()> {
         let plain = matches!(&*file.layout.read(), Layout::Plain);
-        if plain && end > 0 && self.should_spread(file, end - 1, end, Hint::default())? {
+        if plain && self.should_spread_ahead(file, offset, end)? {
             // If it can't be spread, home is asked for the space.
             let _ = self.spread_out(file);
         }
@@ -102,7 +102,7 @@ impl Volume {
     /// Zeroes and frees what is there of `offset .. end`. The ranges keep
     /// their tiers.
     fn punch_spread(&self, file: &File, spread: &Spread, offset: u64, end: u64) -> Result<Allocated> {
-        for range in self.ranges_of(offset, end.max(offset)) {
+        for range in self.ranges_of(offset, end) {
             let Some(entry) = spread.index.entry(range)? else { continue };
             let tier = self.tiers.get(entry.tier)?;
             let (start, end) = self.part_of(range, offset, end);
@@ -134,7 +134,7 @@ impl Volume {
         if offset < end {
             self.refuse_hopeless(spread, offset, end)?;
         }
-        for range in self.ranges_of(offset, end.max(offset)) {
+        for range in self.ranges_of(offset, end) {
             let (start, end) = self.part_of(range, offset, end);
             self.place(spread, start, end, Hint::default())?;
             let entry = spread.index.entry(range)?.ok_or(Errno::EIO)?;

@@ -55,6 +55,11 @@ impl Handles {
         self.dirs.pin().remove(&handle.0).map(|_| ()).ok_or_else(|| Errno::EBADF.into())
     }
 
+    /// Handles of all files that are open at this moment.
+    pub(crate) fn file_handles(&self) -> Vec<HandleId> {
+        self.files.pin().keys().copied().map(HandleId).collect()
+    }
+
     /// Open files at this moment.
     pub(crate) fn files(&self) -> Vec<Arc<OpenFile>> {
         self.files.pin().values().cloned().collect()

@@ -179,15 +179,6 @@ impl Volume {
         }
     }
 
-    /// Everything that open files are ahead with goes to their home inodes.
-    pub(crate) fn settle_all(&self) {
-        for open in self.handles.files() {
-            if let Err(error) = self.settle(&open.file) {
-                tracing::warn!(ino = open.file.inode.ino.0, %error, "could not bring a home inode up to date");
-            }
-        }
-    }
-
     /// Tiers with dirty data of a spread file become clean; answers them.
     pub(crate) fn take_dirty(spread: &Spread) -> u64 {
         spread.dirty.swap(0, Ordering::AcqRel)

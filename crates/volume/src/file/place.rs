@@ -34,8 +34,11 @@ impl Volume {
         range * u64::from(self.range_size)
     }
 
-    /// Ranges that the bytes `offset .. end` are in.
+    /// Ranges that the bytes `offset .. end` are in; none if there are none.
     pub(crate) fn ranges_of(&self, offset: u64, end: u64) -> Range<u64> {
+        if offset >= end {
+            return 0..0;
+        }
         self.range_of(offset)..end.div_ceil(u64::from(self.range_size))
     }
 
@@ -138,26 +141,58 @@ impl Volume {
         Ok(())
     }
 
-    /// Whether a plain file should be spread before bytes up to `end` are
-    /// written: it outgrows its first range, and the policy wants another tier
-    /// for where it grows to.
+    /// Whether a plain file should be spread before a write of
+    /// `offset .. end`: the write goes beyond the ranges that the file has, and
+    /// the policy wants another tier for it.
     pub(crate) fn should_spread(&self, file: &File, offset: u64, end: u64, hint: Hint) -> Result<bool> {
         let home = self.tiers.home();
-        let first = u64::from(self.range_size);
-        if end <= first && home.room() >= end - offset {
+        if end <= u64::from(self.range_size) && home.room() >= end - offset {
             return Ok(false);
         }
-        let size = rustix::fs::fstat(file.data()?)?.st_size.cast_unsigned();
-        if end <= size || size > 0 && self.range_of(end - 1) <= self.range_of(size - 1) && home.room() > 0 {
+        let size = self.home_size(file)?;
+        let grows_into = self.ranges_of(size.next_multiple_of(u64::from(self.range_size)).max(offset), end);
+        if grows_into.is_empty() && (end <= size || home.room() > 0) || !may_spread(file) {
             return Ok(false);
         }
-        if file.opens.lock().passthrough > 0 {
-            return Ok(false);
-        }
-        let mut deal = Deal::new(file.inode.ino.0, self.range_size);
-        deal.add(home.id, size.next_multiple_of(first));
-        let chosen = self.choose(end, first, hint, &deal, 0);
+        let new_bytes =
+            end.next_multiple_of(u64::from(self.range_size)) - self.range_start(self.range_of(offset));
+        let deal = self.deal_of_plain(file, size);
+        let chosen = self.choose(end, new_bytes, hint, &deal, 0);
         Ok(chosen.is_ok_and(|(tier, _)| !tier.is_home()))
+    }
+
+    /// Whether a plain file should be spread before it is made `size_after`
+    /// long, with room for data in `offset .. end` to come: the policy wants
+    /// another tier for some of it.
+    pub(crate) fn should_spread_ahead(&self, file: &File, offset: u64, end: u64) -> Result<bool> {
+        /// Turns of the policy that are looked at: its pattern repeats.
+        const TURNS_MAX: usize = 256;
+        if end <= u64::from(self.range_size) || !may_spread(file) {
+            return Ok(false);
+        }
+        let size = self.home_size(file)?;
+        let mut deal = self.deal_of_plain(file, size.min(offset));
+        for _ in self.ranges_of(offset, end).take(TURNS_MAX) {
+            let range_size = u64::from(self.range_size);
+            match self.choose(end.max(size), range_size, Hint::default(), &deal, 0) {
+                Ok((tier, _)) if !tier.is_home() => return Ok(true),
+                Ok((tier, _)) => deal.add(tier.id, range_size),
+                Err(_) => return Ok(false),
+            }
+        }
+        Ok(false)
+    }
+
+    /// What a plain file of `size` bytes has dealt so far: all of it to home.
+    fn deal_of_plain(&self, file: &File, size: u64) -> Deal {
+        let mut deal = Deal::new(file.inode.ino.0, self.range_size);
+        deal.add(self.tiers.home().id, size.next_multiple_of(u64::from(self.range_size)));
+        deal
+    }
+
+    /// Size of the home file.
+    fn home_size(&self, file: &File) -> Result<u64> {
+        Ok(rustix::fs::fstat(file.data()?)?.st_size.cast_unsigned())
     }
 
     /// Makes a plain file a spread file, all of whose data is on home so far.
@@ -238,4 +273,9 @@ impl Volume {
         }
         Ok(spread.index.entry(self.range_of(end - 1))?.map_or(home, |entry| entry.tier))
     }
+}
+
+/// Whether nothing keeps a file plain: the kernel's own I/O on it would.
+fn may_spread(file: &File) -> bool {
+    file.opens.lock().passthrough == 0
 }

@@ -4,7 +4,7 @@ use super::{File, Layout, Spread};
 use crate::Volume;
 use crate::format::{IdAttr, IdKind, SIZE_MAX};
 use crate::namespace::{Shape, reopen};
-use braid_contract::{Errno, Hint, Result, Store};
+use braid_contract::{Errno, Result, Store};
 use rustix::fs::OFlags;
 use std::sync::Arc;
 
@@ -41,14 +41,15 @@ impl Volume {
         }
     }
 
-    /// A plain file that grows into ranges which the policy wants elsewhere is
-    /// spread now, while its home file is small.
+    /// A plain file that is made longer, and some of whose new ranges the
+    /// policy would put elsewhere, is spread now, while its home file is small.
     fn spread_before_growing(&self, file: &File, size: u64) -> Result<()> {
         let plain = matches!(&*file.layout.read(), Layout::Plain);
-        if plain
-            && size > u64::from(self.range_size)
-            && self.should_spread(file, size - 1, size, Hint::default())?
-        {
+        if !plain || size <= u64::from(self.range_size) {
+            return Ok(());
+        }
+        let old = rustix::fs::fstat(file.data()?)?.st_size.cast_unsigned();
+        if size > old && self.should_spread_ahead(file, old, size)? {
             // If it can't be spread, it grows as it is.
             let _ = self.spread_out(file);
         }

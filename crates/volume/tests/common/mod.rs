@@ -1,6 +1,8 @@
 //! A volume over directories, spoken to as a front end does.
 
-use braid_contract::{Caller, FileSystem, HandleId, InodeId, OpenFlags, OpenRequest, Result, SetAttr, WriteFlags};
+use braid_contract::{
+    Caller, FileSystem, HandleId, InodeId, OpenFlags, OpenRequest, Result, SetAttr, WriteFlags,
+};
 use braid_stores::dir::DirStore;
 use braid_volume::{HomeConfig, PolicyConfig, Reserve, TierConfig, Volume, VolumeConfig};
 use std::ffi::OsStr;
@@ -67,7 +69,8 @@ pub(crate) fn caller() -> Caller {
 impl Open {
     pub(crate) fn create(&self, name: &str) -> (InodeId, HandleId) {
         let flags = OpenFlags { read: true, write: true, ..OpenFlags::default() };
-        let made = self.volume.create(&caller(), InodeId::ROOT, OsStr::new(name), 0o100_644, 0o022, true, flags);
+        let made =
+            self.volume.create(&caller(), InodeId::ROOT, OsStr::new(name), 0o100_644, 0o022, true, flags);
         let (entry, opened) = made.unwrap();
         (entry.attr.ino, opened.handle)
     }
