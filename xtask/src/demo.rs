@@ -32,14 +32,25 @@ pub(crate) fn run(args: &[String]) -> Result<()> {
     say("Building");
     setup::build_braid()?;
     ensure(Path::new("/dev/fuse").exists(), || "there is no /dev/fuse here: load the module fuse".into())?;
+    let absent: Vec<_> = socket_directories().into_iter().filter(|dir| !dir.exists()).collect();
     let mut lab = Lab::new("demo")?;
     let root = lab.path().to_path_buf();
     let shown = show(&mut lab);
     drop(lab);
+    // Those of other daemons are not empty.
+    absent.iter().for_each(|dir| _ = std::fs::remove_dir(dir));
     shown?;
     ensure(!root.exists(), || format!("{} is left behind", root.display()))?;
     say("Done: unmounted, devices detached, nothing left behind");
     Ok(())
+}
+
+/// Where daemons of this user may keep their control sockets.
+fn socket_directories() -> Vec<PathBuf> {
+    let uid = rustix::process::geteuid().as_raw();
+    let runtime = std::env::var_os("XDG_RUNTIME_DIR").map(|dir| Path::new(&dir).join("braid"));
+    let usual = ["/run/braid".into(), format!("/run/user/{uid}/braid"), format!("/tmp/braid-{uid}")];
+    usual.map(PathBuf::from).into_iter().chain(runtime).collect()
 }
 
 fn show(lab: &mut Lab) -> Result<()> {

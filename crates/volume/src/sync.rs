@@ -2,7 +2,6 @@
 //! checker or a simulated clock can take their place.
 
 use std::sync::{self, PoisonError};
-use std::time::{SystemTime, UNIX_EPOCH};
 
 /// A mutual-exclusion lock. A panic while it is held does not poison it: the
 /// operation that panicked has answered `EIO`, and what it guarded is kept
@@ -43,8 +42,10 @@ impl<T> RwLock<T> {
     }
 }
 
-/// Wall-clock time in nanoseconds since the epoch.
+/// Wall-clock time in nanoseconds since the epoch, as coarse as the kernel's
+/// own timestamps: a time taken here is never later than one that a native file
+/// system takes afterwards.
 pub(crate) fn now_ns() -> i64 {
-    let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
-    i64::try_from(since.as_nanos()).unwrap_or(i64::MAX)
+    let now = rustix::time::clock_gettime(rustix::time::ClockId::RealtimeCoarse);
+    now.tv_sec.saturating_mul(1_000_000_000).saturating_add(now.tv_nsec)
 }
