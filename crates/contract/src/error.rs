@@ -14,14 +14,21 @@ pub type Result<T> = std::result::Result<T, Error>;
 /// known; the error is logged where it is consumed, not where it passes.
 pub struct Error {
     errno: Errno,
-    context: Option<Box<Vec<String>>>,
+    context: Option<Box<Contexts>>,
+}
+
+/// Boxed, so that an error without context stays small.
+#[derive(Default)]
+struct Contexts {
+    /// Innermost first.
+    texts: Vec<String>,
 }
 
 impl Error {
     /// An error with what was being done, outermost context last.
     #[must_use]
     pub fn new(errno: Errno, context: impl Into<String>) -> Self {
-        Self { errno, context: Some(Box::new(vec![context.into()])) }
+        Self { errno, context: Some(Box::new(Contexts { texts: vec![context.into()] })) }
     }
 
     /// The error number that the application sees.
@@ -33,7 +40,7 @@ impl Error {
     /// Adds what was being done when this error passed.
     #[must_use]
     pub fn context(mut self, context: impl Into<String>) -> Self {
-        self.context.get_or_insert_default().push(context.into());
+        self.context.get_or_insert_default().texts.push(context.into());
         self
     }
 
@@ -74,7 +81,7 @@ impl From<Error> for std::io::Error {
 
 impl fmt::Display for Error {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        for context in self.context.iter().flat_map(|contexts| contexts.iter().rev()) {
+        for context in self.context.iter().flat_map(|contexts| contexts.texts.iter().rev()) {
             write!(f, "{context}: ")?;
         }
         let text = std::io::Error::from_raw_os_error(self.errno.0);

@@ -333,7 +333,6 @@ pub trait FileSystem: Send + Sync {
 
     /// Copies up to `len` bytes between two open files; answers the count.
     /// `EOPNOTSUPP` leaves the copy to the kernel.
-    #[expect(clippy::too_many_arguments, reason = "mirrors copy_file_range(2)")]
     fn copy_range(
         &self,
         caller: &Caller,

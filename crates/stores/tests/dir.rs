@@ -1,4 +1,5 @@
 //! The promises of `Store`, kept by the directory store.
+#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 use braid_contract::{Errno, ObjectId, PieceIo, Store, StoreIo};
 use braid_stores::dir::DirStore;

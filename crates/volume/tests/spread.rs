@@ -1,5 +1,7 @@
 //! Files over several tiers: contents, sizes, remounts, crashes, removal.
 
+#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
+
 mod common;
 
 use braid_contract::{Errno, FallocateMode, FileSystem, InodeId, RenameMode, SeekTarget};
@@ -210,4 +212,17 @@ fn punching_past_the_end_is_nothing_to_do() {
     punch(5 * RANGE + 4096, 1).unwrap();
     punch(2 * RANGE + 1, 1).unwrap();
     assert_eq!(open.size(ino), 2 * RANGE + 1);
+}
+
+#[test]
+fn a_file_that_is_spread_after_its_last_name_went_leaves_nothing() {
+    let bed = Bed::new();
+    let open = bed.open();
+    let (_, handle) = open.create("f");
+    open.volume.unlink(&caller(), InodeId::ROOT, OsStr::new("f")).unwrap();
+    open.write_ranges(handle, &pattern(9, 8 * RANGE as usize));
+    assert!(open.read(handle, 0, 8 * RANGE as usize) == pattern(9, 8 * RANGE as usize));
+    open.volume.release(handle).unwrap();
+    open.close();
+    assert_eq!((problems(&bed), objects(&bed)), (Vec::new(), 0));
 }

@@ -14,7 +14,7 @@ pub(crate) enum Layout {
     /// All in the home file.
     Plain,
     /// Where the index says.
-    Spread(Spread),
+    Spread(Box<Spread>),
 }
 
 /// What of a spread file's attributes may be ahead of its home inode.

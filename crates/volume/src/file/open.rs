@@ -72,7 +72,7 @@ impl Volume {
             return Err(Error::new(Errno::EUCLEAN, format!("index {} belongs to another volume", attr.id)));
         }
         let spread = Spread::load(index, Deal::new(identity.ino(), self.range_size));
-        Ok(Layout::Spread(spread.with_context(|| format!("file {}", attr.id))?))
+        Ok(Layout::Spread(Box::new(spread.with_context(|| format!("file {}", attr.id))?)))
     }
 
     pub(crate) fn open_inode(&self, ino: InodeId, request: OpenRequest) -> Result<Opened> {
@@ -110,16 +110,18 @@ impl Volume {
             let mut opens = open.file.opens.lock();
             opens.handles -= 1;
             opens.passthrough -= u32::from(open.passthrough);
-            if opens.handles > 0 {
+            if opens.handles > 0 || opens.dead {
                 return Ok(());
             }
-            let nameless = opens.nameless.take();
-            opens.dead = nameless.is_some();
-            nameless
+            opens.nameless.take()
+        };
+        let nameless = match nameless {
+            None => nameless_by_links(&open.file)?,
+            some => some,
         };
         match nameless {
             Some((id, parent)) => {
-                self.reaper.add(id, parent);
+                self.last_name_gone(&open.file, id, parent);
                 Ok(())
             }
             None => self.settle(&open.file),
@@ -170,12 +172,12 @@ impl Volume {
     /// The last name of a live file is gone.
     pub(crate) fn last_name_gone(&self, file: &File, id: ObjectId, parent: Parent) {
         let mut opens = file.opens.lock();
-        if opens.handles == 0 {
+        if opens.handles > 0 {
+            opens.nameless = Some((id, parent));
+        } else if !opens.dead {
             opens.dead = true;
             drop(opens);
             self.reaper.add(id, parent);
-        } else {
-            opens.nameless = Some((id, parent));
         }
     }
 
@@ -183,6 +185,15 @@ impl Volume {
     pub(crate) fn take_dirty(spread: &Spread) -> u64 {
         spread.dirty.swap(0, Ordering::AcqRel)
     }
+}
+
+/// Whether a spread file has no name any more. One that lost its last name
+/// while it was plain, or just as it was spread, is found only so. What has to
+/// be durable is the home file's own end.
+fn nameless_by_links(file: &File) -> Result<Option<(ObjectId, Parent)>> {
+    let Layout::Spread(spread) = &*file.layout.read() else { return Ok(None) };
+    let links = rustix::fs::fstat(file.data()?)?.st_nlink;
+    Ok(if links == 0 { Some((spread.id(), file.data()?.fd())) } else { None })
 }
 
 fn may_lack_write(error: &Error) -> bool {

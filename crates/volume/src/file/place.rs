@@ -206,7 +206,7 @@ impl Volume {
         }
         let spread = self.make_spread(file).map_err(NotSpread::Failed)?;
         file.inode.set_shape(Shape::Spread);
-        *layout = Layout::Spread(spread);
+        *layout = Layout::Spread(Box::new(spread));
         Ok(())
     }
 
