@@ -122,6 +122,7 @@ def measure(args: argparse.Namespace) -> int:
             status = 130
         finally:
             report.explain_failures()
+            report.remarks += host.warnings
             report.machine["load_at_end"] = round(os.getloadavg()[0], 2)
             keep_logs(host, directory)
     print(report.render(args.markdown))

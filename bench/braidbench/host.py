@@ -110,6 +110,7 @@ class Host:
         fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
         self.group = ControlGroup(self.work.name)
         self.throttled = self.group.path is not None
+        self.warnings: list[str] = []
 
     def __enter__(self) -> "Host":
         for number in (signal.SIGTERM, signal.SIGHUP):
@@ -120,6 +121,12 @@ class Host:
         for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
             signal.signal(number, signal.SIG_IGN)
         sweep(self.work)
+
+    def warn(self, text: str) -> None:
+        """Something that went wrong beside the measurements; shown with the results."""
+        print(text, file=sys.stderr)
+        if text not in self.warnings:
+            self.warnings.append(text)
 
     def loop_device(self, name: str, size: int) -> str:
         """A loop device with direct I/O over a new sparse file."""

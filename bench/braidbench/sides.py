@@ -5,8 +5,10 @@ A side is started inside the control group, because the server that does the I/O
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
+import signal
 import subprocess
 import time
 from pathlib import Path
@@ -15,6 +17,7 @@ from braidbench.devices import Device, evict
 from braidbench.host import BenchError, Host, run
 
 START_TIMEOUT_S = 60
+UNMOUNT_ATTEMPTS = 3
 
 
 class Side:
@@ -53,6 +56,15 @@ class Side:
     def layout(self, path: Path) -> str | None:
         """`plain` or `spread`, for a side that knows the difference."""
         return None
+
+    def used(self) -> int:
+        """Bytes in use on the devices' file systems, once what was removed has been given back."""
+        total = 0
+        for device in self.devices:
+            run("sync", "-f", device.mount)
+            state = os.statvfs(device.mount)
+            total += (state.f_blocks - state.f_bfree) * state.f_frsize
+        return total
 
     def transferred(self) -> list[tuple[int, int]]:
         """Bytes read and written by each device so far."""
@@ -93,15 +105,30 @@ class Mounted(Side):
         self.running = False
         if not _is_mount_point(self.root):
             return
-        try:
-            self.unmount()
-        except BenchError:
-            for pid in self.pids():
-                os.kill(pid, 9)
-            run("umount", "-l", self.root)
+        for attempt in range(UNMOUNT_ATTEMPTS):
+            try:
+                self.unmount()
+                break
+            except BenchError as error:
+                # The kernel lets go of the last files a moment after the program that used them has ended.
+                if "busy" in str(error) and attempt + 1 < UNMOUNT_ATTEMPTS:
+                    time.sleep(1)
+                    continue
+                self.host.warn(f"{self.name} did not unmount cleanly: {error}")
+                self._end()
+                break
         deadline = time.monotonic() + START_TIMEOUT_S
         while self.pids() and time.monotonic() < deadline:
             time.sleep(0.05)
+
+    def _end(self) -> None:
+        """Ends a server that does not unmount. The mount may have gone in the meantime."""
+        for pid in self.pids():
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGKILL)
+        if _is_mount_point(self.root):
+            with contextlib.suppress(BenchError):
+                run("umount", "-l", self.root)
 
     def pids(self) -> list[int]:
         """The processes that serve the mount: those with the mount point in their command line."""

@@ -113,7 +113,7 @@ impl Volume {
         }
         for id in ids {
             self.index.remove_index(*id)?;
-            self.index.unmark(*id)?;
+            self.index.unmark_gone(*id)?;
         }
         Ok(())
     }

@@ -102,39 +102,48 @@ impl Volume {
         request.passthrough_allowed && plain && !request.flags.write
     }
 
-    /// One open ends. With the last one, what is ahead goes to the home inode,
-    /// or, if the last name is gone, all data goes.
+    /// One open ends.
     pub(crate) fn close_file(&self, handle: HandleId) -> Result<()> {
         let open = self.handles.remove_file(handle)?;
+        self.end_use(&open.file, open.passthrough)
+    }
+
+    /// One use of a file ends, that [`File::opened`] began. With the last one,
+    /// what is ahead goes to the home inode, or, if the last name is gone, all
+    /// data goes.
+    pub(crate) fn end_use(&self, file: &File, passthrough: bool) -> Result<()> {
         let nameless = {
-            let mut opens = open.file.opens.lock();
+            let mut opens = file.opens.lock();
             opens.handles -= 1;
-            opens.passthrough -= u32::from(open.passthrough);
+            opens.passthrough -= u32::from(passthrough);
             if opens.handles > 0 || opens.dead {
                 return Ok(());
             }
             opens.nameless.take()
         };
         let nameless = match nameless {
-            None => nameless_by_links(&open.file)?,
-            some => some,
+            None => self.nameless_by_links(file)?,
+            known => known,
         };
         match nameless {
             Some((id, parent)) => {
-                self.last_name_gone(&open.file, id, parent);
+                self.last_name_gone(file, id, parent);
                 Ok(())
             }
-            None => self.settle(&open.file),
+            None => self.settle(file),
         }
     }
 
-    /// Settles a file that was used without being opened.
-    pub(crate) fn settle_if_idle(&self, file: &File) {
-        let idle = { file.opens.lock().handles == 0 };
-        if idle && let Err(error) = self.settle(file) {
-            // It stays marked, and is settled at the next close or mount.
-            tracing::warn!(ino = file.inode.ino.0, %error, "could not bring a home inode up to date");
+    /// Whether a spread file has no name any more. One that lost its last name
+    /// while it was plain, or just as it was spread, is found only so. What has
+    /// to be durable is the home file's own end.
+    fn nameless_by_links(&self, file: &File) -> Result<Option<(ObjectId, Parent)>> {
+        let Layout::Spread(spread) = &*file.layout.read() else { return Ok(None) };
+        if rustix::fs::fstat(file.data()?)?.st_nlink > 0 {
+            return Ok(None);
         }
+        self.index.mark(spread.id())?;
+        Ok(Some((spread.id(), file.data()?.fd())))
     }
 
     /// Brings the home inode up to date when a descriptor is closed, so that
@@ -146,13 +155,17 @@ impl Volume {
         }
     }
 
-    /// Brings the home inode up to date and takes the mark away.
-    pub(crate) fn settle(&self, file: &File) -> Result<()> {
+    /// Brings the home inode up to date and takes the mark away, unless
+    /// somebody uses the file again.
+    fn settle(&self, file: &File) -> Result<()> {
         let layout = file.layout.read();
         let Layout::Spread(spread) = &*layout else { return Ok(()) };
         self.update_home_inode(file, spread)?;
+        // Whoever writes has the file in use, so nobody is on the way to make
+        // it run ahead while this lock is held.
+        let opens = file.opens.lock();
         let mut marked = spread.marked.lock();
-        if *marked && file.opens.lock().nameless.is_none() {
+        if *marked && opens.handles == 0 && opens.nameless.is_none() && !opens.dead {
             self.index.unmark(spread.id())?;
             *marked = false;
         }
@@ -185,15 +198,6 @@ impl Volume {
     pub(crate) fn take_dirty(spread: &Spread) -> u64 {
         spread.dirty.swap(0, Ordering::AcqRel)
     }
-}
-
-/// Whether a spread file has no name any more. One that lost its last name
-/// while it was plain, or just as it was spread, is found only so. What has to
-/// be durable is the home file's own end.
-fn nameless_by_links(file: &File) -> Result<Option<(ObjectId, Parent)>> {
-    let Layout::Spread(spread) = &*file.layout.read() else { return Ok(None) };
-    let links = rustix::fs::fstat(file.data()?)?.st_nlink;
-    Ok(if links == 0 { Some((spread.id(), file.data()?.fd())) } else { None })
 }
 
 fn may_lack_write(error: &Error) -> bool {

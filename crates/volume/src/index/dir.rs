@@ -6,7 +6,7 @@ use crate::format::Header;
 use crate::sync::Mutex;
 use braid_contract::{Context, ObjectId, Result, TierId};
 use rustix::fs::{AtFlags, IFlags, Mode, OFlags};
-use std::collections::HashSet;
+use std::collections::{HashMap, HashSet};
 use std::os::fd::OwnedFd;
 
 const DIR: OFlags = OFlags::RDONLY.union(OFlags::DIRECTORY).union(OFlags::CLOEXEC);
@@ -18,6 +18,8 @@ pub(crate) struct IndexDir {
     home: TierId,
     /// Indexes whose directory entry may not be durable yet.
     unsynced: Mutex<HashSet<ObjectId>>,
+    /// How often each file is marked.
+    marks: Mutex<HashMap<ObjectId, u32>>,
 }
 
 impl IndexDir {
@@ -45,7 +47,7 @@ impl IndexDir {
             rustix::fs::openat(braid, name, DIR, Mode::empty())
                 .with_context(|| format!("opening .braid/{name}"))
         };
-        Ok(Self { index: open("index")?, open: open("open")?, home, unsynced: Mutex::new(HashSet::new()) })
+        Ok(Self { index: open("index")?, open: open("open")?, home, unsynced: Mutex::new(HashSet::new()), marks: Mutex::new(HashMap::new()) })
     }
 
     /// Makes the index of a new spread file.
@@ -101,16 +103,47 @@ impl IndexDir {
     }
 
     /// Marks a spread file whose state is about to run ahead of its home inode.
+    /// Each mark is taken away by one [`unmark`](Self::unmark): a file that is
+    /// written to and removed at the same time is marked twice.
     pub(crate) fn mark(&self, id: ObjectId) -> Result<()> {
-        let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::CLOEXEC | OFlags::NOFOLLOW;
-        rustix::fs::openat(&self.open, id.to_string(), flags, Mode::from_raw_mode(0o600))
-            .context("marking a file")?;
+        let mut marks = self.marks.lock();
+        let count = marks.entry(id).or_insert(0);
+        if *count == 0 {
+            let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::CLOEXEC | OFlags::NOFOLLOW;
+            let made = rustix::fs::openat(&self.open, id.to_string(), flags, Mode::from_raw_mode(0o600));
+            if let Err(error) = made {
+                marks.remove(&id);
+                return Err(error).context("marking a file");
+            }
+        }
+        *count += 1;
         Ok(())
     }
 
+    /// Takes one mark away.
     pub(crate) fn unmark(&self, id: ObjectId) -> Result<()> {
-        ignore_missing(rustix::fs::unlinkat(&self.open, id.to_string(), AtFlags::empty()))
-            .context("unmarking a file")
+        let mut marks = self.marks.lock();
+        match marks.get_mut(&id) {
+            Some(count) if *count > 1 => {
+                *count -= 1;
+                Ok(())
+            }
+            _ => {
+                marks.remove(&id);
+                self.remove_mark(id)
+            }
+        }
+    }
+
+    /// Takes all marks of a file away that is gone.
+    pub(crate) fn unmark_gone(&self, id: ObjectId) -> Result<()> {
+        let mut marks = self.marks.lock();
+        marks.remove(&id);
+        self.remove_mark(id)
+    }
+
+    fn remove_mark(&self, id: ObjectId) -> Result<()> {
+        ignore_missing(rustix::fs::unlinkat(&self.open, id.to_string(), AtFlags::empty())).context("unmarking a file")
     }
 
     /// All marked ids.

@@ -29,8 +29,10 @@ impl Volume {
                 Some(file) => file.clone(),
                 None => self.file_of(&inode)?,
             };
-            self.truncate_file(&file, size, !caller.keeps_set_id_bits())?;
-            self.settle_if_idle(&file);
+            file.opened(false)?;
+            let truncated = self.truncate_file(&file, size, !caller.keeps_set_id_bits());
+            let ended = self.end_use(&file, false);
+            truncated.and(ended)?;
         }
         let fd = match &live {
             Some(file) => file.data()?.fd(),

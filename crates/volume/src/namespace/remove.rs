@@ -28,7 +28,10 @@ impl Volume {
     pub(crate) fn remove_name(&self, parent: InodeId, name: &OsStr) -> Result<()> {
         let dir = self.dir_for(parent, name)?;
         let (ino, victim) = self.victim(&dir, name)?;
-        rustix::fs::unlinkat(&*dir, name, AtFlags::empty())?;
+        if let Err(error) = rustix::fs::unlinkat(&*dir, name, AtFlags::empty()) {
+            self.spare(victim)?;
+            return Err(error.into());
+        }
         self.inodes.release_path(ino);
         self.bury(victim, &dir)
     }
@@ -61,7 +64,10 @@ impl Volume {
             RenameMode::Replace => self.victim(&to, new_name).ok(),
             RenameMode::NoReplace | RenameMode::Exchange => None,
         };
-        rustix::fs::renameat_with(&*from, name, &*to, new_name, flags)?;
+        if let Err(error) = rustix::fs::renameat_with(&*from, name, &*to, new_name, flags) {
+            self.spare(replaced.and_then(|(_, victim)| victim))?;
+            return Err(error.into());
+        }
         if let Some((ino, victim)) = replaced {
             self.inodes.release_path(ino);
             self.bury(victim, &to)?;
@@ -83,6 +89,11 @@ impl Volume {
         }
     }
 
+    /// The name stays after all.
+    fn spare(&self, victim: Option<Victim>) -> Result<()> {
+        victim.map_or(Ok(()), |victim| self.index.unmark(victim.id))
+    }
+
     /// A damaged attribute must not keep a file from being removed: what it
     /// left behind is for the check to find.
     fn spread_id(&self, fd: &OwnedFd, identity: &Identity) -> Option<ObjectId> {
@@ -93,17 +104,14 @@ impl Volume {
     /// when the last open is gone too.
     fn bury(&self, victim: Option<Victim>, parent: &Arc<OwnedFd>) -> Result<()> {
         let Some(victim) = victim else { return Ok(()) };
-        let live = self.inodes.get(victim.ino).ok().and_then(|inode| inode.file.lock().upgrade());
         if links(&victim.fd)? > 0 {
             // Another name came in between, or the rename was of one link to
-            // another of the same file. Whoever has it open settles the mark.
-            if live.is_none() {
-                self.index.unmark(victim.id)?;
-            }
-            return Ok(());
+            // another of the same file.
+            return self.index.unmark(victim.id);
         }
         // What syncs the directory later needs a descriptor that can.
         let parent: Parent = Arc::new(reopen(&**parent, OFlags::RDONLY | OFlags::DIRECTORY)?);
+        let live = self.inodes.get(victim.ino).ok().and_then(|inode| inode.file.lock().upgrade());
         match live {
             Some(file) => self.last_name_gone(&file, victim.id, parent),
             None => self.reaper.add(victim.id, parent),

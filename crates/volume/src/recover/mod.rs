@@ -141,7 +141,7 @@ impl Volume {
             let times = Timestamps { last_access: omit, last_modification: spec };
             rustix::fs::utimensat(rustix::fs::CWD, proc_path(&owner.fd), &times, AtFlags::empty())?;
         }
-        self.index.unmark(owner.attr.id)
+        self.index.unmark_gone(owner.attr.id)
     }
 
     /// The modification time as its owner has it, if that is not home and is
