@@ -23,6 +23,7 @@ SUMMARY = "Braid (and mergerfs) against native on the same tier: streams, random
 MIB = 2**20
 TREE = Path(__file__).with_name("tree.py")
 FLAT_FILES = 10_000
+FULL = 0.5
 
 
 @dataclass(frozen=True)
@@ -256,6 +257,10 @@ def _one(bench: Bench, report: Report, row: Measure, key: str, side: sides.Side)
     if len(cell.failures) >= 2:
         # A side that failed twice at this will not do better: do not wait for it again.
         return
+    if side.running and side.fullness() > FULL:
+        # No more than a few GiB are in files at any time.
+        bench.host.warn(f"{key} was restarted: removed files still take space on its tiers")
+        side.stop()
     try:
         side.start()
         if row.prepare:

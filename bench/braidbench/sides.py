@@ -66,6 +66,11 @@ class Side:
             total += (state.f_blocks - state.f_bfree) * state.f_frsize
         return total
 
+    def fullness(self) -> float:
+        """How full the fullest device's file system is, 0 to 1."""
+        states = [os.statvfs(device.mount) for device in self.devices]
+        return max(1 - state.f_bfree / state.f_blocks for state in states)
+
     def transferred(self) -> list[tuple[int, int]]:
         """Bytes read and written by each device so far."""
         return [device.transferred() for device in self.devices]

@@ -137,7 +137,8 @@ impl FileSystem for Volume {
 
     fn flush(&self, _caller: &Caller, handle: HandleId) -> Result<()> {
         let open = self.handles.file(handle)?;
-        if open.flags.write { self.flush_file(&open.file) } else { Ok(()) }
+        // Times must not change later on their own.
+        if open.flags.write { self.update_home_inode(&open.file) } else { Ok(()) }
     }
 
     fn release(&self, handle: HandleId) -> Result<()> {

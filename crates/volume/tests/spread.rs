@@ -226,3 +226,29 @@ fn a_file_that_is_spread_after_its_last_name_went_leaves_nothing() {
     open.close();
     assert_eq!((problems(&bed), objects(&bed)), (Vec::new(), 0));
 }
+
+#[test]
+fn flushing_beside_writers_cuts_nothing_off() {
+    let bed = Bed::new();
+    let open = bed.open();
+    let (_, handle) = open.create("f");
+    let len = 64 * RANGE as usize;
+    let data = pattern(10, len);
+    open.write(handle, 0, &data[..2 * RANGE as usize]);
+    let next = std::sync::atomic::AtomicUsize::new(2 * RANGE as usize);
+    std::thread::scope(|scope| {
+        for _ in 0..4 {
+            scope.spawn(|| {
+                loop {
+                    let at = next.fetch_add(1000, std::sync::atomic::Ordering::Relaxed);
+                    let Some(part) = data.get(at..len.min(at + 1000)).filter(|part| !part.is_empty()) else {
+                        break;
+                    };
+                    open.write(handle, at as u64, part);
+                    open.volume.flush(&caller(), handle).unwrap();
+                }
+            });
+        }
+    });
+    assert!(open.read(handle, 0, len) == data);
+}

@@ -105,7 +105,11 @@ impl Volume {
     /// One open ends.
     pub(crate) fn close_file(&self, handle: HandleId) -> Result<()> {
         let open = self.handles.remove_file(handle)?;
-        self.end_use(&open.file, open.passthrough)
+        let ended = self.end_use(&open.file, open.passthrough);
+        let ino = open.file.inode.ino;
+        drop(open);
+        self.inodes.drop_if_forgotten(ino);
+        ended
     }
 
     /// One use of a file ends, that [`File::opened`] began. With the last one,
@@ -146,21 +150,12 @@ impl Volume {
         Ok(Some((spread.id(), file.data()?.fd())))
     }
 
-    /// Brings the home inode up to date when a descriptor is closed, so that
-    /// its times do not change later on their own.
-    pub(crate) fn flush_file(&self, file: &File) -> Result<()> {
-        match &*file.layout.read() {
-            Layout::Plain => Ok(()),
-            Layout::Spread(spread) => self.update_home_inode(file, spread),
-        }
-    }
-
     /// Brings the home inode up to date and takes the mark away, unless
     /// somebody uses the file again.
     fn settle(&self, file: &File) -> Result<()> {
+        self.update_home_inode(file)?;
         let layout = file.layout.read();
         let Layout::Spread(spread) = &*layout else { return Ok(()) };
-        self.update_home_inode(file, spread)?;
         // Whoever writes has the file in use, so nobody is on the way to make
         // it run ahead while this lock is held.
         let opens = file.opens.lock();

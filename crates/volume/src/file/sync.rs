@@ -11,28 +11,34 @@ use std::sync::atomic::Ordering;
 
 impl Volume {
     pub(crate) fn sync_file(&self, file: &File, data_only: bool) -> Result<()> {
-        match &*file.layout.read() {
-            Layout::Plain => sync_home(file, data_only),
-            Layout::Spread(spread) => self.sync_spread(file, spread, data_only),
+        let inode_too = match &*file.layout.read() {
+            Layout::Plain => return sync_home(file, data_only),
+            Layout::Spread(spread) => {
+                self.sync_spread(file, spread)?;
+                // With `data_only`, times may stay behind: the size is in the
+                // index. The attribute that leads to the index may not.
+                !data_only || spread.inode_dirty.load(Ordering::Acquire)
+            }
+        };
+        if inode_too {
+            self.update_home_inode(file)?;
+            sync_home(file, false)?;
+            if let Layout::Spread(spread) = &*file.layout.read() {
+                spread.inode_dirty.store(false, Ordering::Release);
+            }
         }
+        Ok(())
     }
 
-    fn sync_spread(&self, file: &File, spread: &Spread, data_only: bool) -> Result<()> {
+    /// Data and index of a spread file.
+    fn sync_spread(&self, file: &File, spread: &Spread) -> Result<()> {
         let size = spread.size();
         let dirty = Self::take_dirty(spread);
         let result = self.sync_tiers(file, spread, dirty).and_then(|()| {
             if spread.index.synced_size()? != size {
                 spread.index.set_synced_size(size)?;
             }
-            self.index.sync(&spread.index)?;
-            // With `data_only`, times may stay behind: the size is in the
-            // index. The attribute that leads to the index may not.
-            if !data_only || spread.inode_dirty.load(Ordering::Acquire) {
-                self.update_home_inode(file, spread)?;
-                sync_home(file, false)?;
-                spread.inode_dirty.store(false, Ordering::Release);
-            }
-            Ok(())
+            self.index.sync(&spread.index)
         });
         // What could not be synced must not be believed clean.
         result.inspect_err(|_| {
@@ -71,22 +77,50 @@ impl Volume {
     }
 
     /// Brings size and times of the home inode up to date.
-    pub(crate) fn update_home_inode(&self, file: &File, spread: &Spread) -> Result<()> {
-        let native = rustix::fs::fstat(file.data()?)?;
-        let (mtime, atime) = (spread.times.mtime(), spread.times.atime());
-        let grows = native.st_size.cast_unsigned() != spread.size() && file.can_write();
-        if grows {
-            rustix::fs::ftruncate(file.writable()?, spread.size())?;
+    pub(crate) fn update_home_inode(&self, file: &File) -> Result<()> {
+        match &*file.layout.read() {
+            Layout::Plain => return Ok(()),
+            Layout::Spread(spread) if home_size(file)? >= spread.size() => {
+                return update_times(file, spread, None);
+            }
+            Layout::Spread(_) => {}
         }
-        if grows || mtime.is_some() || atime.is_some() {
-            // Setting the size touched the time; if home owns it, it stays.
-            let owned = Timestamp { secs: native.st_mtime, nanos: native.st_mtime_nsec as u32 };
-            set_times(file, atime, mtime.or(grows.then_some(owned)))?;
-            // A write that came meanwhile made them be ahead again.
-            spread.times.give_up(spread.times.atime() == atime, spread.times.mtime() == mtime);
+        // A write to a range on home makes the home file longer by itself, and
+        // setting its size at the same time could cut what was just written.
+        match &*file.layout.write() {
+            Layout::Spread(spread) if file.can_write() => grow_home_file(file, spread),
+            _ => Ok(()),
         }
-        Ok(())
     }
+}
+
+fn home_size(file: &File) -> Result<u64> {
+    Ok(rustix::fs::fstat(file.data()?)?.st_size.cast_unsigned())
+}
+
+/// Makes the home file as long as the file is; the caller holds the layout
+/// alone. The size of a file that became shorter was set when it did.
+fn grow_home_file(file: &File, spread: &Spread) -> Result<()> {
+    let native = rustix::fs::fstat(file.data()?)?;
+    if native.st_size.cast_unsigned() >= spread.size() {
+        return update_times(file, spread, None);
+    }
+    rustix::fs::ftruncate(file.writable()?, spread.size())?;
+    // That touched the modification time; if home owns it, it stays.
+    let owned = Timestamp { secs: native.st_mtime, nanos: native.st_mtime_nsec as u32 };
+    update_times(file, spread, Some(owned))
+}
+
+/// Sets the times that are ahead of the home inode; `mtime` if that is not.
+fn update_times(file: &File, spread: &Spread, mtime: Option<Timestamp>) -> Result<()> {
+    let (ahead_mtime, ahead_atime) = (spread.times.mtime(), spread.times.atime());
+    if ahead_mtime.is_none() && ahead_atime.is_none() && mtime.is_none() {
+        return Ok(());
+    }
+    set_times(file, ahead_atime, ahead_mtime.or(mtime))?;
+    // A write that came meanwhile made them be ahead again.
+    spread.times.give_up(spread.times.atime() == ahead_atime, spread.times.mtime() == ahead_mtime);
+    Ok(())
 }
 
 fn set_times(file: &File, atime: Option<Timestamp>, mtime: Option<Timestamp>) -> Result<()> {

@@ -47,7 +47,13 @@ impl IndexDir {
             rustix::fs::openat(braid, name, DIR, Mode::empty())
                 .with_context(|| format!("opening .braid/{name}"))
         };
-        Ok(Self { index: open("index")?, open: open("open")?, home, unsynced: Mutex::new(HashSet::new()), marks: Mutex::new(HashMap::new()) })
+        Ok(Self {
+            index: open("index")?,
+            open: open("open")?,
+            home,
+            unsynced: Mutex::new(HashSet::new()),
+            marks: Mutex::new(HashMap::new()),
+        })
     }
 
     /// Makes the index of a new spread file.
@@ -143,7 +149,8 @@ impl IndexDir {
     }
 
     fn remove_mark(&self, id: ObjectId) -> Result<()> {
-        ignore_missing(rustix::fs::unlinkat(&self.open, id.to_string(), AtFlags::empty())).context("unmarking a file")
+        ignore_missing(rustix::fs::unlinkat(&self.open, id.to_string(), AtFlags::empty()))
+            .context("unmarking a file")
     }
 
     /// All marked ids.

@@ -130,12 +130,19 @@ impl InodeTable {
         let mut shard = self.shard(ino).lock();
         if let Some(known) = shard.get_mut(&ino) {
             known.lookups = known.lookups.saturating_sub(count);
-            if known.lookups == 0 {
+            // The release of an open file may be carried out after the forget
+            // that the kernel sent behind it.
+            if known.lookups == 0 && Arc::strong_count(&known.inode) == 1 {
                 shard.remove(&ino);
                 drop(shard);
                 self.paths.lock().pop(&ino);
             }
         }
+    }
+
+    /// Drops an inode that was forgotten while a file of it was open.
+    pub(crate) fn drop_if_forgotten(&self, ino: InodeId) {
+        self.forget(ino, 0);
     }
 
     /// An `O_PATH` descriptor of the inode.
