@@ -42,6 +42,9 @@ impl Volume {
         }
         self.reaper.reap_now(self);
         rustix::fs::syncfs(self.home.root())?;
-        self.save_counts()
+        if let Err(error) = self.save_counts() {
+            tracing::warn!(%error, "the next mount counts the ranges anew");
+        }
+        Ok(())
     }
 }

@@ -130,29 +130,40 @@ fn full_tier(home: (Kind, u64), other: (Kind, u64)) -> Result<()> {
 }
 
 /// Files until none fits any more; what was synced stays, and what is removed
-/// gives its space back.
+/// gives its space back, at once and after a remount.
 fn all_full() -> Result<()> {
     let mut lab = Lab::for_suite("all-full")?;
     let mount = volume(&mut lab, (Kind::Ext4, 128), (Kind::Ext4, 64))?;
     let before = free_space(&mount.point)?;
-    let mut written = Vec::new();
-    let refused = loop {
-        let file = Sample::new(&mount.point, 1 + written.len() as u64, 10 * MIB);
-        match file.write() {
-            Ok(()) => written.push(file),
-            Err(failure) => break failure,
-        }
-    };
-    ensure(refused.0.contains("No space left"), || format!("refused by {refused}"))?;
-    ensure(written.len() >= 14, || format!("only {} files of 10 MiB fit", written.len()))?;
-    written.iter().try_for_each(Sample::verify)?;
-    written.iter().try_for_each(|file| std::fs::remove_file(&file.path).at(&file.path))?;
-    std::fs::remove_file(mount.point.join(format!("sample{}", written.len() + 1)))?;
+    let files = fill(&mount)?;
+    ensure(files >= 14, || format!("only {files} files of 10 MiB fit"))?;
+    let again = fill(&mount).context("after a removal of all files")?;
+    ensure(again + 1 >= files, || format!("{files} files fit at first, {again} after their removal"))?;
     lab.unmount(&mount)?;
     lab.fsck(&mount)?;
     lab.mount(&mount)?;
     let after = free_space(&mount.point)?;
     ensure(after + 4 * MIB >= before, || format!("{before} bytes were free, {after} are"))
+}
+
+/// Writes files of 10 MiB until one is refused for lack of space; verifies and
+/// removes them. Answers how many there were.
+fn fill(mount: &Mount) -> Result<u64> {
+    let mut written = Vec::new();
+    let (refused, partial) = loop {
+        let file = Sample::new(&mount.point, 1 + written.len() as u64, 10 * MIB);
+        match file.write() {
+            Ok(()) => written.push(file),
+            Err(failure) => break (failure, file.path),
+        }
+    };
+    ensure(refused.0.contains("No space left"), || format!("refused by {refused}"))?;
+    written.iter().try_for_each(Sample::verify)?;
+    written.iter().try_for_each(|file| std::fs::remove_file(&file.path).at(&file.path))?;
+    std::fs::remove_file(&partial).at(&partial)?;
+    // Objects go when the removal of their names is durable.
+    cmd("sync").arg("--file-system").arg(&mount.point).quiet()?;
+    Ok(written.len() as u64)
 }
 
 /// Files are written and synced while the other tier's file system turns

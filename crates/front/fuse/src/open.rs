@@ -91,6 +91,16 @@ impl Front {
         })
     }
 
+    /// Flags of an answer to the open of a directory. The kernel may keep the
+    /// listing, and drops it when a name in the directory comes or goes.
+    pub(crate) fn dir_flags(&self) -> FopenFlags {
+        if self.keeps_cache() {
+            FopenFlags::FOPEN_CACHE_DIR | FopenFlags::FOPEN_KEEP_CACHE
+        } else {
+            FopenFlags::empty()
+        }
+    }
+
     /// Flags of an answer to an open.
     pub(crate) fn fopen_flags(&self, grant: &Grant<BackingId>, flags: OpenFlags) -> FopenFlags {
         let mut answer = match grant {

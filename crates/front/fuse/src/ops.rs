@@ -10,7 +10,7 @@ use crate::open_table::Grant;
 use crate::report::Op;
 use braid_contract::{Entry, Errno, Error, Hint, SetAttr, StatFs, WriteFlags};
 use fuser::{
-    BsdFileFlags, CopyFileRangeFlags, Errno as Answer, FileHandle, Filesystem, FopenFlags, Generation,
+    BsdFileFlags, CopyFileRangeFlags, Errno as Answer, FileHandle, Filesystem, Generation,
     INodeNo, IoctlFlags, KernelConfig, LockOwner, OpenFlags, PollEvents, PollFlags, PollNotifier,
     RenameFlags, ReplyAttr, ReplyCreate, ReplyData, ReplyDirectory, ReplyDirectoryPlus, ReplyEmpty,
     ReplyEntry, ReplyIoctl, ReplyLseek, ReplyOpen, ReplyPoll, ReplyStatfs, ReplyWrite, ReplyXattr, Request,
@@ -322,7 +322,7 @@ impl Filesystem for Front {
 
     fn opendir(&self, req: &Request, ino: INodeNo, _flags: OpenFlags, reply: ReplyOpen) {
         match self.call(op("opendir", ino), || self.fs.open_dir(&caller(req), inode(ino))) {
-            Ok(opened) => reply.opened(FileHandle(opened.0), FopenFlags::empty()),
+            Ok(opened) => reply.opened(FileHandle(opened.0), self.dir_flags()),
             Err(errno) => reply.error(errno),
         }
     }

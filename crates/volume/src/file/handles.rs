@@ -2,8 +2,9 @@
 
 use super::File;
 use crate::namespace::DirHandle;
+use crate::sync::RwLock;
 use braid_contract::{Errno, HandleId, OpenFlags, Result};
-use papaya::HashMap;
+use std::collections::HashMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -18,54 +19,88 @@ pub(crate) struct OpenFile {
 /// All open files and directories.
 pub(crate) struct Handles {
     next: AtomicU64,
-    files: HashMap<u64, Arc<OpenFile>>,
-    dirs: HashMap<u64, Arc<DirHandle>>,
+    files: Slots<OpenFile>,
+    dirs: Slots<DirHandle>,
 }
 
 impl Handles {
     pub(crate) fn new() -> Self {
-        Self { next: AtomicU64::new(1), files: HashMap::new(), dirs: HashMap::new() }
+        Self { next: AtomicU64::new(1), files: Slots::new(), dirs: Slots::new() }
     }
 
     pub(crate) fn add_file(&self, open: OpenFile) -> HandleId {
-        let id = self.next.fetch_add(1, Ordering::Relaxed);
-        self.files.pin().insert(id, Arc::new(open));
-        HandleId(id)
+        let id = HandleId(self.next.fetch_add(1, Ordering::Relaxed));
+        self.files.insert(id, open);
+        id
     }
 
     pub(crate) fn add_dir(&self, dir: DirHandle) -> HandleId {
-        let id = self.next.fetch_add(1, Ordering::Relaxed);
-        self.dirs.pin().insert(id, Arc::new(dir));
-        HandleId(id)
+        let id = HandleId(self.next.fetch_add(1, Ordering::Relaxed));
+        self.dirs.insert(id, dir);
+        id
     }
 
     pub(crate) fn file(&self, handle: HandleId) -> Result<Arc<OpenFile>> {
-        self.files.pin().get(&handle.0).cloned().ok_or_else(|| Errno::EBADF.into())
+        self.files.get(handle)
     }
 
     pub(crate) fn dir(&self, handle: HandleId) -> Result<Arc<DirHandle>> {
-        self.dirs.pin().get(&handle.0).cloned().ok_or_else(|| Errno::EBADF.into())
+        self.dirs.get(handle)
     }
 
     pub(crate) fn remove_file(&self, handle: HandleId) -> Result<Arc<OpenFile>> {
-        self.files.pin().remove(&handle.0).cloned().ok_or_else(|| Errno::EBADF.into())
+        self.files.remove(handle)
     }
 
     pub(crate) fn remove_dir(&self, handle: HandleId) -> Result<()> {
-        self.dirs.pin().remove(&handle.0).map(|_| ()).ok_or_else(|| Errno::EBADF.into())
+        self.dirs.remove(handle).map(drop)
     }
 
     /// Handles of all files that are open at this moment.
     pub(crate) fn file_handles(&self) -> Vec<HandleId> {
-        self.files.pin().keys().copied().map(HandleId).collect()
+        self.files.shards.iter().flat_map(|shard| shard.read().keys().copied().collect::<Vec<_>>()).collect()
     }
 
     /// Open files at this moment.
     pub(crate) fn files(&self) -> Vec<Arc<OpenFile>> {
-        self.files.pin().values().cloned().collect()
+        self.files
+            .shards
+            .iter()
+            .flat_map(|shard| shard.read().values().cloned().collect::<Vec<_>>())
+            .collect()
     }
 
     pub(crate) fn file_count(&self) -> u64 {
-        self.files.len() as u64
+        self.files.shards.iter().map(|shard| shard.read().len() as u64).sum()
+    }
+}
+
+const SHARDS: usize = 16;
+
+/// Values by handle. What is removed is dropped when its last user is done,
+/// not later: it may hold the space of a removed file.
+struct Slots<T> {
+    shards: [RwLock<HashMap<HandleId, Arc<T>>>; SHARDS],
+}
+
+impl<T> Slots<T> {
+    fn new() -> Self {
+        Self { shards: std::array::from_fn(|_| RwLock::new(HashMap::new())) }
+    }
+
+    fn insert(&self, handle: HandleId, value: T) {
+        self.shard(handle).write().insert(handle, Arc::new(value));
+    }
+
+    fn get(&self, handle: HandleId) -> Result<Arc<T>> {
+        self.shard(handle).read().get(&handle).cloned().ok_or_else(|| Errno::EBADF.into())
+    }
+
+    fn remove(&self, handle: HandleId) -> Result<Arc<T>> {
+        self.shard(handle).write().remove(&handle).ok_or_else(|| Errno::EBADF.into())
+    }
+
+    fn shard(&self, handle: HandleId) -> &RwLock<HashMap<HandleId, Arc<T>>> {
+        &self.shards[handle.0 as usize % SHARDS]
     }
 }
