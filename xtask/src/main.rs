@@ -44,6 +44,8 @@ fn main() -> ExitCode {
     match run(&args) {
         Ok(()) => ExitCode::SUCCESS,
         Err(failure) => {
+            // What an interrupt breaks reports all kinds of errors.
+            let failure = sh::uninterrupted().err().unwrap_or(failure);
             eprintln!("error: {failure}");
             ExitCode::FAILURE
         }

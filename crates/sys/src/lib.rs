@@ -17,6 +17,6 @@ pub use aligned::{AlignedBuf, DIRECT_ALIGNMENT, is_aligned};
 pub use data_file::DataFile;
 pub use handle::FileHandle;
 pub use identity::{Acting, act_as, is_privileged};
-pub use limits::{pass_on_no_files, raise_open_files};
+pub use limits::{pass_on_no_files, raise_open_files, release_free_memory};
 pub use small_file::{read_small_file, replace_small_file};
 pub use word_map::WordMap;

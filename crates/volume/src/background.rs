@@ -44,7 +44,12 @@ impl Background {
     }
 }
 
+/// Inodes that must have been forgotten before freed memory is worth giving
+/// back: about 16 MiB of it.
+const FORGOTTEN_MIN: u64 = 40_000;
+
 fn run((stopped, changed): &(Mutex<bool>, Condvar), volume: &Weak<Volume>) {
+    let mut inodes_max = 0;
     loop {
         {
             let guard = stopped.lock().unwrap_or_else(PoisonError::into_inner);
@@ -56,5 +61,11 @@ fn run((stopped, changed): &(Mutex<bool>, Condvar), volume: &Weak<Volume>) {
         let Some(volume) = volume.upgrade() else { return };
         volume.tiers.iter().for_each(|tier| tier.load.close_epoch());
         volume.reaper.reap_due(&volume);
+        let inodes = volume.inodes.len();
+        inodes_max = inodes.max(inodes_max);
+        if inodes_max - inodes >= FORGOTTEN_MIN {
+            braid_sys::release_free_memory();
+            inodes_max = inodes;
+        }
     }
 }
