@@ -146,6 +146,9 @@ pub trait Store: Send + Sync {
     /// left behind, sizes not.
     fn sync(&self, ids: &[ObjectId], data_only: bool) -> Result<()>;
 
+    /// Makes everything on the tier durable.
+    fn sync_all(&self) -> Result<()>;
+
     /// Removes objects. One that does not exist is passed over. Not durable
     /// until the device writes it back; removal may be undone by power loss.
     fn remove(&self, ids: &[ObjectId]) -> Result<()>;

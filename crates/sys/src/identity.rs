@@ -35,6 +35,7 @@ pub struct Acting {
 
 impl Drop for Acting {
     fn drop(&mut self) {
+        umask(Mode::from_raw_mode(0o077));
         if self.switched {
             set_file_system_ids(0, 0);
         }

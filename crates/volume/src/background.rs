@@ -61,6 +61,7 @@ fn run((stopped, changed): &(Mutex<bool>, Condvar), volume: &Weak<Volume>) {
         let Some(volume) = volume.upgrade() else { return };
         volume.tiers.iter().for_each(|tier| tier.load.close_epoch());
         volume.reaper.reap_due(&volume);
+        volume.inodes.drop_forgotten();
         let inodes = volume.inodes.len();
         inodes_max = inodes.max(inodes_max);
         if inodes_max - inodes >= FORGOTTEN_MIN {

@@ -260,6 +260,6 @@ impl FileSystem for Volume {
         for open in self.handles.files() {
             self.sync_file(&open.file, false)?;
         }
-        Ok(rustix::fs::syncfs(self.home.root())?)
+        self.sync_all_tiers()
     }
 }

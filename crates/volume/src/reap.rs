@@ -82,6 +82,7 @@ impl Reaper {
         if let Err(error) = volume.remove_everywhere(&ids) {
             tracing::error!(%error, "could not remove all data of removed files; the next mount tries again");
         }
+        volume.tiers.iter().for_each(crate::tiers::Tier::measure_again);
         true
     }
 }
@@ -108,8 +109,14 @@ impl Volume {
     /// Removes objects, indexes and marks of files that are gone. The mark
     /// goes last: as long as something is left, it leads there.
     pub(crate) fn remove_everywhere(&self, ids: &[ObjectId]) -> Result<()> {
+        let mut failed = None;
         for (tier, store) in self.tiers.stores() {
-            store.remove(ids).map_err(|error| tier.note_error(error))?;
+            if let Err(error) = store.remove(ids) {
+                failed = Some(tier.note_error(error));
+            }
+        }
+        if let Some(error) = failed {
+            return Err(error);
         }
         for id in ids {
             self.index.remove_index(*id)?;

@@ -41,10 +41,19 @@ impl Volume {
             }
         }
         self.reaper.reap_now(self);
-        rustix::fs::syncfs(self.home.root())?;
+        self.sync_all_tiers()?;
         if let Err(error) = self.save_counts() {
             tracing::warn!(%error, "the next mount counts the ranges anew");
         }
         Ok(())
+    }
+
+    /// Makes everything on all tiers durable; home, which leads to the rest,
+    /// last.
+    pub(crate) fn sync_all_tiers(&self) -> Result<()> {
+        for (tier, store) in self.tiers.stores() {
+            store.sync_all().map_err(|error| tier.note_error(error))?;
+        }
+        Ok(rustix::fs::syncfs(self.home.root())?)
     }
 }

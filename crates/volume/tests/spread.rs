@@ -252,3 +252,71 @@ fn flushing_beside_writers_cuts_nothing_off() {
     });
     assert!(open.read(handle, 0, len) == data);
 }
+
+#[test]
+fn repair_removes_nothing_of_a_file_whose_attribute_is_damaged() {
+    let bed = Bed::new();
+    let open = bed.open();
+    let (_, handle) = open.create("f");
+    open.write_ranges(handle, &pattern(11, 6 * RANGE as usize));
+    open.volume.release(handle).unwrap();
+    open.close();
+    let path = bed.path("home").join("f");
+    let name = if rustix::process::geteuid().is_root() { "trusted.braid.id" } else { "user.braid.id" };
+    rustix::fs::setxattr(&path, name, &[1; 40], rustix::fs::XattrFlags::empty()).unwrap();
+    let report = check(bed.config(), true, &mut |_| {}).unwrap();
+    assert!(report.problems.iter().any(|problem| problem.path.is_some()), "{report:?}");
+    assert_eq!(objects(&bed), 1);
+}
+
+#[test]
+fn two_names_removed_at_once_leave_nothing() {
+    let bed = Bed::new();
+    let open = bed.open();
+    for round in 0..50 {
+        let (a, b) = (format!("a{round}"), format!("b{round}"));
+        let (ino, handle) = open.create(&a);
+        open.write_ranges(handle, &pattern(round, 3 * RANGE as usize));
+        open.volume.link(&caller(), ino, InodeId::ROOT, OsStr::new(&b)).unwrap();
+        open.volume.release(handle).unwrap();
+        std::thread::scope(|scope| {
+            for name in [&a, &b] {
+                scope.spawn(|| open.volume.unlink(&caller(), InodeId::ROOT, OsStr::new(name)).unwrap());
+            }
+        });
+    }
+    open.close();
+    assert_eq!((problems(&bed), objects(&bed)), (Vec::new(), 0));
+}
+
+#[test]
+fn a_file_emptied_after_its_last_name_went_and_filled_again_leaves_nothing() {
+    let bed = Bed::new();
+    let open = bed.open();
+    let (ino, handle) = open.create("f");
+    open.write_ranges(handle, &pattern(12, 6 * RANGE as usize));
+    open.volume.unlink(&caller(), InodeId::ROOT, OsStr::new("f")).unwrap();
+    open.truncate(ino, 0);
+    open.write_ranges(handle, &pattern(13, 6 * RANGE as usize));
+    open.volume.release(handle).unwrap();
+    open.close();
+    assert_eq!((problems(&bed), objects(&bed)), (Vec::new(), 0));
+}
+
+#[test]
+fn reading_leaves_the_change_time_alone() {
+    let bed = Bed::new();
+    let open = bed.open();
+    let (_, handle) = open.create("f");
+    open.write_ranges(handle, &pattern(14, 6 * RANGE as usize));
+    open.volume.release(handle).unwrap();
+    open.close();
+    let open = bed.open();
+    let ino = open.lookup("f").unwrap();
+    let before = open.volume.getattr(&caller(), ino, None).unwrap();
+    let handle = open.open(ino);
+    open.read(handle, 0, 6 * RANGE as usize);
+    open.volume.release(handle).unwrap();
+    let after = open.volume.getattr(&caller(), ino, None).unwrap();
+    assert_eq!((before.ctime, before.mtime), (after.ctime, after.mtime));
+}

@@ -135,9 +135,9 @@ fn all_full() -> Result<()> {
     let mut lab = Lab::for_suite("all-full")?;
     let mount = volume(&mut lab, (Kind::Ext4, 128), (Kind::Ext4, 64))?;
     let before = free_space(&mount.point)?;
-    let files = fill(&mount)?;
+    let files = fill(&lab, &mount)?;
     ensure(files >= 14, || format!("only {files} files of 10 MiB fit"))?;
-    let again = fill(&mount).context("after a removal of all files")?;
+    let again = fill(&lab, &mount).context("after a removal of all files")?;
     ensure(again + 1 >= files, || format!("{files} files fit at first, {again} after their removal"))?;
     lab.unmount(&mount)?;
     lab.fsck(&mount)?;
@@ -148,7 +148,7 @@ fn all_full() -> Result<()> {
 
 /// Writes files of 10 MiB until one is refused for lack of space; verifies and
 /// removes them. Answers how many there were.
-fn fill(mount: &Mount) -> Result<u64> {
+fn fill(lab: &Lab, mount: &Mount) -> Result<u64> {
     let mut written = Vec::new();
     let (refused, partial) = loop {
         let file = Sample::new(&mount.point, 1 + written.len() as u64, 10 * MIB);
@@ -161,9 +161,24 @@ fn fill(mount: &Mount) -> Result<u64> {
     written.iter().try_for_each(Sample::verify)?;
     written.iter().try_for_each(|file| std::fs::remove_file(&file.path).at(&file.path))?;
     std::fs::remove_file(&partial).at(&partial)?;
-    // Objects go when the removal of their names is durable.
-    cmd("sync").arg("--file-system").arg(&mount.point).quiet()?;
+    wait_for_removals(lab, mount)?;
     Ok(written.len() as u64)
+}
+
+/// Objects go a moment after their names, when the removal of those is durable.
+/// Nothing announces it, so it is asked for.
+fn wait_for_removals(lab: &Lab, mount: &Mount) -> Result<()> {
+    for _ in 0..300 {
+        let status = lab.braid().args(["status", "--json"]).arg(&mount.point).read()?;
+        let status: serde_json::Value = serde_json::from_str(&status).context("status")?;
+        let pending = status["pending_removals"].as_u64();
+        match pending {
+            Some(0) => return Ok(()),
+            Some(_) => std::thread::sleep(std::time::Duration::from_millis(100)),
+            None => return fail("status does not tell the pending removals"),
+        }
+    }
+    fail("removals are still pending after 30 s")
 }
 
 /// Files are written and synced while the other tier's file system turns

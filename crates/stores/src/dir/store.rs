@@ -48,20 +48,16 @@ impl DirStore {
     }
 
     fn file(&self, id: ObjectId) -> Result<Arc<DataFile>> {
-        self.files.get(id, || {
-            let flags = OFlags::RDWR | OFlags::CLOEXEC | OFlags::NOFOLLOW;
-            let fd = rustix::fs::openat(&self.root, path_of(id), flags, Mode::empty());
-            Ok(DataFile::new(fd.or_else(|error| self.open_read_only(id, error))?))
-        })
-    }
-
-    /// On a file system that went read-only, what is there can still be read.
-    fn open_read_only(&self, id: ObjectId, error: rustix::io::Errno) -> rustix::io::Result<OwnedFd> {
-        if error != rustix::io::Errno::ROFS {
-            return Err(error);
+        let open = |access| {
+            let flags = access | OFlags::CLOEXEC | OFlags::NOFOLLOW;
+            Ok(DataFile::new(rustix::fs::openat(&self.root, path_of(id), flags, Mode::empty())?))
+        };
+        match self.files.get(id, || open(OFlags::RDWR)) {
+            // On a file system that went read-only, what is there can still be
+            // read. Not kept: it may become writable again.
+            Err(error) if error.errno() == Errno::EROFS => Ok(Arc::new(open(OFlags::RDONLY)?)),
+            result => result,
         }
-        let flags = OFlags::RDONLY | OFlags::CLOEXEC | OFlags::NOFOLLOW;
-        rustix::fs::openat(&self.root, path_of(id), flags, Mode::empty())
     }
 
     fn unsynced(&self) -> MutexGuard<'_, HashSet<ObjectId>> {
@@ -146,7 +142,11 @@ impl Store for DirStore {
     }
 
     fn write_at(&self, id: ObjectId, offset: u64, bufs: &[IoSlice<'_>], io: StoreIo) -> Result<usize> {
-        Ok(self.file(id)?.write_at(offset, bufs, io.direct)?)
+        match self.file(id)?.write_at(offset, bufs, io.direct) {
+            // Open for reading only, since the file system is.
+            Err(rustix::io::Errno::BADF) => Err(Errno::EROFS.into()),
+            result => Ok(result?),
+        }
     }
 
     fn allocate(&self, id: ObjectId, offset: u64, len: u64, keep_size: bool) -> Result<()> {
@@ -171,6 +171,10 @@ impl Store for DirStore {
             if data_only { rustix::fs::fdatasync(&*file) } else { rustix::fs::fsync(&*file) }?;
         }
         self.sync_names(ids)
+    }
+
+    fn sync_all(&self) -> Result<()> {
+        Ok(rustix::fs::syncfs(&self.root)?)
     }
 
     fn remove(&self, ids: &[ObjectId]) -> Result<()> {

@@ -1,5 +1,6 @@
 //! `fallocate`, and copies within the volume.
 
+use super::relocate::Moves;
 use super::{File, Layout, Spread};
 use crate::Volume;
 use crate::format::SIZE_MAX;
@@ -27,6 +28,7 @@ impl Volume {
         if mode == (FallocateMode::Allocate { keep_size: false }) {
             self.spread_before_allocating(file, offset, end)?;
         }
+        let mut moves = Moves::default();
         loop {
             let layout = file.layout.read();
             let plain = matches!(&*layout, Layout::Plain);
@@ -38,7 +40,10 @@ impl Volume {
             match allocated? {
                 Allocated::All => return Ok(()),
                 Allocated::FullAt(_) if plain => self.spread_out(file).map_err(|_| Errno::ENOSPC)?,
-                Allocated::FullAt(at) => self.move_full_range(file, at)?,
+                Allocated::FullAt(at) => {
+                    moves.count(at, self.tiers.iter().count())?;
+                    self.move_full_range(file, at)?;
+                }
             }
         }
     }
@@ -85,7 +90,7 @@ impl Volume {
         end: u64,
         mode: FallocateMode,
     ) -> Result<Allocated> {
-        self.mark(spread)?;
+        self.mark(file, spread)?;
         spread.times.touch_mtime();
         match mode {
             FallocateMode::PunchHole => self.punch_spread(file, spread, offset, end.min(spread.size())),
@@ -136,7 +141,7 @@ impl Volume {
         }
         for range in self.ranges_of(offset, end) {
             let (start, end) = self.part_of(range, offset, end);
-            self.place(spread, start, end, Hint::default())?;
+            self.place(file, spread, start, end, Hint::default())?;
             let entry = spread.index.entry(range)?.ok_or(Errno::EIO)?;
             let tier = self.tiers.get(entry.tier)?;
             match self.reserve_on(file, spread, tier, start, end - start) {
@@ -195,10 +200,14 @@ impl Volume {
         if self.should_spread(to, to_offset, end, Hint::default())? {
             return Err(Errno::EOPNOTSUPP.into());
         }
-        // The same file twice must not be locked twice.
-        let layout = from.layout.read();
-        let to_plain = std::ptr::eq(from, to) || matches!(&*to.layout.read(), Layout::Plain);
-        if !matches!(&*layout, Layout::Plain) || !to_plain {
+        // Always in the same order, and the same file once: a copy the other
+        // way round may be waiting for the same two locks.
+        let (first, second) =
+            if std::ptr::from_ref(from) <= std::ptr::from_ref(to) { (from, to) } else { (to, from) };
+        let first_layout = first.layout.read();
+        let second_layout = (!std::ptr::eq(first, second)).then(|| second.layout.read());
+        let plain = |layout: &Layout| matches!(layout, Layout::Plain);
+        if !plain(&first_layout) || !second_layout.as_deref().is_none_or(plain) {
             return Err(Errno::EOPNOTSUPP.into());
         }
         let (mut offset, mut to_offset) = (offset, to_offset);

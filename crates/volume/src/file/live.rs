@@ -23,7 +23,6 @@ pub(crate) struct Ahead {
     pub(crate) id: ObjectId,
     pub(crate) size: u64,
     pub(crate) mtime: Option<Timestamp>,
-    pub(crate) atime: Option<Timestamp>,
 }
 
 /// A regular file in use. There is one for an inode at a time.
@@ -37,6 +36,9 @@ pub(crate) struct File {
     first_writes: bool,
     pub(crate) layout: RwLock<Layout>,
     pub(crate) opens: Mutex<Opens>,
+    /// Held while a spread file is synced: whoever comes meanwhile must not be
+    /// told that what the other is still syncing is durable.
+    pub(crate) syncing: Mutex<()>,
     /// Set-id bits or file capabilities may have to be cleared at a write.
     check_set_id: AtomicBool,
 }
@@ -63,13 +65,15 @@ impl File {
             first_writes,
             layout: RwLock::new(layout),
             opens: Mutex::new(Opens::default()),
+            syncing: Mutex::new(()),
             check_set_id: AtomicBool::new(true),
         }
     }
 
     /// The home file, for looking and, where permissions allow, for reading.
     pub(crate) fn data(&self) -> Result<&DataFile> {
-        Ok(self.writable.get().unwrap_or(&self.first))
+        // The second one was opened for writing, and may be for that only.
+        Ok(&self.first)
     }
 
     /// The home file, for writing too.
@@ -104,12 +108,9 @@ impl File {
     pub(crate) fn ahead(&self) -> Result<Option<Ahead>> {
         Ok(match &*self.layout.read() {
             Layout::Plain => None,
-            Layout::Spread(spread) => Some(Ahead {
-                id: spread.id(),
-                size: spread.size(),
-                mtime: spread.times.mtime(),
-                atime: spread.times.atime(),
-            }),
+            Layout::Spread(spread) => {
+                Some(Ahead { id: spread.id(), size: spread.size(), mtime: spread.times.mtime() })
+            }
         })
     }
 
@@ -123,10 +124,10 @@ impl File {
         self.check_set_id.load(Ordering::Relaxed) && self.check_set_id.swap(false, Ordering::Relaxed)
     }
 
-    /// Times are about to be set on the home inode, which is their owner then.
-    pub(crate) fn times_are_set(&self, atime: bool, mtime: bool) {
+    /// The modification time is about to be set on the home inode.
+    pub(crate) fn mtime_is_set(&self) {
         if let Layout::Spread(spread) = &*self.layout.read() {
-            spread.times.give_up(atime, mtime);
+            spread.times.give_up_mtime();
         }
     }
 }

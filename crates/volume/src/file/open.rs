@@ -2,9 +2,11 @@
 
 use super::{File, Layout, OpenFile, Spread};
 use crate::Volume;
+use crate::file::spread::ANY_TIER;
 use crate::format::IdKind;
 use crate::namespace::{Identity, Inode, Parent, Shape, io_mode};
 use crate::placement::Deal;
+use crate::tiers::bit;
 use braid_contract::{
     Context, Errno, Error, FileKind, HandleId, InodeId, IoMode, ObjectId, OpenRequest, Opened, Result,
 };
@@ -26,6 +28,11 @@ impl Volume {
         let (data, writes) = self.open_home_file(inode)?;
         let identity = self.home.identify(&data)?;
         let layout = self.load_layout(inode, &data, &identity)?;
+        // Its data is being removed. Whoever removed the last name looks for a
+        // live file after that, under the same lock.
+        if matches!(layout, Layout::Spread(_)) && identity.stat.stx_nlink == 0 {
+            return Err(Errno::ESTALE.into());
+        }
         let file = Arc::new(File::new(Arc::clone(inode), data, writes, layout));
         *slot = Arc::downgrade(&file);
         Ok(file)
@@ -45,8 +52,7 @@ impl Volume {
     /// Opens the home file for as much as is allowed; a privileged daemon may
     /// do both unless the file system is read-only or the file immutable.
     fn open_home_file(&self, inode: &Inode) -> Result<(DataFile, bool)> {
-        let open = |flags| self.inodes.open(&self.home, inode, flags | OFlags::NOATIME);
-        let open = |flags| open(flags).or_else(|_| self.inodes.open(&self.home, inode, flags));
+        let open = |flags| self.inodes.open(&self.home, inode, flags);
         let (fd, writes) = match open(OFlags::RDWR) {
             Ok(fd) => (fd, true),
             Err(error) if may_lack_write(&error) => match open(OFlags::RDONLY) {
@@ -83,33 +89,23 @@ impl Volume {
             let fd = fd.or_else(|_| self.inodes.open(&self.home, &inode, OFlags::WRONLY))?;
             file.make_writable(DataFile::new(fd));
         }
-        let passthrough = self.may_pass_through(&file, request);
-        file.opened(passthrough)?;
+        let passthrough = {
+            // Whoever spreads the file holds the layout alone while it looks
+            // for such opens.
+            let layout = file.layout.read();
+            let passthrough = may_pass_through(&layout, request);
+            file.opened(passthrough)?;
+            passthrough
+        };
         let mode = if passthrough { IoMode::Passthrough(file.data()?.fd()) } else { io_mode(request.flags) };
         let handle = self.handles.add_file(OpenFile { file, flags: request.flags, passthrough });
         Ok(Opened { handle, mode })
     }
 
-    /// A settled plain file that is opened for reading can be read by the
-    /// kernel itself; one that is being read so must be opened so again. The
-    /// layout can't change in between: that takes the count of such opens into
-    /// account under the same lock.
-    fn may_pass_through(&self, file: &File, request: OpenRequest) -> bool {
-        if request.passthrough_required {
-            return true;
-        }
-        let plain = matches!(&*file.layout.read(), Layout::Plain);
-        request.passthrough_allowed && plain && !request.flags.write
-    }
-
     /// One open ends.
     pub(crate) fn close_file(&self, handle: HandleId) -> Result<()> {
         let open = self.handles.remove_file(handle)?;
-        let ended = self.end_use(&open.file, open.passthrough);
-        let ino = open.file.inode.ino;
-        drop(open);
-        self.inodes.drop_if_forgotten(ino);
-        ended
+        self.end_use(&open.file, open.passthrough)
     }
 
     /// One use of a file ends, that [`File::opened`] began. With the last one,
@@ -127,7 +123,11 @@ impl Volume {
         };
         let nameless = match nameless {
             None => self.nameless_by_links(file)?,
-            known => known,
+            // It may have been emptied, and spread again, since.
+            Some((_, parent)) => match &*file.layout.read() {
+                Layout::Plain => return Ok(()),
+                Layout::Spread(spread) => Some((spread.id(), parent)),
+            },
         };
         match nameless {
             Some((id, parent)) => {
@@ -167,12 +167,18 @@ impl Volume {
         Ok(())
     }
 
-    /// Marks the file as ahead of its home inode, unless it is already.
-    pub(crate) fn mark(&self, spread: &Spread) -> Result<()> {
+    /// Marks the file as ahead of its home inode, unless it is already. What a
+    /// crash left beyond its size goes before it may grow past that.
+    pub(crate) fn mark(&self, file: &File, spread: &Spread) -> Result<()> {
         let mut marked = spread.marked.lock();
         if !*marked {
             self.index.mark(spread.id())?;
             *marked = true;
+        }
+        if !spread.trimmed.load(Ordering::Relaxed) {
+            // Nobody changes the file before it is marked, so nobody does now.
+            self.trim(file, spread, spread.size())?;
+            spread.trimmed.store(true, Ordering::Relaxed);
         }
         Ok(())
     }
@@ -189,10 +195,33 @@ impl Volume {
         }
     }
 
-    /// Tiers with dirty data of a spread file become clean; answers them.
-    pub(crate) fn take_dirty(spread: &Spread) -> u64 {
-        spread.dirty.swap(0, Ordering::AcqRel)
+    /// Tiers with dirty data of a spread file become clean; answers them. Of a
+    /// file that was just loaded, whoever wrote before may not have synced: any
+    /// tier that has ranges of it may be dirty.
+    pub(crate) fn take_dirty(&self, spread: &Spread) -> Result<u64> {
+        match spread.dirty.swap(0, Ordering::AcqRel) {
+            ANY_TIER => Ok(bit(self.tiers.home().id) | self.tiers_of(spread)?),
+            dirty => Ok(dirty),
+        }
     }
+
+    /// Tiers that have ranges of the file, as bits.
+    pub(crate) fn tiers_of(&self, spread: &Spread) -> Result<u64> {
+        let mut tiers = 0;
+        spread.index.for_each(0, |_, entry| {
+            // A damaged entry names no tier; reading it says so.
+            tiers |= entry.map_or(0, |entry| bit(entry.tier));
+            Ok(())
+        })?;
+        Ok(tiers)
+    }
+}
+
+/// A plain file that is opened for reading can be read by the kernel itself;
+/// one that is being read so must be opened so again.
+fn may_pass_through(layout: &Layout, request: OpenRequest) -> bool {
+    let plain = matches!(layout, Layout::Plain);
+    request.passthrough_required || request.passthrough_allowed && plain && !request.flags.write
 }
 
 fn may_lack_write(error: &Error) -> bool {

@@ -2,7 +2,7 @@
 
 use super::{File, Layout, Spread};
 use crate::Volume;
-use crate::format::{Entry, Header, IdAttr, IdKind, Reason};
+use crate::format::{Entry, Header, IdAttr, IdKind, Reason, SIZE_MAX};
 use crate::namespace::{Shape, new_object_id};
 use crate::placement::{self, Deal};
 use crate::tiers::{Backend, Tier, bit};
@@ -45,7 +45,14 @@ impl Volume {
     /// Gives all ranges of `offset .. end` that have no tier yet one and the
     /// same (PolyStore §4.4.2: one write, one tier). `size_after` is the
     /// file's size once the write is done.
-    pub(crate) fn place(&self, spread: &Spread, offset: u64, end: u64, hint: Hint) -> Result<()> {
+    pub(crate) fn place(
+        &self,
+        file: &File,
+        spread: &Spread,
+        offset: u64,
+        end: u64,
+        hint: Hint,
+    ) -> Result<()> {
         let ranges = self.ranges_of(offset, end);
         let mut missing = false;
         for range in ranges.clone() {
@@ -61,13 +68,14 @@ impl Volume {
                 new.push(range);
             }
         }
-        self.place_new(spread, &new, spread.size().max(end), hint, &mut deal)
+        self.place_new(file, spread, &new, spread.size().max(end), hint, &mut deal)
     }
 
     /// Finds a tier for `new` ranges and records it. Tiers that fail or turn
     /// out to be full are passed over; `ENOSPC` when none is left.
     fn place_new(
         &self,
+        file: &File,
         spread: &Spread,
         new: &[u64],
         size_after: u64,
@@ -78,7 +86,7 @@ impl Volume {
         let mut excluded = 0;
         while !new.is_empty() {
             let (tier, reason) = self.choose(size_after, new_bytes, hint, deal, excluded)?;
-            match self.give(spread, tier, reason, new) {
+            match self.give(file, spread, tier, reason, new) {
                 Ok(()) => {
                     deal.add(tier.id, new_bytes);
                     tier.took(new_bytes);
@@ -112,10 +120,10 @@ impl Volume {
     }
 
     /// Records that `ranges` are on `tier`.
-    fn give(&self, spread: &Spread, tier: &Tier, reason: Reason, ranges: &[u64]) -> Result<()> {
+    fn give(&self, file: &File, spread: &Spread, tier: &Tier, reason: Reason, ranges: &[u64]) -> Result<()> {
         self.ensure_object(spread, tier)?;
         for range in ranges {
-            self.clear_leftovers(spread, tier, *range)?;
+            self.clear_leftovers(file, spread, tier, *range)?;
             spread.index.set_entry(*range, Entry { tier: tier.id, reason, version: 0 })?;
             self.tiers.count_range(None, Some(tier.id));
         }
@@ -125,18 +133,15 @@ impl Volume {
     /// A tier that gets a range may hold bytes there from an earlier time,
     /// which must never show: they go, durably, before the entry says that the
     /// range is there (ordering rule 5).
-    ///
-    /// Home needs none of it here: a range that was never written has no entry,
-    /// and the home file had its ranges as entries from the start.
-    fn clear_leftovers(&self, spread: &Spread, tier: &Tier, range: u64) -> Result<()> {
-        let Backend::Store(store) = &tier.backend else { return Ok(()) };
+    fn clear_leftovers(&self, file: &File, spread: &Spread, tier: &Tier, range: u64) -> Result<()> {
         let (start, len) = (self.range_start(range), u64::from(self.range_size));
-        if store.stat(spread.id())?.size <= start {
-            return Ok(());
-        }
-        if store.next_data(spread.id(), start)?.is_some_and(|(data, _)| data < start + len) {
-            store.punch(spread.id(), start, len).context("clearing leftovers of a range")?;
-            store.sync(&[spread.id()], true)?;
+        let size = match &tier.backend {
+            Backend::Home => self.home_size(file)?,
+            Backend::Store(store) => store.stat(spread.id())?.size,
+        };
+        if size > start && self.next_data_on(file, spread, tier, start, start + len)?.is_some() {
+            self.release_range(file, spread, tier, range).context("clearing leftovers")?;
+            self.sync_tier(file, spread, tier)?;
         }
         Ok(())
     }
@@ -191,7 +196,7 @@ impl Volume {
     }
 
     /// Size of the home file.
-    fn home_size(&self, file: &File) -> Result<u64> {
+    pub(crate) fn home_size(&self, file: &File) -> Result<u64> {
         Ok(rustix::fs::fstat(file.data()?)?.st_size.cast_unsigned())
     }
 
@@ -214,6 +219,9 @@ impl Volume {
     /// in between leaves a plain file, and an index that its mark leads to.
     fn make_spread(&self, file: &File) -> Result<Spread> {
         let identity = self.home.identify(file.data()?)?;
+        if identity.size() > SIZE_MAX {
+            return Err(Errno::EFBIG.into());
+        }
         let id = new_object_id()?;
         let header = Header {
             volume: self.id,

@@ -5,8 +5,33 @@ use super::{File, Layout, Spread};
 use crate::Volume;
 use crate::format::{Entry, Reason};
 use crate::tiers::{Backend, Tier, bit};
-use braid_contract::{Context, Errno, Hint, Result, StoreIo};
+use braid_contract::{Context, Errno, Error, Hint, Result, StoreIo};
 use rustix::fs::FallocateFlags;
+
+/// How often one range was moved within one call. A tier whose figures promise
+/// room that writes then do not get must not send it around for ever.
+#[derive(Debug, Default)]
+pub(super) struct Moves {
+    at: Option<u64>,
+    count: usize,
+}
+
+impl Moves {
+    /// Counts a move of what is at `at`; `ENOSPC` if all `tiers` were tried.
+    pub(super) fn count(&mut self, at: u64, tiers: usize) -> Result<()> {
+        self.count = if self.at == Some(at) { self.count + 1 } else { 1 };
+        self.at = Some(at);
+        if self.count > tiers { Err(Errno::ENOSPC.into()) } else { Ok(()) }
+    }
+}
+
+/// Why a range was not moved.
+enum NotMoved {
+    /// The target would not take it.
+    Target(Error),
+    /// Something else failed.
+    Other(Error),
+}
 
 /// Bytes copied at a time.
 const CHUNK: u64 = 1 << 20;
@@ -35,25 +60,40 @@ impl Volume {
                     to.took(bytes);
                     return Ok(());
                 }
-                Err(error) if error.is_full() || error.errno() == Errno::EIO => excluded |= bit(to.id),
-                Err(error) => return Err(error),
+                Err(NotMoved::Target(error)) => {
+                    tracing::debug!(tier = %to.name, %error, "a tier did not take a range");
+                    excluded |= bit(to.id);
+                }
+                Err(NotMoved::Other(error)) => return Err(error),
             }
         }
     }
 
     /// Moves one range; the caller holds the layout alone.
-    fn move_range(&self, file: &File, spread: &Spread, range: u64, entry: Entry, to: &Tier) -> Result<()> {
-        let from = self.tiers.get(entry.tier)?;
-        self.ensure_object(spread, to)?;
-        self.release_range(file, spread, to, range)?;
+    fn move_range(
+        &self,
+        file: &File,
+        spread: &Spread,
+        range: u64,
+        entry: Entry,
+        to: &Tier,
+    ) -> std::result::Result<(), NotMoved> {
+        let from = self.tiers.get(entry.tier).map_err(NotMoved::Other)?;
+        self.ensure_object(spread, to).map_err(NotMoved::Target)?;
+        self.release_range(file, spread, to, range).map_err(NotMoved::Target)?;
         self.copy_range_between(file, spread, range, from, to)?;
-        self.sync_tier(file, spread, to)?;
+        self.sync_tier(file, spread, to).map_err(NotMoved::Target)?;
         let moved = Entry { tier: to.id, reason: Reason::Moved, version: entry.version.wrapping_add(1) };
-        spread.index.set_entry(range, moved)?;
-        self.index.sync(&spread.index)?;
+        spread.index.set_entry(range, moved).map_err(NotMoved::Other)?;
+        self.index.sync(&spread.index).map_err(NotMoved::Other)?;
         self.tiers.count_range(Some(from.id), Some(to.id));
         tracing::info!(file = %spread.id(), range, from = %from.name, to = %to.name, "moved a range off a full tier");
-        self.release_range(file, spread, from, range)
+        // The range is where the index says. What stays behind is space only,
+        // and is cleared before the tier gets the range again.
+        if let Err(error) = self.release_range(file, spread, from, range) {
+            tracing::warn!(file = %spread.id(), range, tier = %from.name, %error, "could not free what a range left");
+        }
+        Ok(())
     }
 
     fn copy_range_between(
@@ -63,23 +103,20 @@ impl Volume {
         range: u64,
         from: &Tier,
         to: &Tier,
-    ) -> Result<()> {
+    ) -> std::result::Result<(), NotMoved> {
         let end = (self.range_start(range) + u64::from(self.range_size)).min(spread.size());
         let mut offset = self.range_start(range);
         let mut buf = vec![0; CHUNK.min(u64::from(self.range_size)) as usize];
-        while let Some((start, data_end)) = self.next_data_on(file, spread, from, offset, end)? {
+        while let Some((start, data_end)) =
+            self.next_data_on(file, spread, from, offset, end).map_err(NotMoved::Other)?
+        {
             let len = (data_end - start).min(buf.len() as u64) as usize;
-            self.read_piece(file, spread, from, start, &mut buf[..len], false)?;
+            self.read_piece(file, spread, from, start, &mut buf[..len], false).map_err(NotMoved::Other)?;
             let mut done = 0;
             while done < len {
-                done += self.write_piece(
-                    file,
-                    spread,
-                    to,
-                    start + done as u64,
-                    &buf[done..len],
-                    StoreIo::default(),
-                )?;
+                let (at, io) = (start + done as u64, StoreIo::default());
+                done +=
+                    self.write_piece(file, spread, to, at, &buf[done..len], io).map_err(NotMoved::Target)?;
             }
             offset = start + len as u64;
         }
@@ -109,7 +146,7 @@ impl Volume {
     }
 
     /// Frees what a tier holds of a range that is not, or no longer, its.
-    fn release_range(&self, file: &File, spread: &Spread, tier: &Tier, range: u64) -> Result<()> {
+    pub(crate) fn release_range(&self, file: &File, spread: &Spread, tier: &Tier, range: u64) -> Result<()> {
         let (start, len) = (self.range_start(range), u64::from(self.range_size));
         let punched = match &tier.backend {
             Backend::Home => {

@@ -6,8 +6,8 @@ use crate::sync::{Mutex, now_ns};
 use braid_contract::{ObjectId, Result, TierId, Timestamp};
 use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU64, Ordering};
 
-/// Every tier, as a set of bits.
-const ALL_TIERS: u64 = u64::MAX;
+/// As [`Spread::dirty`]: it is not known which tiers are.
+pub(crate) const ANY_TIER: u64 = u64::MAX;
 
 /// A file with an index. Its size and times are held here, ahead of the home
 /// inode, while the file is in use: the collective inode (Mux §2.3).
@@ -26,6 +26,8 @@ pub(crate) struct Spread {
     pub(crate) created: AtomicU64,
     /// Held while ranges get their tier.
     pub(crate) placing: Mutex<Deal>,
+    /// What a crash may have left beyond the size is known to be gone.
+    pub(crate) trimmed: AtomicBool,
     /// Whether the file is marked as ahead of its home inode.
     pub(crate) marked: Mutex<bool>,
 }
@@ -40,10 +42,11 @@ impl Spread {
             growing: Mutex::new(()),
             times: Times::default(),
             // Whoever wrote before may not have synced.
-            dirty: AtomicU64::new(ALL_TIERS),
+            dirty: AtomicU64::new(ANY_TIER),
             inode_dirty: AtomicBool::new(true),
             created: AtomicU64::new(0),
             placing: Mutex::new(deal),
+            trimmed: AtomicBool::new(false),
             marked: Mutex::new(false),
         })
     }
@@ -87,6 +90,10 @@ impl Spread {
     /// `tier` carried out a write.
     pub(crate) fn wrote(&self, tier: TierId) -> Result<()> {
         self.times.touch_mtime();
+        if self.index.owners()?.mtime == tier {
+            return Ok(());
+        }
+        let _growing = self.growing.lock();
         let owners = self.index.owners()?;
         if owners.mtime != tier {
             self.index.set_owners(crate::format::Owners { mtime: tier, ..owners })?;
@@ -95,47 +102,36 @@ impl Spread {
     }
 }
 
-/// Times that are ahead of the home inode, in nanoseconds; 0: not ahead.
+/// The modification time, while it is ahead of the home inode, and when the
+/// access time was last renewed; in nanoseconds, 0: not.
 #[derive(Debug, Default)]
 pub(crate) struct Times {
     mtime_ns: AtomicI64,
     atime_ns: AtomicI64,
 }
 
-/// How old an access time may grow before a read renews it (`relatime`).
-const ATIME_AGE_MAX_NS: i64 = 24 * 3600 * 1_000_000_000;
+/// How often a read that does not touch the home file renews the access time.
+const ATIME_AGE_MAX_NS: i64 = 60 * 1_000_000_000;
 
 impl Times {
     pub(crate) fn mtime(&self) -> Option<Timestamp> {
         timestamp(self.mtime_ns.load(Ordering::Relaxed))
     }
 
-    pub(crate) fn atime(&self) -> Option<Timestamp> {
-        timestamp(self.atime_ns.load(Ordering::Relaxed))
-    }
-
     pub(crate) fn touch_mtime(&self) {
         self.mtime_ns.store(now_ns(), Ordering::Relaxed);
     }
 
-    /// The file was read. As with `relatime`, the time moves only if the file
-    /// was written since it last did, or if it is a day old.
-    pub(crate) fn touch_atime(&self) {
-        let last = self.atime_ns.load(Ordering::Relaxed);
-        let now = now_ns();
-        if last <= self.mtime_ns.load(Ordering::Relaxed) || now - last > ATIME_AGE_MAX_NS {
-            self.atime_ns.store(now, Ordering::Relaxed);
-        }
+    /// Whether a read should renew the access time now.
+    pub(crate) fn atime_is_due(&self) -> bool {
+        let (last, now) = (self.atime_ns.load(Ordering::Relaxed), now_ns());
+        let due = last <= self.mtime_ns.load(Ordering::Relaxed) || now - last > ATIME_AGE_MAX_NS;
+        due && self.atime_ns.swap(now, Ordering::Relaxed) == last
     }
 
-    /// The home inode's times are right again, or are about to be set.
-    pub(crate) fn give_up(&self, atime: bool, mtime: bool) {
-        if atime {
-            self.atime_ns.store(0, Ordering::Relaxed);
-        }
-        if mtime {
-            self.mtime_ns.store(0, Ordering::Relaxed);
-        }
+    /// The home inode's time is right again, or is about to be set.
+    pub(crate) fn give_up_mtime(&self) {
+        self.mtime_ns.store(0, Ordering::Relaxed);
     }
 }
 

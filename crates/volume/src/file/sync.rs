@@ -11,21 +11,25 @@ use std::sync::atomic::Ordering;
 
 impl Volume {
     pub(crate) fn sync_file(&self, file: &File, data_only: bool) -> Result<()> {
-        let inode_too = match &*file.layout.read() {
+        let _syncing = file.syncing.lock();
+        let id = match &*file.layout.read() {
             Layout::Plain => return sync_home(file, data_only),
             Layout::Spread(spread) => {
                 self.sync_spread(file, spread)?;
                 // With `data_only`, times may stay behind: the size is in the
                 // index. The attribute that leads to the index may not.
-                !data_only || spread.inode_dirty.load(Ordering::Acquire)
+                if data_only && !spread.inode_dirty.load(Ordering::Acquire) {
+                    return Ok(());
+                }
+                spread.id()
             }
         };
-        if inode_too {
-            self.update_home_inode(file)?;
-            sync_home(file, false)?;
-            if let Layout::Spread(spread) = &*file.layout.read() {
-                spread.inode_dirty.store(false, Ordering::Release);
-            }
+        self.update_home_inode(file)?;
+        sync_home(file, false)?;
+        if let Layout::Spread(spread) = &*file.layout.read()
+            && spread.id() == id
+        {
+            spread.inode_dirty.store(false, Ordering::Release);
         }
         Ok(())
     }
@@ -33,7 +37,7 @@ impl Volume {
     /// Data and index of a spread file.
     fn sync_spread(&self, file: &File, spread: &Spread) -> Result<()> {
         let size = spread.size();
-        let dirty = Self::take_dirty(spread);
+        let dirty = self.take_dirty(spread)?;
         let result = self.sync_tiers(file, spread, dirty).and_then(|()| {
             if spread.index.synced_size()? != size {
                 spread.index.set_synced_size(size)?;
@@ -111,24 +115,23 @@ fn grow_home_file(file: &File, spread: &Spread) -> Result<()> {
     update_times(file, spread, Some(owned))
 }
 
-/// Sets the times that are ahead of the home inode; `mtime` if that is not.
+/// Sets the modification time, if it is ahead of the home inode; to `mtime` if
+/// it is not.
 fn update_times(file: &File, spread: &Spread, mtime: Option<Timestamp>) -> Result<()> {
-    let (ahead_mtime, ahead_atime) = (spread.times.mtime(), spread.times.atime());
-    if ahead_mtime.is_none() && ahead_atime.is_none() && mtime.is_none() {
-        return Ok(());
+    let ahead = spread.times.mtime();
+    let Some(time) = ahead.or(mtime) else { return Ok(()) };
+    set_mtime(file, time)?;
+    // A write that came meanwhile made it be ahead again.
+    if spread.times.mtime() == ahead {
+        spread.times.give_up_mtime();
     }
-    set_times(file, ahead_atime, ahead_mtime.or(mtime))?;
-    // A write that came meanwhile made them be ahead again.
-    spread.times.give_up(spread.times.atime() == ahead_atime, spread.times.mtime() == ahead_mtime);
     Ok(())
 }
 
-fn set_times(file: &File, atime: Option<Timestamp>, mtime: Option<Timestamp>) -> Result<()> {
-    let spec = |time: Option<Timestamp>| match time {
-        Some(time) => Timespec { tv_sec: time.secs, tv_nsec: time.nanos.into() },
-        None => Timespec { tv_sec: 0, tv_nsec: rustix::fs::UTIME_OMIT as _ },
-    };
-    let times = Timestamps { last_access: spec(atime), last_modification: spec(mtime) };
+fn set_mtime(file: &File, time: Timestamp) -> Result<()> {
+    let omit = Timespec { tv_sec: 0, tv_nsec: rustix::fs::UTIME_OMIT as _ };
+    let mtime = Timespec { tv_sec: time.secs, tv_nsec: time.nanos.into() };
+    let times = Timestamps { last_access: omit, last_modification: mtime };
     Ok(rustix::fs::utimensat(rustix::fs::CWD, proc_path(file.data()?), &times, AtFlags::empty())?)
 }
 

@@ -4,9 +4,11 @@ use super::{File, Layout, Spread};
 use crate::Volume;
 use crate::format::{IdAttr, IdKind, SIZE_MAX};
 use crate::namespace::{Shape, reopen};
+use crate::tiers::bit;
 use braid_contract::{Errno, Result, Store};
 use rustix::fs::OFlags;
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 
 impl Volume {
     pub(crate) fn truncate_file(&self, file: &File, size: u64, kill_set_id: bool) -> Result<()> {
@@ -31,7 +33,7 @@ impl Volume {
             }
             Layout::Spread(spread) if size < spread.size() => self.cut(file, spread, size),
             Layout::Spread(spread) => {
-                self.mark(spread)?;
+                self.mark(file, spread)?;
                 spread.times.touch_mtime();
                 if size > spread.size() {
                     spread.set_size(size, self.tiers.home().id)?;
@@ -61,7 +63,7 @@ impl Volume {
     /// first that this is under way, so that every state in between, after a
     /// crash, reads as an empty file.
     fn empty(&self, file: &File, spread: &Spread) -> Result<()> {
-        self.mark(spread)?;
+        self.mark(file, spread)?;
         let identity = self.home.identify(file.data()?)?;
         let attr = IdAttr {
             kind: IdKind::Emptied,
@@ -70,8 +72,13 @@ impl Volume {
             btime_ns: identity.btime_ns(),
         };
         self.home.set_id_attr(file.data()?, &attr)?;
-        rustix::fs::ftruncate(file.writable()?, 0)?;
-        self.home.remove_id_attr(file.data()?)?;
+        let emptied = rustix::fs::ftruncate(file.writable()?, 0);
+        if let Err(error) = emptied.map_err(Into::into).and_then(|()| self.home.remove_id_attr(file.data()?))
+        {
+            // It stays what it was.
+            self.home.set_id_attr(file.data()?, &IdAttr { kind: IdKind::Spread, ..attr })?;
+            return Err(error);
+        }
         file.inode.set_shape(Shape::Plain);
         // The home file itself is what has to be durable before they go.
         let home_file =
@@ -84,7 +91,7 @@ impl Volume {
     /// it goes: until then, power loss may undo the truncation, and must find
     /// the data.
     fn cut(&self, file: &File, spread: &Spread, size: u64) -> Result<()> {
-        self.mark(spread)?;
+        self.mark(file, spread)?;
         spread.times.touch_mtime();
         let owner = self.owner_before(spread, size)?;
         spread.set_size(size, owner)?;
@@ -93,26 +100,37 @@ impl Volume {
     }
 
     /// Removes what a spread file has beyond `size`.
-    fn trim(&self, file: &File, spread: &Spread, size: u64) -> Result<()> {
+    pub(crate) fn trim(&self, file: &File, spread: &Spread, size: u64) -> Result<()> {
+        let held = self.tiers_of(spread)?;
         let first = size.div_ceil(u64::from(self.range_size));
+        let mut cleared = false;
         spread.index.for_each(first, |_, entry| {
+            cleared = true;
             self.tiers.count_range(entry.ok().map(|entry| entry.tier), None);
             Ok(())
         })?;
-        spread.index.clear_from(first)?;
-        rustix::fs::ftruncate(file.writable()?, size)?;
-        for (tier, store) in self.tiers.stores() {
-            cut_object(store.as_ref(), spread, size).map_err(|error| tier.note_error(error))?;
+        if cleared {
+            spread.index.clear_from(first)?;
+        }
+        if rustix::fs::fstat(file.data()?)?.st_size.cast_unsigned() > size {
+            spread.dirty.fetch_or(bit(self.tiers.home().id), Ordering::AcqRel);
+            rustix::fs::ftruncate(file.writable()?, size)?;
+        }
+        for (tier, store) in self.tiers.stores().filter(|(tier, _)| held & bit(tier.id) != 0) {
+            if cut_object(store.as_ref(), spread, size).map_err(|error| tier.note_error(error))? {
+                spread.dirty.fetch_or(bit(tier.id), Ordering::AcqRel);
+            }
         }
         Ok(())
     }
 }
 
-fn cut_object(store: &dyn Store, spread: &Spread, size: u64) -> Result<()> {
+/// Cuts the file's object, if it is longer; answers whether it was.
+fn cut_object(store: &dyn Store, spread: &Spread, size: u64) -> Result<bool> {
     match store.stat(spread.id()) {
-        Ok(stat) if stat.size > size => store.truncate(spread.id(), size),
-        Ok(_) => Ok(()),
-        Err(error) if error.errno() == Errno::ENOENT => Ok(()),
+        Ok(stat) if stat.size > size => store.truncate(spread.id(), size).map(|()| true),
+        Ok(_) => Ok(false),
+        Err(error) if error.errno() == Errno::ENOENT => Ok(false),
         Err(error) => Err(error),
     }
 }

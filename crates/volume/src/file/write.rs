@@ -1,6 +1,7 @@
 //! Writing.
 
 use super::place::NotSpread;
+use super::relocate::Moves;
 use super::{File, Layout, Spread};
 use crate::Volume;
 use crate::format::SIZE_MAX;
@@ -31,11 +32,13 @@ impl Volume {
             self.clear_set_id(file)?;
         }
         let io = StoreIo { direct: flags.direct, hint: flags.hint };
-        let mut done = 0;
+        let (mut done, mut moves) = (0, Moves::default());
         while done < data.len() {
             let at = offset + done as u64;
-            match self.write_some(file, at, end, &data[done..], io) {
+            match self.write_some(file, at, end, &data[done..], io, &mut moves) {
                 Ok(written) => done += written,
+                // Space of removed files may be all that is missing.
+                Err(error) if error.is_full() && self.reaper.reap_now(self) => {}
                 Err(error) if done == 0 => return Err(error),
                 // What is done counts; the error comes again with the rest.
                 Err(_) => break,
@@ -49,7 +52,15 @@ impl Volume {
 
     /// Writes as much as goes with the file as it is; or, if nothing goes,
     /// changes the file so that more will.
-    fn write_some(&self, file: &File, offset: u64, end: u64, data: &[u8], io: StoreIo) -> Result<usize> {
+    fn write_some(
+        &self,
+        file: &File,
+        offset: u64,
+        end: u64,
+        data: &[u8],
+        io: StoreIo,
+        moves: &mut Moves,
+    ) -> Result<usize> {
         let layout = file.layout.read();
         match &*layout {
             Layout::Plain => {
@@ -70,6 +81,7 @@ impl Volume {
                 Progress::RangeMustMove { done } if done > 0 => Ok(done),
                 Progress::RangeMustMove { .. } => {
                     drop(layout);
+                    moves.count(self.range_of(offset), self.tiers.iter().count())?;
                     self.move_full_range(file, offset)?;
                     Ok(0)
                 }
@@ -111,8 +123,8 @@ impl Volume {
         data: &[u8],
         io: StoreIo,
     ) -> Result<Progress> {
-        self.mark(spread)?;
-        self.place(spread, offset, offset + data.len() as u64, io.hint)?;
+        self.mark(file, spread)?;
+        self.place(file, spread, offset, offset + data.len() as u64, io.hint)?;
         let mut done = 0;
         while done < data.len() {
             let at = offset + done as u64;

@@ -47,6 +47,9 @@ impl Index {
     /// Reads and checks the header of an existing index.
     fn open(fd: OwnedFd, id: ObjectId, home: TierId) -> Result<Self> {
         let mut bytes = [0; MUTABLE_FROM];
+        if rustix::fs::fstat(&fd)?.st_size < HEADER_LEN as i64 {
+            return Err(Error::new(Errno::EUCLEAN, format!("index {id} is cut off in its header")));
+        }
         let len = rustix::io::pread(&fd, &mut bytes, 0)?;
         let header = Header::decode(&bytes[..len])
             .map_err(|error| Error::new(Errno::EUCLEAN, format!("header of index {id}: {error}")))?;

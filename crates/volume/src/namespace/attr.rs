@@ -62,7 +62,6 @@ impl Volume {
             attr.size = ahead.size;
             attr.mtime = ahead.mtime.unwrap_or(attr.mtime);
             attr.ctime = ahead.mtime.map_or(attr.ctime, |mtime| attr.ctime.max(mtime));
-            attr.atime = ahead.atime.unwrap_or(attr.atime);
             attr.blocks += self.blocks_elsewhere(ahead.id);
         }
         Ok(())

@@ -42,13 +42,14 @@ impl Volume {
         if let Some(mode) = changes.mode {
             // A link's own mode can't be changed, nor does anybody ask for it.
             rustix::fs::chmod(proc_path(&*fd), Mode::from_raw_mode(mode & 0o7777))?;
-            if let Some(file) = &live {
+            // It may have come into use meanwhile.
+            if let Some(file) = inode.file.lock().upgrade() {
                 file.set_id_may_be_set();
             }
         }
         if changes.atime.is_some() || changes.mtime.is_some() {
-            if let Some(file) = &live {
-                file.times_are_set(changes.atime.is_some(), changes.mtime.is_some());
+            if let Some(file) = live.as_ref().filter(|_| changes.mtime.is_some()) {
+                file.mtime_is_set();
             }
             set_times(&fd, changes)?;
         }

@@ -157,43 +157,40 @@ impl Home {
     /// The id attribute of the inode behind `fd`; `None` if there is none or
     /// if it was copied from another inode.
     pub(crate) fn id_attr(&self, fd: impl AsFd, identity: &Identity) -> Result<Option<IdAttr>> {
+        let attr = self.any_id_attr(fd, identity)?;
+        Ok(attr.filter(|attr| {
+            let born_with_it =
+                attr.btime_ns == 0 || identity.btime_ns() == 0 || attr.btime_ns == identity.btime_ns();
+            attr.ino == identity.ino() && born_with_it
+        }))
+    }
+
+    /// The id attribute of the inode behind `fd`, copied or not.
+    pub(crate) fn any_id_attr(&self, fd: impl AsFd, identity: &Identity) -> Result<Option<IdAttr>> {
         if identity.kind != FileKind::Regular {
             return Ok(None);
         }
         let mut value = [0; 64];
-        let value = match rustix::fs::getxattr(proc_path(&fd), self.attr_name, &mut value) {
+        let get = |path: &str| rustix::fs::getxattr(path, self.attr_name, &mut value[..]);
+        let value = match with_permission(&fd, Mode::RUSR, get) {
             Ok(len) => &value[..len],
             Err(rustix::io::Errno::NODATA | rustix::io::Errno::OPNOTSUPP) => return Ok(None),
             Err(error) => return Err(error.into()),
         };
         let attr = IdAttr::decode(value)
             .map_err(|error| Error::new(Errno::EUCLEAN, format!("inode {}: {error}", identity.ino())))?;
-        let born_with_it =
-            attr.btime_ns == 0 || identity.btime_ns() == 0 || attr.btime_ns == identity.btime_ns();
-        Ok((attr.ino == identity.ino() && born_with_it).then_some(attr))
+        Ok(Some(attr))
     }
 
-    /// Sets the id attribute. Where the owner of an unprivileged volume took
-    /// the write permission from the file itself, it is given for a moment:
-    /// `user.` attributes need it.
+    /// Sets the id attribute.
     pub(crate) fn set_id_attr(&self, fd: impl AsFd, attr: &IdAttr) -> Result<()> {
-        let path = proc_path(&fd);
-        let set = || rustix::fs::setxattr(&path, self.attr_name, &attr.encode(), XattrFlags::empty());
-        let result = match set() {
-            Err(rustix::io::Errno::ACCESS) => {
-                let mode = Mode::from_raw_mode(u32::from(statx(&fd)?.stx_mode) & 0o7777);
-                rustix::fs::chmod(&path, mode | Mode::WUSR)?;
-                let result = set();
-                rustix::fs::chmod(&path, mode)?;
-                result
-            }
-            result => result,
-        };
-        result.context("setting the id attribute")
+        let set =
+            |path: &str| rustix::fs::setxattr(path, self.attr_name, &attr.encode(), XattrFlags::empty());
+        with_permission(&fd, Mode::WUSR, set).context("setting the id attribute")
     }
 
     pub(crate) fn remove_id_attr(&self, fd: impl AsFd) -> Result<()> {
-        match rustix::fs::removexattr(proc_path(&fd), self.attr_name) {
+        match with_permission(&fd, Mode::WUSR, |path| rustix::fs::removexattr(path, self.attr_name)) {
             Ok(()) | Err(rustix::io::Errno::NODATA) => Ok(()),
             Err(error) => Err(error).context("removing the id attribute"),
         }
@@ -239,6 +236,27 @@ impl Home {
             }
         }
         Ok(())
+    }
+}
+
+/// Does something with the inode behind `fd` that needs permission on the
+/// inode itself, as `user.` attributes do. The owner of an unprivileged volume
+/// may have taken it away; it is given back for a moment.
+fn with_permission<T>(
+    fd: impl AsFd,
+    needed: Mode,
+    mut act: impl FnMut(&str) -> rustix::io::Result<T>,
+) -> rustix::io::Result<T> {
+    let path = proc_path(&fd);
+    match act(&path) {
+        Err(rustix::io::Errno::ACCESS) => {
+            let mode = Mode::from_raw_mode(u32::from(statx(&fd)?.stx_mode) & 0o7777);
+            rustix::fs::chmod(&path, mode | needed)?;
+            let result = act(&path);
+            rustix::fs::chmod(&path, mode)?;
+            result
+        }
+        result => result,
     }
 }
 

@@ -73,6 +73,8 @@ pub(crate) struct InodeTable {
     /// Descriptors of inodes used lately, so that a path walk does not open
     /// each directory anew.
     paths: Mutex<LruCache<InodeId, Arc<OwnedFd>>>,
+    /// Inodes that are to be dropped when their last user is done.
+    in_use: Mutex<Vec<InodeId>>,
 }
 
 impl InodeTable {
@@ -80,6 +82,7 @@ impl InodeTable {
         Self {
             shards: std::array::from_fn(|_| Mutex::new(HashMap::new())),
             paths: Mutex::new(LruCache::new(PATHS_KEPT)),
+            in_use: Mutex::new(Vec::new()),
         }
     }
 
@@ -130,19 +133,25 @@ impl InodeTable {
         let mut shard = self.shard(ino).lock();
         if let Some(known) = shard.get_mut(&ino) {
             known.lookups = known.lookups.saturating_sub(count);
-            // The release of an open file may be carried out after the forget
-            // that the kernel sent behind it.
-            if known.lookups == 0 && Arc::strong_count(&known.inode) == 1 {
-                shard.remove(&ino);
-                drop(shard);
-                self.paths.lock().pop(&ino);
+            if known.lookups > 0 {
+                return;
             }
+            if Arc::strong_count(&known.inode) > 1 {
+                // Somebody is at it still: the release of an open file may be
+                // carried out after the forget that the kernel sent behind it.
+                self.in_use.lock().push(ino);
+                return;
+            }
+            shard.remove(&ino);
+            drop(shard);
+            self.paths.lock().pop(&ino);
         }
     }
 
-    /// Drops an inode that was forgotten while a file of it was open.
-    pub(crate) fn drop_if_forgotten(&self, ino: InodeId) {
-        self.forget(ino, 0);
+    /// Drops the inodes that were forgotten while somebody was at them.
+    pub(crate) fn drop_forgotten(&self) {
+        let forgotten = std::mem::take(&mut *self.in_use.lock());
+        forgotten.into_iter().for_each(|ino| self.forget(ino, 0));
     }
 
     /// An `O_PATH` descriptor of the inode.

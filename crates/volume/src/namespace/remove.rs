@@ -81,11 +81,15 @@ impl Volume {
         let (fd, identity) = self.identify_name(dir, name)?;
         let ino = self.home.public_ino(identity.ino());
         match self.spread_id(&fd, &identity) {
-            Some(id) if identity.stat.stx_nlink <= 1 => {
-                self.index.mark(id)?;
+            Some(id) => {
+                match self.index.mark(id) {
+                    // A full home tier must not keep a file from being removed.
+                    Err(error) if !error.is_full() => return Err(error),
+                    _ => {}
+                }
                 Ok((ino, Some(Victim { fd, ino, id })))
             }
-            _ => Ok((ino, None)),
+            None => Ok((ino, None)),
         }
     }
 
@@ -110,7 +114,12 @@ impl Volume {
             return self.index.unmark(victim.id);
         }
         // What syncs the directory later needs a descriptor that can.
-        let parent: Parent = Arc::new(reopen(&**parent, OFlags::RDONLY | OFlags::DIRECTORY)?);
+        // Where that can't be had, the file's own end tells that it is to be
+        // waited for the whole file system.
+        let parent: Parent = match reopen(&**parent, OFlags::RDONLY | OFlags::DIRECTORY) {
+            Ok(parent) => Arc::new(parent),
+            Err(_) => Arc::new(victim.fd),
+        };
         let live = self.inodes.get(victim.ino).ok().and_then(|inode| inode.file.lock().upgrade());
         match live {
             Some(file) => self.last_name_gone(&file, victim.id, parent),

@@ -9,7 +9,7 @@ use crate::open::OpenError;
 use crate::tiers::Backend;
 use crate::{Volume, tiers};
 use braid_contract::{Errno, ObjectId, Result};
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
 
@@ -53,7 +53,14 @@ pub fn check(
     progress: &mut dyn FnMut(&str),
 ) -> std::result::Result<CheckReport, OpenError> {
     let volume = Volume::open_for_check(config)?;
-    let mut check = Check { volume: &volume, repair, report: CheckReport::default(), live: HashMap::new() };
+    let mut check = Check {
+        volume: &volume,
+        repair,
+        report: CheckReport::default(),
+        spared: HashSet::new(),
+        unreadable: HashSet::new(),
+        live: HashMap::new(),
+    };
     progress("checking files");
     check.files()?;
     progress("checking indexes");
@@ -69,6 +76,10 @@ struct Check<'a> {
     volume: &'a Volume,
     repair: bool,
     report: CheckReport,
+    /// Ids whose data is not to be removed although no file leads to it.
+    spared: HashSet<ObjectId>,
+    /// Inodes whose id attribute can't be read.
+    unreadable: HashSet<u64>,
     /// Files that the namespace leads to, by id, with one of their paths.
     live: HashMap<ObjectId, (PathBuf, u64)>,
 }
@@ -84,9 +95,16 @@ impl Check<'_> {
 
     fn file(&mut self, path: &Path, fd: &OwnedFd, identity: &Identity) -> Result<()> {
         let attr = match self.volume.home.id_attr(fd, identity) {
-            Ok(None) => return Ok(()),
+            Ok(None) => {
+                // Data that a copied attribute names may be all that is left
+                // of its file: it is never taken for nobody's.
+                let copied = self.volume.home.any_id_attr(fd, identity)?;
+                self.spared.extend(copied.map(|attr| attr.id));
+                return Ok(());
+            }
             Ok(Some(attr)) => attr,
             Err(error) => {
+                self.unreadable.insert(identity.ino());
                 self.found(Some(path), None, format!("its id attribute can't be believed: {error}"));
                 return Ok(());
             }
@@ -211,13 +229,26 @@ impl Check<'_> {
         let marked = self.volume.index.marked()?;
         // What is marked, the next mount removes.
         for id in orphans.into_iter().filter(|id| !marked.contains(id)) {
+            self.spare_if_in_doubt(id);
             self.found(None, Some(id), "an index that no file leads to".into());
-            if self.repair {
+            if self.repair && !self.spared.contains(&id) {
                 self.volume.remove_everywhere(&[id])?;
                 self.repaired();
             }
         }
         Ok(())
+    }
+
+    /// An index whose header can't be read, or that belongs to an inode whose
+    /// attribute can't, may be that of a file that can still be saved.
+    fn spare_if_in_doubt(&mut self, id: ObjectId) {
+        let doubtful = match self.volume.index.open_index(id) {
+            Ok(index) => self.unreadable.contains(&index.header().ino),
+            Err(_) => true,
+        };
+        if doubtful {
+            self.spared.insert(id);
+        }
     }
 
     fn objects(&mut self) -> Result<()> {
@@ -233,7 +264,7 @@ impl Check<'_> {
             })?;
             for id in orphans {
                 self.found(None, Some(id), format!("an object on tier {} that no file leads to", tier.name));
-                if self.repair {
+                if self.repair && !self.spared.contains(&id) {
                     store.remove(&[id])?;
                     self.repaired();
                 }

@@ -13,7 +13,7 @@ use crate::Volume;
 use crate::format::{IdAttr, IdKind};
 use crate::index::Index;
 use crate::namespace::{Identity, proc_path, reopen};
-use braid_contract::{Context, Errno, ObjectId, Result, Store, Timestamp};
+use braid_contract::{Errno, ObjectId, Result, Store, Timestamp};
 use rustix::fs::{AtFlags, OFlags, Timespec, Timestamps};
 use std::collections::HashMap;
 use std::os::fd::OwnedFd;
@@ -33,7 +33,11 @@ impl Volume {
             tracing::info!(files = marked.len(), "recovering files that were in use");
             let mut by_id = self.walk_if_needed(&marked)?;
             for id in marked {
-                self.recover_file(id, &mut by_id).with_context(|| format!("recovering file {id}"))?;
+                // One file that can't be recovered must not keep the others
+                // from being used. It keeps its mark, and is tried again.
+                if let Err(error) = self.recover_file(id, &mut by_id) {
+                    tracing::error!(file = %id, %error, "can't recover a file; run fsck");
+                }
             }
         }
         self.load_counts()

@@ -124,6 +124,11 @@ impl Tier {
         self.room.took(bytes);
     }
 
+    /// Space was freed: the next look at the room measures it.
+    pub(crate) fn measure_again(&self) {
+        self.room.forget();
+    }
+
     /// The tier just said that it is full, whatever the figures say.
     pub(crate) fn is_full_after_all(&self) {
         self.room.exhausted();

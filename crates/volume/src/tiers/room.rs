@@ -46,6 +46,11 @@ impl Room {
         }
     }
 
+    /// The figures are not true any more.
+    pub(super) fn forget(&self) {
+        *self.figures.lock() = None;
+    }
+
     /// There turned out to be none.
     pub(super) fn exhausted(&self) {
         if let Some(figures) = &mut *self.figures.lock() {
