@@ -1,6 +1,7 @@
 //! The volume's own thread: closes the tiers' epochs and carries out removals.
 
 use crate::Volume;
+use crate::index::BALLAST_LEN;
 use std::sync::{Arc, Condvar, Mutex, PoisonError, Weak};
 use std::thread::JoinHandle;
 use std::time::Duration;
@@ -62,6 +63,9 @@ fn run((stopped, changed): &(Mutex<bool>, Condvar), volume: &Weak<Volume>) {
         volume.tiers.iter().for_each(|tier| tier.load.close_epoch());
         volume.reaper.reap_due(&volume);
         volume.inodes.drop_forgotten();
+        if volume.tiers.home().room() > 4 * BALLAST_LEN {
+            volume.index.ballast.fill();
+        }
         let inodes = volume.inodes.len();
         inodes_max = inodes.max(inodes_max);
         if inodes_max - inodes >= FORGOTTEN_MIN {

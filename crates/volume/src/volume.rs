@@ -7,7 +7,7 @@ use crate::namespace::{Home, InodeTable};
 use crate::placement::Policy;
 use crate::reap::Reaper;
 use crate::tiers::Tiers;
-use braid_contract::{Result, VolumeId};
+use braid_contract::{Errno, Result, VolumeId};
 
 /// An open volume. [`open`](Volume::open) makes one.
 pub struct Volume {
@@ -52,7 +52,11 @@ impl Volume {
     /// last.
     pub(crate) fn sync_all_tiers(&self) -> Result<()> {
         for (tier, store) in self.tiers.stores() {
-            store.sync_all().map_err(|error| tier.note_error(error))?;
+            match store.sync_all() {
+                // What is read-only has nothing to be synced.
+                Err(error) if error.errno() == Errno::EROFS => {}
+                result => result.map_err(|error| tier.note_error(error))?,
+            }
         }
         Ok(rustix::fs::syncfs(self.home.root())?)
     }

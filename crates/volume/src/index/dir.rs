@@ -2,12 +2,14 @@
 //! and the marks of those that may be ahead of their home inode.
 
 use super::Index;
+use super::ballast::Ballast;
 use crate::format::Header;
 use crate::sync::Mutex;
 use braid_contract::{Context, ObjectId, Result, TierId};
 use rustix::fs::{AtFlags, IFlags, Mode, OFlags};
 use std::collections::{HashMap, HashSet};
 use std::os::fd::OwnedFd;
+use std::sync::Arc;
 
 const DIR: OFlags = OFlags::RDONLY.union(OFlags::DIRECTORY).union(OFlags::CLOEXEC);
 
@@ -16,6 +18,7 @@ pub(crate) struct IndexDir {
     index: OwnedFd,
     open: OwnedFd,
     home: TierId,
+    pub(crate) ballast: Arc<Ballast>,
     /// Indexes whose directory entry may not be durable yet.
     unsynced: Mutex<HashSet<ObjectId>>,
     /// How often each file is marked.
@@ -31,6 +34,7 @@ impl IndexDir {
                 Err(error) => return Err(error).with_context(|| format!("making .braid/{name}")),
             }
         }
+        Ballast::create(braid).context("making .braid/ballast")?;
         // On btrfs a store to an allocated block may still need a new one, and
         // fail as SIGBUS, unless copy-on-write is off. Elsewhere the flag is
         // unknown, and not needed.
@@ -50,6 +54,7 @@ impl IndexDir {
         Ok(Self {
             index: open("index")?,
             open: open("open")?,
+            ballast: Arc::new(Ballast::open(braid)?),
             home,
             unsynced: Mutex::new(HashSet::new()),
             marks: Mutex::new(HashMap::new()),
@@ -60,7 +65,10 @@ impl IndexDir {
     pub(crate) fn create_index(&self, header: Header) -> Result<Index> {
         let id = header.id;
         let flags = OFlags::RDWR | OFlags::CREATE | OFlags::EXCL | OFlags::CLOEXEC | OFlags::NOFOLLOW;
-        let open = || rustix::fs::openat(&self.index, path_of(id), flags, Mode::from_raw_mode(0o600));
+        let open = || {
+            self.ballast
+                .or_spend(|| rustix::fs::openat(&self.index, path_of(id), flags, Mode::from_raw_mode(0o600)))
+        };
         let fd = match open() {
             Err(rustix::io::Errno::NOENT) => {
                 match rustix::fs::mkdirat(&self.index, id.shard(), Mode::from_raw_mode(0o700)) {
@@ -73,7 +81,7 @@ impl IndexDir {
         }
         .context("making an index")?;
         self.unsynced.lock().insert(id);
-        Index::create(fd, header, self.home).inspect_err(|_| drop(self.remove_index(id)))
+        Index::create(fd, header, self.home, &self.ballast).inspect_err(|_| drop(self.remove_index(id)))
     }
 
     pub(crate) fn open_index(&self, id: ObjectId) -> Result<Index> {
@@ -86,7 +94,7 @@ impl IndexDir {
             result => result,
         };
         let fd = fd.with_context(|| format!("opening index {id}"))?;
-        Index::open(fd, id, self.home)
+        Index::open(fd, id, self.home, &self.ballast)
     }
 
     /// Removes an index; one that does not exist is passed over.

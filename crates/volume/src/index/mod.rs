@@ -5,15 +5,20 @@
 //! Mux §2.2). Blocks are allocated before anything is stored to them, so a full
 //! home tier answers `ENOSPC` here and never `SIGBUS`.
 
+mod ballast;
 mod dir;
 mod segments;
 
+pub(crate) use ballast::BALLAST_LEN;
 pub(crate) use dir::IndexDir;
+
+use ballast::Ballast;
 
 use crate::format::{Entry, HEADER_LEN, Header, MUTABLE_FROM, Owners, Words};
 use braid_contract::{Context, Errno, Error, ObjectId, Result, TierId};
 use segments::Segments;
 use std::os::fd::OwnedFd;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 const SIZE_AT: u64 = 256;
@@ -33,19 +38,23 @@ pub(crate) struct Index {
 
 impl Index {
     /// Writes the header of a new index to the empty file `fd`.
-    fn create(fd: OwnedFd, header: Header, home: TierId) -> Result<Self> {
+    fn create(fd: OwnedFd, header: Header, home: TierId, ballast: &Arc<Ballast>) -> Result<Self> {
         let mut bytes = header.encode();
         bytes.resize(HEADER_LEN, 0);
-        let written = rustix::io::pwrite(&fd, &bytes, 0)?;
-        if written < bytes.len() {
-            return Err(Errno::ENOSPC.into());
-        }
+        // A block is written or not, and the header is one.
+        ballast.or_spend(|| rustix::io::pwrite(&fd, &bytes, 0))?;
         let words = Words::of(header.id);
-        Ok(Self { header, words, segments: Segments::new(fd)?, home, dirty: AtomicBool::new(true) })
+        Ok(Self {
+            header,
+            words,
+            segments: Segments::new(fd, Arc::clone(ballast))?,
+            home,
+            dirty: AtomicBool::new(true),
+        })
     }
 
     /// Reads and checks the header of an existing index.
-    fn open(fd: OwnedFd, id: ObjectId, home: TierId) -> Result<Self> {
+    fn open(fd: OwnedFd, id: ObjectId, home: TierId, ballast: &Arc<Ballast>) -> Result<Self> {
         let mut bytes = [0; MUTABLE_FROM];
         if rustix::fs::fstat(&fd)?.st_size < HEADER_LEN as i64 {
             return Err(Error::new(Errno::EUCLEAN, format!("index {id} is cut off in its header")));
@@ -57,7 +66,13 @@ impl Index {
             return Err(Error::new(Errno::EUCLEAN, format!("index {id} is that of object {}", header.id)));
         }
         let words = Words::of(id);
-        Ok(Self { header, words, segments: Segments::new(fd)?, home, dirty: AtomicBool::new(true) })
+        Ok(Self {
+            header,
+            words,
+            segments: Segments::new(fd, Arc::clone(ballast))?,
+            home,
+            dirty: AtomicBool::new(true),
+        })
     }
 
     pub(crate) fn header(&self) -> &Header {
@@ -181,14 +196,20 @@ mod tests {
         }
     }
 
+    fn ballast() -> Arc<Ballast> {
+        let dir = tempfile::tempdir().unwrap();
+        let fd = std::fs::File::open(dir.path()).unwrap().into();
+        Arc::new(Ballast::open(&fd).unwrap())
+    }
+
     fn reopen(file: &std::fs::File) -> Index {
-        Index::open(file.try_clone().unwrap().into(), header().id, TierId(0)).unwrap()
+        Index::open(file.try_clone().unwrap().into(), header().id, TierId(0), &ballast()).unwrap()
     }
 
     #[test]
     fn entries_far_apart_survive_reopening() {
         let file = tempfile::tempfile().unwrap();
-        let index = Index::create(file.try_clone().unwrap().into(), header(), TierId(0)).unwrap();
+        let index = Index::create(file.try_clone().unwrap().into(), header(), TierId(0), &ballast()).unwrap();
         let ranges = [0, 1, 7679, 7680, 100_000, 524_287, 2_000_000_000];
         for range in ranges {
             assert_eq!(index.entry(range).unwrap(), None);
@@ -216,7 +237,7 @@ mod tests {
     #[test]
     fn clearing_leaves_what_is_before() {
         let file = tempfile::tempfile().unwrap();
-        let index = Index::create(file.try_clone().unwrap().into(), header(), TierId(0)).unwrap();
+        let index = Index::create(file.try_clone().unwrap().into(), header(), TierId(0), &ballast()).unwrap();
         for range in [0, 5, 6, 600, 9000] {
             index.set_entry(range, ENTRY).unwrap();
         }
@@ -230,13 +251,13 @@ mod tests {
     #[test]
     fn damage_is_answered_and_never_believed() {
         let file = tempfile::tempfile().unwrap();
-        let index = Index::create(file.try_clone().unwrap().into(), header(), TierId(0)).unwrap();
+        let index = Index::create(file.try_clone().unwrap().into(), header(), TierId(0), &ballast()).unwrap();
         index.set_entry(2, ENTRY).unwrap();
         index.sync().unwrap();
         rustix::io::pwrite(&file, &[0xff], HEADER_LEN as u64 + 2 * 8 + 1).unwrap();
         assert_eq!(index.entry(2).unwrap_err().errno(), Errno::EUCLEAN);
         rustix::io::pwrite(&file, b"X", 0).unwrap();
-        let error = Index::open(file.into(), header().id, TierId(0)).unwrap_err();
+        let error = Index::open(file.into(), header().id, TierId(0), &ballast()).unwrap_err();
         assert_eq!(error.errno(), Errno::EUCLEAN);
     }
 }

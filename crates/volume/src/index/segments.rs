@@ -4,13 +4,14 @@
 //! that any word is found without a lock, no mapping ever moves, and a small
 //! file's index costs one small mapping.
 
+use super::ballast::Ballast;
 use crate::sync::Mutex;
 use braid_contract::{Errno, Result};
 use braid_sys::WordMap;
 use rustix::fs::{FallocateFlags, SeekFrom};
 use std::os::fd::OwnedFd;
-use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, OnceLock};
 
 const FIRST_LEN: u64 = 64 << 10;
 /// Enough for the entries of the longest file at the smallest range size.
@@ -25,16 +26,19 @@ pub(super) struct Segments {
     len: AtomicU64,
     /// Held while the file grows or a segment is mapped.
     growing: Mutex<()>,
+    /// What there is when the home tier is full.
+    ballast: Arc<Ballast>,
 }
 
 impl Segments {
-    pub(super) fn new(file: OwnedFd) -> Result<Self> {
+    pub(super) fn new(file: OwnedFd, ballast: Arc<Ballast>) -> Result<Self> {
         let len = rustix::fs::fstat(&file)?.st_size.cast_unsigned() / PAGE * PAGE;
         Ok(Self {
             file,
             maps: std::array::from_fn(|_| OnceLock::new()),
             len: AtomicU64::new(len),
             growing: Mutex::new(()),
+            ballast,
         })
     }
 
@@ -55,7 +59,7 @@ impl Segments {
         if place.load(Ordering::Acquire) == 0 {
             let allocate =
                 || rustix::fs::fallocate(&self.file, FallocateFlags::KEEP_SIZE, at / PAGE * PAGE, PAGE);
-            rustix::io::retry_on_intr(allocate)?;
+            self.ballast.or_spend(|| rustix::io::retry_on_intr(allocate))?;
         }
         place.store(word.to_le(), Ordering::Release);
         Ok(())
