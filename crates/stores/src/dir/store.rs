@@ -2,10 +2,12 @@
 
 use super::files::OpenFiles;
 use braid_contract::{
-    Context, Errno, Error, ObjectId, ObjectStat, Result, Store, StoreCapabilities, StoreIo, Timestamp, Usage,
+    Context, Errno, ObjectId, ObjectStat, Result, Store, StoreCapabilities, StoreIo, Timestamp, Usage,
 };
-use braid_sys::{DIRECT_ALIGNMENT, DataFile, read_small_file, replace_small_file};
-use rustix::fs::{AtFlags, FallocateFlags, FlockOperation, Mode, OFlags, SeekFrom};
+use braid_sys::{
+    DIRECT_ALIGNMENT, DataFile, lock_tier_dir, measure_space, read_small_file, replace_small_file,
+};
+use rustix::fs::{AtFlags, FallocateFlags, Mode, OFlags, SeekFrom};
 use std::collections::HashSet;
 use std::io::{IoSlice, IoSliceMut};
 use std::os::fd::OwnedFd;
@@ -31,18 +33,7 @@ impl DirStore {
     /// `EBUSY` if another process uses the directory as a tier, and those of
     /// `open(2)`.
     pub fn open(dir: &Path) -> Result<Self> {
-        let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
-        let root = rustix::fs::open(dir, flags, Mode::empty()).with_context(|| dir.display().to_string())?;
-        match rustix::fs::flock(&root, FlockOperation::NonBlockingLockExclusive) {
-            Ok(()) => {}
-            Err(rustix::io::Errno::WOULDBLOCK) => {
-                return Err(Error::new(
-                    Errno::EBUSY,
-                    format!("{} is a tier of a mounted volume", dir.display()),
-                ));
-            }
-            Err(error) => return Err(error).with_context(|| format!("locking {}", dir.display())),
-        }
+        let root = lock_tier_dir(dir).with_context(|| dir.display().to_string())?;
         let durable = rustix::fs::fstatfs(&root)?.f_type as i64 != TMPFS_MAGIC;
         Ok(Self { root, durable, files: OpenFiles::new(), unsynced: Mutex::new(HashSet::new()) })
     }
@@ -210,16 +201,11 @@ impl Store for DirStore {
     }
 
     fn usage(&self) -> Result<Usage> {
-        let space = rustix::fs::fstatvfs(&self.root)?;
-        if space.f_flag.contains(rustix::fs::StatVfsMountFlags::RDONLY) {
+        let space = measure_space(&self.root)?;
+        if space.read_only {
             return Err(Errno::EROFS.into());
         }
-        Ok(Usage {
-            total: space.f_blocks * space.f_frsize,
-            free: space.f_bfree * space.f_frsize,
-            available: space.f_bavail * space.f_frsize,
-            device: rustix::fs::fstat(&self.root)?.st_dev,
-        })
+        Ok(Usage { total: space.total, free: space.free, available: space.available, device: space.device })
     }
 
     fn label(&self) -> Result<Option<Vec<u8>>> {

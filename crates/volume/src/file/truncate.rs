@@ -4,8 +4,8 @@ use super::{File, Layout, Spread};
 use crate::Volume;
 use crate::format::{IdAttr, IdKind, SIZE_MAX};
 use crate::namespace::{Shape, reopen};
-use crate::tiers::bit;
-use braid_contract::{Errno, Result, Store};
+use crate::tiers::{bit, cut_object};
+use braid_contract::{Errno, Result};
 use rustix::fs::OFlags;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -117,20 +117,10 @@ impl Volume {
             rustix::fs::ftruncate(file.writable()?, size)?;
         }
         for (tier, store) in self.tiers.stores().filter(|(tier, _)| held & bit(tier.id) != 0) {
-            if cut_object(store.as_ref(), spread, size).map_err(|error| tier.note_error(error))? {
+            if cut_object(store.as_ref(), spread.id(), size).map_err(|error| tier.note_error(error))? {
                 spread.dirty.fetch_or(bit(tier.id), Ordering::AcqRel);
             }
         }
         Ok(())
-    }
-}
-
-/// Cuts the file's object, if it is longer; answers whether it was.
-fn cut_object(store: &dyn Store, spread: &Spread, size: u64) -> Result<bool> {
-    match store.stat(spread.id()) {
-        Ok(stat) if stat.size > size => store.truncate(spread.id(), size).map(|()| true),
-        Ok(_) => Ok(false),
-        Err(error) if error.errno() == Errno::ENOENT => Ok(false),
-        Err(error) => Err(error),
     }
 }

@@ -3,8 +3,8 @@
 use crate::format::IdAttr;
 use crate::namespace::BRAID_DIR;
 use braid_contract::{Attr, Context, Errno, Error, FileKind, InodeId, ObjectId, Result, Timestamp, Usage};
-use braid_sys::{FileHandle, is_privileged};
-use rustix::fs::{AtFlags, FlockOperation, Mode, OFlags, Statx, StatxFlags, XattrFlags};
+use braid_sys::{FileHandle, is_privileged, lock_tier_dir, measure_space};
+use rustix::fs::{AtFlags, Mode, OFlags, Statx, StatxFlags, XattrFlags};
 use std::ffi::OsStr;
 use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt;
@@ -63,18 +63,7 @@ pub(crate) struct Home {
 impl Home {
     /// Opens and locks the directory. Creates nothing.
     pub(crate) fn open(dir: &Path) -> Result<Self> {
-        let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
-        let root = rustix::fs::open(dir, flags, Mode::empty()).with_context(|| dir.display().to_string())?;
-        match rustix::fs::flock(&root, FlockOperation::NonBlockingLockExclusive) {
-            Ok(()) => {}
-            Err(rustix::io::Errno::WOULDBLOCK) => {
-                return Err(Error::new(
-                    Errno::EBUSY,
-                    format!("{} is a tier of a mounted volume", dir.display()),
-                ));
-            }
-            Err(error) => return Err(error).with_context(|| format!("locking {}", dir.display())),
-        }
+        let root = lock_tier_dir(dir).with_context(|| dir.display().to_string())?;
         let stat = statx(&root)?;
         let handles = FileHandle::of(&root).and_then(|handle| handle.open(&root, OFlags::PATH));
         Ok(Self {
@@ -262,13 +251,8 @@ fn with_permission<T>(
 
 /// Space of the file system that the directory `root` is on.
 pub(crate) fn usage(root: &OwnedFd) -> Result<Usage> {
-    let space = rustix::fs::fstatvfs(root)?;
-    Ok(Usage {
-        total: space.f_blocks * space.f_frsize,
-        free: space.f_bfree * space.f_frsize,
-        available: space.f_bavail * space.f_frsize,
-        device: rustix::fs::fstat(root)?.st_dev,
-    })
+    let space = measure_space(root)?;
+    Ok(Usage { total: space.total, free: space.free, available: space.available, device: space.device })
 }
 
 /// A path that leads to an open descriptor, for calls that take no `O_PATH`.

@@ -13,7 +13,8 @@ use crate::Volume;
 use crate::format::{IdAttr, IdKind};
 use crate::index::Index;
 use crate::namespace::{Identity, proc_path, reopen};
-use braid_contract::{Errno, ObjectId, Result, Store, Timestamp};
+use crate::tiers::cut_object;
+use braid_contract::{Errno, ObjectId, Result, Timestamp};
 use rustix::fs::{AtFlags, OFlags, Timespec, Timestamps};
 use std::collections::HashMap;
 use std::os::fd::OwnedFd;
@@ -132,7 +133,7 @@ impl Volume {
         index.clear_from(size.div_ceil(u64::from(self.range_size)))?;
         self.index.sync(index)?;
         for (tier, store) in self.tiers.stores() {
-            cut_to(store.as_ref(), owner.attr.id, size).map_err(|error| tier.note_error(error))?;
+            cut_object(store.as_ref(), owner.attr.id, size).map_err(|error| tier.note_error(error))?;
         }
         let mtime = self.owned_mtime(owner, index)?;
         if owner.identity.size() != size {
@@ -159,15 +160,5 @@ impl Volume {
         };
         let owned = store.stat(owner.attr.id).ok().map(|stat| stat.mtime);
         Ok(owned.filter(|mtime| *mtime > home))
-    }
-}
-
-/// Cuts an object that reaches beyond the file's size.
-fn cut_to(store: &dyn Store, id: ObjectId, size: u64) -> Result<()> {
-    match store.stat(id) {
-        Ok(stat) if stat.size > size => store.truncate(id, size),
-        Ok(_) => Ok(()),
-        Err(error) if error.errno() == Errno::ENOENT => Ok(()),
-        Err(error) => Err(error),
     }
 }

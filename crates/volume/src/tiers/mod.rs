@@ -6,7 +6,7 @@ mod room;
 
 use crate::config::Reserve;
 use crate::placement::TierView;
-use braid_contract::{Errno, Error, Result, Store, TierId, Usage};
+use braid_contract::{Errno, Error, ObjectId, Result, Store, TierId, Usage};
 pub(crate) use load::Direction;
 use load::Load;
 use room::Room;
@@ -269,4 +269,15 @@ impl Tiers {
 /// A tier as a bit in a set of tiers.
 pub(crate) fn bit(tier: TierId) -> u64 {
     1 << tier.0
+}
+
+/// Cuts an object that is longer than `size`; answers whether it was. One that
+/// does not exist is not.
+pub(crate) fn cut_object(store: &dyn Store, id: ObjectId, size: u64) -> Result<bool> {
+    match store.stat(id) {
+        Ok(stat) if stat.size > size => store.truncate(id, size).map(|()| true),
+        Ok(_) => Ok(false),
+        Err(error) if error.errno() == Errno::ENOENT => Ok(false),
+        Err(error) => Err(error),
+    }
 }
