@@ -56,7 +56,9 @@ impl DataFile {
             && let [buf] = bufs
             && let Some(fd) = self.direct_for(offset, buf.len())
         {
-            return read_direct(fd, offset, buf);
+            let done = read_direct(fd, offset, buf)?;
+            // Most often the file ends here; otherwise the rest is not aligned.
+            return Ok(done + read_full(&self.cached, offset + done as u64, &mut buf[done..])?);
         }
         let mut total = 0;
         for buf in bufs {
@@ -139,8 +141,7 @@ fn write_full(fd: impl AsFd, offset: u64, buf: &[u8]) -> rustix::io::Result<usiz
     Ok(total)
 }
 
-/// A direct read may end early within the file only at its end, after which
-/// the next offset would not be aligned: so one call is all.
+/// One direct read, which may end early.
 fn read_direct(fd: &OwnedFd, offset: u64, buf: &mut [u8]) -> rustix::io::Result<usize> {
     if is_aligned(buf) {
         return rustix::io::retry_on_intr(|| rustix::io::pread(fd, &mut *buf, offset));

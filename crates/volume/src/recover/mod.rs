@@ -32,7 +32,14 @@ impl Volume {
         let marked = self.index.marked()?;
         if !marked.is_empty() {
             tracing::info!(files = marked.len(), "recovering files that were in use");
-            let mut by_id = self.walk_if_needed(&marked)?;
+            let mut by_id = match self.walk_if_needed(&marked) {
+                Ok(by_id) => by_id,
+                Err(error) => {
+                    // A file that was not found must not be taken for removed.
+                    tracing::error!(%error, "can't search the home tree; its files are recovered at a later mount");
+                    return self.load_counts();
+                }
+            };
             for id in marked {
                 // One file that can't be recovered must not keep the others
                 // from being used. It keeps its mark, and is tried again.
