@@ -2,11 +2,10 @@
 
 use super::{File, Layout, OpenFile, Spread};
 use crate::Volume;
-use crate::file::spread::ANY_TIER;
 use crate::format::IdKind;
 use crate::namespace::{Identity, Inode, Parent, Shape, io_mode};
 use crate::placement::Deal;
-use crate::tiers::bit;
+use crate::tiers::Tier;
 use braid_contract::{
     Context, Errno, Error, FileKind, HandleId, InodeId, IoMode, ObjectId, OpenRequest, Opened, Result,
 };
@@ -195,25 +194,16 @@ impl Volume {
         }
     }
 
-    /// Tiers with dirty data of a spread file become clean; answers them. Of a
-    /// file that was just loaded, whoever wrote before may not have synced: any
-    /// tier that has ranges of it may be dirty.
-    pub(crate) fn take_dirty(&self, spread: &Spread) -> Result<u64> {
-        match spread.dirty.swap(0, Ordering::AcqRel) {
-            ANY_TIER => Ok(bit(self.tiers.home().id) | self.tiers_of(spread)?),
-            dirty => Ok(dirty),
-        }
-    }
-
-    /// Tiers that have ranges of the file, as bits.
-    pub(crate) fn tiers_of(&self, spread: &Spread) -> Result<u64> {
-        let mut tiers = 0;
+    /// Looks at an error of a tier on which the file may have nothing: then it
+    /// is no concern of the file's.
+    pub(crate) fn concerning(&self, spread: &Spread, tier: &Tier, error: Error) -> Result<()> {
+        let mut concerns = tier.is_home();
         spread.index.for_each(0, |_, entry| {
             // A damaged entry names no tier; reading it says so.
-            tiers |= entry.map_or(0, |entry| bit(entry.tier));
+            concerns |= entry.is_ok_and(|entry| entry.tier == tier.id);
             Ok(())
         })?;
-        Ok(tiers)
+        if concerns { Err(error) } else { Ok(()) }
     }
 }
 

@@ -6,8 +6,8 @@ use crate::sync::{Mutex, now_ns};
 use braid_contract::{ObjectId, Result, TierId, Timestamp};
 use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU64, Ordering};
 
-/// As [`Spread::dirty`]: it is not known which tiers are.
-pub(crate) const ANY_TIER: u64 = u64::MAX;
+/// Every tier, as bits.
+const ALL_TIERS: u64 = u64::MAX;
 
 /// A file with an index. Its size and times are held here, ahead of the home
 /// inode, while the file is in use: the collective inode (Mux §2.3).
@@ -42,7 +42,7 @@ impl Spread {
             growing: Mutex::new(()),
             times: Times::default(),
             // Whoever wrote before may not have synced.
-            dirty: AtomicU64::new(ANY_TIER),
+            dirty: AtomicU64::new(ALL_TIERS),
             inode_dirty: AtomicBool::new(true),
             created: AtomicU64::new(0),
             placing: Mutex::new(deal),

@@ -11,6 +11,10 @@ use std::sync::atomic::Ordering;
 
 impl Volume {
     pub(crate) fn sync_file(&self, file: &File, data_only: bool) -> Result<()> {
+        if matches!(&*file.layout.read(), Layout::Plain) {
+            return sync_home(file, data_only);
+        }
+        // Before the layout: the holder takes that alone further below.
         let _syncing = file.syncing.lock();
         let id = match &*file.layout.read() {
             Layout::Plain => return sync_home(file, data_only),
@@ -37,7 +41,7 @@ impl Volume {
     /// Data and index of a spread file.
     fn sync_spread(&self, file: &File, spread: &Spread) -> Result<()> {
         let size = spread.size();
-        let dirty = self.take_dirty(spread)?;
+        let dirty = spread.dirty.swap(0, Ordering::AcqRel);
         let result = self.sync_tiers(file, spread, dirty).and_then(|()| {
             if spread.index.synced_size()? != size {
                 spread.index.set_synced_size(size)?;
@@ -58,13 +62,19 @@ impl Volume {
             let mut work = tiers.into_iter().zip(&mut results);
             let first = work.next();
             for (tier, result) in work {
-                scope.spawn(move |_| *result = self.sync_tier(file, spread, tier));
+                scope.spawn(move |_| *result = self.sync_if_concerned(file, spread, tier));
             }
             if let Some((tier, result)) = first {
-                *result = self.sync_tier(file, spread, tier);
+                *result = self.sync_if_concerned(file, spread, tier);
             }
         });
         results.into_iter().collect()
+    }
+
+    /// Of a file that was just loaded, it is not known which tiers are dirty:
+    /// all are asked, and one that has nothing of it may fail.
+    fn sync_if_concerned(&self, file: &File, spread: &Spread, tier: &Tier) -> Result<()> {
+        self.sync_tier(file, spread, tier).or_else(|error| self.concerning(spread, tier, error))
     }
 
     /// Makes the file's data on one tier durable.

@@ -101,7 +101,6 @@ impl Volume {
 
     /// Removes what a spread file has beyond `size`.
     pub(crate) fn trim(&self, file: &File, spread: &Spread, size: u64) -> Result<()> {
-        let held = self.tiers_of(spread)?;
         let first = size.div_ceil(u64::from(self.range_size));
         let mut cleared = false;
         spread.index.for_each(first, |_, entry| {
@@ -116,9 +115,13 @@ impl Volume {
             spread.dirty.fetch_or(bit(self.tiers.home().id), Ordering::AcqRel);
             rustix::fs::ftruncate(file.writable()?, size)?;
         }
-        for (tier, store) in self.tiers.stores().filter(|(tier, _)| held & bit(tier.id) != 0) {
-            if cut_object(store.as_ref(), spread.id(), size).map_err(|error| tier.note_error(error))? {
-                spread.dirty.fetch_or(bit(tier.id), Ordering::AcqRel);
+        for (tier, store) in self.tiers.stores() {
+            match cut_object(store.as_ref(), spread.id(), size) {
+                Ok(false) => {}
+                Ok(true) => {
+                    spread.dirty.fetch_or(bit(tier.id), Ordering::AcqRel);
+                }
+                Err(error) => self.concerning(spread, tier, tier.note_error(error))?,
             }
         }
         Ok(())
