@@ -63,7 +63,7 @@ fn run((stopped, changed): &(Mutex<bool>, Condvar), volume: &Weak<Volume>) {
         volume.tiers.iter().for_each(|tier| tier.load.close_epoch());
         volume.reaper.reap_due(&volume);
         volume.inodes.drop_forgotten();
-        if volume.tiers.home().room() > 4 * BALLAST_LEN {
+        if !volume.index.ballast.is_full() && volume.tiers.home().room() > 4 * BALLAST_LEN {
             volume.index.ballast.fill();
         }
         let inodes = volume.inodes.len();

@@ -134,7 +134,7 @@ impl Volume {
         let layout = file.layout.read();
         match &*layout {
             file::Layout::Plain => {
-                let size = rustix::fs::fstat(file.data()?)?.st_size.cast_unsigned();
+                let size = rustix::fs::fstat(file.data())?.st_size.cast_unsigned();
                 Ok(self.explain_plain(size))
             }
             file::Layout::Spread(spread) => self.explain_spread(spread),

@@ -48,6 +48,29 @@ impl Volume {
         Ok(())
     }
 
+    /// Does `work` for all `items` at the same time: one in this thread, the
+    /// others in the pool's.
+    pub(crate) fn side_by_side<T: Send>(
+        &self,
+        items: impl IntoIterator<Item = T>,
+        work: impl Fn(T) -> Result<()> + Sync,
+    ) -> Result<()> {
+        let items: Vec<T> = items.into_iter().collect();
+        let mut results: Vec<Result<()>> = items.iter().map(|_| Ok(())).collect();
+        self.pool.in_place_scope(|scope| {
+            let mut pairs = items.into_iter().zip(&mut results);
+            let first = pairs.next();
+            for (item, result) in pairs {
+                let work = &work;
+                scope.spawn(move |_| *result = work(item));
+            }
+            if let Some((item, result)) = first {
+                *result = work(item);
+            }
+        });
+        results.into_iter().collect()
+    }
+
     /// Makes everything on all tiers durable; home, which leads to the rest,
     /// last.
     pub(crate) fn sync_all_tiers(&self) -> Result<()> {

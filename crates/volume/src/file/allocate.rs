@@ -26,7 +26,7 @@ impl Volume {
     ) -> Result<()> {
         let end = offset.checked_add(len).filter(|end| *end <= SIZE_MAX).ok_or(Errno::EFBIG)?;
         if mode == (FallocateMode::Allocate { keep_size: false }) {
-            self.spread_before_allocating(file, offset, end)?;
+            self.spread_ahead(file, offset, end)?;
         }
         let mut moves = Moves::default();
         loop {
@@ -46,15 +46,6 @@ impl Volume {
                 }
             }
         }
-    }
-
-    fn spread_before_allocating(&self, file: &File, offset: u64, end: u64) -> Result<()> {
-        let plain = matches!(&*file.layout.read(), Layout::Plain);
-        if plain && self.should_spread_ahead(file, offset, end)? {
-            // If it can't be spread, home is asked for the space.
-            let _ = self.spread_out(file);
-        }
-        Ok(())
     }
 
     fn allocate_plain(&self, file: &File, offset: u64, len: u64, mode: FallocateMode) -> Result<Allocated> {
@@ -112,14 +103,7 @@ impl Volume {
             let tier = self.tiers.get(entry.tier)?;
             let (start, end) = self.part_of(range, offset, end);
             spread.dirty.fetch_or(bit(tier.id), Ordering::AcqRel);
-            let punched = match &tier.backend {
-                Backend::Home => {
-                    let flags = FallocateFlags::PUNCH_HOLE | FallocateFlags::KEEP_SIZE;
-                    rustix::fs::fallocate(file.writable()?, flags, start, end - start).map_err(Into::into)
-                }
-                Backend::Store(store) => store.punch(spread.id(), start, end - start),
-            };
-            punched.map_err(|error| tier.note_error(error))?;
+            self.punch_piece(file, spread, tier, start, end - start)?;
         }
         Ok(Allocated::All)
     }
@@ -213,7 +197,7 @@ impl Volume {
         let (mut offset, mut to_offset) = (offset, to_offset);
         let len = usize::try_from(len).unwrap_or(usize::MAX);
         let copied = rustix::fs::copy_file_range(
-            from.data()?,
+            from.data(),
             Some(&mut offset),
             to.writable()?,
             Some(&mut to_offset),

@@ -71,9 +71,14 @@ impl File {
     }
 
     /// The home file, for looking and, where permissions allow, for reading.
-    pub(crate) fn data(&self) -> Result<&DataFile> {
+    pub(crate) fn data(&self) -> &DataFile {
         // The second one was opened for writing, and may be for that only.
-        Ok(&self.first)
+        &self.first
+    }
+
+    /// Size of the home file.
+    pub(crate) fn home_size(&self) -> Result<u64> {
+        Ok(rustix::fs::fstat(self.data())?.st_size.cast_unsigned())
     }
 
     /// The home file, for writing too.
@@ -105,13 +110,13 @@ impl File {
     }
 
     /// What may be ahead of the home inode; `None` for a plain file.
-    pub(crate) fn ahead(&self) -> Result<Option<Ahead>> {
-        Ok(match &*self.layout.read() {
+    pub(crate) fn ahead(&self) -> Option<Ahead> {
+        match &*self.layout.read() {
             Layout::Plain => None,
             Layout::Spread(spread) => {
                 Some(Ahead { id: spread.id(), size: spread.size(), mtime: spread.times.mtime() })
             }
-        })
+        }
     }
 
     /// Mode or capabilities were changed: the next write looks at them again.

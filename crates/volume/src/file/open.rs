@@ -96,7 +96,7 @@ impl Volume {
             file.opened(passthrough)?;
             passthrough
         };
-        let mode = if passthrough { IoMode::Passthrough(file.data()?.fd()) } else { io_mode(request.flags) };
+        let mode = if passthrough { IoMode::Passthrough(file.data().fd()) } else { io_mode(request.flags) };
         let handle = self.handles.add_file(OpenFile { file, flags: request.flags, passthrough });
         Ok(Opened { handle, mode })
     }
@@ -142,11 +142,11 @@ impl Volume {
     /// to be durable is the home file's own end.
     fn nameless_by_links(&self, file: &File) -> Result<Option<(ObjectId, Parent)>> {
         let Layout::Spread(spread) = &*file.layout.read() else { return Ok(None) };
-        if rustix::fs::fstat(file.data()?)?.st_nlink > 0 {
+        if rustix::fs::fstat(file.data())?.st_nlink > 0 {
             return Ok(None);
         }
         self.index.mark(spread.id())?;
-        Ok(Some((spread.id(), file.data()?.fd())))
+        Ok(Some((spread.id(), file.data().fd())))
     }
 
     /// Brings the home inode up to date and takes the mark away, unless
@@ -215,5 +215,5 @@ fn may_pass_through(layout: &Layout, request: OpenRequest) -> bool {
 }
 
 fn may_lack_write(error: &Error) -> bool {
-    matches!(error.errno(), Errno::EACCES | Errno::EPERM | Errno::EROFS | Errno(26))
+    matches!(error.errno(), Errno::EACCES | Errno::EPERM | Errno::EROFS | Errno::ETXTBSY)
 }

@@ -5,6 +5,7 @@ use super::{File, Spread};
 use crate::Volume;
 use crate::tiers::{Backend, Direction, Tier, bit};
 use braid_contract::{Error, Hint, Result, StoreIo};
+use rustix::fs::FallocateFlags;
 use std::io::{IoSlice, IoSliceMut};
 use std::sync::atomic::Ordering;
 
@@ -21,7 +22,7 @@ impl Volume {
         direct: bool,
     ) -> Result<()> {
         let read = tier.load.count(Direction::Read, || match &tier.backend {
-            Backend::Home => Ok(file.data()?.read_at(offset, &mut [IoSliceMut::new(buf)], direct)?),
+            Backend::Home => Ok(file.data().read_at(offset, &mut [IoSliceMut::new(buf)], direct)?),
             Backend::Store(store) => {
                 let io = StoreIo { direct, hint: Hint::default() };
                 store.read_at(spread.id(), offset, &mut [IoSliceMut::new(buf)], io)
@@ -53,11 +54,31 @@ impl Volume {
         write.map_err(|error| tier.note_error(error))
     }
 
+    /// Zeroes and frees part of the file's part on `tier`.
+    pub(crate) fn punch_piece(
+        &self,
+        file: &File,
+        spread: &Spread,
+        tier: &Tier,
+        offset: u64,
+        len: u64,
+    ) -> Result<()> {
+        let punched = match &tier.backend {
+            Backend::Home => {
+                let (fd, flags) = (file.writable()?, FallocateFlags::PUNCH_HOLE | FallocateFlags::KEEP_SIZE);
+                rustix::io::retry_on_intr(|| rustix::fs::fallocate(fd, flags, offset, len))
+                    .map_err(Error::from)
+            }
+            Backend::Store(store) => store.punch(spread.id(), offset, len),
+        };
+        punched.map_err(|error| tier.note_error(error))
+    }
+
     /// Reads from the home file of a plain file.
     pub(crate) fn read_home(&self, file: &File, offset: u64, buf: &mut [u8], direct: bool) -> Result<usize> {
         let load = &self.tiers.home().load;
         load.count(Direction::Read, || {
-            Ok(file.data()?.read_at(offset, &mut [IoSliceMut::new(buf)], direct)?)
+            Ok(file.data().read_at(offset, &mut [IoSliceMut::new(buf)], direct)?)
         })
     }
 

@@ -136,7 +136,7 @@ impl Volume {
     fn clear_leftovers(&self, file: &File, spread: &Spread, tier: &Tier, range: u64) -> Result<()> {
         let (start, len) = (self.range_start(range), u64::from(self.range_size));
         let size = match &tier.backend {
-            Backend::Home => self.home_size(file)?,
+            Backend::Home => file.home_size()?,
             Backend::Store(store) => store.stat(spread.id())?.size,
         };
         if size > start && self.next_data_on(file, spread, tier, start, start + len)?.is_some() {
@@ -154,7 +154,7 @@ impl Volume {
         if end <= u64::from(self.range_size) && home.room() >= end - offset {
             return Ok(false);
         }
-        let size = self.home_size(file)?;
+        let size = file.home_size()?;
         let grows_into = self.ranges_of(size.next_multiple_of(u64::from(self.range_size)).max(offset), end);
         if grows_into.is_empty() && (end <= size || home.room() > 0) || !may_spread(file) {
             return Ok(false);
@@ -166,16 +166,24 @@ impl Volume {
         Ok(chosen.is_ok_and(|(tier, _)| !tier.is_home()))
     }
 
-    /// Whether a plain file should be spread before it is made `size_after`
-    /// long, with room for data in `offset .. end` to come: the policy wants
-    /// another tier for some of it.
-    pub(crate) fn should_spread_ahead(&self, file: &File, offset: u64, end: u64) -> Result<bool> {
+    /// Spreads a plain file before it gets room for data in `offset .. end`, if
+    /// the policy wants another tier for some of it.
+    pub(crate) fn spread_ahead(&self, file: &File, offset: u64, end: u64) -> Result<()> {
+        let plain = matches!(&*file.layout.read(), Layout::Plain);
+        if plain && self.should_spread_ahead(file, offset, end)? {
+            // If it can't be spread, home gives the room.
+            let _ = self.spread_out(file);
+        }
+        Ok(())
+    }
+
+    fn should_spread_ahead(&self, file: &File, offset: u64, end: u64) -> Result<bool> {
         /// Turns of the policy that are looked at: its pattern repeats.
         const TURNS_MAX: usize = 256;
         if end <= u64::from(self.range_size) || !may_spread(file) {
             return Ok(false);
         }
-        let size = self.home_size(file)?;
+        let size = file.home_size()?;
         let mut deal = self.deal_of_plain(file, size.min(offset));
         for _ in self.ranges_of(offset, end).take(TURNS_MAX) {
             let range_size = u64::from(self.range_size);
@@ -193,11 +201,6 @@ impl Volume {
         let mut deal = Deal::new(file.inode.ino.0, self.range_size);
         deal.add(self.tiers.home().id, size.next_multiple_of(u64::from(self.range_size)));
         deal
-    }
-
-    /// Size of the home file.
-    pub(crate) fn home_size(&self, file: &File) -> Result<u64> {
-        Ok(rustix::fs::fstat(file.data()?)?.st_size.cast_unsigned())
     }
 
     /// Makes a plain file a spread file, all of whose data is on home so far.
@@ -218,7 +221,7 @@ impl Volume {
     /// Index first, durably; then the attribute that makes it count. A crash
     /// in between leaves a plain file, and an index that its mark leads to.
     fn make_spread(&self, file: &File) -> Result<Spread> {
-        let identity = self.home.identify(file.data()?)?;
+        let identity = self.home.identify(file.data())?;
         if identity.size() > SIZE_MAX {
             return Err(Errno::EFBIG.into());
         }
@@ -239,7 +242,7 @@ impl Volume {
             let home_bytes = self.enter_home_ranges(file, &index, identity.size())?;
             index.set_size(identity.size())?;
             self.index.sync(&index)?;
-            self.home.set_id_attr(file.data()?, &attr)?;
+            self.home.set_id_attr(file.data(), &attr)?;
             let mut deal = Deal::new(file.inode.ino.0, self.range_size);
             deal.add(self.tiers.home().id, home_bytes);
             Spread::load(index, deal)

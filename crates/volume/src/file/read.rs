@@ -2,7 +2,6 @@
 
 use super::{File, Layout, Spread};
 use crate::Volume;
-use crate::tiers::Tier;
 use braid_contract::{Result, TierId};
 
 /// Pieces on several tiers are read at the same time if there is this much to
@@ -39,7 +38,7 @@ impl Volume {
         if spread.times.atime_is_due() {
             // A read of the home file renews its access time as that is
             // mounted to, and leaves its change time alone.
-            let _ = file.data()?.read_at(0, &mut [std::io::IoSliceMut::new(&mut [0])], false);
+            let _ = file.data().read_at(0, &mut [std::io::IoSliceMut::new(&mut [0])], false);
         }
         let mut pieces = self.pieces_of(spread, offset, &mut buf[..len])?;
         match &mut pieces[..] {
@@ -47,7 +46,7 @@ impl Volume {
             several if len < PARALLEL_MIN || one_tier(several) => {
                 several.iter_mut().try_for_each(|piece| self.read_one(file, spread, piece, direct))?;
             }
-            several => self.read_in_parallel(file, spread, several, direct)?,
+            several => self.side_by_side(several, |piece| self.read_one(file, spread, piece, direct))?,
         }
         Ok(len)
     }
@@ -61,52 +60,36 @@ impl Volume {
     ) -> Result<Vec<Piece<'a>>> {
         let mut pieces = Vec::with_capacity(1);
         while !buf.is_empty() {
-            let tier = self.tier_at(spread, offset)?;
-            let mut len = self.range_rest(offset);
-            while (len as usize) < buf.len() && self.tier_at(spread, offset + len)? == tier {
-                len += u64::from(self.range_size);
-            }
-            let (piece, rest) = buf.split_at_mut(buf.len().min(len as usize));
+            let (tier, len) = self.run_at(spread, offset, buf.len())?;
+            let (piece, rest) = buf.split_at_mut(len);
             pieces.push(Piece { tier, offset, buf: piece });
-            (offset, buf) = (offset + len, rest);
+            (offset, buf) = (offset + len as u64, rest);
         }
         Ok(pieces)
     }
 
-    fn tier_at(&self, spread: &Spread, offset: u64) -> Result<Option<TierId>> {
-        Ok(spread.index.entry(self.range_of(offset))?.map(|entry| entry.tier))
+    /// The tier of the range at `offset`, `None` if it was never written; and
+    /// how many of `len` bytes from there on are in the same place.
+    pub(crate) fn run_at(&self, spread: &Spread, offset: u64, len: usize) -> Result<(Option<TierId>, usize)> {
+        let tier_at = |offset| -> Result<Option<TierId>> {
+            Ok(spread.index.entry(self.range_of(offset))?.map(|entry| entry.tier))
+        };
+        let tier = tier_at(offset)?;
+        let mut run = self.range_rest(offset);
+        while (run as usize) < len && tier_at(offset + run)? == tier {
+            run += u64::from(self.range_size);
+        }
+        Ok((tier, len.min(run as usize)))
     }
 
     fn read_one(&self, file: &File, spread: &Spread, piece: &mut Piece<'_>, direct: bool) -> Result<()> {
         match piece.tier {
             None => piece.buf.fill(0),
             Some(tier) => {
-                let tier: &Tier = self.tiers.get(tier)?;
-                self.read_piece(file, spread, tier, piece.offset, piece.buf, direct)?;
+                self.read_piece(file, spread, self.tiers.get(tier)?, piece.offset, piece.buf, direct)?;
             }
         }
         Ok(())
-    }
-
-    fn read_in_parallel(
-        &self,
-        file: &File,
-        spread: &Spread,
-        pieces: &mut [Piece<'_>],
-        direct: bool,
-    ) -> Result<()> {
-        let mut results: Vec<Result<()>> = pieces.iter().map(|_| Ok(())).collect();
-        self.pool.in_place_scope(|scope| {
-            let mut work = pieces.iter_mut().zip(&mut results);
-            let first = work.next();
-            for (piece, result) in work {
-                scope.spawn(move |_| *result = self.read_one(file, spread, piece, direct));
-            }
-            if let Some((piece, result)) = first {
-                *result = self.read_one(file, spread, piece, direct);
-            }
-        });
-        results.into_iter().collect()
     }
 }
 

@@ -6,7 +6,6 @@ use crate::Volume;
 use crate::format::{Entry, Reason};
 use crate::tiers::{Backend, Tier, bit};
 use braid_contract::{Context, Errno, Error, Hint, Result, StoreIo};
-use rustix::fs::FallocateFlags;
 
 /// How often one range was moved within one call. A tier whose figures promise
 /// room that writes then do not get must not send it around for ever.
@@ -148,13 +147,6 @@ impl Volume {
     /// Frees what a tier holds of a range that is not, or no longer, its.
     pub(crate) fn release_range(&self, file: &File, spread: &Spread, tier: &Tier, range: u64) -> Result<()> {
         let (start, len) = (self.range_start(range), u64::from(self.range_size));
-        let punched = match &tier.backend {
-            Backend::Home => {
-                let flags = FallocateFlags::PUNCH_HOLE | FallocateFlags::KEEP_SIZE;
-                rustix::fs::fallocate(file.writable()?, flags, start, len).map_err(Into::into)
-            }
-            Backend::Store(store) => store.punch(spread.id(), start, len),
-        };
-        punched.map_err(|error| tier.note_error(error)).context("releasing a range")
+        self.punch_piece(file, spread, tier, start, len).context("releasing a range")
     }
 }

@@ -13,7 +13,7 @@ impl Volume {
                     SeekTarget::Data => SeekFrom::Data(offset),
                     SeekTarget::Hole => SeekFrom::Hole(offset),
                 };
-                Ok(rustix::fs::seek(file.data()?, from)?)
+                Ok(rustix::fs::seek(file.data(), from)?)
             }
             Layout::Spread(spread) => self.seek_spread(file, spread, offset, target),
         }
@@ -66,7 +66,7 @@ impl Volume {
         if offset >= end {
             return Ok(None);
         }
-        let fd = file.data()?;
+        let fd = file.data();
         let start = match rustix::fs::seek(fd, SeekFrom::Data(offset)) {
             Ok(start) if start < end => start,
             Ok(_) | Err(rustix::io::Errno::NXIO) => return Ok(None),

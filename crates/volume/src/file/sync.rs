@@ -57,18 +57,7 @@ impl Volume {
     /// Makes the file's data on the tiers in `dirty` durable, in parallel.
     fn sync_tiers(&self, file: &File, spread: &Spread, dirty: u64) -> Result<()> {
         let tiers: Vec<&Tier> = self.tiers.iter().filter(|tier| dirty & bit(tier.id) != 0).collect();
-        let mut results: Vec<Result<()>> = tiers.iter().map(|_| Ok(())).collect();
-        self.pool.in_place_scope(|scope| {
-            let mut work = tiers.into_iter().zip(&mut results);
-            let first = work.next();
-            for (tier, result) in work {
-                scope.spawn(move |_| *result = self.sync_if_concerned(file, spread, tier));
-            }
-            if let Some((tier, result)) = first {
-                *result = self.sync_if_concerned(file, spread, tier);
-            }
-        });
-        results.into_iter().collect()
+        self.side_by_side(tiers, |tier| self.sync_if_concerned(file, spread, tier))
     }
 
     /// Of a file that was just loaded, it is not known which tiers are dirty:
@@ -80,7 +69,7 @@ impl Volume {
     /// Makes the file's data on one tier durable.
     pub(crate) fn sync_tier(&self, file: &File, spread: &Spread, tier: &Tier) -> Result<()> {
         let result = match &tier.backend {
-            Backend::Home => rustix::fs::fdatasync(file.data()?).map_err(Error::from),
+            Backend::Home => rustix::fs::fdatasync(file.data()).map_err(Error::from),
             Backend::Store(store) => match store.sync(&[spread.id()], true) {
                 // The file has nothing there.
                 Err(error) if error.errno() == Errno::ENOENT => Ok(()),
@@ -94,7 +83,7 @@ impl Volume {
     pub(crate) fn update_home_inode(&self, file: &File) -> Result<()> {
         match &*file.layout.read() {
             Layout::Plain => return Ok(()),
-            Layout::Spread(spread) if home_size(file)? >= spread.size() => {
+            Layout::Spread(spread) if file.home_size()? >= spread.size() => {
                 return update_times(file, spread, None);
             }
             Layout::Spread(_) => {}
@@ -108,14 +97,10 @@ impl Volume {
     }
 }
 
-fn home_size(file: &File) -> Result<u64> {
-    Ok(rustix::fs::fstat(file.data()?)?.st_size.cast_unsigned())
-}
-
 /// Makes the home file as long as the file is; the caller holds the layout
 /// alone. The size of a file that became shorter was set when it did.
 fn grow_home_file(file: &File, spread: &Spread) -> Result<()> {
-    let native = rustix::fs::fstat(file.data()?)?;
+    let native = rustix::fs::fstat(file.data())?;
     if native.st_size.cast_unsigned() >= spread.size() {
         return update_times(file, spread, None);
     }
@@ -142,10 +127,10 @@ fn set_mtime(file: &File, time: Timestamp) -> Result<()> {
     let omit = Timespec { tv_sec: 0, tv_nsec: rustix::fs::UTIME_OMIT as _ };
     let mtime = Timespec { tv_sec: time.secs, tv_nsec: time.nanos.into() };
     let times = Timestamps { last_access: omit, last_modification: mtime };
-    Ok(rustix::fs::utimensat(rustix::fs::CWD, proc_path(file.data()?), &times, AtFlags::empty())?)
+    Ok(rustix::fs::utimensat(rustix::fs::CWD, proc_path(file.data()), &times, AtFlags::empty())?)
 }
 
 fn sync_home(file: &File, data_only: bool) -> Result<()> {
-    let fd = file.data()?;
+    let fd = file.data();
     Ok(if data_only { rustix::fs::fdatasync(fd) } else { rustix::fs::fsync(fd) }?)
 }

@@ -22,7 +22,10 @@ impl Volume {
         if kill_set_id {
             self.clear_set_id(file)?;
         }
-        self.spread_before_growing(file, size)?;
+        let home_size = file.home_size()?;
+        if size > home_size {
+            self.spread_ahead(file, home_size, size)?;
+        }
         let mut layout = file.layout.write();
         match &*layout {
             Layout::Plain => Ok(rustix::fs::ftruncate(file.writable()?, size)?),
@@ -43,46 +46,30 @@ impl Volume {
         }
     }
 
-    /// A plain file that is made longer, and some of whose new ranges the
-    /// policy would put elsewhere, is spread now, while its home file is small.
-    fn spread_before_growing(&self, file: &File, size: u64) -> Result<()> {
-        let plain = matches!(&*file.layout.read(), Layout::Plain);
-        if !plain || size <= u64::from(self.range_size) {
-            return Ok(());
-        }
-        let old = rustix::fs::fstat(file.data()?)?.st_size.cast_unsigned();
-        if size > old && self.should_spread_ahead(file, old, size)? {
-            // If it can't be spread, it grows as it is.
-            let _ = self.spread_out(file);
-        }
-        Ok(())
-    }
-
     /// Truncates a spread file to nothing: it becomes plain again, and its
     /// index and objects go as those of a removed file do. The attribute says
     /// first that this is under way, so that every state in between, after a
     /// crash, reads as an empty file.
     fn empty(&self, file: &File, spread: &Spread) -> Result<()> {
         self.mark(file, spread)?;
-        let identity = self.home.identify(file.data()?)?;
+        let identity = self.home.identify(file.data())?;
         let attr = IdAttr {
             kind: IdKind::Emptied,
             id: spread.id(),
             ino: identity.ino(),
             btime_ns: identity.btime_ns(),
         };
-        self.home.set_id_attr(file.data()?, &attr)?;
+        self.home.set_id_attr(file.data(), &attr)?;
         let emptied = rustix::fs::ftruncate(file.writable()?, 0);
-        if let Err(error) = emptied.map_err(Into::into).and_then(|()| self.home.remove_id_attr(file.data()?))
-        {
+        if let Err(error) = emptied.map_err(Into::into).and_then(|()| self.home.remove_id_attr(file.data())) {
             // It stays what it was.
-            self.home.set_id_attr(file.data()?, &IdAttr { kind: IdKind::Spread, ..attr })?;
+            self.home.set_id_attr(file.data(), &IdAttr { kind: IdKind::Spread, ..attr })?;
             return Err(error);
         }
         file.inode.set_shape(Shape::Plain);
         // The home file itself is what has to be durable before they go.
         let home_file =
-            reopen(file.data()?, OFlags::RDONLY).or_else(|_| reopen(file.data()?, OFlags::WRONLY))?;
+            reopen(file.data(), OFlags::RDONLY).or_else(|_| reopen(file.data(), OFlags::WRONLY))?;
         self.reaper.add(spread.id(), Arc::new(home_file));
         Ok(())
     }
@@ -111,7 +98,7 @@ impl Volume {
         if cleared {
             spread.index.clear_from(first)?;
         }
-        if rustix::fs::fstat(file.data()?)?.st_size.cast_unsigned() > size {
+        if file.home_size()? > size {
             spread.dirty.fetch_or(bit(self.tiers.home().id), Ordering::AcqRel);
             rustix::fs::ftruncate(file.writable()?, size)?;
         }

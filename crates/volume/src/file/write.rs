@@ -6,7 +6,6 @@ use super::{File, Layout, Spread};
 use crate::Volume;
 use crate::format::SIZE_MAX;
 use crate::namespace::proc_path;
-use crate::tiers::Tier;
 use braid_contract::{Errno, Error, Result, StoreIo, WriteFlags};
 use rustix::fs::Mode;
 
@@ -129,6 +128,7 @@ impl Volume {
         while done < data.len() {
             let at = offset + done as u64;
             let (tier, len) = self.run_at(spread, at, data.len() - done)?;
+            let tier = self.tiers.get(tier.ok_or(Errno::EIO)?)?;
             match self.write_piece(file, spread, tier, at, &data[done..done + len], io) {
                 Ok(written) => {
                     done += written;
@@ -143,28 +143,13 @@ impl Volume {
         Ok(Progress::Done)
     }
 
-    /// The tier of the range at `offset`, and how many of `len` bytes from
-    /// there on are on it without a break.
-    fn run_at(&self, spread: &Spread, offset: u64, len: usize) -> Result<(&Tier, usize)> {
-        let tier_at = |offset| -> Result<_> {
-            let entry = spread.index.entry(self.range_of(offset))?;
-            entry.map(|entry| entry.tier).ok_or_else(|| Error::new(Errno::EIO, "a placed range has no tier"))
-        };
-        let tier = tier_at(offset)?;
-        let mut run = self.range_rest(offset);
-        while (run as usize) < len && tier_at(offset + run)? == tier {
-            run += u64::from(self.range_size);
-        }
-        Ok((self.tiers.get(tier)?, len.min(run as usize)))
-    }
-
     /// Takes set-id bits and file capabilities from a file that somebody
     /// without the right to keep them writes to, as the kernel does natively.
     pub(crate) fn clear_set_id(&self, file: &File) -> Result<()> {
         if !file.take_set_id_check() {
             return Ok(());
         }
-        let fd = file.data()?;
+        let fd = file.data();
         let mode = rustix::fs::fstat(fd)?.st_mode;
         // Set-group-id without group execution means mandatory locking.
         let drop_gid = mode & 0o2010 == 0o2010;

@@ -37,6 +37,11 @@ impl Ballast {
         Ok(Self { file: Some(file), full: Mutex::new(full) })
     }
 
+    /// Whether the space is there.
+    pub(crate) fn is_full(&self) -> bool {
+        *self.full.lock()
+    }
+
     /// Takes the space, if there is room; otherwise it is tried again later.
     pub(crate) fn fill(&self) {
         let mut full = self.full.lock();

@@ -13,7 +13,7 @@ impl Volume {
         let inode = self.inodes.get(ino)?;
         match handle.and_then(|handle| self.handles.file(handle).ok()) {
             Some(open) => {
-                let identity = self.home.identify(open.file.data()?)?;
+                let identity = self.home.identify(open.file.data())?;
                 self.attr_with(&inode, &identity, Some(&open.file))
             }
             None => self.attr_now(&inode),
@@ -25,7 +25,7 @@ impl Volume {
         // An open file answers even when its last name is gone.
         let live = inode.file.lock().upgrade();
         let identity = match &live {
-            Some(file) => self.home.identify(file.data()?)?,
+            Some(file) => self.home.identify(file.data())?,
             None => self.home.identify(&*self.inodes.path(&self.home, inode)?)?,
         };
         self.attr_with(inode, &identity, live.as_ref())
@@ -58,7 +58,7 @@ impl Volume {
 
     /// Applies what is ahead of the home inode, and adds up the space.
     fn correct_attr(&self, file: &File, attr: &mut Attr) -> Result<()> {
-        if let Some(ahead) = file.ahead()? {
+        if let Some(ahead) = file.ahead() {
             attr.size = ahead.size;
             attr.mtime = ahead.mtime.unwrap_or(attr.mtime);
             attr.ctime = ahead.mtime.map_or(attr.ctime, |mtime| attr.ctime.max(mtime));

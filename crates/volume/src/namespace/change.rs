@@ -35,7 +35,7 @@ impl Volume {
             truncated.and(ended)?;
         }
         let fd = match &live {
-            Some(file) => file.data()?.fd(),
+            Some(file) => file.data().fd(),
             None => self.inodes.path(&self.home, &inode)?,
         };
         change_owner(&fd, changes)?;
