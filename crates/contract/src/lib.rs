@@ -3,20 +3,24 @@
 //! Every other crate speaks in these terms: ids, the caller of an operation,
 //! placement hints, attributes, one error type, and the two traits that carry
 //! the whole house: [`FileSystem`] (what an application sees) and [`Store`]
-//! (what a tier offers). There is no I/O here and no in-house dependency.
+//! (what a tier offers). What both rest on, a native file system and the
+//! machine's time and chance, comes in through [`NativeFd`] and [`Environment`]. There is no I/O here and no in-house dependency.
 #![forbid(unsafe_code)]
 
 mod attr;
 mod caller;
+mod environment;
 mod errno;
 mod error;
 mod file_system;
 mod hint;
 mod id;
+mod native;
 mod store;
 
 pub use attr::{Attr, FileKind, SetAttr, SetTime, Timestamp};
 pub use caller::Caller;
+pub use environment::Environment;
 pub use errno::Errno;
 pub use error::{Context, Error, Result};
 pub use file_system::{
@@ -25,4 +29,5 @@ pub use file_system::{
 };
 pub use hint::{Hint, LifetimeGroup, StreamId};
 pub use id::{HandleId, InodeId, ObjectId, ParseIdError, TierId, VolumeId};
+pub use native::{Access, Fd, NativeDirEntry, NativeFd, NativeHandle, NativeStat, NativeUsage, NativeWords};
 pub use store::{ObjectStat, PieceIo, Store, StoreCapabilities, StoreIo, Usage};

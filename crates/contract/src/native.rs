@@ -1,0 +1,286 @@
+//! A native file system as Braid uses it: by descriptors.
+//!
+//! The namespace of a volume and the objects of directory tiers are on file
+//! systems of the kernel. Everything that is asked of them goes through
+//! [`NativeFd`], so that a simulated file system, one that forgets what was not
+//! synced, can stand in for the kernel's and the code above it be searched for
+//! what a crash would lose.
+
+use crate::{Attr, Errno, FallocateMode, RenameMode, Result, SeekTarget, SetTime, Usage, XattrMode};
+use std::any::Any;
+use std::ffi::OsStr;
+use std::fmt;
+use std::io::{IoSlice, IoSliceMut};
+use std::os::fd::OwnedFd;
+use std::sync::Arc;
+
+/// An open descriptor, shared.
+pub type Fd = Arc<dyn NativeFd>;
+
+/// What a descriptor is opened for.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Access {
+    /// To look at the inode, not at its contents (`O_PATH`). Needs no
+    /// permission on the inode itself.
+    Path,
+    /// To read a file.
+    Read,
+    /// To write a file.
+    Write,
+    /// To read and write a file.
+    ReadWrite,
+    /// To read and sync a directory.
+    Directory,
+}
+
+/// What `stat` says of an inode.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct NativeStat {
+    /// Its attributes; `ino` is the native number.
+    pub attr: Attr,
+    /// The file system that it is on.
+    pub device: u64,
+}
+
+/// Names an inode of one file system for as long as the inode exists, across
+/// renames, restarts and reuse of its number (`name_to_handle_at(2)`).
+#[derive(Clone, PartialEq, Eq, Hash, Debug)]
+pub struct NativeHandle {
+    kind: i32,
+    bytes: Box<[u8]>,
+}
+
+impl NativeHandle {
+    /// Most bytes that a handle has.
+    pub const BYTES_MAX: usize = 128;
+
+    /// A handle from its type and bytes; `None` if there are more bytes than a
+    /// handle has.
+    #[must_use]
+    pub fn from_parts(kind: i32, bytes: &[u8]) -> Option<Self> {
+        (bytes.len() <= Self::BYTES_MAX).then(|| Self { kind, bytes: bytes.into() })
+    }
+
+    /// The handle's type and bytes, to be stored.
+    #[must_use]
+    pub fn parts(&self) -> (i32, &[u8]) {
+        (self.kind, &self.bytes)
+    }
+
+    /// A number that differs between two inodes which had the same inode
+    /// number one after another, as far as the file system tells them apart.
+    #[must_use]
+    pub fn generation(&self) -> u64 {
+        // FNV-1a: stable, and the handles are a few words.
+        self.bytes.iter().fold(0xcbf2_9ce4_8422_2325, |hash, byte| {
+            (hash ^ u64::from(*byte)).wrapping_mul(0x0100_0000_01b3)
+        })
+    }
+}
+
+/// One name of a directory.
+#[derive(Clone, Copy, Debug)]
+pub struct NativeDirEntry<'a> {
+    /// The name; `.` and `..` are among them.
+    pub name: &'a OsStr,
+    /// Native inode number.
+    pub ino: u64,
+    /// Type bits of the inode's mode (`S_IFMT`), 0 where the directory does not
+    /// tell.
+    pub kind: u32,
+    /// Where to resume after this entry.
+    pub next_offset: i64,
+}
+
+/// Space and limits of a file system.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct NativeUsage {
+    /// Its space.
+    pub space: Usage,
+    /// Inodes that it can have, 0 where there is no limit.
+    pub files: u64,
+    /// Inodes that it can still have.
+    pub files_free: u64,
+    /// Longest name in bytes.
+    pub name_max: u32,
+    /// It refuses writes.
+    pub read_only: bool,
+    /// It keeps nothing across power loss (a file system in memory).
+    pub volatile: bool,
+}
+
+/// Part of a file as little-endian 8-byte words, mapped shared: each load and
+/// store is atomic and is that of the file, for everybody, at once. A store is
+/// durable after [`sync`](NativeFd::sync) of the file, and may be at any time
+/// before that.
+pub trait NativeWords: Send + Sync + fmt::Debug {
+    /// Loads a word, by its place in the mapping.
+    fn load(&self, word: usize) -> u64;
+
+    /// Stores a word. The file must have a block there.
+    fn store(&self, word: usize, value: u64);
+}
+
+/// A descriptor of a native file system. Methods are those system calls that
+/// Braid makes, with their meaning and their errors; names are single
+/// components, or paths below the directory that contain no symbolic links, and
+/// a symbolic link at the end is never followed. Which of them are valid
+/// depends on what the descriptor was opened for.
+pub trait NativeFd: Send + Sync + fmt::Debug {
+    /// Opens what `name` leads to.
+    fn open_at(&self, name: &OsStr, access: Access) -> Result<Fd>;
+
+    /// Makes a regular file and opens it to be read and written; `EEXIST` if
+    /// there is something of that name.
+    fn create_at(&self, name: &OsStr, mode: u32) -> Result<Fd>;
+
+    /// Makes a directory.
+    fn make_dir_at(&self, name: &OsStr, mode: u32) -> Result<()>;
+
+    /// Makes an inode that `mode` gives the kind of. `rdev` is the kernel's
+    /// 32-bit device number.
+    fn make_node_at(&self, name: &OsStr, mode: u32, rdev: u32) -> Result<()>;
+
+    /// Makes a symbolic link.
+    fn make_symlink_at(&self, name: &OsStr, target: &OsStr) -> Result<()>;
+
+    /// Gives this inode one more name, in `dir`.
+    fn link_to(&self, dir: &dyn NativeFd, name: &OsStr) -> Result<()>;
+
+    /// Removes a name; `dir` says whether that of a directory.
+    fn remove_at(&self, name: &OsStr, dir: bool) -> Result<()>;
+
+    /// Renames, atomically.
+    fn rename_at(&self, name: &OsStr, to: &dyn NativeFd, new_name: &OsStr, mode: RenameMode) -> Result<()>;
+
+    /// Hands entries after `offset` (0: from the beginning) to `visit` until
+    /// that answers `false`. One thread at a time on one descriptor.
+    fn read_dir(&self, offset: i64, visit: &mut dyn FnMut(&NativeDirEntry<'_>) -> Result<bool>)
+    -> Result<()>;
+
+    /// The target of a symbolic link.
+    fn read_link(&self) -> Result<Vec<u8>>;
+
+    /// The inode's attributes.
+    fn stat(&self) -> Result<NativeStat>;
+
+    /// The inode's handle; `EOPNOTSUPP` where there are none.
+    fn handle(&self) -> Result<NativeHandle>;
+
+    /// Opens an inode by its handle, on the file system that this descriptor
+    /// is on. `ESTALE` if it does not exist any more, `EPERM` without the
+    /// privilege to.
+    fn open_handle(&self, handle: &NativeHandle, access: Access) -> Result<Fd>;
+
+    /// Opens the same inode anew.
+    fn reopen(&self, access: Access) -> Result<Fd>;
+
+    /// Reads an extended attribute into `buf`; `ERANGE` if it is too small.
+    fn get_xattr(&self, name: &OsStr, buf: &mut [u8]) -> Result<usize>;
+
+    /// Reads the names of all extended attributes, each ended by a NUL.
+    fn list_xattr(&self, buf: &mut [u8]) -> Result<usize>;
+
+    /// Sets an extended attribute.
+    fn set_xattr(&self, name: &OsStr, value: &[u8], mode: XattrMode) -> Result<()>;
+
+    /// Removes an extended attribute.
+    fn remove_xattr(&self, name: &OsStr) -> Result<()>;
+
+    /// Sets permission, set-id and sticky bits.
+    fn set_mode(&self, mode: u32) -> Result<()>;
+
+    /// Sets owner and group, or one of them.
+    fn set_owner(&self, uid: Option<u32>, gid: Option<u32>) -> Result<()>;
+
+    /// Sets the times, or one of them.
+    fn set_times(&self, atime: Option<SetTime>, mtime: Option<SetTime>) -> Result<()>;
+
+    /// Fills `bufs` from `offset` on, short only at the end of the file. With
+    /// `direct`, past the page cache where alignment allows it.
+    fn read_at(&self, offset: u64, bufs: &mut [IoSliceMut<'_>], direct: bool) -> Result<usize>;
+
+    /// Writes `bufs` at `offset`. A short count means that an error came after
+    /// some bytes; it comes again when the rest is tried.
+    fn write_at(&self, offset: u64, bufs: &[IoSlice<'_>], direct: bool) -> Result<usize>;
+
+    /// Sets the file's size.
+    fn truncate(&self, size: u64) -> Result<()>;
+
+    /// Reserves, frees or zeroes space.
+    fn allocate(&self, mode: FallocateMode, offset: u64, len: u64) -> Result<()>;
+
+    /// Where data or a hole begins at or after `offset`; `ENXIO` if nowhere.
+    fn seek(&self, offset: u64, target: SeekTarget) -> Result<u64>;
+
+    /// Copies between two files, sharing blocks where the file system can.
+    fn copy_range(&self, offset: u64, to: &dyn NativeFd, to_offset: u64, len: u64) -> Result<u64>;
+
+    /// Makes contents and attributes durable, those of a directory its names.
+    /// With `data_only`, what is not needed to read the contents may be left.
+    fn sync(&self, data_only: bool) -> Result<()>;
+
+    /// Makes everything on the file system durable.
+    fn sync_fs(&self) -> Result<()>;
+
+    /// Maps part of a file, which must lie below its end as long as the
+    /// mapping exists. Both numbers are multiples of 4096.
+    fn map(&self, offset: u64, len: usize) -> Result<Box<dyn NativeWords>>;
+
+    /// Where a file system copies on write, has files that will be made in
+    /// this directory written in place, so that a store to a mapped block can't
+    /// fail for lack of space.
+    fn write_in_place(&self) {}
+
+    /// Space and limits of the file system.
+    fn usage(&self) -> Result<NativeUsage>;
+
+    /// The kernel's descriptor, where there is one.
+    fn kernel_fd(&self) -> Option<Arc<OwnedFd>>;
+
+    /// For implementations, to recognise their own descriptors.
+    fn as_any(&self) -> &dyn Any;
+
+    /// Reads the small file `name` in this directory, at most `limit` bytes of
+    /// it; `None` if there is none.
+    fn read_small(&self, name: &str, limit: usize) -> Result<Option<Vec<u8>>> {
+        let file = match self.open_at(OsStr::new(name), Access::Read) {
+            Err(error) if error.errno() == Errno::ENOENT => return Ok(None),
+            result => result?,
+        };
+        let mut bytes = vec![0; limit];
+        let len = file.read_at(0, &mut [IoSliceMut::new(&mut bytes)], false)?;
+        bytes.truncate(len);
+        Ok(Some(bytes))
+    }
+
+    /// Replaces the small file `name` in this directory, durably: after a crash
+    /// at any moment there is the old file or the new one.
+    fn replace_small(&self, name: &str, bytes: &[u8]) -> Result<()> {
+        let new = format!("{name}.new");
+        let new = OsStr::new(&new);
+        let replace = || {
+            // One that a crash left.
+            match self.remove_at(new, false) {
+                Err(error) if error.errno() != Errno::ENOENT => return Err(error),
+                _ => {}
+            }
+            let file = self.create_at(new, 0o600)?;
+            let mut done = 0;
+            while done < bytes.len() {
+                done += file.write_at(done as u64, &[IoSlice::new(&bytes[done..])], false)?;
+            }
+            file.sync(false)?;
+            self.rename_at(new, self.as_native(), OsStr::new(name), RenameMode::Replace)?;
+            self.sync(false)
+        };
+        replace().inspect_err(|_| {
+            // What remains is a stray temporary file, and the next replacement
+            // removes it.
+            let _ = self.remove_at(new, false);
+        })
+    }
+
+    /// Itself, for calls that take two descriptors.
+    fn as_native(&self) -> &dyn NativeFd;
+}
