@@ -268,7 +268,10 @@ pub trait NativeFd: Send + Sync + fmt::Debug {
             let file = self.create_at(new, 0o600)?;
             let mut done = 0;
             while done < bytes.len() {
-                done += file.write_at(done as u64, &[IoSlice::new(&bytes[done..])], false)?;
+                done += match file.write_at(done as u64, &[IoSlice::new(&bytes[done..])], false)? {
+                    0 => return Err(Errno::EIO.into()),
+                    written => written,
+                };
             }
             file.sync(false)?;
             self.rename_at(new, self.as_native(), OsStr::new(name), RenameMode::Replace)?;

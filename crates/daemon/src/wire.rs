@@ -7,8 +7,9 @@ use braid_contract::{Errno, Error, FileSystem, InodeId};
 use braid_fuse::{FuseConfig, Session};
 use braid_ipc::protocol::{Explanation, Hello, Run, RunTier, Status, TierStatus};
 use braid_stores::dir::DirStore;
+use braid_stores::native::open_tier_dir;
 use braid_volume::{
-    HomeConfig, LargeFiles, Layout, OpenError, PolicyConfig, Reserve, TierConfig, TierState, Volume,
+    HomeConfig, LargeFiles, Layout, Machine, OpenError, PolicyConfig, Reserve, TierConfig, TierState, Volume,
     VolumeConfig,
 };
 use std::io;
@@ -153,11 +154,13 @@ fn volume_config(settings: &VolumeSettings) -> Result<VolumeConfig, Refusal> {
         let (name, reserve) = (tier.name.clone(), reserve(tier));
         // The daemon leaves its working directory, and `status` tells others.
         let dir = std::fs::canonicalize(&tier.dir.value).unwrap_or_else(|_| tier.dir.value.clone());
+        let location = dir.display().to_string();
         if tier.name == settings.home.value {
-            home = Some(HomeConfig { name, dir, weight, reserve });
+            let root = open_tier_dir(&dir).map_err(|error| cant_open(tier, &error))?;
+            home = Some(HomeConfig { name, root, location, weight, reserve });
         } else {
-            let location = dir.display().to_string();
-            tiers.push(TierConfig { name, store: Arc::new(open_store(tier)?), location, weight, reserve });
+            let store = DirStore::open(&dir).map_err(|error| cant_open(tier, &error))?;
+            tiers.push(TierConfig { name, store: Arc::new(store), location, weight, reserve });
         }
     }
     let Some(home) = home else {
@@ -165,18 +168,19 @@ fn volume_config(settings: &VolumeSettings) -> Result<VolumeConfig, Refusal> {
         return Err(settings.home.place.refuse(found, "name one of the tiers"));
     };
     let range_size = settings.range.as_ref().map(|range| range.value);
-    Ok(VolumeConfig { home, tiers, range_size, policy: policy(&settings.policy.value) })
+    let policy = policy(&settings.policy.value);
+    Ok(VolumeConfig { home, tiers, range_size, policy, environment: Arc::new(Machine) })
 }
 
-fn open_store(tier: &TierSettings) -> Result<DirStore, Refusal> {
+fn cant_open(tier: &TierSettings, error: &Error) -> Refusal {
     let dir = tier.dir.value.display();
-    DirStore::open(&tier.dir.value).map_err(|error| match error.errno() {
+    match error.errno() {
         Errno::EBUSY => tier.dir.place.refuse(
             format!("{dir}: the directory is a tier of a volume that is mounted now"),
             "unmount that first: braid umount MOUNTPOINT",
         ),
         _ => tier.dir.place.refuse(error.to_string(), "check the directory and its file system"),
-    })
+    }
 }
 
 fn reserve(tier: &TierSettings) -> Reserve {

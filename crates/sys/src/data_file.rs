@@ -33,7 +33,13 @@ impl DataFile {
     /// Takes over an open file.
     #[must_use]
     pub fn new(fd: OwnedFd) -> Self {
-        Self { cached: Arc::new(fd), direct: OnceLock::new() }
+        Self::shared(Arc::new(fd))
+    }
+
+    /// Uses an open file that others use too.
+    #[must_use]
+    pub fn shared(fd: Arc<OwnedFd>) -> Self {
+        Self { cached: fd, direct: OnceLock::new() }
     }
 
     /// The descriptor, shared.
@@ -56,7 +62,11 @@ impl DataFile {
             && let [buf] = bufs
             && let Some(fd) = self.direct_for(offset, buf.len())
         {
-            let done = read_direct(fd, offset, buf)?;
+            let done = match read_direct(fd, offset, buf) {
+                // The device wants a larger alignment.
+                Err(Errno::INVAL) => 0,
+                result => result?,
+            };
             // Most often the file ends here; otherwise the rest is not aligned.
             return Ok(done + read_full(&self.cached, offset + done as u64, &mut buf[done..])?);
         }
@@ -81,7 +91,11 @@ impl DataFile {
             && let [buf] = bufs
             && let Some(fd) = self.direct_for(offset, buf.len())
         {
-            return write_direct(fd, offset, buf);
+            match write_direct(fd, offset, buf) {
+                // The device wants a larger alignment.
+                Err(Errno::INVAL) => {}
+                result => return result,
+            }
         }
         let mut total = 0;
         for buf in bufs {

@@ -10,15 +10,13 @@ mod data_file;
 mod handle;
 mod identity;
 mod limits;
-mod small_file;
 mod tier_dir;
 mod word_map;
 
 pub use aligned::{AlignedBuf, DIRECT_ALIGNMENT, is_aligned};
 pub use data_file::DataFile;
-pub use handle::FileHandle;
+pub use handle::{handle_of, open_handle};
 pub use identity::{Acting, act_as, is_privileged};
 pub use limits::{pass_on_no_files, raise_open_files, release_free_memory};
-pub use small_file::{read_small_file, replace_small_file};
-pub use tier_dir::{Space, lock_tier_dir, measure_space};
+pub use tier_dir::{Space, lock_dir, lock_tier_dir, measure_space};
 pub use word_map::WordMap;

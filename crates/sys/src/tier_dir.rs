@@ -12,8 +12,17 @@ use std::path::Path;
 /// Those of `open(2)`; `EBUSY` if another process has the lock.
 pub fn lock_tier_dir(dir: &Path) -> io::Result<OwnedFd> {
     let fd = rustix::fs::open(dir, OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC, Mode::empty())?;
-    match rustix::fs::flock(&fd, FlockOperation::NonBlockingLockExclusive) {
-        Ok(()) => Ok(fd),
+    lock_dir(&fd)?;
+    Ok(fd)
+}
+
+/// Locks an open directory.
+///
+/// # Errors
+/// `EBUSY` if somebody else has the lock.
+pub fn lock_dir(dir: impl AsFd) -> io::Result<()> {
+    match rustix::fs::flock(dir, FlockOperation::NonBlockingLockExclusive) {
+        Ok(()) => Ok(()),
         Err(rustix::io::Errno::WOULDBLOCK) => Err(rustix::io::Errno::BUSY.into()),
         Err(error) => Err(error.into()),
     }
@@ -32,6 +41,12 @@ pub struct Space {
     pub device: u64,
     /// Whether it refuses writes.
     pub read_only: bool,
+    /// Inodes that it can have, 0 where there is no limit.
+    pub files: u64,
+    /// Inodes that it can still have.
+    pub files_free: u64,
+    /// Longest name in bytes.
+    pub name_max: u32,
 }
 
 /// Measures the space of the file system that `dir` is on.
@@ -46,6 +61,9 @@ pub fn measure_space(dir: impl AsFd) -> io::Result<Space> {
         available: space.f_bavail * space.f_frsize,
         device: rustix::fs::fstat(&dir)?.st_dev,
         read_only: space.f_flag.contains(StatVfsMountFlags::RDONLY),
+        files: space.f_files,
+        files_free: space.f_ffree,
+        name_max: u32::try_from(space.f_namemax).unwrap_or(u32::MAX),
     })
 }
 

@@ -12,6 +12,7 @@
 #![forbid(unsafe_code)]
 
 mod common;
+pub mod damage;
 mod differential;
 mod fault;
 mod generate;
@@ -21,6 +22,7 @@ mod op;
 mod outcome;
 mod parallel;
 mod shrink;
+pub mod sim;
 mod tree;
 
 pub use common::Common;

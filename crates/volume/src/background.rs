@@ -49,6 +49,19 @@ impl Background {
 /// back: about 16 MiB of it.
 const FORGOTTEN_MIN: u64 = 40_000;
 
+impl Volume {
+    /// One round of what goes on in the background. Where threads may be
+    /// started, one of the volume's own calls this.
+    pub fn tick(&self) {
+        self.tiers.iter().for_each(|tier| tier.load.close_epoch());
+        self.reaper.reap_due(self);
+        self.inodes.drop_forgotten();
+        if !self.index.ballast.is_full() && self.tiers.home().room() > 4 * BALLAST_LEN {
+            self.index.ballast.fill();
+        }
+    }
+}
+
 fn run((stopped, changed): &(Mutex<bool>, Condvar), volume: &Weak<Volume>) {
     let mut inodes_max = 0;
     loop {
@@ -60,12 +73,7 @@ fn run((stopped, changed): &(Mutex<bool>, Condvar), volume: &Weak<Volume>) {
             }
         }
         let Some(volume) = volume.upgrade() else { return };
-        volume.tiers.iter().for_each(|tier| tier.load.close_epoch());
-        volume.reaper.reap_due(&volume);
-        volume.inodes.drop_forgotten();
-        if !volume.index.ballast.is_full() && volume.tiers.home().room() > 4 * BALLAST_LEN {
-            volume.index.ballast.fill();
-        }
+        volume.tick();
         let inodes = volume.inodes.len();
         inodes_max = inodes.max(inodes_max);
         if inodes_max - inodes >= FORGOTTEN_MIN {

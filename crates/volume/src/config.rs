@@ -1,8 +1,7 @@
 //! What a volume is made of and how it behaves. The daemon fills this in from
 //! a stack file or from command-line flags.
 
-use braid_contract::Store;
-use std::path::PathBuf;
+use braid_contract::{Environment, Fd, Store};
 use std::sync::Arc;
 
 /// A volume to be opened.
@@ -18,6 +17,9 @@ pub struct VolumeConfig {
     pub range_size: Option<u32>,
     /// Where new ranges go.
     pub policy: PolicyConfig,
+    /// Time, chance and threads; [`Machine`](crate::Machine) but in a
+    /// simulation.
+    pub environment: Arc<dyn Environment>,
 }
 
 /// The home tier: a directory of a mounted file system with extended
@@ -25,8 +27,10 @@ pub struct VolumeConfig {
 pub struct HomeConfig {
     /// The tier's name.
     pub name: String,
-    /// Its directory.
-    pub dir: PathBuf,
+    /// Its directory, opened and locked.
+    pub root: Fd,
+    /// What to call its place in messages, such as the directory's path.
+    pub location: String,
     /// Bandwidth relative to the other tiers; measured while running if `None`.
     pub weight: Option<f64>,
     /// Space to be left free.

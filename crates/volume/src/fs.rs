@@ -47,9 +47,7 @@ impl FileSystem for Volume {
     }
 
     fn readlink(&self, _caller: &Caller, ino: InodeId) -> Result<Vec<u8>> {
-        let path = self.path_of(ino)?;
-        let target = rustix::fs::readlinkat(&*path, "", Vec::new())?;
-        Ok(target.into_bytes())
+        self.path_of(ino)?.read_link()
     }
 
     fn mknod(
@@ -207,18 +205,20 @@ impl FileSystem for Volume {
     }
 
     fn sync_dir(&self, _caller: &Caller, handle: HandleId) -> Result<()> {
+        // A removal that is durable must be found by recovery.
+        self.index.sync_marks()?;
         self.handles.dir(handle)?.sync()
     }
 
     /// Space of all tiers together; one that two tiers share is counted once,
     /// and what is reserved on a tier is not available.
     fn statfs(&self, _caller: &Caller) -> Result<StatFs> {
-        let native = rustix::fs::fstatvfs(self.home.root())?;
+        let native = self.home.root().usage()?;
         let mut sum = StatFs {
-            files: native.f_files,
-            files_free: native.f_ffree,
+            files: native.files,
+            files_free: native.files_free,
             block_size: 4096,
-            name_max: native.f_namemax as u32,
+            name_max: native.name_max,
             ..StatFs::default()
         };
         let mut counted = HashSet::new();

@@ -20,6 +20,7 @@ mod index;
 mod namespace;
 mod open;
 mod placement;
+mod plant;
 mod reap;
 mod recover;
 mod status;
@@ -30,8 +31,11 @@ mod volume;
 pub use config::{HomeConfig, LargeFiles, PolicyConfig, Reserve, TierConfig, VolumeConfig};
 pub use format::FORMAT_VERSION;
 pub use open::OpenError;
+#[cfg(feature = "plant")]
+pub use plant::Plant;
 pub use recover::{CheckReport, Problem, check};
 pub use status::{Explanation, Layout, Run, TierStatus, VolumeStatus};
+pub use sync::Machine;
 pub use tiers::TierState;
 pub use volume::Volume;
 

@@ -6,13 +6,13 @@ use crate::config::{HomeConfig, TierConfig, VolumeConfig};
 use crate::file::Handles;
 use crate::format::{FORMAT_VERSION, FormatError, Label, TABLE_LEN, VolumeTable};
 use crate::index::IndexDir;
-use crate::namespace::{Home, InodeTable, usage};
+use crate::namespace::{Home, InodeTable};
 use crate::reap::Reaper;
 use crate::tiers::{Backend, Tier, TierParts, Tiers};
 use crate::{RANGE_SIZE_DEFAULT, Volume, placement};
-use braid_contract::{Errno, Error, InodeId, Result, TierId, VolumeId};
-use braid_sys::{is_privileged, read_small_file, replace_small_file};
-use rustix::fs::Mode;
+use braid_contract::{Access, Environment, Errno, Error, Fd, InodeId, Result, TierId, VolumeId};
+use braid_sys::is_privileged;
+use std::ffi::OsStr;
 use std::fmt;
 use std::sync::Arc;
 
@@ -29,11 +29,6 @@ pub enum OpenError {
         tier: String,
         /// What it answered.
         error: Error,
-    },
-    /// Another mount uses the tier.
-    InUse {
-        /// The tier's name.
-        tier: String,
     },
     /// The tier's file system is read-only.
     ReadOnly {
@@ -122,7 +117,6 @@ impl OpenError {
     pub fn tier(&self) -> Option<&str> {
         match self {
             Self::Tier { tier, .. }
-            | Self::InUse { tier }
             | Self::ReadOnly { tier }
             | Self::OtherVolume { tier, .. }
             | Self::OtherTier { tier, .. }
@@ -149,9 +143,6 @@ impl fmt::Display for OpenError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Tier { error, .. } => write!(f, "{error}"),
-            Self::InUse { .. } => {
-                f.write_str("the directory is a tier of a volume that is mounted now; unmount that first")
-            }
             Self::ReadOnly { .. } => f.write_str("the file system is read-only; remount it with -o rw"),
             Self::OtherVolume { found, expected, .. } => {
                 write!(f, "the directory belongs to volume {found}")?;
@@ -236,7 +227,9 @@ impl Volume {
         prepare(&home, &config, &plan)?;
         let volume = Arc::new(assemble(home, config, &plan)?);
         volume.recover()?;
-        volume.background.start(&volume).map_err(Error::from)?;
+        if volume.environment.threads() {
+            volume.background.start(&volume).map_err(Error::from)?;
+        }
         Ok(volume)
     }
 }
@@ -284,21 +277,17 @@ fn examine(config: &VolumeConfig) -> Opening<(Home, Plan)> {
 }
 
 fn open_home(config: &HomeConfig) -> Opening<Home> {
-    let tier = config.name.clone();
-    let home = Home::open(&config.dir).map_err(|error| match error.errno() {
-        Errno::EBUSY => OpenError::InUse { tier: tier.clone() },
-        _ => OpenError::Tier { tier: tier.clone(), error },
-    })?;
-    let space = rustix::fs::fstatvfs(home.root()).map_err(Error::from)?;
-    if space.f_flag.contains(rustix::fs::StatVfsMountFlags::RDONLY) {
-        return Err(OpenError::ReadOnly { tier });
+    let failed = |error| OpenError::Tier { tier: config.name.clone(), error };
+    let home = Home::open(Fd::clone(&config.root)).map_err(failed)?;
+    if home.root().usage().map_err(failed)?.read_only {
+        return Err(OpenError::ReadOnly { tier: config.name.clone() });
     }
     Ok(home)
 }
 
 fn read_home_label(home: &Home, tier: &str) -> Opening<Option<Label>> {
-    let bytes = read_small_file(home.root(), ".braid/label", TABLE_LEN);
-    let bytes = bytes.map_err(|error| OpenError::Tier { tier: tier.into(), error: error.into() })?;
+    let bytes = home.root().read_small(".braid/label", TABLE_LEN);
+    let bytes = bytes.map_err(|error| OpenError::Tier { tier: tier.into(), error })?;
     let label = bytes
         .map(|bytes| Label::decode(&bytes).map_err(|error| unreadable(tier, "label", error)))
         .transpose()?;
@@ -309,8 +298,8 @@ fn read_home_label(home: &Home, tier: &str) -> Opening<Option<Label>> {
 }
 
 fn read_table(home: &Home, tier: &str) -> Opening<Option<VolumeTable>> {
-    let bytes = read_small_file(home.root(), ".braid/volume", TABLE_LEN);
-    let bytes = bytes.map_err(|error| OpenError::Tier { tier: tier.into(), error: error.into() })?;
+    let bytes = home.root().read_small(".braid/volume", TABLE_LEN);
+    let bytes = bytes.map_err(|error| OpenError::Tier { tier: tier.into(), error })?;
     bytes
         .map(|bytes| VolumeTable::decode(&bytes).map_err(|error| unreadable(tier, "volume table", error)))
         .transpose()
@@ -349,7 +338,11 @@ fn plan_new(
 ) -> Opening<Plan> {
     let volume = match begun {
         Some(volume) => volume,
-        None => VolumeId(crate::namespace::new_object_id()?.0),
+        None => {
+            let mut bytes = [0; 16];
+            config.environment.fill_random(&mut bytes)?;
+            VolumeId(bytes)
+        }
     };
     for (tier, label) in config.tiers.iter().zip(labels) {
         if let Some(label) = label.as_ref().filter(|label| begun != Some(label.volume)) {
@@ -467,17 +460,17 @@ fn join(table: &mut VolumeTable, name: &str) -> Opening<TierId> {
 /// joins: its label, then the table.
 fn prepare(home: &Home, config: &VolumeConfig, plan: &Plan) -> Opening<()> {
     if plan.home_unlabelled {
-        match rustix::fs::mkdirat(home.root(), ".braid", Mode::from_raw_mode(0o700)) {
-            Ok(()) | Err(rustix::io::Errno::EXIST) => {}
-            Err(error) => {
-                return Err(OpenError::Tier { tier: config.home.name.clone(), error: error.into() });
+        match home.root().make_dir_at(OsStr::new(".braid"), 0o700) {
+            Err(error) if error.errno() != Errno::EEXIST => {
+                return Err(OpenError::Tier { tier: config.home.name.clone(), error });
             }
+            _ => {}
         }
     }
-    let braid = home.braid().map_err(Error::from)?;
-    IndexDir::create(&braid)?;
+    let braid = home.braid()?;
+    IndexDir::create(&*braid)?;
     let write_table = || match &plan.new_table {
-        Some(table) => replace_small_file(&braid, "volume", &table.encode()).map_err(Error::from),
+        Some(table) => braid.replace_small("volume", &table.encode()),
         None => Ok(()),
     };
     if plan.home_unlabelled {
@@ -500,62 +493,72 @@ fn prepare(home: &Home, config: &VolumeConfig, plan: &Plan) -> Opening<()> {
         write_table()?;
     } else {
         let bytes = label(plan.home, true, &config.home.name).encode();
-        replace_small_file(&braid, "label", &bytes).map_err(Error::from)?;
-        rustix::fs::fsync(home.root()).map_err(Error::from)?;
+        braid.replace_small("label", &bytes)?;
+        home.root().sync(false)?;
     }
     Ok(())
 }
 
 fn assemble(home: Home, config: VolumeConfig, plan: &Plan) -> Opening<Volume> {
-    let root = rustix::io::fcntl_dupfd_cloexec(home.root(), 3).map_err(Error::from)?;
-    let mut tiers = vec![Tier::new(TierParts {
+    let environment = config.environment;
+    let tier = |parts| Tier::new(parts, &environment);
+    let mut tiers = vec![tier(TierParts {
         id: plan.home,
-        location: config.home.dir.display().to_string(),
+        location: config.home.location,
         name: config.home.name,
-        backend: Backend::Home,
+        backend: Backend::Home(Fd::clone(home.root())),
         weight: config.home.weight,
         reserve: config.home.reserve,
-        home_usage: Some(Box::new(move || usage(&root))),
     })];
-    for (id, tier) in plan.tiers.iter().zip(config.tiers) {
-        tiers.push(Tier::new(TierParts {
+    for (id, given) in plan.tiers.iter().zip(config.tiers) {
+        tiers.push(tier(TierParts {
             id: *id,
-            name: tier.name,
-            location: tier.location,
-            backend: Backend::Store(tier.store),
-            weight: tier.weight,
-            reserve: tier.reserve,
-            home_usage: None,
+            name: given.name,
+            location: given.location,
+            backend: Backend::Store(given.store),
+            weight: given.weight,
+            reserve: given.reserve,
         }));
     }
     let numbers: Vec<(String, TierId)> = tiers.iter().map(|tier| (tier.name.clone(), tier.id)).collect();
     let number = |wanted: &str| numbers.iter().find(|(name, _)| name == wanted).map(|(_, id)| *id);
     let policy = placement::make(&config.policy, number).ok_or(OpenError::UnknownTier)?;
-    let braid = home.braid().map_err(Error::from)?;
-    let pool =
-        rayon::ThreadPoolBuilder::new().num_threads(POOL_THREADS).thread_name(|at| format!("braid-io-{at}"));
+    let braid = home.braid()?;
     let volume = Volume {
         id: plan.volume,
         range_size: plan.range_size,
-        index: IndexDir::open(&braid, plan.home)?,
+        index: IndexDir::open(&*braid, plan.home)?,
         home,
         tiers: Tiers::new(tiers)?,
         policy,
         inodes: InodeTable::new(),
         handles: Handles::new(),
         reaper: Reaper::new(),
-        pool: pool.build().map_err(|error| Error::new(Errno::EAGAIN, error.to_string()))?,
+        pool: pool(&*environment)?,
         background: Background::new(),
+        environment,
+        #[cfg(feature = "plant")]
+        plant: std::sync::OnceLock::new(),
     };
     volume.enter_root()?;
     Ok(volume)
 }
 
+/// The threads for work on several tiers at once, where there may be any.
+fn pool(environment: &dyn Environment) -> Result<Option<rayon::ThreadPool>> {
+    if !environment.threads() {
+        return Ok(None);
+    }
+    let pool =
+        rayon::ThreadPoolBuilder::new().num_threads(POOL_THREADS).thread_name(|at| format!("braid-io-{at}"));
+    pool.build().map(Some).map_err(|error| Error::new(Errno::EAGAIN, error.to_string()))
+}
+
 impl Volume {
     /// The root is known from the start and never forgotten.
     fn enter_root(&self) -> Result<()> {
-        let root = crate::namespace::reopen(self.home.root(), rustix::fs::OFlags::PATH)?;
-        let identity = self.home.identify(&root)?;
+        let root = self.home.root().reopen(Access::Path)?;
+        let identity = self.home.identify(&*root)?;
         self.inodes.enter(&self.home, &identity, root);
         debug_assert_eq!(self.home.public_ino(identity.ino()), InodeId::ROOT);
         Ok(())

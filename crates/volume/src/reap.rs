@@ -10,10 +10,9 @@ use crate::namespace::Parent;
 use crate::sync::Mutex;
 use braid_contract::{ObjectId, Result};
 use std::collections::HashSet;
-use std::time::{Duration, Instant};
 
 /// Files wait this long for others to go with.
-const BATCH_TIME: Duration = Duration::from_secs(1);
+const BATCH_TIME_NS: u64 = 1_000_000_000;
 
 /// As many as this do not wait at all.
 const BATCH_MAX: usize = 1024;
@@ -28,7 +27,7 @@ pub(crate) struct Reaper {
 #[derive(Default)]
 struct Pending {
     files: Vec<(ObjectId, Parent)>,
-    since: Option<Instant>,
+    since_ns: Option<u64>,
 }
 
 impl Reaper {
@@ -38,10 +37,10 @@ impl Reaper {
 
     /// Queues a file. `witness` is what has to be durable first: the directory
     /// that its last name was in, or the home file that was emptied.
-    pub(crate) fn add(&self, id: ObjectId, witness: Parent) {
+    pub(crate) fn add(&self, volume: &Volume, id: ObjectId, witness: Parent) {
         let mut pending = self.pending.lock();
         pending.files.push((id, witness));
-        pending.since.get_or_insert_with(Instant::now);
+        pending.since_ns.get_or_insert_with(|| volume.environment.monotonic_ns());
     }
 
     pub(crate) fn len(&self) -> u64 {
@@ -53,7 +52,9 @@ impl Reaper {
         let due = {
             let pending = self.pending.lock();
             pending.files.len() >= BATCH_MAX
-                || pending.since.is_some_and(|since| since.elapsed() >= BATCH_TIME)
+                || pending
+                    .since_ns
+                    .is_some_and(|since| volume.environment.monotonic_ns() >= since + BATCH_TIME_NS)
         };
         if due {
             self.reap_now(volume);
@@ -65,7 +66,7 @@ impl Reaper {
         let _working = self.working.lock();
         let files = {
             let mut pending = self.pending.lock();
-            pending.since = None;
+            pending.since_ns = None;
             std::mem::take(&mut pending.files)
         };
         if files.is_empty() {
@@ -91,16 +92,16 @@ impl Reaper {
 fn sync_witnesses(volume: &Volume, files: &[(ObjectId, Parent)]) -> Result<()> {
     let mut synced = HashSet::new();
     for (_, witness) in files {
-        let stat = rustix::fs::fstat(&**witness)?;
-        if !synced.insert(stat.st_ino) {
+        let stat = witness.stat()?.attr;
+        if !synced.insert(stat.ino) {
             continue;
         }
         // A directory that is itself gone has nothing left to sync: what made
         // it go is somewhere above.
-        if stat.st_nlink == 0 {
-            return Ok(rustix::fs::syncfs(volume.home.root())?);
+        if stat.nlink == 0 {
+            return volume.home.root().sync_fs();
         }
-        rustix::fs::fsync(&**witness)?;
+        witness.sync(false)?;
     }
     Ok(())
 }

@@ -134,7 +134,7 @@ impl Volume {
         let layout = file.layout.read();
         match &*layout {
             file::Layout::Plain => {
-                let size = rustix::fs::fstat(file.data())?.st_size.cast_unsigned();
+                let size = file.home_size()?;
                 Ok(self.explain_plain(size))
             }
             file::Layout::Spread(spread) => self.explain_spread(spread),
@@ -201,6 +201,7 @@ impl Volume {
             Some(Reason::WasPlain) => "written while the file was plain".into(),
             Some(Reason::Policy) => "placed by the policy".into(),
             Some(Reason::Spill) => "the tier that the policy wanted had no room or was failing".into(),
+            Some(Reason::Asked) => "moved there by request".into(),
             Some(Reason::Moved) => "moved off a tier that had no room for more of it".into(),
         }
     }

@@ -1,6 +1,8 @@
-//! Locks and time. All of the volume's enter through here, so that a model
-//! checker or a simulated clock can take their place.
+//! Locks, and the machine's own time. All of the volume's locks enter through
+//! here, so that a model checker can take their place.
 
+use braid_contract::{Environment, Result};
+use rustix::time::ClockId;
 use std::sync::{self, PoisonError};
 
 /// A mutual-exclusion lock. A panic while it is held does not poison it: the
@@ -42,10 +44,30 @@ impl<T> RwLock<T> {
     }
 }
 
-/// Wall-clock time in nanoseconds since the epoch, as coarse as the kernel's
-/// own timestamps: a time taken here is never later than one that a native file
-/// system takes afterwards.
-pub(crate) fn now_ns() -> i64 {
-    let now = rustix::time::clock_gettime(rustix::time::ClockId::RealtimeCoarse);
-    now.tv_sec.saturating_mul(1_000_000_000).saturating_add(now.tv_nsec)
+/// The machine as it is: its clocks, its random numbers, its threads.
+#[derive(Clone, Copy, Debug)]
+pub struct Machine;
+
+impl Environment for Machine {
+    fn wall_ns(&self) -> i64 {
+        let now = rustix::time::clock_gettime(ClockId::RealtimeCoarse);
+        now.tv_sec.saturating_mul(1_000_000_000).saturating_add(now.tv_nsec)
+    }
+
+    fn monotonic_ns(&self) -> u64 {
+        let now = rustix::time::clock_gettime(ClockId::Monotonic);
+        now.tv_sec.cast_unsigned() * 1_000_000_000 + now.tv_nsec.cast_unsigned()
+    }
+
+    fn fill_random(&self, bytes: &mut [u8]) -> Result<()> {
+        let mut done = 0;
+        while done < bytes.len() {
+            done += rustix::rand::getrandom(&mut bytes[done..], rustix::rand::GetRandomFlags::empty())?;
+        }
+        Ok(())
+    }
+
+    fn threads(&self) -> bool {
+        true
+    }
 }

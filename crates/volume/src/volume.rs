@@ -7,7 +7,8 @@ use crate::namespace::{Home, InodeTable};
 use crate::placement::Policy;
 use crate::reap::Reaper;
 use crate::tiers::Tiers;
-use braid_contract::{Errno, Result, VolumeId};
+use braid_contract::{Environment, Errno, Error, InodeId, ObjectId, Result, VolumeId};
+use std::sync::Arc;
 
 /// An open volume. [`open`](Volume::open) makes one.
 pub struct Volume {
@@ -21,9 +22,13 @@ pub struct Volume {
     pub(crate) inodes: InodeTable,
     pub(crate) handles: Handles,
     pub(crate) reaper: Reaper,
-    /// Threads for what goes on on several tiers at once.
-    pub(crate) pool: rayon::ThreadPool,
+    /// Threads for what goes on on several tiers at once; `None` where there
+    /// may be none.
+    pub(crate) pool: Option<rayon::ThreadPool>,
     pub(crate) background: Background,
+    pub(crate) environment: Arc<dyn Environment>,
+    #[cfg(feature = "plant")]
+    pub(crate) plant: std::sync::OnceLock<crate::plant::Plant>,
 }
 
 impl Volume {
@@ -48,6 +53,24 @@ impl Volume {
         Ok(())
     }
 
+    /// Moves the range that holds byte `offset` of a file to the tier of this
+    /// name, if it is not there already (ordering rule 1). A plain file is
+    /// spread first; a range that was never written stays nowhere.
+    ///
+    /// # Errors
+    /// `ENOENT` if there is no such tier, `ESTALE` if nobody has looked the
+    /// inode up, `ENOSPC` if the tier has no room, `EBUSY` if the kernel does
+    /// I/O on the file by itself at present; those of both tiers.
+    pub fn move_range(&self, ino: InodeId, offset: u64, tier: &str) -> Result<()> {
+        let to = self.tiers.iter().find(|to| to.name == tier);
+        let to = to.ok_or_else(|| Error::new(Errno::ENOENT, format!("there is no tier `{tier}`")))?;
+        let file = self.file_of(&self.inodes.get(ino)?)?;
+        file.opened(false)?;
+        let moved = self.move_range_to(&file, offset, to);
+        let ended = self.end_use(&file, false);
+        moved.and(ended)
+    }
+
     /// Does `work` for all `items` at the same time: one in this thread, the
     /// others in the pool's.
     pub(crate) fn side_by_side<T: Send>(
@@ -56,8 +79,9 @@ impl Volume {
         work: impl Fn(T) -> Result<()> + Sync,
     ) -> Result<()> {
         let items: Vec<T> = items.into_iter().collect();
+        let Some(pool) = &self.pool else { return items.into_iter().try_for_each(work) };
         let mut results: Vec<Result<()>> = items.iter().map(|_| Ok(())).collect();
-        self.pool.in_place_scope(|scope| {
+        pool.in_place_scope(|scope| {
             let mut pairs = items.into_iter().zip(&mut results);
             let first = pairs.next();
             for (item, result) in pairs {
@@ -71,6 +95,13 @@ impl Volume {
         results.into_iter().collect()
     }
 
+    /// An id that no other object has.
+    pub(crate) fn new_object_id(&self) -> Result<ObjectId> {
+        let mut bytes = [0; 16];
+        self.environment.fill_random(&mut bytes)?;
+        Ok(ObjectId(bytes))
+    }
+
     /// Makes everything on all tiers durable; home, which leads to the rest,
     /// last.
     pub(crate) fn sync_all_tiers(&self) -> Result<()> {
@@ -81,6 +112,6 @@ impl Volume {
                 result => result.map_err(|error| tier.note_error(error))?,
             }
         }
-        Ok(rustix::fs::syncfs(self.home.root())?)
+        self.home.root().sync_fs()
     }
 }

@@ -5,6 +5,9 @@
 //! directory (`docs/format.md`); offsets in the file are offsets in the object.
 
 mod files;
+mod probe;
 mod store;
+mod tier;
+mod unsynced;
 
 pub use store::DirStore;

@@ -1,249 +1,225 @@
 //! [`DirStore`] itself.
 
-use super::files::OpenFiles;
+use super::tier::{LABEL, LABEL_MAX, Tier};
+use crate::native::open_tier_dir;
 use braid_contract::{
-    Context, Errno, ObjectId, ObjectStat, Result, Store, StoreCapabilities, StoreIo, Timestamp, Usage,
+    Context, Errno, Error, FallocateMode, Fd, NativeFd, ObjectId, ObjectStat, Result, SeekTarget, Store,
+    StoreCapabilities, StoreIo, Usage,
 };
-use braid_sys::{
-    DIRECT_ALIGNMENT, DataFile, lock_tier_dir, measure_space, read_small_file, replace_small_file,
-};
-use rustix::fs::{AtFlags, FallocateFlags, Mode, OFlags, SeekFrom};
+use braid_sys::DIRECT_ALIGNMENT;
 use std::collections::HashSet;
 use std::io::{IoSlice, IoSliceMut};
 use std::os::fd::OwnedFd;
-use std::path::Path;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
 
-const TMPFS_MAGIC: i64 = 0x0102_1994;
-
-/// A tier in a directory of a mounted file system. Holds an exclusive lock on
-/// the directory, so that one process at a time uses it as a tier.
+/// A tier in a directory of a mounted file system. The directory is locked, so
+/// that one process at a time uses it as a tier.
 pub struct DirStore {
-    root: OwnedFd,
-    durable: bool,
-    files: OpenFiles,
-    /// Objects whose directory entry may not be durable yet.
-    unsynced: Mutex<HashSet<ObjectId>>,
+    /// Where the directory is to be found again; `None` if only its descriptor
+    /// is known.
+    pub(super) path: Option<PathBuf>,
+    pub(super) tier: RwLock<Arc<Tier>>,
+    pub(super) lost: Mutex<Lost>,
+    /// Held by whoever opens the directory anew.
+    pub(super) probing: Mutex<()>,
+    capabilities: StoreCapabilities,
+}
+
+/// What was not durable when the file system beneath went away. Whoever syncs
+/// it is told so once, as by the kernel after a failed write-back.
+#[derive(Default)]
+pub(super) struct Lost {
+    pub(super) objects: HashSet<ObjectId>,
+    /// To be told to whoever syncs everything.
+    pub(super) any: bool,
 }
 
 impl DirStore {
-    /// Opens the directory as a tier. Creates nothing.
+    /// Opens the directory as a tier and locks it. Creates nothing. If its file
+    /// system goes away and is mounted again at the same place,
+    /// [`probe`](Store::probe) finds it there.
     ///
     /// # Errors
     /// `EBUSY` if another process uses the directory as a tier, and those of
     /// `open(2)`.
     pub fn open(dir: &Path) -> Result<Self> {
-        let root = lock_tier_dir(dir).with_context(|| dir.display().to_string())?;
-        let durable = rustix::fs::fstatfs(&root)?.f_type as i64 != TMPFS_MAGIC;
-        Ok(Self { root, durable, files: OpenFiles::new(), unsynced: Mutex::new(HashSet::new()) })
+        // A later look must not depend on the working directory.
+        let path = std::path::absolute(dir).with_context(|| dir.display().to_string())?;
+        let mut store = Self::new(open_tier_dir(dir)?)?;
+        store.path = Some(path);
+        Ok(store)
     }
 
-    fn file(&self, id: ObjectId) -> Result<Arc<DataFile>> {
-        let open = |access| {
-            let flags = access | OFlags::CLOEXEC | OFlags::NOFOLLOW;
-            Ok(DataFile::new(rustix::fs::openat(&self.root, path_of(id), flags, Mode::empty())?))
-        };
-        match self.files.get(id, || open(OFlags::RDWR)) {
-            // On a file system that went read-only, what is there can still be
-            // read. Not kept: it may become writable again.
-            Err(error) if error.errno() == Errno::EROFS => Ok(Arc::new(open(OFlags::RDONLY)?)),
-            result => result,
-        }
-    }
-
-    fn unsynced(&self) -> MutexGuard<'_, HashSet<ObjectId>> {
-        self.unsynced.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    /// Makes the names of new objects durable: their directory, and the one
-    /// above, since the directory may be as new.
-    fn sync_names(&self, ids: &[ObjectId]) -> Result<()> {
-        let new: Vec<ObjectId> = {
-            let unsynced = self.unsynced();
-            ids.iter().copied().filter(|id| unsynced.contains(id)).collect()
-        };
-        for id in &new {
-            sync_dir(&self.root, &format!(".braid/data/{}", id.shard()))?;
-        }
-        if !new.is_empty() {
-            sync_dir(&self.root, ".braid/data")?;
-        }
-        let mut unsynced = self.unsynced();
-        for id in &new {
-            unsynced.remove(id);
-        }
-        Ok(())
-    }
-}
-
-fn path_of(id: ObjectId) -> String {
-    format!(".braid/data/{}/{id}", id.shard())
-}
-
-fn sync_dir(root: &OwnedFd, path: &str) -> Result<()> {
-    let fd =
-        rustix::fs::openat(root, path, OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC, Mode::empty())?;
-    Ok(rustix::fs::fsync(fd)?)
-}
-
-/// Makes a directory that may exist.
-fn make_dir(root: &OwnedFd, path: &str) -> rustix::io::Result<()> {
-    match rustix::fs::mkdirat(root, path, Mode::from_raw_mode(0o700)) {
-        Err(rustix::io::Errno::EXIST) => Ok(()),
-        result => result,
-    }
-}
-
-impl Store for DirStore {
-    fn capabilities(&self) -> StoreCapabilities {
-        StoreCapabilities {
-            descriptors: true,
+    /// Uses a directory that is open already, and locked if it has to be.
+    ///
+    /// # Errors
+    /// If the file system beneath can't be measured.
+    pub fn new(root: Fd) -> Result<Self> {
+        let capabilities = StoreCapabilities {
+            descriptors: root.kernel_fd().is_some(),
             punch: true,
             allocate: true,
             seek_data: true,
             overwrite: true,
             direct_alignment: DIRECT_ALIGNMENT as u32,
-            durable: self.durable,
-        }
+            durable: !root.usage()?.volatile,
+        };
+        Ok(Self {
+            path: None,
+            tier: RwLock::new(Arc::new(Tier::new(root))),
+            lost: Mutex::default(),
+            probing: Mutex::new(()),
+            capabilities,
+        })
+    }
+
+    /// The directory as it is open now. Nothing is locked while it is used: an
+    /// operation that hangs on a device must not keep others from going on.
+    pub(super) fn tier(&self) -> Arc<Tier> {
+        // No state is left half-changed by a panic, here and below.
+        Arc::clone(&self.tier.read().unwrap_or_else(PoisonError::into_inner))
+    }
+
+    pub(super) fn lost(&self) -> MutexGuard<'_, Lost> {
+        self.lost.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Fails once if some of the objects were not durable when their file
+    /// system went away.
+    fn tell_lost(&self, ids: &[ObjectId]) -> Result<()> {
+        let mut lost = self.lost();
+        // Each is told with this error: none must be left for the next.
+        let told = ids.iter().filter(|id| lost.objects.remove(id)).count();
+        if told > 0 { Err(lost_error()) } else { Ok(()) }
+    }
+
+    /// Runs `change` on the object's file, and remembers that it is to be
+    /// synced.
+    fn change<T>(&self, id: ObjectId, change: impl FnOnce(&dyn NativeFd) -> Result<T>) -> Result<T> {
+        let tier = self.tier();
+        let result = change(&*tier.file_to_change(id)?);
+        tier.unsynced.changed(id);
+        self.check_current(&tier)?;
+        result
+    }
+
+    /// Fails if what was just done went to a file system that is not the
+    /// tier's any more. Looked at after marking what was done: either the mark
+    /// was found when the file system was given up, or that is seen here.
+    fn check_current(&self, tier: &Tier) -> Result<()> {
+        if Arc::ptr_eq(&tier.unsynced, &self.tier().unsynced) { Ok(()) } else { Err(Errno::ESTALE.into()) }
+    }
+}
+
+impl Store for DirStore {
+    fn capabilities(&self) -> StoreCapabilities {
+        self.capabilities
     }
 
     fn create(&self, id: ObjectId) -> Result<()> {
-        let flags = OFlags::RDWR | OFlags::CREATE | OFlags::EXCL | OFlags::CLOEXEC | OFlags::NOFOLLOW;
-        let open = || rustix::fs::openat(&self.root, path_of(id), flags, Mode::from_raw_mode(0o600));
-        let opened = match open() {
-            Err(rustix::io::Errno::NOENT) => {
-                make_dir(&self.root, &format!(".braid/data/{}", id.shard()))?;
-                open()
-            }
-            result => result,
-        };
-        match opened {
-            Ok(fd) => {
-                self.unsynced().insert(id);
-                self.files.get(id, || Ok(DataFile::new(fd)))?;
-                Ok(())
-            }
-            Err(rustix::io::Errno::EXIST) => Ok(()),
-            Err(error) => Err(error.into()),
-        }
+        let tier = self.tier();
+        tier.create(id)?;
+        self.check_current(&tier)
     }
 
     fn read_at(&self, id: ObjectId, offset: u64, bufs: &mut [IoSliceMut<'_>], io: StoreIo) -> Result<usize> {
-        Ok(self.file(id)?.read_at(offset, bufs, io.direct)?)
+        self.tier().file(id)?.read_at(offset, bufs, io.direct)
     }
 
     fn write_at(&self, id: ObjectId, offset: u64, bufs: &[IoSlice<'_>], io: StoreIo) -> Result<usize> {
-        match self.file(id)?.write_at(offset, bufs, io.direct) {
-            // Open for reading only, since the file system is.
-            Err(rustix::io::Errno::BADF) => Err(Errno::EROFS.into()),
-            result => Ok(result?),
-        }
+        self.change(id, |file| file.write_at(offset, bufs, io.direct))
     }
 
     fn allocate(&self, id: ObjectId, offset: u64, len: u64, keep_size: bool) -> Result<()> {
-        let flags = if keep_size { FallocateFlags::KEEP_SIZE } else { FallocateFlags::empty() };
-        let file = self.file(id)?;
-        Ok(rustix::io::retry_on_intr(|| rustix::fs::fallocate(&*file, flags, offset, len))?)
+        self.change(id, |file| file.allocate(FallocateMode::Allocate { keep_size }, offset, len))
     }
 
     fn punch(&self, id: ObjectId, offset: u64, len: u64) -> Result<()> {
-        let file = self.file(id)?;
-        let flags = FallocateFlags::PUNCH_HOLE | FallocateFlags::KEEP_SIZE;
-        Ok(rustix::io::retry_on_intr(|| rustix::fs::fallocate(&*file, flags, offset, len))?)
+        self.change(id, |file| file.allocate(FallocateMode::PunchHole, offset, len))
     }
 
     fn truncate(&self, id: ObjectId, size: u64) -> Result<()> {
-        Ok(rustix::fs::ftruncate(&*self.file(id)?, size)?)
+        self.change(id, |file| file.truncate(size))
     }
 
     fn sync(&self, ids: &[ObjectId], data_only: bool) -> Result<()> {
-        for id in ids {
-            let file = self.file(*id)?;
-            if data_only { rustix::fs::fdatasync(&*file) } else { rustix::fs::fsync(&*file) }?;
-        }
-        self.sync_names(ids)
+        // Before what is lost is looked at: if this is the file system that
+        // came back, that is known.
+        let tier = self.tier();
+        self.tell_lost(ids)?;
+        tier.sync(ids, data_only)?;
+        self.check_current(&tier)
     }
 
     fn sync_all(&self) -> Result<()> {
-        Ok(rustix::fs::syncfs(&self.root)?)
+        let tier = self.tier();
+        if std::mem::take(&mut self.lost().any) {
+            return Err(lost_error());
+        }
+        let before: Vec<_> = tier.unsynced.all().into_iter().map(|id| (id, tier.unsynced.mark(id))).collect();
+        tier.root.sync_fs()?;
+        before.into_iter().for_each(|(id, mark)| tier.unsynced.synced(id, mark));
+        self.check_current(&tier)
     }
 
     fn remove(&self, ids: &[ObjectId]) -> Result<()> {
+        let tier = self.tier();
         for id in ids {
-            match rustix::fs::unlinkat(&self.root, path_of(*id), AtFlags::empty()) {
-                Ok(()) | Err(rustix::io::Errno::NOENT) => {}
-                Err(error) => return Err(error.into()),
-            }
-            self.files.forget(*id);
-            self.unsynced().remove(id);
+            tier.remove(*id)?;
+            self.lost().objects.remove(id);
         }
         Ok(())
     }
 
     fn stat(&self, id: ObjectId) -> Result<ObjectStat> {
-        let stat = rustix::fs::statat(&self.root, path_of(id), AtFlags::SYMLINK_NOFOLLOW)?;
-        Ok(ObjectStat {
-            size: stat.st_size.cast_unsigned(),
-            allocated: stat.st_blocks.cast_unsigned() * 512,
-            mtime: Timestamp { secs: stat.st_mtime, nanos: stat.st_mtime_nsec as u32 },
-        })
+        let attr = self.tier().file_to_stat(id)?.stat()?.attr;
+        Ok(ObjectStat { size: attr.size, allocated: attr.blocks * 512, mtime: attr.mtime })
     }
 
     fn next_data(&self, id: ObjectId, offset: u64) -> Result<Option<(u64, u64)>> {
-        let file = self.file(id)?;
-        let start = match rustix::fs::seek(&*file, SeekFrom::Data(offset)) {
-            Ok(start) => start,
-            Err(rustix::io::Errno::NXIO) => return Ok(None),
-            Err(error) => return Err(error.into()),
+        let file = self.tier().file(id)?;
+        let start = match file.seek(offset, SeekTarget::Data) {
+            Err(error) if error.errno() == Errno::ENXIO => return Ok(None),
+            result => result?,
         };
-        let end = rustix::fs::seek(&*file, SeekFrom::Hole(start))?;
+        let end = file.seek(start, SeekTarget::Hole)?;
         Ok(Some((start, end)))
     }
 
     fn usage(&self) -> Result<Usage> {
-        let space = measure_space(&self.root)?;
-        if space.read_only {
+        let usage = self.tier().root.usage()?;
+        if usage.read_only {
             return Err(Errno::EROFS.into());
         }
-        Ok(Usage { total: space.total, free: space.free, available: space.available, device: space.device })
+        Ok(usage.space)
     }
 
     fn label(&self) -> Result<Option<Vec<u8>>> {
-        read_small_file(&self.root, ".braid/label", 4096).context("reading .braid/label")
+        self.tier().root.read_small(LABEL, LABEL_MAX).context("reading .braid/label")
     }
 
     fn set_label(&self, bytes: &[u8]) -> Result<()> {
-        make_dir(&self.root, ".braid").context("making .braid")?;
-        make_dir(&self.root, ".braid/data").context("making .braid/data")?;
-        let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
-        let dir = rustix::fs::openat(&self.root, ".braid", flags, Mode::empty())?;
-        replace_small_file(&dir, "label", bytes).context("writing .braid/label")?;
-        Ok(rustix::fs::fsync(&self.root)?)
+        self.tier().set_label(bytes)
+    }
+
+    fn probe(&self, label: &[u8]) -> Result<()> {
+        self.probe_tier(label)
     }
 
     fn list(&self, visit: &mut dyn FnMut(ObjectId)) -> Result<()> {
-        let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
-        let data = match rustix::fs::openat(&self.root, ".braid/data", flags, Mode::empty()) {
-            Err(rustix::io::Errno::NOENT) => return Ok(()),
-            result => result?,
-        };
-        for shard in rustix::fs::Dir::read_from(&data)? {
-            let shard = shard?;
-            if shard.file_name().to_bytes().starts_with(b".") {
-                continue;
-            }
-            let dir = rustix::fs::openat(&data, shard.file_name(), flags, Mode::empty())?;
-            for object in rustix::fs::Dir::read_from(&dir)? {
-                let object = object?;
-                if let Some(id) = object.file_name().to_str().ok().and_then(|name| name.parse().ok()) {
-                    visit(id);
-                }
-            }
-        }
-        Ok(())
+        self.tier().list(visit)
     }
 
     fn fd(&self, id: ObjectId) -> Result<Arc<OwnedFd>> {
-        Ok(self.file(id)?.fd())
+        let tier = self.tier();
+        let fd = tier.file_to_change(id)?.kernel_fd().ok_or(Errno::EOPNOTSUPP)?;
+        // Nobody tells when it is written to.
+        tier.unsynced.changed(id);
+        Ok(fd)
     }
+}
+
+fn lost_error() -> Error {
+    Error::new(Errno::EIO, "data that was not synced was lost when the tier's file system went away")
 }

@@ -1,12 +1,12 @@
 //! `fallocate`, and copies within the volume.
 
+use super::pieces::is_absent;
 use super::relocate::Moves;
 use super::{File, Layout, Spread};
 use crate::Volume;
 use crate::format::SIZE_MAX;
 use crate::tiers::{Backend, Tier, bit};
 use braid_contract::{Errno, FallocateMode, Hint, Result};
-use rustix::fs::FallocateFlags;
 use std::sync::atomic::Ordering;
 
 /// How an allocation went.
@@ -49,27 +49,10 @@ impl Volume {
     }
 
     fn allocate_plain(&self, file: &File, offset: u64, len: u64, mode: FallocateMode) -> Result<Allocated> {
-        let fd = file.writable()?;
-        let allocate = |flags| rustix::io::retry_on_intr(|| rustix::fs::fallocate(fd, flags, offset, len));
-        let punch = FallocateFlags::PUNCH_HOLE | FallocateFlags::KEEP_SIZE;
-        let size_flag = |keep| if keep { FallocateFlags::KEEP_SIZE } else { FallocateFlags::empty() };
-        let done = match mode {
-            FallocateMode::Allocate { keep_size } => allocate(size_flag(keep_size)),
-            FallocateMode::PunchHole => allocate(punch),
-            FallocateMode::ZeroRange { keep_size } => {
-                match allocate(FallocateFlags::ZERO_RANGE | size_flag(keep_size)) {
-                    // Not every file system knows it; the two together do the same.
-                    Err(rustix::io::Errno::OPNOTSUPP) => {
-                        allocate(punch).and_then(|()| allocate(size_flag(keep_size)))
-                    }
-                    result => result,
-                }
-            }
-        };
-        match done {
+        match file.writable()?.allocate(mode, offset, len) {
             Ok(()) => Ok(Allocated::All),
-            Err(rustix::io::Errno::NOSPC | rustix::io::Errno::DQUOT) => Ok(Allocated::FullAt(offset)),
-            Err(error) => Err(error.into()),
+            Err(error) if error.is_full() => Ok(Allocated::FullAt(offset)),
+            Err(error) => Err(error),
         }
     }
 
@@ -102,6 +85,8 @@ impl Volume {
             let Some(entry) = spread.index.entry(range)? else { continue };
             let tier = self.tiers.get(entry.tier)?;
             let (start, end) = self.part_of(range, offset, end);
+            // Zeros where data was may look like data that was lost.
+            spread.index.set_gaps(true)?;
             spread.dirty.fetch_or(bit(tier.id), Ordering::AcqRel);
             self.punch_piece(file, spread, tier, start, end - start)?;
         }
@@ -129,7 +114,10 @@ impl Volume {
             let entry = spread.index.entry(range)?.ok_or(Errno::EIO)?;
             let tier = self.tiers.get(entry.tier)?;
             match self.reserve_on(file, spread, tier, start, end - start) {
-                Ok(()) => spread.grow(end, tier.id)?,
+                Ok(()) => {
+                    spread.index.set_gaps(true)?;
+                    self.grow(file, spread, end, tier)?;
+                }
                 Err(error) if error.is_full() => return Ok(Allocated::FullAt(start)),
                 Err(error) => return Err(error),
             }
@@ -140,12 +128,16 @@ impl Volume {
     fn reserve_on(&self, file: &File, spread: &Spread, tier: &Tier, offset: u64, len: u64) -> Result<()> {
         spread.dirty.fetch_or(bit(tier.id), Ordering::AcqRel);
         let reserved = match &tier.backend {
-            Backend::Home => {
-                let fd = file.writable()?;
-                rustix::io::retry_on_intr(|| rustix::fs::fallocate(fd, FallocateFlags::empty(), offset, len))
-                    .map_err(Into::into)
+            Backend::Home(_) => {
+                file.writable()?.allocate(FallocateMode::Allocate { keep_size: false }, offset, len)
             }
-            Backend::Store(store) => store.allocate(spread.id(), offset, len, false),
+            Backend::Store(store) => match store.allocate(spread.id(), offset, len, false) {
+                Err(error) if is_absent(spread, tier, &error)? => {
+                    self.make_object(spread, tier)?;
+                    store.allocate(spread.id(), offset, len, false)
+                }
+                result => result,
+            },
         };
         reserved.map_err(|error| tier.note_error(error))
     }
@@ -194,19 +186,9 @@ impl Volume {
         if !plain(&first_layout) || !second_layout.as_deref().is_none_or(plain) {
             return Err(Errno::EOPNOTSUPP.into());
         }
-        let (mut offset, mut to_offset) = (offset, to_offset);
-        let len = usize::try_from(len).unwrap_or(usize::MAX);
-        let copied = rustix::fs::copy_file_range(
-            from.data(),
-            Some(&mut offset),
-            to.writable()?,
-            Some(&mut to_offset),
-            len,
-        );
-        match copied {
-            Ok(done) => Ok(done as u64),
-            Err(rustix::io::Errno::INVAL) => Err(Errno::EINVAL.into()),
-            Err(_) => Err(Errno::EOPNOTSUPP.into()),
+        match from.data().copy_range(offset, &**to.writable()?, to_offset, len) {
+            Err(error) if error.errno() != Errno::EINVAL => Err(Errno::EOPNOTSUPP.into()),
+            result => result,
         }
     }
 }

@@ -3,8 +3,7 @@
 use super::Spread;
 use crate::namespace::{Inode, Parent};
 use crate::sync::{Mutex, RwLock};
-use braid_contract::{Errno, ObjectId, Result, Timestamp};
-use braid_sys::DataFile;
+use braid_contract::{Errno, Fd, ObjectId, Result, Timestamp};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, OnceLock};
 
@@ -30,9 +29,9 @@ pub(crate) struct Ahead {
 pub(crate) struct File {
     pub(crate) inode: Arc<Inode>,
     /// The home file, as it could be opened at first.
-    first: DataFile,
+    first: Fd,
     /// The home file for writing, if `first` can't and somebody needs it.
-    writable: OnceLock<DataFile>,
+    writable: OnceLock<Fd>,
     first_writes: bool,
     pub(crate) layout: RwLock<Layout>,
     pub(crate) opens: Mutex<Opens>,
@@ -57,7 +56,7 @@ pub(crate) struct Opens {
 }
 
 impl File {
-    pub(crate) fn new(inode: Arc<Inode>, first: DataFile, first_writes: bool, layout: Layout) -> Self {
+    pub(crate) fn new(inode: Arc<Inode>, first: Fd, first_writes: bool, layout: Layout) -> Self {
         Self {
             inode,
             first,
@@ -71,18 +70,18 @@ impl File {
     }
 
     /// The home file, for looking and, where permissions allow, for reading.
-    pub(crate) fn data(&self) -> &DataFile {
+    pub(crate) fn data(&self) -> &Fd {
         // The second one was opened for writing, and may be for that only.
         &self.first
     }
 
     /// Size of the home file.
     pub(crate) fn home_size(&self) -> Result<u64> {
-        Ok(rustix::fs::fstat(self.data())?.st_size.cast_unsigned())
+        Ok(self.data().stat()?.attr.size)
     }
 
     /// The home file, for writing too.
-    pub(crate) fn writable(&self) -> Result<&DataFile> {
+    pub(crate) fn writable(&self) -> Result<&Fd> {
         if self.first_writes {
             return Ok(&self.first);
         }
@@ -93,7 +92,7 @@ impl File {
         self.first_writes || self.writable.get().is_some()
     }
 
-    pub(crate) fn make_writable(&self, data: DataFile) {
+    pub(crate) fn make_writable(&self, data: Fd) {
         // Somebody else may have been faster; either will do.
         let _ = self.writable.set(data);
     }

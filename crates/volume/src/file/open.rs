@@ -7,10 +7,9 @@ use crate::namespace::{Identity, Inode, Parent, Shape, io_mode};
 use crate::placement::Deal;
 use crate::tiers::Tier;
 use braid_contract::{
-    Context, Errno, Error, FileKind, HandleId, InodeId, IoMode, ObjectId, OpenRequest, Opened, Result,
+    Access, Context, Errno, Error, Fd, FileKind, HandleId, InodeId, IoMode, ObjectId, OpenRequest, Opened,
+    Result,
 };
-use braid_sys::DataFile;
-use rustix::fs::OFlags;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
@@ -25,11 +24,11 @@ impl Volume {
             return Err(if inode.kind == FileKind::Directory { Errno::EISDIR } else { Errno::EINVAL }.into());
         }
         let (data, writes) = self.open_home_file(inode)?;
-        let identity = self.home.identify(&data)?;
+        let identity = self.home.identify(&*data)?;
         let layout = self.load_layout(inode, &data, &identity)?;
         // Its data is being removed. Whoever removed the last name looks for a
         // live file after that, under the same lock.
-        if matches!(layout, Layout::Spread(_)) && identity.stat.stx_nlink == 0 {
+        if matches!(layout, Layout::Spread(_)) && identity.attr.nlink == 0 {
             return Err(Errno::ESTALE.into());
         }
         let file = Arc::new(File::new(Arc::clone(inode), data, writes, layout));
@@ -38,7 +37,7 @@ impl Volume {
     }
 
     /// The live state of a file that was just made.
-    pub(crate) fn adopt_file(&self, inode: &Arc<Inode>, data: DataFile) -> Result<Arc<File>> {
+    pub(crate) fn adopt_file(&self, inode: &Arc<Inode>, data: Fd) -> Result<Arc<File>> {
         let mut slot = inode.file.lock();
         if let Some(file) = slot.upgrade() {
             return Ok(file);
@@ -50,33 +49,34 @@ impl Volume {
 
     /// Opens the home file for as much as is allowed; a privileged daemon may
     /// do both unless the file system is read-only or the file immutable.
-    fn open_home_file(&self, inode: &Inode) -> Result<(DataFile, bool)> {
-        let open = |flags| self.inodes.open(&self.home, inode, flags);
-        let (fd, writes) = match open(OFlags::RDWR) {
-            Ok(fd) => (fd, true),
-            Err(error) if may_lack_write(&error) => match open(OFlags::RDONLY) {
-                Ok(fd) => (fd, false),
-                Err(_) => (open(OFlags::WRONLY)?, true),
+    fn open_home_file(&self, inode: &Inode) -> Result<(Fd, bool)> {
+        let open = |access| self.inodes.open(&self.home, inode, access);
+        match open(Access::ReadWrite) {
+            Ok(fd) => Ok((fd, true)),
+            Err(error) if may_lack_write(&error) => match open(Access::Read) {
+                Ok(fd) => Ok((fd, false)),
+                Err(_) => Ok((open(Access::Write)?, true)),
             },
-            Err(error) => return Err(error),
-        };
-        Ok((DataFile::new(fd), writes))
+            Err(error) => Err(error),
+        }
     }
 
-    fn load_layout(&self, inode: &Inode, data: &DataFile, identity: &Identity) -> Result<Layout> {
-        let Some(attr) = self.home.id_attr(data, identity)? else {
+    fn load_layout(&self, inode: &Inode, data: &Fd, identity: &Identity) -> Result<Layout> {
+        let Some(attr) = self.home.id_attr(&**data, identity)? else {
             inode.set_shape(Shape::Plain);
             return Ok(Layout::Plain);
         };
         inode.set_shape(Shape::Spread);
         if attr.kind == IdKind::Emptied {
-            return Err(Error::new(Errno::EUCLEAN, "the file was being emptied; mount again or run fsck"));
+            self.finish_emptying(data, attr.id)?;
+            inode.set_shape(Shape::Plain);
+            return Ok(Layout::Plain);
         }
         let index = self.index.open_index(attr.id)?;
         if index.header().volume != self.id || index.header().range_size != self.range_size {
             return Err(Error::new(Errno::EUCLEAN, format!("index {} belongs to another volume", attr.id)));
         }
-        let spread = Spread::load(index, Deal::new(identity.ino(), self.range_size));
+        let spread = Spread::load(index, Deal::new(identity.ino(), self.range_size), &self.environment);
         Ok(Layout::Spread(Box::new(spread.with_context(|| format!("file {}", attr.id))?)))
     }
 
@@ -84,9 +84,8 @@ impl Volume {
         let inode = self.inodes.get(ino)?;
         let file = self.file_of(&inode)?;
         if request.flags.write && !file.can_write() {
-            let fd = self.inodes.open(&self.home, &inode, OFlags::RDWR);
-            let fd = fd.or_else(|_| self.inodes.open(&self.home, &inode, OFlags::WRONLY))?;
-            file.make_writable(DataFile::new(fd));
+            let fd = self.inodes.open(&self.home, &inode, Access::ReadWrite);
+            file.make_writable(fd.or_else(|_| self.inodes.open(&self.home, &inode, Access::Write))?);
         }
         let passthrough = {
             // Whoever spreads the file holds the layout alone while it looks
@@ -96,7 +95,10 @@ impl Volume {
             file.opened(passthrough)?;
             passthrough
         };
-        let mode = if passthrough { IoMode::Passthrough(file.data().fd()) } else { io_mode(request.flags) };
+        let mode = match file.data().kernel_fd() {
+            Some(fd) if passthrough => IoMode::Passthrough(fd),
+            _ => io_mode(request.flags),
+        };
         let handle = self.handles.add_file(OpenFile { file, flags: request.flags, passthrough });
         Ok(Opened { handle, mode })
     }
@@ -142,11 +144,11 @@ impl Volume {
     /// to be durable is the home file's own end.
     fn nameless_by_links(&self, file: &File) -> Result<Option<(ObjectId, Parent)>> {
         let Layout::Spread(spread) = &*file.layout.read() else { return Ok(None) };
-        if rustix::fs::fstat(file.data())?.st_nlink > 0 {
+        if file.data().stat()?.attr.nlink > 0 {
             return Ok(None);
         }
         self.index.mark(spread.id())?;
-        Ok(Some((spread.id(), file.data().fd())))
+        Ok(Some((spread.id(), Fd::clone(file.data()))))
     }
 
     /// Brings the home inode up to date and takes the mark away, unless
@@ -155,6 +157,8 @@ impl Volume {
         self.update_home_inode(file)?;
         let layout = file.layout.read();
         let Layout::Spread(spread) = &*layout else { return Ok(()) };
+        // Whoever opens the file next does not know of it.
+        self.make_releases_durable(file, spread)?;
         // Whoever writes has the file in use, so nobody is on the way to make
         // it run ahead while this lock is held.
         let opens = file.opens.lock();
@@ -190,7 +194,7 @@ impl Volume {
         } else if !opens.dead {
             opens.dead = true;
             drop(opens);
-            self.reaper.add(id, parent);
+            self.reaper.add(self, id, parent);
         }
     }
 

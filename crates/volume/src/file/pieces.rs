@@ -4,8 +4,7 @@
 use super::{File, Spread};
 use crate::Volume;
 use crate::tiers::{Backend, Direction, Tier, bit};
-use braid_contract::{Error, Hint, Result, StoreIo};
-use rustix::fs::FallocateFlags;
+use braid_contract::{Errno, Error, FallocateMode, Hint, Result, StoreIo};
 use std::io::{IoSlice, IoSliceMut};
 use std::sync::atomic::Ordering;
 
@@ -22,13 +21,16 @@ impl Volume {
         direct: bool,
     ) -> Result<()> {
         let read = tier.load.count(Direction::Read, || match &tier.backend {
-            Backend::Home => Ok(file.data().read_at(offset, &mut [IoSliceMut::new(buf)], direct)?),
+            Backend::Home(_) => file.data().read_at(offset, &mut [IoSliceMut::new(buf)], direct),
             Backend::Store(store) => {
                 let io = StoreIo { direct, hint: Hint::default() };
                 store.read_at(spread.id(), offset, &mut [IoSliceMut::new(buf)], io)
             }
         });
-        let done = read.map_err(|error| tier.note_error(error))?;
+        let done = match read {
+            Err(error) if is_absent(spread, tier, &error)? => 0,
+            result => result.map_err(|error| tier.note_error(error))?,
+        };
         buf[done..].fill(0);
         Ok(())
     }
@@ -44,14 +46,18 @@ impl Volume {
         io: StoreIo,
     ) -> Result<usize> {
         spread.dirty.fetch_or(bit(tier.id), Ordering::AcqRel);
-        let write = tier.load.count(Direction::Write, || match &tier.backend {
-            Backend::Home => {
-                let written = file.writable()?.write_at(offset, &[IoSlice::new(data)], io.direct)?;
-                Ok::<_, Error>(written)
-            }
+        let write = || match &tier.backend {
+            Backend::Home(_) => file.writable()?.write_at(offset, &[IoSlice::new(data)], io.direct),
             Backend::Store(store) => store.write_at(spread.id(), offset, &[IoSlice::new(data)], io),
-        });
-        write.map_err(|error| tier.note_error(error))
+        };
+        let written = match tier.load.count(Direction::Write, write) {
+            Err(error) if is_absent(spread, tier, &error)? => {
+                self.make_object(spread, tier)?;
+                tier.load.count(Direction::Write, write)
+            }
+            result => result,
+        };
+        written.map_err(|error| tier.note_error(error))
     }
 
     /// Zeroes and frees part of the file's part on `tier`.
@@ -64,41 +70,59 @@ impl Volume {
         len: u64,
     ) -> Result<()> {
         let punched = match &tier.backend {
-            Backend::Home => {
-                let (fd, flags) = (file.writable()?, FallocateFlags::PUNCH_HOLE | FallocateFlags::KEEP_SIZE);
-                rustix::io::retry_on_intr(|| rustix::fs::fallocate(fd, flags, offset, len))
-                    .map_err(Error::from)
-            }
+            Backend::Home(_) => file.writable()?.allocate(FallocateMode::PunchHole, offset, len),
             Backend::Store(store) => store.punch(spread.id(), offset, len),
         };
-        punched.map_err(|error| tier.note_error(error))
+        match punched {
+            Err(error) if is_absent(spread, tier, &error)? => Ok(()),
+            result => result.map_err(|error| tier.note_error(error)),
+        }
     }
 
     /// Reads from the home file of a plain file.
     pub(crate) fn read_home(&self, file: &File, offset: u64, buf: &mut [u8], direct: bool) -> Result<usize> {
         let load = &self.tiers.home().load;
-        load.count(Direction::Read, || {
-            Ok(file.data().read_at(offset, &mut [IoSliceMut::new(buf)], direct)?)
-        })
+        load.count(Direction::Read, || file.data().read_at(offset, &mut [IoSliceMut::new(buf)], direct))
     }
 
     /// Writes to the home file of a plain file.
     pub(crate) fn write_home(&self, file: &File, offset: u64, data: &[u8], direct: bool) -> Result<usize> {
         let home = self.tiers.home();
-        let written = home.load.count(Direction::Write, || {
-            Ok::<_, Error>(file.writable()?.write_at(offset, &[IoSlice::new(data)], direct)?)
-        });
+        let written = home
+            .load
+            .count(Direction::Write, || file.writable()?.write_at(offset, &[IoSlice::new(data)], direct));
         written.map_err(|error| home.note_error(error))
     }
 
     /// Makes sure that the tier has the file's object.
     pub(crate) fn ensure_object(&self, spread: &Spread, tier: &Tier) -> Result<()> {
-        if let Backend::Store(store) = &tier.backend
-            && spread.created.load(Ordering::Acquire) & bit(tier.id) == 0
-        {
-            store.create(spread.id()).map_err(|error| tier.note_error(error))?;
-            spread.created.fetch_or(bit(tier.id), Ordering::AcqRel);
+        if spread.created.load(Ordering::Acquire) & bit(tier.id) != 0 {
+            return Ok(());
         }
+        if let Backend::Store(store) = &tier.backend
+            && spread.index.is_object_durable(tier.id)?
+        {
+            // It is there, or it was lost with what it held: an empty one in
+            // its place would make zeros of that.
+            store.stat(spread.id()).map_err(|error| tier.note_error(error))?;
+            spread.created.fetch_or(bit(tier.id), Ordering::AcqRel);
+            return Ok(());
+        }
+        self.make_object(spread, tier)
+    }
+
+    pub(super) fn make_object(&self, spread: &Spread, tier: &Tier) -> Result<()> {
+        if let Backend::Store(store) = &tier.backend {
+            store.create(spread.id()).map_err(|error| tier.note_error(error))?;
+        }
+        spread.created.fetch_or(bit(tier.id), Ordering::AcqRel);
         Ok(())
     }
+}
+
+/// Whether `error` only says that the file has no object on the tier, and none
+/// was ever synced there: it was not made yet, or power loss took it before
+/// anybody was told that it is durable. There is nothing in it then.
+pub(super) fn is_absent(spread: &Spread, tier: &Tier, error: &Error) -> Result<bool> {
+    Ok(error.errno() == Errno::ENOENT && !tier.is_home() && !spread.index.is_object_durable(tier.id)?)
 }

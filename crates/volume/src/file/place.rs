@@ -3,7 +3,7 @@
 use super::{File, Layout, Spread};
 use crate::Volume;
 use crate::format::{Entry, Header, IdAttr, IdKind, Reason, SIZE_MAX};
-use crate::namespace::{Shape, new_object_id};
+use crate::namespace::Shape;
 use crate::placement::{self, Deal};
 use crate::tiers::{Backend, Tier, bit};
 use braid_contract::{Context, Errno, Error, Hint, Result, TierId};
@@ -136,7 +136,7 @@ impl Volume {
     fn clear_leftovers(&self, file: &File, spread: &Spread, tier: &Tier, range: u64) -> Result<()> {
         let (start, len) = (self.range_start(range), u64::from(self.range_size));
         let size = match &tier.backend {
-            Backend::Home => file.home_size()?,
+            Backend::Home(_) => file.home_size()?,
             Backend::Store(store) => store.stat(spread.id())?.size,
         };
         if size > start && self.next_data_on(file, spread, tier, start, start + len)?.is_some() {
@@ -221,11 +221,11 @@ impl Volume {
     /// Index first, durably; then the attribute that makes it count. A crash
     /// in between leaves a plain file, and an index that its mark leads to.
     fn make_spread(&self, file: &File) -> Result<Spread> {
-        let identity = self.home.identify(file.data())?;
+        let identity = self.home.identify(&**file.data())?;
         if identity.size() > SIZE_MAX {
             return Err(Errno::EFBIG.into());
         }
-        let id = new_object_id()?;
+        let id = self.new_object_id()?;
         let header = Header {
             volume: self.id,
             id,
@@ -242,10 +242,10 @@ impl Volume {
             let home_bytes = self.enter_home_ranges(file, &index, identity.size())?;
             index.set_size(identity.size())?;
             self.index.sync(&index)?;
-            self.home.set_id_attr(file.data(), &attr)?;
+            self.home.set_id_attr(&**file.data(), &attr)?;
             let mut deal = Deal::new(file.inode.ino.0, self.range_size);
             deal.add(self.tiers.home().id, home_bytes);
-            Spread::load(index, deal)
+            Spread::load(index, deal, &self.environment)
         };
         match make() {
             Ok(spread) => {

@@ -1,9 +1,13 @@
 //! Moving a range to another tier: copy, make durable, switch the index, make
 //! that durable, release the source (ordering rule 1).
 
+use super::pieces::is_absent;
+use super::place::NotSpread;
+use super::truncate::note_release;
 use super::{File, Layout, Spread};
 use crate::Volume;
 use crate::format::{Entry, Reason};
+use crate::plant::Plant;
 use crate::tiers::{Backend, Tier, bit};
 use braid_contract::{Context, Errno, Error, Hint, Result, StoreIo};
 
@@ -53,10 +57,11 @@ impl Volume {
         loop {
             let bytes = u64::from(self.range_size);
             let (to, _) = self.choose(spread.size(), bytes, Hint::default(), &deal, excluded)?;
-            match self.move_range(file, spread, range, entry, to) {
+            match self.switch_tier(file, spread, range, entry, (to, Reason::Moved)) {
                 Ok(()) => {
                     deal.add(to.id, bytes);
                     to.took(bytes);
+                    tracing::info!(file = %spread.id(), range, from = %from.name, to = %to.name, "moved a range off a full tier");
                     return Ok(());
                 }
                 Err(NotMoved::Target(error)) => {
@@ -68,25 +73,51 @@ impl Volume {
         }
     }
 
+    /// Moves the range at `offset` to a tier, if it is not there already.
+    /// Ranges that were never written are nowhere, and stay so; a plain file is
+    /// spread first.
+    pub(crate) fn move_range_to(&self, file: &File, offset: u64, to: &Tier) -> Result<()> {
+        if matches!(&*file.layout.read(), Layout::Plain) && !to.is_home() {
+            self.spread_out(file).map_err(|not| match not {
+                NotSpread::PassedThrough => Errno::EBUSY.into(),
+                NotSpread::Failed(error) => error,
+            })?;
+        }
+        let layout = file.layout.write();
+        let Layout::Spread(spread) = &*layout else { return Ok(()) };
+        self.mark(file, spread)?;
+        let range = self.range_of(offset);
+        match spread.index.entry(range)?.filter(|entry| entry.tier != to.id) {
+            None => Ok(()),
+            Some(entry) => match self.switch_tier(file, spread, range, entry, (to, Reason::Asked)) {
+                Err(NotMoved::Target(error) | NotMoved::Other(error)) => Err(error),
+                Ok(()) => Ok(()),
+            },
+        }
+    }
+
     /// Moves one range; the caller holds the layout alone.
-    fn move_range(
+    fn switch_tier(
         &self,
         file: &File,
         spread: &Spread,
         range: u64,
         entry: Entry,
-        to: &Tier,
+        (to, reason): (&Tier, Reason),
     ) -> std::result::Result<(), NotMoved> {
         let from = self.tiers.get(entry.tier).map_err(NotMoved::Other)?;
         self.ensure_object(spread, to).map_err(NotMoved::Target)?;
         self.release_range(file, spread, to, range).map_err(NotMoved::Target)?;
         self.copy_range_between(file, spread, range, from, to)?;
-        self.sync_tier(file, spread, to).map_err(NotMoved::Target)?;
-        let moved = Entry { tier: to.id, reason: Reason::Moved, version: entry.version.wrapping_add(1) };
+        if !self.planted(Plant::SwitchBeforeCopyIsDurable) {
+            self.sync_tier(file, spread, to).map_err(NotMoved::Target)?;
+        }
+        let moved = Entry { tier: to.id, reason, version: entry.version.wrapping_add(1) };
         spread.index.set_entry(range, moved).map_err(NotMoved::Other)?;
-        self.index.sync(&spread.index).map_err(NotMoved::Other)?;
+        if !self.planted(Plant::PunchBeforeEntryIsDurable) {
+            self.index.sync(&spread.index).map_err(NotMoved::Other)?;
+        }
         self.tiers.count_range(Some(from.id), Some(to.id));
-        tracing::info!(file = %spread.id(), range, from = %from.name, to = %to.name, "moved a range off a full tier");
         // The range is where the index says. What stays behind is space only,
         // and is cleared before the tier gets the range again.
         if let Err(error) = self.release_range(file, spread, from, range) {
@@ -136,10 +167,11 @@ impl Volume {
             return Ok(None);
         }
         let found = match &tier.backend {
-            Backend::Home => return self.next_home_data(file, offset, end),
-            Backend::Store(store) => {
-                store.next_data(spread.id(), offset).map_err(|error| tier.note_error(error))?
-            }
+            Backend::Home(_) => return self.next_home_data(file, offset, end),
+            Backend::Store(store) => match store.next_data(spread.id(), offset) {
+                Err(error) if is_absent(spread, tier, &error)? => None,
+                result => result.map_err(|error| tier.note_error(error))?,
+            },
         };
         Ok(found.filter(|(start, _)| *start < end).map(|(start, data_end)| (start, data_end.min(end))))
     }
@@ -147,6 +179,7 @@ impl Volume {
     /// Frees what a tier holds of a range that is not, or no longer, its.
     pub(crate) fn release_range(&self, file: &File, spread: &Spread, tier: &Tier, range: u64) -> Result<()> {
         let (start, len) = (self.range_start(range), u64::from(self.range_size));
+        note_release(spread, tier.id);
         self.punch_piece(file, spread, tier, start, len).context("releasing a range")
     }
 }

@@ -3,18 +3,11 @@
 use super::{File, Layout, Spread};
 use crate::Volume;
 use braid_contract::{Errno, Result, SeekTarget};
-use rustix::fs::SeekFrom;
 
 impl Volume {
     pub(crate) fn seek_file(&self, file: &File, offset: u64, target: SeekTarget) -> Result<u64> {
         match &*file.layout.read() {
-            Layout::Plain => {
-                let from = match target {
-                    SeekTarget::Data => SeekFrom::Data(offset),
-                    SeekTarget::Hole => SeekFrom::Hole(offset),
-                };
-                Ok(rustix::fs::seek(file.data(), from)?)
-            }
+            Layout::Plain => file.data().seek(offset, target),
             Layout::Spread(spread) => self.seek_spread(file, spread, offset, target),
         }
     }
@@ -67,12 +60,13 @@ impl Volume {
             return Ok(None);
         }
         let fd = file.data();
-        let start = match rustix::fs::seek(fd, SeekFrom::Data(offset)) {
+        let start = match fd.seek(offset, SeekTarget::Data) {
             Ok(start) if start < end => start,
-            Ok(_) | Err(rustix::io::Errno::NXIO) => return Ok(None),
-            Err(error) => return Err(error.into()),
+            Ok(_) => return Ok(None),
+            Err(error) if error.errno() == Errno::ENXIO => return Ok(None),
+            Err(error) => return Err(error),
         };
-        let data_end = rustix::fs::seek(fd, SeekFrom::Hole(start))?;
+        let data_end = fd.seek(start, SeekTarget::Hole)?;
         Ok(Some((start, data_end.min(end))))
     }
 }

@@ -2,8 +2,9 @@
 
 use crate::index::Index;
 use crate::placement::Deal;
-use crate::sync::{Mutex, now_ns};
-use braid_contract::{ObjectId, Result, TierId, Timestamp};
+use crate::sync::Mutex;
+use braid_contract::{Environment, ObjectId, Result, TierId, Timestamp};
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU64, Ordering};
 
 /// Every tier, as bits.
@@ -22,6 +23,11 @@ pub(crate) struct Spread {
     pub(crate) dirty: AtomicU64,
     /// The home inode itself (attribute, size) may not be durable.
     pub(crate) inode_dirty: AtomicBool,
+    /// Tiers on which something was cut or punched that may not be durable, as
+    /// bits: what was there would show again if the size grew over it.
+    pub(crate) released: AtomicU64,
+    /// Entries were cleared, and that may not be durable.
+    pub(crate) cleared: AtomicBool,
     /// Tiers whose object is known to exist, as bits.
     pub(crate) created: AtomicU64,
     /// Held while ranges get their tier.
@@ -34,16 +40,18 @@ pub(crate) struct Spread {
 
 impl Spread {
     /// The state of a file that was not in use.
-    pub(crate) fn load(index: Index, deal: Deal) -> Result<Self> {
+    pub(crate) fn load(index: Index, deal: Deal, environment: &Arc<dyn Environment>) -> Result<Self> {
         let size = index.size()?;
         Ok(Self {
             index,
             size: AtomicU64::new(size),
             growing: Mutex::new(()),
-            times: Times::default(),
+            times: Times::new(Arc::clone(environment)),
             // Whoever wrote before may not have synced.
             dirty: AtomicU64::new(ALL_TIERS),
             inode_dirty: AtomicBool::new(true),
+            released: AtomicU64::new(0),
+            cleared: AtomicBool::new(false),
             created: AtomicU64::new(0),
             placing: Mutex::new(deal),
             trimmed: AtomicBool::new(false),
@@ -104,27 +112,32 @@ impl Spread {
 
 /// The modification time, while it is ahead of the home inode, and when the
 /// access time was last renewed; in nanoseconds, 0: not.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(crate) struct Times {
     mtime_ns: AtomicI64,
     atime_ns: AtomicI64,
+    environment: Arc<dyn Environment>,
 }
 
 /// How often a read that does not touch the home file renews the access time.
 const ATIME_AGE_MAX_NS: i64 = 60 * 1_000_000_000;
 
 impl Times {
+    fn new(environment: Arc<dyn Environment>) -> Self {
+        Self { mtime_ns: AtomicI64::new(0), atime_ns: AtomicI64::new(0), environment }
+    }
+
     pub(crate) fn mtime(&self) -> Option<Timestamp> {
         timestamp(self.mtime_ns.load(Ordering::Relaxed))
     }
 
     pub(crate) fn touch_mtime(&self) {
-        self.mtime_ns.store(now_ns(), Ordering::Relaxed);
+        self.mtime_ns.store(self.environment.wall_ns(), Ordering::Relaxed);
     }
 
     /// Whether a read should renew the access time now.
     pub(crate) fn atime_is_due(&self) -> bool {
-        let (last, now) = (self.atime_ns.load(Ordering::Relaxed), now_ns());
+        let (last, now) = (self.atime_ns.load(Ordering::Relaxed), self.environment.wall_ns());
         let due = last <= self.mtime_ns.load(Ordering::Relaxed) || now - last > ATIME_AGE_MAX_NS;
         due && self.atime_ns.swap(now, Ordering::Relaxed) == last
     }

@@ -1,23 +1,22 @@
 //! Durability (ordering rule 2): data of every tier written since the last
 //! time, in parallel; then the index; then the home inode.
 
+use super::pieces::is_absent;
 use super::{File, Layout, Spread};
 use crate::Volume;
-use crate::namespace::proc_path;
 use crate::tiers::{Backend, Tier, bit};
-use braid_contract::{Errno, Error, Result, Timestamp};
-use rustix::fs::{AtFlags, Timespec, Timestamps};
+use braid_contract::{Result, SetTime, Timestamp};
 use std::sync::atomic::Ordering;
 
 impl Volume {
     pub(crate) fn sync_file(&self, file: &File, data_only: bool) -> Result<()> {
         if matches!(&*file.layout.read(), Layout::Plain) {
-            return sync_home(file, data_only);
+            return file.data().sync(data_only);
         }
         // Before the layout: the holder takes that alone further below.
         let _syncing = file.syncing.lock();
         let id = match &*file.layout.read() {
-            Layout::Plain => return sync_home(file, data_only),
+            Layout::Plain => return file.data().sync(data_only),
             Layout::Spread(spread) => {
                 self.sync_spread(file, spread)?;
                 // With `data_only`, times may stay behind: the size is in the
@@ -29,7 +28,7 @@ impl Volume {
             }
         };
         self.update_home_inode(file)?;
-        sync_home(file, false)?;
+        file.data().sync(false)?;
         if let Layout::Spread(spread) = &*file.layout.read()
             && spread.id() == id
         {
@@ -43,6 +42,7 @@ impl Volume {
         let size = spread.size();
         let dirty = spread.dirty.swap(0, Ordering::AcqRel);
         let result = self.sync_tiers(file, spread, dirty).and_then(|()| {
+            spread.index.set_gaps(false)?;
             if spread.index.synced_size()? != size {
                 spread.index.set_synced_size(size)?;
             }
@@ -62,17 +62,18 @@ impl Volume {
 
     /// Of a file that was just loaded, it is not known which tiers are dirty:
     /// all are asked, and one that has nothing of it may fail.
-    fn sync_if_concerned(&self, file: &File, spread: &Spread, tier: &Tier) -> Result<()> {
+    pub(crate) fn sync_if_concerned(&self, file: &File, spread: &Spread, tier: &Tier) -> Result<()> {
         self.sync_tier(file, spread, tier).or_else(|error| self.concerning(spread, tier, error))
     }
 
     /// Makes the file's data on one tier durable.
     pub(crate) fn sync_tier(&self, file: &File, spread: &Spread, tier: &Tier) -> Result<()> {
         let result = match &tier.backend {
-            Backend::Home => rustix::fs::fdatasync(file.data()).map_err(Error::from),
+            Backend::Home(_) => file.data().sync(true),
             Backend::Store(store) => match store.sync(&[spread.id()], true) {
+                Ok(()) => return spread.index.set_object_durable(tier.id),
                 // The file has nothing there.
-                Err(error) if error.errno() == Errno::ENOENT => Ok(()),
+                Err(error) if is_absent(spread, tier, &error)? => Ok(()),
                 result => result,
             },
         };
@@ -100,14 +101,13 @@ impl Volume {
 /// Makes the home file as long as the file is; the caller holds the layout
 /// alone. The size of a file that became shorter was set when it did.
 fn grow_home_file(file: &File, spread: &Spread) -> Result<()> {
-    let native = rustix::fs::fstat(file.data())?;
-    if native.st_size.cast_unsigned() >= spread.size() {
+    let native = file.data().stat()?.attr;
+    if native.size >= spread.size() {
         return update_times(file, spread, None);
     }
-    rustix::fs::ftruncate(file.writable()?, spread.size())?;
+    file.writable()?.truncate(spread.size())?;
     // That touched the modification time; if home owns it, it stays.
-    let owned = Timestamp { secs: native.st_mtime, nanos: native.st_mtime_nsec as u32 };
-    update_times(file, spread, Some(owned))
+    update_times(file, spread, Some(native.mtime))
 }
 
 /// Sets the modification time, if it is ahead of the home inode; to `mtime` if
@@ -115,22 +115,10 @@ fn grow_home_file(file: &File, spread: &Spread) -> Result<()> {
 fn update_times(file: &File, spread: &Spread, mtime: Option<Timestamp>) -> Result<()> {
     let ahead = spread.times.mtime();
     let Some(time) = ahead.or(mtime) else { return Ok(()) };
-    set_mtime(file, time)?;
+    file.data().set_times(None, Some(SetTime::At(time)))?;
     // A write that came meanwhile made it be ahead again.
     if spread.times.mtime() == ahead {
         spread.times.give_up_mtime();
     }
     Ok(())
-}
-
-fn set_mtime(file: &File, time: Timestamp) -> Result<()> {
-    let omit = Timespec { tv_sec: 0, tv_nsec: rustix::fs::UTIME_OMIT as _ };
-    let mtime = Timespec { tv_sec: time.secs, tv_nsec: time.nanos.into() };
-    let times = Timestamps { last_access: omit, last_modification: mtime };
-    Ok(rustix::fs::utimensat(rustix::fs::CWD, proc_path(file.data()), &times, AtFlags::empty())?)
-}
-
-fn sync_home(file: &File, data_only: bool) -> Result<()> {
-    let fd = file.data();
-    Ok(if data_only { rustix::fs::fdatasync(fd) } else { rustix::fs::fsync(fd) }?)
 }

@@ -3,11 +3,10 @@
 use super::{File, Layout, Spread};
 use crate::Volume;
 use crate::format::{IdAttr, IdKind, SIZE_MAX};
-use crate::namespace::{Shape, reopen};
+use crate::namespace::Shape;
+use crate::plant::Plant;
 use crate::tiers::{bit, cut_object};
-use braid_contract::{Errno, Result};
-use rustix::fs::OFlags;
-use std::sync::Arc;
+use braid_contract::{Access, Errno, Fd, ObjectId, Result, TierId};
 use std::sync::atomic::Ordering;
 
 impl Volume {
@@ -16,8 +15,7 @@ impl Volume {
             return Err(Errno::EFBIG.into());
         }
         if !file.can_write() {
-            let fd = self.inodes.open(&self.home, &file.inode, OFlags::RDWR)?;
-            file.make_writable(braid_sys::DataFile::new(fd));
+            file.make_writable(self.inodes.open(&self.home, &file.inode, Access::ReadWrite)?);
         }
         if kill_set_id {
             self.clear_set_id(file)?;
@@ -28,7 +26,7 @@ impl Volume {
         }
         let mut layout = file.layout.write();
         match &*layout {
-            Layout::Plain => Ok(rustix::fs::ftruncate(file.writable()?, size)?),
+            Layout::Plain => file.writable()?.truncate(size),
             Layout::Spread(spread) if size == 0 => {
                 self.empty(file, spread)?;
                 *layout = Layout::Plain;
@@ -39,6 +37,8 @@ impl Volume {
                 self.mark(file, spread)?;
                 spread.times.touch_mtime();
                 if size > spread.size() {
+                    self.make_releases_durable(file, spread)?;
+                    spread.index.set_gaps(true)?;
                     spread.set_size(size, self.tiers.home().id)?;
                 }
                 Ok(())
@@ -52,25 +52,37 @@ impl Volume {
     /// crash, reads as an empty file.
     fn empty(&self, file: &File, spread: &Spread) -> Result<()> {
         self.mark(file, spread)?;
-        let identity = self.home.identify(file.data())?;
+        let identity = self.home.identify(&**file.data())?;
         let attr = IdAttr {
             kind: IdKind::Emptied,
             id: spread.id(),
             ino: identity.ino(),
             btime_ns: identity.btime_ns(),
         };
-        self.home.set_id_attr(file.data(), &attr)?;
-        let emptied = rustix::fs::ftruncate(file.writable()?, 0);
-        if let Err(error) = emptied.map_err(Into::into).and_then(|()| self.home.remove_id_attr(file.data())) {
+        self.home.set_id_attr(&**file.data(), &attr)?;
+        let emptied = file.writable()?.truncate(0);
+        if let Err(error) = emptied.and_then(|()| self.home.remove_id_attr(&**file.data())) {
             // It stays what it was.
-            self.home.set_id_attr(file.data(), &IdAttr { kind: IdKind::Spread, ..attr })?;
+            self.home.set_id_attr(&**file.data(), &IdAttr { kind: IdKind::Spread, ..attr })?;
             return Err(error);
         }
         file.inode.set_shape(Shape::Plain);
+        self.reap_emptied(file.data(), spread.id())
+    }
+
+    /// Finishes what a crash left of a truncation to nothing.
+    pub(crate) fn finish_emptying(&self, data: &Fd, id: ObjectId) -> Result<()> {
+        self.index.mark(id)?;
+        data.truncate(0)?;
+        self.home.remove_id_attr(&**data)?;
+        self.reap_emptied(data, id)
+    }
+
+    /// What the file has elsewhere goes.
+    fn reap_emptied(&self, data: &Fd, id: ObjectId) -> Result<()> {
         // The home file itself is what has to be durable before they go.
-        let home_file =
-            reopen(file.data(), OFlags::RDONLY).or_else(|_| reopen(file.data(), OFlags::WRONLY))?;
-        self.reaper.add(spread.id(), Arc::new(home_file));
+        let home_file = data.reopen(Access::Read).or_else(|_| data.reopen(Access::Write))?;
+        self.reaper.add(self, id, home_file);
         Ok(())
     }
 
@@ -81,6 +93,9 @@ impl Volume {
         self.mark(file, spread)?;
         spread.times.touch_mtime();
         let owner = self.owner_before(spread, size)?;
+        if spread.index.synced_size()? > size {
+            spread.index.set_synced_size(size)?;
+        }
         spread.set_size(size, owner)?;
         self.index.sync(&spread.index)?;
         self.trim(file, spread, size)
@@ -96,21 +111,45 @@ impl Volume {
             Ok(())
         })?;
         if cleared {
+            spread.cleared.store(true, Ordering::Release);
             spread.index.clear_from(first)?;
         }
         if file.home_size()? > size {
-            spread.dirty.fetch_or(bit(self.tiers.home().id), Ordering::AcqRel);
-            rustix::fs::ftruncate(file.writable()?, size)?;
+            note_release(spread, self.tiers.home().id);
+            file.writable()?.truncate(size)?;
         }
         for (tier, store) in self.tiers.stores() {
             match cut_object(store.as_ref(), spread.id(), size) {
                 Ok(false) => {}
-                Ok(true) => {
-                    spread.dirty.fetch_or(bit(tier.id), Ordering::AcqRel);
-                }
+                Ok(true) => note_release(spread, tier.id),
                 Err(error) => self.concerning(spread, tier, tier.note_error(error))?,
             }
         }
         Ok(())
     }
+
+    /// Makes durable what was cut off the file. Until then, power loss may
+    /// bring it back, so it comes before the size may grow over it (ordering
+    /// rule 3).
+    pub(crate) fn make_releases_durable(&self, file: &File, spread: &Spread) -> Result<()> {
+        let released = spread.released.load(Ordering::Acquire);
+        if released == 0 && !spread.cleared.load(Ordering::Acquire) {
+            return Ok(());
+        }
+        for tier in self.tiers.iter().filter(|tier| released & bit(tier.id) != 0) {
+            self.sync_if_concerned(file, spread, tier)?;
+        }
+        if !self.planted(Plant::GrowOverUnclearedEntries) {
+            self.index.sync(&spread.index)?;
+        }
+        spread.released.fetch_and(!released, Ordering::AcqRel);
+        spread.cleared.store(false, Ordering::Release);
+        Ok(())
+    }
+}
+
+/// Notes that something of the file was cut or punched on a tier.
+pub(super) fn note_release(spread: &Spread, tier: TierId) {
+    spread.dirty.fetch_or(bit(tier), Ordering::AcqRel);
+    spread.released.fetch_or(bit(tier), Ordering::AcqRel);
 }

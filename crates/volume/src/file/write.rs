@@ -5,9 +5,9 @@ use super::relocate::Moves;
 use super::{File, Layout, Spread};
 use crate::Volume;
 use crate::format::SIZE_MAX;
-use crate::namespace::proc_path;
+use crate::tiers::Tier;
 use braid_contract::{Errno, Error, Result, StoreIo, WriteFlags};
-use rustix::fs::Mode;
+use std::ffi::OsStr;
 
 /// How far a write came, and what is in its way.
 pub(crate) enum Progress {
@@ -123,6 +123,9 @@ impl Volume {
         io: StoreIo,
     ) -> Result<Progress> {
         self.mark(file, spread)?;
+        if offset > spread.size() {
+            spread.index.set_gaps(true)?;
+        }
         self.place(file, spread, offset, offset + data.len() as u64, io.hint)?;
         let mut done = 0;
         while done < data.len() {
@@ -133,7 +136,7 @@ impl Volume {
                 Ok(written) => {
                     done += written;
                     spread.wrote(tier.id)?;
-                    spread.grow(offset + done as u64, tier.id)?;
+                    self.grow(file, spread, offset + done as u64, tier)?;
                 }
                 Err(error) if error.is_full() => return Ok(Progress::RangeMustMove { done }),
                 Err(error) if done == 0 => return Err(error),
@@ -143,6 +146,15 @@ impl Volume {
         Ok(Progress::Done)
     }
 
+    /// The file now reaches to `end` at least; `tier` holds its last byte.
+    pub(crate) fn grow(&self, file: &File, spread: &Spread, end: u64, tier: &Tier) -> Result<()> {
+        if spread.size() < end {
+            self.make_releases_durable(file, spread)?;
+            spread.grow(end, tier.id)?;
+        }
+        Ok(())
+    }
+
     /// Takes set-id bits and file capabilities from a file that somebody
     /// without the right to keep them writes to, as the kernel does natively.
     pub(crate) fn clear_set_id(&self, file: &File) -> Result<()> {
@@ -150,19 +162,18 @@ impl Volume {
             return Ok(());
         }
         let fd = file.data();
-        let mode = rustix::fs::fstat(fd)?.st_mode;
+        let mode = u32::from(fd.stat()?.attr.mode);
         // Set-group-id without group execution means mandatory locking.
         let drop_gid = mode & 0o2010 == 0o2010;
         let kept = mode & 0o7777 & !(0o4000 | if drop_gid { 0o2000 } else { 0 });
         if kept != mode & 0o7777 {
-            rustix::fs::chmod(proc_path(fd), Mode::from_raw_mode(kept))?;
+            fd.set_mode(kept)?;
         }
-        match rustix::fs::removexattr(proc_path(fd), "security.capability") {
-            Ok(())
-            | Err(rustix::io::Errno::NODATA | rustix::io::Errno::OPNOTSUPP | rustix::io::Errno::PERM) => {
-                Ok(())
+        match fd.remove_xattr(OsStr::new("security.capability")) {
+            Err(error) if !matches!(error.errno(), Errno::ENODATA | Errno::EOPNOTSUPP | Errno::EPERM) => {
+                Err(error)
             }
-            Err(error) => Err(error.into()),
+            _ => Ok(()),
         }
     }
 }

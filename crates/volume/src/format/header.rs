@@ -2,8 +2,7 @@
 
 use super::bytes::{check_sealed, get, get_u32, get_u64, put, seal};
 use super::{FORMAT_VERSION, FormatError};
-use braid_contract::{ObjectId, VolumeId};
-use braid_sys::FileHandle;
+use braid_contract::{NativeHandle, ObjectId, VolumeId};
 
 /// Length of the header in bytes; entries follow it.
 pub(crate) const HEADER_LEN: usize = 4096;
@@ -23,7 +22,7 @@ pub(crate) struct Header {
     pub(crate) btime_ns: i64,
     /// Size of the file when it was spread; all of it was in the home file.
     pub(crate) plain_size: u64,
-    pub(crate) handle: Option<FileHandle>,
+    pub(crate) handle: Option<NativeHandle>,
 }
 
 impl Header {
@@ -55,7 +54,7 @@ impl Header {
             return Err(FormatError::Damaged("its file handle is too long"));
         }
         let kind = i32::from_le_bytes(get(bytes, 52));
-        let handle = FileHandle::from_parts(kind, &bytes[88..88 + usize::from(handle_len)]);
+        let handle = NativeHandle::from_parts(kind, &bytes[88..88 + usize::from(handle_len)]);
         Ok(Self {
             volume: VolumeId(get(bytes, 16)),
             id: ObjectId(get(bytes, 32)),
@@ -81,7 +80,7 @@ mod tests {
             ino: 3,
             btime_ns: 4,
             plain_size: 5,
-            handle: FileHandle::from_parts(-1, &[7; 128]),
+            handle: NativeHandle::from_parts(-1, &[7; 128]),
         };
         let good = header.encode();
         assert_eq!(Header::decode(&good), Ok(header.clone()));

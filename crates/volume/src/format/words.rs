@@ -21,6 +21,8 @@ pub(crate) enum Reason {
     Spill,
     /// Moved, because its tier had no room for more of it.
     Moved,
+    /// Moved because somebody asked for it.
+    Asked,
 }
 
 impl Reason {
@@ -30,11 +32,12 @@ impl Reason {
             Self::Policy => 2,
             Self::Spill => 3,
             Self::Moved => 4,
+            Self::Asked => 5,
         }
     }
 
     fn from_code(code: u8) -> Option<Self> {
-        [Self::WasPlain, Self::Policy, Self::Spill, Self::Moved]
+        [Self::WasPlain, Self::Policy, Self::Spill, Self::Moved, Self::Asked]
             .into_iter()
             .find(|reason| reason.code() == code)
     }
@@ -123,6 +126,19 @@ impl Words {
         Ok(Owners { size: TierId(size), mtime: TierId(mtime), atime: TierId(atime) })
     }
 
+    /// A word that says yes; zero says no.
+    pub(crate) fn encode_flag(self, at: u64) -> u64 {
+        self.checked(at, 1)
+    }
+
+    pub(crate) fn decode_flag(self, at: u64, word: u64) -> Result<bool, FormatError> {
+        match word {
+            0 => Ok(false),
+            word if word == self.encode_flag(at) => Ok(true),
+            _ => Err(FormatError::Damaged("a flag word's checksum does not match")),
+        }
+    }
+
     /// `low` with the check of it and `position` above.
     fn checked(self, position: u64, low: u32) -> u64 {
         let crc = crc32c::crc32c_append(self.seed, &position.to_le_bytes());
@@ -162,6 +178,15 @@ mod tests {
         }
         assert!(WORDS().decode_size(264, WORDS().encode_size(256, 77)).is_err());
         assert!(WORDS().decode_size(256, 77).is_err());
+    }
+
+    #[test]
+    fn flags_round_trip_and_are_tied_to_their_place() {
+        let yes = WORDS().encode_flag(512);
+        assert_eq!(WORDS().decode_flag(512, yes), Ok(true));
+        assert_eq!(WORDS().decode_flag(512, 0), Ok(false));
+        assert!(WORDS().decode_flag(520, yes).is_err());
+        assert!(WORDS().decode_flag(512, 1).is_err());
     }
 
     #[test]

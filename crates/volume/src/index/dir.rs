@@ -4,51 +4,47 @@
 use super::Index;
 use super::ballast::Ballast;
 use crate::format::Header;
+use crate::namespace::names_in;
 use crate::sync::Mutex;
-use braid_contract::{Context, ObjectId, Result, TierId};
-use rustix::fs::{AtFlags, IFlags, Mode, OFlags};
+use braid_contract::{Access, Context, Errno, Fd, NativeFd, ObjectId, Result, TierId};
 use std::collections::{HashMap, HashSet};
-use std::os::fd::OwnedFd;
+use std::ffi::OsStr;
 use std::sync::Arc;
-
-const DIR: OFlags = OFlags::RDONLY.union(OFlags::DIRECTORY).union(OFlags::CLOEXEC);
+use std::sync::atomic::{AtomicBool, Ordering};
 
 #[derive(Debug)]
 pub(crate) struct IndexDir {
-    index: OwnedFd,
-    open: OwnedFd,
+    index: Fd,
+    open: Fd,
     home: TierId,
     pub(crate) ballast: Arc<Ballast>,
     /// Indexes whose directory entry may not be durable yet.
     unsynced: Mutex<HashSet<ObjectId>>,
     /// How often each file is marked.
     marks: Mutex<HashMap<ObjectId, u32>>,
+    /// A mark was made that may not be durable.
+    marks_unsynced: AtomicBool,
 }
 
 impl IndexDir {
     /// Lays the directories out in `braid`, the home tier's `.braid`.
-    pub(crate) fn create(braid: &OwnedFd) -> Result<()> {
+    pub(crate) fn create(braid: &dyn NativeFd) -> Result<()> {
         for name in ["index", "open"] {
-            match rustix::fs::mkdirat(braid, name, Mode::from_raw_mode(0o700)) {
-                Ok(()) | Err(rustix::io::Errno::EXIST) => {}
-                Err(error) => return Err(error).with_context(|| format!("making .braid/{name}")),
-            }
+            make_dir(braid, name).with_context(|| format!("making .braid/{name}"))?;
         }
         Ballast::create(braid).context("making .braid/ballast")?;
         // On btrfs a store to an allocated block may still need a new one, and
         // fail as SIGBUS, unless copy-on-write is off. Elsewhere the flag is
         // unknown, and not needed.
-        let index = rustix::fs::openat(braid, "index", DIR, Mode::empty())?;
-        if let Ok(flags) = rustix::fs::ioctl_getflags(&index) {
-            let _ = rustix::fs::ioctl_setflags(&index, flags | IFlags::NOCOW);
-        }
+        braid.open_at(OsStr::new("index"), Access::Directory)?.write_in_place();
         Ok(())
     }
 
     /// Opens the directories.
-    pub(crate) fn open(braid: &OwnedFd, home: TierId) -> Result<Self> {
+    pub(crate) fn open(braid: &dyn NativeFd, home: TierId) -> Result<Self> {
         let open = |name| {
-            rustix::fs::openat(braid, name, DIR, Mode::empty())
+            braid
+                .open_at(OsStr::new(name), Access::Directory)
                 .with_context(|| format!("opening .braid/{name}"))
         };
         Ok(Self {
@@ -58,23 +54,18 @@ impl IndexDir {
             home,
             unsynced: Mutex::new(HashSet::new()),
             marks: Mutex::new(HashMap::new()),
+            marks_unsynced: AtomicBool::new(true),
         })
     }
 
     /// Makes the index of a new spread file.
     pub(crate) fn create_index(&self, header: Header) -> Result<Index> {
         let id = header.id;
-        let flags = OFlags::RDWR | OFlags::CREATE | OFlags::EXCL | OFlags::CLOEXEC | OFlags::NOFOLLOW;
-        let open = || {
-            self.ballast
-                .or_spend(|| rustix::fs::openat(&self.index, path_of(id), flags, Mode::from_raw_mode(0o600)))
-        };
+        let path = path_of(id);
+        let open = || self.ballast.or_spend(|| self.index.create_at(OsStr::new(&path), 0o600));
         let fd = match open() {
-            Err(rustix::io::Errno::NOENT) => {
-                match rustix::fs::mkdirat(&self.index, id.shard(), Mode::from_raw_mode(0o700)) {
-                    Ok(()) | Err(rustix::io::Errno::EXIST) => {}
-                    Err(error) => return Err(error.into()),
-                }
+            Err(error) if error.errno() == Errno::ENOENT => {
+                make_dir(&*self.index, &id.shard())?;
                 open()
             }
             result => result,
@@ -85,11 +76,10 @@ impl IndexDir {
     }
 
     pub(crate) fn open_index(&self, id: ObjectId) -> Result<Index> {
-        let flags = OFlags::RDWR | OFlags::CLOEXEC | OFlags::NOFOLLOW;
-        let fd = match rustix::fs::openat(&self.index, path_of(id), flags, Mode::empty()) {
-            Err(rustix::io::Errno::ROFS) => {
-                let flags = OFlags::RDONLY | OFlags::CLOEXEC | OFlags::NOFOLLOW;
-                rustix::fs::openat(&self.index, path_of(id), flags, Mode::empty())
+        let path = path_of(id);
+        let fd = match self.index.open_at(OsStr::new(&path), Access::ReadWrite) {
+            Err(error) if error.errno() == Errno::EROFS => {
+                self.index.open_at(OsStr::new(&path), Access::Read)
             }
             result => result,
         };
@@ -100,17 +90,27 @@ impl IndexDir {
     /// Removes an index; one that does not exist is passed over.
     pub(crate) fn remove_index(&self, id: ObjectId) -> Result<()> {
         self.unsynced.lock().remove(&id);
-        ignore_missing(rustix::fs::unlinkat(&self.index, path_of(id), AtFlags::empty()))
-            .context("removing an index")
+        ignore_missing(self.index.remove_at(OsStr::new(&path_of(id)), false)).context("removing an index")
     }
 
-    /// Makes contents and name of an index durable.
+    /// Makes all marks durable.
+    pub(crate) fn sync_marks(&self) -> Result<()> {
+        if self.marks_unsynced.swap(false, Ordering::AcqRel) {
+            let synced = self.open.sync(false).context("syncing .braid/open");
+            synced.inspect_err(|_| self.marks_unsynced.store(true, Ordering::Release))?;
+        }
+        Ok(())
+    }
+
+    /// Makes contents and name of an index durable, after the marks that lead
+    /// recovery to what it runs ahead of.
     pub(crate) fn sync(&self, index: &Index) -> Result<()> {
+        self.sync_marks()?;
         index.sync()?;
         if self.unsynced.lock().contains(&index.id()) {
-            let shard = rustix::fs::openat(&self.index, index.id().shard(), DIR, Mode::empty())?;
-            rustix::fs::fsync(&shard).context("syncing a directory of indexes")?;
-            rustix::fs::fsync(&self.index).context("syncing .braid/index")?;
+            let shard = self.index.open_at(OsStr::new(&index.id().shard()), Access::Directory)?;
+            shard.sync(false).context("syncing a directory of indexes")?;
+            self.index.sync(false).context("syncing .braid/index")?;
             self.unsynced.lock().remove(&index.id());
         }
         Ok(())
@@ -123,11 +123,12 @@ impl IndexDir {
         let mut marks = self.marks.lock();
         let count = marks.entry(id).or_insert(0);
         if *count == 0 {
-            let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::CLOEXEC | OFlags::NOFOLLOW;
-            let made = rustix::fs::openat(&self.open, id.to_string(), flags, Mode::from_raw_mode(0o600));
-            if let Err(error) = made {
-                marks.remove(&id);
-                return Err(error).context("marking a file");
+            match self.open.create_at(OsStr::new(&id.to_string()), 0o600) {
+                Err(error) if error.errno() != Errno::EEXIST => {
+                    marks.remove(&id);
+                    return Err(error).context("marking a file");
+                }
+                _ => self.marks_unsynced.store(true, Ordering::Release),
             }
         }
         *count += 1;
@@ -157,41 +158,44 @@ impl IndexDir {
     }
 
     fn remove_mark(&self, id: ObjectId) -> Result<()> {
-        ignore_missing(rustix::fs::unlinkat(&self.open, id.to_string(), AtFlags::empty()))
-            .context("unmarking a file")
+        ignore_missing(self.open.remove_at(OsStr::new(&id.to_string()), false)).context("unmarking a file")
     }
 
     /// All marked ids.
     pub(crate) fn marked(&self) -> Result<Vec<ObjectId>> {
-        ids_in(&self.open)
+        ids_in(&*self.open)
     }
 
     /// Calls `visit` with the id of every index.
     pub(crate) fn list(&self, visit: &mut dyn FnMut(ObjectId) -> Result<()>) -> Result<()> {
-        for shard in rustix::fs::Dir::read_from(&self.index)? {
-            let shard = shard?;
-            if shard.file_name().to_bytes().starts_with(b".") {
-                continue;
-            }
-            let dir = rustix::fs::openat(&self.index, shard.file_name(), DIR, Mode::empty())?;
-            ids_in(&dir)?.into_iter().try_for_each(&mut *visit)?;
+        for shard in names_in(&*self.index)? {
+            let dir = match self.index.open_at(&shard, Access::Directory) {
+                // Not Braid's; the check reports it.
+                Err(error) if error.errno() == Errno::ENOTDIR => continue,
+                result => result?,
+            };
+            ids_in(&*dir)?.into_iter().try_for_each(&mut *visit)?;
         }
         Ok(())
     }
 }
 
-fn ids_in(dir: &OwnedFd) -> Result<Vec<ObjectId>> {
-    let mut ids = Vec::new();
-    for entry in rustix::fs::Dir::read_from(dir)? {
-        let entry = entry?;
-        ids.extend(entry.file_name().to_str().ok().and_then(|name| name.parse::<ObjectId>().ok()));
+/// Makes a directory that may exist.
+fn make_dir(parent: &dyn NativeFd, name: &str) -> Result<()> {
+    match parent.make_dir_at(OsStr::new(name), 0o700) {
+        Err(error) if error.errno() != Errno::EEXIST => Err(error),
+        _ => Ok(()),
     }
-    Ok(ids)
 }
 
-fn ignore_missing(result: rustix::io::Result<()>) -> rustix::io::Result<()> {
+fn ids_in(dir: &dyn NativeFd) -> Result<Vec<ObjectId>> {
+    let names = names_in(dir)?;
+    Ok(names.iter().filter_map(|name| name.to_str()?.parse().ok()).collect())
+}
+
+fn ignore_missing(result: Result<()>) -> Result<()> {
     match result {
-        Err(rustix::io::Errno::NOENT) => Ok(()),
+        Err(error) if error.errno() == Errno::ENOENT => Ok(()),
         result => result,
     }
 }

@@ -15,15 +15,18 @@ pub(crate) use dir::IndexDir;
 use ballast::Ballast;
 
 use crate::format::{Entry, HEADER_LEN, Header, MUTABLE_FROM, Owners, Words};
-use braid_contract::{Context, Errno, Error, ObjectId, Result, TierId};
+use braid_contract::{Context, Errno, Error, Fd, ObjectId, Result, TierId};
 use segments::Segments;
-use std::os::fd::OwnedFd;
+use std::io::{IoSlice, IoSliceMut};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 const SIZE_AT: u64 = 256;
 const SYNCED_SIZE_AT: u64 = 264;
 const OWNERS_AT: u64 = 272;
+const GAPS_AT: u64 = 280;
+/// Where the words begin that tell which tiers' objects are durable.
+const DURABLE_AT: u64 = 512;
 
 /// The open index of one spread file.
 #[derive(Debug)]
@@ -38,11 +41,14 @@ pub(crate) struct Index {
 
 impl Index {
     /// Writes the header of a new index to the empty file `fd`.
-    fn create(fd: OwnedFd, header: Header, home: TierId, ballast: &Arc<Ballast>) -> Result<Self> {
+    fn create(fd: Fd, header: Header, home: TierId, ballast: &Arc<Ballast>) -> Result<Self> {
         let mut bytes = header.encode();
         bytes.resize(HEADER_LEN, 0);
         // A block is written or not, and the header is one.
-        ballast.or_spend(|| rustix::io::pwrite(&fd, &bytes, 0))?;
+        let written = ballast.or_spend(|| fd.write_at(0, &[IoSlice::new(&bytes)], false))?;
+        if written < bytes.len() {
+            return Err(Errno::EIO.into());
+        }
         let words = Words::of(header.id);
         Ok(Self {
             header,
@@ -54,12 +60,12 @@ impl Index {
     }
 
     /// Reads and checks the header of an existing index.
-    fn open(fd: OwnedFd, id: ObjectId, home: TierId, ballast: &Arc<Ballast>) -> Result<Self> {
+    fn open(fd: Fd, id: ObjectId, home: TierId, ballast: &Arc<Ballast>) -> Result<Self> {
         let mut bytes = [0; MUTABLE_FROM];
-        if rustix::fs::fstat(&fd)?.st_size < HEADER_LEN as i64 {
+        if fd.stat()?.attr.size < HEADER_LEN as u64 {
             return Err(Error::new(Errno::EUCLEAN, format!("index {id} is cut off in its header")));
         }
-        let len = rustix::io::pread(&fd, &mut bytes, 0)?;
+        let len = fd.read_at(0, &mut [IoSliceMut::new(&mut bytes)], false)?;
         let header = Header::decode(&bytes[..len])
             .map_err(|error| Error::new(Errno::EUCLEAN, format!("header of index {id}: {error}")))?;
         if header.id != id {
@@ -108,6 +114,40 @@ impl Index {
 
     pub(crate) fn set_owners(&self, owners: Owners) -> Result<()> {
         self.store(OWNERS_AT, self.words.encode_owners(OWNERS_AT, owners))
+    }
+
+    /// Whether something other than an append changed the size since the last
+    /// `fsync`, so that a hole in what was written since then may be meant.
+    pub(crate) fn has_gaps(&self) -> Result<bool> {
+        self.flag(GAPS_AT)
+    }
+
+    pub(crate) fn set_gaps(&self, gaps: bool) -> Result<()> {
+        self.set_flag(GAPS_AT, gaps)
+    }
+
+    /// Whether the file's object on `tier` was made durable since it was made.
+    /// One that was not may be missing after power loss: then nothing of what
+    /// it held was ever synced.
+    pub(crate) fn is_object_durable(&self, tier: TierId) -> Result<bool> {
+        self.flag(durable_at(tier))
+    }
+
+    pub(crate) fn set_object_durable(&self, tier: TierId) -> Result<()> {
+        self.set_flag(durable_at(tier), true)
+    }
+
+    fn flag(&self, at: u64) -> Result<bool> {
+        let word = self.segments.load(at)?;
+        self.words.decode_flag(at, word).map_err(|error| self.damaged(&error))
+    }
+
+    /// Stores a flag, unless it is what it should be.
+    fn set_flag(&self, at: u64, yes: bool) -> Result<()> {
+        if self.flag(at)? == yes {
+            return Ok(());
+        }
+        self.store(at, if yes { self.words.encode_flag(at) } else { 0 })
     }
 
     /// Where range `range` is; `None` if it was never written.
@@ -172,6 +212,10 @@ impl Index {
     }
 }
 
+fn durable_at(tier: TierId) -> u64 {
+    DURABLE_AT + u64::from(tier.0) * 8
+}
+
 fn entry_at(range: u64) -> u64 {
     HEADER_LEN as u64 + range * 8
 }
@@ -181,6 +225,8 @@ mod tests {
     use super::*;
     use crate::format::Reason;
     use braid_contract::VolumeId;
+    use braid_stores::native::{KernelFd, open_tier_dir};
+    use std::os::unix::fs::FileExt;
 
     const ENTRY: Entry = Entry { tier: TierId(1), reason: Reason::Policy, version: 0 };
 
@@ -198,18 +244,21 @@ mod tests {
 
     fn ballast() -> Arc<Ballast> {
         let dir = tempfile::tempdir().unwrap();
-        let fd = std::fs::File::open(dir.path()).unwrap().into();
-        Arc::new(Ballast::open(&fd).unwrap())
+        Arc::new(Ballast::open(&*open_tier_dir(dir.path()).unwrap()).unwrap())
+    }
+
+    fn fd(file: &std::fs::File) -> Fd {
+        KernelFd::open(file.try_clone().unwrap().into())
     }
 
     fn reopen(file: &std::fs::File) -> Index {
-        Index::open(file.try_clone().unwrap().into(), header().id, TierId(0), &ballast()).unwrap()
+        Index::open(fd(file), header().id, TierId(0), &ballast()).unwrap()
     }
 
     #[test]
     fn entries_far_apart_survive_reopening() {
         let file = tempfile::tempfile().unwrap();
-        let index = Index::create(file.try_clone().unwrap().into(), header(), TierId(0), &ballast()).unwrap();
+        let index = Index::create(fd(&file), header(), TierId(0), &ballast()).unwrap();
         let ranges = [0, 1, 7679, 7680, 100_000, 524_287, 2_000_000_000];
         for range in ranges {
             assert_eq!(index.entry(range).unwrap(), None);
@@ -237,7 +286,7 @@ mod tests {
     #[test]
     fn clearing_leaves_what_is_before() {
         let file = tempfile::tempfile().unwrap();
-        let index = Index::create(file.try_clone().unwrap().into(), header(), TierId(0), &ballast()).unwrap();
+        let index = Index::create(fd(&file), header(), TierId(0), &ballast()).unwrap();
         for range in [0, 5, 6, 600, 9000] {
             index.set_entry(range, ENTRY).unwrap();
         }
@@ -251,13 +300,13 @@ mod tests {
     #[test]
     fn damage_is_answered_and_never_believed() {
         let file = tempfile::tempfile().unwrap();
-        let index = Index::create(file.try_clone().unwrap().into(), header(), TierId(0), &ballast()).unwrap();
+        let index = Index::create(fd(&file), header(), TierId(0), &ballast()).unwrap();
         index.set_entry(2, ENTRY).unwrap();
         index.sync().unwrap();
-        rustix::io::pwrite(&file, &[0xff], HEADER_LEN as u64 + 2 * 8 + 1).unwrap();
+        file.write_all_at(&[0xff], HEADER_LEN as u64 + 2 * 8 + 1).unwrap();
         assert_eq!(index.entry(2).unwrap_err().errno(), Errno::EUCLEAN);
-        rustix::io::pwrite(&file, b"X", 0).unwrap();
-        let error = Index::open(file.into(), header().id, TierId(0), &ballast()).unwrap_err();
+        file.write_all_at(b"X", 0).unwrap();
+        let error = Index::open(fd(&file), header().id, TierId(0), &ballast()).unwrap_err();
         assert_eq!(error.errno(), Errno::EUCLEAN);
     }
 }

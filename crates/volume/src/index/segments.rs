@@ -6,10 +6,7 @@
 
 use super::ballast::Ballast;
 use crate::sync::Mutex;
-use braid_contract::{Errno, Result};
-use braid_sys::WordMap;
-use rustix::fs::{FallocateFlags, SeekFrom};
-use std::os::fd::OwnedFd;
+use braid_contract::{Errno, FallocateMode, Fd, NativeWords, Result, SeekTarget};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
 
@@ -20,8 +17,8 @@ const PAGE: u64 = 4096;
 
 #[derive(Debug)]
 pub(super) struct Segments {
-    file: OwnedFd,
-    maps: [OnceLock<WordMap>; SEGMENTS],
+    file: Fd,
+    maps: [OnceLock<Box<dyn NativeWords>>; SEGMENTS],
     /// Length of the file in bytes: words below it may be loaded.
     len: AtomicU64,
     /// Held while the file grows or a segment is mapped.
@@ -31,8 +28,8 @@ pub(super) struct Segments {
 }
 
 impl Segments {
-    pub(super) fn new(file: OwnedFd, ballast: Arc<Ballast>) -> Result<Self> {
-        let len = rustix::fs::fstat(&file)?.st_size.cast_unsigned() / PAGE * PAGE;
+    pub(super) fn new(file: Fd, ballast: Arc<Ballast>) -> Result<Self> {
+        let len = file.stat()?.attr.size / PAGE * PAGE;
         Ok(Self {
             file,
             maps: std::array::from_fn(|_| OnceLock::new()),
@@ -47,21 +44,21 @@ impl Segments {
         if at + 8 > self.len.load(Ordering::Acquire) {
             return Ok(0);
         }
-        Ok(u64::from_le(self.word(at)?.load(Ordering::Acquire)))
+        let (map, word) = self.word(at)?;
+        Ok(map.load(word))
     }
 
     /// Stores a word, after making sure that its block exists.
     pub(super) fn store(&self, at: u64, word: u64) -> Result<()> {
         let (segment, _) = locate(at)?;
         self.grow_to(segment_end(segment))?;
-        let place = self.word(at)?;
+        let (map, place) = self.word(at)?;
         // A word that is not zero has a block already.
-        if place.load(Ordering::Acquire) == 0 {
-            let allocate =
-                || rustix::fs::fallocate(&self.file, FallocateFlags::KEEP_SIZE, at / PAGE * PAGE, PAGE);
-            self.ballast.or_spend(|| rustix::io::retry_on_intr(allocate))?;
+        if map.load(place) == 0 {
+            let keep = FallocateMode::Allocate { keep_size: true };
+            self.ballast.or_spend(|| self.file.allocate(keep, at / PAGE * PAGE, PAGE))?;
         }
-        place.store(word.to_le(), Ordering::Release);
+        map.store(place, word);
         Ok(())
     }
 
@@ -70,15 +67,14 @@ impl Segments {
         let len = self.len.load(Ordering::Acquire);
         let page_end = at.next_multiple_of(PAGE).min(len);
         for at in (at..page_end).step_by(8) {
-            let word = self.word(at)?;
+            let (map, word) = self.word(at)?;
             // Storing to a hole would need a block first; a hole is zero.
-            if word.load(Ordering::Acquire) != 0 {
-                word.store(0, Ordering::Release);
+            if map.load(word) != 0 {
+                map.store(word, 0);
             }
         }
         if page_end < len {
-            let flags = FallocateFlags::PUNCH_HOLE | FallocateFlags::KEEP_SIZE;
-            rustix::io::retry_on_intr(|| rustix::fs::fallocate(&self.file, flags, page_end, len - page_end))?;
+            self.file.allocate(FallocateMode::PunchHole, page_end, len - page_end)?;
         }
         Ok(())
     }
@@ -92,15 +88,16 @@ impl Segments {
     ) -> Result<()> {
         let len = self.len.load(Ordering::Acquire);
         while at < len {
-            at = match rustix::fs::seek(&self.file, SeekFrom::Data(at)) {
+            at = match self.file.seek(at, SeekTarget::Data) {
                 // A page is the unit in which a hole can end.
                 Ok(data) => at.max(data / PAGE * PAGE),
-                Err(rustix::io::Errno::NXIO) => break,
-                Err(error) => return Err(error.into()),
+                Err(error) if error.errno() == Errno::ENXIO => break,
+                Err(error) => return Err(error),
             };
             let page_end = ((at / PAGE + 1) * PAGE).min(len);
             while at < page_end {
-                match u64::from_le(self.word(at)?.load(Ordering::Acquire)) {
+                let (map, place) = self.word(at)?;
+                match map.load(place) {
                     0 => {}
                     word => visit(at, word)?,
                 }
@@ -112,26 +109,27 @@ impl Segments {
 
     pub(super) fn sync(&self) -> Result<()> {
         // Pages dirtied through the mapping belong to the file like any other.
-        Ok(rustix::fs::fdatasync(&self.file)?)
+        self.file.sync(true)
     }
 
-    fn word(&self, at: u64) -> Result<&AtomicU64> {
+    /// The mapping that the word at byte `at` is in, and its place there.
+    fn word(&self, at: u64) -> Result<(&dyn NativeWords, usize)> {
         let (segment, offset) = locate(at)?;
         let map = match self.maps[segment].get() {
-            Some(map) => map,
+            Some(map) => &**map,
             None => self.map(segment)?,
         };
-        Ok(&map.words()[(offset / 8) as usize])
+        Ok((map, (offset / 8) as usize))
     }
 
-    fn map(&self, segment: usize) -> Result<&WordMap> {
+    fn map(&self, segment: usize) -> Result<&dyn NativeWords> {
         let _growing = self.growing.lock();
         if let Some(map) = self.maps[segment].get() {
-            return Ok(map);
+            return Ok(&**map);
         }
         let (start, end) = (segment_start(segment), segment_end(segment));
-        let map = WordMap::new(&self.file, start, (end - start) as usize)?;
-        Ok(self.maps[segment].get_or_init(|| map))
+        let map = self.file.map(start, (end - start) as usize)?;
+        Ok(&**self.maps[segment].get_or_init(|| map))
     }
 
     fn grow_to(&self, end: u64) -> Result<()> {
@@ -140,7 +138,7 @@ impl Segments {
         }
         let _growing = self.growing.lock();
         if self.len.load(Ordering::Acquire) < end {
-            rustix::fs::ftruncate(&self.file, end)?;
+            self.file.truncate(end)?;
             self.len.store(end, Ordering::Release);
         }
         Ok(())

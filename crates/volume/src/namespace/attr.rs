@@ -1,6 +1,5 @@
 //! Attributes: the home inode's, corrected by what is ahead of it.
 
-use super::home::{attr_of, statx};
 use super::inodes::Shape;
 use super::{Identity, Inode};
 use crate::Volume;
@@ -13,7 +12,7 @@ impl Volume {
         let inode = self.inodes.get(ino)?;
         match handle.and_then(|handle| self.handles.file(handle).ok()) {
             Some(open) => {
-                let identity = self.home.identify(open.file.data())?;
+                let identity = self.home.identify(&**open.file.data())?;
                 self.attr_with(&inode, &identity, Some(&open.file))
             }
             None => self.attr_now(&inode),
@@ -25,7 +24,7 @@ impl Volume {
         // An open file answers even when its last name is gone.
         let live = inode.file.lock().upgrade();
         let identity = match &live {
-            Some(file) => self.home.identify(file.data())?,
+            Some(file) => self.home.identify(&**file.data())?,
             None => self.home.identify(&*self.inodes.path(&self.home, inode)?)?,
         };
         self.attr_with(inode, &identity, live.as_ref())
@@ -38,7 +37,7 @@ impl Volume {
     }
 
     fn attr_with(&self, inode: &Arc<Inode>, identity: &Identity, live: Option<&Arc<File>>) -> Result<Attr> {
-        let mut attr = attr_of(&identity.stat, inode.ino, inode.kind);
+        let mut attr = Attr { ino: inode.ino, ..identity.attr };
         if inode.kind != FileKind::Regular || live.is_none() && inode.shape() == Shape::Plain {
             return Ok(attr);
         }
@@ -76,9 +75,4 @@ impl Volume {
             .map(|stat| stat.allocated / 512)
             .sum()
     }
-}
-
-/// Number of names that the inode behind `fd` has.
-pub(super) fn links(fd: impl std::os::fd::AsFd) -> Result<u32> {
-    Ok(statx(fd)?.stx_nlink)
 }

@@ -1,10 +1,7 @@
 //! Changing attributes.
 
-use super::home::proc_path;
 use crate::Volume;
-use braid_contract::{Attr, Caller, Errno, FileKind, HandleId, InodeId, Result, SetAttr, SetTime, Timestamp};
-use rustix::fs::{AtFlags, Gid, Mode, Timespec, Timestamps, Uid};
-use std::os::fd::OwnedFd;
+use braid_contract::{Attr, Caller, Errno, Fd, FileKind, HandleId, InodeId, Result, SetAttr};
 
 impl Volume {
     pub(crate) fn set_attr(
@@ -35,13 +32,15 @@ impl Volume {
             truncated.and(ended)?;
         }
         let fd = match &live {
-            Some(file) => file.data().fd(),
+            Some(file) => Fd::clone(file.data()),
             None => self.inodes.path(&self.home, &inode)?,
         };
-        change_owner(&fd, changes)?;
+        if changes.uid.is_some() || changes.gid.is_some() {
+            fd.set_owner(changes.uid, changes.gid)?;
+        }
         if let Some(mode) = changes.mode {
             // A link's own mode can't be changed, nor does anybody ask for it.
-            rustix::fs::chmod(proc_path(&*fd), Mode::from_raw_mode(mode & 0o7777))?;
+            fd.set_mode(mode & 0o7777)?;
             // It may have come into use meanwhile.
             if let Some(file) = inode.file.lock().upgrade() {
                 file.set_id_may_be_set();
@@ -51,41 +50,8 @@ impl Volume {
             if let Some(file) = live.as_ref().filter(|_| changes.mtime.is_some()) {
                 file.mtime_is_set();
             }
-            set_times(&fd, changes)?;
+            fd.set_times(changes.atime, changes.mtime)?;
         }
         self.attr_now(&inode)
-    }
-}
-
-fn change_owner(fd: &OwnedFd, changes: &SetAttr) -> Result<()> {
-    if changes.uid.is_none() && changes.gid.is_none() {
-        return Ok(());
-    }
-    let (uid, gid) = (changes.uid.map(Uid::from_raw), changes.gid.map(Gid::from_raw));
-    Ok(rustix::fs::chownat(fd, "", uid, gid, AtFlags::EMPTY_PATH)?)
-}
-
-fn set_times(fd: &OwnedFd, changes: &SetAttr) -> Result<()> {
-    let times = Timestamps {
-        last_access: changes.atime.map_or(omit(), timespec),
-        last_modification: changes.mtime.map_or(omit(), timespec),
-    };
-    match rustix::fs::utimensat(fd, "", &times, AtFlags::EMPTY_PATH) {
-        // Before Linux 5.8 the empty path is not taken.
-        Err(rustix::io::Errno::INVAL) => {
-            Ok(rustix::fs::utimensat(rustix::fs::CWD, proc_path(fd), &times, AtFlags::empty())?)
-        }
-        result => Ok(result?),
-    }
-}
-
-fn omit() -> Timespec {
-    Timespec { tv_sec: 0, tv_nsec: rustix::fs::UTIME_OMIT as _ }
-}
-
-fn timespec(time: SetTime) -> Timespec {
-    match time {
-        SetTime::Now => Timespec { tv_sec: 0, tv_nsec: rustix::fs::UTIME_NOW as _ },
-        SetTime::At(Timestamp { secs, nanos }) => Timespec { tv_sec: secs, tv_nsec: nanos.into() },
     }
 }

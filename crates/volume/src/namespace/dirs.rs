@@ -3,35 +3,30 @@
 use super::{BRAID_DIR, Inode};
 use crate::Volume;
 use crate::sync::Mutex;
-use braid_contract::{DirEntry, DirSink, Errno, FileKind, HandleId, InodeId, Result};
-use rustix::fs::{FileType, OFlags, RawDir, SeekFrom};
+use braid_contract::{
+    Access, DirEntry, DirSink, Errno, Fd, FileKind, HandleId, InodeId, NativeDirEntry, NativeFd, Result,
+};
 use std::ffi::OsStr;
-use std::mem::MaybeUninit;
-use std::os::fd::OwnedFd;
-use std::os::unix::ffi::OsStrExt;
 use std::sync::Arc;
-
-/// Bytes of native entries fetched at a time.
-const BATCH: usize = 32 << 10;
 
 /// An open directory.
 #[derive(Debug)]
 pub(crate) struct DirHandle {
     inode: Arc<Inode>,
-    fd: Mutex<OwnedFd>,
+    /// Locked while it is read: a descriptor has one place where reading is at.
+    fd: Mutex<Fd>,
 }
 
 impl DirHandle {
     pub(crate) fn sync(&self) -> Result<()> {
-        Ok(rustix::fs::fsync(&*self.fd.lock())?)
+        self.fd.lock().sync(false)
     }
 }
 
 impl Volume {
     pub(crate) fn open_directory(&self, ino: InodeId) -> Result<HandleId> {
         let inode = self.inodes.get(ino)?;
-        let fd =
-            self.inodes.open(&self.home, &inode, OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC)?;
+        let fd = self.inodes.open(&self.home, &inode, Access::Directory)?;
         Ok(self.handles.add_dir(DirHandle { inode, fd: Mutex::new(fd) }))
     }
 
@@ -46,37 +41,40 @@ impl Volume {
     ) -> Result<()> {
         let dir = self.handles.dir(handle)?;
         let fd = dir.fd.lock();
-        rustix::fs::seek(&*fd, SeekFrom::Start(offset.cast_unsigned()))?;
-        let mut buf = [const { MaybeUninit::uninit() }; BATCH];
-        let mut entries = RawDir::new(&*fd, &mut buf);
-        while let Some(entry) = entries.next() {
-            let entry = entry?;
-            let name = OsStr::from_bytes(entry.file_name().to_bytes());
-            if dir.inode.ino == InodeId::ROOT && name == BRAID_DIR {
-                continue;
+        fd.read_dir(offset, &mut |entry| {
+            if dir.inode.ino == InodeId::ROOT && entry.name == BRAID_DIR {
+                return Ok(true);
             }
-            let dots = matches!(name.as_bytes(), b"." | b"..");
-            let looked_up = if plus && !dots { self.entry_for_listing(&fd, name)? } else { None };
-            let taken = sink.add(&DirEntry {
-                ino: looked_up.map_or_else(|| self.home.public_ino(entry.ino()), |entry| entry.attr.ino),
-                next_offset: entry.next_entry_cookie().cast_signed(),
-                kind: kind_of(entry.file_type()),
-                name,
-                entry: looked_up,
-            });
-            if !taken {
-                if let Some(entry) = looked_up {
-                    self.inodes.forget(entry.attr.ino, 1);
-                }
-                break;
-            }
+            self.list_entry(&**fd, entry, plus, sink)
+        })
+    }
+
+    /// Hands one entry to the sink; answers whether that took it.
+    fn list_entry(
+        &self,
+        dir: &dyn NativeFd,
+        entry: &NativeDirEntry<'_>,
+        plus: bool,
+        sink: &mut dyn DirSink,
+    ) -> Result<bool> {
+        let dots = entry.name == "." || entry.name == "..";
+        let looked_up = if plus && !dots { self.entry_for_listing(dir, entry.name)? } else { None };
+        let taken = sink.add(&DirEntry {
+            ino: looked_up.map_or_else(|| self.home.public_ino(entry.ino), |entry| entry.attr.ino),
+            next_offset: entry.next_offset,
+            kind: FileKind::from_mode(entry.kind),
+            name: entry.name,
+            entry: looked_up,
+        });
+        if let Some(entry) = looked_up.filter(|_| !taken) {
+            self.inodes.forget(entry.attr.ino, 1);
         }
-        Ok(())
+        Ok(taken)
     }
 
     /// The entry of a name for `readdirplus`. A name that went away meanwhile,
     /// or whose file is damaged, is listed without: looking it up tells why.
-    fn entry_for_listing(&self, dir: &OwnedFd, name: &OsStr) -> Result<Option<braid_contract::Entry>> {
+    fn entry_for_listing(&self, dir: &dyn NativeFd, name: &OsStr) -> Result<Option<braid_contract::Entry>> {
         match self.enter_name(dir, name) {
             Ok(entry) => Ok(Some(entry)),
             Err(error) if matches!(error.errno(), Errno::EMFILE | Errno::ENFILE | Errno::ENOMEM) => {
@@ -85,17 +83,4 @@ impl Volume {
             Err(_) => Ok(None),
         }
     }
-}
-
-fn kind_of(kind: FileType) -> Option<FileKind> {
-    Some(match kind {
-        FileType::RegularFile => FileKind::Regular,
-        FileType::Directory => FileKind::Directory,
-        FileType::Symlink => FileKind::Symlink,
-        FileType::Fifo => FileKind::Fifo,
-        FileType::Socket => FileKind::Socket,
-        FileType::CharacterDevice => FileKind::CharDevice,
-        FileType::BlockDevice => FileKind::BlockDevice,
-        FileType::Unknown => return None,
-    })
 }

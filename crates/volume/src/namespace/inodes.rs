@@ -3,20 +3,17 @@
 use super::home::{Home, Identity, Node};
 use crate::file::File;
 use crate::sync::Mutex;
-use braid_contract::{Errno, FileKind, InodeId, Result};
-use braid_sys::FileHandle;
+use braid_contract::{Access, Errno, Fd, FileKind, InodeId, NativeHandle, Result};
 use lru::LruCache;
-use rustix::fs::OFlags;
 use std::collections::HashMap;
 use std::collections::hash_map::Entry;
 use std::num::NonZeroUsize;
-use std::os::fd::OwnedFd;
 use std::sync::atomic::{AtomicU8, Ordering};
 use std::sync::{Arc, Weak};
 
 const SHARDS: usize = 16;
 
-/// `O_PATH` descriptors that are kept for inodes in use, at most.
+/// Descriptors that are kept for inodes in use, at most.
 const PATHS_KEPT: NonZeroUsize = NonZeroUsize::new(1024).expect("1024 is not zero");
 
 /// What is known of a regular file without looking.
@@ -53,7 +50,7 @@ impl Inode {
         self.shape.store(shape as u8, Ordering::Relaxed);
     }
 
-    fn is(&self, handle: Option<&FileHandle>) -> bool {
+    fn is(&self, handle: Option<&NativeHandle>) -> bool {
         match &self.node {
             Node::Handle(mine) => handle == Some(mine),
             // A pinned inode's number is not given to another one.
@@ -72,7 +69,7 @@ pub(crate) struct InodeTable {
     shards: [Mutex<HashMap<InodeId, Known>>; SHARDS],
     /// Descriptors of inodes used lately, so that a path walk does not open
     /// each directory anew.
-    paths: Mutex<LruCache<InodeId, Arc<OwnedFd>>>,
+    paths: Mutex<LruCache<InodeId, Fd>>,
     /// Inodes that are to be dropped when their last user is done.
     in_use: Mutex<Vec<InodeId>>,
 }
@@ -87,14 +84,14 @@ impl InodeTable {
     }
 
     /// The inode behind `fd`, with one more lookup.
-    pub(crate) fn enter(&self, home: &Home, identity: &Identity, fd: OwnedFd) -> Arc<Inode> {
+    pub(crate) fn enter(&self, home: &Home, identity: &Identity, fd: Fd) -> Arc<Inode> {
         let ino = home.public_ino(identity.ino());
         let mut shard = self.shard(ino).lock();
         let make = |lookups| {
-            let generation = identity.handle.as_ref().map_or(0, FileHandle::generation);
+            let generation = identity.handle.as_ref().map_or(0, NativeHandle::generation);
             let inode = Inode {
                 ino,
-                kind: identity.kind,
+                kind: identity.kind(),
                 generation,
                 node: home.node(identity, fd),
                 shape: AtomicU8::new(Shape::Unknown as u8),
@@ -154,22 +151,22 @@ impl InodeTable {
         forgotten.into_iter().for_each(|ino| self.forget(ino, 0));
     }
 
-    /// An `O_PATH` descriptor of the inode.
-    pub(crate) fn path(&self, home: &Home, inode: &Inode) -> Result<Arc<OwnedFd>> {
+    /// A descriptor of the inode, for looking.
+    pub(crate) fn path(&self, home: &Home, inode: &Inode) -> Result<Fd> {
         if let Some(fd) = self.paths.lock().get(&inode.ino) {
-            return Ok(Arc::clone(fd));
+            return Ok(Fd::clone(fd));
         }
-        let fd = Arc::new(home.open_node(&inode.node, OFlags::PATH)?);
+        let fd = home.open_node(&inode.node, Access::Path)?;
         // A file is touched once or twice; a directory by every name in it.
         if inode.kind == FileKind::Directory {
-            self.paths.lock().put(inode.ino, Arc::clone(&fd));
+            self.paths.lock().put(inode.ino, Fd::clone(&fd));
         }
         Ok(fd)
     }
 
     /// Opens the inode's contents.
-    pub(crate) fn open(&self, home: &Home, inode: &Inode, flags: OFlags) -> Result<OwnedFd> {
-        home.open_node(&inode.node, flags)
+    pub(crate) fn open(&self, home: &Home, inode: &Inode, access: Access) -> Result<Fd> {
+        home.open_node(&inode.node, access)
     }
 
     /// Lets go of what is kept open of an inode whose last name is gone, so

@@ -16,7 +16,7 @@ mod resolve;
 mod xattrs;
 
 pub(crate) use dirs::DirHandle;
-pub(crate) use home::{Home, Identity, new_object_id, proc_path, reopen, usage};
+pub(crate) use home::{Home, Identity, names_in};
 pub(crate) use inodes::{Inode, InodeTable, Shape};
 pub(crate) use make::io_mode;
 pub(crate) use remove::Parent;

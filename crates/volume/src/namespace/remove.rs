@@ -3,23 +3,18 @@
 //! removal is durable (ordering rule 4).
 
 use super::Identity;
-use super::attr::links;
 use crate::Volume;
 use crate::format::IdAttr;
-use crate::namespace::home::reopen;
-use braid_contract::{InodeId, ObjectId, RenameMode, Result};
-use rustix::fs::{AtFlags, OFlags, RenameFlags};
+use braid_contract::{Access, Fd, InodeId, NativeFd, ObjectId, RenameMode, Result};
 use std::ffi::OsStr;
-use std::os::fd::OwnedFd;
-use std::sync::Arc;
 
 /// The directory that a removed name was in: once it is synced, the removal is
 /// durable.
-pub(crate) type Parent = Arc<OwnedFd>;
+pub(crate) type Parent = Fd;
 
 /// A spread file whose name is about to go.
 struct Victim {
-    fd: OwnedFd,
+    fd: Fd,
     ino: InodeId,
     id: ObjectId,
 }
@@ -27,10 +22,10 @@ struct Victim {
 impl Volume {
     pub(crate) fn remove_name(&self, parent: InodeId, name: &OsStr) -> Result<()> {
         let dir = self.dir_for(parent, name)?;
-        let (ino, victim) = self.victim(&dir, name)?;
-        if let Err(error) = rustix::fs::unlinkat(&*dir, name, AtFlags::empty()) {
+        let (ino, victim) = self.victim(&*dir, name)?;
+        if let Err(error) = dir.remove_at(name, false) {
             self.spare(victim)?;
-            return Err(error.into());
+            return Err(error);
         }
         self.inodes.release_path(ino);
         self.bury(victim, &dir)
@@ -39,8 +34,8 @@ impl Volume {
     pub(crate) fn remove_dir(&self, parent: InodeId, name: &OsStr) -> Result<()> {
         let dir = self.dir_for(parent, name)?;
         let removed =
-            self.identify_name(&dir, name).map(|(_, identity)| self.home.public_ino(identity.ino()));
-        rustix::fs::unlinkat(&*dir, name, AtFlags::REMOVEDIR)?;
+            self.identify_name(&*dir, name).map(|(_, identity)| self.home.public_ino(identity.ino()));
+        dir.remove_at(name, true)?;
         if let Ok(ino) = removed {
             self.inodes.release_path(ino);
         }
@@ -55,18 +50,13 @@ impl Volume {
     ) -> Result<()> {
         let from = self.dir_for(parent, name)?;
         let to = self.dir_for(new_parent, new_name)?;
-        let flags = match mode {
-            RenameMode::Replace => RenameFlags::empty(),
-            RenameMode::NoReplace => RenameFlags::NOREPLACE,
-            RenameMode::Exchange => RenameFlags::EXCHANGE,
-        };
         let replaced = match mode {
-            RenameMode::Replace => self.victim(&to, new_name).ok(),
+            RenameMode::Replace => self.victim(&*to, new_name).ok(),
             RenameMode::NoReplace | RenameMode::Exchange => None,
         };
-        if let Err(error) = rustix::fs::renameat_with(&*from, name, &*to, new_name, flags) {
+        if let Err(error) = from.rename_at(name, &*to, new_name, mode) {
             self.spare(replaced.and_then(|(_, victim)| victim))?;
-            return Err(error.into());
+            return Err(error);
         }
         if let Some((ino, victim)) = replaced {
             self.inodes.release_path(ino);
@@ -77,10 +67,10 @@ impl Volume {
 
     /// Looks at what `name` leads to. If it is a spread file, it is marked
     /// before its name goes, so that a crash on the way is found.
-    fn victim(&self, dir: &OwnedFd, name: &OsStr) -> Result<(InodeId, Option<Victim>)> {
+    fn victim(&self, dir: &dyn NativeFd, name: &OsStr) -> Result<(InodeId, Option<Victim>)> {
         let (fd, identity) = self.identify_name(dir, name)?;
         let ino = self.home.public_ino(identity.ino());
-        match self.spread_id(&fd, &identity) {
+        match self.spread_id(&*fd, &identity) {
             Some(id) => {
                 match self.index.mark(id) {
                     // A full home tier must not keep a file from being removed.
@@ -100,15 +90,15 @@ impl Volume {
 
     /// A damaged attribute must not keep a file from being removed: what it
     /// left behind is for the check to find.
-    fn spread_id(&self, fd: &OwnedFd, identity: &Identity) -> Option<ObjectId> {
+    fn spread_id(&self, fd: &dyn NativeFd, identity: &Identity) -> Option<ObjectId> {
         self.home.id_attr(fd, identity).ok().flatten().map(|attr: IdAttr| attr.id)
     }
 
     /// The name is gone. If it was the last one, the file's data is removed
     /// when the last open is gone too.
-    fn bury(&self, victim: Option<Victim>, parent: &Arc<OwnedFd>) -> Result<()> {
+    fn bury(&self, victim: Option<Victim>, parent: &Fd) -> Result<()> {
         let Some(victim) = victim else { return Ok(()) };
-        if links(&victim.fd)? > 0 {
+        if victim.fd.stat()?.attr.nlink > 0 {
             // Another name came in between, or the rename was of one link to
             // another of the same file.
             return self.index.unmark(victim.id);
@@ -116,14 +106,11 @@ impl Volume {
         // What syncs the directory later needs a descriptor that can.
         // Where that can't be had, the file's own end tells that it is to be
         // waited for the whole file system.
-        let parent: Parent = match reopen(&**parent, OFlags::RDONLY | OFlags::DIRECTORY) {
-            Ok(parent) => Arc::new(parent),
-            Err(_) => Arc::new(victim.fd),
-        };
+        let parent: Parent = parent.reopen(Access::Directory).unwrap_or(victim.fd);
         let live = self.inodes.get(victim.ino).ok().and_then(|inode| inode.file.lock().upgrade());
         match live {
             Some(file) => self.last_name_gone(&file, victim.id, parent),
-            None => self.reaper.add(victim.id, parent),
+            None => self.reaper.add(self, victim.id, parent),
         }
         Ok(())
     }

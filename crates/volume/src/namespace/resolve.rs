@@ -2,22 +2,20 @@
 
 use super::{BRAID_DIR, Identity, Inode};
 use crate::Volume;
-use braid_contract::{Entry, Errno, Error, InodeId, Result};
-use rustix::fs::{Mode, OFlags};
+use braid_contract::{Access, Entry, Errno, Error, Fd, InodeId, NativeFd, Result};
 use std::ffi::OsStr;
-use std::os::fd::OwnedFd;
 use std::sync::Arc;
 
 impl Volume {
-    /// An `O_PATH` descriptor of the inode.
-    pub(crate) fn path_of(&self, ino: InodeId) -> Result<Arc<OwnedFd>> {
+    /// A descriptor of the inode, for looking.
+    pub(crate) fn path_of(&self, ino: InodeId) -> Result<Fd> {
         let inode = self.inodes.get(ino)?;
         self.inodes.path(&self.home, &inode)
     }
 
     /// The directory in which `name` is about to be used. `.braid` at the root
     /// is not part of the namespace: it can't be found, nor made.
-    pub(crate) fn dir_for(&self, parent: InodeId, name: &OsStr) -> Result<Arc<OwnedFd>> {
+    pub(crate) fn dir_for(&self, parent: InodeId, name: &OsStr) -> Result<Fd> {
         if parent == InodeId::ROOT && name == BRAID_DIR {
             return Err(Errno::EPERM.into());
         }
@@ -29,25 +27,24 @@ impl Volume {
             return Err(Errno::ENOENT.into());
         }
         let dir = self.path_of(parent)?;
-        self.enter_name(&dir, name)
+        self.enter_name(&*dir, name)
     }
 
     /// Looks `name` up in an open directory, and counts the lookup.
-    pub(crate) fn enter_name(&self, dir: &OwnedFd, name: &OsStr) -> Result<Entry> {
+    pub(crate) fn enter_name(&self, dir: &dyn NativeFd, name: &OsStr) -> Result<Entry> {
         let (fd, identity) = self.identify_name(dir, name)?;
         self.enter(fd, &identity)
     }
 
     /// The inode that `name` leads to, not following links.
-    pub(crate) fn identify_name(&self, dir: &OwnedFd, name: &OsStr) -> Result<(OwnedFd, Identity)> {
-        let flags = OFlags::PATH | OFlags::NOFOLLOW | OFlags::CLOEXEC;
-        let fd = rustix::fs::openat(dir, name, flags, Mode::empty())?;
-        let identity = self.home.identify(&fd)?;
+    pub(crate) fn identify_name(&self, dir: &dyn NativeFd, name: &OsStr) -> Result<(Fd, Identity)> {
+        let fd = dir.open_at(name, Access::Path)?;
+        let identity = self.home.identify(&*fd)?;
         Ok((fd, identity))
     }
 
     /// The entry of the inode behind `fd`, with one more lookup.
-    pub(crate) fn enter(&self, fd: OwnedFd, identity: &Identity) -> Result<Entry> {
+    pub(crate) fn enter(&self, fd: Fd, identity: &Identity) -> Result<Entry> {
         let inode = self.inodes.enter(&self.home, identity, fd);
         self.entry_of(&inode, identity)
     }

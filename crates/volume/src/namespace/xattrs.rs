@@ -1,9 +1,7 @@
 //! Extended attributes: the home inode's, less Braid's own.
 
-use super::home::proc_path;
 use crate::Volume;
 use braid_contract::{Errno, InodeId, Result, XattrMode};
-use rustix::fs::XattrFlags;
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
 
@@ -16,12 +14,12 @@ impl Volume {
             return Err(Errno::ENODATA.into());
         }
         let path = self.path_of(ino)?;
-        read_value(|buf| rustix::fs::getxattr(proc_path(&*path), name, buf))
+        read_value(|buf| path.get_xattr(name, buf))
     }
 
     pub(crate) fn list_xattr(&self, ino: InodeId) -> Result<Vec<u8>> {
         let path = self.path_of(ino)?;
-        let names = read_value(|buf| rustix::fs::listxattr(proc_path(&*path), buf))?;
+        let names = read_value(|buf| path.list_xattr(buf))?;
         let kept = names.split_inclusive(|byte| *byte == 0).filter(|name| !is_ours(name));
         Ok(kept.flatten().copied().collect())
     }
@@ -30,14 +28,9 @@ impl Volume {
         if is_ours(name.as_bytes()) {
             return Err(Errno::EPERM.into());
         }
-        let flags = match mode {
-            XattrMode::Set => XattrFlags::empty(),
-            XattrMode::Create => XattrFlags::CREATE,
-            XattrMode::Replace => XattrFlags::REPLACE,
-        };
         let inode = self.inodes.get(ino)?;
         let path = self.inodes.path(&self.home, &inode)?;
-        rustix::fs::setxattr(proc_path(&*path), name, value, flags)?;
+        path.set_xattr(name, value, mode)?;
         if let Some(file) = inode.file.lock().upgrade() {
             file.set_id_may_be_set();
         }
@@ -48,16 +41,15 @@ impl Volume {
         if is_ours(name.as_bytes()) {
             return Err(Errno::ENODATA.into());
         }
-        let path = self.path_of(ino)?;
-        Ok(rustix::fs::removexattr(proc_path(&*path), name)?)
+        self.path_of(ino)?.remove_xattr(name)
     }
 }
 
 /// Reads a value into a small buffer, and into the largest if it is too small.
-fn read_value(read: impl Fn(&mut [u8]) -> rustix::io::Result<usize>) -> Result<Vec<u8>> {
+fn read_value(read: impl Fn(&mut [u8]) -> Result<usize>) -> Result<Vec<u8>> {
     let mut value = vec![0; 256];
     let len = match read(&mut value) {
-        Err(rustix::io::Errno::RANGE) => {
+        Err(error) if error.errno() == Errno::ERANGE => {
             value.resize(VALUE_MAX, 0);
             read(&mut value)?
         }

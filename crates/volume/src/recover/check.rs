@@ -8,9 +8,8 @@ use crate::namespace::Identity;
 use crate::open::OpenError;
 use crate::tiers::Backend;
 use crate::{Volume, tiers};
-use braid_contract::{Errno, ObjectId, Result};
+use braid_contract::{Errno, Fd, ObjectId, Result};
 use std::collections::{HashMap, HashSet};
-use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
 
 /// What a check found.
@@ -93,12 +92,12 @@ impl Check<'_> {
         })
     }
 
-    fn file(&mut self, path: &Path, fd: &OwnedFd, identity: &Identity) -> Result<()> {
-        let attr = match self.volume.home.id_attr(fd, identity) {
+    fn file(&mut self, path: &Path, fd: &Fd, identity: &Identity) -> Result<()> {
+        let attr = match self.volume.home.id_attr(&**fd, identity) {
             Ok(None) => {
                 // Data that a copied attribute names may be all that is left
                 // of its file: it is never taken for nobody's.
-                let copied = self.volume.home.any_id_attr(fd, identity)?;
+                let copied = self.volume.home.any_id_attr(&**fd, identity)?;
                 self.spared.extend(copied.map(|attr| attr.id));
                 return Ok(());
             }

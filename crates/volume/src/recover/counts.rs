@@ -2,9 +2,8 @@
 //! after a crash.
 
 use crate::Volume;
-use braid_contract::{Context, Result, TierId};
-use braid_sys::{read_small_file, replace_small_file};
-use rustix::fs::AtFlags;
+use braid_contract::{Context, Errno, Result, TierId};
+use std::ffi::OsStr;
 use std::sync::atomic::Ordering;
 
 const MAGIC: &[u8; 8] = b"BRAIDCNT";
@@ -21,15 +20,14 @@ impl Volume {
         }
         let crc = crc32c::crc32c(&bytes[16..]);
         bytes[8..12].copy_from_slice(&crc.to_le_bytes());
-        let braid = self.home.braid()?;
-        replace_small_file(&braid, "counts", &bytes).context("saving counts")
+        self.home.braid()?.replace_small("counts", &bytes).context("saving counts")
     }
 
     /// Takes the saved counts, which are stale from now on; without them, the
     /// indexes are counted.
     pub(crate) fn load_counts(&self) -> Result<()> {
         let braid = self.home.braid()?;
-        let saved = read_small_file(&braid, "counts", LEN)?.filter(|bytes| is_sound(bytes));
+        let saved = braid.read_small("counts", LEN)?.filter(|bytes| is_sound(bytes));
         match saved {
             Some(bytes) => {
                 for tier in self.tiers.iter() {
@@ -41,9 +39,9 @@ impl Volume {
             }
             None => self.count_ranges()?,
         }
-        match rustix::fs::unlinkat(&braid, "counts", AtFlags::empty()) {
-            Ok(()) | Err(rustix::io::Errno::NOENT) => Ok(()),
-            Err(error) => Err(error).context("removing old counts"),
+        match braid.remove_at(OsStr::new("counts"), false) {
+            Err(error) if error.errno() == Errno::ENOENT => Ok(()),
+            result => result.context("removing old counts"),
         }
     }
 

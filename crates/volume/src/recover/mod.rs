@@ -10,18 +10,16 @@ mod counts;
 pub use check::{CheckReport, Problem, check};
 
 use crate::Volume;
-use crate::format::{IdAttr, IdKind};
+use crate::format::{Entry, IdAttr, IdKind};
 use crate::index::Index;
-use crate::namespace::{Identity, proc_path, reopen};
-use crate::tiers::cut_object;
-use braid_contract::{Errno, ObjectId, Result, Timestamp};
-use rustix::fs::{AtFlags, OFlags, Timespec, Timestamps};
+use crate::namespace::Identity;
+use crate::tiers::{Backend, cut_object};
+use braid_contract::{Access, Errno, Fd, NativeFd, ObjectId, Result, SeekTarget, SetTime, Timestamp};
 use std::collections::HashMap;
-use std::os::fd::OwnedFd;
 
 /// A home inode that was found to carry an id.
 struct Owner {
-    fd: OwnedFd,
+    fd: Fd,
     identity: Identity,
     attr: IdAttr,
 }
@@ -32,6 +30,8 @@ impl Volume {
         let marked = self.index.marked()?;
         if !marked.is_empty() {
             tracing::info!(files = marked.len(), "recovering files that were in use");
+            // What was removed must not come back when its data is gone.
+            self.home.root().sync_fs()?;
             let mut by_id = match self.walk_if_needed(&marked) {
                 Ok(by_id) => by_id,
                 Err(error) => {
@@ -53,23 +53,23 @@ impl Volume {
 
     /// Where handles can't be opened, the tree is searched once for the
     /// inodes that the marked files belong to.
-    fn walk_if_needed(&self, marked: &[ObjectId]) -> Result<HashMap<ObjectId, OwnedFd>> {
+    fn walk_if_needed(&self, marked: &[ObjectId]) -> Result<HashMap<ObjectId, Fd>> {
         let mut found = HashMap::new();
         if self.home.opens_handles() {
             return Ok(found);
         }
         self.home.walk(&mut |_, fd, identity| {
-            if let Ok(Some(attr)) = self.home.id_attr(fd, identity)
+            if let Ok(Some(attr)) = self.home.id_attr(&**fd, identity)
                 && marked.contains(&attr.id)
             {
-                found.insert(attr.id, rustix::io::fcntl_dupfd_cloexec(fd, 3)?);
+                found.insert(attr.id, Fd::clone(fd));
             }
             Ok(())
         })?;
         Ok(found)
     }
 
-    fn recover_file(&self, id: ObjectId, by_id: &mut HashMap<ObjectId, OwnedFd>) -> Result<()> {
+    fn recover_file(&self, id: ObjectId, by_id: &mut HashMap<ObjectId, Fd>) -> Result<()> {
         let index = match self.index.open_index(id) {
             Ok(index) => Some(index),
             Err(error) if error.errno() == Errno::ENOENT => None,
@@ -81,9 +81,8 @@ impl Volume {
         };
         let owner = self.find_owner(id, index.as_ref(), by_id)?;
         match (owner, index) {
-            (Some(owner), index) if owner.attr.kind == IdKind::Emptied => {
-                drop(index);
-                self.finish_emptying(&owner)
+            (Some(owner), _) if owner.attr.kind == IdKind::Emptied => {
+                self.finish_emptying(&owner.fd.reopen(Access::Write)?, id)
             }
             (Some(owner), Some(index)) => self.recover_spread(&owner, &index),
             // No inode carries the id: the file was removed, or was never
@@ -104,7 +103,7 @@ impl Volume {
         &self,
         id: ObjectId,
         index: Option<&Index>,
-        by_id: &mut HashMap<ObjectId, OwnedFd>,
+        by_id: &mut HashMap<ObjectId, Fd>,
     ) -> Result<Option<Owner>> {
         let fd = match (by_id.remove(&id), index.and_then(|index| index.header().handle.as_ref())) {
             (Some(fd), _) => Some(fd),
@@ -116,55 +115,106 @@ impl Volume {
             (None, None) => None,
         };
         let Some(fd) = fd else { return Ok(None) };
-        let identity = self.home.identify(&fd)?;
-        if identity.stat.stx_nlink == 0 {
+        let identity = self.home.identify(&*fd)?;
+        if identity.attr.nlink == 0 {
             return Ok(None);
         }
-        let attr = self.home.id_attr(&fd, &identity)?.filter(|attr| attr.id == id);
+        let attr = self.home.id_attr(&*fd, &identity)?.filter(|attr| attr.id == id);
         Ok(attr.map(|attr| Owner { fd, identity, attr }))
     }
 
-    /// A truncation to nothing had begun: it is finished.
-    fn finish_emptying(&self, owner: &Owner) -> Result<()> {
-        let fd = reopen(&owner.fd, OFlags::WRONLY)?;
-        rustix::fs::ftruncate(&fd, 0)?;
-        self.home.remove_id_attr(&fd)?;
-        rustix::fs::fsync(&fd)?;
-        self.remove_everywhere(&[owner.attr.id])
-    }
-
-    /// Removes what lies beyond the size, and brings the home inode up to date
-    /// from the owners of size and times.
+    /// Cuts what can't be recovered, removes what lies beyond the size, and
+    /// brings the home inode up to date from the owners of size and times.
     fn recover_spread(&self, owner: &Owner, index: &Index) -> Result<()> {
-        let size = index.size()?;
+        let size = self.recoverable_size(owner, index)?;
+        if size < index.size()? {
+            tracing::warn!(
+                file = %index.id(), size, lost = index.size()? - size,
+                "the end of a file that was never synced did not survive: it is cut"
+            );
+            index.set_size(size)?;
+            self.index.sync(index)?;
+        }
         index.clear_from(size.div_ceil(u64::from(self.range_size)))?;
         self.index.sync(index)?;
-        for (tier, store) in self.tiers.stores() {
-            cut_object(store.as_ref(), owner.attr.id, size).map_err(|error| tier.note_error(error))?;
-        }
+        self.cut_objects(index.id(), size)?;
         let mtime = self.owned_mtime(owner, index)?;
         if owner.identity.size() != size {
-            let fd = reopen(&owner.fd, OFlags::WRONLY)?;
-            rustix::fs::ftruncate(&fd, size)?;
+            owner.fd.reopen(Access::Write)?.truncate(size)?;
         }
         if let Some(mtime) = mtime {
-            let spec = Timespec { tv_sec: mtime.secs, tv_nsec: mtime.nanos.into() };
-            let omit = Timespec { tv_sec: 0, tv_nsec: rustix::fs::UTIME_OMIT as _ };
-            let times = Timestamps { last_access: omit, last_modification: spec };
-            rustix::fs::utimensat(rustix::fs::CWD, proc_path(&owner.fd), &times, AtFlags::empty())?;
+            owner.fd.set_times(None, Some(SetTime::At(mtime)))?;
         }
         self.index.unmark_gone(owner.attr.id)
+    }
+
+    /// Cuts the objects of a file that are longer than it, durably: they may
+    /// have been cut before the crash, and power loss could undo that even now.
+    fn cut_objects(&self, id: ObjectId, size: u64) -> Result<()> {
+        for (tier, store) in self.tiers.stores() {
+            let cut = cut_object(store.as_ref(), id, size).and_then(|_| store.sync(&[id], true));
+            match cut {
+                Err(error) if error.errno() != Errno::ENOENT => return Err(tier.note_error(error)),
+                _ => {}
+            }
+        }
+        Ok(())
+    }
+
+    /// The size of a file up to which it was appended to and nothing was lost:
+    /// after a hole in what was never synced, nothing is kept (PolyStore
+    /// §4.4.2). A file in which holes may be meant keeps its size.
+    fn recoverable_size(&self, owner: &Owner, index: &Index) -> Result<u64> {
+        let size = index.size()?;
+        let was_plain = index.header().plain_size.min(owner.identity.size());
+        let mut at = index.synced_size()?.max(was_plain);
+        if at >= size || index.has_gaps()? {
+            return Ok(size);
+        }
+        let home = owner.fd.reopen(Access::Read)?;
+        while at < size {
+            let range = self.range_of(at);
+            let end = (self.range_start(range) + u64::from(self.range_size)).min(size);
+            let Some(entry) = index.entry(range)? else { return Ok(at) };
+            match self.data_of(&*home, index.id(), entry, at) {
+                Ok(Some((start, data_end))) if start <= at && data_end > at => at = data_end.min(end),
+                Ok(_) => return Ok(at),
+                Err(error) => {
+                    tracing::warn!(file = %index.id(), %error, "can't tell whether the end of a file survived");
+                    return Ok(size);
+                }
+            }
+        }
+        Ok(size)
+    }
+
+    /// The first stretch of data at or after `offset` on the tier that an
+    /// entry names.
+    fn data_of(
+        &self,
+        home: &dyn NativeFd,
+        id: ObjectId,
+        entry: Entry,
+        offset: u64,
+    ) -> Result<Option<(u64, u64)>> {
+        let found = match &self.tiers.get(entry.tier)?.backend {
+            Backend::Store(store) => store.next_data(id, offset),
+            Backend::Home(_) => home
+                .seek(offset, SeekTarget::Data)
+                .and_then(|start| Ok(Some((start, home.seek(start, SeekTarget::Hole)?)))),
+        };
+        match found {
+            Err(error) if matches!(error.errno(), Errno::ENXIO | Errno::ENOENT) => Ok(None),
+            result => result,
+        }
     }
 
     /// The modification time as its owner has it, if that is not home and is
     /// later than what home has.
     fn owned_mtime(&self, owner: &Owner, index: &Index) -> Result<Option<Timestamp>> {
         let tier = self.tiers.get(index.owners()?.mtime)?;
-        let crate::tiers::Backend::Store(store) = &tier.backend else { return Ok(None) };
-        let home = Timestamp {
-            secs: owner.identity.stat.stx_mtime.tv_sec,
-            nanos: owner.identity.stat.stx_mtime.tv_nsec,
-        };
+        let Backend::Store(store) = &tier.backend else { return Ok(None) };
+        let home = owner.identity.attr.mtime;
         let owned = store.stat(owner.attr.id).ok().map(|stat| stat.mtime);
         Ok(owned.filter(|mtime| *mtime > home))
     }

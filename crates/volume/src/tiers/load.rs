@@ -1,8 +1,9 @@
 //! What goes through a tier: bytes, operations, and how fast it is when busy.
 
 use crate::sync::Mutex;
+use braid_contract::Environment;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::time::Instant;
 
 /// Which way data goes.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -18,19 +19,20 @@ pub(crate) struct Load {
     ops: [AtomicU64; 2],
     busy: Mutex<Busy>,
     epoch: Mutex<Epoch>,
+    environment: Arc<dyn Environment>,
 }
 
 /// Time in which at least one operation was under way.
 #[derive(Debug)]
 struct Busy {
     in_flight: u32,
-    since: Instant,
+    since_ns: u64,
     nanos: u64,
 }
 
 #[derive(Debug)]
 struct Epoch {
-    began: Instant,
+    began_ns: u64,
     bytes: [u64; 2],
     busy_nanos: u64,
     rates: [f64; 2],
@@ -55,19 +57,20 @@ const BUSY_SHARE_MIN: f64 = 0.5;
 const BANDWIDTH_KEPT: f64 = 0.9;
 
 impl Load {
-    pub(super) fn new() -> Self {
-        let now = Instant::now();
+    pub(super) fn new(environment: Arc<dyn Environment>) -> Self {
+        let now_ns = environment.monotonic_ns();
         Self {
             bytes: [const { AtomicU64::new(0) }; 2],
             ops: [const { AtomicU64::new(0) }; 2],
-            busy: Mutex::new(Busy { in_flight: 0, since: now, nanos: 0 }),
+            busy: Mutex::new(Busy { in_flight: 0, since_ns: now_ns, nanos: 0 }),
             epoch: Mutex::new(Epoch {
-                began: now,
+                began_ns: now_ns,
                 bytes: [0; 2],
                 busy_nanos: 0,
                 rates: [0.0; 2],
                 bandwidth: None,
             }),
+            environment,
         }
     }
 
@@ -91,8 +94,9 @@ impl Load {
     pub(crate) fn close_epoch(&self) {
         let busy_nanos = self.busy_nanos();
         let bytes = self.bytes.each_ref().map(|count| count.load(Ordering::Relaxed));
+        let now_ns = self.environment.monotonic_ns();
         let mut epoch = self.epoch.lock();
-        let seconds = epoch.began.elapsed().as_secs_f64().max(1e-9);
+        let seconds = (now_ns.saturating_sub(epoch.began_ns) as f64 / 1e9).max(1e-9);
         let moved = [bytes[0] - epoch.bytes[0], bytes[1] - epoch.bytes[1]];
         let busy_seconds = (busy_nanos - epoch.busy_nanos) as f64 / 1e9;
         epoch.rates = moved.map(|bytes| bytes as f64 / seconds);
@@ -101,7 +105,7 @@ impl Load {
             let kept = epoch.bandwidth.map_or(0.0, |bandwidth| bandwidth * BANDWIDTH_KEPT);
             epoch.bandwidth = Some(now.max(kept).max(1.0));
         }
-        epoch.began = Instant::now();
+        epoch.began_ns = now_ns;
         epoch.bytes = bytes;
         epoch.busy_nanos = busy_nanos;
     }
@@ -117,24 +121,27 @@ impl Load {
     }
 
     fn begin(&self) {
+        let now_ns = self.environment.monotonic_ns();
         let mut busy = self.busy.lock();
         if busy.in_flight == 0 {
-            busy.since = Instant::now();
+            busy.since_ns = now_ns;
         }
         busy.in_flight += 1;
     }
 
     fn end(&self) {
+        let now_ns = self.environment.monotonic_ns();
         let mut busy = self.busy.lock();
         busy.in_flight -= 1;
         if busy.in_flight == 0 {
-            busy.nanos += busy.since.elapsed().as_nanos() as u64;
+            busy.nanos += now_ns.saturating_sub(busy.since_ns);
         }
     }
 
     fn busy_nanos(&self) -> u64 {
+        let now_ns = self.environment.monotonic_ns();
         let busy = self.busy.lock();
-        let running = if busy.in_flight > 0 { busy.since.elapsed().as_nanos() as u64 } else { 0 };
+        let running = if busy.in_flight > 0 { now_ns.saturating_sub(busy.since_ns) } else { 0 };
         busy.nanos + running
     }
 }
@@ -145,7 +152,7 @@ mod tests {
 
     #[test]
     fn operations_are_counted_and_failed_ones_are_not() {
-        let load = Load::new();
+        let load = Load::new(Arc::new(crate::Machine));
         load.count::<()>(Direction::Write, || Ok(10)).unwrap();
         load.count::<()>(Direction::Write, || Ok(5)).unwrap();
         load.count(Direction::Read, || Err(())).unwrap_err();

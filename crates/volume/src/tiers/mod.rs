@@ -6,7 +6,7 @@ mod room;
 
 use crate::config::Reserve;
 use crate::placement::TierView;
-use braid_contract::{Errno, Error, ObjectId, Result, Store, TierId, Usage};
+use braid_contract::{Environment, Errno, Error, Fd, ObjectId, Result, Store, TierId, Usage};
 pub(crate) use load::Direction;
 use load::Load;
 use room::Room;
@@ -41,14 +41,11 @@ impl TierState {
 
 /// Where the bytes of a tier are.
 pub(crate) enum Backend {
-    /// In the files of the namespace itself.
-    Home,
+    /// In the files of the namespace itself, below this directory.
+    Home(Fd),
     /// In a store's objects.
     Store(Arc<dyn Store>),
 }
-
-/// Measures the space of the home tier.
-pub(crate) type HomeUsage = Box<dyn Fn() -> Result<Usage> + Send + Sync>;
 
 /// One tier.
 pub(crate) struct Tier {
@@ -64,7 +61,6 @@ pub(crate) struct Tier {
     room: Room,
     /// A [`TierState`] other than `Full`, which follows from the room.
     trouble: AtomicU8,
-    home_usage: Option<HomeUsage>,
 }
 
 const TROUBLE_NONE: u8 = 0;
@@ -79,36 +75,33 @@ pub(crate) struct TierParts {
     pub(crate) backend: Backend,
     pub(crate) weight: Option<f64>,
     pub(crate) reserve: Reserve,
-    pub(crate) home_usage: Option<HomeUsage>,
 }
 
 impl Tier {
-    pub(crate) fn new(parts: TierParts) -> Self {
+    pub(crate) fn new(parts: TierParts, environment: &Arc<dyn Environment>) -> Self {
         Self {
             id: parts.id,
             name: parts.name,
             location: parts.location,
             backend: parts.backend,
             reserve: parts.reserve,
-            load: Load::new(),
+            load: Load::new(Arc::clone(environment)),
             ranges: AtomicU64::new(0),
             given_weight: parts.weight,
-            room: Room::new(),
+            room: Room::new(Arc::clone(environment)),
             trouble: AtomicU8::new(TROUBLE_NONE),
-            home_usage: parts.home_usage,
         }
     }
 
     pub(crate) fn is_home(&self) -> bool {
-        matches!(self.backend, Backend::Home)
+        matches!(self.backend, Backend::Home(_))
     }
 
     /// The space beneath, as it is now.
     pub(crate) fn usage(&self) -> Result<Usage> {
-        match (&self.backend, &self.home_usage) {
-            (Backend::Store(store), _) => store.usage(),
-            (Backend::Home, Some(measure)) => measure(),
-            (Backend::Home, None) => Err(Errno::EIO.into()),
+        match &self.backend {
+            Backend::Store(store) => store.usage(),
+            Backend::Home(root) => root.usage().map(|usage| usage.space),
         }
     }
 
@@ -222,7 +215,7 @@ impl Tiers {
     /// The stores of all tiers other than home.
     pub(crate) fn stores(&self) -> impl Iterator<Item = (&Tier, &Arc<dyn Store>)> {
         self.list.iter().filter_map(|tier| match &tier.backend {
-            Backend::Home => None,
+            Backend::Home(_) => None,
             Backend::Store(store) => Some((tier, store)),
         })
     }

@@ -4,7 +4,8 @@ use braid_contract::{
     Caller, FileSystem, HandleId, InodeId, OpenFlags, OpenRequest, Result, SetAttr, WriteFlags,
 };
 use braid_stores::dir::DirStore;
-use braid_volume::{HomeConfig, PolicyConfig, Reserve, TierConfig, Volume, VolumeConfig};
+use braid_stores::native::open_tier_dir;
+use braid_volume::{HomeConfig, Machine, PolicyConfig, Reserve, TierConfig, Volume, VolumeConfig};
 use std::ffi::OsStr;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -41,7 +42,8 @@ pub(crate) fn config(home: &Path, slow: &Path) -> VolumeConfig {
     VolumeConfig {
         home: HomeConfig {
             name: "fast".into(),
-            dir: home.to_owned(),
+            root: open_tier_dir(home).unwrap(),
+            location: home.display().to_string(),
             weight: Some(1.0),
             reserve: Reserve::default(),
         },
@@ -54,6 +56,7 @@ pub(crate) fn config(home: &Path, slow: &Path) -> VolumeConfig {
         }],
         range_size: Some(RANGE as u32),
         policy: PolicyConfig::Weighted,
+        environment: Arc::new(Machine),
     }
 }
 

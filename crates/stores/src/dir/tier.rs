@@ -1,0 +1,188 @@
+//! The directory as it was opened: where objects are in it.
+
+use super::files::OpenFiles;
+use super::unsynced::{Mark, Unsynced};
+use braid_contract::{Access, Context, Errno, Fd, ObjectId, Result};
+use braid_sys::AlignedBuf;
+use std::ffi::OsStr;
+use std::io::IoSliceMut;
+use std::sync::Arc;
+
+pub(super) const LABEL: &str = ".braid/label";
+pub(super) const LABEL_MAX: usize = 4096;
+
+/// One opening of a tier's directory. Another one takes its place when the
+/// file system beneath was gone and mounted again.
+pub(super) struct Tier {
+    pub(super) root: Fd,
+    /// Holds the lock; most often the root itself.
+    pub(super) lock: Fd,
+    files: OpenFiles,
+    /// Shared with another opening of the same file system, since that loses
+    /// nothing.
+    pub(super) unsynced: Arc<Unsynced>,
+}
+
+impl Tier {
+    /// The directory `root`, which its opener locked.
+    pub(super) fn new(root: Fd) -> Self {
+        let lock = Arc::clone(&root);
+        Self { root, lock, files: OpenFiles::new(), unsynced: Arc::new(Unsynced::new()) }
+    }
+
+    /// The same file system by another descriptor.
+    pub(super) fn through(&self, root: Fd) -> Self {
+        let (lock, unsynced) = (Arc::clone(&self.lock), Arc::clone(&self.unsynced));
+        Self { root, lock, files: OpenFiles::new(), unsynced }
+    }
+
+    /// The object's file, to be read.
+    pub(super) fn file(&self, id: ObjectId) -> Result<Fd> {
+        match self.file_to_change(id) {
+            // On a file system that went read-only, what is there can still be
+            // read. Not kept: it may become writable again.
+            Err(error) if error.errno() == Errno::EROFS => self.open(id, Access::Read),
+            result => result,
+        }
+    }
+
+    /// The object's file, to be read and written.
+    pub(super) fn file_to_change(&self, id: ObjectId) -> Result<Fd> {
+        self.files.get(id, || self.open(id, Access::ReadWrite))
+    }
+
+    /// The object's file, to be looked at.
+    pub(super) fn file_to_stat(&self, id: ObjectId) -> Result<Fd> {
+        self.files.peek(id).map_or_else(|| self.open(id, Access::Path), Ok)
+    }
+
+    fn open(&self, id: ObjectId, access: Access) -> Result<Fd> {
+        self.root.open_at(OsStr::new(&path_of(id)), access)
+    }
+
+    /// Makes the object's file, unless there is one.
+    pub(super) fn create(&self, id: ObjectId) -> Result<()> {
+        let path = path_of(id);
+        let create = || self.root.create_at(OsStr::new(&path), 0o600);
+        let created = match create() {
+            Err(error) if error.errno() == Errno::ENOENT => {
+                make_dir(&self.root, &dir_of(id))?;
+                create()
+            }
+            result => result,
+        };
+        match created {
+            Ok(file) => {
+                self.unsynced.made(id);
+                self.files.get(id, || Ok(file))?;
+                Ok(())
+            }
+            Err(error) if error.errno() == Errno::EEXIST => Ok(()),
+            Err(error) => Err(error),
+        }
+    }
+
+    /// Removes the object's file, if there is one.
+    pub(super) fn remove(&self, id: ObjectId) -> Result<()> {
+        match self.root.remove_at(OsStr::new(&path_of(id)), false) {
+            Err(error) if error.errno() != Errno::ENOENT => return Err(error),
+            _ => {}
+        }
+        self.files.forget(id);
+        self.unsynced.removed(id);
+        Ok(())
+    }
+
+    /// Makes objects and their names durable.
+    pub(super) fn sync(&self, ids: &[ObjectId], data_only: bool) -> Result<()> {
+        let marks: Vec<Mark> = ids.iter().map(|id| self.unsynced.mark(*id)).collect();
+        for id in ids {
+            self.file(*id)?.sync(data_only)?;
+        }
+        let mut dirs = [false; 256];
+        for (id, mark) in ids.iter().zip(&marks) {
+            if self.unsynced.name_needs_sync(*id, *mark) && !dirs[usize::from(id.0[0])] {
+                self.sync_dir(&dir_of(*id))?;
+                dirs[usize::from(id.0[0])] = true;
+            }
+        }
+        // The directories themselves may be as new.
+        if dirs.contains(&true) {
+            self.sync_dir(".braid/data")?;
+        }
+        for (id, mark) in ids.iter().zip(marks) {
+            if dirs[usize::from(id.0[0])] {
+                self.unsynced.names_synced(*id);
+            }
+            self.unsynced.synced(*id, mark);
+        }
+        Ok(())
+    }
+
+    fn sync_dir(&self, path: &str) -> Result<()> {
+        let dir = self.root.open_at(OsStr::new(path), Access::Directory);
+        dir.and_then(|dir| dir.sync(false)).with_context(|| format!("syncing {path}"))
+    }
+
+    /// Calls `visit` with every object.
+    pub(super) fn list(&self, visit: &mut dyn FnMut(ObjectId)) -> Result<()> {
+        let data = match self.root.open_at(OsStr::new(".braid/data"), Access::Directory) {
+            Err(error) if error.errno() == Errno::ENOENT => return Ok(()),
+            result => result?,
+        };
+        data.read_dir(0, &mut |shard| {
+            if !is_dots(shard.name) {
+                let dir = data.open_at(shard.name, Access::Directory)?;
+                dir.read_dir(0, &mut |object| {
+                    if let Some(id) = object.name.to_str().and_then(|name| name.parse().ok()) {
+                        visit(id);
+                    }
+                    Ok(true)
+                })?;
+            }
+            Ok(true)
+        })
+    }
+
+    /// Sets the label, and makes the directories that objects are in.
+    pub(super) fn set_label(&self, bytes: &[u8]) -> Result<()> {
+        make_dir(&self.root, ".braid").context("making .braid")?;
+        make_dir(&self.root, ".braid/data").context("making .braid/data")?;
+        let dir = self.root.open_at(OsStr::new(".braid"), Access::Directory)?;
+        dir.replace_small("label", bytes).context("writing .braid/label")?;
+        self.root.sync(false)
+    }
+}
+
+/// Reads the label below `root` as it is on the device, where that can be told
+/// from what is in memory.
+pub(super) fn read_label_on_device(root: &Fd) -> Result<Option<Vec<u8>>> {
+    let file = match root.open_at(OsStr::new(LABEL), Access::Read) {
+        Err(error) if error.errno() == Errno::ENOENT => return Ok(None),
+        result => result?,
+    };
+    let mut buf = AlignedBuf::new();
+    let bytes = buf.bytes(LABEL_MAX);
+    let len = file.read_at(0, &mut [IoSliceMut::new(bytes)], true)?;
+    Ok(Some(bytes[..len].to_vec()))
+}
+
+fn path_of(id: ObjectId) -> String {
+    format!(".braid/data/{}/{id}", id.shard())
+}
+
+fn dir_of(id: ObjectId) -> String {
+    format!(".braid/data/{}", id.shard())
+}
+
+fn is_dots(name: &OsStr) -> bool {
+    name == "." || name == ".."
+}
+
+/// Makes a directory that may exist.
+fn make_dir(root: &Fd, path: &str) -> Result<()> {
+    match root.make_dir_at(OsStr::new(path), 0o700) {
+        Err(error) if error.errno() == Errno::EEXIST => Ok(()),
+        result => result,
+    }
+}

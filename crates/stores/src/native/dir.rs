@@ -1,0 +1,37 @@
+//! Directories that are opened by a path: the roots of tiers.
+
+use super::KernelFd;
+use braid_contract::{Context, Fd, Result};
+use braid_sys::{lock_dir, lock_tier_dir};
+use rustix::fs::{AtFlags, Mode, OFlags, StatxFlags};
+use std::path::Path;
+
+/// Opens a directory and locks it, so that one process at a time uses it as a
+/// tier. The lock ends with the descriptor. Creates nothing.
+///
+/// # Errors
+/// Those of `open(2)`; `EBUSY` if another process has the lock.
+pub fn open_tier_dir(dir: &Path) -> Result<Fd> {
+    let fd = lock_tier_dir(dir).with_context(|| dir.display().to_string())?;
+    Ok(KernelFd::open(fd))
+}
+
+/// Opens a directory without locking it.
+pub(crate) fn open_dir(dir: &Path) -> Result<Fd> {
+    let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
+    Ok(KernelFd::open(rustix::fs::open(dir, flags, Mode::empty())?))
+}
+
+/// Locks an open directory of the kernel's; `EBUSY` if somebody else has the
+/// lock.
+pub(crate) fn try_lock(dir: &Fd) -> Result<()> {
+    lock_dir(KernelFd::of(dir.as_native())?)?;
+    Ok(())
+}
+
+/// Which mount a descriptor was opened through, where the kernel tells.
+pub(crate) fn mount_of(fd: &Fd) -> Option<u64> {
+    let fd = KernelFd::of(fd.as_native()).ok()?;
+    let stat = rustix::fs::statx(fd, "", AtFlags::EMPTY_PATH, StatxFlags::MNT_ID).ok()?;
+    (stat.stx_mask & StatxFlags::MNT_ID.bits() != 0).then_some(stat.stx_mnt_id)
+}

@@ -1,0 +1,296 @@
+//! [`KernelFd`] itself.
+
+use super::calls::{allocate, decode_device, flags_of, proc_path, stat_of, timestamps, usage};
+use super::words::KernelWords;
+use braid_contract::{
+    Access, Errno, FallocateMode, Fd, NativeDirEntry, NativeFd, NativeHandle, NativeStat, NativeUsage,
+    NativeWords, RenameMode, Result, SeekTarget, SetTime, XattrMode,
+};
+use braid_sys::{DataFile, WordMap, handle_of, open_handle};
+use rustix::fs::{
+    AtFlags, FileType, Gid, IFlags, Mode, OFlags, RawDir, RenameFlags, SeekFrom, StatxFlags, Uid, XattrFlags,
+};
+use std::any::Any;
+use std::ffi::OsStr;
+use std::io::{IoSlice, IoSliceMut};
+use std::mem::MaybeUninit;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::os::unix::ffi::OsStrExt;
+use std::sync::Arc;
+
+/// Bytes of directory entries fetched at a time.
+const DIR_BATCH: usize = 32 << 10;
+
+/// A descriptor of the kernel.
+#[derive(Debug)]
+pub struct KernelFd {
+    file: DataFile,
+    /// It was opened with `O_PATH`: calls that act on the inode have to come
+    /// to it by a path.
+    path_only: bool,
+}
+
+impl AsFd for KernelFd {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.file.as_fd()
+    }
+}
+
+impl KernelFd {
+    /// Takes over a descriptor that was not opened with `O_PATH`.
+    #[must_use]
+    pub fn open(fd: OwnedFd) -> Fd {
+        Self::with(fd, false)
+    }
+
+    fn with(fd: OwnedFd, path_only: bool) -> Fd {
+        Arc::new(Self { file: DataFile::new(fd), path_only })
+    }
+
+    /// The kernel's descriptor behind another one; `EXDEV` if there is none.
+    pub(super) fn of(fd: &dyn NativeFd) -> Result<&Self> {
+        fd.as_any().downcast_ref().ok_or_else(|| Errno::EXDEV.into())
+    }
+}
+
+impl NativeFd for KernelFd {
+    fn open_at(&self, name: &OsStr, access: Access) -> Result<Fd> {
+        let flags = flags_of(access) | OFlags::NOFOLLOW;
+        let fd = rustix::fs::openat(self, name, flags, Mode::empty())?;
+        Ok(Self::with(fd, access == Access::Path))
+    }
+
+    fn create_at(&self, name: &OsStr, mode: u32) -> Result<Fd> {
+        let flags = OFlags::RDWR | OFlags::CREATE | OFlags::EXCL | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+        Ok(Self::open(rustix::fs::openat(self, name, flags, mode_of(mode))?))
+    }
+
+    fn make_dir_at(&self, name: &OsStr, mode: u32) -> Result<()> {
+        Ok(rustix::fs::mkdirat(self, name, mode_of(mode))?)
+    }
+
+    fn make_node_at(&self, name: &OsStr, mode: u32, rdev: u32) -> Result<()> {
+        let kind = FileType::from_raw_mode(mode);
+        Ok(rustix::fs::mknodat(self, name, kind, mode_of(mode), decode_device(rdev))?)
+    }
+
+    fn make_symlink_at(&self, name: &OsStr, target: &OsStr) -> Result<()> {
+        Ok(rustix::fs::symlinkat(target, self, name)?)
+    }
+
+    fn link_to(&self, dir: &dyn NativeFd, name: &OsStr) -> Result<()> {
+        let dir = Self::of(dir)?;
+        // An empty path would do, but takes a privilege.
+        let flags = AtFlags::SYMLINK_FOLLOW;
+        Ok(rustix::fs::linkat(rustix::fs::CWD, proc_path(self), dir, name, flags)?)
+    }
+
+    fn remove_at(&self, name: &OsStr, dir: bool) -> Result<()> {
+        let flags = if dir { AtFlags::REMOVEDIR } else { AtFlags::empty() };
+        Ok(rustix::fs::unlinkat(self, name, flags)?)
+    }
+
+    fn rename_at(&self, name: &OsStr, to: &dyn NativeFd, new_name: &OsStr, mode: RenameMode) -> Result<()> {
+        let to = Self::of(to)?;
+        Ok(match mode {
+            RenameMode::Replace => rustix::fs::renameat(self, name, to, new_name),
+            RenameMode::NoReplace => {
+                rustix::fs::renameat_with(self, name, to, new_name, RenameFlags::NOREPLACE)
+            }
+            RenameMode::Exchange => {
+                rustix::fs::renameat_with(self, name, to, new_name, RenameFlags::EXCHANGE)
+            }
+        }?)
+    }
+
+    fn read_dir(
+        &self,
+        offset: i64,
+        visit: &mut dyn FnMut(&NativeDirEntry<'_>) -> Result<bool>,
+    ) -> Result<()> {
+        rustix::fs::seek(self, SeekFrom::Start(offset.cast_unsigned()))?;
+        let mut buf = [const { MaybeUninit::uninit() }; DIR_BATCH];
+        let mut entries = RawDir::new(self, &mut buf);
+        while let Some(entry) = entries.next() {
+            let entry = entry?;
+            let kind = match entry.file_type() {
+                FileType::Unknown => 0,
+                kind => kind.as_raw_mode(),
+            };
+            let more = visit(&NativeDirEntry {
+                name: OsStr::from_bytes(entry.file_name().to_bytes()),
+                ino: entry.ino(),
+                kind,
+                next_offset: entry.next_entry_cookie().cast_signed(),
+            })?;
+            if !more {
+                break;
+            }
+        }
+        Ok(())
+    }
+
+    fn read_link(&self) -> Result<Vec<u8>> {
+        Ok(rustix::fs::readlinkat(self, "", Vec::new())?.into_bytes())
+    }
+
+    fn stat(&self) -> Result<NativeStat> {
+        let wanted = StatxFlags::BASIC_STATS | StatxFlags::BTIME;
+        stat_of(&rustix::fs::statx(self, "", AtFlags::EMPTY_PATH, wanted)?)
+    }
+
+    fn handle(&self) -> Result<NativeHandle> {
+        let (kind, bytes) = handle_of(self)?;
+        NativeHandle::from_parts(kind, &bytes).ok_or_else(|| Errno::EOPNOTSUPP.into())
+    }
+
+    fn open_handle(&self, handle: &NativeHandle, access: Access) -> Result<Fd> {
+        let (kind, bytes) = handle.parts();
+        let fd = open_handle(self, kind, bytes, flags_of(access))?;
+        Ok(Self::with(fd, access == Access::Path))
+    }
+
+    fn reopen(&self, access: Access) -> Result<Fd> {
+        if access == Access::Path && self.path_only {
+            // Such a descriptor has no state, so that it can be shared.
+            return Ok(Arc::new(Self { file: DataFile::shared(self.file.fd()), path_only: true }));
+        }
+        let fd = rustix::fs::open(proc_path(self), flags_of(access), Mode::empty())?;
+        Ok(Self::with(fd, access == Access::Path))
+    }
+
+    fn get_xattr(&self, name: &OsStr, buf: &mut [u8]) -> Result<usize> {
+        Ok(if self.path_only {
+            rustix::fs::getxattr(proc_path(self), name, buf)
+        } else {
+            rustix::fs::fgetxattr(self, name, buf)
+        }?)
+    }
+
+    fn list_xattr(&self, buf: &mut [u8]) -> Result<usize> {
+        Ok(if self.path_only {
+            rustix::fs::listxattr(proc_path(self), buf)
+        } else {
+            rustix::fs::flistxattr(self, buf)
+        }?)
+    }
+
+    fn set_xattr(&self, name: &OsStr, value: &[u8], mode: XattrMode) -> Result<()> {
+        let flags = match mode {
+            XattrMode::Set => XattrFlags::empty(),
+            XattrMode::Create => XattrFlags::CREATE,
+            XattrMode::Replace => XattrFlags::REPLACE,
+        };
+        Ok(if self.path_only {
+            rustix::fs::setxattr(proc_path(self), name, value, flags)
+        } else {
+            rustix::fs::fsetxattr(self, name, value, flags)
+        }?)
+    }
+
+    fn remove_xattr(&self, name: &OsStr) -> Result<()> {
+        Ok(if self.path_only {
+            rustix::fs::removexattr(proc_path(self), name)
+        } else {
+            rustix::fs::fremovexattr(self, name)
+        }?)
+    }
+
+    fn set_mode(&self, mode: u32) -> Result<()> {
+        Ok(if self.path_only {
+            rustix::fs::chmod(proc_path(self), mode_of(mode))
+        } else {
+            rustix::fs::fchmod(self, mode_of(mode))
+        }?)
+    }
+
+    fn set_owner(&self, uid: Option<u32>, gid: Option<u32>) -> Result<()> {
+        let (uid, gid) = (uid.map(Uid::from_raw), gid.map(Gid::from_raw));
+        Ok(rustix::fs::chownat(self, "", uid, gid, AtFlags::EMPTY_PATH)?)
+    }
+
+    fn set_times(&self, atime: Option<SetTime>, mtime: Option<SetTime>) -> Result<()> {
+        let times = timestamps(atime, mtime);
+        if !self.path_only {
+            return Ok(rustix::fs::futimens(self, &times)?);
+        }
+        match rustix::fs::utimensat(self, "", &times, AtFlags::EMPTY_PATH) {
+            // Before Linux 5.8 the empty path is not taken.
+            Err(rustix::io::Errno::INVAL) => {
+                let cwd = rustix::fs::CWD;
+                Ok(rustix::fs::utimensat(cwd, proc_path(self), &times, AtFlags::empty())?)
+            }
+            result => Ok(result?),
+        }
+    }
+
+    fn read_at(&self, offset: u64, bufs: &mut [IoSliceMut<'_>], direct: bool) -> Result<usize> {
+        Ok(self.file.read_at(offset, bufs, direct)?)
+    }
+
+    fn write_at(&self, offset: u64, bufs: &[IoSlice<'_>], direct: bool) -> Result<usize> {
+        Ok(self.file.write_at(offset, bufs, direct)?)
+    }
+
+    fn truncate(&self, size: u64) -> Result<()> {
+        Ok(rustix::io::retry_on_intr(|| rustix::fs::ftruncate(self, size))?)
+    }
+
+    fn allocate(&self, mode: FallocateMode, offset: u64, len: u64) -> Result<()> {
+        Ok(allocate(self, mode, offset, len)?)
+    }
+
+    fn seek(&self, offset: u64, target: SeekTarget) -> Result<u64> {
+        let from = match target {
+            SeekTarget::Data => SeekFrom::Data(offset),
+            SeekTarget::Hole => SeekFrom::Hole(offset),
+        };
+        Ok(rustix::fs::seek(self, from)?)
+    }
+
+    fn copy_range(&self, mut offset: u64, to: &dyn NativeFd, mut to_offset: u64, len: u64) -> Result<u64> {
+        let to = Self::of(to)?;
+        let len = usize::try_from(len).unwrap_or(usize::MAX);
+        let done = rustix::fs::copy_file_range(self, Some(&mut offset), to, Some(&mut to_offset), len)?;
+        Ok(done as u64)
+    }
+
+    fn sync(&self, data_only: bool) -> Result<()> {
+        Ok(if data_only { rustix::fs::fdatasync(self) } else { rustix::fs::fsync(self) }?)
+    }
+
+    fn sync_fs(&self) -> Result<()> {
+        Ok(rustix::fs::syncfs(self)?)
+    }
+
+    fn map(&self, offset: u64, len: usize) -> Result<Box<dyn NativeWords>> {
+        Ok(Box::new(KernelWords(WordMap::new(self, offset, len)?)))
+    }
+
+    fn write_in_place(&self) {
+        // Elsewhere than on btrfs the flag is unknown, and not needed.
+        if let Ok(flags) = rustix::fs::ioctl_getflags(self) {
+            let _ = rustix::fs::ioctl_setflags(self, flags | IFlags::NOCOW);
+        }
+    }
+
+    fn usage(&self) -> Result<NativeUsage> {
+        usage(self)
+    }
+
+    fn kernel_fd(&self) -> Option<Arc<OwnedFd>> {
+        Some(self.file.fd())
+    }
+
+    fn as_any(&self) -> &dyn Any {
+        self
+    }
+
+    fn as_native(&self) -> &dyn NativeFd {
+        self
+    }
+}
+
+fn mode_of(mode: u32) -> Mode {
+    Mode::from_raw_mode(mode & 0o7777)
+}

@@ -1,0 +1,13 @@
+//! The kernel's native file systems, as [`braid_contract::NativeFd`] has them.
+//!
+//! The home tier and the directory stores get their root here, from
+//! [`open_tier_dir`]; everything else is opened from that.
+
+mod calls;
+mod dir;
+mod fd;
+mod words;
+
+pub use dir::open_tier_dir;
+pub(crate) use dir::{mount_of, open_dir, try_lock};
+pub use fd::KernelFd;

@@ -1,0 +1,263 @@
+//! A tier whose directory or device goes away, and comes back.
+#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
+
+use braid_contract::{Errno, Hint, ObjectId, Store, StoreIo};
+use braid_stores::dir::DirStore;
+use std::io::{IoSlice, IoSliceMut};
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+const A: ObjectId = ObjectId([0xa; 16]);
+const B: ObjectId = ObjectId([0xb; 16]);
+const IO: StoreIo = StoreIo { direct: false, hint: Hint { stream: None, group: None } };
+const LABEL: &[u8] = b"the tier's label";
+
+fn open(dir: &Path) -> DirStore {
+    let store = DirStore::open(dir).unwrap();
+    store.set_label(LABEL).unwrap();
+    store
+}
+
+fn put(store: &DirStore, id: ObjectId, bytes: &[u8]) {
+    store.create(id).unwrap();
+    assert_eq!(store.write_at(id, 0, &[IoSlice::new(bytes)], IO).unwrap(), bytes.len());
+}
+
+fn get(store: &DirStore, id: ObjectId) -> Result<Vec<u8>, Errno> {
+    let mut buf = vec![0; 100];
+    let len = store.read_at(id, 0, &mut [IoSliceMut::new(&mut buf)], IO).map_err(|error| error.errno())?;
+    buf.truncate(len);
+    Ok(buf)
+}
+
+fn probe(store: &DirStore) -> Result<(), Errno> {
+    store.probe(LABEL).map_err(|error| error.errno())
+}
+
+fn sync(store: &DirStore, id: ObjectId) -> Result<(), Errno> {
+    store.sync(&[id], true).map_err(|error| error.errno())
+}
+
+#[test]
+fn a_tier_that_is_there_is_relied_on_and_no_other() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("tier");
+    std::fs::create_dir(&path).unwrap();
+    let store = open(&path);
+    assert_eq!(probe(&store), Ok(()));
+    let error = store.probe(b"another label").unwrap_err();
+    assert_eq!(error.errno(), Errno::ESTALE);
+    let text = error.to_string();
+    assert!(text.contains("is its device mounted?") && text.contains(path.to_str().unwrap()), "{text}");
+
+    std::fs::rename(&path, dir.path().join("away")).unwrap();
+    assert_eq!(probe(&store), Err(Errno::ESTALE), "nothing there");
+    std::fs::write(&path, "").unwrap();
+    assert_eq!(probe(&store), Err(Errno::ESTALE), "a file there");
+    std::fs::remove_file(&path).unwrap();
+    std::fs::create_dir(&path).unwrap();
+    assert_eq!(probe(&store), Err(Errno::ESTALE), "an empty directory, as under a mount");
+    std::fs::remove_dir(&path).unwrap();
+    std::fs::rename(dir.path().join("away"), &path).unwrap();
+    put(&store, A, b"abc");
+    assert_eq!((probe(&store), sync(&store, A)), (Ok(()), Ok(())));
+}
+
+#[test]
+fn what_was_not_durable_when_a_tier_went_is_told_once() {
+    let dir = tempfile::tempdir().unwrap();
+    let (path, other) = (dir.path().join("tier"), dir.path().join("other"));
+    std::fs::create_dir(&path).unwrap();
+    let store = open(&path);
+    put(&store, A, b"synced");
+    sync(&store, A).unwrap();
+    run("cp", &["-a", str(&path), str(&other)]);
+    put(&store, B, b"unsynced");
+    std::fs::rename(&path, dir.path().join("away")).unwrap();
+    std::fs::rename(&other, &path).unwrap();
+    // Until somebody looks, the old one is used.
+    assert_eq!(get(&store, B).unwrap(), b"unsynced");
+    assert_eq!(probe(&store), Ok(()));
+    assert_eq!(get(&store, A).unwrap(), b"synced");
+    assert_eq!(get(&store, B), Err(Errno::ENOENT));
+    assert_eq!(sync(&store, A), Ok(()));
+    assert_eq!(sync(&store, B), Err(Errno::EIO));
+    assert_eq!(sync(&store, B), Err(Errno::ENOENT));
+    assert_eq!(store.sync_all().unwrap_err().errno(), Errno::EIO);
+    store.sync_all().unwrap();
+    // The new one is locked, the old one not any more.
+    assert_eq!(DirStore::open(&path).err().unwrap().errno(), Errno::EBUSY);
+    DirStore::open(&dir.path().join("away")).unwrap();
+}
+
+#[test]
+fn a_tier_that_somebody_else_uses_is_not_taken() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("tier");
+    std::fs::create_dir(&path).unwrap();
+    let store = open(&path);
+    std::fs::rename(&path, dir.path().join("away")).unwrap();
+    std::fs::create_dir(&path).unwrap();
+    let theirs = open(&path);
+    assert_eq!(probe(&store), Err(Errno::EBUSY));
+    drop(theirs);
+    assert_eq!(probe(&store), Ok(()));
+}
+
+#[test]
+fn a_lazily_unmounted_tier_is_noticed_and_taken_up_again() {
+    let Some(disk) = Disk::new() else { return };
+    disk.mount();
+    let store = open(&disk.mountpoint);
+    put(&store, A, b"abc");
+    sync(&store, A).unwrap();
+    put(&store, B, b"def");
+    disk.unmount_lazily();
+    assert_eq!(probe(&store), Err(Errno::ESTALE));
+    disk.mount();
+    assert_eq!(probe(&store), Ok(()));
+    // The file system was alive all the time: nothing is lost.
+    assert_eq!((sync(&store, A), sync(&store, B)), (Ok(()), Ok(())));
+    assert_eq!(get(&store, B).unwrap(), b"def");
+    assert!(!disk.try_unmount(), "what is used is the new mount");
+    assert_eq!(DirStore::open(&disk.mountpoint).err().unwrap().errno(), Errno::EBUSY);
+    drop(store);
+    assert!(disk.try_unmount());
+}
+
+#[test]
+fn a_tier_that_comes_back_on_another_device_is_used_there() {
+    let Some(mut disk) = Disk::new() else { return };
+    disk.mount();
+    let store = open(&disk.mountpoint);
+    put(&store, A, b"abc");
+    sync(&store, A).unwrap();
+    let replugged = disk.as_it_is();
+    put(&store, B, b"unsynced");
+    disk.unmount_lazily();
+    disk.detach();
+    assert_eq!(probe(&store), Err(Errno::ESTALE));
+    disk.attach(&replugged);
+    assert_eq!(probe(&store), Err(Errno::ESTALE), "not mounted yet");
+    disk.mount();
+    assert_eq!(probe(&store), Ok(()));
+    assert_eq!(get(&store, A).unwrap(), b"abc");
+    assert_eq!((sync(&store, A), sync(&store, B)), (Ok(()), Err(Errno::EIO)));
+    put(&store, B, b"again");
+    assert_eq!(sync(&store, B), Ok(()));
+    assert!(disk.mountpoint.join(format!(".braid/data/0b/{B}")).exists());
+    assert_eq!(DirStore::open(&disk.mountpoint).err().unwrap().errno(), Errno::EBUSY);
+}
+
+#[test]
+fn a_device_that_fails_is_noticed_though_the_label_is_in_memory() {
+    let Some(disk) = Disk::new() else { return };
+    disk.mount();
+    let store = open(&disk.mountpoint);
+    put(&store, A, b"abc");
+    store.sync_all().unwrap();
+    assert_eq!(probe(&store), Ok(()));
+    let bytes = std::fs::read(&disk.image).unwrap();
+    std::fs::OpenOptions::new().write(true).open(&disk.image).unwrap().set_len(0).unwrap();
+    assert_eq!(store.label().unwrap().unwrap(), LABEL, "as it is in memory");
+    assert_eq!(probe(&store), Err(Errno::EIO));
+    std::fs::write(&disk.image, bytes).unwrap();
+    assert_eq!(probe(&store), Ok(()));
+    assert_eq!(get(&store, A).unwrap(), b"abc");
+}
+
+#[test]
+fn a_tier_that_is_read_only_is_not_relied_on_until_it_is_writable() {
+    let Some(disk) = Disk::new() else { return };
+    disk.mount();
+    let store = open(&disk.mountpoint);
+    put(&store, A, b"abc");
+    sync(&store, A).unwrap();
+    drop(store);
+    disk.remount("ro");
+    let store = DirStore::open(&disk.mountpoint).unwrap();
+    assert_eq!(probe(&store), Err(Errno::EROFS));
+    assert_eq!(get(&store, A).unwrap(), b"abc");
+    let written = store.write_at(A, 0, &[IoSlice::new(b"x")], IO);
+    assert_eq!(written.unwrap_err().errno(), Errno::EROFS);
+    assert_eq!(store.truncate(A, 0).unwrap_err().errno(), Errno::EROFS);
+    disk.remount("rw");
+    assert_eq!(probe(&store), Ok(()));
+    put(&store, A, b"x");
+}
+
+/// An ext4 file system in a file, attached as a block device.
+struct Disk {
+    dir: tempfile::TempDir,
+    image: PathBuf,
+    mountpoint: PathBuf,
+    device: String,
+}
+
+impl Disk {
+    /// `None`, with a word why, where devices can't be attached.
+    fn new() -> Option<Self> {
+        if !braid_sys::is_privileged() || !Path::new("/dev/loop-control").exists() {
+            println!("not tried: attaching devices needs root and loop devices");
+            return None;
+        }
+        let dir = tempfile::tempdir_in("/var/tmp").unwrap();
+        let (image, mountpoint) = (dir.path().join("image"), dir.path().join("mount"));
+        std::fs::create_dir(&mountpoint).unwrap();
+        std::fs::File::create(&image).unwrap().set_len(16 << 20).unwrap();
+        run("mkfs.ext4", &["-q", "-F", "-E", "lazy_itable_init=0,lazy_journal_init=0", str(&image)]);
+        let mut disk = Self { dir, image: PathBuf::new(), mountpoint, device: String::new() };
+        disk.attach(&image);
+        Some(disk)
+    }
+
+    fn attach(&mut self, image: &Path) {
+        self.image = image.to_owned();
+        self.device = run("losetup", &["--find", "--show", str(image)]).trim().to_owned();
+    }
+
+    /// A copy of the device as it would be found after losing power now.
+    fn as_it_is(&self) -> PathBuf {
+        let copy = self.dir.path().join("copy");
+        std::fs::copy(&self.image, &copy).unwrap();
+        copy
+    }
+
+    /// What is mounted from the device stays until nobody uses it.
+    fn detach(&self) {
+        run("losetup", &["--detach", &self.device]);
+    }
+
+    fn mount(&self) {
+        run("mount", &["-t", "ext4", &self.device, str(&self.mountpoint)]);
+    }
+
+    fn remount(&self, how: &str) {
+        run("mount", &["-o", &format!("remount,{how}"), str(&self.mountpoint)]);
+    }
+
+    fn unmount_lazily(&self) {
+        run("umount", &["--lazy", str(&self.mountpoint)]);
+    }
+
+    fn try_unmount(&self) -> bool {
+        Command::new("umount").arg(&self.mountpoint).output().unwrap().status.success()
+    }
+}
+
+impl Drop for Disk {
+    fn drop(&mut self) {
+        let _ = Command::new("umount").arg("--lazy").arg(&self.mountpoint).output();
+        let _ = Command::new("losetup").args(["--detach", &self.device]).output();
+    }
+}
+
+fn str(path: &Path) -> &str {
+    path.to_str().unwrap()
+}
+
+fn run(program: &str, args: &[&str]) -> String {
+    let output = Command::new(program).args(args).output().unwrap();
+    assert!(output.status.success(), "{program} {args:?}: {}", String::from_utf8_lossy(&output.stderr));
+    String::from_utf8(output.stdout).unwrap()
+}

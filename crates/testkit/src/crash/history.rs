@@ -1,0 +1,374 @@
+//! What a workload did, as far as it matters for what a crash may leave: the
+//! versions that each file went through, the changes of names, and what was
+//! made durable when.
+//!
+//! Everything is tagged with the step that did it. A crash is after `done`
+//! steps, with or without one more in flight, and looks at that much of the
+//! history.
+
+use super::content::Content;
+use super::op::{Dir, Name};
+use braid_contract::InodeId;
+
+/// A file of the workload, by number: in the order in which they were made.
+pub(crate) type FileId = u8;
+
+/// What each name leads to.
+pub(crate) type Names = [Option<FileId>; Name::ALL.len()];
+
+/// When the power went: after `done` steps, and in the middle of the next one
+/// if one is in flight.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct Moment {
+    pub(crate) done: usize,
+    pub(crate) in_flight: bool,
+    pub(crate) clock_ns: i64,
+}
+
+impl Moment {
+    /// Whether what `step` asked for may have happened.
+    fn reaches(&self, step: usize) -> bool {
+        step < self.done || self.in_flight && step == self.done
+    }
+}
+
+/// What a file was after a step.
+#[derive(Clone, Debug)]
+pub(crate) struct Version {
+    pub(crate) step: usize,
+    pub(crate) content: Content,
+    /// The modification time is not before this.
+    pub(crate) mtime_min_ns: i64,
+    /// What the step was asked for. It came otherwise, so this counts only as
+    /// long as the step is in flight.
+    asked: bool,
+}
+
+/// A file's life.
+#[derive(Clone, Debug)]
+pub(crate) struct FileHistory {
+    pub(crate) ino: InodeId,
+    versions: Vec<Version>,
+    /// Since when (step) which version's contents are durable, and its times.
+    durable: Vec<(usize, usize)>,
+    durable_times: Vec<(usize, usize)>,
+}
+
+impl FileHistory {
+    /// What the file is now.
+    pub(crate) fn now(&self) -> &Content {
+        &self.last().content
+    }
+
+    fn last(&self) -> &Version {
+        // A file begins with a version, and none is ever taken away.
+        self.versions.last().expect("a file has a version")
+    }
+
+    /// The last version for certain at a moment, by its number.
+    fn settled(&self, moment: Moment) -> usize {
+        let done = |version: &Version| version.step < moment.done && !version.asked;
+        self.versions.iter().rposition(done).unwrap_or(0)
+    }
+
+    fn durable_at(marks: &[(usize, usize)], moment: Moment) -> usize {
+        marks.iter().rev().find(|(step, _)| *step < moment.done).map_or(0, |(_, version)| *version)
+    }
+
+    /// The versions that a crash may leave parts of; the first one is what is
+    /// there for certain unless a later one changed it.
+    pub(crate) fn window(&self, moment: Moment, loses_power: bool) -> impl Iterator<Item = &Version> {
+        let first = match loses_power {
+            true => Self::durable_at(&self.durable, moment),
+            false => self.settled(moment),
+        };
+        self.versions[first..].iter().enumerate().filter_map(move |(at, version)| {
+            let counts = moment.reaches(version.step) && (!version.asked || version.step == moment.done);
+            (at == 0 || counts).then_some(version)
+        })
+    }
+
+    /// The earliest modification time that a crash may leave.
+    pub(crate) fn mtime_min_ns(&self, moment: Moment, loses_power: bool) -> i64 {
+        let first = match loses_power {
+            true => Self::durable_at(&self.durable_times, moment),
+            false => self.settled(moment),
+        };
+        self.versions[first].mtime_min_ns
+    }
+}
+
+/// A change of names, which happens as a whole.
+#[derive(Clone, Debug)]
+struct NameChange {
+    step: usize,
+    names: Vec<(Name, Option<FileId>)>,
+    /// It did not come about; it counts only as long as it is in flight.
+    asked: bool,
+}
+
+/// What makes changes of names durable.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Settling {
+    Dir(Dir),
+    File(FileId),
+    All,
+}
+
+/// What a workload did.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct History {
+    pub(crate) files: Vec<FileHistory>,
+    names: Names,
+    changes: Vec<NameChange>,
+    settlings: Vec<(usize, Settling)>,
+}
+
+impl History {
+    /// What a name leads to now.
+    pub(crate) fn file_of(&self, name: Name) -> Option<FileId> {
+        self.names[name.at()]
+    }
+
+    /// The file now.
+    pub(crate) fn content(&self, file: FileId) -> &Content {
+        self.files[usize::from(file)].now()
+    }
+
+    /// The number that the next file gets.
+    pub(crate) fn next_file(&self) -> FileId {
+        // Workloads are a few dozen steps long.
+        self.files.len() as FileId
+    }
+
+    /// A file is made.
+    pub(crate) fn born(&mut self, step: usize, ino: InodeId, clock_ns: i64) -> FileId {
+        let born = Version { step, content: Content::default(), mtime_min_ns: clock_ns, asked: false };
+        self.files.push(FileHistory {
+            ino,
+            versions: vec![born],
+            durable: Vec::new(),
+            durable_times: Vec::new(),
+        });
+        self.next_file() - 1
+    }
+
+    /// A step changed a file to `content`. What it was asked for differs if it
+    /// failed on the way.
+    pub(crate) fn changed(
+        &mut self,
+        step: usize,
+        file: FileId,
+        content: Content,
+        asked: Option<Content>,
+        mtime_min_ns: Option<i64>,
+    ) {
+        let versions = &mut self.files[usize::from(file)].versions;
+        let before = versions.last().map_or(i64::MIN, |version| version.mtime_min_ns);
+        if let Some(content) = asked {
+            versions.push(Version { step, content, mtime_min_ns: before, asked: true });
+        }
+        let mtime_min_ns = mtime_min_ns.unwrap_or(before);
+        versions.push(Version { step, content, mtime_min_ns, asked: false });
+    }
+
+    /// A step changed names, all at once; or failed to, if not `done`.
+    pub(crate) fn renamed(&mut self, step: usize, names: Vec<(Name, Option<FileId>)>, done: bool) {
+        if done {
+            names.iter().for_each(|(name, file)| self.names[name.at()] = *file);
+        }
+        self.changes.push(NameChange { step, names, asked: !done });
+    }
+
+    /// A file is durable; with `times`, as a whole.
+    pub(crate) fn synced(&mut self, step: usize, file: FileId, times: bool) {
+        let history = &mut self.files[usize::from(file)];
+        let version = history.versions.len() - 1;
+        history.durable.push((step, version));
+        if times {
+            history.durable_times.push((step, version));
+            self.settlings.push((step, Settling::File(file)));
+        }
+    }
+
+    /// A directory's names are durable.
+    pub(crate) fn dir_synced(&mut self, step: usize, dir: Dir) {
+        self.settlings.push((step, Settling::Dir(dir)));
+    }
+
+    /// Everything is durable.
+    pub(crate) fn all_synced(&mut self, step: usize) {
+        for file in 0..self.next_file() {
+            self.synced(step, file, true);
+        }
+        self.settlings.push((step, Settling::All));
+    }
+
+    /// Whether a change is durable for certain. One in two directories is when
+    /// both are.
+    fn is_settled(&self, change: &NameChange, moment: Moment, fsync_names: bool) -> bool {
+        let later = || {
+            let within = |step: usize| step > change.step && step < moment.done;
+            self.settlings.iter().filter(move |(step, _)| within(*step)).map(|(_, settling)| *settling)
+        };
+        let by = |wanted: Settling| later().any(|settling| settling == wanted);
+        let by_file = || change.names.iter().filter_map(|(_, file)| *file).any(|file| by(Settling::File(file)));
+        by(Settling::All)
+            || change.names.iter().all(|(name, _)| by(Settling::Dir(name.dir())))
+            || fsync_names && by_file()
+    }
+
+    /// All states in which a crash may leave the names.
+    pub(crate) fn legal_names(&self, moment: Moment, rules: Rules) -> Vec<Names> {
+        let mut names = Names::default();
+        let apply = |names: &mut Names, change: &NameChange| {
+            change.names.iter().for_each(|(name, file)| names[name.at()] = *file);
+        };
+        let changes: Vec<(&NameChange, bool)> = self
+            .changes
+            .iter()
+            .filter(|change| moment.reaches(change.step) && (!change.asked || change.step == moment.done))
+            .map(|change| {
+                let certain = match rules {
+                    Rules::PowerLoss { fsync_names, .. } => self.is_settled(change, moment, fsync_names),
+                    Rules::ProcessCrash => change.step < moment.done,
+                };
+                (change, certain)
+            })
+            .collect();
+        let first = match rules {
+            // In order, whatever comes before what is durable is durable too.
+            Rules::PowerLoss { ordered: true, .. } | Rules::ProcessCrash => {
+                changes.iter().rposition(|(_, certain)| *certain).map_or(0, |at| at + 1)
+            }
+            Rules::PowerLoss { .. } => changes.iter().take_while(|(_, certain)| *certain).count(),
+        };
+        changes[..first].iter().for_each(|(change, _)| apply(&mut names, change));
+        let mut legal = vec![names];
+        let ordered = !matches!(rules, Rules::PowerLoss { ordered: false, .. });
+        for (change, certain) in &changes[first..] {
+            let (mut lost, from) = (legal.clone(), legal.len());
+            if ordered {
+                // Only what has come so far can go on.
+                legal.extend(legal.last().copied());
+                let at = legal.len() - 1;
+                legal[at..].iter_mut().for_each(|names| apply(names, change));
+                continue;
+            }
+            legal.iter_mut().for_each(|names| apply(names, change));
+            if !certain {
+                legal.append(&mut lost);
+            }
+            legal.sort_unstable();
+            legal.dedup();
+            debug_assert!(from > 0);
+        }
+        legal
+    }
+}
+
+/// What a crash may do.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Rules {
+    /// The process dies: what was answered stays.
+    ProcessCrash,
+    /// The power goes.
+    PowerLoss {
+        /// Changes of the namespace are durable in their order.
+        ordered: bool,
+        /// `fsync` of a file makes its names durable.
+        fsync_names: bool,
+    },
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const ORDERED: Rules = Rules::PowerLoss { ordered: true, fsync_names: false };
+    const LOOSE: Rules = Rules::PowerLoss { ordered: false, fsync_names: true };
+
+    fn after(done: usize) -> Moment {
+        Moment { done, in_flight: false, clock_ns: 0 }
+    }
+
+    fn names(a: Option<FileId>, b: Option<FileId>) -> Names {
+        [a, b, None, None]
+    }
+
+    /// Step 0 makes `a`, step 1 makes `b`, step 2 renames `a` over `b`.
+    fn rename_over() -> History {
+        let mut history = History::default();
+        for (step, name) in [(0, Name::A), (1, Name::B)] {
+            let file = history.born(step, InodeId(10 + step as u64), 0);
+            history.renamed(step, vec![(name, Some(file))], true);
+        }
+        history.renamed(2, vec![(Name::A, None), (Name::B, Some(0))], true);
+        history
+    }
+
+    #[test]
+    fn in_order_names_are_those_after_some_step() {
+        let legal = rename_over().legal_names(after(3), ORDERED);
+        assert_eq!(
+            legal,
+            [names(None, None), names(Some(0), None), names(Some(0), Some(1)), names(None, Some(0))]
+        );
+    }
+
+    #[test]
+    fn without_order_each_change_is_there_or_not_and_a_rename_as_a_whole() {
+        let legal = rename_over().legal_names(after(3), LOOSE);
+        assert!(legal.contains(&names(None, Some(1))) && legal.contains(&names(None, Some(0))));
+        assert!(!legal.contains(&names(Some(0), Some(0))));
+        assert_eq!(legal.len(), 5);
+    }
+
+    #[test]
+    fn a_synced_directory_keeps_its_names() {
+        let mut history = rename_over();
+        history.dir_synced(3, Dir::Root);
+        for rules in [ORDERED, LOOSE] {
+            assert_eq!(history.legal_names(after(4), rules), [names(None, Some(0))]);
+            assert!(history.legal_names(after(3), rules).len() > 1, "not before it returned");
+        }
+    }
+
+    #[test]
+    fn a_synced_file_keeps_its_names_where_that_is_promised() {
+        let mut history = rename_over();
+        history.synced(3, 0, true);
+        let legal = history.legal_names(after(4), LOOSE);
+        assert_eq!(legal, [names(None, Some(0))]);
+        assert_eq!(history.legal_names(after(4), ORDERED).len(), 4);
+    }
+
+    #[test]
+    fn a_process_crash_loses_no_name_and_may_keep_the_one_in_flight() {
+        let history = rename_over();
+        assert_eq!(history.legal_names(after(2), Rules::ProcessCrash), [names(Some(0), Some(1))]);
+        let moment = Moment { in_flight: true, ..after(2) };
+        let legal = history.legal_names(moment, Rules::ProcessCrash);
+        assert_eq!(legal, [names(Some(0), Some(1)), names(None, Some(0))]);
+    }
+
+    #[test]
+    fn the_window_begins_with_what_was_synced() {
+        let mut history = rename_over();
+        let mut content = Content::default();
+        for step in 3..6 {
+            content.write(0, 8 * step as u64, step as u16);
+            history.changed(step, 0, content.clone(), None, Some(step as i64));
+        }
+        history.synced(6, 0, false);
+        let file = &history.files[0];
+        let steps = |moment, power| -> Vec<usize> {
+            file.window(moment, power).map(|version| version.step).collect()
+        };
+        assert_eq!(steps(after(5), true), [0, 3, 4]);
+        assert_eq!(steps(after(7), true), [5]);
+        assert_eq!(steps(after(5), false), [4]);
+        assert_eq!(steps(Moment { in_flight: true, ..after(5) }, false), [4, 5]);
+        assert_eq!(file.mtime_min_ns(after(7), true), 0, "times were not synced");
+    }
+}

@@ -1,0 +1,169 @@
+//! The simulated machine that a workload runs on: its disks, its clock, and
+//! what becomes of them in a crash.
+
+use super::history::Rules;
+use super::op::ParseError;
+use crate::sim::{Chooser, Disk, DiskConfig, Frozen, Model, SimClock, SimEnvironment};
+use std::fmt;
+use std::str::FromStr;
+use std::sync::Arc;
+
+/// Size of a disk with room for everything.
+const AMPLE: u64 = 64 << 20;
+/// Size of disk 1 where it is to run full: enough for its own structures and
+/// a few ranges.
+const SMALL: u64 = 512 << 10;
+
+/// How long a machine is off, in nanoseconds: what recovery does at a later
+/// time can be told from what the workload did.
+const OFF_NS: u64 = 1_000_000_000;
+
+/// What a workload runs on.
+#[derive(Clone, PartialEq, Eq, Hash, Debug)]
+pub struct Setup {
+    /// The placement policy, by a name that the [`Subject`](super::Subject)
+    /// knows.
+    pub policy: String,
+    /// How many disks there are, home being the first.
+    pub disks: usize,
+    /// Disk 1 is small.
+    pub small: bool,
+    /// Changes of metadata persist in their order ([`Model`]).
+    pub journal_order: bool,
+    /// `fsync` of a file makes its names durable ([`Model`]).
+    pub fsync_names: bool,
+    /// Blocks may be torn ([`Model`]).
+    pub tear: bool,
+}
+
+impl Setup {
+    /// Every combination of what is not given by the policy.
+    pub(crate) fn all(policy: &str) -> Vec<Self> {
+        let flag = |bits: usize, at: usize| bits >> at & 1 == 1;
+        let setup = |bits| Self {
+            policy: policy.to_owned(),
+            disks: 2 + usize::from(flag(bits, 0)),
+            small: flag(bits, 1),
+            journal_order: flag(bits, 2),
+            fsync_names: flag(bits, 3),
+            tear: flag(bits, 4),
+        };
+        (0..32).map(setup).collect()
+    }
+
+    fn model(&self) -> Model {
+        Model { journal_order: self.journal_order, fsync_names: self.fsync_names, tear: self.tear }
+    }
+
+    /// What loss of power may do here.
+    pub(crate) fn rules(&self) -> Rules {
+        Rules::PowerLoss { ordered: self.journal_order, fsync_names: self.fsync_names }
+    }
+}
+
+impl fmt::Display for Setup {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "policy={},disks={},small={},model=", self.policy, self.disks, u8::from(self.small))?;
+        let letters = [(self.journal_order, 'j'), (self.fsync_names, 'n'), (self.tear, 't')];
+        letters.iter().filter(|(set, _)| *set).try_for_each(|(_, letter)| write!(f, "{letter}"))
+    }
+}
+
+impl FromStr for Setup {
+    type Err = ParseError;
+
+    fn from_str(text: &str) -> Result<Self, ParseError> {
+        let field = |key| super::workload::field(text, key);
+        let model = field("model")?;
+        let number = |key| field(key)?.parse().map_err(|_| ParseError(text.into()));
+        Ok(Self {
+            policy: field("policy")?.to_owned(),
+            disks: number("disks")?,
+            small: number("small")? != 0,
+            journal_order: model.contains('j'),
+            fsync_names: model.contains('n'),
+            tear: model.contains('t'),
+        })
+    }
+}
+
+/// Disks and a clock.
+#[derive(Debug)]
+pub(crate) struct Machine {
+    pub(crate) disks: Vec<Disk>,
+    pub(crate) environment: Arc<SimEnvironment>,
+}
+
+/// A machine at one moment.
+#[derive(Debug)]
+pub(crate) struct FrozenMachine {
+    disks: Vec<Frozen>,
+    clock: SimClock,
+}
+
+impl Machine {
+    /// A machine with empty disks.
+    pub(crate) fn new(setup: &Setup, seed: u64) -> Self {
+        let disks = (0..setup.disks).map(|at| {
+            Disk::new(DiskConfig {
+                name: format!("disk{at}"),
+                capacity: if setup.small && at == 1 { SMALL } else { AMPLE },
+                device: 10 + at as u64,
+                volatile: false,
+                model: setup.model(),
+            })
+        });
+        Self::assemble(disks.collect(), SimClock::new(), seed)
+    }
+
+    fn assemble(disks: Vec<Disk>, clock: SimClock, seed: u64) -> Self {
+        let clock = Arc::new(clock);
+        disks.iter().for_each(|disk| disk.set_clock(Arc::clone(&clock)));
+        Self { disks, environment: Arc::new(SimEnvironment::new(clock, seed)) }
+    }
+
+    pub(crate) fn clock(&self) -> &SimClock {
+        self.environment.clock()
+    }
+
+    /// Its state at this moment.
+    pub(crate) fn freeze(&self) -> FrozenMachine {
+        FrozenMachine { disks: self.disks.iter().map(Disk::freeze).collect(), clock: self.clock().fork() }
+    }
+
+    /// What no process would survive.
+    pub(crate) fn violations(&self) -> Vec<String> {
+        self.disks.iter().flat_map(Disk::violations).collect()
+    }
+}
+
+impl FrozenMachine {
+    /// A machine that starts again after it lost power.
+    pub(crate) fn after_power_loss(&self, chooser: &mut dyn Chooser, seed: u64) -> Machine {
+        let disks = self.disks.iter().map(|disk| disk.after_power_loss(chooser)).collect();
+        Machine::assemble(disks, self.later(), seed)
+    }
+
+    /// The machine goes on, without the process.
+    pub(crate) fn after_process_crash(&self, seed: u64) -> Machine {
+        let disks = self.disks.iter().map(Frozen::after_process_crash).collect();
+        Machine::assemble(disks, self.later(), seed)
+    }
+
+    /// How many choices the loss of power leaves.
+    pub(crate) fn pending(&self) -> usize {
+        self.disks.iter().map(Frozen::pending).sum()
+    }
+
+    /// Whether the disks are as they were in `other`.
+    pub(crate) fn is_same(&self, other: &Self) -> bool {
+        let versions = |machine: &Self| machine.disks.iter().map(Frozen::version).collect::<Vec<_>>();
+        versions(self) == versions(other)
+    }
+
+    fn later(&self) -> SimClock {
+        let clock = self.clock.fork();
+        clock.advance(OFF_NS);
+        clock
+    }
+}

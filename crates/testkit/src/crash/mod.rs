@@ -1,0 +1,116 @@
+//! The crash explorer: searches for a crash after which a volume has lost or
+//! mixed up what it promised to keep.
+//!
+//! A [`Workload`] runs through the real code of a [`Subject`] over simulated
+//! disks ([`crate::sim`]). The power goes at every effect on a disk; for each
+//! such moment, disks that a machine may find afterwards are built (all of
+//! them when they are few, sampled by a seed when they are many; always those
+//! on which everything, nothing, and all but one effect or just one persisted,
+//! as far as the budget goes), recovery runs on them, and what it leaves is
+//! held against the book that was kept of the workload:
+//!
+//! * every name that is there leads to a file that can be opened and read in
+//!   full, and no other names are there;
+//! * the names are those after some step at or after what was made durable
+//!   (where the file system keeps no order: any of the changes since may be
+//!   missing), and a rename happened as a whole or not at all;
+//! * each 8-byte word of a file is what it was at the file's last completed
+//!   sync, or what a later step, up to the one in flight, made it, zeros where
+//!   one of these had zeros or nothing; never another file's bytes, never
+//!   older ones, and within a sector of 512 bytes all from the same write;
+//! * the size is between the smallest and the largest since that sync, so
+//!   never below it unless the file was cut since;
+//! * the modification time is not before that of the last full sync and not
+//!   after the crash;
+//! * after a crash of the process alone, everything that was answered is
+//!   there, and at most the step in flight in part;
+//! * the volume can be used again: files grow with zeros, and take data;
+//! * a second recovery changes nothing that can be seen, and a crash during
+//!   recovery leaves what the first crash might have left;
+//! * the check of the volume (fsck) finds nothing, and nothing was done to the
+//!   disks that would have killed a process.
+//!
+//! `fsync`, `fdatasync`, a write with `O_SYNC`, `sync` and a clean unmount are
+//! syncs of a file; `sync`, `fsync` of the directory, a clean unmount and,
+//! where the file system promises it, `fsync` of the file are of a name.
+//!
+//! Everything is deterministic: a failure prints a line that repeats it.
+
+mod cli;
+mod content;
+mod explore;
+mod generate;
+mod history;
+mod machine;
+mod op;
+mod oracle;
+mod recorder;
+mod run;
+mod search;
+mod shrink;
+mod stamp;
+mod states;
+mod tree;
+mod workload;
+
+pub use cli::{Arguments, run as run_cli};
+pub use explore::{Explorer, Failure, Limits, Replay, Totals};
+pub use machine::Setup;
+pub use op::{Dir, Name, Op, ParseError};
+pub use search::{Found, Search, Workloads};
+pub use workload::{BLOCK, RANGE, Start, Workload};
+
+use crate::sim::{Disk, SimEnvironment};
+use braid_contract::{FileSystem, InodeId, Result};
+use std::sync::Arc;
+
+/// A kind of volume that is searched.
+pub trait Subject: Sync {
+    /// Names of the placement policies that workloads are run under.
+    fn policies(&self) -> &[&str];
+
+    /// Opens the volume on these disks, home first: makes it, or recovers it.
+    ///
+    /// # Errors
+    /// What kept it from being opened, which is a failure.
+    fn open(
+        &self,
+        setup: &Setup,
+        disks: &[Disk],
+        environment: Arc<SimEnvironment>,
+    ) -> Result<Box<dyn Mounted>>;
+
+    /// Checks what is on the disks, without repairing it: each problem as a
+    /// line.
+    ///
+    /// # Errors
+    /// What kept it from being checked, which is a failure.
+    fn check(
+        &self,
+        setup: &Setup,
+        disks: &[Disk],
+        environment: Arc<SimEnvironment>,
+    ) -> Result<Vec<String>>;
+}
+
+/// An open volume. To drop it is to crash the process.
+pub trait Mounted {
+    /// Its files.
+    fn fs(&self) -> &dyn FileSystem;
+
+    /// Does what it does in the background, once.
+    fn tick(&self);
+
+    /// Moves the range that `offset` is in to the tier on disk `to_tier`.
+    ///
+    /// # Errors
+    /// What kept it from being moved; `EINVAL`, `ENOENT` and `EOPNOTSUPP` mean
+    /// that there was nothing to be moved.
+    fn migrate(&self, ino: InodeId, offset: u64, to_tier: usize) -> Result<()>;
+
+    /// Unmounts it cleanly.
+    ///
+    /// # Errors
+    /// What kept it from being unmounted, which is a failure.
+    fn shutdown(self: Box<Self>) -> Result<()>;
+}

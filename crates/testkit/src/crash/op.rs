@@ -1,0 +1,257 @@
+//! The operations that crash workloads are made of, and their text: what a
+//! failure prints, a replay reads.
+
+use std::fmt;
+use std::str::FromStr;
+
+/// One of the few places in the tree where a workload keeps files.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Debug)]
+pub enum Name {
+    /// `a` in the root.
+    A,
+    /// `b` in the root.
+    B,
+    /// `a` in the directory `d`.
+    DirA,
+    /// `b` in the directory `d`.
+    DirB,
+}
+
+impl Name {
+    /// Every place.
+    pub const ALL: [Self; 4] = [Self::A, Self::B, Self::DirA, Self::DirB];
+
+    /// The directory that it is in.
+    #[must_use]
+    pub fn dir(self) -> Dir {
+        match self {
+            Self::A | Self::B => Dir::Root,
+            Self::DirA | Self::DirB => Dir::Sub,
+        }
+    }
+
+    /// The name within its directory.
+    #[must_use]
+    pub fn leaf(self) -> &'static str {
+        match self {
+            Self::A | Self::DirA => "a",
+            Self::B | Self::DirB => "b",
+        }
+    }
+
+    /// Its place in tables that have one entry for each.
+    #[must_use]
+    pub fn at(self) -> usize {
+        self as usize
+    }
+
+    fn text(self) -> &'static str {
+        match self {
+            Self::A => "a",
+            Self::B => "b",
+            Self::DirA => "d/a",
+            Self::DirB => "d/b",
+        }
+    }
+}
+
+impl fmt::Display for Name {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.text())
+    }
+}
+
+/// A directory of a workload's tree.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub enum Dir {
+    /// The root.
+    Root,
+    /// `d`, which every workload begins with.
+    Sub,
+}
+
+impl Dir {
+    /// Every directory.
+    pub const ALL: [Self; 2] = [Self::Root, Self::Sub];
+}
+
+/// One operation. One that finds nothing to work on (no file of that name, a
+/// name that is taken) is passed over, so that every sequence means something.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub enum Op {
+    /// Makes a file.
+    Create(Name),
+    /// Writes `len` bytes at `at`; with `sync`, as to a file opened `O_SYNC`.
+    Write {
+        /// The file.
+        name: Name,
+        /// Where, in bytes.
+        at: u64,
+        /// How many bytes.
+        len: u64,
+        /// Durable when it returns.
+        sync: bool,
+    },
+    /// Writes that many bytes at the file's end.
+    Append(Name, u64),
+    /// `fsync`.
+    Fsync(Name),
+    /// `fdatasync`.
+    Fdatasync(Name),
+    /// `sync`.
+    Sync,
+    /// `fsync` of a directory.
+    SyncDir(Dir),
+    /// Sets the size.
+    Truncate(Name, u64),
+    /// Punches a hole: offset and length.
+    Punch(Name, u64, u64),
+    /// Zeroes: offset and length. Grows the file.
+    Zero(Name, u64, u64),
+    /// Reserves space: offset and length. Grows the file.
+    Allocate(Name, u64, u64),
+    /// Renames; replaces what has the new name.
+    Rename(Name, Name),
+    /// Gives the file of the first name the second one too.
+    Link(Name, Name),
+    /// Closes the file and removes the name.
+    Unlink(Name),
+    /// Removes the name and leaves the file open.
+    UnlinkOpen(Name),
+    /// Writes to the file that was removed last while open: offset and length.
+    WriteOrphan(u64, u64),
+    /// Closes all files that were removed while open.
+    CloseOrphans,
+    /// Moves the range with this number to the disk with this number.
+    Migrate(Name, u64, usize),
+    /// Lets time pass, and the work in the background be done once.
+    Tick,
+    /// Closes the file.
+    Close(Name),
+    /// Unmounts cleanly and mounts again.
+    Remount,
+    /// The process dies, another one mounts.
+    Kill,
+}
+
+impl fmt::Display for Op {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Create(name) => write!(f, "create:{name}"),
+            Self::Write { name, at, len, sync: false } => write!(f, "write:{name}:{at}:{len}"),
+            Self::Write { name, at, len, sync: true } => write!(f, "osync:{name}:{at}:{len}"),
+            Self::Append(name, len) => write!(f, "append:{name}:{len}"),
+            Self::Fsync(name) => write!(f, "fsync:{name}"),
+            Self::Fdatasync(name) => write!(f, "fdatasync:{name}"),
+            Self::Sync => f.write_str("sync"),
+            Self::SyncDir(Dir::Root) => f.write_str("syncdir:/"),
+            Self::SyncDir(Dir::Sub) => f.write_str("syncdir:d"),
+            Self::Truncate(name, size) => write!(f, "truncate:{name}:{size}"),
+            Self::Punch(name, at, len) => write!(f, "punch:{name}:{at}:{len}"),
+            Self::Zero(name, at, len) => write!(f, "zero:{name}:{at}:{len}"),
+            Self::Allocate(name, at, len) => write!(f, "allocate:{name}:{at}:{len}"),
+            Self::Rename(from, to) => write!(f, "rename:{from}:{to}"),
+            Self::Link(from, to) => write!(f, "link:{from}:{to}"),
+            Self::Unlink(name) => write!(f, "unlink:{name}"),
+            Self::UnlinkOpen(name) => write!(f, "unlink-open:{name}"),
+            Self::WriteOrphan(at, len) => write!(f, "write-orphan:{at}:{len}"),
+            Self::CloseOrphans => f.write_str("close-orphans"),
+            Self::Migrate(name, range, to) => write!(f, "migrate:{name}:{range}:{to}"),
+            Self::Tick => f.write_str("tick"),
+            Self::Close(name) => write!(f, "close:{name}"),
+            Self::Remount => f.write_str("remount"),
+            Self::Kill => f.write_str("kill"),
+        }
+    }
+}
+
+/// What can't be read as a workload, and where.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct ParseError(pub String);
+
+impl fmt::Display for ParseError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "can't be read: {}", self.0)
+    }
+}
+
+impl std::error::Error for ParseError {}
+
+impl FromStr for Name {
+    type Err = ParseError;
+
+    fn from_str(text: &str) -> Result<Self, ParseError> {
+        let found = Self::ALL.into_iter().find(|name| name.text() == text);
+        found.ok_or_else(|| ParseError(text.into()))
+    }
+}
+
+impl FromStr for Op {
+    type Err = ParseError;
+
+    fn from_str(text: &str) -> Result<Self, ParseError> {
+        let fields: Vec<&str> = text.split(':').collect();
+        parse(&fields).ok_or_else(|| ParseError(text.into()))
+    }
+}
+
+fn parse(fields: &[&str]) -> Option<Op> {
+    let name = |at: usize| -> Option<Name> { fields.get(at)?.parse().ok() };
+    let number = |at: usize| -> Option<u64> { fields.get(at)?.parse().ok() };
+    Some(match *fields.first()? {
+        "create" => Op::Create(name(1)?),
+        "write" => Op::Write { name: name(1)?, at: number(2)?, len: number(3)?, sync: false },
+        "osync" => Op::Write { name: name(1)?, at: number(2)?, len: number(3)?, sync: true },
+        "append" => Op::Append(name(1)?, number(2)?),
+        "fsync" => Op::Fsync(name(1)?),
+        "fdatasync" => Op::Fdatasync(name(1)?),
+        "sync" => Op::Sync,
+        "syncdir" => Op::SyncDir(if *fields.get(1)? == "/" { Dir::Root } else { Dir::Sub }),
+        "truncate" => Op::Truncate(name(1)?, number(2)?),
+        "punch" => Op::Punch(name(1)?, number(2)?, number(3)?),
+        "zero" => Op::Zero(name(1)?, number(2)?, number(3)?),
+        "allocate" => Op::Allocate(name(1)?, number(2)?, number(3)?),
+        "rename" => Op::Rename(name(1)?, name(2)?),
+        "link" => Op::Link(name(1)?, name(2)?),
+        "unlink" => Op::Unlink(name(1)?),
+        "unlink-open" => Op::UnlinkOpen(name(1)?),
+        "write-orphan" => Op::WriteOrphan(number(1)?, number(2)?),
+        "close-orphans" => Op::CloseOrphans,
+        "migrate" => Op::Migrate(name(1)?, number(2)?, usize::try_from(number(3)?).ok()?),
+        "tick" => Op::Tick,
+        "close" => Op::Close(name(1)?),
+        "remount" => Op::Remount,
+        "kill" => Op::Kill,
+        _ => return None,
+    })
+}
+
+/// A sequence as text, in one word.
+pub(crate) fn to_text(ops: &[Op]) -> String {
+    ops.iter().map(Op::to_string).collect::<Vec<_>>().join("+")
+}
+
+/// A sequence from its text.
+pub(crate) fn from_text(text: &str) -> Result<Vec<Op>, ParseError> {
+    text.split('+').filter(|op| !op.is_empty()).map(str::parse).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::generate::{alphabet, random_ops};
+    use super::*;
+
+    #[test]
+    fn every_operation_is_read_back_from_its_text() {
+        let mut ops = alphabet(3);
+        (0..200).for_each(|seed| ops.extend(random_ops(seed, 3)));
+        assert_eq!(from_text(&to_text(&ops)), Ok(ops));
+    }
+
+    #[test]
+    fn what_is_no_operation_is_refused() {
+        for text in ["", "write:a:0", "write:x:0:1", "fly:a"] {
+            assert!(text.parse::<Op>().is_err(), "{text}");
+        }
+    }
+}

@@ -1,0 +1,429 @@
+//! Carries a workload out, and keeps the book of what it did.
+
+use super::Mounted;
+use super::content::Content;
+use super::history::{FileId, History};
+use super::machine::{Machine, Setup};
+use super::op::{Dir, Name, Op};
+use super::recorder::Recorder;
+use super::stamp::{self, Source};
+use super::{Subject, tree};
+use braid_contract::{
+    Caller, Entry, Errno, Error, FallocateMode, FileSystem, HandleId, InodeId, OpenFlags, OpenRequest,
+    RenameMode, SetAttr, WriteFlags,
+};
+use std::ffi::OsStr;
+use std::sync::Arc;
+
+/// How long nothing happens before work in the background, in nanoseconds.
+const IDLE_NS: u64 = 5_000_000_000;
+
+/// A file that is open.
+#[derive(Clone, Copy, Debug)]
+struct Open {
+    file: FileId,
+    ino: InodeId,
+    handle: HandleId,
+}
+
+/// A workload under way.
+pub(crate) struct Run<'a> {
+    subject: &'a dyn Subject,
+    setup: &'a Setup,
+    pub(crate) machine: Arc<Machine>,
+    mounted: Option<Box<dyn Mounted>>,
+    pub(crate) history: History,
+    /// Steps begun so far.
+    steps: usize,
+    open: [Option<Open>; Name::ALL.len()],
+    orphans: Vec<Open>,
+    sub: Option<InodeId>,
+}
+
+/// What goes wrong before any crash.
+pub(crate) type Outcome<T = ()> = Result<T, String>;
+
+impl<'a> Run<'a> {
+    /// A run on a machine where `steps` steps were done before.
+    pub(crate) fn new(
+        subject: &'a dyn Subject,
+        setup: &'a Setup,
+        machine: Arc<Machine>,
+        (history, steps): (History, usize),
+    ) -> Self {
+        let (open, orphans) = ([None; 4], Vec::new());
+        Self { subject, setup, machine, mounted: None, history, steps, open, orphans, sub: None }
+    }
+
+    /// Steps that were done.
+    pub(crate) fn steps(&self) -> usize {
+        self.steps
+    }
+
+    /// Mounts, which makes the volume if there is none. One step.
+    pub(crate) fn mount(&mut self, recorder: Option<&Recorder>) -> Outcome {
+        self.step(recorder, "mounting", |run, _| run.open_volume())
+    }
+
+    /// Makes the directory that every workload has. One step, and durable.
+    pub(crate) fn make_dir(&mut self) -> Outcome {
+        self.step(None, "making d", |run, step| {
+            let name = OsStr::new("d");
+            run.fs().mkdir(&Caller::root(), InodeId::ROOT, name, 0o755, 0)?;
+            run.fs().sync()?;
+            run.history.all_synced(step);
+            Ok(())
+        })
+    }
+
+    /// Carries one operation out. One step.
+    pub(crate) fn apply(&mut self, op: &Op, recorder: Option<&Recorder>) -> Outcome {
+        self.step(recorder, &op.to_string(), |run, step| run.carry_out(op, step))
+    }
+
+    /// Looks at the tree, which must be as the book says.
+    pub(crate) fn look(&self) -> Outcome<tree::Seen> {
+        tree::look(self.fs())
+    }
+
+    fn step(
+        &mut self,
+        recorder: Option<&Recorder>,
+        what: &str,
+        work: impl FnOnce(&mut Self, usize) -> Result<(), Error>,
+    ) -> Outcome {
+        let step = self.steps;
+        if let Some(recorder) = recorder {
+            recorder.begin();
+        }
+        let result = work(self, step);
+        self.steps += 1;
+        if let Some(recorder) = recorder {
+            recorder.end();
+        }
+        result.map_err(|error| format!("step {step}, {what}, answered: {error}"))
+    }
+
+    fn fs(&self) -> &dyn FileSystem {
+        // It is taken away only while it is replaced.
+        self.mounted.as_ref().expect("the volume is mounted").fs()
+    }
+
+    fn open_volume(&mut self) -> Result<(), Error> {
+        let environment = Arc::clone(&self.machine.environment);
+        self.mounted = Some(self.subject.open(self.setup, &self.machine.disks, environment)?);
+        Ok(())
+    }
+
+    fn carry_out(&mut self, op: &Op, step: usize) -> Result<(), Error> {
+        match *op {
+            Op::Create(name) => self.create(name, step),
+            Op::Write { name, at, len, sync } => self.write(name, at, len, sync, step),
+            Op::Append(name, len) => match self.history.file_of(name) {
+                Some(file) => self.write(name, self.history.content(file).size, len, false, step),
+                None => Ok(()),
+            },
+            Op::Fsync(name) => self.sync_file(name, false, step),
+            Op::Fdatasync(name) => self.sync_file(name, true, step),
+            Op::Sync => {
+                self.fs().sync()?;
+                self.history.all_synced(step);
+                Ok(())
+            }
+            Op::SyncDir(dir) => self.sync_dir(dir, step),
+            Op::Truncate(name, size) => self.truncate(name, size, step),
+            Op::Punch(name, at, len) => self.allocate(name, at, len, FallocateMode::PunchHole, step),
+            Op::Zero(name, at, len) => {
+                self.allocate(name, at, len, FallocateMode::ZeroRange { keep_size: false }, step)
+            }
+            Op::Allocate(name, at, len) => {
+                self.allocate(name, at, len, FallocateMode::Allocate { keep_size: false }, step)
+            }
+            Op::Rename(from, to) => self.rename(from, to, step),
+            Op::Link(from, to) => self.link(from, to, step),
+            Op::Unlink(name) => self.unlink(name, false, step),
+            Op::UnlinkOpen(name) => self.unlink(name, true, step),
+            Op::WriteOrphan(at, len) => self.write_orphan(at, len, step),
+            Op::CloseOrphans => std::mem::take(&mut self.orphans).into_iter().try_for_each(|o| self.release(o)),
+            Op::Migrate(name, range, to) => self.migrate(name, range, to),
+            Op::Tick => {
+                self.machine.clock().advance(IDLE_NS);
+                if let Some(mounted) = &self.mounted {
+                    mounted.tick();
+                }
+                Ok(())
+            }
+            Op::Close(name) => self.open[name.at()].take().map_or(Ok(()), |open| self.release(open)),
+            Op::Remount => self.remount(step),
+            Op::Kill => {
+                self.mounted = None;
+                self.forget_opens();
+                self.open_volume()
+            }
+        }
+    }
+
+    fn forget_opens(&mut self) {
+        (self.open, self.sub) = ([None; 4], None);
+        self.orphans.clear();
+    }
+
+    fn remount(&mut self, step: usize) -> Result<(), Error> {
+        self.forget_opens();
+        if let Some(mounted) = self.mounted.take() {
+            mounted.shutdown()?;
+        }
+        self.open_volume()?;
+        // A clean unmount syncs everything.
+        self.history.all_synced(step);
+        Ok(())
+    }
+
+    /// The directory that a name is in.
+    fn parent(&mut self, dir: Dir) -> Result<InodeId, Error> {
+        match (dir, self.sub) {
+            (Dir::Root, _) => Ok(InodeId::ROOT),
+            (Dir::Sub, Some(ino)) => Ok(ino),
+            (Dir::Sub, None) => {
+                let entry = self.fs().lookup(&Caller::root(), InodeId::ROOT, OsStr::new("d"))?;
+                self.sub = Some(entry.attr.ino);
+                Ok(entry.attr.ino)
+            }
+        }
+    }
+
+    fn look_up(&mut self, name: Name) -> Result<Entry, Error> {
+        let parent = self.parent(name.dir())?;
+        self.fs().lookup(&Caller::root(), parent, OsStr::new(name.leaf()))
+    }
+
+    /// The file of that name, open; `None` if there is none.
+    fn opened(&mut self, name: Name) -> Result<Option<Open>, Error> {
+        let Some(file) = self.history.file_of(name) else { return Ok(None) };
+        if let Some(open) = self.open[name.at()] {
+            return Ok(Some(open));
+        }
+        let ino = self.look_up(name)?.attr.ino;
+        let flags = OpenFlags { read: true, write: true, ..OpenFlags::default() };
+        let request = OpenRequest { flags, ..OpenRequest::default() };
+        let handle = self.fs().open(&Caller::root(), ino, request)?.handle;
+        let open = Open { file, ino, handle };
+        self.open[name.at()] = Some(open);
+        Ok(Some(open))
+    }
+
+    fn release(&self, open: Open) -> Result<(), Error> {
+        self.fs().flush(&Caller::root(), open.handle)?;
+        self.fs().release(open.handle)?;
+        self.fs().forget(open.ino, 1);
+        Ok(())
+    }
+
+    fn create(&mut self, name: Name, step: usize) -> Result<(), Error> {
+        if self.history.file_of(name).is_some() {
+            return Ok(());
+        }
+        let parent = self.parent(name.dir())?;
+        let born_ns = self.machine.clock().wall_ns();
+        let flags = OpenFlags { read: true, write: true, ..OpenFlags::default() };
+        let leaf = OsStr::new(name.leaf());
+        let made = self.fs().create(&Caller::root(), parent, leaf, 0o644, 0, true, flags);
+        let Some((entry, opened)) = room_or_none(made)? else { return Ok(()) };
+        let file = self.history.born(step, entry.attr.ino, born_ns);
+        self.history.renamed(step, vec![(name, Some(file))], true);
+        self.open[name.at()] = Some(Open { file, ino: entry.attr.ino, handle: opened.handle });
+        Ok(())
+    }
+
+    fn write(&mut self, name: Name, at: u64, len: u64, sync: bool, step: usize) -> Result<(), Error> {
+        match self.opened(name)? {
+            Some(open) => self.write_to(open, at, len, sync, step),
+            None => Ok(()),
+        }
+    }
+
+    fn write_orphan(&mut self, at: u64, len: u64, step: usize) -> Result<(), Error> {
+        match self.orphans.last().copied() {
+            Some(open) => self.write_to(open, at, len, false, step),
+            None => Ok(()),
+        }
+    }
+
+    fn write_to(&mut self, open: Open, at: u64, len: u64, sync: bool, step: usize) -> Result<(), Error> {
+        // Source 0 stands for zeros.
+        let source = step as Source + 1;
+        let mut data = vec![0; len as usize];
+        stamp::fill(&mut data, open.file, source, at);
+        let before = self.history.content(open.file).clone();
+        let began_ns = self.machine.clock().wall_ns();
+        let flags = WriteFlags { sync, ..WriteFlags::default() };
+        let mut done = 0;
+        let result = loop {
+            if done == data.len() {
+                break Ok(Some(()));
+            }
+            match self.fs().write(&Caller::root(), open.handle, at + done as u64, &data[done..], flags) {
+                Ok(0) => break Err(Error::new(Errno::EIO, "a write wrote nothing")),
+                Ok(more) => done += more,
+                Err(error) => break room_or_none::<()>(Err(error)),
+            }
+        };
+        let wrote = |len| {
+            let mut content = before.clone();
+            content.write(at, len, source);
+            content
+        };
+        let complete = done as u64 == len;
+        let asked = (!complete).then(|| wrote(len));
+        let mtime_min_ns = (done > 0).then_some(began_ns);
+        self.history.changed(step, open.file, wrote(done as u64), asked, mtime_min_ns);
+        if sync && complete {
+            self.history.synced(step, open.file, false);
+        }
+        result.map(|_| ())
+    }
+
+    fn sync_file(&mut self, name: Name, data_only: bool, step: usize) -> Result<(), Error> {
+        let Some(open) = self.opened(name)? else { return Ok(()) };
+        self.fs().fsync(&Caller::root(), open.handle, data_only)?;
+        self.history.synced(step, open.file, !data_only);
+        Ok(())
+    }
+
+    fn sync_dir(&mut self, dir: Dir, step: usize) -> Result<(), Error> {
+        let ino = self.parent(dir)?;
+        let handle = self.fs().open_dir(&Caller::root(), ino)?;
+        self.fs().sync_dir(&Caller::root(), handle)?;
+        self.fs().release_dir(handle)?;
+        self.history.dir_synced(step, dir);
+        Ok(())
+    }
+
+    fn truncate(&mut self, name: Name, size: u64, step: usize) -> Result<(), Error> {
+        let Some(file) = self.history.file_of(name) else { return Ok(()) };
+        // Without opening it, if it is not: that is a way of its own.
+        let (ino, handle) = match self.open[name.at()] {
+            Some(open) => (open.ino, Some(open.handle)),
+            None => (self.look_up(name)?.attr.ino, None),
+        };
+        let began_ns = self.machine.clock().wall_ns();
+        let changes = SetAttr { size: Some(size), ..SetAttr::default() };
+        let result = room_or_none(self.fs().setattr(&Caller::root(), ino, handle, &changes));
+        let before = self.history.content(file).clone();
+        let mut asked = before.clone();
+        asked.set_size(size);
+        let mtime_min_ns = (asked.size != before.size).then_some(began_ns);
+        match result {
+            Ok(Some(_)) => self.history.changed(step, file, asked, None, mtime_min_ns),
+            _ => self.history.changed(step, file, before, Some(asked), None),
+        }
+        if handle.is_none() {
+            self.fs().forget(ino, 1);
+        }
+        result.map(|_| ())
+    }
+
+    fn allocate(
+        &mut self,
+        name: Name,
+        at: u64,
+        len: u64,
+        mode: FallocateMode,
+        step: usize,
+    ) -> Result<(), Error> {
+        let Some(open) = self.opened(name)? else { return Ok(()) };
+        let result = room_or_none(self.fs().fallocate(&Caller::root(), open.handle, at, len, mode));
+        let before = self.history.content(open.file).clone();
+        let mut asked = before.clone();
+        if !matches!(mode, FallocateMode::Allocate { .. }) {
+            asked.zero(at, len);
+        }
+        if mode != FallocateMode::PunchHole && at + len > asked.size {
+            asked.set_size(at + len);
+        }
+        match result {
+            Ok(Some(())) => self.history.changed(step, open.file, asked, None, None),
+            _ => {
+                let left = self.left_by_failure(open, &asked, before.size)?;
+                self.history.changed(step, open.file, left, Some(asked), None);
+            }
+        }
+        result.map(|_| ())
+    }
+
+    /// What an allocation that ran out of room leaves: as much of it as fitted.
+    fn left_by_failure(&self, open: Open, asked: &Content, size_before: u64) -> Result<Content, Error> {
+        let size = self.fs().getattr(&Caller::root(), open.ino, Some(open.handle))?.size;
+        if !(size_before..=asked.size).contains(&size) {
+            return Err(Error::new(Errno::EIO, format!("a failed allocation left a size of {size}")));
+        }
+        let mut left = asked.clone();
+        left.set_size(size);
+        Ok(left)
+    }
+
+    fn rename(&mut self, from: Name, to: Name, step: usize) -> Result<(), Error> {
+        let Some(file) = self.history.file_of(from).filter(|_| from != to) else { return Ok(()) };
+        if self.history.file_of(to) == Some(file) {
+            // Two names of one file: nothing happens.
+            return Ok(());
+        }
+        let (parent, new_parent) = (self.parent(from.dir())?, self.parent(to.dir())?);
+        let (leaf, new_leaf) = (OsStr::new(from.leaf()), OsStr::new(to.leaf()));
+        let mode = RenameMode::Replace;
+        self.fs().rename(&Caller::root(), parent, leaf, new_parent, new_leaf, mode)?;
+        self.history.renamed(step, vec![(from, None), (to, Some(file))], true);
+        let moved = self.open[from.at()].take();
+        self.orphans.extend(std::mem::replace(&mut self.open[to.at()], moved));
+        Ok(())
+    }
+
+    fn link(&mut self, from: Name, to: Name, step: usize) -> Result<(), Error> {
+        let Some(file) = self.history.file_of(from) else { return Ok(()) };
+        if self.history.file_of(to).is_some() {
+            return Ok(());
+        }
+        let ino = self.look_up(from)?.attr.ino;
+        let parent = self.parent(to.dir())?;
+        let linked = self.fs().link(&Caller::root(), ino, parent, OsStr::new(to.leaf()));
+        let linked = room_or_none(linked)?;
+        self.history.renamed(step, vec![(to, Some(file))], linked.is_some());
+        self.fs().forget(ino, 1 + u64::from(linked.is_some()));
+        Ok(())
+    }
+
+    fn unlink(&mut self, name: Name, keep_open: bool, step: usize) -> Result<(), Error> {
+        if self.history.file_of(name).is_none() {
+            return Ok(());
+        }
+        if keep_open {
+            self.opened(name)?;
+        } else if let Some(open) = self.open[name.at()].take() {
+            self.release(open)?;
+        }
+        let parent = self.parent(name.dir())?;
+        self.fs().unlink(&Caller::root(), parent, OsStr::new(name.leaf()))?;
+        self.history.renamed(step, vec![(name, None)], true);
+        self.orphans.extend(self.open[name.at()].take());
+        Ok(())
+    }
+
+    fn migrate(&mut self, name: Name, range: u64, to: usize) -> Result<(), Error> {
+        let Some(open) = self.opened(name)? else { return Ok(()) };
+        let Some(mounted) = &self.mounted else { return Ok(()) };
+        match mounted.migrate(open.ino, range * super::RANGE, to) {
+            // There may be nothing to be moved.
+            Err(error) if matches!(error.errno(), Errno::EINVAL | Errno::ENOENT | Errno::EOPNOTSUPP) => Ok(()),
+            result => room_or_none(result).map(|_| ()),
+        }
+    }
+}
+
+/// `None` where the disks have no room: that is no failure.
+fn room_or_none<T>(result: Result<T, Error>) -> Result<Option<T>, Error> {
+    match result {
+        Ok(value) => Ok(Some(value)),
+        Err(error) if error.is_full() => Ok(None),
+        Err(error) => Err(error),
+    }
+}

@@ -1,0 +1,303 @@
+//! Damage to the tiers of a volume that is not mounted, by plain file
+//! operations on what `docs/format.md` describes.
+//!
+//! Each [`Kind`] says what a check must find, what a repair can do and what the
+//! damaged file answers. Tests of `fsck`, of recovery and of the rescue script
+//! call it, and so does the `damage` binary. It shares no code with the volume.
+
+mod format;
+mod ids;
+mod index;
+mod objects;
+mod sample;
+mod scene;
+mod tiers;
+mod words;
+
+pub use format::Malformed;
+pub use sample::{Sample, SampleFile};
+
+use braid_contract::ObjectId;
+use scene::Scene;
+use std::fmt;
+use std::io;
+use std::ops::Range;
+use std::path::{Path, PathBuf};
+
+/// The directories of a volume's tiers.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Volume {
+    /// The home tier.
+    pub home: PathBuf,
+    /// The others.
+    pub others: Vec<PathBuf>,
+}
+
+/// Which file to damage, or whose index or object.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum Target {
+    /// A spread file with data on another tier than home; the seed says which.
+    Any,
+    /// The spread file with this path below the volume's root.
+    Path(PathBuf),
+    /// The spread file with this id.
+    Id(ObjectId),
+}
+
+/// What a check of the damaged volume says.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Finding {
+    /// It must report a problem.
+    Reported,
+    /// It must report a problem, or that the volume can't be opened.
+    Refused,
+    /// It must report nothing: this is no damage.
+    Legal,
+    /// It may report a problem: the format allows this state, or does not show it.
+    Either,
+}
+
+/// What a repair can do.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Repair {
+    /// There is nothing to repair; if something is done, nothing changes.
+    NotNeeded,
+    /// All is as before the damage, and the next check finds nothing.
+    Lossless,
+    /// What is lost stays lost, and nothing else is touched. What is left of a
+    /// file must not be removed: it may be all that its owner has.
+    Impossible,
+}
+
+/// What the damaged file answers, until it is repaired. Nothing else in the
+/// volume answers any different from before.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum Answer {
+    /// What it answered before.
+    Same,
+    /// Reading in these ranges fails; the rest is as before.
+    Error(Vec<Range<u64>>),
+    /// These ranges read as zeros; the rest is as before.
+    Zeros(Vec<Range<u64>>),
+    /// It has this size: it is cut there, or goes on with zeros.
+    Size(u64),
+    /// It can't be read at all. To answer as a plain file would be wrong.
+    Unreadable,
+    /// It is a plain file: it has what is in its home file.
+    Plain,
+}
+
+/// One kind of damage.
+#[derive(Debug)]
+pub struct Kind {
+    /// Its name.
+    pub name: &'static str,
+    /// What is done.
+    pub does: &'static str,
+    /// What a check says.
+    pub finding: Finding,
+    /// What a repair can do.
+    pub repair: Repair,
+    /// What the file answers until then.
+    pub answer: &'static str,
+    inflict: fn(&mut Scene) -> Result<Hit, Error>,
+}
+
+/// Damage that was done.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Applied {
+    /// Name of the [`Kind`].
+    pub kind: &'static str,
+    /// The file concerned, below the volume's root, if one is.
+    pub path: Option<PathBuf>,
+    /// The object id concerned, if one is.
+    pub id: Option<ObjectId>,
+    /// What was changed, made or removed.
+    pub place: PathBuf,
+    /// What a check says.
+    pub finding: Finding,
+    /// What a repair can do.
+    pub repair: Repair,
+    /// What the file answers until then.
+    pub answer: Answer,
+}
+
+/// What a kind's function did.
+struct Hit {
+    path: Option<PathBuf>,
+    id: Option<ObjectId>,
+    place: PathBuf,
+    answer: Answer,
+}
+
+impl Hit {
+    /// Damage to the scene's file.
+    fn file(scene: &Scene, place: impl Into<PathBuf>, answer: Answer) -> Result<Self, Error> {
+        let (path, id) = (Some(scene.file.path.clone()), Some(scene.file.id));
+        Ok(Self { path, id, place: place.into(), answer })
+    }
+
+    /// Damage that concerns no file.
+    fn volume(place: impl Into<PathBuf>) -> Result<Self, Error> {
+        Ok(Self { path: None, id: None, place: place.into(), answer: Answer::Same })
+    }
+
+    /// Damage that concerns an id that no file has.
+    fn nobody(id: ObjectId, place: impl Into<PathBuf>) -> Result<Self, Error> {
+        Ok(Self { path: None, id: Some(id), place: place.into(), answer: Answer::Same })
+    }
+}
+
+impl Kind {
+    /// All kinds.
+    pub fn all() -> impl Iterator<Item = &'static Kind> {
+        [index::KINDS, words::KINDS, objects::KINDS, ids::KINDS, tiers::KINDS].into_iter().flatten()
+    }
+
+    /// The kind of this name.
+    #[must_use]
+    pub fn by_name(name: &str) -> Option<&'static Kind> {
+        Self::all().find(|kind| kind.name == name)
+    }
+
+    /// Damages a volume that is not mounted. The same seed does the same.
+    ///
+    /// # Errors
+    /// [`Error::Unsuited`] if volume or file have not what this kind damages;
+    /// nothing was changed then. [`Error::Io`] leaves it open what was done.
+    pub fn apply(&self, volume: &Volume, target: &Target, seed: u64) -> Result<Applied, Error> {
+        let mut scene = Scene::open(volume, target, seed)?;
+        let Hit { path, id, place, answer } = (self.inflict)(&mut scene)?;
+        let (finding, repair) = (self.finding, self.repair);
+        Ok(Applied { kind: self.name, path, id, place, finding, repair, answer })
+    }
+}
+
+impl fmt::Display for Kind {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let check = match self.finding {
+            Finding::Reported => "reports it",
+            Finding::Refused => "reports it or can't open the volume",
+            Finding::Legal => "says nothing",
+            Finding::Either => "may report it",
+        };
+        let repair = match self.repair {
+            Repair::NotNeeded => "not needed",
+            Repair::Lossless => "without loss",
+            Repair::Impossible => "not possible",
+        };
+        write!(
+            f,
+            "{}: {}; check: {check}; repair: {repair}; until then: {}",
+            self.name, self.does, self.answer
+        )
+    }
+}
+
+impl Answer {
+    /// Compares what a file now is with what it held before. `read` reads a
+    /// stretch of the damaged file, or says that it can't be.
+    ///
+    /// # Errors
+    /// The first difference.
+    pub fn check(
+        &self,
+        before: &[u8],
+        home: &[u8],
+        size: io::Result<u64>,
+        mut read: impl FnMut(Range<u64>) -> io::Result<Vec<u8>>,
+    ) -> Result<(), String> {
+        let (expected, failing) = self.expected(before, home);
+        let Some(expected) = expected else {
+            let bytes = size.and_then(|size| read(0..size.max(1)));
+            return bytes.map_or(Ok(()), |bytes| Err(format!("{} bytes can be read of it", bytes.len())));
+        };
+        let size = size.map_err(|error| format!("its size can't be had: {error}"))?;
+        if size != expected.len() as u64 {
+            return Err(format!("its size is {size} and not {}", expected.len()));
+        }
+        let mut at = 0;
+        for fails in failing.into_iter().chain([size..size]) {
+            check_stretch(&expected, at..fails.start, &mut read)?;
+            if !fails.is_empty() && read(fails.clone()).is_ok() {
+                return Err(format!("bytes {fails:?} can be read"));
+            }
+            at = fails.end;
+        }
+        Ok(())
+    }
+
+    /// What can be read (`None`: nothing), and where reading fails.
+    fn expected(&self, before: &[u8], home: &[u8]) -> (Option<Vec<u8>>, Vec<Range<u64>>) {
+        let mut bytes = before.to_vec();
+        match self {
+            Self::Same => (Some(bytes), Vec::new()),
+            Self::Error(ranges) => (Some(bytes), ranges.clone()),
+            Self::Zeros(ranges) => {
+                for range in ranges {
+                    bytes[range.start as usize..range.end as usize].fill(0);
+                }
+                (Some(bytes), Vec::new())
+            }
+            Self::Size(size) => {
+                bytes.resize(*size as usize, 0);
+                (Some(bytes), Vec::new())
+            }
+            Self::Unreadable => (None, Vec::new()),
+            Self::Plain => (Some(home.to_vec()), Vec::new()),
+        }
+    }
+}
+
+fn check_stretch(
+    expected: &[u8],
+    stretch: Range<u64>,
+    read: &mut impl FnMut(Range<u64>) -> io::Result<Vec<u8>>,
+) -> Result<(), String> {
+    if stretch.is_empty() {
+        return Ok(());
+    }
+    let found = read(stretch.clone()).map_err(|error| format!("bytes {stretch:?} can't be read: {error}"))?;
+    let expected = &expected[stretch.start as usize..stretch.end as usize];
+    match found.iter().zip(expected).position(|(found, expected)| found != expected) {
+        Some(at) => Err(format!("byte {} is not what it must be", stretch.start + at as u64)),
+        None if found.len() != expected.len() => Err(format!("bytes {stretch:?}: {} of them", found.len())),
+        None => Ok(()),
+    }
+}
+
+/// Why damage was not done.
+#[derive(Debug)]
+pub enum Error {
+    /// Volume or file are not such that this damage could be done to them.
+    Unsuited(&'static str),
+    /// A file of the volume is not what the format says.
+    Malformed(PathBuf, Malformed),
+    /// An operation failed.
+    Io(PathBuf, io::Error),
+}
+
+impl Error {
+    fn io(path: &Path, error: io::Error) -> Self {
+        Self::Io(path.to_owned(), error)
+    }
+
+    fn malformed(path: &Path, why: Malformed) -> Self {
+        Self::Malformed(path.to_owned(), why)
+    }
+}
+
+impl fmt::Display for Error {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Unsuited(why) => f.write_str(why),
+            Self::Malformed(path, why) => write!(f, "{}: {why}", path.display()),
+            Self::Io(path, error) => write!(f, "{}: {error}", path.display()),
+        }
+    }
+}
+
+impl std::error::Error for Error {}
+
+#[cfg(test)]
+mod tests;

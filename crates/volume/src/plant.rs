@@ -1,0 +1,37 @@
+//! Bugs on purpose, for the proof that the crash explorer would find them.
+//! Without the feature `plant` nothing of this is in the code.
+
+use crate::Volume;
+
+/// A step of an ordering rule that is left out.
+#[cfg_attr(not(feature = "plant"), expect(unreachable_pub, reason = "exported with the feature only"))]
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Plant {
+    /// A range that moves has its entry switched before its copy is durable.
+    SwitchBeforeCopyIsDurable,
+    /// A range that moved is punched at its source before the entry is durable.
+    PunchBeforeEntryIsDurable,
+    /// The size grows over entries whose clearing is not durable.
+    GrowOverUnclearedEntries,
+}
+
+impl Volume {
+    /// Plants a bug; at most one.
+    #[cfg(feature = "plant")]
+    pub fn plant(&self, plant: Plant) {
+        let _ = self.plant.set(plant);
+    }
+
+    /// Whether this bug was planted.
+    #[cfg(feature = "plant")]
+    pub(crate) fn planted(&self, plant: Plant) -> bool {
+        self.plant.get() == Some(&plant)
+    }
+
+    /// No bug is.
+    #[cfg(not(feature = "plant"))]
+    #[expect(clippy::unused_self, reason = "called as with the feature")]
+    pub(crate) fn planted(&self, _: Plant) -> bool {
+        false
+    }
+}
