@@ -130,7 +130,12 @@ impl FileSystem for Volume {
         data: &[u8],
         flags: WriteFlags,
     ) -> Result<usize> {
-        self.write_file(&self.handles.file(handle)?.file, offset, data, flags)
+        let open = self.handles.file(handle)?;
+        let done = self.write_file(&open.file, offset, data, flags)?;
+        if flags.sync && done > 0 {
+            self.sync_open(&open, true)?;
+        }
+        Ok(done)
     }
 
     fn flush(&self, _caller: &Caller, handle: HandleId) -> Result<()> {
@@ -144,7 +149,8 @@ impl FileSystem for Volume {
     }
 
     fn fsync(&self, _caller: &Caller, handle: HandleId, data_only: bool) -> Result<()> {
-        self.sync_file(&self.handles.file(handle)?.file, data_only)
+        let open = self.handles.file(handle)?;
+        self.sync_open(&open, data_only)
     }
 
     fn fallocate(

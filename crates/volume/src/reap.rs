@@ -17,9 +17,17 @@ const BATCH_TIME_NS: u64 = 1_000_000_000;
 /// As many as this do not wait at all.
 const BATCH_MAX: usize = 1024;
 
-/// Spread files whose data is to be removed.
+/// How long marks of removed files wait for the removal to be durable on every
+/// tier, so that many files share one sync of everything.
+const BURIAL_TIME_NS: u64 = 30_000_000_000;
+
+/// As many as this do not wait for the time.
+const BURIAL_MAX: usize = 16 << 10;
+
+/// Spread files whose data is to be removed, or was.
 pub(crate) struct Reaper {
     pending: Mutex<Pending>,
+    removed: Mutex<Removed>,
     /// Held while a batch is carried out.
     working: Mutex<()>,
 }
@@ -30,9 +38,24 @@ struct Pending {
     since_ns: Option<u64>,
 }
 
+/// Files whose marks are still there: until their removal is durable on every
+/// tier, power loss may bring some of their data back.
+#[derive(Default)]
+struct Removed {
+    /// Data that could not be removed, since a tier failed.
+    failed: Vec<ObjectId>,
+    /// Their data is gone.
+    done: Vec<ObjectId>,
+    since_ns: Option<u64>,
+}
+
 impl Reaper {
     pub(crate) fn new() -> Self {
-        Self { pending: Mutex::new(Pending::default()), working: Mutex::new(()) }
+        Self {
+            pending: Mutex::new(Pending::default()),
+            removed: Mutex::new(Removed::default()),
+            working: Mutex::new(()),
+        }
     }
 
     /// Queues a file. `witness` is what has to be durable first: the directory
@@ -49,15 +72,22 @@ impl Reaper {
 
     /// Carries out what is due.
     pub(crate) fn reap_due(&self, volume: &Volume) {
+        let now_ns = volume.environment.monotonic_ns();
         let due = {
             let pending = self.pending.lock();
             pending.files.len() >= BATCH_MAX
-                || pending
-                    .since_ns
-                    .is_some_and(|since| volume.environment.monotonic_ns() >= since + BATCH_TIME_NS)
+                || pending.since_ns.is_some_and(|since| now_ns >= since + BATCH_TIME_NS)
         };
         if due {
             self.reap_now(volume);
+        }
+        let due = {
+            let removed = self.removed.lock();
+            removed.done.len() >= BURIAL_MAX
+                || removed.since_ns.is_some_and(|since| now_ns >= since + BURIAL_TIME_NS)
+        };
+        if due {
+            self.bury(volume);
         }
     }
 
@@ -72,7 +102,7 @@ impl Reaper {
         if files.is_empty() {
             return false;
         }
-        if let Err(error) = sync_witnesses(volume, &files) {
+        if let Err(error) = volume.index.sync_marks().and_then(|()| sync_witnesses(volume, &files)) {
             tracing::error!(%error, files = files.len(), "could not make removals durable; the next mount tries again");
             return false;
         }
@@ -80,11 +110,47 @@ impl Reaper {
         for id in &ids {
             volume.count_removed(*id);
         }
-        if let Err(error) = volume.remove_everywhere(&ids) {
-            tracing::error!(%error, "could not remove all data of removed files; the next mount tries again");
-        }
+        self.remove(volume, ids);
         volume.tiers.iter().for_each(crate::tiers::Tier::measure_again);
         true
+    }
+
+    /// Removes the data of files whose removal is durable. Their marks stay
+    /// until that is durable too.
+    pub(crate) fn remove(&self, volume: &Volume, ids: Vec<ObjectId>) {
+        let result = volume.remove_data(&ids);
+        let mut removed = self.removed.lock();
+        removed.since_ns.get_or_insert_with(|| volume.environment.monotonic_ns());
+        match result {
+            Ok(()) => removed.done.extend(ids),
+            Err(error) => {
+                tracing::error!(%error, "could not remove all data of removed files; it is tried again");
+                removed.failed.extend(ids);
+            }
+        }
+    }
+
+    /// Takes the marks of removed files away, once nothing of them can come
+    /// back.
+    pub(crate) fn bury(&self, volume: &Volume) {
+        let (failed, done) = {
+            let mut removed = self.removed.lock();
+            removed.since_ns = None;
+            (std::mem::take(&mut removed.failed), std::mem::take(&mut removed.done))
+        };
+        let buried = match volume.sync_all_tiers() {
+            Err(error) => Err(error),
+            Ok(()) => done.iter().try_for_each(|id| volume.index.unmark_gone(*id)),
+        };
+        if let Err(error) = buried {
+            tracing::warn!(%error, files = done.len(), "could not make removals durable; it is tried again");
+            let mut removed = self.removed.lock();
+            removed.since_ns.get_or_insert_with(|| volume.environment.monotonic_ns());
+            removed.done.extend(done);
+        }
+        if !failed.is_empty() {
+            self.remove(volume, failed);
+        }
     }
 }
 
@@ -107,9 +173,9 @@ fn sync_witnesses(volume: &Volume, files: &[(ObjectId, Parent)]) -> Result<()> {
 }
 
 impl Volume {
-    /// Removes objects, indexes and marks of files that are gone. The mark
-    /// goes last: as long as something is left, it leads there.
-    pub(crate) fn remove_everywhere(&self, ids: &[ObjectId]) -> Result<()> {
+    /// Removes objects and indexes of files that are gone. Their marks stay: as
+    /// long as something may be left, they lead there.
+    pub(crate) fn remove_data(&self, ids: &[ObjectId]) -> Result<()> {
         let mut failed = None;
         for (tier, store) in self.tiers.stores() {
             if let Err(error) = store.remove(ids) {
@@ -119,11 +185,7 @@ impl Volume {
         if let Some(error) = failed {
             return Err(error);
         }
-        for id in ids {
-            self.index.remove_index(*id)?;
-            self.index.unmark_gone(*id)?;
-        }
-        Ok(())
+        ids.iter().try_for_each(|id| self.index.remove_index(*id))
     }
 
     /// Takes the ranges of a file that goes out of the tiers' counts.

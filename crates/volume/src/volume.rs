@@ -46,6 +46,7 @@ impl Volume {
             }
         }
         self.reaper.reap_now(self);
+        self.reaper.bury(self);
         self.sync_all_tiers()?;
         if let Err(error) = self.save_counts() {
             tracing::warn!(%error, "the next mount counts the ranges anew");

@@ -14,6 +14,22 @@ pub(crate) struct OpenFile {
     pub(crate) file: Arc<File>,
     pub(crate) flags: OpenFlags,
     pub(crate) passthrough: bool,
+    /// How many failures to sync the file it was told of.
+    sync_errors_seen: AtomicU64,
+}
+
+impl OpenFile {
+    pub(crate) fn new(file: Arc<File>, flags: OpenFlags, passthrough: bool) -> Self {
+        let seen = file.sync_errors().0;
+        Self { file, flags, passthrough, sync_errors_seen: AtomicU64::new(seen) }
+    }
+
+    /// The error of a sync that this descriptor was not told of yet; it is now.
+    pub(crate) fn take_sync_error(&self) -> Option<Errno> {
+        let (count, last) = self.file.sync_errors();
+        let seen = self.sync_errors_seen.swap(count, Ordering::AcqRel);
+        last.filter(|_| seen < count)
+    }
 }
 
 /// All open files and directories.

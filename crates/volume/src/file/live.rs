@@ -3,7 +3,7 @@
 use super::Spread;
 use crate::namespace::{Inode, Parent};
 use crate::sync::{Mutex, RwLock};
-use braid_contract::{Errno, Fd, ObjectId, Result, Timestamp};
+use braid_contract::{Errno, Error, Fd, ObjectId, Result, Timestamp};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, OnceLock};
 
@@ -38,8 +38,18 @@ pub(crate) struct File {
     /// Held while a spread file is synced: whoever comes meanwhile must not be
     /// told that what the other is still syncing is durable.
     pub(crate) syncing: Mutex<()>,
+    /// What could not be made durable, for every descriptor to be told once.
+    sync_errors: Mutex<SyncErrors>,
     /// Set-id bits or file capabilities may have to be cleared at a write.
     check_set_id: AtomicBool,
+}
+
+/// Failures to make the file's data durable. The kernel tells of each once for
+/// a descriptor, and the descriptors of the applications share one.
+#[derive(Debug, Default)]
+struct SyncErrors {
+    count: u64,
+    last: Option<Errno>,
 }
 
 /// Who has the file open.
@@ -65,6 +75,7 @@ impl File {
             layout: RwLock::new(layout),
             opens: Mutex::new(Opens::default()),
             syncing: Mutex::new(()),
+            sync_errors: Mutex::new(SyncErrors::default()),
             check_set_id: AtomicBool::new(true),
         }
     }
@@ -116,6 +127,19 @@ impl File {
                 Some(Ahead { id: spread.id(), size: spread.size(), mtime: spread.times.mtime() })
             }
         }
+    }
+
+    /// Data of the file could not be made durable, and may be lost.
+    pub(crate) fn note_sync_error(&self, error: &Error) {
+        let mut errors = self.sync_errors.lock();
+        errors.count += 1;
+        errors.last = Some(error.errno());
+    }
+
+    /// How many such errors there were, and the last one.
+    pub(crate) fn sync_errors(&self) -> (u64, Option<Errno>) {
+        let errors = self.sync_errors.lock();
+        (errors.count, errors.last)
     }
 
     /// Mode or capabilities were changed: the next write looks at them again.

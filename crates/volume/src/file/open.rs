@@ -99,7 +99,7 @@ impl Volume {
             Some(fd) if passthrough => IoMode::Passthrough(fd),
             _ => io_mode(request.flags),
         };
-        let handle = self.handles.add_file(OpenFile { file, flags: request.flags, passthrough });
+        let handle = self.handles.add_file(OpenFile::new(file, request.flags, passthrough));
         Ok(Opened { handle, mode })
     }
 
@@ -201,13 +201,18 @@ impl Volume {
     /// Looks at an error of a tier on which the file may have nothing: then it
     /// is no concern of the file's.
     pub(crate) fn concerning(&self, spread: &Spread, tier: &Tier, error: Error) -> Result<()> {
+        if self.concerns(spread, tier)? { Err(error) } else { Ok(()) }
+    }
+
+    /// Whether the file has something on the tier.
+    pub(crate) fn concerns(&self, spread: &Spread, tier: &Tier) -> Result<bool> {
         let mut concerns = tier.is_home();
         spread.index.for_each(0, |_, entry| {
             // A damaged entry names no tier; reading it says so.
             concerns |= entry.is_ok_and(|entry| entry.tier == tier.id);
             Ok(())
         })?;
-        if concerns { Err(error) } else { Ok(()) }
+        Ok(concerns)
     }
 }
 

@@ -2,14 +2,28 @@
 //! time, in parallel; then the index; then the home inode.
 
 use super::pieces::is_absent;
-use super::{File, Layout, Spread};
+use super::{File, Layout, OpenFile, Spread};
 use crate::Volume;
 use crate::tiers::{Backend, Tier, bit};
-use braid_contract::{Result, SetTime, Timestamp};
+use braid_contract::{Error, Result, SetTime, Timestamp};
 use std::sync::atomic::Ordering;
 
 impl Volume {
+    /// `fsync` of one descriptor. What could not be made durable, whoever asked
+    /// for it first, every descriptor is told once.
+    pub(crate) fn sync_open(&self, open: &OpenFile, data_only: bool) -> Result<()> {
+        let result = self.sync_file(&open.file, data_only);
+        match open.take_sync_error() {
+            Some(errno) if result.is_ok() => Err(Error::new(errno, "an earlier sync failed")),
+            _ => result,
+        }
+    }
+
     pub(crate) fn sync_file(&self, file: &File, data_only: bool) -> Result<()> {
+        self.sync_in_order(file, data_only).inspect_err(|error| file.note_sync_error(error))
+    }
+
+    fn sync_in_order(&self, file: &File, data_only: bool) -> Result<()> {
         if matches!(&*file.layout.read(), Layout::Plain) {
             return file.data().sync(data_only);
         }
@@ -77,7 +91,12 @@ impl Volume {
                 result => result,
             },
         };
-        result.map_err(|error| tier.note_error(error))
+        result.map_err(|error| tier.note_error(error)).inspect_err(|error| {
+            // The tier tells of it once; who asked may not be who wrote.
+            if self.concerns(spread, tier).unwrap_or(true) {
+                file.note_sync_error(error);
+            }
+        })
     }
 
     /// Brings size and times of the home inode up to date.

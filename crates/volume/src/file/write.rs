@@ -43,9 +43,6 @@ impl Volume {
                 Err(_) => break,
             }
         }
-        if flags.sync && done > 0 {
-            self.sync_file(file, true)?;
-        }
         Ok(done)
     }
 

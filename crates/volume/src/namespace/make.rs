@@ -107,7 +107,7 @@ impl Volume {
         let file = self.adopt_file(&inode, fd)?;
         let entry = self.entry_of(&inode, &identity)?;
         file.opened(false)?;
-        let handle = self.handles.add_file(OpenFile { file, flags, passthrough: false });
+        let handle = self.handles.add_file(OpenFile::new(file, flags, false));
         Ok((entry, Opened { handle, mode: io_mode(flags) }))
     }
 

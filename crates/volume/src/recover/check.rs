@@ -231,7 +231,8 @@ impl Check<'_> {
             self.spare_if_in_doubt(id);
             self.found(None, Some(id), "an index that no file leads to".into());
             if self.repair && !self.spared.contains(&id) {
-                self.volume.remove_everywhere(&[id])?;
+                self.volume.remove_data(&[id])?;
+                self.volume.index.unmark_gone(id)?;
                 self.repaired();
             }
         }

@@ -89,7 +89,8 @@ impl Volume {
             // spread to the end.
             (None, index) => {
                 drop(index);
-                self.remove_everywhere(&[id])
+                self.reaper.remove(self, vec![id]);
+                Ok(())
             }
             (Some(_), None) => {
                 tracing::error!(file = %id, "a spread file has no index; run fsck");
