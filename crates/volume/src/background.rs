@@ -1,4 +1,5 @@
-//! The volume's own thread: closes the tiers' epochs and carries out removals.
+//! The volume's own threads: one closes the tiers' epochs and carries out
+//! removals, another counts ranges after a crash and ends.
 
 use crate::Volume;
 use crate::index::BALLAST_LEN;
@@ -9,25 +10,30 @@ use std::time::Duration;
 /// How often rates are reckoned and due removals looked for.
 const EPOCH: Duration = Duration::from_millis(200);
 
-/// The thread, and the way to end it.
+type Stop = (Mutex<bool>, Condvar);
+
+/// The threads, and the way to end them.
 pub(crate) struct Background {
-    stop: Arc<(Mutex<bool>, Condvar)>,
-    thread: Mutex<Option<JoinHandle<()>>>,
+    stop: Arc<Stop>,
+    threads: Mutex<Vec<JoinHandle<()>>>,
 }
 
 impl Background {
     pub(crate) fn new() -> Self {
-        Self { stop: Arc::new((Mutex::new(false), Condvar::new())), thread: Mutex::new(None) }
+        Self { stop: Arc::new((Mutex::new(false), Condvar::new())), threads: Mutex::new(Vec::new()) }
     }
 
-    /// Starts the thread. It ends with [`stop`](Self::stop), or by itself
+    /// Starts the threads. They end with [`stop`](Self::stop), or by themselves
     /// when the volume is gone.
     pub(crate) fn start(&self, volume: &Arc<Volume>) -> std::io::Result<()> {
-        let (stop, volume) = (Arc::clone(&self.stop), Arc::downgrade(volume));
-        let thread =
-            std::thread::Builder::new().name("braid-volume".into()).spawn(move || run(&stop, &volume))?;
-        *self.thread.lock().unwrap_or_else(PoisonError::into_inner) = Some(thread);
-        Ok(())
+        let start = |name: &str, work: fn(&Stop, &Weak<Volume>)| {
+            let (stop, volume) = (Arc::clone(&self.stop), Arc::downgrade(volume));
+            let thread = std::thread::Builder::new().name(name.into()).spawn(move || work(&stop, &volume))?;
+            self.threads.lock().unwrap_or_else(PoisonError::into_inner).push(thread);
+            Ok(())
+        };
+        start("braid-volume", run)?;
+        start("braid-count", count)
     }
 
     /// Ends the thread and waits for it.
@@ -35,12 +41,11 @@ impl Background {
         let (stopped, changed) = &*self.stop;
         *stopped.lock().unwrap_or_else(PoisonError::into_inner) = true;
         changed.notify_all();
-        let thread = self.thread.lock().unwrap_or_else(PoisonError::into_inner).take();
-        if let Some(thread) = thread
-            && thread.thread().id() != std::thread::current().id()
-            && thread.join().is_err()
-        {
-            tracing::error!("the volume's background thread panicked");
+        let threads = std::mem::take(&mut *self.threads.lock().unwrap_or_else(PoisonError::into_inner));
+        for thread in threads {
+            if thread.thread().id() != std::thread::current().id() && thread.join().is_err() {
+                tracing::error!("one of the volume's background threads panicked");
+            }
         }
     }
 }
@@ -62,7 +67,13 @@ impl Volume {
     }
 }
 
-fn run((stopped, changed): &(Mutex<bool>, Condvar), volume: &Weak<Volume>) {
+fn count((stopped, _): &Stop, volume: &Weak<Volume>) {
+    if let Some(volume) = volume.upgrade() {
+        volume.count_ranges(&|| *stopped.lock().unwrap_or_else(PoisonError::into_inner));
+    }
+}
+
+fn run((stopped, changed): &Stop, volume: &Weak<Volume>) {
     let mut inodes_max = 0;
     loop {
         {

@@ -1,8 +1,9 @@
 //! How many ranges each tier holds: saved at a clean unmount, counted anew
-//! after a crash.
+//! after a crash, beside users: a mount must not wait for what exists.
 
 use crate::Volume;
-use braid_contract::{Context, Errno, Result, TierId};
+use crate::tiers::Counts;
+use braid_contract::{Context, Errno, ObjectId, Result, TierId};
 use std::ffi::OsStr;
 use std::sync::atomic::Ordering;
 
@@ -10,8 +11,11 @@ const MAGIC: &[u8; 8] = b"BRAIDCNT";
 const LEN: usize = 16 + TierId::LIMIT as usize * 8;
 
 impl Volume {
-    /// Saves the counts, for the next mount.
+    /// Saves the counts, for the next mount; unless they are not exact.
     pub(crate) fn save_counts(&self) -> Result<()> {
+        if self.tiers.counts() != Counts::Exact {
+            return Ok(());
+        }
         let mut bytes = vec![0; LEN];
         bytes[..8].copy_from_slice(MAGIC);
         for tier in self.tiers.iter() {
@@ -23,8 +27,8 @@ impl Volume {
         self.home.braid()?.replace_small("counts", &bytes).context("saving counts")
     }
 
-    /// Takes the saved counts, which are stale from now on; without them, the
-    /// indexes are counted.
+    /// Takes the saved counts, which are stale from now on. Without them, the
+    /// indexes are to be counted.
     pub(crate) fn load_counts(&self) -> Result<()> {
         let braid = self.home.braid()?;
         let saved = braid.read_small("counts", LEN)?.filter(|bytes| is_sound(bytes));
@@ -36,8 +40,9 @@ impl Volume {
                         bytes[at..at + 8].iter().rev().fold(0, |count, byte| count << 8 | u64::from(*byte));
                     tier.ranges.store(count, Ordering::Relaxed);
                 }
+                self.tiers.set_counts(Counts::Exact);
             }
-            None => self.count_ranges()?,
+            None => self.tiers.set_counts(Counts::Unknown),
         }
         match braid.remove_at(OsStr::new("counts"), false) {
             Err(error) if error.errno() == Errno::ENOENT => Ok(()),
@@ -45,16 +50,38 @@ impl Volume {
         }
     }
 
-    fn count_ranges(&self) -> Result<()> {
-        self.index.list(&mut |id| {
-            let counted = self.index.open_index(id).and_then(|index| {
-                index.for_each(0, |_, entry| {
-                    self.tiers.count_range(None, entry.ok().map(|entry| entry.tier));
-                    Ok(())
-                })
-            });
-            if let Err(error) = counted {
-                tracing::error!(file = %id, %error, "can't count the ranges of a file; run fsck");
+    /// Counts the ranges of all indexes, if nobody knows them. What changes
+    /// meanwhile makes the counts inexact: then the next mount counts again.
+    /// Ends early when `stopped` says so.
+    pub(crate) fn count_ranges(&self, stopped: &dyn Fn() -> bool) {
+        if self.tiers.counts() != Counts::Unknown {
+            return;
+        }
+        let changes = self.tiers.changes();
+        let mut counts = [0_u64; TierId::LIMIT as usize];
+        let counted = self.index.list(&mut |id| {
+            if stopped() {
+                return Err(Errno::EINTR.into());
+            }
+            // One that can't be read, or is gone by now, counts nothing.
+            let _ = self.count_index(id, &mut counts);
+            Ok(())
+        });
+        if let Err(error) = counted {
+            tracing::debug!(%error, "counting ranges");
+            return;
+        }
+        for tier in self.tiers.iter() {
+            tier.ranges.store(counts[usize::from(tier.id.0)], Ordering::Relaxed);
+        }
+        let exact = self.tiers.changes() == changes;
+        self.tiers.set_counts(if exact { Counts::Exact } else { Counts::Near });
+    }
+
+    fn count_index(&self, id: ObjectId, counts: &mut [u64]) -> Result<()> {
+        self.index.open_index(id)?.for_each(0, |_, entry| {
+            if let Some(count) = entry.ok().and_then(|entry| counts.get_mut(usize::from(entry.tier.0))) {
+                *count += 1;
             }
             Ok(())
         })

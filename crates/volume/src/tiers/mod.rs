@@ -6,6 +6,7 @@ mod room;
 
 use crate::config::Reserve;
 use crate::placement::TierView;
+use crate::sync::Mutex;
 use braid_contract::{Environment, Errno, Error, Fd, ObjectId, Result, Store, TierId, Usage};
 pub(crate) use load::Direction;
 use load::Load;
@@ -191,17 +192,31 @@ impl Tier {
     }
 }
 
+/// What is known of how many ranges the tiers hold.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Counts {
+    /// Nothing: they have to be counted.
+    Unknown,
+    /// They were counted while files changed.
+    Near,
+    /// They are right.
+    Exact,
+}
+
 /// All tiers of a volume.
 pub(crate) struct Tiers {
     list: Vec<Tier>,
     home: usize,
+    counts: Mutex<Counts>,
+    /// How often [`count_range`](Self::count_range) was called.
+    changes: AtomicU64,
 }
 
 impl Tiers {
     /// `list` has exactly one home tier.
     pub(crate) fn new(list: Vec<Tier>) -> Result<Self> {
         let home = list.iter().position(Tier::is_home).ok_or(Errno::EINVAL)?;
-        Ok(Self { list, home })
+        Ok(Self { list, home, counts: Mutex::new(Counts::Exact), changes: AtomicU64::new(0) })
     }
 
     pub(crate) fn home(&self) -> &Tier {
@@ -246,8 +261,22 @@ impl Tiers {
         self.list.iter().zip(&weights).map(view).collect()
     }
 
+    pub(crate) fn counts(&self) -> Counts {
+        *self.counts.lock()
+    }
+
+    pub(crate) fn set_counts(&self, counts: Counts) {
+        *self.counts.lock() = counts;
+    }
+
+    /// Changes of the counts so far.
+    pub(crate) fn changes(&self) -> u64 {
+        self.changes.load(Ordering::Acquire)
+    }
+
     /// Counts a range from one tier to another; `None` for nowhere.
     pub(crate) fn count_range(&self, from: Option<TierId>, to: Option<TierId>) {
+        self.changes.fetch_add(1, Ordering::AcqRel);
         if let Some(tier) = from.and_then(|id| self.get(id).ok()) {
             // Counts of a volume that was damaged may be too low.
             let _ =
