@@ -9,7 +9,7 @@ use braid_ipc::protocol::{Explanation, Hello, Run, RunTier, Status, TierStatus};
 use braid_stores::dir::DirStore;
 use braid_stores::native::open_tier_dir;
 use braid_volume::{
-    HomeConfig, LargeFiles, Layout, Machine, OpenError, PolicyConfig, Reserve, TierConfig, TierState, Volume,
+    HomeConfig, LargeFiles, Layout, Machine, OpenError, PolicyConfig, Reserve, TierConfig, Volume,
     VolumeConfig,
 };
 use std::io;
@@ -117,12 +117,6 @@ impl VolumeHandle {
 }
 
 fn tier_status(tier: braid_volume::TierStatus) -> TierStatus {
-    let state = match tier.state {
-        TierState::Online => "online",
-        TierState::Full => "full",
-        TierState::ReadOnly => "read-only",
-        TierState::Failing => "failing",
-    };
     // JSON has no other numbers.
     let finite = |number: f64| if number.is_finite() { number } else { 0.0 };
     TierStatus {
@@ -130,7 +124,7 @@ fn tier_status(tier: braid_volume::TierStatus) -> TierStatus {
         name: tier.name,
         location: tier.location,
         home: tier.home,
-        state: state.into(),
+        state: tier.state.name().into(),
         weight: finite(tier.weight),
         reserve: tier.reserve,
         total: tier.total,
@@ -160,7 +154,7 @@ fn volume_config(settings: &VolumeSettings) -> Result<VolumeConfig, Refusal> {
             home = Some(HomeConfig { name, root, location, weight, reserve });
         } else {
             let store = DirStore::open(&dir).map_err(|error| cant_open(tier, &error))?;
-            tiers.push(TierConfig { name, store: Arc::new(store), location, weight, reserve });
+            tiers.push(TierConfig { name, store: Some(Arc::new(store)), location, weight, reserve });
         }
     }
     let Some(home) = home else {

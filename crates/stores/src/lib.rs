@@ -4,4 +4,5 @@
 #![forbid(unsafe_code)]
 
 pub mod dir;
+pub mod fault;
 pub mod native;

@@ -58,7 +58,16 @@ impl Volume {
     /// One round of what goes on in the background. Where threads may be
     /// started, one of the volume's own calls this.
     pub fn tick(&self) {
-        self.tiers.iter().for_each(|tier| tier.load.close_epoch());
+        for tier in self.tiers.iter() {
+            tier.load.close_epoch();
+            if tier.begin_probe() {
+                // A probe may hang as the tier does.
+                match &self.pool {
+                    Some(pool) => pool.spawn(move || tier.probe()),
+                    None => tier.probe(),
+                }
+            }
+        }
         self.reaper.reap_due(self);
         self.inodes.drop_forgotten();
         if !self.index.ballast.is_full() && self.tiers.home().room() > 4 * BALLAST_LEN {

@@ -41,8 +41,9 @@ pub struct HomeConfig {
 pub struct TierConfig {
     /// The tier's name.
     pub name: String,
-    /// Where its bytes are.
-    pub store: Arc<dyn Store>,
+    /// Where its bytes are; `None` for a tier that the volume has and that is
+    /// not there now: what is on it answers `EIO`.
+    pub store: Option<Arc<dyn Store>>,
     /// What to call the store's place in messages, such as its directory.
     pub location: String,
     /// Bandwidth relative to the other tiers; measured while running if `None`.

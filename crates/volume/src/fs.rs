@@ -229,7 +229,10 @@ impl FileSystem for Volume {
         };
         let mut counted = HashSet::new();
         for tier in self.tiers.iter() {
-            let Ok(usage) = tier.usage() else { continue };
+            // One that hangs must not keep anybody waiting.
+            let Ok(usage) = (if tier.hangs() { Err(Errno::EIO.into()) } else { tier.usage() }) else {
+                continue;
+            };
             if counted.insert(usage.device) {
                 sum.total += usage.total;
                 sum.free += usage.free;

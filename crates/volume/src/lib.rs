@@ -23,6 +23,7 @@ mod placement;
 mod plant;
 mod reap;
 mod recover;
+mod replace;
 mod status;
 mod sync;
 mod tiers;

@@ -8,7 +8,8 @@ use crate::format::{FORMAT_VERSION, FormatError, Label, TABLE_LEN, VolumeTable};
 use crate::index::IndexDir;
 use crate::namespace::{Home, InodeTable};
 use crate::reap::Reaper;
-use crate::tiers::{Backend, Tier, TierParts, Tiers};
+use crate::sync::{Mutex, RwLock};
+use crate::tiers::{Place, Tier, TierParts, Tiers};
 use crate::{RANGE_SIZE_DEFAULT, Volume, placement};
 use braid_contract::{Access, Environment, Errno, Error, Fd, InodeId, Result, TierId, VolumeId};
 use braid_sys::is_privileged;
@@ -208,11 +209,26 @@ struct Plan {
     home: TierId,
     /// Number of each tier of the configuration, in its order.
     tiers: Vec<TierId>,
-    /// What the volume table has to say, if it does not yet.
-    new_table: Option<VolumeTable>,
+    table: VolumeTable,
+    /// The table on the home tier does not say this yet.
+    table_is_new: bool,
     /// Tiers (by place in the configuration) that have no label yet.
     unlabelled: Vec<usize>,
     home_unlabelled: bool,
+}
+
+impl Plan {
+    /// The label of a tier.
+    fn label(&self, tier: TierId, name: &str) -> Label {
+        Label {
+            volume: self.volume,
+            tier,
+            home: tier == self.home,
+            user_xattr: self.user_xattr,
+            range_size: self.range_size,
+            name: name.to_owned(),
+        }
+    }
 }
 
 impl Volume {
@@ -310,8 +326,9 @@ fn read_label(config: &TierConfig) -> Opening<Option<Label>> {
         Errno::EROFS => OpenError::ReadOnly { tier: config.name.clone() },
         _ => OpenError::Tier { tier: config.name.clone(), error },
     };
-    config.store.usage().map_err(failed)?;
-    let bytes = config.store.label().map_err(failed)?;
+    let Some(store) = &config.store else { return Ok(None) };
+    store.usage().map_err(failed)?;
+    let bytes = store.label().map_err(failed)?;
     bytes
         .map(|bytes| Label::decode(&bytes).map_err(|error| unreadable(&config.name, "label", error)))
         .transpose()
@@ -345,6 +362,9 @@ fn plan_new(
         }
     };
     for (tier, label) in config.tiers.iter().zip(labels) {
+        if tier.store.is_none() {
+            return Err(OpenError::NotLabelled { tier: tier.name.clone() });
+        }
         if let Some(label) = label.as_ref().filter(|label| begun != Some(label.volume)) {
             return Err(OpenError::OtherVolume {
                 tier: tier.name.clone(),
@@ -363,7 +383,8 @@ fn plan_new(
         user_xattr,
         home: TierId(0),
         tiers: numbers,
-        new_table: Some(VolumeTable { volume, range_size, home: TierId(0), tiers }),
+        table: VolumeTable { volume, range_size, home: TierId(0), tiers, lost: Vec::new() },
+        table_is_new: true,
         unlabelled: (0..config.tiers.len()).collect(),
         home_unlabelled: true,
     })
@@ -392,7 +413,8 @@ fn plan_existing(
         user_xattr: home.user_xattr,
         home: home.tier,
         tiers: Vec::new(),
-        new_table: None,
+        table: table.clone(),
+        table_is_new: false,
         unlabelled: Vec::new(),
         home_unlabelled: false,
     };
@@ -400,11 +422,15 @@ fn plan_existing(
         let known = new_table.tiers.iter().find(|(_, name)| *name == tier.name).map(|(number, _)| *number);
         plan.tiers.push(match (label, known) {
             (Some(label), _) => check_label(tier, label, &mut new_table)?,
+            (None, Some(number)) if tier.store.is_none() => number,
             // The volume has a tier of this name, and this directory is not it.
             (None, Some(_)) => return Err(OpenError::NotLabelled { tier: tier.name.clone() }),
+            (None, None) if tier.store.is_none() => {
+                return Err(OpenError::NotLabelled { tier: tier.name.clone() });
+            }
             (None, None) => join(&mut new_table, &tier.name)?,
         });
-        if label.is_none() {
+        if label.is_none() && tier.store.is_some() {
             plan.unlabelled.push(at);
         }
     }
@@ -413,7 +439,8 @@ fn plan_existing(
             return Err(OpenError::MissingTier { tier: name.clone() });
         }
     }
-    plan.new_table = (new_table != table).then_some(new_table);
+    plan.table_is_new = new_table != table;
+    plan.table = new_table;
     Ok(plan)
 }
 
@@ -446,9 +473,9 @@ fn check_name(given: &str, labelled: &str) -> Opening<()> {
 }
 
 /// Gives a new tier the first number that was never given.
-fn join(table: &mut VolumeTable, name: &str) -> Opening<TierId> {
-    let free =
-        (0..TierId::LIMIT).map(TierId).find(|number| !table.tiers.iter().any(|(taken, _)| taken == number));
+pub(crate) fn join(table: &mut VolumeTable, name: &str) -> Opening<TierId> {
+    let used = table.tiers.iter().chain(&table.lost);
+    let free = (0..TierId::LIMIT).map(TierId).find(|number| !used.clone().any(|(taken, _)| taken == number));
     let number = free.ok_or_else(|| Error::new(Errno::ENOSPC, "a volume has at most 63 tiers"))?;
     table.tiers.push((number, name.to_owned()));
     table.tiers.sort();
@@ -469,30 +496,23 @@ fn prepare(home: &Home, config: &VolumeConfig, plan: &Plan) -> Opening<()> {
     }
     let braid = home.braid()?;
     IndexDir::create(&*braid)?;
-    let write_table = || match &plan.new_table {
-        Some(table) => braid.replace_small("volume", &table.encode()),
-        None => Ok(()),
+    let write_table = || match plan.table_is_new {
+        true => braid.replace_small("volume", &plan.table.encode()),
+        false => Ok(()),
     };
     if plan.home_unlabelled {
         write_table()?;
     }
-    let label = |tier, home, name: &str| Label {
-        volume: plan.volume,
-        tier,
-        home,
-        user_xattr: plan.user_xattr,
-        range_size: plan.range_size,
-        name: name.to_owned(),
-    };
     for at in &plan.unlabelled {
         let tier = &config.tiers[*at];
-        let bytes = label(plan.tiers[*at], false, &tier.name).encode();
-        tier.store.set_label(&bytes).map_err(|error| OpenError::Tier { tier: tier.name.clone(), error })?;
+        let bytes = plan.label(plan.tiers[*at], &tier.name).encode();
+        let labelled = tier.store.as_ref().map_or(Ok(()), |store| store.set_label(&bytes));
+        labelled.map_err(|error| OpenError::Tier { tier: tier.name.clone(), error })?;
     }
     if !plan.home_unlabelled {
         write_table()?;
     } else {
-        let bytes = label(plan.home, true, &config.home.name).encode();
+        let bytes = plan.label(plan.home, &config.home.name).encode();
         braid.replace_small("label", &bytes)?;
         home.root().sync(false)?;
     }
@@ -505,32 +525,36 @@ fn assemble(home: Home, config: VolumeConfig, plan: &Plan) -> Opening<Volume> {
     let mut tiers = vec![tier(TierParts {
         id: plan.home,
         location: config.home.location,
+        label: plan.label(plan.home, &config.home.name).encode(),
         name: config.home.name,
-        backend: Backend::Home(Fd::clone(home.root())),
+        place: Place::Home(Fd::clone(home.root())),
         weight: config.home.weight,
         reserve: config.home.reserve,
     })];
     for (id, given) in plan.tiers.iter().zip(config.tiers) {
         tiers.push(tier(TierParts {
             id: *id,
+            label: plan.label(*id, &given.name).encode(),
             name: given.name,
             location: given.location,
-            backend: Backend::Store(given.store),
+            place: Place::Store(given.store),
             weight: given.weight,
             reserve: given.reserve,
         }));
     }
-    let numbers: Vec<(String, TierId)> = tiers.iter().map(|tier| (tier.name.clone(), tier.id)).collect();
-    let number = |wanted: &str| numbers.iter().find(|(name, _)| name == wanted).map(|(_, id)| *id);
-    let policy = placement::make(&config.policy, number).ok_or(OpenError::UnknownTier)?;
+    let tiers = Tiers::new(tiers, plan.table.lost.clone())?;
+    let policy = placement::make(&config.policy, |name| tiers.number(name)).ok_or(OpenError::UnknownTier)?;
     let braid = home.braid()?;
     let volume = Volume {
         id: plan.volume,
         range_size: plan.range_size,
         index: IndexDir::open(&*braid, plan.home)?,
         home,
-        tiers: Tiers::new(tiers)?,
-        policy,
+        tiers,
+        policy: RwLock::new(policy),
+        policy_config: config.policy,
+        table: Mutex::new(plan.table.clone()),
+        user_xattr: plan.user_xattr,
         inodes: InodeTable::new(),
         handles: Handles::new(),
         reaper: Reaper::new(),

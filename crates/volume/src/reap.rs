@@ -111,7 +111,7 @@ impl Reaper {
             volume.count_removed(*id);
         }
         self.remove(volume, ids);
-        volume.tiers.iter().for_each(crate::tiers::Tier::measure_again);
+        volume.tiers.iter().for_each(|tier| tier.measure_again());
         true
     }
 

@@ -4,7 +4,7 @@ use crate::Volume;
 use crate::file;
 use crate::format::{Entry, Reason};
 use crate::tiers::TierState;
-use braid_contract::{InodeId, ObjectId, Result, TierId, VolumeId};
+use braid_contract::{InodeId, ObjectId, Result, TierId, Usage, VolumeId};
 
 /// State of a volume.
 #[derive(Clone, Debug)]
@@ -23,6 +23,9 @@ pub struct VolumeStatus {
     pub known_inodes: u64,
     /// Removed spread files whose data is still to be removed.
     pub pending_removals: u64,
+    /// Number and name of tiers that were lost and replaced: files may still
+    /// have ranges that were on them.
+    pub lost_tiers: Vec<(TierId, String)>,
 }
 
 /// State of a tier. Sizes are in bytes.
@@ -38,6 +41,11 @@ pub struct TierStatus {
     pub home: bool,
     /// How it is doing.
     pub state: TierState,
+    /// The error that its trouble began with, and for how many nanoseconds it
+    /// has lasted.
+    pub trouble: Option<(String, u64)>,
+    /// What was synced to it survives power loss.
+    pub durable: bool,
     /// Bandwidth relative to the other tiers; 0 while unknown.
     pub weight: f64,
     /// Space that is left free.
@@ -115,11 +123,12 @@ impl Volume {
         VolumeStatus {
             id: self.id,
             range_size: self.range_size,
-            policy: self.policy.describe(),
-            tiers: home.chain(others).map(tier_status).collect(),
+            policy: self.policy.read().describe(),
+            tiers: home.chain(others).map(|tier| tier_status(&tier)).collect(),
             open_files: self.handles.file_count(),
             known_inodes: self.inodes.len(),
             pending_removals: self.reaper.len(),
+            lost_tiers: self.tiers.lost(),
         }
     }
 
@@ -208,7 +217,8 @@ impl Volume {
 }
 
 fn tier_status(tier: &crate::tiers::Tier) -> TierStatus {
-    let usage = tier.usage().unwrap_or_default();
+    // One that hangs must not keep anybody waiting.
+    let usage = if tier.hangs() { Usage::default() } else { tier.usage().unwrap_or_default() };
     let load = tier.load.sample();
     let reserve = tier.reserve.bytes(usage.total);
     TierStatus {
@@ -217,12 +227,14 @@ fn tier_status(tier: &crate::tiers::Tier) -> TierStatus {
         location: tier.location.clone(),
         home: tier.is_home(),
         state: tier.state(),
+        trouble: tier.health.detail(),
+        durable: tier.is_durable(),
         weight: tier.weight().unwrap_or(0.0),
         reserve,
         total: usage.total,
         free: usage.free,
         available: usage.available.saturating_sub(reserve),
-        used: usage.total - usage.free,
+        used: usage.total.saturating_sub(usage.free),
         ranges: tier.ranges.load(std::sync::atomic::Ordering::Relaxed),
         read_bytes: load.bytes[0],
         read_ops: load.ops[0],

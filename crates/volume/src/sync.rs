@@ -4,6 +4,7 @@
 use braid_contract::{Environment, Result};
 use rustix::time::ClockId;
 use std::sync::{self, PoisonError};
+use std::time::Duration;
 
 /// A mutual-exclusion lock. A panic while it is held does not poison it: the
 /// operation that panicked has answered `EIO`, and what it guarded is kept
@@ -20,6 +21,26 @@ impl<T> Mutex<T> {
 
     pub(crate) fn lock(&self) -> MutexGuard<'_, T> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// A condition to wait for while a [`Mutex`] is given up.
+#[derive(Debug, Default)]
+pub(crate) struct Condvar(sync::Condvar);
+
+impl Condvar {
+    pub(crate) const fn new() -> Self {
+        Self(sync::Condvar::new())
+    }
+
+    /// Waits to be notified, at most for so long.
+    pub(crate) fn wait_for<'a, T>(&self, guard: MutexGuard<'a, T>, max_ns: u64) -> MutexGuard<'a, T> {
+        let waited = self.0.wait_timeout(guard, Duration::from_nanos(max_ns));
+        waited.unwrap_or_else(PoisonError::into_inner).0
+    }
+
+    pub(crate) fn notify_all(&self) {
+        self.0.notify_all();
     }
 }
 

@@ -1,11 +1,14 @@
 //! How a volume is put together.
 
 use crate::background::Background;
+use crate::config::PolicyConfig;
 use crate::file::Handles;
+use crate::format::VolumeTable;
 use crate::index::IndexDir;
 use crate::namespace::{Home, InodeTable};
 use crate::placement::Policy;
 use crate::reap::Reaper;
+use crate::sync::{Mutex, RwLock};
 use crate::tiers::Tiers;
 use braid_contract::{Environment, Errno, Error, InodeId, ObjectId, Result, VolumeId};
 use std::sync::Arc;
@@ -17,7 +20,11 @@ pub struct Volume {
     pub(crate) range_size: u32,
     pub(crate) home: Home,
     pub(crate) tiers: Tiers,
-    pub(crate) policy: Box<dyn Policy>,
+    pub(crate) policy: RwLock<Arc<dyn Policy>>,
+    pub(crate) policy_config: PolicyConfig,
+    /// The volume table as it is on the home tier.
+    pub(crate) table: Mutex<VolumeTable>,
+    pub(crate) user_xattr: bool,
     pub(crate) index: IndexDir,
     pub(crate) inodes: InodeTable,
     pub(crate) handles: Handles,
@@ -67,7 +74,7 @@ impl Volume {
         let to = to.ok_or_else(|| Error::new(Errno::ENOENT, format!("there is no tier `{tier}`")))?;
         let file = self.file_of(&self.inodes.get(ino)?)?;
         file.opened(false)?;
-        let moved = self.move_range_to(&file, offset, to);
+        let moved = self.move_range_to(&file, offset, &to);
         let ended = self.end_use(&file, false);
         moved.and(ended)
     }
@@ -106,7 +113,7 @@ impl Volume {
     /// Makes everything on all tiers durable; home, which leads to the rest,
     /// last.
     pub(crate) fn sync_all_tiers(&self) -> Result<()> {
-        for (tier, store) in self.tiers.stores() {
+        for (tier, store) in self.tiers.stores().filter(|(tier, _)| !tier.is_absent()) {
             match store.sync_all() {
                 // What is read-only has nothing to be synced.
                 Err(error) if error.errno() == Errno::EROFS => {}

@@ -186,3 +186,44 @@ fn make_dir(root: &Fd, path: &str) -> Result<()> {
         result => result,
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::native::open_tier_dir;
+
+    const ID: ObjectId = ObjectId([0xa; 16]);
+
+    fn tier() -> (tempfile::TempDir, Tier) {
+        let dir = tempfile::tempdir().unwrap();
+        let tier = Tier::new(open_tier_dir(dir.path()).unwrap());
+        tier.set_label(b"label").unwrap();
+        (dir, tier)
+    }
+
+    #[test]
+    fn a_name_that_could_not_be_synced_is_synced_the_next_time() {
+        let (dir, tier) = tier();
+        tier.create(ID).unwrap();
+        let (names, away) = (dir.path().join(".braid/data/0a"), dir.path().join("away"));
+        std::fs::rename(&names, &away).unwrap();
+        assert_eq!(tier.sync(&[ID], true).unwrap_err().errno(), Errno::ENOENT);
+        assert!(tier.unsynced.mark(ID).is_new());
+        std::fs::rename(&away, &names).unwrap();
+        tier.sync(&[ID], true).unwrap();
+        assert!(!tier.unsynced.name_needs_sync(ID, tier.unsynced.mark(ID)));
+    }
+
+    #[test]
+    fn a_name_that_an_earlier_process_made_is_synced_too() {
+        let (dir, earlier) = tier();
+        earlier.create(ID).unwrap();
+        drop(earlier);
+        let tier = Tier::new(open_tier_dir(dir.path()).unwrap());
+        tier.file(ID).unwrap();
+        let names = dir.path().join(".braid/data/0a");
+        std::fs::rename(&names, dir.path().join("away")).unwrap();
+        // It tries to, which shows.
+        assert_eq!(tier.sync(&[ID], true).unwrap_err().errno(), Errno::ENOENT);
+    }
+}

@@ -88,7 +88,7 @@ impl Volume {
             // Zeros where data was may look like data that was lost.
             spread.index.set_gaps(true)?;
             spread.dirty.fetch_or(bit(tier.id), Ordering::AcqRel);
-            self.punch_piece(file, spread, tier, start, end - start)?;
+            self.punch_piece(file, spread, &tier, start, end - start)?;
         }
         Ok(Allocated::All)
     }
@@ -113,10 +113,10 @@ impl Volume {
             self.place(file, spread, start, end, Hint::default())?;
             let entry = spread.index.entry(range)?.ok_or(Errno::EIO)?;
             let tier = self.tiers.get(entry.tier)?;
-            match self.reserve_on(file, spread, tier, start, end - start) {
+            match self.reserve_on(file, spread, &tier, start, end - start) {
                 Ok(()) => {
                     spread.index.set_gaps(true)?;
-                    self.grow(file, spread, end, tier)?;
+                    self.grow(file, spread, end, &tier)?;
                 }
                 Err(error) if error.is_full() => return Ok(Allocated::FullAt(start)),
                 Err(error) => return Err(error),
@@ -151,7 +151,7 @@ impl Volume {
                 new_bytes += end - start;
             }
         }
-        let room: u64 = self.tiers.iter().map(Tier::room).sum();
+        let room: u64 = self.tiers.iter().map(|tier| tier.room()).sum();
         if new_bytes > room { Err(Errno::ENOSPC.into()) } else { Ok(()) }
     }
 

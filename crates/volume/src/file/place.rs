@@ -8,6 +8,7 @@ use crate::placement::{self, Deal};
 use crate::tiers::{Backend, Tier, bit};
 use braid_contract::{Context, Errno, Error, Hint, Result, TierId};
 use std::ops::Range;
+use std::sync::Arc;
 
 /// Why a file could not be spread.
 pub(crate) enum NotSpread {
@@ -86,7 +87,7 @@ impl Volume {
         let mut excluded = 0;
         while !new.is_empty() {
             let (tier, reason) = self.choose(size_after, new_bytes, hint, deal, excluded)?;
-            match self.give(file, spread, tier, reason, new) {
+            match self.give(file, spread, &tier, reason, new) {
                 Ok(()) => {
                     deal.add(tier.id, new_bytes);
                     tier.took(new_bytes);
@@ -108,13 +109,14 @@ impl Volume {
         hint: Hint,
         deal: &Deal,
         excluded: u64,
-    ) -> Result<(&Tier, Reason)> {
+    ) -> Result<(Arc<Tier>, Reason)> {
         let tiers = self.tiers.views(new_bytes, excluded);
         let context = |tiers| placement::Context { size_after, new_bytes, hint, deal, tiers };
-        let chosen = self.policy.place(&context(&tiers)).ok_or(Errno::ENOSPC)?;
+        let policy = Arc::clone(&self.policy.read());
+        let chosen = policy.place(&context(&tiers)).ok_or(Errno::ENOSPC)?;
         let mut everywhere = tiers.clone();
         everywhere.iter_mut().for_each(|tier| tier.has_room = true);
-        let wished = self.policy.place(&context(&everywhere));
+        let wished = policy.place(&context(&everywhere));
         let reason = if wished == Some(chosen) { Reason::Policy } else { Reason::Spill };
         Ok((self.tiers.get(chosen)?, reason))
     }

@@ -86,7 +86,7 @@ impl Volume {
         match piece.tier {
             None => piece.buf.fill(0),
             Some(tier) => {
-                self.read_piece(file, spread, self.tiers.get(tier)?, piece.offset, piece.buf, direct)?;
+                self.read_piece(file, spread, &*self.tiers.get(tier)?, piece.offset, piece.buf, direct)?;
             }
         }
         Ok(())

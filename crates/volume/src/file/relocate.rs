@@ -57,7 +57,7 @@ impl Volume {
         loop {
             let bytes = u64::from(self.range_size);
             let (to, _) = self.choose(spread.size(), bytes, Hint::default(), &deal, excluded)?;
-            match self.switch_tier(file, spread, range, entry, (to, Reason::Moved)) {
+            match self.switch_tier(file, spread, range, entry, (&to, Reason::Moved)) {
                 Ok(()) => {
                     deal.add(to.id, bytes);
                     to.took(bytes);
@@ -108,7 +108,7 @@ impl Volume {
         let from = self.tiers.get(entry.tier).map_err(NotMoved::Other)?;
         self.ensure_object(spread, to).map_err(NotMoved::Target)?;
         self.release_range(file, spread, to, range).map_err(NotMoved::Target)?;
-        self.copy_range_between(file, spread, range, from, to)?;
+        self.copy_range_between(file, spread, range, &from, to)?;
         if !self.planted(Plant::SwitchBeforeCopyIsDurable) {
             self.sync_tier(file, spread, to).map_err(NotMoved::Target)?;
         }
@@ -120,7 +120,7 @@ impl Volume {
         self.tiers.count_range(Some(from.id), Some(to.id));
         // The range is where the index says. What stays behind is space only,
         // and is cleared before the tier gets the range again.
-        if let Err(error) = self.release_range(file, spread, from, range) {
+        if let Err(error) = self.release_range(file, spread, &from, range) {
             tracing::warn!(file = %spread.id(), range, tier = %from.name, %error, "could not free what a range left");
         }
         Ok(())

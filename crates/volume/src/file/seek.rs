@@ -44,7 +44,7 @@ impl Volume {
         let visit = |range: u64, entry: Result<crate::format::Entry>| {
             let start = self.range_start(range).max(offset);
             let end = (self.range_start(range) + u64::from(self.range_size)).min(size);
-            found = self.next_data_on(file, spread, self.tiers.get(entry?.tier)?, start, end)?;
+            found = self.next_data_on(file, spread, &*self.tiers.get(entry?.tier)?, start, end)?;
             // Stops the visit; taken back below.
             if found.is_some() || end >= size { Err(Errno::EINTR.into()) } else { Ok(()) }
         };

@@ -6,6 +6,7 @@ use super::{File, Layout, OpenFile, Spread};
 use crate::Volume;
 use crate::tiers::{Backend, Tier, bit};
 use braid_contract::{Error, Result, SetTime, Timestamp};
+use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 impl Volume {
@@ -70,8 +71,8 @@ impl Volume {
 
     /// Makes the file's data on the tiers in `dirty` durable, in parallel.
     fn sync_tiers(&self, file: &File, spread: &Spread, dirty: u64) -> Result<()> {
-        let tiers: Vec<&Tier> = self.tiers.iter().filter(|tier| dirty & bit(tier.id) != 0).collect();
-        self.side_by_side(tiers, |tier| self.sync_if_concerned(file, spread, tier))
+        let tiers: Vec<Arc<Tier>> = self.tiers.iter().filter(|tier| dirty & bit(tier.id) != 0).collect();
+        self.side_by_side(tiers, |tier| self.sync_if_concerned(file, spread, &tier))
     }
 
     /// Of a file that was just loaded, it is not known which tiers are dirty:

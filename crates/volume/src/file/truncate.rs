@@ -119,10 +119,10 @@ impl Volume {
             file.writable()?.truncate(size)?;
         }
         for (tier, store) in self.tiers.stores() {
-            match cut_object(store.as_ref(), spread.id(), size) {
+            match cut_object(&*store, spread.id(), size) {
                 Ok(false) => {}
                 Ok(true) => note_release(spread, tier.id),
-                Err(error) => self.concerning(spread, tier, tier.note_error(error))?,
+                Err(error) => self.concerning(spread, &tier, tier.note_error(error))?,
             }
         }
         Ok(())
@@ -137,7 +137,7 @@ impl Volume {
             return Ok(());
         }
         for tier in self.tiers.iter().filter(|tier| released & bit(tier.id) != 0) {
-            self.sync_if_concerned(file, spread, tier)?;
+            self.sync_if_concerned(file, spread, &tier)?;
         }
         if !self.planted(Plant::GrowOverUnclearedEntries) {
             self.index.sync(&spread.index)?;

@@ -129,11 +129,11 @@ impl Volume {
             let at = offset + done as u64;
             let (tier, len) = self.run_at(spread, at, data.len() - done)?;
             let tier = self.tiers.get(tier.ok_or(Errno::EIO)?)?;
-            match self.write_piece(file, spread, tier, at, &data[done..done + len], io) {
+            match self.write_piece(file, spread, &tier, at, &data[done..done + len], io) {
                 Ok(written) => {
                     done += written;
                     spread.wrote(tier.id)?;
-                    self.grow(file, spread, offset + done as u64, tier)?;
+                    self.grow(file, spread, offset + done as u64, &tier)?;
                 }
                 Err(error) if error.is_full() => return Ok(Progress::RangeMustMove { done }),
                 Err(error) if done == 0 => return Err(error),

@@ -68,7 +68,13 @@ pub(crate) struct VolumeTable {
     pub(crate) home: TierId,
     /// Number and name of each tier, in order of number.
     pub(crate) tiers: Vec<(TierId, String)>,
+    /// Those of tiers that were lost: entries may still name them.
+    pub(crate) lost: Vec<(TierId, String)>,
 }
+
+/// What the first byte of a slot says.
+const SLOT_TIER: u8 = 1;
+const SLOT_LOST: u8 = 2;
 
 impl VolumeTable {
     pub(crate) fn encode(&self) -> Vec<u8> {
@@ -78,9 +84,11 @@ impl VolumeTable {
         put(&mut bytes, 16, &self.volume.0);
         put(&mut bytes, 32, &self.range_size.to_le_bytes());
         bytes[36] = self.home.0;
-        for (tier, name) in &self.tiers {
+        let tiers = self.tiers.iter().map(|tier| (SLOT_TIER, tier));
+        let lost = self.lost.iter().map(|tier| (SLOT_LOST, tier));
+        for (kind, (tier, name)) in tiers.chain(lost) {
             let at = SLOTS_AT + usize::from(tier.0) * SLOT_LEN;
-            bytes[at] = 1;
+            bytes[at] = kind;
             bytes[at + 1] = name.len() as u8;
             put(&mut bytes, at + 2, name.as_bytes());
         }
@@ -90,19 +98,22 @@ impl VolumeTable {
 
     pub(crate) fn decode(bytes: &[u8]) -> Result<Self, FormatError> {
         check_sealed(bytes, TABLE_LEN, TABLE_MAGIC)?;
-        let mut tiers = Vec::new();
+        let (mut tiers, mut lost) = (Vec::new(), Vec::new());
         for number in 0..TierId::LIMIT {
             let slot = &bytes[SLOTS_AT + usize::from(number) * SLOT_LEN..][..SLOT_LEN];
-            if slot[0] == 1 {
-                tiers.push((TierId(number), decode_name(slot[1], &slot[2..])?));
-            }
+            let kind = match slot[0] {
+                SLOT_TIER => &mut tiers,
+                SLOT_LOST => &mut lost,
+                _ => continue,
+            };
+            kind.push((TierId(number), decode_name(slot[1], &slot[2..])?));
         }
         let home = TierId(bytes[36]);
         if !tiers.iter().any(|(tier, _)| *tier == home) {
             return Err(FormatError::Damaged("its home tier is not among its tiers"));
         }
         let range_size = check_range_size(get_u32(bytes, 32))?;
-        Ok(Self { volume: VolumeId(get(bytes, 16)), range_size, home, tiers })
+        Ok(Self { volume: VolumeId(get(bytes, 16)), range_size, home, tiers, lost })
     }
 }
 
@@ -170,6 +181,7 @@ mod tests {
             range_size: 1 << 26,
             home: TierId(0),
             tiers: vec![(TierId(0), "fast".into()), (TierId(62), "x".repeat(48))],
+            lost: vec![(TierId(7), "old".into())],
         };
         assert_eq!(VolumeTable::decode(&table.encode()), Ok(table.clone()));
         let homeless = VolumeTable { home: TierId(1), ..table };

@@ -13,6 +13,7 @@ use crate::config::{LargeFiles, PolicyConfig};
 use braid_contract::{Hint, TierId};
 use home_first::HomeFirst;
 use size::Size;
+use std::sync::Arc;
 use weighted::Weighted;
 
 /// What is known of the write that first touches some ranges.
@@ -102,17 +103,17 @@ pub(crate) trait Policy: Send + Sync {
 
 /// Makes the policy that `config` asks for. `tier` finds a tier by its name;
 /// `None` is answered where it finds none.
-pub(crate) fn make(config: &PolicyConfig, tier: impl Fn(&str) -> Option<TierId>) -> Option<Box<dyn Policy>> {
+pub(crate) fn make(config: &PolicyConfig, tier: impl Fn(&str) -> Option<TierId>) -> Option<Arc<dyn Policy>> {
     Some(match config {
         PolicyConfig::HomeFirst { watermark_percent } => {
-            Box::new(HomeFirst { watermark: watermark_percent / 100.0 })
+            Arc::new(HomeFirst { watermark: watermark_percent / 100.0 })
         }
-        PolicyConfig::Weighted => Box::new(Weighted),
+        PolicyConfig::Weighted => Arc::new(Weighted),
         PolicyConfig::Size { small, large: LargeFiles::Spread } => {
-            Box::new(Size { small: *small, large: None })
+            Arc::new(Size { small: *small, large: None })
         }
         PolicyConfig::Size { small, large: LargeFiles::Tier(name) } => {
-            Box::new(Size { small: *small, large: Some((tier(name)?, name.clone())) })
+            Arc::new(Size { small: *small, large: Some((tier(name)?, name.clone())) })
         }
     })
 }

@@ -153,7 +153,7 @@ impl Volume {
     /// have been cut before the crash, and power loss could undo that even now.
     fn cut_objects(&self, id: ObjectId, size: u64) -> Result<()> {
         for (tier, store) in self.tiers.stores() {
-            let cut = cut_object(store.as_ref(), id, size).and_then(|_| store.sync(&[id], true));
+            let cut = cut_object(&*store, id, size).and_then(|_| store.sync(&[id], true));
             match cut {
                 Err(error) if error.errno() != Errno::ENOENT => return Err(tier.note_error(error)),
                 _ => {}
@@ -213,7 +213,7 @@ impl Volume {
     /// The modification time as its owner has it, if that is not home and is
     /// later than what home has.
     fn owned_mtime(&self, owner: &Owner, index: &Index) -> Result<Option<Timestamp>> {
-        let tier = self.tiers.get(index.owners()?.mtime)?;
+        let Ok(tier) = self.tiers.get(index.owners()?.mtime) else { return Ok(None) };
         let Backend::Store(store) = &tier.backend else { return Ok(None) };
         let home = owner.identity.attr.mtime;
         let owned = store.stat(owner.attr.id).ok().map(|stat| stat.mtime);

@@ -1,18 +1,22 @@
 //! The tiers of an open volume: where their bytes are, how much room they
 //! have, how they are doing, and what went through them.
 
+mod gate;
+mod health;
 mod load;
 mod room;
 
 use crate::config::Reserve;
 use crate::placement::TierView;
-use crate::sync::Mutex;
+use crate::sync::{Mutex, RwLock};
 use braid_contract::{Environment, Errno, Error, Fd, ObjectId, Result, Store, TierId, Usage};
+use gate::Gate;
+use health::{Health, Trouble};
 pub(crate) use load::Direction;
 use load::Load;
 use room::Room;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU8, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 /// How a tier is doing.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -25,6 +29,10 @@ pub enum TierState {
     ReadOnly,
     /// It answers errors, or is gone.
     Failing,
+    /// Nothing that was begun on it ends.
+    Hanging,
+    /// The volume was opened without it.
+    Absent,
 }
 
 impl TierState {
@@ -36,6 +44,8 @@ impl TierState {
             Self::Full => "full",
             Self::ReadOnly => "read-only",
             Self::Failing => "failing",
+            Self::Hanging => "hanging",
+            Self::Absent => "absent",
         }
     }
 }
@@ -44,7 +54,7 @@ impl TierState {
 pub(crate) enum Backend {
     /// In the files of the namespace itself, below this directory.
     Home(Fd),
-    /// In a store's objects.
+    /// In a store's objects, behind the tier's [`Gate`].
     Store(Arc<dyn Store>),
 }
 
@@ -55,47 +65,84 @@ pub(crate) struct Tier {
     pub(crate) location: String,
     pub(crate) backend: Backend,
     pub(crate) reserve: Reserve,
+    /// The way to the store; home has none.
+    gate: Option<Arc<Gate>>,
     pub(crate) load: Load,
+    pub(crate) health: Health,
     /// Ranges that spread files have on it.
     pub(crate) ranges: AtomicU64,
     given_weight: Option<f64>,
     room: Room,
-    /// A [`TierState`] other than `Full`, which follows from the room.
-    trouble: AtomicU8,
+    /// What its label must say.
+    label: Vec<u8>,
+    probing: AtomicBool,
 }
 
-const TROUBLE_NONE: u8 = 0;
-const TROUBLE_READ_ONLY: u8 = 1;
-const TROUBLE_FAILING: u8 = 2;
+/// Where a tier's bytes are to be.
+pub(crate) enum Place {
+    /// Home.
+    Home(Fd),
+    /// In this store; `None` if the tier is absent.
+    Store(Option<Arc<dyn Store>>),
+}
 
 /// What a tier is made from.
 pub(crate) struct TierParts {
     pub(crate) id: TierId,
     pub(crate) name: String,
     pub(crate) location: String,
-    pub(crate) backend: Backend,
+    pub(crate) place: Place,
     pub(crate) weight: Option<f64>,
     pub(crate) reserve: Reserve,
+    pub(crate) label: Vec<u8>,
 }
 
 impl Tier {
     pub(crate) fn new(parts: TierParts, environment: &Arc<dyn Environment>) -> Self {
+        let environment = || Arc::clone(environment);
+        let health = Health::new(environment());
+        let (backend, gate) = match parts.place {
+            Place::Home(root) => (Backend::Home(root), None),
+            Place::Store(store) => {
+                if store.is_none() {
+                    health.fail(&Error::new(Errno::ENODEV, "the tier is not there"));
+                }
+                let gate = Arc::new(Gate::new(store, environment()));
+                (Backend::Store(Arc::<Gate>::clone(&gate)), Some(gate))
+            }
+        };
         Self {
             id: parts.id,
             name: parts.name,
             location: parts.location,
-            backend: parts.backend,
+            backend,
+            gate,
             reserve: parts.reserve,
-            load: Load::new(Arc::clone(environment)),
+            load: Load::new(environment()),
+            health,
             ranges: AtomicU64::new(0),
             given_weight: parts.weight,
-            room: Room::new(Arc::clone(environment)),
-            trouble: AtomicU8::new(TROUBLE_NONE),
+            room: Room::new(environment()),
+            label: parts.label,
+            probing: AtomicBool::new(false),
         }
     }
 
     pub(crate) fn is_home(&self) -> bool {
         matches!(self.backend, Backend::Home(_))
+    }
+
+    /// Whether its store is not there at all.
+    pub(crate) fn is_absent(&self) -> bool {
+        self.gate.as_ref().is_some_and(|gate| gate.is_absent())
+    }
+
+    /// Whether what was synced to it survives power loss.
+    pub(crate) fn is_durable(&self) -> bool {
+        match &self.backend {
+            Backend::Store(store) => store.capabilities().durable,
+            Backend::Home(root) => root.usage().is_ok_and(|usage| !usage.volatile),
+        }
     }
 
     /// The space beneath, as it is now.
@@ -129,13 +176,47 @@ impl Tier {
     }
 
     pub(crate) fn state(&self) -> TierState {
-        let room = self.room();
-        match self.trouble.load(Ordering::Relaxed) {
-            TROUBLE_READ_ONLY => TierState::ReadOnly,
-            TROUBLE_FAILING => TierState::Failing,
-            _ if room == 0 => TierState::Full,
-            _ => TierState::Online,
+        match self.health.trouble() {
+            _ if self.is_absent() => TierState::Absent,
+            _ if self.hangs() => TierState::Hanging,
+            Trouble::ReadOnly => TierState::ReadOnly,
+            Trouble::Failing => TierState::Failing,
+            Trouble::None if self.room() == 0 => TierState::Full,
+            Trouble::None => TierState::Online,
         }
+    }
+
+    /// Whether nothing that was begun on it ends.
+    pub(crate) fn hangs(&self) -> bool {
+        self.gate.as_ref().is_some_and(|gate| gate.hangs())
+    }
+
+    /// Whether it may be given new ranges, as far as its health goes.
+    pub(crate) fn is_healthy(&self) -> bool {
+        self.health.trouble() == Trouble::None && !self.hangs()
+    }
+
+    /// Whether a tier in trouble should be asked again now, by one thread.
+    pub(crate) fn begin_probe(&self) -> bool {
+        !self.is_home()
+            && !self.is_absent()
+            && self.health.probe_is_due()
+            && !self.probing.swap(true, Ordering::AcqRel)
+    }
+
+    /// Asks a tier in trouble whether it is back.
+    pub(crate) fn probe(&self) {
+        if let Backend::Store(store) = &self.backend {
+            match store.probe(&self.label) {
+                Ok(()) => {
+                    self.health.recover();
+                    self.room.forget();
+                    tracing::info!(tier = %self.name, location = %self.location, "tier answers again");
+                }
+                Err(error) => tracing::debug!(tier = %self.name, %error, "tier is still in trouble"),
+            }
+        }
+        self.probing.store(false, Ordering::Release);
     }
 
     /// Bandwidth relative to the others: as given, or as measured; `None`
@@ -153,8 +234,7 @@ impl Tier {
             return error;
         }
         if errno.is_failing() && !self.is_home() {
-            let trouble = if errno == Errno::EROFS { TROUBLE_READ_ONLY } else { TROUBLE_FAILING };
-            if self.trouble.swap(trouble, Ordering::Relaxed) != trouble {
+            if self.health.fail(&error) {
                 tracing::error!(tier = %self.name, location = %self.location, %error, "tier takes no new ranges");
             }
             return Error::new(Errno::EIO, format!("tier {}: {error}", self.name));
@@ -170,21 +250,13 @@ impl Tier {
     }
 
     /// Share of the space in use and room beyond the reserve; measured anew
-    /// when the last figures are old. A tier in trouble is tried again then.
+    /// when the last figures are old.
     fn measured(&self) -> (f64, u64) {
         self.room.get(|| {
-            let usage = match self.usage() {
-                Ok(usage) => {
-                    if self.trouble.swap(TROUBLE_NONE, Ordering::Relaxed) != TROUBLE_NONE {
-                        tracing::info!(tier = %self.name, "tier answers again");
-                    }
-                    usage
-                }
-                Err(error) => {
-                    self.note_error(error);
-                    Usage::default()
-                }
-            };
+            let usage = self.usage().unwrap_or_else(|error| {
+                self.note_error(error);
+                Usage::default()
+            });
             let room = usage.available.saturating_sub(self.reserve.bytes(usage.total));
             let used = if usage.total == 0 { 1.0 } else { 1.0 - usage.free as f64 / usage.total as f64 };
             (used, room)
@@ -205,8 +277,11 @@ pub(crate) enum Counts {
 
 /// All tiers of a volume.
 pub(crate) struct Tiers {
-    list: Vec<Tier>,
-    home: usize,
+    home: Arc<Tier>,
+    /// Home among them.
+    list: RwLock<Arc<Vec<Arc<Tier>>>>,
+    /// Tiers that were lost, by the numbers that entries may still name.
+    lost: RwLock<Vec<(TierId, String)>>,
     counts: Mutex<Counts>,
     /// How often [`count_range`](Self::count_range) was called.
     changes: AtomicU64,
@@ -214,42 +289,88 @@ pub(crate) struct Tiers {
 
 impl Tiers {
     /// `list` has exactly one home tier.
-    pub(crate) fn new(list: Vec<Tier>) -> Result<Self> {
-        let home = list.iter().position(Tier::is_home).ok_or(Errno::EINVAL)?;
-        Ok(Self { list, home, counts: Mutex::new(Counts::Exact), changes: AtomicU64::new(0) })
+    pub(crate) fn new(list: Vec<Tier>, lost: Vec<(TierId, String)>) -> Result<Self> {
+        let list: Vec<Arc<Tier>> = list.into_iter().map(Arc::new).collect();
+        let home = list.iter().find(|tier| tier.is_home()).ok_or(Errno::EINVAL)?;
+        Ok(Self {
+            home: Arc::clone(home),
+            list: RwLock::new(Arc::new(list)),
+            lost: RwLock::new(lost),
+            counts: Mutex::new(Counts::Exact),
+            changes: AtomicU64::new(0),
+        })
     }
 
     pub(crate) fn home(&self) -> &Tier {
-        &self.list[self.home]
+        &self.home
     }
 
-    pub(crate) fn iter(&self) -> impl Iterator<Item = &Tier> {
-        self.list.iter()
+    /// The tiers as they are at this moment.
+    pub(crate) fn all(&self) -> Arc<Vec<Arc<Tier>>> {
+        Arc::clone(&self.list.read())
+    }
+
+    pub(crate) fn iter(&self) -> impl Iterator<Item = Arc<Tier>> {
+        let all = self.all();
+        (0..all.len()).map(move |at| Arc::clone(&all[at]))
     }
 
     /// The stores of all tiers other than home.
-    pub(crate) fn stores(&self) -> impl Iterator<Item = (&Tier, &Arc<dyn Store>)> {
-        self.list.iter().filter_map(|tier| match &tier.backend {
+    pub(crate) fn stores(&self) -> impl Iterator<Item = (Arc<Tier>, Arc<dyn Store>)> {
+        self.iter().filter_map(|tier| match &tier.backend {
             Backend::Home(_) => None,
-            Backend::Store(store) => Some((tier, store)),
+            Backend::Store(store) => {
+                let store = Arc::clone(store);
+                Some((tier, store))
+            }
         })
     }
 
     /// The tier that an index entry names.
-    pub(crate) fn get(&self, id: TierId) -> Result<&Tier> {
-        let found = self.list.iter().find(|tier| tier.id == id);
-        found.ok_or_else(|| Error::new(Errno::EIO, format!("tier number {id} is not part of the volume")))
+    pub(crate) fn get(&self, id: TierId) -> Result<Arc<Tier>> {
+        if let Some(tier) = self.list.read().iter().find(|tier| tier.id == id) {
+            return Ok(Arc::clone(tier));
+        }
+        let what = match self.lost.read().iter().find(|(lost, _)| *lost == id) {
+            Some((_, name)) => format!("tier {name} (number {id}) was lost"),
+            None => format!("tier number {id} is not part of the volume"),
+        };
+        Err(Error::new(Errno::EIO, what))
+    }
+
+    /// The number of the tier of this name.
+    pub(crate) fn number(&self, name: &str) -> Option<TierId> {
+        self.list.read().iter().find(|tier| tier.name == name).map(|tier| tier.id)
+    }
+
+    /// Tiers that were lost.
+    pub(crate) fn lost(&self) -> Vec<(TierId, String)> {
+        self.lost.read().clone()
+    }
+
+    /// Puts `new` in the place of the tier `old`, which is lost from now on.
+    pub(crate) fn replace(&self, old: &Tier, new: Tier) {
+        let mut list = self.list.write();
+        let new = Arc::new(new);
+        let place = |tier: &Arc<Tier>| Arc::clone(if tier.id == old.id { &new } else { tier });
+        *list = Arc::new(list.iter().map(place).collect());
+        self.lost.write().push((old.id, old.name.clone()));
+        if let Some(gate) = &old.gate {
+            gate.close();
+        }
     }
 
     /// The tiers as a policy sees them, for `new_bytes` more. Those in
     /// `excluded`, a set of bits by tier number, count as without room.
     pub(crate) fn views(&self, new_bytes: u64, excluded: u64) -> Vec<TierView> {
-        let weights: Vec<Option<f64>> = self.list.iter().map(Tier::weight).collect();
+        let all = self.all();
+        let weights: Vec<Option<f64>> = all.iter().map(|tier| tier.weight()).collect();
         let known: Vec<f64> = weights.iter().flatten().copied().collect();
         let typical = if known.is_empty() { 1.0 } else { known.iter().sum::<f64>() / known.len() as f64 };
-        let view = |(tier, weight): (&Tier, &Option<f64>)| {
-            let (used, room) = tier.measured();
-            let healthy = tier.trouble.load(Ordering::Relaxed) == TROUBLE_NONE;
+        let view = |(tier, weight): (&Arc<Tier>, &Option<f64>)| {
+            // One that hangs must not be asked for its room.
+            let healthy = tier.is_healthy();
+            let (used, room) = if healthy { tier.measured() } else { (1.0, 0) };
             TierView {
                 id: tier.id,
                 home: tier.is_home(),
@@ -258,7 +379,7 @@ impl Tiers {
                 used,
             }
         };
-        self.list.iter().zip(&weights).map(view).collect()
+        all.iter().zip(&weights).map(view).collect()
     }
 
     pub(crate) fn counts(&self) -> Counts {

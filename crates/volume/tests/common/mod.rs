@@ -49,7 +49,7 @@ pub(crate) fn config(home: &Path, slow: &Path) -> VolumeConfig {
         },
         tiers: vec![TierConfig {
             name: "slow".into(),
-            store: Arc::new(DirStore::open(slow).unwrap()),
+            store: Some(Arc::new(DirStore::open(slow).unwrap())),
             location: slow.display().to_string(),
             weight: Some(1.0),
             reserve: Reserve::default(),

@@ -1,13 +1,10 @@
 //! What code above relies on in a native file system. The checks take any
 //! descriptor of an empty directory, so that a simulated file system can be
 //! held to the same.
-#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 use braid_contract::{
-    Access, Errno, FallocateMode, Fd, FileKind, NativeFd, RenameMode, Result, SeekTarget, SetTime, Timestamp,
-    XattrMode,
+    Access, Errno, FallocateMode, Fd, FileKind, RenameMode, Result, SeekTarget, SetTime, Timestamp, XattrMode,
 };
-use braid_stores::native::open_tier_dir;
 use std::collections::BTreeMap;
 use std::ffi::{OsStr, OsString};
 use std::io::{IoSlice, IoSliceMut};
@@ -15,10 +12,10 @@ use std::io::{IoSlice, IoSliceMut};
 const PAGE: usize = 4096;
 
 /// A name of a check, and the check.
-type Check = (&'static str, fn(&Fd));
+pub(crate) type Check = (&'static str, fn(&Fd));
 
 /// Every check; each wants an empty directory of its own.
-const CHECKS: [Check; 18] = [
+pub(crate) const CHECKS: [Check; 18] = [
     ("names_lead_to_what_they_were_given_to", names_lead_to_what_they_were_given_to),
     ("a_file_is_made_once", a_file_is_made_once),
     ("links_at_the_end_are_not_followed", links_at_the_end_are_not_followed),
@@ -39,54 +36,11 @@ const CHECKS: [Check; 18] = [
     ("small_files_are_replaced_as_a_whole", small_files_are_replaced_as_a_whole),
 ];
 
-#[test]
-fn the_kernel_keeps_every_promise() {
-    for place in ["/var/tmp", "/dev/shm"] {
-        for (name, check) in CHECKS {
-            let dir = tempfile::tempdir_in(place).unwrap();
-            println!("{place}: {name}");
-            check(&open_tier_dir(dir.path()).unwrap());
-        }
-    }
-}
-
-#[test]
-fn a_tier_directory_is_locked_and_named_in_errors() {
-    let dir = tempfile::tempdir().unwrap();
-    let held = open_tier_dir(dir.path()).unwrap();
-    let error = open_tier_dir(dir.path()).unwrap_err();
-    assert_eq!(error.errno(), Errno::EBUSY);
-    assert!(error.to_string().contains(dir.path().to_str().unwrap()), "{error}");
-    drop(held);
-    open_tier_dir(dir.path()).unwrap();
-}
-
-#[test]
-fn another_kind_of_descriptor_is_another_file_system() {
-    let (a, b) = (tempfile::tempdir_in("/var/tmp").unwrap(), tempfile::tempdir_in("/dev/shm").unwrap());
-    let (a, b) = (open_tier_dir(a.path()).unwrap(), open_tier_dir(b.path()).unwrap());
-    let file = a.create_at(os("f"), 0o600).unwrap();
-    assert_eq!(errno(file.link_to(b.as_native(), os("f"))), Errno::EXDEV);
-    assert_eq!(errno(a.rename_at(os("f"), b.as_native(), os("f"), RenameMode::Replace)), Errno::EXDEV);
-}
-
-#[test]
-fn memory_is_volatile_and_a_disk_is_not() {
-    let usage = |place| {
-        let dir = tempfile::tempdir_in(place).unwrap();
-        open_tier_dir(dir.path()).unwrap().usage().unwrap()
-    };
-    assert!(usage("/dev/shm").volatile);
-    let disk = usage("/var/tmp");
-    assert!(!disk.volatile && !disk.read_only && disk.name_max == 255);
-    assert!(disk.space.available <= disk.space.free && disk.space.free <= disk.space.total);
-}
-
-fn os(text: &str) -> &OsStr {
+pub(crate) fn os(text: &str) -> &OsStr {
     OsStr::new(text)
 }
 
-fn errno<T>(result: Result<T>) -> Errno {
+pub(crate) fn errno<T>(result: Result<T>) -> Errno {
     result.err().unwrap().errno()
 }
 
@@ -515,12 +469,4 @@ fn small_files_are_replaced_as_a_whole(root: &Fd) {
     root.make_dir_at(os("d"), 0o700).unwrap();
     assert_eq!(errno(root.replace_small("d", b"x")), Errno::EISDIR);
     assert_eq!(names(root).len(), 5);
-}
-
-#[test]
-fn descriptors_are_had_from_the_kernel() {
-    let dir = tempfile::tempdir().unwrap();
-    let root: Fd = open_tier_dir(dir.path()).unwrap();
-    let file = make(&root, "f", b"abc");
-    assert!(NativeFd::kernel_fd(&*file).is_some());
 }

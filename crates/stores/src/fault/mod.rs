@@ -1,0 +1,13 @@
+//! A store that fails when it is told to, in front of any other: for drills on
+//! a mounted volume, and for tests of everything above.
+//!
+//! What fails, how and when is said by [`FaultRule`]s, in types or in text.
+//! The same operations one after another meet the same faults.
+
+mod control;
+mod rule;
+mod store;
+
+pub use control::FaultControl;
+pub use rule::{FaultKind, FaultOp, FaultRule, FaultSettings, ParseFaultError};
+pub use store::FaultStore;

@@ -1,0 +1,272 @@
+//! The check of a volume, mounted or not: every file against its index, every
+//! index against the objects, and everything that nobody refers to
+//! (`docs/fsck.md`). [`check`] looks at a volume that is not mounted,
+//! [`Volume::check`](crate::Volume::check) at one that is; the daemon and tests
+//! call them.
+//!
+//! `ground` learns which volume it is, `shelves` what its directories hold,
+//! `walk` and `files` go through the namespace, `file` compares one file with
+//! its index (`raw_index`) and objects, `heal` puts right what the comparison
+//! found, `rebuild` makes lost indexes anew, `orphans` judges what no file
+//! leads to, `marks` the rest.
+//!
+//! Without repair, nothing is opened for more than reading.
+
+mod file;
+mod files;
+mod ground;
+mod heal;
+mod inference;
+mod live;
+mod marks;
+mod orphans;
+mod raw_index;
+mod rebuild;
+mod report;
+mod shelves;
+mod tree;
+mod walk;
+
+pub use report::{CheckOptions, CheckProgress, CheckReport, Problem, Severity};
+
+use crate::config::{HomeConfig, TierConfig, VolumeConfig};
+use crate::open::OpenError;
+use crate::Volume;
+use braid_contract::{Errno, Error, Fd, ObjectId, Result, TierId};
+use file::Held;
+use files::Doubt;
+use ground::Ground;
+use report::Reporter;
+use shelves::Shelf;
+use std::collections::{HashMap, HashSet};
+use std::path::PathBuf;
+use std::sync::Arc;
+
+/// Checks a volume that is not mounted. With `repair`, what can be put right
+/// without losing data is; without, nothing is changed. `progress` is told
+/// what is being done.
+///
+/// # Errors
+/// An [`OpenError`] if what was given is not a volume.
+pub fn check(
+    config: VolumeConfig,
+    repair: bool,
+    progress: &mut dyn FnMut(&CheckProgress),
+) -> std::result::Result<CheckReport, OpenError> {
+    let options = CheckOptions { repair, ..CheckOptions::default() };
+    check_with(config, &options, &mut |now| {
+        progress(now);
+        true
+    })
+}
+
+/// As [`check`], with all that can be asked for. Ends early, with `EINTR`, when
+/// `progress` answers `false`.
+///
+/// # Errors
+/// As [`check`].
+pub fn check_with(
+    config: VolumeConfig,
+    options: &CheckOptions,
+    progress: &mut dyn FnMut(&CheckProgress) -> bool,
+) -> std::result::Result<CheckReport, OpenError> {
+    let mut reporter = Reporter::new(Arc::clone(&config.environment), progress);
+    reporter.phase("tiers", None)?;
+    let (ground, problems) = Ground::survey(&config, options)?;
+    let mut check = Check::new(ground, options, reporter);
+    check.report.problems = problems;
+    check.run()?;
+    check.finish_table()?;
+    if options.repair {
+        check.recover(&config)?;
+    }
+    Ok(check.report)
+}
+
+impl Volume {
+    /// Checks the volume while it is used. What can't be repaired beside users
+    /// is left, and says so. Ends early, with `EINTR`, when `progress` answers
+    /// `false`.
+    ///
+    /// # Errors
+    /// Those of the tiers.
+    pub fn check(
+        &self,
+        options: &CheckOptions,
+        progress: &mut dyn FnMut(&CheckProgress) -> bool,
+    ) -> Result<CheckReport> {
+        let mut reporter = Reporter::new(Arc::clone(&self.environment), progress);
+        reporter.phase("tiers", None)?;
+        let mut check = Check::new(Ground::of_mounted(self, options)?, options, reporter);
+        check.run()?;
+        Ok(check.report)
+    }
+}
+
+/// One check under way.
+struct Check<'a> {
+    ground: Ground<'a>,
+    options: &'a CheckOptions,
+    reporter: Reporter<'a>,
+    report: CheckReport,
+    indexes: Shelf,
+    /// By place in the ground's tiers.
+    objects: Vec<Shelf>,
+    /// Ids with a mark.
+    marked: HashSet<ObjectId>,
+    /// Files that the namespace leads to, by id, with one of their paths and
+    /// their inode number.
+    live: HashMap<ObjectId, (PathBuf, u64)>,
+    /// Files whose attribute can't be believed.
+    doubts: Vec<Doubt>,
+    /// Ids whose data is not to be removed although no file leads to it.
+    spared: HashSet<ObjectId>,
+    /// Part of the namespace could not be looked at.
+    incomplete: bool,
+    /// An index named a tier number that the volume does not have.
+    names_unknown_tier: bool,
+    /// Ranges on each tier number, by all indexes.
+    counted: [u64; TierId::LIMIT as usize],
+    /// The file being looked at is in use.
+    in_use: bool,
+    /// Ranges of the file that is being looked at.
+    held: Held,
+}
+
+impl<'a> Check<'a> {
+    fn new(ground: Ground<'a>, options: &'a CheckOptions, reporter: Reporter<'a>) -> Self {
+        Self {
+            objects: ground.tiers.iter().map(|_| Shelf::default()).collect(),
+            ground,
+            options,
+            reporter,
+            report: CheckReport::default(),
+            indexes: Shelf::default(),
+            marked: HashSet::new(),
+            live: HashMap::new(),
+            doubts: Vec::new(),
+            spared: HashSet::new(),
+            incomplete: false,
+            names_unknown_tier: false,
+            counted: [0; TierId::LIMIT as usize],
+            in_use: false,
+            held: Held::default(),
+        }
+    }
+
+    fn run(&mut self) -> Result<()> {
+        self.marks()?;
+        self.shelves()?;
+        self.files()?;
+        if self.options.paths.is_empty() {
+            self.orphan_indexes()?;
+            self.orphan_objects()?;
+            self.doubts_left();
+            self.counts()?;
+        }
+        self.report.problems.retain(|problem| self.options.verbose || !problem.is_legal);
+        Ok(())
+    }
+
+    fn is_mounted(&self) -> bool {
+        self.ground.mounted.is_some()
+    }
+
+    /// Reports a problem; answers where it is in the report.
+    fn found(&mut self, problem: Problem) -> usize {
+        self.report.problems.push(problem);
+        self.report.problems.len() - 1
+    }
+
+    /// Reports a problem, and puts it right by `act` if that was asked for and
+    /// may be done now.
+    fn mend(
+        &mut self,
+        mut problem: Problem,
+        when: When,
+        act: impl FnOnce(&mut Self) -> Result<()>,
+    ) -> usize {
+        if let Some(why) = self.refusal(when) {
+            problem.repair = format!("{}; {why}", problem.repair);
+        } else if self.options.repair {
+            match act(self) {
+                Ok(()) => problem.repaired = true,
+                Err(error) => problem.repair = format!("{}; that failed: {error}", problem.repair),
+            }
+        }
+        self.found(problem)
+    }
+
+    /// Why a repair can't be carried out now.
+    fn refusal(&self, when: When) -> Option<&'static str> {
+        match when {
+            When::Always => None,
+            When::Unused if !self.in_use => None,
+            When::Unused => Some("the file is in use: close it, or unmount first"),
+            When::Unmounted if !self.is_mounted() => None,
+            When::Unmounted => Some("unmount first"),
+        }
+    }
+
+    /// Goes over to the mount's own recovery, for what the crash left.
+    fn recover(&mut self, config: &VolumeConfig) -> std::result::Result<(), OpenError> {
+        let Some(at) = self.report.problems.iter().position(|problem| problem.code == "not-clean") else {
+            return Ok(());
+        };
+        let volume = match Volume::open(same_config(config)) {
+            Ok(volume) => volume,
+            Err(error) => {
+                let repair = &mut self.report.problems[at].repair;
+                *repair = format!("{repair}; that failed: {error}");
+                return Ok(());
+            }
+        };
+        volume.shutdown()?;
+        let left = volume.index.marked()?;
+        self.report.problems[at].repaired = left.is_empty();
+        if !left.is_empty() {
+            self.report.problems[at].repair = format!("{} files could not be recovered", left.len());
+        }
+        Ok(())
+    }
+}
+
+/// When a repair may be carried out.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum When {
+    /// Beside users too.
+    Always,
+    /// When nobody uses the file.
+    Unused,
+    /// When the volume is not mounted.
+    Unmounted,
+}
+
+/// A second configuration of the same tiers.
+fn same_config(config: &VolumeConfig) -> VolumeConfig {
+    let tier = |tier: &TierConfig| TierConfig {
+        name: tier.name.clone(),
+        store: tier.store.clone(),
+        location: tier.location.clone(),
+        weight: tier.weight,
+        reserve: tier.reserve,
+    };
+    VolumeConfig {
+        home: HomeConfig {
+            name: config.home.name.clone(),
+            root: Fd::clone(&config.home.root),
+            location: config.home.location.clone(),
+            weight: config.home.weight,
+            reserve: config.home.reserve,
+        },
+        tiers: config.tiers.iter().map(tier).collect(),
+        range_size: config.range_size,
+        policy: config.policy.clone(),
+        environment: Arc::clone(&config.environment),
+    }
+}
+
+/// An error that says that there is nothing of that name.
+fn is_missing(error: &Error) -> bool {
+    matches!(error.errno(), Errno::ENOENT | Errno::ESTALE)
+}

@@ -1,0 +1,60 @@
+//! Small dealings with directories that every part of the check needs.
+
+use super::is_missing;
+use braid_contract::{Access, Context, Errno, Error, Fd, FileKind, NativeFd, NativeStat, RenameMode, Result};
+use std::ffi::OsStr;
+
+/// Opens what a path below a directory leads to; `None` if there is nothing.
+pub(super) fn open_if_there(dir: &dyn NativeFd, path: &str, access: Access) -> Result<Option<Fd>> {
+    match dir.open_at(OsStr::new(path), access) {
+        Err(error) if is_missing(&error) => Ok(None),
+        result => result.map(Some).with_context(|| format!("opening {path}")),
+    }
+}
+
+/// A directory below another; `None` if there is none, or something else.
+pub(super) fn dir_if_there(dir: &dyn NativeFd, path: &str) -> Result<Option<Fd>> {
+    match open_if_there(dir, path, Access::Directory) {
+        Err(error) if matches!(error.errno(), Errno::ENOTDIR | Errno::ELOOP) => Ok(None),
+        result => result,
+    }
+}
+
+/// What a name in a directory is; `None` if it went meanwhile.
+pub(super) fn look(dir: &dyn NativeFd, name: &OsStr) -> Result<Option<(Fd, NativeStat)>> {
+    let fd = match dir.open_at(name, Access::Path) {
+        Err(error) if is_missing(&error) => return Ok(None),
+        result => result?,
+    };
+    let stat = fd.stat()?;
+    Ok(Some((fd, stat)))
+}
+
+/// A regular file below a directory, for reading; `EUCLEAN` if it is something
+/// else.
+pub(super) fn regular_if_there(dir: &dyn NativeFd, path: &str) -> Result<Option<Fd>> {
+    let Some((_, stat)) = look(dir, OsStr::new(path))? else { return Ok(None) };
+    if stat.attr.kind != FileKind::Regular {
+        return Err(Error::new(Errno::EUCLEAN, "it is not a regular file"));
+    }
+    open_if_there(dir, path, Access::Read)
+}
+
+/// Makes a directory that may exist.
+pub(super) fn make_dir(dir: &dyn NativeFd, name: &str) -> Result<()> {
+    match dir.make_dir_at(OsStr::new(name), 0o700) {
+        Err(error) if error.errno() != Errno::EEXIST => Err(error),
+        _ => Ok(()),
+    }
+}
+
+/// Moves a file between two shards of `dir`, durably; never over another one.
+pub(super) fn move_between(dir: &dyn NativeFd, from: &str, to: &str, name: &OsStr) -> Result<()> {
+    make_dir(dir, to)?;
+    let from = dir.open_at(OsStr::new(from), Access::Directory)?;
+    let to = dir.open_at(OsStr::new(to), Access::Directory)?;
+    from.rename_at(name, &*to, name, RenameMode::NoReplace)?;
+    to.sync(false)?;
+    from.sync(false)?;
+    dir.sync(false)
+}

@@ -1,0 +1,221 @@
+//! The way to a tier's store. It keeps a tier that hangs from taking every
+//! thread with it, and is where a tier is absent or is lost.
+
+use crate::sync::{Condvar, Mutex, RwLock};
+use braid_contract::{
+    Environment, Errno, Error, ObjectId, ObjectStat, PieceIo, Result, Store, StoreCapabilities, StoreIo,
+    Usage,
+};
+use std::io::{IoSlice, IoSliceMut};
+use std::os::fd::OwnedFd;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+
+/// Without an operation ending for this long, while some are under way, a tier
+/// hangs: what comes is answered `EIO` until one ends.
+pub(crate) const HANG_NS: u64 = 10_000_000_000;
+
+/// Without an operation ending for this long, only so many may be under way.
+const STALL_NS: u64 = 1_000_000_000;
+
+/// Operations under way on a tier on which none ends. There are threads for
+/// more than this many, so others are left for the other tiers.
+const STALLED_MAX: u32 = 12;
+
+/// A store, and how many operations are under way on it.
+pub(crate) struct Gate {
+    /// `None` if the tier is not there.
+    store: RwLock<Option<Arc<dyn Store>>>,
+    in_flight: AtomicU32,
+    /// When an operation last ended, or began on an idle tier.
+    progress_ns: AtomicU64,
+    waiting: AtomicU32,
+    turn: Mutex<()>,
+    ended: Condvar,
+    environment: Arc<dyn Environment>,
+}
+
+impl Gate {
+    pub(super) fn new(store: Option<Arc<dyn Store>>, environment: Arc<dyn Environment>) -> Self {
+        Self {
+            store: RwLock::new(store),
+            in_flight: AtomicU32::new(0),
+            progress_ns: AtomicU64::new(environment.monotonic_ns()),
+            waiting: AtomicU32::new(0),
+            turn: Mutex::new(()),
+            ended: Condvar::new(),
+            environment,
+        }
+    }
+
+    /// Whether there is no store behind the gate.
+    pub(crate) fn is_absent(&self) -> bool {
+        self.store.read().is_none()
+    }
+
+    /// Lets go of the store. Operations under way go on with it.
+    pub(crate) fn close(&self) {
+        *self.store.write() = None;
+    }
+
+    /// For how long no operation has ended while some were under way; 0 if none
+    /// are.
+    fn stalled_ns(&self) -> u64 {
+        if self.in_flight.load(Ordering::Acquire) == 0 {
+            return 0;
+        }
+        self.environment.monotonic_ns().saturating_sub(self.progress_ns.load(Ordering::Acquire))
+    }
+
+    /// Whether the tier hangs.
+    pub(crate) fn hangs(&self) -> bool {
+        self.stalled_ns() >= HANG_NS
+    }
+
+    /// Runs one operation on the store.
+    fn pass<T>(&self, op: impl FnOnce(&dyn Store) -> Result<T>) -> Result<T> {
+        let Some(store) = self.store.read().clone() else {
+            return Err(Error::new(Errno::ENODEV, "the tier is not there"));
+        };
+        self.enter()?;
+        // Counted down even if the store panics.
+        let _under_way = UnderWay(self);
+        op(&*store)
+    }
+
+    fn enter(&self) -> Result<()> {
+        if self.in_flight.fetch_add(1, Ordering::AcqRel) == 0 {
+            self.progress_ns.store(self.environment.monotonic_ns(), Ordering::Release);
+            return Ok(());
+        }
+        if self.stalled_ns() < STALL_NS {
+            return Ok(());
+        }
+        self.in_flight.fetch_sub(1, Ordering::AcqRel);
+        self.wait_for_turn()
+    }
+
+    fn wait_for_turn(&self) -> Result<()> {
+        self.waiting.fetch_add(1, Ordering::AcqRel);
+        let mut turn = self.turn.lock();
+        let entered = loop {
+            let stalled = self.stalled_ns();
+            if stalled >= HANG_NS {
+                break Err(Error::new(Errno::EIO, "the tier hangs"));
+            }
+            let in_flight = self.in_flight.load(Ordering::Acquire);
+            if stalled < STALL_NS || in_flight < STALLED_MAX {
+                if self.in_flight.fetch_add(1, Ordering::AcqRel) == 0 {
+                    self.progress_ns.store(self.environment.monotonic_ns(), Ordering::Release);
+                }
+                break Ok(());
+            }
+            turn = self.ended.wait_for(turn, HANG_NS - stalled);
+        };
+        drop(turn);
+        self.waiting.fetch_sub(1, Ordering::AcqRel);
+        entered
+    }
+}
+
+/// An operation that is under way.
+struct UnderWay<'a>(&'a Gate);
+
+impl Drop for UnderWay<'_> {
+    fn drop(&mut self) {
+        let gate = self.0;
+        gate.progress_ns.store(gate.environment.monotonic_ns(), Ordering::Release);
+        gate.in_flight.fetch_sub(1, Ordering::AcqRel);
+        if gate.waiting.load(Ordering::Acquire) > 0 {
+            let _turn = gate.turn.lock();
+            gate.ended.notify_all();
+        }
+    }
+}
+
+impl Store for Gate {
+    fn capabilities(&self) -> StoreCapabilities {
+        let absent = StoreCapabilities {
+            descriptors: false,
+            punch: false,
+            allocate: false,
+            seek_data: false,
+            overwrite: false,
+            direct_alignment: 0,
+            durable: true,
+        };
+        self.store.read().as_ref().map_or(absent, |store| store.capabilities())
+    }
+
+    fn create(&self, id: ObjectId) -> Result<()> {
+        self.pass(|store| store.create(id))
+    }
+
+    fn read_at(&self, id: ObjectId, offset: u64, bufs: &mut [IoSliceMut<'_>], io: StoreIo) -> Result<usize> {
+        self.pass(|store| store.read_at(id, offset, bufs, io))
+    }
+
+    fn write_at(&self, id: ObjectId, offset: u64, bufs: &[IoSlice<'_>], io: StoreIo) -> Result<usize> {
+        self.pass(|store| store.write_at(id, offset, bufs, io))
+    }
+
+    fn batch(&self, pieces: &mut [PieceIo<'_>], io: StoreIo) -> Result<()> {
+        self.pass(|store| store.batch(pieces, io))
+    }
+
+    fn allocate(&self, id: ObjectId, offset: u64, len: u64, keep_size: bool) -> Result<()> {
+        self.pass(|store| store.allocate(id, offset, len, keep_size))
+    }
+
+    fn punch(&self, id: ObjectId, offset: u64, len: u64) -> Result<()> {
+        self.pass(|store| store.punch(id, offset, len))
+    }
+
+    fn truncate(&self, id: ObjectId, size: u64) -> Result<()> {
+        self.pass(|store| store.truncate(id, size))
+    }
+
+    fn sync(&self, ids: &[ObjectId], data_only: bool) -> Result<()> {
+        self.pass(|store| store.sync(ids, data_only))
+    }
+
+    fn sync_all(&self) -> Result<()> {
+        self.pass(|store| store.sync_all())
+    }
+
+    fn remove(&self, ids: &[ObjectId]) -> Result<()> {
+        self.pass(|store| store.remove(ids))
+    }
+
+    fn stat(&self, id: ObjectId) -> Result<ObjectStat> {
+        self.pass(|store| store.stat(id))
+    }
+
+    fn next_data(&self, id: ObjectId, offset: u64) -> Result<Option<(u64, u64)>> {
+        self.pass(|store| store.next_data(id, offset))
+    }
+
+    fn usage(&self) -> Result<Usage> {
+        self.pass(|store| store.usage())
+    }
+
+    fn label(&self) -> Result<Option<Vec<u8>>> {
+        self.pass(|store| store.label())
+    }
+
+    fn set_label(&self, label: &[u8]) -> Result<()> {
+        self.pass(|store| store.set_label(label))
+    }
+
+    fn probe(&self, label: &[u8]) -> Result<()> {
+        self.pass(|store| store.probe(label))
+    }
+
+    fn list(&self, visit: &mut dyn FnMut(ObjectId)) -> Result<()> {
+        self.pass(|store| store.list(visit))
+    }
+
+    fn fd(&self, id: ObjectId) -> Result<Arc<OwnedFd>> {
+        self.pass(|store| store.fd(id))
+    }
+}
