@@ -114,11 +114,13 @@ pub struct NativeUsage {
 /// durable after [`sync`](NativeFd::sync) of the file, and may be at any time
 /// before that.
 pub trait NativeWords: Send + Sync + fmt::Debug {
-    /// Loads a word, by its place in the mapping.
-    fn load(&self, word: usize) -> u64;
+    /// Loads a word, by its place in the mapping. `EIO` if the device can't
+    /// read it.
+    fn load(&self, word: usize) -> Result<u64>;
 
-    /// Stores a word. The file must have a block there.
-    fn store(&self, word: usize, value: u64);
+    /// Stores a word. The file must have a block there. `EIO` as for a load,
+    /// `EROFS` if the file is open for reading only.
+    fn store(&self, word: usize, value: u64) -> Result<()>;
 }
 
 /// A descriptor of a native file system. Methods are those system calls that

@@ -6,6 +6,7 @@
 //! file are read and written. Nothing here knows what a volume is.
 
 mod aligned;
+mod bus_guard;
 mod data_file;
 mod handle;
 mod identity;

@@ -264,7 +264,8 @@ impl NativeFd for KernelFd {
     }
 
     fn map(&self, offset: u64, len: usize) -> Result<Box<dyn NativeWords>> {
-        Ok(Box::new(KernelWords(WordMap::new(self, offset, len)?)))
+        let writable = rustix::fs::fcntl_getfl(self)? & OFlags::RWMODE == OFlags::RDWR;
+        Ok(Box::new(KernelWords(WordMap::new(self, offset, len, writable)?)))
     }
 
     fn write_in_place(&self) {

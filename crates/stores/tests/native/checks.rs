@@ -440,19 +440,19 @@ fn words_are_those_of_the_file(root: &Fd) {
     file.truncate(4 * page).unwrap();
     file.allocate(FallocateMode::Allocate { keep_size: true }, page, page).unwrap();
     let map = file.map(page, 2 * PAGE).unwrap();
-    assert_eq!(map.load(1023), 0);
-    map.store(1, 0x0102_0304_0506_0708);
+    assert_eq!(map.load(1023).unwrap(), 0);
+    map.store(1, 0x0102_0304_0506_0708).unwrap();
     assert_eq!(read(&file, page + 8, 8), [8, 7, 6, 5, 4, 3, 2, 1]);
     write(&file, page + 16, &[9, 0, 0, 0, 0, 0, 0, 1]);
-    assert_eq!(map.load(2), 0x0100_0000_0000_0009);
+    assert_eq!(map.load(2).unwrap(), 0x0100_0000_0000_0009);
     let other = root.open_at(os("f"), Access::ReadWrite).unwrap().map(0, 4 * PAGE).unwrap();
-    assert_eq!(other.load(513), 0x0102_0304_0506_0708);
+    assert_eq!(other.load(513).unwrap(), 0x0102_0304_0506_0708);
     file.allocate(FallocateMode::PunchHole, page, page).unwrap();
-    assert_eq!((map.load(1), other.load(513)), (0, 0));
+    assert_eq!((map.load(1).unwrap(), other.load(513).unwrap()), (0, 0));
     file.sync(true).unwrap();
     // It lives longer than the descriptor.
     drop(file);
-    assert_eq!(map.load(2), 0);
+    assert_eq!(map.load(2).unwrap(), 0);
 }
 
 fn small_files_are_replaced_as_a_whole(root: &Fd) {

@@ -21,10 +21,10 @@ use std::io::{IoSlice, IoSliceMut};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-const SIZE_AT: u64 = 256;
-const SYNCED_SIZE_AT: u64 = 264;
-const OWNERS_AT: u64 = 272;
-const GAPS_AT: u64 = 280;
+pub(crate) const SIZE_AT: u64 = 256;
+pub(crate) const SYNCED_SIZE_AT: u64 = 264;
+pub(crate) const OWNERS_AT: u64 = 272;
+pub(crate) const GAPS_AT: u64 = 280;
 /// Where the words begin that tell which tiers' objects are durable.
 const DURABLE_AT: u64 = 512;
 
@@ -212,7 +212,7 @@ impl Index {
     }
 }
 
-fn durable_at(tier: TierId) -> u64 {
+pub(crate) fn durable_at(tier: TierId) -> u64 {
     DURABLE_AT + u64::from(tier.0) * 8
 }
 

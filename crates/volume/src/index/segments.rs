@@ -45,7 +45,7 @@ impl Segments {
             return Ok(0);
         }
         let (map, word) = self.word(at)?;
-        Ok(map.load(word))
+        map.load(word)
     }
 
     /// Stores a word, after making sure that its block exists.
@@ -54,12 +54,11 @@ impl Segments {
         self.grow_to(segment_end(segment))?;
         let (map, place) = self.word(at)?;
         // A word that is not zero has a block already.
-        if map.load(place) == 0 {
+        if map.load(place)? == 0 {
             let keep = FallocateMode::Allocate { keep_size: true };
             self.ballast.or_spend(|| self.file.allocate(keep, at / PAGE * PAGE, PAGE))?;
         }
-        map.store(place, word);
-        Ok(())
+        map.store(place, word)
     }
 
     /// Zeroes all words from byte `at` on.
@@ -69,8 +68,8 @@ impl Segments {
         for at in (at..page_end).step_by(8) {
             let (map, word) = self.word(at)?;
             // Storing to a hole would need a block first; a hole is zero.
-            if map.load(word) != 0 {
-                map.store(word, 0);
+            if map.load(word)? != 0 {
+                map.store(word, 0)?;
             }
         }
         if page_end < len {
@@ -97,7 +96,7 @@ impl Segments {
             let page_end = ((at / PAGE + 1) * PAGE).min(len);
             while at < page_end {
                 let (map, place) = self.word(at)?;
-                match map.load(place) {
+                match map.load(place)? {
                     0 => {}
                     word => visit(at, word)?,
                 }

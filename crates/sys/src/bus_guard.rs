@@ -1,0 +1,85 @@
+//! Access to mapped memory behind which a device may fail.
+//!
+//! The kernel answers an access to a page that it can't read, or has no block
+//! for, with `SIGBUS`, which would end the process and take every file with it.
+//! Here such an access ends as an error of the mapping it was made to: the
+//! handler notes it there, puts a page of zeros in the place of the one that
+//! can't be had, and lets the access go on; whoever made it looks at the note
+//! before it believes what it got.
+
+use std::cell::Cell;
+use std::ptr;
+use std::sync::OnceLock;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+
+const PAGE: usize = 4096;
+
+thread_local! {
+    /// What this thread is about to touch: the word, and where to note that it
+    /// could not be had.
+    static TOUCHED: Cell<(*const AtomicU64, *const AtomicBool)> = const { Cell::new((ptr::null(), ptr::null())) };
+}
+
+/// The handler that there was before, and whether ours was installed.
+static INSTALLED: OnceLock<bool> = OnceLock::new();
+
+/// Runs `access` on a word of a mapping; answers `None` if a page of the mapping
+/// could not be had, now or before, which `failed` notes for good.
+pub(crate) fn touch<T>(
+    word: &AtomicU64,
+    failed: &AtomicBool,
+    access: impl FnOnce(&AtomicU64) -> T,
+) -> Option<T> {
+    install();
+    TOUCHED.set((word, failed));
+    let result = access(word);
+    TOUCHED.set((ptr::null(), ptr::null()));
+    // Whoever reads from a page of zeros reads it after the note was made.
+    if failed.load(Ordering::Acquire) { None } else { Some(result) }
+}
+
+/// Installs the handler, once for the process.
+fn install() {
+    INSTALLED.get_or_init(|| {
+        // SAFETY: an all-zero `sigaction` is a valid value of that C struct.
+        let mut action: libc::sigaction = unsafe { std::mem::zeroed() };
+        action.sa_sigaction = on_bus_error as *const () as usize;
+        action.sa_flags = libc::SA_SIGINFO | libc::SA_ONSTACK;
+        // SAFETY: the action is initialised, and its handler does only what a
+        // signal handler may: read thread-local cells without destructors,
+        // store to an atomic, and make system calls.
+        unsafe { libc::sigaction(libc::SIGBUS, &raw const action, ptr::null_mut()) == 0 }
+    });
+}
+
+extern "C" fn on_bus_error(_: libc::c_int, info: *mut libc::siginfo_t, _: *mut libc::c_void) {
+    // SAFETY: with SA_SIGINFO the kernel passes a valid `siginfo_t`.
+    let fault = unsafe { (*info).si_addr() } as usize / PAGE * PAGE;
+    let (word, failed) = TOUCHED.get();
+    if word.is_null() || word as usize / PAGE * PAGE != fault {
+        // Somebody else's: it ends the process, as it would have without us,
+        // when the access is tried again.
+        // SAFETY: resetting a signal's action takes no pointers of ours.
+        unsafe { libc::signal(libc::SIGBUS, libc::SIG_DFL) };
+        return;
+    }
+    // SAFETY: the pointer was made from a reference that outlives the access
+    // which is under way in this very thread.
+    unsafe { &*failed }.store(true, Ordering::Release);
+    // SAFETY: the page is part of a mapping that this crate made and that is
+    // borrowed for the access under way; replacing it changes no other memory.
+    let placed = unsafe {
+        libc::mmap(
+            fault as *mut libc::c_void,
+            PAGE,
+            libc::PROT_READ | libc::PROT_WRITE,
+            libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_FIXED,
+            -1,
+            0,
+        )
+    };
+    if placed == libc::MAP_FAILED {
+        // SAFETY: as above.
+        unsafe { libc::signal(libc::SIGBUS, libc::SIG_DFL) };
+    }
+}

@@ -1,0 +1,333 @@
+//! One spread file, against its index and its objects.
+
+use super::files::same_btime;
+use super::inference::corrected;
+use super::raw_index::{RawEntry, RawIndex};
+use super::report::Problem;
+use super::{Check, When};
+use crate::format::{Entry, FormatError, Header, IdAttr, IdKind};
+use crate::namespace::Identity;
+use braid_contract::{Errno, Fd, ObjectId, Result, TierId};
+use std::ops::Range;
+use std::path::{Path, PathBuf};
+
+/// A spread file that is looked at.
+pub(super) struct Subject {
+    pub(super) path: PathBuf,
+    pub(super) fd: Fd,
+    pub(super) identity: Identity,
+    pub(super) attr: IdAttr,
+}
+
+impl Subject {
+    pub(super) fn new(path: &Path, fd: &Fd, identity: &Identity, attr: IdAttr) -> Self {
+        let identity = Identity { attr: identity.attr, handle: identity.handle.clone() };
+        Self { path: path.to_owned(), fd: Fd::clone(fd), identity, attr }
+    }
+
+    /// A problem of this file.
+    pub(super) fn of(&self, problem: Problem) -> Problem {
+        problem.path(&self.path).id(self.attr.id)
+    }
+}
+
+/// What a file's entries say.
+#[derive(Default)]
+pub(super) struct Tally {
+    /// Size of the file in bytes.
+    pub(super) size: u64,
+    /// Tiers that hold ranges of it, as bits.
+    pub(super) tiers: u64,
+    /// Entries that can be believed, and others, below the size.
+    pub(super) sound: u64,
+    pub(super) bad: Vec<RawEntry>,
+    /// Entries at or after the size.
+    pub(super) beyond: u64,
+    /// Ranges on a tier that the volume does not have (any more), with its
+    /// number.
+    pub(super) nowhere: Vec<(u64, TierId)>,
+    /// End of the last range that home holds, in bytes.
+    pub(super) home_end: u64,
+    /// The tier of the last range.
+    pub(super) last: Option<TierId>,
+}
+
+impl Check<'_> {
+    /// Another file that has the id and this inode number.
+    pub(super) fn shared_with(&self, id: ObjectId, ino: u64) -> Option<PathBuf> {
+        self.live.get(&id).filter(|(_, other)| *other == ino).map(|(path, _)| path.clone())
+    }
+
+    pub(super) fn spread_file(&mut self, subject: Subject, strangers: &mut Vec<Subject>) -> Result<()> {
+        let id = subject.attr.id;
+        self.report.spread_files += 1;
+        let ino = subject.identity.ino();
+        if let Some((other, other_ino)) = self.live.get(&id).cloned() {
+            // Another name of the same file has been looked at.
+            if other_ino != ino {
+                self.second_of_id(subject, &other)?;
+            }
+            return Ok(());
+        }
+        self.live.insert(id, (subject.path.clone(), ino));
+        if subject.attr.kind == IdKind::Emptied {
+            let what = "truncating it to nothing was not finished; its next use finishes it";
+            self.found(subject.of(Problem::legal("emptying", what)));
+            return Ok(());
+        }
+        let index = match RawIndex::open(&*self.ground.braid, id) {
+            Ok(Some(index)) if !index.is_cut() => index,
+            Ok(found) => {
+                return if self.is_gone(&subject.fd) { Ok(()) } else { self.index_lost(&subject, found.is_some()) };
+            }
+            Err(error) if error.errno() == Errno::EUCLEAN => {
+                let what = "its index is not a regular file: it can't be read";
+                self.found(subject.of(Problem::damage("index-unusable", what)));
+                return Ok(());
+            }
+            Err(error) => {
+                self.found(subject.of(Problem::damage("index-unusable", format!("its index: {error}"))));
+                return Ok(());
+            }
+        };
+        if self.header(&subject, &index)? {
+            strangers.push(subject);
+        }
+        Ok(())
+    }
+
+    /// A second inode with the same id. The one that the index names owns it.
+    fn second_of_id(&mut self, subject: Subject, other: &Path) -> Result<()> {
+        let id = subject.attr.id;
+        let header = RawIndex::open(&*self.ground.braid, id)?.and_then(|index| index.header.ok());
+        if header.is_some_and(|header| header.ino == subject.identity.ino()) {
+            // The first one is put aside as a stranger, and told of then.
+            self.live.insert(id, (subject.path, subject.identity.ino()));
+        } else {
+            self.id_shared(&subject.path, &subject.attr, other);
+        }
+        Ok(())
+    }
+
+    /// Looks at the header, and on if the file can be read. Answers whether the
+    /// header names another inode: then it is to be seen whose the index is.
+    fn header(&mut self, subject: &Subject, index: &RawIndex) -> Result<bool> {
+        let (id, range_size) = (subject.attr.id, self.ground.range_size);
+        let header = match &index.header {
+            Err(FormatError::Newer(version)) => {
+                let what = format!("its index has format version {version}, which this Braid does not know");
+                let problem = subject.of(Problem::damage("index-newer", what));
+                self.found(problem.repair("nothing is done: use the newer Braid"));
+                return Ok(false);
+            }
+            Err(error) => {
+                self.new_header(subject, index, 0, format!("the header of its index is damaged: {error}"))?;
+                None
+            }
+            Ok(header) if header.id != id => {
+                self.new_header(subject, index, 0, format!("the header of its index is that of {}", header.id))?;
+                None
+            }
+            Ok(header) => Some(header),
+        };
+        if let Some(header) = header {
+            if header.volume != self.ground.volume || u64::from(header.range_size) != range_size {
+                let what = format!(
+                    "the header of its index names volume {} and ranges of {} bytes",
+                    header.volume, header.range_size
+                );
+                self.new_header(subject, index, header.plain_size, what)?;
+            } else if header.ino != subject.identity.ino() {
+                return Ok(true);
+            } else if !is_of(header, subject) {
+                self.other_inode(subject, index)?;
+                return Ok(false);
+            }
+        }
+        self.compare(subject, index)?;
+        Ok(false)
+    }
+
+    /// The index names another inode, which does not have the id: the header is
+    /// wrong, and recovery would take the file for removed.
+    pub(super) fn other_inode(&mut self, subject: &Subject, index: &RawIndex) -> Result<()> {
+        if let Ok(header) = &index.header {
+            let what = format!("its index names inode {}, or another one that had its number", header.ino);
+            self.new_header(subject, index, header.plain_size, what)?;
+        }
+        self.compare(subject, index)
+    }
+
+    fn new_header(&mut self, subject: &Subject, index: &RawIndex, plain_size: u64, what: String) -> Result<()> {
+        let tally = self.tally(index, u64::MAX)?;
+        let problem = subject.of(Problem::damage("index-header", what));
+        let own = tally.sound > 0 || tally.bad.is_empty() && index.size()?.is_ok_and(|size| size > 0);
+        if !own {
+            self.found(problem.repair("nothing is done: its entries are not this file's"));
+            return Ok(());
+        }
+        let problem = problem.repair("makes the header anew from the file's inode");
+        self.mend(problem, When::Unused, |check| {
+            index.write_header(&*check.ground.braid, &check.header_of(subject, plain_size))
+        });
+        Ok(())
+    }
+
+    /// The header that the index of a file must have.
+    pub(super) fn header_of(&self, subject: &Subject, plain_size: u64) -> Header {
+        Header {
+            volume: self.ground.volume,
+            id: subject.attr.id,
+            // Range sizes are 32 bits wide on disk.
+            range_size: self.ground.range_size as u32,
+            ino: subject.identity.ino(),
+            btime_ns: subject.identity.btime_ns(),
+            plain_size,
+            handle: subject.identity.handle.clone(),
+        }
+    }
+
+    /// Goes through the entries of a file of `size` bytes.
+    pub(super) fn tally(&self, index: &RawIndex, size: u64) -> Result<Tally> {
+        let mut tally = Tally { size, ..Tally::default() };
+        index.for_each(|raw| {
+            if self.ground.start_of(raw.range) >= size {
+                tally.beyond += 1;
+                return Ok(());
+            }
+            match raw.entry {
+                Ok(entry) => self.count_in(&mut tally, raw.range, entry),
+                Err(_) => tally.bad.push(raw),
+            }
+            Ok(())
+        })?;
+        Ok(tally)
+    }
+
+    fn count_in(&self, tally: &mut Tally, range: u64, entry: Entry) {
+        tally.sound += 1;
+        tally.last = Some(entry.tier);
+        if !self.ground.is_tier(entry.tier) {
+            tally.nowhere.push((range, entry.tier));
+            return;
+        }
+        tally.tiers |= crate::tiers::bit(entry.tier);
+        if entry.tier == self.ground.home_id {
+            tally.home_end = self.ground.start_of(range + 1).min(tally.size);
+        }
+    }
+
+    /// Compares entries, words and objects.
+    fn compare(&mut self, subject: &Subject, index: &RawIndex) -> Result<()> {
+        let size = match index.size()? {
+            Ok(size) => size,
+            Err(error) => self.size_damaged(subject, index, &error)?,
+        };
+        let tally = self.tally(index, size)?;
+        self.report.ranges += tally.sound;
+        self.count_ranges(index)?;
+        self.bad_entries(subject, index, &tally)?;
+        self.entries_nowhere(subject, &tally);
+        self.words(subject, index, &tally)?;
+        self.objects_of(subject, index, &tally)?;
+        if !self.in_use && !self.marked.contains(&subject.attr.id) {
+            self.beyond(subject, index, &tally);
+            self.home_file(subject, index, &tally)?;
+        }
+        Ok(())
+    }
+
+    /// Counts all ranges that an index places, for the saved counts.
+    pub(super) fn count_ranges(&mut self, index: &RawIndex) -> Result<()> {
+        let counted = &mut self.counted;
+        index.for_each(|raw| {
+            if let Some(count) = raw.entry.ok().and_then(|entry| counted.get_mut(usize::from(entry.tier.0))) {
+                *count += 1;
+            }
+            Ok(())
+        })
+    }
+
+    /// Entries that can't be believed: reading those ranges fails.
+    fn bad_entries(&mut self, subject: &Subject, index: &RawIndex, tally: &Tally) -> Result<()> {
+        let mut mended: Vec<(u64, Option<Entry>)> = Vec::new();
+        for raw in &tally.bad {
+            let mut entry = corrected(index.words, raw, |tier| self.ground.is_tier(tier));
+            if entry.is_none() && self.options.repair && self.refusal(When::Unused).is_none() {
+                entry = self.inferred(subject, index, raw.range, tally.size)?;
+            }
+            mended.push((raw.range, entry));
+        }
+        let together = |a: &(u64, Option<Entry>), b: &(u64, Option<Entry>)| {
+            b.0 == a.0 + 1 && a.1.is_some() == b.1.is_some()
+        };
+        for run in mended.chunk_by(together) {
+            let bytes = self.bytes_of(run[0].0..run[0].0 + run.len() as u64, tally.size);
+            let what = format!("{} of its index entries are damaged: those bytes can't be read", run.len());
+            let problem = subject.of(Problem::damage("entry-damaged", what)).bytes(bytes);
+            if run[0].1.is_none() {
+                let repair = "makes an entry anew if one tier alone has data there; otherwise nothing is done";
+                self.found(problem.repair(repair));
+                continue;
+            }
+            let words = run.iter().filter_map(|(range, entry)| {
+                Some((super::raw_index::place_of(*range), index.words.encode_entry(*range, (*entry)?)))
+            });
+            let words: Vec<(u64, u64)> = words.collect();
+            let problem = problem.repair("makes the entries anew: what they said can be told");
+            self.mend(problem, When::Unused, |check| index.store(&*check.ground.braid, &words));
+        }
+        Ok(())
+    }
+
+    /// Entries that name a tier which the volume does not have.
+    fn entries_nowhere(&mut self, subject: &Subject, tally: &Tally) {
+        let together = |a: &(u64, TierId), b: &(u64, TierId)| b.0 == a.0 + 1 && a.1 == b.1;
+        for run in tally.nowhere.chunk_by(together) {
+            let bytes = self.bytes_of(run[0].0..run[0].0 + run.len() as u64, tally.size);
+            let number = run[0].1;
+            let lost = self.ground.lost.iter().find(|(id, _)| *id == number).map(|(_, name)| name.clone());
+            let problem = match &lost {
+                Some(name) => {
+                    let what = format!("these bytes were on tier {name}, which was lost");
+                    Problem::damage("entry-lost-tier", what).tier(name)
+                }
+                None => {
+                    self.names_unknown_tier = true;
+                    let what = format!("these bytes are on tier number {number}, which the volume does not have");
+                    Problem::damage("entry-unknown-tier", what)
+                }
+            };
+            let repair = "nothing is done: they stay unreadable; write them anew, or remove the file";
+            self.found(subject.of(problem).bytes(bytes).repair(repair));
+        }
+    }
+
+    fn beyond(&mut self, subject: &Subject, index: &RawIndex, tally: &Tally) {
+        if tally.beyond == 0 {
+            return;
+        }
+        let what = format!("{} index entries lie beyond its size", tally.beyond);
+        let problem = subject.of(Problem::note("entries-beyond-size", what)).repair("clears them");
+        let first = tally.size.div_ceil(self.ground.range_size);
+        self.mend(problem, When::Unused, |check| index.clear_from(&*check.ground.braid, first));
+    }
+
+    /// The bytes of ranges, as far as the file goes.
+    pub(super) fn bytes_of(&self, ranges: Range<u64>, size: u64) -> Range<u64> {
+        let start = self.ground.start_of(ranges.start).min(size);
+        start..self.ground.start_of(ranges.end).min(size)
+    }
+}
+
+/// Whether an index was made for this inode.
+pub(super) fn is_of(header: &Header, subject: &Subject) -> bool {
+    let same_handle = match (&header.handle, &subject.identity.handle) {
+        (Some(one), Some(other)) => one == other,
+        // Without a handle, the number has to do.
+        _ => true,
+    };
+    header.ino == subject.identity.ino()
+        && same_btime(header.btime_ns, subject.identity.btime_ns())
+        && same_handle
+}

@@ -1,0 +1,158 @@
+//! The files of the namespace, and what their id attributes say.
+
+use super::Check;
+use super::file::Subject;
+use super::raw_index::RawIndex;
+use super::report::Problem;
+use super::walk::{Seen, walk};
+use crate::format::{FormatError, IdAttr};
+use crate::namespace::Identity;
+use braid_contract::{Errno, Error, Fd, NativeFd, Result};
+use std::ffi::OsStr;
+use std::path::{Path, PathBuf};
+
+/// A file whose attribute can't be believed.
+pub(super) struct Doubt {
+    pub(super) ino: u64,
+    pub(super) path: PathBuf,
+    /// Where in the report it is told.
+    pub(super) problem: usize,
+    /// A later version of Braid may have written it.
+    pub(super) newer: bool,
+}
+
+/// What an inode says of its id.
+pub(super) enum AttrFound {
+    /// It is a plain file.
+    None,
+    /// Its own.
+    Own(IdAttr),
+    /// Copied from another inode: ignored.
+    Copied(IdAttr),
+    /// It can't be believed.
+    Damaged(FormatError),
+    /// It can't be read.
+    Failed(Error),
+}
+
+impl Check<'_> {
+    /// Looks at all files, or at those that were asked for.
+    pub(super) fn files(&mut self) -> Result<()> {
+        self.reporter.phase("files", None)?;
+        let home = crate::namespace::Home::open(Fd::clone(self.ground.home.root()))?;
+        let mut strangers = Vec::new();
+        walk(&home, &self.options.paths, &mut |seen| {
+            match seen {
+                Seen::Failed(path, error) => self.not_looked_at(path, &error),
+                Seen::File(path, fd, identity) => {
+                    self.report.files += 1;
+                    self.reporter.step()?;
+                    match self.ground.mounted {
+                        Some(volume) => self.visit_beside_users(volume, path, fd, identity, &mut strangers)?,
+                        None => self.visit(path, fd, identity, &mut strangers)?,
+                    }
+                }
+            }
+            Ok(())
+        })?;
+        for stranger in strangers {
+            self.stranger(stranger)?;
+        }
+        Ok(())
+    }
+
+    fn not_looked_at(&mut self, path: &Path, error: &Error) {
+        self.incomplete = true;
+        let problem = Problem::damage("not-readable", format!("it can't be looked at: {error}")).path(path);
+        self.found(problem.repair("nothing is done, and nothing that may belong to it is removed"));
+    }
+
+    /// Looks at one file. Files whose index names another inode are put aside,
+    /// for when that one is known.
+    pub(super) fn visit(
+        &mut self,
+        path: &Path,
+        fd: &Fd,
+        identity: &Identity,
+        strangers: &mut Vec<Subject>,
+    ) -> Result<()> {
+        match self.attr_of(&**fd, identity) {
+            AttrFound::None => Ok(()),
+            AttrFound::Own(attr) => {
+                let subject = Subject::new(path, fd, identity, attr);
+                self.spread_file(subject, strangers)
+            }
+            AttrFound::Copied(attr) => {
+                // Data that it names may be all that is left of its file.
+                self.spared.insert(attr.id);
+                let what = "its id attribute was copied from another file, and is ignored";
+                self.found(Problem::legal("id-copied", what).path(path).id(attr.id));
+                Ok(())
+            }
+            AttrFound::Damaged(error) => {
+                let newer = matches!(error, FormatError::Newer(_));
+                let repair = if newer {
+                    "nothing is done: use the newer Braid"
+                } else {
+                    "makes it anew, if an index names this file"
+                };
+                let problem = Problem::damage("id-damaged", format!("{error}")).path(path).repair(repair);
+                let problem = self.found(problem);
+                self.doubts.push(Doubt { ino: identity.ino(), path: path.to_owned(), problem, newer });
+                Ok(())
+            }
+            AttrFound::Failed(error) => {
+                self.not_looked_at(path, &error);
+                Ok(())
+            }
+        }
+    }
+
+    /// Reads an inode's id attribute; changes nothing to be able to.
+    pub(super) fn attr_of(&self, fd: &dyn NativeFd, identity: &Identity) -> AttrFound {
+        let mut value = [0; 64];
+        let len = match fd.get_xattr(OsStr::new(self.ground.attr_name()), &mut value) {
+            Ok(len) => len,
+            Err(error) if matches!(error.errno(), Errno::ENODATA | Errno::EOPNOTSUPP) => {
+                return AttrFound::None;
+            }
+            Err(error) if error.errno() == Errno::ERANGE => 0,
+            Err(error) => return AttrFound::Failed(error.context("reading its id attribute")),
+        };
+        match IdAttr::decode(&value[..len]) {
+            Ok(attr) if is_own(&attr, identity) => AttrFound::Own(attr),
+            Ok(attr) => AttrFound::Copied(attr),
+            Err(error) => AttrFound::Damaged(error),
+        }
+    }
+
+    /// A file whose index names another inode: if that one has the same id, it
+    /// owns the data.
+    fn stranger(&mut self, subject: Subject) -> Result<()> {
+        let Some(index) = RawIndex::open(&*self.ground.braid, subject.attr.id)? else { return Ok(()) };
+        let owner = index.header.as_ref().ok().and_then(|header| self.shared_with(subject.attr.id, header.ino));
+        match owner {
+            Some(owner) => {
+                self.id_shared(&subject.path, &subject.attr, &owner);
+                Ok(())
+            }
+            None => self.other_inode(&subject, &index),
+        }
+    }
+
+    pub(super) fn id_shared(&mut self, path: &Path, attr: &IdAttr, owner: &Path) {
+        let what = format!("it has the id of {}, whose data it shows in place of its own", owner.display());
+        let repair = "nothing is done: which data it should have is not known; copy what you need and remove it";
+        self.found(Problem::damage("id-shared", what).path(path).id(attr.id).repair(repair));
+    }
+}
+
+/// Whether an attribute was written for this inode.
+pub(super) fn is_own(attr: &IdAttr, identity: &Identity) -> bool {
+    attr.ino == identity.ino() && same_btime(attr.btime_ns, identity.btime_ns())
+}
+
+/// Whether two birth times may be of the same inode; 0 is unknown.
+pub(super) fn same_btime(a: i64, b: i64) -> bool {
+    a == b || a == 0 || b == 0
+}

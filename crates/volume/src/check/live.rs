@@ -1,0 +1,65 @@
+//! A file of a mounted volume, looked at while others use it.
+
+use super::Check;
+use super::file::Subject;
+use crate::Volume;
+use crate::namespace::Identity;
+use braid_contract::{Fd, Result};
+use std::path::Path;
+use std::sync::Arc;
+
+impl Check<'_> {
+    /// Keeps the file from being spread, cut or moved while it is looked at; a
+    /// file that nobody has open is kept from being opened.
+    pub(super) fn visit_beside_users(
+        &mut self,
+        volume: &Volume,
+        path: &Path,
+        fd: &Fd,
+        identity: &Identity,
+        strangers: &mut Vec<Subject>,
+    ) -> Result<()> {
+        let inode = volume.inodes.enter(&volume.home, identity, Fd::clone(fd));
+        let ino = inode.ino;
+        let visited = {
+            let slot = inode.file.lock();
+            match slot.upgrade() {
+                None => {
+                    self.in_use = false;
+                    self.visit_if_named(path, fd, strangers)
+                }
+                Some(file) => {
+                    drop(slot);
+                    let layout = file.layout.read();
+                    self.in_use = true;
+                    let visited = self.visit_if_named(path, fd, strangers);
+                    self.in_use = false;
+                    drop(layout);
+                    visited
+                }
+            }
+        };
+        drop(inode);
+        volume.inodes.forget(ino, 1);
+        visited
+    }
+
+    /// What was true when the name was read may not be any more.
+    fn visit_if_named(&mut self, path: &Path, fd: &Fd, strangers: &mut Vec<Subject>) -> Result<()> {
+        let identity = self.ground.home.identify(&**fd)?;
+        if identity.attr.nlink == 0 { Ok(()) } else { self.visit(path, fd, &identity, strangers) }
+    }
+
+    /// Whether a file lost its last name while it was looked at, so that what
+    /// it had may be gone.
+    pub(super) fn is_gone(&self, fd: &Fd) -> bool {
+        self.is_mounted() && self.ground.home.identify(&**fd).map_or(true, |identity| identity.attr.nlink == 0)
+    }
+
+    /// Ids of spread files that are open, with a name or without.
+    pub(super) fn open_ids(&self) -> Vec<braid_contract::ObjectId> {
+        let Some(volume) = self.ground.mounted else { return Vec::new() };
+        let files = volume.handles.files();
+        files.iter().filter_map(|open| Arc::clone(&open.file).ahead()).map(|ahead| ahead.id).collect()
+    }
+}

@@ -1,0 +1,100 @@
+//! Marks, intents and saved counts.
+
+use super::report::{Problem, Severity};
+use super::tree::{dir_if_there, make_dir};
+use super::{Check, When};
+use crate::namespace::names_in;
+use braid_contract::{ObjectId, Result, TierId};
+use std::collections::HashSet;
+use std::ffi::OsStr;
+
+/// Length of the saved counts, and where they begin in it.
+const COUNTS_LEN: usize = COUNTS_AT + TierId::LIMIT as usize * 8;
+const COUNTS_AT: usize = 16;
+
+/// Saved counts, if they are sound.
+fn saved_counts(bytes: &[u8]) -> Option<[u64; TierId::LIMIT as usize]> {
+    let counts = bytes.get(COUNTS_AT..).filter(|_| bytes.len() == COUNTS_LEN)?;
+    if bytes[..8] != *b"BRAIDCNT" || bytes[8..12] != crc32c::crc32c(counts).to_le_bytes() {
+        return None;
+    }
+    let mut saved = [0; TierId::LIMIT as usize];
+    for (saved, bytes) in saved.iter_mut().zip(counts.chunks_exact(8)) {
+        *saved = bytes.iter().rev().fold(0, |count, byte| count << 8 | u64::from(*byte));
+    }
+    Some(saved)
+}
+
+impl Check<'_> {
+    /// Takes in which files are marked.
+    pub(super) fn marks(&mut self) -> Result<()> {
+        let home = self.ground.home_name.clone();
+        let whole = self.options.paths.is_empty();
+        match dir_if_there(&*self.ground.braid, "open")? {
+            Some(open) => {
+                for name in names_in(&*open)? {
+                    match name.to_str().and_then(|name| name.parse::<ObjectId>().ok()) {
+                        Some(id) => drop(self.marked.insert(id)),
+                        None if whole => self.foreign(&format!(".braid/open/{}", name.display()), &home),
+                        None => {}
+                    }
+                }
+            }
+            None if whole => {
+                let problem = Problem::damage("directory-missing", ".braid/open is missing").tier(&home);
+                self.mend(problem.repair("makes it"), When::Unmounted, |check| {
+                    make_dir(&*check.ground.braid, "open")
+                });
+            }
+            None => {}
+        }
+        if !self.marked.is_empty() && !self.is_mounted() {
+            let count = self.marked.len();
+            let what = format!("not unmounted cleanly: {count} files were in use or being removed");
+            self.found(Problem::note("not-clean", what).tier(&home).repair("recovers them, as the next mount does"));
+        }
+        if whole { self.intents() } else { Ok(()) }
+    }
+
+    fn intents(&mut self) -> Result<()> {
+        let home = self.ground.home_name.clone();
+        let Some(intent) = dir_if_there(&*self.ground.braid, "intent")? else { return Ok(()) };
+        for name in names_in(&*intent)? {
+            let what = format!(".braid/intent/{} tells of an operation that is not known", name.display());
+            let repair = "nothing is done: a later version of Braid may know it";
+            self.found(Problem::note("intent-unknown", what).tier(&home).repair(repair));
+        }
+        Ok(())
+    }
+
+    /// The marks as they are at this moment.
+    pub(super) fn marked_now(&self) -> Result<HashSet<ObjectId>> {
+        let Some(open) = dir_if_there(&*self.ground.braid, "open")? else { return Ok(HashSet::new()) };
+        let names = names_in(&*open)?;
+        Ok(names.iter().filter_map(|name| name.to_str()?.parse().ok()).collect())
+    }
+
+    /// The counts that a clean unmount saved.
+    pub(super) fn counts(&mut self) -> Result<()> {
+        if self.is_mounted() {
+            return Ok(());
+        }
+        let Some(bytes) = self.ground.braid.read_small("counts", COUNTS_LEN + 1)? else { return Ok(()) };
+        let what = match saved_counts(&bytes) {
+            None => "the saved counts of ranges are damaged",
+            // Of a damaged index, nobody knows what it counts for.
+            Some(_) if self.report.problems.iter().any(|problem| problem.severity == Severity::Damage) => {
+                return Ok(());
+            }
+            Some(saved) if saved == self.counted => return Ok(()),
+            Some(_) => "the saved counts of ranges are not those of the indexes",
+        };
+        let home = self.ground.home_name.clone();
+        let repair = "removes them: the next mount counts anew";
+        let problem = Problem::note("counts-wrong", what).tier(&home).repair(repair);
+        self.mend(problem, When::Unmounted, |check| {
+            check.ground.braid.remove_at(OsStr::new("counts"), false)
+        });
+        Ok(())
+    }
+}
