@@ -194,27 +194,40 @@ impl Home {
         let mut pending = vec![PathBuf::new()];
         while let Some(path) = pending.pop() {
             let shown = if path.as_os_str().is_empty() { Path::new(".") } else { &path };
-            let dir = self
-                .root
-                .open_at(shown.as_os_str(), Access::Directory)
-                .with_context(|| format!("opening {}", shown.display()))?;
-            for name in names_in(&*dir)? {
+            let opened = self.root.open_at(shown.as_os_str(), Access::Directory);
+            let listed = opened.and_then(|dir| Ok((names_in(&*dir)?, dir)));
+            let Some((names, dir)) = unless_gone(listed).with_context(|| shown.display().to_string())? else {
+                continue;
+            };
+            for name in names {
                 if path.as_os_str().is_empty() && name == BRAID_DIR {
                     continue;
                 }
-                let child = dir.open_at(&name, Access::Path)?;
-                match self.identify(&*child) {
-                    Ok(identity) if identity.kind() == FileKind::Directory => pending.push(path.join(name)),
-                    Ok(identity) if identity.kind() == FileKind::Regular => {
-                        visit(&path.join(name), &child, &identity)?;
+                let looked_at = dir.open_at(&name, Access::Path).and_then(|fd| Ok((self.identify(&*fd)?, fd)));
+                match unless_gone(looked_at) {
+                    Ok(Some((identity, _))) if identity.kind() == FileKind::Directory => {
+                        pending.push(path.join(name));
+                    }
+                    Ok(Some((identity, fd))) if identity.kind() == FileKind::Regular => {
+                        visit(&path.join(name), &fd, &identity)?;
                     }
                     Ok(_) => {}
+                    // Something is mounted inside the home tier.
                     Err(error) if error.errno() == Errno::EXDEV => {}
                     Err(error) => return Err(error),
                 }
             }
         }
         Ok(())
+    }
+}
+
+/// `None` for what went away since its name was read, as happens in a volume
+/// that is in use.
+fn unless_gone<T>(result: Result<T>) -> Result<Option<T>> {
+    match result {
+        Err(error) if matches!(error.errno(), Errno::ENOENT | Errno::ENOTDIR | Errno::ESTALE) => Ok(None),
+        result => result.map(Some),
     }
 }
 
