@@ -10,7 +10,7 @@ use std::os::unix::net::UnixStream;
 use std::path::Path;
 use std::time::Duration;
 
-/// How long a daemon may take to answer anything but [`Request::Wait`].
+/// How long a daemon may take to answer what does not take long by nature.
 const ANSWER_TIMEOUT: Duration = Duration::from_secs(60);
 
 /// Why there is no answer.
@@ -101,6 +101,26 @@ impl Client {
         self.stream.get_ref().set_read_timeout(patience)?;
         self.send(request)?;
         self.receive()
+    }
+
+    /// Asks, and hands each answer to `visit` until there are no more. Waits
+    /// for as long as it takes: a daemon that ends hangs up.
+    ///
+    /// # Errors
+    /// As [`request`](Self::request).
+    pub fn request_all(
+        &mut self,
+        request: &Request,
+        visit: &mut dyn FnMut(Reply),
+    ) -> Result<(), ClientError> {
+        self.stream.get_ref().set_read_timeout(None)?;
+        self.send(request)?;
+        loop {
+            match self.receive()? {
+                Reply::Done(_) => return Ok(()),
+                reply => visit(reply),
+            }
+        }
     }
 
     /// Asks; [`receive`](Self::receive) fetches the answer.

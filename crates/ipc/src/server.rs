@@ -5,12 +5,13 @@
 //! nothing is closed, and each user has a limited number of connections.
 
 use crate::protocol::{
-    Ended, ErrorReply, Explanation, Hello, PROTOCOL, REQUEST_BYTES_MAX, Reply, ReplyLine, Request,
-    RequestLine, Status,
+    AffectedFile, Done, Drill, Ended, ErrorReply, Explanation, FsckRequest, FsckSummary, Hello, PROTOCOL,
+    REQUEST_BYTES_MAX, Replaced, Reply, ReplyLine, Request, RequestLine, Status,
 };
 use rustix::fs::{Mode, chmod};
 use rustix::net::Shutdown;
 use rustix::net::sockopt::socket_peercred;
+use rustix::process::geteuid;
 use std::collections::HashMap;
 use std::io::{self, BufRead, BufReader, Read, Write};
 use std::os::unix::fs::MetadataExt;
@@ -46,6 +47,37 @@ pub trait Handler: Send + Sync + 'static {
     /// # Errors
     /// If the inode is unknown or can't be explained.
     fn explain(&self, ino: u64) -> Result<Explanation, ErrorReply>;
+
+    /// Hands `tell` the files with ranges on tiers that can't be relied on. It
+    /// fails when the client is gone.
+    ///
+    /// # Errors
+    /// If the files can't be gone through, or the client is gone.
+    fn affected(&self, tell: &mut dyn FnMut(AffectedFile) -> io::Result<()>) -> Result<(), ErrorReply>;
+
+    /// The faults that are armed, on one tier or on all; replaced by `rules`
+    /// first, if there are any.
+    ///
+    /// # Errors
+    /// If there is no such tier, or a rule is none.
+    fn drill(&self, tier: Option<&str>, rules: Option<&[String]>) -> Result<Drill, ErrorReply>;
+
+    /// Puts the empty directory `dir` in the place of a lost tier.
+    ///
+    /// # Errors
+    /// If there is no such tier, it is not lost, or the directory won't do.
+    fn replace_tier(&self, tier: &str, dir: &str) -> Result<Replaced, ErrorReply>;
+
+    /// Checks the volume. Hands `tell` progress and problems; it fails when the
+    /// client is gone, and then the check ends.
+    ///
+    /// # Errors
+    /// If the check can't be carried out, or the client is gone.
+    fn fsck(
+        &self,
+        request: &FsckRequest,
+        tell: &mut dyn FnMut(Reply) -> io::Result<()>,
+    ) -> Result<FsckSummary, ErrorReply>;
 }
 
 /// A control socket that is being served.
@@ -168,6 +200,16 @@ impl Shared {
         }
     }
 
+    /// Refuses what is not for everybody.
+    fn permit(&self, number: u64, request: Request) -> Result<Request, ErrorReply> {
+        let uid = self.lock().connections.get(&number).map(|connection| connection.uid);
+        if !request.is_for_owner() || uid == Some(0) || uid == Some(geteuid().as_raw()) {
+            return Ok(request);
+        }
+        let errno = Some(rustix::io::Errno::PERM.raw_os_error());
+        Err(ErrorReply { errno, message: "only root and the user who mounted may ask for this".into() })
+    }
+
     fn forget(&self, number: u64) {
         let mut state = self.lock();
         if let Some(Connection { thread: Some(thread), .. }) = state.connections.remove(&number) {
@@ -261,9 +303,9 @@ fn converse(stream: &UnixStream, shared: &Shared, number: u64) -> io::Result<()>
             let message = format!("a request is one line of at most {REQUEST_BYTES_MAX} bytes");
             return answer(stream, Reply::Error(ErrorReply::new(message)));
         }
-        let reply = match parse(&line) {
+        let reply = match parse(&line).and_then(|request| shared.permit(number, request)) {
             Ok(Request::Wait) => return answer(stream, Reply::Ended(shared.wait(number))),
-            Ok(request) => handle(&*shared.handler, &request),
+            Ok(request) => handle(&*shared.handler, &request, &mut |reply| answer(stream, reply)),
             Err(error) => Reply::Error(error),
         };
         answer(stream, reply)?;
@@ -280,11 +322,21 @@ fn parse(line: &[u8]) -> Result<Request, ErrorReply> {
     Ok(request)
 }
 
-fn handle(handler: &dyn Handler, request: &Request) -> Reply {
+/// Carries out a request. Of several replies, all but the last go to `send`.
+fn handle(handler: &dyn Handler, request: &Request, send: &mut dyn FnMut(Reply) -> io::Result<()>) -> Reply {
     let reply = match request {
         Request::Hello | Request::Wait => Ok(Reply::Hello(handler.hello())),
         Request::Status => handler.status().map(Reply::Status),
         Request::Explain { ino } => handler.explain(*ino).map(Reply::Explanation),
+        Request::Affected => {
+            handler.affected(&mut |file| send(Reply::Affected(file))).map(|()| Reply::Done(Done {}))
+        }
+        Request::Drill { tier, rules } => handler.drill(tier.as_deref(), rules.as_deref()).map(Reply::Drill),
+        Request::Fsck(request) => handler.fsck(request, send).and_then(|summary| {
+            let sent = send(Reply::FsckSummary(summary));
+            sent.map_err(|error| ErrorReply::new(error.to_string())).map(|()| Reply::Done(Done {}))
+        }),
+        Request::ReplaceTier { tier, dir } => handler.replace_tier(tier, dir).map(Reply::Replaced),
     };
     reply.unwrap_or_else(Reply::Error)
 }

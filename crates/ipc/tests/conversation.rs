@@ -1,9 +1,12 @@
 //! Client and server over a real socket.
 #![allow(clippy::unwrap_used, clippy::panic, reason = "a test fails by panicking")]
 
-use braid_ipc::protocol::{Ended, ErrorReply, Explanation, Hello, Reply, Request, Status};
+use braid_ipc::protocol::{
+    AffectedFile, Drill, DrillTier, Ended, ErrorReply, Explanation, FsckProblem, FsckProgress, FsckRequest,
+    FsckSummary, Hello, Replaced, Reply, Request, Status,
+};
 use braid_ipc::{Client, ClientError, Handler, Server};
-use std::io::{BufRead, BufReader, Read, Write};
+use std::io::{self, BufRead, BufReader, Read, Write};
 use std::os::unix::net::UnixStream;
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -21,7 +24,68 @@ impl Handler for Fake {
     }
 
     fn explain(&self, ino: u64) -> Result<Explanation, ErrorReply> {
-        Ok(Explanation { layout: "plain".into(), object: None, size: ino, range_size: 65536, runs: vec![] })
+        Ok(Explanation {
+            layout: "plain".into(),
+            object: None,
+            size: ino,
+            range_size: 65536,
+            durable: true,
+            volatile_tiers: vec![],
+            runs: vec![],
+        })
+    }
+
+    fn affected(&self, tell: &mut dyn FnMut(AffectedFile) -> io::Result<()>) -> Result<(), ErrorReply> {
+        for number in 0..3000 {
+            let file = AffectedFile { path: format!("file{number}"), unknown: None, runs: vec![] };
+            tell(file).map_err(|error| ErrorReply::new(error.to_string()))?;
+        }
+        Ok(())
+    }
+
+    fn drill(&self, tier: Option<&str>, rules: Option<&[String]>) -> Result<Drill, ErrorReply> {
+        let tier = tier.unwrap_or("all").to_owned();
+        Ok(Drill {
+            tiers: vec![DrillTier {
+                tier,
+                faults: vec![],
+                hanging: rules.map_or(0, |rules| rules.len() as u64),
+            }],
+        })
+    }
+
+    fn replace_tier(&self, tier: &str, dir: &str) -> Result<Replaced, ErrorReply> {
+        Err(ErrorReply { errno: Some(16), message: format!("tier {tier} is online; {dir} is not needed") })
+    }
+
+    fn fsck(
+        &self,
+        request: &FsckRequest,
+        tell: &mut dyn FnMut(Reply) -> io::Result<()>,
+    ) -> Result<FsckSummary, ErrorReply> {
+        let mut say = |reply| tell(reply).map_err(|error| ErrorReply::new(error.to_string()));
+        for done in 0..1000 {
+            say(Reply::FsckProgress(FsckProgress { phase: "files".into(), done, total: None }))?;
+        }
+        say(Reply::FsckProblem(problem()))?;
+        let files = request.paths.len() as u64;
+        Ok(FsckSummary { files, damage: 1, left: 1, ..FsckSummary::default() })
+    }
+}
+
+/// A problem that a check may find.
+fn problem() -> FsckProblem {
+    FsckProblem {
+        code: "object-missing".into(),
+        severity: "damage".into(),
+        path: Some("dir/file".into()),
+        id: None,
+        tier: Some("slow".into()),
+        offset: Some(65536),
+        len: Some(1),
+        what: "its object is missing".into(),
+        repair: "nothing is done".into(),
+        repaired: false,
     }
 }
 
@@ -78,6 +142,68 @@ fn the_wire_is_one_json_object_a_line() {
     let hello = "{\"protocol\":1,\"hello\":{\"version\":\"1.2.3\",\"pid\":42,\"mountpoint\":\"/mnt/x\"}}\n";
     assert_eq!(say(&mut stream, "{\"verb\":\"hello\"}\n"), hello);
     assert_eq!(say(&mut stream, "{\"protocol\":1,\"verb\":\"hello\",\"new\":true}\n"), hello);
+}
+
+#[test]
+fn files_come_one_by_one_and_then_the_end() {
+    let bench = bench();
+    let mut client = bench.client();
+    let mut paths = Vec::new();
+    client
+        .request_all(&Request::Affected, &mut |reply| match reply {
+            Reply::Affected(file) => paths.push(file.path),
+            other => panic!("{other:?}"),
+        })
+        .unwrap();
+    assert_eq!((paths.len(), paths[2999].as_str()), (3000, "file2999"));
+    client.request(&Request::Hello).unwrap();
+}
+
+#[test]
+fn a_drill_and_a_replacement_are_asked_for_in_one_line() {
+    let bench = bench();
+    let mut stream = bench.raw();
+    let said = say(&mut stream, "{\"verb\":\"drill\",\"tier\":\"slow\",\"rules\":[\"read:EIO\"]}\n");
+    assert_eq!(
+        said,
+        "{\"protocol\":1,\"drill\":{\"tiers\":[{\"tier\":\"slow\",\"faults\":[],\"hanging\":1}]}}\n"
+    );
+    let said = say(&mut stream, "{\"verb\":\"replace-tier\",\"tier\":\"slow\",\"dir\":\"/x\"}\n");
+    let expected =
+        "{\"protocol\":1,\"error\":{\"errno\":16,\"message\":\"tier slow is online; /x is not needed\"}}\n";
+    assert_eq!(said, expected);
+}
+
+#[test]
+fn what_changes_a_volume_or_tells_names_is_for_its_owner() {
+    let drill = Request::Drill { tier: None, rules: None };
+    let replace = Request::ReplaceTier { tier: "a".into(), dir: "/b".into() };
+    assert!([Request::Affected, drill, replace].iter().all(Request::is_for_owner));
+    assert!(
+        ![Request::Hello, Request::Status, Request::Explain { ino: 1 }].iter().any(Request::is_for_owner)
+    );
+
+    // Another user can be played by root only.
+    if !rustix::process::geteuid().is_root() {
+        return;
+    }
+    let bench = bench();
+    for dir in [bench.path.parent().unwrap(), &bench.path] {
+        std::fs::set_permissions(dir, std::os::unix::fs::PermissionsExt::from_mode(0o755)).unwrap();
+    }
+    std::fs::set_permissions(&bench.path, std::os::unix::fs::PermissionsExt::from_mode(0o666)).unwrap();
+    let script = "import socket,sys; s=socket.socket(socket.AF_UNIX); s.connect(sys.argv[1]); \
+                  s.sendall(b'{\"verb\":\"drill\"}\\n{\"verb\":\"hello\"}\\n'); f=s.makefile(); print(f.readline()+f.readline())";
+    use std::os::unix::process::CommandExt;
+    let output = std::process::Command::new("python3")
+        .args(["-c", script])
+        .arg(&bench.path)
+        .uid(65534)
+        .output()
+        .unwrap();
+    let said = String::from_utf8(output.stdout).unwrap();
+    assert!(said.contains("\"errno\":1,\"message\":\"only root and the user who mounted may ask"), "{said}");
+    assert!(said.contains("\"hello\""), "{said}");
 }
 
 #[test]
@@ -174,4 +300,21 @@ fn somebody_elses_socket_is_not_spoken_to() {
     .unwrap();
     let error = Client::connect(&bench.path, rustix::process::geteuid().as_raw()).unwrap_err();
     assert_eq!(error.kind(), std::io::ErrorKind::PermissionDenied);
+}
+
+#[test]
+fn a_check_tells_its_progress_its_problems_and_what_they_come_to() {
+    let bench = bench();
+    let request = FsckRequest { repair: true, verbose: false, paths: vec!["a".into(), "b".into()] };
+    let (mut progress, mut problems, mut summaries) = (0, Vec::new(), Vec::new());
+    let asked = bench.client().request_all(&Request::Fsck(request), &mut |reply| match reply {
+        Reply::FsckProgress(_) => progress += 1,
+        Reply::FsckProblem(problem) => problems.push(problem),
+        Reply::FsckSummary(summary) => summaries.push(summary),
+        other => panic!("{other:?}"),
+    });
+    asked.unwrap();
+    assert_eq!((progress, problems), (1000, vec![problem()]));
+    let expected = FsckSummary { files: 2, damage: 1, left: 1, ..FsckSummary::default() };
+    assert_eq!(summaries, [expected]);
 }

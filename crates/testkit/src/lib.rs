@@ -12,6 +12,7 @@
 #![forbid(unsafe_code)]
 
 mod common;
+pub mod crash;
 pub mod damage;
 mod differential;
 mod fault;

@@ -92,7 +92,7 @@ pub fn words(bytes: &[u8]) {
             assert_eq!(if flag { words.encode_flag(at) } else { 0 }, word);
         }
     }
-    for word in [word, words.encode_size(at, word & (1 << 48) - 1)] {
+    for word in [word, words.encode_size(at, word & ((1 << 48) - 1))] {
         if let Ok(size) = words.decode_size(at, word) {
             assert_eq!(words.encode_size(at, size), word);
         }

@@ -11,11 +11,15 @@
 //! or a crash), `volume` (how it is put together).
 #![forbid(unsafe_code)]
 
+mod affected;
 mod background;
+mod check;
 mod config;
 mod file;
 mod format;
 mod fs;
+#[cfg(feature = "fuzzing")]
+pub mod fuzzing;
 mod index;
 mod namespace;
 mod open;
@@ -29,12 +33,13 @@ mod sync;
 mod tiers;
 mod volume;
 
+pub use affected::{AffectedFile, AffectedRun};
+pub use check::{CheckOptions, CheckProgress, CheckReport, Problem, Severity, check, check_with};
 pub use config::{HomeConfig, LargeFiles, PolicyConfig, Reserve, TierConfig, VolumeConfig};
 pub use format::FORMAT_VERSION;
 pub use open::OpenError;
 #[cfg(feature = "plant")]
 pub use plant::Plant;
-pub use recover::{CheckReport, Problem, check};
 pub use status::{Explanation, Layout, Run, TierStatus, VolumeStatus};
 pub use sync::Machine;
 pub use tiers::TierState;

@@ -6,7 +6,7 @@ use crate::config::{HomeConfig, TierConfig, VolumeConfig};
 use crate::file::Handles;
 use crate::format::{FORMAT_VERSION, FormatError, Label, TABLE_LEN, VolumeTable};
 use crate::index::IndexDir;
-use crate::namespace::{Home, InodeTable};
+use crate::namespace::{Home, InodeTable, names_in};
 use crate::reap::Reaper;
 use crate::sync::{Mutex, RwLock};
 use crate::tiers::{Place, Tier, TierParts, Tiers};
@@ -286,10 +286,23 @@ fn examine(config: &VolumeConfig) -> Opening<(Home, Plan)> {
             let what = "the home tier has a label and no volume table".to_owned();
             return Err(OpenError::Damaged { tier: config.home.name.clone(), what });
         }
-        // A table without a label: the volume was being made when a crash came.
+        (None, Some(_)) if has_indexes(&home)? => {
+            let what = "the home tier has a volume table and no label".to_owned();
+            return Err(OpenError::Damaged { tier: config.home.name.clone(), what });
+        }
+        // The volume was being made when a crash came; there is nothing in it.
         (None, table) => plan_new(config, user_xattr, table.map(|table| table.volume), &labels)?,
     };
     Ok((home, plan))
+}
+
+/// Whether the home tier has anything in `.braid/index`.
+fn has_indexes(home: &Home) -> Opening<bool> {
+    match home.root().open_at(OsStr::new(".braid/index"), Access::Directory) {
+        Ok(dir) => Ok(!names_in(&*dir)?.is_empty()),
+        Err(error) if error.errno() == Errno::ENOENT => Ok(false),
+        Err(error) => Err(error.into()),
+    }
 }
 
 fn open_home(config: &HomeConfig) -> Opening<Home> {

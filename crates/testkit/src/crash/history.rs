@@ -212,7 +212,8 @@ impl History {
             self.settlings.iter().filter(move |(step, _)| within(*step)).map(|(_, settling)| *settling)
         };
         let by = |wanted: Settling| later().any(|settling| settling == wanted);
-        let by_file = || change.names.iter().filter_map(|(_, file)| *file).any(|file| by(Settling::File(file)));
+        let by_file =
+            || change.names.iter().filter_map(|(_, file)| *file).any(|file| by(Settling::File(file)));
         by(Settling::All)
             || change.names.iter().all(|(name, _)| by(Settling::Dir(name.dir())))
             || fsync_names && by_file()

@@ -3,7 +3,7 @@
 
 use super::history::Rules;
 use super::op::ParseError;
-use crate::sim::{Chooser, Disk, DiskConfig, Frozen, Model, SimClock, SimEnvironment};
+use crate::sim::{Chooser, Disk, DiskConfig, Effect, Frozen, Model, SimClock, SimEnvironment};
 use std::fmt;
 use std::str::FromStr;
 use std::sync::Arc;
@@ -12,7 +12,7 @@ use std::sync::Arc;
 const AMPLE: u64 = 64 << 20;
 /// Size of disk 1 where it is to run full: enough for its own structures and
 /// a few ranges.
-const SMALL: u64 = 512 << 10;
+const SMALL: u64 = 160 << 10;
 
 /// How long a machine is off, in nanoseconds: what recovery does at a later
 /// time can be told from what the workload did.
@@ -131,6 +131,13 @@ impl Machine {
         FrozenMachine { disks: self.disks.iter().map(Disk::freeze).collect(), clock: self.clock().fork() }
     }
 
+    /// Prints every effect on the disks from now on.
+    pub(crate) fn trace(&self) {
+        for disk in &self.disks {
+            disk.set_observer(Some(Arc::new(|effect: &Effect| println!("    {effect}"))));
+        }
+    }
+
     /// What no process would survive.
     pub(crate) fn violations(&self) -> Vec<String> {
         self.disks.iter().flat_map(Disk::violations).collect()
@@ -148,11 +155,6 @@ impl FrozenMachine {
     pub(crate) fn after_process_crash(&self, seed: u64) -> Machine {
         let disks = self.disks.iter().map(Frozen::after_process_crash).collect();
         Machine::assemble(disks, self.later(), seed)
-    }
-
-    /// How many choices the loss of power leaves.
-    pub(crate) fn pending(&self) -> usize {
-        self.disks.iter().map(Frozen::pending).sum()
     }
 
     /// Whether the disks are as they were in `other`.

@@ -21,7 +21,7 @@
 //! * the size is between the smallest and the largest since that sync, so
 //!   never below it unless the file was cut since;
 //! * the modification time is not before that of the last full sync and not
-//!   after the crash;
+//!   after the crash (after a crash of the recovery, it may be the time of that);
 //! * after a crash of the process alone, everything that was answered is
 //!   there, and at most the step in flight in part;
 //! * the volume can be used again: files grow with zeros, and take data;
@@ -38,6 +38,7 @@
 
 mod cli;
 mod content;
+mod examine;
 mod explore;
 mod generate;
 mod history;
@@ -45,6 +46,7 @@ mod machine;
 mod op;
 mod oracle;
 mod recorder;
+mod replay;
 mod run;
 mod search;
 mod shrink;
@@ -54,9 +56,10 @@ mod tree;
 mod workload;
 
 pub use cli::{Arguments, run as run_cli};
-pub use explore::{Explorer, Failure, Limits, Replay, Totals};
+pub use explore::{Explorer, Failure, Limits, Totals};
 pub use machine::Setup;
 pub use op::{Dir, Name, Op, ParseError};
+pub use replay::{Crash, Left, Replay};
 pub use search::{Found, Search, Workloads};
 pub use workload::{BLOCK, RANGE, Start, Workload};
 
@@ -85,12 +88,7 @@ pub trait Subject: Sync {
     ///
     /// # Errors
     /// What kept it from being checked, which is a failure.
-    fn check(
-        &self,
-        setup: &Setup,
-        disks: &[Disk],
-        environment: Arc<SimEnvironment>,
-    ) -> Result<Vec<String>>;
+    fn check(&self, setup: &Setup, disks: &[Disk], environment: Arc<SimEnvironment>) -> Result<Vec<String>>;
 }
 
 /// An open volume. To drop it is to crash the process.

@@ -34,7 +34,7 @@ pub(crate) struct Run<'a> {
     mounted: Option<Box<dyn Mounted>>,
     pub(crate) history: History,
     /// Steps begun so far.
-    steps: usize,
+    pub(crate) steps: usize,
     open: [Option<Open>; Name::ALL.len()],
     orphans: Vec<Open>,
     sub: Option<InodeId>,
@@ -55,19 +55,14 @@ impl<'a> Run<'a> {
         Self { subject, setup, machine, mounted: None, history, steps, open, orphans, sub: None }
     }
 
-    /// Steps that were done.
-    pub(crate) fn steps(&self) -> usize {
-        self.steps
-    }
-
     /// Mounts, which makes the volume if there is none. One step.
     pub(crate) fn mount(&mut self, recorder: Option<&Recorder>) -> Outcome {
         self.step(recorder, "mounting", |run, _| run.open_volume())
     }
 
     /// Makes the directory that every workload has. One step, and durable.
-    pub(crate) fn make_dir(&mut self) -> Outcome {
-        self.step(None, "making d", |run, step| {
+    pub(crate) fn make_dir(&mut self, recorder: Option<&Recorder>) -> Outcome {
+        self.step(recorder, "making d", |run, step| {
             let name = OsStr::new("d");
             run.fs().mkdir(&Caller::root(), InodeId::ROOT, name, 0o755, 0)?;
             run.fs().sync()?;
@@ -79,6 +74,17 @@ impl<'a> Run<'a> {
     /// Carries one operation out. One step.
     pub(crate) fn apply(&mut self, op: &Op, recorder: Option<&Recorder>) -> Outcome {
         self.step(recorder, &op.to_string(), |run, step| run.carry_out(op, step))
+    }
+
+    /// Unmounts cleanly, for good. One step.
+    pub(crate) fn unmount(&mut self) -> Outcome {
+        self.step(None, "unmounting", |run, step| {
+            if let Some(mounted) = run.mounted.take() {
+                mounted.shutdown()?;
+            }
+            run.history.all_synced(step);
+            Ok(())
+        })
     }
 
     /// Looks at the tree, which must be as the book says.
@@ -144,7 +150,9 @@ impl<'a> Run<'a> {
             Op::Unlink(name) => self.unlink(name, false, step),
             Op::UnlinkOpen(name) => self.unlink(name, true, step),
             Op::WriteOrphan(at, len) => self.write_orphan(at, len, step),
-            Op::CloseOrphans => std::mem::take(&mut self.orphans).into_iter().try_for_each(|o| self.release(o)),
+            Op::CloseOrphans => {
+                std::mem::take(&mut self.orphans).into_iter().try_for_each(|o| self.release(o))
+            }
             Op::Migrate(name, range, to) => self.migrate(name, range, to),
             Op::Tick => {
                 self.machine.clock().advance(IDLE_NS);
@@ -306,15 +314,14 @@ impl<'a> Run<'a> {
             Some(open) => (open.ino, Some(open.handle)),
             None => (self.look_up(name)?.attr.ino, None),
         };
-        let began_ns = self.machine.clock().wall_ns();
         let changes = SetAttr { size: Some(size), ..SetAttr::default() };
         let result = room_or_none(self.fs().setattr(&Caller::root(), ino, handle, &changes));
         let before = self.history.content(file).clone();
         let mut asked = before.clone();
         asked.set_size(size);
-        let mtime_min_ns = (asked.size != before.size).then_some(began_ns);
+        // No tier's own time tells of a new size: it may be lost.
         match result {
-            Ok(Some(_)) => self.history.changed(step, file, asked, None, mtime_min_ns),
+            Ok(Some(_)) => self.history.changed(step, file, asked, None, None),
             _ => self.history.changed(step, file, before, Some(asked), None),
         }
         if handle.is_none() {
@@ -413,7 +420,9 @@ impl<'a> Run<'a> {
         let Some(mounted) = &self.mounted else { return Ok(()) };
         match mounted.migrate(open.ino, range * super::RANGE, to) {
             // There may be nothing to be moved.
-            Err(error) if matches!(error.errno(), Errno::EINVAL | Errno::ENOENT | Errno::EOPNOTSUPP) => Ok(()),
+            Err(error) if matches!(error.errno(), Errno::EINVAL | Errno::ENOENT | Errno::EOPNOTSUPP) => {
+                Ok(())
+            }
             result => room_or_none(result).map(|_| ()),
         }
     }

@@ -10,15 +10,15 @@ pub(crate) const WORD: u64 = 8;
 /// Marks a word as one of ours.
 const MAGIC: u64 = 0xb5;
 
-/// Which write a byte comes from: 0 for none, since what was never written
-/// reads as zeros.
+/// Which write a byte comes from: one more than the number of its step; 0 for
+/// none, since what was never written reads as zeros.
 pub(crate) type Source = u16;
 
 /// The word that operation `source` writes at `offset` of file `file`.
 pub(crate) fn word(file: u8, source: Source, offset: u64) -> u64 {
     match source {
         0 => 0,
-        source => MAGIC << 56 | u64::from(file) << 48 | u64::from(source) << 32 | offset / WORD,
+        source => (MAGIC << 56) | (u64::from(file) << 48) | (u64::from(source) << 32) | (offset / WORD),
     }
 }
 
@@ -69,7 +69,8 @@ impl fmt::Display for Described {
             0 => f.write_str("zeros"),
             word if word >> 56 == MAGIC => {
                 let (file, source) = (word >> 48 & 0xff, word >> 32 & 0xffff);
-                write!(f, "what step {source} wrote to file {file} at {}", (word & 0xffff_ffff) * WORD)
+                let (step, at) = (source.wrapping_sub(1), (word & 0xffff_ffff) * WORD);
+                write!(f, "what step {step} wrote to file {file} at {at}")
             }
             word => write!(f, "{word:#018x}, which nobody wrote"),
         }
@@ -89,7 +90,7 @@ mod tests {
         let found = read(&buf[8..16]);
         assert_eq!(source(found, 3, 4104), Some(7));
         assert_eq!(source(found, 3, 4096), None);
-        assert_eq!(Described(found).to_string(), "what step 7 wrote to file 3 at 4104");
+        assert_eq!(Described(found).to_string(), "what step 6 wrote to file 3 at 4104");
     }
 
     #[test]

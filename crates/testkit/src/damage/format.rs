@@ -10,11 +10,11 @@ pub(super) const HEADER_LEN: usize = 4096;
 pub(super) const LABEL_LEN: usize = 512;
 /// Length of the volume table.
 pub(super) const TABLE_LEN: usize = 4096;
-/// Offsets of the words of an index header that change in place.
+/// Offsets of some words of an index header that change in place.
 pub(super) const SIZE: u64 = 256;
 pub(super) const SYNCED_SIZE: u64 = 264;
 pub(super) const OWNERS: u64 = 272;
-pub(super) const DURABLE: u64 = 280;
+pub(super) const GAPS: u64 = 280;
 /// What a size word has room for beside its check.
 const SIZE_MASK: u64 = (1 << 48) - 1;
 
@@ -220,6 +220,16 @@ pub(super) fn decode_size(id: ObjectId, at: u64, word: u64) -> Result<u64, Malfo
 pub(super) fn owners_word(id: ObjectId, owners: [u8; 3]) -> u64 {
     let low = [owners[0], owners[1], owners[2], 0];
     u64::from(u32::from_le_bytes(low)) | u64::from(crc(&[&id.0, &OWNERS.to_le_bytes(), &low])) << 32
+}
+
+/// Where the flag is that a tier's object was made durable.
+pub(super) fn durable_at(tier: u8) -> u64 {
+    512 + 8 * u64::from(tier)
+}
+
+/// The flag word at offset `at` that says yes.
+pub(super) fn flag_word(id: ObjectId, at: u64) -> u64 {
+    1 | u64::from(crc(&[&id.0, &at.to_le_bytes(), &1_u32.to_le_bytes()])) << 32
 }
 
 /// The saved counts of ranges by tier number.

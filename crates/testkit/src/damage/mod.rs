@@ -5,6 +5,8 @@
 //! damaged file answers. Tests of `fsck`, of recovery and of the rescue script
 //! call it, and so does the `damage` binary. It shares no code with the volume.
 
+#![allow(clippy::single_range_in_vec_init, reason = "one stretch of bytes is meant")]
+
 mod format;
 mod ids;
 mod index;
@@ -60,12 +62,13 @@ pub enum Finding {
 /// What a repair can do.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Repair {
-    /// There is nothing to repair; if something is done, nothing changes.
+    /// There is nothing to repair; if something is done, the file answers the
+    /// same after it.
     NotNeeded,
     /// All is as before the damage, and the next check finds nothing.
     Lossless,
-    /// What is lost stays lost, and nothing else is touched. What is left of a
-    /// file must not be removed: it may be all that its owner has.
+    /// What is lost need not come back, and nothing else is touched. What is
+    /// left of a file must not be removed: it may be all that its owner has.
     Impossible,
 }
 

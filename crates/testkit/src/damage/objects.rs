@@ -186,7 +186,7 @@ fn leftovers(scene: &mut Scene) -> Result<Hit, Error> {
         let others: Vec<_> =
             scene.ranges(|entry| entry.tier != tier).map(|range| scene.bytes_of(range)).collect();
         for range in others.into_iter().filter(|range| range.end <= end) {
-            patch(&path, range.start, &vec![0xee; (range.end - range.start) as usize])?;
+            patch(&path, range.start, &vec![0x5a; (range.end - range.start) as usize])?;
             spoilt += 1;
         }
     }

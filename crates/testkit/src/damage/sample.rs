@@ -1,7 +1,7 @@
 //! A volume made by hand, as it is after a clean unmount.
 
 use super::format::{
-    DURABLE, Entry, HEADER_LEN, Header, IdAttr, Label, OWNERS, SIZE, SYNCED_SIZE, counts, entry_at,
+    Entry, Header, IdAttr, Label, OWNERS, SIZE, SYNCED_SIZE, counts, durable_at, entry_at, flag_word,
     owners_word, size_word, volume_table,
 };
 use super::scene::{identity, write};
@@ -16,6 +16,9 @@ const RANGE: usize = 1 << 16;
 const VOLUME: VolumeId = VolumeId(*b"volume by hand..");
 const NAMES: [&str; 3] = ["fast", "slow", "far"];
 const XATTR: &str = "user.braid.id";
+
+/// The tier of each range; `None` is a hole.
+type Layout = [Option<u8>];
 
 /// A volume of three tiers with a plain file and three spread ones. Where a
 /// tier holds no range of a file, its object has nonsense.
@@ -60,7 +63,7 @@ impl Sample {
         let [home, first, second] = dirs;
         let mut sample = Self { volume: Volume { home, others: vec![first, second] }, files: vec![plain] };
         let mut held = [0; 63];
-        let layouts: [(_, _, &[Option<u8>]); 3] = [
+        let layouts: [(&str, usize, &Layout); 3] = [
             ("big", 5 * RANGE + 100, &[Some(0), Some(1), None, Some(2), Some(1), Some(2)]),
             ("dir/second", 4 * RANGE, &[Some(0), Some(1), Some(1), Some(0)]),
             ("sparse", 3 * RANGE + 7, &[Some(0), None, Some(1), None]),
@@ -73,7 +76,7 @@ impl Sample {
         Ok(sample)
     }
 
-    fn spread(&mut self, path: &str, number: u8, size: usize, layout: &[Option<u8>]) -> Result<(), Error> {
+    fn spread(&mut self, path: &str, number: u8, size: usize, layout: &Layout) -> Result<(), Error> {
         let id = ObjectId([number * 17; 16]);
         let mut contents = vec![0; size];
         let mut pieces = vec![vec![0xee; size]; NAMES.len()];
@@ -92,11 +95,10 @@ impl Sample {
         }
         let home = self.volume.home.join(path);
         write(&home, &pieces[0])?;
-        let mut durable = 0;
         for tier in layout.iter().flatten().copied().filter(|tier| *tier > 0) {
             let dir = self.volume.others[usize::from(tier) - 1].join(".braid/data");
             write(&dir.join(id.shard()).join(id.to_string()), &pieces[usize::from(tier)])?;
-            durable |= 1 << tier;
+            index.push((durable_at(tier), flag_word(id, durable_at(tier))));
         }
         let (ino, btime_ns) = identity(&home)?;
         let attr = IdAttr { kind: 1, id, ino, btime_ns }.encode();
@@ -105,9 +107,9 @@ impl Sample {
         let last = layout.last().copied().flatten().unwrap_or(0);
         let size = size as u64;
         index.extend([(SIZE, size_word(id, SIZE, size)), (SYNCED_SIZE, size_word(id, SYNCED_SIZE, size))]);
-        index.extend([(OWNERS, owners_word(id, [last, last, 0])), (DURABLE, durable)]);
+        index.push((OWNERS, owners_word(id, [last, last, 0])));
         let mut bytes = Header { volume: VOLUME, id, range_size: RANGE as u32, ino, btime_ns }.encode();
-        bytes.resize(HEADER_LEN + 8 * layout.len(), 0);
+        bytes.resize(1 << 16, 0);
         for (at, word) in index {
             bytes[at as usize..at as usize + 8].copy_from_slice(&word.to_le_bytes());
         }

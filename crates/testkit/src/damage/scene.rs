@@ -1,6 +1,6 @@
 //! A volume that is not mounted and one of its files, as damage finds them.
 
-use super::format::{self, DURABLE, Entry, HEADER_LEN, IdAttr, Label, SIZE, entry_at, number};
+use super::format::{self, Entry, HEADER_LEN, IdAttr, Label, SIZE, durable_at, entry_at, flag_word, number};
 use super::{Error, Target, Volume};
 use braid_contract::{ObjectId, VolumeId};
 use rustix::fs::{AtFlags, CWD, StatxFlags, XattrFlags};
@@ -247,9 +247,8 @@ impl Scene {
 
     /// Notes that the file's object on a tier was, or was not, made durable.
     pub(super) fn set_durable(&self, tier: u8, durable: bool) -> Result<()> {
-        let bits = self.word(DURABLE)?;
-        let bit = 1 << tier;
-        self.set_word(DURABLE, if durable { bits | bit } else { bits & !bit })
+        let at = durable_at(tier);
+        self.set_word(at, if durable { flag_word(self.file.id, at) } else { 0 })
     }
 
     /// Sets the id attribute of a file on the home tier.

@@ -45,6 +45,14 @@ pub(super) const KINDS: &[Kind] = &[
         inflict: label_of_home_damaged,
     },
     Kind {
+        name: "label-of-home-missing",
+        does: "removes the home tier's label, as if the volume had never been made to the end",
+        finding: Finding::Refused,
+        repair: Repair::Lossless,
+        answer: REFUSED,
+        inflict: label_of_home_missing,
+    },
+    Kind {
         name: "table-missing",
         does: "removes the volume table",
         finding: Finding::Refused,
@@ -165,6 +173,12 @@ fn label_of_another_volume(scene: &mut Scene) -> Result<Hit, Error> {
 fn label_of_home_damaged(scene: &mut Scene) -> Result<Hit, Error> {
     let label = scene.braid("label");
     flip(scene, label, LABEL_LEN)
+}
+
+fn label_of_home_missing(scene: &mut Scene) -> Result<Hit, Error> {
+    let label = scene.braid("label");
+    scene::remove(&label)?;
+    Hit::volume(label)
 }
 
 fn table_missing(scene: &mut Scene) -> Result<Hit, Error> {

@@ -1,7 +1,9 @@
 //! Damage to the words of an index that change in place: sizes, owners,
 //! durable objects, entries.
 
-use super::format::{DURABLE, Entry, OWNERS, SIZE, SYNCED_SIZE, entry_at, number, owners_word, size_word};
+use super::format::{
+    Entry, GAPS, OWNERS, SIZE, SYNCED_SIZE, durable_at, entry_at, number, owners_word, size_word,
+};
 use super::scene::{Scene, patch, read};
 use super::{Answer, Error, Finding, Hit, Kind, Repair};
 
@@ -96,15 +98,15 @@ pub(super) const KINDS: &[Kind] = &[
     Kind {
         name: "size-too-large",
         does: "stores a larger size than the home inode has",
-        finding: Finding::Reported,
-        repair: Repair::Impossible,
+        finding: Finding::Either,
+        repair: Repair::NotNeeded,
         answer: "it has that size and goes on with zeros: the size word is the truth",
         inflict: size_too_large,
     },
     Kind {
         name: "size-too-small",
         does: "stores a smaller size than the home inode has",
-        finding: Finding::Reported,
+        finding: Finding::Either,
         repair: Repair::Impossible,
         answer: "it is cut there: the size word is the truth",
         inflict: size_too_small,
@@ -134,12 +136,28 @@ pub(super) const KINDS: &[Kind] = &[
         inflict: owners_of_unknown_tier,
     },
     Kind {
-        name: "durable-objects-damaged",
-        does: "flips a bit of the word with the durable objects; all objects are there",
+        name: "gaps-damaged",
+        does: "flips a bit of the flag that holes may be meant",
+        finding: Finding::Reported,
+        repair: Repair::Lossless,
+        answer: SAME,
+        inflict: gaps_damaged,
+    },
+    Kind {
+        name: "durable-damaged",
+        does: "flips a bit of the flag that an object was durable; the object is there",
+        finding: Finding::Reported,
+        repair: Repair::Lossless,
+        answer: SAME,
+        inflict: durable_damaged,
+    },
+    Kind {
+        name: "durable-cleared",
+        does: "takes away the flag that an object was durable; the object is there",
         finding: Finding::Either,
         repair: Repair::NotNeeded,
         answer: SAME,
-        inflict: durable_objects_damaged,
+        inflict: durable_cleared,
     },
 ];
 
@@ -262,6 +280,18 @@ fn owners_of_unknown_tier(scene: &mut Scene) -> Result<Hit, Error> {
     Hit::file(scene, scene.index(scene.file.id), Answer::Same)
 }
 
-fn durable_objects_damaged(scene: &mut Scene) -> Result<Hit, Error> {
-    flip_word(scene, DURABLE, Answer::Same)
+fn gaps_damaged(scene: &mut Scene) -> Result<Hit, Error> {
+    flip_word(scene, GAPS, Answer::Same)
+}
+
+fn durable_damaged(scene: &mut Scene) -> Result<Hit, Error> {
+    let owner = scene.owner()?;
+    scene.set_durable(owner, true)?;
+    flip_word(scene, durable_at(owner), Answer::Same)
+}
+
+fn durable_cleared(scene: &mut Scene) -> Result<Hit, Error> {
+    let owner = scene.owner()?;
+    scene.set_durable(owner, false)?;
+    Hit::file(scene, scene.index(scene.file.id), Answer::Same)
 }

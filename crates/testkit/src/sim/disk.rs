@@ -1,7 +1,14 @@
-//! skeleton
-use super::{Chooser, Effect, SimClock};
-use braid_contract::Fd;
-use std::sync::Arc;
+//! [`Disk`]: one simulated device, shared by all descriptors on it.
+
+use super::clock::SimClock;
+use super::effect::Effect;
+use super::fd::SimFd;
+use super::inode::ROOT;
+use super::power::Frozen;
+use super::state::{Context, Opens, State};
+use braid_contract::{Access, Fd, Result};
+use std::fmt;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 /// What a file system may do with effects that were not synced.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -23,9 +30,10 @@ impl Model {
     pub const EXT4: Self = Self { journal_order: true, fsync_names: true, tear: true };
     /// xfs.
     pub const XFS: Self = Self { journal_order: true, fsync_names: true, tear: true };
-    /// btrfs.
+    /// btrfs, with files that are written in place.
     pub const BTRFS: Self = Self { journal_order: false, fsync_names: true, tear: true };
-    /// No promise beyond those of POSIX: what all of them do and more.
+    /// All that any of them does, and names that only a sync of their directory
+    /// makes durable.
     pub const WORST: Self = Self { journal_order: false, fsync_names: false, tear: true };
 }
 
@@ -50,67 +58,185 @@ pub struct DiskConfig {
     pub model: Model,
 }
 
+/// What is called before each effect.
+pub type Observer = Arc<dyn Fn(&Effect) + Send + Sync>;
+
 /// One simulated device with a file system; cheap to clone.
-#[derive(Clone, Debug)]
-pub struct Disk {}
+#[derive(Clone)]
+pub struct Disk {
+    shared: Arc<Shared>,
+}
+
+/// What all descriptors on a disk share.
+pub(super) struct Shared {
+    pub(super) config: Arc<DiskConfig>,
+    state: Mutex<Guarded>,
+    /// Held while an observer is told of an effect, so that effects come one
+    /// after another.
+    effects: Mutex<()>,
+    observer: Mutex<Option<Observer>>,
+    clock: Mutex<Arc<SimClock>>,
+    violations: Mutex<Vec<String>>,
+}
+
+/// What the disk's lock guards.
+pub(super) struct Guarded {
+    pub(super) state: Arc<State>,
+    pub(super) opens: Opens,
+}
+
+/// What an effect is done to, for reports.
+#[derive(Clone, Copy)]
+pub(super) struct Subject<'a> {
+    pub(super) operation: &'static str,
+    pub(super) ino: u64,
+    pub(super) name: Option<&'a std::ffi::OsStr>,
+    pub(super) offset: u64,
+    pub(super) len: u64,
+}
+
+impl<'a> Subject<'a> {
+    pub(super) fn inode(operation: &'static str, ino: u64) -> Self {
+        Self { operation, ino, name: None, offset: 0, len: 0 }
+    }
+
+    pub(super) fn name(operation: &'static str, dir: u64, name: &'a std::ffi::OsStr) -> Self {
+        Self { name: Some(name), ..Self::inode(operation, dir) }
+    }
+
+    pub(super) fn part(operation: &'static str, ino: u64, offset: u64, len: u64) -> Self {
+        Self { offset, len, ..Self::inode(operation, ino) }
+    }
+}
 
 impl Disk {
     /// An empty file system.
     #[must_use]
-    pub fn new(_config: DiskConfig) -> Self {
-        Self {}
+    pub fn new(config: DiskConfig) -> Self {
+        let clock = Arc::new(SimClock::new());
+        let state = State::empty(&config, clock.now());
+        Self::from_state(Arc::new(config), Arc::new(state), clock)
     }
+
+    pub(super) fn from_state(config: Arc<DiskConfig>, state: Arc<State>, clock: Arc<SimClock>) -> Self {
+        let shared = Shared {
+            config,
+            state: Mutex::new(Guarded { state, opens: Opens::new() }),
+            effects: Mutex::default(),
+            observer: Mutex::default(),
+            clock: Mutex::new(clock),
+            violations: Mutex::default(),
+        };
+        Self { shared: Arc::new(shared) }
+    }
+
     /// Its root directory.
     #[must_use]
     pub fn root(&self) -> Fd {
-        unreachable!("not yet")
+        SimFd::open(&self.shared, ROOT, Access::Directory)
     }
-    /// Sets what is called, without any lock, right before each effect.
-    pub fn set_observer(&self, _observer: Option<Arc<dyn Fn(&Effect) + Send + Sync>>) {}
+
+    /// Sets what is called, with no lock held that [`freeze`](Self::freeze)
+    /// takes, right before each effect. It must not change the disk.
+    pub fn set_observer(&self, observer: Option<Observer>) {
+        *lock(&self.shared.observer) = observer;
+    }
+
     /// Sets the clock that the times of inodes come from.
-    pub fn set_clock(&self, _clock: Arc<SimClock>) {}
+    pub fn set_clock(&self, clock: Arc<SimClock>) {
+        *lock(&self.shared.clock) = clock;
+    }
+
     /// Its clock.
     #[must_use]
     pub fn clock(&self) -> Arc<SimClock> {
-        Arc::default()
+        lock(&self.shared.clock).clone()
     }
+
+    /// What it is like.
+    #[must_use]
+    pub fn config(&self) -> &DiskConfig {
+        &self.shared.config
+    }
+
     /// Its state at this moment.
     #[must_use]
     pub fn freeze(&self) -> Frozen {
-        Frozen {}
+        let state = self.shared.lock().state.clone();
+        Frozen::new(self.shared.config.clone(), state, self.clock().fork())
     }
-    /// What would have killed a process of the kernel's: accesses to mappings
-    /// where the file has no block or has ended.
+
+    /// What would have killed a process of the kernel's, or might have: accesses
+    /// to mappings where the file has no block or has ended.
     #[must_use]
     pub fn violations(&self) -> Vec<String> {
-        Vec::new()
+        lock(&self.shared.violations).clone()
     }
 }
 
-/// The state of a disk at one moment.
-#[derive(Clone, Debug)]
-pub struct Frozen {}
+impl fmt::Debug for Disk {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Disk({})", self.shared.config.name)
+    }
+}
 
-impl Frozen {
-    /// How many independent choices power loss leaves; 0: exactly one state.
-    #[must_use]
-    pub fn pending(&self) -> usize {
-        0
+impl Shared {
+    pub(super) fn lock(&self) -> MutexGuard<'_, Guarded> {
+        lock(&self.state)
     }
-    /// Differs between two states of a disk that an effect lies between.
-    #[must_use]
-    pub fn version(&self) -> u64 {
-        0
+
+    /// Carries out a change or a sync. An observer is told before it takes
+    /// place, and only of one that succeeds and changes anything.
+    pub(super) fn effect<R>(
+        &self,
+        subject: Subject<'_>,
+        change: impl FnOnce(&mut State, &Context<'_>) -> Result<R>,
+    ) -> Result<R> {
+        let now = lock(&self.clock).now();
+        let Some(observer) = lock(&self.observer).clone() else {
+            let Guarded { state, opens } = &mut *self.lock();
+            return change(Arc::make_mut(state), &Context { now, opens });
+        };
+        let _one_at_a_time = lock(&self.effects);
+        let (before, after, result) = {
+            let guarded = self.lock();
+            let before = guarded.state.clone();
+            let mut after = State::clone(&before);
+            let result = change(&mut after, &Context { now, opens: &guarded.opens })?;
+            (before, after, result)
+        };
+        if after.seq != before.seq {
+            observer(&self.describe(&before, subject));
+            self.lock().state = Arc::new(after);
+        }
+        Ok(result)
     }
-    /// The disk as found after power loss; it has a clock of its own.
-    #[must_use]
-    pub fn after_power_loss(&self, _chooser: &mut dyn Chooser) -> Disk {
-        Disk {}
+
+    fn describe(&self, state: &State, subject: Subject<'_>) -> Effect {
+        let mut path = state.path_of(subject.ino);
+        if let Some(name) = subject.name {
+            if !path.ends_with('/') {
+                path.push('/');
+            }
+            path.push_str(&name.to_string_lossy());
+        }
+        Effect {
+            disk: self.config.name.as_str().into(),
+            operation: subject.operation,
+            ino: subject.ino,
+            path,
+            offset: subject.offset,
+            len: subject.len,
+        }
     }
-    /// The disk as after a crash of the process alone: nothing is lost, and
-    /// what was pending still is.
-    #[must_use]
-    pub fn after_process_crash(&self) -> Disk {
-        Disk {}
+
+    pub(super) fn violation(&self, what: &str, ino: u64, offset: u64) {
+        let path = self.lock().state.path_of(ino);
+        let text = format!("{}: {what} {path} at {offset}", self.config.name);
+        lock(&self.violations).push(text);
     }
+}
+
+pub(super) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }

@@ -10,10 +10,24 @@
 
 mod choose;
 mod clock;
+mod content;
 mod disk;
 mod effect;
+mod fd;
+mod inode;
+mod io;
+mod names;
+mod power;
+mod state;
+mod sync;
+mod tree;
+mod words;
+
+#[cfg(test)]
+mod tests;
 
 pub use choose::{AllKept, AllLost, Chooser, Scripted, Seeded};
 pub use clock::{SimClock, SimEnvironment};
-pub use disk::{Disk, DiskConfig, Frozen, Model};
+pub use disk::{Disk, DiskConfig, Model, Observer};
 pub use effect::Effect;
+pub use power::Frozen;

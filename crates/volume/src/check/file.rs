@@ -65,11 +65,16 @@ impl Check<'_> {
         if let Some((other, other_ino)) = self.live.get(&id).cloned() {
             // Another name of the same file has been looked at.
             if other_ino != ino {
-                self.second_of_id(subject, &other)?;
+                self.second_of_id(subject, &other, strangers)?;
             }
             return Ok(());
         }
-        self.live.insert(id, (subject.path.clone(), ino));
+        self.only_of_id(subject, strangers)
+    }
+
+    fn only_of_id(&mut self, subject: Subject, strangers: &mut Vec<Subject>) -> Result<()> {
+        let id = subject.attr.id;
+        self.live.insert(id, (subject.path.clone(), subject.identity.ino()));
         if subject.attr.kind == IdKind::Emptied {
             let what = "truncating it to nothing was not finished; its next use finishes it";
             self.found(subject.of(Problem::legal("emptying", what)));
@@ -78,7 +83,11 @@ impl Check<'_> {
         let index = match RawIndex::open(&*self.ground.braid, id) {
             Ok(Some(index)) if !index.is_cut() => index,
             Ok(found) => {
-                return if self.is_gone(&subject.fd) { Ok(()) } else { self.index_lost(&subject, found.is_some()) };
+                return if self.is_gone(&subject.fd) {
+                    Ok(())
+                } else {
+                    self.index_lost(&subject, found.is_some())
+                };
             }
             Err(error) if error.errno() == Errno::EUCLEAN => {
                 let what = "its index is not a regular file: it can't be read";
@@ -97,16 +106,16 @@ impl Check<'_> {
     }
 
     /// A second inode with the same id. The one that the index names owns it.
-    fn second_of_id(&mut self, subject: Subject, other: &Path) -> Result<()> {
+    fn second_of_id(&mut self, subject: Subject, other: &Path, strangers: &mut Vec<Subject>) -> Result<()> {
         let id = subject.attr.id;
         let header = RawIndex::open(&*self.ground.braid, id)?.and_then(|index| index.header.ok());
         if header.is_some_and(|header| header.ino == subject.identity.ino()) {
             // The first one is put aside as a stranger, and told of then.
-            self.live.insert(id, (subject.path, subject.identity.ino()));
+            self.only_of_id(subject, strangers)
         } else {
             self.id_shared(&subject.path, &subject.attr, other);
+            Ok(())
         }
-        Ok(())
     }
 
     /// Looks at the header, and on if the file can be read. Answers whether the
@@ -125,7 +134,12 @@ impl Check<'_> {
                 None
             }
             Ok(header) if header.id != id => {
-                self.new_header(subject, index, 0, format!("the header of its index is that of {}", header.id))?;
+                self.new_header(
+                    subject,
+                    index,
+                    0,
+                    format!("the header of its index is that of {}", header.id),
+                )?;
                 None
             }
             Ok(header) => Some(header),
@@ -158,7 +172,13 @@ impl Check<'_> {
         self.compare(subject, index)
     }
 
-    fn new_header(&mut self, subject: &Subject, index: &RawIndex, plain_size: u64, what: String) -> Result<()> {
+    fn new_header(
+        &mut self,
+        subject: &Subject,
+        index: &RawIndex,
+        plain_size: u64,
+        what: String,
+    ) -> Result<()> {
         let tally = self.tally(index, u64::MAX)?;
         let problem = subject.of(Problem::damage("index-header", what));
         let own = tally.sound > 0 || tally.bad.is_empty() && index.size()?.is_ok_and(|size| size > 0);
@@ -266,7 +286,8 @@ impl Check<'_> {
             let what = format!("{} of its index entries are damaged: those bytes can't be read", run.len());
             let problem = subject.of(Problem::damage("entry-damaged", what)).bytes(bytes);
             if run[0].1.is_none() {
-                let repair = "makes an entry anew if one tier alone has data there; otherwise nothing is done";
+                let repair =
+                    "makes an entry anew if one tier alone has data there; otherwise nothing is done";
                 self.found(problem.repair(repair));
                 continue;
             }
@@ -294,7 +315,8 @@ impl Check<'_> {
                 }
                 None => {
                     self.names_unknown_tier = true;
-                    let what = format!("these bytes are on tier number {number}, which the volume does not have");
+                    let what =
+                        format!("these bytes are on tier number {number}, which the volume does not have");
                     Problem::damage("entry-unknown-tier", what)
                 }
             };

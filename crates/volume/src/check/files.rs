@@ -41,14 +41,17 @@ impl Check<'_> {
         self.reporter.phase("files", None)?;
         let home = crate::namespace::Home::open(Fd::clone(self.ground.home.root()))?;
         let mut strangers = Vec::new();
-        walk(&home, &self.options.paths, &mut |seen| {
+        let options = self.options;
+        walk(&home, &options.paths, &mut |seen| {
             match seen {
                 Seen::Failed(path, error) => self.not_looked_at(path, &error),
                 Seen::File(path, fd, identity) => {
                     self.report.files += 1;
                     self.reporter.step()?;
                     match self.ground.mounted {
-                        Some(volume) => self.visit_beside_users(volume, path, fd, identity, &mut strangers)?,
+                        Some(volume) => {
+                            self.visit_beside_users(volume, path, fd, identity, &mut strangers)?
+                        }
                         None => self.visit(path, fd, identity, &mut strangers)?,
                     }
                 }
@@ -130,19 +133,39 @@ impl Check<'_> {
     /// owns the data.
     fn stranger(&mut self, subject: Subject) -> Result<()> {
         let Some(index) = RawIndex::open(&*self.ground.braid, subject.attr.id)? else { return Ok(()) };
-        let owner = index.header.as_ref().ok().and_then(|header| self.shared_with(subject.attr.id, header.ino));
+        let owner =
+            index.header.as_ref().ok().and_then(|header| self.shared_with(subject.attr.id, header.ino));
         match owner {
             Some(owner) => {
                 self.id_shared(&subject.path, &subject.attr, &owner);
+                Ok(())
+            }
+            None if self.names_somebody(&index, &subject) => {
+                let what = "its index names another file, which exists and does not carry its id";
+                let repair = "nothing is done: whose data it is is not known";
+                let problem = subject.of(Problem::damage("index-of-other-file", what)).repair(repair);
+                self.found(problem);
                 Ok(())
             }
             None => self.other_inode(&subject, &index),
         }
     }
 
+    /// Whether the inode that an index names exists, and is not this file's.
+    fn names_somebody(&self, index: &RawIndex, subject: &Subject) -> bool {
+        let Ok(header) = &index.header else { return false };
+        let Some(handle) = &header.handle else {
+            return self.doubts.iter().any(|doubt| doubt.ino == header.ino);
+        };
+        let opened = self.ground.home.open_handle(handle);
+        let identity = opened.ok().flatten().and_then(|fd| self.ground.home.identify(&*fd).ok());
+        identity.is_some_and(|other| other.ino() != subject.identity.ino() && other.attr.nlink > 0)
+    }
+
     pub(super) fn id_shared(&mut self, path: &Path, attr: &IdAttr, owner: &Path) {
         let what = format!("it has the id of {}, whose data it shows in place of its own", owner.display());
-        let repair = "nothing is done: which data it should have is not known; copy what you need and remove it";
+        let repair =
+            "nothing is done: which data it should have is not known; copy what you need and remove it";
         self.found(Problem::damage("id-shared", what).path(path).id(attr.id).repair(repair));
     }
 }

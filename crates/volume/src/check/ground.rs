@@ -100,7 +100,12 @@ impl<'a> Ground<'a> {
         for tier in volume.tiers.iter() {
             if let Backend::Store(store) = &tier.backend {
                 let store = (!tier.is_absent()).then(|| Arc::clone(store));
-                tiers.push(GroundTier { id: tier.id, name: tier.name.clone(), store, root: root(&tier.name) });
+                tiers.push(GroundTier {
+                    id: tier.id,
+                    name: tier.name.clone(),
+                    store,
+                    root: root(&tier.name),
+                });
             }
         }
         let user_xattr = volume.home.uses_user_xattr();
@@ -125,9 +130,18 @@ impl<'a> Ground<'a> {
     pub(super) fn survey(config: &VolumeConfig, options: &CheckOptions) -> Opening<(Self, Vec<Problem>)> {
         let home_failed = |error| OpenError::Tier { tier: config.home.name.clone(), error };
         let mut home = Home::open(Fd::clone(&config.home.root)).map_err(home_failed)?;
-        let label = read(&config.home.name, "label", home.root().read_small(".braid/label", TABLE_LEN), Label::decode)?;
-        let table =
-            read(&config.home.name, "volume table", home.root().read_small(".braid/volume", TABLE_LEN), VolumeTable::decode)?;
+        let label = read(
+            &config.home.name,
+            "label",
+            home.root().read_small(".braid/label", TABLE_LEN),
+            Label::decode,
+        )?;
+        let table = read(
+            &config.home.name,
+            "volume table",
+            home.root().read_small(".braid/volume", TABLE_LEN),
+            VolumeTable::decode,
+        )?;
         let mut labels = Vec::new();
         for tier in &config.tiers {
             let bytes = tier.store.as_ref().map_or(Ok(None), |store| store.label());
@@ -141,7 +155,8 @@ impl<'a> Ground<'a> {
         }
         home.use_user_xattr(user_xattr);
         let braid = home.braid().map_err(home_failed)?;
-        let mut survey = Survey { config, options, known: &known, user_xattr, braid: &braid, problems: Vec::new() };
+        let mut survey =
+            Survey { config, options, known: &known, user_xattr, braid: &braid, problems: Vec::new() };
         survey.home_label(&label);
         let tiers = survey.tiers(&labels)?;
         let mut problems = survey.problems;
@@ -214,14 +229,17 @@ impl Survey<'_> {
             if config.store.is_none() {
                 let what = "the tier is absent: what is on it was not checked, and can't be read";
                 self.problems.push(
-                    Problem::note("tier-absent", what).tier(&config.name).repair("give the tier its device back"),
+                    Problem::note("tier-absent", what)
+                        .tier(&config.name)
+                        .repair("give the tier its device back"),
                 );
             }
             let root = self.options.roots.iter().find(|(of, _)| *of == config.name);
             let root = root.map(|(_, fd)| Fd::clone(fd));
             tiers.push(GroundTier { id, name: config.name.clone(), store: config.store.clone(), root });
         }
-        let given = |number: &TierId| *number == self.known.home || tiers.iter().any(|tier| tier.id == *number);
+        let given =
+            |number: &TierId| *number == self.known.home || tiers.iter().any(|tier| tier.id == *number);
         match self.known.tiers.iter().find(|(number, _)| !given(number)) {
             Some((_, name)) => Err(OpenError::MissingTier { tier: name.clone() }),
             None => Ok(tiers),
@@ -249,7 +267,10 @@ impl Survey<'_> {
             (Found::Sound(label), _) => label,
             (_, Some(id)) if config.store.is_none() || self.is_surely(config, found, id) => return Ok(id),
             (Found::Damaged(_, why), _) => {
-                return Err(OpenError::Damaged { tier: tier(), what: format!("its label is damaged: {why}") });
+                return Err(OpenError::Damaged {
+                    tier: tier(),
+                    what: format!("its label is damaged: {why}"),
+                });
             }
             (Found::Missing, Some(_)) => return Err(OpenError::NotLabelled { tier: tier() }),
             (Found::Missing, None) => return Err(no_volume()),
@@ -389,11 +410,15 @@ impl super::Check<'_> {
     pub(super) fn finish_table(&mut self) -> Result<()> {
         let Some((at, table)) = &self.ground.new_table else { return Ok(()) };
         let outcome = match (self.names_unknown_tier, self.options.repair) {
-            (true, _) => ControlFlow::Break("nothing is done: indexes name a tier that was not given".to_owned()),
+            (true, _) => {
+                ControlFlow::Break("nothing is done: indexes name a tier that was not given".to_owned())
+            }
             (false, false) => return Ok(()),
             (false, true) => match self.ground.braid.replace_small("volume", &table.encode()) {
                 Ok(()) => ControlFlow::Continue(()),
-                Err(error) => ControlFlow::Break(format!("makes it anew from the labels; that failed: {error}")),
+                Err(error) => {
+                    ControlFlow::Break(format!("makes it anew from the labels; that failed: {error}"))
+                }
             },
         };
         // Labels come first in the report, and nothing before them is taken out.

@@ -53,7 +53,8 @@ impl Check<'_> {
     /// Whether a file lost its last name while it was looked at, so that what
     /// it had may be gone.
     pub(super) fn is_gone(&self, fd: &Fd) -> bool {
-        self.is_mounted() && self.ground.home.identify(&**fd).map_or(true, |identity| identity.attr.nlink == 0)
+        self.is_mounted()
+            && self.ground.home.identify(&**fd).map_or(true, |identity| identity.attr.nlink == 0)
     }
 
     /// Ids of spread files that are open, with a name or without.

@@ -34,7 +34,9 @@ impl Check<'_> {
             Some(open) => {
                 for name in names_in(&*open)? {
                     match name.to_str().and_then(|name| name.parse::<ObjectId>().ok()) {
-                        Some(id) => drop(self.marked.insert(id)),
+                        Some(id) => {
+                            self.marked.insert(id);
+                        }
                         None if whole => self.foreign(&format!(".braid/open/{}", name.display()), &home),
                         None => {}
                     }
@@ -51,7 +53,9 @@ impl Check<'_> {
         if !self.marked.is_empty() && !self.is_mounted() {
             let count = self.marked.len();
             let what = format!("not unmounted cleanly: {count} files were in use or being removed");
-            self.found(Problem::note("not-clean", what).tier(&home).repair("recovers them, as the next mount does"));
+            self.found(
+                Problem::note("not-clean", what).tier(&home).repair("recovers them, as the next mount does"),
+            );
         }
         if whole { self.intents() } else { Ok(()) }
     }

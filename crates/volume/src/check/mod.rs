@@ -29,11 +29,10 @@ mod walk;
 
 pub use report::{CheckOptions, CheckProgress, CheckReport, Problem, Severity};
 
+use crate::Volume;
 use crate::config::{HomeConfig, TierConfig, VolumeConfig};
 use crate::open::OpenError;
-use crate::Volume;
 use braid_contract::{Errno, Error, Fd, ObjectId, Result, TierId};
-use file::Held;
 use files::Doubt;
 use ground::Ground;
 use report::Reporter;
@@ -129,8 +128,6 @@ struct Check<'a> {
     counted: [u64; TierId::LIMIT as usize],
     /// The file being looked at is in use.
     in_use: bool,
-    /// Ranges of the file that is being looked at.
-    held: Held,
 }
 
 impl<'a> Check<'a> {
@@ -150,7 +147,6 @@ impl<'a> Check<'a> {
             names_unknown_tier: false,
             counted: [0; TierId::LIMIT as usize],
             in_use: false,
-            held: Held::default(),
         }
     }
 
@@ -161,7 +157,6 @@ impl<'a> Check<'a> {
         if self.options.paths.is_empty() {
             self.orphan_indexes()?;
             self.orphan_objects()?;
-            self.doubts_left();
             self.counts()?;
         }
         self.report.problems.retain(|problem| self.options.verbose || !problem.is_legal);
@@ -180,12 +175,7 @@ impl<'a> Check<'a> {
 
     /// Reports a problem, and puts it right by `act` if that was asked for and
     /// may be done now.
-    fn mend(
-        &mut self,
-        mut problem: Problem,
-        when: When,
-        act: impl FnOnce(&mut Self) -> Result<()>,
-    ) -> usize {
+    fn mend(&mut self, mut problem: Problem, when: When, act: impl FnOnce(&mut Self) -> Result<()>) -> usize {
         if let Some(why) = self.refusal(when) {
             problem.repair = format!("{}; {why}", problem.repair);
         } else if self.options.repair {

@@ -57,7 +57,11 @@ impl RawIndex {
     fn read(&self, at: u64, bytes: &mut [u8]) -> Result<()> {
         let mut done = 0;
         while done < bytes.len() {
-            done += match self.file.read_at(at + done as u64, &mut [IoSliceMut::new(&mut bytes[done..])], false)? {
+            done += match self.file.read_at(
+                at + done as u64,
+                &mut [IoSliceMut::new(&mut bytes[done..])],
+                false,
+            )? {
                 0 => break,
                 count => count,
             };

@@ -58,7 +58,9 @@ impl Check<'_> {
                 (Some(root), _) => self.data_tier(&root, owner, &name)?,
                 (None, Some(store)) => {
                     let mut shelf = Shelf::default();
-                    store.list(&mut |id| drop(shelf.ids.insert(id)))?;
+                    store.list(&mut |id| {
+                        shelf.ids.insert(id);
+                    })?;
                     shelf
                 }
             };
@@ -104,7 +106,9 @@ impl Check<'_> {
 
     pub(super) fn foreign(&mut self, shown: &str, tier: &str) {
         let what = format!("{shown} is not Braid's");
-        self.found(Problem::note("foreign-file", what).tier(tier).repair("nothing is done: remove it by hand"));
+        self.found(
+            Problem::note("foreign-file", what).tier(tier).repair("nothing is done: remove it by hand"),
+        );
     }
 
     /// Reports what others than the owner may get at.
@@ -137,7 +141,11 @@ impl Check<'_> {
         for name in names_in(&*dir)? {
             let shown = format!(".braid/{}/{}", place.name, name.display());
             let Some((fd, stat)) = look(&*dir, &name)? else { continue };
-            match name.to_str().filter(|_| stat.attr.kind == FileKind::Directory).filter(|name| is_shard(name)) {
+            match name
+                .to_str()
+                .filter(|_| stat.attr.kind == FileKind::Directory)
+                .filter(|name| is_shard(name))
+            {
                 Some(shard) => {
                     self.guard(&fd, &stat, OTHERS_WRITE, owner, &shown, place.tier);
                     self.shard(&dir, shard, place, owner, &mut shelf, &mut misplaced)?;
@@ -171,7 +179,9 @@ impl Check<'_> {
             };
             self.guard(&fd, &stat, OTHERS_WRITE, owner, &shown, place.tier);
             match (stat.attr.kind, id.shard() == shard) {
-                (FileKind::Regular, true) => drop(shelf.ids.insert(id)),
+                (FileKind::Regular, true) => {
+                    shelf.ids.insert(id);
+                }
                 (FileKind::Regular, false) => misplaced.push((shard.to_owned(), id)),
                 _ => self.not_a_file(&shown, id, place, shelf),
             }
@@ -190,7 +200,8 @@ impl Check<'_> {
 
     fn misplaced(&mut self, dir: &Fd, shard: &str, id: ObjectId, place: &Place<'_>, shelf: &mut Shelf) {
         let code = if place.thing == "index" { "index-misplaced" } else { "object-misplaced" };
-        let what = format!("the {} is in .braid/{}/{shard}, where nobody looks for it", place.thing, place.name);
+        let what =
+            format!("the {} is in .braid/{}/{shard}, where nobody looks for it", place.thing, place.name);
         let problem = Problem::damage(code, what).id(id).tier(place.tier);
         if shelf.ids.contains(&id) || shelf.odd.contains(&id) {
             self.found(problem.repair("nothing is done: there is one in the right place too"));

@@ -65,7 +65,7 @@ impl Volume {
         mode: FallocateMode,
     ) -> Result<Allocated> {
         self.mark(file, spread)?;
-        spread.times.touch_mtime();
+        spread.touch_inode();
         match mode {
             FallocateMode::PunchHole => self.punch_spread(file, spread, offset, end.min(spread.size())),
             FallocateMode::Allocate { keep_size } => {

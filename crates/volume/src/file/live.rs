@@ -3,7 +3,7 @@
 use super::Spread;
 use crate::namespace::{Inode, Parent};
 use crate::sync::{Mutex, RwLock};
-use braid_contract::{Errno, Error, Fd, ObjectId, Result, Timestamp};
+use braid_contract::{Errno, Error, Fd, ObjectId, Result, TierId, Timestamp};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, OnceLock};
 
@@ -152,10 +152,11 @@ impl File {
         self.check_set_id.load(Ordering::Relaxed) && self.check_set_id.swap(false, Ordering::Relaxed)
     }
 
-    /// The modification time is about to be set on the home inode.
-    pub(crate) fn mtime_is_set(&self) {
-        if let Layout::Spread(spread) = &*self.layout.read() {
-            spread.times.give_up_mtime();
-        }
+    /// Attributes of the home inode are about to be set; with `mtime`, the
+    /// modification time among them.
+    pub(crate) fn inode_is_set(&self, mtime: bool, home: TierId) -> Result<()> {
+        let Layout::Spread(spread) = &*self.layout.read() else { return Ok(()) };
+        spread.inode_dirty.store(true, Ordering::Release);
+        if mtime { spread.mtime_was_set(home) } else { Ok(()) }
     }
 }

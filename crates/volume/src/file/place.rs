@@ -143,7 +143,7 @@ impl Volume {
         };
         if size > start && self.next_data_on(file, spread, tier, start, start + len)?.is_some() {
             self.release_range(file, spread, tier, range).context("clearing leftovers")?;
-            self.sync_tier(file, spread, tier)?;
+            self.sync_tier(file, spread, tier, true)?;
         }
         Ok(())
     }

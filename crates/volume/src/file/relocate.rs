@@ -110,7 +110,7 @@ impl Volume {
         self.release_range(file, spread, to, range).map_err(NotMoved::Target)?;
         self.copy_range_between(file, spread, range, &from, to)?;
         if !self.planted(Plant::SwitchBeforeCopyIsDurable) {
-            self.sync_tier(file, spread, to).map_err(NotMoved::Target)?;
+            self.sync_tier(file, spread, to, true).map_err(NotMoved::Target)?;
         }
         let moved = Entry { tier: to.id, reason, version: entry.version.wrapping_add(1) };
         spread.index.set_entry(range, moved).map_err(NotMoved::Other)?;

@@ -95,6 +95,24 @@ impl Spread {
         Ok(())
     }
 
+    /// The file was changed otherwise than by a write: only the home inode will
+    /// tell when.
+    pub(crate) fn touch_inode(&self) {
+        self.times.touch_mtime();
+        self.inode_dirty.store(true, Ordering::Release);
+    }
+
+    /// The modification time was set on the home inode, whose it is now.
+    pub(crate) fn mtime_was_set(&self, home: TierId) -> Result<()> {
+        let _growing = self.growing.lock();
+        self.times.give_up_mtime();
+        let owners = self.index.owners()?;
+        if owners.mtime == home {
+            return Ok(());
+        }
+        self.index.set_owners(crate::format::Owners { mtime: home, ..owners })
+    }
+
     /// `tier` carried out a write.
     pub(crate) fn wrote(&self, tier: TierId) -> Result<()> {
         self.times.touch_mtime();

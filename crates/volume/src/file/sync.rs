@@ -33,30 +33,33 @@ impl Volume {
         let id = match &*file.layout.read() {
             Layout::Plain => return file.data().sync(data_only),
             Layout::Spread(spread) => {
-                self.sync_spread(file, spread)?;
-                // With `data_only`, times may stay behind: the size is in the
-                // index. The attribute that leads to the index may not.
-                if data_only && !spread.inode_dirty.load(Ordering::Acquire) {
+                self.sync_spread(file, spread, data_only)?;
+                // The size is in the index, the time of the last write with
+                // the tier that did it. What only the home inode knows, such
+                // as the attribute that leads to the index, is left.
+                if !spread.inode_dirty.swap(false, Ordering::AcqRel) {
                     return Ok(());
                 }
                 spread.id()
             }
         };
-        self.update_home_inode(file)?;
-        file.data().sync(false)?;
-        if let Layout::Spread(spread) = &*file.layout.read()
-            && spread.id() == id
-        {
-            spread.inode_dirty.store(false, Ordering::Release);
-        }
-        Ok(())
+        let synced = self.update_home_inode(file).and_then(|()| file.data().sync(false));
+        synced.inspect_err(|_| {
+            if let Layout::Spread(spread) = &*file.layout.read()
+                && spread.id() == id
+            {
+                spread.inode_dirty.store(true, Ordering::Release);
+            }
+        })
     }
 
-    /// Data and index of a spread file.
-    fn sync_spread(&self, file: &File, spread: &Spread) -> Result<()> {
+    /// Data and index of a spread file; with `data_only`, not the time of the
+    /// last write.
+    fn sync_spread(&self, file: &File, spread: &Spread, data_only: bool) -> Result<()> {
         let size = spread.size();
         let dirty = spread.dirty.swap(0, Ordering::AcqRel);
-        let result = self.sync_tiers(file, spread, dirty).and_then(|()| {
+        let timed = if data_only { 0 } else { bit(spread.index.owners()?.mtime) };
+        let result = self.sync_tiers(file, spread, dirty, timed).and_then(|()| {
             spread.index.set_gaps(false)?;
             if spread.index.synced_size()? != size {
                 spread.index.set_synced_size(size)?;
@@ -69,23 +72,32 @@ impl Volume {
         })
     }
 
-    /// Makes the file's data on the tiers in `dirty` durable, in parallel.
-    fn sync_tiers(&self, file: &File, spread: &Spread, dirty: u64) -> Result<()> {
+    /// Makes the file's data on the tiers in `dirty` durable, in parallel; on
+    /// those in `timed` the time of the last write too.
+    fn sync_tiers(&self, file: &File, spread: &Spread, dirty: u64, timed: u64) -> Result<()> {
         let tiers: Vec<Arc<Tier>> = self.tiers.iter().filter(|tier| dirty & bit(tier.id) != 0).collect();
-        self.side_by_side(tiers, |tier| self.sync_if_concerned(file, spread, &tier))
+        self.side_by_side(tiers, |tier| {
+            self.sync_if_concerned(file, spread, &tier, timed & bit(tier.id) == 0)
+        })
     }
 
     /// Of a file that was just loaded, it is not known which tiers are dirty:
     /// all are asked, and one that has nothing of it may fail.
-    pub(crate) fn sync_if_concerned(&self, file: &File, spread: &Spread, tier: &Tier) -> Result<()> {
-        self.sync_tier(file, spread, tier).or_else(|error| self.concerning(spread, tier, error))
+    pub(crate) fn sync_if_concerned(
+        &self,
+        file: &File,
+        spread: &Spread,
+        tier: &Tier,
+        data_only: bool,
+    ) -> Result<()> {
+        self.sync_tier(file, spread, tier, data_only).or_else(|error| self.concerning(spread, tier, error))
     }
 
     /// Makes the file's data on one tier durable.
-    pub(crate) fn sync_tier(&self, file: &File, spread: &Spread, tier: &Tier) -> Result<()> {
+    pub(crate) fn sync_tier(&self, file: &File, spread: &Spread, tier: &Tier, data_only: bool) -> Result<()> {
         let result = match &tier.backend {
-            Backend::Home(_) => file.data().sync(true),
-            Backend::Store(store) => match store.sync(&[spread.id()], true) {
+            Backend::Home(_) => file.data().sync(data_only),
+            Backend::Store(store) => match store.sync(&[spread.id()], data_only) {
                 Ok(()) => return spread.index.set_object_durable(tier.id),
                 // The file has nothing there.
                 Err(error) if is_absent(spread, tier, &error)? => Ok(()),

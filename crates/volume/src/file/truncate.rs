@@ -35,7 +35,7 @@ impl Volume {
             Layout::Spread(spread) if size < spread.size() => self.cut(file, spread, size),
             Layout::Spread(spread) => {
                 self.mark(file, spread)?;
-                spread.times.touch_mtime();
+                spread.touch_inode();
                 if size > spread.size() {
                     self.make_releases_durable(file, spread)?;
                     spread.index.set_gaps(true)?;
@@ -91,7 +91,7 @@ impl Volume {
     /// the data.
     fn cut(&self, file: &File, spread: &Spread, size: u64) -> Result<()> {
         self.mark(file, spread)?;
-        spread.times.touch_mtime();
+        spread.touch_inode();
         let owner = self.owner_before(spread, size)?;
         if spread.index.synced_size()? > size {
             spread.index.set_synced_size(size)?;
@@ -137,7 +137,7 @@ impl Volume {
             return Ok(());
         }
         for tier in self.tiers.iter().filter(|tier| released & bit(tier.id) != 0) {
-            self.sync_if_concerned(file, spread, &tier)?;
+            self.sync_if_concerned(file, spread, &tier, true)?;
         }
         if !self.planted(Plant::GrowOverUnclearedEntries) {
             self.index.sync(&spread.index)?;

@@ -284,6 +284,20 @@ mod tests {
     }
 
     #[test]
+    fn an_index_may_end_in_the_middle_of_a_page() {
+        let file = tempfile::tempfile().unwrap();
+        let index = Index::create(fd(&file), header(), TierId(0), &ballast()).unwrap();
+        index.set_entry(5, ENTRY).unwrap();
+        drop(index);
+        file.set_len(HEADER_LEN as u64 + 6 * 8).unwrap();
+        let index = reopen(&file);
+        assert_eq!(index.entry(5).unwrap(), Some(ENTRY));
+        index.set_entry(9, ENTRY).unwrap();
+        drop(index);
+        assert_eq!(reopen(&file).entry(9).unwrap(), Some(ENTRY));
+    }
+
+    #[test]
     fn clearing_leaves_what_is_before() {
         let file = tempfile::tempfile().unwrap();
         let index = Index::create(fd(&file), header(), TierId(0), &ballast()).unwrap();

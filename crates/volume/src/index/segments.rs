@@ -19,8 +19,10 @@ const PAGE: u64 = 4096;
 pub(super) struct Segments {
     file: Fd,
     maps: [OnceLock<Box<dyn NativeWords>>; SEGMENTS],
-    /// Length of the file in bytes: words below it may be loaded.
+    /// End of the file's last page: words below it may be loaded.
     len: AtomicU64,
+    /// Length of the file: words below it may be stored.
+    file_len: AtomicU64,
     /// Held while the file grows or a segment is mapped.
     growing: Mutex<()>,
     /// What there is when the home tier is full.
@@ -29,11 +31,12 @@ pub(super) struct Segments {
 
 impl Segments {
     pub(super) fn new(file: Fd, ballast: Arc<Ballast>) -> Result<Self> {
-        let len = file.stat()?.attr.size / PAGE * PAGE;
+        let len = file.stat()?.attr.size;
         Ok(Self {
             file,
             maps: std::array::from_fn(|_| OnceLock::new()),
-            len: AtomicU64::new(len),
+            len: AtomicU64::new(len.next_multiple_of(PAGE)),
+            file_len: AtomicU64::new(len),
             growing: Mutex::new(()),
             ballast,
         })
@@ -132,13 +135,14 @@ impl Segments {
     }
 
     fn grow_to(&self, end: u64) -> Result<()> {
-        if self.len.load(Ordering::Acquire) >= end {
+        if self.file_len.load(Ordering::Acquire) >= end {
             return Ok(());
         }
         let _growing = self.growing.lock();
-        if self.len.load(Ordering::Acquire) < end {
+        if self.file_len.load(Ordering::Acquire) < end {
             self.file.truncate(end)?;
-            self.len.store(end, Ordering::Release);
+            self.len.fetch_max(end, Ordering::AcqRel);
+            self.file_len.store(end, Ordering::Release);
         }
         Ok(())
     }

@@ -31,6 +31,11 @@ impl Volume {
             let ended = self.end_use(&file, false);
             truncated.and(ended)?;
         }
+        // A spread file has to know whose its modification time is.
+        let live = match live {
+            None if changes.mtime.is_some() && inode.may_be_spread() => Some(self.file_of(&inode)?),
+            live => live,
+        };
         let fd = match &live {
             Some(file) => Fd::clone(file.data()),
             None => self.inodes.path(&self.home, &inode)?,
@@ -47,10 +52,10 @@ impl Volume {
             }
         }
         if changes.atime.is_some() || changes.mtime.is_some() {
-            if let Some(file) = live.as_ref().filter(|_| changes.mtime.is_some()) {
-                file.mtime_is_set();
-            }
             fd.set_times(changes.atime, changes.mtime)?;
+        }
+        if let Some(file) = &live {
+            file.inode_is_set(changes.mtime.is_some(), self.tiers.home().id)?;
         }
         self.attr_now(&inode)
     }

@@ -203,7 +203,8 @@ impl Home {
                 if path.as_os_str().is_empty() && name == BRAID_DIR {
                     continue;
                 }
-                let looked_at = dir.open_at(&name, Access::Path).and_then(|fd| Ok((self.identify(&*fd)?, fd)));
+                let looked_at =
+                    dir.open_at(&name, Access::Path).and_then(|fd| Ok((self.identify(&*fd)?, fd)));
                 match unless_gone(looked_at) {
                     Ok(Some((identity, _))) if identity.kind() == FileKind::Directory => {
                         pending.push(path.join(name));

@@ -46,6 +46,11 @@ impl Inode {
         }
     }
 
+    /// Whether it may be a file with an index.
+    pub(crate) fn may_be_spread(&self) -> bool {
+        self.kind == FileKind::Regular && self.shape() != Shape::Plain
+    }
+
     pub(crate) fn set_shape(&self, shape: Shape) {
         self.shape.store(shape as u8, Ordering::Relaxed);
     }

@@ -31,8 +31,10 @@ impl Volume {
         let inode = self.inodes.get(ino)?;
         let path = self.inodes.path(&self.home, &inode)?;
         path.set_xattr(name, value, mode)?;
-        if let Some(file) = inode.file.lock().upgrade() {
+        let live = inode.file.lock().upgrade();
+        if let Some(file) = live {
             file.set_id_may_be_set();
+            file.inode_is_set(false, self.tiers.home().id)?;
         }
         Ok(())
     }
@@ -41,7 +43,10 @@ impl Volume {
         if is_ours(name.as_bytes()) {
             return Err(Errno::ENODATA.into());
         }
-        self.path_of(ino)?.remove_xattr(name)
+        let inode = self.inodes.get(ino)?;
+        self.inodes.path(&self.home, &inode)?.remove_xattr(name)?;
+        let live = inode.file.lock().upgrade();
+        live.map_or(Ok(()), |file| file.inode_is_set(false, self.tiers.home().id))
     }
 }
 

@@ -4,10 +4,7 @@
 //! Only marked files are looked at: those that were in use, or being removed,
 //! when the volume went down.
 
-mod check;
 mod counts;
-
-pub use check::{CheckReport, Problem, check};
 
 use crate::Volume;
 use crate::format::{Entry, IdAttr, IdKind};

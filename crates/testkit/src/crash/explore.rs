@@ -1,0 +1,352 @@
+//! One workload: runs it, crashes it everywhere, looks at what is left.
+
+use super::examine::{Examination, Examiner, Extras};
+use super::history::{History, Rules};
+use super::machine::{FrozenMachine, Machine, Setup};
+use super::oracle::Expectation;
+use super::recorder::{Cut, Recorder};
+use super::replay::{Crash, Left, Replay};
+use super::run::{Outcome, Run};
+use super::states::{Following, Random, for_each_state};
+use super::workload::{Start, Workload};
+use super::{Subject, tree};
+use std::cell::RefCell;
+use std::collections::HashMap;
+use std::fmt;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::rc::Rc;
+use std::sync::Arc;
+
+/// Seeds of the environments: of what is there before a workload, of the
+/// workload, of recoveries and of their recoveries. Ids made by one must not
+/// come again in the next.
+const SEEDS: [u64; 4] = [1, 2, 3, 4];
+
+/// How far each workload is searched.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Limits {
+    /// States built for one moment; about.
+    pub states: usize,
+    /// One of so many states is recovered a second time.
+    pub recover_again: u64,
+    /// One of so many is written to after recovery.
+    pub use_again: u64,
+    /// In one of so many, power is lost during recovery too.
+    pub crash_again: u64,
+}
+
+impl Default for Limits {
+    fn default() -> Self {
+        Self { states: 16, recover_again: 8, use_again: 8, crash_again: 64 }
+    }
+}
+
+/// What was done.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct Totals {
+    /// Workloads run.
+    pub workloads: u64,
+    /// Moments at which the power went.
+    pub cuts: u64,
+    /// Crash states that recovery ran on.
+    pub states: u64,
+    /// Those of them that are of crashes during recovery.
+    pub again: u64,
+}
+
+impl Totals {
+    /// Adds those of another search.
+    pub fn add(&mut self, other: Self) {
+        self.workloads += other.workloads;
+        self.cuts += other.cuts;
+        self.states += other.states;
+        self.again += other.again;
+    }
+}
+
+/// What was found, and how to find it again.
+#[derive(Clone, Debug)]
+pub struct Failure {
+    /// Repeats it.
+    pub replay: Replay,
+    /// When the power went.
+    pub when: String,
+    /// What is wrong.
+    pub found: String,
+}
+
+impl fmt::Display for Failure {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        writeln!(f, "found: {}", self.found)?;
+        writeln!(f, "when:  {}", self.when)?;
+        writeln!(f, "after:")?;
+        for (step, op) in self.replay.workload.ops.iter().enumerate() {
+            writeln!(f, "  {:3}  {op}", step + first_step(self.replay.workload.start))?;
+        }
+        write!(f, "replay: --replay '{}'", self.replay)
+    }
+}
+
+/// The number of a workload's first step: what makes its start has some too.
+fn first_step(start: Start) -> usize {
+    // Blank: making the volume and `d`. Else also what makes the start, a clean
+    // unmount, and the mount of the workload itself.
+    2 + if start == Start::Blank { 0 } else { start.ops().len() + 2 }
+}
+
+/// What many workloads begin with, kept.
+struct Prepared {
+    machine: FrozenMachine,
+    history: History,
+    steps: usize,
+}
+
+/// Searches workloads. One for each thread.
+pub struct Explorer<'a> {
+    subject: &'a dyn Subject,
+    limits: Limits,
+    prepared: RefCell<HashMap<(Setup, Start), Rc<Prepared>>>,
+}
+
+/// What a crash may leave, and what one of the recovery from it may.
+#[derive(Clone, Copy)]
+struct Expected<'a> {
+    first: &'a Expectation,
+    second: &'a Expectation,
+}
+
+/// A workload that has run, with all moments at which it may have crashed.
+struct Recorded {
+    cuts: Vec<Cut>,
+    history: History,
+}
+
+impl<'a> Explorer<'a> {
+    /// A searcher of volumes of this kind.
+    #[must_use]
+    pub fn new(subject: &'a dyn Subject, limits: Limits) -> Self {
+        Self { subject, limits, prepared: RefCell::default() }
+    }
+
+    /// Runs a workload and looks at what crashes of it leave, sampled by
+    /// `seed`.
+    ///
+    /// # Errors
+    /// The first failure.
+    pub fn explore(&self, workload: &Workload, seed: u64) -> Result<Totals, Box<Failure>> {
+        let failed = |when: &str, crash, second, found| {
+            let replay = Replay { workload: workload.clone(), crash, second };
+            Box::new(Failure { replay, when: when.to_owned(), found })
+        };
+        let recorded = self.record(workload).map_err(|found| failed("no crash yet", None, None, found))?;
+        let mut totals = Totals { workloads: 1, cuts: recorded.cuts.len() as u64, ..Totals::default() };
+        for (number, cut) in recorded.cuts.iter().enumerate() {
+            let mut random = Random::of(seed, number as u64);
+            let crash = |left| Some(Crash { cut: number, left });
+            let when = || describe(workload, cut);
+            let all = Expectation::new(&recorded.history, cut.moment, Rules::ProcessCrash);
+            let synced = Expectation::new(&recorded.history, cut.moment, workload.setup.rules());
+            let machine = cut.machine.after_process_crash(SEEDS[2]);
+            let again =
+                Expectation::new(&recorded.history, cut.moment, workload.setup.rules()).and_recovery();
+            let expected = Expected { first: &all, second: &again };
+            self.examine(workload, machine, expected, self.extras(&mut random), &mut totals)
+                .map_err(|(second, found)| failed(&when(), crash(Left::Process), second, found))?;
+            let expected = Expected { first: &synced, second: &again };
+            for_each_state::<Box<Failure>>(self.limits.states, random.next(), &mut |mut chooser, seen| {
+                let machine = cut.machine.after_power_loss(&mut chooser, SEEDS[2]);
+                if seen.insert(chooser.answers().to_vec()) {
+                    let left = || crash(Left::Power(chooser.answers().to_vec()));
+                    self.examine(workload, machine, expected, self.extras(&mut random), &mut totals)
+                        .map_err(|(second, found)| failed(&when(), left(), second, found))?;
+                }
+                Ok(chooser)
+            })?;
+        }
+        Ok(totals)
+    }
+
+    /// Repeats a failure, and prints what happens to the disks until the crash
+    /// and after it; `None` if it does not come again.
+    ///
+    /// # Errors
+    /// The workload does not get as far as the crash.
+    pub fn replay(&self, replay: &Replay) -> Result<Option<Failure>, String> {
+        let failure = |when, found| Failure { replay: replay.clone(), when, found };
+        let recorded = match self.record(&replay.workload) {
+            Ok(recorded) => recorded,
+            Err(found) => return Ok(Some(failure("no crash yet".into(), found))),
+        };
+        let Some(crash) = &replay.crash else { return Ok(None) };
+        let cut = recorded.cuts.get(crash.cut).ok_or_else(|| {
+            format!("the workload has {} moments to crash at, numbered from 0", recorded.cuts.len())
+        })?;
+        recorded.cuts[..=crash.cut].iter().for_each(|cut| println!("    {}", cut.next));
+        println!("  crash");
+        let (machine, rules) = match &crash.left {
+            Left::Process => (cut.machine.after_process_crash(SEEDS[2]), Rules::ProcessCrash),
+            Left::Power(answers) => {
+                let mut chooser = Following::repeating(answers.clone());
+                let machine = cut.machine.after_power_loss(&mut chooser, SEEDS[2]);
+                (machine, replay.workload.setup.rules())
+            }
+        };
+        let expected = Expectation::new(&recorded.history, cut.moment, rules);
+        let synced =
+            Expectation::new(&recorded.history, cut.moment, replay.workload.setup.rules()).and_recovery();
+        let expected = Expected { first: &expected, second: &synced };
+        machine.trace();
+        let examiner = self.examiner(&replay.workload);
+        let found = match &replay.second {
+            None => examiner.examine(machine, expected.first, Extras::ALL).map(|_| ()),
+            Some(second) => self.crash_recovery_at(&replay.workload, machine, expected, second),
+        };
+        Ok(found.err().map(|found| failure(describe(&replay.workload, cut), found)))
+    }
+
+    fn extras(&self, random: &mut Random) -> Extras {
+        let mut one_in = |count: u64| count > 0 && random.below(count) == 0;
+        let (recover_again, use_again) = (one_in(self.limits.recover_again), one_in(self.limits.use_again));
+        // What is written after recovery would not be told from recovery.
+        let record = one_in(self.limits.crash_again);
+        Extras { recover_again, use_again: use_again && !record, record }
+    }
+
+    fn examiner<'w>(&'w self, workload: &'w Workload) -> Examiner<'w> {
+        Examiner { subject: self.subject, setup: &workload.setup }
+    }
+
+    /// Lets recovery run on a machine and looks at what it leaves; perhaps
+    /// also at what crashes of the recovery leave.
+    fn examine(
+        &self,
+        workload: &Workload,
+        machine: Machine,
+        expected: Expected<'_>,
+        extras: Extras,
+        totals: &mut Totals,
+    ) -> Result<(), (Option<Crash>, String)> {
+        totals.states += 1;
+        let examiner = self.examiner(workload);
+        let Examination { cuts } =
+            examiner.examine(machine, expected.first, extras).map_err(|found| (None, found))?;
+        for (number, cut) in cuts.iter().enumerate() {
+            let choosers = [Following::keeping(), Following::losing(), Following::sampling(number as u64)];
+            for mut chooser in choosers {
+                totals.states += 1;
+                totals.again += 1;
+                let machine = cut.machine.after_power_loss(&mut chooser, SEEDS[3]);
+                examiner.examine(machine, expected.second, Extras::NONE).map_err(|found| {
+                    let left = Left::Power(chooser.answers().to_vec());
+                    let found = format!("{found} (after a crash of the recovery, {})", cut.next);
+                    (Some(Crash { cut: number, left }), found)
+                })?;
+            }
+        }
+        Ok(())
+    }
+
+    fn crash_recovery_at(
+        &self,
+        workload: &Workload,
+        machine: Machine,
+        expected: Expected<'_>,
+        second: &Crash,
+    ) -> Result<(), String> {
+        let examiner = self.examiner(workload);
+        let extras = Extras { record: true, ..Extras::NONE };
+        let Examination { cuts } = examiner.examine(machine, expected.first, extras)?;
+        let cut = cuts.get(second.cut).ok_or_else(|| format!("recovery has {} effects", cuts.len()))?;
+        let (machine, expected) = match &second.left {
+            Left::Process => (cut.machine.after_process_crash(SEEDS[3]), expected.first),
+            Left::Power(answers) => {
+                let mut chooser = Following::repeating(answers.clone());
+                (cut.machine.after_power_loss(&mut chooser, SEEDS[3]), expected.second)
+            }
+        };
+        machine.trace();
+        examiner.examine(machine, expected, Extras::NONE).map(|_| ())
+    }
+
+    /// Runs a workload once, and keeps every moment of it.
+    fn record(&self, workload: &Workload) -> Outcome<Recorded> {
+        catch_unwind(AssertUnwindSafe(|| self.record_unguarded(workload)))
+            .unwrap_or_else(|panic| Err(describe_panic(panic.as_ref())))
+    }
+
+    fn record_unguarded(&self, workload: &Workload) -> Outcome<Recorded> {
+        let setup = &workload.setup;
+        let (machine, before) = if workload.start == Start::Blank {
+            (Arc::new(Machine::new(setup, SEEDS[1])), (History::default(), 0))
+        } else {
+            let prepared = self.prepare(workload)?;
+            let machine = prepared.machine.after_process_crash(SEEDS[1]);
+            (Arc::new(machine), (prepared.history.clone(), prepared.steps))
+        };
+        let recorder = Recorder::watch(&machine, before.1);
+        let mut run = Run::new(self.subject, setup, Arc::clone(&machine), before);
+        run.mount(Some(&recorder))?;
+        if workload.start == Start::Blank {
+            run.make_dir(Some(&recorder))?;
+        }
+        for op in &workload.ops {
+            run.apply(op, Some(&recorder))?;
+        }
+        let cuts = recorder.finish();
+        // The book must be right before anything is held against it.
+        self.look_at_live(&run)?;
+        let violations = machine.violations();
+        if let Some(violation) = violations.first() {
+            return Err(format!("a process would have been killed: {violation}"));
+        }
+        Ok(Recorded { cuts, history: run.history })
+    }
+
+    fn look_at_live(&self, run: &Run<'_>) -> Outcome {
+        let moment = super::history::Moment {
+            done: run.steps,
+            in_flight: false,
+            clock_ns: run.machine.clock().wall_ns(),
+        };
+        let expected = Expectation::new(&run.history, moment, Rules::ProcessCrash);
+        let seen: tree::Seen = run.look()?;
+        expected.check(&seen).map_err(|found| format!("without a crash, {found}"))
+    }
+
+    /// What a workload begins with.
+    fn prepare(&self, workload: &Workload) -> Outcome<Rc<Prepared>> {
+        let key = (workload.setup.clone(), workload.start);
+        if let Some(prepared) = self.prepared.borrow().get(&key) {
+            return Ok(Rc::clone(prepared));
+        }
+        let machine = Arc::new(Machine::new(&workload.setup, SEEDS[0]));
+        let mut run = Run::new(self.subject, &workload.setup, Arc::clone(&machine), (History::default(), 0));
+        run.mount(None)?;
+        run.make_dir(None)?;
+        for op in workload.start.ops() {
+            run.apply(&op, None)?;
+        }
+        run.unmount()?;
+        let (history, steps) = (run.history, run.steps);
+        let prepared = Rc::new(Prepared { machine: machine.freeze(), history, steps });
+        self.prepared.borrow_mut().insert(key, Rc::clone(&prepared));
+        Ok(prepared)
+    }
+}
+
+fn describe(workload: &Workload, cut: &Cut) -> String {
+    let step = cut.moment.done;
+    let op = step.checked_sub(first_step(workload.start)).and_then(|at| workload.ops.get(at));
+    match (cut.moment.in_flight, op) {
+        (true, Some(op)) => format!("in step {step}, {op}, {}", cut.next),
+        (true, None) => format!("in step {step}, while mounting, {}", cut.next),
+        (false, _) => format!("after step {} had returned", step.wrapping_sub(1)),
+    }
+}
+
+/// What a panic said.
+pub(super) fn describe_panic(panic: &(dyn std::any::Any + Send)) -> String {
+    let text = panic.downcast_ref::<String>().map(String::as_str);
+    let text = text.or_else(|| panic.downcast_ref::<&str>().copied()).unwrap_or("without a word");
+    format!("it panicked: {text}")
+}

@@ -1,0 +1,195 @@
+//! Which workloads there are: all short sequences over a small alphabet, and
+//! random longer ones.
+
+use super::machine::Setup;
+use super::op::{Dir, Name, Op};
+use super::states::Random;
+use super::workload::{BLOCK, RANGE, Start, Workload};
+
+/// Longest enumerated sequence.
+const LENGTH_MAX: u32 = 3;
+
+/// The operations that short sequences are made of.
+pub(crate) fn alphabet(disks: usize) -> Vec<Op> {
+    use Name::{A, B, DirA};
+    let write = |at, len| Op::Write { name: A, at, len, sync: false };
+    let mut ops = vec![
+        Op::Create(A),
+        write(0, BLOCK),
+        // Across a border, and a part of a block beyond.
+        write(RANGE - BLOCK, 2 * BLOCK),
+        write(3 * RANGE + 512, 1024),
+        Op::Write { name: A, at: RANGE, len: BLOCK, sync: true },
+        Op::Append(A, BLOCK),
+        Op::Append(A, RANGE + 512),
+        Op::Fsync(A),
+        Op::Fdatasync(A),
+        Op::Sync,
+        Op::SyncDir(Dir::Root),
+        Op::Truncate(A, 0),
+        Op::Truncate(A, RANGE / 2 + 512),
+        Op::Truncate(A, 4 * RANGE),
+        Op::Punch(A, RANGE / 2, RANGE),
+        Op::Zero(A, RANGE, 3 * RANGE),
+        Op::Allocate(A, 2 * RANGE, 2 * RANGE),
+        Op::Rename(A, B),
+        Op::Rename(B, A),
+        Op::Rename(A, DirA),
+        Op::Link(A, B),
+        Op::Unlink(A),
+        Op::UnlinkOpen(A),
+        Op::WriteOrphan(RANGE, BLOCK),
+        Op::CloseOrphans,
+        Op::Migrate(A, 0, 1),
+        Op::Migrate(A, 1, 0),
+        Op::Tick,
+        Op::Close(A),
+        Op::Remount,
+        Op::Kill,
+        Op::Create(B),
+        Op::Write { name: B, at: 0, len: RANGE + BLOCK, sync: false },
+        Op::Fsync(B),
+    ];
+    ops.extend((disks > 2).then_some(Op::Migrate(A, 1, 2)));
+    ops
+}
+
+/// A random sequence.
+pub(crate) fn random_ops(seed: u64, disks: usize) -> Vec<Op> {
+    let mut random = Random::new(seed);
+    // Few names, so that things happen to the same files.
+    let names = &Name::ALL[..1 + random.below(4) as usize];
+    let len = 5 + random.below(36);
+    (0..len).map(|_| random_op(&mut random, names, disks)).collect()
+}
+
+fn random_op(random: &mut Random, names: &[Name], disks: usize) -> Op {
+    let name = random.pick(names);
+    let other = random.pick(&Name::ALL);
+    let (at, len) = (random_offset(random), random_len(random));
+    match random.below(40) {
+        0..=3 => Op::Create(name),
+        4..=9 => Op::Write { name, at, len, sync: false },
+        10 => Op::Write { name, at, len, sync: true },
+        11..=13 => Op::Append(name, len),
+        14..=16 => Op::Fsync(name),
+        17 => Op::Fdatasync(name),
+        18 => Op::Sync,
+        19 => Op::SyncDir(random.pick(&Dir::ALL)),
+        20 => Op::Truncate(name, 0),
+        21..=22 => Op::Truncate(name, at),
+        23 => Op::Punch(name, at, len),
+        24 => Op::Zero(name, at, len),
+        25 => Op::Allocate(name, at, len),
+        26..=27 => Op::Rename(name, other),
+        28 => Op::Link(name, other),
+        29 => Op::Unlink(name),
+        30 => Op::UnlinkOpen(name),
+        31 => Op::WriteOrphan(at, len),
+        32 => Op::CloseOrphans,
+        33..=35 => Op::Migrate(name, random.below(5), random.below(disks as u64) as usize),
+        36 => Op::Tick,
+        37 => Op::Close(name),
+        38 => Op::Remount,
+        _ => Op::Kill,
+    }
+}
+
+/// Somewhere in five ranges, likely at a border.
+fn random_offset(random: &mut Random) -> u64 {
+    let range = random.below(5) * RANGE;
+    range
+        + match random.below(6) {
+            0 | 1 => 0,
+            2 => RANGE - BLOCK,
+            3 => 512 * random.below(RANGE / 512),
+            4 => 8 * random.below(RANGE / 8),
+            _ => BLOCK * random.below(RANGE / BLOCK),
+        }
+}
+
+fn random_len(random: &mut Random) -> u64 {
+    match random.below(6) {
+        0 => 512,
+        1 => 8 * (1 + random.below(1024)),
+        2 => BLOCK,
+        3 => BLOCK * (1 + random.below(4)),
+        4 => RANGE,
+        _ => RANGE + BLOCK,
+    }
+}
+
+/// Enumerated workload number `which`: the shortest ones first. `None` when
+/// all were given.
+pub(crate) fn enumerated(policies: &[&str], seed: u64, which: u64) -> Option<Workload> {
+    let ops = alphabet(3);
+    let (letters, starts) = (ops.len() as u64, Start::ALL.len() as u64);
+    let mut at = which;
+    for len in 1..=LENGTH_MAX {
+        let count = letters.pow(len) * starts;
+        if at >= count {
+            at -= count;
+            continue;
+        }
+        // Scattered, so that a part of them is a sample of them all: a number
+        // without a common factor goes through every remainder.
+        let stride = (count / 2..).find(|stride| common_factor(*stride, count) == 1)?;
+        let mut at = (u128::from(at) * u128::from(stride) + u128::from(seed)) % u128::from(count);
+        let start = Start::ALL[(at % u128::from(starts)) as usize];
+        at /= u128::from(starts);
+        let mut sequence = Vec::new();
+        for _ in 0..len {
+            sequence.push(ops[(at % u128::from(letters)) as usize]);
+            at /= u128::from(letters);
+        }
+        let setup = random_setup(policies, &mut Random::of(seed, which));
+        return Some(Workload { setup, start, ops: sequence });
+    }
+    None
+}
+
+/// Random workload number `which`.
+pub(crate) fn random(policies: &[&str], seed: u64, which: u64) -> Workload {
+    let mut random = Random::of(seed, which);
+    let setup = random_setup(policies, &mut random);
+    let start = random.pick(&Start::ALL);
+    let ops = random_ops(random.next(), setup.disks);
+    Workload { setup, start, ops }
+}
+
+fn random_setup(policies: &[&str], random: &mut Random) -> Setup {
+    let setups = Setup::all(random.pick(policies));
+    setups[random.below(setups.len() as u64) as usize].clone()
+}
+
+fn common_factor(a: u64, b: u64) -> u64 {
+    if b == 0 { a } else { common_factor(b, a % b) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::collections::HashSet;
+
+    #[test]
+    fn every_short_sequence_is_enumerated_once() {
+        let letters = alphabet(3).len() as u64;
+        let starts = Start::ALL.len() as u64;
+        let count = letters * starts + letters * letters * starts;
+        let texts: HashSet<String> = (0..count)
+            .map(|which| enumerated(&["p"], 5, which).unwrap())
+            .map(|workload| format!("{:?} {:?}", workload.start, workload.ops))
+            .collect();
+        assert_eq!(texts.len() as u64, count);
+        let all = count + letters.pow(3) * starts;
+        assert!(enumerated(&["p"], 5, all - 1).is_some() && enumerated(&["p"], 5, all).is_none());
+    }
+
+    #[test]
+    fn a_workload_is_read_back_from_its_text() {
+        for which in 0..100 {
+            let workload = random(&["p", "q"], 1, which);
+            assert_eq!(workload.to_string().parse(), Ok(workload));
+        }
+    }
+}

@@ -1,0 +1,131 @@
+//! Which files have something on tiers that can't be relied on: what
+//! `status --affected` tells.
+
+use crate::Volume;
+use crate::format::IdKind;
+use crate::namespace::Identity;
+use braid_contract::{Errno, Error, Fd, ObjectId, Result, TierId};
+use std::collections::HashMap;
+use std::path::{Path, PathBuf};
+
+/// Runs that are told of at a time.
+const RUNS_MAX: usize = 1024;
+
+/// A file with ranges on tiers that can't be relied on. One with very many
+/// runs comes in several parts.
+#[derive(Clone, Debug)]
+pub struct AffectedFile {
+    /// Its path below the root. A file with several names comes by each.
+    pub path: PathBuf,
+    /// The stretches on such tiers, in order; or why that is not known, because
+    /// the file's index can't be read.
+    pub runs: std::result::Result<Vec<AffectedRun>, String>,
+}
+
+/// A stretch of a file on a tier that can't be relied on.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct AffectedRun {
+    /// First byte.
+    pub offset: u64,
+    /// Length in bytes, up to the end of the file at most.
+    pub len: u64,
+    /// Number and name of the tier.
+    pub tier: (TierId, String),
+    /// The state of the tier; `lost` if it was replaced.
+    pub state: &'static str,
+}
+
+/// Names and states of the tiers that can't be relied on.
+type Troubled = HashMap<TierId, (String, &'static str)>;
+
+impl Volume {
+    /// Hands `visit` every file of the namespace that has ranges on a tier
+    /// which is read-only, failing, hanging, absent or lost. Reads nothing but
+    /// the home tier, so it does not wait for any of them.
+    ///
+    /// # Errors
+    /// Those of the home tier, and those of `visit`, which end it.
+    pub fn affected(&self, visit: &mut dyn FnMut(AffectedFile) -> Result<()>) -> Result<()> {
+        let troubled = self.troubled();
+        if troubled.is_empty() {
+            return Ok(());
+        }
+        self.home.walk(&mut |path, fd, identity| {
+            match self.settled_id(fd, identity).and_then(|id| match id {
+                Some(id) => self.affected_runs(id, &troubled, path, visit),
+                None => Ok(()),
+            }) {
+                // It was removed, or emptied, meanwhile.
+                Err(error) if matches!(error.errno(), Errno::ENOENT | Errno::ESTALE) => Ok(()),
+                Err(error) if error.errno() == Errno::EUCLEAN => {
+                    visit(AffectedFile { path: path.to_owned(), runs: Err(error.to_string()) })
+                }
+                result => result,
+            }
+        })
+    }
+
+    fn troubled(&self) -> Troubled {
+        let mut troubled: Troubled =
+            self.tiers.lost().into_iter().map(|(id, name)| (id, (name, "lost"))).collect();
+        // Of one that is well, the state would be measured.
+        for tier in self.tiers.iter().filter(|tier| !tier.is_healthy()) {
+            troubled.insert(tier.id, (tier.name.clone(), tier.state().name()));
+        }
+        troubled
+    }
+
+    fn settled_id(&self, fd: &Fd, identity: &Identity) -> Result<Option<ObjectId>> {
+        let attr = self.home.id_attr(&**fd, identity)?;
+        Ok(attr.filter(|attr| attr.kind == IdKind::Spread).map(|attr| attr.id))
+    }
+
+    /// Tells of the runs of one file. What is on home of its index is what a
+    /// user of the file sees: both map the same pages.
+    fn affected_runs(
+        &self,
+        id: ObjectId,
+        troubled: &Troubled,
+        path: &Path,
+        visit: &mut dyn FnMut(AffectedFile) -> Result<()>,
+    ) -> Result<()> {
+        let index = self.index.open_index(id)?;
+        let size = index.size()?;
+        let mut runs: Vec<AffectedRun> = Vec::new();
+        let mut unknown = None;
+        index.for_each(0, |range, entry| {
+            let offset = self.range_start(range);
+            let entry = match entry {
+                Ok(entry) => entry,
+                Err(error) => {
+                    unknown.get_or_insert(error.context(format!("range {range}")));
+                    return Ok(());
+                }
+            };
+            let Some((name, state)) = troubled.get(&entry.tier).filter(|_| offset < size) else {
+                return Ok(());
+            };
+            let len = u64::from(self.range_size).min(size - offset);
+            match runs.last_mut() {
+                Some(last) if last.tier.0 == entry.tier && last.offset + last.len == offset => {
+                    last.len += len;
+                }
+                _ => {
+                    if runs.len() == RUNS_MAX {
+                        let runs = Ok(std::mem::take(&mut runs));
+                        visit(AffectedFile { path: path.to_owned(), runs })?;
+                    }
+                    runs.push(AffectedRun { offset, len, tier: (entry.tier, name.clone()), state });
+                }
+            }
+            Ok(())
+        })?;
+        if !runs.is_empty() {
+            visit(AffectedFile { path: path.to_owned(), runs: Ok(runs) })?;
+        }
+        match unknown {
+            Some(error) => Err(Error::new(Errno::EUCLEAN, error.to_string())),
+            None => Ok(()),
+        }
+    }
+}

@@ -1,0 +1,171 @@
+//! An index that was lost, made anew: a range is where data of it is.
+
+use super::file::Subject;
+use super::raw_index::{path_of, place_of, write_all};
+use super::report::Problem;
+use super::tree::make_dir;
+use super::{Check, When, is_missing};
+use crate::format::{Entry, HEADER_LEN, Reason, Words};
+use crate::index::{GAPS_AT, SIZE_AT, SYNCED_SIZE_AT, durable_at};
+use crate::tiers::bit;
+use braid_contract::{Access, Errno, Error, NativeFd, ObjectId, Result, SeekTarget, Store, TierId};
+use std::collections::BTreeMap;
+use std::ffi::OsStr;
+use std::ops::Range;
+
+/// An entry that no tier can have, and that no flipped bit makes one: reading
+/// its range fails.
+const UNREADABLE: u64 = u64::MAX;
+
+/// What is left of a file whose index is lost.
+struct Remains {
+    size: u64,
+    /// Tiers with data in a range, as bits.
+    ranges: BTreeMap<u64, u64>,
+    /// Tiers other than home with an object.
+    objects: Vec<TierId>,
+}
+
+impl Remains {
+    /// Adds a stretch of data on a tier.
+    fn add(&mut self, tier: TierId, data: Range<u64>, range_size: u64) {
+        for range in data.start / range_size..data.end.div_ceil(range_size) {
+            *self.ranges.entry(range).or_insert(0) |= bit(tier);
+        }
+    }
+
+    /// Ranges with data on one tier, and with data on several.
+    fn clear_and_doubtful(&self) -> (usize, Vec<u64>) {
+        let doubtful: Vec<u64> =
+            self.ranges.iter().filter(|(_, tiers)| tiers.count_ones() > 1).map(|(range, _)| *range).collect();
+        (self.ranges.len() - doubtful.len(), doubtful)
+    }
+}
+
+impl Check<'_> {
+    /// The index of a file is missing, or cut off in its header.
+    pub(super) fn index_lost(&mut self, subject: &Subject, cut: bool) -> Result<()> {
+        let (code, what) = match cut {
+            true => ("index-cut", "its index is cut off in its header: it can't be read"),
+            false => ("index-missing", "its index is missing: it can't be read"),
+        };
+        let problem = subject.of(Problem::damage(code, what));
+        let mut doubtful = Vec::new();
+        let mut size = 0;
+        let repair = "makes it anew: each range is on the one tier that has data of it";
+        let at = self.mend(problem.repair(repair), When::Unmounted, |check| {
+            let remains = check.remains(subject)?;
+            let (clear, in_doubt) = remains.clear_and_doubtful();
+            if clear == 0 {
+                return Err(Error::new(Errno::EUCLEAN, "nothing tells on which tier its data is"));
+            }
+            check.write_index(subject, &remains, cut)?;
+            (doubtful, size) = (in_doubt, remains.size);
+            Ok(())
+        });
+        for run in doubtful.chunk_by(|a, b| *b == a + 1) {
+            let bytes = self.bytes_of(run[0]..run[0] + run.len() as u64, size);
+            let what = "several tiers have data of these bytes, and nothing tells which is right: they can't be read";
+            let repair = "nothing is done: write them anew, or remove the file";
+            let problem = Problem::damage("entry-doubtful", what).bytes(bytes).repair(repair);
+            self.found(subject.of(problem));
+        }
+        if self.report.problems[at].repaired {
+            self.check_again(subject)?;
+        }
+        Ok(())
+    }
+
+    /// Counts what a new index places.
+    fn check_again(&mut self, subject: &Subject) -> Result<()> {
+        if let Some(index) = super::raw_index::RawIndex::open(&*self.ground.braid, subject.attr.id)? {
+            self.indexes.ids.insert(subject.attr.id);
+            self.report.ranges += self.tally(&index, u64::MAX)?.sound;
+            self.count_ranges(&index)?;
+        }
+        Ok(())
+    }
+
+    /// Looks for data of a file on all tiers. `EIO` if one of them can't tell.
+    fn remains(&self, subject: &Subject) -> Result<Remains> {
+        let id = subject.attr.id;
+        let mut remains =
+            Remains { size: subject.identity.size(), ranges: BTreeMap::new(), objects: Vec::new() };
+        let range_size = self.ground.range_size;
+        let home = subject.fd.reopen(Access::Read)?;
+        let mut at = 0;
+        while let Some(data) = next_data_home(&*home, at)? {
+            at = data.end;
+            remains.add(self.ground.home_id, data, range_size);
+        }
+        for tier in &self.ground.tiers {
+            let store = tier.store.as_ref().ok_or_else(|| {
+                Error::new(Errno::EIO, format!("tier {} is absent, and may have data of it", tier.name))
+            })?;
+            match store.stat(id) {
+                Ok(stat) => remains.size = remains.size.max(stat.size),
+                Err(error) if is_missing(&error) => continue,
+                Err(error) => return Err(error),
+            }
+            remains.objects.push(tier.id);
+            at = 0;
+            while let Some(data) = next_data(&**store, id, at)? {
+                at = data.end;
+                remains.add(tier.id, data, range_size);
+            }
+            store.sync(&[id], false)?;
+        }
+        Ok(remains)
+    }
+
+    fn write_index(&self, subject: &Subject, remains: &Remains, cut: bool) -> Result<()> {
+        let (id, braid) = (subject.attr.id, &self.ground.braid);
+        let path = path_of(id);
+        let index_dir = braid.open_at(OsStr::new("index"), Access::Directory)?;
+        let file = if cut {
+            braid.open_at(OsStr::new(&path), Access::ReadWrite)?
+        } else {
+            make_dir(&*index_dir, &id.shard())?;
+            braid.create_at(OsStr::new(&path), 0o600)?
+        };
+        let words = Words::of(id);
+        for (range, tiers) in &remains.ranges {
+            let word = match tiers.count_ones() {
+                1 => {
+                    // One bit of 63: its place is a tier's number.
+                    let tier = TierId(tiers.trailing_zeros() as u8);
+                    words.encode_entry(*range, Entry { tier, reason: Reason::Policy, version: 0 })
+                }
+                _ => UNREADABLE,
+            };
+            write_all(&*file, place_of(*range), &word.to_le_bytes())?;
+        }
+        // Home has no say in where its holes are: what was there is in it.
+        let mut header = self.header_of(subject, 0).encode();
+        header.resize(HEADER_LEN, 0);
+        let mut put =
+            |at: u64, word: u64| header[at as usize..at as usize + 8].copy_from_slice(&word.to_le_bytes());
+        put(SIZE_AT, words.encode_size(SIZE_AT, remains.size));
+        put(SYNCED_SIZE_AT, words.encode_size(SYNCED_SIZE_AT, remains.size));
+        put(GAPS_AT, words.encode_flag(GAPS_AT));
+        for tier in &remains.objects {
+            put(durable_at(*tier), words.encode_flag(durable_at(*tier)));
+        }
+        write_all(&*file, 0, &header)?;
+        file.sync(false)?;
+        index_dir.open_at(OsStr::new(&id.shard()), Access::Directory)?.sync(false)?;
+        index_dir.sync(false)
+    }
+}
+
+fn next_data_home(home: &dyn NativeFd, at: u64) -> Result<Option<Range<u64>>> {
+    match home.seek(at, SeekTarget::Data) {
+        Ok(start) => Ok(Some(start..home.seek(start, SeekTarget::Hole)?.max(start + 1))),
+        Err(error) if error.errno() == Errno::ENXIO => Ok(None),
+        Err(error) => Err(error),
+    }
+}
+
+fn next_data(store: &dyn Store, id: ObjectId, at: u64) -> Result<Option<Range<u64>>> {
+    Ok(store.next_data(id, at)?.map(|(start, end)| start..end.max(start + 1)))
+}

@@ -1,0 +1,162 @@
+//! The volume as the crash explorer's subject.
+
+use braid_contract::{Errno, Error, FileSystem, InodeId, Result};
+use braid_stores::dir::DirStore;
+use braid_testkit::crash::{Mounted, RANGE, Setup, Subject};
+use braid_testkit::sim::{Disk, SimEnvironment};
+use braid_volume::{
+    HomeConfig, LargeFiles, OpenError, PolicyConfig, Reserve, TierConfig, Volume, VolumeConfig,
+};
+use std::sync::Arc;
+
+/// Names of the policies, and what they stand for.
+const POLICIES: [&str; 4] = ["weighted", "home-first", "size-spread", "size-tier"];
+
+#[cfg(feature = "plant")]
+type Plant = braid_volume::Plant;
+/// Without the feature there is none.
+#[cfg(not(feature = "plant"))]
+#[derive(Clone, Copy)]
+enum Plant {}
+
+/// Volumes, perhaps with a bug planted.
+pub(crate) struct Braid {
+    plant: Option<Plant>,
+}
+
+struct Open(Arc<Volume>);
+
+impl Braid {
+    /// Volumes with the bug of this name.
+    ///
+    /// # Errors
+    /// There is no such bug, or this was built without any.
+    pub(crate) fn new(plant: Option<&str>) -> std::result::Result<Self, String> {
+        Ok(Self { plant: plant.map(plant_of).transpose()? })
+    }
+}
+
+#[cfg(feature = "plant")]
+fn plant_of(name: &str) -> std::result::Result<Plant, String> {
+    Ok(match name {
+        "switch-before-copy" => Plant::SwitchBeforeCopyIsDurable,
+        "punch-before-entry" => Plant::PunchBeforeEntryIsDurable,
+        "grow-over-uncleared" => Plant::GrowOverUnclearedEntries,
+        _ => {
+            let known = "switch-before-copy, punch-before-entry, grow-over-uncleared";
+            return Err(format!("there is no bug {name}; there are {known}"));
+        }
+    })
+}
+
+#[cfg(not(feature = "plant"))]
+fn plant_of(_: &str) -> std::result::Result<Plant, String> {
+    Err("bugs are planted only with `--features plant`".into())
+}
+
+impl Subject for Braid {
+    fn policies(&self) -> &[&str] {
+        &POLICIES
+    }
+
+    fn open(
+        &self,
+        setup: &Setup,
+        disks: &[Disk],
+        environment: Arc<SimEnvironment>,
+    ) -> Result<Box<dyn Mounted>> {
+        let volume = Volume::open(config(setup, disks, environment)?).map_err(plain)?;
+        #[cfg(feature = "plant")]
+        if let Some(plant) = self.plant {
+            volume.plant(plant);
+        }
+        #[cfg(not(feature = "plant"))]
+        if let Some(plant) = self.plant {
+            match plant {}
+        }
+        Ok(Box::new(Open(volume)))
+    }
+
+    fn check(&self, setup: &Setup, disks: &[Disk], environment: Arc<SimEnvironment>) -> Result<Vec<String>> {
+        let config = config(setup, disks, environment)?;
+        let report = braid_volume::check(config, false, &mut |_| {}).map_err(plain)?;
+        // A removed file's mark is not synced before its name goes: where the
+        // file system keeps no order, what the file had may be left for the
+        // check to find. It is space, and nobody's data.
+        let is_leak = |what: &str| !setup.journal_order && what.ends_with("that no file leads to");
+        let problems = report.problems.iter().filter(|problem| !is_leak(&problem.what));
+        let lines = problems.map(|problem| {
+            let path = problem.path.as_ref().map(|path| path.display().to_string());
+            let id = problem.id.map(|id| id.to_string());
+            let of = path.or(id).unwrap_or_else(|| "the volume".into());
+            format!("{of}: {}", problem.what)
+        });
+        Ok(lines.collect())
+    }
+}
+
+impl Mounted for Open {
+    fn fs(&self) -> &dyn FileSystem {
+        &*self.0
+    }
+
+    fn tick(&self) {
+        self.0.tick();
+    }
+
+    fn migrate(&self, ino: InodeId, offset: u64, to_tier: usize) -> Result<()> {
+        self.0.move_range(ino, offset, &tier_name(to_tier))
+    }
+
+    fn shutdown(self: Box<Self>) -> Result<()> {
+        self.0.shutdown()
+    }
+}
+
+fn tier_name(disk: usize) -> String {
+    format!("t{disk}")
+}
+
+fn config(setup: &Setup, disks: &[Disk], environment: Arc<SimEnvironment>) -> Result<VolumeConfig> {
+    let [home, others @ ..] = disks else { return Err(Errno::EINVAL.into()) };
+    let tiers = (1..).zip(others).map(|(at, disk)| {
+        Ok(TierConfig {
+            name: tier_name(at),
+            store: Some(Arc::new(DirStore::new(disk.root())?)),
+            location: tier_name(at),
+            weight: Some(1.0),
+            reserve: Reserve::Bytes(0),
+        })
+    });
+    Ok(VolumeConfig {
+        home: HomeConfig {
+            name: tier_name(0),
+            root: home.root(),
+            location: tier_name(0),
+            weight: Some(1.0),
+            reserve: Reserve::Bytes(0),
+        },
+        tiers: tiers.collect::<Result<_>>()?,
+        range_size: Some(RANGE as u32),
+        policy: policy(&setup.policy)?,
+        environment,
+    })
+}
+
+fn policy(name: &str) -> Result<PolicyConfig> {
+    Ok(match name {
+        "weighted" => PolicyConfig::Weighted,
+        // So low that some workloads come above it.
+        "home-first" => PolicyConfig::HomeFirst { watermark_percent: 0.5 },
+        "size-spread" => PolicyConfig::Size { small: RANGE, large: LargeFiles::Spread },
+        "size-tier" => PolicyConfig::Size { small: 0, large: LargeFiles::Tier(tier_name(1)) },
+        _ => return Err(Error::new(Errno::EINVAL, format!("there is no policy {name}"))),
+    })
+}
+
+fn plain(error: OpenError) -> Error {
+    match error {
+        OpenError::Other(error) => error,
+        error => Error::new(Errno::EIO, error.to_string()),
+    }
+}
