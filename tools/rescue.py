@@ -6,38 +6,35 @@ newer), and never writes into a tier. docs/format.md describes what it reads.
 
     rescue.py --tier fast=/mnt/nvme --tier slow=/mnt/sata --home fast OUT
 
-Leave out a tier that is lost: files without data on it come out whole, and
-for the others it is said which bytes are missing. Those are zeros in OUT.
+The volume may have crashed, tiers may be gone (leave them out), indexes may be
+damaged. For each file it is said which bytes are lost (zeros in OUT) and what
+could only be guessed. Data that no file leads to is put into a directory
+lost+found.braid in OUT, by its id.
 
-Exit status: 0 everything was rebuilt, 1 something was not (see the messages),
-2 wrong usage.
+Exit status: 0 everything was rebuilt, 1 something is lost or was guessed, or
+no file leads to it, 2 wrong usage.
 """
 
 import argparse
 import ctypes
 import errno
+import json
 import os
 import stat
 import struct
 import sys
 
 VERSION = 1
-LABEL_SIZE = 512
-TABLE_SIZE = 4096
-HEADER_SIZE = 4096
-ATTRIBUTE_SIZE = 40
+LABEL_SIZE, TABLE_SIZE, HEADER_SIZE, ATTRIBUTE_SIZE = 512, 4096, 4096, 40
 TIERS_MAX = 63
 NAMESPACES = ("trusted.", "user.")
-KIND_SPREAD = 1
-KIND_EMPTIED = 2
-SIZE_WORD = 256
-FSYNC_SIZE_WORD = 264
-OWNERS_WORD = 272
+KIND_SPREAD, KIND_EMPTIED = 1, 2
+SIZE_WORD, SYNCED_SIZE_WORD, OWNERS_WORD, DURABLE_FLAGS = 256, 264, 272, 512
 CHUNK = 1 << 20
 SECTOR = 4096
 
 
-# CRC-32C
+# The format's structures
 
 
 def _crc_table():
@@ -60,17 +57,14 @@ def crc32c(data, crc=0):
     return crc ^ 0xFFFFFFFF
 
 
-def crc_is_right(block, offset=12):
-    """Whether the CRC at offset is that of the block with this field zero."""
-    (stored,) = struct.unpack_from("<I", block, offset)
-    return crc32c(block[:offset] + bytes(4) + block[offset + 4 :]) == stored
-
-
-# The format's structures
-
-
 class Damaged(Exception):
     """A structure that can't be used; the text says why."""
+
+
+def check_crc(block, offset):
+    """Checks the CRC at offset: that of the block with this field zero."""
+    if crc32c(block[:offset] + bytes(4) + block[offset + 4 :]) != struct.unpack_from("<I", block, offset)[0]:
+        raise Damaged("its checksum is wrong")
 
 
 def check_block(block, size, magic, crc_end):
@@ -82,8 +76,13 @@ def check_block(block, size, magic, crc_end):
     (version,) = struct.unpack_from("<H", block, 8)
     if version != VERSION:
         raise Damaged("it has format version %d, and this program knows %d" % (version, VERSION))
-    if not crc_is_right(block[:crc_end]):
-        raise Damaged("its checksum is wrong")
+    check_crc(block[:crc_end], 12)
+
+
+def check_range_size(size):
+    """A range size is a power of two from 64 KiB to 64 MiB."""
+    if size & (size - 1) or not 1 << 16 <= size <= 1 << 26:
+        raise Damaged("its range size is %d" % size)
 
 
 class Label:
@@ -109,11 +108,8 @@ class VolumeTable:
         self.volume = block[16:32]
         self.range_size, self.home = struct.unpack_from("<IB", block, 32)
         check_range_size(self.range_size)
-        self.names = {}
-        for number in range(TIERS_MAX):
-            at = 64 + 64 * number
-            if block[at] == 1:
-                self.names[number] = block[at + 2 : at + 2 + block[at + 1]].decode("ascii", "replace")
+        slots = ((number, block[64 + 64 * number :]) for number in range(TIERS_MAX))
+        self.names = {number: slot[2 : 2 + slot[1]].decode("ascii", "replace") for number, slot in slots if slot[0] == 1}
 
 
 class Attribute:
@@ -122,54 +118,62 @@ class Attribute:
     def __init__(self, value):
         if len(value) != ATTRIBUTE_SIZE:
             raise Damaged("it has %d bytes and not %d" % (len(value), ATTRIBUTE_SIZE))
-        self.version, self.kind = value[0], value[1]
+        check_crc(value, 4)
+        version, self.kind = value[0], value[1]
+        if version != VERSION or self.kind not in (KIND_SPREAD, KIND_EMPTIED):
+            raise Damaged("it has version %d and kind %d" % (version, self.kind))
         self.id = value[8:24]
         self.ino, self.btime = struct.unpack_from("<Qq", value, 24)
-        if not crc_is_right(value, 4):
-            raise Damaged("its checksum is wrong")
-        if self.version != VERSION or self.kind not in (KIND_SPREAD, KIND_EMPTIED):
-            raise Damaged("it has version %d and kind %d" % (self.version, self.kind))
 
 
 class Header:
     """The header of an index."""
 
-    def __init__(self, block, volume, id_):
+    def __init__(self, block, volume, id_, range_size):
         check_block(block, HEADER_SIZE, b"BRAIDIDX", 256)
-        if volume is not None and block[16:32] != volume:
+        if block[16:32] != volume:
             raise Damaged("it belongs to another volume")
         if block[32:48] != id_:
             raise Damaged("it belongs to another file")
-        (self.range_size,) = struct.unpack_from("<I", block, 48)
-        check_range_size(self.range_size)
+        if struct.unpack_from("<I", block, 48)[0] != range_size:
+            raise Damaged("its range size is not the volume's")
         self.ino, self.btime = struct.unpack_from("<Qq", block, 56)
 
 
-def check_range_size(size):
-    """A range size is a power of two from 64 KiB to 64 MiB."""
-    if size & (size - 1) or not 1 << 16 <= size <= 1 << 26:
-        raise Damaged("its range size is %d" % size)
-
-
 def size_of_word(block, offset, id_):
-    """The size that a size word holds; None if its checksum is wrong."""
+    """The size that a size word holds; None if its check is wrong."""
     (word,) = struct.unpack_from("<Q", block, offset)
-    if word == 0:
-        return 0
     size = word & ((1 << 48) - 1)
     crc = crc32c(id_ + struct.pack("<QQ", offset, size)) & 0xFFFF
-    return size if crc == word >> 48 else None
+    return size if word == 0 or crc == word >> 48 else None
 
 
-def owners_of_word(block, id_):
-    """Owners of size, mtime and atime; (None, None, None) if not known."""
+def mtime_owner(block, id_):
+    """The tier that owns the modification time; None if that is not known."""
     word = block[OWNERS_WORD : OWNERS_WORD + 8]
-    if not any(word):
-        return (None, None, None)
-    (stored,) = struct.unpack_from("<I", word, 4)
-    if crc32c(id_ + struct.pack("<Q", OWNERS_WORD) + word[:4]) != stored:
-        return (None, None, None)
-    return tuple(word[:3])
+    crc = crc32c(id_ + struct.pack("<Q", OWNERS_WORD) + word[:4])
+    return word[1] if any(word) and crc == struct.unpack_from("<I", word, 4)[0] else None
+
+
+def tier_of_entry(seed, number, word):
+    """The tier that an entry names, None if none; Damaged if its check is wrong."""
+    if word == 0:
+        return None
+    low = word & 0xFFFFFFFF
+    if crc32c(struct.pack("<QI", number, low), seed) != word >> 32:
+        raise Damaged("damaged index entry")
+    return low & 0xFF
+
+
+def correct_entry(seed, number, word):
+    """The tier that a damaged entry named before one bit of it flipped; None
+    if it was more than one."""
+    for bit in range(64):
+        try:
+            return tier_of_entry(seed, number, word ^ 1 << bit)
+        except Damaged:
+            pass
+    return None
 
 
 # Reading without leaving traces
@@ -177,24 +181,19 @@ def owners_of_word(block, id_):
 
 def open_quietly(path):
     """Opens a file for reading, without a change of its access time if possible."""
-    flags = os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW
+    flags = os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK
     try:
-        return os.open(path, flags | os.O_NOATIME)
+        fd = os.open(path, flags | os.O_NOATIME)
     except PermissionError:
-        return os.open(path, flags)
-
-
-def read_file(path, size):
-    """The first size bytes of a file."""
-    fd = open_quietly(path)
-    try:
-        return read_all(fd, size, 0)
-    finally:
+        fd = os.open(path, flags)
+    if not stat.S_ISREG(os.fstat(fd).st_mode):
         os.close(fd)
+        raise OSError(errno.EINVAL, "not a regular file")
+    return fd
 
 
 def read_all(fd, size, offset):
-    """Up to size bytes from offset on; fewer only at the end of the file."""
+    """Size bytes from offset on; fewer only at the end of the file."""
     parts = []
     while size > 0:
         part = os.pread(fd, min(size, CHUNK), offset)
@@ -206,9 +205,13 @@ def read_all(fd, size, offset):
     return b"".join(parts)
 
 
-_STATX_BTIME = 0x800
-_AT_FDCWD = -100
-_AT_SYMLINK_NOFOLLOW = 0x100
+def read_file(path, size):
+    """The first size bytes of a file."""
+    fd = open_quietly(path)
+    try:
+        return read_all(fd, size, 0)
+    finally:
+        os.close(fd)
 
 
 def birth_time(path):
@@ -218,11 +221,11 @@ def birth_time(path):
     except (OSError, AttributeError):
         return None
     buf = ctypes.create_string_buffer(256)
-    if statx(_AT_FDCWD, ctypes.c_char_p(path), _AT_SYMLINK_NOFOLLOW, _STATX_BTIME, buf) != 0:
+    at_fdcwd, nofollow, want_btime = -100, 0x100, 0x800
+    if statx(at_fdcwd, ctypes.c_char_p(path), nofollow, want_btime, buf) != 0:
         return None
-    (mask,) = struct.unpack_from("=I", buf, 0)
     secs, nanos = struct.unpack_from("=qI", buf, 80)
-    return secs * 10**9 + nanos if mask & _STATX_BTIME else None
+    return secs * 10**9 + nanos if struct.unpack_from("=I", buf, 0)[0] & want_btime else None
 
 
 def data_pieces(fd, start, end):
@@ -246,34 +249,46 @@ class Tier:
     """A tier's directory, as given on the command line."""
 
     def __init__(self, name, directory):
-        self.name = name
-        self.directory = os.fsencode(directory)
-        self.label = None
-        self.number = None
+        self.name, self.directory = name, os.fsencode(directory)
+        self.label = self.number = None
+        self.found = {}
 
     def braid(self, *parts):
         """A path below the tier's .braid."""
         return os.path.join(self.directory, b".braid", *parts)
 
-    def of_id(self, kind, id_):
-        """The path of a spread file's object or index."""
-        text = id_.hex().encode()
-        return self.braid(kind, text[:2], text)
+    def list_ids(self, kind):
+        """Finds all objects or indexes, in whatever shard they are."""
+        for root, _, files in os.walk(self.braid(kind)):
+            for file in files:
+                if len(file) == 32 and not file.strip(b"0123456789abcdef"):
+                    id_ = bytes.fromhex(file.decode())
+                    if id_ not in self.found or os.path.basename(root) == file[:2]:
+                        self.found[id_] = os.path.join(root, file)
 
 
-class Run:
-    """Neighbouring ranges that lie on the same tier, or a hole (tier None)."""
-
-    def __init__(self, start, end, tier, why=None):
-        self.start, self.end, self.tier, self.why = start, end, tier, why
+# What is found and what is told
 
 
-class Layout:
-    """Where the bytes of a spread file are."""
+class File:
+    """A file to be rebuilt, and what is to be said of it."""
 
-    def __init__(self, id_, size, runs, mtime_owner=None, emptied=False):
-        self.id, self.size, self.runs = id_, size, runs
-        self.mtime_owner, self.emptied = mtime_owner, emptied
+    def __init__(self, kind, name, size):
+        self.kind, self.name, self.size = kind, name, size
+        self.id, self.runs, self.home, self.mtime_owner, self.never_durable = None, [], None, None, ()
+        self.lost, self.guessed, self.notes = [], [], []
+
+    def lose(self, why, start=None, end=None):
+        """Something is lost: some bytes, or something else."""
+        last = self.lost[-1] if self.lost else None
+        if last is not None and start is not None and (last["why"], last.get("end")) == (why, start):
+            last["end"] = end
+        else:
+            self.lost.append({"why": why} if start is None else {"start": start, "end": end, "why": why})
+
+    def state(self):
+        """In one word."""
+        return "lost" if self.lost else "guessed" if self.guessed else "whole"
 
 
 def show(path):
@@ -285,32 +300,54 @@ def show(path):
 class Rescue:
     """One volume and where it is rebuilt."""
 
-    def __init__(self, tiers, home, out, copied=False, messages=sys.stderr, output=sys.stdout):
-        self.given, self.home, self.out = tiers, home, out
-        self.copied, self.messages, self.output = copied, messages, output
-        self.problems = 0
-        self.files = 0
-        self.spread_files = 0
-        self.tiers = {}
-        self.names = {}
-        self.volume = None
-        self.range_size = None
-        self.namespaces = NAMESPACES
-        self.links = {}
-        self.owners = {}
-        self.strangers = []
-        self.by_ino = None
+    def __init__(self, options, out, messages=sys.stderr, output=sys.stdout):
+        self.given, self.home, self.copied, self.json = options.tiers, options.home_tier, options.copied, options.json
+        self.out, self.messages, self.output = out, messages, output
+        self.tiers, self.names, self.namespaces = {}, {}, NAMESPACES
+        self.volume = self.range_size = None
+        self.links, self.headers = {}, {}
+        # By (device, inode number): ids of spread files; what is wrong with others.
+        self.ids, self.emptied, self.doubts, self.notes = {}, set(), {}, {}
+        self.orphans, self.homes = [], {}
+        self.count = dict.fromkeys(("files", "spread", "guessed", "lost", "orphans"), 0)
 
-    # Messages
-
-    def problem(self, text):
-        """Something could not be rebuilt."""
-        self.problems += 1
+    def say(self, text):
+        """A message about the volume."""
         print("rescue: " + text, file=self.messages)
 
-    def note(self, text):
-        """Something that does no harm."""
-        print("rescue: note: " + text, file=self.messages)
+    def report(self, file, listing=False):
+        """Tells and counts what there is to say of a file."""
+        self.count["files"] += file.kind != "other"
+        self.count["spread"] += file.kind in ("spread", "orphan")
+        self.count["orphans"] += file.kind == "orphan"
+        if file.state() != "whole":
+            self.count[file.state()] += 1
+        name = show(file.name)
+        for lost in file.lost:
+            where = "" if "start" not in lost else "bytes %d to %d: " % (lost["start"], lost["end"])
+            self.say("%s: lost: %s%s" % (name, where, lost["why"]))
+        for text in file.guessed:
+            self.say("%s: guessed: %s" % (name, text))
+        for text in file.notes:
+            self.say("%s: note: %s" % (name, text))
+        if self.json:
+            record = {"path": os.fsdecode(file.name), "kind": file.kind, "size": file.size, "state": file.state()}
+            record.update(lost=file.lost, guessed=file.guessed, notes=file.notes)
+            if file.id is not None:
+                runs = [{"start": start, "end": end, "tier": self.names.get(tier, tier)} for start, end, tier in file.runs]
+                record.update(id=file.id.hex(), runs=runs)
+            print(json.dumps(record), file=self.output)
+        elif listing:
+            self.list(file)
+
+    def list(self, file):
+        """Prints a file and where its ranges are."""
+        id_ = "" if file.id is None else " " + file.id.hex()
+        print("%-6s %s %d%s" % (file.kind, show(file.name), file.size, id_), file=self.output)
+        for start, end, tier in file.runs:
+            where = "hole" if tier is None else "tier %s" % self.tier_name(tier)
+            gone = "" if tier is None or tier in self.tiers else ", not there"
+            print("       %d to %d: %s%s" % (start, end, where, gone), file=self.output)
 
     # The volume
 
@@ -320,22 +357,21 @@ class Rescue:
             try:
                 tier.label = Label(read_file(tier.braid(b"label"), LABEL_SIZE))
             except (OSError, Damaged) as error:
-                self.problem("label of tier %s in %s: %s" % (tier.name, show(tier.directory), error))
-        table = None
+                self.say("note: label of tier %s in %s: %s" % (tier.name, show(tier.directory), error))
+        table, label = None, self.home.label
         try:
             table = VolumeTable(read_file(self.home.braid(b"volume"), TABLE_SIZE))
             self.names = table.names
         except (OSError, Damaged) as error:
-            self.problem("volume table of the home tier: %s" % error)
-        label = self.home.label
+            self.say("note: volume table of the home tier: %s" % error)
         source = label or table
         if source is None:
-            self.problem("neither label nor volume table of the home tier can be read; is this the home tier?")
+            self.say("neither label nor volume table of the home tier can be read; is this the home tier?")
             return False
         self.volume, self.range_size = source.volume, source.range_size
         if label is not None:
             if label.role != 1:
-                self.problem("tier %s is not the volume's home tier" % self.home.name)
+                self.say("tier %s is not the volume's home tier" % self.home.name)
                 return False
             self.namespaces = (label.namespace,)
         for tier in self.given:
@@ -346,330 +382,370 @@ class Rescue:
         """Gives a tier its number, by its label or, if that is damaged, its name."""
         if tier.label is not None:
             if tier.label.volume != self.volume:
-                self.problem("tier %s belongs to another volume and is left out" % tier.name)
+                self.say("note: tier %s belongs to another volume and is left out" % tier.name)
                 return
             tier.number = tier.label.number
             self.names.setdefault(tier.number, tier.label.name)
             if tier.label.name != tier.name:
-                self.note("tier %s is called %s by its label" % (tier.name, tier.label.name))
+                self.say("note: tier %s is called %s by its label" % (tier.name, tier.label.name))
         elif tier is self.home and table is not None:
             tier.number = table.home
         else:
             numbers = [number for number, name in self.names.items() if name == tier.name]
             if not numbers:
-                self.problem("tier %s is not in the volume table and is left out" % tier.name)
+                self.say("note: tier %s is not in the volume table and is left out" % tier.name)
                 return
             tier.number = numbers[0]
-            self.note("tier %s is taken for number %d by its name" % (tier.name, tier.number))
+            self.say("note: tier %s is taken for number %d by its name" % (tier.name, tier.number))
         if tier.number in self.tiers:
-            self.problem("tier %s has the same number as %s and is left out"
-                         % (tier.name, self.tiers[tier.number].name))
+            self.say("note: tier %s has the same number as %s and is left out" % (tier.name, self.tiers[tier.number].name))
             return
         self.tiers[tier.number] = tier
+        tier.list_ids(b"index" if tier is self.home else b"data")
 
     def tier_name(self, number):
         """A tier's name for messages."""
         return "%d (%s)" % (number, self.names[number]) if number in self.names else str(number)
 
-    # Layouts
+    def marked(self, id_):
+        """Whether the file may be ahead of its home inode."""
+        return os.path.lexists(self.home.braid(b"open", id_.hex().encode()))
 
-    def attribute_value(self, path):
-        """The id attribute of a file as bytes, or None."""
-        for namespace in self.namespaces:
-            try:
-                return os.getxattr(path, namespace + "braid.id", follow_symlinks=False)
-            except OSError as error:
-                if error.errno not in (errno.ENODATA, errno.ENOTSUP, errno.EPERM, errno.EACCES):
-                    raise
-        return None
+    # Which file has which id
 
-    def layout(self, path, name, info):
-        """The layout of a regular file; None if it is a plain file."""
-        try:
-            value = self.attribute_value(path)
-        except OSError as error:
-            self.problem("%s: reading its id: %s" % (show(name), error))
-            return None
-        if value is None:
-            return None
-        try:
-            attribute = Attribute(value)
-        except Damaged as error:
-            return self.layout_without_attribute(name, info, error)
-        if not self.copied and not self.is_own(attribute, path, info):
-            self.strangers.append((attribute.id, name))
-            return None
-        if not self.claim(attribute.id, name):
-            return None
-        if attribute.kind == KIND_EMPTIED:
-            return Layout(attribute.id, 0, [], emptied=True)
-        return self.read_index(attribute.id, name, info)
-
-    def is_own(self, attribute, path, info):
-        """Whether an attribute is about the inode that carries it."""
-        if attribute.ino != info.st_ino:
-            return False
-        born = birth_time(path)
-        return attribute.btime == 0 or born is None or attribute.btime == born
-
-    def claim(self, id_, name):
-        """Notes whose data an id stands for; only one inode can have it."""
-        other = self.owners.setdefault(id_, name)
-        if other == name:
-            return True
-        self.problem("%s: carries the id of %s, and which of the two is the spread file can't be told;"
-                     " its home file was taken as it is" % (show(name), show(other)))
-        return False
-
-    def layout_without_attribute(self, name, info, error):
-        """What is known of a file whose attribute is damaged: the index that
-        names its inode, if there is one."""
-        id_ = None if self.copied else self.ids_by_inode().get(info.st_ino)
-        if id_ is None or not self.claim(id_, name):
-            self.problem("%s: its id can't be used (%s), and its home file was taken as it is"
-                         % (show(name), error))
-            return None
-        self.problem("%s: its id can't be used (%s); the index that names its inode was" % (show(name), error))
-        return self.read_index(id_, name, info)
-
-    def ids_by_inode(self):
-        """The ids of all indexes by the inode numbers in their headers."""
-        if self.by_ino is not None:
-            return self.by_ino
-        self.by_ino = {}
-        for root, _, files in os.walk(self.home.braid(b"index")):
-            for file in files:
-                try:
-                    id_ = bytes.fromhex(file.decode("ascii"))
-                    header = Header(read_file(os.path.join(root, file), HEADER_SIZE), self.volume, id_)
-                except (ValueError, OSError, Damaged):
-                    continue
-                self.by_ino[header.ino] = id_
-        return self.by_ino
-
-    def read_index(self, id_, name, info):
-        """The layout that a file's index describes."""
-        path = self.home.of_id(b"index", id_)
-        try:
-            fd = open_quietly(path)
-        except OSError as error:
-            self.problem("%s: its index can't be read (%s); all that is not on the home tier is missing"
-                         % (show(name), error))
-            return None
-        try:
-            block = read_all(fd, HEADER_SIZE, 0)
-            block += bytes(HEADER_SIZE - len(block))
-            range_size = self.header_range_size(block, id_, name, info)
-            size = self.size(block, id_, name, info)
-            runs = list(self.runs(fd, id_, name, size, range_size))
-        finally:
-            os.close(fd)
-        return Layout(id_, size, runs, owners_of_word(block, id_)[1])
-
-    def header_range_size(self, block, id_, name, info):
-        """Checks an index header; the range size that it or the volume has."""
-        try:
-            header = Header(block, self.volume, id_)
-        except Damaged as error:
-            self.problem("%s: the header of its index can't be used (%s); its entries were"
-                         % (show(name), error))
-            return self.range_size
-        if not self.copied and header.ino != info.st_ino:
-            self.problem("%s: its index names inode %d and not %d; it was used all the same"
-                         % (show(name), header.ino, info.st_ino))
-        return header.range_size
-
-    def size(self, block, id_, name, info):
-        """The size of a spread file, from the best source that is not damaged."""
-        size = size_of_word(block, SIZE_WORD, id_)
-        if size is not None:
-            return size
-        size = size_of_word(block, FSYNC_SIZE_WORD, id_)
-        source = "the one of its last fsync"
-        if not size:
-            size, source = info.st_size, "that of its home file"
-        self.problem("%s: its size is damaged; %d, %s, was taken" % (show(name), size, source))
-        return size
-
-    def runs(self, fd, id_, name, size, range_size):
-        """Runs of neighbouring ranges on the same tier, from the entries."""
-        seed = crc32c(id_)
-        ranges = -(-size // range_size)
-        last = None
-        step = CHUNK // 8
-        for first in range(0, ranges, step):
-            count = min(step, ranges - first)
-            block = read_all(fd, 8 * count, HEADER_SIZE + 8 * first)
-            block += bytes(8 * count - len(block))
-            for number, (low, crc) in enumerate(struct.iter_unpack("<II", block), first):
-                tier, why = None, None
-                if low or crc:
-                    if crc32c(struct.pack("<QI", number, low), seed) == crc:
-                        tier, why = low & 0xFF, (low >> 8) & 0xFF
-                    else:
-                        self.problem("%s: bytes %d to %d: damaged index entry; zeros in their place"
-                                     % (show(name), number * range_size, min(size, (number + 1) * range_size)))
-                if last is not None and (last.tier, last.why) == (tier, why):
-                    last.end = min(size, (number + 1) * range_size)
-                    continue
-                if last is not None:
-                    yield last
-                last = Run(number * range_size, min(size, (number + 1) * range_size), tier, why)
-        if last is not None:
-            yield last
-
-    # Data
-
-    def copy_data(self, source, sink, start, end, name):
-        """Copies what is not a hole; what can't be read is zeros and reported."""
-        for data, hole in data_pieces(source, start, end):
-            offset = data
-            while offset < hole:
-                length = min(CHUNK, hole - offset)
-                done = self.copy_piece(source, sink, offset, length, name)
-                if done == 0:
-                    break
-                offset += done
-
-    def copy_piece(self, source, sink, offset, length, name):
-        """Copies up to length bytes; how many, 0 at the end of the source."""
-        try:
-            data = os.pread(source, length, offset)
-        except OSError as error:
-            if length > SECTOR:
-                # Only the sectors that are bad are given up.
-                return self.copy_piece(source, sink, offset, SECTOR * max(1, length // SECTOR // 2), name)
-            self.problem("%s: bytes %d to %d: %s; zeros in their place"
-                         % (show(name), offset, offset + length, error))
-            return length
-        view = memoryview(data)
-        written = 0
-        while written < len(view):
-            written += os.pwrite(sink, view[written:], offset + written)
-        return len(data)
-
-    def copy_plain(self, path, target, name):
-        """Copies a plain file."""
-        source = open_quietly(path)
-        try:
-            sink = os.open(target, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
-            try:
-                size = os.fstat(source).st_size
-                self.copy_data(source, sink, 0, size, name)
-                os.ftruncate(sink, size)
-            finally:
-                os.close(sink)
-        finally:
-            os.close(source)
-
-    def copy_spread(self, path, target, name, layout):
-        """Overlays the ranges of a spread file; its mtime by its owner if newer."""
-        sources = {}
-        mtime = 0
-        sink = os.open(target, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
-        try:
-            for run in layout.runs:
-                if run.tier is None:
-                    continue
-                if run.tier not in sources:
-                    sources[run.tier] = self.open_source(run.tier, path, layout, name)
-                source, why_not = sources[run.tier]
-                if source is None:
-                    self.problem("%s: bytes %d to %d: %s; zeros in their place"
-                                 % (show(name), run.start, run.end, why_not))
-                else:
-                    self.copy_data(source, sink, run.start, run.end, name)
-            os.ftruncate(sink, layout.size)
-            mtime = self.owner_mtime(layout)
-        finally:
-            os.close(sink)
-            for source, _ in sources.values():
-                if source is not None:
-                    os.close(source)
-        return mtime
-
-    def open_source(self, number, path, layout, name):
-        """What holds a file's ranges on a tier: (descriptor, None), or (None, why not)."""
-        tier = self.tiers.get(number)
-        if tier is None:
-            return None, "tier %s is not there" % self.tier_name(number)
-        place = path if tier is self.home else tier.of_id(b"data", layout.id)
-        try:
-            return open_quietly(place), None
-        except OSError as error:
-            return None, "object on tier %s: %s" % (self.tier_name(number), error)
-
-    def owner_mtime(self, layout):
-        """The time of the last write by its tier, for a file that was open when
-        Braid ended; 0 where the home inode knows better."""
-        tier = self.tiers.get(layout.mtime_owner)
-        marked = os.path.lexists(self.home.braid(b"open", layout.id.hex().encode()))
-        if not marked or tier is None or tier is self.home:
-            return 0
-        try:
-            return os.stat(tier.of_id(b"data", layout.id)).st_mtime_ns
-        except OSError:
-            return 0
-
-    # The tree
-
-    def walk(self, visit, leave):
-        """Calls visit for everything below the home tier's root and, after what
-        is in it, leave for each directory."""
+    def walk(self):
+        """Everything below the home tier's root as (path, name, status, done):
+        directories before what is in them, and again, done, after it."""
         stack = [(b"", False)]
         while stack:
             name, done = stack.pop()
             path = os.path.join(self.home.directory, name) if name else self.home.directory
             try:
                 info = os.lstat(path)
-                if done:
-                    leave(path, name, info)
-                    continue
-                visit(path, name, info)
-                if not stat.S_ISDIR(info.st_mode):
-                    continue
-                stack.append((name, True))
-                children = [n for n in os.listdir(path) if name or n != b".braid"]
+                children = []
+                if stat.S_ISDIR(info.st_mode) and not done:
+                    children = sorted((n for n in os.listdir(path) if name or n != b".braid"), reverse=True)
+                    stack.append((name, True))
             except OSError as error:
-                self.problem("%s: %s" % (show(name or b"the root"), error))
+                lost = File("other", name, 0)
+                lost.lose(str(error))
+                self.report(lost)
                 continue
-            stack.extend((os.path.join(name, child), False) for child in sorted(children, reverse=True))
+            yield path, name, info, done
+            stack.extend((os.path.join(name, child), False) for child in children)
 
-    def rebuild_one(self, path, name, info):
-        """Makes one file, directory or other inode in the output."""
-        target = os.path.join(self.out, name) if name else self.out
-        mode = info.st_mode
-        if stat.S_ISDIR(mode):
-            if name:
+    def attribute(self, path):
+        """The id attribute of a file, or None."""
+        for namespace in self.namespaces:
+            try:
+                return Attribute(os.getxattr(path, namespace + "braid.id", follow_symlinks=False))
+            except OSError as error:
+                if error.errno not in (errno.ENODATA, errno.ENOTSUP, errno.EPERM, errno.EACCES):
+                    raise Damaged(str(error)) from error
+        return None
+
+    def is_inode(self, what, path, info):
+        """Whether an attribute or header is about this inode."""
+        if what.ino != info.st_ino:
+            return False
+        born = birth_time(path)
+        return what.btime == 0 or born is None or what.btime == born
+
+    def survey(self):
+        """Finds out which file has which id, and which ids no file has."""
+        claims, unreadable, strangers = {}, {}, {}
+        for path, name, info, _ in self.walk():
+            if not stat.S_ISREG(info.st_mode):
+                continue
+            key = (info.st_dev, info.st_ino)
+            try:
+                attribute = self.attribute(path)
+            except Damaged as error:
+                unreadable[key] = error
+                continue
+            if attribute is None:
+                continue
+            if self.copied or self.is_inode(attribute, path, info):
+                claims.setdefault(attribute.id, {}).setdefault(key, name)
+                if attribute.kind == KIND_EMPTIED:
+                    self.emptied.add(key)
+            else:
+                strangers.setdefault(attribute.id, []).append(key)
+        ids = set().union(*(tier.found for tier in self.tiers.values()))
+        self.find_homes(ids, claims, unreadable)
+        for id_, keys in claims.items():
+            self.settle(id_, keys)
+        self.orphans = sorted(ids - set(claims))
+        for key in (key for id_ in self.orphans for key in strangers.get(id_, [])):
+            self.doubts[key] = ("its id names another inode, but no file has that one; its home file was taken as it is."
+                                " If these directories are copies of the tiers, use --copied")
+
+    def find_homes(self, ids, claims, unreadable):
+        """Files that an index names as its own, but whose id is damaged or not
+        there at all."""
+        unclaimed = [] if self.copied else ids - set(claims)
+        headers = {id_: self.header(id_) for id_ in unclaimed if unreadable or not self.marked(id_)}
+        wanted = {header.ino: (id_, header) for id_, header in headers.items() if not isinstance(header, Damaged)}
+        for path, name, info, _ in self.walk() if wanted else ():
+            id_, header = wanted.get(info.st_ino, (None, None))
+            if id_ is None or not stat.S_ISREG(info.st_mode) or not self.is_inode(header, path, info):
+                continue
+            key = (info.st_dev, info.st_ino)
+            if key in unreadable:
+                claims.setdefault(id_, {key: name})
+                self.notes[key] = "its id can't be used (%s); the index that names its inode was" % unreadable.pop(key)
+            elif id_ not in claims and not self.marked(id_):
+                self.homes.setdefault(id_, name)
+                self.doubts[key] = ("an index names its inode, but it has not that id; the data is %s in the directory of"
+                                    " lost data, and here its home file was taken as it is" % id_.hex())
+        for key, error in unreadable.items():
+            self.doubts[key] = "its id can't be used (%s), and its home file was taken as it is" % error
+
+    def settle(self, id_, keys):
+        """One inode can have an id: the one that the index names."""
+        header = self.header(id_)
+        known = not self.copied and not isinstance(header, Damaged)
+        named = [key for key in keys if known and key[1] == header.ino]
+        owner = (named or sorted(keys, key=keys.get))[0]
+        self.ids[owner] = id_
+        if known and not named:
+            self.notes[owner] = "its index names inode %d, and was used all the same" % header.ino
+        for key in keys:
+            if key != owner:
+                self.doubts[key] = "it carries the id of %s; its home file was taken as it is" % show(keys[owner])
+        if len(keys) > 1 and not named:
+            self.doubts[owner] = "other files carry its id too, and which is the right one can't be told"
+
+    def header(self, id_):
+        """The header of an index, or the Damaged that says why there is none."""
+        if id_ not in self.headers:
+            try:
+                path = self.home.found.get(id_)
+                if path is None:
+                    raise Damaged("it is missing")
+                self.headers[id_] = Header(read_file(path, HEADER_SIZE), self.volume, id_, self.range_size)
+            except OSError as error:
+                self.headers[id_] = Damaged(str(error))
+            except Damaged as error:
+                self.headers[id_] = error
+        return self.headers[id_]
+
+    # Where the bytes of a file are
+
+    def file_of(self, path, name, info):
+        """A regular file of the tree, with the runs of ranges if it is spread."""
+        key = (info.st_dev, info.st_ino)
+        id_ = self.ids.get(key)
+        file = File("plain" if id_ is None else "spread", name, info.st_size)
+        file.home = path
+        file.guessed += [self.doubts[key]] if key in self.doubts else []
+        file.notes += [self.notes[key]] if key in self.notes else []
+        if id_ is not None:
+            file.id = id_
+            if key in self.emptied:
+                file.size = 0
+                file.notes.append("it was being truncated to nothing")
+            else:
+                self.lay_out(file)
+        return file
+
+    def lay_out(self, file):
+        """Finds the size and the ranges of a spread file."""
+        header, fd = self.header(file.id), None
+        try:
+            fd = open_quietly(self.home.found.get(file.id, b""))
+            block = read_all(fd, HEADER_SIZE, 0)
+            if len(block) < HEADER_SIZE:
+                raise OSError(errno.EINVAL, "it is too short")
+            if isinstance(header, Damaged):
+                file.notes.append("the header of its index can't be used (%s); its entries check themselves" % header)
+            else:
+                flags = struct.unpack_from("<%dQ" % TIERS_MAX, block, DURABLE_FLAGS)
+                file.never_durable = [tier for tier, flag in enumerate(flags) if flag == 0]
+            self.find_size(file, block)
+            file.mtime_owner = mtime_owner(block, file.id)
+            self.find_runs(file, fd)
+        except OSError as error:
+            self.guess_all(file, header if isinstance(header, Damaged) else error)
+        finally:
+            if fd is not None:
+                os.close(fd)
+
+    def find_size(self, file, block):
+        """The size, from the best source that is not damaged."""
+        size, synced = (size_of_word(block, at, file.id) for at in (SIZE_WORD, SYNCED_SIZE_WORD))
+        # A header of zeros is no header, and its words are not words.
+        if size is None or not any(block):
+            source = "that of its home file"
+            size = file.size if file.home is not None else self.longest(file)
+            if synced and (file.home is None or self.marked(file.id)):
+                size, source = max(size, synced), "the larger of its last fsync's and its home file's"
+            file.guessed.append("its size is damaged; %d, %s, was taken" % (size, source))
+        elif synced is not None and synced < size and self.marked(file.id):
+            file.notes.append("it was in use: bytes %d to %d were written after its last fsync, and power loss may have"
+                              " taken some of them" % (synced, size))
+        file.size = size
+
+    def longest(self, file):
+        """The length of the longest thing that holds data of a file."""
+        return max([os.fstat(fd).st_size for _, fd in self.sources(file)], default=0)
+
+    def find_runs(self, file, fd):
+        """Runs of neighbouring ranges on the same tier, from the entries."""
+        seed = crc32c(file.id)
+        ranges = -(-file.size // self.range_size)
+        for first in range(0, ranges, CHUNK // 8):
+            count = min(CHUNK // 8, ranges - first)
+            block = read_all(fd, 8 * count, HEADER_SIZE + 8 * first).ljust(8 * count, b"\0")
+            for number, (word,) in enumerate(struct.iter_unpack("<Q", block), first):
+                start, end = number * self.range_size, min(file.size, (number + 1) * self.range_size)
+                try:
+                    tier = tier_of_entry(seed, number, word)
+                except Damaged as error:
+                    tier = correct_entry(seed, number, word)
+                    if tier is not None:
+                        file.notes.append("bytes %d to %d: one bit of their index entry was corrected" % (start, end))
+                    else:
+                        tier = self.guess_tier(file, start, end, str(error))
+                self.add_run(file, start, end, tier)
+
+    def add_run(self, file, start, end, tier):
+        """Adds a range to the runs."""
+        if file.runs and file.runs[-1][2] == tier:
+            start = file.runs.pop()[0]
+        file.runs.append((start, end, tier))
+
+    def guess_all(self, file, why):
+        """Without an index, each range is where there is data."""
+        file.guessed.append("its index can't be used (%s); where its ranges are was guessed by where there is data" % why)
+        file.runs = []
+        if file.home is None or self.marked(file.id):
+            file.size = max(file.size, self.longest(file))
+        for start in range(0, file.size, self.range_size):
+            end = min(file.size, start + self.range_size)
+            self.add_run(file, start, end, self.guess_tier(file, start, end, None))
+
+    def guess_tier(self, file, start, end, why):
+        """The tier that has data where the index does not say; the one written
+        last if there are several."""
+        holders = [(os.fstat(fd).st_mtime_ns, tier) for tier, fd in self.sources(file)
+                   if next(data_pieces(fd, start, end), None) is not None]
+        if why is not None and not holders:
+            file.lose(why + ", and no tier has data there", start, end)
+        elif why is not None or len(holders) > 1:
+            names = " and ".join(self.tier_name(tier) for _, tier in sorted(holders, reverse=True))
+            file.guessed.append("bytes %d to %d: %s; taken from the first of the tiers with data there: %s"
+                                % (start, end, why or "no index", names))
+        return max(holders)[1] if holders else None
+
+    def sources(self, file):
+        """What there is with data of a file: (tier, descriptor) each."""
+        for number in sorted(self.tiers):
+            fd, _ = self.open_source(file, number)
+            if fd is not None:
+                try:
+                    yield number, fd
+                finally:
+                    os.close(fd)
+
+    def open_source(self, file, number):
+        """What holds a file's ranges on a tier: (descriptor, None), or (None, why not)."""
+        tier = self.tiers.get(number)
+        if tier is None:
+            return None, "tier %s is not there" % self.tier_name(number)
+        path = file.home if tier is self.home else tier.found.get(file.id)
+        if path is None:
+            what = "its home file is not known" if tier is self.home else "its object is missing"
+            return None, "tier %s: %s" % (self.tier_name(number), what)
+        try:
+            return open_quietly(path), None
+        except OSError as error:
+            return None, "tier %s: %s" % (self.tier_name(number), error)
+
+    # Data
+
+    def copy_piece(self, source, sink, offset, length, file):
+        """Copies up to length bytes; how many, 0 at the end of the source."""
+        try:
+            data = os.pread(source, length, offset)
+        except OSError as error:
+            if length > SECTOR:
+                # Only the sectors that are bad are given up.
+                return self.copy_piece(source, sink, offset, SECTOR * max(1, length // SECTOR // 2), file)
+            file.lose(str(error), offset, offset + length)
+            return length
+        view = memoryview(data)
+        while view:
+            done = os.pwrite(sink, view, offset)
+            view, offset = view[done:], offset + done
+        return len(data)
+
+    def copy_run(self, file, source, sink, start, end):
+        """Copies what is not a hole; what can't be read is zeros."""
+        for offset, hole in data_pieces(source, start, end):
+            while offset < hole:
+                done = self.copy_piece(source, sink, offset, min(CHUNK, hole - offset), file)
+                if done == 0:
+                    return
+                offset += done
+
+    def copy_data(self, file, target):
+        """Overlays the pieces of a file. With no target, only says what is lost."""
+        runs = file.runs if file.id is not None else [(0, file.size, self.home.number)]
+        sink = None if target is None else os.open(target, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
+        sources = {}
+        try:
+            for start, end, tier in runs:
+                if tier is None:
+                    continue
+                if tier not in sources:
+                    sources[tier] = self.open_source(file, tier)
+                source, why_not = sources[tier]
+                if source is None:
+                    self.not_there(file, start, end, tier, why_not)
+                elif sink is not None:
+                    self.copy_run(file, source, sink, start, end)
+            if sink is not None:
+                os.ftruncate(sink, file.size)
+        finally:
+            for fd in [sink] + [source for source, _ in sources.values()]:
+                if fd is not None:
+                    os.close(fd)
+
+    def not_there(self, file, start, end, number, why):
+        """Data is missing, which is a loss if it was ever made durable."""
+        tier = self.tiers.get(number)
+        if tier not in (None, self.home) and number in file.never_durable and file.id not in tier.found:
+            file.notes.append("bytes %d to %d: %s, and was never durable; they are zeros" % (start, end, why))
+        else:
+            file.lose(why, start, end)
+
+    def owner_mtime(self, file):
+        """The time of the last write by its tier, for a file that was in use
+        when Braid ended; 0 where the home inode knows better."""
+        tier = self.tiers.get(file.mtime_owner)
+        if tier in (None, self.home) or file.id not in tier.found or not self.marked(file.id):
+            return 0
+        return os.stat(tier.found[file.id]).st_mtime_ns
+
+    # The tree
+
+    def make(self, path, target, info, file):
+        """Makes what is no regular file in the output, and gives all attributes."""
+        mtime = 0
+        if stat.S_ISDIR(info.st_mode):
+            if target != self.out:
                 os.mkdir(target, 0o700)
             return
-        if info.st_nlink > 1:
-            first = self.links.get((info.st_dev, info.st_ino))
-            if first is not None:
-                os.link(first, target, follow_symlinks=False)
-                return
-        mtime = 0
-        if stat.S_ISREG(mode):
-            self.files += 1
-            layout = self.layout(path, name, info)
-            if layout is None:
-                self.copy_plain(path, target, name)
-            else:
-                self.spread_files += 1
-                mtime = self.copy_spread(path, target, name, layout)
-        elif stat.S_ISLNK(mode):
+        if stat.S_ISREG(info.st_mode):
+            mtime = self.owner_mtime(file)
+        elif stat.S_ISLNK(info.st_mode):
             os.symlink(os.readlink(path), target)
         else:
-            os.mknod(target, stat.S_IFMT(mode) | 0o600, info.st_rdev)
-        if info.st_nlink > 1:
-            self.links[(info.st_dev, info.st_ino)] = target
-        self.copy_attributes(path, target, name, info, mtime)
+            os.mknod(target, stat.S_IFMT(info.st_mode) | 0o600, info.st_rdev)
+        self.copy_attributes(path, target, info, mtime, file)
 
-    def finish_directory(self, path, name, info):
-        """Sets what a directory's contents would have changed."""
-        self.copy_attributes(path, os.path.join(self.out, name) if name else self.out, name, info, 0)
-
-    def copy_attributes(self, path, target, name, info, mtime_ns):
+    def copy_attributes(self, path, target, info, mtime_ns, file):
         """Owner, mode, extended attributes and times."""
         if os.geteuid() == 0:
             os.chown(target, info.st_uid, info.st_gid, follow_symlinks=False)
@@ -679,60 +755,79 @@ class Rescue:
         except OSError as error:
             xattrs = []
             if error.errno != errno.ENOTSUP:
-                self.problem("%s: extended attributes: %s" % (show(name), error))
+                file.lose("extended attributes: %s" % error)
         for xattr in xattrs:
             try:
                 value = os.getxattr(path, xattr, follow_symlinks=False)
                 os.setxattr(target, xattr, value, follow_symlinks=False)
             except OSError as error:
-                self.problem("%s: extended attribute %s: %s" % (show(name), xattr, error))
+                file.lose("extended attribute %s: %s" % (xattr, error))
         if not stat.S_ISLNK(info.st_mode):
             os.chmod(target, stat.S_IMODE(info.st_mode))
-        times = (info.st_atime_ns, max(info.st_mtime_ns, mtime_ns))
-        os.utime(target, ns=times, follow_symlinks=False)
+        os.utime(target, ns=(info.st_atime_ns, max(info.st_mtime_ns, mtime_ns)), follow_symlinks=False)
 
-    def list_one(self, path, name, info):
-        """Prints a regular file and where its ranges are."""
-        if not stat.S_ISREG(info.st_mode):
-            return
-        self.files += 1
-        first = self.links.setdefault((info.st_dev, info.st_ino), name) if info.st_nlink > 1 else name
-        if first != name:
-            print("link   %s -> %s" % (show(name), show(first)), file=self.output)
-            return
-        layout = self.layout(path, name, info)
-        if layout is None:
-            print("plain  %s %d" % (show(name), info.st_size), file=self.output)
-            return
-        self.spread_files += 1
-        print("spread %s %d %s" % (show(name), layout.size, layout.id.hex()), file=self.output)
-        for run in layout.runs:
-            where = "hole" if run.tier is None else "tier %s" % self.tier_name(run.tier)
-            gone = "" if run.tier is None or run.tier in self.tiers else ", not there"
-            print("       %d to %d: %s%s" % (run.start, run.end, where, gone), file=self.output)
-            if gone:
-                self.problems += 1
+    def visit(self, path, name, info, done):
+        """Lists or rebuilds one thing of the tree."""
+        target = None if self.out is None else os.path.join(self.out, name) if name else self.out
+        file = File("other", name, 0)
+        try:
+            if done:
+                if target is not None:
+                    self.copy_attributes(path, target, info, 0, file)
+            elif info.st_nlink > 1 and not stat.S_ISDIR(info.st_mode) and self.is_known(name, info):
+                first = self.links[(info.st_dev, info.st_ino)]
+                if target is not None:
+                    os.link(os.path.join(self.out, first), target, follow_symlinks=False)
+                elif not self.json:
+                    print("link   %s -> %s" % (show(name), show(first)), file=self.output)
+            else:
+                if stat.S_ISREG(info.st_mode):
+                    file = self.file_of(path, name, info)
+                    self.copy_data(file, target)
+                if target is not None:
+                    self.make(path, target, info, file)
+        except OSError as error:
+            file.lose(str(error))
+        if file.kind != "other" or file.lost:
+            self.report(file, self.out is None)
 
-    def check_strangers(self):
-        """An id that belongs to another inode is a copy and means nothing, if
-        there is the other inode."""
-        for id_, name in self.strangers:
-            if id_ not in self.owners and os.path.lexists(self.home.of_id(b"index", id_)):
-                self.problem("%s: its id names another inode, but no file has that one. Its home file was taken"
-                             " as it is. If these directories are copies of the tiers, use --copied" % show(name))
+    def is_known(self, name, info):
+        """Whether the inode was met by another name before."""
+        return self.links.setdefault((info.st_dev, info.st_ino), name) != name
 
-    def run(self, list_only):
+    def visit_orphans(self):
+        """Lists or rebuilds what no file leads to."""
+        taken = set(os.listdir(self.home.directory))
+        place = next(n for n in (b"lost+found.braid" + b"-" * dashes for dashes in range(len(taken) + 1)) if n not in taken)
+        for id_ in self.orphans:
+            if self.marked(id_):
+                self.say("note: %s: no file leads to it, because its file was being removed" % id_.hex())
+                continue
+            file = File("orphan", os.path.join(place, id_.hex().encode()), 0)
+            file.id = id_
+            if id_ in self.homes:
+                file.home = os.path.join(self.home.directory, self.homes[id_])
+                file.notes.append("its index names the inode of %s" % show(self.homes[id_]))
+                file.size = os.stat(file.home).st_size
+            self.lay_out(file)
+            if self.out is not None:
+                os.makedirs(os.path.join(self.out, place), mode=0o700, exist_ok=True)
+            self.copy_data(file, None if self.out is None else os.path.join(self.out, file.name))
+            self.report(file, self.out is None)
+
+    def run(self):
         """Does all of it; the exit status."""
         if not self.load_volume():
             return 1
-        if list_only:
-            self.walk(self.list_one, lambda path, name, info: None)
-        else:
-            self.walk(self.rebuild_one, self.finish_directory)
-        self.check_strangers()
-        print("rescue: %d files, %d of them spread, %d problems" % (self.files, self.spread_files, self.problems),
-              file=self.messages)
-        return 1 if self.problems else 0
+        self.survey()
+        for path, name, info, done in self.walk():
+            self.visit(path, name, info, done)
+        self.visit_orphans()
+        if self.json:
+            print(json.dumps({"summary": self.count}), file=self.output)
+        self.say("%(files)d files, %(spread)d of them spread; %(lost)d with losses, %(guessed)d guessed, %(orphans)d that"
+                 " no name leads to" % self.count)
+        return 1 if self.count["lost"] or self.count["guessed"] or self.count["orphans"] else 0
 
 
 # The command line
@@ -748,6 +843,7 @@ def parse(arguments):
     parser.add_argument("--copied", action="store_true",
                         help="the directories are copies: inode numbers and birth times say nothing")
     parser.add_argument("--list", action="store_true", help="only list files and where their ranges are")
+    parser.add_argument("--json", action="store_true", help="print a JSON object for each file and one in the end")
     parser.add_argument("out", nargs="?", metavar="OUT", help="directory to rebuild in; new or empty")
     options = parser.parse_args(arguments)
     options.tiers = []
@@ -788,12 +884,9 @@ def check_out(parser, options):
 def main(arguments=None):
     """The program; returns its exit status."""
     options = parse(arguments)
-    out = None
     if not options.list:
         os.makedirs(options.out, mode=0o700, exist_ok=True)
-        out = os.fsencode(options.out)
-    rescue = Rescue(options.tiers, options.home_tier, out, options.copied)
-    return rescue.run(options.list)
+    return Rescue(options, None if options.list else os.fsencode(options.out)).run()
 
 
 if __name__ == "__main__":

@@ -7,6 +7,7 @@ value is tested by itself. Run: python3 tools/test_rescue.py
 
 import contextlib
 import io
+import json
 import os
 import shutil
 import stat
@@ -57,6 +58,16 @@ def owners_word(id_, size, mtime, atime):
     return owners + struct.pack("<I", rescue.crc32c(id_ + struct.pack("<Q", 272) + owners))
 
 
+def own_attribute(path, id_):
+    """The id attribute of a file with this id."""
+    born = rescue.birth_time(os.fsencode(path)) or 0
+    return with_crc(struct.pack("<BBHI16sQq", 1, 1, 0, 0, id_, os.stat(path).st_ino, born), 4)
+
+
+def flag_word(id_, offset):
+    return struct.pack("<II", 1, rescue.crc32c(id_ + struct.pack("<QI", offset, 1)))
+
+
 class Volume:
     """A volume of three tiers below a directory; number 0 is home."""
 
@@ -81,10 +92,10 @@ class Volume:
     def object(self, tier, id_):
         return os.path.join(self.root, NAMES[tier], ".braid/data/%s/%s" % (id_.hex()[:2], id_.hex()))
 
-    def spread(self, path, id_, size, owners, seed=1):
+    def spread(self, path, id_, size, owners, seed=1, rubbish=True):
         """Makes a spread file whose range r lies on tier owners[r] (None: a
-        hole), with rubbish wherever a tier does not own the range. Returns what
-        the file holds."""
+        hole), with rubbish (or a hole) wherever a tier does not own the range.
+        Returns what the file holds."""
         expected = bytearray(size)
         pieces = [bytearray(b"\xee" * size) for _ in NAMES]
         entries = b""
@@ -97,17 +108,21 @@ class Volume:
             expected[start:end] = data
             pieces[tier][start:end] = data
             entries += entry(id_, number, tier, version=number)
-        write(self.home(path), bytes(pieces[0]))
-        for tier in set(owners) - {None, 0}:
-            write(self.object(tier, id_), bytes(pieces[tier]))
+        for tier in {0, *owners} - {None}:
+            place = self.object(tier, id_) if tier else self.home(path)
+            write(place, bytes(pieces[tier]) if rubbish else b"")
+            os.truncate(place, size)
+            for number in (n for n, owner in enumerate(owners) if owner == tier and not rubbish):
+                patch(place, number * RANGE, bytes(pieces[tier][number * RANGE : (number + 1) * RANGE]))
         info = os.stat(self.home(path))
         born = rescue.birth_time(os.fsencode(self.home(path))) or 0
-        attribute = struct.pack("<BBHI16sQq", 1, 1, 0, 0, id_, info.st_ino, born)
-        os.setxattr(self.home(path), "user.braid.id", with_crc(attribute, 4))
+        os.setxattr(self.home(path), "user.braid.id", own_attribute(self.home(path), id_))
         header = struct.pack("<8sHHI16s16sIiQqQB", b"BRAIDIDX", 1, 0, 0, VOLUME, id_, RANGE, 0, info.st_ino,
                              born, 0, 0)
         header = with_crc(header.ljust(256, b"\0"), 12)
         header += size_word(id_, 256, size) + size_word(id_, 264, size) + owners_word(id_, 0, owners[-1] or 0, 0)
+        header = header.ljust(512, b"\0")
+        header += b"".join(flag_word(id_, 512 + 8 * tier) if tier in owners and tier else bytes(8) for tier in range(3))
         write(self.index(id_), header.ljust(4096, b"\0") + entries)
         return bytes(expected)
 
@@ -123,6 +138,12 @@ def flip(path, offset):
         file.seek(offset)
         byte = file.read(1)[0]
     patch(path, offset, bytes([byte ^ 0x40]))
+
+
+def summary(files, spread, lost=0, guessed=0, orphans=0):
+    """The last line of messages."""
+    return ("rescue: %d files, %d of them spread; %d with losses, %d guessed, %d that no name leads to\n"
+            % (files, spread, lost, guessed, orphans))
 
 
 ID = bytes.fromhex("ab" * 15 + "01")
@@ -148,9 +169,8 @@ class RescueTest(unittest.TestCase):
             options = rescue.parse(arguments)
             if out:
                 os.makedirs(self.out)
-            run = rescue.Rescue(options.tiers, options.home_tier, os.fsencode(self.out), options.copied,
-                                stderr, stdout)
-            status = run.run(options.list)
+            run = rescue.Rescue(options, os.fsencode(self.out) if out else None, stderr, stdout)
+            status = run.run()
         return status, stdout.getvalue(), stderr.getvalue()
 
     def rebuilt(self, path):
@@ -191,7 +211,7 @@ class RescueTest(unittest.TestCase):
             os.utime(home(path), ns=(123456789012, 987654321098), follow_symlinks=False)
         before = self.snapshot()
         status, _, messages = self.run_rescue()
-        self.assertEqual((status, messages), (0, "rescue: 3 files, 1 of them spread, 0 problems\n"))
+        self.assertEqual((status, messages), (0, summary(3, 1)))
         self.assertEqual(self.snapshot(), before)
         self.assertEqual(self.rebuilt("dir/plain"), b"plain data")
         self.assertEqual(self.rebuilt("dir/big"), expected)
@@ -260,9 +280,10 @@ class RescueTest(unittest.TestCase):
 
     # What is missing or damaged
 
-    def check_damage(self, expected, *words, path="big", **options):
-        status, _, messages = self.run_rescue(**options)
-        self.assertEqual(status, 1, messages)
+    def check(self, status, expected, *words, path="big", **options):
+        """The exit status, what path came back as, and what was said."""
+        found, _, messages = self.run_rescue(**options)
+        self.assertEqual(found, status, messages)
         for word in words:
             self.assertIn(word, messages)
         self.assertEqual(self.rebuilt(path), expected)
@@ -271,50 +292,179 @@ class RescueTest(unittest.TestCase):
         expected = self.volume.spread("big", ID, 4 * RANGE, [0, 2, 2, 1])
         whole = self.volume.spread("whole", OTHER, 2 * RANGE, [0, 1])
         expected = expected[:RANGE] + bytes(2 * RANGE) + expected[3 * RANGE :]
-        self.check_damage(expected, "big: bytes 65536 to 196608: tier 2 (far) is not there",
-                          "1 problems", tiers=NAMES[:2])
+        self.check(1, expected, "big: lost: bytes 65536 to 196608: tier 2 (far) is not there", summary(2, 2, lost=1),
+                   tiers=NAMES[:2])
         self.assertEqual(self.rebuilt("whole"), whole)
 
-    def test_missing_object(self):
+    def test_missing_durable_object_is_a_loss(self):
         expected = self.volume.spread("big", ID, 2 * RANGE, [0, 1])
         os.unlink(self.volume.object(1, ID))
-        self.check_damage(expected[:RANGE] + bytes(RANGE), "big: bytes 65536 to 131072: object on tier 1 (slow)")
+        self.check(1, expected[:RANGE] + bytes(RANGE), "big: lost: bytes 65536 to 131072: tier 1 (slow): its object")
 
-    def test_missing_index(self):
+    def test_missing_object_that_was_never_durable_is_zeros(self):
+        expected = self.volume.spread("big", ID, 3 * RANGE, [0, 1, 2])
+        os.unlink(self.volume.object(1, ID))
+        patch(self.volume.index(ID), 512 + 8, bytes(8))
+        self.check(0, expected[:RANGE] + bytes(RANGE) + expected[2 * RANGE :],
+                   "big: note: bytes 65536 to 131072: tier 1 (slow): its object is missing, and was never durable")
+
+    def test_object_in_the_wrong_shard_is_found(self):
+        expected = self.volume.spread("big", ID, 2 * RANGE, [0, 1])
+        there = os.path.join(self.root, "slow/.braid/data/00", ID.hex())
+        os.makedirs(os.path.dirname(there))
+        os.rename(self.volume.object(1, ID), there)
+        self.check(0, expected)
+
+    def test_missing_index_is_guessed_from_where_there_is_data(self):
+        for way in ["missing", "short", "symbolic link"]:
+            with self.subTest(way=way):
+                self.setUp()
+                expected = self.volume.spread("big", ID, 4 * RANGE, [0, 1, None, 2], rubbish=False)
+                index = self.volume.index(ID)
+                if way == "short":
+                    os.truncate(index, 100)
+                else:
+                    os.rename(index, self.volume.home(".braid/aside"))
+                if way == "symbolic link":
+                    os.symlink("../../aside", index)
+                self.check(1, expected, "big: guessed: its index can't be used", summary(1, 1, guessed=1))
+
+    def test_index_in_the_wrong_shard_is_found(self):
+        expected = self.volume.spread("big", ID, 2 * RANGE, [0, 1])
+        os.makedirs(self.volume.home(".braid/index/00"))
+        os.rename(self.volume.index(ID), self.volume.home(".braid/index/00/" + ID.hex()))
+        self.check(0, expected)
+
+    def test_where_several_tiers_have_data_the_last_written_is_taken_and_told(self):
         self.volume.spread("big", ID, 2 * RANGE, [0, 1])
         os.unlink(self.volume.index(ID))
-        with open(self.volume.home("big"), "rb") as file:
+        os.utime(self.volume.home("big"), ns=(10**18, 10**18))
+        with open(self.volume.object(1, ID), "rb") as file:
             expected = file.read()
-        self.check_damage(expected, "big: its index can't be read")
+        self.check(1, expected, "big: guessed: bytes 0 to 65536: no index; taken from the first of the tiers with data "
+                   "there: 1 (slow) and 0 (fast)")
 
-    def test_damaged_entry(self):
+    def test_one_flipped_bit_of_an_entry_is_corrected(self):
+        for offset in range(8):
+            with self.subTest(offset=offset):
+                self.setUp()
+                expected = self.volume.spread("big", ID, 3 * RANGE, [0, 1, 1])
+                flip(self.volume.index(ID), 4096 + 8 + offset)
+                self.check(0, expected, "big: note: bytes 65536 to 131072: one bit of their index entry")
+
+    def test_damaged_entry_is_guessed(self):
+        expected = self.volume.spread("big", ID, 3 * RANGE, [0, 1, 1], rubbish=False)
+        patch(self.volume.index(ID), 4096 + 8, b"\x77" * 8)
+        self.check(1, expected, "big: guessed: bytes 65536 to 131072: damaged index entry")
+
+    def test_damaged_entry_of_a_range_that_no_tier_has_is_a_loss(self):
+        expected = self.volume.spread("big", ID, 3 * RANGE, [0, 2, 1], rubbish=False)
+        patch(self.volume.index(ID), 4096 + 8, b"\x77" * 8)
+        self.check(1, expected[:RANGE] + bytes(RANGE) + expected[2 * RANGE :],
+                   "big: lost: bytes 65536 to 131072: damaged index entry, and no tier has data", tiers=NAMES[:2])
+
+    def test_entries_are_used_where_the_header_is_damaged(self):
+        for offset, damage in [(72, b"\xff"), (0, bytes(256)), (32, OTHER)]:
+            with self.subTest(offset=offset):
+                self.setUp()
+                expected = self.volume.spread("big", ID, 3 * RANGE, [0, 1, 1])
+                patch(self.volume.index(ID), offset, damage)
+                self.check(0, expected, "big: note: the header of its index can't be used")
+
+    def test_zeros_in_place_of_the_header_are_not_taken_for_an_empty_file(self):
         expected = self.volume.spread("big", ID, 3 * RANGE, [0, 1, 1])
-        flip(self.volume.index(ID), 4096 + 8)
-        expected = expected[:RANGE] + bytes(RANGE) + expected[2 * RANGE :]
-        self.check_damage(expected, "big: bytes 65536 to 131072: damaged index entry")
+        patch(self.volume.index(ID), 0, bytes(4096))
+        self.check(1, expected, "big: guessed: its size is damaged; 196608, that of its home file")
 
-    def test_damaged_header(self):
-        expected = self.volume.spread("big", ID, 3 * RANGE, [0, 1, 1])
-        flip(self.volume.index(ID), 72)
-        self.check_damage(expected, "big: the header of its index", "checksum is wrong")
-
-    def test_damaged_size(self):
-        expected = self.volume.spread("big", ID, 3 * RANGE, [0, 1, 1])
-        flip(self.volume.index(ID), 257)
-        self.check_damage(expected, "big: its size is damaged; 196608, the one of its last fsync")
-
-    def test_both_sizes_damaged(self):
+    def test_damaged_size_is_that_of_the_home_file_if_that_agreed(self):
         expected = self.volume.spread("big", ID, 3 * RANGE, [0, 1, 1])
         flip(self.volume.index(ID), 257)
         flip(self.volume.index(ID), 265)
-        self.check_damage(expected, "big: its size is damaged; 196608, that of its home file")
+        self.check(1, expected, "big: guessed: its size is damaged; 196608, that of its home file")
+
+    def test_damaged_size_of_a_file_in_use_is_the_one_that_was_synced(self):
+        expected = self.volume.spread("big", ID, 3 * RANGE, [0, 1, 1])
+        flip(self.volume.index(ID), 257)
+        os.truncate(self.volume.home("big"), RANGE)
+        write(self.volume.home(".braid/open/" + ID.hex()), b"")
+        self.check(1, expected, "big: guessed: its size is damaged; 196608, the larger of its last fsync's and")
+
+    def test_home_file_that_is_behind_its_size_word_is_no_loss(self):
+        expected = self.volume.spread("big", ID, 3 * RANGE, [0, 1, 1])
+        os.truncate(self.volume.home("big"), RANGE)
+        self.check(0, expected)
+
+    def test_what_was_written_after_the_last_fsync_of_a_file_in_use_is_told(self):
+        expected = self.volume.spread("big", ID, 3 * RANGE, [0, 1, 1])
+        patch(self.volume.index(ID), 264, size_word(ID, 264, RANGE))
+        write(self.volume.home(".braid/open/" + ID.hex()), b"")
+        self.check(0, expected, "big: note: it was in use: bytes 65536 to 196608 were written after its last fsync")
 
     def test_damaged_attribute(self):
+        for marked in [False, True]:
+            self.setUp()
+            expected = self.volume.spread("big", ID, 2 * RANGE, [0, 1])
+            value = bytearray(os.getxattr(self.volume.home("big"), "user.braid.id"))
+            value[9] ^= 1
+            os.setxattr(self.volume.home("big"), "user.braid.id", bytes(value))
+            if marked:
+                write(self.volume.home(".braid/open/" + ID.hex()), b"")
+            self.check(0, expected, "big: note: its id can't be used (its checksum is wrong); the index that")
+
+    def test_damaged_attribute_without_an_index(self):
+        self.volume.spread("big", ID, 2 * RANGE, [0, 1])
+        os.setxattr(self.volume.home("big"), "user.braid.id", bytes(40))
+        os.unlink(self.volume.index(ID))
+        with open(self.volume.home("big"), "rb") as file:
+            expected = file.read()
+        self.check(1, expected, "big: guessed: its id can't be used", summary(2, 1, guessed=2, orphans=1))
+        with open(self.volume.object(1, ID), "rb") as file:
+            self.assertEqual(self.rebuilt("lost+found.braid/" + ID.hex()), file.read())
+
+    def test_two_files_with_one_id(self):
         expected = self.volume.spread("big", ID, 2 * RANGE, [0, 1])
-        value = bytearray(os.getxattr(self.volume.home("big"), "user.braid.id"))
-        value[9] ^= 1
-        os.setxattr(self.volume.home("big"), "user.braid.id", bytes(value))
-        self.check_damage(expected, "big: its id can't be used (its checksum is wrong); the index that names")
+        for name in ["a copy", "the copy"]:
+            write(self.volume.home(name), b"copy")
+            os.setxattr(self.volume.home(name), "user.braid.id", own_attribute(self.volume.home(name), ID))
+        self.check(1, expected, "a copy: guessed: it carries the id of big", "the copy: guessed: it carries",
+                   summary(3, 1, guessed=2))
+        self.assertEqual(self.rebuilt("the copy"), b"copy")
+
+    def test_two_files_with_one_id_that_the_index_can_not_settle(self):
+        expected = self.volume.spread("big", ID, 2 * RANGE, [0, 1])
+        write(self.volume.home("copy"), b"copy")
+        os.setxattr(self.volume.home("copy"), "user.braid.id", own_attribute(self.volume.home("copy"), ID))
+        flip(self.volume.index(ID), 72)
+        self.check(1, expected, "big: guessed: other files carry its id too", "copy: guessed: it carries the id of big")
+
+    # What no file leads to
+
+    def test_data_whose_attribute_was_removed_is_put_together_from_its_home_file(self):
+        expected = self.volume.spread("big", ID, 3 * RANGE, [0, 1, 0])
+        write(self.volume.home("lost+found.braid/mine"), b"not Braid's")
+        os.removexattr(self.volume.home("big"), "user.braid.id")
+        name = "lost+found.braid-/" + ID.hex()
+        self.check(1, expected, name + ": note: its index names the inode of big",
+                   "big: guessed: an index names its inode", summary(3, 1, guessed=1, orphans=1), path=name)
+        self.assertEqual(self.rebuilt("lost+found.braid/mine"), b"not Braid's")
+
+    def test_data_without_home_file_and_index(self):
+        expected = self.volume.spread("big", ID, 3 * RANGE, [0, 1, 2], rubbish=False)
+        os.unlink(self.volume.home("big"))
+        os.unlink(self.volume.index(ID))
+        self.check(1, bytes(RANGE) + expected[RANGE:], "guessed: its index can't be used (it is missing)",
+                   path="lost+found.braid/" + ID.hex())
+
+    def test_data_of_a_removed_file_is_not_brought_back(self):
+        self.volume.spread("big", ID, 2 * RANGE, [0, 1])
+        os.unlink(self.volume.home("big"))
+        write(self.volume.home(".braid/open/" + ID.hex()), b"")
+        status, _, messages = self.run_rescue()
+        self.assertEqual(status, 0, messages)
+        self.assertIn("no file leads to it, because its file was being removed", messages)
+        self.assertEqual(os.listdir(self.out), [])
+
+    # What the volume is made of
 
     def test_damaged_labels_and_table(self):
         for tier, path in [("fast", ".braid/label"), ("slow", ".braid/label"), ("fast", ".braid/volume")]:
@@ -322,7 +472,7 @@ class RescueTest(unittest.TestCase):
                 self.setUp()
                 expected = self.volume.spread("big", ID, 2 * RANGE, [0, 1])
                 flip(os.path.join(self.root, tier, path), 20)
-                self.check_damage(expected, "label of tier %s" % tier if "label" in path else "volume table")
+                self.check(0, expected, "note: label of tier %s" % tier if "label" in path else "note: volume table")
 
     def test_neither_label_nor_table(self):
         for path in [".braid/label", ".braid/volume"]:
@@ -345,7 +495,8 @@ class RescueTest(unittest.TestCase):
             label = bytearray(file.read())
         label[16] ^= 1
         write(path, with_crc(label, 12))
-        self.check_damage(expected[:RANGE] + bytes(RANGE), "tier slow belongs to another volume")
+        self.check(1, expected[:RANGE] + bytes(RANGE), "tier slow belongs to another volume",
+                   "big: lost: bytes 65536 to 131072: tier 1 (slow) is not there")
 
     # Copied directories
 
@@ -370,6 +521,16 @@ class RescueTest(unittest.TestCase):
         self.assertEqual(status, 1)
         self.assertIn("carries the id of", messages)
 
+    def test_nothing_is_written_to_the_tiers_of_a_damaged_volume(self):
+        self.volume.spread("big", ID, 3 * RANGE, [0, 1, 2])
+        self.volume.spread("second", OTHER, 3 * RANGE, [0, 1, 2])
+        flip(self.volume.index(ID), 72)
+        os.unlink(self.volume.index(OTHER))
+        write(self.volume.home(".braid/open/" + ID.hex()), b"")
+        before = self.snapshot()
+        self.assertEqual(self.run_rescue()[0], 1)
+        self.assertEqual(self.snapshot(), before)
+
     # The command line
 
     def test_list(self):
@@ -390,6 +551,22 @@ class RescueTest(unittest.TestCase):
         status, printed, _ = self.run_rescue("--list", tiers=["fast"], out=False)
         self.assertEqual(status, 1)
         self.assertIn("65536 to 196608: tier 1 (slow), not there", printed)
+
+    def test_json(self):
+        write(self.volume.home("plain"), b"12345")
+        self.volume.spread("big", ID, 3 * RANGE + 5, [0, 2, 2, None])
+        for out in [True, False]:
+            status, printed, _ = self.run_rescue("--json", *([] if out else ["--list"]), tiers=NAMES[:2], out=out)
+            self.assertEqual(status, 1)
+            lost = [{"start": RANGE, "end": 3 * RANGE, "why": "tier 2 (far) is not there"}]
+            runs = [{"start": 0, "end": RANGE, "tier": "fast"}, {"start": RANGE, "end": 3 * RANGE, "tier": "far"},
+                    {"start": 3 * RANGE, "end": 3 * RANGE + 5, "tier": None}]
+            self.assertEqual([json.loads(line) for line in printed.splitlines()], [
+                {"path": "big", "kind": "spread", "size": 3 * RANGE + 5, "state": "lost", "lost": lost, "guessed": [],
+                 "notes": [], "id": ID.hex(), "runs": runs},
+                {"path": "plain", "kind": "plain", "size": 5, "state": "whole", "lost": [], "guessed": [], "notes": []},
+                {"summary": {"files": 2, "spread": 1, "guessed": 0, "lost": 1, "orphans": 0}},
+            ])
 
     def test_wrong_usage(self):
         fast = "fast=" + os.path.join(self.root, "fast")

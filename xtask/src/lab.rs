@@ -176,10 +176,22 @@ impl Lab {
     fn device(&mut self, name: &str, mib: u64) -> Result<PathBuf> {
         let image = self.root.join(format!("{name}.image"));
         std::fs::File::create(&image).at(&image)?.set_len(mib << 20)?;
-        let device = root_cmd("losetup").args(["--find", "--show", "--direct-io=on"]).arg(&image).read()?;
+        self.attach(&image)
+    }
+
+    /// A loop device over a file.
+    pub(crate) fn attach(&mut self, image: &Path) -> Result<PathBuf> {
+        let device = root_cmd("losetup").args(["--find", "--show", "--direct-io=on"]).arg(image).read()?;
         let device = PathBuf::from(device.trim());
         self.undo.push(Undo::Detach(device.clone()));
         Ok(device)
+    }
+
+    /// Takes a loop device away now; what uses it keeps it for so long.
+    pub(crate) fn detach(&mut self, device: &Path) -> Result<()> {
+        // Its number may be somebody else's device afterwards.
+        self.undo.retain(|undo| !matches!(undo, Undo::Detach(other) if other == device));
+        root_cmd("losetup").arg("--detach").arg(device).quiet()
     }
 
     /// Writes a stack file and mounts it at a new directory `name`.
@@ -192,11 +204,20 @@ impl Lab {
 
     /// Mounts a volume (again); the command returns when it is usable.
     pub(crate) fn mount(&mut self, mount: &Mount) -> Result<()> {
+        self.mount_with(mount, &[])
+    }
+
+    /// The same with more flags.
+    pub(crate) fn mount_with(&mut self, mount: &Mount, flags: &[&str]) -> Result<()> {
         self.undo.push(Undo::Braid(mount.clone()));
-        let log = self.logs.join("daemon.log");
-        let mount_command = self.braid().arg("mount").arg("--log-file").arg(log);
+        let mount_command = self.braid().arg("mount").args(flags).arg("--log-file").arg(self.daemon_log());
         mount_command.arg(&mount.stack).arg(&mount.point).quiet()?;
         ensure(is_mounted(&mount.point)?, || format!("{} is not mounted", mount.point.display()))
+    }
+
+    /// Where the daemons log.
+    pub(crate) fn daemon_log(&self) -> PathBuf {
+        self.logs.join("daemon.log")
     }
 
     /// Mounts a volume by a daemon that is our child, for

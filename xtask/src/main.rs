@@ -34,7 +34,7 @@ Options of test and check:
   --list               what suites there are
   --quick              a shorter run of each suite
   --long               a longer run of each suite
-  --iterations N       rounds of suites that count in rounds (kill9)
+  --iterations N       rounds of suites that count in rounds (kill9, power)
   --seed N             where random sequences start
   --on DIR             runs suites on this directory instead of a Braid mount
 ";
@@ -61,6 +61,8 @@ fn run(args: &[String]) -> Result<()> {
         "check" => check::run(&test::Options::parse(rest)?),
         "tidy" => tidy::run(),
         "setup" => setup::run(rest),
+        // Not for people: what the power suite runs in its virtual machine.
+        "power-guest" => suites::in_guest(),
         "bench" => sh::cmd(paths::root().join("bench/run.py")).args(rest).run(),
         "help" | "-h" | "--help" => {
             print!("{HELP}");

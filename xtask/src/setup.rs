@@ -27,6 +27,16 @@ const TESTS: &[Package] = &[
     Package("xfsprogs", "mkfs.xfs"),
 ];
 
+/// What the virtual machine of the power suite needs.
+const POWER: &[Package] = &[
+    Package("binutils", "strip"),
+    Package("busybox-static", "busybox"),
+    Package("cpio", "cpio"),
+    Package("mmdebstrap", "mmdebstrap"),
+    Package("qemu-system-x86", "qemu-system-x86_64"),
+    Package("xz-utils", "xz"),
+];
+
 /// The test programs that are crates, at the versions that the suites know.
 const CRATES: &[(&str, &str)] = &[PJDFSTEST, FSX];
 
@@ -55,6 +65,11 @@ pub(crate) fn all() -> Result<()> {
 /// What the demonstration needs.
 pub(crate) fn demo() -> Result<()> {
     packages(DEMO)
+}
+
+/// What the power suite needs beside that.
+pub(crate) fn power() -> Result<()> {
+    packages(POWER)
 }
 
 /// Builds the `braid` command as users get it; not if the environment variable

@@ -21,7 +21,12 @@ pub(crate) enum Command {
     Status(StatusArgs),
     /// Show where the data of a file is, and why
     Explain(ExplainArgs),
-    /// Check a volume that is not mounted
+    /// Replace a tier that is lost
+    #[command(subcommand)]
+    Tier(TierCommand),
+    /// Let a tier fail, to see what happens then
+    Drill(DrillArgs),
+    /// Check a volume, mounted or not, and repair it
     Fsck(FsckArgs),
     /// Print the version
     Version,
@@ -69,6 +74,10 @@ pub(crate) struct MountArgs {
     /// Mount over a directory that is not empty, and hide what is in it
     #[arg(long)]
     pub(crate) nonempty: bool,
+
+    /// Mount without this tier: what is on it answers EIO; repeat for each
+    #[arg(long, value_name = "TIER")]
+    pub(crate) without: Vec<String>,
 
     /// Where the daemon logs [default: below /var/log/braid, or ~/.local/state/braid for users]
     #[arg(long, value_name = "FILE")]
@@ -129,8 +138,14 @@ pub(crate) struct UmountArgs {
 }
 
 const STATUS_HELP: &str = "\
+A tier is online, full, read-only (it refuses writes), failing (it answers
+errors, or is gone), hanging (it answers nothing) or absent (mounted without).
+Files with data on one that is failing, hanging, absent or lost answer EIO for
+that data, and for nothing else.
+
 Examples:
   braid status /mnt/volume
+  braid status /mnt/volume --affected
   braid status /mnt/volume --json | jq '.tiers[] | {name, state, free}'";
 
 #[derive(Debug, Args)]
@@ -139,7 +154,80 @@ pub(crate) struct StatusArgs {
     /// Where it is mounted, or anything below
     pub(crate) mountpoint: PathBuf,
 
-    /// Print JSON, with sizes in bytes
+    /// List the files with data on tiers that are in trouble or lost, and which bytes
+    #[arg(long)]
+    pub(crate) affected: bool,
+
+    /// Print JSON, with sizes in bytes; with --affected, one object a line for each file
+    #[arg(long)]
+    pub(crate) json: bool,
+}
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum TierCommand {
+    /// Put an empty directory in the place of a tier that is lost, while the volume is mounted
+    Replace(ReplaceArgs),
+}
+
+const REPLACE_HELP: &str = "\
+Only a tier that is failing, hangs or is absent can be replaced, and not home.
+What was on it is lost: those bytes answer EIO until their files are cut or
+removed. Everything else goes on, and new data goes to the new directory.
+
+Examples:
+  braid status /mnt/volume --affected
+  braid tier replace /mnt/volume slow /mnt/new-sata";
+
+#[derive(Debug, Args)]
+#[command(after_help = REPLACE_HELP)]
+pub(crate) struct ReplaceArgs {
+    /// Where the volume is mounted, or anything below
+    pub(crate) mountpoint: PathBuf,
+
+    /// Name of the tier
+    pub(crate) tier: String,
+
+    /// Empty directory on a native file system
+    pub(crate) dir: PathBuf,
+
+    /// Print JSON
+    #[arg(long)]
+    pub(crate) json: bool,
+}
+
+const DRILL_HELP: &str = "\
+A fault is OPERATION:EFFECT, with conditions after commas. OPERATION: all, metadata,
+read, write, sync, create, remove, allocate, punch, truncate, stat, usage, label,
+probe, list, descriptor. EFFECT: the name of an error, short (half of the bytes) or
+hang (until the faults change). Conditions: after=N, every=N, count=N, once.
+Faults that are given replace those that were armed. The daemon of root takes them
+from root only.
+
+Examples:
+  braid drill /mnt/volume slow all:EIO            a device that dies
+  braid drill /mnt/volume slow read:hang          one that hangs
+  braid drill /mnt/volume slow sync:EIO,once write:ENOSPC,after=100
+  braid drill /mnt/volume                         what is armed
+  braid drill /mnt/volume slow --clear            back to normal";
+
+#[derive(Debug, Args)]
+#[command(after_help = DRILL_HELP)]
+pub(crate) struct DrillArgs {
+    /// Where the volume is mounted, or anything below
+    pub(crate) mountpoint: PathBuf,
+
+    /// Name of the tier, any but home
+    pub(crate) tier: Option<String>,
+
+    /// Faults to arm; without any, what is armed is shown
+    #[arg(value_name = "FAULT")]
+    pub(crate) faults: Vec<String>,
+
+    /// Lift all faults of the tier
+    #[arg(long, requires = "tier", conflicts_with = "faults")]
+    pub(crate) clear: bool,
+
+    /// Print JSON
     #[arg(long)]
     pub(crate) json: bool,
 }
@@ -166,22 +254,41 @@ pub(crate) struct ExplainArgs {
 const FSCK_HELP: &str = "\
 Examples:
   braid fsck two-tier.yaml
+  braid fsck /mnt/volume dir/file
   braid fsck --tier fast=/mnt/nvme --tier slow=/mnt/sata --repair
 
-Exit status: 0 no problems, 1 problems found and repaired, 2 wrong arguments,
-4 problems left, 8 the check could not be carried out.";
+A volume that is mounted is checked by its daemon, beside its users. PATHs are
+below the volume's root. With --json, one object a line for each problem, and
+one with the summary at the end; docs/fsck.md lists the codes.
+
+Exit status: 0 no problems, 1 problems found and all repaired, 2 wrong
+arguments, 4 problems left, 8 the check could not be carried out. Notes, which
+are no problems, count only when something was repaired.";
 
 #[derive(Debug, Args)]
 #[command(after_help = FSCK_HELP)]
 pub(crate) struct FsckArgs {
-    #[command(flatten)]
-    pub(crate) stack: StackArgs,
+    /// Stack file, or where the volume is mounted; then what to check [default: all of it]
+    #[arg(value_names = ["STACK.yaml|MOUNTPOINT", "PATH"], num_args = 1.., required_unless_present = "tiers")]
+    pub(crate) targets: Vec<PathBuf>,
+
+    /// A tier, in place of a stack file; repeat for each
+    #[arg(long = "tier", value_name = "NAME=DIR")]
+    pub(crate) tiers: Vec<String>,
+
+    /// The tier that holds the names and the small files [default: the first]
+    #[arg(long, value_name = "NAME", requires = "tiers")]
+    pub(crate) home: Option<String>,
 
     /// Repair what can be repaired; without it nothing is changed
     #[arg(long)]
     pub(crate) repair: bool,
 
-    /// Print JSON
+    /// Tell of states too that are unusual and legal
+    #[arg(long, short)]
+    pub(crate) verbose: bool,
+
+    /// Print JSON lines
     #[arg(long)]
     pub(crate) json: bool,
 }

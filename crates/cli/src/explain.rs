@@ -36,6 +36,16 @@ fn render(path: &Path, explanation: &Explanation) -> String {
         ),
         None => format!("{}: {}, {size}\n", path.display(), explanation.layout),
     };
+    text.push_str(&match explanation.durable {
+        true => "durability: what is synced survives power loss\n".to_owned(),
+        false => {
+            let names: Vec<&str> = explanation.volatile_tiers.iter().map(|tier| tier.name.as_str()).collect();
+            format!(
+                "durability: volatile: nothing on {} survives power loss, synced or not\n",
+                names.join(", ")
+            )
+        }
+    });
     if explanation.runs.is_empty() {
         return text;
     }

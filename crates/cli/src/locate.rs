@@ -11,6 +11,11 @@ use std::path::{Path, PathBuf};
 /// or does not let this user in.
 pub(crate) fn containing(path: &Path) -> Result<Mount> {
     let table = table()?;
+    // A mount point is not asked what it is: its daemon may be unable to say.
+    let named = std::path::absolute(path).unwrap_or_default();
+    if let Some(mount) = mounts::at(&table, &named).filter(|mount| mount.is_braid()) {
+        return Ok(mount.clone());
+    }
     if let Ok(found) = std::fs::metadata(path)
         && let Some(mount) = table.iter().rev().find(|mount| mount.is_braid() && mount.dev == found.dev())
     {

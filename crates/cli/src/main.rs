@@ -2,8 +2,10 @@
 //! running daemon, and prints. Nothing of storage is decided here.
 #![forbid(unsafe_code)]
 
+mod affected;
 mod args;
 mod background;
+mod drill;
 mod explain;
 mod failure;
 mod fsck;
@@ -11,9 +13,10 @@ mod locate;
 mod mount;
 mod status;
 mod table;
+mod tier;
 mod umount;
 
-use args::{Command, CommandLine};
+use args::{Command, CommandLine, TierCommand};
 use clap::Parser;
 use std::process::ExitCode;
 
@@ -23,6 +26,8 @@ fn main() -> ExitCode {
         Command::Umount(args) => umount::run(&args),
         Command::Status(args) => status::run(&args),
         Command::Explain(args) => explain::run(&args),
+        Command::Tier(TierCommand::Replace(args)) => tier::replace(&args),
+        Command::Drill(args) => drill::run(&args),
         Command::Fsck(args) => return fsck::run(&args),
         Command::Version => table::print(&format!("braid {}\n", env!("CARGO_PKG_VERSION"))),
     };

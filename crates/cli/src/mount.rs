@@ -39,6 +39,7 @@ pub(crate) fn stack(args: &StackArgs) -> Result<Config> {
 fn config(args: &MountArgs) -> Result<Config> {
     let mut config = stack(&args.stack)?;
     config.mount = mount_settings(args)?.or(config.mount);
+    config.without(&args.without)?;
     Ok(config)
 }
 

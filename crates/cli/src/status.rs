@@ -1,15 +1,20 @@
 //! `braid status`.
 
+use crate::affected;
 use crate::args::StatusArgs;
 use crate::failure::{Failure, Result};
 use crate::locate;
 use crate::table::{self, Align, Table};
 use braid_daemon::units::{show_size, write_size};
-use braid_ipc::protocol::{Reply, Request, Status};
+use braid_ipc::protocol::{Reply, Request, Status, TierStatus};
+use std::fmt::Write as _;
 
 pub(crate) fn run(args: &StatusArgs) -> Result<()> {
     let mount = locate::containing(&args.mountpoint)?;
     let mut daemon = locate::need_daemon(&mount)?;
+    if args.affected {
+        return affected::run(&mut daemon, args.json);
+    }
     let status = match daemon.request(&Request::Status) {
         Ok(Reply::Status(status)) => status,
         Ok(_) => return Err(Failure::new("the daemon answered something else")),
@@ -22,6 +27,7 @@ fn render(status: &Status, colour: bool) -> String {
     let mut table = Table::new(&[
         ("TIER", Align::Left),
         ("STATE", Align::Left),
+        ("KEEPS", Align::Left),
         ("SIZE", Align::Right),
         ("USED", Align::Right),
         ("FREE", Align::Right),
@@ -39,6 +45,7 @@ fn render(status: &Status, colour: bool) -> String {
         table.row(vec![
             format!("{}{}", tier.name, if tier.home { "*" } else { "" }),
             tier.state.clone(),
+            if tier.durable { "durable" } else { "volatile" }.into(),
             show_size(tier.total),
             show_size(tier.used),
             show_size(tier.free),
@@ -54,13 +61,13 @@ fn render(status: &Status, colour: bool) -> String {
         ]);
     }
     let paint = |cell: &str, padded: String| match cell {
-        "failing" if colour => format!("\x1b[31m{padded}\x1b[0m"),
-        "full" | "read-only" if colour => format!("\x1b[33m{padded}\x1b[0m"),
+        "failing" | "hanging" | "absent" if colour => format!("\x1b[31m{padded}\x1b[0m"),
+        "full" | "read-only" | "volatile" if colour => format!("\x1b[33m{padded}\x1b[0m"),
         _ => padded,
     };
     format!(
         "{}: volume {}\npolicy {}, ranges of {}; {} open files, {} inodes in memory, {} removals pending\n\
-         daemon {}, version {}\n\n{}* home: holds the names and the plain files\n",
+         daemon {}, version {}\n\n{}* home: holds the names and the plain files\n{}",
         status.mountpoint,
         status.volume,
         status.policy,
@@ -71,5 +78,49 @@ fn render(status: &Status, colour: bool) -> String {
         status.pid,
         status.version,
         table.render(paint),
+        remarks(status),
     )
+}
+
+/// What needs somebody's attention, below the table.
+fn remarks(status: &Status) -> String {
+    let mut text = String::new();
+    for tier in &status.tiers {
+        if !tier.durable {
+            // Writing to a string does not fail.
+            _ = writeln!(text, "{}: volatile: nothing on it survives power loss, synced or not", tier.name);
+        }
+        if let Some(trouble) = &tier.trouble {
+            let since = show_duration(trouble.seconds);
+            _ = writeln!(text, "{}: {} for {since}: {}", tier.name, tier.state, trouble.error);
+        } else if tier.state == "hanging" {
+            _ = writeln!(text, "{}: hanging: no operation on it ends", tier.name);
+        }
+        if !tier.faults.is_empty() {
+            let (name, faults) = (&tier.name, tier.faults.join(" "));
+            let point = &status.mountpoint;
+            _ = writeln!(
+                text,
+                "{name}: DRILL: faults are armed: {faults} (lift: braid drill {point} {name} --clear)"
+            );
+        }
+    }
+    for lost in &status.lost_tiers {
+        _ = writeln!(text, "{}: tier number {} was lost and replaced", lost.name, lost.id);
+    }
+    let healthy = |tier: &TierStatus| matches!(tier.state.as_str(), "online" | "full");
+    if !status.lost_tiers.is_empty() || !status.tiers.iter().all(healthy) {
+        _ = writeln!(text, "the files concerned: braid status {} --affected", status.mountpoint);
+    }
+    text
+}
+
+fn show_duration(seconds: f64) -> String {
+    let seconds = seconds as u64;
+    match (seconds / 86400, seconds / 3600 % 24, seconds / 60 % 60, seconds % 60) {
+        (0, 0, 0, s) => format!("{s} s"),
+        (0, 0, m, s) => format!("{m} min {s} s"),
+        (0, h, m, _) => format!("{h} h {m} min"),
+        (d, h, ..) => format!("{d} d {h} h"),
+    }
 }

@@ -102,9 +102,17 @@ fn mount_use_ask_unmount_check() {
     assert_eq!(bench.json(&["explain", "m/small", "--json"])["layout"], "plain");
     assert!(bench.ok(&["explain", "m/big"]).contains("in all: fast "));
 
-    let (status, said) = bench.fails(&["fsck", "s.yaml"]);
-    assert_eq!(status, 8);
-    assert!(said.contains("s.yaml:") && said.contains("mounted"), "{said}");
+    // The daemon checks what is mounted, by whatever name it is asked for.
+    for target in [&["fsck", "s.yaml"][..], &["fsck", "m"], &["fsck", "m", "big"], &["fsck", "--repair", "m"]]
+    {
+        assert!(bench.ok(target).ends_with("no problems\n"), "{target:?}");
+    }
+    let checked: serde_json::Value = bench.json(&["fsck", "--json", "m"]);
+    assert_eq!((&checked["summary"]["left"], &checked["summary"]["spread_files"]), (&0.into(), &1.into()));
+    assert_eq!(bench.fails(&["fsck", "m", "missing"]).0, 4);
+    assert_eq!(bench.fails(&["fsck", "nothing.yaml"]).0, 8);
+    assert_eq!(bench.fails(&["fsck"]).0, 2);
+
     let (_, said) = bench.fails(&["mount", "s.yaml", "m"]);
     assert!(said.contains("a Braid file system is mounted here already"), "{said}");
 
@@ -112,6 +120,9 @@ fn mount_use_ask_unmount_check() {
     assert!(fs::read_dir(bench.path("m")).unwrap().next().is_none());
     // The tiers are free at once: nothing is asked twice or waited for.
     assert!(bench.ok(&["fsck", "s.yaml"]).ends_with("no problems\n"));
+    assert!(
+        bench.ok(&["fsck", "--tier", "fast=a", "--tier", "slow=b", "big"]).starts_with("1 files, 1 of them")
+    );
     bench.ok(&["mount", "s.yaml", "m"]);
     assert!(fs::read(bench.path("m/big")).unwrap() == data, "the contents changed");
     bench.ok(&["umount", "m"]);

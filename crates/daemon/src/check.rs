@@ -1,55 +1,115 @@
-//! The offline check of a volume, in terms that a command line can print.
+//! The check of a volume, mounted or not, in terms that a command line can
+//! print. The command line calls [`run`] for one that is not, the control
+//! socket [`VolumeHandle::check`] for one that is.
 
 use crate::config::Config;
 use crate::refusal::Refusal;
-use crate::{validate, wire};
-use serde::Serialize;
-use std::path::PathBuf;
+use crate::validate;
+use crate::wire::{self, VolumeHandle};
+use braid_contract::Fd;
+use braid_ipc::protocol::{FsckProblem, FsckProgress, FsckRequest, FsckSummary};
+use braid_stores::native::KernelFd;
+use braid_volume::{CheckOptions, CheckProgress, CheckReport, Problem, Severity};
+use rustix::fs::{Mode, OFlags};
+use std::path::{Path, PathBuf};
 
 /// What a check found.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Report {
-    /// Regular files.
-    pub files: u64,
-    /// Those of them that are spread.
-    pub spread_files: u64,
-    /// Ranges that have data.
-    pub ranges: u64,
-    /// Objects on the tiers.
-    pub objects: u64,
     /// What is wrong, or was.
-    pub problems: Vec<Problem>,
+    pub problems: Vec<FsckProblem>,
+    /// What it comes to.
+    pub summary: FsckSummary,
 }
 
-/// Something that is wrong.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
-pub struct Problem {
-    /// The file, where it is known.
-    pub path: Option<PathBuf>,
-    /// The object, where it is known.
-    pub object: Option<String>,
-    /// What is wrong.
-    pub what: String,
-    /// Whether it was put right.
-    pub repaired: bool,
-}
-
-impl Report {
-    /// Problems that are still there.
-    #[must_use]
-    pub fn left(&self) -> usize {
-        self.problems.iter().filter(|problem| !problem.repaired).count()
-    }
-}
-
-/// Checks the volume that `config` describes, which must not be mounted, and
-/// puts right what can be if `repair` is set. `progress` is told what is being
-/// done.
+/// Checks the volume that `config` describes, which must not be mounted.
+/// `progress` is told what is being done; the check ends when it answers
+/// `false`.
 ///
 /// # Errors
 /// If the volume can't be opened for checking.
-pub fn run(config: &Config, repair: bool, progress: &mut dyn FnMut(&str)) -> Result<Report, Refusal> {
+pub fn run(
+    config: &Config,
+    request: &FsckRequest,
+    progress: &mut dyn FnMut(FsckProgress) -> bool,
+) -> Result<Report, Refusal> {
     let volume = config.stack.volume();
-    validate::tiers(volume)?;
-    wire::check(volume, repair, progress)
+    // One that is only looked at may be on read-only file systems.
+    if request.repair {
+        validate::tiers(volume)?;
+    }
+    let dirs = volume.tiers.iter().map(|tier| (tier.name.as_str(), tier.dir.value.as_path()));
+    let options = options(request, dirs);
+    wire::check(volume, &options, &mut |now| progress(told(now))).map(report)
+}
+
+impl VolumeHandle {
+    /// Checks the volume while it is used.
+    pub(crate) fn check(
+        &self,
+        request: &FsckRequest,
+        progress: &mut dyn FnMut(FsckProgress) -> bool,
+    ) -> Result<Report, braid_contract::Error> {
+        let status = self.volume.status();
+        let dirs = status.tiers.iter().filter(|tier| !tier.home);
+        let dirs = dirs.map(|tier| (tier.name.as_str(), Path::new(&tier.location)));
+        let options = options(request, dirs);
+        self.volume.check(&options, &mut |now| progress(told(now))).map(report)
+    }
+}
+
+/// What is asked for. A directory that can't be opened is not looked at: the
+/// tier itself says what is wrong with it.
+fn options<'a>(request: &FsckRequest, dirs: impl Iterator<Item = (&'a str, &'a Path)>) -> CheckOptions {
+    let below_root = |path: &String| Path::new(path).strip_prefix("/").unwrap_or(Path::new(path)).to_owned();
+    CheckOptions {
+        repair: request.repair,
+        verbose: request.verbose,
+        paths: request.paths.iter().map(below_root).collect::<Vec<PathBuf>>(),
+        roots: dirs.filter_map(|(name, dir)| Some((name.to_owned(), open(dir)?))).collect(),
+    }
+}
+
+fn open(dir: &Path) -> Option<Fd> {
+    let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
+    rustix::fs::open(dir, flags, Mode::empty()).ok().map(KernelFd::open)
+}
+
+fn told(now: &CheckProgress) -> FsckProgress {
+    FsckProgress { phase: now.phase.into(), done: now.done, total: now.total }
+}
+
+fn report(report: CheckReport) -> Report {
+    let count =
+        |severity| report.problems.iter().filter(|problem| problem.severity == severity).count() as u64;
+    let repaired = report.problems.iter().filter(|problem| problem.repaired).count() as u64;
+    let left =
+        report.problems.iter().filter(|problem| !problem.repaired && problem.severity != Severity::Note);
+    let summary = FsckSummary {
+        files: report.files,
+        spread_files: report.spread_files,
+        ranges: report.ranges,
+        objects: report.objects,
+        damage: count(Severity::Damage),
+        leaks: count(Severity::Leak),
+        notes: count(Severity::Note),
+        repaired,
+        left: left.count() as u64,
+    };
+    Report { problems: report.problems.into_iter().map(problem).collect(), summary }
+}
+
+fn problem(problem: Problem) -> FsckProblem {
+    FsckProblem {
+        code: problem.code.into(),
+        severity: problem.severity.name().into(),
+        path: problem.path.map(|path| path.display().to_string()),
+        id: problem.id.map(|id| id.to_string()),
+        tier: problem.tier,
+        offset: problem.bytes.as_ref().map(|bytes| bytes.start),
+        len: problem.bytes.as_ref().map(|bytes| bytes.end - bytes.start),
+        what: problem.what,
+        repair: problem.repair,
+        repaired: problem.repaired,
+    }
 }

@@ -1,6 +1,7 @@
 //! Everything that can be set, typed. Each value knows where it was set, so
 //! that whoever finds it wrong later can say so.
 
+use crate::drill::FaultRule;
 use crate::refusal::{Located, Place, Refusal};
 use braid_modules::Wrapper;
 use std::path::PathBuf;
@@ -36,6 +37,33 @@ impl StackNode {
             Self::Wrapper { child, .. } => child.volume(),
             Self::Volume(volume) => volume,
         }
+    }
+}
+
+impl Config {
+    /// Leaves the tiers of these names out of the mount, each given by a flag
+    /// `--without`.
+    ///
+    /// # Errors
+    /// If there is no such tier, or it is home.
+    pub fn without(&mut self, names: &[String]) -> Result<(), Refusal> {
+        let mut node = &mut self.stack;
+        while let StackNode::Wrapper { child, .. } = node {
+            node = child;
+        }
+        let StackNode::Volume(volume) = node else { return Ok(()) };
+        for name in names {
+            let named = Located::new(name.clone(), Place::flag(format!("--without {name}")));
+            known(&volume.tiers, &named)?;
+            if volume.home.value == *name {
+                let advice = "the home tier holds the names of all files: there is no volume without it";
+                return Err(named.place.refuse(format!("'{name}' is the home tier"), advice));
+            }
+            for tier in volume.tiers.iter_mut().filter(|tier| tier.name == *name) {
+                tier.absent = Some(named.place.clone());
+            }
+        }
+        Ok(())
     }
 }
 
@@ -77,6 +105,10 @@ pub struct TierSettings {
     pub weight: Option<Located<f64>>,
     /// Space that Braid leaves free there.
     pub reserve: Option<Located<Reserve>>,
+    /// Faults that are armed on it for a drill.
+    pub faults: Vec<Located<FaultRule>>,
+    /// Where it is said that the mount is to go without it.
+    pub absent: Option<Place>,
 }
 
 /// Space to leave free on a tier.
@@ -168,21 +200,30 @@ pub(crate) fn check_names(volume: &VolumeSettings) -> Result<(), Refusal> {
             return Err(tier.place.refuse(found, "give each tier a name of its own"));
         }
     }
-    let names: Vec<&str> = volume.tiers.iter().map(|tier| tier.name.as_str()).collect();
-    let known = |named: &Located<String>| {
-        if volume.tier(&named.value).is_some() {
-            return Ok(());
-        }
-        let found = format!("there is no tier '{}'", named.value);
-        let advice = match crate::section::nearest(&named.value, &names) {
-            Some(nearest) => format!("did you mean '{nearest}'? The tiers are {}", names.join(", ")),
-            None => format!("the tiers are {}", names.join(", ")),
-        };
-        Err(named.place.refuse(found, advice))
-    };
-    known(&volume.home)?;
-    match &volume.policy.value {
-        Policy::Size { large: Large::Tier(tier), .. } => known(tier),
-        _ => Ok(()),
+    known(&volume.tiers, &volume.home)?;
+    if let Policy::Size { large: Large::Tier(tier), .. } = &volume.policy.value {
+        known(&volume.tiers, tier)?;
     }
+    let home = volume.tier(&volume.home.value);
+    match home.and_then(|home| home.faults.first()) {
+        Some(fault) => {
+            let advice = "arm faults on the other tiers; without home there is no volume";
+            Err(fault.place.refuse("the home tier is not drilled", advice))
+        }
+        None => Ok(()),
+    }
+}
+
+/// Refuses a name that no tier has.
+fn known(tiers: &[TierSettings], named: &Located<String>) -> Result<(), Refusal> {
+    if tiers.iter().any(|tier| tier.name == named.value) {
+        return Ok(());
+    }
+    let names: Vec<&str> = tiers.iter().map(|tier| tier.name.as_str()).collect();
+    let found = format!("there is no tier '{}'", named.value);
+    let advice = match crate::section::nearest(&named.value, &names) {
+        Some(nearest) => format!("did you mean '{nearest}'? The tiers are {}", names.join(", ")),
+        None => format!("the tiers are {}", names.join(", ")),
+    };
+    Err(named.place.refuse(found, advice))
 }

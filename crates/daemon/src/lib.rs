@@ -2,8 +2,8 @@
 //!
 //! [`config`] says what can be set, [`stack_file`] and [`flags`] read it,
 //! [`validate`] refuses what can't work before anything is touched, [`serve`]
-//! runs the daemon and [`check`] the offline check. Only `wire` names concrete
-//! stores, the volume and the front end. The command line is the one caller.
+//! runs the daemon and [`check`] the offline check. `wire` names the volume and
+//! the front end, `wire`, `drill` and `replacement` concrete stores. The command line is the one caller.
 #![forbid(unsafe_code)]
 
 pub mod check;
@@ -17,7 +17,9 @@ pub mod units;
 pub mod validate;
 
 mod control;
+mod drill;
 mod policy;
+mod replacement;
 mod section;
 mod signals;
 mod volume_settings;

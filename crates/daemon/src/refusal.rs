@@ -1,6 +1,7 @@
 //! A setting that is refused: where it stands, what was found, what to do.
 
 use std::fmt;
+use std::path::Path;
 use std::sync::Arc;
 
 /// Where a setting comes from.
@@ -44,6 +45,29 @@ impl Place {
     pub fn key(&self, name: &str) -> Self {
         let key = if self.key.is_empty() { name.to_owned() } else { format!("{}.{name}", self.key) };
         Self { source: self.source.clone(), key }
+    }
+
+    /// The same, with a file's name that is true in any working directory.
+    pub(crate) fn absolute(&self) -> Self {
+        let source = match &self.source {
+            Source::File { name, line } => {
+                let path = std::path::absolute(&**name).map(|path| path.display().to_string());
+                Source::File { name: path.map_or_else(|_| Arc::clone(name), Arc::from), line: *line }
+            }
+            Source::Flag(text) => Source::Flag(Arc::clone(text)),
+        };
+        Self { source, key: self.key.clone() }
+    }
+
+    /// How to set the directory `dir` here in place of the one that was written.
+    pub(crate) fn instead(&self, written: &Path, dir: &Path) -> String {
+        match &self.source {
+            Source::File { .. } => format!("{self}: {}", dir.display()),
+            Source::Flag(text) => {
+                let now = format!("={}", dir.display());
+                format!("{} in place of {text}", text.replacen(&format!("={}", written.display()), &now, 1))
+            }
+        }
     }
 
     /// Refuses what stands here.

@@ -46,7 +46,7 @@ impl Section {
                 let found = format!("found '{text}', expected keys below this one");
                 return Err(field.place.refuse(found, format!("write it as {}: {{ … }}", field.name)));
             }
-            Value::List => {
+            Value::List(_) => {
                 return Err(field
                     .place
                     .refuse("found a list, expected keys below this one", "remove the leading '-'"));
@@ -126,12 +126,35 @@ impl Field {
                 return Ok(Located::new(text.clone(), self.place.clone()));
             }
             Value::Scalar(_) | Value::Null => "found nothing",
-            Value::List => "found a list",
+            Value::List(_) => "found a list",
             Value::Map(_) => "found keys below this one",
         };
         Err(self
             .place
             .refuse(format!("{found}, expected {what}"), format!("write one value after '{}:'", self.name)))
+    }
+
+    /// The items of a list of scalars, each with its own line; `example` shows
+    /// how to write it.
+    pub(crate) fn items(&self, example: &str) -> Result<Vec<Field>, Refusal> {
+        match &self.node.value {
+            Value::List(items) => Ok(items
+                .iter()
+                .map(|item| Field {
+                    name: self.name.clone(),
+                    place: self.place.at_line(item.line),
+                    node: item.clone(),
+                })
+                .collect()),
+            Value::Null => Ok(Vec::new()),
+            Value::Scalar(text) => {
+                let found = format!("found '{text}', expected a list");
+                Err(self.place.refuse(found, format!("write {example}")))
+            }
+            Value::Map(_) => Err(self
+                .place
+                .refuse("found keys below this one, expected a list", format!("write {example}"))),
+        }
     }
 
     /// A value that `parse` reads; its error is the advice.

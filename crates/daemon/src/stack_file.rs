@@ -44,7 +44,7 @@ pub fn parse(text: &str, name: &str, base: &Path) -> Result<Config, Refusal> {
     match &root.node.value {
         Value::Map(_) => {}
         Value::Null => return Err(file.refuse("the file is empty", advice)),
-        Value::List => return Err(root.place.refuse("found a list, expected keys", advice)),
+        Value::List(_) => return Err(root.place.refuse("found a list, expected keys", advice)),
         Value::Scalar(_) => return Err(root.place.refuse("found a single value, expected keys", advice)),
     }
     let mut section = Section::of(&root, &["stack", "mount"])?;

@@ -55,8 +55,10 @@ fn look_at_tiers(volume: &VolumeSettings) -> Result<Vec<Looked<'_>>, Refusal> {
     // Without the table, only the names can be compared.
     let mounts = mounts::list().unwrap_or_default();
     let mut looked: Vec<Looked<'_>> = Vec::new();
-    for tier in &volume.tiers {
-        let next = look_at(tier, &mounts)?;
+    for tier in volume.tiers.iter().filter(|tier| tier.absent.is_none()) {
+        let next = look_at(tier, &mounts).map_err(|refusal| {
+            if tier.name == volume.home.value { refusal } else { or_without(refusal, &tier.name) }
+        })?;
         for other in &looked {
             compare(other, &next)?;
         }
@@ -66,7 +68,14 @@ fn look_at_tiers(volume: &VolumeSettings) -> Result<Vec<Looked<'_>>, Refusal> {
 }
 
 fn look_at<'a>(tier: &'a TierSettings, mounts: &[Mount]) -> Result<Looked<'a>, Refusal> {
-    let (dir, place) = (&tier.dir.value, &tier.dir.place);
+    let (real, found) = usable(&tier.dir.value, &tier.dir.place, mounts)?;
+    let mount = mounts::containing(mounts, &real);
+    let on_device = mount.and_then(|mount| Some((mount.dev, mount.path_within(&real)?)));
+    Ok(Looked { tier, real, inode: identity(&found), on_device })
+}
+
+/// A directory that can be a tier: without symbolic links, and what it is.
+fn usable(dir: &Path, place: &Place, mounts: &[Mount]) -> Result<(PathBuf, Metadata), Refusal> {
     let shown = dir.display();
     let found = std::fs::metadata(dir).map_err(|error| unreachable_dir(dir, place, &error))?;
     if !found.is_dir() {
@@ -74,13 +83,42 @@ fn look_at<'a>(tier: &'a TierSettings, mounts: &[Mount]) -> Result<Looked<'a>, R
     }
     let real = std::fs::canonicalize(dir).map_err(|error| unreachable_dir(dir, place, &error))?;
     check_writable(dir, place)?;
-    let mount = mounts::containing(mounts, &real);
-    if mount.is_some_and(Mount::is_braid) {
+    if mounts::containing(mounts, &real).is_some_and(Mount::is_braid) {
         let found = format!("{shown} is in a mounted Braid file system");
         return Err(place.refuse(found, "a tier is a directory of a native file system; name that"));
     }
-    let on_device = mount.and_then(|mount| Some((mount.dev, mount.path_within(&real)?)));
-    Ok(Looked { tier, real, inode: identity(&found), on_device })
+    Ok((real, found))
+}
+
+/// Adds that the mount can go without the tier, if it is lost.
+pub(crate) fn or_without(mut refusal: Refusal, tier: &str) -> Refusal {
+    refusal.advice.push_str(&format!(
+        "; or, if the tier is lost, mount with --without {tier}: what is on it answers EIO until it is back or replaced"
+    ));
+    refusal
+}
+
+/// Refuses a directory that can't take the place of a lost tier. `others` are
+/// the names and directories of the other tiers.
+pub(crate) fn replacement(
+    dir: &Path,
+    others: &[(&str, &Path)],
+    mountpoint: &Path,
+) -> Result<PathBuf, Refusal> {
+    let place = Place::flag(dir.display().to_string());
+    let (real, _) = usable(dir, &place, &mounts::list().unwrap_or_default())?;
+    for (name, other) in others {
+        if real.starts_with(other) || other.starts_with(&real) {
+            let found = format!("tier '{name}' is at {}, and one would be inside the other", other.display());
+            return Err(place.refuse(found, "give each tier a directory of its own"));
+        }
+    }
+    if real.starts_with(mountpoint) || mountpoint.starts_with(&real) {
+        let found =
+            format!("the volume is mounted at {}, and one would be inside the other", mountpoint.display());
+        return Err(place.refuse(found, "name a directory elsewhere"));
+    }
+    Ok(real)
 }
 
 fn identity(found: &Metadata) -> (u64, u64) {

@@ -2,6 +2,7 @@
 //! flags share.
 
 use crate::config::{RANGE, Reserve, TierSettings, VolumeSettings, check_names};
+use crate::drill::{self, FaultRule};
 use crate::policy;
 use crate::refusal::{Located, Place, Refusal};
 use crate::section::{Field, Section};
@@ -10,8 +11,10 @@ use std::path::{Path, PathBuf};
 
 /// Longest name of a tier.
 const NAME_BYTES_MAX: usize = 48;
-/// The keys of a tier.
+/// The keys of a tier that a flag takes too.
 pub(crate) const TIER_KEYS: &[&str] = &["dir", "weight", "reserve"];
+/// The keys of a tier in a stack file.
+const TIER_KEYS_IN_FILE: &[&str] = &["dir", "weight", "reserve", "faults"];
 
 /// `volume: { … }`; relative directories are relative to `base`.
 pub(crate) fn from_file(field: &Field, base: &Path) -> Result<VolumeSettings, Refusal> {
@@ -20,7 +23,7 @@ pub(crate) fn from_file(field: &Field, base: &Path) -> Result<VolumeSettings, Re
     let mut parsed = Vec::new();
     for tier in Section::open(&tiers)?.into_fields() {
         check_name(&tier.name, &tier.place)?;
-        let settings = Section::of(&tier, TIER_KEYS)?;
+        let settings = Section::of(&tier, TIER_KEYS_IN_FILE)?;
         parsed.push(tier_settings(&tier.name, settings, base)?);
     }
     if parsed.is_empty() {
@@ -42,7 +45,7 @@ pub(crate) fn from_file(field: &Field, base: &Path) -> Result<VolumeSettings, Re
 }
 
 /// The settings of the tier `name`, whose section has no keys but
-/// [`TIER_KEYS`].
+/// [`TIER_KEYS_IN_FILE`].
 pub(crate) fn tier_settings(name: &str, mut section: Section, base: &Path) -> Result<TierSettings, Refusal> {
     let dir = section.require("dir", "dir: DIRECTORY")?.text("a directory")?;
     Ok(TierSettings {
@@ -51,7 +54,21 @@ pub(crate) fn tier_settings(name: &str, mut section: Section, base: &Path) -> Re
         dir: Located::new(join(base, &dir.value), dir.place),
         weight: section.take("weight").map(|field| weight(&field)).transpose()?,
         reserve: section.take("reserve").map(|field| reserve(&field)).transpose()?,
+        faults: section.take("faults").map(|field| faults(&field)).transpose()?.unwrap_or_default(),
+        absent: None,
     })
+}
+
+/// Faults for a drill.
+fn faults(field: &Field) -> Result<Vec<Located<FaultRule>>, Refusal> {
+    let one = |item: Field| {
+        let Located { value, place } = item.text("a fault")?;
+        match value.parse::<FaultRule>() {
+            Ok(rule) => Ok(Located::new(rule, place)),
+            Err(error) => Err(place.refuse(format!("not a fault: {error}"), drill::FORM)),
+        }
+    };
+    field.items("faults: [ \"read:EIO,after=10\", \"sync:EIO,once\" ]")?.into_iter().map(one).collect()
 }
 
 /// Refuses a name that can't be a tier's.

@@ -1,16 +1,21 @@
-//! The only file that names concrete stores, the volume and the front end.
+//! What the settings stand for: the stores, the volume and the front end.
 
-use crate::check::{Problem, Report};
 use crate::config::{self, Config, Large, Policy, THREADS_DEFAULT, TierSettings, VolumeSettings};
+use crate::drill::{self, Drills};
 use crate::refusal::Refusal;
-use braid_contract::{Errno, Error, FileSystem, InodeId};
+use crate::replacement::{self, TierPlace};
+use crate::validate;
+use braid_contract::{Errno, Error, FileSystem, InodeId, Store};
 use braid_fuse::{FuseConfig, Session};
-use braid_ipc::protocol::{Explanation, Hello, Run, RunTier, Status, TierStatus};
+use braid_ipc::protocol::{
+    AffectedFile, AffectedRun, Drill, ErrorReply, Explanation, Hello, Run, RunTier, Status, TierStatus,
+    Trouble,
+};
 use braid_stores::dir::DirStore;
 use braid_stores::native::open_tier_dir;
 use braid_volume::{
-    HomeConfig, LargeFiles, Layout, Machine, OpenError, PolicyConfig, Reserve, TierConfig, Volume,
-    VolumeConfig,
+    CheckOptions, CheckProgress, CheckReport, HomeConfig, LargeFiles, Layout, Machine, OpenError,
+    PolicyConfig, Reserve, TierConfig, Volume, VolumeConfig,
 };
 use std::io;
 use std::path::Path;
@@ -18,35 +23,31 @@ use std::sync::Arc;
 
 /// A volume that is open.
 #[derive(Clone)]
-pub(crate) struct VolumeHandle(Arc<Volume>);
+pub(crate) struct VolumeHandle {
+    pub(crate) volume: Arc<Volume>,
+    pub(crate) drills: Arc<Drills>,
+    pub(crate) places: Arc<[TierPlace]>,
+}
 
 /// Opens the volume, or makes it.
 pub(crate) fn open(settings: &VolumeSettings) -> Result<VolumeHandle, Refusal> {
-    let opened = Volume::open(volume_config(settings)?);
-    opened.map(VolumeHandle).map_err(|error| refuse(&error, settings))
+    let drills = Arc::new(Drills::default());
+    let places = replacement::places(settings).into();
+    let opened = Volume::open(volume_config(settings, Some(&drills))?);
+    match opened {
+        Ok(volume) => Ok(VolumeHandle { volume, drills, places }),
+        Err(error) => Err(refuse(&error, settings)),
+    }
 }
 
 /// Checks the volume offline.
 pub(crate) fn check(
     settings: &VolumeSettings,
-    repair: bool,
-    progress: &mut dyn FnMut(&str),
-) -> Result<Report, Refusal> {
-    let report = braid_volume::check(volume_config(settings)?, repair, progress);
-    let report = report.map_err(|error| refuse(&error, settings))?;
-    let problem = |problem: braid_volume::Problem| Problem {
-        path: problem.path,
-        object: problem.id.map(|id| id.to_string()),
-        what: problem.what,
-        repaired: problem.repaired,
-    };
-    Ok(Report {
-        files: report.files,
-        spread_files: report.spread_files,
-        ranges: report.ranges,
-        objects: report.objects,
-        problems: report.problems.into_iter().map(problem).collect(),
-    })
+    options: &CheckOptions,
+    progress: &mut dyn FnMut(&CheckProgress) -> bool,
+) -> Result<CheckReport, Refusal> {
+    let checked = braid_volume::check_with(volume_config(settings, None)?, options, progress);
+    checked.map_err(|error| refuse(&error, settings))
 }
 
 /// Mounts `fs`; it is mounted when this returns, and served by
@@ -67,17 +68,19 @@ pub(crate) fn mount(fs: Arc<dyn FileSystem>, point: &Path, config: &Config) -> i
 impl VolumeHandle {
     /// The volume as a file system.
     pub(crate) fn file_system(&self) -> Arc<dyn FileSystem> {
-        self.0.clone()
+        self.volume.clone()
     }
 
     /// Writes back what is held in memory and closes the volume.
     pub(crate) fn shutdown(&self) -> Result<(), Error> {
-        self.0.shutdown()
+        // What hangs would keep it from ending.
+        self.drills.lift();
+        self.volume.shutdown()
     }
 
     /// Where the data of an inode is.
     pub(crate) fn explain(&self, ino: u64) -> Result<Explanation, Error> {
-        let explanation = self.0.explain(InodeId(ino))?;
+        let explanation = self.volume.explain(InodeId(ino))?;
         let (layout, object) = match explanation.layout {
             Layout::Plain => ("plain", None),
             Layout::Spread { id } => ("spread", Some(id.to_string())),
@@ -89,18 +92,64 @@ impl VolumeHandle {
             tier: run.tier.map(|(id, name)| RunTier { id: id.0, name }),
             reason: run.reason,
         };
+        let volatile_tiers = self.volatile_tiers(&explanation.runs);
         Ok(Explanation {
             layout: layout.into(),
             object,
             size: explanation.size,
             range_size: explanation.range_size,
+            durable: volatile_tiers.is_empty(),
+            volatile_tiers,
             runs: explanation.runs.into_iter().map(run).collect(),
         })
     }
 
+    /// The tiers in memory that a file is on. Its name and its index are on
+    /// home, whatever else is.
+    fn volatile_tiers(&self, runs: &[braid_volume::Run]) -> Vec<RunTier> {
+        let on = |id| runs.iter().any(|run| run.tier.as_ref().is_some_and(|(tier, _)| *tier == id));
+        let tiers = self.volume.status().tiers.into_iter();
+        let volatile = tiers.filter(|tier| !tier.durable && (tier.home || on(tier.id)));
+        volatile.map(|tier| RunTier { id: tier.id.0, name: tier.name }).collect()
+    }
+
+    /// The files with ranges on tiers that can't be relied on.
+    pub(crate) fn affected(
+        &self,
+        tell: &mut dyn FnMut(AffectedFile) -> Result<(), Error>,
+    ) -> Result<(), Error> {
+        self.volume.affected(&mut |file| {
+            let run = |run: braid_volume::AffectedRun| AffectedRun {
+                offset: run.offset,
+                len: run.len,
+                tier: RunTier { id: run.tier.0.0, name: run.tier.1 },
+                state: run.state.into(),
+            };
+            let path = file.path.display().to_string();
+            tell(match file.runs {
+                Ok(runs) => AffectedFile { path, unknown: None, runs: runs.into_iter().map(run).collect() },
+                Err(why) => AffectedFile { path, unknown: Some(why), runs: Vec::new() },
+            })
+        })
+    }
+
+    /// Changes, and tells, what faults are armed.
+    pub(crate) fn drill(&self, tier: Option<&str>, rules: Option<&[String]>) -> Result<Drill, ErrorReply> {
+        if let Some(tier) = tier {
+            self.known_tier(tier)?;
+        }
+        match (tier, rules) {
+            (Some(tier), Some(rules)) => self.drills.arm(tier, rules)?,
+            (None, Some(_)) => return Err(ErrorReply::new("faults are armed on one tier: name it")),
+            (_, None) => {}
+        }
+        Ok(self.drills.list(tier))
+    }
+
     /// The state of the volume.
     pub(crate) fn status(&self, hello: &Hello) -> Status {
-        let status = self.0.status();
+        let status = self.volume.status();
+        let lost = status.lost_tiers.into_iter();
         Status {
             volume: status.id.to_string(),
             mountpoint: hello.mountpoint.clone(),
@@ -111,50 +160,56 @@ impl VolumeHandle {
             open_files: status.open_files,
             known_inodes: status.known_inodes,
             pending_removals: status.pending_removals,
-            tiers: status.tiers.into_iter().map(tier_status).collect(),
+            tiers: status.tiers.into_iter().map(|tier| self.tier_status(tier)).collect(),
+            lost_tiers: lost.map(|(id, name)| RunTier { id: id.0, name }).collect(),
+        }
+    }
+
+    fn tier_status(&self, tier: braid_volume::TierStatus) -> TierStatus {
+        // JSON has no other numbers.
+        let finite = |number: f64| if number.is_finite() { number } else { 0.0 };
+        TierStatus {
+            id: tier.id.0,
+            location: tier.location,
+            home: tier.home,
+            state: tier.state.name().into(),
+            trouble: tier.trouble.map(|(error, ns)| Trouble { error, seconds: ns as f64 / 1e9 }),
+            durable: tier.durable,
+            faults: self.drills.armed(&tier.name),
+            weight: finite(tier.weight),
+            reserve: tier.reserve,
+            total: tier.total,
+            free: tier.free,
+            available: tier.available,
+            used: tier.used,
+            ranges: tier.ranges,
+            read_bytes: tier.read_bytes,
+            read_ops: tier.read_ops,
+            write_bytes: tier.write_bytes,
+            write_ops: tier.write_ops,
+            read_rate: finite(tier.read_rate),
+            write_rate: finite(tier.write_rate),
+            name: tier.name,
         }
     }
 }
 
-fn tier_status(tier: braid_volume::TierStatus) -> TierStatus {
-    // JSON has no other numbers.
-    let finite = |number: f64| if number.is_finite() { number } else { 0.0 };
-    TierStatus {
-        id: tier.id.0,
-        name: tier.name,
-        location: tier.location,
-        home: tier.home,
-        state: tier.state.name().into(),
-        weight: finite(tier.weight),
-        reserve: tier.reserve,
-        total: tier.total,
-        free: tier.free,
-        available: tier.available,
-        used: tier.used,
-        ranges: tier.ranges,
-        read_bytes: tier.read_bytes,
-        read_ops: tier.read_ops,
-        write_bytes: tier.write_bytes,
-        write_ops: tier.write_ops,
-        read_rate: finite(tier.read_rate),
-        write_rate: finite(tier.write_rate),
-    }
-}
-
-fn volume_config(settings: &VolumeSettings) -> Result<VolumeConfig, Refusal> {
+/// The volume as it is set; with faults in front of its stores where it is to
+/// be mounted.
+fn volume_config(settings: &VolumeSettings, drills: Option<&Drills>) -> Result<VolumeConfig, Refusal> {
     let (mut home, mut tiers) = (None, Vec::new());
     for tier in &settings.tiers {
         let weight = tier.weight.as_ref().map(|weight| weight.value);
         let (name, reserve) = (tier.name.clone(), reserve(tier));
         // The daemon leaves its working directory, and `status` tells others.
-        let dir = std::fs::canonicalize(&tier.dir.value).unwrap_or_else(|_| tier.dir.value.clone());
+        let dir = replacement::real(&tier.dir.value);
         let location = dir.display().to_string();
         if tier.name == settings.home.value {
             let root = open_tier_dir(&dir).map_err(|error| cant_open(tier, &error))?;
             home = Some(HomeConfig { name, root, location, weight, reserve });
         } else {
-            let store = DirStore::open(&dir).map_err(|error| cant_open(tier, &error))?;
-            tiers.push(TierConfig { name, store: Some(Arc::new(store)), location, weight, reserve });
+            let store = if tier.absent.is_some() { None } else { Some(open_store(tier, &dir, drills)?) };
+            tiers.push(TierConfig { name, store, location, weight, reserve });
         }
     }
     let Some(home) = home else {
@@ -164,6 +219,15 @@ fn volume_config(settings: &VolumeSettings) -> Result<VolumeConfig, Refusal> {
     let range_size = settings.range.as_ref().map(|range| range.value);
     let policy = policy(&settings.policy.value);
     Ok(VolumeConfig { home, tiers, range_size, policy, environment: Arc::new(Machine) })
+}
+
+fn open_store(tier: &TierSettings, dir: &Path, drills: Option<&Drills>) -> Result<Arc<dyn Store>, Refusal> {
+    let store =
+        DirStore::open(dir).map_err(|error| validate::or_without(cant_open(tier, &error), &tier.name))?;
+    let Some(drills) = drills else { return Ok(Arc::new(store)) };
+    let (store, control) = drill::put_before(store, &tier.faults);
+    drills.enter(&tier.name, control);
+    Ok(store)
 }
 
 fn cant_open(tier: &TierSettings, error: &Error) -> Refusal {
@@ -177,7 +241,7 @@ fn cant_open(tier: &TierSettings, error: &Error) -> Refusal {
     }
 }
 
-fn reserve(tier: &TierSettings) -> Reserve {
+pub(crate) fn reserve(tier: &TierSettings) -> Reserve {
     match tier.reserve.as_ref().map(|reserve| reserve.value) {
         None => Reserve::default(),
         Some(config::Reserve::Bytes(bytes)) => Reserve::Bytes(bytes),
@@ -213,7 +277,26 @@ fn refuse(error: &OpenError, settings: &VolumeSettings) -> Refusal {
             let place = settings.range.as_ref().map_or(&settings.place, |range| &range.place);
             place.refuse(found, advice)
         }
-        (_, Some(tier)) => tier.dir.place.refuse(format!("{}: {found}", tier.dir.value.display()), advice),
+        (OpenError::MissingTier { tier }, _) => {
+            let advice =
+                format!("{advice}; if it is lost, add it with any directory and mount with --without {tier}");
+            settings.place.refuse(found, advice)
+        }
+        (_, Some(tier)) => {
+            let refusal = tier.dir.place.refuse(format!("{}: {found}", tier.dir.value.display()), advice);
+            let gone = matches!(
+                error,
+                OpenError::NotLabelled { .. }
+                    | OpenError::Tier { .. }
+                    | OpenError::ReadOnly { .. }
+                    | OpenError::Damaged { .. }
+            );
+            if gone && tier.name != settings.home.value && tier.absent.is_none() {
+                validate::or_without(refusal, &tier.name)
+            } else {
+                refusal
+            }
+        }
         (_, None) => settings.place.refuse(found, advice),
     }
 }

@@ -4,7 +4,7 @@
 //! which line the key stood that later turns out to name the wrong directory.
 
 use crate::refusal::{Place, Refusal};
-use serde::de::{Deserialize, Deserializer, IgnoredAny, MapAccess, SeqAccess, Visitor};
+use serde::de::{Deserialize, Deserializer, MapAccess, SeqAccess, Visitor};
 use serde_saphyr::{Error, Spanned};
 use std::fmt;
 
@@ -21,7 +21,7 @@ pub(crate) enum Value {
     Null,
     /// Text, or the characters of a number or a truth value as they stand.
     Scalar(String),
-    List,
+    List(Vec<Node>),
     Map(Vec<Entry>),
 }
 
@@ -72,7 +72,7 @@ enum Raw {
     Null,
     Number(String),
     Text(String),
-    List,
+    List(Vec<Spanned<Raw>>),
     Map(Vec<(Spanned<String>, Spanned<Raw>)>),
 }
 
@@ -90,7 +90,7 @@ fn resolve(raw: Spanned<Raw>, text: &str) -> Node {
             };
             Value::Scalar(written().map_or(number, str::to_owned))
         }
-        Raw::List => Value::List,
+        Raw::List(items) => Value::List(items.into_iter().map(|item| resolve(item, text)).collect()),
         Raw::Map(entries) => {
             let entry = |(key, value): (Spanned<String>, Spanned<Raw>)| Entry {
                 line: key.referenced.line(),
@@ -159,8 +159,11 @@ impl<'de> Visitor<'de> for RawVisitor {
     }
 
     fn visit_seq<A: SeqAccess<'de>>(self, mut items: A) -> Result<Raw, A::Error> {
-        while items.next_element::<IgnoredAny>()?.is_some() {}
-        Ok(Raw::List)
+        let mut list = Vec::new();
+        while let Some(item) = items.next_element()? {
+            list.push(item);
+        }
+        Ok(Raw::List(list))
     }
 
     fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Raw, A::Error> {

@@ -515,6 +515,8 @@ fn prepare(home: &Home, config: &VolumeConfig, plan: &Plan) -> Opening<()> {
     };
     if plan.home_unlabelled {
         write_table()?;
+        // A tier must not know the volume before home does.
+        home.root().sync(false)?;
     }
     for at in &plan.unlabelled {
         let tier = &config.tiers[*at];

@@ -17,8 +17,8 @@ const BATCH_TIME_NS: u64 = 1_000_000_000;
 /// As many as this do not wait at all.
 const BATCH_MAX: usize = 1024;
 
-/// How long marks of removed files wait for the removal to be durable on every
-/// tier, so that many files share one sync of everything.
+/// How long marks of files that were closed or removed wait for that to be
+/// durable on every tier, so that many files share one sync of everything.
 const BURIAL_TIME_NS: u64 = 30_000_000_000;
 
 /// As many as this do not wait for the time.
@@ -38,14 +38,17 @@ struct Pending {
     since_ns: Option<u64>,
 }
 
-/// Files whose marks are still there: until their removal is durable on every
-/// tier, power loss may bring some of their data back.
+/// Files whose marks are still there: until what was done to them is durable
+/// on every tier, power loss may undo some of it.
 #[derive(Default)]
 struct Removed {
     /// Data that could not be removed, since a tier failed.
     failed: Vec<ObjectId>,
     /// Their data is gone.
     done: Vec<ObjectId>,
+    /// Not removed, but closed: one mark of each is not needed any more once
+    /// the home inode is durable.
+    settled: Vec<ObjectId>,
     since_ns: Option<u64>,
 }
 
@@ -83,7 +86,7 @@ impl Reaper {
         }
         let due = {
             let removed = self.removed.lock();
-            removed.done.len() >= BURIAL_MAX
+            removed.done.len() + removed.settled.len() >= BURIAL_MAX
                 || removed.since_ns.is_some_and(|since| now_ns >= since + BURIAL_TIME_NS)
         };
         if due {
@@ -130,23 +133,29 @@ impl Reaper {
         }
     }
 
-    /// Takes the marks of removed files away, once nothing of them can come
-    /// back.
+    /// Takes over the mark of a file that nobody uses any more.
+    pub(crate) fn settle(&self, volume: &Volume, id: ObjectId) {
+        let mut removed = self.removed.lock();
+        removed.since_ns.get_or_insert_with(|| volume.environment.monotonic_ns());
+        removed.settled.push(id);
+    }
+
+    /// Takes the marks of files away to which nothing can happen any more.
     pub(crate) fn bury(&self, volume: &Volume) {
-        let (failed, done) = {
-            let mut removed = self.removed.lock();
-            removed.since_ns = None;
-            (std::mem::take(&mut removed.failed), std::mem::take(&mut removed.done))
-        };
-        let buried = match volume.sync_all_tiers() {
-            Err(error) => Err(error),
-            Ok(()) => done.iter().try_for_each(|id| volume.index.unmark_gone(*id)),
-        };
+        let Removed { failed, done, settled, .. } = std::mem::take(&mut *self.removed.lock());
+        if failed.is_empty() && done.is_empty() && settled.is_empty() {
+            return;
+        }
+        let buried = volume.sync_all_tiers().and_then(|()| {
+            done.iter().try_for_each(|id| volume.index.unmark_gone(*id))?;
+            settled.iter().try_for_each(|id| volume.index.unmark(*id))
+        });
         if let Err(error) = buried {
-            tracing::warn!(%error, files = done.len(), "could not make removals durable; it is tried again");
+            tracing::warn!(%error, files = done.len(), "could not take marks away; it is tried again");
             let mut removed = self.removed.lock();
             removed.since_ns.get_or_insert_with(|| volume.environment.monotonic_ns());
             removed.done.extend(done);
+            removed.settled.extend(settled);
         }
         if !failed.is_empty() {
             self.remove(volume, failed);

@@ -6,7 +6,7 @@
 //! the load.
 
 mod model;
-mod writer;
+pub(super) mod writer;
 
 use super::arena::{HOME_FIRST, RANGE, SIZE, WEIGHTED, policy_name};
 use super::{Report, Suite};
@@ -18,7 +18,7 @@ use crate::test::Options;
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{Receiver, channel};
-use writer::Writer;
+use writer::{BLOCKS, Writer};
 
 /// Named in the list of suites.
 pub(super) const SUITE: Suite =
@@ -63,7 +63,7 @@ fn native(on: &Path, seed: u64) -> Result<()> {
 }
 
 fn make_writers(dir: &Path, seed: u64) -> Result<Vec<Writer>> {
-    (0..WRITERS).map(|number| Writer::new(dir, number, seed * WRITERS + number)).collect()
+    (0..WRITERS).map(|number| Writer::new(dir, number, BLOCKS, seed * WRITERS + number)).collect()
 }
 
 /// What the writers have to expect.

@@ -4,16 +4,19 @@
 mod arena;
 mod dbench;
 mod differential;
+mod faults;
 mod fio_verify;
 mod fsx;
 mod kill9;
 mod pjdfstest;
+mod power;
 mod programs;
 mod report;
 mod stamps;
 mod stress_ng;
 mod tiers;
 
+pub(crate) use power::in_guest;
 pub(crate) use report::{Counts, Report};
 
 use crate::error::{Failure, Result, fail};
@@ -36,25 +39,29 @@ const ALL: &[Suite] = &[
     programs::SUITE,
     stress_ng::SUITE,
     dbench::SUITE,
+    faults::SUITE,
     kill9::SUITE,
 ];
 
+/// Suites that take hours: they run only when they are named.
+const ON_REQUEST: &[Suite] = &[power::SUITE];
+
 /// Prints the names of the suites.
 pub(crate) fn list() {
-    for suite in ALL {
+    for suite in ALL.iter().chain(ON_REQUEST) {
         println!("{:14} {}", suite.name, suite.about);
     }
 }
 
 /// Runs the suites that the options name, or all.
 pub(crate) fn run(options: &Options) -> Result<Counts> {
-    let known = |name: &&String| ALL.iter().any(|suite| suite.name == **name);
+    let known = |name: &&String| ALL.iter().chain(ON_REQUEST).any(|suite| suite.name == **name);
     if let Some(unknown) = options.suites.iter().find(|name| !known(name)) {
         return fail(format!("no suite {unknown:?}; `cargo xtask test --list` lists them"));
     }
-    let wanted = ALL
-        .iter()
-        .filter(|suite| options.suites.is_empty() || options.suites.iter().any(|name| name == suite.name));
+    let named = |suite: &&Suite| options.suites.iter().any(|name| name == suite.name);
+    let usual = ALL.iter().filter(|suite| options.suites.is_empty() || named(suite));
+    let wanted = usual.chain(ON_REQUEST.iter().filter(named));
     let mut total = Counts::default();
     for suite in wanted {
         total += run_one(suite, options)?;

@@ -12,27 +12,40 @@ const SECTOR: usize = 512;
 
 /// The block `index` of `file` in this version.
 pub(crate) fn block(file: u64, index: u64, version: u64) -> Vec<u8> {
-    let mut sector = vec![0; SECTOR];
+    sector(file, index, version).repeat(BLOCK / SECTOR)
+}
+
+fn sector(file: u64, index: u64, version: u64) -> [u8; SECTOR] {
+    let mut sector = [0; SECTOR];
     let mut random = Random::new(file ^ index.rotate_left(20) ^ version.rotate_left(40));
     random.fill(&mut sector);
     for (place, number) in sector.chunks_exact_mut(8).zip([file, index, version]) {
         place.copy_from_slice(&number.to_le_bytes());
     }
-    sector.repeat(BLOCK / SECTOR)
+    sector
 }
 
 /// The versions that a block's sectors are of; version 0 is zeros. `None` if a
 /// sector holds anything that was never written there.
 pub(crate) fn versions(data: &[u8], file: u64, index: u64) -> Option<BTreeSet<u64>> {
-    data.chunks(SECTOR).map(|sector| sector_version(sector, file, index)).collect()
+    let mut versions = BTreeSet::new();
+    let mut last: Option<&[u8]> = None;
+    for sector in data.chunks(SECTOR) {
+        // Most sectors of a block are the same.
+        if last != Some(sector) {
+            versions.insert(sector_version(sector, file, index)?);
+            last = Some(sector);
+        }
+    }
+    Some(versions)
 }
 
-fn sector_version(sector: &[u8], file: u64, index: u64) -> Option<u64> {
-    if sector.iter().all(|byte| *byte == 0) {
+fn sector_version(found: &[u8], file: u64, index: u64) -> Option<u64> {
+    if found.iter().all(|byte| *byte == 0) {
         return Some(0);
     }
-    let version = u64::from_le_bytes(sector.get(16..24)?.try_into().ok()?);
-    (block(file, index, version).get(..sector.len())? == sector).then_some(version)
+    let version = u64::from_le_bytes(found.get(16..24)?.try_into().ok()?);
+    (sector(file, index, version).get(..found.len())? == found).then_some(version)
 }
 
 #[cfg(test)]

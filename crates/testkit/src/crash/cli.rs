@@ -17,6 +17,7 @@ Searches for crashes after which a volume has lost what it promised to keep.
   --workload KIND  enumerated, random or both
   --threads N      threads to search with
   --per-cut N      crash states for each moment, about
+  --no-times       do not look at modification times
   --replay LINE    repeat what was found
   --plant BUG      search with a bug planted, which must be found
 ";
@@ -69,6 +70,7 @@ impl Arguments {
                 "--seed" => arguments.search.seed = number(&word, &value()?)?,
                 "--threads" => arguments.search.threads = number(&word, &value()?)?.max(1) as usize,
                 "--per-cut" => arguments.search.limits.states = number(&word, &value()?)?.max(2) as usize,
+                "--no-times" => arguments.search.limits.times = false,
                 "--workload" => arguments.search.workloads = workloads(&value()?)?,
                 "--replay" => arguments.replay = Some(value()?),
                 "--plant" => arguments.plant = Some(value()?),
@@ -110,16 +112,16 @@ pub fn run(arguments: &Arguments, subject: &dyn Subject) -> ExitCode {
     // A panic is a finding, and reported as one.
     std::panic::set_hook(Box::new(|_| {}));
     match &arguments.replay {
-        Some(line) => replay(line, subject),
+        Some(line) => replay(line, arguments.search.limits, subject),
         None => search(arguments, subject),
     }
 }
 
-fn replay(line: &str, subject: &dyn Subject) -> ExitCode {
+fn replay(line: &str, limits: Limits, subject: &dyn Subject) -> ExitCode {
     let replayed = line
         .parse()
         .map_err(|error: super::ParseError| error.to_string())
-        .and_then(|replay| Explorer::new(subject, Limits::default()).replay(&replay));
+        .and_then(|replay| Explorer::new(subject, limits).replay(&replay));
     match replayed {
         Ok(None) => {
             println!("crash: nothing wrong is found there");

@@ -33,11 +33,13 @@ pub struct Limits {
     pub use_again: u64,
     /// In one of so many, power is lost during recovery too.
     pub crash_again: u64,
+    /// Modification times are looked at.
+    pub times: bool,
 }
 
 impl Default for Limits {
     fn default() -> Self {
-        Self { states: 16, recover_again: 8, use_again: 8, crash_again: 64 }
+        Self { states: 16, recover_again: 8, use_again: 8, crash_again: 64, times: true }
     }
 }
 
@@ -144,11 +146,10 @@ impl<'a> Explorer<'a> {
             let mut random = Random::of(seed, number as u64);
             let crash = |left| Some(Crash { cut: number, left });
             let when = || describe(workload, cut);
-            let all = Expectation::new(&recorded.history, cut.moment, Rules::ProcessCrash);
-            let synced = Expectation::new(&recorded.history, cut.moment, workload.setup.rules());
+            let all = self.expect(&recorded, cut, Rules::ProcessCrash);
+            let synced = self.expect(&recorded, cut, workload.setup.rules());
+            let again = self.expect(&recorded, cut, workload.setup.rules()).and_recovery();
             let machine = cut.machine.after_process_crash(SEEDS[2]);
-            let again =
-                Expectation::new(&recorded.history, cut.moment, workload.setup.rules()).and_recovery();
             let expected = Expected { first: &all, second: &again };
             self.examine(workload, machine, expected, self.extras(&mut random), &mut totals)
                 .map_err(|(second, found)| failed(&when(), crash(Left::Process), second, found))?;
@@ -191,9 +192,8 @@ impl<'a> Explorer<'a> {
                 (machine, replay.workload.setup.rules())
             }
         };
-        let expected = Expectation::new(&recorded.history, cut.moment, rules);
-        let synced =
-            Expectation::new(&recorded.history, cut.moment, replay.workload.setup.rules()).and_recovery();
+        let expected = self.expect(&recorded, cut, rules);
+        let synced = self.expect(&recorded, cut, replay.workload.setup.rules()).and_recovery();
         let expected = Expected { first: &expected, second: &synced };
         machine.trace();
         let examiner = self.examiner(&replay.workload);
@@ -202,6 +202,11 @@ impl<'a> Explorer<'a> {
             Some(second) => self.crash_recovery_at(&replay.workload, machine, expected, second),
         };
         Ok(found.err().map(|found| failure(describe(&replay.workload, cut), found)))
+    }
+
+    fn expect(&self, recorded: &Recorded, cut: &Cut, rules: Rules) -> Expectation {
+        let expected = Expectation::new(&recorded.history, cut.moment, rules);
+        if self.limits.times { expected } else { expected.without_times() }
     }
 
     fn extras(&self, random: &mut Random) -> Extras {
@@ -309,6 +314,7 @@ impl<'a> Explorer<'a> {
             clock_ns: run.machine.clock().wall_ns(),
         };
         let expected = Expectation::new(&run.history, moment, Rules::ProcessCrash);
+        let expected = if self.limits.times { expected } else { expected.without_times() };
         let seen: tree::Seen = run.look()?;
         expected.check(&seen).map_err(|found| format!("without a crash, {found}"))
     }

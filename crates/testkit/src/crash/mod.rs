@@ -18,6 +18,8 @@
 //!   sync, or what a later step, up to the one in flight, made it, zeros where
 //!   one of these had zeros or nothing; never another file's bytes, never
 //!   older ones, and within a sector of 512 bytes all from the same write;
+//! * a file that is found larger than it ever was before it was cut has nothing
+//!   of what was cut off;
 //! * the size is between the smallest and the largest since that sync, so
 //!   never below it unless the file was cut since;
 //! * the modification time is not before that of the last full sync and not

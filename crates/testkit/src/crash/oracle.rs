@@ -3,6 +3,7 @@
 //! An [`Expectation`] is made once for each moment at which the power goes, and
 //! every crash state of that moment is held against it.
 
+use super::content::Content;
 use super::history::{FileId, History, Moment, Names, Rules};
 use super::op::Name;
 use super::stamp::{self, Described, Source, WORD};
@@ -31,6 +32,16 @@ struct FileExpectation {
     mtime_min_ns: i64,
     /// Recovery may finish a truncation to nothing, at its own time.
     emptied: bool,
+    /// By size, the smallest first; there is one.
+    eras: Vec<Era>,
+}
+
+/// What a file may contain if it is found larger than `above`. A size that it
+/// had only after it was cut says that it was cut: then what was cut off must
+/// not be there again.
+#[derive(Debug)]
+struct Era {
+    above: u64,
     stretches: Vec<Stretch>,
 }
 
@@ -60,6 +71,13 @@ impl Expectation {
     /// modification time: a size is set before the time is.
     pub(crate) fn and_recovery(mut self) -> Self {
         self.mtime_max_ns = i64::MAX;
+        self
+    }
+
+    /// The same, whatever the modification times are.
+    pub(crate) fn without_times(mut self) -> Self {
+        self.mtime_max_ns = i64::MAX;
+        self.files.iter_mut().for_each(|file| file.mtime_min_ns = i64::MIN);
         self
     }
 
@@ -121,7 +139,8 @@ impl Expectation {
             return Err(format!("its modification time is {mtime}; legal would be {min} to {max}"));
         }
         let bytes = &file.bytes;
-        for stretch in &expected.stretches {
+        let era = expected.eras.iter().rfind(|era| era.above < file.size || era.above == 0);
+        for stretch in era.map_or(&[][..], |era| &era.stretches) {
             let end = stretch.end.min(bytes.len() as u64);
             if stretch.start < end {
                 expected.check_stretch(stretch, &bytes[stretch.start as usize..end as usize])?;
@@ -202,23 +221,144 @@ fn expect_file(history: &History, id: FileId, moment: Moment, loses_power: bool)
     let file = &history.files[usize::from(id)];
     let versions: Vec<_> = file.window(moment, loses_power).map(|version| &version.content).collect();
     let sizes = || versions.iter().map(|content| content.size);
-    let size_max = sizes().max().unwrap_or(0);
-    let mut cuts: Vec<u64> = versions.iter().flat_map(|content| content.boundaries()).chain([0]).collect();
-    cuts.sort_unstable();
-    cuts.dedup();
-    let stretches = cuts.windows(2).filter(|pair| pair[0] < size_max).map(|pair| {
-        let mut sources: Vec<Source> = versions.iter().map(|content| content.source_at(pair[0])).collect();
-        sources.sort_unstable();
-        sources.dedup();
-        Stretch { start: pair[0], end: pair[1], sources }
-    });
     FileExpectation {
         id,
         ino: file.ino,
         size_min: sizes().min().unwrap_or(0),
-        size_max,
+        size_max: sizes().max().unwrap_or(0),
         mtime_min_ns: file.mtime_min_ns(moment, loses_power),
-        emptied: versions[1..].iter().any(|content| content.size == 0),
-        stretches: stretches.collect(),
+        emptied: versions.iter().any(|content| content.size == 0),
+        eras: eras(&versions),
+    }
+}
+
+fn eras(versions: &[&Content]) -> Vec<Era> {
+    let mut cuts: Vec<u64> = versions.iter().flat_map(|content| content.boundaries()).chain([0]).collect();
+    cuts.sort_unstable();
+    cuts.dedup();
+    let mut eras = vec![Era { above: 0, stretches: stretches(&cuts, versions, 0) }];
+    let mut largest = 0;
+    for (at, pair) in versions.windows(2).enumerate() {
+        largest = largest.max(pair[0].size);
+        if pair[1].size < pair[0].size {
+            eras.push(Era { above: largest, stretches: stretches(&cuts, versions, at + 1) });
+        }
+    }
+    eras
+}
+
+/// What may be where, given that all changes of size up to version `certain`
+/// came about.
+fn stretches(cuts: &[u64], versions: &[&Content], certain: usize) -> Vec<Stretch> {
+    let stretch = |pair: &[u64]| {
+        // Before the last cut that took it away, it was something else.
+        let gone = versions[1..=certain].iter().rposition(|content| content.size <= pair[0]);
+        let first = gone.map_or(0, |at| at + 1);
+        let mut sources: Vec<Source> =
+            versions[first..].iter().map(|content| content.source_at(pair[0])).collect();
+        sources.sort_unstable();
+        sources.dedup();
+        Stretch { start: pair[0], end: pair[1], sources }
+    };
+    cuts.windows(2).map(stretch).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::stamp::fill;
+    use super::*;
+    use braid_contract::InodeId;
+
+    const POWER: Rules = Rules::PowerLoss { ordered: true, fsync_names: true };
+
+    /// A file `a` of one version after another, the first one synced.
+    fn history(sizes_and_writes: &[(u64, Option<(u64, u64)>)]) -> History {
+        let mut history = History::default();
+        let file = history.born(0, InodeId(7), 0);
+        history.renamed(0, vec![(Name::A, Some(file))], true);
+        let mut content = Content::default();
+        for (step, (size, write)) in (1..).zip(sizes_and_writes) {
+            content.set_size(*size);
+            if let Some((at, len)) = write {
+                content.write(*at, *len, step as Source + 1);
+            }
+            history.changed(step, file, content.clone(), None, None);
+            if step == 1 {
+                history.all_synced(step);
+            }
+        }
+        history
+    }
+
+    /// What is found, as stretches of `len` bytes from a step, or of zeros.
+    fn seen(stretches: &[(u64, Option<u16>)]) -> Seen {
+        let mut bytes = Vec::new();
+        for (len, step) in stretches {
+            let at = bytes.len();
+            bytes.resize(at + *len as usize, 0);
+            if let Some(step) = step {
+                fill(&mut bytes[at..], 0, step + 1, at as u64);
+            }
+        }
+        let size = bytes.len() as u64;
+        Seen::of(Name::A, SeenFile { ino: InodeId(7), size, mtime: Timestamp::default(), bytes })
+    }
+
+    fn check(history: &History, rules: Rules, seen: &Seen) -> Result<(), String> {
+        let moment = Moment { done: 10, in_flight: false, clock_ns: 100 };
+        Expectation::new(history, moment, rules).check(seen)
+    }
+
+    #[test]
+    fn synced_data_must_be_there_and_later_data_may() {
+        let history = history(&[(1024, Some((0, 1024))), (1024, Some((512, 1024)))]);
+        for legal in [
+            &[(1024, Some(1))][..],
+            &[(512, Some(1)), (1024, Some(2))],
+            &[(1024, Some(1)), (512, Some(2))],
+            &[(512, Some(1)), (512, Some(2)), (512, None)],
+        ] {
+            assert_eq!(check(&history, POWER, &seen(legal)), Ok(()));
+        }
+        for illegal in [
+            &[(512, Some(1))][..],
+            &[(512, None), (512, Some(1))],
+            &[(2048, Some(1))],
+            &[(512, Some(2)), (512, Some(1))],
+            &[(256, Some(1)), (256, None), (512, Some(1))],
+        ] {
+            assert!(check(&history, POWER, &seen(illegal)).is_err(), "{illegal:?}");
+        }
+        let all = seen(&[(512, Some(1)), (1024, Some(2))]);
+        assert_eq!(check(&history, Rules::ProcessCrash, &all), Ok(()));
+        assert!(check(&history, Rules::ProcessCrash, &seen(&[(1024, Some(1))])).is_err());
+    }
+
+    #[test]
+    fn within_a_sector_all_is_from_the_same_write() {
+        let history = history(&[(1024, Some((0, 1024))), (1024, Some((0, 1024)))]);
+        assert_eq!(check(&history, POWER, &seen(&[(512, Some(1)), (512, Some(2))])), Ok(()));
+        let torn = check(&history, POWER, &seen(&[(256, Some(1)), (768, Some(2))]));
+        assert!(torn.unwrap_err().contains("the same as in the rest of its sector"));
+    }
+
+    #[test]
+    fn what_was_cut_off_is_not_there_in_a_larger_file() {
+        let history = history(&[(2048, Some((0, 2048))), (512, None), (4096, None)]);
+        let kept = seen(&[(2048, Some(1))]);
+        assert_eq!(check(&history, POWER, &kept), Ok(()), "the cut may be lost");
+        let grown = seen(&[(512, Some(1)), (3584, None)]);
+        assert_eq!(check(&history, POWER, &grown), Ok(()));
+        let stale = seen(&[(2048, Some(1)), (2048, None)]);
+        assert!(check(&history, POWER, &stale).unwrap_err().starts_with("a (file 0): at 512 there is what step 1"));
+    }
+
+    #[test]
+    fn names_and_times_are_held_against_the_book() {
+        let history = history(&[(512, Some((0, 512)))]);
+        assert!(check(&history, POWER, &Seen::default()).unwrap_err().starts_with("the names are []"));
+        let mut late = seen(&[(512, Some(1))]);
+        late.file_mut(Name::A).unwrap().mtime.nanos = 101;
+        assert!(check(&history, POWER, &late).unwrap_err().contains("modification time"));
     }
 }

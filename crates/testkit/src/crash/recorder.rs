@@ -6,6 +6,9 @@ use super::machine::{FrozenMachine, Machine};
 use crate::sim::{Disk, Effect};
 use std::sync::{Arc, Mutex, PoisonError};
 
+/// What a moment is called at which no step is in flight.
+const BETWEEN: &str = "between two steps";
+
 /// A moment at which the power may go.
 #[derive(Debug)]
 pub(crate) struct Cut {
@@ -62,7 +65,7 @@ impl Recorder {
 
     /// Keeps this moment.
     pub(crate) fn cut_here(&self) {
-        record(&self.state, &self.machine, || "between two steps".into());
+        record(&self.state, &self.machine, || BETWEEN.into());
     }
 
     /// Stops watching; what was kept.
@@ -84,11 +87,12 @@ fn record(state: &Mutex<State>, machine: &Machine, next: impl FnOnce() -> String
     let moment = Moment { done: state.done, in_flight: state.in_flight, clock_ns };
     // The same disks a moment later, with a step begun: more is legal, and
     // nothing else to be seen.
-    let seen = |last: &Cut| {
+    let is_kept = |last: &&mut Cut| {
         last.moment.done == moment.done && !last.moment.in_flight && last.machine.is_same(&machine_now)
     };
-    if !state.cuts.last().is_some_and(seen) {
-        state.cuts.push(Cut { machine: machine_now, moment, next: next() });
+    match state.cuts.last_mut().filter(is_kept) {
+        Some(last) => last.next = format!("{}, {}", BETWEEN, next()),
+        None => state.cuts.push(Cut { machine: machine_now, moment, next: next() }),
     }
 }
 

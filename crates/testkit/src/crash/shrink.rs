@@ -14,7 +14,7 @@ pub(super) fn shrink(subject: &dyn Subject, limits: Limits, failure: Failure, se
     // What is left out moves what is drawn: more is looked at to make up for it.
     let again = if failure.replay.second.is_some() { 4 } else { limits.crash_again };
     let limits =
-        Limits { states: limits.states * 2, recover_again: 4, use_again: 4, crash_again: again };
+        Limits { states: limits.states * 2, recover_again: 4, use_again: 4, crash_again: again, ..limits };
     let mut shrinker = Shrinker {
         explorer: Explorer::new(subject, limits),
         best: failure,

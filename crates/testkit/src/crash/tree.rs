@@ -6,6 +6,9 @@ use braid_contract::{
 };
 use std::ffi::{OsStr, OsString};
 
+/// No workload makes a file larger.
+const SIZE_MAX: u64 = 64 << 20;
+
 /// A file as it is seen.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(crate) struct SeenFile {
@@ -24,6 +27,19 @@ pub(crate) struct Seen {
 impl Seen {
     pub(crate) fn file(&self, name: Name) -> Option<&SeenFile> {
         self.files[name.at()].as_ref()
+    }
+
+    /// A tree of one file.
+    #[cfg(test)]
+    pub(crate) fn of(name: Name, file: SeenFile) -> Self {
+        let mut seen = Self::default();
+        seen.files[name.at()] = Some(file);
+        seen
+    }
+
+    #[cfg(test)]
+    pub(crate) fn file_mut(&mut self, name: Name) -> Option<&mut SeenFile> {
+        self.files[name.at()].as_mut()
     }
 
     pub(crate) fn describe(&self) -> String {
@@ -103,6 +119,9 @@ fn look_at(fs: &dyn FileSystem, parent: InodeId, leaf: &OsStr) -> Result<SeenFil
     let flags = OpenFlags { read: true, ..OpenFlags::default() };
     let request = OpenRequest { flags, ..OpenRequest::default() };
     let opened = fs.open(&caller, ino, request).map_err(|error| format!("can't be opened: {error}"))?;
+    if attr.size > SIZE_MAX {
+        return Err(format!("has a size of {}", attr.size));
+    }
     let mut bytes = vec![0; attr.size as usize + 1];
     let mut done = 0;
     loop {

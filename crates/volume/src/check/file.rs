@@ -11,6 +11,11 @@ use braid_contract::{Errno, Fd, ObjectId, Result, TierId};
 use std::ops::Range;
 use std::path::{Path, PathBuf};
 
+/// Why nothing beyond the size is taken away: if the size were wrong, that
+/// would be all that is left.
+pub(super) const SIZES_DIFFER: &str =
+    "nothing is done: the home inode has another size; using the file makes them agree";
+
 /// A spread file that is looked at.
 pub(super) struct Subject {
     pub(super) path: PathBuf,
@@ -78,7 +83,10 @@ impl Check<'_> {
         if subject.attr.kind == IdKind::Emptied {
             let what = "truncating it to nothing was not finished; its next use finishes it";
             self.found(subject.of(Problem::legal("emptying", what)));
-            return Ok(());
+            return match RawIndex::open(&*self.ground.braid, id) {
+                Ok(Some(index)) => self.count_ranges(&index),
+                _ => Ok(()),
+            };
         }
         let index = match RawIndex::open(&*self.ground.braid, id) {
             Ok(Some(index)) if !index.is_cut() => index,
@@ -330,7 +338,12 @@ impl Check<'_> {
             return;
         }
         let what = format!("{} index entries lie beyond its size", tally.beyond);
-        let problem = subject.of(Problem::note("entries-beyond-size", what)).repair("clears them");
+        let problem = subject.of(Problem::legal("entries-beyond-size", what));
+        if subject.identity.size() != tally.size {
+            self.found(problem.repair(SIZES_DIFFER));
+            return;
+        }
+        let problem = problem.repair("clears them");
         let first = tally.size.div_ceil(self.ground.range_size);
         self.mend(problem, When::Unused, |check| index.clear_from(&*check.ground.braid, first));
     }

@@ -8,7 +8,7 @@ use crate::format::{FORMAT_VERSION, FormatError, Label, TABLE_LEN, VolumeTable};
 use crate::namespace::Home;
 use crate::open::OpenError;
 use crate::tiers::Backend;
-use braid_contract::{Errno, Error, Fd, ObjectId, Result, Store, TierId, VolumeId};
+use braid_contract::{Errno, Error, Fd, NativeFd, ObjectId, Result, Store, TierId, VolumeId};
 use std::ops::ControlFlow;
 use std::sync::Arc;
 
@@ -100,12 +100,9 @@ impl<'a> Ground<'a> {
         for tier in volume.tiers.iter() {
             if let Backend::Store(store) = &tier.backend {
                 let store = (!tier.is_absent()).then(|| Arc::clone(store));
-                tiers.push(GroundTier {
-                    id: tier.id,
-                    name: tier.name.clone(),
-                    store,
-                    root: root(&tier.name),
-                });
+                // Something else may be mounted there by now.
+                let root = root(&tier.name).filter(|root| is_tier_of(volume, &**root, tier.id));
+                tiers.push(GroundTier { id: tier.id, name: tier.name.clone(), store, root });
             }
         }
         let user_xattr = volume.home.uses_user_xattr();
@@ -320,6 +317,13 @@ impl Survey<'_> {
                 super::tree::regular_if_there(&**self.braid, &path).is_ok_and(|found| found.is_some())
             })
     }
+}
+
+/// Whether a directory is labelled as this tier of the volume.
+fn is_tier_of(volume: &Volume, root: &dyn NativeFd, id: TierId) -> bool {
+    let label = root.read_small(".braid/label", TABLE_LEN).ok().flatten();
+    let label = label.and_then(|bytes| Label::decode(&bytes).ok());
+    label.is_some_and(|label| label.volume == volume.id && label.tier == id)
 }
 
 /// The label if it is of the volume.

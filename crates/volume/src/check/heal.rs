@@ -1,6 +1,6 @@
 //! Words of an index, and objects, of a file that is looked at.
 
-use super::file::{Subject, Tally};
+use super::file::{SIZES_DIFFER, Subject, Tally};
 use super::raw_index::{RawIndex, place_of};
 use super::report::Problem;
 use super::{Check, When, is_missing};
@@ -81,7 +81,7 @@ impl Check<'_> {
             let problem =
                 Problem::damage("owners-damaged", format!("which tiers own its size and times: {wrong}"))
                     .repair("lets the tier of its last range own its size, and home its times");
-            let owners = Owners { size: last, mtime: home, atime: home };
+            let owners = Owners { size: last, mtime: home, atime: home, synced_mtime: home };
             self.word(subject, index, problem, OWNERS_AT, index.words.encode_owners(OWNERS_AT, owners));
         }
         Ok(())
@@ -91,7 +91,7 @@ impl Check<'_> {
         let known = |tier: &TierId| {
             self.ground.is_tier(*tier) || self.ground.lost.iter().any(|(lost, _)| lost == tier)
         };
-        [owners.size, owners.mtime, owners.atime].into_iter().find(|tier| !known(tier))
+        [owners.size, owners.mtime, owners.atime, owners.synced_mtime].into_iter().find(|tier| !known(tier))
     }
 
     /// What a file has on the tiers other than home.
@@ -205,11 +205,15 @@ impl Check<'_> {
         let (id, size) = (subject.attr.id, tally.size);
         if stat.size > size && !self.in_use && !self.marked.contains(&id) {
             let what = format!("its object has {} bytes, {} more than the file", stat.size, stat.size - size);
-            let problem = subject.of(Problem::note("object-too-long", what)).tier(name).repair("cuts it");
-            self.mend(problem, When::Unused, |_| {
-                cut_object(&**store, id, size)?;
-                store.sync(&[id], true)
-            });
+            let problem = subject.of(Problem::legal("object-too-long", what)).tier(name);
+            if subject.identity.size() == size {
+                self.mend(problem.repair("cuts it"), When::Unused, |_| {
+                    cut_object(&**store, id, size)?;
+                    store.sync(&[id], true)
+                });
+            } else {
+                self.found(problem.repair(SIZES_DIFFER));
+            }
         }
         if !held {
             let what = format!("it has an object of {} bytes there, and no range", stat.allocated);

@@ -159,7 +159,8 @@ impl<'a> Check<'a> {
             self.orphan_objects()?;
             self.counts()?;
         }
-        self.report.problems.retain(|problem| self.options.verbose || !problem.is_legal);
+        // What was changed is told in any case.
+        self.report.problems.retain(|problem| self.options.verbose || !problem.is_legal || problem.repaired);
         Ok(())
     }
 

@@ -17,10 +17,13 @@ use std::ops::Range;
 /// its range fails.
 const UNREADABLE: u64 = u64::MAX;
 
+/// Longest file whose index is made anew, in ranges.
+const RANGES_MAX: u64 = 1 << 24;
+
 /// What is left of a file whose index is lost.
 struct Remains {
     size: u64,
-    /// Tiers with data in a range, as bits.
+    /// Tiers with data in a range, as bits; each range has its place.
     ranges: BTreeMap<u64, u64>,
     /// Tiers other than home with an object.
     objects: Vec<TierId>,
@@ -34,11 +37,15 @@ impl Remains {
         }
     }
 
-    /// Ranges with data on one tier, and with data on several.
-    fn clear_and_doubtful(&self) -> (usize, Vec<u64>) {
-        let doubtful: Vec<u64> =
-            self.ranges.iter().filter(|(_, tiers)| tiers.count_ones() > 1).map(|(range, _)| *range).collect();
-        (self.ranges.len() - doubtful.len(), doubtful)
+    /// Ranges with data on one tier.
+    fn clear(&self) -> usize {
+        self.ranges.values().filter(|tiers| tiers.count_ones() == 1).count()
+    }
+
+    /// Ranges with data on several tiers, or on none: those may never have been
+    /// written, or be lost.
+    fn doubtful(&self) -> Vec<u64> {
+        self.ranges.iter().filter(|(_, tiers)| tiers.count_ones() != 1).map(|(range, _)| *range).collect()
     }
 }
 
@@ -55,17 +62,17 @@ impl Check<'_> {
         let repair = "makes it anew: each range is on the one tier that has data of it";
         let at = self.mend(problem.repair(repair), When::Unmounted, |check| {
             let remains = check.remains(subject)?;
-            let (clear, in_doubt) = remains.clear_and_doubtful();
-            if clear == 0 {
+            if remains.clear() == 0 || remains.objects.is_empty() {
                 return Err(Error::new(Errno::EUCLEAN, "nothing tells on which tier its data is"));
             }
             check.write_index(subject, &remains, cut)?;
-            (doubtful, size) = (in_doubt, remains.size);
+            (doubtful, size) = (remains.doubtful(), remains.size);
             Ok(())
         });
         for run in doubtful.chunk_by(|a, b| *b == a + 1) {
             let bytes = self.bytes_of(run[0]..run[0] + run.len() as u64, size);
-            let what = "several tiers have data of these bytes, and nothing tells which is right: they can't be read";
+            let what = "several tiers have data of these bytes, or none, and nothing tells which is right: \
+                        they can't be read";
             let repair = "nothing is done: write them anew, or remove the file";
             let problem = Problem::damage("entry-doubtful", what).bytes(bytes).repair(repair);
             self.found(subject.of(problem));
@@ -114,6 +121,13 @@ impl Check<'_> {
                 remains.add(tier.id, data, range_size);
             }
             store.sync(&[id], false)?;
+        }
+        let count = remains.size.div_ceil(range_size);
+        if count > RANGES_MAX {
+            return Err(Error::new(Errno::EFBIG, "it is too long to be looked through"));
+        }
+        for range in 0..count {
+            remains.ranges.entry(range).or_insert(0);
         }
         Ok(remains)
     }

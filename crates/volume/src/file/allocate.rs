@@ -81,12 +81,16 @@ impl Volume {
     /// Zeroes and frees what is there of `offset .. end`. The ranges keep
     /// their tiers.
     fn punch_spread(&self, file: &File, spread: &Spread, offset: u64, end: u64) -> Result<Allocated> {
+        // After the size that is synced, a hole may look like data that was
+        // lost, unless the index says otherwise, durably, before there is one.
+        if end > spread.index.synced_size()? {
+            spread.index.set_gaps(true)?;
+            self.index.sync(&spread.index)?;
+        }
         for range in self.ranges_of(offset, end) {
             let Some(entry) = spread.index.entry(range)? else { continue };
             let tier = self.tiers.get(entry.tier)?;
             let (start, end) = self.part_of(range, offset, end);
-            // Zeros where data was may look like data that was lost.
-            spread.index.set_gaps(true)?;
             spread.dirty.fetch_or(bit(tier.id), Ordering::AcqRel);
             self.punch_piece(file, spread, &tier, start, end - start)?;
         }

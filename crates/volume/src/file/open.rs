@@ -151,8 +151,8 @@ impl Volume {
         Ok(Some((spread.id(), Fd::clone(file.data()))))
     }
 
-    /// Brings the home inode up to date and takes the mark away, unless
-    /// somebody uses the file again.
+    /// Brings the home inode up to date and gives the mark up, unless somebody
+    /// uses the file again.
     fn settle(&self, file: &File) -> Result<()> {
         self.update_home_inode(file)?;
         let layout = file.layout.read();
@@ -164,7 +164,7 @@ impl Volume {
         let opens = file.opens.lock();
         let mut marked = spread.marked.lock();
         if *marked && opens.handles == 0 && opens.nameless.is_none() && !opens.dead {
-            self.index.unmark(spread.id())?;
+            self.reaper.settle(self, spread.id());
             *marked = false;
         }
         Ok(())

@@ -45,6 +45,7 @@ impl Volume {
         data: &[u8],
         io: StoreIo,
     ) -> Result<usize> {
+        spread.untimed.fetch_or(bit(tier.id), Ordering::AcqRel);
         spread.dirty.fetch_or(bit(tier.id), Ordering::AcqRel);
         let write = || match &tier.backend {
             Backend::Home(_) => file.writable()?.write_at(offset, &[IoSlice::new(data)], io.direct),

@@ -21,6 +21,8 @@ pub(crate) struct Spread {
     pub(crate) times: Times,
     /// Tiers with data that may not be durable, as bits.
     pub(crate) dirty: AtomicU64,
+    /// Tiers on which the time of the last write may not be durable.
+    pub(crate) untimed: AtomicU64,
     /// The home inode itself (attribute, size) may not be durable.
     pub(crate) inode_dirty: AtomicBool,
     /// Tiers on which something was cut or punched that may not be durable, as
@@ -49,6 +51,7 @@ impl Spread {
             times: Times::new(Arc::clone(environment)),
             // Whoever wrote before may not have synced.
             dirty: AtomicU64::new(ALL_TIERS),
+            untimed: AtomicU64::new(ALL_TIERS),
             inode_dirty: AtomicBool::new(true),
             released: AtomicU64::new(0),
             cleared: AtomicBool::new(false),
@@ -107,10 +110,20 @@ impl Spread {
         let _growing = self.growing.lock();
         self.times.give_up_mtime();
         let owners = self.index.owners()?;
-        if owners.mtime == home {
+        if owners.mtime == home && owners.synced_mtime == home {
             return Ok(());
         }
-        self.index.set_owners(crate::format::Owners { mtime: home, ..owners })
+        self.index.set_owners(crate::format::Owners { mtime: home, synced_mtime: home, ..owners })
+    }
+
+    /// The time of the last write is durable with `owner`.
+    pub(crate) fn mtime_was_synced(&self, owner: TierId) -> Result<()> {
+        let _growing = self.growing.lock();
+        let owners = self.index.owners()?;
+        if owners.synced_mtime == owner {
+            return Ok(());
+        }
+        self.index.set_owners(crate::format::Owners { synced_mtime: owner, ..owners })
     }
 
     /// `tier` carried out a write.

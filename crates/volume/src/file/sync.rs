@@ -57,18 +57,27 @@ impl Volume {
     /// last write.
     fn sync_spread(&self, file: &File, spread: &Spread, data_only: bool) -> Result<()> {
         let size = spread.size();
-        let dirty = spread.dirty.swap(0, Ordering::AcqRel);
-        let timed = if data_only { 0 } else { bit(spread.index.owners()?.mtime) };
+        let owner = spread.index.owners()?.mtime;
+        let timed = match data_only {
+            true => 0,
+            false => spread.untimed.fetch_and(!bit(owner), Ordering::AcqRel) & bit(owner),
+        };
+        let dirty = spread.dirty.swap(0, Ordering::AcqRel) | timed;
         let result = self.sync_tiers(file, spread, dirty, timed).and_then(|()| {
-            spread.index.set_gaps(false)?;
             if spread.index.synced_size()? != size {
                 spread.index.set_synced_size(size)?;
             }
+            if timed != 0 {
+                spread.mtime_was_synced(owner)?;
+            }
+            // Only now is what is before that size known to be meant.
+            spread.index.set_gaps(false)?;
             self.index.sync(&spread.index)
         });
         // What could not be synced must not be believed clean.
         result.inspect_err(|_| {
             spread.dirty.fetch_or(dirty, Ordering::AcqRel);
+            spread.untimed.fetch_or(timed, Ordering::AcqRel);
         })
     }
 

@@ -58,6 +58,8 @@ pub(crate) struct Owners {
     pub(crate) size: TierId,
     pub(crate) mtime: TierId,
     pub(crate) atime: TierId,
+    /// The owner of the modification time at the last `fsync`.
+    pub(crate) synced_mtime: TierId,
 }
 
 /// Encodes and decodes the words of one object's index.
@@ -111,19 +113,22 @@ impl Words {
     }
 
     pub(crate) fn encode_owners(self, at: u64, owners: Owners) -> u64 {
-        self.checked(at, u32::from_le_bytes([owners.size.0, owners.mtime.0, owners.atime.0, 0]))
+        self.checked(
+            at,
+            u32::from_le_bytes([owners.size.0, owners.mtime.0, owners.atime.0, owners.synced_mtime.0]),
+        )
     }
 
     /// `home` stands in for a word that was never stored.
     pub(crate) fn decode_owners(self, at: u64, word: u64, home: TierId) -> Result<Owners, FormatError> {
         if word == 0 {
-            return Ok(Owners { size: home, mtime: home, atime: home });
+            return Ok(Owners { size: home, mtime: home, atime: home, synced_mtime: home });
         }
         if self.checked(at, word as u32) != word {
             return Err(FormatError::Damaged("the owners word's checksum does not match"));
         }
-        let [size, mtime, atime, _] = (word as u32).to_le_bytes();
-        Ok(Owners { size: TierId(size), mtime: TierId(mtime), atime: TierId(atime) })
+        let [size, mtime, atime, synced_mtime] = (word as u32).to_le_bytes().map(TierId);
+        Ok(Owners { size, mtime, atime, synced_mtime })
     }
 
     /// A word that says yes; zero says no.
@@ -191,10 +196,11 @@ mod tests {
 
     #[test]
     fn owners_round_trip() {
-        let owners = Owners { size: TierId(1), mtime: TierId(2), atime: TierId(0) };
+        let owners = Owners { size: TierId(1), mtime: TierId(2), atime: TierId(0), synced_mtime: TierId(3) };
         let word = WORDS().encode_owners(272, owners);
         assert_eq!(WORDS().decode_owners(272, word, TierId(9)), Ok(owners));
         let home = TierId(9);
-        assert_eq!(WORDS().decode_owners(272, 0, home), Ok(Owners { size: home, mtime: home, atime: home }));
+        let all_home = Owners { size: home, mtime: home, atime: home, synced_mtime: home };
+        assert_eq!(WORDS().decode_owners(272, 0, home), Ok(all_home));
     }
 }

@@ -3,12 +3,14 @@
 
 use super::Index;
 use super::ballast::Ballast;
-use crate::format::Header;
+use super::segments::Segments;
+use crate::format::{HEADER_LEN, Header, MUTABLE_FROM, Words};
 use crate::namespace::names_in;
 use crate::sync::Mutex;
 use braid_contract::{Access, Context, Errno, Fd, NativeFd, ObjectId, Result, TierId};
 use std::collections::{HashMap, HashSet};
 use std::ffi::OsStr;
+use std::io::IoSliceMut;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
@@ -85,6 +87,26 @@ impl IndexDir {
         };
         let fd = fd.with_context(|| format!("opening index {id}"))?;
         Index::open(fd, id, self.home, &self.ballast)
+    }
+
+    /// Whether making an index was not finished, so that no file was led to it
+    /// yet: it has no header, which is durable before that, and no range that
+    /// is elsewhere than home.
+    pub(crate) fn is_unfinished(&self, id: ObjectId) -> Result<bool> {
+        let file = self.index.open_at(OsStr::new(&path_of(id)), Access::Read)?;
+        let mut page = [0; HEADER_LEN];
+        let len = file.read_at(0, &mut [IoSliceMut::new(&mut page)], false)?;
+        if page[..len.min(MUTABLE_FROM)].iter().any(|byte| *byte != 0) {
+            return Ok(false);
+        }
+        let mut elsewhere = false;
+        let segments = Segments::new(file, Arc::clone(&self.ballast))?;
+        segments.for_each_word(HEADER_LEN as u64, |at, word| {
+            let entry = Words::of(id).decode_entry((at - HEADER_LEN as u64) / 8, word);
+            elsewhere |= !matches!(entry, Ok(Some(entry)) if entry.tier == self.home);
+            Ok(())
+        })?;
+        Ok(!elsewhere)
     }
 
     /// Removes an index; one that does not exist is passed over.

@@ -62,7 +62,18 @@ impl Volume {
             self.inodes.release_path(ino);
             self.bury(victim, &to)?;
         }
-        Ok(())
+        self.name_changed(&*to, new_name)?;
+        if mode == RenameMode::Exchange { self.name_changed(&*from, name) } else { Ok(()) }
+    }
+
+    /// A file got this name: its next `fsync` makes that durable too, as native
+    /// file systems do.
+    pub(super) fn name_changed(&self, dir: &dyn NativeFd, name: &OsStr) -> Result<()> {
+        // It may be gone again.
+        let Ok((_, identity)) = self.identify_name(dir, name) else { return Ok(()) };
+        let inode = self.inodes.get(self.home.public_ino(identity.ino()));
+        let live = inode.ok().and_then(|inode| inode.file.lock().upgrade());
+        live.map_or(Ok(()), |file| file.inode_is_set(false, self.tiers.home().id))
     }
 
     /// Looks at what `name` leads to. If it is a spread file, it is marked

@@ -7,12 +7,13 @@
 mod counts;
 
 use crate::Volume;
-use crate::format::{Entry, IdAttr, IdKind};
+use crate::format::{Entry, IdAttr, IdKind, Owners};
 use crate::index::Index;
 use crate::namespace::Identity;
 use crate::tiers::{Backend, cut_object};
 use braid_contract::{Access, Errno, Fd, NativeFd, ObjectId, Result, SeekTarget, SetTime, Timestamp};
 use std::collections::HashMap;
+use std::ffi::OsStr;
 
 /// A home inode that was found to carry an id.
 struct Owner {
@@ -24,6 +25,7 @@ struct Owner {
 impl Volume {
     /// Recovers from whatever happened since the last clean unmount.
     pub(crate) fn recover(&self) -> Result<()> {
+        self.remove_temporaries()?;
         let marked = self.index.marked()?;
         if !marked.is_empty() {
             tracing::info!(files = marked.len(), "recovering files that were in use");
@@ -48,6 +50,18 @@ impl Volume {
         self.load_counts()
     }
 
+    /// What a crash left while a small file was replaced goes.
+    fn remove_temporaries(&self) -> Result<()> {
+        let braid = self.home.braid()?;
+        for name in ["volume.new", "label.new", "counts.new"] {
+            match braid.remove_at(OsStr::new(name), false) {
+                Err(error) if error.errno() != Errno::ENOENT => return Err(error),
+                _ => {}
+            }
+        }
+        Ok(())
+    }
+
     /// Where handles can't be opened, the tree is searched once for the
     /// inodes that the marked files belong to.
     fn walk_if_needed(&self, marked: &[ObjectId]) -> Result<HashMap<ObjectId, Fd>> {
@@ -70,6 +84,7 @@ impl Volume {
         let index = match self.index.open_index(id) {
             Ok(index) => Some(index),
             Err(error) if error.errno() == Errno::ENOENT => None,
+            Err(_) if self.was_never_made(id)? => None,
             Err(error) => {
                 // Damage is the check's to judge; the mark leads it there.
                 tracing::error!(file = %id, %error, "can't recover a file; run fsck");
@@ -94,6 +109,21 @@ impl Volume {
                 Ok(())
             }
         }
+    }
+
+    /// Whether a file was about to be spread, and its data is all home.
+    fn was_never_made(&self, id: ObjectId) -> Result<bool> {
+        if !self.index.is_unfinished(id)? {
+            return Ok(false);
+        }
+        for (_, store) in self.tiers.stores() {
+            match store.stat(id) {
+                Err(error) if error.errno() == Errno::ENOENT => {}
+                // An object, or a tier that can't tell.
+                _ => return Ok(false),
+            }
+        }
+        Ok(true)
     }
 
     /// The home inode that carries the id, if it exists.
@@ -131,19 +161,32 @@ impl Volume {
                 "the end of a file that was never synced did not survive: it is cut"
             );
             index.set_size(size)?;
-            self.index.sync(index)?;
         }
+        self.recover_inode(owner, index, size)?;
+        // Until this is durable, a next recovery starts from where this did.
+        self.index.sync(index)?;
         index.clear_from(size.div_ceil(u64::from(self.range_size)))?;
         self.index.sync(index)?;
         self.cut_objects(index.id(), size)?;
+        self.index.unmark_gone(owner.attr.id)
+    }
+
+    /// Size and modification time come to the home inode, which owns both from
+    /// now on: what recovery does to objects changes their times.
+    fn recover_inode(&self, owner: &Owner, index: &Index, size: u64) -> Result<()> {
         let mtime = self.owned_mtime(owner, index)?;
-        if owner.identity.size() != size {
+        let resize = owner.identity.size() != size;
+        if resize {
             owner.fd.reopen(Access::Write)?.truncate(size)?;
         }
-        if let Some(mtime) = mtime {
+        if resize || mtime.is_some() {
+            // Setting the size was no change of the user's.
+            let mtime = mtime.unwrap_or(owner.identity.attr.mtime);
             owner.fd.set_times(None, Some(SetTime::At(mtime)))?;
+            owner.fd.reopen(Access::Read)?.sync(false)?;
         }
-        self.index.unmark_gone(owner.attr.id)
+        let (home, owners) = (self.tiers.home().id, index.owners()?);
+        index.set_owners(Owners { mtime: home, synced_mtime: home, ..owners })
     }
 
     /// Cuts the objects of a file that are longer than it, durably: they may
@@ -207,13 +250,15 @@ impl Volume {
         }
     }
 
-    /// The modification time as its owner has it, if that is not home and is
-    /// later than what home has.
+    /// The modification time as its owner has it, or the one at the last
+    /// `fsync`, if that is later than what home has.
     fn owned_mtime(&self, owner: &Owner, index: &Index) -> Result<Option<Timestamp>> {
-        let Ok(tier) = self.tiers.get(index.owners()?.mtime) else { return Ok(None) };
-        let Backend::Store(store) = &tier.backend else { return Ok(None) };
-        let home = owner.identity.attr.mtime;
-        let owned = store.stat(owner.attr.id).ok().map(|stat| stat.mtime);
-        Ok(owned.filter(|mtime| *mtime > home))
+        let owners = index.owners()?;
+        let time_on = |id| match &self.tiers.get(id).ok()?.backend {
+            Backend::Store(store) => store.stat(owner.attr.id).ok().map(|stat| stat.mtime),
+            Backend::Home(_) => None,
+        };
+        let owned = time_on(owners.mtime).max(time_on(owners.synced_mtime));
+        Ok(owned.filter(|mtime| *mtime > owner.identity.attr.mtime))
     }
 }

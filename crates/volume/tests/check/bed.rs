@@ -1,7 +1,7 @@
 //! A volume of three tiers with files in it, and how they are compared.
 
 use braid_contract::{
-    Caller, Errno, FileSystem, InodeId, OpenFlags, OpenRequest, Result, SetAttr, VolumeId, WriteFlags,
+    Caller, FileSystem, InodeId, OpenFlags, OpenRequest, Result, SetAttr, VolumeId, WriteFlags,
 };
 use braid_stores::dir::DirStore;
 use braid_stores::native::{KernelFd, open_tier_dir};
@@ -101,6 +101,12 @@ impl Bed {
 
     pub(crate) fn try_check(&self, repair: bool) -> std::result::Result<CheckReport, OpenError> {
         let options = CheckOptions { repair, ..self.options() };
+        check_with(self.config(), &options, &mut |_| true)
+    }
+
+    /// A check that tells of legal states too.
+    pub(crate) fn try_verbose_check(&self) -> std::result::Result<CheckReport, OpenError> {
+        let options = CheckOptions { verbose: true, ..self.options() };
         check_with(self.config(), &options, &mut |_| true)
     }
 
@@ -237,8 +243,4 @@ pub(crate) fn pattern(seed: u64, len: usize) -> Vec<u8> {
         (state >> 56) as u8 | 1
     };
     (0..len).map(next).collect()
-}
-
-pub(crate) fn is_missing(result: &Result<Vec<u8>>) -> bool {
-    result.as_ref().is_err_and(|error| error.errno() == Errno::ENOENT)
 }

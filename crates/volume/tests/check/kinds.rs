@@ -42,7 +42,7 @@ const ALL: &[Expected] = &[
     expect("index-header-other-range-size", "index-header", Whole),
     expect("index-cut-in-header", "index-cut", Whole),
     expect("index-empty", "index-cut", Whole),
-    expect("index-cut-in-entries", "", Clean),
+    expect("index-cut-in-entries", "counts-wrong", Clean),
     expect("index-in-wrong-shard", "index-misplaced", Whole),
     expect("index-is-a-symlink", "index-unusable", Left),
     expect("index-orphan", "index-orphan", Whole),
@@ -54,12 +54,12 @@ const ALL: &[Expected] = &[
     expect("entry-of-unknown-tier", "entry-unknown-tier", Left),
     expect("entry-of-impossible-tier", "entry-damaged", Whole),
     expect("entry-of-unknown-reason", "entry-damaged", Whole),
-    expect("entry-zeroed", "", Clean),
+    expect("entry-zeroed", "counts-wrong", Clean),
     expect("entries-beyond-the-size", "entries-beyond-size", Whole),
     expect("entries-beyond-the-size-damaged", "entries-beyond-size", Whole),
     expect("size-damaged", "size-damaged", Whole),
-    expect("size-too-large", "", Clean),
-    expect("size-too-small", "", Clean),
+    expect("size-too-large", "size-differs", Clean),
+    expect("size-too-small", "object-too-long", Left),
     expect("synced-size-damaged", "synced-size-damaged", Whole),
     expect("gaps-damaged", "gaps-damaged", Whole),
     expect("owners-damaged", "owners-damaged", Whole),
@@ -67,26 +67,26 @@ const ALL: &[Expected] = &[
     expect("durable-damaged", "durable-damaged", Whole),
     expect("durable-cleared", "", Clean),
     expect("object-missing", "object-missing", Left),
-    expect("object-never-durable", "", Clean),
+    expect("object-never-durable", "object-never-synced", Clean),
     expect("object-too-long", "object-too-long", Whole),
     expect("object-cut", "", Clean),
     expect("object-is-a-directory", "object-missing", Left),
     expect("object-in-wrong-shard", "object-misplaced", Whole),
     expect("object-orphan", "object-orphan", Whole),
-    expect("object-unowned", "", Clean),
+    expect("object-unowned", "object-unowned", Clean),
     expect("data-foreign-file", "foreign-file", Left),
     expect("leftovers", "", Clean),
     expect("id-damaged", "id-damaged", Whole),
     expect("id-cut", "id-damaged", Whole),
     expect("id-removed", "id-lost", Whole),
     expect("id-of-another-inode", "id-lost", Whole),
-    expect("id-copied", "", Clean),
+    expect("id-copied", "id-copied", Clean),
     expect("id-shared", "id-shared", Left),
     expect("id-of-another-file", "id-shared", Whole),
     expect("id-without-data", "index-missing", Left),
-    expect("id-emptied", "", Clean),
-    expect("home-size-behind", "", Clean),
-    expect("home-size-ahead", "", Clean),
+    expect("id-emptied", "emptying", Clean),
+    expect("home-size-behind", "size-differs", Clean),
+    expect("home-size-ahead", "size-differs", Clean),
     expect("mark-stale", "not-clean", Whole),
     expect("mark-of-nobody", "not-clean", Whole),
     expect("mark-of-removed", "not-clean", Whole),
@@ -113,7 +113,7 @@ const ALL: &[Expected] = &[
 fn damaged(kind: &Kind, seed: u64) -> Option<(Bed, Contents, Applied)> {
     let bed = Bed::filled();
     let before = bed.contents();
-    for target in [Target::Any, Target::Path("big".into()), Target::Path("dir/few".into())] {
+    for target in [Target::Path("big".into()), Target::Any, Target::Path("dir/few".into())] {
         match kind.apply(&bed.dirs(), &target, seed) {
             Ok(applied) => return Some((bed, before, applied)),
             Err(Error::Unsuited(_)) => {}
@@ -130,7 +130,10 @@ fn tells(problems: &[Problem], expected: &Expected, applied: &Applied) {
         return;
     };
     if let (Some(path), Some(known)) = (&applied.path, &told.path) {
-        assert_eq!(known.components().next_back(), path.components().next_back(), "{what}");
+        // One of two files with the same id is told of: the new one, whose name
+        // begins as the other's, or the one that names the other.
+        let same = known.display().to_string().starts_with(&path.display().to_string());
+        assert!(same || told.what.contains(&path.display().to_string()), "{what}");
     }
     if let (Some(id), Some(known)) = (applied.id, told.id) {
         assert_eq!(known, id, "{what}");
@@ -145,7 +148,7 @@ fn one(expected: &Expected, seed: u64) -> bool {
     let kind = Kind::by_name(expected.kind).unwrap();
     let Some((bed, before, applied)) = damaged(kind, seed) else { return false };
     let state = bed.state();
-    let found = bed.try_check(false);
+    let found = bed.try_verbose_check();
     assert_eq!(bed.state(), state, "{}: a check changed something", kind.name);
     if expected.after == Refused {
         assert!(found.is_err() && bed.try_check(true).is_err(), "{}", kind.name);
@@ -154,7 +157,8 @@ fn one(expected: &Expected, seed: u64) -> bool {
     }
     tells(&found.unwrap().problems, expected, &applied);
     let repaired = bed.check(true);
-    let left = bed.check(false);
+    let left =
+        if expected.after == Clean { bed.check(false) } else { bed.try_verbose_check().unwrap().problems };
     let what = format!("{} with seed {seed}: {applied:?}\n{repaired:#?}\n{left:#?}", kind.name);
     match expected.after {
         Left => assert!(left.iter().any(|problem| problem.code == expected.code), "{what}"),
@@ -173,11 +177,16 @@ fn one(expected: &Expected, seed: u64) -> bool {
 fn every_kind_of_damage_is_found_and_put_right_as_promised() {
     let mut done = 0;
     let only = std::env::var("BRAID_DAMAGE").ok();
+    let mut failed = Vec::new();
     for expected in ALL.iter().filter(|expected| only.as_ref().is_none_or(|only| only == expected.kind)) {
         for seed in 0..2 {
-            done += u32::from(one(expected, seed));
+            match std::panic::catch_unwind(|| one(expected, seed)) {
+                Ok(could_be_done) => done += u32::from(could_be_done),
+                Err(_) => failed.push((expected.kind, seed)),
+            }
         }
     }
+    assert!(failed.is_empty(), "{failed:?}");
     assert!(done >= 120 || only.is_some(), "{done} times");
 }
 

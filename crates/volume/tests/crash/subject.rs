@@ -5,7 +5,8 @@ use braid_stores::dir::DirStore;
 use braid_testkit::crash::{Mounted, RANGE, Setup, Subject};
 use braid_testkit::sim::{Disk, SimEnvironment};
 use braid_volume::{
-    HomeConfig, LargeFiles, OpenError, PolicyConfig, Reserve, TierConfig, Volume, VolumeConfig,
+    HomeConfig, LargeFiles, OpenError, PolicyConfig, Problem, Reserve, Severity, TierConfig, Volume,
+    VolumeConfig,
 };
 use std::sync::Arc;
 
@@ -80,16 +81,12 @@ impl Subject for Braid {
     fn check(&self, setup: &Setup, disks: &[Disk], environment: Arc<SimEnvironment>) -> Result<Vec<String>> {
         let config = config(setup, disks, environment)?;
         let report = braid_volume::check(config, false, &mut |_| {}).map_err(plain)?;
-        // A removed file's mark is not synced before its name goes: where the
-        // file system keeps no order, what the file had may be left for the
-        // check to find. It is space, and nobody's data.
-        let is_leak = |what: &str| !setup.journal_order && what.ends_with("that no file leads to");
-        let problems = report.problems.iter().filter(|problem| !is_leak(&problem.what));
+        let problems = report.problems.iter().filter(|problem| is_wrong(setup, problem));
         let lines = problems.map(|problem| {
             let path = problem.path.as_ref().map(|path| path.display().to_string());
             let id = problem.id.map(|id| id.to_string());
             let of = path.or(id).unwrap_or_else(|| "the volume".into());
-            format!("{of}: {}", problem.what)
+            format!("{}: {of}: {}", problem.severity, problem.what)
         });
         Ok(lines.collect())
     }
@@ -110,6 +107,19 @@ impl Mounted for Open {
 
     fn shutdown(self: Box<Self>) -> Result<()> {
         self.0.shutdown()
+    }
+}
+
+/// Whether a clean unmount must not leave this.
+fn is_wrong(setup: &Setup, problem: &Problem) -> bool {
+    match problem.severity {
+        Severity::Damage => true,
+        // A removed file's mark is not synced before its name goes: where the
+        // file system keeps no order, what the file had may be left for the
+        // check to find. It is space, and nobody's data.
+        Severity::Leak => setup.journal_order,
+        // What lies beyond a file's end counts for nothing.
+        Severity::Note => ["not-clean", "counts-wrong"].contains(&problem.code),
     }
 }
 

@@ -2,6 +2,7 @@
 //! moment, or what came after, block by block.
 
 use crate::suites::stamps::{BLOCK, versions};
+use serde_json::{Value, json};
 use std::collections::BTreeSet;
 
 /// The versions that the sectors of a block are of; 0 is zeros.
@@ -25,6 +26,21 @@ impl Model {
     /// An empty file, synced.
     pub(super) fn new(number: u64) -> Self {
         Self { number, live: Vec::new(), size: 0, possible: Vec::new(), sizes: (0, 0) }
+    }
+
+    /// What [`state`](Self::state) gave, of a file that is synced as it is.
+    pub(super) fn resume(number: u64, state: &Value) -> Option<Self> {
+        let blocks = state["blocks"].as_array()?.iter();
+        let versions = |block: &Value| block.as_array()?.iter().map(Value::as_u64).collect();
+        let live = blocks.map(versions).collect::<Option<Vec<Versions>>>()?;
+        let mut model = Self { live, size: state["size"].as_u64()?, ..Self::new(number) };
+        model.synced();
+        Some(model)
+    }
+
+    /// What a reader sees now, in JSON.
+    pub(super) fn state(&self) -> Value {
+        json!({ "size": self.size, "blocks": self.live })
     }
 
     /// Blocks that the file has now.
@@ -130,6 +146,15 @@ mod tests {
         assert!(written(true).verify(&[0; BLOCK]).is_err());
         assert!(written(true).verify(&[]).is_err());
         assert_eq!(written(true).verify(&block(7, 0, 2)), Ok(()));
+    }
+
+    #[test]
+    fn a_state_comes_back_as_it_was() {
+        let state = written(true).state();
+        let mut model = Model::resume(7, &state).unwrap();
+        assert_eq!(model.state(), state);
+        assert!(model.verify(&block(7, 0, 1)).is_err());
+        assert_eq!(model.verify(&block(7, 0, 2)), Ok(()));
     }
 
     #[test]

@@ -1,11 +1,13 @@
 //! One thread of load: blocks written, files cut, synced, replaced by rename,
-//! made and removed.
+//! made and removed. What it did follows from its seed, so that another process
+//! can go through it again, without the files, to know what they may look like.
 
 use super::Phase;
 use super::model::Model;
 use crate::error::{Context, Failure, Result, ensure};
 use crate::random::Random;
 use crate::suites::stamps::{BLOCK, block};
+use serde_json::{Value, json};
 use std::fs::{File, OpenOptions};
 use std::io;
 use std::os::unix::fs::FileExt;
@@ -16,12 +18,13 @@ use std::sync::mpsc::Sender;
 /// Files that are written in place.
 const FILES: u64 = 4;
 
-/// Blocks that a file may have: 4 MiB.
-const BLOCKS: u64 = 256;
+/// Blocks that a file may have, usually: 4 MiB.
+pub(super) const BLOCKS: u64 = 256;
 
 /// A thread's files and what it knows about them.
-pub(super) struct Writer {
+pub(crate) struct Writer {
     dir: PathBuf,
+    blocks: u64,
     random: Random,
     version: u64,
     files: Vec<Model>,
@@ -36,24 +39,63 @@ struct Replaced {
     possible: Vec<u64>,
 }
 
+/// What becomes of a writer's operations.
+pub(crate) enum Target<'a> {
+    /// They are carried out.
+    Files(&'a [File]),
+    /// They have been carried out before.
+    Replay,
+    /// They fail, and nobody knows how far they came.
+    Cut,
+}
+
+impl Target<'_> {
+    fn act(&self, on: impl FnOnce(&[File]) -> io::Result<()>) -> io::Result<()> {
+        match self {
+            Self::Files(files) => on(files),
+            Self::Replay => Ok(()),
+            Self::Cut => Err(io::Error::other("cut")),
+        }
+    }
+}
+
 impl Writer {
-    /// Makes its directory and its files.
-    pub(super) fn new(dir: &Path, number: u64, seed: u64) -> Result<Self> {
-        let dir = dir.join(format!("writer{number}"));
-        std::fs::create_dir(&dir).at(&dir)?;
-        let files = (0..FILES).map(|file| Model::new(number * FILES + file)).collect::<Vec<_>>();
-        let writer = Self {
-            dir,
-            random: Random::new(seed),
-            version: 0,
-            files,
-            replaced: Replaced { possible: vec![0] },
-            removed: Vec::new(),
-        };
+    /// Makes its directory and its files, of at most so many blocks each.
+    pub(crate) fn new(dir: &Path, number: u64, blocks: u64, seed: u64) -> Result<Self> {
+        let own = dir.join(format!("writer{number}"));
+        std::fs::create_dir(&own).at(&own)?;
+        let files = (0..FILES).map(|file| Model::new(number * FILES + file)).collect();
+        let replaced = Replaced { possible: vec![0] };
+        let random = Random::new(seed);
+        let writer = Self { dir: own, blocks, random, version: 0, files, replaced, removed: Vec::new() };
         for at in 0..writer.files.len() {
             File::create(writer.path(at)).and_then(|file| file.sync_all()).at(&writer.dir)?;
         }
+        for dir in [&writer.dir, dir] {
+            File::open(dir).and_then(|dir| dir.sync_all()).at(dir)?;
+        }
         Ok(writer)
+    }
+
+    /// What [`state`](Self::state) gave, with another seed.
+    pub(crate) fn resume(dir: &Path, number: u64, blocks: u64, seed: u64, state: &Value) -> Option<Self> {
+        let files = state["files"].as_array()?.iter().zip(number * FILES..);
+        Some(Self {
+            dir: dir.join(format!("writer{number}")),
+            blocks,
+            random: Random::new(seed),
+            version: state["version"].as_u64()?,
+            files: files.map(|(file, number)| Model::resume(number, file)).collect::<Option<_>>()?,
+            replaced: Replaced { possible: vec![state["replaced"].as_u64()?] },
+            removed: Vec::new(),
+        })
+    }
+
+    /// What it knows about its files after [`verify`](Self::verify), in JSON.
+    pub(crate) fn state(&self) -> Value {
+        let files: Vec<_> = self.files.iter().map(Model::state).collect();
+        let replaced = self.replaced.possible.first();
+        json!({ "version": self.version, "replaced": replaced, "files": files })
     }
 
     fn path(&self, file: usize) -> PathBuf {
@@ -63,12 +105,9 @@ impl Writer {
     /// Works until an operation fails after the kill, or it is time to end. A
     /// failure before the kill is one of Braid's.
     pub(super) fn work(&mut self, acknowledged: &Sender<()>, phase: &Phase) -> Result<()> {
-        let mut open = Vec::new();
-        for at in 0..self.files.len() {
-            open.push(OpenOptions::new().read(true).write(true).open(self.path(at)).at(&self.dir)?);
-        }
+        let open = self.open()?;
         while !phase.over.load(Ordering::SeqCst) {
-            match self.step(&open) {
+            match self.step(&Target::Files(&open)) {
                 Ok(false) => {}
                 // Nobody counts any more once it is enough.
                 Ok(true) => drop(acknowledged.send(())),
@@ -79,85 +118,94 @@ impl Writer {
         Ok(())
     }
 
+    /// The files that are written in place.
+    pub(crate) fn open(&self) -> Result<Vec<File>> {
+        let open = |at| OpenOptions::new().read(true).write(true).open(self.path(at)).at(&self.dir);
+        (0..self.files.len()).map(open).collect()
+    }
+
     /// One operation; answers whether something was acknowledged as synced.
-    fn step(&mut self, open: &[File]) -> io::Result<bool> {
+    pub(crate) fn step(&mut self, target: &Target<'_>) -> io::Result<bool> {
         let at = usize::try_from(self.random.below(FILES)).unwrap_or(0);
         match self.random.below(100) {
-            0..60 => self.write(at, &open[at]),
-            60..65 => self.truncate(at, &open[at]),
-            65..85 => self.sync(at, &open[at]),
-            85..95 => self.replace(),
-            _ => self.make_and_remove(),
+            0..60 => self.write(at, target),
+            60..65 => self.truncate(at, target),
+            65..85 => self.sync(at, target),
+            85..95 => self.replace(target),
+            _ => self.make_and_remove(target),
         }
     }
 
-    fn write(&mut self, at: usize, file: &File) -> io::Result<bool> {
+    fn write(&mut self, at: usize, target: &Target<'_>) -> io::Result<bool> {
         let model = &mut self.files[at];
-        let append = self.random.below(3) == 0 && (model.len() as u64) < BLOCKS;
-        let first = if append { model.len() as u64 } else { self.random.below(BLOCKS) };
-        let count = 1 + self.random.below(8).min(BLOCKS - 1 - first.min(BLOCKS - 1));
+        let append = self.random.below(3) == 0 && (model.len() as u64) < self.blocks;
+        let first = if append { model.len() as u64 } else { self.random.below(self.blocks) };
+        let count = 1 + self.random.below(8).min(self.blocks - 1 - first.min(self.blocks - 1));
         self.version += 1;
-        let mut data = Vec::with_capacity(usize::try_from(count).unwrap_or(1) * BLOCK);
-        let blocks = || (first..first + count).map(|index| (index, usize::try_from(index).unwrap_or(0)));
-        for (index, place) in blocks() {
-            model.begin_write(place, self.version);
-            data.extend(block(model.number, index, self.version));
-        }
-        file.write_all_at(&data, first * BLOCK as u64)?;
-        blocks().for_each(|(_, place)| model.end_write(place, self.version));
+        let (number, version) = (model.number, self.version);
+        let places = || (first..first + count).map(|index| usize::try_from(index).unwrap_or(0));
+        places().for_each(|place| model.begin_write(place, version));
+        target.act(|files| {
+            let data: Vec<u8> =
+                (first..first + count).flat_map(|index| block(number, index, version)).collect();
+            files[at].write_all_at(&data, first * BLOCK as u64)
+        })?;
+        places().for_each(|place| model.end_write(place, version));
         Ok(false)
     }
 
-    fn truncate(&mut self, at: usize, file: &File) -> io::Result<bool> {
-        let len = self.random.below(BLOCKS);
+    fn truncate(&mut self, at: usize, target: &Target<'_>) -> io::Result<bool> {
+        let len = self.random.below(self.blocks);
         let blocks = usize::try_from(len).unwrap_or(0);
         self.files[at].begin_truncate(blocks);
-        file.set_len(len * BLOCK as u64)?;
+        target.act(|files| files[at].set_len(len * BLOCK as u64))?;
         self.files[at].end_truncate(blocks);
         Ok(false)
     }
 
-    fn sync(&mut self, at: usize, file: &File) -> io::Result<bool> {
-        if self.random.below(2) == 0 {
-            file.sync_all()?
-        } else {
-            file.sync_data()?
-        }
+    fn sync(&mut self, at: usize, target: &Target<'_>) -> io::Result<bool> {
+        let whole = self.random.below(2) == 0;
+        target.act(|files| if whole { files[at].sync_all() } else { files[at].sync_data() })?;
         self.files[at].synced();
         Ok(true)
     }
 
     /// Writes a temporary file, syncs it, renames it; syncs the directory every
     /// other time.
-    fn replace(&mut self) -> io::Result<bool> {
+    fn replace(&mut self, target: &Target<'_>) -> io::Result<bool> {
         self.version += 1;
-        let temporary = self.dir.join("replaced.new");
-        let file = File::create(&temporary)?;
-        file.write_all_at(&generation(self.version), 0)?;
-        file.sync_all()?;
-        self.replaced.possible.push(self.version);
-        std::fs::rename(&temporary, self.dir.join("replaced"))?;
+        let version = self.version;
+        self.replaced.possible.push(version);
+        target.act(|_| {
+            let temporary = self.dir.join("replaced.new");
+            let file = File::create(&temporary)?;
+            file.write_all_at(&generation(version), 0)?;
+            file.sync_all()?;
+            std::fs::rename(&temporary, self.dir.join("replaced"))
+        })?;
         if self.random.below(2) == 0 {
             return Ok(false);
         }
-        File::open(&self.dir)?.sync_all()?;
-        self.replaced.possible = vec![self.version];
+        target.act(|_| File::open(&self.dir)?.sync_all())?;
+        self.replaced.possible = vec![version];
         Ok(true)
     }
 
     /// Makes a spread file and removes it again; syncs the directory.
-    fn make_and_remove(&mut self) -> io::Result<bool> {
+    fn make_and_remove(&mut self, target: &Target<'_>) -> io::Result<bool> {
         self.version += 1;
         let path = self.dir.join(format!("passing{}", self.version));
-        File::create(&path)?.write_all_at(&generation(self.version), 0)?;
-        std::fs::remove_file(&path)?;
-        File::open(&self.dir)?.sync_all()?;
+        target.act(|_| {
+            File::create(&path)?.write_all_at(&generation(self.version), 0)?;
+            std::fs::remove_file(&path)?;
+            File::open(&self.dir)?.sync_all()
+        })?;
         self.removed.push(path);
         Ok(true)
     }
 
     /// Compares all files with what they may look like.
-    pub(super) fn verify(&mut self) -> Result<()> {
+    pub(crate) fn verify(&mut self) -> Result<()> {
         for at in 0..self.files.len() {
             let path = self.path(at);
             let data = std::fs::read(&path).at(&path)?;
@@ -194,4 +242,33 @@ fn generation(version: u64) -> Vec<u8> {
     let mut data = vec![0; 1024 + usize::try_from(version * 7919 % 400_000).unwrap_or(0)];
     Random::new(version).fill(&mut data);
     data
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::lab::Lab;
+
+    #[test]
+    fn a_load_gone_through_again_accepts_its_files_and_no_others() {
+        let lab = Lab::new("writer").unwrap();
+        let state = Writer::new(lab.path(), 0, 16, 0).unwrap().state();
+        let resume = || Writer::resume(lab.path(), 0, 16, 5, &state).unwrap();
+        let mut writer = resume();
+        let files = writer.open().unwrap();
+        for _ in 0..200 {
+            writer.step(&Target::Files(&files)).unwrap();
+        }
+        let replay = || {
+            let mut again = resume();
+            for _ in 0..200 {
+                again.step(&Target::Replay).unwrap();
+            }
+            assert!(again.step(&Target::Cut).is_err());
+            again
+        };
+        assert_eq!(replay().verify(), Ok(()));
+        files[0].write_all_at(b"elsewhere", 0).unwrap();
+        assert!(replay().verify().is_err());
+    }
 }

@@ -208,3 +208,17 @@ fn numbers_and_cookies_are_the_same_in_all_outcomes_and_never_used_again() {
     };
     assert_eq!(resumed(&kept), resumed(&disk));
 }
+
+#[test]
+fn the_times_of_a_directory_are_those_of_the_last_change_that_is_found() {
+    let disk = disk(APART);
+    let dir = mkdir(&disk.root(), "dir");
+    disk.root().sync_fs().unwrap();
+    let time = braid_contract::Timestamp { secs: 7, nanos: 0 };
+    dir.set_times(None, Some(braid_contract::SetTime::At(time))).unwrap();
+    create(&dir, "file");
+    let mtime = |disk: &Disk| open_dir(&disk.root(), "dir").stat().unwrap().attr.mtime;
+    assert!(mtime(&disk) > time);
+    assert_eq!(mtime(&outcome(&disk, AllKept)), mtime(&disk));
+    assert!(outcomes(&disk, mtime).contains(&time));
+}

@@ -62,6 +62,10 @@ fn a_block_written_over_may_be_torn_and_a_new_one_not() {
     write(&file, 0, &[2; 1024]);
     let seen = outcomes(&disk, units);
     assert_eq!(seen, BTreeSet::from([vec![], vec![0, 0], vec![2, 2]]));
+    write(&file, 0, &[3; 1024]);
+    let mut wanted = BTreeSet::from([vec![], vec![0, 0]]);
+    wanted.extend([vec![2, 2], vec![2, 3], vec![3, 2], vec![3, 3]]);
+    assert_eq!(outcomes(&disk, units), wanted);
 }
 
 #[test]
@@ -114,28 +118,52 @@ fn what_a_truncation_took_does_not_come_back_once_it_is_durable() {
     assert_eq!(outcomes(&disk, blocks), BTreeSet::from([(vec![3, 0], 8192)]));
 }
 
+/// A block of ones, durable, that twos were written over and that was then
+/// cut and grown to 3000 bytes; how it can be found.
+fn cut_and_grown(model: Model) -> (Disk, BTreeSet<(usize, u8, Option<u8>)>) {
+    let (disk, file) = with_file(model, &[1; 4096]);
+    write(&file, 0, &[2; 4096]);
+    file.truncate(1024).unwrap();
+    file.truncate(3000).unwrap();
+    let found = BTreeSet::from([(3000, 1, Some(0)), (3000, 2, Some(0))]);
+    (disk, found)
+}
+
+fn size_first_and_middle(disk: &Disk) -> (usize, u8, Option<u8>) {
+    let bytes = contents(disk, "file").unwrap();
+    (bytes.len(), bytes[0], bytes.get(2048).copied())
+}
+
 #[test]
-fn the_rest_of_a_block_beyond_a_durable_size_is_zero_when_the_file_grows() {
+fn the_rest_of_a_block_beyond_a_size_is_zero_when_the_size_is_found_and_may_be_when_not() {
     for model in [APART, ORDERED] {
-        let (disk, file) = with_file(model, &[1; 4096]);
-        write(&file, 0, &[2; 4096]);
-        file.truncate(1024).unwrap();
-        file.truncate(4096).unwrap();
-        let look = |disk: &Disk| {
-            let bytes = contents(disk, "file").unwrap();
-            (bytes.len(), bytes[0], bytes.get(2048).copied())
-        };
-        let wanted = BTreeSet::from([
-            // No size persisted; the zeros may have.
-            (4096, 1, Some(1)),
-            (4096, 2, Some(2)),
-            (4096, 2, Some(0)),
-            (1024, 1, None),
-            (1024, 2, None),
-            (4096, 1, Some(0)),
-        ]);
-        assert_eq!(outcomes(&disk, look), wanted);
+        let (disk, mut wanted) = cut_and_grown(model);
+        wanted.extend([(4096, 1, Some(1)), (4096, 2, Some(2)), (4096, 2, Some(0))]);
+        wanted.extend([(1024, 1, None), (1024, 2, None)]);
+        assert_eq!(outcomes(&disk, size_first_and_middle), wanted);
     }
+}
+
+#[test]
+fn the_rest_of_a_block_beyond_a_size_is_zero_when_another_file_s_sync_made_the_size_durable() {
+    let (disk, wanted) = cut_and_grown(ORDERED);
+    create(&disk.root(), "other").sync(false).unwrap();
+    assert_eq!(outcomes(&disk, size_first_and_middle), wanted);
+}
+
+#[test]
+fn what_was_written_beyond_a_size_that_was_lost_does_not_show_when_the_file_grows() {
+    let (disk, file) = with_file(APART, &[1; 10]);
+    write(&file, 0, &[2; 20]);
+    let grown = |disk: &Disk| {
+        let file = disk.root().open_at(os("file"), Access::ReadWrite).unwrap();
+        let size = file.stat().unwrap().attr.size;
+        file.truncate(30).unwrap();
+        let bytes = read(&file, 0, 30);
+        (size, bytes[0], bytes[15], bytes[25])
+    };
+    let wanted = [(10, 1, 0, 0), (10, 2, 0, 0), (20, 1, 0, 0), (20, 2, 2, 0)];
+    assert_eq!(outcomes(&disk, grown), BTreeSet::from(wanted));
 }
 
 #[test]

@@ -1,0 +1,92 @@
+//! `braid status --affected`: the files with data on tiers that can't be relied
+//! on.
+
+use crate::failure::{Failure, Result};
+use crate::table;
+use braid_ipc::Client;
+use braid_ipc::protocol::{AffectedFile, Reply, Request};
+use std::fmt::Write as _;
+
+pub(crate) fn run(daemon: &mut Client, json: bool) -> Result<()> {
+    let mut files: Vec<AffectedFile> = Vec::new();
+    let mut strange = false;
+    // All is taken before it is printed: the daemon waits for no pager.
+    let asked = daemon.request_all(&Request::Affected, &mut |reply| match reply {
+        Reply::Affected(file) => add(&mut files, file),
+        _ => strange = true,
+    });
+    asked.map_err(|error| Failure::new(error.to_string()))?;
+    if strange {
+        return Err(Failure::new("the daemon answered something else"));
+    }
+    files.sort_by(|a, b| a.path.cmp(&b.path));
+    let mut text = String::new();
+    for file in &files {
+        if json {
+            let line = serde_json::to_string(file).map_err(|error| Failure::new(error.to_string()))?;
+            text.push_str(&line);
+            text.push('\n');
+        } else {
+            render(file, &mut text);
+        }
+    }
+    if !json {
+        text.push_str(&match files.len() {
+            0 => "no file is affected\n".to_owned(),
+            1 => "1 file is affected\n".to_owned(),
+            count => format!("{count} files are affected\n"),
+        });
+    }
+    table::print(&text)
+}
+
+/// A file with many runs comes in parts, one after another.
+fn add(files: &mut Vec<AffectedFile>, next: AffectedFile) {
+    match files.last_mut() {
+        Some(last) if last.path == next.path => {
+            last.runs.extend(next.runs);
+            last.unknown = last.unknown.take().or(next.unknown);
+        }
+        _ => files.push(next),
+    }
+}
+
+/// One line for each run, so that `sort`, `grep` and `cut` work on it.
+fn render(file: &AffectedFile, text: &mut String) {
+    // Writing to a string does not fail.
+    for run in &file.runs {
+        let (first, last) = (run.offset, run.offset + run.len.saturating_sub(1));
+        _ = writeln!(text, "{}: bytes {first}-{last}: tier {} is {}", file.path, run.tier.name, run.state);
+    }
+    if let Some(why) = &file.unknown {
+        _ = writeln!(text, "{}: not known: {why} (see braid fsck)", file.path);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use braid_ipc::protocol::{AffectedRun, RunTier};
+
+    fn part(path: &str, offset: u64) -> AffectedFile {
+        let tier = RunTier { id: 1, name: "slow".into() };
+        let run = AffectedRun { offset, len: 65_536, tier, state: "failing".into() };
+        AffectedFile { path: path.into(), unknown: None, runs: vec![run] }
+    }
+
+    #[test]
+    fn the_parts_of_a_file_are_put_together() {
+        let mut files = Vec::new();
+        for next in [part("a", 0), part("a", 131_072), part("b", 0)] {
+            add(&mut files, next);
+        }
+        let mut text = String::new();
+        files.iter().for_each(|file| render(file, &mut text));
+        let expected = "\
+a: bytes 0-65535: tier slow is failing
+a: bytes 131072-196607: tier slow is failing
+b: bytes 0-65535: tier slow is failing
+";
+        assert_eq!((files.len(), text.as_str()), (2, expected));
+    }
+}
