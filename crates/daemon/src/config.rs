@@ -160,7 +160,7 @@ pub struct MountSettings {
 }
 
 /// Threads that answer the kernel, unless set otherwise.
-pub const THREADS_DEFAULT: usize = 32;
+pub const THREADS_DEFAULT: usize = 48;
 /// The bounds of [`MountSettings::threads`].
 pub const THREADS: std::ops::RangeInclusive<usize> = 1..=512;
 /// The watermark of the policy `home-first`, in percent.

@@ -8,7 +8,7 @@ use braid_ipc::protocol::{ArmedFault, Drill, DrillTier, ErrorReply};
 use braid_stores::fault::{FaultControl, FaultSettings, FaultStore};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-pub use braid_stores::fault::FaultRule;
+pub(crate) use braid_stores::fault::FaultRule;
 
 /// How a fault is written, for messages.
 pub(crate) const FORM: &str = "a fault is OPERATION:ERROR, OPERATION:short or OPERATION:hang, then ,after=N ,every=N and ,count=N \

@@ -92,9 +92,7 @@ fn usable(dir: &Path, place: &Place, mounts: &[Mount]) -> Result<(PathBuf, Metad
 
 /// Adds that the mount can go without the tier, if it is lost.
 pub(crate) fn or_without(mut refusal: Refusal, tier: &str) -> Refusal {
-    refusal.advice.push_str(&format!(
-        "; or, if the tier is lost, mount with --without {tier}: what is on it answers EIO until it is back or replaced"
-    ));
+    refusal.advice.push_str(&format!("; or mount without it, if it is lost: --without {tier}"));
     refusal
 }
 

@@ -47,7 +47,7 @@ fn unknown_keys() {
         "weight: 120",
         "wieght: 120",
         "s.yaml:8: stack.volume.tiers.slow.wieght: unknown key\n  \
-         help: did you mean 'weight'? The keys here are dir, weight, reserve",
+         help: did you mean 'weight'? The keys here are dir, weight, reserve, faults",
     );
     refused(
         "    range:",
@@ -327,6 +327,57 @@ fn files_that_are_something_else() {
     assert_eq!(
         refusal("stack: {}\n---\nstack: {}\n"),
         "s.yaml:3: a second document begins here ('---')\n  help: a stack file holds one stack; use a file for each"
+    );
+}
+
+#[test]
+fn faults_of_a_drill() {
+    let slow = "slow: { dir: /b, weight: 120, reserve: 5%";
+    let text = edited(slow, &format!("{slow}, faults: [ \"read:EIO,after=10\", \"sync:EIO,once\" ]"));
+    let config = stack_file::parse(&text, "s.yaml", Path::new("")).unwrap();
+    let faults = &config.stack.volume().tier("slow").unwrap().faults;
+    let faults: Vec<String> = faults.iter().map(|fault| fault.value.to_string()).collect();
+    assert_eq!(faults, ["read:EIO,after=10", "sync:EIO,once"]);
+
+    let advice = "help: a fault is OPERATION:ERROR, OPERATION:short or OPERATION:hang, then ,after=N ,every=N and \
+                  ,count=N or ,once as wanted: read:EIO,after=10";
+    refused(
+        slow,
+        &format!("{slow}, faults:\n          [ \"read:EIO\",\n            \"read:EIEIO\" ]"),
+        &format!(
+            "s.yaml:10: stack.volume.tiers.slow.faults: not a fault: `EIEIO` is no fault; \
+             it is an error such as EIO, `short` or `hang`\n  {advice}"
+        ),
+    );
+    let list = "help: write faults: [ \"read:EIO,after=10\", \"sync:EIO,once\" ]";
+    refused(
+        slow,
+        &format!("{slow}, faults: \"read:EIO\""),
+        &format!("s.yaml:8: stack.volume.tiers.slow.faults: found 'read:EIO', expected a list\n  {list}"),
+    );
+    refused(
+        "weight: 400",
+        "weight: 400, faults: [ \"read:EIO\" ]",
+        "s.yaml:7: stack.volume.tiers.fast.faults: the home tier is not drilled\n  \
+         help: arm faults on the other tiers; without home there is no volume",
+    );
+}
+
+#[test]
+fn tiers_that_are_left_out() {
+    let parse = || stack_file::parse(&edited("home", "home"), "s.yaml", Path::new("")).unwrap();
+    let mut config = parse();
+    config.without(&["slow".into()]).unwrap();
+    assert!(config.stack.volume().tier("slow").unwrap().absent.is_some());
+    assert!(config.stack.volume().tier("fast").unwrap().absent.is_none());
+    assert_eq!(
+        parse().without(&["slwo".into()]).unwrap_err().to_string(),
+        "--without slwo: there is no tier 'slwo'\n  help: did you mean 'slow'? The tiers are fast, slow"
+    );
+    assert_eq!(
+        parse().without(&["fast".into()]).unwrap_err().to_string(),
+        "--without fast: 'fast' is the home tier\n  \
+         help: the home tier holds the names of all files: there is no volume without it"
     );
 }
 

@@ -1,5 +1,5 @@
-//! The volume's own threads: one closes the tiers' epochs and carries out
-//! removals, another counts ranges after a crash and ends.
+//! The volume's own threads: one looks after the tiers, one carries out
+//! removals, and one counts ranges after a crash and ends.
 
 use crate::Volume;
 use crate::index::BALLAST_LEN;
@@ -33,6 +33,7 @@ impl Background {
             Ok(())
         };
         start("braid-volume", run)?;
+        start("braid-clean-up", clean_up)?;
         start("braid-count", count)
     }
 
@@ -56,20 +57,37 @@ const FORGOTTEN_MIN: u64 = 40_000;
 
 impl Volume {
     /// One round of what goes on in the background. Where threads may be
-    /// started, one of the volume's own calls this.
+    /// started, the volume's own do this.
     pub fn tick(&self) {
+        self.look_after_tiers();
+        self.clean_up();
+    }
+
+    /// Closes the tiers' epochs, measures their space, and asks those in
+    /// trouble whether they are back. Never waits for a tier.
+    fn look_after_tiers(&self) {
         for tier in self.tiers.iter() {
             tier.load.close_epoch();
-            if tier.begin_probe() {
-                // A probe may hang as the tier does.
-                match &self.pool {
-                    Some(pool) => pool.spawn(move || tier.probe()),
-                    None => tier.probe(),
+            let Some(pool) = &self.pool else {
+                if tier.begin_probe() {
+                    tier.probe();
                 }
+                continue;
+            };
+            if tier.begin_probe() {
+                let tier = Arc::clone(&tier);
+                pool.spawn(move || tier.probe());
+            }
+            if tier.begin_measuring() {
+                pool.spawn(move || tier.finish_measuring());
             }
         }
-        self.reaper.reap_due(self);
         self.inodes.drop_forgotten();
+    }
+
+    /// Carries out removals, and sets space aside. May wait for a tier.
+    fn clean_up(&self) {
+        self.reaper.reap_due(self);
         if !self.index.ballast.is_full() && self.tiers.home().room() > 4 * BALLAST_LEN {
             self.index.ballast.fill();
         }
@@ -82,18 +100,25 @@ fn count((stopped, _): &Stop, volume: &Weak<Volume>) {
     }
 }
 
-fn run((stopped, changed): &Stop, volume: &Weak<Volume>) {
-    let mut inodes_max = 0;
-    loop {
-        {
-            let guard = stopped.lock().unwrap_or_else(PoisonError::into_inner);
-            let waited = changed.wait_timeout_while(guard, EPOCH, |stopped| !*stopped);
-            if *waited.unwrap_or_else(PoisonError::into_inner).0 {
-                return;
-            }
-        }
+/// Waits for the end of an epoch; answers `false` if the volume ends.
+fn epoch_ended((stopped, changed): &Stop) -> bool {
+    let guard = stopped.lock().unwrap_or_else(PoisonError::into_inner);
+    let waited = changed.wait_timeout_while(guard, EPOCH, |stopped| !*stopped);
+    !*waited.unwrap_or_else(PoisonError::into_inner).0
+}
+
+fn clean_up(stop: &Stop, volume: &Weak<Volume>) {
+    while epoch_ended(stop) {
         let Some(volume) = volume.upgrade() else { return };
-        volume.tick();
+        volume.clean_up();
+    }
+}
+
+fn run(stop: &Stop, volume: &Weak<Volume>) {
+    let mut inodes_max = 0;
+    while epoch_ended(stop) {
+        let Some(volume) = volume.upgrade() else { return };
+        volume.look_after_tiers();
         let inodes = volume.inodes.len();
         inodes_max = inodes.max(inodes_max);
         if inodes_max - inodes >= FORGOTTEN_MIN {

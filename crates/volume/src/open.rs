@@ -17,8 +17,9 @@ use std::ffi::OsStr;
 use std::fmt;
 use std::sync::Arc;
 
-/// Threads for work on several tiers at once.
-const POOL_THREADS: usize = 16;
+/// Threads for work on several tiers at once: more than two tiers that hang
+/// can hold.
+const POOL_THREADS: usize = 48;
 
 /// Why a volume can't be opened. Nothing was changed.
 #[derive(Debug)]
@@ -247,20 +248,6 @@ impl Volume {
             volume.background.start(&volume).map_err(Error::from)?;
         }
         Ok(volume)
-    }
-}
-
-impl Volume {
-    /// Opens a volume to look at it: nothing is made, and nothing recovered. A
-    /// volume that was never made is refused.
-    pub(crate) fn open_for_check(config: VolumeConfig) -> Opening<Self> {
-        let (home, plan) = examine(&config)?;
-        if plan.home_unlabelled || !plan.unlabelled.is_empty() {
-            let error =
-                Error::new(Errno::ENOENT, "there is no volume on these tiers yet; mounting them makes one");
-            return Err(OpenError::Other(error));
-        }
-        assemble(home, config, &plan)
     }
 }
 

@@ -121,7 +121,7 @@ impl Reaper {
     /// Removes the data of files whose removal is durable. Their marks stay
     /// until that is durable too.
     pub(crate) fn remove(&self, volume: &Volume, ids: Vec<ObjectId>) {
-        let result = volume.remove_data(&ids);
+        let result = volume.remove_objects(&ids);
         let mut removed = self.removed.lock();
         removed.since_ns.get_or_insert_with(|| volume.environment.monotonic_ns());
         match result {
@@ -147,6 +147,9 @@ impl Reaper {
             return;
         }
         let buried = volume.sync_all_tiers().and_then(|()| {
+            // The index goes when no object can come back: one without the
+            // other is damage.
+            done.iter().try_for_each(|id| volume.index.remove_index(*id))?;
             done.iter().try_for_each(|id| volume.index.unmark_gone(*id))?;
             settled.iter().try_for_each(|id| volume.index.unmark(*id))
         });
@@ -182,19 +185,16 @@ fn sync_witnesses(volume: &Volume, files: &[(ObjectId, Parent)]) -> Result<()> {
 }
 
 impl Volume {
-    /// Removes objects and indexes of files that are gone. Their marks stay: as
+    /// Removes the objects of files that are gone. Indexes and marks stay: as
     /// long as something may be left, they lead there.
-    pub(crate) fn remove_data(&self, ids: &[ObjectId]) -> Result<()> {
+    fn remove_objects(&self, ids: &[ObjectId]) -> Result<()> {
         let mut failed = None;
         for (tier, store) in self.tiers.stores() {
             if let Err(error) = store.remove(ids) {
                 failed = Some(tier.note_error(error));
             }
         }
-        if let Some(error) = failed {
-            return Err(error);
-        }
-        ids.iter().try_for_each(|id| self.index.remove_index(*id))
+        failed.map_or(Ok(()), Err)
     }
 
     /// Takes the ranges of a file that goes out of the tiers' counts.

@@ -4,7 +4,7 @@ use crate::Volume;
 use crate::file;
 use crate::format::{Entry, Reason};
 use crate::tiers::TierState;
-use braid_contract::{InodeId, ObjectId, Result, TierId, Usage, VolumeId};
+use braid_contract::{InodeId, ObjectId, Result, TierId, VolumeId};
 
 /// State of a volume.
 #[derive(Clone, Debug)]
@@ -217,8 +217,7 @@ impl Volume {
 }
 
 fn tier_status(tier: &crate::tiers::Tier) -> TierStatus {
-    // One that hangs must not keep anybody waiting.
-    let usage = if tier.hangs() { Usage::default() } else { tier.usage().unwrap_or_default() };
+    let usage = tier.last_usage();
     let load = tier.load.sample();
     let reserve = tier.reserve.bytes(usage.total);
     TierStatus {

@@ -2,9 +2,8 @@
 //! harness.
 
 use super::Subject;
-use super::explore::{Explorer, Limits};
+use super::explore::{Explorer, Failure, Limits};
 use super::search::{Search, Workloads};
-use std::process::ExitCode;
 use std::time::Duration;
 
 /// How to call it.
@@ -19,7 +18,8 @@ Searches for crashes after which a volume has lost what it promised to keep.
   --per-cut N      crash states for each moment, about
   --no-times       do not look at modification times
   --replay LINE    repeat what was found
-  --plant BUG      search with a bug planted, which must be found
+  --plant BUG      search with a bug planted, which must be found; `none` for
+                   none, where all are planted in turn otherwise
 ";
 
 /// What a search of test-suite length looks at.
@@ -102,44 +102,50 @@ fn workloads(value: &str) -> Result<Workloads, String> {
     }
 }
 
-/// Does what the command line asks for. With a bug planted, success is that it
-/// was found.
+/// Does what the command line asks for; answers whether all is well. If
+/// `planted` is the name of a bug that the subject has and `sound` has not, all
+/// is well if that was found.
 #[must_use]
-pub fn run(arguments: &Arguments, subject: &dyn Subject) -> ExitCode {
+pub fn run(arguments: &Arguments, subject: &dyn Subject, planted: Option<(&str, &dyn Subject)>) -> bool {
     if arguments.nothing {
-        return ExitCode::SUCCESS;
+        return true;
     }
     // A panic is a finding, and reported as one.
     std::panic::set_hook(Box::new(|_| {}));
-    match &arguments.replay {
-        Some(line) => replay(line, arguments.search.limits, subject),
-        None => search(arguments, subject),
+    if let Some(line) = &arguments.replay {
+        return replay(line, arguments.search.limits, subject);
+    }
+    let found = search(&arguments.search, subject);
+    match (planted, &found) {
+        (None, found) => found.is_none(),
+        (Some((bug, _)), None) => {
+            println!("crash: the planted bug {bug} was not found");
+            false
+        }
+        (Some((bug, sound)), Some(failure)) => {
+            let again = Explorer::new(sound, arguments.search.limits);
+            let is_the_bug = again.explore(&failure.replay.workload, arguments.search.seed).is_ok();
+            println!("crash: {} the planted bug {bug}", if is_the_bug { "that is" } else { "that is not" });
+            is_the_bug
+        }
     }
 }
 
-fn replay(line: &str, limits: Limits, subject: &dyn Subject) -> ExitCode {
+fn replay(line: &str, limits: Limits, subject: &dyn Subject) -> bool {
     let replayed = line
         .parse()
         .map_err(|error: super::ParseError| error.to_string())
         .and_then(|replay| Explorer::new(subject, limits).replay(&replay));
-    match replayed {
-        Ok(None) => {
-            println!("crash: nothing wrong is found there");
-            ExitCode::SUCCESS
-        }
-        Ok(Some(failure)) => {
-            println!("{failure}");
-            ExitCode::FAILURE
-        }
-        Err(error) => {
-            println!("crash: {error}");
-            ExitCode::FAILURE
-        }
+    match &replayed {
+        Ok(None) => println!("crash: nothing wrong is found there"),
+        Ok(Some(failure)) => println!("{failure}"),
+        Err(error) => println!("crash: {error}"),
     }
+    matches!(replayed, Ok(None))
 }
 
-fn search(arguments: &Arguments, subject: &dyn Subject) -> ExitCode {
-    let found = arguments.search.run(subject);
+fn search(search: &Search, subject: &dyn Subject) -> Option<Failure> {
+    let found = search.run(subject);
     let (totals, seconds) = (found.totals, found.time.as_secs_f64());
     println!(
         "crash: {} workloads, {} moments, {} crash states ({} of them during recovery) in {seconds:.1} s: {:.0} a second, seed {}",
@@ -148,16 +154,10 @@ fn search(arguments: &Arguments, subject: &dyn Subject) -> ExitCode {
         totals.states,
         totals.again,
         totals.states as f64 / seconds,
-        arguments.search.seed,
+        search.seed,
     );
     if let Some(failure) = &found.failure {
         println!("{failure}");
     }
-    if found.failure.is_some() == arguments.plant.is_some() {
-        return ExitCode::SUCCESS;
-    }
-    if let Some(bug) = &arguments.plant {
-        println!("crash: the planted bug {bug} was not found");
-    }
-    ExitCode::FAILURE
+    found.failure
 }

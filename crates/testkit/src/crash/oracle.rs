@@ -350,7 +350,11 @@ mod tests {
         let grown = seen(&[(512, Some(1)), (3584, None)]);
         assert_eq!(check(&history, POWER, &grown), Ok(()));
         let stale = seen(&[(2048, Some(1)), (2048, None)]);
-        assert!(check(&history, POWER, &stale).unwrap_err().starts_with("a (file 0): at 512 there is what step 1"));
+        assert!(
+            check(&history, POWER, &stale)
+                .unwrap_err()
+                .starts_with("a (file 0): at 512 there is what step 1")
+        );
     }
 
     #[test]

@@ -28,6 +28,7 @@ impl Volume {
         if mode == (FallocateMode::Allocate { keep_size: false }) {
             self.spread_ahead(file, offset, end)?;
         }
+        self.trim_before(file, end);
         let mut moves = Moves::default();
         loop {
             let layout = file.layout.read();

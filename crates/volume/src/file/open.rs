@@ -180,8 +180,15 @@ impl Volume {
         }
         if !spread.trimmed.load(Ordering::Relaxed) {
             // Nobody changes the file before it is marked, so nobody does now.
-            self.trim(file, spread, spread.size())?;
-            spread.trimmed.store(true, Ordering::Relaxed);
+            // A tier in trouble must not keep what is on others from being
+            // written; the file then does not grow until it was trimmed.
+            match self.trim(file, spread, spread.size()) {
+                Ok(()) => spread.trimmed.store(true, Ordering::Release),
+                Err(error) if error.errno() == Errno::EIO => {
+                    tracing::debug!(file = %spread.id(), %error, "a file is trimmed later");
+                }
+                Err(error) => return Err(error),
+            }
         }
         Ok(())
     }

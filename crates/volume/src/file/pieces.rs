@@ -4,7 +4,7 @@
 use super::{File, Spread};
 use crate::Volume;
 use crate::tiers::{Backend, Direction, Tier, bit};
-use braid_contract::{Errno, Error, FallocateMode, Hint, Result, StoreIo};
+use braid_contract::{Errno, Error, FallocateMode, Hint, ObjectId, Result, Store, StoreIo};
 use std::io::{IoSlice, IoSliceMut};
 use std::sync::atomic::Ordering;
 
@@ -22,10 +22,7 @@ impl Volume {
     ) -> Result<()> {
         let read = tier.load.count(Direction::Read, || match &tier.backend {
             Backend::Home(_) => file.data().read_at(offset, &mut [IoSliceMut::new(buf)], direct),
-            Backend::Store(store) => {
-                let io = StoreIo { direct, hint: Hint::default() };
-                store.read_at(spread.id(), offset, &mut [IoSliceMut::new(buf)], io)
-            }
+            Backend::Store(store) => read_to_end(&**store, spread.id(), offset, buf, direct),
         });
         let done = match read {
             Err(error) if is_absent(spread, tier, &error)? => 0,
@@ -119,6 +116,19 @@ impl Volume {
         spread.created.fetch_or(bit(tier.id), Ordering::AcqRel);
         Ok(())
     }
+}
+
+/// Reads until there is no more: a read may be short in the middle too.
+fn read_to_end(store: &dyn Store, id: ObjectId, offset: u64, buf: &mut [u8], direct: bool) -> Result<usize> {
+    let io = StoreIo { direct, hint: Hint::default() };
+    let mut done = 0;
+    while done < buf.len() {
+        match store.read_at(id, offset + done as u64, &mut [IoSliceMut::new(&mut buf[done..])], io)? {
+            0 => break,
+            more => done += more,
+        }
+    }
+    Ok(done)
 }
 
 /// Whether `error` only says that the file has no object on the tier, and none

@@ -6,7 +6,7 @@ use crate::format::{IdAttr, IdKind, SIZE_MAX};
 use crate::namespace::Shape;
 use crate::plant::Plant;
 use crate::tiers::{bit, cut_object};
-use braid_contract::{Access, Errno, Fd, ObjectId, Result, TierId};
+use braid_contract::{Access, Errno, Error, Fd, ObjectId, Result, TierId};
 use std::sync::atomic::Ordering;
 
 impl Volume {
@@ -25,6 +25,7 @@ impl Volume {
             self.spread_ahead(file, home_size, size)?;
         }
         let mut layout = file.layout.write();
+        self.trim_late(file, &layout);
         match &*layout {
             Layout::Plain => file.writable()?.truncate(size),
             Layout::Spread(spread) if size == 0 => {
@@ -37,7 +38,7 @@ impl Volume {
                 self.mark(file, spread)?;
                 spread.touch_inode();
                 if size > spread.size() {
-                    self.make_releases_durable(file, spread)?;
+                    self.prepare_growth(file, spread)?;
                     spread.index.set_gaps(true)?;
                     spread.set_size(size, self.tiers.home().id)?;
                 }
@@ -101,6 +102,29 @@ impl Volume {
         self.trim(file, spread, size)
     }
 
+    /// Trims a file that could not be when it was marked, before it grows to
+    /// `end`.
+    pub(crate) fn trim_before(&self, file: &File, end: u64) {
+        let owed = match &*file.layout.read() {
+            Layout::Plain => false,
+            Layout::Spread(spread) => end > spread.size() && owes_trim(spread),
+        };
+        if owed {
+            self.trim_late(file, &file.layout.write());
+        }
+    }
+
+    /// Trims a file that could not be when it was marked; the caller holds the
+    /// layout alone.
+    fn trim_late(&self, file: &File, layout: &Layout) {
+        if let Layout::Spread(spread) = layout
+            && owes_trim(spread)
+            && self.trim(file, spread, spread.size()).is_ok()
+        {
+            spread.trimmed.store(true, Ordering::Release);
+        }
+    }
+
     /// Removes what a spread file has beyond `size`.
     pub(crate) fn trim(&self, file: &File, spread: &Spread, size: u64) -> Result<()> {
         let first = size.div_ceil(u64::from(self.range_size));
@@ -128,6 +152,15 @@ impl Volume {
         Ok(())
     }
 
+    /// What is beyond the size of a file is gone, durably, before it grows.
+    pub(crate) fn prepare_growth(&self, file: &File, spread: &Spread) -> Result<()> {
+        if !spread.trimmed.load(Ordering::Acquire) {
+            let what = "a tier is in trouble that may hold something beyond the file's size";
+            return Err(Error::new(Errno::EIO, what));
+        }
+        self.make_releases_durable(file, spread)
+    }
+
     /// Makes durable what was cut off the file. Until then, power loss may
     /// bring it back, so it comes before the size may grow over it (ordering
     /// rule 3).
@@ -146,6 +179,12 @@ impl Volume {
         spread.cleared.store(false, Ordering::Release);
         Ok(())
     }
+}
+
+/// Whether the file was marked, and a tier in trouble kept it from being
+/// trimmed.
+fn owes_trim(spread: &Spread) -> bool {
+    !spread.trimmed.load(Ordering::Acquire) && *spread.marked.lock()
 }
 
 /// Notes that something of the file was cut or punched on a tier.

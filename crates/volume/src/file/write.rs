@@ -30,6 +30,7 @@ impl Volume {
         if flags.kill_set_id {
             self.clear_set_id(file)?;
         }
+        self.trim_before(file, end);
         let io = StoreIo { direct: flags.direct, hint: flags.hint };
         let (mut done, mut moves) = (0, Moves::default());
         while done < data.len() {
@@ -146,7 +147,7 @@ impl Volume {
     /// The file now reaches to `end` at least; `tier` holds its last byte.
     pub(crate) fn grow(&self, file: &File, spread: &Spread, end: u64, tier: &Tier) -> Result<()> {
         if spread.size() < end {
-            self.make_releases_durable(file, spread)?;
+            self.prepare_growth(file, spread)?;
             spread.grow(end, tier.id)?;
         }
         Ok(())

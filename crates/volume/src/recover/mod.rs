@@ -99,8 +99,15 @@ impl Volume {
             (Some(owner), Some(index)) => self.recover_spread(&owner, &index),
             // No inode carries the id: the file was removed, or was never
             // spread to the end.
-            (None, index) => {
-                drop(index);
+            (None, Some(_)) => {
+                self.reaper.remove(self, vec![id]);
+                Ok(())
+            }
+            (None, None) if self.has_object(id)? => {
+                tracing::error!(file = %id, "there is data of a file whose index is missing; run fsck");
+                Ok(())
+            }
+            (None, None) => {
                 self.reaper.remove(self, vec![id]);
                 Ok(())
             }
@@ -113,17 +120,18 @@ impl Volume {
 
     /// Whether a file was about to be spread, and its data is all home.
     fn was_never_made(&self, id: ObjectId) -> Result<bool> {
-        if !self.index.is_unfinished(id)? {
-            return Ok(false);
-        }
+        Ok(self.index.is_unfinished(id)? && !self.has_object(id)?)
+    }
+
+    /// Whether a tier has an object of this id, or can't tell.
+    fn has_object(&self, id: ObjectId) -> Result<bool> {
         for (_, store) in self.tiers.stores() {
             match store.stat(id) {
                 Err(error) if error.errno() == Errno::ENOENT => {}
-                // An object, or a tier that can't tell.
-                _ => return Ok(false),
+                _ => return Ok(true),
             }
         }
-        Ok(true)
+        Ok(false)
     }
 
     /// The home inode that carries the id, if it exists.

@@ -15,12 +15,13 @@ use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 /// hangs: what comes is answered `EIO` until one ends.
 pub(crate) const HANG_NS: u64 = 10_000_000_000;
 
-/// Without an operation ending for this long, only so many may be under way.
+/// Without an operation ending for this long, a tier may be about to hang.
 const STALL_NS: u64 = 1_000_000_000;
 
-/// Operations under way on a tier on which none ends. There are threads for
-/// more than this many, so others are left for the other tiers.
-const STALLED_MAX: u32 = 12;
+/// Operations under way on one tier. There are threads for more than this
+/// many, so that one which hangs leaves some for the others: what is inside a
+/// store that hangs nobody gets back.
+const IN_FLIGHT_MAX: u32 = 20;
 
 /// A store, and how many operations are under way on it.
 pub(crate) struct Gate {
@@ -67,6 +68,11 @@ impl Gate {
         self.environment.monotonic_ns().saturating_sub(self.progress_ns.load(Ordering::Acquire))
     }
 
+    /// Whether nothing has ended for a while.
+    pub(crate) fn is_stalled(&self) -> bool {
+        self.stalled_ns() >= STALL_NS
+    }
+
     /// Whether the tier hangs.
     pub(crate) fn hangs(&self) -> bool {
         self.stalled_ns() >= HANG_NS
@@ -84,11 +90,12 @@ impl Gate {
     }
 
     fn enter(&self) -> Result<()> {
-        if self.in_flight.fetch_add(1, Ordering::AcqRel) == 0 {
+        let before = self.in_flight.fetch_add(1, Ordering::AcqRel);
+        if before == 0 {
             self.progress_ns.store(self.environment.monotonic_ns(), Ordering::Release);
             return Ok(());
         }
-        if self.stalled_ns() < STALL_NS {
+        if before < IN_FLIGHT_MAX && !self.is_stalled() {
             return Ok(());
         }
         self.in_flight.fetch_sub(1, Ordering::AcqRel);
@@ -103,13 +110,14 @@ impl Gate {
             if stalled >= HANG_NS {
                 break Err(Error::new(Errno::EIO, "the tier hangs"));
             }
-            let in_flight = self.in_flight.load(Ordering::Acquire);
-            if stalled < STALL_NS || in_flight < STALLED_MAX {
-                if self.in_flight.fetch_add(1, Ordering::AcqRel) == 0 {
+            let before = self.in_flight.fetch_add(1, Ordering::AcqRel);
+            if before < IN_FLIGHT_MAX {
+                if before == 0 {
                     self.progress_ns.store(self.environment.monotonic_ns(), Ordering::Release);
                 }
                 break Ok(());
             }
+            self.in_flight.fetch_sub(1, Ordering::AcqRel);
             turn = self.ended.wait_for(turn, HANG_NS - stalled);
         };
         drop(turn);

@@ -14,7 +14,7 @@ use gate::Gate;
 use health::{Health, Trouble};
 pub(crate) use load::Direction;
 use load::Load;
-use room::Room;
+use room::{AGE_MAX_NS, Figures, Room};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
@@ -76,6 +76,8 @@ pub(crate) struct Tier {
     /// What its label must say.
     label: Vec<u8>,
     probing: AtomicBool,
+    measuring: AtomicBool,
+    environment: Arc<dyn Environment>,
 }
 
 /// Where a tier's bytes are to be.
@@ -122,9 +124,11 @@ impl Tier {
             health,
             ranges: AtomicU64::new(0),
             given_weight: parts.weight,
-            room: Room::new(environment()),
+            room: Room::new(),
             label: parts.label,
             probing: AtomicBool::new(false),
+            measuring: AtomicBool::new(false),
+            environment: environment(),
         }
     }
 
@@ -146,7 +150,7 @@ impl Tier {
     }
 
     /// The space beneath, as it is now.
-    pub(crate) fn usage(&self) -> Result<Usage> {
+    fn usage(&self) -> Result<Usage> {
         match &self.backend {
             Backend::Store(store) => store.usage(),
             Backend::Home(root) => root.usage().map(|usage| usage.space),
@@ -156,7 +160,7 @@ impl Tier {
     /// Bytes that may still be placed here, leaving the reserve. The figure
     /// may be a moment old.
     pub(crate) fn room(&self) -> u64 {
-        self.measured().1
+        self.figures().room
     }
 
     /// Notes that `bytes` were placed here, so that the room that is reckoned
@@ -165,9 +169,11 @@ impl Tier {
         self.room.took(bytes);
     }
 
-    /// Space was freed: the next look at the room measures it.
+    /// Space was freed: it counts from now on.
     pub(crate) fn measure_again(&self) {
-        self.room.forget();
+        if !self.is_stalled() {
+            self.measure();
+        }
     }
 
     /// The tier just said that it is full, whatever the figures say.
@@ -181,7 +187,7 @@ impl Tier {
             _ if self.hangs() => TierState::Hanging,
             Trouble::ReadOnly => TierState::ReadOnly,
             Trouble::Failing => TierState::Failing,
-            Trouble::None if self.room() == 0 => TierState::Full,
+            Trouble::None if self.room.figures().is_some_and(|figures| figures.room == 0) => TierState::Full,
             Trouble::None => TierState::Online,
         }
     }
@@ -191,9 +197,15 @@ impl Tier {
         self.gate.as_ref().is_some_and(|gate| gate.hangs())
     }
 
+    /// Whether nothing has ended for a while: it may be about to hang, and is
+    /// asked nothing that can wait.
+    fn is_stalled(&self) -> bool {
+        self.gate.as_ref().is_some_and(|gate| gate.is_stalled())
+    }
+
     /// Whether it may be given new ranges, as far as its health goes.
     pub(crate) fn is_healthy(&self) -> bool {
-        self.health.trouble() == Trouble::None && !self.hangs()
+        self.health.trouble() == Trouble::None && !self.is_stalled()
     }
 
     /// Whether a tier in trouble should be asked again now, by one thread.
@@ -210,7 +222,7 @@ impl Tier {
             match store.probe(&self.label) {
                 Ok(()) => {
                     self.health.recover();
-                    self.room.forget();
+                    self.measure();
                     tracing::info!(tier = %self.name, location = %self.location, "tier answers again");
                 }
                 Err(error) => tracing::debug!(tier = %self.name, %error, "tier is still in trouble"),
@@ -249,18 +261,44 @@ impl Tier {
         }
     }
 
-    /// Share of the space in use and room beyond the reserve; measured anew
-    /// when the last figures are old.
-    fn measured(&self) -> (f64, u64) {
-        self.room.get(|| {
-            let usage = self.usage().unwrap_or_else(|error| {
-                self.note_error(error);
-                Usage::default()
-            });
-            let room = usage.available.saturating_sub(self.reserve.bytes(usage.total));
-            let used = if usage.total == 0 { 1.0 } else { 1.0 - usage.free as f64 / usage.total as f64 };
-            (used, room)
-        })
+    /// The figures of the tier's space. Where threads may be started, one of
+    /// them keeps them fresh, and nobody waits for a tier that does not answer.
+    fn figures(&self) -> Figures {
+        let last = self.room.figures();
+        let is_fresh = |figures: &Figures| {
+            self.environment.threads()
+                || self.environment.monotonic_ns().saturating_sub(figures.measured_ns) < AGE_MAX_NS
+        };
+        last.filter(is_fresh).unwrap_or_else(|| self.measure())
+    }
+
+    /// The space beneath, as it was a moment ago.
+    pub(crate) fn last_usage(&self) -> Usage {
+        self.figures().usage
+    }
+
+    /// Asks the tier for its space.
+    fn measure(&self) -> Figures {
+        let measured_ns = self.environment.monotonic_ns();
+        let usage = self.usage().unwrap_or_else(|error| {
+            self.note_error(error);
+            Usage::default()
+        });
+        let room = usage.available.saturating_sub(self.reserve.bytes(usage.total));
+        let figures = Figures { measured_ns, usage, room };
+        self.room.set(figures);
+        figures
+    }
+
+    /// Whether the figures are to be measured anew now, by one thread.
+    pub(crate) fn begin_measuring(&self) -> bool {
+        !self.is_absent() && !self.is_stalled() && !self.measuring.swap(true, Ordering::AcqRel)
+    }
+
+    /// Measures the figures anew.
+    pub(crate) fn finish_measuring(&self) {
+        self.measure();
+        self.measuring.store(false, Ordering::Release);
     }
 }
 
@@ -370,7 +408,10 @@ impl Tiers {
         let view = |(tier, weight): (&Arc<Tier>, &Option<f64>)| {
             // One that hangs must not be asked for its room.
             let healthy = tier.is_healthy();
-            let (used, room) = if healthy { tier.measured() } else { (1.0, 0) };
+            let (used, room) = match healthy {
+                true => (tier.figures().used(), tier.figures().room),
+                false => (1.0, 0),
+            };
             TierView {
                 id: tier.id,
                 home: tier.is_home(),

@@ -1,47 +1,48 @@
 //! How much room a tier has, without asking its file system at each write.
 
 use crate::sync::Mutex;
-use braid_contract::Environment;
-use std::sync::Arc;
+use braid_contract::Usage;
 
 /// Figures older than this are measured again. Others may use the same file
 /// system, so they can't be kept long.
-const AGE_MAX_NS: u64 = 250_000_000;
+pub(super) const AGE_MAX_NS: u64 = 250_000_000;
 
+/// The last figures. Nothing is asked while they are locked.
 #[derive(Debug)]
 pub(super) struct Room {
     figures: Mutex<Option<Figures>>,
-    environment: Arc<dyn Environment>,
 }
 
+/// What was measured, and what was placed since.
 #[derive(Clone, Copy, Debug)]
-struct Figures {
-    measured_ns: u64,
-    /// Share of space in use, 0 to 1.
-    used: f64,
+pub(super) struct Figures {
+    pub(super) measured_ns: u64,
+    pub(super) usage: Usage,
     /// Bytes that may be placed.
-    room: u64,
+    pub(super) room: u64,
+}
+
+impl Figures {
+    /// Share of space in use, 0 to 1.
+    pub(super) fn used(&self) -> f64 {
+        match self.usage.total {
+            0 => 1.0,
+            total => 1.0 - self.usage.free as f64 / total as f64,
+        }
+    }
 }
 
 impl Room {
-    pub(super) fn new(environment: Arc<dyn Environment>) -> Self {
-        Self { figures: Mutex::new(None), environment }
+    pub(super) fn new() -> Self {
+        Self { figures: Mutex::new(None) }
     }
 
-    /// Share in use and room in bytes; measured by `measure` if they are old.
-    pub(super) fn get(&self, measure: impl FnOnce() -> (f64, u64)) -> (f64, u64) {
-        let now_ns = self.environment.monotonic_ns();
-        let mut figures = self.figures.lock();
-        match *figures {
-            Some(recent) if now_ns.saturating_sub(recent.measured_ns) < AGE_MAX_NS => {
-                (recent.used, recent.room)
-            }
-            _ => {
-                let (used, room) = measure();
-                *figures = Some(Figures { measured_ns: now_ns, used, room });
-                (used, room)
-            }
-        }
+    pub(super) fn figures(&self) -> Option<Figures> {
+        *self.figures.lock()
+    }
+
+    pub(super) fn set(&self, figures: Figures) {
+        *self.figures.lock() = Some(figures);
     }
 
     /// `bytes` were placed since.
@@ -49,11 +50,6 @@ impl Room {
         if let Some(figures) = &mut *self.figures.lock() {
             figures.room = figures.room.saturating_sub(bytes);
         }
-    }
-
-    /// The figures are not true any more.
-    pub(super) fn forget(&self) {
-        *self.figures.lock() = None;
     }
 
     /// There turned out to be none.
@@ -70,11 +66,12 @@ mod tests {
 
     #[test]
     fn what_is_placed_counts_before_the_next_measurement() {
-        let room = Room::new(Arc::new(crate::Machine));
-        assert_eq!(room.get(|| (0.5, 100)), (0.5, 100));
+        let room = Room::new();
+        let usage = Usage { total: 200, free: 100, available: 100, device: 0 };
+        room.set(Figures { measured_ns: 0, usage, room: 100 });
         room.took(30);
-        assert_eq!(room.get(|| (0.0, 0)), (0.5, 70));
+        assert_eq!(room.figures().map(|figures| figures.room), Some(70));
         room.took(300);
-        assert_eq!(room.get(|| (0.0, 7)), (0.5, 0));
+        assert_eq!(room.figures().map(|figures| (figures.used(), figures.room)), Some((0.5, 0)));
     }
 }

@@ -2,13 +2,15 @@
 //! directory stores, over simulated disks ([`braid_testkit::crash`]).
 //!
 //! `cargo test -p braid-volume --test crash` runs a short search; with
-//! arguments (`-- --help` tells them) a longer one, or repeats a failure.
+//! arguments (`-- --help` tells them) a longer one, or repeats a failure. With
+//! `--features plant` it proves that the search finds bugs: each of those that
+//! can be planted.
 
 mod subject;
 
 use braid_testkit::crash::{Arguments, run_cli};
 use std::process::ExitCode;
-use subject::Braid;
+use subject::{Braid, PLANTS};
 
 fn main() -> ExitCode {
     let arguments = match Arguments::parse(std::env::args().skip(1)) {
@@ -18,11 +20,27 @@ fn main() -> ExitCode {
             return ExitCode::FAILURE;
         }
     };
-    match Braid::new(arguments.plant.as_deref()) {
-        Ok(subject) => run_cli(&arguments, &subject),
+    let plants: Vec<&str> = match arguments.plant.as_deref() {
+        Some("none") => Vec::new(),
+        Some(name) => vec![name],
+        None if arguments.replay.is_some() => Vec::new(),
+        None => PLANTS.to_vec(),
+    };
+    let sound = Braid::sound();
+    let is_well = match &plants[..] {
+        [] => run_cli(&arguments, &sound, None),
+        plants => plants.iter().all(|name| find(&arguments, name, &sound)),
+    };
+    if is_well { ExitCode::SUCCESS } else { ExitCode::FAILURE }
+}
+
+/// Whether the search finds a bug.
+fn find(arguments: &Arguments, name: &str, sound: &Braid) -> bool {
+    match Braid::planted(name) {
+        Ok(subject) => run_cli(arguments, &subject, Some((name, sound))),
         Err(error) => {
             eprintln!("{error}");
-            ExitCode::FAILURE
+            false
         }
     }
 }

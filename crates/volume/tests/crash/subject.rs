@@ -20,6 +20,12 @@ type Plant = braid_volume::Plant;
 #[derive(Clone, Copy)]
 enum Plant {}
 
+/// Names of the bugs that can be planted.
+pub(crate) const PLANTS: &[&str] = match cfg!(feature = "plant") {
+    true => &["switch-before-copy", "punch-before-entry", "grow-over-uncleared"],
+    false => &[],
+};
+
 /// Volumes, perhaps with a bug planted.
 pub(crate) struct Braid {
     plant: Option<Plant>,
@@ -28,12 +34,17 @@ pub(crate) struct Braid {
 struct Open(Arc<Volume>);
 
 impl Braid {
+    /// Volumes as they are.
+    pub(crate) fn sound() -> Self {
+        Self { plant: None }
+    }
+
     /// Volumes with the bug of this name.
     ///
     /// # Errors
     /// There is no such bug, or this was built without any.
-    pub(crate) fn new(plant: Option<&str>) -> std::result::Result<Self, String> {
-        Ok(Self { plant: plant.map(plant_of).transpose()? })
+    pub(crate) fn planted(name: &str) -> std::result::Result<Self, String> {
+        Ok(Self { plant: Some(plant_of(name)?) })
     }
 }
 
@@ -43,10 +54,7 @@ fn plant_of(name: &str) -> std::result::Result<Plant, String> {
         "switch-before-copy" => Plant::SwitchBeforeCopyIsDurable,
         "punch-before-entry" => Plant::PunchBeforeEntryIsDurable,
         "grow-over-uncleared" => Plant::GrowOverUnclearedEntries,
-        _ => {
-            let known = "switch-before-copy, punch-before-entry, grow-over-uncleared";
-            return Err(format!("there is no bug {name}; there are {known}"));
-        }
+        _ => return Err(format!("there is no bug {name}; there are {}", PLANTS.join(", "))),
     })
 }
 

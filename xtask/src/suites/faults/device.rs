@@ -1,7 +1,7 @@
 //! Tiers whose file system or device goes away beneath them, and comes back.
 
 use super::Case;
-use super::bench::{BAD, Bench};
+use super::bench::{BAD, Bench, wait_until};
 use super::sample::expect_error;
 use crate::error::{Context, Result, ensure};
 use crate::sh::root_cmd;
@@ -69,6 +69,11 @@ pub(super) fn shut_down(dir: &Path) -> Result<()> {
 fn mount_again(dir: &Path) -> Result<()> {
     let device = device_of(dir)?;
     root_cmd("umount").arg("--lazy").arg(dir).quiet()?;
+    // Mounted while somebody holds it, it would be the one that shut down.
+    let held = Path::new("/sys/fs/ext4").join(device.file_name().unwrap_or_default());
+    wait_until("nobody holds the dead file system", || {
+        Ok(if held.exists() { Err(format!("{} exists", held.display())) } else { Ok(()) })
+    })?;
     root_cmd("mount").arg(&device).arg(dir).quiet()
 }
 

@@ -70,7 +70,8 @@ fn beside_readers(
             })
             .collect();
         let worked = wait_until("operations hang", || {
-            let drill = bench.lab.braid().arg("drill").args([bench.mount.point.as_path(), Path::new(BAD)]).read()?;
+            let drill =
+                bench.lab.braid().arg("drill").args([bench.mount.point.as_path(), Path::new(BAD)]).read()?;
             Ok(if drill.contains("hang at present") { Ok(()) } else { Err(drill) })
         })
         .and_then(|()| work(bench));

@@ -91,11 +91,6 @@ fn damaged(name: &str, part: Part, live: bool) -> Result<()> {
     bench.check(None).context("other files")?;
     let state = bench.bad_tier()?;
     ensure(state["state"] == "online" && state["trouble"].is_null(), || state.to_string())?;
-    // Nothing but a new name can be done to it, and that can be.
-    let renamed = bench.mount.point.join("renamed");
-    std::fs::rename(&victim.path, &renamed).context("renaming the file")?;
-    std::fs::rename(&renamed, &victim.path).context("renaming the file back")?;
-
     bench.lab.unmount(&mount)?;
     let checked = bench.lab.braid().arg("fsck").arg(&mount.stack).output()?;
     let told = String::from_utf8_lossy(&checked.stdout).into_owned();

@@ -64,9 +64,12 @@ fn exactly_lost(bench: &Bench) -> Result<()> {
 fn fsck_tells_exactly(bench: &Bench) -> Result<()> {
     let checked = bench.lab.braid().args(["fsck", "--json"]).arg(&bench.mount.point).output()?;
     let text = String::from_utf8_lossy(&checked.stdout).into_owned();
-    let report: serde_json::Value = serde_json::from_str(&text).context(format!("fsck said {text}"))?;
     let mut told: BTreeMap<String, u64> = BTreeMap::new();
-    for problem in report["problems"].as_array().into_iter().flatten().filter(|p| p["severity"] == "damage") {
+    for line in text.lines() {
+        let problem: serde_json::Value = serde_json::from_str(line).context(format!("fsck said {text}"))?;
+        if problem["severity"] != "damage" {
+            continue;
+        }
         let path = problem["path"].as_str().unwrap_or_default().trim_start_matches('/');
         *told.entry(path.to_owned()).or_default() += problem["len"].as_u64().unwrap_or(0);
     }

@@ -15,6 +15,7 @@ pub(super) const CASES: &[Case] = &[
     ("a tier answers EIO to writes", writes_fail),
     ("a tier answers EIO to syncs", syncs_fail),
     ("a tier answers EIO to everything", everything_fails),
+    ("a tier answers EROFS to changes", read_only),
     ("a sync fails once: each descriptor is told once, and nothing is believed clean", sync_fails_once),
     ("a tier answers ENOSPC to every kind of operation", no_space),
     ("reads and writes are short", short_io),
@@ -90,6 +91,24 @@ fn everything_fails() -> Result<()> {
     file.set_len(1).context("a truncation while the tier fails")?;
     drop(file);
     std::fs::remove_file(&cut.path).at(&cut.path)?;
+    back(bench)
+}
+
+fn read_only() -> Result<()> {
+    let mut bench = Bench::new("erofs")?;
+    let refused = ["write", "create", "allocate", "punch", "truncate", "remove", "probe"];
+    let refused = refused.map(|op| format!("{op}:EROFS"));
+    bench.arm(&refused.each_ref().map(String::as_str))?;
+    for sample in &mut bench.samples {
+        for range in sample.ranges_on(BAD).collect::<Vec<_>>() {
+            expect_error(sample.rewrite(range), Errno::IO, "a write")?;
+        }
+    }
+    bench.wait_for_state("read-only")?;
+    bench.expect_log("takes no new ranges tier=slow")?;
+    bench.expect_affected("read-only")?;
+    bench.others_go_on()?;
+    bench.check(None)?;
     back(bench)
 }
 

@@ -1,0 +1,111 @@
+//! Which files are said to have something on a tier that can't be relied on.
+#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
+
+mod common;
+
+use braid_contract::{Errno, ObjectId};
+use braid_stores::dir::DirStore;
+use braid_stores::fault::{FaultControl, FaultKind, FaultOp, FaultRule, FaultSettings, FaultStore};
+use braid_volume::{AffectedFile, Layout, TierState, Volume};
+use common::{Bed, Open, RANGE, caller, pattern};
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+/// A volume whose other tier fails when it is told to.
+fn open(bed: &Bed) -> (Open, FaultControl) {
+    let mut config = bed.config();
+    config.tiers[0].store = None;
+    let store = Arc::new(DirStore::open(&bed.path("slow")).unwrap());
+    let store = FaultStore::new(store, FaultSettings::default());
+    let control = store.control();
+    config.tiers[0].store = Some(Arc::new(store));
+    (Open { volume: Volume::open(config).unwrap() }, control)
+}
+
+fn everything_fails(control: &FaultControl) {
+    let rule = FaultRule::each(FaultOp::All, FaultKind::Fail(Errno::EIO));
+    control.set(FaultSettings { rules: vec![rule] });
+}
+
+/// By path, the stretches with the tier's state; or that nothing is known.
+fn affected(open: &Open) -> BTreeMap<String, Option<Vec<(u64, u64, &'static str)>>> {
+    let mut files = BTreeMap::new();
+    open.volume
+        .affected(&mut |AffectedFile { path, runs }| {
+            let runs =
+                runs.ok().map(|runs| runs.iter().map(|run| (run.offset, run.len, run.state)).collect());
+            files.insert(path.display().to_string(), runs);
+            Ok(())
+        })
+        .unwrap();
+    files
+}
+
+/// Where the file is on the other tier, as `explain` says.
+fn on_slow(open: &Open, name: &str, state: &'static str) -> Vec<(u64, u64, &'static str)> {
+    let explained = open.volume.explain(open.lookup(name).unwrap()).unwrap();
+    let runs = explained.runs.iter().filter(|run| run.tier.as_ref().is_some_and(|(id, _)| id.0 == 1));
+    runs.map(|run| (run.offset, run.len, state)).collect()
+}
+
+fn id_of(open: &Open, name: &str) -> ObjectId {
+    match open.volume.explain(open.lookup(name).unwrap()).unwrap().layout {
+        Layout::Spread { id } => id,
+        Layout::Plain => panic!("{name} is plain"),
+    }
+}
+
+fn make(open: &Open, name: &str, len: u64) {
+    let (_, handle) = open.create(name);
+    open.write_ranges(handle, &pattern(len, len as usize));
+    open.volume.release(&caller(), handle).unwrap();
+}
+
+#[test]
+fn exactly_the_files_on_a_failing_tier_and_their_bytes_are_told() {
+    let bed = Bed::new();
+    let (open, control) = open(&bed);
+    open.volume.mkdir(&caller(), braid_contract::InodeId::ROOT, "dir".as_ref(), 0o755, 0).unwrap();
+    make(&open, "plain", 1000);
+    make(&open, "spread", 7 * RANGE + 100);
+    assert!(affected(&open).is_empty());
+
+    everything_fails(&control);
+    let handle = open.open(open.lookup("spread").unwrap());
+    let (offset, ..) = on_slow(&open, "spread", "")[0];
+    let read = open.volume.read(&caller(), handle, offset, &mut [0; 10], true);
+    assert_eq!(read.unwrap_err().errno(), Errno::EIO);
+    let tiers = open.volume.status().tiers;
+    assert_eq!(tiers.last().map(|tier| tier.state), Some(TierState::Failing));
+    let expected = on_slow(&open, "spread", "failing");
+    assert_eq!(affected(&open), BTreeMap::from([("spread".into(), Some(expected))]));
+
+    // What is beyond the size is nobody's.
+    open.volume.release(&caller(), handle).unwrap();
+    control.clear();
+    let probed = std::time::Instant::now();
+    while open.volume.status().tiers.iter().any(|tier| tier.state != TierState::Online) {
+        assert!(probed.elapsed().as_secs() < 60, "the tier does not come back");
+        std::thread::yield_now();
+    }
+    assert!(affected(&open).is_empty());
+    open.close();
+}
+
+#[test]
+fn a_file_whose_index_is_damaged_is_told_as_unknown() {
+    let bed = Bed::new();
+    let (open, _) = open(&bed);
+    make(&open, "a", 5 * RANGE);
+    make(&open, "b", 5 * RANGE);
+    let (expected, id) = (on_slow(&open, "b", "absent"), id_of(&open, "a").to_string());
+    open.close();
+    let index = bed.path("home").join(".braid/index").join(&id[..2]).join(&id);
+    std::fs::write(&index, [0xff; 8192]).unwrap();
+
+    let mut config = bed.config();
+    config.tiers[0].store = None;
+    let open = Open { volume: Volume::open(config).unwrap() };
+    assert_eq!(affected(&open), BTreeMap::from([("a".into(), None), ("b".into(), Some(expected))]));
+    open.close();
+}
