@@ -1,9 +1,10 @@
 //! Which files are said to have something on a tier that can't be relied on.
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
+#[allow(dead_code, reason = "other tests need more of it")]
 mod common;
 
-use braid_contract::{Errno, ObjectId};
+use braid_contract::{Errno, FileSystem, ObjectId};
 use braid_stores::dir::DirStore;
 use braid_stores::fault::{FaultControl, FaultKind, FaultOp, FaultRule, FaultSettings, FaultStore};
 use braid_volume::{AffectedFile, Layout, TierState, Volume};
@@ -58,7 +59,7 @@ fn id_of(open: &Open, name: &str) -> ObjectId {
 fn make(open: &Open, name: &str, len: u64) {
     let (_, handle) = open.create(name);
     open.write_ranges(handle, &pattern(len, len as usize));
-    open.volume.release(&caller(), handle).unwrap();
+    open.volume.release(handle).unwrap();
 }
 
 #[test]
@@ -81,7 +82,7 @@ fn exactly_the_files_on_a_failing_tier_and_their_bytes_are_told() {
     assert_eq!(affected(&open), BTreeMap::from([("spread".into(), Some(expected))]));
 
     // What is beyond the size is nobody's.
-    open.volume.release(&caller(), handle).unwrap();
+    open.volume.release(handle).unwrap();
     control.clear();
     let probed = std::time::Instant::now();
     while open.volume.status().tiers.iter().any(|tier| tier.state != TierState::Online) {

@@ -115,9 +115,9 @@ pub(super) const KINDS: &[Kind] = &[
     },
     Kind {
         name: "mark-of-removed",
-        does: "makes an object that no file leads to, and a mark for it: its removal was begun",
-        finding: Finding::Either,
-        repair: Repair::NotNeeded,
+        does: "makes an object that no file leads to, and a mark for it: as if its removal had lost the index",
+        finding: Finding::Reported,
+        repair: Repair::Lossless,
         answer: "no file is concerned",
         inflict: mark_of_removed,
     },

@@ -267,8 +267,10 @@ impl Check<'_> {
             let mut orphans = HashSet::new();
             for id in &self.objects[at].ids {
                 self.reporter.step()?;
-                if !self.live.contains_key(id) && !self.marked.contains(id) && !self.indexes.ids.contains(id)
-                {
+                // A removal that is under way keeps the index until the objects are
+                // gone; so one without is not recovery's to judge.
+                let in_use = self.is_mounted() && self.marked.contains(id);
+                if !self.live.contains_key(id) && !in_use && !self.indexes.ids.contains(id) {
                     orphans.insert(*id);
                 }
             }
