@@ -17,7 +17,8 @@
 //! * each 8-byte word of a file is what it was at the file's last completed
 //!   sync, or what a later step, up to the one in flight, made it, zeros where
 //!   one of these had zeros or nothing; never another file's bytes, never
-//!   older ones, and within a sector of 512 bytes all from the same write;
+//!   older ones, and within a sector of 512 bytes all from the same write (but
+//!   for zeros at its end, where a size was lost and the data was not);
 //! * a file that is found larger than it ever was before it was cut has nothing
 //!   of what was cut off;
 //! * the size is between the smallest and the largest since that sync, so

@@ -2,9 +2,11 @@
 
 use super::Case;
 use super::bench::{BAD, Bench, wait_until};
-use super::sample::expect_error;
+use super::sample::{Sample, expect_error};
 use crate::error::{Context, Result, ensure};
+use crate::lab::{Kind, Lab, Stack, Tier};
 use crate::sh::root_cmd;
+use crate::suites::arena;
 use rustix::io::Errno;
 use std::path::{Path, PathBuf};
 
@@ -17,6 +19,7 @@ pub(super) const CASES: &[Case] = &[
     ("a tier's device loses its contents, and has them again", emptied),
     ("a tier's device is detached, and attached as another one", detached),
     ("a tier is missing at the mount, and left out", left_out),
+    ("a tier in memory is volatile, and so are the files on it", volatile),
 ];
 
 /// What is open of a file system that is unmounted lazily can be used on.
@@ -151,6 +154,30 @@ fn left_out() -> Result<()> {
     bench.lab.mount(&mount)?;
     bench.all_is_well()?;
     bench.finish()
+}
+
+fn volatile() -> Result<()> {
+    let mut lab = Lab::for_suite("faults-volatile")?;
+    let home = lab.file_system("home", Kind::Ext4, 64)?;
+    let memory = lab.file_system("memory", Kind::Tmpfs, 64)?;
+    let tiers = vec![Tier::new("home", &home, 100), Tier::new("memory", &memory, 100)];
+    let stack = Stack { policy: arena::WEIGHTED.into(), range: arena::RANGE.into(), tiers };
+    let mount = lab.volume("mnt", &stack)?;
+    let (spread, plain) = (mount.point.join("spread"), mount.point.join("plain"));
+    Sample::write(spread.clone(), 1, 4)?;
+    std::fs::write(&plain, "plain").at(&plain)?;
+    let told = |words: &[&str], path: &Path| lab.braid().args(words).arg(path).read();
+    let explained = told(&["explain"], &spread)?;
+    ensure(explained.contains("volatile: nothing on memory survives power loss"), || explained.clone())?;
+    let explained = told(&["explain"], &plain)?;
+    ensure(explained.contains("what is synced survives power loss"), || explained.clone())?;
+    let status = told(&["status"], &mount.point)?;
+    ensure(status.contains("memory: volatile: nothing on it survives power loss"), || status.clone())?;
+    let status: serde_json::Value =
+        serde_json::from_str(&told(&["status", "--json"], &mount.point)?).context("status")?;
+    let durable = [&status["tiers"][0]["durable"], &status["tiers"][1]["durable"]];
+    ensure(durable == [true, false], || status.to_string())?;
+    lab.unmount(&mount)
 }
 
 fn device_of(dir: &Path) -> Result<PathBuf> {
