@@ -13,12 +13,12 @@ from pathlib import Path
 sys.dont_write_bytecode = True
 ROOT = Path(__file__).resolve().parent
 
-from braidbench import memory, overhead, stream  # noqa: E402
+from braidbench import memory, overhead, recovery, stream, sync  # noqa: E402
 from braidbench.devices import Limit  # noqa: E402
 from braidbench.host import BenchError, Host, describe, stale_runs, sweep  # noqa: E402
 from braidbench.report import Report  # noqa: E402
 
-SCENARIOS = {"stream": stream, "overhead": overhead, "memory": memory}
+SCENARIOS = {"stream": stream, "overhead": overhead, "memory": memory, "sync": sync, "recovery": recovery}
 NEEDED = ["fio", "losetup", "mount", "umount", "mkfs.ext4", "mkfs.xfs"]
 
 
@@ -36,9 +36,10 @@ def parse() -> argparse.Namespace:
                         help="where the devices' backing files go (default /var/tmp)")
     parser.add_argument("--sides", type=_names, help="only these sides, comma-separated")
     parser.add_argument("--cells", type=_names, help="overhead: only these groups, like a,c")
-    parser.add_argument("--variants", type=_names, help="stream: only these of direct,extending,buffered")
+    parser.add_argument("--variants", type=_names, help="stream: only these of direct,extending,buffered; sync: of bytes,iops")
     parser.add_argument("--size", type=_size, help="stream: bytes to write and read (suffix K, M, G; default 1G)")
     parser.add_argument("--files", type=int, help="memory: files in the tree (default 1,000,000)")
+    parser.add_argument("--volumes", type=_counts, help="recovery: files in the volumes (default 1000,100000,1000000)")
     parser.add_argument("--fast", type=_limit, default="200/400", help="fast tier, MB/s written/read (default 200/400)")
     parser.add_argument("--slow", type=_limit, default="60/120", help="slow tier, MB/s written/read (default 60/120)")
     parser.add_argument("--fast-fs", default="ext4", choices=["ext4", "xfs", "btrfs"])
@@ -55,6 +56,10 @@ def parse() -> argparse.Namespace:
 
 def _names(text: str) -> list[str]:
     return [name.strip() for name in text.split(",") if name.strip()]
+
+
+def _counts(text: str) -> list[int]:
+    return [int(word) for word in _names(text)]
 
 
 def _size(text: str) -> int:

@@ -195,6 +195,21 @@ class ControlGroup:
         else:
             (self.path / "io.max").write_text(f"{pair} rbps={read_bps} wbps={write_bps}")
 
+    def limit_operations(self, device: str, count: int) -> bool:
+        """Limits how many reads, and how many writes and flushes, a device takes in a second: of the group's
+        processes, and as many of everybody else, where that can be limited; 0 lifts it. Whether it could be.
+        """
+        number = os.stat(device).st_rdev
+        pair = f"{os.major(number)}:{os.minor(number)}"
+        if self.path is None:
+            raise BenchError(f"cannot throttle: {self.reason}")
+        if self.version == 1:
+            for path in (self.path, self.V1):
+                _limit_operations_v1(path, pair, count)
+            return True
+        (self.path / "io.max").write_text(f"{pair} riops={count or 'max'} wiops={count or 'max'}")
+        return False
+
     def enter(self) -> None:
         """Puts the calling process into the group. Runs in a child between fork and exec."""
         if self.path is not None:
@@ -204,6 +219,18 @@ class ControlGroup:
     def processes(self) -> list[int]:
         """The processes in the group now."""
         return [int(line) for line in _lines(f"{self.path}/cgroup.procs")] if self.path else []
+
+
+def _limit_operations_v1(group: Path, pair: str, count: int) -> None:
+    for kind in ("read", "write"):
+        (group / f"blkio.throttle.{kind}_iops_device").write_text(f"{pair} {count}")
+
+
+def _lift_everybodys_limit(device: str) -> None:
+    """What was set outside the group stays with the device's number, which the next user of it would meet."""
+    if (ControlGroup.V1 / "blkio.throttle.read_iops_device").exists():
+        number = os.stat(device).st_rdev
+        _limit_operations_v1(ControlGroup.V1, f"{os.major(number)}:{os.minor(number)}", 0)
 
 
 def _groups_named(name: str) -> list[Path]:
@@ -221,6 +248,9 @@ def mounts_below(work: Path) -> list[str]:
 def sweep(work: Path) -> None:
     """Removes everything that a run made: its processes, mounts, loop devices, control group and files."""
     groups = _groups_named(work.name)
+    for device, backing in loop_devices():
+        if backing.startswith(f"{work}/"):
+            _complain(lambda d=device: _lift_everybodys_limit(d))
     for point in mounts_below(work):
         # Programs that serve a mount end by themselves when it goes, which gives them the time to write back.
         with contextlib.suppress(BenchError):
