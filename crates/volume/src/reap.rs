@@ -6,9 +6,9 @@
 //! done for many files at once, in the background.
 
 use crate::Volume;
-use crate::namespace::Parent;
+use crate::namespace::Witness;
 use crate::sync::Mutex;
-use braid_contract::{ObjectId, Result};
+use braid_contract::{InodeId, ObjectId, Result};
 use std::collections::HashSet;
 
 /// Files wait this long for others to go with.
@@ -34,7 +34,7 @@ pub(crate) struct Reaper {
 
 #[derive(Default)]
 struct Pending {
-    files: Vec<(ObjectId, Parent)>,
+    files: Vec<(ObjectId, Witness)>,
     since_ns: Option<u64>,
 }
 
@@ -49,6 +49,8 @@ struct Removed {
     /// Not removed, but closed: one mark of each is not needed any more once
     /// the home inode is durable.
     settled: Vec<ObjectId>,
+    /// Inodes that lost a name and kept another.
+    fewer_names: HashSet<InodeId>,
     since_ns: Option<u64>,
 }
 
@@ -63,7 +65,7 @@ impl Reaper {
 
     /// Queues a file. `witness` is what has to be durable first: the directory
     /// that its last name was in, or the home file that was emptied.
-    pub(crate) fn add(&self, volume: &Volume, id: ObjectId, witness: Parent) {
+    pub(crate) fn add(&self, volume: &Volume, id: ObjectId, witness: Witness) {
         let mut pending = self.pending.lock();
         pending.files.push((id, witness));
         pending.since_ns.get_or_insert_with(|| volume.environment.monotonic_ns());
@@ -140,10 +142,28 @@ impl Reaper {
         removed.settled.push(id);
     }
 
+    /// A file lost a name and has others: until everything is synced, that name
+    /// may come back.
+    pub(crate) fn lost_a_name(&self, volume: &Volume, ino: InodeId) {
+        let mut removed = self.removed.lock();
+        removed.since_ns.get_or_insert_with(|| volume.environment.monotonic_ns());
+        removed.fewer_names.insert(ino);
+    }
+
+    /// Whether a file had names whose removal may not be durable.
+    pub(crate) fn had_other_names(&self, ino: InodeId) -> bool {
+        self.removed.lock().fewer_names.contains(&ino)
+    }
+
     /// Takes the marks of files away to which nothing can happen any more.
     pub(crate) fn bury(&self, volume: &Volume) {
-        let Removed { failed, done, settled, .. } = std::mem::take(&mut *self.removed.lock());
-        if failed.is_empty() && done.is_empty() && settled.is_empty() {
+        let Removed { failed, done, settled, fewer_names, .. } = {
+            let mut removed = self.removed.lock();
+            // Those stay until they are synced.
+            let fewer_names = removed.fewer_names.clone();
+            std::mem::replace(&mut *removed, Removed { fewer_names, ..Removed::default() })
+        };
+        if failed.is_empty() && done.is_empty() && settled.is_empty() && fewer_names.is_empty() {
             return;
         }
         let buried = volume.sync_all_tiers().and_then(|()| {
@@ -153,6 +173,9 @@ impl Reaper {
             done.iter().try_for_each(|id| volume.index.unmark_gone(*id))?;
             settled.iter().try_for_each(|id| volume.index.unmark(*id))
         });
+        if buried.is_ok() {
+            self.removed.lock().fewer_names.retain(|ino| !fewer_names.contains(ino));
+        }
         if let Err(error) = buried {
             tracing::warn!(%error, files = done.len(), "could not take marks away; it is tried again");
             let mut removed = self.removed.lock();
@@ -167,9 +190,10 @@ impl Reaper {
 }
 
 /// Makes the removals durable, syncing each directory once.
-fn sync_witnesses(volume: &Volume, files: &[(ObjectId, Parent)]) -> Result<()> {
+fn sync_witnesses(volume: &Volume, files: &[(ObjectId, Witness)]) -> Result<()> {
     let mut synced = HashSet::new();
     for (_, witness) in files {
+        let Some(witness) = witness else { return volume.home.root().sync_fs() };
         let stat = witness.stat()?.attr;
         if !synced.insert(stat.ino) {
             continue;

@@ -1,5 +1,5 @@
 //! Which files are said to have something on a tier that can't be relied on.
-#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
+#![allow(clippy::unwrap_used, clippy::panic, reason = "a test fails by panicking")]
 
 #[allow(dead_code, reason = "other tests need more of it")]
 mod common;
@@ -28,8 +28,11 @@ fn everything_fails(control: &FaultControl) {
     control.set(FaultSettings { rules: vec![rule] });
 }
 
+/// Offset, length, and the tier's state.
+type Runs = Vec<(u64, u64, &'static str)>;
+
 /// By path, the stretches with the tier's state; or that nothing is known.
-fn affected(open: &Open) -> BTreeMap<String, Option<Vec<(u64, u64, &'static str)>>> {
+fn affected(open: &Open) -> BTreeMap<String, Option<Runs>> {
     let mut files = BTreeMap::new();
     open.volume
         .affected(&mut |AffectedFile { path, runs }| {
@@ -43,7 +46,7 @@ fn affected(open: &Open) -> BTreeMap<String, Option<Vec<(u64, u64, &'static str)
 }
 
 /// Where the file is on the other tier, as `explain` says.
-fn on_slow(open: &Open, name: &str, state: &'static str) -> Vec<(u64, u64, &'static str)> {
+fn on_slow(open: &Open, name: &str, state: &'static str) -> Runs {
     let explained = open.volume.explain(open.lookup(name).unwrap()).unwrap();
     let runs = explained.runs.iter().filter(|run| run.tier.as_ref().is_some_and(|(id, _)| id.0 == 1));
     runs.map(|run| (run.offset, run.len, state)).collect()

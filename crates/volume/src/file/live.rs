@@ -1,7 +1,7 @@
 //! The live state of a regular file.
 
 use super::Spread;
-use crate::namespace::{Inode, Parent};
+use crate::namespace::{Inode, Witness};
 use crate::sync::{Mutex, RwLock};
 use braid_contract::{Errno, Error, Fd, ObjectId, Result, TierId, Timestamp};
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -60,7 +60,7 @@ pub(crate) struct Opens {
     /// there is one, the file stays plain.
     pub(crate) passthrough: u32,
     /// The last name is gone: id, and the directory that it was in.
-    pub(crate) nameless: Option<(ObjectId, Parent)>,
+    pub(crate) nameless: Option<(ObjectId, Witness)>,
     /// The file's data was removed: nothing may open it any more.
     pub(crate) dead: bool,
 }

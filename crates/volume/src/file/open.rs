@@ -3,7 +3,7 @@
 use super::{File, Layout, OpenFile, Spread};
 use crate::Volume;
 use crate::format::IdKind;
-use crate::namespace::{Identity, Inode, Parent, Shape, io_mode};
+use crate::namespace::{Identity, Inode, Shape, Witness, io_mode};
 use crate::placement::Deal;
 use crate::tiers::Tier;
 use braid_contract::{
@@ -142,13 +142,13 @@ impl Volume {
     /// Whether a spread file has no name any more. One that lost its last name
     /// while it was plain, or just as it was spread, is found only so. What has
     /// to be durable is the home file's own end.
-    fn nameless_by_links(&self, file: &File) -> Result<Option<(ObjectId, Parent)>> {
+    fn nameless_by_links(&self, file: &File) -> Result<Option<(ObjectId, Witness)>> {
         let Layout::Spread(spread) = &*file.layout.read() else { return Ok(None) };
         if file.data().stat()?.attr.nlink > 0 {
             return Ok(None);
         }
         self.index.mark(spread.id())?;
-        Ok(Some((spread.id(), Fd::clone(file.data()))))
+        Ok(Some((spread.id(), None)))
     }
 
     /// Brings the home inode up to date and gives the mark up, unless somebody
@@ -194,7 +194,7 @@ impl Volume {
     }
 
     /// The last name of a live file is gone.
-    pub(crate) fn last_name_gone(&self, file: &File, id: ObjectId, parent: Parent) {
+    pub(crate) fn last_name_gone(&self, file: &File, id: ObjectId, parent: Witness) {
         let mut opens = file.opens.lock();
         if opens.handles > 0 {
             opens.nameless = Some((id, parent));

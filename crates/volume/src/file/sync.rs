@@ -153,7 +153,7 @@ fn grow_home_file(file: &File, spread: &Spread) -> Result<()> {
 
 /// Sets the modification time, if it is ahead of the home inode; to `mtime` if
 /// it is not.
-fn update_times(file: &File, spread: &Spread, mtime: Option<Timestamp>) -> Result<()> {
+pub(super) fn update_times(file: &File, spread: &Spread, mtime: Option<Timestamp>) -> Result<()> {
     let ahead = spread.times.mtime();
     let Some(time) = ahead.or(mtime) else { return Ok(()) };
     file.data().set_times(None, Some(SetTime::At(time)))?;

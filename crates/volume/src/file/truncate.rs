@@ -1,5 +1,6 @@
 //! Changing the size (ordering rule 3).
 
+use super::sync::update_times;
 use super::{File, Layout, Spread};
 use crate::Volume;
 use crate::format::{IdAttr, IdKind, SIZE_MAX};
@@ -42,7 +43,7 @@ impl Volume {
                     spread.index.set_gaps(true)?;
                     spread.set_size(size, self.tiers.home().id)?;
                 }
-                Ok(())
+                update_times(file, spread, None)
             }
         }
     }
@@ -53,6 +54,8 @@ impl Volume {
     /// crash, reads as an empty file.
     fn empty(&self, file: &File, spread: &Spread) -> Result<()> {
         self.mark(file, spread)?;
+        // Without the attribute, nothing else leads to what has to go.
+        self.index.sync_marks()?;
         let identity = self.home.identify(&**file.data())?;
         let attr = IdAttr {
             kind: IdKind::Emptied,
@@ -83,7 +86,7 @@ impl Volume {
     fn reap_emptied(&self, data: &Fd, id: ObjectId) -> Result<()> {
         // The home file itself is what has to be durable before they go.
         let home_file = data.reopen(Access::Read).or_else(|_| data.reopen(Access::Write))?;
-        self.reaper.add(self, id, home_file);
+        self.reaper.add(self, id, Some(home_file));
         Ok(())
     }
 
@@ -99,7 +102,8 @@ impl Volume {
         }
         spread.set_size(size, owner)?;
         self.index.sync(&spread.index)?;
-        self.trim(file, spread, size)
+        self.trim(file, spread, size)?;
+        update_times(file, spread, None)
     }
 
     /// Trims a file that could not be when it was marked, before it grows to
@@ -166,15 +170,14 @@ impl Volume {
     /// rule 3).
     pub(crate) fn make_releases_durable(&self, file: &File, spread: &Spread) -> Result<()> {
         let released = spread.released.load(Ordering::Acquire);
-        if released == 0 && !spread.cleared.load(Ordering::Acquire) {
+        let nothing = released == 0 && !spread.cleared.load(Ordering::Acquire);
+        if nothing || self.planted(Plant::GrowOverUnclearedEntries) {
             return Ok(());
         }
         for tier in self.tiers.iter().filter(|tier| released & bit(tier.id) != 0) {
             self.sync_if_concerned(file, spread, &tier, true)?;
         }
-        if !self.planted(Plant::GrowOverUnclearedEntries) {
-            self.index.sync(&spread.index)?;
-        }
+        self.index.sync(&spread.index)?;
         spread.released.fetch_and(!released, Ordering::AcqRel);
         spread.cleared.store(false, Ordering::Release);
         Ok(())

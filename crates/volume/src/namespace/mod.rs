@@ -19,7 +19,7 @@ pub(crate) use dirs::DirHandle;
 pub(crate) use home::{Home, Identity, names_in};
 pub(crate) use inodes::{Inode, InodeTable, Shape};
 pub(crate) use make::io_mode;
-pub(crate) use remove::Parent;
+pub(crate) use remove::Witness;
 
 /// Braid's own directory at the root of each tier; not part of the namespace.
 pub(crate) const BRAID_DIR: &str = ".braid";

@@ -5,12 +5,22 @@
 use super::Identity;
 use crate::Volume;
 use crate::format::IdAttr;
-use braid_contract::{Access, Fd, InodeId, NativeFd, ObjectId, RenameMode, Result};
+use braid_contract::{Access, Fd, FileKind, InodeId, NativeFd, ObjectId, RenameMode, Result};
 use std::ffi::OsStr;
 
-/// The directory that a removed name was in: once it is synced, the removal is
-/// durable.
-pub(crate) type Parent = Fd;
+/// What has to be synced for a removal to be durable: the directory that the
+/// name was in, or the file that was emptied; `None` for the whole of the home
+/// file system.
+pub(crate) type Witness = Option<Fd>;
+
+/// What loses a name.
+struct Loser {
+    ino: InodeId,
+    /// It has other names.
+    has_others: bool,
+    /// What else goes, if it is a spread file.
+    victim: Option<Victim>,
+}
 
 /// A spread file whose name is about to go.
 struct Victim {
@@ -22,13 +32,12 @@ struct Victim {
 impl Volume {
     pub(crate) fn remove_name(&self, parent: InodeId, name: &OsStr) -> Result<()> {
         let dir = self.dir_for(parent, name)?;
-        let (ino, victim) = self.victim(&*dir, name)?;
+        let loser = self.loser(&*dir, name)?;
         if let Err(error) = dir.remove_at(name, false) {
-            self.spare(victim)?;
+            self.spare(loser.victim)?;
             return Err(error);
         }
-        self.inodes.release_path(ino);
-        self.bury(victim, &dir)
+        self.name_gone(loser, &dir)
     }
 
     pub(crate) fn remove_dir(&self, parent: InodeId, name: &OsStr) -> Result<()> {
@@ -51,16 +60,15 @@ impl Volume {
         let from = self.dir_for(parent, name)?;
         let to = self.dir_for(new_parent, new_name)?;
         let replaced = match mode {
-            RenameMode::Replace => self.victim(&*to, new_name).ok(),
+            RenameMode::Replace => self.loser(&*to, new_name).ok(),
             RenameMode::NoReplace | RenameMode::Exchange => None,
         };
         if let Err(error) = from.rename_at(name, &*to, new_name, mode) {
-            self.spare(replaced.and_then(|(_, victim)| victim))?;
+            self.spare(replaced.and_then(|loser| loser.victim))?;
             return Err(error);
         }
-        if let Some((ino, victim)) = replaced {
-            self.inodes.release_path(ino);
-            self.bury(victim, &to)?;
+        if let Some(loser) = replaced {
+            self.name_gone(loser, &to)?;
         }
         self.name_changed(&*to, new_name)?;
         if mode == RenameMode::Exchange { self.name_changed(&*from, name) } else { Ok(()) }
@@ -78,20 +86,28 @@ impl Volume {
 
     /// Looks at what `name` leads to. If it is a spread file, it is marked
     /// before its name goes, so that a crash on the way is found.
-    fn victim(&self, dir: &dyn NativeFd, name: &OsStr) -> Result<(InodeId, Option<Victim>)> {
+    fn loser(&self, dir: &dyn NativeFd, name: &OsStr) -> Result<Loser> {
         let (fd, identity) = self.identify_name(dir, name)?;
         let ino = self.home.public_ino(identity.ino());
-        match self.spread_id(&*fd, &identity) {
-            Some(id) => {
-                match self.index.mark(id) {
-                    // A full home tier must not keep a file from being removed.
-                    Err(error) if !error.is_full() => return Err(error),
-                    _ => {}
-                }
-                Ok((ino, Some(Victim { fd, ino, id })))
-            }
-            None => Ok((ino, None)),
+        let has_others = identity.kind() == FileKind::Regular && identity.attr.nlink > 1;
+        let Some(id) = self.spread_id(&*fd, &identity) else {
+            return Ok(Loser { ino, has_others, victim: None });
+        };
+        match self.index.mark(id) {
+            // A full home tier must not keep a file from being removed.
+            Err(error) if !error.is_full() => return Err(error),
+            _ => {}
         }
+        Ok(Loser { ino, has_others, victim: Some(Victim { fd, ino, id }) })
+    }
+
+    /// The name is gone.
+    fn name_gone(&self, loser: Loser, parent: &Fd) -> Result<()> {
+        self.inodes.release_path(loser.ino);
+        if loser.has_others {
+            self.reaper.lost_a_name(self, loser.ino);
+        }
+        self.bury(loser.victim, parent)
     }
 
     /// The name stays after all.
@@ -117,11 +133,15 @@ impl Volume {
         // What syncs the directory later needs a descriptor that can.
         // Where that can't be had, the file's own end tells that it is to be
         // waited for the whole file system.
-        let parent: Parent = parent.reopen(Access::Directory).unwrap_or(victim.fd);
+        // So it is where another name's removal may not be durable either.
+        let witness = match self.reaper.had_other_names(victim.ino) {
+            true => None,
+            false => parent.reopen(Access::Directory).ok(),
+        };
         let live = self.inodes.get(victim.ino).ok().and_then(|inode| inode.file.lock().upgrade());
         match live {
-            Some(file) => self.last_name_gone(&file, victim.id, parent),
-            None => self.reaper.add(self, victim.id, parent),
+            Some(file) => self.last_name_gone(&file, victim.id, witness),
+            None => self.reaper.add(self, victim.id, witness),
         }
         Ok(())
     }

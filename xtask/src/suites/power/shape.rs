@@ -81,7 +81,7 @@ impl Shape {
         let tiers =
             (0..natives.len()).map(|at| Tier::new(&name(at), Path::new(&format!("/mnt/{}", name(at))), 100));
         // The images are nearly empty.
-        let policy = policy.replace("50%", "2%");
+        let policy = policy.replace("50%", "1%");
         Some(Stack { policy, range: range.into(), tiers: tiers.collect() }.yaml())
     }
 
