@@ -107,6 +107,7 @@ def main() -> int:
 def measure(args: argparse.Namespace) -> int:
     """Runs the chosen scenario and shows and keeps whatever was measured, also when it ends early."""
     directory = args.out or ROOT / "raw" / f"{time.strftime('%Y%m%d-%H%M%S')}-{args.scenario}"
+    directory = directory.absolute()
     directory.mkdir(parents=True, exist_ok=True)
     began = time.monotonic()
     args.progress = lambda text: print(f"[{time.monotonic() - began:5.0f} s] {text}", file=sys.stderr, flush=True)

@@ -166,9 +166,10 @@ class Mergerfs(Mounted):
 class Braid(Mounted):
     """Braid over the devices; the first one is home."""
 
-    def __init__(self, name: str, host: Host, devices: list[Device], binary: Path, policy: str):
+    def __init__(self, name: str, host: Host, devices: list[Device], binary: Path, policy: str,
+                 options: tuple[str, ...] = ()):
         super().__init__(name, host, devices)
-        self.binary, self.policy = binary, policy
+        self.binary, self.policy, self.options = binary, policy, options
 
     def _start(self) -> None:
         if not os.access(self.binary, os.X_OK):
@@ -180,7 +181,7 @@ class Braid(Mounted):
         for device, store in zip(self.devices, self.stores):
             weight = f",weight={device.limit.write_bps // 10**6}" if device.limit else ",weight=1"
             argv += ["--tier", f"{device.name}={store}{weight}"]
-        return argv + ["--home", self.devices[0].name, "--policy", self.policy, str(self.root)]
+        return argv + ["--home", self.devices[0].name, "--policy", self.policy, *self.options, str(self.root)]
 
     def unmount(self) -> None:
         run(self.binary, "umount", self.root)

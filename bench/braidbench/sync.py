@@ -98,7 +98,7 @@ def measure(host: Host, report: Report, args, keep) -> None:
                     for side in lineup:
                         _attempt(report, side, f"{variant.name}: {row.text}",
                                  lambda s=side, r=row, v=variant: _one(fio, report, s, v, r, work))
-        _count_calls(fio, host, report, [side for side in lineup if isinstance(side, sides.Braid)], keep)
+        _count_calls(fio, report, [side for side in lineup if isinstance(side, sides.Braid)], work, keep)
     finally:
         for side in lineup:
             side.stop()
@@ -146,9 +146,9 @@ def _placement(side: sides.Braid, path: Path) -> str:
     if told.get("layout") != "spread":
         raise BenchError(f"{side.name}: {path.name} is {told.get('layout')}, not spread")
     counts: dict[str, int] = {}
-    for part in told.get("ranges", []):
-        tier = str(part.get("tier"))
-        counts[tier] = counts.get(tier, 0) + int(part.get("count", 1))
+    for part in told["runs"]:
+        tier = part["tier"]["name"] if part.get("tier") else "none"
+        counts[tier] = counts.get(tier, 0) + part["ranges"]
     return "ranges " + ", ".join(f"{tier} {count}" for tier, count in sorted(counts.items()))
 
 
@@ -187,7 +187,7 @@ def _write(fio: Fio, label: str, side: sides.Side, row: Row, work: Work, **optio
     return fio.run(label, rw="write", offset=base, size=GIB, **options)
 
 
-def _count_calls(fio: Fio, host: Host, report: Report, lineup: list[sides.Braid], keep: Path) -> None:
+def _count_calls(fio: Fio, report: Report, lineup: list[sides.Braid], work: Work, keep: Path) -> None:
     """What Braid's daemons ask of the kernel for each synced write. The tracer slows everything down: no times."""
     if shutil.which("strace") is None:
         report.remarks.append("system calls were not counted: no strace")
@@ -196,14 +196,14 @@ def _count_calls(fio: Fio, host: Host, report: Report, lineup: list[sides.Braid]
     for side in lineup:
         for row in ROWS:
             def count(side=side, row=row) -> None:
-                calls = _traced(fio, host, side, row, keep)
+                calls = _traced(fio, side, row, work, keep)
                 rows.append([side.name, row.text, *_counts_text(report, side, row, calls)])
             _attempt(report, side, f"calls: {row.text}", count)
     report.table(f"system calls of the daemon for each synced write (of {COUNTED_SYNCS})",
                  ["side", "work", "fsync", "fdatasync", "all others"], rows)
 
 
-def _traced(fio: Fio, host: Host, side: sides.Braid, row: Row, keep: Path) -> dict[str, int]:
+def _traced(fio: Fio, side: sides.Braid, row: Row, work: Work, keep: Path) -> dict[str, int]:
     output = keep / f"calls-{row.pattern}-{row.sync}-{side.name}.txt"
     pids = side.pids()
     if not pids:
@@ -213,7 +213,7 @@ def _traced(fio: Fio, host: Host, side: sides.Braid, row: Row, keep: Path) -> di
                               stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
     try:
         _until_traced(pids[0])
-        _write(fio, f"calls-{row.pattern}-{row.sync}-{side.name}", side, row, Work(256 * MIB, 0),
+        _write(fio, f"calls-{row.pattern}-{row.sync}-{side.name}", side, row, work,
                number_ios=COUNTED_SYNCS)
     finally:
         with contextlib.suppress(ProcessLookupError):

@@ -186,8 +186,92 @@ fn a_tier_that_is_read_only_is_not_relied_on_until_it_is_writable() {
     put(&store, A, b"x");
 }
 
-/// An ext4 file system in a file, attached as a block device.
+#[test]
+fn a_dead_ext4_is_let_go_of_and_taken_up_again_when_it_is_mounted_anew() {
+    if let Some(disk) = Disk::new() {
+        is_let_go_of(&disk);
+    }
+}
+
+#[test]
+fn a_dead_xfs_is_let_go_of_and_taken_up_again_when_it_is_mounted_anew() {
+    if let Some(disk) = Disk::with("xfs", 300 << 20) {
+        is_let_go_of(&disk);
+    }
+}
+
+fn is_let_go_of(disk: &Disk) {
+    disk.mount();
+    let store = open(&disk.mountpoint);
+    put(&store, A, b"synced");
+    sync(&store, A).unwrap();
+    put(&store, B, b"unsynced");
+    // So that a descriptor for direct I/O is open too.
+    let mut block = [0; 4096];
+    store.read_at(A, 0, &mut [IoSliceMut::new(&mut block)], StoreIo { direct: true, ..IO }).unwrap();
+    run("xfs_io", &["-x", "-c", "shutdown", str(&disk.mountpoint)]);
+    assert_eq!(probe(&store), Err(Errno::EIO));
+    let answers =
+        [get(&store, A).err(), sync(&store, B).err(), store.usage().err().map(|error| error.errno())];
+    assert_eq!(answers, [Some(Errno::ESTALE); 3], "nothing of it is held");
+    assert_eq!(probe(&store), Err(Errno::EIO), "still mounted");
+    run("umount", &[str(&disk.mountpoint)]);
+    assert_eq!(probe(&store), Err(Errno::ESTALE));
+    disk.mount();
+    let other = DirStore::open(&disk.mountpoint).unwrap();
+    assert_eq!(probe(&store), Err(Errno::EBUSY), "somebody else was faster");
+    drop(other);
+    assert_eq!(probe(&store), Ok(()));
+    assert_eq!(DirStore::open(&disk.mountpoint).err().unwrap().errno(), Errno::EBUSY);
+    assert_eq!(get(&store, A).unwrap(), b"synced");
+    assert_eq!((sync(&store, A), sync(&store, B)), (Ok(()), Err(Errno::EIO)));
+    assert_ne!(sync(&store, B), Err(Errno::EIO), "told once");
+    assert_eq!(store.sync_all().unwrap_err().errno(), Errno::EIO);
+    store.sync_all().unwrap();
+    put(&store, B, b"again");
+    assert_eq!(sync(&store, B), Ok(()));
+}
+
+#[test]
+fn an_operation_under_way_keeps_a_dead_file_system_only_until_it_ends() {
+    let Some(disk) = Disk::new() else { return };
+    disk.mount();
+    let store = open(&disk.mountpoint);
+    put(&store, A, b"abc");
+    let under_way = store.fd(A).unwrap();
+    run("xfs_io", &["-x", "-c", "shutdown", str(&disk.mountpoint)]);
+    assert_eq!(probe(&store), Err(Errno::EIO));
+    assert!(!disk.try_unmount());
+    drop(under_way);
+    assert!(disk.try_unmount());
+}
+
+#[test]
+fn a_read_only_tier_is_read_until_it_is_taken_away() {
+    let Some(disk) = Disk::new() else { return };
+    disk.mount();
+    let store = open(&disk.mountpoint);
+    put(&store, A, b"abc");
+    sync(&store, A).unwrap();
+    // As if it had found an error in itself.
+    std::fs::write(disk.in_sys("trigger_fs_error"), "1").unwrap();
+    disk.remount("ro");
+    assert_eq!(probe(&store), Err(Errno::EROFS));
+    assert_eq!(get(&store, A).unwrap(), b"abc");
+    disk.unmount_lazily();
+    assert!(disk.in_sys("").exists(), "it is in use");
+    assert_eq!(probe(&store), Err(Errno::ESTALE));
+    assert_eq!(get(&store, A), Err(Errno::ESTALE));
+    assert!(!disk.in_sys("").exists(), "nobody uses it");
+    disk.mount();
+    assert_eq!(probe(&store), Ok(()));
+    put(&store, A, b"def");
+    assert_eq!(sync(&store, A), Ok(()));
+}
+
+/// A file system in a file, attached as a block device.
 struct Disk {
+    kind: &'static str,
     dir: tempfile::TempDir,
     image: PathBuf,
     mountpoint: PathBuf,
@@ -197,6 +281,10 @@ struct Disk {
 impl Disk {
     /// `None`, with a word why, where devices can't be attached.
     fn new() -> Option<Self> {
+        Self::with("ext4", 16 << 20)
+    }
+
+    fn with(kind: &'static str, size: u64) -> Option<Self> {
         if !braid_sys::is_privileged() || !Path::new("/dev/loop-control").exists() {
             println!("not tried: attaching devices needs root and loop devices");
             return None;
@@ -204,9 +292,14 @@ impl Disk {
         let dir = tempfile::tempdir_in("/var/tmp").unwrap();
         let (image, mountpoint) = (dir.path().join("image"), dir.path().join("mount"));
         std::fs::create_dir(&mountpoint).unwrap();
-        std::fs::File::create(&image).unwrap().set_len(16 << 20).unwrap();
-        run("mkfs.ext4", &["-q", "-F", "-E", "lazy_itable_init=0,lazy_journal_init=0", str(&image)]);
-        let mut disk = Self { dir, image: PathBuf::new(), mountpoint, device: String::new() };
+        std::fs::File::create(&image).unwrap().set_len(size).unwrap();
+        match kind {
+            "ext4" => {
+                run("mkfs.ext4", &["-q", "-F", "-E", "lazy_itable_init=0,lazy_journal_init=0", str(&image)])
+            }
+            _ => run("mkfs.xfs", &["-q", str(&image)]),
+        };
+        let mut disk = Self { kind, dir, image: PathBuf::new(), mountpoint, device: String::new() };
         disk.attach(&image);
         Some(disk)
     }
@@ -229,7 +322,12 @@ impl Disk {
     }
 
     fn mount(&self) {
-        run("mount", &["-t", "ext4", &self.device, str(&self.mountpoint)]);
+        run("mount", &["-t", self.kind, &self.device, str(&self.mountpoint)]);
+    }
+
+    fn in_sys(&self, name: &str) -> PathBuf {
+        let device = self.device.trim_start_matches("/dev/");
+        Path::new("/sys/fs").join(self.kind).join(device).join(name)
     }
 
     fn remount(&self, how: &str) {

@@ -13,6 +13,7 @@ mod identity;
 mod limits;
 mod tier_dir;
 mod word_map;
+mod write_back;
 
 pub use aligned::{AlignedBuf, DIRECT_ALIGNMENT, is_aligned};
 pub use data_file::DataFile;
@@ -21,3 +22,4 @@ pub use identity::{Acting, act_as, is_privileged};
 pub use limits::{pass_on_no_files, raise_open_files, release_free_memory};
 pub use tier_dir::{Space, lock_dir, lock_tier_dir, measure_space};
 pub use word_map::WordMap;
+pub use write_back::write_back;

@@ -2,6 +2,7 @@
 //! suite is one file here with one constant [`Suite`], named in [`ALL`].
 
 mod arena;
+mod crash;
 mod dbench;
 mod differential;
 mod faults;
@@ -39,6 +40,7 @@ const ALL: &[Suite] = &[
     programs::SUITE,
     stress_ng::SUITE,
     dbench::SUITE,
+    crash::SUITE,
     faults::SUITE,
     kill9::SUITE,
 ];

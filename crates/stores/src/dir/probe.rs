@@ -10,51 +10,98 @@ use std::sync::{Arc, PoisonError};
 impl DirStore {
     /// Makes sure that the directory is the tier with this label, and is
     /// where it is looked for; if a file system with it was mounted anew there,
-    /// goes over to that.
+    /// goes over to that. One that died is let go of, so that it can be
+    /// unmounted, checked, and mounted again.
     pub(super) fn probe_tier(&self, label: &[u8]) -> Result<()> {
         let _probing = self.probing.lock().unwrap_or_else(PoisonError::into_inner);
-        let held = self.tier();
         let Some(path) = &self.path else {
-            check_label(&held.root, label)?;
-            return check_writable(&held.root);
+            // It could not be found again.
+            let root = &self.tier()?.root;
+            check_label(root, label)?;
+            return check_writable(root);
         };
-        self.probe_at(path, &held, label).with_context(|| path.display().to_string())
+        if self.held().is_some_and(|held| is_dead(&held.root)) {
+            self.let_go();
+        }
+        self.probe_at(path, label)
+            .inspect_err(|error| {
+                // What refuses writes is kept for what can be read, but not if
+                // it was taken away from its place.
+                let is_gone = error.errno() == Errno::ESTALE;
+                if is_gone && self.held().is_some_and(|held| refuses_writes(&held.root)) {
+                    self.let_go();
+                }
+            })
+            .with_context(|| path.display().to_string())
     }
 
-    fn probe_at(&self, path: &Path, held: &Tier, label: &[u8]) -> Result<()> {
+    fn probe_at(&self, path: &Path, label: &[u8]) -> Result<()> {
         let found = open_dir(path).map_err(|error| match error.errno() {
             Errno::ENOENT | Errno::ENOTDIR => gone(),
             _ => error,
         })?;
         check_label(&found, label)?;
-        let same_inode = is_same_inode(&found, &held.root)?;
-        if same_inode && mount_of(&found) == mount_of(&held.root) {
-            return check_writable(&found);
-        }
         check_writable(&found)?;
-        // Device numbers are used again: that it is the same file system is
-        // only told by what was open before being alive.
-        if same_inode && check_label(&held.root, label).is_ok() {
-            // The same file system, unmounted lazily and mounted again. What is
-            // open now would not keep that mount from being taken away.
-            self.go_over_to(held.through(found));
-            return Ok(());
+        if let Some(held) = self.held()
+            && is_same_inode(&found, &held.root)
+        {
+            if mount_of(&found) == mount_of(&held.root) {
+                return Ok(());
+            }
+            // Device numbers are used again: that it is the same file system is
+            // only told by what was open before being alive.
+            if check_label(&held.root, label).is_ok() {
+                // Unmounted lazily and mounted again. What is open now would
+                // not keep that mount from being taken away.
+                self.use_from_now_on(Some(held.through(found)));
+                return Ok(());
+            }
         }
         try_lock(&found)?;
-        // Held until what is lost is known: whoever finds the new file system
-        // finds that too.
-        let mut lost = self.lost();
-        let unsynced = self.go_over_to(Tier::new(found)).unsynced.all();
-        lost.any |= !unsynced.is_empty();
-        lost.objects.extend(unsynced);
+        self.give_up_for(Some(Tier::new(found)));
         Ok(())
     }
 
-    /// Uses `tier` from now on. Answers the one that was used until now.
-    fn go_over_to(&self, tier: Tier) -> Arc<Tier> {
-        let mut current = self.tier.write().unwrap_or_else(PoisonError::into_inner);
-        std::mem::replace(&mut *current, Arc::new(tier))
+    /// Closes every descriptor of the file system. Operations under way keep
+    /// theirs until they end.
+    fn let_go(&self) {
+        self.give_up_for(None);
     }
+
+    /// Uses `tier` from now on, and remembers what the one before loses.
+    fn give_up_for(&self, tier: Option<Tier>) {
+        // Held until what is lost is known: whoever finds the new file system
+        // finds that too.
+        let mut lost = self.lost();
+        let before = self.use_from_now_on(tier);
+        let unsynced = before.as_ref().map(|before| before.unsynced.give_up()).unwrap_or_default();
+        lost.any |= !unsynced.is_empty();
+        lost.objects.extend(unsynced);
+        // What is closed may take its time.
+        drop(lost);
+        drop(before);
+    }
+
+    /// Uses `tier` from now on. Answers the one that was used until now.
+    fn use_from_now_on(&self, tier: Option<Tier>) -> Option<Arc<Tier>> {
+        let mut current = self.tier.write().unwrap_or_else(PoisonError::into_inner);
+        std::mem::replace(&mut *current, tier.map(Arc::new))
+    }
+}
+
+/// Whether the file system can't be read any more, to judge by its label. That
+/// the label is another one, or that memory or descriptors are short, says
+/// nothing of the kind.
+fn is_dead(root: &Fd) -> bool {
+    read_label_on_device(root).is_err_and(|error| match error.errno() {
+        Errno::EROFS => false,
+        Errno::ENOTCONN | Errno::EUCLEAN => true,
+        errno => errno.is_failing(),
+    })
+}
+
+fn refuses_writes(root: &Fd) -> bool {
+    root.usage().is_ok_and(|usage| usage.read_only)
 }
 
 fn check_label(root: &Fd, label: &[u8]) -> Result<()> {
@@ -68,11 +115,10 @@ fn check_writable(root: &Fd) -> Result<()> {
     if root.usage()?.read_only { Err(Errno::EROFS.into()) } else { Ok(()) }
 }
 
-/// By the kernel's numbers. What was opened before may be on a device that
-/// does not answer any more, and is then not the same.
-fn is_same_inode(found: &Fd, held: &Fd) -> Result<bool> {
-    let found = found.stat()?;
-    Ok(held.stat().is_ok_and(|held| (held.device, held.attr.ino) == (found.device, found.attr.ino)))
+/// By the kernel's numbers.
+fn is_same_inode(found: &Fd, held: &Fd) -> bool {
+    let (Ok(found), Ok(held)) = (found.stat(), held.stat()) else { return false };
+    (held.device, held.attr.ino) == (found.device, found.attr.ino)
 }
 
 fn gone() -> Error {

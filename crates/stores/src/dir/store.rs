@@ -19,7 +19,9 @@ pub struct DirStore {
     /// Where the directory is to be found again; `None` if only its descriptor
     /// is known.
     pub(super) path: Option<PathBuf>,
-    pub(super) tier: RwLock<Arc<Tier>>,
+    /// `None` after its file system died, until it is mounted anew: a
+    /// descriptor of it would keep it from being unmounted.
+    pub(super) tier: RwLock<Option<Arc<Tier>>>,
     pub(super) lost: Mutex<Lost>,
     /// Held by whoever opens the directory anew.
     pub(super) probing: Mutex<()>,
@@ -67,7 +69,7 @@ impl DirStore {
         };
         Ok(Self {
             path: None,
-            tier: RwLock::new(Arc::new(Tier::new(root))),
+            tier: RwLock::new(Some(Arc::new(Tier::new(root)))),
             lost: Mutex::default(),
             probing: Mutex::new(()),
             capabilities,
@@ -76,9 +78,17 @@ impl DirStore {
 
     /// The directory as it is open now. Nothing is locked while it is used: an
     /// operation that hangs on a device must not keep others from going on.
-    pub(super) fn tier(&self) -> Arc<Tier> {
+    ///
+    /// # Errors
+    /// `ESTALE` if its file system died and was let go of.
+    pub(super) fn tier(&self) -> Result<Arc<Tier>> {
+        self.held()
+            .ok_or_else(|| Error::new(Errno::ESTALE, "the tier's file system failed, and was let go of"))
+    }
+
+    pub(super) fn held(&self) -> Option<Arc<Tier>> {
         // No state is left half-changed by a panic, here and below.
-        Arc::clone(&self.tier.read().unwrap_or_else(PoisonError::into_inner))
+        self.tier.read().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
     pub(super) fn lost(&self) -> MutexGuard<'_, Lost> {
@@ -97,19 +107,20 @@ impl DirStore {
     /// Runs `change` on the object's file, and remembers that it is to be
     /// synced.
     fn change<T>(&self, id: ObjectId, change: impl FnOnce(&dyn NativeFd) -> Result<T>) -> Result<T> {
-        let tier = self.tier();
-        let result = change(&*tier.file_to_change(id)?);
-        tier.unsynced.changed(id);
-        self.check_current(&tier)?;
+        let tier = self.tier()?;
+        let file = tier.file_to_change(id)?;
+        let result = change(&*file);
+        tier.unsynced.changed(id, &file);
+        check_current(&tier)?;
         result
     }
+}
 
-    /// Fails if what was just done went to a file system that is not the
-    /// tier's any more. Looked at after marking what was done: either the mark
-    /// was found when the file system was given up, or that is seen here.
-    fn check_current(&self, tier: &Tier) -> Result<()> {
-        if Arc::ptr_eq(&tier.unsynced, &self.tier().unsynced) { Ok(()) } else { Err(Errno::ESTALE.into()) }
-    }
+/// Fails if what was just done went to a file system that is not the tier's any
+/// more. Looked at after marking what was done: either the mark was found when
+/// the file system was given up, or that is seen here.
+fn check_current(tier: &Tier) -> Result<()> {
+    if tier.unsynced.is_given_up() { Err(Errno::ESTALE.into()) } else { Ok(()) }
 }
 
 impl Store for DirStore {
@@ -118,13 +129,13 @@ impl Store for DirStore {
     }
 
     fn create(&self, id: ObjectId) -> Result<()> {
-        let tier = self.tier();
+        let tier = self.tier()?;
         tier.create(id)?;
-        self.check_current(&tier)
+        check_current(&tier)
     }
 
     fn read_at(&self, id: ObjectId, offset: u64, bufs: &mut [IoSliceMut<'_>], io: StoreIo) -> Result<usize> {
-        self.tier().file(id)?.read_at(offset, bufs, io.direct)
+        self.tier()?.file(id)?.read_at(offset, bufs, io.direct)
     }
 
     fn write_at(&self, id: ObjectId, offset: u64, bufs: &[IoSlice<'_>], io: StoreIo) -> Result<usize> {
@@ -146,39 +157,37 @@ impl Store for DirStore {
     fn sync(&self, ids: &[ObjectId], data_only: bool) -> Result<()> {
         // Before what is lost is looked at: if this is the file system that
         // came back, that is known.
-        let tier = self.tier();
+        let tier = self.tier()?;
         self.tell_lost(ids)?;
         tier.sync(ids, data_only)?;
-        self.check_current(&tier)
+        check_current(&tier)
     }
 
     fn sync_all(&self) -> Result<()> {
-        let tier = self.tier();
+        let tier = self.tier()?;
         if std::mem::take(&mut self.lost().any) {
             return Err(lost_error());
         }
-        let before: Vec<_> = tier.unsynced.all().into_iter().map(|id| (id, tier.unsynced.mark(id))).collect();
-        tier.root.sync_fs()?;
-        before.into_iter().for_each(|(id, mark)| tier.unsynced.synced(id, mark));
-        self.check_current(&tier)
+        tier.sync_all()?;
+        check_current(&tier)
     }
 
     fn remove(&self, ids: &[ObjectId]) -> Result<()> {
-        let tier = self.tier();
+        let tier = self.tier()?;
         for id in ids {
             tier.remove(*id)?;
             self.lost().objects.remove(id);
         }
-        Ok(())
+        check_current(&tier)
     }
 
     fn stat(&self, id: ObjectId) -> Result<ObjectStat> {
-        let attr = self.tier().file_to_stat(id)?.stat()?.attr;
+        let attr = self.tier()?.file_to_stat(id)?.stat()?.attr;
         Ok(ObjectStat { size: attr.size, allocated: attr.blocks * 512, mtime: attr.mtime })
     }
 
     fn next_data(&self, id: ObjectId, offset: u64) -> Result<Option<(u64, u64)>> {
-        let file = self.tier().file(id)?;
+        let file = self.tier()?.file(id)?;
         let start = match file.seek(offset, SeekTarget::Data) {
             Err(error) if error.errno() == Errno::ENXIO => return Ok(None),
             result => result?,
@@ -188,7 +197,7 @@ impl Store for DirStore {
     }
 
     fn usage(&self) -> Result<Usage> {
-        let usage = self.tier().root.usage()?;
+        let usage = self.tier()?.root.usage()?;
         if usage.read_only {
             return Err(Errno::EROFS.into());
         }
@@ -196,11 +205,11 @@ impl Store for DirStore {
     }
 
     fn label(&self) -> Result<Option<Vec<u8>>> {
-        self.tier().root.read_small(LABEL, LABEL_MAX).context("reading .braid/label")
+        self.tier()?.root.read_small(LABEL, LABEL_MAX).context("reading .braid/label")
     }
 
     fn set_label(&self, bytes: &[u8]) -> Result<()> {
-        self.tier().set_label(bytes)
+        self.tier()?.set_label(bytes)
     }
 
     fn probe(&self, label: &[u8]) -> Result<()> {
@@ -208,14 +217,17 @@ impl Store for DirStore {
     }
 
     fn list(&self, visit: &mut dyn FnMut(ObjectId)) -> Result<()> {
-        self.tier().list(visit)
+        self.tier()?.list(visit)
     }
 
     fn fd(&self, id: ObjectId) -> Result<Arc<OwnedFd>> {
-        let tier = self.tier();
-        let fd = tier.file_to_change(id)?.kernel_fd().ok_or(Errno::EOPNOTSUPP)?;
-        // Nobody tells when it is written to.
-        tier.unsynced.changed(id);
+        let tier = self.tier()?;
+        let file = tier.file_to_change(id)?;
+        let fd = file.kernel_fd().ok_or(Errno::EOPNOTSUPP)?;
+        // Nobody tells when it is written to. Errors of what is written after
+        // the next sync come to whoever syncs the descriptor.
+        tier.unsynced.changed(id, &file);
+        check_current(&tier)?;
         Ok(fd)
     }
 }

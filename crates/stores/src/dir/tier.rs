@@ -15,7 +15,8 @@ pub(super) const LABEL_MAX: usize = 4096;
 /// file system beneath was gone and mounted again.
 pub(super) struct Tier {
     pub(super) root: Fd,
-    /// Holds the lock; most often the root itself.
+    /// Holds the lock; the root itself, or the root of the mount that the same
+    /// file system was opened through at first.
     pub(super) lock: Fd,
     files: OpenFiles,
     /// Shared with another opening of the same file system, since that loses
@@ -48,22 +49,42 @@ impl Tier {
 
     /// The object's file, to be read and written.
     pub(super) fn file_to_change(&self, id: ObjectId) -> Result<Fd> {
-        self.files.get(id, || self.open(id, Access::ReadWrite))
+        self.files.get(id, || match self.unsynced.file(id) {
+            // The one that is told of what could not be written back.
+            Some(file) => Ok(file),
+            None => self.open(id, Access::ReadWrite),
+        })
     }
 
     /// The object's file, to be looked at.
     pub(super) fn file_to_stat(&self, id: ObjectId) -> Result<Fd> {
-        self.files.peek(id).map_or_else(|| self.open(id, Access::Path), Ok)
+        let open = self.files.peek(id).or_else(|| self.unsynced.file(id));
+        open.map_or_else(|| self.open(id, Access::Path), Ok)
     }
 
     fn open(&self, id: ObjectId, access: Access) -> Result<Fd> {
-        self.root.open_at(OsStr::new(&path_of(id)), access)
+        let path = path_of(id);
+        self.with_room(|| self.root.open_at(OsStr::new(&path), access))
+    }
+
+    /// Runs what opens a file; if the process has too many open, after closing
+    /// what is only kept.
+    fn with_room<T>(&self, open: impl Fn() -> Result<T>) -> Result<T> {
+        match open() {
+            Err(error) if matches!(error.errno(), Errno::EMFILE | Errno::ENFILE) => {
+                self.files.clear();
+                self.unsynced.close_all();
+                open()
+            }
+            result => result,
+        }
     }
 
     /// Makes the object's file, unless there is one.
     pub(super) fn create(&self, id: ObjectId) -> Result<()> {
         let path = path_of(id);
-        let create = || self.root.create_at(OsStr::new(&path), 0o600);
+        let create = || self.with_room(|| self.root.create_at(OsStr::new(&path), 0o600));
+        self.unsynced.made(id);
         let created = match create() {
             Err(error) if error.errno() == Errno::ENOENT => {
                 make_dir(&self.root, &dir_of(id))?;
@@ -72,11 +93,7 @@ impl Tier {
             result => result,
         };
         match created {
-            Ok(file) => {
-                self.unsynced.made(id);
-                self.files.get(id, || Ok(file))?;
-                Ok(())
-            }
+            Ok(file) => self.files.get(id, || Ok(file)).map(drop),
             Err(error) if error.errno() == Errno::EEXIST => Ok(()),
             Err(error) => Err(error),
         }
@@ -110,17 +127,27 @@ impl Tier {
         if dirs.contains(&true) {
             self.sync_dir(".braid/data")?;
         }
+        let mut result = Ok(());
         for (id, mark) in ids.iter().zip(marks) {
             if dirs[usize::from(id.0[0])] {
                 self.unsynced.names_synced(*id);
             }
-            self.unsynced.synced(*id, mark);
+            result = result.and(self.unsynced.synced(*id, mark));
         }
-        Ok(())
+        result
+    }
+
+    /// Makes everything on the file system durable.
+    pub(super) fn sync_all(&self) -> Result<()> {
+        let before = self.unsynced.sound();
+        // By the descriptor that was open all the time: it is the one that is
+        // told of what could not be written back.
+        self.lock.sync_fs().inspect_err(|_| self.unsynced.could_not_sync_all())?;
+        before.into_iter().try_for_each(|(id, mark)| self.unsynced.synced(id, mark))
     }
 
     fn sync_dir(&self, path: &str) -> Result<()> {
-        let dir = self.root.open_at(OsStr::new(path), Access::Directory);
+        let dir = self.with_room(|| self.root.open_at(OsStr::new(path), Access::Directory));
         dir.and_then(|dir| dir.sync(false)).with_context(|| format!("syncing {path}"))
     }
 

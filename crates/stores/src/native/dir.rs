@@ -35,3 +35,12 @@ pub(crate) fn mount_of(fd: &Fd) -> Option<u64> {
     let stat = rustix::fs::statx(fd, "", AtFlags::EMPTY_PATH, StatxFlags::MNT_ID).ok()?;
     (stat.stx_mask & StatxFlags::MNT_ID.bits() != 0).then_some(stat.stx_mnt_id)
 }
+
+/// Has all data of a file that is only in memory written to the device; where
+/// that can't be asked for by itself, the file is synced.
+pub(crate) fn write_back(file: &Fd) -> Result<()> {
+    match KernelFd::of(file.as_native()) {
+        Ok(fd) => Ok(braid_sys::write_back(fd)?),
+        Err(_) => file.sync(true),
+    }
+}

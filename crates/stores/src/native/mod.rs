@@ -9,5 +9,5 @@ mod fd;
 mod words;
 
 pub use dir::open_tier_dir;
-pub(crate) use dir::{mount_of, open_dir, try_lock};
+pub(crate) use dir::{mount_of, open_dir, try_lock, write_back};
 pub use fd::KernelFd;

@@ -1,0 +1,29 @@
+//! The crash explorer (`testkit::crash`): bugs on purpose have to be found, and
+//! nothing else.
+
+use super::{Report, Suite};
+use crate::error::Result;
+use crate::paths;
+use crate::sh::cmd;
+use crate::test::Options;
+
+/// Named in the list of suites.
+pub(super) const SUITE: Suite =
+    Suite { name: "crash", about: "power is lost at any moment, on simulated disks", run };
+
+fn run(options: &Options, report: &mut Report) -> Result<()> {
+    report.case("each planted bug is found", || explore(&["--features", "plant"], &[]))?;
+    let states = options.iterations.unwrap_or_else(|| options.scale(20_000, 100_000, 1_000_000)).to_string();
+    let seed = options.seed.to_string();
+    // Building with all optimisations pays for a long search only.
+    let build: &[&str] = if options.long { &["--release"] } else { &[] };
+    report.case(&format!("{states} crash states or more, seed {seed}"), || {
+        explore(build, &["--states", &states, "--seed", &seed])
+    })
+}
+
+/// Runs the explorer. What it finds, it prints, with the way to repeat it.
+fn explore(build: &[&str], arguments: &[&str]) -> Result<()> {
+    let test = ["test", "--quiet", "--locked", "-p", "braid-volume", "--test", "crash"];
+    cmd("cargo").args(test).args(build).arg("--").args(arguments).dir(&paths::root()).run()
+}
