@@ -51,6 +51,8 @@ struct Removed {
     settled: Vec<ObjectId>,
     /// Inodes that lost a name and kept another.
     fewer_names: HashSet<InodeId>,
+    /// Those whose removal is being made durable.
+    fewer_names_syncing: HashSet<InodeId>,
     since_ns: Option<u64>,
 }
 
@@ -152,41 +154,51 @@ impl Reaper {
 
     /// Whether a file had names whose removal may not be durable.
     pub(crate) fn had_other_names(&self, ino: InodeId) -> bool {
-        self.removed.lock().fewer_names.contains(&ino)
+        let removed = self.removed.lock();
+        removed.fewer_names.contains(&ino) || removed.fewer_names_syncing.contains(&ino)
     }
 
     /// Takes the marks of files away to which nothing can happen any more.
     pub(crate) fn bury(&self, volume: &Volume) {
-        let Removed { failed, done, settled, fewer_names, .. } = {
+        let (failed, mut done, mut settled) = {
             let mut removed = self.removed.lock();
-            // Those stay until they are synced.
-            let fewer_names = removed.fewer_names.clone();
-            std::mem::replace(&mut *removed, Removed { fewer_names, ..Removed::default() })
+            if removed.since_ns.take().is_none() {
+                return;
+            }
+            removed.fewer_names_syncing = std::mem::take(&mut removed.fewer_names);
+            let Removed { failed, done, settled, .. } = &mut *removed;
+            (std::mem::take(failed), std::mem::take(done), std::mem::take(settled))
         };
-        if failed.is_empty() && done.is_empty() && settled.is_empty() && fewer_names.is_empty() {
-            return;
+        let synced = volume.sync_all_tiers();
+        if synced.is_ok() {
+            // What can't be taken away now is tried again.
+            done.retain(|id| log_failure(volume.forget_removed(*id)));
+            settled.retain(|id| log_failure(volume.index.unmark(*id)));
         }
-        let buried = volume.sync_all_tiers().and_then(|()| {
-            // The index goes when no object can come back: one without the
-            // other is damage.
-            done.iter().try_for_each(|id| volume.index.remove_index(*id))?;
-            done.iter().try_for_each(|id| volume.index.unmark_gone(*id))?;
-            settled.iter().try_for_each(|id| volume.index.unmark(*id))
-        });
-        if buried.is_ok() {
-            self.removed.lock().fewer_names.retain(|ino| !fewer_names.contains(ino));
-        }
-        if let Err(error) = buried {
-            tracing::warn!(%error, files = done.len(), "could not take marks away; it is tried again");
+        {
             let mut removed = self.removed.lock();
-            removed.since_ns.get_or_insert_with(|| volume.environment.monotonic_ns());
+            let syncing = std::mem::take(&mut removed.fewer_names_syncing);
+            if log_failure(synced) {
+                removed.fewer_names.extend(syncing);
+            }
             removed.done.extend(done);
             removed.settled.extend(settled);
+            if !(removed.done.is_empty() && removed.settled.is_empty() && removed.fewer_names.is_empty()) {
+                removed.since_ns.get_or_insert_with(|| volume.environment.monotonic_ns());
+            }
         }
         if !failed.is_empty() {
             self.remove(volume, failed);
         }
     }
+}
+
+/// Logs a failure; answers whether it was one.
+fn log_failure(result: Result<()>) -> bool {
+    if let Err(error) = &result {
+        tracing::warn!(%error, "could not take the marks of removed or closed files away; it is tried again");
+    }
+    result.is_err()
 }
 
 /// Makes the removals durable, syncing each directory once.
@@ -219,6 +231,13 @@ impl Volume {
             }
         }
         failed.map_or(Ok(()), Err)
+    }
+
+    /// Removes the index and the mark of a file that is gone. The index goes
+    /// when no object can come back: one without the other is damage.
+    fn forget_removed(&self, id: ObjectId) -> Result<()> {
+        self.index.remove_index(id)?;
+        self.index.unmark_gone(id)
     }
 
     /// Takes the ranges of a file that goes out of the tiers' counts.

@@ -26,6 +26,9 @@ pub(crate) struct IndexDir {
     marks: Mutex<HashMap<ObjectId, u32>>,
     /// A mark was made that may not be durable.
     marks_unsynced: AtomicBool,
+    /// A directory for indexes was made that may not be durable; or may have
+    /// been, by whoever had the volume before.
+    shards_unsynced: AtomicBool,
 }
 
 impl IndexDir {
@@ -57,6 +60,7 @@ impl IndexDir {
             unsynced: Mutex::new(HashSet::new()),
             marks: Mutex::new(HashMap::new()),
             marks_unsynced: AtomicBool::new(true),
+            shards_unsynced: AtomicBool::new(true),
         })
     }
 
@@ -68,6 +72,7 @@ impl IndexDir {
         let fd = match open() {
             Err(error) if error.errno() == Errno::ENOENT => {
                 make_dir(&*self.index, &id.shard())?;
+                self.shards_unsynced.store(true, Ordering::Release);
                 open()
             }
             result => result,
@@ -132,7 +137,10 @@ impl IndexDir {
         if self.unsynced.lock().contains(&index.id()) {
             let shard = self.index.open_at(OsStr::new(&index.id().shard()), Access::Directory)?;
             shard.sync(false).context("syncing a directory of indexes")?;
-            self.index.sync(false).context("syncing .braid/index")?;
+            if self.shards_unsynced.swap(false, Ordering::AcqRel) {
+                let synced = self.index.sync(false).context("syncing .braid/index");
+                synced.inspect_err(|_| self.shards_unsynced.store(true, Ordering::Release))?;
+            }
             self.unsynced.lock().remove(&index.id());
         }
         Ok(())
