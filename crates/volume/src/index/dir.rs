@@ -25,10 +25,10 @@ pub(crate) struct IndexDir {
     /// How often each file is marked.
     marks: Mutex<HashMap<ObjectId, u32>>,
     /// A mark was made that may not be durable.
-    marks_unsynced: AtomicBool,
+    marks_unsynced: Unsynced,
     /// A directory for indexes was made that may not be durable; or may have
     /// been, by whoever had the volume before.
-    shards_unsynced: AtomicBool,
+    shards_unsynced: Unsynced,
 }
 
 impl IndexDir {
@@ -59,8 +59,8 @@ impl IndexDir {
             home,
             unsynced: Mutex::new(HashSet::new()),
             marks: Mutex::new(HashMap::new()),
-            marks_unsynced: AtomicBool::new(true),
-            shards_unsynced: AtomicBool::new(true),
+            marks_unsynced: Unsynced::new(),
+            shards_unsynced: Unsynced::new(),
         })
     }
 
@@ -72,7 +72,7 @@ impl IndexDir {
         let fd = match open() {
             Err(error) if error.errno() == Errno::ENOENT => {
                 make_dir(&*self.index, &id.shard())?;
-                self.shards_unsynced.store(true, Ordering::Release);
+                self.shards_unsynced.note();
                 open()
             }
             result => result,
@@ -122,11 +122,7 @@ impl IndexDir {
 
     /// Makes all marks durable.
     pub(crate) fn sync_marks(&self) -> Result<()> {
-        if self.marks_unsynced.swap(false, Ordering::AcqRel) {
-            let synced = self.open.sync(false).context("syncing .braid/open");
-            synced.inspect_err(|_| self.marks_unsynced.store(true, Ordering::Release))?;
-        }
-        Ok(())
+        self.marks_unsynced.sync(|| self.open.sync(false).context("syncing .braid/open"))
     }
 
     /// Makes contents and name of an index durable, after the marks that lead
@@ -137,10 +133,7 @@ impl IndexDir {
         if self.unsynced.lock().contains(&index.id()) {
             let shard = self.index.open_at(OsStr::new(&index.id().shard()), Access::Directory)?;
             shard.sync(false).context("syncing a directory of indexes")?;
-            if self.shards_unsynced.swap(false, Ordering::AcqRel) {
-                let synced = self.index.sync(false).context("syncing .braid/index");
-                synced.inspect_err(|_| self.shards_unsynced.store(true, Ordering::Release))?;
-            }
+            self.shards_unsynced.sync(|| self.index.sync(false).context("syncing .braid/index"))?;
             self.unsynced.lock().remove(&index.id());
         }
         Ok(())
@@ -158,7 +151,7 @@ impl IndexDir {
                     marks.remove(&id);
                     return Err(error).context("marking a file");
                 }
-                _ => self.marks_unsynced.store(true, Ordering::Release),
+                _ => self.marks_unsynced.note(),
             }
         }
         *count += 1;
@@ -205,6 +198,35 @@ impl IndexDir {
                 result => result?,
             };
             ids_in(&*dir)?.into_iter().try_for_each(&mut *visit)?;
+        }
+        Ok(())
+    }
+}
+
+/// Whether names were made in a directory that may not be durable.
+#[derive(Debug)]
+struct Unsynced {
+    noted: AtomicBool,
+    /// Held during a sync: who comes meanwhile has to wait for its end.
+    syncing: Mutex<()>,
+}
+
+impl Unsynced {
+    /// Nobody knows what was synced before.
+    fn new() -> Self {
+        Self { noted: AtomicBool::new(true), syncing: Mutex::new(()) }
+    }
+
+    /// A name was made.
+    fn note(&self) {
+        self.noted.store(true, Ordering::Release);
+    }
+
+    /// Makes what was noted durable by `sync`, if something was.
+    fn sync(&self, sync: impl FnOnce() -> Result<()>) -> Result<()> {
+        let _syncing = self.syncing.lock();
+        if self.noted.swap(false, Ordering::AcqRel) {
+            sync().inspect_err(|_| self.note())?;
         }
         Ok(())
     }

@@ -15,6 +15,7 @@ pub(crate) use dir::IndexDir;
 use ballast::Ballast;
 
 use crate::format::{Entry, HEADER_LEN, Header, MUTABLE_FROM, Owners, Words};
+use crate::sync::Mutex;
 use braid_contract::{Context, Errno, Error, Fd, ObjectId, Result, TierId};
 use segments::Segments;
 use std::io::{IoSlice, IoSliceMut};
@@ -37,6 +38,8 @@ pub(crate) struct Index {
     home: TierId,
     /// Something was stored since the last [`sync`](Self::sync).
     dirty: AtomicBool,
+    /// Held during a sync: who comes meanwhile has to wait for its end.
+    syncing: Mutex<()>,
 }
 
 impl Index {
@@ -56,6 +59,7 @@ impl Index {
             segments: Segments::new(fd, Arc::clone(ballast))?,
             home,
             dirty: AtomicBool::new(true),
+            syncing: Mutex::new(()),
         })
     }
 
@@ -78,6 +82,7 @@ impl Index {
             segments: Segments::new(fd, Arc::clone(ballast))?,
             home,
             dirty: AtomicBool::new(true),
+            syncing: Mutex::new(()),
         })
     }
 
@@ -187,6 +192,7 @@ impl Index {
 
     /// Makes everything stored so far durable.
     pub(crate) fn sync(&self) -> Result<()> {
+        let _syncing = self.syncing.lock();
         if self.dirty.swap(false, Ordering::AcqRel) {
             self.segments
                 .sync()
