@@ -183,8 +183,13 @@ def _write(fio: Fio, label: str, side: sides.Side, row: Row, work: Work, **optio
     base = _base(work)
     run("truncate", "-s", base, path)
     run("sync", path)
+    inode = path.stat().st_ino
     # More than can be appended in the time.
-    return fio.run(label, rw="write", offset=base, size=GIB, **options)
+    result = fio.run(label, rw="write", file_append=1, size=GIB, **options)
+    # Without `file_append`, fio would make the file anew.
+    if path.stat().st_ino != inode or path.stat().st_size < base + result.bytes:
+        raise BenchError(f"{side.name}: fio did not append to the file")
+    return result
 
 
 def _count_calls(fio: Fio, report: Report, lineup: list[sides.Braid], work: Work, keep: Path) -> None:

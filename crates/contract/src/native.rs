@@ -107,6 +107,9 @@ pub struct NativeUsage {
     pub read_only: bool,
     /// It keeps nothing across power loss (a file system in memory).
     pub volatile: bool,
+    /// It has one journal: a sync of anything makes durable every change of a
+    /// name or an attribute that was made before, of whatever inode.
+    pub journal_order: bool,
 }
 
 /// Part of a file as little-endian 8-byte words, mapped shared: each load and

@@ -203,6 +203,9 @@ fn log_failure(result: Result<()>) -> bool {
 
 /// Makes the removals durable, syncing each directory once.
 fn sync_witnesses(volume: &Volume, files: &[(ObjectId, Witness)]) -> Result<()> {
+    if !volume.home.keeps_removals() {
+        return volume.home.root().sync_fs();
+    }
     let mut synced = HashSet::new();
     for (_, witness) in files {
         let Some(witness) = witness else { return volume.home.root().sync_fs() };

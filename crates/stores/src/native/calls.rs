@@ -9,6 +9,9 @@ use rustix::fs::{FallocateFlags, OFlags, Statx, StatxFlags, StatxTimestamp, Time
 use std::os::fd::{AsFd, AsRawFd};
 
 const TMPFS_MAGIC: i64 = 0x0102_1994;
+/// ext2 to ext4.
+const EXT_MAGIC: i64 = 0xef53;
+const XFS_MAGIC: i64 = 0x5846_5342;
 const RAMFS_MAGIC: i64 = 0x8584_58f6;
 
 /// A path that leads to an open descriptor, for calls that take no `O_PATH`.
@@ -104,6 +107,7 @@ pub(super) fn usage(fd: impl AsFd) -> Result<NativeUsage> {
         name_max: space.name_max,
         read_only: space.read_only,
         volatile: matches!(magic, TMPFS_MAGIC | RAMFS_MAGIC),
+        journal_order: matches!(magic, EXT_MAGIC | XFS_MAGIC | TMPFS_MAGIC | RAMFS_MAGIC),
     })
 }
 

@@ -387,6 +387,7 @@ impl NativeFd for SimFd {
             name_max: 255,
             read_only: false,
             volatile: self.shared.config.volatile,
+            journal_order: self.shared.config.model.journal_order,
         })
     }
 

@@ -55,6 +55,7 @@ pub(crate) struct Home {
     root_ino: u64,
     /// Inodes are opened by handle.
     by_handle: bool,
+    journal_order: bool,
     attr_name: &'static str,
 }
 
@@ -68,6 +69,7 @@ impl Home {
             device,
             root_ino: attr.ino.0,
             by_handle: handles.is_ok(),
+            journal_order: root.usage()?.journal_order,
             attr_name: attr_name(!braid_sys::is_privileged()),
             root,
         })
@@ -123,6 +125,13 @@ impl Home {
             Node::Pinned(fd) if access == Access::Path => Ok(Fd::clone(fd)),
             Node::Pinned(fd) => fd.reopen(access),
         }
+    }
+
+    /// Whether a sync of a directory is enough for names removed from it to stay
+    /// removed. Where each inode is logged by itself, as on btrfs, a file that
+    /// was synced under an earlier name can come back under that.
+    pub(crate) fn keeps_removals(&self) -> bool {
+        self.journal_order
     }
 
     /// Whether stored handles can be opened.
