@@ -4,8 +4,11 @@
 use braid_contract::{Errno, Hint, ObjectId, Store, StoreIo};
 use braid_stores::dir::DirStore;
 use std::io::{IoSlice, IoSliceMut};
+use std::panic::AssertUnwindSafe;
 use std::path::{Path, PathBuf};
 use std::process::Command;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 
 const A: ObjectId = ObjectId([0xa; 16]);
 const B: ObjectId = ObjectId([0xb; 16]);
@@ -65,6 +68,7 @@ fn a_tier_that_is_there_is_relied_on_and_no_other() {
 
 #[test]
 fn what_was_not_durable_when_a_tier_went_is_told_once() {
+    let _alone = ALONE.lock().unwrap_or_else(PoisonError::into_inner);
     let dir = tempfile::tempdir().unwrap();
     let (path, other) = (dir.path().join("tier"), dir.path().join("other"));
     std::fs::create_dir(&path).unwrap();
@@ -102,6 +106,68 @@ fn a_tier_that_somebody_else_uses_is_not_taken() {
     assert_eq!(probe(&store), Err(Errno::EBUSY));
     drop(theirs);
     assert_eq!(probe(&store), Ok(()));
+}
+
+#[test]
+fn what_is_under_way_while_the_tier_changes_is_told_or_done_and_nothing_stays_open() {
+    let _alone = ALONE.lock().unwrap_or_else(PoisonError::into_inner);
+    // In memory, since everything is synced all the time.
+    let dir = tempfile::tempdir_in("/dev/shm").unwrap();
+    let (path, other, between) =
+        (dir.path().join("tier"), dir.path().join("other"), dir.path().join("between"));
+    std::fs::create_dir(&path).unwrap();
+    let store = open(&path);
+    run("cp", &["-a", str(&path), str(&other)]);
+    let done = AtomicBool::new(false);
+    let exchange = || {
+        std::fs::rename(&path, &between).unwrap();
+        assert_eq!(probe(&store), Err(Errno::ESTALE));
+        std::fs::rename(&other, &path).unwrap();
+        std::fs::rename(&between, &other).unwrap();
+        // What is under way since the time before last may still have its lock.
+        let found = std::iter::repeat_with(|| probe(&store)).find(|found| *found != Err(Errno::EBUSY));
+        assert_eq!(found, Some(Ok(())));
+        assert_eq!(DirStore::open(&path).err().unwrap().errno(), Errno::EBUSY);
+    };
+    std::thread::scope(|scope| {
+        for n in 0..4 {
+            let (store, done) = (&store, &done);
+            scope.spawn(move || use_one(store, ObjectId([n; 16]), done));
+        }
+        let exchanged = std::panic::catch_unwind(AssertUnwindSafe(|| (0..100).for_each(|_| exchange())));
+        done.store(true, Ordering::Relaxed);
+        exchanged.unwrap();
+    });
+    let links = std::fs::read_dir("/proc/self/fd").unwrap();
+    let open = links.filter_map(|link| std::fs::read_link(link.unwrap().path()).ok());
+    let left: Vec<_> = open.filter(|open| open.starts_with(&other)).collect();
+    assert!(left.is_empty(), "{left:?}");
+    drop(DirStore::open(&other).unwrap());
+}
+
+/// Uses an object until it is done, and removes it now and then. No tier is
+/// ever without an answer, and nothing but what may come of a change does.
+fn use_one(store: &DirStore, id: ObjectId, done: &AtomicBool) {
+    let buf = [1; 5000];
+    let may_be = |result: braid_contract::Result<()>| {
+        if let Err(error) = result {
+            assert!(matches!(error.errno(), Errno::ESTALE | Errno::EIO | Errno::ENOENT), "{error}");
+        }
+    };
+    for round in 0_u32.. {
+        if done.load(Ordering::Relaxed) {
+            break;
+        }
+        may_be(store.create(id));
+        let written = store.write_at(id, 0, &[IoSlice::new(&buf)], IO);
+        may_be(written.map(|len| assert_eq!(len, buf.len())));
+        may_be(store.read_at(id, 0, &mut [IoSliceMut::new(&mut [0; 100])], IO).map(drop));
+        may_be(store.sync(&[id], true));
+        if round.is_multiple_of(8) {
+            may_be(store.remove(&[id]));
+            may_be(store.sync_all());
+        }
+    }
 }
 
 #[test]
@@ -253,9 +319,10 @@ fn a_read_only_tier_is_read_until_it_is_taken_away() {
     let store = open(&disk.mountpoint);
     put(&store, A, b"abc");
     sync(&store, A).unwrap();
+    disk.remount("errors=remount-ro");
+    assert_eq!(probe(&store), Ok(()));
     // As if it had found an error in itself.
     std::fs::write(disk.in_sys("trigger_fs_error"), "1").unwrap();
-    disk.remount("ro");
     assert_eq!(probe(&store), Err(Errno::EROFS));
     assert_eq!(get(&store, A).unwrap(), b"abc");
     disk.unmount_lazily();
@@ -269,8 +336,13 @@ fn a_read_only_tier_is_read_until_it_is_taken_away() {
     assert_eq!(sync(&store, A), Ok(()));
 }
 
+static ALONE: Mutex<()> = Mutex::new(());
+
 /// A file system in a file, attached as a block device.
 struct Disk {
+    /// One at a time: a program that another test begins to run has, for a
+    /// moment, everything open that this process has.
+    _alone: MutexGuard<'static, ()>,
     kind: &'static str,
     dir: tempfile::TempDir,
     image: PathBuf,
@@ -289,6 +361,7 @@ impl Disk {
             println!("not tried: attaching devices needs root and loop devices");
             return None;
         }
+        let alone = ALONE.lock().unwrap_or_else(PoisonError::into_inner);
         let dir = tempfile::tempdir_in("/var/tmp").unwrap();
         let (image, mountpoint) = (dir.path().join("image"), dir.path().join("mount"));
         std::fs::create_dir(&mountpoint).unwrap();
@@ -299,7 +372,8 @@ impl Disk {
             }
             _ => run("mkfs.xfs", &["-q", str(&image)]),
         };
-        let mut disk = Self { kind, dir, image: PathBuf::new(), mountpoint, device: String::new() };
+        let mut disk =
+            Self { _alone: alone, kind, dir, image: PathBuf::new(), mountpoint, device: String::new() };
         disk.attach(&image);
         Some(disk)
     }

@@ -4,12 +4,14 @@
 
 use braid_contract::{Errno, Hint, ObjectId, Store, StoreIo};
 use braid_stores::dir::DirStore;
-use std::io::IoSlice;
+use std::io::{IoSlice, Write};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 
 const IO: StoreIo = StoreIo { direct: false, hint: Hint { stream: None, group: None } };
 const FIRST: u16 = 0;
+/// More objects than are kept open for their own sake.
+const MANY: u16 = 3000;
 
 /// Objects that share whatever is divided by their ids.
 fn id(n: u16) -> ObjectId {
@@ -18,8 +20,8 @@ fn id(n: u16) -> ObjectId {
     ObjectId(id)
 }
 
-fn write(store: &DirStore, n: u16) {
-    let data = vec![n as u8; 16 << 10];
+fn write(store: &DirStore, n: u16, len: usize) {
+    let data = vec![n as u8; len];
     assert_eq!(store.write_at(id(n), 0, &[IoSlice::new(&data)], IO).unwrap(), data.len());
 }
 
@@ -45,46 +47,47 @@ fn store_on_full_disk(disk: &Disk, count: u16) -> DirStore {
 #[test]
 fn an_error_that_somebody_else_was_told_of_is_told_by_our_sync_too() {
     let Some(disk) = Disk::new() else { return };
-    let store = store_on_full_disk(&disk, 200);
-    write(&store, FIRST);
-    let object = disk.mountpoint.join(format!(".braid/data/07/{}", id(FIRST)));
-    let theirs = try_run("sync", &["--data", object.to_str().unwrap()]);
-    assert!(!theirs.status.success(), "the device took the data");
-    // More than are kept open for their own sake.
-    for n in 1..200 {
-        store.next_data(id(n), 0).unwrap();
-    }
-    assert_eq!(sync(&store, FIRST), Err(Errno::EIO));
+    let store = store_on_full_disk(&disk, MANY);
+    write(&store, FIRST, 4 << 20);
+    assert!(!disk.sync_first(), "the device took the data");
+    use_others(&store);
+    assert_eq!(sync(&store, FIRST), Err(Errno::ENOSPC));
 }
 
 #[test]
 fn an_error_at_closing_what_was_not_synced_is_told_by_the_sync() {
     let Some(disk) = Disk::new() else { return };
     let store = store_on_full_disk(&disk, 400);
-    for n in 0..400 {
-        write(&store, n);
+    write(&store, FIRST, 4 << 20);
+    for n in 1..400 {
+        write(&store, n, 1);
     }
     let open = disk.open_files();
     assert!(!open.contains(&id(FIRST).to_string()), "kept open");
     assert!(open.contains(&id(399).to_string()), "not kept open");
-    assert_eq!(sync(&store, FIRST), Err(Errno::EIO));
+    assert_eq!(sync(&store, FIRST), Err(Errno::ENOSPC));
     disk.empty();
-    write(&store, FIRST);
+    write(&store, FIRST, 4 << 20);
     assert_eq!(sync(&store, FIRST), Ok(()));
 }
 
 #[test]
 fn a_sync_of_everything_that_fails_keeps_what_is_to_be_told() {
     let Some(disk) = Disk::new() else { return };
-    let store = store_on_full_disk(&disk, 200);
-    write(&store, FIRST);
+    let store = store_on_full_disk(&disk, MANY);
+    write(&store, FIRST, 4 << 20);
     assert!(store.sync_all().is_err());
     // Nothing is left to be written now; the data is lost all the same.
     let _ = store.sync_all();
-    for n in 1..200 {
+    assert!(!disk.sync_first());
+    use_others(&store);
+    assert_eq!(sync(&store, FIRST), Err(Errno::ENOSPC));
+}
+
+fn use_others(store: &DirStore) {
+    for n in 1..MANY {
         store.next_data(id(n), 0).unwrap();
     }
-    assert_eq!(sync(&store, FIRST), Err(Errno::EIO));
 }
 
 /// A file system on a device that can be made to take nothing but what it has
@@ -120,14 +123,26 @@ impl Disk {
 
     /// The device takes no new data from now on.
     fn fill(&self) {
-        let fill = format!("of={}", str(&self.backing.join("fill")));
-        try_run("dd", &["if=/dev/zero", "bs=64k", &fill]);
-        try_run("dd", &["if=/dev/zero", "bs=4k", &fill.replace("fill", "rest")]);
+        let mut fill = std::fs::File::create(self.backing.join("fill")).unwrap();
+        for len in [64 << 10, 4 << 10] {
+            let error = loop {
+                if let Err(error) = fill.write_all(&vec![1; len]) {
+                    break error;
+                }
+            };
+            assert_eq!(error.kind(), std::io::ErrorKind::StorageFull);
+        }
     }
 
     /// It does again.
     fn empty(&self) {
         std::fs::remove_file(self.backing.join("fill")).unwrap();
+    }
+
+    /// Has another program sync the first object; answers whether it could.
+    fn sync_first(&self) -> bool {
+        let object = self.mountpoint.join(format!(".braid/data/07/{}", id(FIRST)));
+        try_run("sync", &["--data", str(&object)]).status.success()
     }
 
     /// What this process has open on it.

@@ -115,13 +115,23 @@ impl DataFile {
         if !aligned || len == 0 {
             return None;
         }
-        self.direct.get_or_init(|| self.open_direct()).as_ref()
+        if self.direct.get().is_none() {
+            let opened = match self.open_direct() {
+                Ok(fd) => Some(fd),
+                // The file system has no direct I/O.
+                Err(Errno::INVAL) => None,
+                // Perhaps there is a descriptor left the next time.
+                Err(_) => return None,
+            };
+            return self.direct.get_or_init(|| opened).as_ref();
+        }
+        self.direct.get()?.as_ref()
     }
 
-    fn open_direct(&self) -> Option<OwnedFd> {
-        let access = rustix::fs::fcntl_getfl(&self.cached).ok()? & OFlags::RWMODE;
+    fn open_direct(&self) -> rustix::io::Result<OwnedFd> {
+        let access = rustix::fs::fcntl_getfl(&self.cached)? & OFlags::RWMODE;
         let path = format!("/proc/self/fd/{}", self.cached.as_raw_fd());
-        rustix::fs::open(path, access | OFlags::DIRECT | OFlags::CLOEXEC, Mode::empty()).ok()
+        rustix::fs::open(path, access | OFlags::DIRECT | OFlags::CLOEXEC, Mode::empty())
     }
 }
 

@@ -1,9 +1,10 @@
 //! Whether a tier is still there, and what to do if it went away and came back.
 
 use super::store::DirStore;
-use super::tier::{Tier, read_label_on_device};
+use super::tier::{LABEL, Tier, read_label_on_device};
 use crate::native::{mount_of, open_dir, try_lock};
-use braid_contract::{Context, Errno, Error, Fd, Result};
+use braid_contract::{Access, Context, Errno, Error, Fd, Result, SetTime};
+use std::ffi::OsStr;
 use std::path::Path;
 use std::sync::{Arc, PoisonError};
 
@@ -58,6 +59,8 @@ impl DirStore {
             }
         }
         try_lock(&found)?;
+        // Whoever had the lock a moment ago may have made it another tier.
+        check_label(&found, label)?;
         self.give_up_for(Some(Tier::new(found)));
         Ok(())
     }
@@ -101,7 +104,7 @@ fn is_dead(root: &Fd) -> bool {
 }
 
 fn refuses_writes(root: &Fd) -> bool {
-    root.usage().is_ok_and(|usage| usage.read_only)
+    check_writable(root).is_err_and(|error| error.errno() == Errno::EROFS)
 }
 
 fn check_label(root: &Fd, label: &[u8]) -> Result<()> {
@@ -111,8 +114,13 @@ fn check_label(root: &Fd, label: &[u8]) -> Result<()> {
     }
 }
 
+/// Sets a time of the label: a file system that stopped itself after an error
+/// may not say so otherwise.
 fn check_writable(root: &Fd) -> Result<()> {
-    if root.usage()?.read_only { Err(Errno::EROFS.into()) } else { Ok(()) }
+    if root.usage()?.read_only {
+        return Err(Errno::EROFS.into());
+    }
+    root.open_at(OsStr::new(LABEL), Access::ReadWrite)?.set_times(None, Some(SetTime::Now))
 }
 
 /// By the kernel's numbers.

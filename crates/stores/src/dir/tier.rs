@@ -6,7 +6,7 @@ use braid_contract::{Access, Context, Errno, Fd, ObjectId, Result};
 use braid_sys::AlignedBuf;
 use std::ffi::OsStr;
 use std::io::IoSliceMut;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 
 pub(super) const LABEL: &str = ".braid/label";
 pub(super) const LABEL_MAX: usize = 4096;
@@ -22,19 +22,21 @@ pub(super) struct Tier {
     /// Shared with another opening of the same file system, since that loses
     /// nothing.
     pub(super) unsynced: Arc<Unsynced>,
+    syncing_all: Arc<Mutex<()>>,
 }
 
 impl Tier {
     /// The directory `root`, which its opener locked.
     pub(super) fn new(root: Fd) -> Self {
         let lock = Arc::clone(&root);
-        Self { root, lock, files: OpenFiles::new(), unsynced: Arc::new(Unsynced::new()) }
+        let unsynced = Arc::new(Unsynced::new());
+        Self { root, lock, files: OpenFiles::new(), unsynced, syncing_all: Arc::default() }
     }
 
     /// The same file system by another descriptor.
     pub(super) fn through(&self, root: Fd) -> Self {
         let (lock, unsynced) = (Arc::clone(&self.lock), Arc::clone(&self.unsynced));
-        Self { root, lock, files: OpenFiles::new(), unsynced }
+        Self { root, lock, files: OpenFiles::new(), unsynced, syncing_all: Arc::clone(&self.syncing_all) }
     }
 
     /// The object's file, to be read.
@@ -139,11 +141,15 @@ impl Tier {
 
     /// Makes everything on the file system durable.
     pub(super) fn sync_all(&self) -> Result<()> {
-        let before = self.unsynced.sound();
+        // One at a time: who comes while another is told of an error must not
+        // take its own success for the objects'.
+        let _alone = self.syncing_all.lock().unwrap_or_else(PoisonError::into_inner);
+        let before = self.unsynced.all();
         // By the descriptor that was open all the time: it is the one that is
         // told of what could not be written back.
         self.lock.sync_fs().inspect_err(|_| self.unsynced.could_not_sync_all())?;
-        before.into_iter().try_for_each(|(id, mark)| self.unsynced.synced(id, mark))
+        before.into_iter().for_each(|(id, mark)| self.unsynced.synced_with_all(id, mark));
+        Ok(())
     }
 
     fn sync_dir(&self, path: &str) -> Result<()> {

@@ -10,9 +10,9 @@
 
 use super::files::is_removed;
 use crate::native::write_back;
-use braid_contract::{Errno, Fd, ObjectId, Result};
+use braid_contract::{Errno, Error, Fd, ObjectId, Result};
 use std::collections::{HashMap, VecDeque};
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 const SHARDS: usize = 16;
@@ -20,8 +20,8 @@ const SHARDS: usize = 16;
 /// Changed objects that are kept open in each shard.
 const OPEN_PER_SHARD: usize = 256;
 
-/// When an object was last changed and made, as numbers that are never used
-/// twice; 0 if what was done is durable.
+/// When an object was last changed and made, as numbers that its shard never
+/// uses twice; 0 if what was done is durable.
 #[derive(Clone, Copy, Default)]
 pub(super) struct Mark {
     changed: u64,
@@ -42,8 +42,8 @@ struct Entry {
     /// Open since it was first changed, and when that was.
     file: Option<Fd>,
     opened_at: u64,
-    /// It could not be written back, and nobody was told.
-    failed: bool,
+    /// Why it could not be written back, until somebody is told.
+    failed: Option<Errno>,
 }
 
 #[derive(Default)]
@@ -54,6 +54,9 @@ struct Shard {
     open: VecDeque<(ObjectId, u64)>,
     open_count: usize,
     writing_back: Option<ObjectId>,
+    clock: u64,
+    /// When a sync of everything last failed.
+    failed_at: u64,
 }
 
 #[derive(Default)]
@@ -65,34 +68,29 @@ struct Lane {
 
 /// The objects that are not durable.
 pub(super) struct Unsynced {
-    clock: AtomicU64,
     lanes: [Lane; SHARDS],
     /// Directories of objects of which all names are durable, but those of
     /// marked objects. Nothing is known of what an earlier process made.
     durable_dirs: [AtomicBool; 256],
     /// The file system is not the tier's any more.
     given_up: AtomicBool,
-    /// When a sync of everything last failed.
-    failed_at: AtomicU64,
 }
 
 impl Unsynced {
     pub(super) fn new() -> Self {
         Self {
-            clock: AtomicU64::new(1),
             lanes: std::array::from_fn(|_| Lane::default()),
             durable_dirs: std::array::from_fn(|_| AtomicBool::new(false)),
             given_up: AtomicBool::new(false),
-            failed_at: AtomicU64::new(0),
         }
     }
 
     /// The object was changed through `file`. Said after the change: one that
     /// is under way while the object is synced may be in that or not.
     pub(super) fn changed(&self, id: ObjectId, file: &Fd) {
-        let changed = self.tick();
         let lane = self.lane(id);
         let mut shard = lock(&lane.shard);
+        let changed = shard.tick();
         let entry = shard.entries.entry(id).or_default();
         entry.mark.changed = changed;
         if entry.file.is_some() {
@@ -114,8 +112,9 @@ impl Unsynced {
     /// The object was made. Said before it is, so that whoever finds it made
     /// by somebody else knows that its name may not be durable.
     pub(super) fn made(&self, id: ObjectId) {
-        let made = self.tick();
-        lock(&self.lane(id).shard).entries.entry(id).or_default().mark.made = made;
+        let mut shard = lock(&self.lane(id).shard);
+        let made = shard.tick();
+        shard.entries.entry(id).or_default().mark.made = made;
     }
 
     /// The object was removed.
@@ -138,26 +137,28 @@ impl Unsynced {
     /// What was marked so is durable; what came since is not.
     ///
     /// # Errors
-    /// `EIO`, once, if part of it could not be written back before.
+    /// If part of it could not be written back before. This is told once.
     pub(super) fn synced(&self, id: ObjectId, was: Mark) -> Result<()> {
-        let lane = self.lane(id);
-        let mut shard = lock(&lane.shard);
-        while shard.writing_back == Some(id) {
-            // The kernel may have told whoever writes it back, and not the
-            // sync.
-            drop(shard);
-            drop(lock(&lane.writer));
-            shard = lock(&lane.shard);
+        let mut shard = self.lane(id).when_written_back(id);
+        if let Some(errno) = shard.entries.get_mut(&id).and_then(|entry| entry.failed.take()) {
+            return Err(Error::new(errno, "what was written before could not be written back"));
         }
-        let Some(entry) = shard.entries.get_mut(&id) else { return Ok(()) };
-        if std::mem::take(&mut entry.failed) {
-            return Err(Errno::EIO.into());
-        }
-        entry.mark.became_durable(was);
-        let closed = if entry.mark.is_durable() { shard.remove(id) } else { None };
+        let closed = shard.synced(id, was);
         drop(shard);
         drop(closed);
         Ok(())
+    }
+
+    /// What was marked so is durable, by a sync of everything that was right.
+    /// What went wrong before that is still told by the object's own sync.
+    pub(super) fn synced_with_all(&self, id: ObjectId, was: Mark) {
+        let mut shard = self.lane(id).when_written_back(id);
+        let failed_at = shard.failed_at;
+        let sound =
+            |entry: &Entry| entry.failed.is_none() && (entry.file.is_none() || entry.opened_at > failed_at);
+        let closed = if shard.entries.get(&id).is_some_and(sound) { shard.synced(id, was) } else { None };
+        drop(shard);
+        drop(closed);
     }
 
     /// Whether the object's name has to be made durable with its data.
@@ -171,25 +172,29 @@ impl Unsynced {
         self.durable_dirs[usize::from(id.0[0])].store(true, Ordering::Release);
     }
 
-    /// All objects that are not durable, and that nothing is known to have gone
-    /// wrong with: those that a sync of everything makes durable.
-    pub(super) fn sound(&self) -> Vec<(ObjectId, Mark)> {
-        let failed_at = self.failed_at.load(Ordering::Acquire);
-        let sound = |entry: &Entry| !entry.failed && (entry.file.is_none() || entry.opened_at > failed_at);
-        self.collect(|id, entry| sound(entry).then_some((id, entry.mark)))
+    /// All objects that are not durable.
+    pub(super) fn all(&self) -> Vec<(ObjectId, Mark)> {
+        let mut all = Vec::new();
+        for lane in &self.lanes {
+            all.extend(lock(&lane.shard).entries.iter().map(|(id, entry)| (*id, entry.mark)));
+        }
+        all
     }
 
     /// Everything could not be made durable, and which objects are concerned
     /// is not known. Only its own sync tells of each that is marked now.
     pub(super) fn could_not_sync_all(&self) {
-        self.failed_at.store(self.tick(), Ordering::Release);
+        for lane in &self.lanes {
+            let mut shard = lock(&lane.shard);
+            shard.failed_at = shard.tick();
+        }
     }
 
     /// The file system is not the tier's any more: answers what was not
     /// durable. What is changed after that is seen by `is_given_up`.
     pub(super) fn give_up(&self) -> Vec<ObjectId> {
         self.given_up.store(true, Ordering::SeqCst);
-        self.collect(|id, _| Some(id))
+        self.all().into_iter().map(|(id, _)| id).collect()
     }
 
     /// Whether what was just marked may be missing from what `give_up`
@@ -203,18 +208,6 @@ impl Unsynced {
     /// Closes what is kept open, after writing it back.
     pub(super) fn close_all(&self) {
         self.lanes.iter().for_each(|lane| lane.write_back_to(0));
-    }
-
-    fn collect<T>(&self, pick: impl Fn(ObjectId, &Entry) -> Option<T>) -> Vec<T> {
-        let mut all = Vec::new();
-        for lane in &self.lanes {
-            all.extend(lock(&lane.shard).entries.iter().filter_map(|(id, entry)| pick(*id, entry)));
-        }
-        all
-    }
-
-    fn tick(&self) -> u64 {
-        self.clock.fetch_add(1, Ordering::Relaxed)
     }
 
     fn lane(&self, id: ObjectId) -> &Lane {
@@ -239,6 +232,19 @@ impl Mark {
 }
 
 impl Lane {
+    /// The shard, at a moment when nobody writes the object back: the kernel
+    /// may be about to tell of an error to them, instead of to the sync.
+    fn when_written_back(&self, id: ObjectId) -> MutexGuard<'_, Shard> {
+        loop {
+            let shard = lock(&self.shard);
+            if shard.writing_back != Some(id) {
+                return shard;
+            }
+            drop(shard);
+            drop(lock(&self.writer));
+        }
+    }
+
     /// Writes back and closes what has been open longest, until only `most`
     /// are open. If somebody else does, that is left to them.
     fn write_back_to(&self, most: usize) {
@@ -253,7 +259,7 @@ impl Lane {
             let result = write_back(&longest.file);
             let mut shard = lock(&self.shard);
             shard.writing_back = None;
-            let closed = shard.close(&longest, result.is_err());
+            let closed = shard.close(&longest, result.err().map(|error| error.errno()));
             drop(shard);
             drop(closed);
         }
@@ -269,6 +275,18 @@ struct Longest {
 }
 
 impl Shard {
+    fn tick(&mut self) -> u64 {
+        self.clock += 1;
+        self.clock
+    }
+
+    /// Notes that what was marked so is durable. Answers what is to be closed.
+    fn synced(&mut self, id: ObjectId, was: Mark) -> Option<Fd> {
+        let mark = &mut self.entries.get_mut(&id)?.mark;
+        mark.became_durable(was);
+        if mark.is_durable() { self.remove(id) } else { None }
+    }
+
     fn opened(&mut self, id: ObjectId, at: u64) {
         self.open_count += 1;
         self.open.push_back((id, at));
@@ -294,9 +312,9 @@ impl Shard {
 
     /// Lets go of an object's file after it was written back, unless it was
     /// changed since.
-    fn close(&mut self, longest: &Longest, failed: bool) -> Option<Fd> {
+    fn close(&mut self, longest: &Longest, failed: Option<Errno>) -> Option<Fd> {
         let entry = self.entries.get_mut(&longest.id)?;
-        entry.failed |= failed;
+        entry.failed = failed.or(entry.failed);
         if entry.opened_at != longest.opened_at || entry.file.is_none() {
             return None;
         }
