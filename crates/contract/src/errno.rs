@@ -75,7 +75,7 @@ impl Errno {
     /// failing, read-only or gone.
     #[must_use]
     pub fn is_failing(self) -> bool {
-        matches!(self, Self::EIO | Self::EROFS | Self::ESTALE | Self::ENODEV | Self::ENXIO)
+        matches!(self, Self::EIO | Self::EROFS | Self::ESTALE | Self::ENODEV | Self::ENXIO | Self::ENOTCONN)
     }
 }
 

@@ -1,3 +1,5 @@
+//! Tests of which objects are remembered as changed, and for how long.
+
 use super::*;
 use crate::native::{KernelFd, open_tier_dir};
 use std::ffi::OsStr;

@@ -13,7 +13,11 @@ use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
 /// Without an operation ending for this long, while some are under way, a tier
 /// hangs: what comes is answered `EIO` until one ends.
-pub(crate) const HANG_NS: u64 = 10_000_000_000;
+const HANG_NS: u64 = 10_000_000_000;
+
+/// The same while a sync or a removal is under way: on a slow device these may
+/// take long by right, and keep everything else waiting.
+const LONG_HANG_NS: u64 = 300_000_000_000;
 
 /// Without an operation ending for this long, a tier may be about to hang.
 const STALL_NS: u64 = 1_000_000_000;
@@ -28,6 +32,8 @@ pub(crate) struct Gate {
     /// `None` if the tier is not there.
     store: RwLock<Option<Arc<dyn Store>>>,
     in_flight: AtomicU32,
+    /// Those among them that may take long.
+    long: AtomicU32,
     /// When an operation last ended, or began on an idle tier.
     progress_ns: AtomicU64,
     waiting: AtomicU32,
@@ -41,6 +47,7 @@ impl Gate {
         Self {
             store: RwLock::new(store),
             in_flight: AtomicU32::new(0),
+            long: AtomicU32::new(0),
             progress_ns: AtomicU64::new(environment.monotonic_ns()),
             waiting: AtomicU32::new(0),
             turn: Mutex::new(()),
@@ -75,7 +82,21 @@ impl Gate {
 
     /// Whether the tier hangs.
     pub(crate) fn hangs(&self) -> bool {
-        self.stalled_ns() >= HANG_NS
+        self.stalled_ns() >= self.hang_ns()
+    }
+
+    /// For how long nothing ends on a tier that hangs.
+    fn hang_ns(&self) -> u64 {
+        if self.long.load(Ordering::Acquire) == 0 { HANG_NS } else { LONG_HANG_NS }
+    }
+
+    /// Runs one operation on the store that may take long.
+    fn pass_long<T>(&self, op: impl FnOnce(&dyn Store) -> Result<T>) -> Result<T> {
+        self.pass(|store| {
+            self.long.fetch_add(1, Ordering::AcqRel);
+            let _long = Long(self);
+            op(store)
+        })
     }
 
     /// Runs one operation on the store.
@@ -107,7 +128,7 @@ impl Gate {
         let mut turn = self.turn.lock();
         let entered = loop {
             let stalled = self.stalled_ns();
-            if stalled >= HANG_NS {
+            if stalled >= self.hang_ns() {
                 break Err(Error::new(Errno::EIO, "the tier hangs"));
             }
             let before = self.in_flight.fetch_add(1, Ordering::AcqRel);
@@ -118,11 +139,20 @@ impl Gate {
                 break Ok(());
             }
             self.in_flight.fetch_sub(1, Ordering::AcqRel);
-            turn = self.ended.wait_for(turn, HANG_NS - stalled);
+            turn = self.ended.wait_for(turn, self.hang_ns().saturating_sub(stalled).min(HANG_NS));
         };
         drop(turn);
         self.waiting.fetch_sub(1, Ordering::AcqRel);
         entered
+    }
+}
+
+/// An operation that may take long, and is under way.
+struct Long<'a>(&'a Gate);
+
+impl Drop for Long<'_> {
+    fn drop(&mut self) {
+        self.0.long.fetch_sub(1, Ordering::AcqRel);
     }
 }
 
@@ -180,19 +210,19 @@ impl Store for Gate {
     }
 
     fn truncate(&self, id: ObjectId, size: u64) -> Result<()> {
-        self.pass(|store| store.truncate(id, size))
+        self.pass_long(|store| store.truncate(id, size))
     }
 
     fn sync(&self, ids: &[ObjectId], data_only: bool) -> Result<()> {
-        self.pass(|store| store.sync(ids, data_only))
+        self.pass_long(|store| store.sync(ids, data_only))
     }
 
     fn sync_all(&self) -> Result<()> {
-        self.pass(|store| store.sync_all())
+        self.pass_long(|store| store.sync_all())
     }
 
     fn remove(&self, ids: &[ObjectId]) -> Result<()> {
-        self.pass(|store| store.remove(ids))
+        self.pass_long(|store| store.remove(ids))
     }
 
     fn stat(&self, id: ObjectId) -> Result<ObjectStat> {
@@ -220,7 +250,7 @@ impl Store for Gate {
     }
 
     fn list(&self, visit: &mut dyn FnMut(ObjectId)) -> Result<()> {
-        self.pass(|store| store.list(visit))
+        self.pass_long(|store| store.list(visit))
     }
 
     fn fd(&self, id: ObjectId) -> Result<Arc<OwnedFd>> {
