@@ -257,3 +257,73 @@ impl Store for Gate {
         self.pass(|store| store.fd(id))
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use braid_stores::dir::DirStore;
+    use std::sync::mpsc::channel;
+
+    /// A clock that is put forward by hand.
+    #[derive(Debug, Default)]
+    struct Clock(AtomicU64);
+
+    impl Environment for Clock {
+        fn wall_ns(&self) -> i64 {
+            0
+        }
+
+        fn monotonic_ns(&self) -> u64 {
+            self.0.load(Ordering::SeqCst)
+        }
+
+        fn fill_random(&self, _: &mut [u8]) -> Result<()> {
+            Ok(())
+        }
+
+        fn threads(&self) -> bool {
+            true
+        }
+    }
+
+    /// Whether the gate says that the tier hangs, after each of `seconds` in
+    /// which the one operation that was begun, by `begin`, did not end.
+    fn hangs_after(begin: fn(&Gate, Box<dyn FnOnce() + Send>) -> Result<()>, seconds: &[u64]) -> Vec<bool> {
+        let dir = tempfile::tempdir().unwrap();
+        let clock = Arc::new(Clock::default());
+        let store: Arc<dyn Store> = Arc::new(DirStore::open(dir.path()).unwrap());
+        let gate = Gate::new(Some(store), Arc::<Clock>::clone(&clock));
+        let (begun, has_begun) = channel();
+        let (end, may_end) = channel::<()>();
+        std::thread::scope(|scope| {
+            let wait = Box::new(move || {
+                begun.send(()).unwrap();
+                let _ = may_end.recv();
+            });
+            let operation = scope.spawn(|| begin(&gate, wait));
+            has_begun.recv().unwrap();
+            let mut hung = Vec::new();
+            for seconds in seconds {
+                clock.0.store(seconds * 1_000_000_000, Ordering::SeqCst);
+                hung.push(gate.hangs());
+                let answer = gate.pass(|_| Ok(())).map_err(|error| error.errno());
+                assert_eq!(answer, if gate.hangs() { Err(Errno::EIO) } else { Ok(()) });
+                // What ended shows that the tier does something.
+                clock.0.store(0, Ordering::SeqCst);
+                gate.progress_ns.store(0, Ordering::SeqCst);
+            }
+            drop(end);
+            operation.join().unwrap().unwrap();
+            assert!(!gate.hangs(), "it goes on when operations end");
+            hung
+        })
+    }
+
+    #[test]
+    fn a_tier_hangs_when_nothing_ends_and_has_longer_for_a_sync() {
+        let short = hangs_after(|gate, wait| gate.pass(|_| Ok(wait())), &[1, 9, 11, 400]);
+        assert_eq!(short, [false, false, true, true]);
+        let long = hangs_after(|gate, wait| gate.pass_long(|_| Ok(wait())), &[11, 299, 301]);
+        assert_eq!(long, [false, false, true]);
+    }
+}
