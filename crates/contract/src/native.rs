@@ -246,6 +246,30 @@ pub trait NativeFd: Send + Sync + fmt::Debug {
     /// For implementations, to recognise their own descriptors.
     fn as_any(&self) -> &dyn Any;
 
+    /// Makes a directory for its owner alone, unless there is one.
+    fn ensure_dir_at(&self, name: &str) -> Result<()> {
+        match self.make_dir_at(OsStr::new(name), 0o700) {
+            Err(error) if error.errno() != Errno::EEXIST => Err(error),
+            _ => Ok(()),
+        }
+    }
+
+    /// Makes an empty file for its owner alone, unless there is one.
+    fn ensure_file_at(&self, name: &str) -> Result<()> {
+        match self.create_at(OsStr::new(name), 0o600) {
+            Err(error) if error.errno() != Errno::EEXIST => Err(error),
+            _ => Ok(()),
+        }
+    }
+
+    /// Removes a file's name, if it is there.
+    fn ensure_gone_at(&self, name: &str) -> Result<()> {
+        match self.remove_at(OsStr::new(name), false) {
+            Err(error) if error.errno() != Errno::ENOENT => Err(error),
+            _ => Ok(()),
+        }
+    }
+
     /// Reads the small file `name` in this directory, at most `limit` bytes of
     /// it; `None` if there is none.
     fn read_small(&self, name: &str, limit: usize) -> Result<Option<Vec<u8>>> {
@@ -262,15 +286,11 @@ pub trait NativeFd: Send + Sync + fmt::Debug {
     /// Replaces the small file `name` in this directory, durably: after a crash
     /// at any moment there is the old file or the new one.
     fn replace_small(&self, name: &str, bytes: &[u8]) -> Result<()> {
-        let new = format!("{name}.new");
-        let new = OsStr::new(&new);
+        let new = &format!("{name}.new");
         let replace = || {
             // One that a crash left.
-            match self.remove_at(new, false) {
-                Err(error) if error.errno() != Errno::ENOENT => return Err(error),
-                _ => {}
-            }
-            let file = self.create_at(new, 0o600)?;
+            self.ensure_gone_at(new)?;
+            let file = self.create_at(OsStr::new(new), 0o600)?;
             let mut done = 0;
             while done < bytes.len() {
                 done += match file.write_at(done as u64, &[IoSlice::new(&bytes[done..])], false)? {
@@ -279,13 +299,13 @@ pub trait NativeFd: Send + Sync + fmt::Debug {
                 };
             }
             file.sync(false)?;
-            self.rename_at(new, self.as_native(), OsStr::new(name), RenameMode::Replace)?;
+            self.rename_at(OsStr::new(new), self.as_native(), OsStr::new(name), RenameMode::Replace)?;
             self.sync(false)
         };
         replace().inspect_err(|_| {
             // What remains is a stray temporary file, and the next replacement
             // removes it.
-            let _ = self.remove_at(new, false);
+            let _ = self.ensure_gone_at(new);
         })
     }
 

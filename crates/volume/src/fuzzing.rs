@@ -5,7 +5,7 @@
 //! Each function panics if a decoder does, and if what was decoded does not
 //! survive being encoded and decoded again.
 
-use crate::format::{Header, IdAttr, Label, MUTABLE_FROM, TABLE_LEN, VolumeTable, Words};
+use crate::format::{Header, IdAttr, Label, MUTABLE_FROM, SavedCounts, TABLE_LEN, VolumeTable, Words};
 use braid_contract::{ObjectId, TierId};
 use std::fmt::Debug;
 
@@ -57,6 +57,20 @@ pub fn table(bytes: &[u8]) {
         decode_twice(&bytes, (12, TABLE_LEN), VolumeTable::decode, VolumeTable::encode);
         bytes.resize(TABLE_LEN, 0);
         decode_twice(&bytes, (12, TABLE_LEN), VolumeTable::decode, VolumeTable::encode);
+    }
+}
+
+/// The saved counts of ranges.
+pub fn counts(bytes: &[u8]) {
+    let mut bytes = with_magic(b"BRAIDCNT", bytes);
+    bytes.resize(SavedCounts::LEN, 0);
+    let crc = crc32c::crc32c(&bytes[16..]);
+    let mut sealed = bytes.clone();
+    sealed[8..12].copy_from_slice(&crc.to_le_bytes());
+    for bytes in [&bytes, &sealed] {
+        if let Ok(saved) = SavedCounts::decode(bytes) {
+            assert_eq!(SavedCounts::decode(&saved.encode()), Ok(saved));
+        }
     }
 }
 

@@ -487,12 +487,8 @@ pub(crate) fn join(table: &mut VolumeTable, name: &str) -> Opening<TierId> {
 /// joins: its label, then the table.
 fn prepare(home: &Home, config: &VolumeConfig, plan: &Plan) -> Opening<()> {
     if plan.home_unlabelled {
-        match home.root().make_dir_at(OsStr::new(".braid"), 0o700) {
-            Err(error) if error.errno() != Errno::EEXIST => {
-                return Err(OpenError::Tier { tier: config.home.name.clone(), error });
-            }
-            _ => {}
-        }
+        let made = home.root().ensure_dir_at(".braid");
+        made.map_err(|error| OpenError::Tier { tier: config.home.name.clone(), error })?;
     }
     let braid = home.braid()?;
     IndexDir::create(&*braid)?;

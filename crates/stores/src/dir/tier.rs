@@ -89,7 +89,7 @@ impl Tier {
         self.unsynced.made(id);
         let created = match create() {
             Err(error) if error.errno() == Errno::ENOENT => {
-                make_dir(&self.root, &dir_of(id))?;
+                self.root.ensure_dir_at(&dir_of(id))?;
                 create()
             }
             result => result,
@@ -103,10 +103,7 @@ impl Tier {
 
     /// Removes the object's file, if there is one.
     pub(super) fn remove(&self, id: ObjectId) -> Result<()> {
-        match self.root.remove_at(OsStr::new(&path_of(id)), false) {
-            Err(error) if error.errno() != Errno::ENOENT => return Err(error),
-            _ => {}
-        }
+        self.root.ensure_gone_at(&path_of(id))?;
         self.files.forget(id);
         self.unsynced.removed(id);
         Ok(())
@@ -179,8 +176,8 @@ impl Tier {
 
     /// Sets the label, and makes the directories that objects are in.
     pub(super) fn set_label(&self, bytes: &[u8]) -> Result<()> {
-        make_dir(&self.root, ".braid").context("making .braid")?;
-        make_dir(&self.root, ".braid/data").context("making .braid/data")?;
+        self.root.ensure_dir_at(".braid").context("making .braid")?;
+        self.root.ensure_dir_at(".braid/data").context("making .braid/data")?;
         let dir = self.root.open_at(OsStr::new(".braid"), Access::Directory)?;
         dir.replace_small("label", bytes).context("writing .braid/label")?;
         self.root.sync(false)
@@ -210,14 +207,6 @@ fn dir_of(id: ObjectId) -> String {
 
 fn is_dots(name: &OsStr) -> bool {
     name == "." || name == ".."
-}
-
-/// Makes a directory that may exist.
-fn make_dir(root: &Fd, path: &str) -> Result<()> {
-    match root.make_dir_at(OsStr::new(path), 0o700) {
-        Err(error) if error.errno() == Errno::EEXIST => Ok(()),
-        result => result,
-    }
 }
 
 #[cfg(test)]

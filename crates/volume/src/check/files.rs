@@ -4,9 +4,9 @@ use super::Check;
 use super::file::Subject;
 use super::raw_index::RawIndex;
 use super::report::Problem;
-use super::walk::{Seen, walk};
 use crate::format::{FormatError, IdAttr};
 use crate::namespace::Identity;
+use crate::namespace::Seen;
 use braid_contract::{Errno, Error, Fd, NativeFd, Result};
 use std::ffi::OsStr;
 use std::path::{Path, PathBuf};
@@ -42,7 +42,7 @@ impl Check<'_> {
         let home = crate::namespace::Home::open(Fd::clone(self.ground.home.root()))?;
         let mut strangers = Vec::new();
         let options = self.options;
-        walk(&home, &options.paths, &mut |seen| {
+        home.walk_below(&options.paths, &mut |seen| {
             match seen {
                 Seen::Failed(path, error) => self.not_looked_at(path, &error),
                 Seen::File(path, fd, identity) => {

@@ -1,29 +1,12 @@
 //! Marks, intents and saved counts.
 
 use super::report::{Problem, Severity};
-use super::tree::{dir_if_there, make_dir};
+use super::tree::dir_if_there;
 use super::{Check, When};
+use crate::format::SavedCounts;
 use crate::namespace::names_in;
-use braid_contract::{ObjectId, Result, TierId};
+use braid_contract::{ObjectId, Result};
 use std::collections::HashSet;
-use std::ffi::OsStr;
-
-/// Length of the saved counts, and where they begin in it.
-const COUNTS_LEN: usize = COUNTS_AT + TierId::LIMIT as usize * 8;
-const COUNTS_AT: usize = 16;
-
-/// Saved counts, if they are sound.
-fn saved_counts(bytes: &[u8]) -> Option<[u64; TierId::LIMIT as usize]> {
-    let counts = bytes.get(COUNTS_AT..).filter(|_| bytes.len() == COUNTS_LEN)?;
-    if bytes[..8] != *b"BRAIDCNT" || bytes[8..12] != crc32c::crc32c(counts).to_le_bytes() {
-        return None;
-    }
-    let mut saved = [0; TierId::LIMIT as usize];
-    for (saved, bytes) in saved.iter_mut().zip(counts.chunks_exact(8)) {
-        *saved = bytes.iter().rev().fold(0, |count, byte| count << 8 | u64::from(*byte));
-    }
-    Some(saved)
-}
 
 impl Check<'_> {
     /// Takes in which files are marked.
@@ -45,7 +28,7 @@ impl Check<'_> {
             None if whole => {
                 let problem = Problem::damage("directory-missing", ".braid/open is missing").tier(&home);
                 self.mend(problem.repair("makes it"), When::Unmounted, |check| {
-                    make_dir(&*check.ground.braid, "open")
+                    check.ground.braid.ensure_dir_at("open")
                 });
             }
             None => {}
@@ -83,22 +66,22 @@ impl Check<'_> {
         if self.is_mounted() {
             return Ok(());
         }
-        let Some(bytes) = self.ground.braid.read_small("counts", COUNTS_LEN + 1)? else { return Ok(()) };
-        let what = match saved_counts(&bytes) {
-            None => "the saved counts of ranges are damaged",
+        let Some(bytes) = self.ground.braid.read_small("counts", SavedCounts::LEN + 1)? else {
+            return Ok(());
+        };
+        let what = match SavedCounts::decode(&bytes) {
+            Err(_) => "the saved counts of ranges are damaged",
             // Of a damaged index, nobody knows what it counts for.
-            Some(_) if self.report.problems.iter().any(|problem| problem.severity == Severity::Damage) => {
+            Ok(_) if self.report.problems.iter().any(|problem| problem.severity == Severity::Damage) => {
                 return Ok(());
             }
-            Some(saved) if saved == self.counted => return Ok(()),
-            Some(_) => "the saved counts of ranges are not those of the indexes",
+            Ok(saved) if saved.0 == self.counted => return Ok(()),
+            Ok(_) => "the saved counts of ranges are not those of the indexes",
         };
         let home = self.ground.home_name.clone();
         let repair = "removes them: the next mount counts anew";
         let problem = Problem::note("counts-wrong", what).tier(&home).repair(repair);
-        self.mend(problem, When::Unmounted, |check| {
-            check.ground.braid.remove_at(OsStr::new("counts"), false)
-        });
+        self.mend(problem, When::Unmounted, |check| check.ground.braid.ensure_gone_at("counts"));
         Ok(())
     }
 }

@@ -5,7 +5,7 @@
 //! call them.
 //!
 //! `ground` learns which volume it is, `shelves` what its directories hold,
-//! `walk` and `files` go through the namespace, `file` compares one file with
+//! `files` goes through the namespace, `file` compares one file with
 //! its index (`raw_index`) and objects, `heal` puts right what the comparison
 //! found, `rebuild` makes lost indexes anew, `orphans` judges what no file
 //! leads to, `marks` the rest.
@@ -25,7 +25,6 @@ mod rebuild;
 mod report;
 mod shelves;
 mod tree;
-mod walk;
 
 pub use report::{CheckOptions, CheckProgress, CheckReport, Problem, Severity};
 

@@ -5,10 +5,9 @@ use super::file::{Subject, is_of};
 use super::files::AttrFound;
 use super::raw_index::{RawIndex, path_of};
 use super::report::Problem;
-use super::walk::{Seen, walk};
 use super::{Check, When, is_missing};
 use crate::format::{Header, IdAttr, IdKind};
-use crate::namespace::{Home, Identity};
+use crate::namespace::{Home, Identity, Seen};
 use braid_contract::{Access, Errno, Fd, NativeFd, ObjectId, Result, SeekTarget, XattrMode};
 use std::collections::{HashMap, HashSet};
 use std::ffi::OsStr;
@@ -135,7 +134,7 @@ impl Check<'_> {
         }
         self.reporter.phase("orphans", None)?;
         let home = Home::open(Fd::clone(self.ground.home.root()))?;
-        walk(&home, &[], &mut |seen| {
+        home.walk_below(&[], &mut |seen| {
             if let Seen::File(path, fd, identity) = seen {
                 self.reporter.step()?;
                 if wanted.contains(&identity.ino()) {
@@ -307,7 +306,7 @@ impl Check<'_> {
     fn look_again(&mut self, orphans: &mut HashSet<ObjectId>) -> Result<()> {
         let home = Home::open(Fd::clone(self.ground.home.root()))?;
         if !orphans.is_empty() {
-            walk(&home, &[], &mut |seen| {
+            home.walk_below(&[], &mut |seen| {
                 if let Seen::File(_, fd, identity) = seen {
                     self.reporter.step()?;
                     if let AttrFound::Own(attr) | AttrFound::Copied(attr) = self.attr_of(&**fd, identity) {

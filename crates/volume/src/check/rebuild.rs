@@ -3,7 +3,6 @@
 use super::file::Subject;
 use super::raw_index::{path_of, place_of, write_all};
 use super::report::Problem;
-use super::tree::make_dir;
 use super::{Check, When, is_missing};
 use crate::format::{Entry, HEADER_LEN, Reason, Words};
 use crate::index::{GAPS_AT, SIZE_AT, SYNCED_SIZE_AT, durable_at};
@@ -139,7 +138,7 @@ impl Check<'_> {
         let file = if cut {
             braid.open_at(OsStr::new(&path), Access::ReadWrite)?
         } else {
-            make_dir(&*index_dir, &id.shard())?;
+            index_dir.ensure_dir_at(&id.shard())?;
             braid.create_at(OsStr::new(&path), 0o600)?
         };
         let words = Words::of(id);

@@ -2,7 +2,7 @@
 //! does not belong there or is in the wrong place.
 
 use super::report::Problem;
-use super::tree::{dir_if_there, look, make_dir, move_between};
+use super::tree::{dir_if_there, look, move_between};
 use super::{Check, When};
 use crate::namespace::names_in;
 use braid_contract::{Fd, FileKind, NativeStat, ObjectId, Result};
@@ -134,7 +134,7 @@ impl Check<'_> {
         let Some(dir) = dir_if_there(&**place.braid, place.name)? else {
             let what = format!(".braid/{} is missing", place.name);
             let problem = Problem::damage("directory-missing", what).tier(place.tier).repair("makes it");
-            self.mend(problem, When::Unmounted, |_| make_dir(&**place.braid, place.name));
+            self.mend(problem, When::Unmounted, |_| place.braid.ensure_dir_at(place.name));
             return Ok(shelf);
         };
         let mut misplaced = Vec::new();

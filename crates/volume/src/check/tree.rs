@@ -40,17 +40,9 @@ pub(super) fn regular_if_there(dir: &dyn NativeFd, path: &str) -> Result<Option<
     open_if_there(dir, path, Access::Read)
 }
 
-/// Makes a directory that may exist.
-pub(super) fn make_dir(dir: &dyn NativeFd, name: &str) -> Result<()> {
-    match dir.make_dir_at(OsStr::new(name), 0o700) {
-        Err(error) if error.errno() != Errno::EEXIST => Err(error),
-        _ => Ok(()),
-    }
-}
-
 /// Moves a file between two shards of `dir`, durably; never over another one.
 pub(super) fn move_between(dir: &dyn NativeFd, from: &str, to: &str, name: &OsStr) -> Result<()> {
-    make_dir(dir, to)?;
+    dir.ensure_dir_at(to)?;
     let from = dir.open_at(OsStr::new(from), Access::Directory)?;
     let to = dir.open_at(OsStr::new(to), Access::Directory)?;
     from.rename_at(name, &*to, name, RenameMode::NoReplace)?;

@@ -4,11 +4,13 @@
 //! version and CRC, and answers a [`FormatError`] instead of panicking.
 
 mod bytes;
+mod counts;
 mod header;
 mod id_attr;
 mod label;
 mod words;
 
+pub(crate) use counts::SavedCounts;
 pub(crate) use header::{HEADER_LEN, Header, MUTABLE_FROM};
 pub(crate) use id_attr::{IdAttr, IdKind};
 pub(crate) use label::{Label, TABLE_LEN, VolumeTable};

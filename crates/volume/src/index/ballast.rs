@@ -22,10 +22,7 @@ pub(crate) struct Ballast {
 impl Ballast {
     /// Makes the file, which is filled when there is room.
     pub(super) fn create(braid: &dyn NativeFd) -> Result<()> {
-        match braid.create_at(OsStr::new(NAME), 0o600) {
-            Err(error) if error.errno() != Errno::EEXIST => Err(error),
-            _ => Ok(()),
-        }
+        braid.ensure_file_at(NAME)
     }
 
     /// Opens the file.

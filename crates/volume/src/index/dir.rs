@@ -35,7 +35,7 @@ impl IndexDir {
     /// Lays the directories out in `braid`, the home tier's `.braid`.
     pub(crate) fn create(braid: &dyn NativeFd) -> Result<()> {
         for name in ["index", "open"] {
-            make_dir(braid, name).with_context(|| format!("making .braid/{name}"))?;
+            braid.ensure_dir_at(name).with_context(|| format!("making .braid/{name}"))?;
         }
         Ballast::create(braid).context("making .braid/ballast")?;
         // On btrfs a store to an allocated block may still need a new one, and
@@ -71,7 +71,7 @@ impl IndexDir {
         let open = || self.ballast.or_spend(|| self.index.create_at(OsStr::new(&path), 0o600));
         let fd = match open() {
             Err(error) if error.errno() == Errno::ENOENT => {
-                make_dir(&*self.index, &id.shard())?;
+                self.index.ensure_dir_at(&id.shard())?;
                 self.shards_unsynced.note();
                 open()
             }
@@ -117,7 +117,7 @@ impl IndexDir {
     /// Removes an index; one that does not exist is passed over.
     pub(crate) fn remove_index(&self, id: ObjectId) -> Result<()> {
         self.unsynced.lock().remove(&id);
-        ignore_missing(self.index.remove_at(OsStr::new(&path_of(id)), false)).context("removing an index")
+        self.index.ensure_gone_at(&path_of(id)).context("removing an index")
     }
 
     /// Makes all marks durable.
@@ -146,13 +146,11 @@ impl IndexDir {
         let mut marks = self.marks.lock();
         let count = marks.entry(id).or_insert(0);
         if *count == 0 {
-            match self.open.create_at(OsStr::new(&id.to_string()), 0o600) {
-                Err(error) if error.errno() != Errno::EEXIST => {
-                    marks.remove(&id);
-                    return Err(error).context("marking a file");
-                }
-                _ => self.marks_unsynced.note(),
+            if let Err(error) = self.open.ensure_file_at(&id.to_string()) {
+                marks.remove(&id);
+                return Err(error).context("marking a file");
             }
+            self.marks_unsynced.note();
         }
         *count += 1;
         Ok(())
@@ -181,7 +179,7 @@ impl IndexDir {
     }
 
     fn remove_mark(&self, id: ObjectId) -> Result<()> {
-        ignore_missing(self.open.remove_at(OsStr::new(&id.to_string()), false)).context("unmarking a file")
+        self.open.ensure_gone_at(&id.to_string()).context("unmarking a file")
     }
 
     /// All marked ids.
@@ -232,24 +230,9 @@ impl Unsynced {
     }
 }
 
-/// Makes a directory that may exist.
-fn make_dir(parent: &dyn NativeFd, name: &str) -> Result<()> {
-    match parent.make_dir_at(OsStr::new(name), 0o700) {
-        Err(error) if error.errno() != Errno::EEXIST => Err(error),
-        _ => Ok(()),
-    }
-}
-
 fn ids_in(dir: &dyn NativeFd) -> Result<Vec<ObjectId>> {
     let names = names_in(dir)?;
     Ok(names.iter().filter_map(|name| name.to_str()?.parse().ok()).collect())
-}
-
-fn ignore_missing(result: Result<()>) -> Result<()> {
-    match result {
-        Err(error) if error.errno() == Errno::ENOENT => Ok(()),
-        result => result,
-    }
 }
 
 fn path_of(id: ObjectId) -> String {

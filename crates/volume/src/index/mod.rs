@@ -52,15 +52,7 @@ impl Index {
         if written < bytes.len() {
             return Err(Errno::EIO.into());
         }
-        let words = Words::of(header.id);
-        Ok(Self {
-            header,
-            words,
-            segments: Segments::new(fd, Arc::clone(ballast))?,
-            home,
-            dirty: AtomicBool::new(true),
-            syncing: Mutex::new(()),
-        })
+        Self::over(fd, header, home, ballast)
     }
 
     /// Reads and checks the header of an existing index.
@@ -75,10 +67,14 @@ impl Index {
         if header.id != id {
             return Err(Error::new(Errno::EUCLEAN, format!("index {id} is that of object {}", header.id)));
         }
-        let words = Words::of(id);
+        Self::over(fd, header, home, ballast)
+    }
+
+    /// The index in `fd`, of which nobody knows what was synced before.
+    fn over(fd: Fd, header: Header, home: TierId, ballast: &Arc<Ballast>) -> Result<Self> {
         Ok(Self {
+            words: Words::of(header.id),
             header,
-            words,
             segments: Segments::new(fd, Arc::clone(ballast))?,
             home,
             dirty: AtomicBool::new(true),

@@ -7,7 +7,6 @@ use braid_contract::{
     XattrMode,
 };
 use std::ffi::{OsStr, OsString};
-use std::path::{Path, PathBuf};
 
 /// How to come back to an inode.
 #[derive(Debug)]
@@ -195,49 +194,6 @@ impl Home {
         let name = if self.uses_user_xattr() { "user.braid.probe" } else { "trusted.braid.probe" };
         self.root.set_xattr(OsStr::new(name), b"1", XattrMode::Set)?;
         self.root.remove_xattr(OsStr::new(name))
-    }
-
-    /// Calls `visit` with path (below the root), descriptor (for looking) and
-    /// identity of every regular file of the namespace.
-    pub(crate) fn walk(&self, visit: &mut dyn FnMut(&Path, &Fd, &Identity) -> Result<()>) -> Result<()> {
-        let mut pending = vec![PathBuf::new()];
-        while let Some(path) = pending.pop() {
-            let shown = if path.as_os_str().is_empty() { Path::new(".") } else { &path };
-            let opened = self.root.open_at(shown.as_os_str(), Access::Directory);
-            let listed = opened.and_then(|dir| Ok((names_in(&*dir)?, dir)));
-            let Some((names, dir)) = unless_gone(listed).with_context(|| shown.display().to_string())? else {
-                continue;
-            };
-            for name in names {
-                if path.as_os_str().is_empty() && name == BRAID_DIR {
-                    continue;
-                }
-                let looked_at =
-                    dir.open_at(&name, Access::Path).and_then(|fd| Ok((self.identify(&*fd)?, fd)));
-                match unless_gone(looked_at) {
-                    Ok(Some((identity, _))) if identity.kind() == FileKind::Directory => {
-                        pending.push(path.join(name));
-                    }
-                    Ok(Some((identity, fd))) if identity.kind() == FileKind::Regular => {
-                        visit(&path.join(name), &fd, &identity)?;
-                    }
-                    Ok(_) => {}
-                    // Something is mounted inside the home tier.
-                    Err(error) if error.errno() == Errno::EXDEV => {}
-                    Err(error) => return Err(error),
-                }
-            }
-        }
-        Ok(())
-    }
-}
-
-/// `None` for what went away since its name was read, as happens in a volume
-/// that is in use.
-fn unless_gone<T>(result: Result<T>) -> Result<Option<T>> {
-    match result {
-        Err(error) if matches!(error.errno(), Errno::ENOENT | Errno::ENOTDIR | Errno::ESTALE) => Ok(None),
-        result => result.map(Some),
     }
 }
 

@@ -13,6 +13,7 @@ mod inodes;
 mod make;
 mod remove;
 mod resolve;
+mod walk;
 mod xattrs;
 
 pub(crate) use dirs::DirHandle;
@@ -20,6 +21,7 @@ pub(crate) use home::{Home, Identity, names_in};
 pub(crate) use inodes::{Inode, InodeTable, Shape};
 pub(crate) use make::io_mode;
 pub(crate) use remove::Witness;
+pub(crate) use walk::Seen;
 
 /// Braid's own directory at the root of each tier; not part of the namespace.
 pub(crate) const BRAID_DIR: &str = ".braid";

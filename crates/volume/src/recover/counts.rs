@@ -2,13 +2,10 @@
 //! after a crash, beside users: a mount must not wait for what exists.
 
 use crate::Volume;
+use crate::format::SavedCounts;
 use crate::tiers::Counts;
 use braid_contract::{Context, Errno, ObjectId, Result, TierId};
-use std::ffi::OsStr;
 use std::sync::atomic::Ordering;
-
-const MAGIC: &[u8; 8] = b"BRAIDCNT";
-const LEN: usize = 16 + TierId::LIMIT as usize * 8;
 
 impl Volume {
     /// Saves the counts, for the next mount; unless they are not exact.
@@ -16,38 +13,28 @@ impl Volume {
         if self.tiers.counts() != Counts::Exact {
             return Ok(());
         }
-        let mut bytes = vec![0; LEN];
-        bytes[..8].copy_from_slice(MAGIC);
+        let mut saved = SavedCounts::default();
         for tier in self.tiers.iter() {
-            let at = 16 + usize::from(tier.id.0) * 8;
-            bytes[at..at + 8].copy_from_slice(&tier.ranges.load(Ordering::Relaxed).to_le_bytes());
+            saved.0[usize::from(tier.id.0)] = tier.ranges.load(Ordering::Relaxed);
         }
-        let crc = crc32c::crc32c(&bytes[16..]);
-        bytes[8..12].copy_from_slice(&crc.to_le_bytes());
-        self.home.braid()?.replace_small("counts", &bytes).context("saving counts")
+        self.home.braid()?.replace_small("counts", &saved.encode()).context("saving counts")
     }
 
     /// Takes the saved counts, which are stale from now on. Without them, the
     /// indexes are to be counted.
     pub(crate) fn load_counts(&self) -> Result<()> {
         let braid = self.home.braid()?;
-        let saved = braid.read_small("counts", LEN)?.filter(|bytes| is_sound(bytes));
-        match saved {
-            Some(bytes) => {
+        let saved = braid.read_small("counts", SavedCounts::LEN + 1)?;
+        match saved.and_then(|bytes| SavedCounts::decode(&bytes).ok()) {
+            Some(saved) => {
                 for tier in self.tiers.iter() {
-                    let at = 16 + usize::from(tier.id.0) * 8;
-                    let count =
-                        bytes[at..at + 8].iter().rev().fold(0, |count, byte| count << 8 | u64::from(*byte));
-                    tier.ranges.store(count, Ordering::Relaxed);
+                    tier.ranges.store(saved.0[usize::from(tier.id.0)], Ordering::Relaxed);
                 }
                 self.tiers.set_counts(Counts::Exact);
             }
             None => self.tiers.set_counts(Counts::Unknown),
         }
-        match braid.remove_at(OsStr::new("counts"), false) {
-            Err(error) if error.errno() == Errno::ENOENT => Ok(()),
-            result => result.context("removing old counts"),
-        }
+        braid.ensure_gone_at("counts").context("removing old counts")
     }
 
     /// Counts the ranges of all indexes, if nobody knows them. What changes
@@ -86,8 +73,4 @@ impl Volume {
             Ok(())
         })
     }
-}
-
-fn is_sound(bytes: &[u8]) -> bool {
-    bytes.len() == LEN && bytes[..8] == *MAGIC && bytes[8..12] == crc32c::crc32c(&bytes[16..]).to_le_bytes()
 }

@@ -13,7 +13,6 @@ use crate::namespace::Identity;
 use crate::tiers::{Backend, cut_object};
 use braid_contract::{Access, Errno, Fd, NativeFd, ObjectId, Result, SeekTarget, SetTime, Timestamp};
 use std::collections::HashMap;
-use std::ffi::OsStr;
 
 /// A home inode that was found to carry an id.
 struct Owner {
@@ -54,10 +53,7 @@ impl Volume {
     fn remove_temporaries(&self) -> Result<()> {
         let braid = self.home.braid()?;
         for name in ["volume.new", "label.new", "counts.new"] {
-            match braid.remove_at(OsStr::new(name), false) {
-                Err(error) if error.errno() != Errno::ENOENT => return Err(error),
-                _ => {}
-            }
+            braid.ensure_gone_at(name)?;
         }
         Ok(())
     }

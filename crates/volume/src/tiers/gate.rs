@@ -286,9 +286,12 @@ mod tests {
         }
     }
 
+    /// Begins an operation that does not end before the closure returns.
+    type Begin = fn(&Gate, Box<dyn FnOnce() -> Result<()> + Send>) -> Result<()>;
+
     /// Whether the gate says that the tier hangs, after each of `seconds` in
     /// which the one operation that was begun, by `begin`, did not end.
-    fn hangs_after(begin: fn(&Gate, Box<dyn FnOnce() + Send>) -> Result<()>, seconds: &[u64]) -> Vec<bool> {
+    fn hangs_after(begin: Begin, seconds: &[u64]) -> Vec<bool> {
         let dir = tempfile::tempdir().unwrap();
         let clock = Arc::new(Clock::default());
         let store: Arc<dyn Store> = Arc::new(DirStore::open(dir.path()).unwrap());
@@ -299,6 +302,7 @@ mod tests {
             let wait = Box::new(move || {
                 begun.send(()).unwrap();
                 let _ = may_end.recv();
+                Ok(())
             });
             let operation = scope.spawn(|| begin(&gate, wait));
             has_begun.recv().unwrap();
@@ -321,9 +325,9 @@ mod tests {
 
     #[test]
     fn a_tier_hangs_when_nothing_ends_and_has_longer_for_a_sync() {
-        let short = hangs_after(|gate, wait| gate.pass(|_| Ok(wait())), &[1, 9, 11, 400]);
+        let short = hangs_after(|gate, wait| gate.pass(|_| wait()), &[1, 9, 11, 400]);
         assert_eq!(short, [false, false, true, true]);
-        let long = hangs_after(|gate, wait| gate.pass_long(|_| Ok(wait())), &[11, 299, 301]);
+        let long = hangs_after(|gate, wait| gate.pass_long(|_| wait()), &[11, 299, 301]);
         assert_eq!(long, [false, false, true]);
     }
 }
