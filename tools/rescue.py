@@ -29,6 +29,7 @@ LABEL_SIZE, TABLE_SIZE, HEADER_SIZE, ATTRIBUTE_SIZE = 512, 4096, 4096, 40
 TIERS_MAX = 63
 NAMESPACES = ("trusted.", "user.")
 KIND_SPREAD, KIND_EMPTIED = 1, 2
+SLOT_IN_USE, SLOT_LOST = 1, 2
 SIZE_WORD, SYNCED_SIZE_WORD, OWNERS_WORD, DURABLE_FLAGS = 256, 264, 272, 512
 CHUNK = 1 << 20
 SECTOR = 4096
@@ -108,8 +109,10 @@ class VolumeTable:
         self.volume = block[16:32]
         self.range_size, self.home = struct.unpack_from("<IB", block, 32)
         check_range_size(self.range_size)
-        slots = ((number, block[64 + 64 * number :]) for number in range(TIERS_MAX))
-        self.names = {number: slot[2 : 2 + slot[1]].decode("ascii", "replace") for number, slot in slots if slot[0] == 1}
+        slots = [(number, block[64 + 64 * number :]) for number in range(TIERS_MAX)]
+        named = [(slot[0], number, slot[2 : 2 + slot[1]].decode("ascii", "replace")) for number, slot in slots]
+        self.names = {number: name for state, number, name in named if state == SLOT_IN_USE}
+        self.lost_names = {number: name for state, number, name in named if state == SLOT_LOST}
 
 
 class Attribute:
@@ -303,7 +306,7 @@ class Rescue:
     def __init__(self, options, out, messages=sys.stderr, output=sys.stdout):
         self.given, self.home, self.copied, self.json = options.tiers, options.home_tier, options.copied, options.json
         self.out, self.messages, self.output = out, messages, output
-        self.tiers, self.names, self.namespaces = {}, {}, NAMESPACES
+        self.tiers, self.names, self.lost_names, self.namespaces = {}, {}, {}, NAMESPACES
         self.volume = self.range_size = None
         self.links, self.headers = {}, {}
         # By (device, inode number): ids of spread files; what is wrong with others.
@@ -361,7 +364,7 @@ class Rescue:
         table, label = None, self.home.label
         try:
             table = VolumeTable(read_file(self.home.braid(b"volume"), TABLE_SIZE))
-            self.names = table.names
+            self.names, self.lost_names = table.names, table.lost_names
         except (OSError, Damaged) as error:
             self.say("note: volume table of the home tier: %s" % error)
         source = label or table
@@ -405,7 +408,10 @@ class Rescue:
 
     def tier_name(self, number):
         """A tier's name for messages."""
-        return "%d (%s)" % (number, self.names[number]) if number in self.names else str(number)
+        if number in self.names:
+            return "%d (%s)" % (number, self.names[number])
+        # A tier that replaced it has its name.
+        return "%d (%s, lost)" % (number, self.lost_names[number]) if number in self.lost_names else str(number)
 
     def marked(self, id_):
         """Whether the file may be ahead of its home inode."""

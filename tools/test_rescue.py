@@ -83,6 +83,14 @@ class Volume:
             table += struct.pack("<BB62s", 1, len(name), name.encode())
         write(self.home(".braid/volume"), with_crc(table.ljust(4096, b"\0"), 12))
 
+    def replace(self, tier):
+        """Says in the volume table that a tier is lost; its directory goes."""
+        with open(self.home(".braid/volume"), "rb") as file:
+            table = bytearray(file.read())
+        table[64 + 64 * tier] = 2
+        write(self.home(".braid/volume"), with_crc(table, 12))
+        shutil.rmtree(os.path.join(self.root, NAMES[tier]))
+
     def home(self, path):
         return os.path.join(self.root, "fast", path)
 
@@ -295,6 +303,12 @@ class RescueTest(unittest.TestCase):
         self.check(1, expected, "big: lost: bytes 65536 to 196608: tier 2 (far) is not there", summary(2, 2, lost=1),
                    tiers=NAMES[:2])
         self.assertEqual(self.rebuilt("whole"), whole)
+
+    def test_tier_that_was_replaced_is_named(self):
+        expected = self.volume.spread("big", ID, 2 * RANGE, [0, 1])
+        self.volume.replace(1)
+        self.check(1, expected[:RANGE] + bytes(RANGE),
+                   "big: lost: bytes 65536 to 131072: tier 1 (slow, lost) is not there", tiers=["fast", "far"])
 
     def test_missing_durable_object_is_a_loss(self):
         expected = self.volume.spread("big", ID, 2 * RANGE, [0, 1])

@@ -157,8 +157,13 @@ class _Volume:
         holder = subprocess.Popen(
             [sys.executable, HERE / "inuse.py", "hold", self.side.root / "spread", str(OPEN_FILES), str(APPENDED)],
             stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
-        if holder.stdout.readline().strip() != "ready":
-            raise BenchError((holder.stderr.read().strip().splitlines() or ["the files could not be opened"])[-1])
+        try:
+            if holder.stdout.readline().strip() != "ready":
+                raise BenchError((holder.stderr.read().strip().splitlines() or ["the files could not be opened"])[-1])
+        except BaseException:
+            holder.kill()
+            holder.wait()
+            raise
         return holder
 
     def _kill(self, holder: subprocess.Popen) -> None:

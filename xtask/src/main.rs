@@ -34,7 +34,7 @@ Options of test and check:
   --list               what suites there are
   --quick              a shorter run of each suite
   --long               a longer run of each suite
-  --iterations N       rounds of suites that count in rounds (kill9, power)
+  --iterations N       rounds of kill9, cuts of power, states of crash
   --seed N             where random sequences start
   --on DIR             runs suites on this directory instead of a Braid mount
 ";

@@ -6,7 +6,8 @@ use crate::paths;
 use crate::sh::{cmd, exists, is_root, root_cmd};
 use std::path::PathBuf;
 
-/// A Debian package and a program (or file) that tells whether it is there.
+/// A Debian package and a program, or the path of a file, that tells whether it
+/// is there.
 struct Package(&'static str, &'static str);
 
 const DEMO: &[Package] = &[Package("fuse3", "fusermount3"), Package("e2fsprogs", "mkfs.ext4")];
@@ -18,6 +19,8 @@ const TESTS: &[Package] = &[
     Package("dbench", "dbench"),
     Package("fio", "fio"),
     Package("git", "git"),
+    // To build pjdfstest.
+    Package("libacl1-dev", "/usr/include/sys/acl.h"),
     Package("python3", "python3"),
     Package("redis-server", "redis-server"),
     Package("rocksdb-tools", "db_bench"),

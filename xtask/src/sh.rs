@@ -53,7 +53,8 @@ pub(crate) fn is_root() -> bool {
     rustix::process::geteuid().is_root()
 }
 
-/// Whether this program is found on the path (with the places of system tools).
+/// Whether this program is found on the path (with the places of system tools),
+/// or this file where its absolute path says.
 pub(crate) fn exists(program: &str) -> bool {
     let path = std::env::var_os("PATH").unwrap_or_default();
     let system = ["/usr/sbin", "/sbin"].map(OsString::from);
@@ -293,6 +294,7 @@ mod tests {
         assert!(error.0.starts_with("/no/such/program"), "{error}");
         assert!(!exists("no-such-program"));
         assert!(exists("sh"));
+        assert!(exists("/proc/version") && !exists("/no/such/file"));
     }
 
     #[test]

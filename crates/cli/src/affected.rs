@@ -9,23 +9,20 @@ use std::fmt::Write as _;
 
 pub(crate) fn run(daemon: &mut Client, json: bool) -> Result<()> {
     let mut files: Vec<AffectedFile> = Vec::new();
-    let mut strange = false;
     // All is taken before it is printed: the daemon waits for no pager.
     let asked = daemon.request_all(&Request::Affected, &mut |reply| match reply {
-        Reply::Affected(file) => add(&mut files, file),
-        _ => strange = true,
+        Reply::Affected(file) => {
+            add(&mut files, file);
+            true
+        }
+        _ => false,
     });
     asked.map_err(|error| Failure::new(error.to_string()))?;
-    if strange {
-        return Err(Failure::new("the daemon answered something else"));
-    }
     files.sort_by(|a, b| a.path.cmp(&b.path));
     let mut text = String::new();
     for file in &files {
         if json {
-            let line = serde_json::to_string(file).map_err(|error| Failure::new(error.to_string()))?;
-            text.push_str(&line);
-            text.push('\n');
+            text.push_str(&table::json_line(file)?);
         } else {
             render(file, &mut text);
         }

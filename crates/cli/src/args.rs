@@ -55,7 +55,7 @@ pub(crate) struct MountArgs {
     #[arg(long, short)]
     pub(crate) foreground: bool,
 
-    /// Threads that answer the kernel [default: 32]
+    /// Threads that answer the kernel [default: 48]
     #[arg(long, value_name = "COUNT")]
     pub(crate) threads: Option<usize>,
 

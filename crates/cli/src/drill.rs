@@ -1,7 +1,7 @@
 //! `braid drill`: faults of a tier that is mounted, armed, shown and lifted.
 
 use crate::args::DrillArgs;
-use crate::failure::{Failure, Result};
+use crate::failure::Result;
 use crate::{locate, table};
 use braid_ipc::protocol::{Drill, Reply, Request};
 use std::fmt::Write as _;
@@ -11,11 +11,11 @@ pub(crate) fn run(args: &DrillArgs) -> Result<()> {
     let mut daemon = locate::need_daemon(&mount)?;
     let change = args.clear || !args.faults.is_empty();
     let rules = change.then(|| args.faults.clone());
-    let drill = match daemon.request(&Request::Drill { tier: args.tier.clone(), rules }) {
-        Ok(Reply::Drill(drill)) => drill,
-        Ok(_) => return Err(Failure::new("the daemon answered something else")),
-        Err(error) => return Err(Failure::new(error.to_string())),
-    };
+    let request = Request::Drill { tier: args.tier.clone(), rules };
+    let drill = locate::ask(&mut daemon, &request, |reply| match reply {
+        Reply::Drill(drill) => Some(drill),
+        _ => None,
+    })?;
     if args.json { table::print_json(&drill) } else { table::print(&render(&drill)) }
 }
 

@@ -18,11 +18,11 @@ pub(crate) fn run(args: &ExplainArgs) -> Result<()> {
     if !found.is_file() {
         return Err(Failure::new(format!("{shown} is not a regular file; only those have data on tiers")));
     }
-    let explanation = match daemon.request(&Request::Explain { ino: found.ino() }) {
-        Ok(Reply::Explanation(explanation)) => explanation,
-        Ok(_) => return Err(Failure::new("the daemon answered something else")),
-        Err(error) => return Err(Failure::new(format!("{shown}: {error}"))),
-    };
+    let asked = locate::ask(&mut daemon, &Request::Explain { ino: found.ino() }, |reply| match reply {
+        Reply::Explanation(explanation) => Some(explanation),
+        _ => None,
+    });
+    let explanation = asked.map_err(|failure| Failure::new(format!("{shown}: {failure}")))?;
     if args.json { table::print_json(&explanation) } else { table::print(&render(&args.path, &explanation)) }
 }
 

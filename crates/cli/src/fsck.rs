@@ -14,7 +14,7 @@ use braid_ipc::protocol::{FsckProblem, FsckRequest, FsckSummary, Reply, Request}
 use progress::Progress;
 use serde::Serialize;
 use std::fmt::Write as _;
-use std::path::{Path, PathBuf};
+use std::path::{Component, Path, PathBuf};
 use std::process::ExitCode;
 
 /// The check found problems and repaired all of them.
@@ -81,7 +81,9 @@ fn target(args: &FsckArgs) -> Result<(Target, &[PathBuf])> {
         Some((first, paths)) if args.tiers.is_empty() => (Some(first), paths),
         _ => (None, args.targets.as_slice()),
     };
-    if let Some(point) = first.filter(|first| first.is_dir()) {
+    // One whose daemon is gone says nothing of what it is.
+    let is_mount = |first: &&PathBuf| locate::mounted_at(first).is_ok() || first.is_dir();
+    if let Some(point) = first.filter(is_mount) {
         return Ok((Target::Mount(locate::containing(point)?), paths));
     }
     let stack = StackArgs {
@@ -124,7 +126,12 @@ fn within(mount: &Mount, path: &Path) -> Result<PathBuf> {
 
 fn request(args: &FsckArgs, paths: impl Iterator<Item = Result<PathBuf>>) -> Result<FsckRequest> {
     let text = |path: Result<PathBuf>| {
-        path?.into_os_string().into_string().map_err(|path| {
+        let path = path?;
+        if path.components().any(|part| part == Component::ParentDir) {
+            let what = format!("{}: PATHs are below the volume's root", path.display());
+            return Err(Failure::usage(what + "\n  help: write it without '..'"));
+        }
+        path.into_os_string().into_string().map_err(|path| {
             Failure::usage(format!("{} is not UTF-8; check the directory that it is in", path.display()))
         })
     };
@@ -138,11 +145,14 @@ fn request(args: &FsckArgs, paths: impl Iterator<Item = Result<PathBuf>>) -> Res
 /// Has the daemon check its volume.
 fn ask(mut daemon: Client, request: FsckRequest, progress: &mut Progress) -> Result<Report> {
     let (mut problems, mut summary) = (Vec::new(), None);
-    let asked = daemon.request_all(&Request::Fsck(request), &mut |reply| match reply {
-        Reply::FsckProgress(now) => progress.show(&now),
-        Reply::FsckProblem(problem) => problems.push(problem),
-        Reply::FsckSummary(found) => summary = Some(found),
-        _ => {}
+    let asked = daemon.request_all(&Request::Fsck(request), &mut |reply| {
+        match reply {
+            Reply::FsckProgress(now) => progress.show(&now),
+            Reply::FsckProblem(problem) => problems.push(problem),
+            Reply::FsckSummary(found) => summary = Some(found),
+            _ => return false,
+        }
+        true
     });
     asked.map_err(|error| Failure::new(error.to_string()))?;
     let summary = summary.ok_or_else(|| Failure::new("the daemon did not finish the check"))?;
@@ -161,15 +171,10 @@ fn print(report: &Report, args: &FsckArgs) -> Result<()> {
     }
     let mut text = String::new();
     for problem in &report.problems {
-        text.push_str(&line(problem)?);
+        text.push_str(&table::json_line(problem)?);
     }
-    text.push_str(&line(&SummaryLine { summary: &report.summary })?);
+    text.push_str(&table::json_line(&SummaryLine { summary: &report.summary })?);
     table::print(&text)
-}
-
-fn line(value: &impl Serialize) -> Result<String> {
-    let text = serde_json::to_string(value).map_err(|error| Failure::new(error.to_string()))?;
-    Ok(text + "\n")
 }
 
 fn render(report: &Report, repair: bool) -> String {

@@ -3,6 +3,7 @@
 use crate::failure::{Failure, Result};
 use braid_ipc::Client;
 use braid_ipc::mounts::{self, Mount};
+use braid_ipc::protocol::{Reply, Request};
 use std::io;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
@@ -62,6 +63,17 @@ pub(crate) fn need_daemon(mount: &Mount) -> Result<Client> {
         }
         Failure::new(format!("the daemon of {point} can't be asked: {error}"))
     })
+}
+
+/// Asks a daemon; `pick` takes the answer out of what it replies, if that is
+/// one to this request.
+pub(crate) fn ask<T>(
+    daemon: &mut Client,
+    request: &Request,
+    pick: impl FnOnce(Reply) -> Option<T>,
+) -> Result<T> {
+    let reply = daemon.request(request).map_err(|error| Failure::new(error.to_string()))?;
+    pick(reply).ok_or_else(|| Failure::new("the daemon answered something else"))
 }
 
 fn table() -> Result<Vec<Mount>> {

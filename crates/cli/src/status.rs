@@ -2,7 +2,7 @@
 
 use crate::affected;
 use crate::args::StatusArgs;
-use crate::failure::{Failure, Result};
+use crate::failure::Result;
 use crate::locate;
 use crate::table::{self, Align, Table};
 use braid_daemon::units::{show_size, write_size};
@@ -15,11 +15,10 @@ pub(crate) fn run(args: &StatusArgs) -> Result<()> {
     if args.affected {
         return affected::run(&mut daemon, args.json);
     }
-    let status = match daemon.request(&Request::Status) {
-        Ok(Reply::Status(status)) => status,
-        Ok(_) => return Err(Failure::new("the daemon answered something else")),
-        Err(error) => return Err(Failure::new(error.to_string())),
-    };
+    let status = locate::ask(&mut daemon, &Request::Status, |reply| match reply {
+        Reply::Status(status) => Some(status),
+        _ => None,
+    })?;
     if args.json { table::print_json(&status) } else { table::print(&render(&status, table::colour())) }
 }
 

@@ -21,6 +21,12 @@ pub(crate) fn print_json(value: &impl serde::Serialize) -> Result<()> {
     print(&(text + "\n"))
 }
 
+/// A value as one line of JSON.
+pub(crate) fn json_line(value: &impl serde::Serialize) -> Result<String> {
+    let text = serde_json::to_string(value).map_err(|error| Failure::new(error.to_string()))?;
+    Ok(text + "\n")
+}
+
 /// How a column is aligned.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Align {

@@ -15,11 +15,10 @@ pub(crate) fn replace(args: &ReplaceArgs) -> Result<()> {
         return Err(Failure::new(format!("{shown}: the name is not UTF-8\n  help: name another directory")));
     };
     let request = Request::ReplaceTier { tier: args.tier.clone(), dir: dir.to_owned() };
-    let replaced = match daemon.request(&request) {
-        Ok(Reply::Replaced(replaced)) => replaced,
-        Ok(_) => return Err(Failure::new("the daemon answered something else")),
-        Err(error) => return Err(Failure::new(error.to_string())),
-    };
+    let replaced = locate::ask(&mut daemon, &request, |reply| match reply {
+        Reply::Replaced(replaced) => Some(replaced),
+        _ => None,
+    })?;
     if args.json {
         table::print_json(&replaced)
     } else {

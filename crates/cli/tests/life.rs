@@ -111,6 +111,10 @@ fn mount_use_ask_unmount_check() {
     assert_eq!((&checked["summary"]["left"], &checked["summary"]["spread_files"]), (&0.into(), &1.into()));
     assert_eq!(bench.fails(&["fsck", "m", "missing"]).0, 4);
     assert_eq!(bench.fails(&["fsck", "nothing.yaml"]).0, 8);
+    for target in [&["fsck", "m", "../a"][..], &["fsck", "m", "x/.."], &["fsck", "s.yaml", "../a"]] {
+        let (status, said) = bench.fails(target);
+        assert!(status == 2 && said.contains("PATHs are below the volume's root"), "{target:?}: {said}");
+    }
     assert_eq!(bench.fails(&["fsck"]).0, 2);
 
     let (_, said) = bench.fails(&["mount", "s.yaml", "m"]);
@@ -154,6 +158,8 @@ fn a_killed_daemon_leaves_a_mount_that_umount_cleans_up() {
     let mut ended = [rustix::event::PollFd::new(&watch, rustix::event::PollFlags::IN)];
     rustix::event::poll(&mut ended, None).unwrap();
 
+    let (status, said) = bench.fails(&["fsck", "m"]);
+    assert!(status == 8 && said.contains("is gone\n  help: clean up: braid umount"), "{said}");
     let (_, said) = bench.fails(&["status", "m"]);
     assert!(said.contains("is gone\n  help: clean up: braid umount"), "{said}");
     let (_, said) = bench.fails(&["mount", "s.yaml", "m"]);

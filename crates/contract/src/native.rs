@@ -283,6 +283,28 @@ pub trait NativeFd: Send + Sync + fmt::Debug {
         Ok(Some(bytes))
     }
 
+    /// Writes all of `bytes` at `offset`. `EIO` if nothing more is taken.
+    fn write_all_at(&self, offset: u64, bytes: &[u8]) -> Result<()> {
+        let mut done = 0;
+        while done < bytes.len() {
+            done += match self.write_at(offset + done as u64, &[IoSlice::new(&bytes[done..])], false)? {
+                0 => return Err(Errno::EIO.into()),
+                written => written,
+            };
+        }
+        Ok(())
+    }
+
+    /// The first stretch of data at or after `offset`, as where it begins and
+    /// where it ends; `None` if there is none.
+    fn next_data(&self, offset: u64) -> Result<Option<(u64, u64)>> {
+        let start = match self.seek(offset, SeekTarget::Data) {
+            Err(error) if error.errno() == Errno::ENXIO => return Ok(None),
+            result => result?,
+        };
+        Ok(Some((start, self.seek(start, SeekTarget::Hole)?)))
+    }
+
     /// Replaces the small file `name` in this directory, durably: after a crash
     /// at any moment there is the old file or the new one.
     fn replace_small(&self, name: &str, bytes: &[u8]) -> Result<()> {
@@ -291,13 +313,7 @@ pub trait NativeFd: Send + Sync + fmt::Debug {
             // One that a crash left.
             self.ensure_gone_at(new)?;
             let file = self.create_at(OsStr::new(new), 0o600)?;
-            let mut done = 0;
-            while done < bytes.len() {
-                done += match file.write_at(done as u64, &[IoSlice::new(&bytes[done..])], false)? {
-                    0 => return Err(Errno::EIO.into()),
-                    written => written,
-                };
-            }
+            file.write_all_at(0, bytes)?;
             file.sync(false)?;
             self.rename_at(OsStr::new(new), self.as_native(), OsStr::new(name), RenameMode::Replace)?;
             self.sync(false)

@@ -1,6 +1,6 @@
 //! What a tier offers: bytes in named objects.
 
-use crate::{Errno, Error, Hint, ObjectId, Result, Timestamp};
+use crate::{Hint, ObjectId, Result, Timestamp};
 use std::io::{IoSlice, IoSliceMut};
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
@@ -177,13 +177,7 @@ pub trait Store: Send + Sync {
     /// this label. `ESTALE` if it is not, or not there; `EROFS` if it refuses
     /// writes. What was written before and not synced may be lost when a tier
     /// comes back; [`sync`](Self::sync) of such an object fails once.
-    fn probe(&self, label: &[u8]) -> Result<()> {
-        self.usage()?;
-        match self.label()? {
-            Some(found) if found == label => Ok(()),
-            _ => Err(Error::new(Errno::ESTALE, "the tier's label is missing or another tier's")),
-        }
-    }
+    fn probe(&self, label: &[u8]) -> Result<()>;
 
     /// Calls `visit` with every object, in no order. For checking.
     fn list(&self, visit: &mut dyn FnMut(ObjectId)) -> Result<()>;

@@ -3,15 +3,14 @@
 //! socket [`VolumeHandle::check`] for one that is.
 
 use crate::config::Config;
-use crate::refusal::Refusal;
+use crate::refusal::{Place, Refusal};
 use crate::validate;
 use crate::wire::{self, VolumeHandle};
-use braid_contract::Fd;
+use braid_contract::{Errno, Error};
 use braid_ipc::protocol::{FsckProblem, FsckProgress, FsckRequest, FsckSummary};
-use braid_stores::native::KernelFd;
+use braid_stores::native::open_dir;
 use braid_volume::{CheckOptions, CheckProgress, CheckReport, Problem, Severity};
-use rustix::fs::{Mode, OFlags};
-use std::path::{Path, PathBuf};
+use std::path::{Component, Path, PathBuf};
 
 /// What a check found.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -38,8 +37,11 @@ pub fn run(
     if request.repair {
         validate::tiers(volume)?;
     }
-    let dirs = volume.tiers.iter().map(|tier| (tier.name.as_str(), tier.dir.value.as_path()));
-    let options = options(request, dirs);
+    let others = volume.tiers.iter().filter(|tier| tier.name != volume.home.value);
+    let dirs = others.map(|tier| (tier.name.as_str(), tier.dir.value.as_path()));
+    let options = options(request, dirs).map_err(|path| {
+        Place::flag(path).refuse("PATHs are below the volume's root", "write it without '..'")
+    })?;
     wire::check(volume, &options, &mut |now| progress(told(now))).map(report)
 }
 
@@ -49,30 +51,36 @@ impl VolumeHandle {
         &self,
         request: &FsckRequest,
         progress: &mut dyn FnMut(FsckProgress) -> bool,
-    ) -> Result<Report, braid_contract::Error> {
+    ) -> Result<Report, Error> {
         let status = self.volume.status();
         let dirs = status.tiers.iter().filter(|tier| !tier.home);
         let dirs = dirs.map(|tier| (tier.name.as_str(), Path::new(&tier.location)));
-        let options = options(request, dirs);
+        let options = options(request, dirs).map_err(|path| {
+            let what = format!("{path}: PATHs are below the volume's root, without '..'");
+            Error::new(Errno::EINVAL, what)
+        })?;
         self.volume.check(&options, &mut |now| progress(told(now))).map(report)
     }
 }
 
-/// What is asked for. A directory that can't be opened is not looked at: the
-/// tier itself says what is wrong with it.
-fn options<'a>(request: &FsckRequest, dirs: impl Iterator<Item = (&'a str, &'a Path)>) -> CheckOptions {
-    let below_root = |path: &String| Path::new(path).strip_prefix("/").unwrap_or(Path::new(path)).to_owned();
-    CheckOptions {
+/// What is asked for; or the path that may lead out of the volume. A directory
+/// that can't be opened is not looked at: the tier itself says what is wrong
+/// with it.
+fn options<'a, 'r>(
+    request: &'r FsckRequest,
+    dirs: impl Iterator<Item = (&'a str, &'a Path)>,
+) -> Result<CheckOptions, &'r str> {
+    let below_root = |path: &'r String| {
+        let below = Path::new(path).strip_prefix("/").unwrap_or(Path::new(path));
+        let leaves = below.components().any(|part| part == Component::ParentDir);
+        if leaves { Err(path.as_str()) } else { Ok(below.to_owned()) }
+    };
+    Ok(CheckOptions {
         repair: request.repair,
         verbose: request.verbose,
-        paths: request.paths.iter().map(below_root).collect::<Vec<PathBuf>>(),
-        roots: dirs.filter_map(|(name, dir)| Some((name.to_owned(), open(dir)?))).collect(),
-    }
-}
-
-fn open(dir: &Path) -> Option<Fd> {
-    let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
-    rustix::fs::open(dir, flags, Mode::empty()).ok().map(KernelFd::open)
+        paths: request.paths.iter().map(below_root).collect::<Result<Vec<PathBuf>, &str>>()?,
+        roots: dirs.filter_map(|(name, dir)| Some((name.to_owned(), open_dir(dir).ok()?))).collect(),
+    })
 }
 
 fn told(now: &CheckProgress) -> FsckProgress {

@@ -219,11 +219,16 @@ fn known(tiers: &[TierSettings], named: &Located<String>) -> Result<(), Refusal>
     if tiers.iter().any(|tier| tier.name == named.value) {
         return Ok(());
     }
-    let names: Vec<&str> = tiers.iter().map(|tier| tier.name.as_str()).collect();
-    let found = format!("there is no tier '{}'", named.value);
-    let advice = match crate::section::nearest(&named.value, &names) {
+    let (found, advice) = no_such_tier(&named.value, tiers.iter().map(|tier| tier.name.as_str()));
+    Err(named.place.refuse(found, advice))
+}
+
+/// What to say of a name that none of these tiers has, and what to do.
+pub(crate) fn no_such_tier<'a>(name: &str, tiers: impl Iterator<Item = &'a str>) -> (String, String) {
+    let names: Vec<&str> = tiers.collect();
+    let advice = match crate::section::nearest(name, &names) {
         Some(nearest) => format!("did you mean '{nearest}'? The tiers are {}", names.join(", ")),
         None => format!("the tiers are {}", names.join(", ")),
     };
-    Err(named.place.refuse(found, advice))
+    (format!("there is no tier '{name}'"), advice)
 }

@@ -7,7 +7,7 @@ use braid_ipc::protocol::{
 };
 use std::io;
 use std::path::{Path, PathBuf};
-use std::sync::Mutex;
+use std::sync::{Mutex, TryLockError};
 
 /// What is told about a mounted volume.
 pub(crate) struct Control {
@@ -60,13 +60,56 @@ impl braid_ipc::Handler for Control {
         tell: &mut dyn FnMut(Reply) -> io::Result<()>,
     ) -> Result<FsckSummary, ErrorReply> {
         // Two that repair would be in each other's way.
-        let Ok(_checking) = self.checking.try_lock() else {
-            return Err(ErrorReply::new("another check is under way; wait for it to end"));
+        let _checking = match self.checking.try_lock() {
+            Ok(checking) => checking,
+            // One that panicked is over.
+            Err(TryLockError::Poisoned(poisoned)) => poisoned.into_inner(),
+            Err(TryLockError::WouldBlock) => {
+                return Err(ErrorReply::new("another check is under way; wait for it to end"));
+            }
         };
         let report = self.volume.check(request, &mut |now| tell(Reply::FsckProgress(now)).is_ok())?;
         for problem in report.problems {
             tell(Reply::FsckProblem(problem)).map_err(|error| ErrorReply::new(error.to_string()))?;
         }
         Ok(report.summary)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::flags::{StackFlags, parse};
+    use crate::wire;
+    use braid_ipc::Handler;
+
+    #[test]
+    fn a_check_that_panicked_does_not_keep_others_from_theirs_and_one_under_way_does() {
+        let dir = tempfile::tempdir().unwrap();
+        let flags =
+            StackFlags { tiers: vec![format!("home={}", dir.path().display())], ..StackFlags::default() };
+        let volume = wire::open(parse(&flags).unwrap().stack.volume()).unwrap();
+        let control = Control::new(volume, Path::new("/nowhere"));
+        std::thread::scope(|scope| {
+            let panics = || {
+                let _checking = control.checking.lock().unwrap();
+                panic!("meant to");
+            };
+            assert!(scope.spawn(panics).join().is_err());
+        });
+        let check = |paths: &[&str]| {
+            let paths = paths.iter().map(|path| (*path).to_owned()).collect();
+            control.fsck(&FsckRequest { paths, ..FsckRequest::default() }, &mut |_| Ok(()))
+        };
+        assert_eq!(check(&[]).unwrap(), FsckSummary::default());
+        for path in ["..", "../..", "/a/../../b"] {
+            let error = check(&[path]).unwrap_err();
+            assert_eq!(error.errno, Some(Errno::EINVAL.0), "{error}");
+        }
+        control.checking.clear_poison();
+        let checking = control.checking.lock().unwrap();
+        assert!(check(&[]).unwrap_err().message.contains("another check is under way"));
+        drop(checking);
+        control.volume.shutdown().unwrap();
     }
 }

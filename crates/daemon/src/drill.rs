@@ -5,7 +5,7 @@
 use crate::refusal::Located;
 use braid_contract::{Errno, Store};
 use braid_ipc::protocol::{ArmedFault, Drill, DrillTier, ErrorReply};
-use braid_stores::fault::{FaultControl, FaultSettings, FaultStore};
+use braid_stores::fault::{FaultControl, FaultStore};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 pub(crate) use braid_stores::fault::FaultRule;
@@ -26,7 +26,7 @@ pub(crate) fn put_before(
     faults: &[Located<FaultRule>],
 ) -> (Arc<dyn Store>, FaultControl) {
     let rules = faults.iter().map(|fault| fault.value).collect();
-    let store = FaultStore::new(Arc::new(store), FaultSettings { rules });
+    let store = FaultStore::new(Arc::new(store), rules);
     let control = store.control();
     (Arc::new(store), control)
 }
@@ -59,7 +59,7 @@ impl Drills {
             tracing::warn!(tier, "the drill is over: no fault is armed on the tier any more");
         }
         warn(tier, &rules);
-        control.set(FaultSettings { rules });
+        control.set(rules);
         Ok(())
     }
 

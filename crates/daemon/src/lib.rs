@@ -2,8 +2,10 @@
 //!
 //! [`config`] says what can be set, [`stack_file`] and [`flags`] read it,
 //! [`validate`] refuses what can't work before anything is touched, [`serve`]
-//! runs the daemon and [`check`] the offline check. `wire` names the volume and
-//! the front end, `wire`, `drill` and `replacement` concrete stores. The command line is the one caller.
+//! runs the daemon and [`check`] the offline check. `wire` opens the volume and
+//! mounts the front end; `control` answers for a volume that is mounted, with
+//! the help of `wire`, [`check`], `drill` and `replacement`. The command line is
+//! the one caller.
 #![forbid(unsafe_code)]
 
 pub mod check;

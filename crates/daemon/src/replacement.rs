@@ -1,9 +1,8 @@
 //! An empty directory takes the place of a tier that is lost.
 
-use crate::config::{TierSettings, VolumeSettings};
+use crate::config::{TierSettings, VolumeSettings, no_such_tier};
 use crate::drill;
 use crate::refusal::Place;
-use crate::section::nearest;
 use crate::validate;
 use crate::wire::{VolumeHandle, reserve};
 use braid_contract::{Errno, Error};
@@ -15,8 +14,6 @@ use std::path::{Path, PathBuf};
 /// A tier as it was set at the mount.
 pub(crate) struct TierPlace {
     name: String,
-    /// Its directory, absolute and without symbolic links if it was there.
-    dir: PathBuf,
     /// Where the directory was set, and how it was written.
     place: Place,
     written: PathBuf,
@@ -31,7 +28,6 @@ pub(crate) struct TierPlace {
 pub(crate) fn places(settings: &VolumeSettings) -> Vec<TierPlace> {
     let place = |tier: &TierSettings| TierPlace {
         name: tier.name.clone(),
-        dir: real(&tier.dir.value),
         place: tier.dir.place.absolute(),
         written: tier.dir.value.clone(),
         absent: tier.absent.is_some(),
@@ -56,17 +52,17 @@ impl VolumeHandle {
         mountpoint: &Path,
     ) -> Result<Replaced, ErrorReply> {
         let old = self.known_tier(name)?;
-        let status = self.volume.status();
-        let before = status.tiers.into_iter().find(|tier| tier.name == name);
-        let before = before.ok_or_else(|| ErrorReply::from(Error::from(Errno::ENOENT)))?;
+        // As they are now: others may have been replaced since the mount.
+        let tiers = self.volume.status().tiers.into_iter();
+        let (before, others): (Vec<_>, Vec<_>) = tiers.partition(|tier| tier.name == name);
+        let before = before.into_iter().next().ok_or_else(|| ErrorReply::from(Error::from(Errno::ENOENT)))?;
         // Said by the volume too, but before a directory is looked at.
         if before.home {
             let what = format!("tier {name} is the home tier, which can't be replaced");
             return Err(refused(Errno::EBUSY, &what, "it holds the names of all files"));
         }
-        let others = self.places.iter().filter(|tier| tier.name != name);
-        let others: Vec<(&str, &Path)> = others.map(|tier| (tier.name.as_str(), &*tier.dir)).collect();
-        let dir = validate::replacement(dir, &others, mountpoint)
+        let others = others.iter().map(|tier| (tier.name.as_str(), Path::new(&tier.location)));
+        let dir = validate::replacement(dir, others, mountpoint)
             .map_err(|refusal| ErrorReply { errno: Some(Errno::EINVAL.0), message: refusal.to_string() })?;
         let store = DirStore::open(&dir).map_err(|error| cant_open(&dir, &error))?;
         let (store, control) = drill::put_before(store, &[]);
@@ -93,12 +89,8 @@ impl VolumeHandle {
         if let Some(tier) = self.places.iter().find(|tier| tier.name == name) {
             return Ok(tier);
         }
-        let names: Vec<&str> = self.places.iter().map(|tier| tier.name.as_str()).collect();
-        let advice = match nearest(name, &names) {
-            Some(nearest) => format!("did you mean '{nearest}'? The tiers are {}", names.join(", ")),
-            None => format!("the tiers are {}", names.join(", ")),
-        };
-        Err(refused(Errno::ENOENT, &format!("there is no tier '{name}'"), &advice))
+        let (what, advice) = no_such_tier(name, self.places.iter().map(|tier| tier.name.as_str()));
+        Err(refused(Errno::ENOENT, &what, &advice))
     }
 }
 
@@ -137,4 +129,42 @@ fn cant_replace(dir: &Path, error: &Error) -> ErrorReply {
 
 fn refused(errno: Errno, what: &str, advice: &str) -> ErrorReply {
     ErrorReply { errno: Some(errno.0), message: format!("{what}\n  help: {advice}") }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::flags::{StackFlags, parse};
+    use crate::wire;
+
+    /// A volume of three tiers that is open without all but home; each a
+    /// directory of the one that is given.
+    fn without_all_but_home(dir: &Path) -> VolumeHandle {
+        let tier = |name: &str| {
+            std::fs::create_dir(dir.join(name)).unwrap();
+            format!("{name}={}", dir.join(name).display())
+        };
+        let flags = StackFlags { tiers: ["home", "b", "c"].map(tier).to_vec(), ..StackFlags::default() };
+        let mut config = parse(&flags).unwrap();
+        wire::open(config.stack.volume()).unwrap().shutdown().unwrap();
+        config.without(&["b".into(), "c".into()]).unwrap();
+        wire::open(config.stack.volume()).unwrap()
+    }
+
+    #[test]
+    fn a_replacement_is_kept_apart_from_where_the_others_are_now() {
+        let dir = tempfile::tempdir().unwrap();
+        let volume = without_all_but_home(dir.path());
+        for name in ["new", "new/inside", "b/inside"] {
+            std::fs::create_dir(dir.path().join(name)).unwrap();
+        }
+        let replace =
+            |tier: &str, name: &str| volume.replace_tier(tier, &dir.path().join(name), Path::new("/nowhere"));
+        replace("b", "new").unwrap();
+        let said = replace("c", "new/inside").unwrap_err().message;
+        assert!(said.contains("tier 'b' is at") && said.contains("one would be inside the other"), "{said}");
+        // Nobody uses that any more.
+        replace("c", "b/inside").unwrap();
+        volume.shutdown().unwrap();
+    }
 }

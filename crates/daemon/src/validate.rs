@@ -45,10 +45,59 @@ pub fn tiers(volume: &VolumeSettings) -> Result<(), Refusal> {
 /// A tier's directory, as it was found.
 struct Looked<'a> {
     tier: &'a TierSettings,
+    spot: Spot,
+}
+
+/// Where a directory is.
+struct Spot {
+    /// Absolute, without symbolic links.
     real: PathBuf,
-    inode: (u64, u64),
+    /// Device and number of its inode; `None` if it was not asked, since it may
+    /// not answer.
+    inode: Option<(u64, u64)>,
     /// Where it is on its file system, whatever is mounted where.
     on_device: Option<(u64, PathBuf)>,
+}
+
+/// What two directories have in common.
+enum Overlap {
+    /// Everything: they are one.
+    Same,
+    /// The second is in the first.
+    SecondInside,
+    /// The first is in the second.
+    FirstInside,
+}
+
+impl Spot {
+    /// The directory `real`, to judge by its name and the mount table: nothing
+    /// on its device is touched.
+    fn named(real: PathBuf, mounts: &[Mount]) -> Self {
+        let mount = mounts::containing(mounts, &real);
+        let on_device = mount.and_then(|mount| Some((mount.dev, mount.path_within(&real)?)));
+        Self { real, inode: None, on_device }
+    }
+
+    /// Whether the other one is this one or in it, as far as names tell.
+    fn holds(&self, other: &Self) -> bool {
+        let on_device = match (&self.on_device, &other.on_device) {
+            (Some((outer, outer_path)), Some((inner, inner_path))) => {
+                outer == inner && inner_path.starts_with(outer_path)
+            }
+            _ => false,
+        };
+        on_device || other.real.starts_with(&self.real)
+    }
+
+    fn overlap(&self, second: &Self) -> Option<Overlap> {
+        let same = self.inode.is_some() && self.inode == second.inode;
+        match (same, self.holds(second), second.holds(self)) {
+            (true, ..) => Some(Overlap::Same),
+            (_, true, _) => Some(Overlap::SecondInside),
+            (_, _, true) => Some(Overlap::FirstInside),
+            _ => None,
+        }
+    }
 }
 
 fn look_at_tiers(volume: &VolumeSettings) -> Result<Vec<Looked<'_>>, Refusal> {
@@ -69,9 +118,8 @@ fn look_at_tiers(volume: &VolumeSettings) -> Result<Vec<Looked<'_>>, Refusal> {
 
 fn look_at<'a>(tier: &'a TierSettings, mounts: &[Mount]) -> Result<Looked<'a>, Refusal> {
     let (real, found) = usable(&tier.dir.value, &tier.dir.place, mounts)?;
-    let mount = mounts::containing(mounts, &real);
-    let on_device = mount.and_then(|mount| Some((mount.dev, mount.path_within(&real)?)));
-    Ok(Looked { tier, real, inode: identity(&found), on_device })
+    let inode = Some((found.dev(), found.ino()));
+    Ok(Looked { tier, spot: Spot { inode, ..Spot::named(real, mounts) } })
 }
 
 /// A directory that can be a tier: without symbolic links, and what it is.
@@ -97,16 +145,19 @@ pub(crate) fn or_without(mut refusal: Refusal, tier: &str) -> Refusal {
 }
 
 /// Refuses a directory that can't take the place of a lost tier. `others` are
-/// the names and directories of the other tiers.
-pub(crate) fn replacement(
+/// the names and directories of the other tiers, which are not touched: their
+/// devices may hang.
+pub(crate) fn replacement<'a>(
     dir: &Path,
-    others: &[(&str, &Path)],
+    others: impl Iterator<Item = (&'a str, &'a Path)>,
     mountpoint: &Path,
 ) -> Result<PathBuf, Refusal> {
     let place = Place::flag(dir.display().to_string());
-    let (real, _) = usable(dir, &place, &mounts::list().unwrap_or_default())?;
+    let mounts = mounts::list().unwrap_or_default();
+    let (real, _) = usable(dir, &place, &mounts)?;
+    let spot = Spot::named(real.clone(), &mounts);
     for (name, other) in others {
-        if real.starts_with(other) || other.starts_with(&real) {
+        if spot.overlap(&Spot::named(other.to_owned(), &mounts)).is_some() {
             let found = format!("tier '{name}' is at {}, and one would be inside the other", other.display());
             return Err(place.refuse(found, "give each tier a directory of its own"));
         }
@@ -117,10 +168,6 @@ pub(crate) fn replacement(
         return Err(place.refuse(found, "name a directory elsewhere"));
     }
     Ok(real)
-}
-
-fn identity(found: &Metadata) -> (u64, u64) {
-    (found.dev(), found.ino())
 }
 
 fn unreachable_dir(dir: &Path, place: &Place, error: &io::Error) -> Refusal {
@@ -173,32 +220,24 @@ fn check_writable(dir: &Path, place: &Place) -> Result<(), Refusal> {
 fn compare(first: &Looked<'_>, second: &Looked<'_>) -> Result<(), Refusal> {
     let place = &second.tier.dir.place;
     let names = format!("tiers '{}' and '{}'", first.tier.name, second.tier.name);
-    if first.inode == second.inode {
-        let by = if first.real == second.real { "" } else { ", by way of a bind mount" };
-        let found = format!("{names} are the same directory, {}{by}", first.real.display());
-        return Err(place.refuse(found, "give each tier a directory of its own"));
-    }
-    for (outer, inner) in [(first, second), (second, first)] {
-        let on_device = match (&outer.on_device, &inner.on_device) {
-            (Some((dev, outer)), Some((other, inner))) => dev == other && inner.starts_with(outer),
-            _ => false,
-        };
-        if on_device || inner.real.starts_with(&outer.real) {
-            let found = format!(
-                "tier '{}' ({}) is inside tier '{}' ({})",
-                inner.tier.name,
-                inner.real.display(),
-                outer.tier.name,
-                outer.real.display()
-            );
-            return Err(inner
-                .tier
-                .dir
-                .place
-                .refuse(found, "put the two beside each other, in directories of their own"));
+    let (outer, inner) = match first.spot.overlap(&second.spot) {
+        None => return Ok(()),
+        Some(Overlap::Same) => {
+            let by = if first.spot.real == second.spot.real { "" } else { ", by way of a bind mount" };
+            let found = format!("{names} are the same directory, {}{by}", first.spot.real.display());
+            return Err(place.refuse(found, "give each tier a directory of its own"));
         }
-    }
-    Ok(())
+        Some(Overlap::SecondInside) => (first, second),
+        Some(Overlap::FirstInside) => (second, first),
+    };
+    let found = format!(
+        "tier '{}' ({}) is inside tier '{}' ({})",
+        inner.tier.name,
+        inner.spot.real.display(),
+        outer.tier.name,
+        outer.spot.real.display()
+    );
+    Err(inner.tier.dir.place.refuse(found, "put the two beside each other, in directories of their own"))
 }
 
 fn look_at_mount_point(given: &Path, nonempty: bool) -> Result<MountPoint, Refusal> {
@@ -250,17 +289,17 @@ fn stale(given: &Path, place: &Place) -> Refusal {
 
 /// Refuses a mount point and a tier of which one would hide the other.
 fn keep_apart(tier: &Looked<'_>, point: &MountPoint) -> Result<(), Refusal> {
-    let (name, real) = (&tier.tier.name, tier.real.display());
+    let (name, real) = (&tier.tier.name, tier.spot.real.display());
     let advice = "mount elsewhere: the mount would hide the tier, or the tier would hold the mount";
-    if tier.real == point.path {
+    if tier.spot.real == point.path {
         let found = format!("tier '{name}' and the mount point are the same directory, {real}");
         return Err(tier.tier.dir.place.refuse(found, advice));
     }
-    if tier.real.starts_with(&point.path) {
+    if tier.spot.real.starts_with(&point.path) {
         let found = format!("tier '{name}' ({real}) is inside the mount point {}", point.path.display());
         return Err(tier.tier.dir.place.refuse(found, advice));
     }
-    if point.path.starts_with(&tier.real) {
+    if point.path.starts_with(&tier.spot.real) {
         let place = Place::flag(format!("mount point {}", point.given.display()));
         return Err(place.refuse(format!("it is inside tier '{name}' ({real})"), advice));
     }
@@ -286,4 +325,32 @@ fn front_end(mount: &MountSettings) -> Result<(), Refusal> {
     let advice =
         "ask the administrator to add the line user_allow_other to /etc/fuse.conf, or leave this out";
     Err(allow.place.refuse("users of this machine may not let others use their mounts", advice))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn mount(dev: u64, root: &str, point: &str) -> Mount {
+        let [fs_type, source, options] = ["ext4", "/dev/x", "rw"].map(str::to_owned);
+        Mount { dev, root: root.into(), point: point.into(), fs_type, source, options }
+    }
+
+    #[test]
+    fn directories_are_kept_apart_by_name_and_through_bind_mounts_without_being_touched() {
+        let mounts = [mount(1, "/", "/"), mount(2, "/", "/disk"), mount(2, "/a", "/bind")];
+        let overlap = |first: &str, second: &str| {
+            let [first, second] = [first, second].map(|dir| Spot::named(dir.into(), &mounts));
+            first.overlap(&second).map(|overlap| matches!(overlap, Overlap::FirstInside))
+        };
+        assert_eq!(overlap("/srv/new", "/srv/new/in"), Some(false));
+        assert_eq!(overlap("/srv/new/in", "/srv/new"), Some(true));
+        assert_eq!(overlap("/bind/x", "/disk/a"), Some(true));
+        assert_eq!(overlap("/disk", "/bind"), Some(false));
+        assert!(overlap("/bind", "/disk/a").is_some());
+        assert_eq!(overlap("/bind/x", "/disk/b"), None);
+        // The same path on another device.
+        assert_eq!(overlap("/bind", "/a"), None);
+        assert_eq!(overlap("/srv/new", "/srv/newer"), None);
+    }
 }

@@ -104,21 +104,26 @@ impl Client {
     }
 
     /// Asks, and hands each answer to `visit` until there are no more. Waits
-    /// for as long as it takes: a daemon that ends hangs up.
+    /// for as long as it takes: a daemon that ends hangs up. `visit` answers
+    /// whether the answer is one to this request.
     ///
     /// # Errors
-    /// As [`request`](Self::request).
+    /// As [`request`](Self::request); [`ClientError::Protocol`] at an answer
+    /// that is none. The connection is of no use then.
     pub fn request_all(
         &mut self,
         request: &Request,
-        visit: &mut dyn FnMut(Reply),
+        visit: &mut dyn FnMut(Reply) -> bool,
     ) -> Result<(), ClientError> {
         self.stream.get_ref().set_read_timeout(None)?;
         self.send(request)?;
         loop {
-            match self.receive()? {
-                Reply::Done(_) => return Ok(()),
-                reply => visit(reply),
+            let reply = self.receive()?;
+            if matches!(reply, Reply::Done(_)) {
+                return Ok(());
+            }
+            if !visit(reply) {
+                return Err(ClientError::Protocol("it is one to something else".into()));
             }
         }
     }

@@ -10,8 +10,9 @@ use std::fmt;
 /// The version of the protocol that this crate speaks.
 pub const PROTOCOL: u32 = 1;
 
-/// The longest request line that a daemon reads, in bytes.
-pub const REQUEST_BYTES_MAX: u64 = 4096;
+/// The longest request line that a daemon reads, in bytes: room for the paths
+/// of a check, as many as a command line has.
+pub const REQUEST_BYTES_MAX: u64 = 1 << 20;
 
 /// What a client asks for.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]

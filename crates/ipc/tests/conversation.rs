@@ -151,8 +151,11 @@ fn files_come_one_by_one_and_then_the_end() {
     let mut paths = Vec::new();
     client
         .request_all(&Request::Affected, &mut |reply| match reply {
-            Reply::Affected(file) => paths.push(file.path),
-            other => panic!("{other:?}"),
+            Reply::Affected(file) => {
+                paths.push(file.path);
+                true
+            }
+            _ => false,
         })
         .unwrap();
     assert_eq!((paths.len(), paths[2999].as_str()), (3000, "file2999"));
@@ -232,8 +235,11 @@ fn malformed_requests_get_an_error_and_the_daemon_lives() {
     );
 
     let mut stream = bench.raw();
-    let reply = say(&mut stream, &"x".repeat(5000));
-    assert!(reply.contains("at most 4096 bytes"), "{reply}");
+    // It does not wait for the end of this, and hangs up.
+    let _ = stream.get_mut().write_all(&[b'x'; (1 << 20) + 900]);
+    let mut reply = String::new();
+    stream.read_line(&mut reply).unwrap();
+    assert!(reply.contains("at most 1048576 bytes"), "{reply}");
     bench.client().request(&Request::Hello).unwrap();
 }
 
@@ -307,14 +313,42 @@ fn a_check_tells_its_progress_its_problems_and_what_they_come_to() {
     let bench = bench();
     let request = FsckRequest { repair: true, verbose: false, paths: vec!["a".into(), "b".into()] };
     let (mut progress, mut problems, mut summaries) = (0, Vec::new(), Vec::new());
-    let asked = bench.client().request_all(&Request::Fsck(request), &mut |reply| match reply {
-        Reply::FsckProgress(_) => progress += 1,
-        Reply::FsckProblem(problem) => problems.push(problem),
-        Reply::FsckSummary(summary) => summaries.push(summary),
-        other => panic!("{other:?}"),
+    let asked = bench.client().request_all(&Request::Fsck(request), &mut |reply| {
+        match reply {
+            Reply::FsckProgress(_) => progress += 1,
+            Reply::FsckProblem(problem) => problems.push(problem),
+            Reply::FsckSummary(summary) => summaries.push(summary),
+            _ => return false,
+        }
+        true
     });
     asked.unwrap();
     assert_eq!((progress, problems), (1000, vec![problem()]));
     let expected = FsckSummary { files: 2, damage: 1, left: 1, ..FsckSummary::default() };
     assert_eq!(summaries, [expected]);
+}
+
+#[test]
+fn a_check_may_be_asked_for_many_long_paths() {
+    let bench = bench();
+    let paths: Vec<String> = (0..1000).map(|number| format!("{number}{}", "/directory".repeat(50))).collect();
+    let (asked, mut files) = (paths.len() as u64, 0);
+    let request = Request::Fsck(FsckRequest { paths, ..FsckRequest::default() });
+    let told = bench.client().request_all(&request, &mut |reply| {
+        if let Reply::FsckSummary(summary) = reply {
+            files = summary.files;
+        }
+        true
+    });
+    told.unwrap();
+    assert_eq!(files, asked);
+}
+
+#[test]
+fn an_answer_to_something_else_is_an_error() {
+    let bench = bench();
+    let asked = bench.client().request_all(&Request::Affected, &mut |_| false);
+    assert!(matches!(asked, Err(ClientError::Protocol(_))), "{asked:?}");
+    let asked = bench.client().request_all(&Request::Hello, &mut |reply| matches!(reply, Reply::Affected(_)));
+    assert!(matches!(asked, Err(ClientError::Protocol(_))), "{asked:?}");
 }

@@ -3,7 +3,7 @@
 
 use braid_contract::{Errno, Hint, ObjectId, PieceIo, Result, Store, StoreIo};
 use braid_stores::dir::DirStore;
-use braid_stores::fault::{FaultKind, FaultOp, FaultRule, FaultSettings, FaultStore};
+use braid_stores::fault::{FaultKind, FaultOp, FaultRule, FaultStore};
 use std::io::{IoSlice, IoSliceMut};
 use std::sync::Arc;
 
@@ -11,8 +11,8 @@ const A: ObjectId = ObjectId([1; 16]);
 const B: ObjectId = ObjectId([2; 16]);
 const IO: StoreIo = StoreIo { direct: false, hint: Hint { stream: None, group: None } };
 
-fn rules(texts: &[&str]) -> FaultSettings {
-    FaultSettings { rules: texts.iter().map(|text| text.parse().unwrap()).collect() }
+fn rules(texts: &[&str]) -> Vec<FaultRule> {
+    texts.iter().map(|text| text.parse().unwrap()).collect()
 }
 
 /// A store with the objects `A` and `B`, and then these rules.
@@ -22,8 +22,8 @@ fn store(texts: &[&str]) -> (tempfile::TempDir, FaultStore) {
     inner.set_label(b"label").unwrap();
     inner.create(A).unwrap();
     inner.create(B).unwrap();
-    let store = FaultStore::new(Arc::new(inner), FaultSettings::default());
-    store.set_rules(rules(texts));
+    let store = FaultStore::new(Arc::new(inner), Vec::new());
+    store.control().set(rules(texts));
     (dir, store)
 }
 
@@ -189,8 +189,7 @@ fn what_hangs_goes_on_when_the_rules_change() {
         // Still hanging, by another rule.
         control.set(rules(&["all:hang"]));
         wait_until_rule_hit_both();
-        control
-            .set(FaultSettings { rules: vec![FaultRule::once(FaultOp::Write, FaultKind::Fail(Errno::EIO))] });
+        control.set(vec![FaultRule::once(FaultOp::Write, FaultKind::Fail(Errno::EIO))]);
         let mut results: Vec<_> = writers.into_iter().map(|writer| writer.join().unwrap()).collect();
         results.sort_by_key(|errno| errno.is_some());
         assert_eq!(results, [None, Some(Errno::EIO)]);

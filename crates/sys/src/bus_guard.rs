@@ -9,8 +9,8 @@
 
 use std::cell::Cell;
 use std::ptr;
-use std::sync::OnceLock;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::Once;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering, compiler_fence};
 
 const PAGE: usize = 4096;
 
@@ -20,8 +20,8 @@ thread_local! {
     static TOUCHED: Cell<(*const AtomicU64, *const AtomicBool)> = const { Cell::new((ptr::null(), ptr::null())) };
 }
 
-/// The handler that there was before, and whether ours was installed.
-static INSTALLED: OnceLock<bool> = OnceLock::new();
+/// Done when the handler is installed.
+static INSTALL: Once = Once::new();
 
 /// Runs `access` on a word of a mapping; answers `None` if a page of the mapping
 /// could not be had, now or before, which `failed` notes for good.
@@ -32,7 +32,11 @@ pub(crate) fn touch<T>(
 ) -> Option<T> {
     install();
     TOUCHED.set((word, failed));
+    // The handler runs in this thread: what it reads must have been stored
+    // before the access, and not be overwritten before its end.
+    compiler_fence(Ordering::SeqCst);
     let result = access(word);
+    compiler_fence(Ordering::SeqCst);
     TOUCHED.set((ptr::null(), ptr::null()));
     // Whoever reads from a page of zeros reads it after the note was made.
     if failed.load(Ordering::Acquire) { None } else { Some(result) }
@@ -40,7 +44,7 @@ pub(crate) fn touch<T>(
 
 /// Installs the handler, once for the process.
 fn install() {
-    INSTALLED.get_or_init(|| {
+    INSTALL.call_once(|| {
         // SAFETY: an all-zero `sigaction` is a valid value of that C struct.
         let mut action: libc::sigaction = unsafe { std::mem::zeroed() };
         action.sa_sigaction = on_bus_error as *const () as usize;
@@ -48,7 +52,7 @@ fn install() {
         // SAFETY: the action is initialised, and its handler does only what a
         // signal handler may: read thread-local cells without destructors,
         // store to an atomic, and make system calls.
-        unsafe { libc::sigaction(libc::SIGBUS, &raw const action, ptr::null_mut()) == 0 }
+        unsafe { libc::sigaction(libc::SIGBUS, &raw const action, ptr::null_mut()) };
     });
 }
 

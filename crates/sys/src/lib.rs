@@ -20,6 +20,6 @@ pub use data_file::DataFile;
 pub use handle::{handle_of, open_handle};
 pub use identity::{Acting, act_as, is_privileged};
 pub use limits::{pass_on_no_files, raise_open_files, release_free_memory};
-pub use tier_dir::{Space, lock_dir, lock_tier_dir, measure_space};
+pub use tier_dir::lock_dir;
 pub use word_map::WordMap;
 pub use write_back::write_back;

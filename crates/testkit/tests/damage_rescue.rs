@@ -69,7 +69,7 @@ fn check(kind: &Kind, seed: u64) {
     let sample = Sample::make(&dir.path().join("tiers")).unwrap();
     let applied = damage(kind, &sample, seed);
     let rescued = rescue(&sample, dir.path().join("out"));
-    let context = format!("{applied:?}\nstatus {}\n{}", rescued.status, rescued.messages);
+    let context = format!("{}: {applied:?}\nstatus {}\n{}", kind.name, rescued.status, rescued.messages);
     assert!(rescued.status == 0 || rescued.status == 1, "{context}");
     if kind.finding == Finding::Legal {
         assert_eq!(rescued.status, 0, "{context}");

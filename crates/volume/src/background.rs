@@ -3,12 +3,12 @@
 
 use crate::Volume;
 use crate::index::BALLAST_LEN;
-use std::sync::{Arc, Condvar, Mutex, PoisonError, Weak};
+use crate::sync::{Condvar, Mutex};
+use std::sync::{Arc, Weak};
 use std::thread::JoinHandle;
-use std::time::Duration;
 
 /// How often rates are reckoned and due removals looked for.
-const EPOCH: Duration = Duration::from_millis(200);
+const EPOCH_NS: u64 = 200_000_000;
 
 type Stop = (Mutex<bool>, Condvar);
 
@@ -29,7 +29,7 @@ impl Background {
         let start = |name: &str, work: fn(&Stop, &Weak<Volume>)| {
             let (stop, volume) = (Arc::clone(&self.stop), Arc::downgrade(volume));
             let thread = std::thread::Builder::new().name(name.into()).spawn(move || work(&stop, &volume))?;
-            self.threads.lock().unwrap_or_else(PoisonError::into_inner).push(thread);
+            self.threads.lock().push(thread);
             Ok(())
         };
         start("braid-volume", run)?;
@@ -40,9 +40,9 @@ impl Background {
     /// Ends the thread and waits for it.
     pub(crate) fn stop(&self) {
         let (stopped, changed) = &*self.stop;
-        *stopped.lock().unwrap_or_else(PoisonError::into_inner) = true;
+        *stopped.lock() = true;
         changed.notify_all();
-        let threads = std::mem::take(&mut *self.threads.lock().unwrap_or_else(PoisonError::into_inner));
+        let threads = std::mem::take(&mut *self.threads.lock());
         for thread in threads {
             if thread.thread().id() != std::thread::current().id() && thread.join().is_err() {
                 tracing::error!("one of the volume's background threads panicked");
@@ -96,15 +96,18 @@ impl Volume {
 
 fn count((stopped, _): &Stop, volume: &Weak<Volume>) {
     if let Some(volume) = volume.upgrade() {
-        volume.count_ranges(&|| *stopped.lock().unwrap_or_else(PoisonError::into_inner));
+        volume.count_ranges(&|| *stopped.lock());
     }
 }
 
 /// Waits for the end of an epoch; answers `false` if the volume ends.
 fn epoch_ended((stopped, changed): &Stop) -> bool {
-    let guard = stopped.lock().unwrap_or_else(PoisonError::into_inner);
-    let waited = changed.wait_timeout_while(guard, EPOCH, |stopped| !*stopped);
-    !*waited.unwrap_or_else(PoisonError::into_inner).0
+    let mut guard = stopped.lock();
+    if !*guard {
+        // One that wakes early ends its epoch early, which does no harm.
+        guard = changed.wait_for(guard, EPOCH_NS);
+    }
+    !*guard
 }
 
 fn clean_up(stop: &Stop, volume: &Weak<Volume>) {

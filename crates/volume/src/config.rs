@@ -5,6 +5,7 @@ use braid_contract::{Environment, Fd, Store};
 use std::sync::Arc;
 
 /// A volume to be opened.
+#[derive(Clone)]
 pub struct VolumeConfig {
     /// The tier that holds the namespace.
     pub home: HomeConfig,
@@ -24,6 +25,7 @@ pub struct VolumeConfig {
 
 /// The home tier: a directory of a mounted file system with extended
 /// attributes.
+#[derive(Clone)]
 pub struct HomeConfig {
     /// The tier's name.
     pub name: String,
@@ -38,6 +40,7 @@ pub struct HomeConfig {
 }
 
 /// A tier that holds data only.
+#[derive(Clone)]
 pub struct TierConfig {
     /// The tier's name.
     pub name: String,

@@ -6,10 +6,13 @@
 //! done for many files at once, in the background.
 
 use crate::Volume;
+use crate::index::Index;
 use crate::namespace::Witness;
-use crate::sync::Mutex;
-use braid_contract::{InodeId, ObjectId, Result};
+use crate::sync::{Condvar, Mutex};
+use crate::tiers::Tier;
+use braid_contract::{Errno, Error, InodeId, ObjectId, Result, Store};
 use std::collections::HashSet;
+use std::sync::Arc;
 
 /// Files wait this long for others to go with.
 const BATCH_TIME_NS: u64 = 1_000_000_000;
@@ -53,6 +56,8 @@ struct Removed {
     fewer_names: HashSet<InodeId>,
     /// Those whose removal is being made durable.
     fewer_names_syncing: HashSet<InodeId>,
+    /// The last try failed: the next one waits for its time.
+    failed_to_sync: bool,
     since_ns: Option<u64>,
 }
 
@@ -90,7 +95,7 @@ impl Reaper {
         }
         let due = {
             let removed = self.removed.lock();
-            removed.done.len() + removed.settled.len() >= BURIAL_MAX
+            !removed.failed_to_sync && removed.done.len() + removed.settled.len() >= BURIAL_MAX
                 || removed.since_ns.is_some_and(|since| now_ns >= since + BURIAL_TIME_NS)
         };
         if due {
@@ -110,14 +115,13 @@ impl Reaper {
             return false;
         }
         if let Err(error) = volume.index.sync_marks().and_then(|()| sync_witnesses(volume, &files)) {
-            tracing::error!(%error, files = files.len(), "could not make removals durable; the next mount tries again");
+            tracing::error!(%error, files = files.len(), "could not make removals durable; it is tried again");
+            let mut pending = self.pending.lock();
+            pending.since_ns = Some(volume.environment.monotonic_ns());
+            pending.files.extend(files);
             return false;
         }
-        let ids: Vec<ObjectId> = files.iter().map(|(id, _)| *id).collect();
-        for id in &ids {
-            volume.count_removed(*id);
-        }
-        self.remove(volume, ids);
+        self.remove(volume, files.iter().map(|(id, _)| *id).collect());
         volume.tiers.iter().for_each(|tier| tier.measure_again());
         true
     }
@@ -178,6 +182,7 @@ impl Reaper {
         {
             let mut removed = self.removed.lock();
             let syncing = std::mem::take(&mut removed.fewer_names_syncing);
+            removed.failed_to_sync = synced.is_err();
             if log_failure(synced) {
                 removed.fewer_names.extend(syncing);
             }
@@ -191,6 +196,44 @@ impl Reaper {
             self.remove(volume, failed);
         }
     }
+}
+
+/// The removal of some objects from all tiers at the same time.
+#[derive(Default)]
+struct Removals {
+    /// Tiers on which it has not ended.
+    under_way: Mutex<Vec<Arc<Tier>>>,
+    failed: Mutex<Option<Error>>,
+    ended: Condvar,
+}
+
+impl Removals {
+    /// How often it is looked whether a tier hangs.
+    const LOOK_NS: u64 = 100_000_000;
+
+    fn ended(&self, tier: &Arc<Tier>, result: Result<()>) {
+        if let Err(error) = result {
+            *self.failed.lock() = Some(error);
+        }
+        self.under_way.lock().retain(|other| !Arc::ptr_eq(other, tier));
+        self.ended.notify_all();
+    }
+
+    /// Waits until it has ended everywhere but on tiers on which nothing ends.
+    fn wait(&self) -> Result<()> {
+        let mut under_way = self.under_way.lock();
+        while under_way.iter().any(|tier| !tier.is_stuck()) {
+            under_way = self.ended.wait_for(under_way, Self::LOOK_NS);
+        }
+        match under_way.first() {
+            Some(tier) => Err(Error::new(Errno::EIO, format!("tier {}: nothing ends", tier.name))),
+            None => self.failed.lock().take().map_or(Ok(()), Err),
+        }
+    }
+}
+
+fn remove_from(tier: &Tier, store: &dyn Store, ids: &[ObjectId]) -> Result<()> {
+    store.remove(ids).map_err(|error| tier.note_error(error))
 }
 
 /// Logs a failure; answers whether it was one.
@@ -225,27 +268,39 @@ fn sync_witnesses(volume: &Volume, files: &[(ObjectId, Witness)]) -> Result<()> 
 
 impl Volume {
     /// Removes the objects of files that are gone. Indexes and marks stay: as
-    /// long as something may be left, they lead there.
+    /// long as something may be left, they lead there. A tier on which nothing
+    /// ends is not waited for: what is under way there goes on.
     fn remove_objects(&self, ids: &[ObjectId]) -> Result<()> {
-        let mut failed = None;
+        let Some(pool) = &self.pool else {
+            return self
+                .tiers
+                .stores()
+                .map(|(tier, store)| remove_from(&tier, &*store, ids))
+                .fold(Ok(()), Result::and);
+        };
+        let removals = Arc::new(Removals::default());
+        let ids: Arc<[ObjectId]> = ids.into();
         for (tier, store) in self.tiers.stores() {
-            if let Err(error) = store.remove(ids) {
-                failed = Some(tier.note_error(error));
-            }
+            removals.under_way.lock().push(Arc::clone(&tier));
+            let (removals, ids) = (Arc::clone(&removals), Arc::clone(&ids));
+            pool.spawn(move || removals.ended(&tier, remove_from(&tier, &*store, &ids)));
         }
-        failed.map_or(Ok(()), Err)
+        removals.wait()
     }
 
     /// Removes the index and the mark of a file that is gone. The index goes
     /// when no object can come back: one without the other is damage.
     fn forget_removed(&self, id: ObjectId) -> Result<()> {
+        let index = self.index.open_index(id).ok();
         self.index.remove_index(id)?;
+        if let Some(index) = index {
+            self.count_removed(&index);
+        }
         self.index.unmark_gone(id)
     }
 
-    /// Takes the ranges of a file that goes out of the tiers' counts.
-    fn count_removed(&self, id: ObjectId) {
-        let Ok(index) = self.index.open_index(id) else { return };
+    /// Takes the ranges of an index that went out of the tiers' counts.
+    fn count_removed(&self, index: &Index) {
         let counted = index.for_each(0, |_, entry| {
             self.tiers.count_range(entry.ok().map(|entry| entry.tier), None);
             Ok(())

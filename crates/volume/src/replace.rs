@@ -32,12 +32,6 @@ impl Volume {
             return Err(Error::new(Errno::EBUSY, what));
         }
         let store = new.store.ok_or(Errno::EINVAL)?;
-        if store.label()?.is_some() {
-            return Err(Error::new(
-                Errno::EEXIST,
-                "the directory is a tier already, of this or another volume",
-            ));
-        }
         let mut next = table.clone();
         next.tiers.retain(|(number, _)| *number != old.id);
         next.lost.push((old.id, old.name.clone()));
@@ -51,6 +45,13 @@ impl Volume {
             name: new.name.clone(),
         };
         let label = label.encode();
+        // One like that was left where the table could not be written.
+        if store.label()?.is_some_and(|found| found != label) {
+            return Err(Error::new(
+                Errno::EEXIST,
+                "the directory is a tier already, of this or another volume",
+            ));
+        }
         store.set_label(&label)?;
         self.home.braid()?.replace_small("volume", &next.encode())?;
         *table = next;

@@ -9,15 +9,14 @@ mod model;
 pub(super) mod writer;
 
 use super::arena::{HOME_FIRST, RANGE, SIZE, WEIGHTED, policy_name};
+use super::load::load;
 use super::{Report, Suite};
-use crate::error::{Context, Failure, Result};
+use crate::error::{Context, Result};
 use crate::lab::{Kind, Lab, Mount, Stack, Tier};
 use crate::random::Random;
 use crate::sh::is_root;
 use crate::test::Options;
 use std::path::Path;
-use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::mpsc::{Receiver, channel};
 use writer::{BLOCKS, Writer};
 
 /// Named in the list of suites.
@@ -54,8 +53,8 @@ fn native(on: &Path, seed: u64) -> Result<()> {
     let mut writers = make_writers(&dir, seed)?;
     let mut random = Random::new(seed);
     let result = (0..5).try_for_each(|_| {
-        let enough = 50 + random.below(400);
-        load(&mut writers, enough, || Ok(()))?;
+        let enough = 50 + random.below(400) as usize;
+        load(&mut writers, Writer::work, (enough, 0), || Ok(()))?;
         writers.iter_mut().try_for_each(Writer::verify)
     });
     std::fs::remove_dir_all(&dir).at(&dir)?;
@@ -64,48 +63,6 @@ fn native(on: &Path, seed: u64) -> Result<()> {
 
 fn make_writers(dir: &Path, seed: u64) -> Result<Vec<Writer>> {
     (0..WRITERS).map(|number| Writer::new(dir, number, BLOCKS, seed * WRITERS + number)).collect()
-}
-
-/// What the writers have to expect.
-#[derive(Default)]
-struct Phase {
-    /// The daemon is being killed: a failure is no surprise.
-    failing: AtomicBool,
-    /// It is time to end.
-    over: AtomicBool,
-}
-
-/// Lets the writers work until they have been told `enough` times that
-/// something is synced, then calls `stop`; ends when they have noticed.
-fn load(writers: &mut [Writer], enough: u64, stop: impl FnOnce() -> Result<()>) -> Result<()> {
-    let phase = &Phase::default();
-    std::thread::scope(|scope| {
-        let (acknowledged, acknowledgements) = channel();
-        let threads: Vec<_> = writers
-            .iter_mut()
-            .map(|writer| {
-                let acknowledged = acknowledged.clone();
-                scope.spawn(move || writer.work(&acknowledged, phase))
-            })
-            .collect();
-        drop(acknowledged);
-        wait_for(&acknowledgements, enough);
-        phase.failing.store(true, Ordering::SeqCst);
-        let stopped = stop();
-        phase.over.store(true, Ordering::SeqCst);
-        let worked: Vec<Result<()>> = threads
-            .into_iter()
-            .map(|thread| thread.join().unwrap_or_else(|_| Err(Failure("a writer panicked".into()))))
-            .collect();
-        stopped?;
-        worked.into_iter().collect()
-    })
-}
-
-/// Returns when so many have come, or when all who could send are gone.
-fn wait_for(acknowledgements: &Receiver<()>, enough: u64) {
-    let enough = usize::try_from(enough).unwrap_or(usize::MAX);
-    acknowledgements.iter().take(enough).for_each(drop);
 }
 
 /// A volume that is killed in rounds.
@@ -133,8 +90,8 @@ impl Killed {
     fn round(&mut self) -> Result<()> {
         let Self { lab, mount, writers, random } = self;
         lab.mount_by_child(mount)?;
-        let enough = 20 + random.below(400);
-        load(writers, enough, || lab.kill_daemon(mount))?;
+        let enough = 20 + random.below(400) as usize;
+        load(writers, Writer::work, (enough, 0), || lab.kill_daemon(mount))?;
         lab.mount_by_child(mount).context("mount after the kill")?;
         writers.iter_mut().try_for_each(Writer::verify)?;
         lab.unmount(mount)?;

@@ -9,6 +9,7 @@ mod faults;
 mod fio_verify;
 mod fsx;
 mod kill9;
+mod load;
 mod pjdfstest;
 mod power;
 mod programs;

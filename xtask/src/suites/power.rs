@@ -82,18 +82,20 @@ fn run_volume(
             None => Volume::new(shape, false)?,
         };
         let last = cut == cuts;
-        let mut found = Vec::new();
+        let mut is_good = false;
         report.case(&title, || {
-            found = current.round(&mut random, tally)?;
+            let mut found = current.round(&mut random, tally)?;
             if last && found.is_empty() {
                 found = current.check()?;
             }
             tally.add(&found);
-            ensure(found.is_empty(), || current.failure(&found))
+            ensure(found.is_empty(), || current.failure(&found))?;
+            is_good = true;
+            Ok(())
         })?;
-        tally.cuts += 1;
         has_spread |= current.has_spread;
-        if found.is_empty() {
+        if is_good {
+            tally.cuts += 1;
             volume = Some(current);
         }
     }
@@ -128,7 +130,10 @@ fn check_kept(kept: &Path) -> Result<()> {
     let mut lab = Lab::new("power")?;
     let images = lab.dir("images")?;
     shape::copy_images(&kept.join("images"), &images)?;
-    let heard = Boot::new(&mut lab, &images, kept, false)?.run(&job, 0, &Moment::never())?;
+    // Beside the logs of the failure.
+    let logs = kept.join("again");
+    std::fs::create_dir_all(&logs).at(&logs)?;
+    let heard = Boot::new(&mut lab, &images, &logs, false)?.run(&job, 0, &Moment::never())?;
     ensure(heard.findings.is_empty(), || heard.findings.join("\n  "))
 }
 
@@ -199,10 +204,7 @@ impl Volume {
     fn round(&mut self, random: &mut Random, tally: &mut Tally) -> Result<Vec<String>> {
         let seed = random.next() >> 12;
         let moment = Moment::random(random, !self.expect.is_null());
-        let job = json!({
-            "stack": self.shape.stack(), "tiers": self.shape.tiers(), "expect": self.expect,
-            "seed": seed, "load": true, "remount": random.below(4) > 0,
-        });
+        let job = self.job(seed, true, random.below(4) > 0);
         let heard = self.boot(&job, seed, &moment)?;
         tally.acknowledged += heard.acknowledged();
         if let Some(state) = heard.state {
@@ -213,11 +215,16 @@ impl Volume {
 
     /// Boots and only checks.
     fn check(&mut self) -> Result<Vec<String>> {
-        let job = json!({
-            "stack": self.shape.stack(), "tiers": self.shape.tiers(), "expect": self.expect,
-            "seed": 0, "load": false, "remount": true,
-        });
+        let job = self.job(0, false, true);
         Ok(self.boot(&job, 0, &Moment::never())?.findings)
+    }
+
+    /// What the guest has to do.
+    fn job(&self, seed: u64, load: bool, remount: bool) -> Value {
+        json!({
+            "stack": self.shape.stack(), "tiers": self.shape.tiers(), "expect": self.expect,
+            "seed": seed, "load": load, "remount": remount,
+        })
     }
 
     /// What was found, and what the guest wrote beside.

@@ -98,7 +98,7 @@ impl DirStore {
 fn is_dead(root: &Fd) -> bool {
     read_label_on_device(root).is_err_and(|error| match error.errno() {
         Errno::EROFS => false,
-        Errno::ENOTCONN | Errno::EUCLEAN => true,
+        Errno::EUCLEAN => true,
         errno => errno.is_failing(),
     })
 }

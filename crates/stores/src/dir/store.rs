@@ -3,7 +3,7 @@
 use super::tier::{LABEL, LABEL_MAX, Tier};
 use crate::native::open_tier_dir;
 use braid_contract::{
-    Context, Errno, Error, FallocateMode, Fd, NativeFd, ObjectId, ObjectStat, Result, SeekTarget, Store,
+    Context, Errno, Error, FallocateMode, Fd, NativeFd, ObjectId, ObjectStat, Result, Store,
     StoreCapabilities, StoreIo, Usage,
 };
 use braid_sys::DIRECT_ALIGNMENT;
@@ -187,13 +187,7 @@ impl Store for DirStore {
     }
 
     fn next_data(&self, id: ObjectId, offset: u64) -> Result<Option<(u64, u64)>> {
-        let file = self.tier()?.file(id)?;
-        let start = match file.seek(offset, SeekTarget::Data) {
-            Err(error) if error.errno() == Errno::ENXIO => return Ok(None),
-            result => result?,
-        };
-        let end = file.seek(start, SeekTarget::Hole)?;
-        Ok(Some((start, end)))
+        self.tier()?.file(id)?.next_data(offset)
     }
 
     fn usage(&self) -> Result<Usage> {

@@ -90,6 +90,7 @@ impl Tier {
         let created = match create() {
             Err(error) if error.errno() == Errno::ENOENT => {
                 self.root.ensure_dir_at(&dir_of(id))?;
+                self.unsynced.dir_made(id);
                 create()
             }
             result => result,
@@ -115,15 +116,17 @@ impl Tier {
         for id in ids {
             self.file(*id)?.sync(data_only)?;
         }
-        let mut dirs = [false; 256];
+        let (mut dirs, mut fresh) = ([false; 256], false);
         for (id, mark) in ids.iter().zip(&marks) {
             if self.unsynced.name_needs_sync(*id, *mark) && !dirs[usize::from(id.0[0])] {
+                fresh |= !self.unsynced.dir_is_durable(*id);
                 self.sync_dir(&dir_of(*id))?;
                 dirs[usize::from(id.0[0])] = true;
             }
         }
-        // The directories themselves may be as new.
-        if dirs.contains(&true) {
+        // The directories themselves may be as new. They stay so if this fails:
+        // only below is it said that they are not.
+        if fresh {
             self.sync_dir(".braid/data")?;
         }
         let mut result = Ok(());
@@ -230,10 +233,27 @@ mod tests {
         let (names, away) = (dir.path().join(".braid/data/0a"), dir.path().join("away"));
         std::fs::rename(&names, &away).unwrap();
         assert_eq!(tier.sync(&[ID], true).unwrap_err().errno(), Errno::ENOENT);
-        assert!(tier.unsynced.mark(ID).is_new());
+        assert!(tier.unsynced.mark(ID).is_new() && !tier.unsynced.dir_is_durable(ID));
         std::fs::rename(&away, &names).unwrap();
         tier.sync(&[ID], true).unwrap();
         assert!(!tier.unsynced.name_needs_sync(ID, tier.unsynced.mark(ID)));
+    }
+
+    #[test]
+    fn a_directory_of_objects_that_had_to_be_made_again_is_synced_again() {
+        let (dir, tier) = tier();
+        tier.create(ID).unwrap();
+        tier.sync(&[ID], true).unwrap();
+        tier.remove(ID).unwrap();
+        assert!(tier.unsynced.dir_is_durable(ID));
+        tier.create(ID).unwrap();
+        assert!(tier.unsynced.dir_is_durable(ID));
+        tier.remove(ID).unwrap();
+        std::fs::remove_dir(dir.path().join(".braid/data/0a")).unwrap();
+        tier.create(ID).unwrap();
+        assert!(!tier.unsynced.dir_is_durable(ID));
+        tier.sync(&[ID], true).unwrap();
+        assert!(tier.unsynced.dir_is_durable(ID));
     }
 
     #[test]

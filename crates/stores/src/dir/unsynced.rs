@@ -13,7 +13,7 @@ use crate::native::write_back;
 use braid_contract::{Errno, Error, Fd, ObjectId, Result};
 use std::collections::{HashMap, VecDeque};
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, TryLockError};
 
 const SHARDS: usize = 16;
 
@@ -69,8 +69,8 @@ struct Lane {
 /// The objects that are not durable.
 pub(super) struct Unsynced {
     lanes: [Lane; SHARDS],
-    /// Directories of objects of which all names are durable, but those of
-    /// marked objects. Nothing is known of what an earlier process made.
+    /// Directories of objects that are durable, and of which all names are, but
+    /// those of marked objects. Nothing is known of what an earlier process made.
     durable_dirs: [AtomicBool; 256],
     /// The file system is not the tier's any more.
     given_up: AtomicBool,
@@ -163,11 +163,21 @@ impl Unsynced {
 
     /// Whether the object's name has to be made durable with its data.
     pub(super) fn name_needs_sync(&self, id: ObjectId, mark: Mark) -> bool {
-        mark.is_new() || !self.durable_dirs[usize::from(id.0[0])].load(Ordering::Acquire)
+        mark.is_new() || !self.dir_is_durable(id)
     }
 
-    /// All names in the object's directory are durable that were there when
-    /// the directory's sync began.
+    /// Whether the object's directory is known to be durable itself.
+    pub(super) fn dir_is_durable(&self, id: ObjectId) -> bool {
+        self.durable_dirs[usize::from(id.0[0])].load(Ordering::Acquire)
+    }
+
+    /// The object's directory was not there, and was made.
+    pub(super) fn dir_made(&self, id: ObjectId) {
+        self.durable_dirs[usize::from(id.0[0])].store(false, Ordering::Release);
+    }
+
+    /// The object's directory is durable, and so are all names in it that were
+    /// there when its sync began.
     pub(super) fn names_synced(&self, id: ObjectId) {
         self.durable_dirs[usize::from(id.0[0])].store(true, Ordering::Release);
     }
@@ -251,7 +261,11 @@ impl Lane {
         // Each at most once: one that is changed all the time stays.
         let rounds = lock(&self.shard).open.len();
         for _ in 0..rounds {
-            let Ok(_writer) = self.writer.try_lock() else { return };
+            let _writer = match self.writer.try_lock() {
+                Ok(writer) => writer,
+                Err(TryLockError::Poisoned(poisoned)) => poisoned.into_inner(),
+                Err(TryLockError::WouldBlock) => return,
+            };
             let mut shard = lock(&self.shard);
             let Some(longest) = shard.longest_open(most) else { return };
             shard.writing_back = Some(longest.id);

@@ -156,3 +156,18 @@ fn what_is_changed_after_giving_up_is_noticed() {
     unsynced.changed(objects[1].0, &objects[1].1);
     assert!(unsynced.is_given_up());
 }
+
+#[test]
+fn a_panic_of_one_that_writes_back_does_not_keep_others_from_it() {
+    let (unsynced, (_dir, id, file)) = (Unsynced::new(), one());
+    unsynced.changed(id, &file);
+    std::thread::scope(|scope| {
+        let panics = || {
+            let _writer = unsynced.lane(id).writer.lock().unwrap();
+            panic!("meant to");
+        };
+        assert!(scope.spawn(panics).join().is_err());
+    });
+    unsynced.close_all();
+    assert!(unsynced.file(id).is_none());
+}

@@ -1,6 +1,6 @@
 //! Which fault an operation meets, and the handle by which that is changed.
 
-use super::rule::{FaultKind, FaultOp, FaultRule, FaultSettings};
+use super::rule::{FaultKind, FaultOp, FaultRule};
 use braid_contract::{Error, ObjectId, Result};
 use std::collections::HashSet;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -61,22 +61,22 @@ pub(super) enum Course {
 }
 
 impl FaultControl {
-    pub(super) fn new(settings: FaultSettings) -> Self {
+    pub(super) fn new(rules: Vec<FaultRule>) -> Self {
         let shared =
             Shared { armed: AtomicBool::new(false), state: Mutex::default(), rules_changed: Condvar::new() };
         let control = Self { shared: Arc::new(shared) };
-        control.set(settings);
+        control.set(rules);
         control
     }
 
     /// Replaces all rules, which begin to count anew. What hangs goes on under
-    /// the new ones.
-    pub fn set(&self, settings: FaultSettings) {
+    /// the new ones. Of several that are about one operation, the first counts.
+    pub fn set(&self, rules: Vec<FaultRule>) {
         let mut state = self.state();
-        self.shared.armed.store(!settings.rules.is_empty(), Ordering::Release);
+        self.shared.armed.store(!rules.is_empty(), Ordering::Release);
         let hanging = state.hanging;
         *state = State {
-            rules: settings.rules.into_iter().map(|rule| Counted { rule, seen: 0, hits: 0 }).collect(),
+            rules: rules.into_iter().map(|rule| Counted { rule, seen: 0, hits: 0 }).collect(),
             generation: state.generation + 1,
             hanging,
             ..State::default()
@@ -86,7 +86,7 @@ impl FaultControl {
 
     /// Lifts every fault.
     pub fn clear(&self) {
-        self.set(FaultSettings::default());
+        self.set(Vec::new());
     }
 
     /// Each rule, and how many operations it made fail.

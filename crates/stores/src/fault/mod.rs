@@ -9,5 +9,5 @@ mod rule;
 mod store;
 
 pub use control::FaultControl;
-pub use rule::{FaultKind, FaultOp, FaultRule, FaultSettings, ParseFaultError};
+pub use rule::{FaultKind, FaultOp, FaultRule, ParseFaultError};
 pub use store::FaultStore;

@@ -122,14 +122,6 @@ impl FaultRule {
     }
 }
 
-/// How a [`FaultStore`](super::FaultStore) fails. Of several rules that say so
-/// of one operation, the first counts.
-#[derive(Clone, PartialEq, Eq, Debug, Default)]
-pub struct FaultSettings {
-    /// The rules; none by default.
-    pub rules: Vec<FaultRule>,
-}
-
 /// As `OPERATION:FAULT[,after=N][,every=N][,count=N|,once]`, where the fault is
 /// the name of an error, `short` or `hang`: `write:ENOSPC,after=100`.
 impl fmt::Display for FaultRule {

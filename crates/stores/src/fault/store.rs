@@ -1,7 +1,7 @@
 //! [`FaultStore`] itself.
 
 use super::control::{Course, FaultControl};
-use super::rule::{FaultOp, FaultSettings};
+use super::rule::{FaultOp, FaultRule};
 use braid_contract::{ObjectId, ObjectStat, Result, Store, StoreCapabilities, StoreIo, Usage};
 use std::io::{IoSlice, IoSliceMut};
 use std::os::fd::OwnedFd;
@@ -15,21 +15,16 @@ pub struct FaultStore {
 }
 
 impl FaultStore {
-    /// Puts the rules in front of `inner`.
+    /// Puts the rules in front of `inner`, as by [`FaultControl::set`].
     #[must_use]
-    pub fn new(inner: Arc<dyn Store>, settings: FaultSettings) -> Self {
-        Self { inner, control: FaultControl::new(settings) }
+    pub fn new(inner: Arc<dyn Store>, rules: Vec<FaultRule>) -> Self {
+        Self { inner, control: FaultControl::new(rules) }
     }
 
     /// The handle by which the rules are changed later.
     #[must_use]
     pub fn control(&self) -> FaultControl {
         self.control.clone()
-    }
-
-    /// Replaces all rules ([`FaultControl::set`]).
-    pub fn set_rules(&self, settings: FaultSettings) {
-        self.control.set(settings);
     }
 
     fn meet(&self, op: FaultOp, ids: &[ObjectId]) -> Result<()> {

@@ -4,8 +4,9 @@ use braid_contract::{
     Access, Attr, Errno, FallocateMode, FileKind, InodeId, NativeStat, NativeUsage, Result, SetTime,
     Timestamp, Usage,
 };
-use braid_sys::measure_space;
-use rustix::fs::{FallocateFlags, OFlags, Statx, StatxFlags, StatxTimestamp, Timespec, Timestamps};
+use rustix::fs::{
+    FallocateFlags, OFlags, StatVfsMountFlags, Statx, StatxFlags, StatxTimestamp, Timespec, Timestamps,
+};
 use std::os::fd::{AsFd, AsRawFd};
 
 const TMPFS_MAGIC: i64 = 0x0102_1994;
@@ -93,19 +94,19 @@ pub(super) fn allocate(fd: impl AsFd, mode: FallocateMode, offset: u64, len: u64
 
 /// Space and limits of the file system that `fd` is on.
 pub(super) fn usage(fd: impl AsFd) -> Result<NativeUsage> {
-    let space = measure_space(&fd)?;
+    let space = rustix::fs::fstatvfs(&fd)?;
     let magic = rustix::fs::fstatfs(&fd)?.f_type as i64;
     Ok(NativeUsage {
         space: Usage {
-            total: space.total,
-            free: space.free,
-            available: space.available,
-            device: space.device,
+            total: space.f_blocks * space.f_frsize,
+            free: space.f_bfree * space.f_frsize,
+            available: space.f_bavail * space.f_frsize,
+            device: rustix::fs::fstat(&fd)?.st_dev,
         },
-        files: space.files,
-        files_free: space.files_free,
-        name_max: space.name_max,
-        read_only: space.read_only,
+        files: space.f_files,
+        files_free: space.f_ffree,
+        name_max: u32::try_from(space.f_namemax).unwrap_or(u32::MAX),
+        read_only: space.f_flag.contains(StatVfsMountFlags::RDONLY),
         volatile: matches!(magic, TMPFS_MAGIC | RAMFS_MAGIC),
         journal_order: matches!(magic, EXT_MAGIC | XFS_MAGIC | TMPFS_MAGIC | RAMFS_MAGIC),
     })

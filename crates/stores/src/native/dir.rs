@@ -2,7 +2,7 @@
 
 use super::KernelFd;
 use braid_contract::{Context, Fd, Result};
-use braid_sys::{lock_dir, lock_tier_dir};
+use braid_sys::lock_dir;
 use rustix::fs::{AtFlags, Mode, OFlags, StatxFlags};
 use std::path::Path;
 
@@ -12,12 +12,15 @@ use std::path::Path;
 /// # Errors
 /// Those of `open(2)`; `EBUSY` if another process has the lock.
 pub fn open_tier_dir(dir: &Path) -> Result<Fd> {
-    let fd = lock_tier_dir(dir).with_context(|| dir.display().to_string())?;
-    Ok(KernelFd::open(fd))
+    let locked = open_dir(dir).and_then(|fd| try_lock(&fd).map(|()| fd));
+    locked.with_context(|| dir.display().to_string())
 }
 
 /// Opens a directory without locking it.
-pub(crate) fn open_dir(dir: &Path) -> Result<Fd> {
+///
+/// # Errors
+/// Those of `open(2)`.
+pub fn open_dir(dir: &Path) -> Result<Fd> {
     let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
     Ok(KernelFd::open(rustix::fs::open(dir, flags, Mode::empty())?))
 }

@@ -8,6 +8,6 @@ mod dir;
 mod fd;
 mod words;
 
-pub use dir::open_tier_dir;
-pub(crate) use dir::{mount_of, open_dir, try_lock, write_back};
+pub(crate) use dir::{mount_of, try_lock, write_back};
+pub use dir::{open_dir, open_tier_dir};
 pub use fd::KernelFd;

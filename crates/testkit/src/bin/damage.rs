@@ -1,5 +1,5 @@
 //! Damages the tiers of a volume that is not mounted, for drills and tests of
-//! the check, of recovery and of the rescue script.
+//! the check and of the rescue script.
 #![forbid(unsafe_code)]
 
 use braid_contract::ObjectId;

@@ -20,6 +20,7 @@ Searches for crashes after which a volume has lost what it promised to keep.
   --replay LINE    repeat what was found
   --plant BUG      search with a bug planted, which must be found; `none` for
                    none, where all are planted in turn otherwise
+  --help           say this
 ";
 
 /// What a search of test-suite length looks at.
@@ -34,63 +35,80 @@ pub struct Arguments {
     pub replay: Option<String>,
     /// The bug to be planted.
     pub plant: Option<String>,
-    /// The command line is a test runner's, and asks for nothing to be run.
-    nothing: bool,
 }
 
 impl Arguments {
-    /// Reads the command line, without the program's name.
+    /// Reads the command line, without the program's name. `None` if nothing is
+    /// to be run: it asks how to call it, which is printed, or is a test runner's
+    /// that wants no test of this one.
     ///
     /// # Errors
-    /// What is wrong with it, or how to call it if that was asked for.
-    pub fn parse(words: impl Iterator<Item = String>) -> Result<Self, String> {
-        let threads = std::thread::available_parallelism().map_or(1, std::num::NonZero::get);
-        let mut arguments = Self {
-            search: Search {
-                workloads: Workloads::Both,
-                seed: 1,
-                states: u64::MAX,
-                time: Duration::from_secs(SECONDS_DEFAULT),
-                threads,
-                limits: Limits::default(),
-            },
-            replay: None,
-            plant: None,
-            nothing: false,
-        };
-        let (mut words, mut timed, mut counted) = (words, false, false);
+    /// What is wrong with it, and how to call it.
+    pub fn parse(mut words: impl Iterator<Item = String>) -> Result<Option<Self>, String> {
+        let mut arguments = Self { search: search_default(), replay: None, plant: None };
+        let (mut timed, mut counted, mut nothing) = (false, false, false);
         while let Some(word) = words.next() {
-            let mut value = || words.next().ok_or_else(|| format!("{word} needs a value\n\n{USAGE}"));
-            match word.as_str() {
-                "--states" => (arguments.search.states, counted) = (number(&word, &value()?)?, true),
+            let (flag, mut given) = match word.split_once('=') {
+                Some((flag, value)) if word.starts_with('-') => (flag, Some(value.to_owned())),
+                _ => (&*word, None),
+            };
+            let mut value =
+                || given.take().or_else(|| words.next()).ok_or_else(|| wrong(flag, "needs a value"));
+            let search = &mut arguments.search;
+            match flag {
+                "--states" => (search.states, counted) = (number(flag, &value()?)?, true),
                 "--seconds" => {
-                    arguments.search.time = Duration::from_secs(number(&word, &value()?)?);
-                    timed = true;
+                    (search.time, timed) = (Duration::from_secs(number(flag, &value()?)?), true);
                 }
-                "--seed" => arguments.search.seed = number(&word, &value()?)?,
-                "--threads" => arguments.search.threads = number(&word, &value()?)?.max(1) as usize,
-                "--per-cut" => arguments.search.limits.states = number(&word, &value()?)?.max(2) as usize,
-                "--no-times" => arguments.search.limits.times = false,
-                "--workload" => arguments.search.workloads = workloads(&value()?)?,
+                "--seed" => search.seed = number(flag, &value()?)?,
+                "--threads" => search.threads = number(flag, &value()?)?.max(1) as usize,
+                "--per-cut" => search.limits.states = number(flag, &value()?)?.max(2) as usize,
+                "--no-times" => search.limits.times = false,
+                "--workload" => search.workloads = workloads(&value()?)?,
                 "--replay" => arguments.replay = Some(value()?),
                 "--plant" => arguments.plant = Some(value()?),
-                // What a test runner says to every test target.
-                "--list" => arguments.nothing = true,
-                "--nocapture" | "--quiet" | "-q" | "--include-ignored" | "--exact" | "--show-output" => {}
+                "--help" | "-h" => {
+                    print!("{USAGE}");
+                    return Ok(None);
+                }
+                // What a test runner says to every test target. There are no
+                // ignored tests here.
+                "--list" | "--ignored" => nothing = true,
+                "--nocapture" | "--no-capture" | "--quiet" | "-q" | "--include-ignored" | "--exact"
+                | "--show-output" => {}
                 "--test-threads" | "--format" | "--skip" | "--color" | "-Z" => drop(value()?),
-                filter if !filter.starts_with('-') => arguments.nothing |= !"crash".contains(filter),
-                _ => return Err(USAGE.to_owned()),
+                filter if !filter.starts_with('-') => nothing |= !"crash".contains(filter),
+                _ => return Err(wrong(flag, "is no option")),
+            }
+            if given.is_some() {
+                return Err(wrong(flag, "takes no value"));
             }
         }
         if counted && !timed {
             arguments.search.time = Duration::MAX;
         }
-        Ok(arguments)
+        Ok((!nothing).then_some(arguments))
     }
 }
 
-fn number(word: &str, value: &str) -> Result<u64, String> {
-    value.replace('_', "").parse().map_err(|_| format!("{word}: {value} is no number\n\n{USAGE}"))
+/// A search of test-suite length.
+fn search_default() -> Search {
+    Search {
+        workloads: Workloads::Both,
+        seed: 1,
+        states: u64::MAX,
+        time: Duration::from_secs(SECONDS_DEFAULT),
+        threads: std::thread::available_parallelism().map_or(1, std::num::NonZero::get),
+        limits: Limits::default(),
+    }
+}
+
+fn wrong(flag: &str, why: &str) -> String {
+    format!("{flag} {why}\n\n{USAGE}")
+}
+
+fn number(flag: &str, value: &str) -> Result<u64, String> {
+    value.replace('_', "").parse().map_err(|_| wrong(flag, &format!("{value}: that is no number")))
 }
 
 fn workloads(value: &str) -> Result<Workloads, String> {
@@ -98,7 +116,7 @@ fn workloads(value: &str) -> Result<Workloads, String> {
         "enumerated" => Ok(Workloads::Enumerated),
         "random" => Ok(Workloads::Random),
         "both" => Ok(Workloads::Both),
-        _ => Err(format!("--workload: there is no kind {value}\n\n{USAGE}")),
+        _ => Err(wrong("--workload", &format!("{value}: there is no such kind"))),
     }
 }
 
@@ -107,9 +125,6 @@ fn workloads(value: &str) -> Result<Workloads, String> {
 /// is well if that was found.
 #[must_use]
 pub fn run(arguments: &Arguments, subject: &dyn Subject, planted: Option<(&str, &dyn Subject)>) -> bool {
-    if arguments.nothing {
-        return true;
-    }
     // A panic is a finding, and reported as one.
     std::panic::set_hook(Box::new(|_| {}));
     if let Some(line) = &arguments.replay {
@@ -160,4 +175,44 @@ fn search(search: &Search, subject: &dyn Subject) -> Option<Failure> {
         println!("{failure}");
     }
     found.failure
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn parse(line: &str) -> Result<Option<Arguments>, String> {
+        Arguments::parse(line.split_whitespace().map(str::to_owned))
+    }
+
+    #[test]
+    fn a_value_may_be_the_next_word_or_follow_an_equals_sign() {
+        for line in ["--seed 7 --replay policy=p,disks=2", "--seed=7 --replay=policy=p,disks=2"] {
+            let arguments = parse(line).unwrap().unwrap();
+            assert_eq!(arguments.search.seed, 7);
+            assert_eq!(arguments.replay.as_deref(), Some("policy=p,disks=2"));
+        }
+    }
+
+    #[test]
+    fn what_a_test_runner_says_is_understood() {
+        let said = "--test-threads=1 --format=pretty --color never -q --nocapture --include-ignored crash";
+        assert!(parse(said).unwrap().is_some());
+        for nothing in ["--list --format terse", "--ignored", "--exact another", "--help", "-h"] {
+            assert!(parse(nothing).unwrap().is_none(), "{nothing}");
+        }
+    }
+
+    #[test]
+    fn what_is_wrong_is_named() {
+        for (line, named) in [
+            ("--stats 10", "--stats is"),
+            ("--seed", "--seed needs"),
+            ("--seed x", "--seed x"),
+            ("--no-times=1", "--no-times takes"),
+            ("--workload all", "--workload all"),
+        ] {
+            assert!(parse(line).unwrap_err().starts_with(named), "{line}");
+        }
+    }
 }

@@ -25,14 +25,13 @@ pub(crate) struct Extras {
 
 impl Extras {
     pub(crate) const NONE: Self = Self { recover_again: false, use_again: false, record: false };
-    pub(crate) const ALL: Self = Self { recover_again: true, use_again: true, record: false };
-}
-
-/// What came out, beside that nothing is wrong.
-#[derive(Debug)]
-pub(crate) struct Examination {
-    /// Moments at which recovery may crash, if they were asked for.
-    pub(crate) cuts: Vec<Cut>,
+    /// Every one of them that records nothing, the plainest first.
+    pub(crate) const ALL: [Self; 4] = [
+        Self::NONE,
+        Self { recover_again: true, ..Self::NONE },
+        Self { use_again: true, ..Self::NONE },
+        Self { recover_again: true, use_again: true, ..Self::NONE },
+    ];
 }
 
 /// Looks at crash states of one setup.
@@ -42,14 +41,15 @@ pub(crate) struct Examiner<'a> {
 }
 
 impl Examiner<'_> {
-    /// Recovers, and holds what is there against what may be there. What is
-    /// wrong, if something is.
+    /// Recovers, and holds what is there against what may be there. Answers the
+    /// moments at which recovery may crash, if they were asked for; or what is
+    /// wrong.
     pub(crate) fn examine(
         &self,
         machine: Machine,
         expected: &Expectation,
         extras: Extras,
-    ) -> Result<Examination, String> {
+    ) -> Result<Vec<Cut>, String> {
         catch_unwind(AssertUnwindSafe(|| self.examine_unguarded(machine, expected, extras)))
             .unwrap_or_else(|panic| Err(describe_panic(panic.as_ref())))
     }
@@ -59,7 +59,7 @@ impl Examiner<'_> {
         machine: Machine,
         expected: &Expectation,
         extras: Extras,
-    ) -> Result<Examination, String> {
+    ) -> Result<Vec<Cut>, String> {
         let machine = Arc::new(machine);
         let recorder = extras.record.then(|| Recorder::watch(&machine, 0));
         let mut mounted = self.open(&machine)?;
@@ -84,11 +84,7 @@ impl Examiner<'_> {
         let environment = Arc::clone(&machine.environment);
         let problems = self.subject.check(self.setup, &machine.disks, environment);
         let problems = problems.map_err(|error| format!("the volume can't be checked: {error}"))?;
-        if problems.is_empty() {
-            Ok(Examination { cuts })
-        } else {
-            Err(format!("the check found: {}", problems.join("; ")))
-        }
+        if problems.is_empty() { Ok(cuts) } else { Err(format!("the check found: {}", problems.join("; "))) }
     }
 
     fn open(&self, machine: &Machine) -> Result<Box<dyn Mounted>, String> {
@@ -132,7 +128,8 @@ fn grow(fs: &dyn FileSystem, name: Name, file: &SeenFile) -> Result<(), String> 
     };
     let mut expected = file.bytes.clone();
     expected.resize(size as usize, 0);
-    // A block at the old end, and one in the range after it.
+    // 512 bytes at the next block border after the old end, and at the
+    // beginning of the last range.
     for at in [file.size / BLOCK * BLOCK + BLOCK, size - RANGE] {
         match fs.write(&caller, handle, at, &[0xee; 512], WriteFlags::default()) {
             Err(error) if error.is_full() => break,

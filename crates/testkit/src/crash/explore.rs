@@ -1,15 +1,16 @@
 //! One workload: runs it, crashes it everywhere, looks at what is left.
 
-use super::examine::{Examination, Examiner, Extras};
-use super::history::{History, Rules};
+use super::examine::{Examiner, Extras};
+use super::history::{History, Moment, Rules};
 use super::machine::{FrozenMachine, Machine, Setup};
 use super::oracle::Expectation;
 use super::recorder::{Cut, Recorder};
 use super::replay::{Crash, Left, Replay};
 use super::run::{Outcome, Run};
-use super::states::{Following, Random, for_each_state};
+use super::states::for_each_state;
 use super::workload::{Start, Workload};
 use super::{Subject, tree};
+use crate::sim::{Scripted, SplitMix};
 use std::cell::RefCell;
 use std::collections::HashMap;
 use std::fmt;
@@ -40,6 +41,19 @@ pub struct Limits {
 impl Default for Limits {
     fn default() -> Self {
         Self { states: 16, recover_again: 8, use_again: 8, crash_again: 64, times: true }
+    }
+}
+
+impl Limits {
+    /// Draws what is done with a state beyond recovering once.
+    fn extras(&self, random: &mut SplitMix) -> Extras {
+        let mut one_in = |count: u64| count > 0 && random.below(count) == 0;
+        let (recover_again, use_again) = (one_in(self.recover_again), one_in(self.use_again));
+        // A second recovery, and what is written after recovery, would not be
+        // told from the recovery that is recorded: a replay, which does neither,
+        // would crash at another moment of the same number.
+        let record = one_in(self.crash_again);
+        Extras { recover_again: recover_again && !record, use_again: use_again && !record, record }
     }
 }
 
@@ -143,22 +157,22 @@ impl<'a> Explorer<'a> {
         let recorded = self.record(workload).map_err(|found| failed("no crash yet", None, None, found))?;
         let mut totals = Totals { workloads: 1, cuts: recorded.cuts.len() as u64, ..Totals::default() };
         for (number, cut) in recorded.cuts.iter().enumerate() {
-            let mut random = Random::of(seed, number as u64);
+            let mut random = SplitMix::of(seed, number as u64);
             let crash = |left| Some(Crash { cut: number, left });
             let when = || describe(workload, cut);
-            let all = self.expect(&recorded, cut, Rules::ProcessCrash);
-            let synced = self.expect(&recorded, cut, workload.setup.rules());
-            let again = self.expect(&recorded, cut, workload.setup.rules()).and_recovery();
+            let all = self.expect(&recorded.history, cut.moment, Rules::ProcessCrash);
+            let synced = self.expect(&recorded.history, cut.moment, workload.setup.rules());
+            let again = synced.and_recovery();
             let machine = cut.machine.after_process_crash(SEEDS[2]);
             let expected = Expected { first: &all, second: &again };
-            self.examine(workload, machine, expected, self.extras(&mut random), &mut totals)
+            self.examine(workload, machine, expected, self.limits.extras(&mut random), &mut totals)
                 .map_err(|(second, found)| failed(&when(), crash(Left::Process), second, found))?;
             let expected = Expected { first: &synced, second: &again };
             for_each_state::<Box<Failure>>(self.limits.states, random.next(), &mut |mut chooser, seen| {
                 let machine = cut.machine.after_power_loss(&mut chooser, SEEDS[2]);
                 if seen.insert(chooser.answers().to_vec()) {
                     let left = || crash(Left::Power(chooser.answers().to_vec()));
-                    self.examine(workload, machine, expected, self.extras(&mut random), &mut totals)
+                    self.examine(workload, machine, expected, self.limits.extras(&mut random), &mut totals)
                         .map_err(|(second, found)| failed(&when(), left(), second, found))?;
                 }
                 Ok(chooser)
@@ -183,38 +197,28 @@ impl<'a> Explorer<'a> {
             format!("the workload has {} moments to crash at, numbered from 0", recorded.cuts.len())
         })?;
         recorded.cuts[..=crash.cut].iter().for_each(|cut| println!("    {}", cut.next));
-        println!("  crash");
-        let (machine, rules) = match &crash.left {
-            Left::Process => (cut.machine.after_process_crash(SEEDS[2]), Rules::ProcessCrash),
-            Left::Power(answers) => {
-                let mut chooser = Following::repeating(answers.clone());
-                let machine = cut.machine.after_power_loss(&mut chooser, SEEDS[2]);
-                (machine, replay.workload.setup.rules())
-            }
+        let synced = self.expect(&recorded.history, cut.moment, replay.workload.setup.rules());
+        let first = match crash.left {
+            Left::Process => self.expect(&recorded.history, cut.moment, Rules::ProcessCrash),
+            Left::Power(_) => synced.clone(),
         };
-        let expected = self.expect(&recorded, cut, rules);
-        let synced = self.expect(&recorded, cut, replay.workload.setup.rules()).and_recovery();
-        let expected = Expected { first: &expected, second: &synced };
-        machine.trace();
-        let examiner = self.examiner(&replay.workload);
+        let expected = Expected { first: &first, second: &synced.and_recovery() };
+        let machine = || {
+            println!("  crash");
+            let machine = restarted(cut, &crash.left, SEEDS[2]);
+            machine.trace();
+            machine
+        };
         let found = match &replay.second {
-            None => examiner.examine(machine, expected.first, Extras::ALL).map(|_| ()),
-            Some(second) => self.crash_recovery_at(&replay.workload, machine, expected, second),
+            None => self.recover_anyhow(&replay.workload, machine, expected.first),
+            Some(second) => self.crash_recovery_at(&replay.workload, machine(), expected, second),
         };
         Ok(found.err().map(|found| failure(describe(&replay.workload, cut), found)))
     }
 
-    fn expect(&self, recorded: &Recorded, cut: &Cut, rules: Rules) -> Expectation {
-        let expected = Expectation::new(&recorded.history, cut.moment, rules);
+    fn expect(&self, history: &History, moment: Moment, rules: Rules) -> Expectation {
+        let expected = Expectation::new(history, moment, rules);
         if self.limits.times { expected } else { expected.without_times() }
-    }
-
-    fn extras(&self, random: &mut Random) -> Extras {
-        let mut one_in = |count: u64| count > 0 && random.below(count) == 0;
-        let (recover_again, use_again) = (one_in(self.limits.recover_again), one_in(self.limits.use_again));
-        // What is written after recovery would not be told from recovery.
-        let record = one_in(self.limits.crash_again);
-        Extras { recover_again, use_again: use_again && !record, record }
     }
 
     fn examiner<'w>(&'w self, workload: &'w Workload) -> Examiner<'w> {
@@ -233,10 +237,9 @@ impl<'a> Explorer<'a> {
     ) -> Result<(), (Option<Crash>, String)> {
         totals.states += 1;
         let examiner = self.examiner(workload);
-        let Examination { cuts } =
-            examiner.examine(machine, expected.first, extras).map_err(|found| (None, found))?;
+        let cuts = examiner.examine(machine, expected.first, extras).map_err(|found| (None, found))?;
         for (number, cut) in cuts.iter().enumerate() {
-            let choosers = [Following::keeping(), Following::losing(), Following::sampling(number as u64)];
+            let choosers = [Scripted::keeping(), Scripted::new(), Scripted::sampling(number as u64)];
             for mut chooser in choosers {
                 totals.states += 1;
                 totals.again += 1;
@@ -251,6 +254,20 @@ impl<'a> Explorer<'a> {
         Ok(())
     }
 
+    /// Recovers with any extras that a state may have failed with. A line does
+    /// not tell them, and some may put right what fails without.
+    fn recover_anyhow(
+        &self,
+        workload: &Workload,
+        machine: impl Fn() -> Machine,
+        expected: &Expectation,
+    ) -> Result<(), String> {
+        let examiner = self.examiner(workload);
+        Extras::ALL
+            .into_iter()
+            .try_for_each(|extras| examiner.examine(machine(), expected, extras).map(|_| ()))
+    }
+
     fn crash_recovery_at(
         &self,
         workload: &Workload,
@@ -260,14 +277,12 @@ impl<'a> Explorer<'a> {
     ) -> Result<(), String> {
         let examiner = self.examiner(workload);
         let extras = Extras { record: true, ..Extras::NONE };
-        let Examination { cuts } = examiner.examine(machine, expected.first, extras)?;
+        let cuts = examiner.examine(machine, expected.first, extras)?;
         let cut = cuts.get(second.cut).ok_or_else(|| format!("recovery has {} effects", cuts.len()))?;
-        let (machine, expected) = match &second.left {
-            Left::Process => (cut.machine.after_process_crash(SEEDS[3]), expected.first),
-            Left::Power(answers) => {
-                let mut chooser = Following::repeating(answers.clone());
-                (cut.machine.after_power_loss(&mut chooser, SEEDS[3]), expected.second)
-            }
+        let machine = restarted(cut, &second.left, SEEDS[3]);
+        let expected = match second.left {
+            Left::Process => expected.first,
+            Left::Power(_) => expected.second,
         };
         machine.trace();
         examiner.examine(machine, expected, Extras::NONE).map(|_| ())
@@ -308,13 +323,9 @@ impl<'a> Explorer<'a> {
     }
 
     fn look_at_live(&self, run: &Run<'_>) -> Outcome {
-        let moment = super::history::Moment {
-            done: run.steps,
-            in_flight: false,
-            clock_ns: run.machine.clock().wall_ns(),
-        };
-        let expected = Expectation::new(&run.history, moment, Rules::ProcessCrash);
-        let expected = if self.limits.times { expected } else { expected.without_times() };
+        let clock_ns = run.machine.clock().wall_ns();
+        let moment = Moment { done: run.steps, in_flight: false, clock_ns };
+        let expected = self.expect(&run.history, moment, Rules::ProcessCrash);
         let seen: tree::Seen = run.look()?;
         expected.check(&seen).map_err(|found| format!("without a crash, {found}"))
     }
@@ -340,6 +351,16 @@ impl<'a> Explorer<'a> {
     }
 }
 
+/// The machine that starts again after a crash.
+fn restarted(cut: &Cut, left: &Left, seed: u64) -> Machine {
+    match left {
+        Left::Process => cut.machine.after_process_crash(seed),
+        Left::Power(answers) => {
+            cut.machine.after_power_loss(&mut Scripted::starting_with(answers.clone()), seed)
+        }
+    }
+}
+
 fn describe(workload: &Workload, cut: &Cut) -> String {
     let step = cut.moment.done;
     let op = step.checked_sub(first_step(workload.start)).and_then(|at| workload.ops.get(at));
@@ -355,4 +376,19 @@ pub(super) fn describe_panic(panic: &(dyn std::any::Any + Send)) -> String {
     let text = panic.downcast_ref::<String>().map(String::as_str);
     let text = text.or_else(|| panic.downcast_ref::<&str>().copied()).unwrap_or("without a word");
     format!("it panicked: {text}")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_recovery_that_is_recorded_is_done_once_and_nothing_after_it() {
+        let limits = Limits { recover_again: 2, use_again: 2, crash_again: 2, ..Limits::default() };
+        let mut random = SplitMix::new(1);
+        let drawn: Vec<Extras> = (0..200).map(|_| limits.extras(&mut random)).collect();
+        let recorded = Extras { record: true, ..Extras::NONE };
+        assert!(drawn.iter().filter(|extras| extras.record).all(|extras| *extras == recorded));
+        assert!(Extras::ALL.into_iter().chain([recorded]).all(|extras| drawn.contains(&extras)));
+    }
 }

@@ -3,17 +3,17 @@
 
 use super::machine::Setup;
 use super::op::{Dir, Name, Op};
-use super::states::Random;
 use super::workload::{BLOCK, RANGE, Start, Workload};
+use crate::sim::SplitMix;
 
 /// Longest enumerated sequence.
 const LENGTH_MAX: u32 = 3;
 
 /// The operations that short sequences are made of.
-pub(crate) fn alphabet(disks: usize) -> Vec<Op> {
+pub(crate) fn alphabet() -> Vec<Op> {
     use Name::{A, B, DirA};
     let write = |at, len| Op::Write { name: A, at, len, sync: false };
-    let mut ops = vec![
+    vec![
         Op::Create(A),
         write(0, BLOCK),
         // Across a border, and a part of a block beyond.
@@ -49,21 +49,21 @@ pub(crate) fn alphabet(disks: usize) -> Vec<Op> {
         Op::Create(B),
         Op::Write { name: B, at: 0, len: RANGE + BLOCK, sync: false },
         Op::Fsync(B),
-    ];
-    ops.extend((disks > 2).then_some(Op::Migrate(A, 1, 2)));
-    ops
+        // Nothing where there is no third disk.
+        Op::Migrate(A, 1, 2),
+    ]
 }
 
 /// A random sequence.
 pub(crate) fn random_ops(seed: u64, disks: usize) -> Vec<Op> {
-    let mut random = Random::new(seed);
+    let mut random = SplitMix::new(seed);
     // Few names, so that things happen to the same files.
     let names = &Name::ALL[..1 + random.below(4) as usize];
     let len = 5 + random.below(36);
     (0..len).map(|_| random_op(&mut random, names, disks)).collect()
 }
 
-fn random_op(random: &mut Random, names: &[Name], disks: usize) -> Op {
+fn random_op(random: &mut SplitMix, names: &[Name], disks: usize) -> Op {
     let name = random.pick(names);
     let other = random.pick(&Name::ALL);
     let (at, len) = (random_offset(random), random_len(random));
@@ -96,7 +96,7 @@ fn random_op(random: &mut Random, names: &[Name], disks: usize) -> Op {
 }
 
 /// Somewhere in five ranges, likely at a border.
-fn random_offset(random: &mut Random) -> u64 {
+fn random_offset(random: &mut SplitMix) -> u64 {
     let range = random.below(5) * RANGE;
     range
         + match random.below(6) {
@@ -108,7 +108,7 @@ fn random_offset(random: &mut Random) -> u64 {
         }
 }
 
-fn random_len(random: &mut Random) -> u64 {
+fn random_len(random: &mut SplitMix) -> u64 {
     match random.below(6) {
         0 => 512,
         1 => 8 * (1 + random.below(1024)),
@@ -122,7 +122,7 @@ fn random_len(random: &mut Random) -> u64 {
 /// Enumerated workload number `which`: the shortest ones first. `None` when
 /// all were given.
 pub(crate) fn enumerated(policies: &[&str], seed: u64, which: u64) -> Option<Workload> {
-    let ops = alphabet(3);
+    let ops = alphabet();
     let (letters, starts) = (ops.len() as u64, Start::ALL.len() as u64);
     let mut at = which;
     for len in 1..=LENGTH_MAX {
@@ -142,7 +142,7 @@ pub(crate) fn enumerated(policies: &[&str], seed: u64, which: u64) -> Option<Wor
             sequence.push(ops[(at % u128::from(letters)) as usize]);
             at /= u128::from(letters);
         }
-        let setup = random_setup(policies, &mut Random::of(seed, which));
+        let setup = random_setup(policies, &mut SplitMix::of(seed, which));
         return Some(Workload { setup, start, ops: sequence });
     }
     None
@@ -150,16 +150,16 @@ pub(crate) fn enumerated(policies: &[&str], seed: u64, which: u64) -> Option<Wor
 
 /// Random workload number `which`.
 pub(crate) fn random(policies: &[&str], seed: u64, which: u64) -> Workload {
-    let mut random = Random::of(seed, which);
+    let mut random = SplitMix::of(seed, which);
     let setup = random_setup(policies, &mut random);
     let start = random.pick(&Start::ALL);
     let ops = random_ops(random.next(), setup.disks);
     Workload { setup, start, ops }
 }
 
-fn random_setup(policies: &[&str], random: &mut Random) -> Setup {
-    let setups = Setup::all(random.pick(policies));
-    setups[random.below(setups.len() as u64) as usize].clone()
+fn random_setup(policies: &[&str], random: &mut SplitMix) -> Setup {
+    let policy = random.pick(policies);
+    Setup::numbered(policy, random.below(Setup::COUNT))
 }
 
 fn common_factor(a: u64, b: u64) -> u64 {
@@ -173,7 +173,7 @@ mod tests {
 
     #[test]
     fn every_short_sequence_is_enumerated_once() {
-        let letters = alphabet(3).len() as u64;
+        let letters = alphabet().len() as u64;
         let starts = Start::ALL.len() as u64;
         let count = letters * starts + letters * letters * starts;
         let texts: HashSet<String> = (0..count)

@@ -248,21 +248,17 @@ impl History {
         let mut legal = vec![names];
         let ordered = !matches!(rules, Rules::PowerLoss { ordered: false, .. });
         for (change, certain) in &changes[first..] {
-            let (mut lost, from) = (legal.clone(), legal.len());
             if ordered {
                 // Only what has come so far can go on.
-                legal.extend(legal.last().copied());
-                let at = legal.len() - 1;
-                legal[at..].iter_mut().for_each(|names| apply(names, change));
+                apply(&mut names, change);
+                legal.push(names);
                 continue;
             }
+            let lost = if *certain { Vec::new() } else { legal.clone() };
             legal.iter_mut().for_each(|names| apply(names, change));
-            if !certain {
-                legal.append(&mut lost);
-            }
+            legal.extend(lost);
             legal.sort_unstable();
             legal.dedup();
-            debug_assert!(from > 0);
         }
         legal
     }

@@ -9,12 +9,13 @@ use super::op::Name;
 use super::stamp::{self, Described, Source, WORD};
 use super::tree::{Seen, SeenFile};
 use braid_contract::{InodeId, Timestamp};
+use std::rc::Rc;
 
 /// Bytes that a disk writes whole or not at all.
 const SECTOR: u64 = 512;
 
 /// A stretch of a file all of whose bytes may come from the same writes.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 struct Stretch {
     start: u64,
     end: u64,
@@ -23,7 +24,7 @@ struct Stretch {
 }
 
 /// What may be left of one file.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 struct FileExpectation {
     id: FileId,
     ino: InodeId,
@@ -39,17 +40,17 @@ struct FileExpectation {
 /// What a file may contain if it is found larger than `above`. A size that it
 /// had only after it was cut says that it was cut: then what was cut off must
 /// not be there again.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 struct Era {
     above: u64,
     stretches: Vec<Stretch>,
 }
 
-/// What a crash may leave.
-#[derive(Debug)]
+/// What a crash may leave; cheap to clone.
+#[derive(Clone, Debug)]
 pub(crate) struct Expectation {
-    names: Vec<Names>,
-    files: Vec<FileExpectation>,
+    names: Rc<Vec<Names>>,
+    files: Rc<Vec<FileExpectation>>,
     mtime_max_ns: i64,
 }
 
@@ -60,24 +61,20 @@ impl Expectation {
         let visible = |id: FileId| names.iter().any(|names| names.contains(&Some(id)));
         let files = (0..history.next_file()).filter(|id| visible(*id));
         let loses_power = matches!(rules, Rules::PowerLoss { .. });
-        Self {
-            files: files.map(|id| expect_file(history, id, moment, loses_power)).collect(),
-            names,
-            mtime_max_ns: moment.clock_ns,
-        }
+        let files = files.map(|id| expect_file(history, id, moment, loses_power)).collect();
+        Self { files: Rc::new(files), names: Rc::new(names), mtime_max_ns: moment.clock_ns }
     }
 
     /// The same for a crash of the recovery, which may leave its own time as a
     /// modification time: a size is set before the time is.
-    pub(crate) fn and_recovery(mut self) -> Self {
-        self.mtime_max_ns = i64::MAX;
-        self
+    pub(crate) fn and_recovery(&self) -> Self {
+        Self { mtime_max_ns: i64::MAX, ..self.clone() }
     }
 
     /// The same, whatever the modification times are.
     pub(crate) fn without_times(mut self) -> Self {
         self.mtime_max_ns = i64::MAX;
-        self.files.iter_mut().for_each(|file| file.mtime_min_ns = i64::MIN);
+        Rc::make_mut(&mut self.files).iter_mut().for_each(|file| file.mtime_min_ns = i64::MIN);
         self
     }
 

@@ -3,7 +3,7 @@
 
 use super::history::Moment;
 use super::machine::{FrozenMachine, Machine};
-use crate::sim::{Disk, Effect};
+use crate::sim::Effect;
 use std::sync::{Arc, Mutex, PoisonError};
 
 /// What a moment is called at which no step is in flight.
@@ -28,7 +28,6 @@ struct State {
 
 /// Keeps cuts from when it is made until it is finished.
 pub(crate) struct Recorder {
-    disks: Vec<Disk>,
     machine: Arc<Machine>,
     state: Arc<Mutex<State>>,
 }
@@ -45,7 +44,7 @@ impl Recorder {
                 }
             })));
         }
-        Self { disks: machine.disks.clone(), machine: Arc::clone(machine), state }
+        Self { machine: Arc::clone(machine), state }
     }
 
     /// A step begins.
@@ -76,7 +75,7 @@ impl Recorder {
 
 impl Drop for Recorder {
     fn drop(&mut self) {
-        self.disks.iter().for_each(|disk| disk.set_observer(None));
+        self.machine.disks.iter().for_each(|disk| disk.set_observer(None));
     }
 }
 

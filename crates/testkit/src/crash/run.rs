@@ -51,7 +51,7 @@ impl<'a> Run<'a> {
         machine: Arc<Machine>,
         (history, steps): (History, usize),
     ) -> Self {
-        let (open, orphans) = ([None; 4], Vec::new());
+        let (open, orphans) = ([None; Name::ALL.len()], Vec::new());
         Self { subject, setup, machine, mounted: None, history, steps, open, orphans, sub: None }
     }
 
@@ -172,7 +172,7 @@ impl<'a> Run<'a> {
     }
 
     fn forget_opens(&mut self) {
-        (self.open, self.sub) = ([None; 4], None);
+        (self.open, self.sub) = ([None; Name::ALL.len()], None);
         self.orphans.clear();
     }
 

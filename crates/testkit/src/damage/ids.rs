@@ -3,7 +3,7 @@
 
 use super::format::IdAttr;
 use super::scene::{self, Scene};
-use super::{Answer, Error, Finding, Hit, Kind, Repair};
+use super::{Answer, Applied, Error, Finding, Kind, Repair};
 
 const SAME: &str = "it is the same";
 const PLAIN: &str = "it is a plain file, with what its home file holds";
@@ -131,33 +131,33 @@ pub(super) const KINDS: &[Kind] = &[
     },
 ];
 
-fn damaged(scene: &mut Scene) -> Result<Hit, Error> {
+fn damaged(scene: &mut Scene) -> Result<Applied, Error> {
     let path = scene.home_file();
     let mut value = scene.attr()?;
     let at = 1 + scene.below(value.len() as u64 - 1) as usize;
     value[at] ^= 1 << scene.below(8);
     scene.set_attr(&path, &value)?;
-    Hit::file(scene, path, Answer::Unreadable)
+    Applied::file(scene, path, Answer::Unreadable)
 }
 
-fn cut(scene: &mut Scene) -> Result<Hit, Error> {
+fn cut(scene: &mut Scene) -> Result<Applied, Error> {
     let path = scene.home_file();
     scene.set_attr(&path, &scene.attr()?[..20])?;
-    Hit::file(scene, path, Answer::Unreadable)
+    Applied::file(scene, path, Answer::Unreadable)
 }
 
-fn removed(scene: &mut Scene) -> Result<Hit, Error> {
+fn removed(scene: &mut Scene) -> Result<Applied, Error> {
     let path = scene.home_file();
     let removed = rustix::fs::removexattr(&path, scene.xattr());
     removed.map_err(|error| Error::io(&path, error.into()))?;
-    Hit::file(scene, path, Answer::Plain)
+    Applied::file(scene, path, Answer::Plain)
 }
 
-fn of_another_inode(scene: &mut Scene) -> Result<Hit, Error> {
+fn of_another_inode(scene: &mut Scene) -> Result<Applied, Error> {
     let path = scene.home_file();
     let attr = scene.attr_for(&path, scene.file.id)?;
     scene.set_attr(&path, &IdAttr { ino: attr.ino ^ 1 << 40, ..attr }.encode())?;
-    Hit::file(scene, path, Answer::Plain)
+    Applied::file(scene, path, Answer::Plain)
 }
 
 /// A new plain file beside the damaged one.
@@ -172,79 +172,79 @@ fn new_file(scene: &Scene, contents: &[u8]) -> Result<std::path::PathBuf, Error>
     Ok(path)
 }
 
-fn copied(scene: &mut Scene) -> Result<Hit, Error> {
+fn copied(scene: &mut Scene) -> Result<Applied, Error> {
     let path = new_file(scene, b"plain after all")?;
     scene.set_attr(&path, &scene.attr()?)?;
-    Hit::file(scene, path, Answer::Same)
+    Applied::file(scene, path, Answer::Same)
 }
 
-fn shared(scene: &mut Scene) -> Result<Hit, Error> {
+fn shared(scene: &mut Scene) -> Result<Applied, Error> {
     let path = new_file(scene, b"not the one")?;
     scene.set_attr(&path, &scene.attr_for(&path, scene.file.id)?.encode())?;
-    Hit::file(scene, path, Answer::Same)
+    Applied::file(scene, path, Answer::Same)
 }
 
-fn of_another_file(scene: &mut Scene) -> Result<Hit, Error> {
+fn of_another_file(scene: &mut Scene) -> Result<Applied, Error> {
     let path = scene.tiers[0].dir.join(scene.another()?.path);
     scene.set_attr(&path, &scene.attr_for(&path, scene.file.id)?.encode())?;
-    Hit::file(scene, path, Answer::Same)
+    Applied::file(scene, path, Answer::Same)
 }
 
-fn without_data(scene: &mut Scene) -> Result<Hit, Error> {
+fn without_data(scene: &mut Scene) -> Result<Applied, Error> {
     let path = new_file(scene, &[0; 4096])?;
     let id = scene.new_id();
     scene.set_attr(&path, &scene.attr_for(&path, id)?.encode())?;
     let name = path.strip_prefix(&scene.tiers[0].dir).unwrap_or(&path).to_owned();
-    Ok(Hit { path: Some(name), id: Some(id), place: path, answer: Answer::Unreadable })
+    Ok(Applied { path: Some(name), id: Some(id), place: path, answer: Answer::Unreadable })
 }
 
-fn emptied(scene: &mut Scene) -> Result<Hit, Error> {
+fn emptied(scene: &mut Scene) -> Result<Applied, Error> {
     let path = scene.home_file();
     let attr = scene.attr_for(&path, scene.file.id)?;
     scene.set_attr(&path, &IdAttr { kind: 2, ..attr }.encode())?;
-    Hit::file(scene, path, Answer::Size(0))
+    Applied::file(scene, path, Answer::Size(0))
 }
 
-fn home_size_behind(scene: &mut Scene) -> Result<Hit, Error> {
+fn home_size_behind(scene: &mut Scene) -> Result<Applied, Error> {
     let path = scene.home_file();
     let held = scene.bytes_on(scene.home()).last().map_or(0, |range| range.end);
     if held >= scene::len(&path)? {
         return Err(Error::Unsuited("the home file holds the end of the file"));
     }
     scene::set_len(&path, held)?;
-    Hit::file(scene, path, Answer::Same)
+    Applied::file(scene, path, Answer::Same)
 }
 
-fn home_size_ahead(scene: &mut Scene) -> Result<Hit, Error> {
+fn home_size_ahead(scene: &mut Scene) -> Result<Applied, Error> {
     let path = scene.home_file();
     scene::set_len(&path, scene.file.size + 12_345)?;
-    Hit::file(scene, path, Answer::Same)
+    Applied::file(scene, path, Answer::Same)
 }
 
-fn mark_stale(scene: &mut Scene) -> Result<Hit, Error> {
+fn mark_stale(scene: &mut Scene) -> Result<Applied, Error> {
     let mark = scene.mark(scene.file.id);
     scene::write(&mark, b"")?;
-    Hit::file(scene, mark, Answer::Same)
+    Applied::file(scene, mark, Answer::Same)
 }
 
-fn mark_of_nobody(scene: &mut Scene) -> Result<Hit, Error> {
+fn mark_of_nobody(scene: &mut Scene) -> Result<Applied, Error> {
     let id = scene.new_id();
     let mark = scene.mark(id);
     scene::write(&mark, b"")?;
-    Hit::nobody(id, mark)
+    Applied::nobody(id, mark)
 }
 
-fn mark_of_removed(scene: &mut Scene) -> Result<Hit, Error> {
+fn mark_of_removed(scene: &mut Scene) -> Result<Applied, Error> {
     let id = scene.new_id();
     let tier = scene.other_tier()?.label.tier;
     scene::write(&scene.object(tier, id)?, &[0xee; 10_000])?;
     let mark = scene.mark(id);
     scene::write(&mark, b"")?;
-    Hit::nobody(id, mark)
+    Applied::nobody(id, mark)
 }
 
-fn mark_foreign_file(scene: &mut Scene) -> Result<Hit, Error> {
+fn mark_foreign_file(scene: &mut Scene) -> Result<Applied, Error> {
     let place = scene.braid("open/notes.txt");
     scene::write(&place, b"not a mark")?;
-    Hit::volume(place)
+    Applied::volume(place)
 }

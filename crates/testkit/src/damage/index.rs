@@ -2,13 +2,11 @@
 
 use super::format::{self, HEADER_LEN, Header, entry_at, seal_header};
 use super::scene::{self, Scene, read};
-use super::{Answer, Error, Finding, Hit, Kind, Repair};
+use super::{Answer, Applied, Error, Finding, Kind, Repair};
 use std::os::unix::fs::symlink;
 
 const UNREADABLE: &str = "it can't be read";
 
-/// A header can be made anew from attribute, volume table and home size;
-/// entries can't.
 pub(super) const KINDS: &[Kind] = &[
     Kind {
         name: "index-missing",
@@ -140,95 +138,95 @@ pub(super) const KINDS: &[Kind] = &[
     },
 ];
 
-fn missing(scene: &mut Scene) -> Result<Hit, Error> {
+fn missing(scene: &mut Scene) -> Result<Applied, Error> {
     let index = scene.index(scene.file.id);
     scene::remove(&index)?;
-    Hit::file(scene, index, Answer::Unreadable)
+    Applied::file(scene, index, Answer::Unreadable)
 }
 
-fn header_bit(scene: &mut Scene) -> Result<Hit, Error> {
+fn header_bit(scene: &mut Scene) -> Result<Applied, Error> {
     let index = scene.index(scene.file.id);
     scene.flip(&index, 12..256)?;
-    Hit::file(scene, index, Answer::Unreadable)
+    Applied::file(scene, index, Answer::Unreadable)
 }
 
-fn header_zeroed(scene: &mut Scene) -> Result<Hit, Error> {
+fn header_zeroed(scene: &mut Scene) -> Result<Applied, Error> {
     let index = scene.index(scene.file.id);
     scene::patch(&index, 0, &[0; 256])?;
-    Hit::file(scene, index, Answer::Unreadable)
+    Applied::file(scene, index, Answer::Unreadable)
 }
 
 /// Changes bytes of the header and renews its CRC.
-fn reseal(scene: &mut Scene, at: usize, bytes: &[u8]) -> Result<Hit, Error> {
+fn reseal(scene: &mut Scene, at: usize, bytes: &[u8]) -> Result<Applied, Error> {
     let index = scene.index(scene.file.id);
     let mut header = read(&index, 0, 256)?;
     header[at..at + bytes.len()].copy_from_slice(bytes);
     seal_header(&mut header);
     scene::patch(&index, 0, &header)?;
-    Hit::file(scene, index, Answer::Unreadable)
+    Applied::file(scene, index, Answer::Unreadable)
 }
 
-fn header_newer(scene: &mut Scene) -> Result<Hit, Error> {
+fn header_newer(scene: &mut Scene) -> Result<Applied, Error> {
     reseal(scene, 8, &2_u16.to_le_bytes())
 }
 
-fn header_of_another(scene: &mut Scene) -> Result<Hit, Error> {
+fn header_of_another(scene: &mut Scene) -> Result<Applied, Error> {
     let header = read(&scene.index(scene.another()?.id), 0, 256)?;
     reseal(scene, 0, &header)
 }
 
-fn header_other_inode(scene: &mut Scene) -> Result<Hit, Error> {
+fn header_other_inode(scene: &mut Scene) -> Result<Applied, Error> {
     let ino = scene.attr_for(&scene.home_file(), scene.file.id)?.ino;
     reseal(scene, 56, &(ino ^ 1 << 40).to_le_bytes())
 }
 
-fn header_other_volume(scene: &mut Scene) -> Result<Hit, Error> {
+fn header_other_volume(scene: &mut Scene) -> Result<Applied, Error> {
     let id = scene.new_id();
     reseal(scene, 16, &id.0)
 }
 
-fn header_other_range_size(scene: &mut Scene) -> Result<Hit, Error> {
+fn header_other_range_size(scene: &mut Scene) -> Result<Applied, Error> {
     let size = if scene.range_size() == 1 << 16 { 1_u32 << 17 } else { 1 << 16 };
     reseal(scene, 48, &size.to_le_bytes())
 }
 
-fn cut_in_header(scene: &mut Scene) -> Result<Hit, Error> {
+fn cut_in_header(scene: &mut Scene) -> Result<Applied, Error> {
     let index = scene.index(scene.file.id);
     scene::set_len(&index, 100)?;
-    Hit::file(scene, index, Answer::Unreadable)
+    Applied::file(scene, index, Answer::Unreadable)
 }
 
-fn empty(scene: &mut Scene) -> Result<Hit, Error> {
+fn empty(scene: &mut Scene) -> Result<Applied, Error> {
     let index = scene.index(scene.file.id);
     scene::set_len(&index, 0)?;
-    Hit::file(scene, index, Answer::Unreadable)
+    Applied::file(scene, index, Answer::Unreadable)
 }
 
-fn cut_in_entries(scene: &mut Scene) -> Result<Hit, Error> {
+fn cut_in_entries(scene: &mut Scene) -> Result<Applied, Error> {
     let first = scene.a_range()?;
     let index = scene.index(scene.file.id);
     scene::set_len(&index, entry_at(first))?;
     let cut = scene.ranges(|_| true).filter(|range| *range >= first).map(|range| scene.bytes_of(range));
     let answer = Answer::Zeros(cut.collect());
-    Hit::file(scene, index, answer)
+    Applied::file(scene, index, answer)
 }
 
-fn wrong_shard(scene: &mut Scene) -> Result<Hit, Error> {
+fn wrong_shard(scene: &mut Scene) -> Result<Applied, Error> {
     let (id, index) = (scene.file.id, scene.index(scene.file.id));
     let place = scene.braid("index").join(format!("{:02x}", id.0[0] ^ 1)).join(id.to_string());
     scene::rename(&index, &place)?;
-    Hit::file(scene, place, Answer::Unreadable)
+    Applied::file(scene, place, Answer::Unreadable)
 }
 
-fn is_a_symlink(scene: &mut Scene) -> Result<Hit, Error> {
+fn is_a_symlink(scene: &mut Scene) -> Result<Applied, Error> {
     let index = scene.index(scene.file.id);
     let aside = scene.braid("aside");
     scene::rename(&index, &aside)?;
     symlink(&aside, &index).map_err(|error| Error::io(&index, error))?;
-    Hit::file(scene, index, Answer::Unreadable)
+    Applied::file(scene, index, Answer::Unreadable)
 }
 
-fn orphan(scene: &mut Scene) -> Result<Hit, Error> {
+fn orphan(scene: &mut Scene) -> Result<Applied, Error> {
     let id = scene.new_id();
     let header = Header {
         volume: scene.volume_id(),
@@ -242,18 +240,18 @@ fn orphan(scene: &mut Scene) -> Result<Hit, Error> {
     index[format::SIZE as usize..][..8].copy_from_slice(&size.to_le_bytes());
     let place = scene.index(id);
     scene::write(&place, &index)?;
-    Hit::nobody(id, place)
+    Applied::nobody(id, place)
 }
 
-fn orphan_damaged(scene: &mut Scene) -> Result<Hit, Error> {
+fn orphan_damaged(scene: &mut Scene) -> Result<Applied, Error> {
     let id = scene.new_id();
     let place = scene.index(id);
     scene::write(&place, &[0; HEADER_LEN + 8])?;
-    Hit::nobody(id, place)
+    Applied::nobody(id, place)
 }
 
-fn foreign_file(scene: &mut Scene) -> Result<Hit, Error> {
+fn foreign_file(scene: &mut Scene) -> Result<Applied, Error> {
     let place = scene.index(scene.file.id).with_file_name("notes.txt");
     scene::write(&place, b"not an index")?;
-    Hit::volume(place)
+    Applied::volume(place)
 }

@@ -1,9 +1,10 @@
 //! Damage to the tiers of a volume that is not mounted, by plain file
 //! operations on what `docs/format.md` describes.
 //!
-//! Each [`Kind`] says what a check must find, what a repair can do and what the
-//! damaged file answers. Tests of `fsck`, of recovery and of the rescue script
-//! call it, and so does the `damage` binary. It shares no code with the volume.
+//! Each [`Kind`] says what a check must find, what the rescue script must get
+//! back and what the damaged file answers. Tests of `fsck` and of the rescue
+//! script call it, and so does the `damage` binary. It shares no code with the
+//! volume.
 
 #![allow(clippy::single_range_in_vec_init, reason = "one stretch of bytes is meant")]
 
@@ -59,16 +60,16 @@ pub enum Finding {
     Either,
 }
 
-/// What a repair can do.
+/// What the rescue script must get back. `braid fsck --repair` knows more of
+/// the volume, and puts some of what need not come back right in full.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Repair {
-    /// There is nothing to repair; if something is done, the file answers the
-    /// same after it.
+    /// There is nothing to get back: by the format, what the damaged file
+    /// answers is the truth.
     NotNeeded,
-    /// All is as before the damage, and the next check finds nothing.
+    /// Every file comes back as it was before the damage.
     Lossless,
-    /// What is lost need not come back, and nothing else is touched. What is
-    /// left of a file must not be removed: it may be all that its owner has.
+    /// What is lost need not come back. It must not be passed off as whole.
     Impossible,
 }
 
@@ -99,41 +100,27 @@ pub struct Kind {
     pub does: &'static str,
     /// What a check says.
     pub finding: Finding,
-    /// What a repair can do.
+    /// What the rescue script must get back.
     pub repair: Repair,
-    /// What the file answers until then.
+    /// What the file answers until it is repaired.
     pub answer: &'static str,
-    inflict: fn(&mut Scene) -> Result<Hit, Error>,
+    inflict: fn(&mut Scene) -> Result<Applied, Error>,
 }
 
 /// Damage that was done.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Applied {
-    /// Name of the [`Kind`].
-    pub kind: &'static str,
     /// The file concerned, below the volume's root, if one is.
     pub path: Option<PathBuf>,
     /// The object id concerned, if one is.
     pub id: Option<ObjectId>,
     /// What was changed, made or removed.
     pub place: PathBuf,
-    /// What a check says.
-    pub finding: Finding,
-    /// What a repair can do.
-    pub repair: Repair,
-    /// What the file answers until then.
+    /// What the file answers until it is repaired.
     pub answer: Answer,
 }
 
-/// What a kind's function did.
-struct Hit {
-    path: Option<PathBuf>,
-    id: Option<ObjectId>,
-    place: PathBuf,
-    answer: Answer,
-}
-
-impl Hit {
+impl Applied {
     /// Damage to the scene's file.
     fn file(scene: &Scene, place: impl Into<PathBuf>, answer: Answer) -> Result<Self, Error> {
         let (path, id) = (Some(scene.file.path.clone()), Some(scene.file.id));
@@ -169,10 +156,7 @@ impl Kind {
     /// [`Error::Unsuited`] if volume or file have not what this kind damages;
     /// nothing was changed then. [`Error::Io`] leaves it open what was done.
     pub fn apply(&self, volume: &Volume, target: &Target, seed: u64) -> Result<Applied, Error> {
-        let mut scene = Scene::open(volume, target, seed)?;
-        let Hit { path, id, place, answer } = (self.inflict)(&mut scene)?;
-        let (finding, repair) = (self.finding, self.repair);
-        Ok(Applied { kind: self.name, path, id, place, finding, repair, answer })
+        (self.inflict)(&mut Scene::open(volume, target, seed)?)
     }
 }
 
@@ -184,14 +168,14 @@ impl fmt::Display for Kind {
             Finding::Legal => "says nothing",
             Finding::Either => "may report it",
         };
-        let repair = match self.repair {
+        let rescue = match self.repair {
             Repair::NotNeeded => "not needed",
             Repair::Lossless => "without loss",
-            Repair::Impossible => "not possible",
+            Repair::Impossible => "need not come back",
         };
         write!(
             f,
-            "{}: {}; check: {check}; repair: {repair}; until then: {}",
+            "{}: {}; check: {check}; rescue: {rescue}; until it is repaired: {}",
             self.name, self.does, self.answer
         )
     }

@@ -1,7 +1,7 @@
 //! Damage to objects on tiers other than home, and to data in home files.
 
 use super::scene::{self, Scene, patch};
-use super::{Answer, Error, Finding, Hit, Kind, Repair};
+use super::{Answer, Applied, Error, Finding, Kind, Repair};
 use std::fs;
 
 const RANGES_ON_IT: &str = "reading its ranges on that tier fails";
@@ -91,52 +91,52 @@ pub(super) const KINDS: &[Kind] = &[
     },
 ];
 
-fn missing(scene: &mut Scene) -> Result<Hit, Error> {
+fn missing(scene: &mut Scene) -> Result<Applied, Error> {
     let owner = scene.owner()?;
     let object = scene.object(owner, scene.file.id)?;
     scene::remove(&object)?;
     scene.set_durable(owner, true)?;
     let answer = Answer::Error(scene.bytes_on(owner));
-    Hit::file(scene, object, answer)
+    Applied::file(scene, object, answer)
 }
 
-fn never_durable(scene: &mut Scene) -> Result<Hit, Error> {
+fn never_durable(scene: &mut Scene) -> Result<Applied, Error> {
     let owner = scene.owner()?;
     let object = scene.object(owner, scene.file.id)?;
     scene::remove(&object)?;
     scene.set_durable(owner, false)?;
     let answer = Answer::Zeros(scene.bytes_on(owner));
-    Hit::file(scene, object, answer)
+    Applied::file(scene, object, answer)
 }
 
-fn too_long(scene: &mut Scene) -> Result<Hit, Error> {
+fn too_long(scene: &mut Scene) -> Result<Applied, Error> {
     let owner = scene.owner()?;
     let object = scene.object(owner, scene.file.id)?;
     patch(&object, scene.file.size, &[0xee; 5000])?;
-    Hit::file(scene, object, Answer::Same)
+    Applied::file(scene, object, Answer::Same)
 }
 
-fn cut(scene: &mut Scene) -> Result<Hit, Error> {
+fn cut(scene: &mut Scene) -> Result<Applied, Error> {
     let owner = scene.owner()?;
     let object = scene.object(owner, scene.file.id)?;
     let on_it = scene.bytes_on(owner);
     let last = on_it.last().cloned().unwrap_or(0..0);
     let at = last.start + (last.end - last.start) / 2;
     scene::set_len(&object, at)?;
-    Hit::file(scene, object, Answer::Zeros(vec![at..last.end]))
+    Applied::file(scene, object, Answer::Zeros(vec![at..last.end]))
 }
 
-fn is_a_directory(scene: &mut Scene) -> Result<Hit, Error> {
+fn is_a_directory(scene: &mut Scene) -> Result<Applied, Error> {
     let owner = scene.owner()?;
     let object = scene.object(owner, scene.file.id)?;
     scene::remove(&object)?;
     fs::create_dir(&object).map_err(|error| Error::io(&object, error))?;
     scene.set_durable(owner, true)?;
     let answer = Answer::Error(scene.bytes_on(owner));
-    Hit::file(scene, object, answer)
+    Applied::file(scene, object, answer)
 }
 
-fn wrong_shard(scene: &mut Scene) -> Result<Hit, Error> {
+fn wrong_shard(scene: &mut Scene) -> Result<Applied, Error> {
     let (owner, id) = (scene.owner()?, scene.file.id);
     let object = scene.object(owner, id)?;
     let mut other = id;
@@ -145,18 +145,18 @@ fn wrong_shard(scene: &mut Scene) -> Result<Hit, Error> {
     scene::rename(&object, &place)?;
     scene.set_durable(owner, true)?;
     let answer = Answer::Error(scene.bytes_on(owner));
-    Hit::file(scene, place, answer)
+    Applied::file(scene, place, answer)
 }
 
-fn orphan(scene: &mut Scene) -> Result<Hit, Error> {
+fn orphan(scene: &mut Scene) -> Result<Applied, Error> {
     let id = scene.new_id();
     let tier = scene.other_tier()?.label.tier;
     let place = scene.object(tier, id)?;
     scene::write(&place, &[0xee; 10_000])?;
-    Hit::nobody(id, place)
+    Applied::nobody(id, place)
 }
 
-fn unowned(scene: &mut Scene) -> Result<Hit, Error> {
+fn unowned(scene: &mut Scene) -> Result<Applied, Error> {
     let id = scene.file.id;
     let unowned: Vec<_> = scene.tiers[1..]
         .iter()
@@ -166,17 +166,17 @@ fn unowned(scene: &mut Scene) -> Result<Hit, Error> {
     let tier = scene.one_of(&unowned).ok_or(Error::Unsuited("each tier holds a range of the file"))?;
     let place = scene.object(tier, id)?;
     scene::write(&place, &vec![0xee; scene.file.size as usize])?;
-    Hit::file(scene, place, Answer::Same)
+    Applied::file(scene, place, Answer::Same)
 }
 
-fn foreign_file(scene: &mut Scene) -> Result<Hit, Error> {
+fn foreign_file(scene: &mut Scene) -> Result<Applied, Error> {
     let owner = scene.owner()?;
     let place = scene.object(owner, scene.file.id)?.with_file_name("notes.txt");
     scene::write(&place, b"not an object")?;
-    Hit::volume(place)
+    Applied::volume(place)
 }
 
-fn leftovers(scene: &mut Scene) -> Result<Hit, Error> {
+fn leftovers(scene: &mut Scene) -> Result<Applied, Error> {
     let owner = scene.owner()?;
     let object = scene.object(owner, scene.file.id)?;
     let mut spoilt = 0;
@@ -193,5 +193,5 @@ fn leftovers(scene: &mut Scene) -> Result<Hit, Error> {
     if spoilt == 0 {
         return Err(Error::Unsuited("the file's ranges are all on one tier"));
     }
-    Hit::file(scene, object, Answer::Same)
+    Applied::file(scene, object, Answer::Same)
 }

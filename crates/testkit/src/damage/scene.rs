@@ -2,6 +2,7 @@
 
 use super::format::{self, Entry, HEADER_LEN, IdAttr, Label, SIZE, durable_at, entry_at, flag_word, number};
 use super::{Error, Target, Volume};
+use crate::sim::SplitMix;
 use braid_contract::{ObjectId, VolumeId};
 use rustix::fs::{AtFlags, CWD, StatxFlags, XattrFlags};
 use std::fs::{self, File};
@@ -34,7 +35,7 @@ pub(super) struct Scene {
     pub(super) file: Spread,
     /// All spread files, the damaged one among them.
     pub(super) files: Vec<Spread>,
-    random: u64,
+    random: SplitMix,
 }
 
 impl Scene {
@@ -50,7 +51,7 @@ impl Scene {
             return Err(Error::Unsuited("the first tier is not the volume's home tier"));
         }
         let file = Spread { path: PathBuf::new(), id: ObjectId([0; 16]), size: 0, entries: Vec::new() };
-        let mut scene = Self { tiers, file, files: Vec::new(), random: seed };
+        let mut scene = Self { tiers, file, files: Vec::new(), random: SplitMix::new(seed) };
         let mut files = Vec::new();
         scene.find_files(&volume.home, &mut files)?;
         files.sort_by(|a, b| a.path.cmp(&b.path));
@@ -207,11 +208,8 @@ impl Scene {
 
     /// A number below `limit`.
     pub(super) fn below(&mut self, limit: u64) -> u64 {
-        self.random = self.random.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let mut mixed = self.random;
-        mixed = (mixed ^ mixed >> 30).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        mixed = (mixed ^ mixed >> 27).wrapping_mul(0x94d0_49bb_1331_11eb);
-        (mixed ^ mixed >> 31) % limit.max(1)
+        // Not `SplitMix::below`: a seed stands for the damage that it always did.
+        self.random.next() % limit.max(1)
     }
 
     pub(super) fn one_of<T: Copy>(&mut self, all: &[T]) -> Option<T> {

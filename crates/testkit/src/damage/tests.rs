@@ -69,7 +69,7 @@ fn every_kind_changes_what_it_says() {
         for seed in 0..4 {
             let (dir, before, applied) = damaged(kind, seed);
             assert_ne!(state(dir.path()), before, "{} with seed {seed}", kind.name);
-            assert!(applied.place.starts_with(dir.path()), "{applied:?}");
+            assert!(applied.place.starts_with(dir.path()), "{}: {applied:?}", kind.name);
         }
     }
 }

@@ -3,7 +3,7 @@
 
 use super::format::{LABEL_LEN, TABLE_LEN, counts};
 use super::scene::{self, Scene};
-use super::{Error, Finding, Hit, Kind, Repair};
+use super::{Applied, Error, Finding, Kind, Repair};
 use std::fs::{self, Permissions};
 use std::os::unix::fs::{PermissionsExt, chown};
 use std::path::{Path, PathBuf};
@@ -146,119 +146,119 @@ fn other_label(scene: &Scene) -> Result<PathBuf, Error> {
     Ok(scene.other_tier()?.dir.join(".braid/label"))
 }
 
-fn label_missing(scene: &mut Scene) -> Result<Hit, Error> {
+fn label_missing(scene: &mut Scene) -> Result<Applied, Error> {
     let label = other_label(scene)?;
     scene::remove(&label)?;
-    Hit::volume(label)
+    Applied::volume(label)
 }
 
 /// Behind the version, which may not be a damaged but a later one.
-fn flip(scene: &mut Scene, path: PathBuf, len: usize) -> Result<Hit, Error> {
+fn flip(scene: &mut Scene, path: PathBuf, len: usize) -> Result<Applied, Error> {
     scene.flip(&path, 12..len as u64)?;
-    Hit::volume(path)
+    Applied::volume(path)
 }
 
-fn label_damaged(scene: &mut Scene) -> Result<Hit, Error> {
+fn label_damaged(scene: &mut Scene) -> Result<Applied, Error> {
     let label = other_label(scene)?;
     flip(scene, label, LABEL_LEN)
 }
 
-fn label_of_another_volume(scene: &mut Scene) -> Result<Hit, Error> {
+fn label_of_another_volume(scene: &mut Scene) -> Result<Applied, Error> {
     let (place, mut label) = (other_label(scene)?, scene.other_tier()?.label.clone());
     label.volume.0 = scene.new_id().0;
     scene::write(&place, &label.encode())?;
-    Hit::volume(place)
+    Applied::volume(place)
 }
 
-fn label_of_home_damaged(scene: &mut Scene) -> Result<Hit, Error> {
+fn label_of_home_damaged(scene: &mut Scene) -> Result<Applied, Error> {
     let label = scene.braid("label");
     flip(scene, label, LABEL_LEN)
 }
 
-fn label_of_home_missing(scene: &mut Scene) -> Result<Hit, Error> {
+fn label_of_home_missing(scene: &mut Scene) -> Result<Applied, Error> {
     let label = scene.braid("label");
     scene::remove(&label)?;
-    Hit::volume(label)
+    Applied::volume(label)
 }
 
-fn table_missing(scene: &mut Scene) -> Result<Hit, Error> {
+fn table_missing(scene: &mut Scene) -> Result<Applied, Error> {
     let table = scene.braid("volume");
     scene::remove(&table)?;
-    Hit::volume(table)
+    Applied::volume(table)
 }
 
-fn table_damaged(scene: &mut Scene) -> Result<Hit, Error> {
+fn table_damaged(scene: &mut Scene) -> Result<Applied, Error> {
     let table = scene.braid("volume");
     flip(scene, table, TABLE_LEN)
 }
 
 /// Stores the first half of a file under its temporary name.
-fn half_written(path: &Path) -> Result<Hit, Error> {
+fn half_written(path: &Path) -> Result<Applied, Error> {
     let bytes = fs::read(path).map_err(|error| Error::io(path, error))?;
     let place = path.with_extension("new");
     scene::write(&place, &bytes[..bytes.len() / 2])?;
-    Hit::volume(place)
+    Applied::volume(place)
 }
 
-fn temporary_table(scene: &mut Scene) -> Result<Hit, Error> {
+fn temporary_table(scene: &mut Scene) -> Result<Applied, Error> {
     half_written(&scene.braid("volume"))
 }
 
-fn temporary_label(scene: &mut Scene) -> Result<Hit, Error> {
+fn temporary_label(scene: &mut Scene) -> Result<Applied, Error> {
     half_written(&other_label(scene)?)
 }
 
-fn counts_wrong(scene: &mut Scene) -> Result<Hit, Error> {
+fn counts_wrong(scene: &mut Scene) -> Result<Applied, Error> {
     let place = scene.braid("counts");
     scene::write(&place, &counts(&[1_000_000; 63]))?;
-    Hit::volume(place)
+    Applied::volume(place)
 }
 
-fn counts_damaged(scene: &mut Scene) -> Result<Hit, Error> {
+fn counts_damaged(scene: &mut Scene) -> Result<Applied, Error> {
     let place = scene.braid("counts");
     scene::write(&place, &[0x77; 520])?;
-    Hit::volume(place)
+    Applied::volume(place)
 }
 
-fn ballast_missing(scene: &mut Scene) -> Result<Hit, Error> {
+fn ballast_missing(scene: &mut Scene) -> Result<Applied, Error> {
     let place = scene.braid("ballast");
     if !place.exists() {
         return Err(Error::Unsuited("the volume has no space set aside"));
     }
     scene::remove(&place)?;
-    Hit::volume(place)
+    Applied::volume(place)
 }
 
-fn intent_damaged(scene: &mut Scene) -> Result<Hit, Error> {
+fn intent_damaged(scene: &mut Scene) -> Result<Applied, Error> {
     let place = scene.braid("intent/stale");
     scene::write(&place, &[0x77; 64])?;
-    Hit::volume(place)
+    Applied::volume(place)
 }
 
 fn set_mode(path: &Path, mode: u32) -> Result<(), Error> {
     fs::set_permissions(path, Permissions::from_mode(mode)).map_err(|error| Error::io(path, error))
 }
 
-fn open_to_all(scene: &mut Scene) -> Result<Hit, Error> {
+fn open_to_all(scene: &mut Scene) -> Result<Applied, Error> {
     let place = scene.braid("");
     set_mode(&place, 0o755)?;
-    Hit::volume(place)
+    Applied::volume(place)
 }
 
-fn object_open_to_all(scene: &mut Scene) -> Result<Hit, Error> {
+fn object_open_to_all(scene: &mut Scene) -> Result<Applied, Error> {
     let owner = scene.owner()?;
     let object = scene.object(owner, scene.file.id)?;
     set_mode(&object, 0o666)?;
     let braid = object.ancestors().nth(3).unwrap_or(&object);
     set_mode(braid, 0o777)?;
-    Hit::volume(object)
+    Applied::volume(object)
 }
 
-fn index_of_another_owner(scene: &mut Scene) -> Result<Hit, Error> {
+fn index_of_another_owner(scene: &mut Scene) -> Result<Applied, Error> {
     if !rustix::process::geteuid().is_root() {
         return Err(Error::Unsuited("only the superuser can give files away"));
     }
     let place = scene.index(scene.file.id);
     chown(&place, Some(12_345), Some(12_345)).map_err(|error| Error::io(&place, error))?;
-    Hit::volume(place)
+    Applied::volume(place)
 }

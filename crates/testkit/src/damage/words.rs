@@ -5,7 +5,7 @@ use super::format::{
     Entry, GAPS, OWNERS, SIZE, SYNCED_SIZE, durable_at, entry_at, number, owners_word, size_word,
 };
 use super::scene::{Scene, patch, read};
-use super::{Answer, Error, Finding, Hit, Kind, Repair};
+use super::{Answer, Applied, Error, Finding, Kind, Repair};
 
 const THAT_RANGE: &str = "reading that range fails";
 const SAME: &str = "it is the same";
@@ -162,19 +162,19 @@ pub(super) const KINDS: &[Kind] = &[
 ];
 
 /// Stores `word` as the entry of a range that can't be read from then on.
-fn lose(scene: &Scene, range: u64, word: u64) -> Result<Hit, Error> {
+fn lose(scene: &Scene, range: u64, word: u64) -> Result<Applied, Error> {
     scene.set_word(entry_at(range), word)?;
-    Hit::file(scene, scene.index(scene.file.id), Answer::Error(vec![scene.bytes_of(range)]))
+    Applied::file(scene, scene.index(scene.file.id), Answer::Error(vec![scene.bytes_of(range)]))
 }
 
-fn entry_bit(scene: &mut Scene) -> Result<Hit, Error> {
+fn entry_bit(scene: &mut Scene) -> Result<Applied, Error> {
     let range = scene.a_range()?;
     let word = scene.word(entry_at(range))?;
     let flipped = word ^ 1 << scene.below(64);
     lose(scene, range, flipped)
 }
 
-fn entry_of_another_range(scene: &mut Scene) -> Result<Hit, Error> {
+fn entry_of_another_range(scene: &mut Scene) -> Result<Applied, Error> {
     let to = scene.a_range()?;
     let from = scene.ranges(|_| true).find(|range| *range != to);
     let from = from.ok_or(Error::Unsuited("the file has one range"))?;
@@ -182,7 +182,7 @@ fn entry_of_another_range(scene: &mut Scene) -> Result<Hit, Error> {
     lose(scene, to, word)
 }
 
-fn entry_of_another_file(scene: &mut Scene) -> Result<Hit, Error> {
+fn entry_of_another_file(scene: &mut Scene) -> Result<Applied, Error> {
     let range = scene.a_range()?;
     let another = scene.another()?;
     let from = another.entries.iter().position(Option::is_some);
@@ -192,7 +192,7 @@ fn entry_of_another_file(scene: &mut Scene) -> Result<Hit, Error> {
 }
 
 /// Changes an entry of the file and renews its CRC.
-fn change_entry(scene: &mut Scene, change: impl FnOnce(&mut Entry)) -> Result<Hit, Error> {
+fn change_entry(scene: &mut Scene, change: impl FnOnce(&mut Entry)) -> Result<Applied, Error> {
     let range = scene.a_range()?;
     let entry = scene.file.entries.get(range as usize).copied().flatten();
     let mut entry = entry.ok_or(Error::Unsuited("the file has no data"))?;
@@ -201,57 +201,57 @@ fn change_entry(scene: &mut Scene, change: impl FnOnce(&mut Entry)) -> Result<Hi
     lose(scene, range, word)
 }
 
-fn entry_of_unknown_tier(scene: &mut Scene) -> Result<Hit, Error> {
+fn entry_of_unknown_tier(scene: &mut Scene) -> Result<Applied, Error> {
     change_entry(scene, |entry| entry.tier = UNUSED_TIER)
 }
 
-fn entry_of_impossible_tier(scene: &mut Scene) -> Result<Hit, Error> {
+fn entry_of_impossible_tier(scene: &mut Scene) -> Result<Applied, Error> {
     change_entry(scene, |entry| entry.tier = IMPOSSIBLE_TIER)
 }
 
-fn entry_of_unknown_reason(scene: &mut Scene) -> Result<Hit, Error> {
+fn entry_of_unknown_reason(scene: &mut Scene) -> Result<Applied, Error> {
     change_entry(scene, |entry| entry.reason = 99)
 }
 
-fn entry_zeroed(scene: &mut Scene) -> Result<Hit, Error> {
+fn entry_zeroed(scene: &mut Scene) -> Result<Applied, Error> {
     let range = scene.a_range()?;
     scene.set_word(entry_at(range), 0)?;
-    Hit::file(scene, scene.index(scene.file.id), Answer::Zeros(vec![scene.bytes_of(range)]))
+    Applied::file(scene, scene.index(scene.file.id), Answer::Zeros(vec![scene.bytes_of(range)]))
 }
 
-fn entries_beyond_the_size(scene: &mut Scene) -> Result<Hit, Error> {
+fn entries_beyond_the_size(scene: &mut Scene) -> Result<Applied, Error> {
     let first = scene.file.entries.len() as u64;
     for range in first..first + 3 {
         let entry = Entry { tier: scene.home(), reason: 2, version: 7 };
         scene.set_word(entry_at(range), entry.encode(scene.file.id, range))?;
     }
-    Hit::file(scene, scene.index(scene.file.id), Answer::Same)
+    Applied::file(scene, scene.index(scene.file.id), Answer::Same)
 }
 
-fn entries_beyond_the_size_damaged(scene: &mut Scene) -> Result<Hit, Error> {
+fn entries_beyond_the_size_damaged(scene: &mut Scene) -> Result<Applied, Error> {
     let at = entry_at(scene.file.entries.len() as u64);
     patch(&scene.index(scene.file.id), at, &[0x77; 24])?;
-    Hit::file(scene, scene.index(scene.file.id), Answer::Same)
+    Applied::file(scene, scene.index(scene.file.id), Answer::Same)
 }
 
-fn flip_word(scene: &mut Scene, at: u64, answer: Answer) -> Result<Hit, Error> {
+fn flip_word(scene: &mut Scene, at: u64, answer: Answer) -> Result<Applied, Error> {
     let index = scene.index(scene.file.id);
     scene.flip(&index, at..at + 8)?;
-    Hit::file(scene, index, answer)
+    Applied::file(scene, index, answer)
 }
 
-fn size_damaged(scene: &mut Scene) -> Result<Hit, Error> {
+fn size_damaged(scene: &mut Scene) -> Result<Applied, Error> {
     flip_word(scene, SIZE, Answer::Unreadable)
 }
 
-fn set_size(scene: &Scene, size: u64) -> Result<Hit, Error> {
+fn set_size(scene: &Scene, size: u64) -> Result<Applied, Error> {
     scene.set_word(SIZE, size_word(scene.file.id, SIZE, size))?;
-    Hit::file(scene, scene.index(scene.file.id), Answer::Size(size))
+    Applied::file(scene, scene.index(scene.file.id), Answer::Size(size))
 }
 
 /// Ends in the last range: what lies beyond in a home file or an object may be
 /// leftovers otherwise.
-fn size_too_large(scene: &mut Scene) -> Result<Hit, Error> {
+fn size_too_large(scene: &mut Scene) -> Result<Applied, Error> {
     let (size, range_size) = (scene.file.size, scene.range_size());
     set_size(
         scene,
@@ -259,7 +259,7 @@ fn size_too_large(scene: &mut Scene) -> Result<Hit, Error> {
     )
 }
 
-fn size_too_small(scene: &mut Scene) -> Result<Hit, Error> {
+fn size_too_small(scene: &mut Scene) -> Result<Applied, Error> {
     if scene.file.size < 2 {
         return Err(Error::Unsuited("the file is too small"));
     }
@@ -267,31 +267,31 @@ fn size_too_small(scene: &mut Scene) -> Result<Hit, Error> {
     set_size(scene, size)
 }
 
-fn synced_size_damaged(scene: &mut Scene) -> Result<Hit, Error> {
+fn synced_size_damaged(scene: &mut Scene) -> Result<Applied, Error> {
     flip_word(scene, SYNCED_SIZE, Answer::Same)
 }
 
-fn owners_damaged(scene: &mut Scene) -> Result<Hit, Error> {
+fn owners_damaged(scene: &mut Scene) -> Result<Applied, Error> {
     flip_word(scene, OWNERS, Answer::Same)
 }
 
-fn owners_of_unknown_tier(scene: &mut Scene) -> Result<Hit, Error> {
+fn owners_of_unknown_tier(scene: &mut Scene) -> Result<Applied, Error> {
     scene.set_word(OWNERS, owners_word(scene.file.id, [UNUSED_TIER; 3]))?;
-    Hit::file(scene, scene.index(scene.file.id), Answer::Same)
+    Applied::file(scene, scene.index(scene.file.id), Answer::Same)
 }
 
-fn gaps_damaged(scene: &mut Scene) -> Result<Hit, Error> {
+fn gaps_damaged(scene: &mut Scene) -> Result<Applied, Error> {
     flip_word(scene, GAPS, Answer::Same)
 }
 
-fn durable_damaged(scene: &mut Scene) -> Result<Hit, Error> {
+fn durable_damaged(scene: &mut Scene) -> Result<Applied, Error> {
     let owner = scene.owner()?;
     scene.set_durable(owner, true)?;
     flip_word(scene, durable_at(owner), Answer::Same)
 }
 
-fn durable_cleared(scene: &mut Scene) -> Result<Hit, Error> {
+fn durable_cleared(scene: &mut Scene) -> Result<Applied, Error> {
     let owner = scene.owner()?;
     scene.set_durable(owner, false)?;
-    Hit::file(scene, scene.index(scene.file.id), Answer::Same)
+    Applied::file(scene, scene.index(scene.file.id), Answer::Same)
 }

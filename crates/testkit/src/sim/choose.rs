@@ -66,8 +66,17 @@ impl Chooser for Seeded {
     }
 }
 
-/// Answers from a list, then always 0, and keeps what was asked: an odometer
-/// over all outcomes.
+/// What is answered after the end of a list.
+#[derive(Clone, Debug, Default)]
+enum Rest {
+    #[default]
+    Lost,
+    Kept,
+    Sampled(Seeded),
+}
+
+/// Answers from a list, then by a rule, and keeps what was asked. Where all is
+/// lost after the list, it is an odometer over all outcomes.
 ///
 /// ```
 /// # use braid_testkit::sim::{Chooser, Scripted};
@@ -84,6 +93,7 @@ impl Chooser for Seeded {
 #[derive(Clone, Debug, Default)]
 pub struct Scripted {
     script: Vec<usize>,
+    rest: Rest,
     answers: Vec<usize>,
     asked: Vec<usize>,
 }
@@ -95,10 +105,30 @@ impl Scripted {
         Self::default()
     }
 
-    /// Begins with these answers, to repeat an outcome.
+    /// Begins with these answers, to repeat an outcome; what they do not answer
+    /// is lost.
     #[must_use]
     pub fn starting_with(script: Vec<usize>) -> Self {
         Self { script, ..Self::default() }
+    }
+
+    /// Loses nothing.
+    #[must_use]
+    pub fn keeping() -> Self {
+        Self { rest: Rest::Kept, ..Self::default() }
+    }
+
+    /// Loses what a seed says, as [`Seeded`] does.
+    #[must_use]
+    pub fn sampling(seed: u64) -> Self {
+        Self { rest: Rest::Sampled(Seeded::new(seed)), ..Self::default() }
+    }
+
+    /// Answers as this one did before question number `at`, then `answer`, then
+    /// by the same rule.
+    pub(crate) fn but_for(&self, at: usize, answer: usize) -> Self {
+        let script = self.answers[..at].iter().copied().chain([answer]).collect();
+        Self { script, rest: self.rest.clone(), ..Self::default() }
     }
 
     /// How many alternatives each question had so far.
@@ -132,8 +162,13 @@ impl Scripted {
 
 impl Chooser for Scripted {
     fn choose(&mut self, alternatives: usize) -> usize {
-        let wanted = self.script.get(self.answers.len()).copied().unwrap_or(0);
-        let answer = wanted.min(alternatives - 1);
+        let scripted = self.script.get(self.answers.len()).copied();
+        let answer = match (scripted, &mut self.rest) {
+            (Some(answer), _) => answer.min(alternatives - 1),
+            (None, Rest::Lost) => 0,
+            (None, Rest::Kept) => alternatives - 1,
+            (None, Rest::Sampled(seeded)) => seeded.choose(alternatives),
+        };
         self.asked.push(alternatives);
         self.answers.push(answer);
         answer
@@ -142,14 +177,21 @@ impl Chooser for Scripted {
 
 /// `SplitMix64`: small, fast and good enough to sample with.
 #[derive(Clone, Debug)]
-pub(super) struct SplitMix(u64);
+pub(crate) struct SplitMix(u64);
 
 impl SplitMix {
-    pub(super) fn new(seed: u64) -> Self {
+    pub(crate) fn new(seed: u64) -> Self {
         Self(seed)
     }
 
-    pub(super) fn next(&mut self) -> u64 {
+    /// The generator of one of several things that have one seed.
+    pub(crate) fn of(seed: u64, which: u64) -> Self {
+        let mut random = Self(seed ^ which.wrapping_mul(0xd1b5_4a32_d192_ed03));
+        random.next();
+        random
+    }
+
+    pub(crate) fn next(&mut self) -> u64 {
         self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
         let mut mixed = self.0;
         mixed = (mixed ^ (mixed >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
@@ -157,9 +199,13 @@ impl SplitMix {
         mixed ^ (mixed >> 31)
     }
 
-    fn below(&mut self, limit: u64) -> u64 {
+    pub(crate) fn below(&mut self, limit: u64) -> u64 {
         // The high half of a 128-bit product: even enough, and no division.
         ((u128::from(self.next()) * u128::from(limit)) >> 64) as u64
+    }
+
+    pub(crate) fn pick<T: Copy>(&mut self, from: &[T]) -> T {
+        from[self.below(from.len() as u64) as usize]
     }
 }
 

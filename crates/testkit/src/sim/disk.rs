@@ -37,12 +37,6 @@ impl Model {
     pub const WORST: Self = Self { journal_order: false, fsync_names: false, tear: true };
 }
 
-impl Default for Model {
-    fn default() -> Self {
-        Self::WORST
-    }
-}
-
 /// What a disk is like.
 #[derive(Clone, Debug)]
 pub struct DiskConfig {
@@ -147,12 +141,6 @@ impl Disk {
         *lock(&self.shared.clock) = clock;
     }
 
-    /// Its clock.
-    #[must_use]
-    pub fn clock(&self) -> Arc<SimClock> {
-        lock(&self.shared.clock).clone()
-    }
-
     /// What it is like.
     #[must_use]
     pub fn config(&self) -> &DiskConfig {
@@ -163,7 +151,8 @@ impl Disk {
     #[must_use]
     pub fn freeze(&self) -> Frozen {
         let state = self.shared.lock().state.clone();
-        Frozen::new(self.shared.config.clone(), state, self.clock().fork())
+        let clock = lock(&self.shared.clock).fork();
+        Frozen::new(self.shared.config.clone(), state, clock)
     }
 
     /// What would have killed a process of the kernel's, or might have: accesses

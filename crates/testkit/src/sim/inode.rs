@@ -20,9 +20,6 @@ pub(super) const KIND: u32 = 0o170_000;
 /// Bytes that are written as one even when power is lost.
 pub(super) const UNIT: usize = 512;
 
-/// Bits of the units of a block, all set.
-pub(super) const ALL_UNITS: u8 = 0xff;
-
 /// A name of an inode.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(super) struct Link {
@@ -121,8 +118,6 @@ pub(super) struct Meta {
 #[derive(Clone, Debug)]
 pub(super) struct Touch {
     pub(super) seq: u64,
-    /// The units that may differ from the version before.
-    pub(super) units: u8,
     pub(super) after: Arc<Bytes>,
 }
 
@@ -336,15 +331,11 @@ impl Inode {
     pub(super) fn write_block(&mut self, seq: u64, block: u64, at: usize, part: &[u8]) {
         let Body::File(content) = &mut Arc::make_mut(&mut self.live).body else { return };
         let old = content.data(block);
-        let units = match old {
-            Some(_) => units_of(at, part.len()),
-            None => ALL_UNITS,
-        };
         let mut bytes = old.map_or([0; BLOCK as usize], |old| **old);
         bytes[at..at + part.len()].copy_from_slice(part);
         let after = Arc::new(bytes);
         content.put(block, after.clone());
-        self.history.entry(block).or_default().push(Touch { seq, units, after });
+        self.history.entry(block).or_default().push(Touch { seq, after });
     }
 
     /// Makes changes of metadata durable, up to one of them.
@@ -376,10 +367,4 @@ impl Inode {
             Arc::make_mut(&mut self.base).body = Body::File(content.clone());
         }
     }
-}
-
-/// Bits of the units that a part of a block lies in.
-fn units_of(at: usize, len: usize) -> u8 {
-    let (first, last) = (at / UNIT, (at + len.max(1) - 1) / UNIT);
-    (first..=last).fold(0, |bits, unit| bits | (1 << unit))
 }

@@ -26,6 +26,7 @@ mod words;
 #[cfg(test)]
 mod tests;
 
+pub(crate) use choose::SplitMix;
 pub use choose::{AllKept, AllLost, Chooser, Scripted, Seeded};
 pub use clock::{SimClock, SimEnvironment};
 pub use disk::{Disk, DiskConfig, Model, Observer};

@@ -123,7 +123,8 @@ pub(super) fn needs(
     if moves_dir {
         last(&|op| op.moves_dir).into_iter().for_each(&mut need);
     }
-    // An inode does not lose its last name before it has the next one.
+    // An inode does not lose a name before the names that it was given earlier
+    // are found.
     for old in changes.iter().filter_map(|change| change.old) {
         pending.iter().filter(|op| op.gives_name_to(old)).for_each(|op| need(op.seq));
     }

@@ -5,7 +5,7 @@ use super::choose::Chooser;
 use super::clock::SimClock;
 use super::content::{BLOCK, Bytes, Content, mask};
 use super::disk::{Disk, DiskConfig};
-use super::inode::{ALL_UNITS, Body, Inode, Meta, Node, ROOT, Touch, UNIT};
+use super::inode::{Body, Inode, Meta, Node, ROOT, Touch, UNIT};
 use super::names::{NameOp, Nodes};
 use super::state::State;
 use std::collections::{BTreeMap, BTreeSet};
@@ -55,29 +55,6 @@ impl Frozen {
         self.state.seq
     }
 
-    /// How many independent choices power loss leaves, at most; 0: there is
-    /// exactly one outcome.
-    #[must_use]
-    pub fn pending(&self) -> usize {
-        if self.config.volatile {
-            return 0;
-        }
-        let plan = self.plan();
-        let dirty = self.state.dirty.iter().filter_map(|ino| self.state.inodes.get(ino));
-        let journal = usize::from(!plan.journal.is_empty());
-        let own_order = usize::from(!self.state.model.journal_order);
-        let of_inode = |inode: &Arc<Inode>| {
-            let units: usize = inode.history.values().map(|touches| self.units(touches)).sum();
-            units + own_order * usize::from(!inode.meta.is_empty())
-        };
-        journal + plan.dirs.len() + dirty.map(of_inode).sum::<usize>()
-    }
-
-    fn units(&self, touches: &[Touch]) -> usize {
-        let units = touches.iter().fold(0, |bits, touch| bits | touch.units);
-        if self.state.model.tear { units.count_ones() as usize } else { 1 }
-    }
-
     /// The disk as found after power loss; it has a clock of its own, which
     /// goes on from this moment. The same answers give the same disk.
     #[must_use]
@@ -108,7 +85,7 @@ impl Frozen {
 
 impl fmt::Debug for Frozen {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "Frozen({}, {} pending)", self.config.name, self.pending())
+        write!(f, "Frozen({})", self.config.name)
     }
 }
 
@@ -271,7 +248,7 @@ impl Outcome<'_> {
     /// Decides for each unit which version of it is found. What is beyond the
     /// end of the file is not seen.
     fn choose_units(&mut self, versions: &[Arc<Bytes>], visible: u64) -> Arc<Bytes> {
-        let mut chosen = [versions.len() - 1; ALL_UNITS.count_ones() as usize];
+        let mut chosen = [versions.len() - 1; BLOCK as usize / UNIT];
         for (unit, chosen) in chosen.iter_mut().enumerate() {
             if (unit * UNIT) as u64 >= visible {
                 break;

@@ -45,8 +45,8 @@ impl State {
         self.commit_names(&self.names.iter().map(|op| op.seq).collect());
         for ino in std::mem::take(&mut self.dirty) {
             if let Some(inode) = self.inode_mut(ino) {
-                inode.commit_meta(u64::MAX);
-                inode.commit_data();
+                inode.meta.clear();
+                inode.history.clear();
                 inode.base = inode.live.clone();
             }
         }

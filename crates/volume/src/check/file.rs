@@ -1,13 +1,13 @@
 //! One spread file, against its index and its objects.
 
-use super::files::same_btime;
 use super::inference::corrected;
 use super::raw_index::{RawEntry, RawIndex};
 use super::report::Problem;
 use super::{Check, When};
 use crate::format::{Entry, FormatError, Header, IdAttr, IdKind};
 use crate::namespace::Identity;
-use braid_contract::{Errno, Fd, ObjectId, Result, TierId};
+use braid_contract::{Fd, ObjectId, Result, TierId};
+use std::collections::BTreeMap;
 use std::ops::Range;
 use std::path::{Path, PathBuf};
 
@@ -26,8 +26,7 @@ pub(super) struct Subject {
 
 impl Subject {
     pub(super) fn new(path: &Path, fd: &Fd, identity: &Identity, attr: IdAttr) -> Self {
-        let identity = Identity { attr: identity.attr, handle: identity.handle.clone() };
-        Self { path: path.to_owned(), fd: Fd::clone(fd), identity, attr }
+        Self { path: path.to_owned(), fd: Fd::clone(fd), identity: identity.clone(), attr }
     }
 
     /// A problem of this file.
@@ -55,7 +54,12 @@ pub(super) struct Tally {
     pub(super) home_end: u64,
     /// The tier of the last range.
     pub(super) last: Option<TierId>,
+    /// Ranges that the index places, below the size or not, by tier.
+    pub(super) placed: Placed,
 }
+
+/// How many ranges an index places, by the tier's number.
+pub(super) type Placed = BTreeMap<TierId, u64>;
 
 impl Check<'_> {
     /// Another file that has the id and this inode number.
@@ -96,11 +100,6 @@ impl Check<'_> {
                 } else {
                     self.index_lost(&subject, found.is_some())
                 };
-            }
-            Err(error) if error.errno() == Errno::EUCLEAN => {
-                let what = "its index is not a regular file: it can't be read";
-                self.found(subject.of(Problem::damage("index-unusable", what)));
-                return Ok(());
             }
             Err(error) => {
                 self.found(subject.of(Problem::damage("index-unusable", format!("its index: {error}"))));
@@ -161,7 +160,7 @@ impl Check<'_> {
                 self.new_header(subject, index, header.plain_size, what)?;
             } else if header.ino != subject.identity.ino() {
                 return Ok(true);
-            } else if !is_of(header, subject) {
+            } else if !is_of(header, &subject.identity) {
                 self.other_inode(subject, index)?;
                 return Ok(false);
             }
@@ -219,6 +218,9 @@ impl Check<'_> {
     pub(super) fn tally(&self, index: &RawIndex, size: u64) -> Result<Tally> {
         let mut tally = Tally { size, ..Tally::default() };
         index.for_each(|raw| {
+            if let Ok(entry) = raw.entry {
+                *tally.placed.entry(entry.tier).or_default() += 1;
+            }
             if self.ground.start_of(raw.range) >= size {
                 tally.beyond += 1;
                 return Ok(());
@@ -253,7 +255,7 @@ impl Check<'_> {
         };
         let tally = self.tally(index, size)?;
         self.report.ranges += tally.sound;
-        self.count_ranges(index)?;
+        self.count_placed(&tally.placed);
         self.bad_entries(subject, index, &tally)?;
         self.entries_nowhere(subject, &tally);
         self.words(subject, index, &tally)?;
@@ -267,13 +269,17 @@ impl Check<'_> {
 
     /// Counts all ranges that an index places, for the saved counts.
     pub(super) fn count_ranges(&mut self, index: &RawIndex) -> Result<()> {
-        let counted = &mut self.counted;
-        index.for_each(|raw| {
-            if let Some(count) = raw.entry.ok().and_then(|entry| counted.get_mut(usize::from(entry.tier.0))) {
-                *count += 1;
+        let placed = self.tally(index, u64::MAX)?.placed;
+        self.count_placed(&placed);
+        Ok(())
+    }
+
+    pub(super) fn count_placed(&mut self, placed: &Placed) {
+        for (tier, ranges) in placed {
+            if let Some(count) = self.counted.get_mut(usize::from(tier.0)) {
+                *count += ranges;
             }
-            Ok(())
-        })
+        }
     }
 
     /// Entries that can't be believed: reading those ranges fails.
@@ -300,7 +306,7 @@ impl Check<'_> {
                 continue;
             }
             let words = run.iter().filter_map(|(range, entry)| {
-                Some((super::raw_index::place_of(*range), index.words.encode_entry(*range, (*entry)?)))
+                Some((crate::index::entry_at(*range), index.words.encode_entry(*range, (*entry)?)))
             });
             let words: Vec<(u64, u64)> = words.collect();
             let problem = problem.repair("makes the entries anew: what they said can be told");
@@ -356,13 +362,11 @@ impl Check<'_> {
 }
 
 /// Whether an index was made for this inode.
-pub(super) fn is_of(header: &Header, subject: &Subject) -> bool {
-    let same_handle = match (&header.handle, &subject.identity.handle) {
+pub(super) fn is_of(header: &Header, identity: &Identity) -> bool {
+    let same_handle = match (&header.handle, &identity.handle) {
         (Some(one), Some(other)) => one == other,
         // Without a handle, the number has to do.
         _ => true,
     };
-    header.ino == subject.identity.ino()
-        && same_btime(header.btime_ns, subject.identity.btime_ns())
-        && same_handle
+    identity.is(header.ino, header.btime_ns) && same_handle
 }

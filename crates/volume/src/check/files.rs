@@ -7,7 +7,7 @@ use super::report::Problem;
 use crate::format::{FormatError, IdAttr};
 use crate::namespace::Identity;
 use crate::namespace::Seen;
-use braid_contract::{Errno, Error, Fd, NativeFd, Result};
+use braid_contract::{Errno, Error, Fd, NativeFd, ObjectId, Result};
 use std::ffi::OsStr;
 use std::path::{Path, PathBuf};
 
@@ -82,8 +82,9 @@ impl Check<'_> {
         match self.attr_of(&**fd, identity) {
             AttrFound::None => Ok(()),
             AttrFound::Own(attr) => {
-                let subject = Subject::new(path, fd, identity, attr);
-                self.spread_file(subject, strangers)
+                let id = attr.id;
+                let looked_at = self.spread_file(Subject::new(path, fd, identity, attr), strangers);
+                looked_at.or_else(|error| self.not_compared(path, id, error))
             }
             AttrFound::Copied(attr) => {
                 // Data that it names may be all that is left of its file.
@@ -92,6 +93,8 @@ impl Check<'_> {
                 self.found(Problem::legal("id-copied", what).path(path).id(attr.id));
                 Ok(())
             }
+            // Another name of it was told of.
+            AttrFound::Damaged(_) if self.doubts.iter().any(|doubt| doubt.ino == identity.ino()) => Ok(()),
             AttrFound::Damaged(error) => {
                 let newer = matches!(error, FormatError::Newer(_));
                 let repair = if newer {
@@ -111,6 +114,18 @@ impl Check<'_> {
         }
     }
 
+    /// An index, or the home file, can't be read to the end: that is damage of
+    /// one file, and not the end of the check.
+    fn not_compared(&mut self, path: &Path, id: ObjectId, error: Error) -> Result<()> {
+        if error.errno() == Errno::EINTR {
+            return Err(error);
+        }
+        let problem =
+            Problem::damage("index-unusable", format!("it can't be compared with its index: {error}"));
+        self.found(problem.path(path).id(id).repair("nothing is done: what can't be read can't be checked"));
+        Ok(())
+    }
+
     /// Reads an inode's id attribute; changes nothing to be able to.
     pub(super) fn attr_of(&self, fd: &dyn NativeFd, identity: &Identity) -> AttrFound {
         let mut value = [0; 64];
@@ -123,7 +138,7 @@ impl Check<'_> {
             Err(error) => return AttrFound::Failed(error.context("reading its id attribute")),
         };
         match IdAttr::decode(&value[..len]) {
-            Ok(attr) if is_own(&attr, identity) => AttrFound::Own(attr),
+            Ok(attr) if identity.is(attr.ino, attr.btime_ns) => AttrFound::Own(attr),
             Ok(attr) => AttrFound::Copied(attr),
             Err(error) => AttrFound::Damaged(error),
         }
@@ -168,14 +183,4 @@ impl Check<'_> {
             "nothing is done: which data it should have is not known; copy what you need and remove it";
         self.found(Problem::damage("id-shared", what).path(path).id(attr.id).repair(repair));
     }
-}
-
-/// Whether an attribute was written for this inode.
-pub(super) fn is_own(attr: &IdAttr, identity: &Identity) -> bool {
-    attr.ino == identity.ino() && same_btime(attr.btime_ns, identity.btime_ns())
-}
-
-/// Whether two birth times may be of the same inode; 0 is unknown.
-pub(super) fn same_btime(a: i64, b: i64) -> bool {
-    a == b || a == 0 || b == 0
 }

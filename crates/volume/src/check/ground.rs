@@ -101,7 +101,9 @@ impl<'a> Ground<'a> {
             if let Backend::Store(store) = &tier.backend {
                 let store = (!tier.is_absent()).then(|| Arc::clone(store));
                 // Something else may be mounted there by now.
-                let root = root(&tier.name).filter(|root| is_tier_of(volume, &**root, tier.id));
+                // Nor is one asked that may not answer.
+                let root = root(&tier.name).filter(|_| tier.is_healthy());
+                let root = root.filter(|root| is_tier_of(volume, &**root, tier.id));
                 tiers.push(GroundTier { id: tier.id, name: tier.name.clone(), store, root });
             }
         }
@@ -414,6 +416,9 @@ impl super::Check<'_> {
     pub(super) fn finish_table(&mut self) -> Result<()> {
         let Some((at, table)) = &self.ground.new_table else { return Ok(()) };
         let outcome = match (self.names_unknown_tier, self.options.repair) {
+            _ if !self.options.paths.is_empty() => {
+                ControlFlow::Break("nothing is done: only some of the files were looked at".to_owned())
+            }
             (true, _) => {
                 ControlFlow::Break("nothing is done: indexes name a tier that was not given".to_owned())
             }

@@ -1,7 +1,7 @@
 //! Words of an index, and objects, of a file that is looked at.
 
 use super::file::{SIZES_DIFFER, Subject, Tally};
-use super::raw_index::{RawIndex, place_of};
+use super::raw_index::RawIndex;
 use super::report::Problem;
 use super::{Check, When, is_missing};
 use crate::format::{FormatError, Owners};
@@ -45,7 +45,7 @@ impl Check<'_> {
             let end = store.stat(subject.attr.id).map_or(0, |stat| stat.size);
             if end > size {
                 let range = (end - 1) / self.ground.range_size;
-                let entry = index.words.decode_entry(range, index.word(place_of(range))?);
+                let entry = index.words.decode_entry(range, index.word(crate::index::entry_at(range))?);
                 if entry.ok().flatten().is_some_and(|entry| entry.tier == tier.id) {
                     size = end;
                 }

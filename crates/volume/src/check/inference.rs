@@ -4,7 +4,7 @@ use super::Check;
 use super::file::Subject;
 use super::raw_index::{RawEntry, RawIndex};
 use crate::format::{Entry, Reason, Words};
-use braid_contract::{Access, Errno, NativeFd, Result, SeekTarget, Store, TierId};
+use braid_contract::{Access, Errno, Result, TierId};
 use std::ops::Range;
 
 /// The entry that a word was before one of its bits was flipped. Its check has
@@ -28,14 +28,14 @@ impl Check<'_> {
         let bytes = self.bytes_of(range..range + 1, size);
         let mut with_data = Vec::new();
         let home = subject.fd.reopen(Access::Read)?;
-        if home_has_data(&*home, &bytes)? {
+        if begins_in(home.next_data(bytes.start)?, &bytes) {
             with_data.push(self.ground.home_id);
         }
         for tier in &self.ground.tiers {
             let Some(store) = &tier.store else { return Ok(None) };
-            match store_has_data(&**store, subject, &bytes) {
-                Ok(true) => with_data.push(tier.id),
-                Ok(false) => {}
+            match store.next_data(subject.attr.id, bytes.start) {
+                Ok(data) if begins_in(data, &bytes) => with_data.push(tier.id),
+                Ok(_) => {}
                 Err(error) if error.errno() == Errno::ENOENT && index.durable(tier.id)? == Ok(false) => {}
                 // It may have had the data.
                 Err(_) => return Ok(None),
@@ -48,15 +48,7 @@ impl Check<'_> {
     }
 }
 
-fn home_has_data(home: &dyn NativeFd, bytes: &Range<u64>) -> Result<bool> {
-    match home.seek(bytes.start, SeekTarget::Data) {
-        Ok(start) => Ok(start < bytes.end),
-        Err(error) if error.errno() == Errno::ENXIO => Ok(false),
-        Err(error) => Err(error),
-    }
-}
-
-fn store_has_data(store: &dyn Store, subject: &Subject, bytes: &Range<u64>) -> Result<bool> {
-    let data = store.next_data(subject.attr.id, bytes.start)?;
-    Ok(data.is_some_and(|(start, _)| start < bytes.end))
+/// Whether the next stretch of data begins within these bytes.
+pub(super) fn begins_in(data: Option<(u64, u64)>, bytes: &Range<u64>) -> bool {
+    data.is_some_and(|(start, _)| start < bytes.end)
 }

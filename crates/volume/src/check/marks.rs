@@ -6,7 +6,6 @@ use super::{Check, When};
 use crate::format::SavedCounts;
 use crate::namespace::names_in;
 use braid_contract::{ObjectId, Result};
-use std::collections::HashSet;
 
 impl Check<'_> {
     /// Takes in which files are marked.
@@ -52,13 +51,6 @@ impl Check<'_> {
             self.found(Problem::note("intent-unknown", what).tier(&home).repair(repair));
         }
         Ok(())
-    }
-
-    /// The marks as they are at this moment.
-    pub(super) fn marked_now(&self) -> Result<HashSet<ObjectId>> {
-        let Some(open) = dir_if_there(&*self.ground.braid, "open")? else { return Ok(HashSet::new()) };
-        let names = names_in(&*open)?;
-        Ok(names.iter().filter_map(|name| name.to_str()?.parse().ok()).collect())
     }
 
     /// The counts that a clean unmount saved.

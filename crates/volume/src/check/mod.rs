@@ -29,9 +29,9 @@ mod tree;
 pub use report::{CheckOptions, CheckProgress, CheckReport, Problem, Severity};
 
 use crate::Volume;
-use crate::config::{HomeConfig, TierConfig, VolumeConfig};
+use crate::config::VolumeConfig;
 use crate::open::OpenError;
-use braid_contract::{Errno, Error, Fd, ObjectId, Result, TierId};
+use braid_contract::{Errno, Error, ObjectId, Result, TierId};
 use files::Doubt;
 use ground::Ground;
 use report::Reporter;
@@ -203,7 +203,7 @@ impl<'a> Check<'a> {
         let Some(at) = self.report.problems.iter().position(|problem| problem.code == "not-clean") else {
             return Ok(());
         };
-        let volume = match Volume::open(same_config(config)) {
+        let volume = match Volume::open(config.clone()) {
             Ok(volume) => volume,
             Err(error) => {
                 let repair = &mut self.report.problems[at].repair;
@@ -230,30 +230,6 @@ enum When {
     Unused,
     /// When the volume is not mounted.
     Unmounted,
-}
-
-/// A second configuration of the same tiers.
-fn same_config(config: &VolumeConfig) -> VolumeConfig {
-    let tier = |tier: &TierConfig| TierConfig {
-        name: tier.name.clone(),
-        store: tier.store.clone(),
-        location: tier.location.clone(),
-        weight: tier.weight,
-        reserve: tier.reserve,
-    };
-    VolumeConfig {
-        home: HomeConfig {
-            name: config.home.name.clone(),
-            root: Fd::clone(&config.home.root),
-            location: config.home.location.clone(),
-            weight: config.home.weight,
-            reserve: config.home.reserve,
-        },
-        tiers: config.tiers.iter().map(tier).collect(),
-        range_size: config.range_size,
-        policy: config.policy.clone(),
-        environment: Arc::clone(&config.environment),
-    }
 }
 
 /// An error that says that there is nothing of that name.

@@ -3,12 +3,13 @@
 
 use super::file::{Subject, is_of};
 use super::files::AttrFound;
+use super::inference::begins_in;
 use super::raw_index::{RawIndex, path_of};
 use super::report::Problem;
 use super::{Check, When, is_missing};
 use crate::format::{Header, IdAttr, IdKind};
 use crate::namespace::{Home, Identity, Seen};
-use braid_contract::{Access, Errno, Fd, NativeFd, ObjectId, Result, SeekTarget, XattrMode};
+use braid_contract::{Access, Fd, ObjectId, Result, XattrMode};
 use std::collections::{HashMap, HashSet};
 use std::ffi::OsStr;
 use std::path::PathBuf;
@@ -32,39 +33,39 @@ impl Check<'_> {
         let mut sound = Vec::new();
         for id in orphans {
             self.reporter.step()?;
-            let Some(index) = self.open_orphan(id)? else { continue };
-            self.count_ranges(&index)?;
-            // What is marked is recovery's to judge.
-            if self.marked.contains(&id) && !self.is_mounted() {
-                continue;
-            }
-            match &index.header {
-                Ok(header) if header.id == id && header.volume == self.ground.volume => {
-                    sound.push((header.clone(), index));
-                }
-                Ok(_) => self.orphan_in_doubt(id, "its header is that of another index"),
-                Err(error) => self.orphan_in_doubt(id, &error.to_string()),
-            }
+            sound.extend(self.orphan_header(id));
         }
-        let wanted: HashSet<u64> = sound.iter().map(|(header, _)| header.ino).collect();
+        let wanted: HashSet<u64> = sound.iter().map(|header| header.ino).collect();
         let candidates = self.inodes(&wanted)?;
-        for (header, index) in sound {
-            match candidates.get(&header.ino).filter(|candidate| may_own(&header, candidate)) {
-                Some(candidate) => self.lost_attr(&header, &index, candidate)?,
+        for header in sound {
+            match candidates.get(&header.ino).filter(|file| is_of(&header, &file.identity)) {
+                Some(candidate) => self.lost_attr(&header, candidate)?,
                 None => self.orphan_index(&header),
             }
         }
         Ok(())
     }
 
-    fn open_orphan(&mut self, id: ObjectId) -> Result<Option<RawIndex>> {
-        match RawIndex::open(&*self.ground.braid, id) {
-            Ok(index) => Ok(index),
-            Err(error) => {
-                self.orphan_in_doubt(id, &error.to_string());
-                Ok(None)
+    /// Counts the ranges of an index that no file leads to, and answers its
+    /// header, if that says whose it was, and it is not recovery's to judge.
+    fn orphan_header(&mut self, id: ObjectId) -> Option<Header> {
+        let opened = RawIndex::open(&*self.ground.braid, id);
+        let counted = opened.and_then(|index| match index {
+            Some(index) => self.count_ranges(&index).map(|()| Some(index.header)),
+            None => Ok(None),
+        });
+        let why = match counted {
+            Ok(None) => return None,
+            Ok(Some(_)) if self.marked.contains(&id) && !self.is_mounted() => return None,
+            Ok(Some(Ok(header))) if header.id == id && header.volume == self.ground.volume => {
+                return Some(header);
             }
-        }
+            Ok(Some(Ok(_))) => "its header is that of another index".to_owned(),
+            Ok(Some(Err(error))) => error.to_string(),
+            Err(error) => error.to_string(),
+        };
+        self.orphan_in_doubt(id, &why);
+        None
     }
 
     fn orphan_in_doubt(&mut self, id: ObjectId, why: &str) {
@@ -138,8 +139,8 @@ impl Check<'_> {
             if let Seen::File(path, fd, identity) = seen {
                 self.reporter.step()?;
                 if wanted.contains(&identity.ino()) {
-                    let identity = Identity { attr: identity.attr, handle: identity.handle.clone() };
-                    let candidate = Candidate { path: path.to_owned(), fd: Fd::clone(fd), identity };
+                    let (path, identity) = (path.to_owned(), identity.clone());
+                    let candidate = Candidate { path, fd: Fd::clone(fd), identity };
                     found.insert(candidate.identity.ino(), candidate);
                 }
             }
@@ -150,7 +151,7 @@ impl Check<'_> {
 
     /// An index names a file that does not carry its id: the attribute was
     /// damaged or lost, unless the file was emptied and written again.
-    fn lost_attr(&mut self, header: &Header, index: &RawIndex, file: &Candidate) -> Result<()> {
+    fn lost_attr(&mut self, header: &Header, file: &Candidate) -> Result<()> {
         let id = header.id;
         self.spared.insert(id);
         let found = self.attr_of(&*file.fd, &file.identity);
@@ -165,7 +166,7 @@ impl Check<'_> {
             AttrFound::Failed(_) => return Ok(()),
             AttrFound::Copied(attr) if attr.id == id => (None, true),
             AttrFound::Own(_) => (None, self.shows_data_of_another(&found, file)?),
-            AttrFound::None | AttrFound::Copied(_) => (None, self.looks_spread(index, file)?),
+            AttrFound::None | AttrFound::Copied(_) => (None, self.looks_spread(id, file)?),
         };
         if !sure {
             let what =
@@ -219,13 +220,12 @@ impl Check<'_> {
     /// again.
     fn uncount(&mut self, id: ObjectId) -> Result<()> {
         let Some(index) = RawIndex::open(&*self.ground.braid, id)? else { return Ok(()) };
-        let counted = &mut self.counted;
-        index.for_each(|raw| {
-            if let Some(count) = raw.entry.ok().and_then(|entry| counted.get_mut(usize::from(entry.tier.0))) {
-                *count -= 1;
+        for (tier, ranges) in self.tally(&index, u64::MAX)?.placed {
+            if let Some(count) = self.counted.get_mut(usize::from(tier.0)) {
+                *count -= ranges;
             }
-            Ok(())
-        })
+        }
+        Ok(())
     }
 
     /// Whether the id that a file carries is that of another one, which the
@@ -233,13 +233,14 @@ impl Check<'_> {
     fn shows_data_of_another(&self, found: &AttrFound, file: &Candidate) -> Result<bool> {
         let AttrFound::Own(attr) = found else { return Ok(false) };
         let Some(index) = RawIndex::open(&*self.ground.braid, attr.id)? else { return Ok(false) };
-        Ok(index.header.is_ok_and(|header| header.id == attr.id && !may_own(&header, file)))
+        Ok(index.header.is_ok_and(|header| header.id == attr.id && !is_of(&header, &file.identity)))
     }
 
     /// Whether a plain file looks like one that is spread: as long as its index
     /// says, and with holes where that says that the data is elsewhere. A file
     /// that was emptied and written again does not.
-    fn looks_spread(&self, index: &RawIndex, file: &Candidate) -> Result<bool> {
+    fn looks_spread(&self, id: ObjectId, file: &Candidate) -> Result<bool> {
+        let Some(index) = RawIndex::open(&*self.ground.braid, id)? else { return Ok(false) };
         let Ok(size) = index.size()? else { return Ok(false) };
         if size != file.identity.size() || size == 0 {
             return Ok(false);
@@ -251,7 +252,7 @@ impl Check<'_> {
             let Ok(entry) = raw.entry else { return Ok(()) };
             if !bytes.is_empty() && entry.tier != self.ground.home_id {
                 elsewhere += 1;
-                with_data += u64::from(has_data(&*home, bytes.start, bytes.end)?);
+                with_data += u64::from(begins_in(home.next_data(bytes.start)?, &bytes));
             }
             Ok(())
         })?;
@@ -316,7 +317,8 @@ impl Check<'_> {
                 Ok(())
             })?;
         }
-        let marked = self.marked_now()?;
+        let Some(volume) = self.ground.mounted else { return Ok(()) };
+        let marked: HashSet<ObjectId> = volume.index.marked()?.into_iter().collect();
         let open = self.open_ids();
         orphans.retain(|id| !marked.contains(id) && !self.marked.contains(id) && !open.contains(id));
         let still_there = |id: &ObjectId| {
@@ -327,19 +329,5 @@ impl Check<'_> {
         };
         orphans.retain(still_there);
         Ok(())
-    }
-}
-
-/// Whether an index was made for this inode.
-fn may_own(header: &Header, file: &Candidate) -> bool {
-    let attr = IdAttr { kind: IdKind::Spread, id: header.id, ino: header.ino, btime_ns: header.btime_ns };
-    is_of(header, &Subject::new(&file.path, &file.fd, &file.identity, attr))
-}
-
-fn has_data(home: &dyn NativeFd, start: u64, end: u64) -> Result<bool> {
-    match home.seek(start, SeekTarget::Data) {
-        Ok(data) => Ok(data < end),
-        Err(error) if error.errno() == Errno::ENXIO => Ok(false),
-        Err(error) => Err(error),
     }
 }

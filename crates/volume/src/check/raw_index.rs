@@ -3,10 +3,10 @@
 
 use super::tree::regular_if_there;
 use crate::format::{Entry, FormatError, HEADER_LEN, Header, MUTABLE_FROM, Words};
-use crate::index::{GAPS_AT, OWNERS_AT, SIZE_AT, SYNCED_SIZE_AT, durable_at};
-use braid_contract::{Access, Errno, Error, Fd, NativeFd, ObjectId, Result, SeekTarget, TierId};
+use crate::index::{GAPS_AT, OWNERS_AT, SIZE_AT, SYNCED_SIZE_AT, durable_at, entry_at};
+use braid_contract::{Access, Errno, Fd, NativeFd, ObjectId, Result, SeekTarget, TierId};
 use std::ffi::OsStr;
-use std::io::{IoSlice, IoSliceMut};
+use std::io::IoSliceMut;
 
 /// Bytes of entries that are read at a time.
 const CHUNK: usize = 64 << 10;
@@ -132,7 +132,7 @@ impl RawIndex {
                 if word.iter().all(|byte| *byte == 0) {
                     continue;
                 }
-                if let Some(entry) = self.entry_at(place)? {
+                if let Some(entry) = self.entry(place)? {
                     visit(entry)?;
                 }
             }
@@ -141,7 +141,7 @@ impl RawIndex {
         Ok(())
     }
 
-    fn entry_at(&self, at: u64) -> Result<Option<RawEntry>> {
+    fn entry(&self, at: u64) -> Result<Option<RawEntry>> {
         let range = (at - HEADER_LEN as u64) / 8;
         let decoded = self.decoded(at, |word| Ok((word, self.words.decode_entry(range, word)?)))?;
         Ok(match decoded {
@@ -160,7 +160,7 @@ impl RawIndex {
     pub(super) fn store(&self, braid: &dyn NativeFd, words: &[(u64, u64)]) -> Result<()> {
         let file = self.open_to_change(braid)?;
         for (at, word) in words {
-            write_all(&*file, *at, &word.to_le_bytes())?;
+            file.write_all_at(*at, &word.to_le_bytes())?;
         }
         file.sync(false)
     }
@@ -171,12 +171,12 @@ impl RawIndex {
         let mut beyond = Vec::new();
         self.for_each(|entry| {
             if entry.range >= range {
-                beyond.push(place_of(entry.range));
+                beyond.push(entry_at(entry.range));
             }
             Ok(())
         })?;
         for at in beyond {
-            write_all(&*file, at, &[0; 8])?;
+            file.write_all_at(at, &[0; 8])?;
         }
         file.sync(false)
     }
@@ -184,27 +184,11 @@ impl RawIndex {
     /// Writes the header anew.
     pub(super) fn write_header(&self, braid: &dyn NativeFd, header: &Header) -> Result<()> {
         let file = self.open_to_change(braid)?;
-        write_all(&*file, 0, &header.encode())?;
+        file.write_all_at(0, &header.encode())?;
         file.sync(false)
     }
 }
 
-/// Where the entry of a range is.
-pub(super) fn place_of(range: u64) -> u64 {
-    HEADER_LEN as u64 + range * 8
-}
-
 pub(super) fn path_of(id: ObjectId) -> String {
     format!("index/{}/{id}", id.shard())
-}
-
-pub(super) fn write_all(file: &dyn NativeFd, at: u64, bytes: &[u8]) -> Result<()> {
-    let mut done = 0;
-    while done < bytes.len() {
-        done += match file.write_at(at + done as u64, &[IoSlice::new(&bytes[done..])], false)? {
-            0 => return Err(Error::from(Errno::EIO)),
-            count => count,
-        };
-    }
-    Ok(())
 }

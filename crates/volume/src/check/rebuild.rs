@@ -1,13 +1,13 @@
 //! An index that was lost, made anew: a range is where data of it is.
 
 use super::file::Subject;
-use super::raw_index::{path_of, place_of, write_all};
+use super::raw_index::path_of;
 use super::report::Problem;
 use super::{Check, When, is_missing};
 use crate::format::{Entry, HEADER_LEN, Reason, Words};
-use crate::index::{GAPS_AT, SIZE_AT, SYNCED_SIZE_AT, durable_at};
+use crate::index::{GAPS_AT, SIZE_AT, SYNCED_SIZE_AT, durable_at, entry_at};
 use crate::tiers::bit;
-use braid_contract::{Access, Errno, Error, NativeFd, ObjectId, Result, SeekTarget, Store, TierId};
+use braid_contract::{Access, Errno, Error, Result, TierId};
 use std::collections::BTreeMap;
 use std::ffi::OsStr;
 use std::ops::Range;
@@ -86,8 +86,9 @@ impl Check<'_> {
     fn check_again(&mut self, subject: &Subject) -> Result<()> {
         if let Some(index) = super::raw_index::RawIndex::open(&*self.ground.braid, subject.attr.id)? {
             self.indexes.ids.insert(subject.attr.id);
-            self.report.ranges += self.tally(&index, u64::MAX)?.sound;
-            self.count_ranges(&index)?;
+            let tally = self.tally(&index, u64::MAX)?;
+            self.report.ranges += tally.sound;
+            self.count_placed(&tally.placed);
         }
         Ok(())
     }
@@ -100,7 +101,7 @@ impl Check<'_> {
         let range_size = self.ground.range_size;
         let home = subject.fd.reopen(Access::Read)?;
         let mut at = 0;
-        while let Some(data) = next_data_home(&*home, at)? {
+        while let Some(data) = home.next_data(at)?.map(span) {
             at = data.end;
             remains.add(self.ground.home_id, data, range_size);
         }
@@ -115,7 +116,7 @@ impl Check<'_> {
             }
             remains.objects.push(tier.id);
             at = 0;
-            while let Some(data) = next_data(&**store, id, at)? {
+            while let Some(data) = store.next_data(id, at)?.map(span) {
                 at = data.end;
                 remains.add(tier.id, data, range_size);
             }
@@ -151,7 +152,7 @@ impl Check<'_> {
                 }
                 _ => UNREADABLE,
             };
-            write_all(&*file, place_of(*range), &word.to_le_bytes())?;
+            file.write_all_at(entry_at(*range), &word.to_le_bytes())?;
         }
         // Home has no say in where its holes are: what was there is in it.
         let mut header = self.header_of(subject, 0).encode();
@@ -164,21 +165,14 @@ impl Check<'_> {
         for tier in &remains.objects {
             put(durable_at(*tier), words.encode_flag(durable_at(*tier)));
         }
-        write_all(&*file, 0, &header)?;
+        file.write_all_at(0, &header)?;
         file.sync(false)?;
         index_dir.open_at(OsStr::new(&id.shard()), Access::Directory)?.sync(false)?;
         index_dir.sync(false)
     }
 }
 
-fn next_data_home(home: &dyn NativeFd, at: u64) -> Result<Option<Range<u64>>> {
-    match home.seek(at, SeekTarget::Data) {
-        Ok(start) => Ok(Some(start..home.seek(start, SeekTarget::Hole)?.max(start + 1))),
-        Err(error) if error.errno() == Errno::ENXIO => Ok(None),
-        Err(error) => Err(error),
-    }
-}
-
-fn next_data(store: &dyn Store, id: ObjectId, at: u64) -> Result<Option<Range<u64>>> {
-    Ok(store.next_data(id, at)?.map(|(start, end)| start..end.max(start + 1)))
+/// Where a stretch of data is; never nowhere.
+fn span((start, end): (u64, u64)) -> Range<u64> {
+    start..end.max(start + 1)
 }

@@ -5,7 +5,8 @@ use super::report::Problem;
 use super::tree::{dir_if_there, look, move_between};
 use super::{Check, When};
 use crate::namespace::names_in;
-use braid_contract::{Fd, FileKind, NativeStat, ObjectId, Result};
+use crate::recover::TEMPORARIES;
+use braid_contract::{Errno, Error, Fd, FileKind, NativeStat, ObjectId, Result};
 use std::collections::HashSet;
 use std::ffi::{OsStr, OsString};
 
@@ -53,20 +54,31 @@ impl Check<'_> {
         for at in 0..self.ground.tiers.len() {
             let tier = &self.ground.tiers[at];
             let (name, root, store) = (tier.name.clone(), tier.root.clone(), tier.store.clone());
-            self.objects[at] = match (root, store) {
-                (_, None) => Shelf::default(),
-                (Some(root), _) => self.data_tier(&root, owner, &name)?,
+            let looked_at = match (root, store) {
+                (_, None) => Ok(Shelf::default()),
+                (Some(root), _) => self.data_tier(&root, owner, &name),
                 (None, Some(store)) => {
                     let mut shelf = Shelf::default();
-                    store.list(&mut |id| {
+                    let listed = store.list(&mut |id| {
                         shelf.ids.insert(id);
-                    })?;
-                    shelf
+                    });
+                    listed.map(|()| shelf)
                 }
             };
+            self.objects[at] = looked_at.or_else(|error| self.not_listed(&name, error))?;
             self.report.objects += self.objects[at].ids.len() as u64;
         }
         Ok(())
+    }
+
+    /// What is on a tier in trouble is not known, and nobody's orphan.
+    fn not_listed(&mut self, tier: &str, error: Error) -> Result<Shelf> {
+        if error.errno() == Errno::EINTR {
+            return Err(error);
+        }
+        let problem = Problem::damage("tier-unreadable", format!("what is on it can't be listed: {error}"));
+        self.found(problem.tier(tier).repair("nothing is done: check again when the tier can be read"));
+        Ok(Shelf::default())
     }
 
     fn data_tier(&mut self, root: &Fd, owner: u32, tier: &str) -> Result<Shelf> {
@@ -227,5 +239,5 @@ fn is_shard(name: &str) -> bool {
 }
 
 fn is_temporary(name: &OsString) -> bool {
-    ["label.new", "volume.new", "counts.new"].iter().any(|temporary| name == temporary)
+    TEMPORARIES.iter().any(|temporary| name == temporary)
 }

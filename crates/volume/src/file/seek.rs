@@ -59,14 +59,7 @@ impl Volume {
         if offset >= end {
             return Ok(None);
         }
-        let fd = file.data();
-        let start = match fd.seek(offset, SeekTarget::Data) {
-            Ok(start) if start < end => start,
-            Ok(_) => return Ok(None),
-            Err(error) if error.errno() == Errno::ENXIO => return Ok(None),
-            Err(error) => return Err(error),
-        };
-        let data_end = fd.seek(start, SeekTarget::Hole)?;
-        Ok(Some((start, data_end.min(end))))
+        let found = file.data().next_data(offset)?;
+        Ok(found.filter(|(start, _)| *start < end).map(|(start, data_end)| (start, data_end.min(end))))
     }
 }

@@ -218,7 +218,8 @@ pub(crate) fn durable_at(tier: TierId) -> u64 {
     DURABLE_AT + u64::from(tier.0) * 8
 }
 
-fn entry_at(range: u64) -> u64 {
+/// Where the entry of a range is.
+pub(crate) fn entry_at(range: u64) -> u64 {
     HEADER_LEN as u64 + range * 8
 }
 

@@ -1,9 +1,17 @@
 //! Changing attributes.
 
+use super::Inode;
 use crate::Volume;
 use braid_contract::{Attr, Caller, Errno, Fd, FileKind, HandleId, InodeId, Result, SetAttr};
 
 impl Volume {
+    /// Something that only the home inode knows, such as a name or an extended
+    /// attribute, was changed: the next `fsync` of the file makes it durable.
+    pub(super) fn inode_changed(&self, inode: &Inode) -> Result<()> {
+        let live = inode.file.lock().upgrade();
+        live.map_or(Ok(()), |file| file.inode_is_set(false, self.tiers.home().id))
+    }
+
     pub(crate) fn set_attr(
         &self,
         caller: &Caller,

@@ -19,7 +19,7 @@ pub(crate) enum Node {
 }
 
 /// What is known of an inode when it is looked at.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(crate) struct Identity {
     pub(crate) attr: Attr,
     pub(crate) handle: Option<NativeHandle>,
@@ -44,6 +44,13 @@ impl Identity {
 
     pub(crate) fn size(&self) -> u64 {
         self.attr.size
+    }
+
+    /// Whether it is the inode that had this number and this birth time, 0
+    /// where that is not known.
+    pub(crate) fn is(&self, ino: u64, btime_ns: i64) -> bool {
+        let mine = self.btime_ns();
+        ino == self.ino() && (btime_ns == mine || btime_ns == 0 || mine == 0)
     }
 }
 
@@ -150,11 +157,7 @@ impl Home {
     /// if it was copied from another inode.
     pub(crate) fn id_attr(&self, fd: &dyn NativeFd, identity: &Identity) -> Result<Option<IdAttr>> {
         let attr = self.any_id_attr(fd, identity)?;
-        Ok(attr.filter(|attr| {
-            let born_with_it =
-                attr.btime_ns == 0 || identity.btime_ns() == 0 || attr.btime_ns == identity.btime_ns();
-            attr.ino == identity.ino() && born_with_it
-        }))
+        Ok(attr.filter(|attr| identity.is(attr.ino, attr.btime_ns)))
     }
 
     /// The id attribute of the inode behind `fd`, copied or not.

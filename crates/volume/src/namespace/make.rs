@@ -64,8 +64,7 @@ impl Volume {
         let inode = self.inodes.get(ino)?;
         let fd = self.inodes.path(&self.home, &inode)?;
         fd.link_to(&*dir, name)?;
-        let live = inode.file.lock().upgrade();
-        live.map_or(Ok(()), |file| file.inode_is_set(false, self.tiers.home().id))?;
+        self.inode_changed(&inode)?;
         self.enter_name(&*dir, name)
     }
 

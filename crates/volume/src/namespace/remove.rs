@@ -79,9 +79,10 @@ impl Volume {
     pub(super) fn name_changed(&self, dir: &dyn NativeFd, name: &OsStr) -> Result<()> {
         // It may be gone again.
         let Ok((_, identity)) = self.identify_name(dir, name) else { return Ok(()) };
-        let inode = self.inodes.get(self.home.public_ino(identity.ino()));
-        let live = inode.ok().and_then(|inode| inode.file.lock().upgrade());
-        live.map_or(Ok(()), |file| file.inode_is_set(false, self.tiers.home().id))
+        match self.inodes.get(self.home.public_ino(identity.ino())) {
+            Ok(inode) => self.inode_changed(&inode),
+            Err(_) => Ok(()),
+        }
     }
 
     /// Looks at what `name` leads to. If it is a spread file, it is marked
@@ -130,10 +131,9 @@ impl Volume {
             // another of the same file.
             return self.index.unmark(victim.id);
         }
-        // What syncs the directory later needs a descriptor that can.
-        // Where that can't be had, the file's own end tells that it is to be
-        // waited for the whole file system.
-        // So it is where another name's removal may not be durable either.
+        // What syncs the directory later needs a descriptor that can. Where
+        // that can't be had, or another name's removal may not be durable
+        // either, the whole file system is synced.
         let witness = match self.reaper.had_other_names(victim.ino) {
             true => None,
             false => parent.reopen(Access::Directory).ok(),

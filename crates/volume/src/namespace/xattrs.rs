@@ -34,9 +34,8 @@ impl Volume {
         let live = inode.file.lock().upgrade();
         if let Some(file) = live {
             file.set_id_may_be_set();
-            file.inode_is_set(false, self.tiers.home().id)?;
         }
-        Ok(())
+        self.inode_changed(&inode)
     }
 
     pub(crate) fn remove_xattr(&self, ino: InodeId, name: &OsStr) -> Result<()> {
@@ -45,8 +44,7 @@ impl Volume {
         }
         let inode = self.inodes.get(ino)?;
         self.inodes.path(&self.home, &inode)?.remove_xattr(name)?;
-        let live = inode.file.lock().upgrade();
-        live.map_or(Ok(()), |file| file.inode_is_set(false, self.tiers.home().id))
+        self.inode_changed(&inode)
     }
 }
 

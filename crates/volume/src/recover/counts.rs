@@ -25,6 +25,7 @@ impl Volume {
     pub(crate) fn load_counts(&self) -> Result<()> {
         let braid = self.home.braid()?;
         let saved = braid.read_small("counts", SavedCounts::LEN + 1)?;
+        let known = saved.is_some();
         match saved.and_then(|bytes| SavedCounts::decode(&bytes).ok()) {
             Some(saved) => {
                 for tier in self.tiers.iter() {
@@ -34,7 +35,9 @@ impl Volume {
             }
             None => self.tiers.set_counts(Counts::Unknown),
         }
-        braid.ensure_gone_at("counts").context("removing old counts")
+        braid.ensure_gone_at("counts").context("removing old counts")?;
+        // Where a removal may be undone by power loss, they would be believed.
+        if known && !self.home.keeps_removals() { braid.sync(false) } else { Ok(()) }
     }
 
     /// Counts the ranges of all indexes, if nobody knows them. What changes

@@ -11,14 +11,27 @@ use crate::format::{Entry, IdAttr, IdKind, Owners};
 use crate::index::Index;
 use crate::namespace::Identity;
 use crate::tiers::{Backend, cut_object};
-use braid_contract::{Access, Errno, Fd, NativeFd, ObjectId, Result, SeekTarget, SetTime, Timestamp};
-use std::collections::HashMap;
+use braid_contract::{Access, Errno, Error, Fd, NativeFd, ObjectId, Result, SetTime, Timestamp};
+use std::collections::{HashMap, HashSet};
+
+/// What may be left in `.braid` of a small file that was to be replaced.
+pub(crate) const TEMPORARIES: [&str; 3] = ["volume.new", "label.new", "counts.new"];
 
 /// A home inode that was found to carry an id.
 struct Owner {
     fd: Fd,
     identity: Identity,
     attr: IdAttr,
+}
+
+/// What a search of the home tree came by, where handles can't be opened.
+#[derive(Default)]
+struct Found {
+    /// The inodes that marked files belong to.
+    by_id: HashMap<ObjectId, Fd>,
+    /// Inode numbers of files whose attribute can't be read or believed: they
+    /// may be anybody's, and nothing of theirs is taken for removed.
+    unreadable: HashSet<u64>,
 }
 
 impl Volume {
@@ -30,8 +43,8 @@ impl Volume {
             tracing::info!(files = marked.len(), "recovering files that were in use");
             // What was removed must not come back when its data is gone.
             self.home.root().sync_fs()?;
-            let mut by_id = match self.walk_if_needed(&marked) {
-                Ok(by_id) => by_id,
+            let mut found = match self.walk_if_needed(&marked) {
+                Ok(found) => found,
                 Err(error) => {
                     // A file that was not found must not be taken for removed.
                     tracing::error!(%error, "can't search the home tree; its files are recovered at a later mount");
@@ -41,7 +54,7 @@ impl Volume {
             for id in marked {
                 // One file that can't be recovered must not keep the others
                 // from being used. It keeps its mark, and is tried again.
-                if let Err(error) = self.recover_file(id, &mut by_id) {
+                if let Err(error) = self.recover_file(id, &mut found) {
                     tracing::error!(file = %id, %error, "can't recover a file; run fsck");
                 }
             }
@@ -52,7 +65,7 @@ impl Volume {
     /// What a crash left while a small file was replaced goes.
     fn remove_temporaries(&self) -> Result<()> {
         let braid = self.home.braid()?;
-        for name in ["volume.new", "label.new", "counts.new"] {
+        for name in TEMPORARIES {
             braid.ensure_gone_at(name)?;
         }
         Ok(())
@@ -60,23 +73,28 @@ impl Volume {
 
     /// Where handles can't be opened, the tree is searched once for the
     /// inodes that the marked files belong to.
-    fn walk_if_needed(&self, marked: &[ObjectId]) -> Result<HashMap<ObjectId, Fd>> {
-        let mut found = HashMap::new();
+    fn walk_if_needed(&self, marked: &[ObjectId]) -> Result<Found> {
+        let mut found = Found::default();
         if self.home.opens_handles() {
             return Ok(found);
         }
+        let marked: HashSet<&ObjectId> = marked.iter().collect();
         self.home.walk(&mut |_, fd, identity| {
-            if let Ok(Some(attr)) = self.home.id_attr(&**fd, identity)
-                && marked.contains(&attr.id)
-            {
-                found.insert(attr.id, Fd::clone(fd));
+            match self.home.id_attr(&**fd, identity) {
+                Ok(Some(attr)) if marked.contains(&attr.id) => {
+                    found.by_id.insert(attr.id, Fd::clone(fd));
+                }
+                Ok(_) => {}
+                Err(_) => {
+                    found.unreadable.insert(identity.ino());
+                }
             }
             Ok(())
         })?;
         Ok(found)
     }
 
-    fn recover_file(&self, id: ObjectId, by_id: &mut HashMap<ObjectId, Fd>) -> Result<()> {
+    fn recover_file(&self, id: ObjectId, found: &mut Found) -> Result<()> {
         let index = match self.index.open_index(id) {
             Ok(index) => Some(index),
             Err(error) if error.errno() == Errno::ENOENT => None,
@@ -87,7 +105,7 @@ impl Volume {
                 return Ok(());
             }
         };
-        let owner = self.find_owner(id, index.as_ref(), by_id)?;
+        let owner = self.find_owner(id, index.as_ref(), found)?;
         match (owner, index) {
             (Some(owner), _) if owner.attr.kind == IdKind::Emptied => {
                 self.finish_emptying(&owner.fd.reopen(Access::Write)?, id)
@@ -131,13 +149,13 @@ impl Volume {
     }
 
     /// The home inode that carries the id, if it exists.
-    fn find_owner(
-        &self,
-        id: ObjectId,
-        index: Option<&Index>,
-        by_id: &mut HashMap<ObjectId, Fd>,
-    ) -> Result<Option<Owner>> {
-        let fd = match (by_id.remove(&id), index.and_then(|index| index.header().handle.as_ref())) {
+    fn find_owner(&self, id: ObjectId, index: Option<&Index>, found: &mut Found) -> Result<Option<Owner>> {
+        if let Some(index) = index.filter(|index| found.unreadable.contains(&index.header().ino)) {
+            let what =
+                format!("inode {}, which its index names, can't be asked for its id", index.header().ino);
+            return Err(Error::new(Errno::EUCLEAN, what));
+        }
+        let fd = match (found.by_id.remove(&id), index.and_then(|index| index.header().handle.as_ref())) {
             (Some(fd), _) => Some(fd),
             (None, Some(handle)) => match self.home.open_handle(handle) {
                 Ok(fd) => fd,
@@ -244,12 +262,10 @@ impl Volume {
     ) -> Result<Option<(u64, u64)>> {
         let found = match &self.tiers.get(entry.tier)?.backend {
             Backend::Store(store) => store.next_data(id, offset),
-            Backend::Home(_) => home
-                .seek(offset, SeekTarget::Data)
-                .and_then(|start| Ok(Some((start, home.seek(start, SeekTarget::Hole)?)))),
+            Backend::Home(_) => home.next_data(offset),
         };
         match found {
-            Err(error) if matches!(error.errno(), Errno::ENXIO | Errno::ENOENT) => Ok(None),
+            Err(error) if error.errno() == Errno::ENOENT => Ok(None),
             result => result,
         }
     }

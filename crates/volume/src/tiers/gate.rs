@@ -80,6 +80,12 @@ impl Gate {
         self.stalled_ns() >= STALL_NS
     }
 
+    /// Whether nothing has ended for so long that the tier hangs, unless what
+    /// is under way may take longer.
+    pub(crate) fn is_stuck(&self) -> bool {
+        self.stalled_ns() >= HANG_NS
+    }
+
     /// Whether the tier hangs.
     pub(crate) fn hangs(&self) -> bool {
         self.stalled_ns() >= self.hang_ns()
@@ -111,16 +117,18 @@ impl Gate {
     }
 
     fn enter(&self) -> Result<()> {
+        if !self.is_stalled() && self.try_enter() { Ok(()) } else { self.wait_for_turn() }
+    }
+
+    /// Counts one more operation as under way, if there may be one more.
+    fn try_enter(&self) -> bool {
         let before = self.in_flight.fetch_add(1, Ordering::AcqRel);
-        if before == 0 {
+        if before >= IN_FLIGHT_MAX {
+            self.in_flight.fetch_sub(1, Ordering::AcqRel);
+        } else if before == 0 {
             self.progress_ns.store(self.environment.monotonic_ns(), Ordering::Release);
-            return Ok(());
         }
-        if before < IN_FLIGHT_MAX && !self.is_stalled() {
-            return Ok(());
-        }
-        self.in_flight.fetch_sub(1, Ordering::AcqRel);
-        self.wait_for_turn()
+        before < IN_FLIGHT_MAX
     }
 
     fn wait_for_turn(&self) -> Result<()> {
@@ -131,14 +139,9 @@ impl Gate {
             if stalled >= self.hang_ns() {
                 break Err(Error::new(Errno::EIO, "the tier hangs"));
             }
-            let before = self.in_flight.fetch_add(1, Ordering::AcqRel);
-            if before < IN_FLIGHT_MAX {
-                if before == 0 {
-                    self.progress_ns.store(self.environment.monotonic_ns(), Ordering::Release);
-                }
+            if self.try_enter() {
                 break Ok(());
             }
-            self.in_flight.fetch_sub(1, Ordering::AcqRel);
             turn = self.ended.wait_for(turn, self.hang_ns().saturating_sub(stalled).min(HANG_NS));
         };
         drop(turn);

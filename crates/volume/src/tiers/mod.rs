@@ -203,6 +203,12 @@ impl Tier {
         self.gate.as_ref().is_some_and(|gate| gate.is_stalled())
     }
 
+    /// Whether nothing ends on it, however long what is under way may take:
+    /// nobody waits for it who has something else to do.
+    pub(crate) fn is_stuck(&self) -> bool {
+        self.gate.as_ref().is_some_and(|gate| gate.is_stuck())
+    }
+
     /// Whether it may be given new ranges, as far as its health goes.
     pub(crate) fn is_healthy(&self) -> bool {
         self.health.trouble() == Trouble::None && !self.is_stalled()

@@ -5,5 +5,6 @@
 
 mod bed;
 mod kinds;
+mod limits;
 mod mounted;
 mod repairs;

@@ -14,7 +14,8 @@ use subject::{Braid, PLANTS};
 
 fn main() -> ExitCode {
     let arguments = match Arguments::parse(std::env::args().skip(1)) {
-        Ok(arguments) => arguments,
+        Ok(Some(arguments)) => arguments,
+        Ok(None) => return ExitCode::SUCCESS,
         Err(usage) => {
             eprintln!("{usage}");
             return ExitCode::FAILURE;

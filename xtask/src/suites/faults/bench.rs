@@ -106,7 +106,8 @@ impl Bench {
         hits.map_or_else(|| fail(format!("{rule} is not armed: {drill}")), Ok)
     }
 
-    fn json(&self, words: &[&str], path: &std::path::Path) -> Result<Value> {
+    /// What a command of `braid` answers, in JSON.
+    pub(super) fn json(&self, words: &[&str], path: &std::path::Path) -> Result<Value> {
         let text = self.lab.braid().args(words).arg(path).read()?;
         serde_json::from_str(&text).context(words.join(" "))
     }

@@ -110,8 +110,7 @@ fn damaged(name: &str, part: Part, live: bool) -> Result<()> {
 
 /// The index of a file, on the home tier.
 fn index_of(bench: &Bench, path: &std::path::Path) -> Result<PathBuf> {
-    let text = bench.lab.braid().args(["explain", "--json"]).arg(path).read()?;
-    let explained: serde_json::Value = serde_json::from_str(&text).context("explain")?;
+    let explained = bench.json(&["explain", "--json"], path)?;
     let id = explained["object"].as_str().unwrap_or_default();
     let index = bench.tier_dir("home").join(".braid/index").join(id.get(..2).unwrap_or_default()).join(id);
     File::open(&index).at(&index).map(|_| index)

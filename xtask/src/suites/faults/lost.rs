@@ -4,12 +4,12 @@ use super::Case;
 use super::bench::{BAD, Bench, LOST};
 use super::device::shut_down;
 use super::sample::{Sample, open_direct};
-use crate::error::{Context, Failure, Result, ensure};
+use crate::error::{Context, Result, ensure};
 use crate::random::Random;
+use crate::suites::load::{Phase, load};
 use std::collections::BTreeMap;
 use std::path::Path;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::mpsc::{Sender, channel};
+use std::sync::mpsc::Sender;
 
 /// The cases.
 pub(super) const CASES: &[Case] = &[
@@ -19,14 +19,14 @@ pub(super) const CASES: &[Case] = &[
 
 /// Threads that write and read, each its own files.
 const WRITERS: u64 = 4;
-/// Acknowledged operations before the tier is destroyed.
+/// Operations before the tier is destroyed, and after.
 const ENOUGH: usize = 600;
 
 fn destroyed() -> Result<()> {
     let mut bench = Bench::new("destroyed")?;
     let dir = bench.tier_dir(BAD);
     let mut loads: Vec<Load> = (0..WRITERS).map(|number| Load::new(&bench.mount.point, number)).collect();
-    under_load(&mut loads, || shut_down(&dir))?;
+    load(&mut loads, Load::work, (ENOUGH, ENOUGH), || shut_down(&dir))?;
     for load in loads {
         bench.samples.extend(load.samples);
     }
@@ -95,16 +95,13 @@ impl Load {
     /// Makes, overwrites, reads and syncs files. While nothing is destroyed, all
     /// of it must go well; afterwards, a file whose making failed is given up,
     /// and a range whose writing failed is lost or as it was.
-    fn work(&mut self, over: &AtomicBool, destroyed: &AtomicU64, done: &Sender<()>) -> Result<()> {
-        while !over.load(Ordering::SeqCst) {
-            let before = destroyed.load(Ordering::SeqCst);
+    fn work(&mut self, done: &Sender<()>, phase: &Phase) -> Result<()> {
+        while !phase.is_over() {
             let result = self.one();
-            if let Err(failure) = result
-                && before == 0
-                && destroyed.load(Ordering::SeqCst) == 0
-            {
-                return Err(failure);
+            if !phase.is_failing() {
+                result?;
             }
+            // Nobody counts any more once it is enough.
             let _ = done.send(());
         }
         Ok(())
@@ -136,33 +133,6 @@ impl Load {
             _ => sample.rewrite(range).at(&sample.path),
         }
     }
-}
-
-/// Destroys the tier in the midst of the load, and lets that go on for a while.
-fn under_load(loads: &mut [Load], destroy: impl FnOnce() -> Result<()>) -> Result<()> {
-    let (over, destroyed) = (&AtomicBool::new(false), &AtomicU64::new(0));
-    std::thread::scope(|scope| {
-        let (done, acknowledged) = channel();
-        let threads: Vec<_> = loads
-            .iter_mut()
-            .map(|load| {
-                let done = done.clone();
-                scope.spawn(move || load.work(over, destroyed, &done))
-            })
-            .collect();
-        drop(done);
-        acknowledged.iter().take(ENOUGH).for_each(drop);
-        destroyed.store(1, Ordering::SeqCst);
-        let ended = destroy();
-        acknowledged.iter().take(ENOUGH).for_each(drop);
-        over.store(true, Ordering::SeqCst);
-        let worked: Vec<Result<()>> = threads
-            .into_iter()
-            .map(|thread| thread.join().unwrap_or_else(|_| Err(Failure("a writer panicked".into()))))
-            .collect();
-        ended?;
-        worked.into_iter().collect()
-    })
 }
 
 fn refusals() -> Result<()> {

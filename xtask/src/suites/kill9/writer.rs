@@ -2,17 +2,16 @@
 //! made and removed. What it did follows from its seed, so that another process
 //! can go through it again, without the files, to know what they may look like.
 
-use super::Phase;
 use super::model::Model;
 use crate::error::{Context, Failure, Result, ensure};
 use crate::random::Random;
+use crate::suites::load::Phase;
 use crate::suites::stamps::{BLOCK, block};
 use serde_json::{Value, json};
 use std::fs::{File, OpenOptions};
 use std::io;
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
-use std::sync::atomic::Ordering;
 use std::sync::mpsc::Sender;
 
 /// Files that are written in place.
@@ -106,12 +105,12 @@ impl Writer {
     /// failure before the kill is one of Braid's.
     pub(super) fn work(&mut self, acknowledged: &Sender<()>, phase: &Phase) -> Result<()> {
         let open = self.open()?;
-        while !phase.over.load(Ordering::SeqCst) {
+        while !phase.is_over() {
             match self.step(&Target::Files(&open)) {
                 Ok(false) => {}
                 // Nobody counts any more once it is enough.
                 Ok(true) => drop(acknowledged.send(())),
-                Err(_) if phase.failing.load(Ordering::SeqCst) => return Ok(()),
+                Err(_) if phase.is_failing() => return Ok(()),
                 Err(error) => return Err(Failure(format!("before the kill: {error}"))),
             }
         }
