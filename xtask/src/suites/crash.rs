@@ -16,7 +16,8 @@ fn run(options: &Options, report: &mut Report) -> Result<()> {
         report.skip("crash", "is about a volume");
         return Ok(());
     }
-    report.case("each planted bug is found", || explore(&["--features", "plant"], &["--states", "1000000"]))?;
+    let planted = || explore(&["--features", "plant"], &["--states", "1000000"]);
+    report.case("each planted bug is found", planted)?;
     let states = options.iterations.unwrap_or_else(|| options.scale(20_000, 100_000, 1_000_000)).to_string();
     let seed = options.seed.to_string();
     // Building with all optimisations pays for a long search only.
