@@ -176,7 +176,7 @@ impl Reaper {
         let synced = volume.sync_all_tiers();
         if synced.is_ok() {
             // What can't be taken away now is tried again.
-            done.retain(|id| log_failure(volume.forget_removed(*id)));
+            done = volume.forget_removed(done);
             settled.retain(|id| log_failure(volume.index.unmark(*id)));
         }
         {
@@ -288,15 +288,32 @@ impl Volume {
         removals.wait()
     }
 
-    /// Removes the index and the mark of a file that is gone. The index goes
-    /// when no object can come back: one without the other is damage.
-    fn forget_removed(&self, id: ObjectId) -> Result<()> {
+    /// Removes indexes and marks of files that are gone; answers those of which
+    /// something is left. An index goes when no object can come back: one
+    /// without the other is damage.
+    fn forget_removed(&self, ids: Vec<ObjectId>) -> Vec<ObjectId> {
+        let (mut left, gone): (Vec<_>, Vec<_>) =
+            ids.into_iter().partition(|id| log_failure(self.forget_index(*id)));
+        // Where names come and go in any order, a mark must not go for good
+        // before the index that it leads to.
+        let may_unmark = match gone.is_empty() || self.home.keeps_removals() {
+            true => Ok(()),
+            false => self.home.root().sync_fs(),
+        };
+        match log_failure(may_unmark) {
+            true => left.extend(gone),
+            false => left.extend(gone.into_iter().filter(|id| log_failure(self.index.unmark_gone(*id)))),
+        }
+        left
+    }
+
+    fn forget_index(&self, id: ObjectId) -> Result<()> {
         let index = self.index.open_index(id).ok();
         self.index.remove_index(id)?;
         if let Some(index) = index {
             self.count_removed(&index);
         }
-        self.index.unmark_gone(id)
+        Ok(())
     }
 
     /// Takes the ranges of an index that went out of the tiers' counts.
