@@ -207,16 +207,30 @@ impl History {
     /// Whether a change is durable for certain. One in two directories is when
     /// both are.
     fn is_settled(&self, change: &NameChange, moment: Moment, fsync_names: bool) -> bool {
-        let later = || {
-            let within = |step: usize| step > change.step && step < moment.done;
-            self.settlings.iter().filter(move |(step, _)| within(*step)).map(|(_, settling)| *settling)
+        let synced = |wanted: Settling, before: usize| {
+            let within = |step: usize| step > change.step && step < before.min(moment.done);
+            self.settlings.iter().any(|(step, settling)| *settling == wanted && within(*step))
         };
-        let by = |wanted: Settling| later().any(|settling| settling == wanted);
-        let by_file =
-            || change.names.iter().filter_map(|(_, file)| *file).any(|file| by(Settling::File(file)));
+        let by = |wanted: Settling| synced(wanted, usize::MAX);
+        // A sync covers the names that the file has then. One that was given and
+        // taken away before is durable if its going is: else it may never have
+        // been.
+        let by_file = |name: Name, file: FileId| match self.next_change(change, name) {
+            Some(next) if !synced(Settling::File(file), next.step) => {
+                by(Settling::File(file)) && self.is_settled(next, moment, fsync_names)
+            }
+            _ => by(Settling::File(file)),
+        };
         by(Settling::All)
             || change.names.iter().all(|(name, _)| by(Settling::Dir(name.dir())))
-            || fsync_names && by_file()
+            || fsync_names
+                && change.names.iter().any(|(name, file)| file.is_some_and(|file| by_file(*name, file)))
+    }
+
+    /// The next change of a name after this one.
+    fn next_change(&self, change: &NameChange, name: Name) -> Option<&NameChange> {
+        let later = self.changes.iter().filter(|later| later.step > change.step && !later.asked);
+        later.into_iter().find(|later| later.names.iter().any(|(other, _)| *other == name))
     }
 
     /// All states in which a crash may leave the names.
@@ -347,6 +361,25 @@ mod tests {
         let moment = Moment { in_flight: true, ..after(2) };
         let legal = history.legal_names(moment, Rules::ProcessCrash);
         assert_eq!(legal, [names(Some(0), Some(1)), names(None, Some(0))]);
+    }
+
+    #[test]
+    fn a_name_that_was_gone_before_its_file_was_synced_may_never_have_been() {
+        // Step 0 makes `a`, step 1 gives its file the name `b`, step 2 takes it.
+        let mut history = History::default();
+        let file = history.born(0, InodeId(10), 0);
+        history.renamed(0, vec![(Name::A, Some(file))], true);
+        history.renamed(1, vec![(Name::B, Some(0))], true);
+        history.renamed(2, vec![(Name::B, None)], true);
+        history.synced(3, 0, true);
+        let legal = history.legal_names(after(4), LOOSE);
+        assert!(legal.contains(&names(Some(0), None)) && legal.contains(&names(Some(0), Some(0))));
+        assert!(!legal.contains(&names(None, None)), "the name that it had");
+        // A rename back and forth is there: its last name is.
+        let mut history = rename_over();
+        history.renamed(3, vec![(Name::B, None), (Name::A, Some(0))], true);
+        history.synced(4, 0, true);
+        assert!(history.legal_names(after(5), LOOSE).iter().all(|names| names[Name::A.at()] == Some(0)));
     }
 
     #[test]
