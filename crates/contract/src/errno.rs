@@ -61,6 +61,7 @@ errnos! {
     ENOTCONN = 107, "Transport endpoint is not connected";
     ESTALE = 116, "Stale file handle";
     EDQUOT = 122, "Disk quota exceeded";
+    ECANCELED = 125, "Operation canceled";
 }
 
 impl Errno {

@@ -21,6 +21,7 @@ mod fs;
 #[cfg(feature = "fuzzing")]
 pub mod fuzzing;
 mod index;
+mod migrate;
 mod namespace;
 mod open;
 mod placement;

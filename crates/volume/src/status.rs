@@ -211,6 +211,11 @@ impl Volume {
             Some(Reason::Policy) => "placed by the policy".into(),
             Some(Reason::Spill) => "the tier that the policy wanted had no room or was failing".into(),
             Some(Reason::Asked) => "moved there by request".into(),
+            Some(Reason::Promoted) => "promoted: it is in use".into(),
+            Some(Reason::Demoted) => "demoted: its tier ran full and it was not in use".into(),
+            Some(Reason::Rebalanced) => "moved to give every tier its share".into(),
+            Some(Reason::Evacuated) => "moved off a tier that is to be empty".into(),
+            Some(Reason::Rule) => "placed by a rule".into(),
             Some(Reason::Moved) => "moved off a tier that had no room for more of it".into(),
         }
     }

@@ -3,8 +3,9 @@
 use crate::background::Background;
 use crate::config::PolicyConfig;
 use crate::file::Handles;
-use crate::format::VolumeTable;
+use crate::format::{Reason, VolumeTable};
 use crate::index::IndexDir;
+use crate::migrate::Pace;
 use crate::namespace::{Home, InodeTable};
 use crate::placement::Policy;
 use crate::reap::Reaper;
@@ -74,9 +75,10 @@ impl Volume {
         let to = to.ok_or_else(|| Error::new(Errno::ENOENT, format!("there is no tier `{tier}`")))?;
         let file = self.file_of(&self.inodes.get(ino)?)?;
         file.opened(false)?;
-        let moved = self.move_range_to(&file, offset, &to);
+        let pace = Pace::new(None, &self.environment);
+        let moved = self.relocate(&file, offset, &to, (Reason::Asked, &pace));
         let ended = self.end_use(&file, false);
-        moved.and(ended)
+        moved.map(drop).and(ended)
     }
 
     /// Does `work` for all `items` at the same time: one in this thread, the

@@ -7,6 +7,7 @@ use super::truncate::note_release;
 use super::{File, Layout, Spread};
 use crate::Volume;
 use crate::format::{Entry, Reason};
+use crate::migrate::Pace;
 use crate::plant::Plant;
 use crate::tiers::{Backend, Tier, bit};
 use braid_contract::{Context, Errno, Error, Hint, Result, StoreIo};
@@ -73,10 +74,24 @@ impl Volume {
         }
     }
 
-    /// Moves the range at `offset` to a tier, if it is not there already.
-    /// Ranges that were never written are nowhere, and stay so; a plain file is
-    /// spread first.
-    pub(crate) fn move_range_to(&self, file: &File, offset: u64, to: &Tier) -> Result<()> {
+    /// Moves the range at `offset` to a tier, if it is not there already, as
+    /// fast as `pace` allows. Ranges that were never written are nowhere, and
+    /// stay so; a plain file is spread first. Answers the bytes that were
+    /// copied.
+    ///
+    /// # Errors
+    /// `EBUSY` if the kernel does I/O on the file by itself at present,
+    /// `ECANCELED` if `pace` was stopped; those of both tiers.
+    pub(crate) fn relocate(
+        &self,
+        file: &File,
+        offset: u64,
+        to: &Tier,
+        (reason, pace): (Reason, &Pace),
+    ) -> Result<u64> {
+        if pace.take(u64::from(self.range_size)).is_err() {
+            return Err(Errno::ECANCELED.into());
+        }
         if matches!(&*file.layout.read(), Layout::Plain) && !to.is_home() {
             self.spread_out(file).map_err(|not| match not {
                 NotSpread::PassedThrough => Errno::EBUSY.into(),
@@ -84,14 +99,14 @@ impl Volume {
             })?;
         }
         let layout = file.layout.write();
-        let Layout::Spread(spread) = &*layout else { return Ok(()) };
+        let Layout::Spread(spread) = &*layout else { return Ok(0) };
         self.mark(file, spread)?;
         let range = self.range_of(offset);
         match spread.index.entry(range)?.filter(|entry| entry.tier != to.id) {
-            None => Ok(()),
-            Some(entry) => match self.switch_tier(file, spread, range, entry, (to, Reason::Asked)) {
+            None => Ok(0),
+            Some(entry) => match self.switch_tier(file, spread, range, entry, (to, reason)) {
                 Err(NotMoved::Target(error) | NotMoved::Other(error)) => Err(error),
-                Ok(()) => Ok(()),
+                Ok(()) => Ok(u64::from(self.range_size)),
             },
         }
     }

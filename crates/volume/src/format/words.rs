@@ -23,9 +23,32 @@ pub(crate) enum Reason {
     Moved,
     /// Moved because somebody asked for it.
     Asked,
+    /// Moved to a faster tier, because it is in use.
+    Promoted,
+    /// Moved to a slower tier, because its own ran full and it is not in use.
+    Demoted,
+    /// Moved so that every tier has its share.
+    Rebalanced,
+    /// Moved off a tier that is to be empty.
+    Evacuated,
+    /// Placed or moved as a rule says.
+    Rule,
 }
 
 impl Reason {
+    const ALL: [Self; 10] = [
+        Self::WasPlain,
+        Self::Policy,
+        Self::Spill,
+        Self::Moved,
+        Self::Asked,
+        Self::Promoted,
+        Self::Demoted,
+        Self::Rebalanced,
+        Self::Evacuated,
+        Self::Rule,
+    ];
+
     fn code(self) -> u8 {
         match self {
             Self::WasPlain => 1,
@@ -33,13 +56,16 @@ impl Reason {
             Self::Spill => 3,
             Self::Moved => 4,
             Self::Asked => 5,
+            Self::Promoted => 6,
+            Self::Demoted => 7,
+            Self::Rebalanced => 8,
+            Self::Evacuated => 9,
+            Self::Rule => 10,
         }
     }
 
     fn from_code(code: u8) -> Option<Self> {
-        [Self::WasPlain, Self::Policy, Self::Spill, Self::Moved, Self::Asked]
-            .into_iter()
-            .find(|reason| reason.code() == code)
+        Self::ALL.into_iter().find(|reason| reason.code() == code)
     }
 }
 
