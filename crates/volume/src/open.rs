@@ -6,6 +6,7 @@ use crate::config::{HomeConfig, TierConfig, VolumeConfig};
 use crate::file::Handles;
 use crate::format::{FORMAT_VERSION, FormatError, Label, TABLE_LEN, VolumeTable};
 use crate::index::IndexDir;
+use crate::migrate::Slots;
 use crate::namespace::{Home, InodeTable, names_in};
 use crate::reap::Reaper;
 use crate::sync::{Mutex, RwLock};
@@ -20,6 +21,9 @@ use std::sync::Arc;
 /// Threads for work on several tiers at once: more than two tiers that hang
 /// can hold.
 const POOL_THREADS: usize = 48;
+
+/// Threads that can write to spread files at the same time.
+const SLOTS: usize = 256;
 
 /// Why a volume can't be opened. Nothing was changed.
 #[derive(Debug)]
@@ -557,6 +561,7 @@ fn assemble(home: Home, config: VolumeConfig, plan: &Plan) -> Opening<Volume> {
         handles: Handles::new(),
         reaper: Reaper::new(),
         pool: pool(&*environment)?,
+        slots: Slots::new(SLOTS),
         background: Background::new(),
         environment,
         #[cfg(feature = "plant")]

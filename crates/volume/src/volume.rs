@@ -5,7 +5,7 @@ use crate::config::PolicyConfig;
 use crate::file::Handles;
 use crate::format::{Reason, VolumeTable};
 use crate::index::IndexDir;
-use crate::migrate::Pace;
+use crate::migrate::{Pace, Slots};
 use crate::namespace::{Home, InodeTable};
 use crate::placement::Policy;
 use crate::reap::Reaper;
@@ -33,6 +33,8 @@ pub struct Volume {
     /// Threads for what goes on on several tiers at once; `None` where there
     /// may be none.
     pub(crate) pool: Option<rayon::ThreadPool>,
+    /// What is being written at this moment.
+    pub(crate) slots: Slots,
     pub(crate) background: Background,
     pub(crate) environment: Arc<dyn Environment>,
     #[cfg(feature = "plant")]

@@ -3,6 +3,7 @@
 use super::Check;
 use super::file::Subject;
 use crate::Volume;
+use crate::file::Layout;
 use crate::namespace::Identity;
 use braid_contract::{Fd, Result};
 use std::path::Path;
@@ -30,6 +31,12 @@ impl Check<'_> {
                 }
                 Some(file) => {
                     drop(slot);
+                    // What a move has copied so far would look left over.
+                    let still = match &*file.layout.read() {
+                        Layout::Plain => None,
+                        Layout::Spread(spread) => Some(Arc::clone(&spread.moving)),
+                    };
+                    let _still = still.map(|moving| moving.hold());
                     let layout = file.layout.read();
                     self.in_use = true;
                     let visited = self.visit_if_named(path, fd, strangers);

@@ -89,9 +89,10 @@ impl Volume {
             self.index.sync(&spread.index)?;
         }
         for range in self.ranges_of(offset, end) {
+            let (start, end) = self.part_of(range, offset, end);
+            let _writing = self.writing(spread, start, end);
             let Some(entry) = spread.index.entry(range)? else { continue };
             let tier = self.tiers.get(entry.tier)?;
-            let (start, end) = self.part_of(range, offset, end);
             spread.dirty.fetch_or(bit(tier.id), Ordering::AcqRel);
             self.punch_piece(file, spread, &tier, start, end - start)?;
         }
@@ -116,6 +117,7 @@ impl Volume {
         for range in self.ranges_of(offset, end) {
             let (start, end) = self.part_of(range, offset, end);
             self.place(file, spread, start, end, Hint::default())?;
+            let _writing = self.writing(spread, start, end);
             let entry = spread.index.entry(range)?.ok_or(Errno::EIO)?;
             let tier = self.tiers.get(entry.tier)?;
             match self.reserve_on(file, spread, &tier, start, end - start) {

@@ -2,7 +2,9 @@
 
 use super::{File, Layout, Spread};
 use crate::Volume;
+use crate::format::Entry;
 use braid_contract::{Result, TierId};
+use std::sync::atomic::{Ordering, fence};
 
 /// Pieces on several tiers are read at the same time if there is this much to
 /// read, in bytes; handing less to another thread costs more than it saves.
@@ -40,15 +42,41 @@ impl Volume {
             // mounted to, and leaves its change time alone.
             let _ = file.data().read_at(0, &mut [std::io::IoSliceMut::new(&mut [0])], false);
         }
-        let mut pieces = self.pieces_of(spread, offset, &mut buf[..len])?;
-        match &mut pieces[..] {
-            [piece] => self.read_one(file, spread, piece, direct)?,
-            several if len < PARALLEL_MIN || one_tier(several) => {
-                several.iter_mut().try_for_each(|piece| self.read_one(file, spread, piece, direct))?;
+        self.unmoved(spread, offset, offset + len as u64, || {
+            let mut pieces = self.pieces_of(spread, offset, &mut buf[..len])?;
+            match &mut pieces[..] {
+                [piece] => self.read_one(file, spread, piece, direct),
+                several if len < PARALLEL_MIN || one_tier(several) => {
+                    several.iter_mut().try_for_each(|piece| self.read_one(file, spread, piece, direct))
+                }
+                several => self.side_by_side(several, |piece| self.read_one(file, spread, piece, direct)),
             }
-            several => self.side_by_side(several, |piece| self.read_one(file, spread, piece, direct))?,
-        }
+        })?;
         Ok(len)
+    }
+
+    /// Does `look` until no range of `offset .. end` was moved meanwhile: what
+    /// it saw may have been punched after a move.
+    pub(crate) fn unmoved<T>(
+        &self,
+        spread: &Spread,
+        offset: u64,
+        end: u64,
+        mut look: impl FnMut() -> Result<T>,
+    ) -> Result<T> {
+        let entries = || -> Result<Vec<Option<Entry>>> {
+            self.ranges_of(offset, end).map(|range| spread.index.entry(range)).collect()
+        };
+        loop {
+            let (switches, moving) = (spread.moving.switches(), spread.moving.is_active());
+            // Without a move under way, that none is begun says enough.
+            let before = if moving { entries()? } else { Vec::new() };
+            let seen = look();
+            fence(Ordering::Acquire);
+            if spread.moving.switches() == switches || moving && entries()? == before {
+                return seen;
+            }
+        }
     }
 
     /// Splits a read where the tier changes.

@@ -1,5 +1,6 @@
 //! Moving a range to another tier: copy, make durable, switch the index, make
-//! that durable, release the source (ordering rule 1).
+//! that durable, release the source (ordering rule 1). Readers and writers go
+//! on meanwhile; [`migrate`](crate::migrate) keeps them and the move apart.
 
 use super::pieces::is_absent;
 use super::place::NotSpread;
@@ -7,10 +8,14 @@ use super::truncate::note_release;
 use super::{File, Layout, Spread};
 use crate::Volume;
 use crate::format::{Entry, Reason};
-use crate::migrate::Pace;
+use crate::migrate::{Busy, CHUNKS, Ground, Outcome, Pace, Registered, Span, carry_out};
 use crate::plant::Plant;
+use crate::sync::ReadGuard;
 use crate::tiers::{Backend, Tier, bit};
 use braid_contract::{Context, Errno, Error, Hint, Result, StoreIo};
+use braid_sys::AlignedBuf;
+use std::cell::RefCell;
+use std::sync::Arc;
 
 /// How often one range was moved within one call. A tier whose figures promise
 /// room that writes then do not get must not send it around for ever.
@@ -30,15 +35,32 @@ impl Moves {
 }
 
 /// Why a range was not moved.
+#[derive(Debug)]
 enum NotMoved {
+    /// Something else moves it, or it is not to be moved now.
+    Busy,
+    /// The file changed its shape meanwhile; what there was to move may be
+    /// gone.
+    Overtaken,
     /// The target would not take it.
     Target(Error),
     /// Something else failed.
     Other(Error),
 }
 
-/// Bytes copied at a time.
-const CHUNK: u64 = 1 << 20;
+impl From<NotMoved> for Error {
+    fn from(not: NotMoved) -> Self {
+        match not {
+            NotMoved::Busy | NotMoved::Overtaken => Errno::EBUSY.into(),
+            NotMoved::Target(error) | NotMoved::Other(error) => error,
+        }
+    }
+}
+
+type Moved<T> = std::result::Result<T, NotMoved>;
+
+/// Bytes copied at a time: whoever wants to truncate the file waits for them.
+const RUN_MAX: u64 = 1 << 20;
 
 impl Volume {
     /// The tier of the range at `offset` has no room for more of it: the range
@@ -48,23 +70,19 @@ impl Volume {
         if self.reaper.reap_now(self) {
             return Ok(());
         }
-        let layout = file.layout.write();
-        let Layout::Spread(spread) = &*layout else { return Ok(()) };
-        let range = self.range_of(offset);
-        let Some(entry) = spread.index.entry(range)? else { return Ok(()) };
+        let Some(entry) = self.entry_at(file, offset)? else { return Ok(()) };
         let from = self.tiers.get(entry.tier)?;
         let mut excluded = bit(from.id);
-        let mut deal = spread.placing.lock();
         loop {
-            let bytes = u64::from(self.range_size);
-            let (to, _) = self.choose(spread.size(), bytes, Hint::default(), &deal, excluded)?;
-            match self.switch_tier(file, spread, range, entry, (&to, Reason::Moved)) {
-                Ok(()) => {
-                    deal.add(to.id, bytes);
-                    to.took(bytes);
-                    tracing::info!(file = %spread.id(), range, from = %from.name, to = %to.name, "moved a range off a full tier");
+            let Some(to) = self.next_target(file, excluded)? else { return Ok(()) };
+            match self.move_range_at(file, offset, &to, Reason::Moved) {
+                Ok(Some(_)) => {
+                    tracing::info!(offset, from = %from.name, to = %to.name, "moved a range off a full tier");
                     return Ok(());
                 }
+                Ok(None) | Err(NotMoved::Overtaken) => return Ok(()),
+                // Whatever moves it may be in no hurry; this is.
+                Err(NotMoved::Busy) => self.end_move_at(file, offset),
                 Err(NotMoved::Target(error)) => {
                     tracing::debug!(tier = %to.name, %error, "a tier did not take a range");
                     excluded |= bit(to.id);
@@ -74,14 +92,41 @@ impl Volume {
         }
     }
 
+    fn entry_at(&self, file: &File, offset: u64) -> Result<Option<Entry>> {
+        match &*file.layout.read() {
+            Layout::Plain => Ok(None),
+            Layout::Spread(spread) => spread.index.entry(self.range_of(offset)),
+        }
+    }
+
+    /// The tier for a range that has to go elsewhere; `None` if the file is
+    /// plain by now.
+    fn next_target(&self, file: &File, excluded: u64) -> Result<Option<Arc<Tier>>> {
+        let layout = file.layout.read();
+        let Layout::Spread(spread) = &*layout else { return Ok(None) };
+        let bytes = u64::from(self.range_size);
+        let deal = spread.placing.lock();
+        self.choose(spread.size(), bytes, Hint::default(), &deal, excluded).map(|(to, _)| Some(to))
+    }
+
+    /// Ends the move of a range that somebody else began.
+    fn end_move_at(&self, file: &File, offset: u64) {
+        let moving = match &*file.layout.read() {
+            Layout::Plain => return,
+            Layout::Spread(spread) => Arc::clone(&spread.moving),
+        };
+        moving.end(self.range_of(offset));
+    }
+
     /// Moves the range at `offset` to a tier, if it is not there already, as
     /// fast as `pace` allows. Ranges that were never written are nowhere, and
     /// stay so; a plain file is spread first. Answers the bytes that were
-    /// copied.
+    /// copied. The caller has the file in use.
     ///
     /// # Errors
-    /// `EBUSY` if the kernel does I/O on the file by itself at present,
-    /// `ECANCELED` if `pace` was stopped; those of both tiers.
+    /// `EBUSY` if the kernel does I/O on the file by itself at present, or
+    /// something else moves or changes the range; `ECANCELED` if `pace` was
+    /// stopped; those of both tiers.
     pub(crate) fn relocate(
         &self,
         file: &File,
@@ -89,83 +134,41 @@ impl Volume {
         to: &Tier,
         (reason, pace): (Reason, &Pace),
     ) -> Result<u64> {
-        if pace.take(u64::from(self.range_size)).is_err() {
-            return Err(Errno::ECANCELED.into());
-        }
         if matches!(&*file.layout.read(), Layout::Plain) && !to.is_home() {
             self.spread_out(file).map_err(|not| match not {
                 NotSpread::PassedThrough => Errno::EBUSY.into(),
                 NotSpread::Failed(error) => error,
             })?;
         }
-        let layout = file.layout.write();
-        let Layout::Spread(spread) = &*layout else { return Ok(0) };
-        self.mark(file, spread)?;
+        if self.entry_at(file, offset)?.is_none_or(|entry| entry.tier == to.id) {
+            return Ok(0);
+        }
+        if pace.take(u64::from(self.range_size)).is_err() {
+            return Err(Errno::ECANCELED.into());
+        }
+        let moved = self.move_range_at(file, offset, to, reason)?;
+        Ok(moved.map_or(0, |_| u64::from(self.range_size)))
+    }
+
+    /// Moves one range; `None` if there is nothing to be moved.
+    fn move_range_at(&self, file: &File, offset: u64, to: &Tier, reason: Reason) -> Moved<Option<Outcome>> {
         let range = self.range_of(offset);
-        match spread.index.entry(range)?.filter(|entry| entry.tier != to.id) {
-            None => Ok(0),
-            Some(entry) => match self.switch_tier(file, spread, range, entry, (to, reason)) {
-                Err(NotMoved::Target(error) | NotMoved::Other(error)) => Err(error),
-                Ok(()) => Ok(u64::from(self.range_size)),
-            },
-        }
-    }
-
-    /// Moves one range; the caller holds the layout alone.
-    fn switch_tier(
-        &self,
-        file: &File,
-        spread: &Spread,
-        range: u64,
-        entry: Entry,
-        (to, reason): (&Tier, Reason),
-    ) -> std::result::Result<(), NotMoved> {
-        let from = self.tiers.get(entry.tier).map_err(NotMoved::Other)?;
-        self.ensure_object(spread, to).map_err(NotMoved::Target)?;
-        self.release_range(file, spread, to, range).map_err(NotMoved::Target)?;
-        self.copy_range_between(file, spread, range, &from, to)?;
-        if !self.planted(Plant::SwitchBeforeCopyIsDurable) {
-            self.sync_tier(file, spread, to, true).map_err(NotMoved::Target)?;
-        }
-        let moved = Entry { tier: to.id, reason, version: entry.version.wrapping_add(1) };
-        spread.index.set_entry(range, moved).map_err(NotMoved::Other)?;
-        if !self.planted(Plant::PunchBeforeEntryIsDurable) {
-            self.index.sync(&spread.index).map_err(NotMoved::Other)?;
-        }
-        self.tiers.count_range(Some(from.id), Some(to.id));
-        // The range is where the index says. What stays behind is space only,
-        // and is cleared before the tier gets the range again.
-        if let Err(error) = self.release_range(file, spread, &from, range) {
-            tracing::warn!(file = %spread.id(), range, tier = %from.name, %error, "could not free what a range left");
-        }
-        Ok(())
-    }
-
-    fn copy_range_between(
-        &self,
-        file: &File,
-        spread: &Spread,
-        range: u64,
-        from: &Tier,
-        to: &Tier,
-    ) -> std::result::Result<(), NotMoved> {
-        let end = (self.range_start(range) + u64::from(self.range_size)).min(spread.size());
-        let mut offset = self.range_start(range);
-        let mut buf = vec![0; CHUNK.min(u64::from(self.range_size)) as usize];
-        while let Some((start, data_end)) =
-            self.next_data_on(file, spread, from, offset, end).map_err(NotMoved::Other)?
-        {
-            let len = (data_end - start).min(buf.len() as u64) as usize;
-            self.read_piece(file, spread, from, start, &mut buf[..len], false).map_err(NotMoved::Other)?;
-            let mut done = 0;
-            while done < len {
-                let (at, io) = (start + done as u64, StoreIo::default());
-                done +=
-                    self.write_piece(file, spread, to, at, &buf[done..len], io).map_err(NotMoved::Target)?;
+        let (this, entry, span) = {
+            let layout = file.layout.read();
+            let Layout::Spread(spread) = &*layout else { return Ok(None) };
+            self.mark(file, spread).map_err(NotMoved::Other)?;
+            let this = spread.moving.begin(range).map_err(|Busy| NotMoved::Busy)?;
+            let Some(entry) = spread.index.entry(range).map_err(NotMoved::Other)? else { return Ok(None) };
+            if entry.tier == to.id {
+                return Ok(None);
             }
-            offset = start + len as u64;
-        }
-        Ok(())
+            (this, entry, Span::new(spread.id(), &(range..range + 1)))
+        };
+        let from = self.tiers.get(entry.tier).map_err(NotMoved::Other)?;
+        let move_ = RangeMove { volume: self, file, range, entry, from, to, reason, this };
+        let outcome = move_.run(span);
+        move_.release_what_is_left(outcome.is_ok());
+        outcome.map(Some)
     }
 
     /// The first stretch of data of the file's part on `tier` in
@@ -196,5 +199,196 @@ impl Volume {
         let (start, len) = (self.range_start(range), u64::from(self.range_size));
         note_release(spread, tier.id);
         self.punch_piece(file, spread, tier, start, len).context("releasing a range")
+    }
+}
+
+/// One range on its way.
+struct RangeMove<'a> {
+    volume: &'a Volume,
+    file: &'a File,
+    range: u64,
+    /// What the index said when the move began.
+    entry: Entry,
+    from: Arc<Tier>,
+    to: &'a Tier,
+    reason: Reason,
+    this: Registered,
+}
+
+/// The file's layout, which is the same spread one as when the move began.
+struct Hold<'a>(ReadGuard<'a, Layout>);
+
+impl Hold<'_> {
+    fn spread(&self) -> Moved<&Spread> {
+        match &*self.0 {
+            Layout::Spread(spread) => Ok(spread),
+            Layout::Plain => Err(NotMoved::Overtaken),
+        }
+    }
+}
+
+impl RangeMove<'_> {
+    fn run(&self, span: Span) -> Moved<Outcome> {
+        {
+            let hold = self.hold()?;
+            let spread = hold.spread()?;
+            self.volume.ensure_object(spread, self.to).map_err(NotMoved::Target)?;
+            self.volume.release_range(self.file, spread, self.to, self.range).map_err(NotMoved::Target)?;
+        }
+        let outcome = carry_out(self, &self.volume.slots, span, &self.this)?;
+        // Only what is durable may be released; that it is not is no failure
+        // of the move, but the source keeps its copy then.
+        if !self.volume.planted(Plant::PunchBeforeEntryIsDurable) {
+            let hold = Hold(self.file.layout.read());
+            if let Ok(spread) = hold.spread() {
+                self.volume.index.sync(&spread.index).map_err(NotMoved::Other)?;
+            }
+        }
+        Ok(outcome)
+    }
+
+    /// The source's copy after a move, the target's after one that failed:
+    /// space only, which is cleared before the tier gets the range again.
+    fn release_what_is_left(&self, moved: bool) {
+        let tier = if moved { &*self.from } else { self.to };
+        let layout = self.file.layout.read();
+        let Layout::Spread(spread) = &*layout else { return };
+        if !self.this.is_of(&spread.moving) {
+            return;
+        }
+        // Nobody gives the range to the tier while this is locked.
+        let mut deal = spread.placing.lock();
+        let owner = spread.index.entry(self.range);
+        if owner.as_ref().is_ok_and(|owner| owner.is_none_or(|entry| entry.tier != tier.id)) {
+            let released = self.volume.release_range(self.file, spread, tier, self.range);
+            if let Err(error) = released
+                && moved
+            {
+                tracing::warn!(file = %spread.id(), range = self.range, tier = %tier.name, %error, "could not free what a range left");
+            }
+        }
+        if moved {
+            let bytes = u64::from(self.volume.range_size);
+            deal.add(self.to.id, bytes);
+            self.to.took(bytes);
+        }
+    }
+
+    /// Bytes of a chunk.
+    fn chunk(&self) -> u64 {
+        u64::from(self.volume.range_size) / CHUNKS
+    }
+
+    /// Copies what the source has of `start .. end`.
+    fn copy_data(&self, spread: &Spread, start: u64, end: u64) -> Moved<()> {
+        thread_local! {
+            static BUF: RefCell<AlignedBuf> = const { RefCell::new(AlignedBuf::new()) };
+        }
+        let mut offset = start;
+        while let Some((at, data_end)) =
+            self.volume.next_data_on(self.file, spread, &self.from, offset, end).map_err(NotMoved::Other)?
+        {
+            BUF.with_borrow_mut(|buf| {
+                let buf = buf.bytes((data_end - at) as usize);
+                self.volume
+                    .read_piece(self.file, spread, &self.from, at, buf, true)
+                    .map_err(NotMoved::Other)?;
+                self.write_copy(spread, at, buf)
+            })?;
+            offset = data_end;
+        }
+        Ok(())
+    }
+
+    fn write_copy(&self, spread: &Spread, at: u64, data: &[u8]) -> Moved<()> {
+        let io = StoreIo { direct: true, hint: Hint::default() };
+        let mut done = 0;
+        while done < data.len() {
+            let written =
+                self.volume.write_piece(self.file, spread, self.to, at + done as u64, &data[done..], io);
+            match written.map_err(NotMoved::Target)? {
+                0 => return Err(NotMoved::Target(Errno::EIO.into())),
+                more => done += more,
+            }
+        }
+        Ok(())
+    }
+}
+
+impl Ground for RangeMove<'_> {
+    type Hold<'a>
+        = Hold<'a>
+    where
+        Self: 'a;
+    type Error = NotMoved;
+
+    fn hold(&self) -> Moved<Hold<'_>> {
+        let layout = self.file.layout.read();
+        match &*layout {
+            Layout::Spread(spread) if self.this.is_of(&spread.moving) && !self.this.is_cancelled() => {
+                Ok(Hold(layout))
+            }
+            _ => Err(NotMoved::Overtaken),
+        }
+    }
+
+    fn runs(&self, chunks: u64) -> Vec<u64> {
+        split(chunks, (RUN_MAX / self.chunk()).clamp(1, CHUNKS))
+    }
+
+    fn copy(&self, hold: &Hold<'_>, chunks: u64, again: bool) -> Moved<()> {
+        let spread = hold.spread()?;
+        let first = u64::from(chunks.trailing_zeros());
+        let start = self.volume.range_start(self.range) + first * self.chunk();
+        let len = u64::from(chunks.count_ones()) * self.chunk();
+        if again {
+            // What became a hole must not stay data.
+            let punched = self.volume.punch_piece(self.file, spread, self.to, start, len);
+            punched.map_err(NotMoved::Target)?;
+        }
+        self.copy_data(spread, start, (start + len).min(spread.size()))
+    }
+
+    fn sync(&self, hold: &Hold<'_>) -> Moved<()> {
+        if self.volume.planted(Plant::SwitchBeforeCopyIsDurable) {
+            return Ok(());
+        }
+        self.volume.sync_tier(self.file, hold.spread()?, self.to, true).map_err(NotMoved::Target)
+    }
+
+    fn switch(&self, hold: &Hold<'_>) -> Moved<()> {
+        let version = self.entry.version.wrapping_add(1);
+        let moved = Entry { tier: self.to.id, reason: self.reason, version };
+        hold.spread()?.index.set_entry(self.range, moved).map_err(NotMoved::Other)?;
+        self.volume.tiers.count_range(Some(self.from.id), Some(self.to.id));
+        Ok(())
+    }
+}
+
+/// Splits a set of chunks into runs without gaps of at most `max` chunks.
+fn split(mut chunks: u64, max: u64) -> Vec<u64> {
+    let mut runs = Vec::new();
+    while chunks != 0 {
+        let first = chunks.trailing_zeros();
+        let len = u64::from((chunks >> first).trailing_ones()).min(max);
+        let run = (u64::MAX >> (CHUNKS - len)) << first;
+        runs.push(run);
+        chunks &= !run;
+    }
+    runs
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn runs_have_no_gaps_and_cover_every_chunk_once() {
+        assert_eq!(split(u64::MAX, 64), [u64::MAX]);
+        assert_eq!(split(u64::MAX, 32), [u64::MAX >> 32, u64::MAX << 32]);
+        assert_eq!(split(0b1011_0001, 64), [0b1, 0b11_0000, 0b1000_0000]);
+        assert_eq!(split(0b111, 2), [0b11, 0b100]);
+        assert_eq!(split(1 << 63, 1), [1 << 63]);
+        assert_eq!(split(0, 8), [] as [u64; 0]);
     }
 }

@@ -8,7 +8,9 @@ impl Volume {
     pub(crate) fn seek_file(&self, file: &File, offset: u64, target: SeekTarget) -> Result<u64> {
         match &*file.layout.read() {
             Layout::Plain => file.data().seek(offset, target),
-            Layout::Spread(spread) => self.seek_spread(file, spread, offset, target),
+            Layout::Spread(spread) => {
+                self.unmoved(spread, offset, spread.size(), || self.seek_spread(file, spread, offset, target))
+            }
         }
     }
 

@@ -1,6 +1,7 @@
 //! What a spread file has beyond its home file.
 
 use crate::index::Index;
+use crate::migrate::Moving;
 use crate::placement::Deal;
 use crate::sync::Mutex;
 use braid_contract::{Environment, ObjectId, Result, TierId, Timestamp};
@@ -34,6 +35,8 @@ pub(crate) struct Spread {
     pub(crate) created: AtomicU64,
     /// Held while ranges get their tier.
     pub(crate) placing: Mutex<Deal>,
+    /// Ranges that are on their way to another tier.
+    pub(crate) moving: Arc<Moving>,
     /// What a crash may have left beyond the size is known to be gone.
     pub(crate) trimmed: AtomicBool,
     /// Whether the file is marked as ahead of its home inode.
@@ -57,6 +60,7 @@ impl Spread {
             cleared: AtomicBool::new(false),
             created: AtomicU64::new(0),
             placing: Mutex::new(deal),
+            moving: Moving::new(),
             trimmed: AtomicBool::new(false),
             marked: Mutex::new(false),
         })

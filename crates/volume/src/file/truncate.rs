@@ -53,6 +53,7 @@ impl Volume {
     /// first that this is under way, so that every state in between, after a
     /// crash, reads as an empty file.
     fn empty(&self, file: &File, spread: &Spread) -> Result<()> {
+        spread.moving.cancel_all();
         self.mark(file, spread)?;
         // Without the attribute, nothing else leads to what has to go.
         self.index.sync_marks()?;
@@ -131,6 +132,8 @@ impl Volume {
 
     /// Removes what a spread file has beyond `size`.
     pub(crate) fn trim(&self, file: &File, spread: &Spread, size: u64) -> Result<()> {
+        // What is being copied now was read before.
+        spread.moving.cancel_all();
         let first = size.div_ceil(u64::from(self.range_size));
         let mut cleared = false;
         spread.index.for_each(first, |_, entry| {

@@ -5,14 +5,15 @@ use super::relocate::Moves;
 use super::{File, Layout, Spread};
 use crate::Volume;
 use crate::format::SIZE_MAX;
+use crate::migrate::{SPAN_RANGES_MAX, Span, Writing};
 use crate::tiers::Tier;
 use braid_contract::{Errno, Error, Result, StoreIo, WriteFlags};
 use std::ffi::OsStr;
 
 /// How far a write came, and what is in its way.
 pub(crate) enum Progress {
-    /// All of it is done.
-    Done,
+    /// So many bytes are done, and nothing is in the way of the rest.
+    Done(usize),
     /// So many bytes are done; the range after them has to leave its tier,
     /// which has no room for more of it.
     RangeMustMove { done: usize },
@@ -74,7 +75,7 @@ impl Volume {
                 }
             }
             Layout::Spread(spread) => match self.write_spread(file, spread, offset, data, io)? {
-                Progress::Done => Ok(data.len()),
+                Progress::Done(done) => Ok(done),
                 Progress::RangeMustMove { done } if done > 0 => Ok(done),
                 Progress::RangeMustMove { .. } => {
                     drop(layout);
@@ -124,7 +125,11 @@ impl Volume {
         if offset > spread.size() {
             spread.index.set_gaps(true)?;
         }
-        self.place(file, spread, offset, offset + data.len() as u64, io.hint)?;
+        let end = (offset + data.len() as u64).min(self.writing_end(offset));
+        let data = &data[..(end - offset) as usize];
+        self.place(file, spread, offset, end, io.hint)?;
+        // From here to the end, the ranges stay where they are.
+        let _writing = self.writing(spread, offset, end);
         let mut done = 0;
         while done < data.len() {
             let at = offset + done as u64;
@@ -141,7 +146,20 @@ impl Volume {
                 Err(_) => return Ok(Progress::RangeMustMove { done }),
             }
         }
-        Ok(Progress::Done)
+        Ok(Progress::Done(done))
+    }
+
+    /// Keeps the ranges of `offset .. end` on their tiers until the answer is
+    /// dropped, and tells whoever moves one that it was written.
+    pub(crate) fn writing(&self, spread: &Spread, offset: u64, end: u64) -> Writing<'_> {
+        let span = Span::new(spread.id(), &self.ranges_of(offset, end));
+        spread.moving.write(&self.slots, span, offset..end, u64::from(self.range_size))
+    }
+
+    /// Where one call of [`writing`](Self::writing) from `offset` on has to end
+    /// at the latest.
+    fn writing_end(&self, offset: u64) -> u64 {
+        self.range_start(self.range_of(offset) + SPAN_RANGES_MAX)
     }
 
     /// The file now reaches to `end` at least; `tier` holds its last byte.
