@@ -66,19 +66,22 @@ impl Volume {
 
     /// Moves the range that holds byte `offset` of a file to the tier of this
     /// name, if it is not there already (ordering rule 1). A plain file is
-    /// spread first; a range that was never written stays nowhere.
+    /// spread first; a range that was never written stays nowhere. `between`
+    /// is called each time the range was copied, and before it is looked what
+    /// was written to it meanwhile.
     ///
     /// # Errors
     /// `ENOENT` if there is no such tier, `ESTALE` if nobody has looked the
     /// inode up, `ENOSPC` if the tier has no room, `EBUSY` if the kernel does
-    /// I/O on the file by itself at present; those of both tiers.
-    pub fn move_range(&self, ino: InodeId, offset: u64, tier: &str) -> Result<()> {
+    /// I/O on the file by itself at present, or something else moves or changes
+    /// the range; those of both tiers.
+    pub fn move_range(&self, ino: InodeId, offset: u64, tier: &str, between: &mut dyn FnMut()) -> Result<()> {
         let to = self.tiers.iter().find(|to| to.name == tier);
         let to = to.ok_or_else(|| Error::new(Errno::ENOENT, format!("there is no tier `{tier}`")))?;
         let file = self.file_of(&self.inodes.get(ino)?)?;
         file.opened(false)?;
         let pace = Pace::new(None, &self.environment);
-        let moved = self.relocate(&file, offset, &to, (Reason::Asked, &pace));
+        let moved = self.relocate_watched(&file, offset, &to, (Reason::Asked, &pace), between);
         let ended = self.end_use(&file, false);
         moved.map(drop).and(ended)
     }

@@ -47,7 +47,7 @@ fn move_about(volume: &Volume, ino: InodeId, ranges: u64, seed: u64, end: &Atomi
     let mut dice = Dice(seed);
     while !end.load(Ordering::Relaxed) {
         let tier = TIERS[dice.roll(3) as usize];
-        match volume.move_range(ino, dice.roll(ranges) * RANGE, tier) {
+        match volume.move_range(ino, dice.roll(ranges) * RANGE, tier, &mut || {}) {
             Ok(()) => _ = moved.fetch_add(1, Ordering::Relaxed),
             // Another mover has it, or the file changed its shape.
             Err(error) => assert_eq!(error.errno(), Errno::EBUSY, "{error}"),

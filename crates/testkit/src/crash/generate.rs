@@ -2,7 +2,7 @@
 //! random longer ones.
 
 use super::machine::Setup;
-use super::op::{Dir, Name, Op};
+use super::op::{Dir, During, Name, Op};
 use super::workload::{BLOCK, RANGE, Start, Workload};
 use crate::sim::SplitMix;
 
@@ -49,6 +49,8 @@ pub(crate) fn alphabet() -> Vec<Op> {
         Op::Create(B),
         Op::Write { name: B, at: 0, len: RANGE + BLOCK, sync: false },
         Op::Fsync(B),
+        Op::MigrateDuring(A, 1, 0, During::Write(RANGE, 3 * BLOCK)),
+        Op::MigrateDuring(A, 0, 1, During::Truncate(RANGE / 2)),
         // Nothing where there is no third disk.
         Op::Migrate(A, 1, 2),
     ]
@@ -87,7 +89,16 @@ fn random_op(random: &mut SplitMix, names: &[Name], disks: usize) -> Op {
         30 => Op::UnlinkOpen(name),
         31 => Op::WriteOrphan(at, len),
         32 => Op::CloseOrphans,
-        33..=35 => Op::Migrate(name, random.below(5), random.below(disks as u64) as usize),
+        33..=34 => Op::Migrate(name, random.below(5), random.below(disks as u64) as usize),
+        35 => {
+            let during = match random.below(8) {
+                0 => During::Truncate(at),
+                1 => During::Punch(at, len),
+                2 => During::Fsync,
+                _ => During::Write(at, len),
+            };
+            Op::MigrateDuring(name, random.below(5), random.below(disks as u64) as usize, during)
+        }
         36 => Op::Tick,
         37 => Op::Close(name),
         38 => Op::Remount,

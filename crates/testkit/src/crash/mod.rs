@@ -107,11 +107,11 @@ pub trait Mounted {
     /// # Errors
     /// What kept it from being moved; `EINVAL`, `ENOENT` and `EOPNOTSUPP` mean
     /// that there was nothing to be moved.
-    fn migrate(&self, ino: InodeId, offset: u64, to_tier: usize) -> Result<()>;
+    fn migrate(&self, ino: InodeId, offset: u64, to_tier: usize, between: &mut dyn FnMut()) -> Result<()>;
 
     /// Unmounts it cleanly.
     ///
     /// # Errors
     /// What kept it from being unmounted, which is a failure.
-    fn shutdown(self: Box<Self>) -> Result<()>;
+    fn shutdown(&self) -> Result<()>;
 }

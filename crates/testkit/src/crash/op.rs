@@ -124,6 +124,8 @@ pub enum Op {
     CloseOrphans,
     /// Moves the range with this number to the disk with this number.
     Migrate(Name, u64, usize),
+    /// The same, with something done to the file in the midst of it.
+    MigrateDuring(Name, u64, usize, During),
     /// Lets time pass, and the work in the background be done once.
     Tick,
     /// Closes the file.
@@ -132,6 +134,43 @@ pub enum Op {
     Remount,
     /// The process dies, another one mounts.
     Kill,
+}
+
+/// What is done to a file while a range of it moves.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub enum During {
+    /// A write: offset and length.
+    Write(u64, u64),
+    /// A new size.
+    Truncate(u64),
+    /// A hole: offset and length.
+    Punch(u64, u64),
+    /// `fsync`.
+    Fsync,
+}
+
+impl During {
+    /// The same as an operation by itself.
+    #[must_use]
+    pub fn op(self, name: Name) -> Op {
+        match self {
+            Self::Write(at, len) => Op::Write { name, at, len, sync: false },
+            Self::Truncate(size) => Op::Truncate(name, size),
+            Self::Punch(at, len) => Op::Punch(name, at, len),
+            Self::Fsync => Op::Fsync(name),
+        }
+    }
+}
+
+impl fmt::Display for During {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Write(at, len) => write!(f, "write:{at}:{len}"),
+            Self::Truncate(size) => write!(f, "truncate:{size}"),
+            Self::Punch(at, len) => write!(f, "punch:{at}:{len}"),
+            Self::Fsync => f.write_str("fsync"),
+        }
+    }
 }
 
 impl fmt::Display for Op {
@@ -157,6 +196,9 @@ impl fmt::Display for Op {
             Self::WriteOrphan(at, len) => write!(f, "write-orphan:{at}:{len}"),
             Self::CloseOrphans => f.write_str("close-orphans"),
             Self::Migrate(name, range, to) => write!(f, "migrate:{name}:{range}:{to}"),
+            Self::MigrateDuring(name, range, to, during) => {
+                write!(f, "migrate:{name}:{range}:{to}:{during}")
+            }
             Self::Tick => f.write_str("tick"),
             Self::Close(name) => write!(f, "close:{name}"),
             Self::Remount => f.write_str("remount"),
@@ -217,7 +259,17 @@ fn parse(fields: &[&str]) -> Option<Op> {
         "unlink-open" => Op::UnlinkOpen(name(1)?),
         "write-orphan" => Op::WriteOrphan(number(1)?, number(2)?),
         "close-orphans" => Op::CloseOrphans,
-        "migrate" => Op::Migrate(name(1)?, number(2)?, usize::try_from(number(3)?).ok()?),
+        "migrate" => {
+            let (name, range, to) = (name(1)?, number(2)?, usize::try_from(number(3)?).ok()?);
+            match fields.get(4).copied() {
+                None => Op::Migrate(name, range, to),
+                Some("write") => Op::MigrateDuring(name, range, to, During::Write(number(5)?, number(6)?)),
+                Some("truncate") => Op::MigrateDuring(name, range, to, During::Truncate(number(5)?)),
+                Some("punch") => Op::MigrateDuring(name, range, to, During::Punch(number(5)?, number(6)?)),
+                Some("fsync") => Op::MigrateDuring(name, range, to, During::Fsync),
+                Some(_) => return None,
+            }
+        }
         "tick" => Op::Tick,
         "close" => Op::Close(name(1)?),
         "remount" => Op::Remount,

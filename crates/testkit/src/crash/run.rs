@@ -13,6 +13,7 @@ use braid_contract::{
     RenameMode, SetAttr, WriteFlags,
 };
 use std::ffi::OsStr;
+use std::rc::Rc;
 use std::sync::Arc;
 
 /// How long nothing happens before work in the background, in nanoseconds.
@@ -31,7 +32,7 @@ pub(crate) struct Run<'a> {
     subject: &'a dyn Subject,
     setup: &'a Setup,
     pub(crate) machine: Arc<Machine>,
-    mounted: Option<Box<dyn Mounted>>,
+    mounted: Option<Rc<dyn Mounted>>,
     pub(crate) history: History,
     /// Steps begun so far.
     pub(crate) steps: usize,
@@ -117,7 +118,7 @@ impl<'a> Run<'a> {
 
     fn open_volume(&mut self) -> Result<(), Error> {
         let environment = Arc::clone(&self.machine.environment);
-        self.mounted = Some(self.subject.open(self.setup, &self.machine.disks, environment)?);
+        self.mounted = Some(Rc::from(self.subject.open(self.setup, &self.machine.disks, environment)?));
         Ok(())
     }
 
@@ -153,7 +154,10 @@ impl<'a> Run<'a> {
             Op::CloseOrphans => {
                 std::mem::take(&mut self.orphans).into_iter().try_for_each(|o| self.release(o))
             }
-            Op::Migrate(name, range, to) => self.migrate(name, range, to),
+            Op::Migrate(name, range, to) => self.migrate(name, range, to, None, step),
+            Op::MigrateDuring(name, range, to, during) => {
+                self.migrate(name, range, to, Some(during.op(name)), step)
+            }
             Op::Tick => {
                 self.machine.clock().advance(IDLE_NS);
                 if let Some(mounted) = &self.mounted {
@@ -415,17 +419,37 @@ impl<'a> Run<'a> {
         Ok(())
     }
 
-    fn migrate(&mut self, name: Name, range: u64, to: usize) -> Result<(), Error> {
-        let Some(open) = self.opened(name)? else { return Ok(()) };
-        let Some(mounted) = &self.mounted else { return Ok(()) };
-        match mounted.migrate(open.ino, range * super::RANGE, to) {
-            // There may be nothing to be moved.
-            Err(error) if matches!(error.errno(), Errno::EINVAL | Errno::ENOENT | Errno::EOPNOTSUPP) => {
-                Ok(())
+    /// Moves a range; `during` is carried out in the midst of it, or after it
+    /// if nothing was to be moved.
+    fn migrate(
+        &mut self,
+        name: Name,
+        range: u64,
+        to: usize,
+        mut during: Option<Op>,
+        step: usize,
+    ) -> Result<(), Error> {
+        let opened = self.opened(name)?;
+        if let (Some(open), Some(mounted)) = (opened, self.mounted.clone()) {
+            let mut done = Ok(());
+            let moved = mounted.migrate(open.ino, range * super::RANGE, to, &mut || {
+                if let Some(op) = during.take() {
+                    done = self.carry_out(&op, step);
+                }
+            });
+            done?;
+            match moved {
+                // There may be nothing to be moved, or nothing any more.
+                Err(error) if is_nothing_to_move(&error) => {}
+                result => _ = room_or_none(result)?,
             }
-            result => room_or_none(result).map(|_| ()),
         }
+        during.map_or(Ok(()), |op| self.carry_out(&op, step))
     }
+}
+
+fn is_nothing_to_move(error: &Error) -> bool {
+    matches!(error.errno(), Errno::EINVAL | Errno::ENOENT | Errno::EOPNOTSUPP | Errno::EBUSY)
 }
 
 /// `None` where the disks have no room: that is no failure.

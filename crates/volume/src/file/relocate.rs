@@ -75,7 +75,7 @@ impl Volume {
         let mut excluded = bit(from.id);
         loop {
             let Some(to) = self.next_target(file, excluded)? else { return Ok(()) };
-            match self.move_range_at(file, offset, &to, Reason::Moved) {
+            match self.move_range_at(file, offset, &to, Reason::Moved, &mut || {}) {
                 Ok(Some(_)) => {
                     tracing::info!(offset, from = %from.name, to = %to.name, "moved a range off a full tier");
                     return Ok(());
@@ -132,7 +132,20 @@ impl Volume {
         file: &File,
         offset: u64,
         to: &Tier,
+        order: (Reason, &Pace),
+    ) -> Result<u64> {
+        self.relocate_watched(file, offset, to, order, &mut || {})
+    }
+
+    /// As [`relocate`](Self::relocate); `between` is called after each copy,
+    /// while nothing is held.
+    pub(crate) fn relocate_watched(
+        &self,
+        file: &File,
+        offset: u64,
+        to: &Tier,
         (reason, pace): (Reason, &Pace),
+        between: &mut dyn FnMut(),
     ) -> Result<u64> {
         if matches!(&*file.layout.read(), Layout::Plain) && !to.is_home() {
             self.spread_out(file).map_err(|not| match not {
@@ -146,12 +159,19 @@ impl Volume {
         if pace.take(u64::from(self.range_size)).is_err() {
             return Err(Errno::ECANCELED.into());
         }
-        let moved = self.move_range_at(file, offset, to, reason)?;
+        let moved = self.move_range_at(file, offset, to, reason, between)?;
         Ok(moved.map_or(0, |_| u64::from(self.range_size)))
     }
 
     /// Moves one range; `None` if there is nothing to be moved.
-    fn move_range_at(&self, file: &File, offset: u64, to: &Tier, reason: Reason) -> Moved<Option<Outcome>> {
+    fn move_range_at(
+        &self,
+        file: &File,
+        offset: u64,
+        to: &Tier,
+        reason: Reason,
+        between: &mut dyn FnMut(),
+    ) -> Moved<Option<Outcome>> {
         let range = self.range_of(offset);
         let (this, entry, span) = {
             let layout = file.layout.read();
@@ -165,7 +185,8 @@ impl Volume {
             (this, entry, Span::new(spread.id(), &(range..range + 1)))
         };
         let from = self.tiers.get(entry.tier).map_err(NotMoved::Other)?;
-        let move_ = RangeMove { volume: self, file, range, entry, from, to, reason, this };
+        let between = RefCell::new(between);
+        let move_ = RangeMove { volume: self, file, range, entry, from, to, reason, this, between };
         let outcome = move_.run(span);
         move_.release_what_is_left(outcome.is_ok());
         outcome.map(Some)
@@ -213,6 +234,8 @@ struct RangeMove<'a> {
     to: &'a Tier,
     reason: Reason,
     this: Registered,
+    /// Called after each copy.
+    between: RefCell<&'a mut dyn FnMut()>,
 }
 
 /// The file's layout, which is the same spread one as when the move began.
@@ -347,6 +370,10 @@ impl Ground for RangeMove<'_> {
             punched.map_err(NotMoved::Target)?;
         }
         self.copy_data(spread, start, (start + len).min(spread.size()))
+    }
+
+    fn copied(&self) {
+        (self.between.borrow_mut())();
     }
 
     fn sync(&self, hold: &Hold<'_>) -> Moved<()> {

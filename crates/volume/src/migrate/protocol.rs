@@ -27,6 +27,8 @@ pub(crate) trait Ground {
     fn runs(&self, chunks: u64) -> Vec<u64>;
     /// Copies chunks; `again` if the target may have older data of them.
     fn copy(&self, hold: &Self::Hold<'_>, chunks: u64, again: bool) -> Result<(), Self::Error>;
+    /// All of the chunks were copied; nothing is held.
+    fn copied(&self) {}
     /// Makes durable what was copied.
     fn sync(&self, hold: &Self::Hold<'_>) -> Result<(), Self::Error>;
     /// Makes the target the range's tier.
@@ -57,6 +59,7 @@ pub(crate) fn carry_out<G: Ground>(
             let hold = ground.hold()?;
             ground.copy(&hold, run, passes > 1)?;
         }
+        ground.copied();
         let last = passes >= PASSES_MAX;
         if !last {
             chunks = this.take_dirty();

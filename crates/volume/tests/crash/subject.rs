@@ -109,11 +109,11 @@ impl Mounted for Open {
         self.0.tick();
     }
 
-    fn migrate(&self, ino: InodeId, offset: u64, to_tier: usize) -> Result<()> {
-        self.0.move_range(ino, offset, &tier_name(to_tier))
+    fn migrate(&self, ino: InodeId, offset: u64, to_tier: usize, between: &mut dyn FnMut()) -> Result<()> {
+        self.0.move_range(ino, offset, &tier_name(to_tier), between)
     }
 
-    fn shutdown(self: Box<Self>) -> Result<()> {
+    fn shutdown(&self) -> Result<()> {
         self.0.shutdown()
     }
 }
