@@ -10,6 +10,7 @@ mod fio_verify;
 mod fsx;
 mod kill9;
 mod load;
+mod loom;
 mod pjdfstest;
 mod power;
 mod programs;
@@ -42,6 +43,7 @@ const ALL: &[Suite] = &[
     stress_ng::SUITE,
     dbench::SUITE,
     crash::SUITE,
+    loom::SUITE,
     faults::SUITE,
     kill9::SUITE,
 ];

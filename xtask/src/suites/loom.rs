@@ -1,0 +1,26 @@
+//! What keeps a range's move and its readers and writers apart, under a model
+//! checker: every interleaving of a few threads.
+
+use super::{Report, Suite};
+use crate::error::Result;
+use crate::paths;
+use crate::sh::cmd;
+use crate::test::Options;
+
+/// Named in the list of suites.
+pub(super) const SUITE: Suite =
+    Suite { name: "loom", about: "the protocol of moving a range, in every interleaving", run };
+
+fn run(options: &Options, report: &mut Report) -> Result<()> {
+    if options.on.is_some() {
+        report.skip("loom", "is about a volume");
+        return Ok(());
+    }
+    report.case("readers, writers and a move", || {
+        let test = ["test", "--quiet", "--locked", "--release", "-p", "braid-volume", "--lib"];
+        // A directory of its own: every crate is built anew with the flag.
+        let target = paths::root().join("target/loom");
+        let checked = cmd("cargo").args(test).arg("migrate::model").dir(&paths::root());
+        checked.env("RUSTFLAGS", "--cfg loom").env("CARGO_TARGET_DIR", target).run()
+    })
+}
