@@ -164,6 +164,7 @@ impl Volume {
         let opens = file.opens.lock();
         let mut marked = spread.marked.lock();
         if *marked && opens.handles == 0 && opens.nameless.is_none() && !opens.dead {
+            spread.ready.store(false, Ordering::Release);
             self.reaper.settle(self, spread.id());
             *marked = false;
         }
@@ -173,6 +174,11 @@ impl Volume {
     /// Marks the file as ahead of its home inode, unless it is already. What a
     /// crash left beyond its size goes before it may grow past that.
     pub(crate) fn mark(&self, file: &File, spread: &Spread) -> Result<()> {
+        // Whoever comes here has the file in use, and keeps it from being
+        // settled.
+        if spread.ready.load(Ordering::Acquire) {
+            return Ok(());
+        }
         let mut marked = spread.marked.lock();
         if !*marked {
             self.index.mark(spread.id())?;
@@ -190,6 +196,7 @@ impl Volume {
                 Err(error) => return Err(error),
             }
         }
+        spread.ready.store(spread.trimmed.load(Ordering::Acquire), Ordering::Release);
         Ok(())
     }
 

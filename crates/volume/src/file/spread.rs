@@ -41,6 +41,8 @@ pub(crate) struct Spread {
     pub(crate) trimmed: AtomicBool,
     /// Whether the file is marked as ahead of its home inode.
     pub(crate) marked: Mutex<bool>,
+    /// It is marked and trimmed: a write has nothing to do before.
+    pub(crate) ready: AtomicBool,
 }
 
 impl Spread {
@@ -63,6 +65,7 @@ impl Spread {
             moving: Moving::new(),
             trimmed: AtomicBool::new(false),
             marked: Mutex::new(false),
+            ready: AtomicBool::new(false),
         })
     }
 
