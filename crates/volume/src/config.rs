@@ -116,3 +116,25 @@ pub enum LargeFiles {
     /// On the tier of this name.
     Tier(String),
 }
+
+/// What a tier can do, as it was measured with nothing else going on.
+#[derive(Clone, Copy, PartialEq, Debug)]
+pub struct TierProfile {
+    /// When it is read.
+    pub read: DirectionProfile,
+    /// When it is written.
+    pub write: DirectionProfile,
+}
+
+/// What a tier can do in one direction.
+#[derive(Clone, Copy, PartialEq, Debug)]
+pub struct DirectionProfile {
+    /// The most bytes a second.
+    pub bandwidth: f64,
+    /// Mean latency of one thread alone.
+    pub latency_ns: u64,
+    /// The fewest threads that reach the bandwidth.
+    pub threads: u32,
+    /// From so many threads on it gets less again; `None` if it never does.
+    pub degrades_at: Option<u32>,
+}
