@@ -37,7 +37,8 @@ mod volume;
 pub use affected::{AffectedFile, AffectedRun};
 pub use check::{CheckOptions, CheckProgress, CheckReport, Problem, Severity, check, check_with};
 pub use config::{
-    DirectionProfile, HomeConfig, LargeFiles, PolicyConfig, Reserve, TierConfig, TierProfile, VolumeConfig,
+    DirectionProfile, EPOCH_NS_DEFAULT, HomeConfig, LargeFiles, PolicyConfig, Reserve, TierConfig,
+    TierProfile, VolumeConfig,
 };
 pub use format::FORMAT_VERSION;
 pub use open::OpenError;

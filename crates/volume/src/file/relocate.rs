@@ -2,15 +2,16 @@
 //! that durable, release the source (ordering rule 1).
 
 use super::pieces::is_absent;
-use super::place::NotSpread;
+use super::place::{Asking, NotSpread};
 use super::truncate::note_release;
 use super::{File, Layout, Spread};
 use crate::Volume;
 use crate::format::{Entry, Reason};
 use crate::migrate::Pace;
+use crate::placement::{Origin, Span};
 use crate::plant::Plant;
 use crate::tiers::{Backend, Tier, bit};
-use braid_contract::{Context, Errno, Error, Hint, Result, StoreIo};
+use braid_contract::{Context, Errno, Error, Result, StoreIo};
 
 /// How often one range was moved within one call. A tier whose figures promise
 /// room that writes then do not get must not send it around for ever.
@@ -57,7 +58,9 @@ impl Volume {
         let mut deal = spread.placing.lock();
         loop {
             let bytes = u64::from(self.range_size);
-            let (to, _) = self.choose(spread.size(), bytes, Hint::default(), &deal, excluded)?;
+            let (start, size) = (self.range_start(range), spread.size());
+            let span = Span { offset: start, len: bytes, size, size_after: size, new_bytes: bytes };
+            let (to, _) = self.choose(&Asking { file, origin: Origin::default(), span }, &deal, excluded)?;
             match self.switch_tier(file, spread, range, entry, (&to, Reason::Moved)) {
                 Ok(()) => {
                     deal.add(to.id, bytes);

@@ -5,8 +5,9 @@ use super::relocate::Moves;
 use super::{File, Layout, Spread};
 use crate::Volume;
 use crate::format::SIZE_MAX;
+use crate::placement::Origin;
 use crate::tiers::Tier;
-use braid_contract::{Errno, Error, Result, StoreIo, WriteFlags};
+use braid_contract::{Caller, Errno, Error, Result, WriteFlags};
 use std::ffi::OsStr;
 
 /// How far a write came, and what is in its way.
@@ -25,13 +26,14 @@ impl Volume {
         offset: u64,
         data: &[u8],
         flags: WriteFlags,
+        caller: &Caller,
     ) -> Result<usize> {
         let end = offset.checked_add(data.len() as u64).filter(|end| *end <= SIZE_MAX).ok_or(Errno::EFBIG)?;
         if flags.kill_set_id {
             self.clear_set_id(file)?;
         }
         self.trim_before(file, end);
-        let io = StoreIo { direct: flags.direct, hint: flags.hint };
+        let io = Origin::of_write(caller, flags);
         let (mut done, mut moves) = (0, Moves::default());
         while done < data.len() {
             let at = offset + done as u64;
@@ -55,13 +57,13 @@ impl Volume {
         offset: u64,
         end: u64,
         data: &[u8],
-        io: StoreIo,
+        io: Origin,
         moves: &mut Moves,
     ) -> Result<usize> {
         let layout = file.layout.read();
         match &*layout {
             Layout::Plain => {
-                let spread = self.should_spread(file, offset, end, io.hint)?;
+                let spread = self.should_spread(file, offset, end, io)?;
                 let written = if spread {
                     Err(Errno::ENOSPC.into())
                 } else {
@@ -94,7 +96,7 @@ impl Volume {
         file: &File,
         offset: u64,
         data: &[u8],
-        io: StoreIo,
+        io: Origin,
         full: Error,
     ) -> Result<usize> {
         match self.spread_out(file) {
@@ -118,19 +120,19 @@ impl Volume {
         spread: &Spread,
         offset: u64,
         data: &[u8],
-        io: StoreIo,
+        io: Origin,
     ) -> Result<Progress> {
         self.mark(file, spread)?;
         if offset > spread.size() {
             spread.index.set_gaps(true)?;
         }
-        self.place(file, spread, offset, offset + data.len() as u64, io.hint)?;
+        self.place(file, spread, offset, offset + data.len() as u64, io)?;
         let mut done = 0;
         while done < data.len() {
             let at = offset + done as u64;
             let (tier, len) = self.run_at(spread, at, data.len() - done)?;
             let tier = self.tiers.get(tier.ok_or(Errno::EIO)?)?;
-            match self.write_piece(file, spread, &tier, at, &data[done..done + len], io) {
+            match self.write_piece(file, spread, &tier, at, &data[done..done + len], io.store_io()) {
                 Ok(written) => {
                     done += written;
                     spread.wrote(tier.id)?;
