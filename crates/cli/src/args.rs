@@ -107,7 +107,8 @@ pub(crate) struct StackArgs {
     #[arg(long, value_name = "NAME", requires = "tiers", conflicts_with = "stack")]
     pub(crate) home: Option<String>,
 
-    /// weighted, home-first[:watermark=90%] or size[:small=4MiB,large=spread|TIER] [default: weighted]
+    /// adaptive, weighted, static[:threads=8], dynamic[:threads=8,threshold=50%,global-threshold=50%],
+    /// home-first[:watermark=90%] or size[:small=4MiB,sync=64KiB,large=spread|TIER] [default: weighted]
     #[arg(long, value_name = "POLICY", requires = "tiers", conflicts_with = "stack")]
     pub(crate) policy: Option<String>,
 

@@ -2,6 +2,7 @@
 //! that whoever finds it wrong later can say so.
 
 use crate::drill::FaultRule;
+use crate::profile::Profile;
 use crate::refusal::{Located, Place, Refusal};
 use braid_modules::Wrapper;
 use std::path::PathBuf;
@@ -76,6 +77,10 @@ pub struct VolumeSettings {
     pub home: Located<String>,
     /// Which tier a new range goes to.
     pub policy: Located<Policy>,
+    /// How long an epoch is, in nanoseconds.
+    pub epoch: Option<Located<u64>>,
+    /// What calibration found of the tiers, and the file that says it.
+    pub profile: Option<Located<Profile>>,
     /// Size of a range in bytes; the volume's own, or the default for a new
     /// one, if it is not set.
     pub range: Option<Located<u32>>,
@@ -125,6 +130,22 @@ pub enum Reserve {
 pub enum Policy {
     /// Ranges are dealt over the tiers in proportion to their weights.
     Weighted,
+    /// Ranges are dealt by what each tier does and has to do.
+    Adaptive,
+    /// Threads are mapped to tiers, to the fastest first.
+    Static {
+        /// Threads that saturate a tier of which that is not known.
+        threads: u32,
+    },
+    /// Threads are mapped to tiers, and remapped (PolyStore, Algorithm 1).
+    Dynamic {
+        /// Threads that saturate a tier of which that is not known.
+        threads: u32,
+        /// Change of one tier's bandwidth that counts, in percent.
+        threshold: f64,
+        /// Change of the bandwidth of all that counts, in percent.
+        global_threshold: f64,
+    },
     /// Home, until it is filled to the watermark.
     HomeFirst {
         /// How full home may become, in percent.
@@ -134,6 +155,8 @@ pub enum Policy {
     Size {
         /// Files up to this size, in bytes, stay home.
         small: u64,
+        /// Synchronous writes up to this size, in bytes, go home.
+        sync: u64,
         /// Where the others go.
         large: Large,
     },
@@ -167,6 +190,14 @@ pub const THREADS: std::ops::RangeInclusive<usize> = 1..=512;
 pub const WATERMARK_DEFAULT: f64 = 90.0;
 /// Up to where the policy `size` calls a file small.
 pub const SMALL_DEFAULT: u64 = 4 << 20;
+/// Up to where the policy `size` calls a synchronous write small.
+pub const SYNC_DEFAULT: u64 = 64 << 10;
+/// Threads that saturate a tier, where nothing else says how many.
+pub const SATURATING_DEFAULT: u32 = 8;
+/// Change of a bandwidth that the policy `dynamic` acts on, in percent.
+pub const THRESHOLD_DEFAULT: f64 = 50.0;
+/// The bounds of an epoch, in nanoseconds.
+pub const EPOCH: std::ops::RangeInclusive<u64> = 10_000_000..=60_000_000_000;
 /// The bounds of the size of a range.
 pub const RANGE: std::ops::RangeInclusive<u64> = (64 << 10)..=(64 << 20);
 

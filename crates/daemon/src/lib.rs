@@ -12,6 +12,7 @@ pub mod check;
 pub mod config;
 pub mod flags;
 pub mod log;
+pub mod profile;
 pub mod refusal;
 pub mod serve;
 pub mod stack_file;

@@ -1,21 +1,27 @@
 //! The settings of a policy, from the keys of a stack file or the parts of a
 //! flag.
 
-use crate::config::{Large, Policy, SMALL_DEFAULT, WATERMARK_DEFAULT};
+use crate::config::{
+    Large, Policy, SATURATING_DEFAULT, SMALL_DEFAULT, SYNC_DEFAULT, THRESHOLD_DEFAULT, WATERMARK_DEFAULT,
+};
 use crate::refusal::{Place, Refusal};
 use crate::section::{Field, Section, nearest, one_of};
 use crate::units;
 use crate::yaml::Value;
 
+/// More threads than that are never needed to saturate a tier.
+const SATURATING_MAX: usize = 1024;
 /// The policies.
-const NAMES: &[&str] = &["weighted", "home-first", "size"];
+const NAMES: &[&str] = &["adaptive", "weighted", "static", "dynamic", "home-first", "size"];
 
 /// The settings that the policy `name` has; `None` if there is no such policy.
 fn keys(name: &str) -> Option<&'static [&'static str]> {
     Some(match name {
-        "weighted" => &[],
+        "adaptive" | "weighted" => &[],
+        "static" => &["threads"],
+        "dynamic" => &["threads", "threshold", "global-threshold"],
         "home-first" => &["watermark"],
-        "size" => &["small", "large"],
+        "size" => &["small", "sync", "large"],
         _ => return None,
     })
 }
@@ -68,14 +74,37 @@ fn build(name: &str, mut settings: Section) -> Result<Policy, Refusal> {
         }
         "size" => {
             let small = settings.take("small").map(|field| field.size()).transpose()?;
+            let sync = settings.take("sync").map(|field| field.size()).transpose()?;
             let large = settings.take("large").map(|field| large(&field)).transpose()?;
             Policy::Size {
                 small: small.map_or(SMALL_DEFAULT, |small| small.value),
+                sync: sync.map_or(SYNC_DEFAULT, |sync| sync.value),
                 large: large.unwrap_or(Large::Spread),
             }
         }
+        "adaptive" => Policy::Adaptive,
+        "static" => Policy::Static { threads: threads(&mut settings)? },
+        "dynamic" => Policy::Dynamic {
+            threads: threads(&mut settings)?,
+            threshold: threshold(&mut settings, "threshold")?,
+            global_threshold: threshold(&mut settings, "global-threshold")?,
+        },
         _ => Policy::Weighted,
     })
+}
+
+fn threads(settings: &mut Section) -> Result<u32, Refusal> {
+    let threads = settings.take("threads").map(|field| field.count(1..=SATURATING_MAX)).transpose()?;
+    Ok(threads.map_or(SATURATING_DEFAULT, |threads| threads.value as u32))
+}
+
+fn threshold(settings: &mut Section, key: &str) -> Result<f64, Refusal> {
+    let Some(field) = settings.take(key) else { return Ok(THRESHOLD_DEFAULT) };
+    let threshold = field.parse("a percentage", units::parse_percent)?;
+    if threshold.value > 0.0 {
+        return Ok(threshold.value);
+    }
+    Err(field.place.refuse("at 0% every change would count", "write a percentage from 1% to 100%"))
 }
 
 fn watermark(field: &Field) -> Result<f64, Refusal> {

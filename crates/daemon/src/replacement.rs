@@ -71,6 +71,8 @@ impl VolumeHandle {
             store: Some(store),
             location: dir.display().to_string(),
             weight: old.weight,
+            // Another device may stand in its place.
+            profile: None,
             reserve: old.reserve,
         };
         self.volume.replace_tier(config).map_err(|error| cant_replace(&dir, &error))?;

@@ -21,7 +21,7 @@ const DEPTH_MAX: usize = 64;
 pub fn load(path: &Path) -> Result<Config, Refusal> {
     let name = path.display().to_string();
     let place = Place::file(&name);
-    let text = read(path).map_err(|error| match error.kind() {
+    let text = read_text(path).map_err(|error| match error.kind() {
         io::ErrorKind::NotFound => place.refuse("there is no such file", "check the path of the stack file"),
         io::ErrorKind::InvalidData => place.refuse("not a text file", "a stack file is YAML in UTF-8"),
         io::ErrorKind::IsADirectory => place.refuse("this is a directory", "name the stack file in it"),
@@ -56,7 +56,8 @@ pub fn parse(text: &str, name: &str, base: &Path) -> Result<Config, Refusal> {
     })
 }
 
-fn read(path: &Path) -> io::Result<String> {
+/// Reads a file of settings, which is not longer than one can be.
+pub(crate) fn read_text(path: &Path) -> io::Result<String> {
     use std::io::Read;
     let file = std::fs::File::open(path)?;
     let mut text = String::new();

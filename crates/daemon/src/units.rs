@@ -56,6 +56,30 @@ pub fn parse_percent(text: &str) -> Result<f64, String> {
     if percent <= 100.0 { Ok(percent) } else { Err("the largest percentage is 100%".into()) }
 }
 
+/// The forms of a duration, for messages.
+pub const DURATION_FORMS: &str = "a whole number followed directly by ns, us, ms, s, m, h or d";
+
+/// A duration in nanoseconds; the error says how to write it.
+///
+/// # Errors
+/// If `text` has none of the [`DURATION_FORMS`].
+pub fn parse_duration(text: &str) -> Result<u64, String> {
+    let digits = text.bytes().take_while(u8::is_ascii_digit).count();
+    let (number, unit) = text.split_at(digits);
+    let factor = match unit {
+        "ns" => 1,
+        "us" => 1000,
+        "ms" => 1_000_000,
+        "s" => 1_000_000_000,
+        "m" => 60_000_000_000,
+        "h" => 3_600_000_000_000,
+        "d" => 86_400_000_000_000,
+        _ => return Err(format!("a duration is {DURATION_FORMS}")),
+    };
+    let nanos = number.parse::<u64>().ok().and_then(|number| number.checked_mul(factor));
+    nanos.ok_or_else(|| format!("a duration is {DURATION_FORMS}"))
+}
+
 /// A size for messages and tables: three significant digits, binary units.
 #[must_use]
 pub fn show_size(bytes: u64) -> String {

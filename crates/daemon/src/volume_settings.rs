@@ -1,9 +1,10 @@
 //! The settings of a volume and its tiers, from a stack file; the parts that
 //! flags share.
 
-use crate::config::{RANGE, Reserve, TierSettings, VolumeSettings, check_names};
+use crate::config::{EPOCH, RANGE, Reserve, TierSettings, VolumeSettings, check_names};
 use crate::drill::{self, FaultRule};
 use crate::policy;
+use crate::profile::{self, Profile};
 use crate::refusal::{Located, Place, Refusal};
 use crate::section::{Field, Section};
 use crate::units::{self, parse_size, write_size};
@@ -18,7 +19,7 @@ const TIER_KEYS_IN_FILE: &[&str] = &["dir", "weight", "reserve", "faults"];
 
 /// `volume: { … }`; relative directories are relative to `base`.
 pub(crate) fn from_file(field: &Field, base: &Path) -> Result<VolumeSettings, Refusal> {
-    let mut section = Section::of(field, &["home", "policy", "range", "tiers"])?;
+    let mut section = Section::of(field, &["home", "policy", "epoch", "profile", "range", "tiers"])?;
     let tiers = section.require("tiers", "tiers: { NAME: { dir: DIRECTORY }, … }")?;
     let mut parsed = Vec::new();
     for tier in Section::open(&tiers)?.into_fields() {
@@ -32,11 +33,14 @@ pub(crate) fn from_file(field: &Field, base: &Path) -> Result<VolumeSettings, Re
     let first = &parsed[0].name;
     let home =
         section.require("home", &format!("home: {first}, or another tier that is to hold the names"))?;
-    let policy = section.require("policy", "policy: { weighted: { } }, or home-first or size")?;
+    let policy =
+        section.require("policy", "policy: { adaptive: { } }, or another one; see docs/placement.md")?;
     let settings = VolumeSettings {
         place: section.place().clone(),
         home: home.text("the name of a tier")?,
         policy: Located::new(policy::from_file(&policy)?, policy.place.clone()),
+        epoch: section.take("epoch").map(|field| epoch(&field)).transpose()?,
+        profile: section.take("profile").map(|field| profile(&field, base)).transpose()?,
         range: section.take("range").map(|field| range(&field)).transpose()?,
         tiers: parsed,
     };
@@ -95,6 +99,22 @@ pub(crate) fn range(field: &Field) -> Result<Located<u32>, Refusal> {
         _ => format!("write {} or {}", write_size(above / 2), write_size(above)),
     };
     Err(place.refuse(format!("a range of {} is not a power of two from {bounds}", write_size(size)), advice))
+}
+
+/// How long an epoch is.
+fn epoch(field: &Field) -> Result<Located<u64>, Refusal> {
+    let epoch = field.parse("a duration", units::parse_duration)?;
+    if EPOCH.contains(&epoch.value) {
+        return Ok(epoch);
+    }
+    Err(epoch.place.refuse("an epoch is 10ms to 60s long", "write 200ms, or leave it out"))
+}
+
+/// The profile in the file that is named, which is relative to `base`.
+fn profile(field: &Field, base: &Path) -> Result<Located<Profile>, Refusal> {
+    let path = field.text("the path of a profile")?;
+    let profile = profile::load(&join(base, &path.value), &path.place)?;
+    Ok(Located::new(profile, path.place))
 }
 
 fn weight(field: &Field) -> Result<Located<f64>, Refusal> {

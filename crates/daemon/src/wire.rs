@@ -14,8 +14,8 @@ use braid_ipc::protocol::{
 use braid_stores::dir::DirStore;
 use braid_stores::native::open_tier_dir;
 use braid_volume::{
-    CheckOptions, CheckProgress, CheckReport, HomeConfig, LargeFiles, Layout, Machine, OpenError,
-    PolicyConfig, Reserve, TierConfig, Volume, VolumeConfig,
+    CheckOptions, CheckProgress, CheckReport, EPOCH_NS_DEFAULT, HomeConfig, LargeFiles, Layout, Machine,
+    OpenError, PolicyConfig, Reserve, TierConfig, Volume, VolumeConfig,
 };
 use std::io;
 use std::path::Path;
@@ -200,16 +200,17 @@ fn volume_config(settings: &VolumeSettings, drills: Option<&Drills>) -> Result<V
     let (mut home, mut tiers) = (None, Vec::new());
     for tier in &settings.tiers {
         let weight = tier.weight.as_ref().map(|weight| weight.value);
+        let profile = settings.profile.as_ref().and_then(|profile| profile.value.tier(&tier.name));
         let (name, reserve) = (tier.name.clone(), reserve(tier));
         // The daemon leaves its working directory, and `status` tells others.
         let dir = replacement::real(&tier.dir.value);
         let location = dir.display().to_string();
         if tier.name == settings.home.value {
             let root = open_tier_dir(&dir).map_err(|error| cant_open(tier, &error))?;
-            home = Some(HomeConfig { name, root, location, weight, reserve });
+            home = Some(HomeConfig { name, root, location, weight, profile, reserve });
         } else {
             let store = if tier.absent.is_some() { None } else { Some(open_store(tier, &dir, drills)?) };
-            tiers.push(TierConfig { name, store, location, weight, reserve });
+            tiers.push(TierConfig { name, store, location, weight, profile, reserve });
         }
     }
     let Some(home) = home else {
@@ -218,7 +219,8 @@ fn volume_config(settings: &VolumeSettings, drills: Option<&Drills>) -> Result<V
     };
     let range_size = settings.range.as_ref().map(|range| range.value);
     let policy = policy(&settings.policy.value);
-    Ok(VolumeConfig { home, tiers, range_size, policy, environment: Arc::new(Machine) })
+    let epoch_ns = settings.epoch.as_ref().map_or(EPOCH_NS_DEFAULT, |epoch| epoch.value);
+    Ok(VolumeConfig { home, tiers, range_size, policy, epoch_ns, environment: Arc::new(Machine) })
 }
 
 fn open_store(tier: &TierSettings, dir: &Path, drills: Option<&Drills>) -> Result<Arc<dyn Store>, Refusal> {
@@ -252,9 +254,17 @@ pub(crate) fn reserve(tier: &TierSettings) -> Reserve {
 fn policy(policy: &Policy) -> PolicyConfig {
     match policy {
         Policy::Weighted => PolicyConfig::Weighted,
+        Policy::Adaptive => PolicyConfig::Adaptive,
+        Policy::Static { threads } => PolicyConfig::Static { threads: *threads },
+        Policy::Dynamic { threads, threshold, global_threshold } => PolicyConfig::Dynamic {
+            threads: *threads,
+            tier_threshold_percent: *threshold,
+            global_threshold_percent: *global_threshold,
+        },
         Policy::HomeFirst { watermark } => PolicyConfig::HomeFirst { watermark_percent: *watermark },
-        Policy::Size { small, large } => PolicyConfig::Size {
+        Policy::Size { small, sync, large } => PolicyConfig::Size {
             small: *small,
+            sync: *sync,
             large: match large {
                 Large::Spread => LargeFiles::Spread,
                 Large::Tier(tier) => LargeFiles::Tier(tier.value.clone()),

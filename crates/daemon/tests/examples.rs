@@ -46,7 +46,7 @@ fn the_other_policies() {
     assert_eq!(config.stack.volume().tiers[1].reserve.as_ref().unwrap().value, Reserve::Bytes(10 << 30));
 
     let config = load("media-archive.yaml");
-    let Policy::Size { small, large: Large::Tier(tier) } = &config.stack.volume().policy.value else {
+    let Policy::Size { small, large: Large::Tier(tier), .. } = &config.stack.volume().policy.value else {
         panic!("another policy")
     };
     assert_eq!((*small, tier.value.as_str()), (16 << 20, "archive"));

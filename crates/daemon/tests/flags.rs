@@ -43,8 +43,11 @@ fn policies() {
         ("weighted", Policy::Weighted),
         ("home-first", Policy::HomeFirst { watermark: 90.0 }),
         ("home-first:watermark=75%", Policy::HomeFirst { watermark: 75.0 }),
-        ("size", Policy::Size { small: 4 << 20, large: Large::Spread }),
-        ("size:small=1MiB,large=spread", Policy::Size { small: 1 << 20, large: Large::Spread }),
+        ("size", Policy::Size { small: 4 << 20, sync: 64 << 10, large: Large::Spread }),
+        (
+            "size:small=1MiB,large=spread",
+            Policy::Size { small: 1 << 20, sync: 64 << 10, large: Large::Spread },
+        ),
     ] {
         assert_eq!(volume(&parse(&with_policy(text)).unwrap()).policy.value, policy, "{text}");
     }

@@ -7,8 +7,8 @@ use crate::sync::{Condvar, Mutex};
 use std::sync::{Arc, Weak};
 use std::thread::JoinHandle;
 
-/// How often rates are reckoned and due removals looked for.
-const EPOCH_NS: u64 = 200_000_000;
+/// How often due removals are looked for.
+const CLEAN_UP_NS: u64 = 200_000_000;
 
 type Stop = (Mutex<bool>, Condvar);
 
@@ -66,8 +66,10 @@ impl Volume {
     /// Closes the tiers' epochs, measures their space, and asks those in
     /// trouble whether they are back. Never waits for a tier.
     fn look_after_tiers(&self) {
+        self.tiers.iter().for_each(|tier| tier.load.close_epoch());
+        let policy = Arc::clone(&self.policy.read());
+        policy.epoch(&self.tiers.epochs());
         for tier in self.tiers.iter() {
-            tier.load.close_epoch();
             let Some(pool) = &self.pool else {
                 if tier.begin_probe() {
                     tier.probe();
@@ -100,27 +102,28 @@ fn count((stopped, _): &Stop, volume: &Weak<Volume>) {
     }
 }
 
-/// Waits for the end of an epoch; answers `false` if the volume ends.
-fn epoch_ended((stopped, changed): &Stop) -> bool {
+/// Waits so long; answers `false` if the volume ends.
+fn waited((stopped, changed): &Stop, nanos: u64) -> bool {
     let mut guard = stopped.lock();
     if !*guard {
         // One that wakes early ends its epoch early, which does no harm.
-        guard = changed.wait_for(guard, EPOCH_NS);
+        guard = changed.wait_for(guard, nanos);
     }
     !*guard
 }
 
 fn clean_up(stop: &Stop, volume: &Weak<Volume>) {
-    while epoch_ended(stop) {
+    while waited(stop, CLEAN_UP_NS) {
         let Some(volume) = volume.upgrade() else { return };
         volume.clean_up();
     }
 }
 
 fn run(stop: &Stop, volume: &Weak<Volume>) {
-    let mut inodes_max = 0;
-    while epoch_ended(stop) {
+    let (mut inodes_max, mut epoch_ns) = (0, 0);
+    while waited(stop, epoch_ns) {
         let Some(volume) = volume.upgrade() else { return };
+        epoch_ns = volume.epoch_ns;
         volume.look_after_tiers();
         let inodes = volume.inodes.len();
         inodes_max = inodes.max(inodes_max);

@@ -18,6 +18,9 @@ pub struct VolumeConfig {
     pub range_size: Option<u32>,
     /// Where new ranges go.
     pub policy: PolicyConfig,
+    /// How often loads are reckoned and policies may change their mind, in
+    /// nanoseconds; [`EPOCH_NS_DEFAULT`](crate::EPOCH_NS_DEFAULT) is usual.
+    pub epoch_ns: u64,
     /// Time, chance and threads; [`Machine`](crate::Machine) but in a
     /// simulation.
     pub environment: Arc<dyn Environment>,
@@ -35,6 +38,8 @@ pub struct HomeConfig {
     pub location: String,
     /// Bandwidth relative to the other tiers; measured while running if `None`.
     pub weight: Option<f64>,
+    /// What it can do, if it was calibrated.
+    pub profile: Option<TierProfile>,
     /// Space to be left free.
     pub reserve: Reserve,
 }
@@ -51,6 +56,8 @@ pub struct TierConfig {
     pub location: String,
     /// Bandwidth relative to the other tiers; measured while running if `None`.
     pub weight: Option<f64>,
+    /// What it can do, if it was calibrated.
+    pub profile: Option<TierProfile>,
     /// Space to be left free.
     pub reserve: Reserve,
 }
@@ -89,6 +96,10 @@ impl Reserve {
     }
 }
 
+/// How long an epoch is, unless set otherwise (PolyStore §4.5.1), in
+/// nanoseconds.
+pub const EPOCH_NS_DEFAULT: u64 = 200_000_000;
+
 /// A placement policy and its settings.
 #[derive(Clone, PartialEq, Debug)]
 pub enum PolicyConfig {
@@ -99,10 +110,31 @@ pub enum PolicyConfig {
     },
     /// Ranges dealt over all tiers in proportion to their bandwidth.
     Weighted,
-    /// By the size of the file.
+    /// Dealt by what each tier does and has to do, as it changes.
+    Adaptive,
+    /// Threads are mapped to tiers: as many as saturate it to the fastest, and
+    /// so on (PolyStore §4.4.2).
+    Static {
+        /// Threads that saturate a tier of which that is not known.
+        threads: u32,
+    },
+    /// The same, remapped as the tiers' bandwidths change (PolyStore,
+    /// Algorithm 1).
+    Dynamic {
+        /// Threads that saturate a tier of which that is not known.
+        threads: u32,
+        /// Change of a tier's bandwidth that counts, 0 to 100.
+        tier_threshold_percent: f64,
+        /// Change of the sum of all tiers' that counts, 0 to 100.
+        global_threshold_percent: f64,
+    },
+    /// By the size of the file, by whether writes are synchronous, and by what
+    /// the file was used for.
     Size {
         /// Files up to this many bytes stay home.
         small: u64,
+        /// Synchronous writes up to this many bytes go home.
+        sync: u64,
         /// Where the others go.
         large: LargeFiles,
     },
@@ -115,4 +147,26 @@ pub enum LargeFiles {
     Spread,
     /// On the tier of this name.
     Tier(String),
+}
+
+/// What a tier can do, as it was measured with nothing else going on.
+#[derive(Clone, Copy, PartialEq, Debug)]
+pub struct TierProfile {
+    /// When it is read.
+    pub read: DirectionProfile,
+    /// When it is written.
+    pub write: DirectionProfile,
+}
+
+/// What a tier can do in one direction.
+#[derive(Clone, Copy, PartialEq, Debug)]
+pub struct DirectionProfile {
+    /// The most bytes a second.
+    pub bandwidth: f64,
+    /// Mean latency of one thread alone.
+    pub latency_ns: u64,
+    /// The fewest threads that reach the bandwidth.
+    pub threads: u32,
+    /// From so many threads on it gets less again; `None` if it never does.
+    pub degrades_at: Option<u32>,
 }

@@ -1,6 +1,7 @@
 //! The volume as a [`FileSystem`]: each operation to where it is carried out.
 
 use crate::Volume;
+use crate::placement::Origin;
 use braid_contract::{
     Attr, Caller, DirSink, Entry, Errno, FallocateMode, FileSystem, FileSystemCapabilities, HandleId,
     InodeId, OpenFlags, OpenRequest, Opened, RenameMode, Result, SeekTarget, SetAttr, StatFs, WriteFlags,
@@ -124,14 +125,14 @@ impl FileSystem for Volume {
 
     fn write(
         &self,
-        _caller: &Caller,
+        caller: &Caller,
         handle: HandleId,
         offset: u64,
         data: &[u8],
         flags: WriteFlags,
     ) -> Result<usize> {
         let open = self.handles.file(handle)?;
-        let done = self.write_file(&open.file, offset, data, flags)?;
+        let done = self.write_file(&open.file, offset, data, flags, caller)?;
         if flags.sync && done > 0 {
             self.sync_open(&open, true)?;
         }
@@ -168,7 +169,7 @@ impl FileSystem for Volume {
         if !caller.keeps_set_id_bits() {
             self.clear_set_id(&open.file)?;
         }
-        self.allocate_file(&open.file, offset, len, mode)
+        self.allocate_file(&open.file, offset, len, mode, Origin::of_caller(caller))
     }
 
     fn seek(&self, _caller: &Caller, handle: HandleId, offset: u64, target: SeekTarget) -> Result<u64> {
@@ -188,7 +189,7 @@ impl FileSystem for Volume {
         if !caller.keeps_set_id_bits() {
             self.clear_set_id(&to.file)?;
         }
-        self.copy_between(&from.file, from_offset, &to.file, to_offset, len)
+        self.copy_between((&from.file, from_offset), (&to.file, to_offset), len, Origin::of_caller(caller))
     }
 
     fn open_dir(&self, _caller: &Caller, ino: InodeId) -> Result<HandleId> {

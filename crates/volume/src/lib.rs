@@ -36,7 +36,10 @@ mod volume;
 
 pub use affected::{AffectedFile, AffectedRun};
 pub use check::{CheckOptions, CheckProgress, CheckReport, Problem, Severity, check, check_with};
-pub use config::{HomeConfig, LargeFiles, PolicyConfig, Reserve, TierConfig, VolumeConfig};
+pub use config::{
+    DirectionProfile, EPOCH_NS_DEFAULT, HomeConfig, LargeFiles, PolicyConfig, Reserve, TierConfig,
+    TierProfile, VolumeConfig,
+};
 pub use format::FORMAT_VERSION;
 pub use open::OpenError;
 #[cfg(feature = "plant")]

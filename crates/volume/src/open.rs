@@ -531,6 +531,7 @@ fn assemble(home: Home, config: VolumeConfig, plan: &Plan) -> Opening<Volume> {
         name: config.home.name,
         place: Place::Home(Fd::clone(home.root())),
         weight: config.home.weight,
+        profile: config.home.profile,
         reserve: config.home.reserve,
     })];
     for (id, given) in plan.tiers.iter().zip(config.tiers) {
@@ -541,11 +542,13 @@ fn assemble(home: Home, config: VolumeConfig, plan: &Plan) -> Opening<Volume> {
             location: given.location,
             place: Place::Store(given.store),
             weight: given.weight,
+            profile: given.profile,
             reserve: given.reserve,
         }));
     }
     let tiers = Tiers::new(tiers, plan.table.lost.clone())?;
-    let policy = placement::make(&config.policy, |name| tiers.number(name)).ok_or(OpenError::UnknownTier)?;
+    let policy = placement::make(&config.policy, plan.range_size, |name| tiers.number(name))
+        .ok_or(OpenError::UnknownTier)?;
     let braid = home.braid()?;
     let volume = Volume {
         id: plan.volume,
@@ -555,6 +558,7 @@ fn assemble(home: Home, config: VolumeConfig, plan: &Plan) -> Opening<Volume> {
         tiers,
         policy: RwLock::new(policy),
         policy_config: config.policy,
+        epoch_ns: config.epoch_ns,
         table: Mutex::new(plan.table.clone()),
         user_xattr: plan.user_xattr,
         inodes: InodeTable::new(),

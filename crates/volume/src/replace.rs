@@ -61,11 +61,14 @@ impl Volume {
             location: new.location,
             place: Place::Store(Some(store)),
             weight: new.weight,
+            profile: new.profile,
             reserve: new.reserve,
             label,
         };
         self.tiers.replace(&old, Tier::new(parts, &self.environment));
-        if let Some(policy) = placement::make(&self.policy_config, |name| self.tiers.number(name)) {
+        if let Some(policy) =
+            placement::make(&self.policy_config, self.range_size, |name| self.tiers.number(name))
+        {
             *self.policy.write() = policy;
         }
         self.tell_of_loss(&old);

@@ -23,6 +23,7 @@ pub struct Volume {
     pub(crate) tiers: Tiers,
     pub(crate) policy: RwLock<Arc<dyn Policy>>,
     pub(crate) policy_config: PolicyConfig,
+    pub(crate) epoch_ns: u64,
     /// The volume table as it is on the home tier.
     pub(crate) table: Mutex<VolumeTable>,
     pub(crate) user_xattr: bool,

@@ -88,3 +88,13 @@ fn written_sizes_read_back() {
         assert_eq!(parse_size(text), Ok(bytes));
     }
 }
+
+#[test]
+fn durations() {
+    assert_eq!(parse_duration("200ms"), Ok(200_000_000));
+    assert_eq!(parse_duration("3s"), Ok(3_000_000_000));
+    assert_eq!(parse_duration("2d"), Ok(172_800_000_000_000));
+    for wrong in ["", "5", "ms", "1.5s", "5 s", "5min", "99999999999999d"] {
+        assert!(parse_duration(wrong).is_err(), "{wrong}");
+    }
+}

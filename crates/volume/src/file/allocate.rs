@@ -5,8 +5,10 @@ use super::relocate::Moves;
 use super::{File, Layout, Spread};
 use crate::Volume;
 use crate::format::SIZE_MAX;
+use crate::placement::Origin;
 use crate::tiers::{Backend, Tier, bit};
-use braid_contract::{Errno, FallocateMode, Hint, Result};
+use braid_contract::{Errno, FallocateMode, Result};
+use std::ops::Range;
 use std::sync::atomic::Ordering;
 
 /// How an allocation went.
@@ -23,10 +25,11 @@ impl Volume {
         offset: u64,
         len: u64,
         mode: FallocateMode,
+        origin: Origin,
     ) -> Result<()> {
         let end = offset.checked_add(len).filter(|end| *end <= SIZE_MAX).ok_or(Errno::EFBIG)?;
         if mode == (FallocateMode::Allocate { keep_size: false }) {
-            self.spread_ahead(file, offset, end)?;
+            self.spread_ahead(file, offset, end, origin)?;
         }
         self.trim_before(file, end);
         let mut moves = Moves::default();
@@ -35,7 +38,7 @@ impl Volume {
             let plain = matches!(&*layout, Layout::Plain);
             let allocated = match &*layout {
                 Layout::Plain => self.allocate_plain(file, offset, len, mode),
-                Layout::Spread(spread) => self.allocate_spread(file, spread, offset, end, mode),
+                Layout::Spread(spread) => self.allocate_spread(file, spread, offset..end, mode, origin),
             };
             drop(layout);
             match allocated? {
@@ -61,20 +64,20 @@ impl Volume {
         &self,
         file: &File,
         spread: &Spread,
-        offset: u64,
-        end: u64,
+        Range { start: offset, end }: Range<u64>,
         mode: FallocateMode,
+        origin: Origin,
     ) -> Result<Allocated> {
         self.mark(file, spread)?;
         spread.touch_inode();
         match mode {
             FallocateMode::PunchHole => self.punch_spread(file, spread, offset, end.min(spread.size())),
             FallocateMode::Allocate { keep_size } => {
-                self.reserve_spread(file, spread, offset, end, keep_size)
+                self.reserve_spread(file, spread, offset..end, keep_size, origin)
             }
             FallocateMode::ZeroRange { keep_size } => {
                 self.punch_spread(file, spread, offset, end.min(spread.size()))?;
-                self.reserve_spread(file, spread, offset, end, keep_size)
+                self.reserve_spread(file, spread, offset..end, keep_size, origin)
             }
         }
     }
@@ -106,9 +109,9 @@ impl Volume {
         &self,
         file: &File,
         spread: &Spread,
-        offset: u64,
-        end: u64,
+        Range { start: offset, end }: Range<u64>,
         keep_size: bool,
+        origin: Origin,
     ) -> Result<Allocated> {
         let end = if keep_size { end.min(spread.size()) } else { end };
         if offset < end {
@@ -116,7 +119,7 @@ impl Volume {
         }
         for range in self.ranges_of(offset, end) {
             let (start, end) = self.part_of(range, offset, end);
-            self.place(file, spread, start, end, Hint::default())?;
+            self.place(file, spread, start, end, origin)?;
             let _writing = self.writing(spread, start, end);
             let entry = spread.index.entry(range)?.ok_or(Errno::EIO)?;
             let tier = self.tiers.get(entry.tier)?;
@@ -173,14 +176,13 @@ impl Volume {
     /// are placed like any others.
     pub(crate) fn copy_between(
         &self,
-        from: &File,
-        offset: u64,
-        to: &File,
-        to_offset: u64,
+        (from, offset): (&File, u64),
+        (to, to_offset): (&File, u64),
         len: u64,
+        origin: Origin,
     ) -> Result<u64> {
         let end = to_offset.checked_add(len).filter(|end| *end <= SIZE_MAX).ok_or(Errno::EFBIG)?;
-        if self.should_spread(to, to_offset, end, Hint::default())? {
+        if self.should_spread(to, to_offset, end, origin)? {
             return Err(Errno::EOPNOTSUPP.into());
         }
         // Always in the same order, and the same file once: a copy the other

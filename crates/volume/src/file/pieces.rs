@@ -86,9 +86,11 @@ impl Volume {
     /// Writes to the home file of a plain file.
     pub(crate) fn write_home(&self, file: &File, offset: u64, data: &[u8], direct: bool) -> Result<usize> {
         let home = self.tiers.home();
+        home.plain_writes.fetch_add(1, Ordering::Relaxed);
         let written = home
             .load
             .count(Direction::Write, || file.writable()?.write_at(offset, &[IoSlice::new(data)], direct));
+        home.plain_writes.fetch_sub(1, Ordering::Relaxed);
         written.map_err(|error| home.note_error(error))
     }
 

@@ -4,11 +4,18 @@ use super::{File, Layout, Spread};
 use crate::Volume;
 use crate::format::{Entry, Header, IdAttr, IdKind, Reason, SIZE_MAX};
 use crate::namespace::Shape;
-use crate::placement::{self, Deal};
+use crate::placement::{self, Deal, Origin, Span, TierView};
 use crate::tiers::{Backend, Tier, bit};
-use braid_contract::{Context, Errno, Error, Hint, Result, TierId};
+use braid_contract::{Context, Errno, Error, Result, TierId};
 use std::ops::Range;
 use std::sync::Arc;
+
+/// What a policy is asked for.
+pub(crate) struct Asking<'a> {
+    pub(crate) file: &'a File,
+    pub(crate) origin: Origin,
+    pub(crate) span: Span,
+}
 
 /// Why a file could not be spread.
 pub(crate) enum NotSpread {
@@ -44,15 +51,14 @@ impl Volume {
     }
 
     /// Gives all ranges of `offset .. end` that have no tier yet one and the
-    /// same (PolyStore §4.4.2: one write, one tier). `size_after` is the
-    /// file's size once the write is done.
+    /// same (PolyStore §4.4.2: one write, one tier).
     pub(crate) fn place(
         &self,
         file: &File,
         spread: &Spread,
         offset: u64,
         end: u64,
-        hint: Hint,
+        origin: Origin,
     ) -> Result<()> {
         let ranges = self.ranges_of(offset, end);
         let mut missing = false;
@@ -69,28 +75,22 @@ impl Volume {
                 new.push(range);
             }
         }
-        self.place_new(file, spread, &new, spread.size().max(end), hint, &mut deal)
+        let (size, new_bytes) = (spread.size(), new.len() as u64 * u64::from(self.range_size));
+        let span = Span { offset, len: end - offset, size, size_after: size.max(end), new_bytes };
+        self.place_new(spread, &Asking { file, origin, span }, &new, &mut deal)
     }
 
     /// Finds a tier for `new` ranges and records it. Tiers that fail or turn
     /// out to be full are passed over; `ENOSPC` when none is left.
-    fn place_new(
-        &self,
-        file: &File,
-        spread: &Spread,
-        new: &[u64],
-        size_after: u64,
-        hint: Hint,
-        deal: &mut Deal,
-    ) -> Result<()> {
-        let new_bytes = new.len() as u64 * u64::from(self.range_size);
+    fn place_new(&self, spread: &Spread, asking: &Asking<'_>, new: &[u64], deal: &mut Deal) -> Result<()> {
         let mut excluded = 0;
         while !new.is_empty() {
-            let (tier, reason) = self.choose(size_after, new_bytes, hint, deal, excluded)?;
-            match self.give(file, spread, &tier, reason, new) {
+            let (tier, reason) = self.choose(asking, deal, excluded)?;
+            match self.give(asking.file, spread, &tier, reason, new) {
                 Ok(()) => {
-                    deal.add(tier.id, new_bytes);
-                    tier.took(new_bytes);
+                    self.chosen(asking, deal, tier.id);
+                    deal.add(tier.id, asking.span.new_bytes);
+                    tier.took(asking.span.new_bytes);
                     break;
                 }
                 Err(error) if tier.is_home() && !error.is_full() => return Err(error),
@@ -100,25 +100,28 @@ impl Volume {
         Ok(())
     }
 
-    /// The tier for new ranges, by the policy; the one with most room if the
-    /// policy knows none.
+    /// The tier for new ranges, by the policy. `ENOSPC` if no tier has room.
     pub(crate) fn choose(
         &self,
-        size_after: u64,
-        new_bytes: u64,
-        hint: Hint,
+        asking: &Asking<'_>,
         deal: &Deal,
         excluded: u64,
     ) -> Result<(Arc<Tier>, Reason)> {
-        let tiers = self.tiers.views(new_bytes, excluded);
-        let context = |tiers| placement::Context { size_after, new_bytes, hint, deal, tiers };
+        let tiers = self.tiers.views(asking.span.new_bytes, excluded);
         let policy = Arc::clone(&self.policy.read());
-        let chosen = policy.place(&context(&tiers)).ok_or(Errno::ENOSPC)?;
+        let chosen = policy.place(&asking.context(deal, &tiers)).ok_or(Errno::ENOSPC)?;
         let mut everywhere = tiers.clone();
         everywhere.iter_mut().for_each(|tier| tier.has_room = true);
-        let wished = policy.place(&context(&everywhere));
+        let wished = policy.place(&asking.context(deal, &everywhere));
         let reason = if wished == Some(chosen) { Reason::Policy } else { Reason::Spill };
         Ok((self.tiers.get(chosen)?, reason))
+    }
+
+    /// Tells the policy that its choice was carried out.
+    fn chosen(&self, asking: &Asking<'_>, deal: &Deal, tier: TierId) {
+        let tiers = self.tiers.views(asking.span.new_bytes, 0);
+        let policy = Arc::clone(&self.policy.read());
+        policy.placed(&asking.context(deal, &tiers), tier);
     }
 
     /// Records that `ranges` are on `tier`.
@@ -151,7 +154,7 @@ impl Volume {
     /// Whether a plain file should be spread before a write of
     /// `offset .. end`: the write goes beyond the ranges that the file has, and
     /// the policy wants another tier for it.
-    pub(crate) fn should_spread(&self, file: &File, offset: u64, end: u64, hint: Hint) -> Result<bool> {
+    pub(crate) fn should_spread(&self, file: &File, offset: u64, end: u64, origin: Origin) -> Result<bool> {
         let home = self.tiers.home();
         if end <= u64::from(self.range_size) && home.room() >= end - offset {
             return Ok(false);
@@ -164,22 +167,23 @@ impl Volume {
         let new_bytes =
             end.next_multiple_of(u64::from(self.range_size)) - self.range_start(self.range_of(offset));
         let deal = self.deal_of_plain(file, size);
-        let chosen = self.choose(end, new_bytes, hint, &deal, 0);
+        let span = Span { offset, len: end - offset, size, size_after: end.max(size), new_bytes };
+        let chosen = self.choose(&Asking { file, origin, span }, &deal, 0);
         Ok(chosen.is_ok_and(|(tier, _)| !tier.is_home()))
     }
 
     /// Spreads a plain file before it gets room for data in `offset .. end`, if
     /// the policy wants another tier for some of it.
-    pub(crate) fn spread_ahead(&self, file: &File, offset: u64, end: u64) -> Result<()> {
+    pub(crate) fn spread_ahead(&self, file: &File, offset: u64, end: u64, origin: Origin) -> Result<()> {
         let plain = matches!(&*file.layout.read(), Layout::Plain);
-        if plain && self.should_spread_ahead(file, offset, end)? {
+        if plain && self.should_spread_ahead(file, offset, end, origin)? {
             // If it can't be spread, home gives the room.
             let _ = self.spread_out(file);
         }
         Ok(())
     }
 
-    fn should_spread_ahead(&self, file: &File, offset: u64, end: u64) -> Result<bool> {
+    fn should_spread_ahead(&self, file: &File, offset: u64, end: u64, origin: Origin) -> Result<bool> {
         /// Turns of the policy that are looked at: its pattern repeats.
         const TURNS_MAX: usize = 256;
         if end <= u64::from(self.range_size) || !may_spread(file) {
@@ -187,9 +191,11 @@ impl Volume {
         }
         let size = file.home_size()?;
         let mut deal = self.deal_of_plain(file, size.min(offset));
-        for _ in self.ranges_of(offset, end).take(TURNS_MAX) {
-            let range_size = u64::from(self.range_size);
-            match self.choose(end.max(size), range_size, Hint::default(), &deal, 0) {
+        let range_size = u64::from(self.range_size);
+        for range in self.ranges_of(offset, end).take(TURNS_MAX) {
+            let (offset, size_after) = (self.range_start(range), end.max(size));
+            let span = Span { offset, len: range_size, size, size_after, new_bytes: range_size };
+            match self.choose(&Asking { file, origin, span }, &deal, 0) {
                 Ok((tier, _)) if !tier.is_home() => return Ok(true),
                 Ok((tier, _)) => deal.add(tier.id, range_size),
                 Err(_) => return Ok(false),
@@ -285,6 +291,12 @@ impl Volume {
             return Ok(home);
         }
         Ok(spread.index.entry(self.range_of(end - 1))?.map_or(home, |entry| entry.tier))
+    }
+}
+
+impl Asking<'_> {
+    fn context<'a>(&self, deal: &'a Deal, tiers: &'a [TierView]) -> placement::Context<'a> {
+        placement::Context { origin: self.origin, span: self.span, file: self.file.inode.ino.0, deal, tiers }
     }
 }
 

@@ -3,12 +3,13 @@
 //! on meanwhile; [`migrate`](crate::migrate) keeps them and the move apart.
 
 use super::pieces::is_absent;
-use super::place::NotSpread;
+use super::place::{Asking, NotSpread};
 use super::truncate::note_release;
 use super::{File, Layout, Spread};
 use crate::Volume;
 use crate::format::{Entry, Reason};
 use crate::migrate::{Busy, CHUNKS, Ground, Outcome, Pace, Registered, Span, carry_out};
+use crate::placement::{self, Origin};
 use crate::plant::Plant;
 use crate::sync::ReadGuard;
 use crate::tiers::{Backend, Tier, bit};
@@ -74,7 +75,7 @@ impl Volume {
         let from = self.tiers.get(entry.tier)?;
         let mut excluded = bit(from.id);
         loop {
-            let Some(to) = self.next_target(file, excluded)? else { return Ok(()) };
+            let Some(to) = self.next_target(file, offset, excluded)? else { return Ok(()) };
             match self.move_range_at(file, offset, &to, Reason::Moved, &mut || {}) {
                 Ok(Some(_)) => {
                     tracing::info!(offset, from = %from.name, to = %to.name, "moved a range off a full tier");
@@ -101,12 +102,15 @@ impl Volume {
 
     /// The tier for a range that has to go elsewhere; `None` if the file is
     /// plain by now.
-    fn next_target(&self, file: &File, excluded: u64) -> Result<Option<Arc<Tier>>> {
+    fn next_target(&self, file: &File, offset: u64, excluded: u64) -> Result<Option<Arc<Tier>>> {
         let layout = file.layout.read();
         let Layout::Spread(spread) = &*layout else { return Ok(None) };
         let bytes = u64::from(self.range_size);
         let deal = spread.placing.lock();
-        self.choose(spread.size(), bytes, Hint::default(), &deal, excluded).map(|(to, _)| Some(to))
+        let (start, size) = (self.range_start(self.range_of(offset)), spread.size());
+        let span = placement::Span { offset: start, len: bytes, size, size_after: size, new_bytes: bytes };
+        let asking = Asking { file, origin: Origin::default(), span };
+        self.choose(&asking, &deal, excluded).map(|(to, _)| Some(to))
     }
 
     /// Ends the move of a range that somebody else began.

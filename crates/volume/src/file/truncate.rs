@@ -5,25 +5,26 @@ use super::{File, Layout, Spread};
 use crate::Volume;
 use crate::format::{IdAttr, IdKind, SIZE_MAX};
 use crate::namespace::Shape;
+use crate::placement::Origin;
 use crate::plant::Plant;
 use crate::tiers::{bit, cut_object};
-use braid_contract::{Access, Errno, Error, Fd, ObjectId, Result, TierId};
+use braid_contract::{Access, Caller, Errno, Error, Fd, ObjectId, Result, TierId};
 use std::sync::atomic::Ordering;
 
 impl Volume {
-    pub(crate) fn truncate_file(&self, file: &File, size: u64, kill_set_id: bool) -> Result<()> {
+    pub(crate) fn truncate_file(&self, file: &File, size: u64, caller: &Caller) -> Result<()> {
         if size > SIZE_MAX {
             return Err(Errno::EFBIG.into());
         }
         if !file.can_write() {
             file.make_writable(self.inodes.open(&self.home, &file.inode, Access::ReadWrite)?);
         }
-        if kill_set_id {
+        if !caller.keeps_set_id_bits() {
             self.clear_set_id(file)?;
         }
         let home_size = file.home_size()?;
         if size > home_size {
-            self.spread_ahead(file, home_size, size)?;
+            self.spread_ahead(file, home_size, size, Origin::of_caller(caller))?;
         }
         let mut layout = file.layout.write();
         self.trim_late(file, &layout);

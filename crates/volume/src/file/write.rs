@@ -6,8 +6,9 @@ use super::{File, Layout, Spread};
 use crate::Volume;
 use crate::format::SIZE_MAX;
 use crate::migrate::{SPAN_RANGES_MAX, Span, Writing};
+use crate::placement::Origin;
 use crate::tiers::Tier;
-use braid_contract::{Errno, Error, Result, StoreIo, WriteFlags};
+use braid_contract::{Caller, Errno, Error, Result, WriteFlags};
 use std::ffi::OsStr;
 
 /// How far a write came, and what is in its way.
@@ -26,13 +27,14 @@ impl Volume {
         offset: u64,
         data: &[u8],
         flags: WriteFlags,
+        caller: &Caller,
     ) -> Result<usize> {
         let end = offset.checked_add(data.len() as u64).filter(|end| *end <= SIZE_MAX).ok_or(Errno::EFBIG)?;
         if flags.kill_set_id {
             self.clear_set_id(file)?;
         }
         self.trim_before(file, end);
-        let io = StoreIo { direct: flags.direct, hint: flags.hint };
+        let io = Origin::of_write(caller, flags);
         let (mut done, mut moves) = (0, Moves::default());
         while done < data.len() {
             let at = offset + done as u64;
@@ -56,13 +58,13 @@ impl Volume {
         offset: u64,
         end: u64,
         data: &[u8],
-        io: StoreIo,
+        io: Origin,
         moves: &mut Moves,
     ) -> Result<usize> {
         let layout = file.layout.read();
         match &*layout {
             Layout::Plain => {
-                let spread = self.should_spread(file, offset, end, io.hint)?;
+                let spread = self.should_spread(file, offset, end, io)?;
                 let written = if spread {
                     Err(Errno::ENOSPC.into())
                 } else {
@@ -95,7 +97,7 @@ impl Volume {
         file: &File,
         offset: u64,
         data: &[u8],
-        io: StoreIo,
+        io: Origin,
         full: Error,
     ) -> Result<usize> {
         match self.spread_out(file) {
@@ -119,7 +121,7 @@ impl Volume {
         spread: &Spread,
         offset: u64,
         data: &[u8],
-        io: StoreIo,
+        io: Origin,
     ) -> Result<Progress> {
         self.mark(file, spread)?;
         if offset > spread.size() {
@@ -127,7 +129,7 @@ impl Volume {
         }
         let end = (offset + data.len() as u64).min(self.writing_end(offset));
         let data = &data[..(end - offset) as usize];
-        self.place(file, spread, offset, end, io.hint)?;
+        self.place(file, spread, offset, end, io)?;
         // From here to the end, the ranges stay where they are.
         let _writing = self.writing(spread, offset, end);
         let mut done = 0;
@@ -135,7 +137,7 @@ impl Volume {
             let at = offset + done as u64;
             let (tier, len) = self.run_at(spread, at, data.len() - done)?;
             let tier = self.tiers.get(tier.ok_or(Errno::EIO)?)?;
-            match self.write_piece(file, spread, &tier, at, &data[done..done + len], io) {
+            match self.write_piece(file, spread, &tier, at, &data[done..done + len], io.store_io()) {
                 Ok(written) => {
                     done += written;
                     spread.wrote(tier.id)?;

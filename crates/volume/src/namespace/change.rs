@@ -35,7 +35,7 @@ impl Volume {
                 None => self.file_of(&inode)?,
             };
             file.opened(false)?;
-            let truncated = self.truncate_file(&file, size, !caller.keeps_set_id_bits());
+            let truncated = self.truncate_file(&file, size, caller);
             let ended = self.end_use(&file, false);
             truncated.and(ended)?;
         }

@@ -14,7 +14,7 @@ impl Policy for Weighted {
     /// The tier that would be done first if each worked off what this file has
     /// dealt to it at its own bandwidth.
     fn place(&self, context: &Context<'_>) -> Option<TierId> {
-        let new_bytes = context.new_bytes as f64;
+        let new_bytes = context.span.new_bytes as f64;
         let finish = |tier: &super::TierView| (context.deal.of(tier.id) + new_bytes) / tier.weight;
         let candidates = context.tiers.iter().filter(|tier| tier.has_room);
         candidates.min_by(|a, b| finish(a).total_cmp(&finish(b))).map(|tier| tier.id)

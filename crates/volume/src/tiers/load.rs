@@ -1,5 +1,12 @@
 //! What goes through a tier: bytes, operations, and how fast it is when busy.
+//! `file/pieces.rs` counts every read and write here; the epochs are closed by
+//! `background.rs`; placement policies and movers ask what a tier can do.
+//!
+//! Counting takes no lock: an operation costs two looks at the clock and a
+//! handful of additions to atomics.
 
+use super::learn::Learned;
+use crate::config::TierProfile;
 use crate::sync::Mutex;
 use braid_contract::Environment;
 use std::sync::Arc;
@@ -12,31 +19,54 @@ pub(crate) enum Direction {
     Write,
 }
 
-/// Counters of one tier, and its rates over the last epoch.
+impl Direction {
+    pub(crate) const BOTH: [Self; 2] = [Self::Read, Self::Write];
+}
+
+/// Counters of one tier, and what it did in the last epoch.
 #[derive(Debug)]
 pub(crate) struct Load {
-    bytes: [AtomicU64; 2],
-    ops: [AtomicU64; 2],
-    busy: Mutex<Busy>,
+    flows: [Flow; 2],
+    /// Operations of either kind.
+    all: InFlight,
     epoch: Mutex<Epoch>,
     environment: Arc<dyn Environment>,
 }
 
-/// Time in which at least one operation was under way.
-#[derive(Debug)]
-struct Busy {
-    in_flight: u32,
-    since_ns: u64,
-    nanos: u64,
+/// What goes one way.
+#[derive(Debug, Default)]
+struct Flow {
+    bytes: AtomicU64,
+    ops: AtomicU64,
+    in_flight: InFlight,
 }
 
 #[derive(Debug)]
 struct Epoch {
     began_ns: u64,
-    bytes: [u64; 2],
-    busy_nanos: u64,
-    rates: [f64; 2],
-    bandwidth: Option<f64>,
+    /// The counters when it began.
+    then: [Counters; 2],
+    busy_then: u64,
+    last: [EpochLoad; 2],
+    busy: f64,
+    learned: [Learned; 2],
+}
+
+#[derive(Clone, Copy, Debug, Default)]
+struct Counters {
+    bytes: u64,
+    weighted: u64,
+}
+
+/// What went one way through a tier in one epoch.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub(crate) struct EpochLoad {
+    /// Bytes a second.
+    pub(crate) rate: f64,
+    /// Operations under way, on average over the epoch.
+    pub(crate) in_flight: f64,
+    /// Share of the epoch in which at least one was under way, 0 to 1.
+    pub(crate) busy: f64,
 }
 
 /// A tier's counters at one moment.
@@ -48,30 +78,33 @@ pub(crate) struct LoadSample {
     pub(crate) rates: [f64; 2],
 }
 
-/// Share of an epoch that a tier must have been busy for, before what it did
-/// in that time is taken for its bandwidth.
-const BUSY_SHARE_MIN: f64 = 0.5;
-
-/// How much of an earlier, higher bandwidth is kept from epoch to epoch: a
-/// tier that became slower shows it within seconds.
-const BANDWIDTH_KEPT: f64 = 0.9;
+/// How busy a tier must be to be called saturated, and which share of what it
+/// can do must go through it.
+const SATURATED_BUSY: f64 = 0.9;
+const SATURATED_RATE: f64 = 0.85;
 
 impl Load {
-    pub(super) fn new(environment: Arc<dyn Environment>) -> Self {
-        let now_ns = environment.monotonic_ns();
+    pub(crate) fn new(environment: Arc<dyn Environment>) -> Self {
+        let epoch = Epoch {
+            began_ns: environment.monotonic_ns(),
+            then: [Counters::default(); 2],
+            busy_then: 0,
+            last: [EpochLoad::default(); 2],
+            busy: 0.0,
+            learned: [Learned::default(), Learned::default()],
+        };
         Self {
-            bytes: [const { AtomicU64::new(0) }; 2],
-            ops: [const { AtomicU64::new(0) }; 2],
-            busy: Mutex::new(Busy { in_flight: 0, since_ns: now_ns, nanos: 0 }),
-            epoch: Mutex::new(Epoch {
-                began_ns: now_ns,
-                bytes: [0; 2],
-                busy_nanos: 0,
-                rates: [0.0; 2],
-                bandwidth: None,
-            }),
+            flows: [Flow::default(), Flow::default()],
+            all: InFlight::default(),
+            epoch: Mutex::new(epoch),
             environment,
         }
+    }
+
+    /// Begins with what calibration found.
+    pub(crate) fn seed(&self, profile: &TierProfile) {
+        let mut epoch = self.epoch.lock();
+        epoch.learned = [&profile.read, &profile.write].map(Learned::seeded);
     }
 
     /// Runs one operation and counts it; it answers the bytes it moved.
@@ -80,87 +113,198 @@ impl Load {
         direction: Direction,
         op: impl FnOnce() -> Result<usize, E>,
     ) -> Result<usize, E> {
-        self.begin();
+        self.begin(direction);
         let result = op();
-        self.end();
-        if let Ok(bytes) = &result {
-            self.bytes[direction as usize].fetch_add(*bytes as u64, Ordering::Relaxed);
-            self.ops[direction as usize].fetch_add(1, Ordering::Relaxed);
-        }
+        self.end(direction, result.as_ref().ok().copied());
         result
+    }
+
+    /// An operation begins.
+    pub(crate) fn begin(&self, direction: Direction) {
+        let now_ns = self.environment.monotonic_ns();
+        self.flows[direction as usize].in_flight.change(now_ns, 1);
+        self.all.change(now_ns, 1);
+    }
+
+    /// An operation ends that [`begin`](Self::begin) was told of; with the
+    /// bytes that it moved, unless it failed.
+    pub(crate) fn end(&self, direction: Direction, moved: Option<usize>) {
+        let now_ns = self.environment.monotonic_ns();
+        let flow = &self.flows[direction as usize];
+        flow.in_flight.change(now_ns, -1);
+        self.all.change(now_ns, -1);
+        if let Some(bytes) = moved {
+            flow.bytes.fetch_add(bytes as u64, Ordering::Relaxed);
+            flow.ops.fetch_add(1, Ordering::Relaxed);
+        }
     }
 
     /// Closes an epoch: rates and bandwidth are reckoned from what it saw.
     pub(crate) fn close_epoch(&self) {
-        let busy_nanos = self.busy_nanos();
-        let bytes = self.bytes.each_ref().map(|count| count.load(Ordering::Relaxed));
         let now_ns = self.environment.monotonic_ns();
         let mut epoch = self.epoch.lock();
-        let seconds = (now_ns.saturating_sub(epoch.began_ns) as f64 / 1e9).max(1e-9);
-        let moved = [bytes[0] - epoch.bytes[0], bytes[1] - epoch.bytes[1]];
-        let busy_seconds = (busy_nanos - epoch.busy_nanos) as f64 / 1e9;
-        epoch.rates = moved.map(|bytes| bytes as f64 / seconds);
-        if busy_seconds / seconds >= BUSY_SHARE_MIN {
-            let now = (moved[0] + moved[1]) as f64 / busy_seconds;
-            let kept = epoch.bandwidth.map_or(0.0, |bandwidth| bandwidth * BANDWIDTH_KEPT);
-            epoch.bandwidth = Some(now.max(kept).max(1.0));
+        let nanos = now_ns.saturating_sub(epoch.began_ns);
+        if nanos == 0 {
+            return;
         }
+        let share = |now: u64, then: u64| now.saturating_sub(then) as f64 / nanos as f64;
+        for direction in Direction::BOTH {
+            let at = direction as usize;
+            let flow = &self.flows[at];
+            let seen = flow.in_flight.seen(now_ns);
+            let now = Counters { bytes: flow.bytes.load(Ordering::Relaxed), weighted: seen.weighted };
+            let then = std::mem::replace(&mut epoch.then[at], now);
+            epoch.last[at] = EpochLoad {
+                rate: share(now.bytes, then.bytes) * 1e9,
+                in_flight: share(now.weighted, then.weighted),
+                // Reckoned below, from the time of either kind.
+                busy: flow.in_flight.close_busy(seen.busy, nanos),
+            };
+        }
+        let busy = self.all.seen(now_ns).busy;
+        epoch.busy = share(busy, epoch.busy_then).min(1.0);
+        epoch.busy_then = busy;
         epoch.began_ns = now_ns;
-        epoch.bytes = bytes;
-        epoch.busy_nanos = busy_nanos;
+        epoch.learn();
     }
 
-    /// Bytes a second while busy, if the tier was ever busy enough to tell.
+    /// The most bytes a second that the tier is known to do this way; `None`
+    /// while it never had enough to do to tell.
+    pub(crate) fn bandwidth(&self, direction: Direction) -> Option<f64> {
+        self.epoch.lock().learned[direction as usize].bandwidth()
+    }
+
+    /// The fewest operations at once that were seen to reach that.
+    pub(crate) fn saturating(&self, direction: Direction) -> Option<u32> {
+        self.epoch.lock().learned[direction as usize].saturating()
+    }
+
+    /// Whether the tier had as much to do this way, over the last epoch, as it
+    /// can.
+    pub(crate) fn is_saturated(&self, direction: Direction) -> bool {
+        let epoch = self.epoch.lock();
+        if epoch.busy < SATURATED_BUSY || epoch.last[direction as usize].rate <= 0.0 {
+            return false;
+        }
+        // What goes the other way takes its part of the device.
+        let used = |direction: Direction| {
+            let bandwidth = epoch.learned[direction as usize].bandwidth();
+            bandwidth.map_or(0.0, |bandwidth| epoch.last[direction as usize].rate / bandwidth)
+        };
+        used(direction) >= SATURATED_RATE || used(Direction::Read) + used(Direction::Write) >= 1.0
+    }
+
+    /// What went this way in the last epoch.
+    pub(crate) fn last_epoch(&self, direction: Direction) -> EpochLoad {
+        self.epoch.lock().last[direction as usize]
+    }
+
+    /// Operations under way now.
+    pub(crate) fn in_flight(&self, direction: Direction) -> u32 {
+        self.flows[direction as usize].in_flight.count()
+    }
+
+    /// Bytes a second while busy, whichever way, if the tier was ever busy
+    /// enough to tell.
     pub(super) fn measured_bandwidth(&self) -> Option<f64> {
-        self.epoch.lock().bandwidth
+        let epoch = self.epoch.lock();
+        let [read, write] = [0, 1].map(|at: usize| epoch.learned[at].bandwidth());
+        // A tier that was only written is compared with others by that.
+        write.or(read)
     }
 
     pub(crate) fn sample(&self) -> LoadSample {
-        let load = |counts: &[AtomicU64; 2]| counts.each_ref().map(|count| count.load(Ordering::Relaxed));
-        LoadSample { bytes: load(&self.bytes), ops: load(&self.ops), rates: self.epoch.lock().rates }
-    }
-
-    fn begin(&self) {
-        let now_ns = self.environment.monotonic_ns();
-        let mut busy = self.busy.lock();
-        if busy.in_flight == 0 {
-            busy.since_ns = now_ns;
+        let last = self.epoch.lock().last;
+        LoadSample {
+            bytes: self.flows.each_ref().map(|flow| flow.bytes.load(Ordering::Relaxed)),
+            ops: self.flows.each_ref().map(|flow| flow.ops.load(Ordering::Relaxed)),
+            rates: last.map(|last| last.rate),
         }
-        busy.in_flight += 1;
-    }
-
-    fn end(&self) {
-        let now_ns = self.environment.monotonic_ns();
-        let mut busy = self.busy.lock();
-        busy.in_flight -= 1;
-        if busy.in_flight == 0 {
-            busy.nanos += now_ns.saturating_sub(busy.since_ns);
-        }
-    }
-
-    fn busy_nanos(&self) -> u64 {
-        let now_ns = self.environment.monotonic_ns();
-        let busy = self.busy.lock();
-        let running = if busy.in_flight > 0 { now_ns.saturating_sub(busy.since_ns) } else { 0 };
-        busy.nanos + running
     }
 }
 
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn operations_are_counted_and_failed_ones_are_not() {
-        let load = Load::new(Arc::new(crate::Machine));
-        load.count::<()>(Direction::Write, || Ok(10)).unwrap();
-        load.count::<()>(Direction::Write, || Ok(5)).unwrap();
-        load.count(Direction::Read, || Err(())).unwrap_err();
-        let sample = load.sample();
-        assert_eq!((sample.bytes, sample.ops), ([0, 15], [0, 2]));
-        load.close_epoch();
-        assert!(load.sample().rates[1] > 0.0);
-        load.close_epoch();
-        assert!(load.sample().rates[1] < 1.0);
+impl Epoch {
+    /// Looks at what the epoch says of the tier's bandwidth.
+    fn learn(&mut self) {
+        let moved: f64 = self.last.iter().map(|last| last.rate).sum();
+        for at in [0, 1] {
+            let last = self.last[at];
+            // What is only a part of the work shows nothing but a lower bound.
+            let alone = last.rate >= 0.9 * moved;
+            self.learned[at].learn(last, alone);
+        }
     }
+}
+
+/// How many operations are under way, and for how long there were how many.
+///
+/// Count and the time of its last change are one word, so that whoever changes
+/// it knows for how long there were as many as before; these times are summed
+/// up, once as they are (busy) and once multiplied by the count (weighted).
+#[derive(Debug, Default)]
+struct InFlight {
+    word: AtomicU64,
+    busy: AtomicU64,
+    weighted: AtomicU64,
+    /// `busy` when the last epoch was closed.
+    busy_then: AtomicU64,
+}
+
+/// Times up to a moment, in nanoseconds.
+struct Seen {
+    busy: u64,
+    weighted: u64,
+}
+
+/// Bits of a word that are the count.
+const COUNT_BITS: u32 = 16;
+/// A word's unit of time, as a power of two of nanoseconds.
+const UNIT_BITS: u32 = 8;
+/// The bits of a time in a word.
+const TIME_MASK: u64 = (1 << (64 - COUNT_BITS)) - 1;
+
+impl InFlight {
+    fn count(&self) -> u32 {
+        count_of(self.word.load(Ordering::Relaxed)) as u32
+    }
+
+    fn change(&self, now_ns: u64, by: i64) {
+        let now = now_ns >> UNIT_BITS & TIME_MASK;
+        let next = |word: u64| Some(count_of(word).saturating_add_signed(by) | now << COUNT_BITS);
+        let Ok(old) = self.word.fetch_update(Ordering::Relaxed, Ordering::Relaxed, next) else { return };
+        let (busy, weighted) = since(old, now);
+        if busy > 0 {
+            self.busy.fetch_add(busy, Ordering::Relaxed);
+            self.weighted.fetch_add(weighted, Ordering::Relaxed);
+        }
+    }
+
+    /// The sums up to now.
+    fn seen(&self, now_ns: u64) -> Seen {
+        let word = self.word.load(Ordering::Relaxed);
+        let (busy, weighted) = since(word, now_ns >> UNIT_BITS & TIME_MASK);
+        Seen {
+            busy: self.busy.load(Ordering::Relaxed) + busy,
+            weighted: self.weighted.load(Ordering::Relaxed) + weighted,
+        }
+    }
+
+    /// Share of an epoch of so many nanoseconds that was busy; it ends now.
+    fn close_busy(&self, busy: u64, nanos: u64) -> f64 {
+        let then = self.busy_then.swap(busy, Ordering::Relaxed);
+        (busy.saturating_sub(then) as f64 / nanos as f64).min(1.0)
+    }
+}
+
+fn count_of(word: u64) -> u64 {
+    word & ((1 << COUNT_BITS) - 1)
+}
+
+/// Nanoseconds that what a word says lasted: as they are, and times the count.
+fn since(word: u64, now: u64) -> (u64, u64) {
+    let (count, then) = (count_of(word), word >> COUNT_BITS);
+    let passed = now.wrapping_sub(then) & TIME_MASK;
+    // Threads may look at the clock in one order and come here in another.
+    let passed = if count == 0 || passed > TIME_MASK / 2 { 0 } else { passed };
+    (passed << UNIT_BITS, (passed << UNIT_BITS) * count)
 }

@@ -3,20 +3,20 @@
 
 mod gate;
 mod health;
+mod learn;
 mod load;
 mod room;
 
-use crate::config::Reserve;
-use crate::placement::TierView;
+use crate::config::{Reserve, TierProfile};
+use crate::placement::{TierEpoch, TierView};
 use crate::sync::{Mutex, RwLock};
 use braid_contract::{Environment, Errno, Error, Fd, ObjectId, Result, Store, TierId, Usage};
 use gate::Gate;
 use health::{Health, Trouble};
-pub(crate) use load::Direction;
-use load::Load;
+pub(crate) use load::{Direction, EpochLoad, Load};
 use room::{AGE_MAX_NS, Figures, Room};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 
 /// How a tier is doing.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -72,6 +72,9 @@ pub(crate) struct Tier {
     /// Ranges that spread files have on it.
     pub(crate) ranges: AtomicU64,
     given_weight: Option<f64>,
+    profile: Option<TierProfile>,
+    /// Writes under way on files that are plain.
+    pub(crate) plain_writes: AtomicU32,
     room: Room,
     /// What its label must say.
     label: Vec<u8>,
@@ -95,6 +98,7 @@ pub(crate) struct TierParts {
     pub(crate) location: String,
     pub(crate) place: Place,
     pub(crate) weight: Option<f64>,
+    pub(crate) profile: Option<TierProfile>,
     pub(crate) reserve: Reserve,
     pub(crate) label: Vec<u8>,
 }
@@ -113,6 +117,10 @@ impl Tier {
                 (Backend::Store(Arc::<Gate>::clone(&gate)), Some(gate))
             }
         };
+        let load = Load::new(environment());
+        if let Some(profile) = &parts.profile {
+            load.seed(profile);
+        }
         Self {
             id: parts.id,
             name: parts.name,
@@ -120,10 +128,12 @@ impl Tier {
             backend,
             gate,
             reserve: parts.reserve,
-            load: Load::new(environment()),
+            load,
             health,
             ranges: AtomicU64::new(0),
             given_weight: parts.weight,
+            profile: parts.profile,
+            plain_writes: AtomicU32::new(0),
             room: Room::new(),
             label: parts.label,
             probing: AtomicBool::new(false),
@@ -241,6 +251,20 @@ impl Tier {
     /// while nothing was measured.
     pub(crate) fn weight(&self) -> Option<f64> {
         self.given_weight.or_else(|| self.load.measured_bandwidth())
+    }
+
+    /// Threads that keep it busy with writes: as calibrated, or as seen.
+    fn saturating(&self) -> Option<u32> {
+        let profile = self.profile.map(|profile| profile.write.threads);
+        profile.or_else(|| self.load.saturating(Direction::Write))
+    }
+
+    fn epoch(&self) -> TierEpoch {
+        TierEpoch {
+            id: self.id,
+            load: Direction::BOTH.map(|direction| self.load.last_epoch(direction)),
+            bandwidth: Direction::BOTH.map(|direction| self.load.bandwidth(direction)),
+        }
     }
 
     /// Looks at an error that the tier answered, remembers what it says of the
@@ -408,10 +432,9 @@ impl Tiers {
     /// `excluded`, a set of bits by tier number, count as without room.
     pub(crate) fn views(&self, new_bytes: u64, excluded: u64) -> Vec<TierView> {
         let all = self.all();
-        let weights: Vec<Option<f64>> = all.iter().map(|tier| tier.weight()).collect();
-        let known: Vec<f64> = weights.iter().flatten().copied().collect();
-        let typical = if known.is_empty() { 1.0 } else { known.iter().sum::<f64>() / known.len() as f64 };
-        let view = |(tier, weight): (&Arc<Tier>, &Option<f64>)| {
+        let weights = filled(all.iter().map(|tier| tier.weight()).collect(), 1.0);
+        let [read, write] = Direction::BOTH.map(|direction| bandwidths(&all, direction));
+        let view = |(at, tier): (usize, &Arc<Tier>)| {
             // One that hangs must not be asked for its room.
             let healthy = tier.is_healthy();
             let (used, room) = match healthy {
@@ -421,12 +444,20 @@ impl Tiers {
             TierView {
                 id: tier.id,
                 home: tier.is_home(),
-                weight: weight.unwrap_or(typical),
+                weight: weights[at],
+                bandwidth: [read[at], write[at]],
                 has_room: healthy && room >= new_bytes && excluded & bit(tier.id) == 0,
                 used,
+                plain_writes: tier.plain_writes.load(Ordering::Relaxed),
+                saturating: tier.saturating(),
             }
         };
-        all.iter().zip(&weights).map(view).collect()
+        all.iter().enumerate().map(view).collect()
+    }
+
+    /// The tiers at the end of an epoch.
+    pub(crate) fn epochs(&self) -> Vec<TierEpoch> {
+        self.iter().map(|tier| tier.epoch()).collect()
     }
 
     pub(crate) fn counts(&self) -> Counts {
@@ -454,6 +485,27 @@ impl Tiers {
             tier.ranges.fetch_add(1, Ordering::Relaxed);
         }
     }
+}
+
+/// What each tier is believed to do, in bytes a second: what it was seen to do;
+/// or else what its weight says, as megabytes or against that of others.
+fn bandwidths(tiers: &[Arc<Tier>], direction: Direction) -> Vec<f64> {
+    /// Where nothing at all is known.
+    const SOME: f64 = 100e6;
+    let known: Vec<Option<f64>> = tiers.iter().map(|tier| tier.load.bandwidth(direction)).collect();
+    let units = tiers.iter().zip(&known).filter_map(|(tier, known)| Some((*known)? / tier.given_weight?));
+    let units: Vec<f64> = units.collect();
+    let unit = if units.is_empty() { 1e6 } else { units.iter().sum::<f64>() / units.len() as f64 };
+    let given = |tier: &Arc<Tier>| tier.given_weight.map(|weight| weight * unit);
+    filled(tiers.iter().zip(known).map(|(tier, known)| known.or_else(|| given(tier))).collect(), SOME)
+}
+
+/// The figures; those that are not known are the mean of the others, or `else_`
+/// if none is known.
+fn filled(figures: Vec<Option<f64>>, else_: f64) -> Vec<f64> {
+    let known: Vec<f64> = figures.iter().flatten().copied().collect();
+    let typical = if known.is_empty() { else_ } else { known.iter().sum::<f64>() / known.len() as f64 };
+    figures.into_iter().map(|figure| figure.unwrap_or(typical)).collect()
 }
 
 /// A tier as a bit in a set of tiers.

@@ -67,6 +67,7 @@ impl Bed {
             store: Some(Arc::new(DirStore::open(&self.path(name)).unwrap())),
             location: name.into(),
             weight: Some(1.0),
+            profile: None,
             reserve: Reserve::default(),
         };
         VolumeConfig {
@@ -75,11 +76,13 @@ impl Bed {
                 root: open_tier_dir(&self.path(TIERS[0])).unwrap(),
                 location: TIERS[0].into(),
                 weight: Some(1.0),
+                profile: None,
                 reserve: Reserve::default(),
             },
             tiers: TIERS[1..].iter().map(|name| store(name)).collect(),
             range_size: None,
             policy: PolicyConfig::Weighted,
+            epoch_ns: braid_volume::EPOCH_NS_DEFAULT,
             environment: Arc::new(Machine),
         }
     }

@@ -45,6 +45,7 @@ pub(crate) fn config(home: &Path, slow: &Path) -> VolumeConfig {
             root: open_tier_dir(home).unwrap(),
             location: home.display().to_string(),
             weight: Some(1.0),
+            profile: None,
             reserve: Reserve::default(),
         },
         tiers: vec![TierConfig {
@@ -52,10 +53,12 @@ pub(crate) fn config(home: &Path, slow: &Path) -> VolumeConfig {
             store: Some(Arc::new(DirStore::open(slow).unwrap())),
             location: slow.display().to_string(),
             weight: Some(1.0),
+            profile: None,
             reserve: Reserve::default(),
         }],
         range_size: Some(RANGE as u32),
         policy: PolicyConfig::Weighted,
+        epoch_ns: braid_volume::EPOCH_NS_DEFAULT,
         environment: Arc::new(Machine),
     }
 }

@@ -143,6 +143,7 @@ fn config(setup: &Setup, disks: &[Disk], environment: Arc<SimEnvironment>) -> Re
             store: Some(Arc::new(DirStore::new(disk.root())?)),
             location: tier_name(at),
             weight: Some(1.0),
+            profile: None,
             reserve: Reserve::Bytes(0),
         })
     });
@@ -152,11 +153,13 @@ fn config(setup: &Setup, disks: &[Disk], environment: Arc<SimEnvironment>) -> Re
             root: home.root(),
             location: tier_name(0),
             weight: Some(1.0),
+            profile: None,
             reserve: Reserve::Bytes(0),
         },
         tiers: tiers.collect::<Result<_>>()?,
         range_size: Some(RANGE as u32),
         policy: policy(&setup.policy)?,
+        epoch_ns: braid_volume::EPOCH_NS_DEFAULT,
         environment,
     })
 }
@@ -166,8 +169,8 @@ fn policy(name: &str) -> Result<PolicyConfig> {
         "weighted" => PolicyConfig::Weighted,
         // So low that some workloads come above it.
         "home-first" => PolicyConfig::HomeFirst { watermark_percent: 0.5 },
-        "size-spread" => PolicyConfig::Size { small: RANGE, large: LargeFiles::Spread },
-        "size-tier" => PolicyConfig::Size { small: 0, large: LargeFiles::Tier(tier_name(1)) },
+        "size-spread" => PolicyConfig::Size { small: RANGE, sync: RANGE, large: LargeFiles::Spread },
+        "size-tier" => PolicyConfig::Size { small: 0, sync: 0, large: LargeFiles::Tier(tier_name(1)) },
         _ => return Err(Error::new(Errno::EINVAL, format!("there is no policy {name}"))),
     })
 }

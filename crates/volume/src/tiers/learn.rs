@@ -1,0 +1,147 @@
+//! What a tier can do, learned from what it does. `load.rs` shows it each
+//! epoch.
+//!
+//! A rate says what a tier can do only if the tier had enough to do. So a
+//! lower rate than before counts only when operations waited for it at least
+//! as long as when it was faster: then it became slow. Anything else is little
+//! demand, and changes nothing.
+
+use super::load::EpochLoad;
+use crate::config::DirectionProfile;
+
+/// The bandwidth of a tier in one direction.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Learned {
+    best: Option<Best>,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Best {
+    /// Bytes a second.
+    bandwidth: f64,
+    /// Operations under way when it was reached.
+    in_flight: f64,
+    /// The fewest with which it was nearly reached.
+    enough: f64,
+}
+
+/// Share of an epoch that a tier must have been busy for its rate to count.
+const BUSY_MIN: f64 = 0.9;
+/// The same while nothing is known yet: better a first guess than none.
+const BUSY_MIN_FIRST: f64 = 0.5;
+/// Share of the bandwidth that is nearly all of it.
+const NEARLY: f64 = 0.9;
+/// How far the figure follows an epoch's rate.
+const FOLLOW: f64 = 0.5;
+/// Share of the earlier queue that must have stood before a tier for a lower
+/// rate to mean that it became slow.
+const QUEUE_SHARE_MIN: f64 = 0.75;
+/// The same for the wait of a byte, where the queue was shorter.
+const WAIT_SHARE_MIN: f64 = 1.25;
+
+impl Learned {
+    /// What calibration found.
+    pub(super) fn seeded(profile: &DirectionProfile) -> Self {
+        let threads = f64::from(profile.threads);
+        let best = Best { bandwidth: profile.bandwidth.max(1.0), in_flight: threads, enough: threads };
+        Self { best: Some(best) }
+    }
+
+    pub(super) fn bandwidth(&self) -> Option<f64> {
+        self.best.map(|best| best.bandwidth)
+    }
+
+    /// The fewest operations at once that were seen to reach it.
+    pub(super) fn saturating(&self) -> Option<u32> {
+        self.best.map(|best| best.enough.ceil().max(1.0) as u32)
+    }
+
+    /// Looks at an epoch. `alone` says that nothing went the other way.
+    pub(super) fn learn(&mut self, seen: EpochLoad, alone: bool) {
+        if seen.rate <= 0.0 {
+            return;
+        }
+        let Some(best) = &mut self.best else {
+            if seen.busy >= BUSY_MIN_FIRST {
+                let (bandwidth, in_flight) = (seen.rate / seen.busy, seen.in_flight);
+                self.best = Some(Best { bandwidth, in_flight, enough: in_flight });
+            }
+            return;
+        };
+        let counts = seen.busy >= BUSY_MIN;
+        let wait = |rate: f64, in_flight: f64| in_flight / rate;
+        let slower = alone
+            && (seen.in_flight >= QUEUE_SHARE_MIN * best.in_flight
+                || wait(seen.rate, seen.in_flight) >= WAIT_SHARE_MIN * wait(best.bandwidth, best.in_flight));
+        if seen.rate * NEARLY > best.bandwidth {
+            best.enough = seen.in_flight;
+        } else if counts && seen.rate >= NEARLY * best.bandwidth {
+            best.enough = best.enough.min(seen.in_flight);
+        }
+        if seen.rate > best.bandwidth || counts && slower {
+            best.bandwidth += FOLLOW * (seen.rate - best.bandwidth);
+            best.in_flight += FOLLOW * (seen.in_flight - best.in_flight);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn epoch(rate: f64, in_flight: f64, busy: f64) -> EpochLoad {
+        EpochLoad { rate, in_flight, busy }
+    }
+
+    fn learned(epochs: &[EpochLoad]) -> f64 {
+        let mut learned = Learned::default();
+        epochs.iter().for_each(|seen| learned.learn(*seen, true));
+        learned.bandwidth().unwrap()
+    }
+
+    #[test]
+    fn a_tier_that_slows_down_or_recovers_is_followed_within_ten_epochs() {
+        let mut epochs = vec![epoch(60e6, 8.0, 1.0); 5];
+        epochs.extend([epoch(20e6, 14.0, 1.0); 6]);
+        assert!((learned(&epochs) / 20e6 - 1.0).abs() < 0.05);
+        epochs.extend([epoch(60e6, 8.0, 1.0); 5]);
+        assert!((learned(&epochs) / 60e6 - 1.0).abs() < 0.05);
+        // With one operation at a time there is no queue, but a longer wait.
+        let mut epochs = vec![epoch(60e6, 1.0, 1.0); 5];
+        epochs.extend([epoch(20e6, 1.0, 1.0); 6]);
+        assert!((learned(&epochs) / 20e6 - 1.0).abs() < 0.05);
+    }
+
+    #[test]
+    fn little_demand_is_not_taken_for_slowness() {
+        let busy = epoch(200e6, 24.0, 1.0);
+        for idle in [epoch(0.0, 0.0, 0.0), epoch(30e6, 0.2, 0.2), epoch(80e6, 1.0, 0.95)] {
+            assert_eq!(learned(&[busy, busy, idle, idle, idle]), 200e6, "{idle:?}");
+        }
+        let mut both_ways = Learned::default();
+        both_ways.learn(busy, true);
+        both_ways.learn(epoch(100e6, 24.0, 1.0), false);
+        assert_eq!(both_ways.bandwidth(), Some(200e6));
+    }
+
+    #[test]
+    fn the_fewest_that_reach_the_bandwidth_saturate_the_tier() {
+        let mut learned = Learned::default();
+        for (rate, in_flight, enough) in
+            [(100.0, 16.0, 16), (95.0, 3.2, 4), (60.0, 1.0, 4), (300.0, 8.0, 8), (250.0, 6.0, 6)]
+        {
+            learned.learn(epoch(rate, in_flight, 1.0), true);
+            assert_eq!(learned.saturating(), Some(enough), "{rate}");
+        }
+    }
+
+    #[test]
+    fn a_profile_is_where_it_begins() {
+        let profile = DirectionProfile { bandwidth: 100.0, latency_ns: 1, threads: 4, degrades_at: None };
+        let mut learned = Learned::seeded(&profile);
+        learned.learn(epoch(20.0, 0.5, 0.5), true);
+        assert_eq!(learned.bandwidth(), Some(100.0));
+        learned.learn(epoch(20.0, 4.0, 1.0), true);
+        assert_eq!(learned.bandwidth(), Some(60.0));
+    }
+}
