@@ -237,7 +237,16 @@ fn volume_config(settings: &VolumeSettings, drills: Option<&Drills>) -> Result<V
     };
     let range_size = settings.range.as_ref().map(|range| range.value);
     let policy = policy(&settings.policy.value);
-    Ok(VolumeConfig { home, tiers, range_size, policy, environment: Arc::new(Machine) })
+    Ok(VolumeConfig {
+        home,
+        tiers,
+        range_size,
+        policy,
+        heat_budget: braid_volume::HEAT_BUDGET_DEFAULT,
+        monitor: true,
+        movers: braid_volume::MoversConfig::NONE,
+        environment: Arc::new(Machine),
+    })
 }
 
 fn open_store(tier: &TierSettings, dir: &Path, drills: Option<&Drills>) -> Result<Arc<dyn Store>, Refusal> {

@@ -67,7 +67,8 @@ impl Volume {
     /// trouble whether they are back. Never waits for a tier.
     fn look_after_tiers(&self) {
         for tier in self.tiers.iter() {
-            tier.load.close_epoch();
+            tier.monitor.enable(self.monitor);
+            tier.close_epoch();
             let Some(pool) = &self.pool else {
                 if tier.begin_probe() {
                     tier.probe();
@@ -82,12 +83,14 @@ impl Volume {
                 pool.spawn(move || tier.finish_measuring());
             }
         }
+        self.close_heat_epoch();
         self.inodes.drop_forgotten();
     }
 
     /// Carries out removals, and sets space aside. May wait for a tier.
     fn clean_up(&self) {
         self.reaper.reap_due(self);
+        self.save_heat_sometimes();
         if !self.index.ballast.is_full() && self.tiers.home().room() > 4 * BALLAST_LEN {
             self.index.ballast.fill();
         }

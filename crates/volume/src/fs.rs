@@ -1,6 +1,7 @@
 //! The volume as a [`FileSystem`]: each operation to where it is carried out.
 
 use crate::Volume;
+use crate::tiers::{Account, act_for};
 use braid_contract::{
     Attr, Caller, DirSink, Entry, Errno, FallocateMode, FileSystem, FileSystemCapabilities, HandleId,
     InodeId, OpenFlags, OpenRequest, Opened, RenameMode, Result, SeekTarget, SetAttr, StatFs, WriteFlags,
@@ -113,23 +114,25 @@ impl FileSystem for Volume {
 
     fn read(
         &self,
-        _caller: &Caller,
+        caller: &Caller,
         handle: HandleId,
         offset: u64,
         buf: &mut [u8],
         direct: bool,
     ) -> Result<usize> {
+        let _for = act_for(Account::Thread(caller.tid));
         self.read_file(&self.handles.file(handle)?.file, offset, buf, direct)
     }
 
     fn write(
         &self,
-        _caller: &Caller,
+        caller: &Caller,
         handle: HandleId,
         offset: u64,
         data: &[u8],
         flags: WriteFlags,
     ) -> Result<usize> {
+        let _for = act_for(Account::Thread(caller.tid));
         let open = self.handles.file(handle)?;
         let done = self.write_file(&open.file, offset, data, flags)?;
         if flags.sync && done > 0 {

@@ -20,6 +20,7 @@ mod format;
 mod fs;
 #[cfg(feature = "fuzzing")]
 pub mod fuzzing;
+mod heat;
 mod index;
 mod migrate;
 mod namespace;
@@ -36,7 +37,10 @@ mod volume;
 
 pub use affected::{AffectedFile, AffectedRun};
 pub use check::{CheckOptions, CheckProgress, CheckReport, Problem, Severity, check, check_with};
-pub use config::{HomeConfig, LargeFiles, PolicyConfig, Reserve, TierConfig, VolumeConfig};
+pub use config::{
+    HEAT_BUDGET_DEFAULT, HomeConfig, LargeFiles, MoversConfig, PolicyConfig, Reserve, TierConfig,
+    VolumeConfig,
+};
 pub use format::FORMAT_VERSION;
 pub use open::OpenError;
 #[cfg(feature = "plant")]

@@ -293,6 +293,7 @@ impl Volume {
 fn tier_status(tier: &crate::tiers::Tier) -> TierStatus {
     let usage = tier.last_usage();
     let load = tier.load.sample();
+    let now = tier.monitor.now();
     let reserve = tier.reserve.bytes(usage.total);
     TierStatus {
         id: tier.id,
@@ -315,11 +316,11 @@ fn tier_status(tier: &crate::tiers::Tier) -> TierStatus {
         write_ops: load.ops[1],
         read_rate: load.rates[0],
         write_rate: load.rates[1],
-        latency: [Latency::default(); 2],
-        latency_total: [Latency::default(); 2],
-        in_flight: 0.0,
-        threads: 0,
-        mover_rate: 0.0,
+        latency: now.latency,
+        latency_total: tier.monitor.total(),
+        in_flight: now.in_flight,
+        threads: tier.monitor.thread_count(),
+        mover_rate: now.mover_rate.iter().sum(),
         mover_limit: None,
         device: usage.device,
     }

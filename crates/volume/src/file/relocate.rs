@@ -133,6 +133,7 @@ impl Volume {
             self.index.sync(&spread.index).map_err(NotMoved::Other)?;
         }
         self.tiers.count_range(Some(from.id), Some(to.id));
+        self.heat.placed(file, to.id, range..range + 1);
         // The range is where the index says. What stays behind is space only,
         // and is cleared before the tier gets the range again.
         if let Err(error) = self.release_range(file, spread, &from, range) {

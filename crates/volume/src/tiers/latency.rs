@@ -75,10 +75,6 @@ impl Histogram {
 }
 
 impl Counts {
-    pub(super) fn none() -> Self {
-        Self { buckets: Box::new([0; BUCKETS]), sum_ns: 0 }
-    }
-
     /// What was counted since `earlier`.
     pub(super) fn since(&self, earlier: &Self) -> Self {
         let mut buckets = self.buckets.clone();

@@ -115,6 +115,14 @@ impl Load {
         self.epoch.lock().bandwidth
     }
 
+    /// Whether data goes this way about as fast as the tier can.
+    pub(crate) fn is_saturated(&self, direction: Direction) -> bool {
+        /// Share of the bandwidth from which on there is none left.
+        const SATURATED: f64 = 0.9;
+        let epoch = self.epoch.lock();
+        epoch.bandwidth.is_some_and(|bandwidth| epoch.rates[direction as usize] >= SATURATED * bandwidth)
+    }
+
     pub(crate) fn sample(&self) -> LoadSample {
         let load = |counts: &[AtomicU64; 2]| counts.each_ref().map(|count| count.load(Ordering::Relaxed));
         LoadSample { bytes: load(&self.bytes), ops: load(&self.ops), rates: self.epoch.lock().rates }

@@ -80,6 +80,9 @@ impl Bed {
             tiers: TIERS[1..].iter().map(|name| store(name)).collect(),
             range_size: None,
             policy: PolicyConfig::Weighted,
+            heat_budget: braid_volume::HEAT_BUDGET_DEFAULT,
+            monitor: true,
+            movers: braid_volume::MoversConfig::NONE,
             environment: Arc::new(Machine),
         }
     }

@@ -157,6 +157,9 @@ fn config(setup: &Setup, disks: &[Disk], environment: Arc<SimEnvironment>) -> Re
         tiers: tiers.collect::<Result<_>>()?,
         range_size: Some(RANGE as u32),
         policy: policy(&setup.policy)?,
+        heat_budget: braid_volume::HEAT_BUDGET_DEFAULT,
+        monitor: true,
+        movers: braid_volume::MoversConfig::NONE,
         environment,
     })
 }
