@@ -66,7 +66,10 @@ impl Volume {
     /// Closes the tiers' epochs, measures their space, and asks those in
     /// trouble whether they are back. Never waits for a tier.
     fn look_after_tiers(&self) {
-        self.tiers.iter().for_each(|tier| tier.load.close_epoch());
+        for tier in self.tiers.iter() {
+            tier.monitor.enable(self.monitor);
+            tier.close_epoch();
+        }
         let policy = Arc::clone(&self.policy.read());
         policy.epoch(&self.tiers.epochs());
         for tier in self.tiers.iter() {
@@ -84,12 +87,14 @@ impl Volume {
                 pool.spawn(move || tier.finish_measuring());
             }
         }
+        self.close_heat_epoch();
         self.inodes.drop_forgotten();
     }
 
     /// Carries out removals, and sets space aside. May wait for a tier.
     fn clean_up(&self) {
         self.reaper.reap_due(self);
+        self.save_heat_sometimes();
         if !self.index.ballast.is_full() && self.tiers.home().room() > 4 * BALLAST_LEN {
             self.index.ballast.fill();
         }

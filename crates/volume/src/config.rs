@@ -21,6 +21,12 @@ pub struct VolumeConfig {
     /// How often loads are reckoned and policies may change their mind, in
     /// nanoseconds; [`EPOCH_NS_DEFAULT`](crate::EPOCH_NS_DEFAULT) is usual.
     pub epoch_ns: u64,
+    /// Memory for the heat of ranges, in bytes; 0 keeps none.
+    pub heat_budget: u64,
+    /// Whether latencies and threads are watched.
+    pub monitor: bool,
+    /// What moves ranges in the background.
+    pub movers: MoversConfig,
     /// Time, chance and threads; [`Machine`](crate::Machine) but in a
     /// simulation.
     pub environment: Arc<dyn Environment>,
@@ -99,6 +105,42 @@ impl Reserve {
 /// How long an epoch is, unless set otherwise (PolyStore §4.5.1), in
 /// nanoseconds.
 pub const EPOCH_NS_DEFAULT: u64 = 200_000_000;
+/// Memory for the heat of ranges, unless set otherwise.
+pub const HEAT_BUDGET_DEFAULT: u64 = 16 << 20;
+
+/// What moves ranges in the background, and how.
+#[derive(Clone, Copy, PartialEq, Debug)]
+pub struct MoversConfig {
+    /// Ranges that are frequently used go to a faster tier.
+    pub promote: bool,
+    /// A tier that ran full gives cold ranges to slower ones.
+    pub demote: bool,
+    /// Bytes a second that movers read from a tier and write to it, at most.
+    pub bandwidth: u64,
+    /// Share of a tier's space, 0 to 1: when so much is used, it is relieved,
+    /// and nothing is promoted to it.
+    pub watermark_high: f64,
+    /// Share of a tier's space, 0 to 1: it is relieved until less is used.
+    pub watermark_low: f64,
+    /// From which heat on a range is frequently used, 0 to 1.
+    pub heat_threshold: f64,
+    /// How many times longer applications' operations may take on a tier while
+    /// movers use it, before those slow down.
+    pub latency_factor: f64,
+}
+
+impl MoversConfig {
+    /// No movers.
+    pub const NONE: Self = Self {
+        promote: false,
+        demote: false,
+        bandwidth: 50 << 20,
+        watermark_high: 0.9,
+        watermark_low: 0.8,
+        heat_threshold: 0.5,
+        latency_factor: 2.0,
+    };
+}
 
 /// A placement policy and its settings.
 #[derive(Clone, PartialEq, Debug)]

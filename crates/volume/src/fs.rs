@@ -2,6 +2,7 @@
 
 use crate::Volume;
 use crate::placement::Origin;
+use crate::tiers::{Account, act_for};
 use braid_contract::{
     Attr, Caller, DirSink, Entry, Errno, FallocateMode, FileSystem, FileSystemCapabilities, HandleId,
     InodeId, OpenFlags, OpenRequest, Opened, RenameMode, Result, SeekTarget, SetAttr, StatFs, WriteFlags,
@@ -114,12 +115,13 @@ impl FileSystem for Volume {
 
     fn read(
         &self,
-        _caller: &Caller,
+        caller: &Caller,
         handle: HandleId,
         offset: u64,
         buf: &mut [u8],
         direct: bool,
     ) -> Result<usize> {
+        let _for = act_for(Account::Thread(caller.tid));
         self.read_file(&self.handles.file(handle)?.file, offset, buf, direct)
     }
 
@@ -131,6 +133,7 @@ impl FileSystem for Volume {
         data: &[u8],
         flags: WriteFlags,
     ) -> Result<usize> {
+        let _for = act_for(Account::Thread(caller.tid));
         let open = self.handles.file(handle)?;
         let done = self.write_file(&open.file, offset, data, flags, caller)?;
         if flags.sync && done > 0 {

@@ -20,6 +20,7 @@ mod format;
 mod fs;
 #[cfg(feature = "fuzzing")]
 pub mod fuzzing;
+mod heat;
 mod index;
 mod migrate;
 mod namespace;
@@ -37,16 +38,16 @@ mod volume;
 pub use affected::{AffectedFile, AffectedRun};
 pub use check::{CheckOptions, CheckProgress, CheckReport, Problem, Severity, check, check_with};
 pub use config::{
-    DirectionProfile, EPOCH_NS_DEFAULT, HomeConfig, LargeFiles, PolicyConfig, Reserve, TierConfig,
-    TierProfile, VolumeConfig,
+    DirectionProfile, EPOCH_NS_DEFAULT, HEAT_BUDGET_DEFAULT, HomeConfig, LargeFiles, MoversConfig,
+    PolicyConfig, Reserve, TierConfig, TierProfile, VolumeConfig,
 };
 pub use format::FORMAT_VERSION;
 pub use open::OpenError;
 #[cfg(feature = "plant")]
 pub use plant::Plant;
-pub use status::{Explanation, Layout, Run, TierStatus, VolumeStatus};
+pub use status::{Explanation, HotFile, Layout, MoveCount, Run, TierStatus, VolumeStatus};
 pub use sync::Machine;
-pub use tiers::TierState;
+pub use tiers::{Latency, TierState};
 pub use volume::Volume;
 
 /// Smallest range size in bytes.

@@ -5,6 +5,7 @@ use crate::background::Background;
 use crate::config::{HomeConfig, TierConfig, VolumeConfig};
 use crate::file::Handles;
 use crate::format::{FORMAT_VERSION, FormatError, Label, TABLE_LEN, VolumeTable};
+use crate::heat::Heat;
 use crate::index::IndexDir;
 use crate::migrate::Slots;
 use crate::namespace::{Home, InodeTable, names_in};
@@ -248,6 +249,7 @@ impl Volume {
         prepare(&home, &config, &plan)?;
         let volume = Arc::new(assemble(home, config, &plan)?);
         volume.recover()?;
+        volume.load_heat();
         if volume.environment.threads() {
             volume.background.start(&volume).map_err(Error::from)?;
         }
@@ -567,6 +569,8 @@ fn assemble(home: Home, config: VolumeConfig, plan: &Plan) -> Opening<Volume> {
         pool: pool(&*environment)?,
         slots: Slots::new(SLOTS),
         background: Background::new(),
+        heat: Heat::new(config.heat_budget, config.movers.heat_threshold, &*environment),
+        monitor: config.monitor,
         environment,
         #[cfg(feature = "plant")]
         plant: std::sync::OnceLock::new(),

@@ -4,13 +4,14 @@ use crate::background::Background;
 use crate::config::PolicyConfig;
 use crate::file::Handles;
 use crate::format::{Reason, VolumeTable};
+use crate::heat::Heat;
 use crate::index::IndexDir;
 use crate::migrate::{Pace, Slots};
 use crate::namespace::{Home, InodeTable};
 use crate::placement::Policy;
 use crate::reap::Reaper;
 use crate::sync::{Mutex, RwLock};
-use crate::tiers::Tiers;
+use crate::tiers::{Tiers, act_for, present};
 use braid_contract::{Environment, Errno, Error, InodeId, ObjectId, Result, VolumeId};
 use std::sync::Arc;
 
@@ -37,6 +38,9 @@ pub struct Volume {
     /// What is being written at this moment.
     pub(crate) slots: Slots,
     pub(crate) background: Background,
+    pub(crate) heat: Heat,
+    /// Whether latencies and threads are watched.
+    pub(crate) monitor: bool,
     pub(crate) environment: Arc<dyn Environment>,
     #[cfg(feature = "plant")]
     pub(crate) plant: std::sync::OnceLock<crate::plant::Plant>,
@@ -59,6 +63,9 @@ impl Volume {
         self.reaper.reap_now(self);
         self.reaper.bury(self);
         self.sync_all_tiers()?;
+        if let Err(error) = self.save_heat() {
+            tracing::warn!(%error, "the heat of ranges could not be saved");
+        }
         if let Err(error) = self.save_counts() {
             tracing::warn!(%error, "the next mount counts the ranges anew");
         }
@@ -96,13 +103,17 @@ impl Volume {
     ) -> Result<()> {
         let items: Vec<T> = items.into_iter().collect();
         let Some(pool) = &self.pool else { return items.into_iter().try_for_each(work) };
+        let account = present();
         let mut results: Vec<Result<()>> = items.iter().map(|_| Ok(())).collect();
         pool.in_place_scope(|scope| {
             let mut pairs = items.into_iter().zip(&mut results);
             let first = pairs.next();
             for (item, result) in pairs {
                 let work = &work;
-                scope.spawn(move |_| *result = work(item));
+                scope.spawn(move |_| {
+                    let _for = act_for(account);
+                    *result = work(item);
+                });
             }
             if let Some((item, result)) = first {
                 *result = work(item);

@@ -1,6 +1,7 @@
 //! The live state of a regular file.
 
 use super::Spread;
+use crate::heat::Tag;
 use crate::namespace::{Inode, Witness};
 use crate::sync::{Mutex, RwLock};
 use braid_contract::{Errno, Error, Fd, ObjectId, Result, TierId, Timestamp};
@@ -42,6 +43,8 @@ pub(crate) struct File {
     sync_errors: Mutex<SyncErrors>,
     /// Set-id bits or file capabilities may have to be cleared at a write.
     check_set_id: AtomicBool,
+    /// Names the file to those who count its use.
+    pub(crate) heat: OnceLock<Arc<Tag>>,
 }
 
 /// Failures to make the file's data durable. The kernel tells of each once for
@@ -77,6 +80,7 @@ impl File {
             syncing: Mutex::new(()),
             sync_errors: Mutex::new(SyncErrors::default()),
             check_set_id: AtomicBool::new(true),
+            heat: OnceLock::new(),
         }
     }
 

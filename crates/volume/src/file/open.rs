@@ -96,7 +96,11 @@ impl Volume {
             passthrough
         };
         let mode = match file.data().kernel_fd() {
-            Some(fd) if passthrough => IoMode::Passthrough(fd),
+            Some(fd) if passthrough => {
+                // What the kernel does by itself is not seen; that it begins is.
+                self.heat.used(&file, self.tiers.home().id, 0..1);
+                IoMode::Passthrough(fd)
+            }
             _ => io_mode(request.flags),
         };
         let handle = self.handles.add_file(OpenFile::new(file, request.flags, passthrough));

@@ -131,6 +131,7 @@ impl Volume {
             self.clear_leftovers(file, spread, tier, *range)?;
             spread.index.set_entry(*range, Entry { tier: tier.id, reason, version: 0 })?;
             self.tiers.count_range(None, Some(tier.id));
+            self.heat.placed(file, tier.id, *range..range + 1);
         }
         Ok(())
     }

@@ -20,7 +20,10 @@ struct Piece<'a> {
 impl Volume {
     pub(crate) fn read_file(&self, file: &File, offset: u64, buf: &mut [u8], direct: bool) -> Result<usize> {
         match &*file.layout.read() {
-            Layout::Plain => self.read_home(file, offset, buf, direct),
+            Layout::Plain => {
+                self.heat.used(file, self.tiers.home().id, 0..1);
+                self.read_home(file, offset, buf, direct)
+            }
             Layout::Spread(spread) => self.read_spread(file, spread, offset, buf, direct),
         }
     }
@@ -114,6 +117,8 @@ impl Volume {
         match piece.tier {
             None => piece.buf.fill(0),
             Some(tier) => {
+                let end = piece.offset + piece.buf.len() as u64;
+                self.heat.used(file, tier, self.ranges_of(piece.offset, end));
                 self.read_piece(file, spread, &*self.tiers.get(tier)?, piece.offset, piece.buf, direct)?;
             }
         }

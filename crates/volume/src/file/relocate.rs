@@ -392,6 +392,7 @@ impl Ground for RangeMove<'_> {
         let moved = Entry { tier: self.to.id, reason: self.reason, version };
         hold.spread()?.index.set_entry(self.range, moved).map_err(NotMoved::Other)?;
         self.volume.tiers.count_range(Some(self.from.id), Some(self.to.id));
+        self.volume.heat.placed(self.file, self.to.id, self.range..self.range + 1);
         Ok(())
     }
 }

@@ -68,6 +68,7 @@ impl Volume {
                 let written = if spread {
                     Err(Errno::ENOSPC.into())
                 } else {
+                    self.heat.used(file, self.tiers.home().id, 0..1);
                     self.write_home(file, offset, data, io.direct)
                 };
                 drop(layout);
@@ -140,6 +141,7 @@ impl Volume {
             match self.write_piece(file, spread, &tier, at, &data[done..done + len], io.store_io()) {
                 Ok(written) => {
                     done += written;
+                    self.heat.used(file, tier.id, self.ranges_of(at, at + written as u64));
                     spread.wrote(tier.id)?;
                     self.grow(file, spread, offset + done as u64, &tier)?;
                 }

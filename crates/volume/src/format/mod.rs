@@ -6,12 +6,14 @@
 mod bytes;
 mod counts;
 mod header;
+mod heat;
 mod id_attr;
 mod label;
 mod words;
 
 pub(crate) use counts::SavedCounts;
 pub(crate) use header::{HEADER_LEN, Header, MUTABLE_FROM};
+pub(crate) use heat::{decode_heat, encode_heat};
 pub(crate) use id_attr::{IdAttr, IdKind};
 pub(crate) use label::{Label, TABLE_LEN, VolumeTable};
 pub(crate) use words::{Entry, Owners, Reason, SIZE_MAX, Words};

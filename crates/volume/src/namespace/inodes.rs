@@ -55,6 +55,14 @@ impl Inode {
         self.shape.store(shape as u8, Ordering::Relaxed);
     }
 
+    /// The handle that it can be opened by, where handles can be opened.
+    pub(crate) fn handle(&self) -> Option<&NativeHandle> {
+        match &self.node {
+            Node::Handle(handle) => Some(handle),
+            Node::Pinned(_) => None,
+        }
+    }
+
     fn is(&self, handle: Option<&NativeHandle>) -> bool {
         match &self.node {
             Node::Handle(mine) => handle == Some(mine),

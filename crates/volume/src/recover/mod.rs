@@ -15,7 +15,7 @@ use braid_contract::{Access, Errno, Error, Fd, NativeFd, ObjectId, Result, SetTi
 use std::collections::{HashMap, HashSet};
 
 /// What may be left in `.braid` of a small file that was to be replaced.
-pub(crate) const TEMPORARIES: [&str; 3] = ["volume.new", "label.new", "counts.new"];
+pub(crate) const TEMPORARIES: [&str; 4] = ["volume.new", "label.new", "counts.new", "heat.new"];
 
 /// A home inode that was found to carry an id.
 struct Owner {

@@ -1,19 +1,26 @@
 //! The tiers of an open volume: where their bytes are, how much room they
 //! have, how they are doing, and what went through them.
 
+mod account;
 mod gate;
 mod health;
+mod latency;
 mod learn;
 mod load;
+mod monitor;
 mod room;
+mod threads;
 
 use crate::config::{Reserve, TierProfile};
 use crate::placement::{TierEpoch, TierView};
 use crate::sync::{Mutex, RwLock};
+pub(crate) use account::{Account, act_for, present};
 use braid_contract::{Environment, Errno, Error, Fd, ObjectId, Result, Store, TierId, Usage};
 use gate::Gate;
 use health::{Health, Trouble};
+pub use latency::Latency;
 pub(crate) use load::{Direction, EpochLoad, Load};
+use monitor::Monitor;
 use room::{AGE_MAX_NS, Figures, Room};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
@@ -68,6 +75,7 @@ pub(crate) struct Tier {
     /// The way to the store; home has none.
     gate: Option<Arc<Gate>>,
     pub(crate) load: Load,
+    pub(crate) monitor: Monitor,
     pub(crate) health: Health,
     /// Ranges that spread files have on it.
     pub(crate) ranges: AtomicU64,
@@ -129,6 +137,7 @@ impl Tier {
             gate,
             reserve: parts.reserve,
             load,
+            monitor: Monitor::new(environment().monotonic_ns()),
             health,
             ranges: AtomicU64::new(0),
             given_weight: parts.weight,

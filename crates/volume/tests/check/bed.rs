@@ -83,6 +83,9 @@ impl Bed {
             range_size: None,
             policy: PolicyConfig::Weighted,
             epoch_ns: braid_volume::EPOCH_NS_DEFAULT,
+            heat_budget: braid_volume::HEAT_BUDGET_DEFAULT,
+            monitor: true,
+            movers: braid_volume::MoversConfig::NONE,
             environment: Arc::new(Machine),
         }
     }

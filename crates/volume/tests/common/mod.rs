@@ -59,6 +59,9 @@ pub(crate) fn config(home: &Path, slow: &Path) -> VolumeConfig {
         range_size: Some(RANGE as u32),
         policy: PolicyConfig::Weighted,
         epoch_ns: braid_volume::EPOCH_NS_DEFAULT,
+        heat_budget: braid_volume::HEAT_BUDGET_DEFAULT,
+        monitor: true,
+        movers: braid_volume::MoversConfig::NONE,
         environment: Arc::new(Machine),
     }
 }

@@ -160,6 +160,9 @@ fn config(setup: &Setup, disks: &[Disk], environment: Arc<SimEnvironment>) -> Re
         range_size: Some(RANGE as u32),
         policy: policy(&setup.policy)?,
         epoch_ns: braid_volume::EPOCH_NS_DEFAULT,
+        heat_budget: braid_volume::HEAT_BUDGET_DEFAULT,
+        monitor: true,
+        movers: braid_volume::MoversConfig::NONE,
         environment,
     })
 }

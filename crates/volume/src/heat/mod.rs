@@ -1,0 +1,250 @@
+//! How much each range is used, and since when it is where it is (PolyStore
+//! §4.5.2). Reads, writes and moves enter what they touch; once a second that
+//! is folded into a table, which movers, `status` and `explain` go by and
+//! which is kept across mounts. All of it may be lost: then ranges count as
+//! unused until they are used again.
+
+mod table;
+mod touch;
+
+pub(crate) use table::{DEGREE_MAX, FileHeat, FileKey, Record, Spot, Table};
+
+use crate::Volume;
+use crate::file::File;
+use crate::format::{decode_heat, encode_heat};
+use crate::namespace::Inode;
+use crate::sync::{Mutex, MutexGuard};
+use braid_contract::{Access, Context, Environment, Errno, NativeHandle, Result, TierId};
+use std::collections::HashMap;
+use std::ffi::OsStr;
+use std::io::IoSliceMut;
+use std::ops::Range;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering};
+use touch::{SERIAL_MAX, Touch, Touches};
+
+/// Where heat is saved, below `.braid`.
+const SAVED: &str = "heat";
+
+/// Longest file of saved heat that is read.
+const SAVED_MAX: u64 = 1 << 30;
+
+/// How often heat is saved, in seconds.
+const SAVE_EVERY: u32 = 300;
+
+/// Ranges that are handed to movers at a time.
+const HOT_MAX: usize = 8192;
+
+/// Names a file in use to the table of touches.
+#[derive(Debug)]
+pub(crate) struct Tag {
+    serial: u32,
+    key: FileKey,
+    handle: Option<NativeHandle>,
+}
+
+/// The heat of a volume's ranges.
+pub(crate) struct Heat {
+    /// 0 keeps no heat.
+    budget: usize,
+    /// From this degree on a range is frequently used.
+    frequent: u8,
+    touches: Touches,
+    next_serial: AtomicU32,
+    /// Files that were touched, by serial; also those closed since.
+    tags: Mutex<HashMap<u32, Arc<Tag>>>,
+    table: Mutex<Table>,
+    /// Ranges that were found frequently used in the last epoch.
+    hot: Mutex<Vec<Spot>>,
+    /// The last epoch that was closed, and the last one that was saved.
+    closed: AtomicU32,
+    saved: AtomicU32,
+}
+
+/// The key of an inode.
+pub(crate) fn key_of(inode: &Inode) -> FileKey {
+    FileKey { ino: inode.ino.0, generation: inode.generation }
+}
+
+/// Wall-clock seconds since 1970.
+pub(crate) fn seconds(environment: &dyn Environment) -> u32 {
+    u32::try_from(environment.wall_ns() / 1_000_000_000).unwrap_or(0)
+}
+
+impl Heat {
+    /// A `threshold` is the share of the highest degree from which on a range
+    /// is frequently used.
+    pub(crate) fn new(budget: u64, threshold: f64, environment: &dyn Environment) -> Self {
+        let now = seconds(environment);
+        let budget = usize::try_from(budget).unwrap_or(usize::MAX);
+        Self {
+            budget,
+            frequent: ((threshold * f64::from(DEGREE_MAX)).ceil() as u8).clamp(1, DEGREE_MAX),
+            touches: Touches::new(),
+            next_serial: AtomicU32::new(1),
+            tags: Mutex::new(HashMap::new()),
+            table: Mutex::new(Table::new(budget)),
+            hot: Mutex::new(Vec::new()),
+            closed: AtomicU32::new(now),
+            saved: AtomicU32::new(now),
+        }
+    }
+
+    /// From this degree on a range is frequently used.
+    pub(crate) fn frequent(&self) -> u8 {
+        self.frequent
+    }
+
+    /// Ranges of the file were read or written on `tier`.
+    pub(crate) fn used(&self, file: &File, tier: TierId, ranges: Range<u64>) {
+        self.enter(file, tier, ranges, false);
+    }
+
+    /// Ranges of the file came to `tier`.
+    pub(crate) fn placed(&self, file: &File, tier: TierId, ranges: Range<u64>) {
+        self.enter(file, tier, ranges, true);
+    }
+
+    fn enter(&self, file: &File, tier: TierId, ranges: Range<u64>, placed: bool) {
+        if self.budget == 0 {
+            return;
+        }
+        let tag = file.heat.get_or_init(|| self.tag(&file.inode));
+        for range in ranges {
+            self.touches.enter(Touch { serial: tag.serial, range: range as u32, tier, placed });
+        }
+    }
+
+    fn tag(&self, inode: &Inode) -> Arc<Tag> {
+        let mut tags = self.tags.lock();
+        let mut next = || self.next_serial.fetch_add(1, Ordering::Relaxed) % SERIAL_MAX + 1;
+        let mut serial = next();
+        while tags.contains_key(&serial) {
+            serial = next();
+        }
+        let tag = Arc::new(Tag { serial, key: key_of(inode), handle: inode.handle().cloned() });
+        tags.insert(serial, Arc::clone(&tag));
+        tag
+    }
+
+    /// The table, for looking and forgetting. Held for a moment only.
+    pub(crate) fn table(&self) -> MutexGuard<'_, Table> {
+        self.table.lock()
+    }
+
+    /// The ranges that were found frequently used in the last epoch, handed
+    /// out once; hottest first.
+    pub(crate) fn take_hot(&self) -> Vec<Spot> {
+        std::mem::take(&mut *self.hot.lock())
+    }
+
+    /// Enters what was touched into the table. Done once a second; answers
+    /// whether it was.
+    fn close_epoch(&self, now: u32) -> bool {
+        if self.budget == 0 || self.closed.swap(now, Ordering::AcqRel) == now {
+            return false;
+        }
+        self.fold(now);
+        true
+    }
+
+    fn fold(&self, now: u32) {
+        let touches = self.touches.take();
+        let mut hot = Vec::new();
+        let mut tags = self.tags.lock();
+        let mut table = self.table.lock();
+        let of = |touch: &Touch| tags.get(&touch.serial);
+        for (touch, tag) in touches.iter().filter_map(|touch| Some((touch, of(touch)?))) {
+            if touch.placed {
+                // Where it came to is where it is, whatever was used before.
+                continue;
+            }
+            let record = table.used(tag.key, touch.range, touch.tier, now);
+            table.set_handle(tag.key, tag.handle.as_ref());
+            if record.degree_at(now) >= self.frequent {
+                hot.push(Spot { file: tag.key, range: touch.range, record });
+            }
+        }
+        for touch in touches.iter().filter(|touch| touch.placed) {
+            if let Some(tag) = of(touch) {
+                table.placed(tag.key, touch.range, touch.tier, now);
+                table.set_handle(tag.key, tag.handle.as_ref());
+            }
+        }
+        table.trim(now);
+        tags.retain(|_, tag| Arc::strong_count(tag) > 1);
+        hot.sort_by_key(|spot| (std::cmp::Reverse(spot.record.degree_at(now)), spot.file, spot.range));
+        hot.truncate(HOT_MAX);
+        *self.hot.lock() = hot;
+    }
+}
+
+impl Volume {
+    /// The time by which heat goes.
+    pub(crate) fn heat_now(&self) -> u32 {
+        seconds(&*self.environment)
+    }
+
+    /// Closes the epoch of heat, if its time has come.
+    pub(crate) fn close_heat_epoch(&self) {
+        self.heat.close_epoch(self.heat_now());
+    }
+
+    /// Saves heat, if its time has come. Waits for home.
+    pub(crate) fn save_heat_sometimes(&self) {
+        let now = self.heat_now();
+        if now.saturating_sub(self.heat.saved.load(Ordering::Acquire)) >= SAVE_EVERY
+            && let Err(error) = self.save_heat()
+        {
+            tracing::warn!(%error, "the heat of ranges could not be saved");
+        }
+    }
+
+    /// Saves what is known of ranges, for the next mount.
+    pub(crate) fn save_heat(&self) -> Result<()> {
+        let now = self.heat_now();
+        self.heat.saved.store(now, Ordering::Release);
+        if self.heat.budget == 0 {
+            return Ok(());
+        }
+        self.heat.fold(now);
+        let bytes = {
+            let mut table = self.heat.table.lock();
+            if !table.take_changed() {
+                return Ok(());
+            }
+            encode_heat(table.files())
+        };
+        self.home.braid()?.replace_small(SAVED, &bytes).context("saving the heat of ranges")
+    }
+
+    /// Takes up what was saved. If that can't be read, nothing is known.
+    pub(crate) fn load_heat(&self) {
+        if self.heat.budget == 0 {
+            return;
+        }
+        match self.read_heat() {
+            Ok(Some(bytes)) => match decode_heat(&bytes) {
+                Ok(files) => self.heat.table.lock().restore(files, self.heat_now()),
+                Err(error) => tracing::warn!(%error, "the saved heat of ranges is of no use; it begins anew"),
+            },
+            Ok(None) => {}
+            Err(error) => tracing::warn!(%error, "the saved heat of ranges can't be read; it begins anew"),
+        }
+    }
+
+    fn read_heat(&self) -> Result<Option<Vec<u8>>> {
+        let file = match self.home.braid()?.open_at(OsStr::new(SAVED), Access::Read) {
+            Err(error) if error.errno() == Errno::ENOENT => return Ok(None),
+            result => result?,
+        };
+        let len = file.stat()?.attr.size;
+        if len > SAVED_MAX {
+            return Err(Errno::EFBIG.into());
+        }
+        let mut bytes = vec![0; len as usize];
+        let done = file.read_at(0, &mut [IoSliceMut::new(&mut bytes)], false)?;
+        bytes.truncate(done);
+        Ok(Some(bytes))
+    }
+}

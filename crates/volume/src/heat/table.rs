@@ -1,0 +1,325 @@
+//! What is remembered of ranges: how much they are used, since when they are
+//! where they are. In memory, within a budget: what is coldest and was not
+//! used for longest is forgotten first.
+
+use braid_contract::{NativeHandle, TierId};
+use std::cmp::Ordering;
+use std::collections::BTreeMap;
+
+/// Seconds that have to pass before a use counts again: a stream that reads a
+/// range across the end of an epoch has used it once.
+const COUNT_EVERY: u32 = 2;
+
+/// Seconds without a use after which a range is one degree colder.
+const DECAY: u32 = 30;
+
+/// The highest degree, of two bits.
+pub(crate) const DEGREE_MAX: u8 = 3;
+
+/// Memory that a file and a range are reckoned at, with what the map around
+/// them takes.
+const FILE_BYTES: usize = 192;
+const RANGE_BYTES: usize = 32;
+
+/// Names an inode of the home tier, across remounts.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+pub(crate) struct FileKey {
+    pub(crate) ino: u64,
+    pub(crate) generation: u64,
+}
+
+/// What is remembered of one range. Times are in seconds since 1970.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct Record {
+    /// When it came to its tier; 0 where that is not known.
+    pub(crate) since: u32,
+    /// When a use last counted.
+    pub(crate) last: u32,
+    /// Where it was when last seen.
+    pub(crate) tier: TierId,
+    /// The degree that it had at `last`, 0 to [`DEGREE_MAX`].
+    pub(crate) degree: u8,
+}
+
+impl Record {
+    /// How much the range is used: in how many epochs lately, counted up to 3,
+    /// and down again for every [`DECAY`] seconds without a use.
+    pub(crate) fn degree_at(&self, now: u32) -> u8 {
+        let colder = now.saturating_sub(self.last) / DECAY;
+        u8::try_from(colder).map_or(0, |colder| self.degree.saturating_sub(colder))
+    }
+
+    /// The same as a share, 0 to 1.
+    pub(crate) fn heat_at(&self, now: u32) -> f64 {
+        f64::from(self.degree_at(now)) / f64::from(DEGREE_MAX)
+    }
+
+    fn used(&mut self, now: u32) {
+        let degree = self.degree_at(now);
+        if degree == 0 || now >= self.last.saturating_add(COUNT_EVERY) || now < self.last {
+            self.degree = (degree + 1).min(DEGREE_MAX);
+            self.last = now;
+        }
+    }
+
+    /// Colder ones come first; of those that are equally cold, the one that
+    /// was used less lately.
+    fn rank(&self, now: u32) -> (u8, u32) {
+        (self.degree_at(now), self.last)
+    }
+}
+
+/// What is remembered of one file.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub(crate) struct FileHeat {
+    /// How to come back to it.
+    pub(crate) handle: Option<NativeHandle>,
+    /// By range number; a plain file has one record, number 0.
+    pub(crate) ranges: BTreeMap<u32, Record>,
+}
+
+impl FileHeat {
+    fn bytes(&self) -> usize {
+        FILE_BYTES + self.ranges.len() * RANGE_BYTES
+    }
+
+    fn heat_at(&self, now: u32) -> f64 {
+        self.ranges.values().map(|record| record.heat_at(now)).sum()
+    }
+}
+
+/// A range, and what is remembered of it.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct Spot {
+    pub(crate) file: FileKey,
+    pub(crate) range: u32,
+    pub(crate) record: Record,
+}
+
+/// Everything that is remembered. Ordered, so that what is saved is the same
+/// for the same history.
+#[derive(Debug)]
+pub(crate) struct Table {
+    files: BTreeMap<FileKey, FileHeat>,
+    bytes: usize,
+    budget: usize,
+    changed: bool,
+}
+
+impl Table {
+    pub(super) fn new(budget: usize) -> Self {
+        Self { files: BTreeMap::new(), bytes: 0, budget, changed: false }
+    }
+
+    /// Takes over what was saved.
+    pub(super) fn restore(&mut self, files: BTreeMap<FileKey, FileHeat>, now: u32) {
+        self.bytes = files.values().map(FileHeat::bytes).sum();
+        self.files = files;
+        self.trim(now);
+    }
+
+    pub(super) fn files(&self) -> &BTreeMap<FileKey, FileHeat> {
+        &self.files
+    }
+
+    /// Whether anything was changed since this was last asked.
+    pub(super) fn take_changed(&mut self) -> bool {
+        std::mem::take(&mut self.changed)
+    }
+
+    /// A range was used on `tier`; answers what is known of it now.
+    pub(super) fn used(&mut self, file: FileKey, range: u32, tier: TierId, now: u32) -> Record {
+        let record = self.record_mut(file, range, Record { since: 0, last: now, tier, degree: 0 });
+        record.used(now);
+        record.tier = tier;
+        *record
+    }
+
+    /// A range came to `tier`.
+    pub(super) fn placed(&mut self, file: FileKey, range: u32, tier: TierId, now: u32) {
+        let record = self.record_mut(file, range, Record { since: now, last: now, tier, degree: 0 });
+        record.since = now;
+        record.tier = tier;
+    }
+
+    fn record_mut(&mut self, file: FileKey, range: u32, new: Record) -> &mut Record {
+        self.changed = true;
+        let bytes = &mut self.bytes;
+        let heat = self.files.entry(file).or_insert_with(|| {
+            *bytes += FILE_BYTES;
+            FileHeat::default()
+        });
+        heat.ranges.entry(range).or_insert_with(|| {
+            *bytes += RANGE_BYTES;
+            new
+        })
+    }
+
+    /// Notes how to come back to a file that something is known of.
+    pub(super) fn set_handle(&mut self, file: FileKey, handle: Option<&NativeHandle>) {
+        if let Some(heat) = self.files.get_mut(&file)
+            && heat.handle.as_ref() != handle
+        {
+            heat.handle = handle.cloned();
+        }
+    }
+
+    pub(crate) fn file(&self, file: FileKey) -> Option<&FileHeat> {
+        self.files.get(&file)
+    }
+
+    pub(crate) fn record(&self, file: FileKey, range: u32) -> Option<Record> {
+        self.files.get(&file)?.ranges.get(&range).copied()
+    }
+
+    /// Forgets a file that is gone.
+    pub(crate) fn forget(&mut self, file: FileKey) {
+        if let Some(heat) = self.files.remove(&file) {
+            self.bytes -= heat.bytes();
+            self.changed = true;
+        }
+    }
+
+    /// Forgets ranges that are not there.
+    pub(crate) fn forget_range(&mut self, file: FileKey, range: u32) {
+        let Some(heat) = self.files.get_mut(&file) else { return };
+        if heat.ranges.remove(&range).is_some() {
+            self.bytes -= RANGE_BYTES;
+            self.changed = true;
+        }
+        if heat.ranges.is_empty() {
+            self.forget(file);
+        }
+    }
+
+    /// Ranges on `tier` whose degree is below `degree`, the coldest first, at
+    /// most `max` of them.
+    pub(crate) fn coldest(&self, tier: TierId, degree: u8, max: usize, now: u32) -> Vec<Spot> {
+        let mut cold: Vec<Spot> = self
+            .spots()
+            .filter(|spot| spot.record.tier == tier && spot.record.degree_at(now) < degree)
+            .collect();
+        let order = |a: &Spot, b: &Spot| -> Ordering {
+            let place = |spot: &Spot| (spot.record.rank(now), spot.file, spot.range);
+            place(a).cmp(&place(b))
+        };
+        if cold.len() > max {
+            cold.select_nth_unstable_by(max, order);
+            cold.truncate(max);
+        }
+        cold.sort_unstable_by(order);
+        cold
+    }
+
+    /// The files whose ranges are used most, together, hottest first.
+    pub(crate) fn hottest(&self, max: usize, now: u32) -> Vec<(FileKey, f64)> {
+        let mut files: Vec<(FileKey, f64)> =
+            self.files.iter().map(|(key, heat)| (*key, heat.heat_at(now))).collect();
+        files.retain(|(_, heat)| *heat > 0.0);
+        files.sort_by(|a, b| b.1.total_cmp(&a.1).then(a.0.cmp(&b.0)));
+        files.truncate(max);
+        files
+    }
+
+    fn spots(&self) -> impl Iterator<Item = Spot> {
+        self.files.iter().flat_map(|(file, heat)| {
+            heat.ranges.iter().map(|(range, record)| Spot { file: *file, range: *range, record: *record })
+        })
+    }
+
+    /// Keeps to the budget: an eighth of all is forgotten at a time, so that
+    /// this is seldom done.
+    pub(super) fn trim(&mut self, now: u32) {
+        while self.bytes > self.budget {
+            let mut ranks: Vec<(u8, u32)> = self.spots().map(|spot| spot.record.rank(now)).collect();
+            let share = 1.0 - (self.budget / 8 * 7) as f64 / self.bytes as f64;
+            let gone = ((ranks.len() as f64 * share) as usize).min(ranks.len().saturating_sub(1));
+            let Some((_, last, _)) = (!ranks.is_empty()).then(|| ranks.select_nth_unstable(gone)) else {
+                return;
+            };
+            let last = *last;
+            // Of those that are as cold as the last one to go, all go.
+            for heat in self.files.values_mut() {
+                heat.ranges.retain(|_, record| record.rank(now) > last);
+            }
+            self.files.retain(|_, heat| !heat.ranges.is_empty());
+            self.bytes = self.files.values().map(FileHeat::bytes).sum();
+            self.changed = true;
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const A: FileKey = FileKey { ino: 1, generation: 0 };
+    const B: FileKey = FileKey { ino: 2, generation: 0 };
+
+    #[test]
+    fn use_warms_by_one_degree_at_a_time_and_time_cools() {
+        let mut table = Table::new(1 << 20);
+        let degrees: Vec<u8> =
+            [100, 101, 102, 103, 104, 106, 108].map(|now| table.used(A, 0, TierId(1), now).degree).into();
+        assert_eq!(degrees, [1, 1, 2, 2, 3, 3, 3]);
+        let record = table.record(A, 0).unwrap();
+        let later: Vec<u8> = [0, 29, 30, 60, 90, 100_000].map(|s| record.degree_at(108 + s)).into();
+        assert_eq!(later, [3, 3, 2, 1, 0, 0]);
+        // A clock that was set back does no harm.
+        assert_eq!(record.degree_at(5), 3);
+        assert_eq!(table.used(A, 0, TierId(1), 5).last, 5);
+    }
+
+    #[test]
+    fn a_single_pass_leaves_ranges_less_frequent_and_a_second_does_not() {
+        let mut table = Table::new(1 << 20);
+        for pass in [0, 20] {
+            (0..10).for_each(|range| drop(table.used(A, range, TierId(1), 1000 + pass + range / 4)));
+            let degree = table.record(A, 3).unwrap().degree_at(1025);
+            assert_eq!(degree, if pass == 0 { 1 } else { 2 });
+        }
+    }
+
+    #[test]
+    fn placing_tells_since_when_and_does_not_warm() {
+        let mut table = Table::new(1 << 20);
+        table.placed(A, 4, TierId(1), 50);
+        assert_eq!(table.record(A, 4).unwrap(), Record { since: 50, last: 50, tier: TierId(1), degree: 0 });
+        table.used(A, 4, TierId(1), 60);
+        table.placed(A, 4, TierId(0), 70);
+        assert_eq!(table.record(A, 4).unwrap(), Record { since: 70, last: 60, tier: TierId(0), degree: 1 });
+    }
+
+    #[test]
+    fn the_coldest_come_in_the_order_of_their_last_use() {
+        let mut table = Table::new(1 << 20);
+        for (range, now) in [(0, 300), (1, 100), (2, 200), (3, 301)] {
+            table.used(A, range, TierId(1), now);
+        }
+        table.used(B, 9, TierId(2), 1);
+        table.used(A, 3, TierId(1), 303);
+        let ranges = |max, degree| -> Vec<u32> {
+            table.coldest(TierId(1), degree, max, 304).iter().map(|spot| spot.range).collect()
+        };
+        assert_eq!((ranges(9, 2), ranges(2, 2), ranges(9, 3)), (vec![1, 2, 0], vec![1, 2], vec![1, 2, 0, 3]));
+        let hottest: Vec<u64> = table.hottest(5, 304).iter().map(|(key, _)| key.ino).collect();
+        assert_eq!(hottest, [1]);
+    }
+
+    #[test]
+    fn the_budget_is_kept_and_the_hot_stay() {
+        let mut table = Table::new(64 * (FILE_BYTES + RANGE_BYTES));
+        let key = |ino| FileKey { ino, generation: 1 };
+        for ino in 0..1000 {
+            table.used(key(ino), 0, TierId(1), 1000 + ino as u32);
+            table.used(key(5), 0, TierId(1), 1000 + ino as u32);
+            table.trim(1000 + ino as u32);
+            assert!(table.bytes <= table.budget);
+        }
+        assert!(table.record(key(5), 0).is_some() && table.record(key(999), 0).is_some());
+        assert!(table.record(key(6), 0).is_none() && table.files.len() > 32);
+        table.forget_range(key(5), 0);
+        table.forget(key(999));
+        assert_eq!(table.bytes, table.files.values().map(FileHeat::bytes).sum::<usize>());
+    }
+}
