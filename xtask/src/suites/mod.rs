@@ -11,6 +11,7 @@ mod fsx;
 mod kill9;
 mod load;
 mod loom;
+mod moving;
 mod pjdfstest;
 mod power;
 mod programs;
@@ -46,6 +47,7 @@ const ALL: &[Suite] = &[
     loom::SUITE,
     faults::SUITE,
     kill9::SUITE,
+    moving::SUITE,
 ];
 
 /// Suites that take hours: they run only when they are named.
