@@ -543,8 +543,7 @@ fn assemble(home: Home, config: VolumeConfig, plan: &Plan) -> Opening<Volume> {
         }));
     }
     let tiers = Tiers::new(tiers, plan.table.lost.clone())?;
-    let policy = placement::make(&config.policy, plan.range_size, |name| tiers.number(name))
-        .ok_or(OpenError::UnknownTier)?;
+    let policy = placement::make(&config.policy, |name| tiers.number(name)).ok_or(OpenError::UnknownTier)?;
     let braid = home.braid()?;
     let volume = Volume {
         id: plan.volume,

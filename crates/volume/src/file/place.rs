@@ -88,8 +88,7 @@ impl Volume {
             let (tier, reason) = self.choose(asking, deal, excluded)?;
             match self.give(asking.file, spread, &tier, reason, new) {
                 Ok(()) => {
-                    self.chosen(asking, deal, tier.id);
-                    deal.add(tier.id, asking.span.new_bytes);
+                    self.placed(asking, deal, tier.id);
                     tier.took(asking.span.new_bytes);
                     break;
                 }
@@ -117,11 +116,31 @@ impl Volume {
         Ok((self.tiers.get(chosen)?, reason))
     }
 
-    /// Tells the policy that its choice was carried out.
-    fn chosen(&self, asking: &Asking<'_>, deal: &Deal, tier: TierId) {
+    /// The ranges were placed on `tier`: the policy and the deal go on from
+    /// there.
+    pub(crate) fn placed(&self, asking: &Asking<'_>, deal: &mut Deal, tier: TierId) {
         let tiers = self.tiers.views(asking.span.new_bytes, 0);
         let policy = Arc::clone(&self.policy.read());
         policy.placed(&asking.context(deal, &tiers), tier);
+        if let Some(view) = tiers.iter().find(|view| view.id == tier) {
+            deal.add(tier, asking.span.new_bytes, policy.share(view));
+        }
+    }
+
+    /// The deal of a file that has so many bytes, all of them on home.
+    fn deal_from_home(&self, file: &File, bytes: u64) -> Deal {
+        let mut deal = Deal::new(file.inode.ino.0, self.range_size);
+        if bytes > 0 {
+            deal.add(self.tiers.home().id, bytes, self.share_of(self.tiers.home()));
+        }
+        deal
+    }
+
+    /// A tier's share when ranges are dealt now.
+    fn share_of(&self, tier: &Tier) -> f64 {
+        let policy = Arc::clone(&self.policy.read());
+        let tiers = self.tiers.views(0, 0);
+        tiers.iter().find(|view| view.id == tier.id).map_or(1.0, |view| policy.share(view))
     }
 
     /// Records that `ranges` are on `tier`.
@@ -197,7 +216,7 @@ impl Volume {
             let span = Span { offset, len: range_size, size, size_after, new_bytes: range_size };
             match self.choose(&Asking { file, origin, span }, &deal, 0) {
                 Ok((tier, _)) if !tier.is_home() => return Ok(true),
-                Ok((tier, _)) => deal.add(tier.id, range_size),
+                Ok((tier, _)) => deal.add(tier.id, range_size, self.share_of(&tier)),
                 Err(_) => return Ok(false),
             }
         }
@@ -206,9 +225,7 @@ impl Volume {
 
     /// What a plain file of `size` bytes has dealt so far: all of it to home.
     fn deal_of_plain(&self, file: &File, size: u64) -> Deal {
-        let mut deal = Deal::new(file.inode.ino.0, self.range_size);
-        deal.add(self.tiers.home().id, size.next_multiple_of(u64::from(self.range_size)));
-        deal
+        self.deal_from_home(file, size.next_multiple_of(u64::from(self.range_size)))
     }
 
     /// Makes a plain file a spread file, all of whose data is on home so far.
@@ -251,9 +268,7 @@ impl Volume {
             index.set_size(identity.size())?;
             self.index.sync(&index)?;
             self.home.set_id_attr(&**file.data(), &attr)?;
-            let mut deal = Deal::new(file.inode.ino.0, self.range_size);
-            deal.add(self.tiers.home().id, home_bytes);
-            Spread::load(index, deal, &self.environment)
+            Spread::load(index, self.deal_from_home(file, home_bytes), &self.environment)
         };
         match make() {
             Ok(spread) => {

@@ -60,10 +60,11 @@ impl Volume {
             let bytes = u64::from(self.range_size);
             let (start, size) = (self.range_start(range), spread.size());
             let span = Span { offset: start, len: bytes, size, size_after: size, new_bytes: bytes };
-            let (to, _) = self.choose(&Asking { file, origin: Origin::default(), span }, &deal, excluded)?;
+            let asking = Asking { file, origin: Origin::default(), span };
+            let (to, _) = self.choose(&asking, &deal, excluded)?;
             match self.switch_tier(file, spread, range, entry, (&to, Reason::Moved)) {
                 Ok(()) => {
-                    deal.add(to.id, bytes);
+                    self.placed(&asking, &mut deal, to.id);
                     to.took(bytes);
                     tracing::info!(file = %spread.id(), range, from = %from.name, to = %to.name, "moved a range off a full tier");
                     return Ok(());

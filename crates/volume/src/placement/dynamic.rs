@@ -129,12 +129,10 @@ fn change(now: f64, last: f64, threshold: f64) -> Change {
     }
 }
 
-/// The tiers by what they are known to write, the fastest first; those of which
-/// nothing is known come last.
+/// The tiers by what they are believed to write, the fastest first.
 fn by_bandwidth(tiers: &[TierEpoch]) -> Vec<TierId> {
     let mut ordered: Vec<&TierEpoch> = tiers.iter().collect();
-    let bandwidth = |tier: &TierEpoch| tier.bandwidth[1].unwrap_or(0.0);
-    ordered.sort_by(|a, b| bandwidth(b).total_cmp(&bandwidth(a)));
+    ordered.sort_by(|a, b| b.bandwidth[1].total_cmp(&a.bandwidth[1]));
     ordered.into_iter().map(|tier| tier.id).collect()
 }
 
@@ -158,7 +156,8 @@ mod tests {
         let tier = |id: u8| TierEpoch {
             id: TierId(id),
             load: [EpochLoad::default(), EpochLoad { rate: rates[usize::from(id)], ..EpochLoad::default() }],
-            bandwidth: [None, Some([200.0, 60.0][usize::from(id)])],
+            bandwidth: [[200.0, 60.0][usize::from(id)]; 2],
+            known: true,
         };
         dynamic.epoch(&[tier(0), tier(1)]);
         let inner = dynamic.inner.lock();

@@ -38,6 +38,8 @@ pub(crate) struct Load {
 struct Flow {
     bytes: AtomicU64,
     ops: AtomicU64,
+    /// Bytes of the operations that are under way.
+    queued: AtomicU64,
     in_flight: InFlight,
 }
 
@@ -107,30 +109,35 @@ impl Load {
         epoch.learned = [&profile.read, &profile.write].map(Learned::seeded);
     }
 
-    /// Runs one operation and counts it; it answers the bytes it moved.
+    /// Runs one operation on `len` bytes and counts it; it answers the bytes it
+    /// moved.
     pub(crate) fn count<E>(
         &self,
         direction: Direction,
+        len: usize,
         op: impl FnOnce() -> Result<usize, E>,
     ) -> Result<usize, E> {
-        self.begin(direction);
+        self.begin(direction, len);
         let result = op();
-        self.end(direction, result.as_ref().ok().copied());
+        self.end(direction, len, result.as_ref().ok().copied());
         result
     }
 
-    /// An operation begins.
-    pub(crate) fn begin(&self, direction: Direction) {
+    /// An operation on `len` bytes begins.
+    pub(crate) fn begin(&self, direction: Direction, len: usize) {
         let now_ns = self.environment.monotonic_ns();
-        self.flows[direction as usize].in_flight.change(now_ns, 1);
+        let flow = &self.flows[direction as usize];
+        flow.queued.fetch_add(len as u64, Ordering::Relaxed);
+        flow.in_flight.change(now_ns, 1);
         self.all.change(now_ns, 1);
     }
 
     /// An operation ends that [`begin`](Self::begin) was told of; with the
     /// bytes that it moved, unless it failed.
-    pub(crate) fn end(&self, direction: Direction, moved: Option<usize>) {
+    pub(crate) fn end(&self, direction: Direction, len: usize, moved: Option<usize>) {
         let now_ns = self.environment.monotonic_ns();
         let flow = &self.flows[direction as usize];
+        flow.queued.fetch_sub(len as u64, Ordering::Relaxed);
         flow.in_flight.change(now_ns, -1);
         self.all.change(now_ns, -1);
         if let Some(bytes) = moved {
@@ -199,9 +206,9 @@ impl Load {
         self.epoch.lock().last[direction as usize]
     }
 
-    /// Operations under way now.
-    pub(crate) fn in_flight(&self, direction: Direction) -> u32 {
-        self.flows[direction as usize].in_flight.count()
+    /// Bytes of the operations that are under way now.
+    pub(crate) fn queued(&self, direction: Direction) -> u64 {
+        self.flows[direction as usize].queued.load(Ordering::Relaxed)
     }
 
     /// Bytes a second while busy, whichever way, if the tier was ever busy
@@ -264,10 +271,6 @@ const UNIT_BITS: u32 = 8;
 const TIME_MASK: u64 = (1 << (64 - COUNT_BITS)) - 1;
 
 impl InFlight {
-    fn count(&self) -> u32 {
-        count_of(self.word.load(Ordering::Relaxed)) as u32
-    }
-
     fn change(&self, now_ns: u64, by: i64) {
         let now = now_ns >> UNIT_BITS & TIME_MASK;
         let next = |word: u64| Some(count_of(word).saturating_add_signed(by) | now << COUNT_BITS);

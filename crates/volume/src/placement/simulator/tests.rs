@@ -50,3 +50,50 @@ fn table() {
         }
     }
 }
+
+#[test]
+fn changes() {
+    let dynamic =
+        PolicyConfig::Dynamic { threads: 8, tier_threshold_percent: 50.0, global_threshold_percent: 50.0 };
+    let devices = devices(true, false);
+    for (tier, name) in [(1, "slow"), (0, "fast")] {
+        for (threads, block, depth) in
+            [(1u32, 1 << 20, 16), (2, 1 << 20, 1), (4, 64 << 10, 1), (8, 1 << 20, 1), (32, 64 << 10, 1)]
+        {
+            for policy in [&PolicyConfig::Weighted, &dynamic, &PolicyConfig::Adaptive] {
+                let file_size = 2048u64 << 20;
+                let work = Work {
+                    threads,
+                    files: 1,
+                    file_size: file_size / u64::from(threads),
+                    block,
+                    depth,
+                    slice_ns: 100_000_000,
+                };
+                let full = devices[tier].bandwidth;
+                let at = |epoch: u64, factor: f64| Change {
+                    at_ns: epoch * EPOCH_NS,
+                    tier,
+                    bandwidth: full.map(|b| b * factor),
+                };
+                let out = run(policy, &devices, work, &[at(10, 1.0 / 3.0), at(25, 1.0)]);
+                let slow = 260e6 - full[1] * 2.0 / 3.0;
+                let show = |from: usize, to: usize, best: f64| {
+                    out.epochs[from.min(out.epochs.len())..to.min(out.epochs.len())]
+                        .iter()
+                        .map(|r| format!("{:3.0}", r / best * 100.0))
+                        .collect::<Vec<_>>()
+                        .join(" ")
+                };
+                println!(
+                    "ch {name} {threads:2}t {:4}K d{depth:2} {:9.9} before {} | slow {} | back {}",
+                    block >> 10,
+                    format!("{policy:?}"),
+                    show(5, 10, 260e6),
+                    show(10, 25, slow),
+                    show(25, 38, 260e6)
+                );
+            }
+        }
+    }
+}
