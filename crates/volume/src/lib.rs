@@ -29,6 +29,7 @@ mod plant;
 mod reap;
 mod recover;
 mod replace;
+mod rules;
 mod status;
 mod sync;
 mod tiers;
@@ -37,13 +38,14 @@ mod volume;
 pub use affected::{AffectedFile, AffectedRun};
 pub use check::{CheckOptions, CheckProgress, CheckReport, Problem, Severity, check, check_with};
 pub use config::{
-    DirectionProfile, EPOCH_NS_DEFAULT, HomeConfig, LargeFiles, PolicyConfig, Reserve, TierConfig,
-    TierProfile, VolumeConfig,
+    DirectionProfile, EPOCH_NS_DEFAULT, HomeConfig, LargeFiles, PolicyConfig, Reserve, RuleConfig,
+    TierConfig, TierProfile, VolumeConfig,
 };
 pub use format::FORMAT_VERSION;
 pub use open::OpenError;
 #[cfg(feature = "plant")]
 pub use plant::Plant;
+pub use rules::{Condition, ConditionError};
 pub use status::{Explanation, Layout, Run, TierStatus, VolumeStatus};
 pub use sync::Machine;
 pub use tiers::TierState;

@@ -42,6 +42,10 @@ pub(crate) struct File {
     sync_errors: Mutex<SyncErrors>,
     /// Set-id bits or file capabilities may have to be cleared at a write.
     check_set_id: AtomicBool,
+    /// Its path below the volume's root, as it was when a rule first asked.
+    pub(super) path: OnceLock<String>,
+    /// A rule that pins placed some of its ranges.
+    pub(super) pinned: AtomicBool,
 }
 
 /// Failures to make the file's data durable. The kernel tells of each once for
@@ -77,6 +81,8 @@ impl File {
             syncing: Mutex::new(()),
             sync_errors: Mutex::new(SyncErrors::default()),
             check_set_id: AtomicBool::new(true),
+            path: OnceLock::new(),
+            pinned: AtomicBool::new(false),
         }
     }
 

@@ -1,8 +1,9 @@
 //! Moving a range to another tier: copy, make durable, switch the index, make
 //! that durable, release the source (ordering rule 1).
 
+use super::choose::Asking;
 use super::pieces::is_absent;
-use super::place::{Asking, NotSpread};
+use super::place::NotSpread;
 use super::truncate::note_release;
 use super::{File, Layout, Spread};
 use crate::Volume;
@@ -61,10 +62,11 @@ impl Volume {
             let (start, size) = (self.range_start(range), spread.size());
             let span = Span { offset: start, len: bytes, size, size_after: size, new_bytes: bytes };
             let asking = Asking { file, origin: Origin::default(), span };
-            let (to, _) = self.choose(&asking, &deal, excluded)?;
-            match self.switch_tier(file, spread, range, entry, (&to, Reason::Moved)) {
+            let choice = self.choose(&asking, &deal, excluded)?;
+            let to = &choice.tier;
+            match self.switch_tier(file, spread, range, entry, (to, Reason::Moved)) {
                 Ok(()) => {
-                    self.placed(&asking, &mut deal, to.id);
+                    self.placed(&asking, &mut deal, &choice);
                     to.took(bytes);
                     tracing::info!(file = %spread.id(), range, from = %from.name, to = %to.name, "moved a range off a full tier");
                     return Ok(());
