@@ -199,7 +199,8 @@ mod tests {
             ("size < 5s", "compares a number with a duration"),
             ("age < 5", "compares a duration with a number"),
             ("[1,2].exists(x, x > 1)", "there is no"),
-            ("{'a': 1}.a == 1", "not in a condition"),
+            ("{'a': 1}.a == 1", "there is no field 'a'"),
+            ("{'a': 1} == 1", "not in a condition"),
             ("uid in ['a']", "'in' looks for a number among texts"),
             ("sync ? 1 : 'a'", "of different kinds"),
         ] {

@@ -80,11 +80,6 @@ pub(crate) struct LoadSample {
     pub(crate) rates: [f64; 2],
 }
 
-/// How busy a tier must be to be called saturated, and which share of what it
-/// can do must go through it.
-const SATURATED_BUSY: f64 = 0.9;
-const SATURATED_RATE: f64 = 0.85;
-
 impl Load {
     pub(crate) fn new(environment: Arc<dyn Environment>) -> Self {
         let epoch = Epoch {
@@ -188,9 +183,14 @@ impl Load {
 
     /// Whether the tier had as much to do this way, over the last epoch, as it
     /// can.
+    #[allow(dead_code, reason = "movers ask it")]
     pub(crate) fn is_saturated(&self, direction: Direction) -> bool {
+        /// Share of the time that it must be busy, and of what it can do that
+        /// must go through it.
+        const BUSY_MIN: f64 = 0.9;
+        const RATE_MIN: f64 = 0.85;
         let epoch = self.epoch.lock();
-        if epoch.busy < SATURATED_BUSY || epoch.last[direction as usize].rate <= 0.0 {
+        if epoch.busy < BUSY_MIN || epoch.last[direction as usize].rate <= 0.0 {
             return false;
         }
         // What goes the other way takes its part of the device.
@@ -198,7 +198,7 @@ impl Load {
             let bandwidth = epoch.learned[direction as usize].bandwidth();
             bandwidth.map_or(0.0, |bandwidth| epoch.last[direction as usize].rate / bandwidth)
         };
-        used(direction) >= SATURATED_RATE || used(Direction::Read) + used(Direction::Write) >= 1.0
+        used(direction) >= RATE_MIN || used(Direction::Read) + used(Direction::Write) >= 1.0
     }
 
     /// What went this way in the last epoch.
@@ -310,4 +310,101 @@ fn since(word: u64, now: u64) -> (u64, u64) {
     // Threads may look at the clock in one order and come here in another.
     let passed = if count == 0 || passed > TIME_MASK / 2 { 0 } else { passed };
     (passed << UNIT_BITS, (passed << UNIT_BITS) * count)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A clock that stands still until it is set.
+    #[derive(Debug, Default)]
+    struct Clock(AtomicU64);
+
+    impl Environment for Clock {
+        fn wall_ns(&self) -> i64 {
+            0
+        }
+
+        fn monotonic_ns(&self) -> u64 {
+            self.0.load(Ordering::Relaxed)
+        }
+
+        fn fill_random(&self, _bytes: &mut [u8]) -> braid_contract::Result<()> {
+            Ok(())
+        }
+
+        fn threads(&self) -> bool {
+            false
+        }
+    }
+
+    const MS: u64 = 1_048_576;
+
+    fn load() -> (Load, impl Fn(u64)) {
+        let clock = Arc::new(Clock::default());
+        let load = Load::new(Arc::<Clock>::clone(&clock));
+        (load, move |at_ns| clock.0.store(at_ns, Ordering::Relaxed))
+    }
+
+    #[test]
+    fn operations_are_counted_and_failed_ones_are_not() {
+        let (load, set) = load();
+        load.count::<()>(Direction::Write, 10, || Ok(10)).unwrap();
+        load.count::<()>(Direction::Write, 10, || Ok(5)).unwrap();
+        load.count(Direction::Read, 10, || Err(())).unwrap_err();
+        let sample = load.sample();
+        assert_eq!((sample.bytes, sample.ops), ([0, 15], [0, 2]));
+        set(500_000_000);
+        load.close_epoch();
+        let rates = load.sample().rates;
+        assert!(rates[0] == 0.0 && (rates[1] - 30.0).abs() < 1e-6, "{rates:?}");
+        set(600_000_000);
+        load.close_epoch();
+        assert_eq!(load.sample().rates, [0.0, 0.0]);
+    }
+
+    #[test]
+    fn an_epoch_tells_how_long_it_was_busy_and_with_how_much() {
+        let (load, set) = load();
+        set(10 * MS);
+        load.begin(Direction::Write, 100);
+        set(20 * MS);
+        load.begin(Direction::Write, 200);
+        assert_eq!(load.queued(Direction::Write), 300);
+        set(40 * MS);
+        load.end(Direction::Write, 100, Some(100));
+        set(50 * MS);
+        load.close_epoch();
+        let epoch = load.last_epoch(Direction::Write);
+        assert!((epoch.busy - 0.8).abs() < 1e-6, "{epoch:?}");
+        assert!((epoch.in_flight - 1.2).abs() < 1e-6, "{epoch:?}");
+        assert_eq!(load.last_epoch(Direction::Read), EpochLoad::default());
+        // What is under way goes on counting in the next one.
+        set(75 * MS);
+        load.end(Direction::Write, 200, None);
+        set(100 * MS);
+        load.close_epoch();
+        let epoch = load.last_epoch(Direction::Write);
+        assert!((epoch.busy - 0.5).abs() < 1e-6 && (epoch.in_flight - 0.5).abs() < 1e-6, "{epoch:?}");
+        assert_eq!((epoch.rate, load.queued(Direction::Write)), (0.0, 0));
+    }
+
+    #[test]
+    fn a_tier_with_enough_to_do_is_saturated() {
+        let (load, set) = load();
+        let mut now = 0;
+        let mut epoch = |busy: u64, bytes: usize| {
+            load.begin(Direction::Write, bytes);
+            set(now + busy * MS);
+            load.end(Direction::Write, bytes, Some(bytes));
+            now += 100 * MS;
+            set(now);
+            load.close_epoch();
+            load.is_saturated(Direction::Write)
+        };
+        assert!(epoch(100, 1000));
+        assert!(!epoch(50, 500));
+        assert!(!epoch(100, 100) && !load.is_saturated(Direction::Read));
+        assert!(epoch(100, 950));
+    }
 }
