@@ -19,7 +19,7 @@
 use super::{Context, PerTier, Policy, TierEpoch, TierView};
 use crate::sync::Mutex;
 use braid_contract::TierId;
-use std::collections::HashMap;
+use std::collections::BTreeMap;
 
 pub(super) struct Adaptive {
     state: Mutex<State>,
@@ -28,7 +28,7 @@ pub(super) struct Adaptive {
 struct State {
     epoch: u64,
     /// Where each thread that places ranges does so now.
-    streams: HashMap<u64, Stream>,
+    streams: BTreeMap<u64, Stream>,
     /// Bytes that the streams still have to write to each tier, about.
     to_write: PerTier<f64>,
     /// Bytes that are in memory and on their way to each tier, about.
@@ -54,6 +54,8 @@ const LINGER: u64 = 3;
 const BEHIND_SECONDS_MAX: f64 = 10.0;
 /// Under load, the busiest tier is at least so busy, as a share of the time.
 const LOADED: f64 = 0.8;
+/// Share of a tier's bytes that must go past the page cache for that to count.
+const DIRECT_MIN: f64 = 0.5;
 /// A tier that is so busy does all that it can.
 const NO_REST: f64 = 0.9;
 /// One less busy than this, against the busiest, could do more.
@@ -110,7 +112,7 @@ impl Adaptive {
     pub(super) fn new() -> Self {
         let state = State {
             epoch: 0,
-            streams: HashMap::new(),
+            streams: BTreeMap::new(),
             to_write: PerTier::all(0.0),
             behind: PerTier::all(0.0),
             boost: PerTier::all(Boost::NONE),
@@ -158,7 +160,9 @@ impl Policy for Adaptive {
         let state = &mut *self.state.lock();
         state.epoch += 1;
         state.end_old();
-        let busiest = tiers.iter().map(|tier| tier.load[1].busy).fold(0.0, f64::max);
+        // What goes into memory says nothing of how busy a tier is.
+        let own = tiers.iter().map(|tier| tier.load[1]).filter(|load| load.direct >= DIRECT_MIN);
+        let busiest = own.map(|load| load.busy).fold(0.0, f64::max);
         for tier in tiers {
             let done = tier.bandwidth[1] * EPOCH_SECONDS;
             state.behind[tier.id] = (state.behind[tier.id] - done).max(0.0);

@@ -6,6 +6,8 @@
 pub(crate) struct Known {
     /// Bytes a second that it was seen to do, read and written.
     pub(crate) learned: [Option<f64>; 2],
+    /// What it did through the page cache.
+    pub(crate) guess: [Option<f64>; 2],
     /// Its weight against other tiers, as it was given.
     pub(crate) weight: Option<f64>,
 }
@@ -17,14 +19,17 @@ const WEIGHT_UNIT: f64 = 1e6;
 
 /// Bytes a second that each tier is believed to do, read and written. A tier
 /// that was not seen to work one way is taken to do there what its weight says;
-/// or what it does the other way, if tiers are alike in that; or what the
+/// or what it did through memory; or what it does the other way, if tiers are alike in that; or what the
 /// others do.
 pub(crate) fn believed(tiers: &[Known]) -> Vec<[f64; 2]> {
     let [read, write] = [0, 1].map(|at| {
         let learned: Vec<Option<f64>> = tiers.iter().map(|tier| tier.learned[at]).collect();
         let unit = ratio(&learned, &tiers.iter().map(|tier| tier.weight).collect::<Vec<_>>());
         let given = |tier: &Known| Some(tier.weight? * unit.unwrap_or(WEIGHT_UNIT));
-        let known = tiers.iter().zip(learned).map(|(tier, learned)| learned.or_else(|| given(tier)));
+        let known = tiers
+            .iter()
+            .zip(learned)
+            .map(|(tier, learned)| learned.or_else(|| given(tier)).or(tier.guess[at]));
         known.collect::<Vec<_>>()
     });
     let factor = ratio(&read, &write).unwrap_or(1.0);
@@ -55,7 +60,7 @@ mod tests {
     use super::*;
 
     fn known(read: Option<f64>, write: Option<f64>, weight: Option<f64>) -> Known {
-        Known { learned: [read, write], weight }
+        Known { learned: [read, write], guess: [None; 2], weight }
     }
 
     #[test]
@@ -69,6 +74,10 @@ mod tests {
         // Reads are to writes as they are on the others.
         let one_way = [known(Some(400.0), Some(200.0), None), known(None, Some(60.0), None)];
         assert_eq!(believed(&one_way), [[400.0, 200.0], [120.0, 60.0]]);
+        // A guess is better than nothing, and worse than a weight.
+        let guess = Known { guess: [Some(1e9); 2], ..Known::default() };
+        assert_eq!(believed(&[guess])[0], [1e9; 2]);
+        assert_eq!(believed(&[Known { weight: Some(3.0), ..guess }])[0], [3e6; 2]);
         let nothing = [known(None, Some(200.0), None), known(None, Some(100.0), None), Known::default()];
         assert_eq!(believed(&nothing), [[200.0; 2], [100.0; 2], [150.0; 2]]);
     }

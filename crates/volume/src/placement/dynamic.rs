@@ -8,7 +8,7 @@ use super::threads::ThreadMap;
 use super::{Context, Policy, TierEpoch};
 use crate::sync::Mutex;
 use braid_contract::TierId;
-use std::collections::HashMap;
+use std::collections::BTreeMap;
 
 pub(super) struct Dynamic {
     threads: u32,
@@ -20,9 +20,9 @@ pub(super) struct Dynamic {
 struct Inner {
     map: ThreadMap,
     /// State of each pair of neighbours, by the faster and the slower tier.
-    states: HashMap<(TierId, TierId), State>,
+    states: BTreeMap<(TierId, TierId), State>,
     /// Bandwidths of the last epoch.
-    last: HashMap<TierId, f64>,
+    last: BTreeMap<TierId, f64>,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
@@ -52,7 +52,7 @@ enum Step {
 
 impl Dynamic {
     pub(super) fn new(threads: u32, thresholds: [f64; 2]) -> Self {
-        let inner = Inner { map: ThreadMap::new(threads), states: HashMap::new(), last: HashMap::new() };
+        let inner = Inner { map: ThreadMap::new(threads), states: BTreeMap::new(), last: BTreeMap::new() };
         Self { threads, thresholds, inner: Mutex::new(inner) }
     }
 }
@@ -78,13 +78,13 @@ impl Policy for Dynamic {
     fn epoch(&self, tiers: &[TierEpoch]) {
         let inner = &mut *self.inner.lock();
         inner.map.epoch();
-        let now: HashMap<TierId, f64> =
+        let now: BTreeMap<TierId, f64> =
             tiers.iter().map(|tier| (tier.id, tier.load[0].rate + tier.load[1].rate)).collect();
-        let sum = |rates: &HashMap<TierId, f64>| rates.values().sum::<f64>();
+        let sum = |rates: &BTreeMap<TierId, f64>| rates.values().sum::<f64>();
         let global = change(sum(&now), sum(&inner.last), self.thresholds[1]);
         for pair in by_bandwidth(tiers).windows(2) {
             let (high, low) = (pair[0], pair[1]);
-            let at = |rates: &HashMap<TierId, f64>| rates.get(&high).copied().unwrap_or(0.0);
+            let at = |rates: &BTreeMap<TierId, f64>| rates.get(&high).copied().unwrap_or(0.0);
             let of_high = change(at(&now), at(&inner.last), self.thresholds[0]);
             let state = inner.states.entry((high, low)).or_default();
             let (next, step) = next(*state, of_high, global);

@@ -37,6 +37,8 @@ pub(crate) struct Load {
 #[derive(Debug, Default)]
 struct Flow {
     bytes: AtomicU64,
+    /// Those of them that went past the page cache.
+    direct: AtomicU64,
     ops: AtomicU64,
     /// Bytes of the operations that are under way.
     queued: AtomicU64,
@@ -57,6 +59,7 @@ struct Epoch {
 #[derive(Clone, Copy, Debug, Default)]
 struct Counters {
     bytes: u64,
+    direct: u64,
     weighted: u64,
 }
 
@@ -69,6 +72,8 @@ pub(crate) struct EpochLoad {
     pub(crate) in_flight: f64,
     /// Share of the epoch in which at least one was under way, 0 to 1.
     pub(crate) busy: f64,
+    /// Share of the bytes that went past the page cache, 0 to 1.
+    pub(crate) direct: f64,
 }
 
 /// A tier's counters at one moment.
@@ -105,16 +110,16 @@ impl Load {
     }
 
     /// Runs one operation on `len` bytes and counts it; it answers the bytes it
-    /// moved.
+    /// moved. With `direct`, it goes past the page cache.
     pub(crate) fn count<E>(
         &self,
         direction: Direction,
-        len: usize,
+        (len, direct): (usize, bool),
         op: impl FnOnce() -> Result<usize, E>,
     ) -> Result<usize, E> {
         self.begin(direction, len);
         let result = op();
-        self.end(direction, len, result.as_ref().ok().copied());
+        self.end(direction, (len, direct), result.as_ref().ok().copied());
         result
     }
 
@@ -129,7 +134,7 @@ impl Load {
 
     /// An operation ends that [`begin`](Self::begin) was told of; with the
     /// bytes that it moved, unless it failed.
-    pub(crate) fn end(&self, direction: Direction, len: usize, moved: Option<usize>) {
+    pub(crate) fn end(&self, direction: Direction, (len, direct): (usize, bool), moved: Option<usize>) {
         let now_ns = self.environment.monotonic_ns();
         let flow = &self.flows[direction as usize];
         flow.queued.fetch_sub(len as u64, Ordering::Relaxed);
@@ -137,6 +142,9 @@ impl Load {
         self.all.change(now_ns, -1);
         if let Some(bytes) = moved {
             flow.bytes.fetch_add(bytes as u64, Ordering::Relaxed);
+            if direct {
+                flow.direct.fetch_add(bytes as u64, Ordering::Relaxed);
+            }
             flow.ops.fetch_add(1, Ordering::Relaxed);
         }
     }
@@ -154,12 +162,14 @@ impl Load {
             let at = direction as usize;
             let flow = &self.flows[at];
             let seen = flow.in_flight.seen(now_ns);
-            let now = Counters { bytes: flow.bytes.load(Ordering::Relaxed), weighted: seen.weighted };
+            let [bytes, direct] = [&flow.bytes, &flow.direct].map(|count| count.load(Ordering::Relaxed));
+            let now = Counters { bytes, direct, weighted: seen.weighted };
             let then = std::mem::replace(&mut epoch.then[at], now);
+            let moved = now.bytes.saturating_sub(then.bytes).max(1);
             epoch.last[at] = EpochLoad {
                 rate: share(now.bytes, then.bytes) * 1e9,
+                direct: now.direct.saturating_sub(then.direct) as f64 / moved as f64,
                 in_flight: share(now.weighted, then.weighted),
-                // Reckoned below, from the time of either kind.
                 busy: flow.in_flight.close_busy(seen.busy, nanos),
             };
         }
@@ -174,6 +184,11 @@ impl Load {
     /// while it never had enough to do to tell.
     pub(crate) fn bandwidth(&self, direction: Direction) -> Option<f64> {
         self.epoch.lock().learned[direction as usize].bandwidth()
+    }
+
+    /// What it did through the page cache, which may have been memory's doing.
+    pub(crate) fn guess(&self, direction: Direction) -> Option<f64> {
+        self.epoch.lock().learned[direction as usize].guess()
     }
 
     /// The fewest operations at once that were seen to reach that.
@@ -215,7 +230,8 @@ impl Load {
     /// enough to tell.
     pub(super) fn measured_bandwidth(&self) -> Option<f64> {
         let epoch = self.epoch.lock();
-        let [read, write] = [0, 1].map(|at: usize| epoch.learned[at].bandwidth());
+        let [read, write] =
+            [0, 1].map(|at: usize| epoch.learned[at].bandwidth().or(epoch.learned[at].guess()));
         // A tier that was only written is compared with others by that.
         write.or(read)
     }
@@ -349,9 +365,9 @@ mod tests {
     #[test]
     fn operations_are_counted_and_failed_ones_are_not() {
         let (load, set) = load();
-        load.count::<()>(Direction::Write, 10, || Ok(10)).unwrap();
-        load.count::<()>(Direction::Write, 10, || Ok(5)).unwrap();
-        load.count(Direction::Read, 10, || Err(())).unwrap_err();
+        load.count::<()>(Direction::Write, (10, true), || Ok(10)).unwrap();
+        load.count::<()>(Direction::Write, (10, true), || Ok(5)).unwrap();
+        load.count(Direction::Read, (10, true), || Err(())).unwrap_err();
         let sample = load.sample();
         assert_eq!((sample.bytes, sample.ops), ([0, 15], [0, 2]));
         set(500_000_000);
@@ -372,16 +388,16 @@ mod tests {
         load.begin(Direction::Write, 200);
         assert_eq!(load.queued(Direction::Write), 300);
         set(40 * MS);
-        load.end(Direction::Write, 100, Some(100));
+        load.end(Direction::Write, (100, false), Some(100));
         set(50 * MS);
         load.close_epoch();
         let epoch = load.last_epoch(Direction::Write);
         assert!((epoch.busy - 0.8).abs() < 1e-6, "{epoch:?}");
-        assert!((epoch.in_flight - 1.2).abs() < 1e-6, "{epoch:?}");
+        assert!((epoch.in_flight - 1.2).abs() < 1e-6 && epoch.direct == 0.0, "{epoch:?}");
         assert_eq!(load.last_epoch(Direction::Read), EpochLoad::default());
         // What is under way goes on counting in the next one.
         set(75 * MS);
-        load.end(Direction::Write, 200, None);
+        load.end(Direction::Write, (200, true), None);
         set(100 * MS);
         load.close_epoch();
         let epoch = load.last_epoch(Direction::Write);
@@ -396,7 +412,7 @@ mod tests {
         let mut epoch = |busy: u64, bytes: usize| {
             load.begin(Direction::Write, bytes);
             set(now + busy * MS);
-            load.end(Direction::Write, bytes, Some(bytes));
+            load.end(Direction::Write, (bytes, true), Some(bytes));
             now += 100 * MS;
             set(now);
             load.close_epoch();

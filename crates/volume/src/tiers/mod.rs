@@ -258,7 +258,8 @@ impl Tier {
 
     fn known(&self) -> Known {
         let learned = Direction::BOTH.map(|direction| self.load.bandwidth(direction));
-        Known { learned, weight: self.given_weight }
+        let guess = Direction::BOTH.map(|direction| self.load.guess(direction));
+        Known { learned, guess, weight: self.given_weight }
     }
 
     /// Looks at an error that the tier answered, remembers what it says of the

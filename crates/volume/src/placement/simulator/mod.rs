@@ -243,7 +243,7 @@ impl Simulator<'_> {
         match event {
             Event::Submit { thread } => self.submit(thread),
             Event::Done { thread, tier, bytes } => {
-                self.loads[tier].end(self.direction, bytes as usize, Some(bytes as usize));
+                self.loads[tier].end(self.direction, (bytes as usize, true), Some(bytes as usize));
                 self.epoch_bytes += bytes;
                 self.threads[thread].in_flight -= 1;
                 let next = self.now() + OVERHEAD_NS;
@@ -347,6 +347,7 @@ impl Simulator<'_> {
     fn believed(&self) -> Vec<[f64; 2]> {
         let known = |(load, weight): (&Load, &Option<f64>)| Known {
             learned: Direction::BOTH.map(|direction| load.bandwidth(direction)),
+            guess: [None; 2],
             weight: *weight,
         };
         believed(&self.loads.iter().zip(&self.weights).map(known).collect::<Vec<_>>())
