@@ -12,6 +12,7 @@ use std::ffi::OsStr;
 use std::fmt;
 use std::io::{IoSlice, IoSliceMut};
 use std::os::fd::OwnedFd;
+use std::path::PathBuf;
 use std::sync::Arc;
 
 /// An open descriptor, shared.
@@ -239,6 +240,10 @@ pub trait NativeFd: Send + Sync + fmt::Debug {
 
     /// Space and limits of the file system.
     fn usage(&self) -> Result<NativeUsage>;
+
+    /// The path by which it is reached now, from the root of the namespace that
+    /// the descriptor is in; `ENOENT` if it has no name any more.
+    fn path(&self) -> Result<PathBuf>;
 
     /// The kernel's descriptor, where there is one.
     fn kernel_fd(&self) -> Option<Arc<OwnedFd>>;

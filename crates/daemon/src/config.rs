@@ -4,6 +4,7 @@
 use crate::drill::FaultRule;
 use crate::profile::Profile;
 use crate::refusal::{Located, Place, Refusal};
+use crate::rules::Rule;
 use braid_modules::Wrapper;
 use std::path::PathBuf;
 
@@ -77,6 +78,8 @@ pub struct VolumeSettings {
     pub home: Located<String>,
     /// Which tier a new range goes to.
     pub policy: Located<Policy>,
+    /// Which files go elsewhere; the first that matches counts.
+    pub rules: Vec<Rule>,
     /// How long an epoch is, in nanoseconds.
     pub epoch: Option<Located<u64>>,
     /// What calibration found of the tiers, and the file that says it.
@@ -232,8 +235,10 @@ pub(crate) fn check_names(volume: &VolumeSettings) -> Result<(), Refusal> {
         }
     }
     known(&volume.tiers, &volume.home)?;
-    if let Policy::Size { large: Large::Tier(tier), .. } = &volume.policy.value {
-        known(&volume.tiers, tier)?;
+    check_policy(volume, &volume.policy.value)?;
+    for rule in &volume.rules {
+        rule.tiers.iter().try_for_each(|tier| known(&volume.tiers, tier))?;
+        rule.policy.iter().try_for_each(|policy| check_policy(volume, &policy.value))?;
     }
     let home = volume.tier(&volume.home.value);
     match home.and_then(|home| home.faults.first()) {
@@ -242,6 +247,14 @@ pub(crate) fn check_names(volume: &VolumeSettings) -> Result<(), Refusal> {
             Err(fault.place.refuse("the home tier is not drilled", advice))
         }
         None => Ok(()),
+    }
+}
+
+/// Refuses a policy that names a tier that there is not.
+fn check_policy(volume: &VolumeSettings, policy: &Policy) -> Result<(), Refusal> {
+    match policy {
+        Policy::Size { large: Large::Tier(tier), .. } => known(&volume.tiers, tier),
+        _ => Ok(()),
     }
 }
 

@@ -51,6 +51,7 @@ pub fn parse(flags: &StackFlags) -> Result<Config, Refusal> {
         place: Place::flag("--tier"),
         home,
         policy,
+        rules: Vec::new(),
         epoch: None,
         profile: None,
         range: range.transpose()?,

@@ -14,6 +14,7 @@ pub mod flags;
 pub mod log;
 pub mod profile;
 pub mod refusal;
+pub mod rules;
 pub mod serve;
 pub mod stack_file;
 pub mod units;

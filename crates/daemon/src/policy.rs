@@ -42,6 +42,12 @@ pub(crate) fn from_file(field: &Field) -> Result<Policy, Refusal> {
     build(&chosen.name, Section::of(&chosen, known)?)
 }
 
+/// The policy `name`, as it is without settings.
+pub(crate) fn from_name(name: &str, place: &Place) -> Result<Policy, Refusal> {
+    let Some(known) = keys(name) else { return Err(unknown(place, name)) };
+    build(name, Section::from_parts(place.clone(), &[], known)?)
+}
+
 /// `NAME[:key=value[,key=value]…]`
 pub(crate) fn from_flag(text: &str, place: &Place) -> Result<Policy, Refusal> {
     let (name, settings) = text.split_once(':').unwrap_or((text, ""));

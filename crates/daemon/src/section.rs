@@ -119,6 +119,11 @@ impl Field {
         Self { name: String::new(), place: file.at_line(node.line), node }
     }
 
+    /// The same, as the key `name` below this one.
+    pub(crate) fn named(&self, name: &str) -> Self {
+        Self { name: name.to_owned(), place: self.place.key(name), node: self.node.clone() }
+    }
+
     /// The characters of a scalar; `what` says what is expected.
     pub(crate) fn text(&self, what: &str) -> Result<Located<String>, Refusal> {
         let found = match &self.node.value {

@@ -6,6 +6,7 @@ use crate::drill::{self, FaultRule};
 use crate::policy;
 use crate::profile::{self, Profile};
 use crate::refusal::{Located, Place, Refusal};
+use crate::rules;
 use crate::section::{Field, Section};
 use crate::units::{self, parse_size, write_size};
 use std::path::{Path, PathBuf};
@@ -19,7 +20,7 @@ const TIER_KEYS_IN_FILE: &[&str] = &["dir", "weight", "reserve", "faults"];
 
 /// `volume: { … }`; relative directories are relative to `base`.
 pub(crate) fn from_file(field: &Field, base: &Path) -> Result<VolumeSettings, Refusal> {
-    let mut section = Section::of(field, &["home", "policy", "epoch", "profile", "range", "tiers"])?;
+    let mut section = Section::of(field, &["home", "policy", "rules", "epoch", "profile", "range", "tiers"])?;
     let tiers = section.require("tiers", "tiers: { NAME: { dir: DIRECTORY }, … }")?;
     let mut parsed = Vec::new();
     for tier in Section::open(&tiers)?.into_fields() {
@@ -39,6 +40,7 @@ pub(crate) fn from_file(field: &Field, base: &Path) -> Result<VolumeSettings, Re
         place: section.place().clone(),
         home: home.text("the name of a tier")?,
         policy: Located::new(policy::from_file(&policy)?, policy.place.clone()),
+        rules: section.take("rules").map(|field| rules::from_file(&field)).transpose()?.unwrap_or_default(),
         epoch: section.take("epoch").map(|field| epoch(&field)).transpose()?,
         profile: section.take("profile").map(|field| profile(&field, base)).transpose()?,
         range: section.take("range").map(|field| range(&field)).transpose()?,

@@ -4,6 +4,7 @@ use crate::config::{self, Config, Large, Policy, THREADS_DEFAULT, TierSettings, 
 use crate::drill::{self, Drills};
 use crate::refusal::Refusal;
 use crate::replacement::{self, TierPlace};
+use crate::rules::Rule;
 use crate::validate;
 use braid_contract::{Errno, Error, FileSystem, InodeId, Store};
 use braid_fuse::{FuseConfig, Session};
@@ -15,7 +16,7 @@ use braid_stores::dir::DirStore;
 use braid_stores::native::open_tier_dir;
 use braid_volume::{
     CheckOptions, CheckProgress, CheckReport, EPOCH_NS_DEFAULT, HomeConfig, LargeFiles, Layout, Machine,
-    OpenError, PolicyConfig, Reserve, TierConfig, Volume, VolumeConfig,
+    OpenError, PolicyConfig, Reserve, RuleConfig, TierConfig, Volume, VolumeConfig,
 };
 use std::io;
 use std::path::Path;
@@ -239,11 +240,13 @@ fn volume_config(settings: &VolumeSettings, drills: Option<&Drills>) -> Result<V
     let range_size = settings.range.as_ref().map(|range| range.value);
     let policy = policy(&settings.policy.value);
     let epoch_ns = settings.epoch.as_ref().map_or(EPOCH_NS_DEFAULT, |epoch| epoch.value);
+    let rules = settings.rules.iter().map(rule).collect();
     Ok(VolumeConfig {
         home,
         tiers,
         range_size,
         policy,
+        rules,
         epoch_ns,
         heat_budget: braid_volume::HEAT_BUDGET_DEFAULT,
         monitor: true,
@@ -277,6 +280,15 @@ pub(crate) fn reserve(tier: &TierSettings) -> Reserve {
         None => Reserve::default(),
         Some(config::Reserve::Bytes(bytes)) => Reserve::Bytes(bytes),
         Some(config::Reserve::Percent(percent)) => Reserve::Percent(percent),
+    }
+}
+
+fn rule(rule: &Rule) -> RuleConfig {
+    RuleConfig {
+        when: rule.when.value.clone(),
+        tiers: rule.tiers.iter().map(|tier| tier.value.clone()).collect(),
+        policy: rule.policy.as_ref().map(|located| policy(&located.value)),
+        pin: rule.pin,
     }
 }
 

@@ -71,7 +71,9 @@ impl Volume {
             tier.close_epoch();
         }
         let policy = Arc::clone(&self.policy.read());
-        policy.epoch(&self.tiers.epochs());
+        let epochs = self.tiers.epochs();
+        policy.epoch(&epochs);
+        self.rules.policies().for_each(|policy| policy.epoch(&epochs));
         for tier in self.tiers.iter() {
             let Some(pool) = &self.pool else {
                 if tier.begin_probe() {

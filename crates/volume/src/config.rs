@@ -1,6 +1,7 @@
 //! What a volume is made of and how it behaves. The daemon fills this in from
 //! a stack file or from command-line flags.
 
+use crate::rules::Condition;
 use braid_contract::{Environment, Fd, Store};
 use std::sync::Arc;
 
@@ -18,6 +19,9 @@ pub struct VolumeConfig {
     pub range_size: Option<u32>,
     /// Where new ranges go.
     pub policy: PolicyConfig,
+    /// Which files go elsewhere, or by another policy; the first that matches
+    /// counts.
+    pub rules: Vec<RuleConfig>,
     /// How often loads are reckoned and policies may change their mind, in
     /// nanoseconds; [`EPOCH_NS_DEFAULT`](crate::EPOCH_NS_DEFAULT) is usual.
     pub epoch_ns: u64,
@@ -180,6 +184,20 @@ pub enum PolicyConfig {
         /// Where the others go.
         large: LargeFiles,
     },
+}
+
+/// A rule: where the ranges of some files go.
+#[derive(Clone, PartialEq, Debug)]
+pub struct RuleConfig {
+    /// For which files, and when.
+    pub when: Condition,
+    /// The first of these tiers that has room gets the ranges; with none of
+    /// them, or if none has, the policy is asked.
+    pub tiers: Vec<String>,
+    /// The policy, in place of the volume's.
+    pub policy: Option<PolicyConfig>,
+    /// Movers leave what is placed by the rule where it is.
+    pub pin: bool,
 }
 
 /// Where [`PolicyConfig::Size`] puts large files.

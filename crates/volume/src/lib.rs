@@ -30,6 +30,7 @@ mod plant;
 mod reap;
 mod recover;
 mod replace;
+mod rules;
 mod status;
 mod sync;
 mod tiers;
@@ -39,12 +40,13 @@ pub use affected::{AffectedFile, AffectedRun};
 pub use check::{CheckOptions, CheckProgress, CheckReport, Problem, Severity, check, check_with};
 pub use config::{
     DirectionProfile, EPOCH_NS_DEFAULT, HEAT_BUDGET_DEFAULT, HomeConfig, LargeFiles, MoversConfig,
-    PolicyConfig, Reserve, TierConfig, TierProfile, VolumeConfig,
+    PolicyConfig, Reserve, RuleConfig, TierConfig, TierProfile, VolumeConfig,
 };
 pub use format::FORMAT_VERSION;
 pub use open::OpenError;
 #[cfg(feature = "plant")]
 pub use plant::Plant;
+pub use rules::{Condition, ConditionError};
 pub use status::{Explanation, HotFile, Layout, MoveCount, Run, TierStatus, VolumeStatus};
 pub use sync::Machine;
 pub use tiers::{Latency, TierState};

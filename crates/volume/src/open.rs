@@ -10,6 +10,7 @@ use crate::index::IndexDir;
 use crate::migrate::Slots;
 use crate::namespace::{Home, InodeTable, names_in};
 use crate::reap::Reaper;
+use crate::rules::Rules;
 use crate::sync::{Mutex, RwLock};
 use crate::tiers::{Place, Tier, TierParts, Tiers};
 use crate::{RANGE_SIZE_DEFAULT, Volume, placement};
@@ -112,7 +113,7 @@ pub enum OpenError {
         /// The missing tier's name.
         tier: String,
     },
-    /// The policy names a tier that there is not.
+    /// The policy or a rule names a tier that there is not.
     UnknownTier,
     /// Something else failed.
     Other(Error),
@@ -197,7 +198,7 @@ impl fmt::Display for OpenError {
                     "the volume has a tier `{tier}` that was not given; add it with the directory that it was made with"
                 )
             }
-            Self::UnknownTier => f.write_str("the policy names a tier that is not among the tiers"),
+            Self::UnknownTier => f.write_str("the policy or a rule names a tier that is not among the tiers"),
             Self::Other(error) => write!(f, "{error}"),
         }
     }
@@ -549,8 +550,8 @@ fn assemble(home: Home, config: VolumeConfig, plan: &Plan) -> Opening<Volume> {
         }));
     }
     let tiers = Tiers::new(tiers, plan.table.lost.clone())?;
-    let policy = placement::make(&config.policy, plan.range_size, |name| tiers.number(name))
-        .ok_or(OpenError::UnknownTier)?;
+    let policy = placement::make(&config.policy, |name| tiers.number(name)).ok_or(OpenError::UnknownTier)?;
+    let rules = Rules::make(&config.rules, |name| tiers.number(name)).ok_or(OpenError::UnknownTier)?;
     let braid = home.braid()?;
     let volume = Volume {
         id: plan.volume,
@@ -560,6 +561,7 @@ fn assemble(home: Home, config: VolumeConfig, plan: &Plan) -> Opening<Volume> {
         tiers,
         policy: RwLock::new(policy),
         policy_config: config.policy,
+        rules,
         epoch_ns: config.epoch_ns,
         table: Mutex::new(plan.table.clone()),
         user_xattr: plan.user_xattr,

@@ -66,9 +66,7 @@ impl Volume {
             label,
         };
         self.tiers.replace(&old, Tier::new(parts, &self.environment));
-        if let Some(policy) =
-            placement::make(&self.policy_config, self.range_size, |name| self.tiers.number(name))
-        {
+        if let Some(policy) = placement::make(&self.policy_config, |name| self.tiers.number(name)) {
             *self.policy.write() = policy;
         }
         self.tell_of_loss(&old);

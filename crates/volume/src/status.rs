@@ -178,7 +178,7 @@ impl Volume {
         VolumeStatus {
             id: self.id,
             range_size: self.range_size,
-            policy: self.policy.read().describe(),
+            policy: self.describe_policy(),
             tiers: home.chain(others).map(|tier| tier_status(&tier)).collect(),
             open_files: self.handles.file_count(),
             known_inodes: self.inodes.len(),
@@ -186,6 +186,16 @@ impl Volume {
             lost_tiers: self.tiers.lost(),
             hottest: Vec::new(),
             moves: Vec::new(),
+        }
+    }
+
+    /// The policy, and how many rules go before it.
+    fn describe_policy(&self) -> String {
+        let policy = self.policy.read().describe();
+        match self.rules.len() {
+            0 => policy,
+            1 => format!("{policy}; 1 rule before it"),
+            rules => format!("{policy}; {rules} rules before it"),
         }
     }
 

@@ -10,6 +10,7 @@ use crate::migrate::{Pace, Slots};
 use crate::namespace::{Home, InodeTable};
 use crate::placement::Policy;
 use crate::reap::Reaper;
+use crate::rules::Rules;
 use crate::sync::{Mutex, RwLock};
 use crate::tiers::{Tiers, act_for, present};
 use braid_contract::{Environment, Errno, Error, InodeId, ObjectId, Result, VolumeId};
@@ -24,6 +25,7 @@ pub struct Volume {
     pub(crate) tiers: Tiers,
     pub(crate) policy: RwLock<Arc<dyn Policy>>,
     pub(crate) policy_config: PolicyConfig,
+    pub(crate) rules: Rules,
     pub(crate) epoch_ns: u64,
     /// The volume table as it is on the home tier.
     pub(crate) table: Mutex<VolumeTable>,

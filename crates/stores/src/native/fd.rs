@@ -11,11 +11,12 @@ use rustix::fs::{
     AtFlags, FileType, Gid, IFlags, Mode, OFlags, RawDir, RenameFlags, SeekFrom, StatxFlags, Uid, XattrFlags,
 };
 use std::any::Any;
-use std::ffi::OsStr;
+use std::ffi::{OsStr, OsString};
 use std::io::{IoSlice, IoSliceMut};
 use std::mem::MaybeUninit;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
-use std::os::unix::ffi::OsStrExt;
+use std::os::unix::ffi::{OsStrExt, OsStringExt};
+use std::path::PathBuf;
 use std::sync::Arc;
 
 /// Bytes of directory entries fetched at a time.
@@ -277,6 +278,15 @@ impl NativeFd for KernelFd {
 
     fn usage(&self) -> Result<NativeUsage> {
         usage(self)
+    }
+
+    fn path(&self) -> Result<PathBuf> {
+        let target = rustix::fs::readlink(proc_path(self), Vec::new())?.into_bytes();
+        // That of a removed file is followed by this; and a name may end so.
+        if target.ends_with(b" (deleted)") && self.stat()?.attr.nlink == 0 {
+            return Err(Errno::ENOENT.into());
+        }
+        Ok(PathBuf::from(OsString::from_vec(target)))
     }
 
     fn kernel_fd(&self) -> Option<Arc<OwnedFd>> {

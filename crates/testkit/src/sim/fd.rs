@@ -2,7 +2,7 @@
 
 use super::content::BLOCK;
 use super::disk::{Shared, Subject};
-use super::inode::{Body, Dir, Entry, KIND};
+use super::inode::{Body, Dir, Entry, KIND, ROOT};
 use super::state::{Context, State};
 use super::words::SimWords;
 use braid_contract::{
@@ -15,6 +15,7 @@ use std::fmt;
 use std::io::{IoSlice, IoSliceMut};
 use std::os::fd::OwnedFd;
 use std::os::unix::ffi::OsStrExt;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 /// Type of the handles of simulated inodes.
@@ -388,6 +389,18 @@ impl NativeFd for SimFd {
             read_only: false,
             volatile: self.shared.config.volatile,
             journal_order: self.shared.config.model.journal_order,
+        })
+    }
+
+    fn path(&self) -> Result<PathBuf> {
+        self.look(|state| {
+            let (mut ino, mut names) = (self.ino, Vec::new());
+            while ino != ROOT {
+                let link = state.node(ino)?.names.first().ok_or(Errno::ENOENT)?;
+                names.push(link.name.clone());
+                ino = link.dir;
+            }
+            Ok(Path::new("/").join(names.iter().rev().map(|name| &**name).collect::<PathBuf>()))
         })
     }
 

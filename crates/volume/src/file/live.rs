@@ -45,6 +45,10 @@ pub(crate) struct File {
     check_set_id: AtomicBool,
     /// Names the file to those who count its use.
     pub(crate) heat: OnceLock<Arc<Tag>>,
+    /// Its path below the volume's root, as it was when a rule first asked.
+    pub(super) path: OnceLock<String>,
+    /// A rule that pins placed some of its ranges.
+    pub(super) pinned: AtomicBool,
 }
 
 /// Failures to make the file's data durable. The kernel tells of each once for
@@ -81,6 +85,8 @@ impl File {
             sync_errors: Mutex::new(SyncErrors::default()),
             check_set_id: AtomicBool::new(true),
             heat: OnceLock::new(),
+            path: OnceLock::new(),
+            pinned: AtomicBool::new(false),
         }
     }
 

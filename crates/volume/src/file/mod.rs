@@ -7,6 +7,7 @@
 //! holds it alone.
 
 mod allocate;
+mod choose;
 mod handles;
 mod live;
 mod open;

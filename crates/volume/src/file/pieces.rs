@@ -20,7 +20,7 @@ impl Volume {
         buf: &mut [u8],
         direct: bool,
     ) -> Result<()> {
-        let read = tier.count(Direction::Read, || match &tier.backend {
+        let read = tier.count(Direction::Read, (buf.len(), direct), || match &tier.backend {
             Backend::Home(_) => file.data().read_at(offset, &mut [IoSliceMut::new(buf)], direct),
             Backend::Store(store) => read_to_end(&**store, spread.id(), offset, buf, direct),
         });
@@ -48,10 +48,10 @@ impl Volume {
             Backend::Home(_) => file.writable()?.write_at(offset, &[IoSlice::new(data)], io.direct),
             Backend::Store(store) => store.write_at(spread.id(), offset, &[IoSlice::new(data)], io),
         };
-        let written = match tier.count(Direction::Write, write) {
+        let written = match tier.count(Direction::Write, (data.len(), io.direct), write) {
             Err(error) if is_absent(spread, tier, &error)? => {
                 self.make_object(spread, tier)?;
-                tier.count(Direction::Write, write)
+                tier.count(Direction::Write, (data.len(), io.direct), write)
             }
             result => result,
         };
@@ -79,17 +79,17 @@ impl Volume {
 
     /// Reads from the home file of a plain file.
     pub(crate) fn read_home(&self, file: &File, offset: u64, buf: &mut [u8], direct: bool) -> Result<usize> {
-        let home = self.tiers.home();
-        home.count(Direction::Read, || file.data().read_at(offset, &mut [IoSliceMut::new(buf)], direct))
+        self.tiers.home().count(Direction::Read, (buf.len(), direct), || {
+            file.data().read_at(offset, &mut [IoSliceMut::new(buf)], direct)
+        })
     }
 
     /// Writes to the home file of a plain file.
     pub(crate) fn write_home(&self, file: &File, offset: u64, data: &[u8], direct: bool) -> Result<usize> {
         let home = self.tiers.home();
-        home.plain_writes.fetch_add(1, Ordering::Relaxed);
-        let written =
-            home.count(Direction::Write, || file.writable()?.write_at(offset, &[IoSlice::new(data)], direct));
-        home.plain_writes.fetch_sub(1, Ordering::Relaxed);
+        let written = home.count(Direction::Write, (data.len(), direct), || {
+            file.writable()?.write_at(offset, &[IoSlice::new(data)], direct)
+        });
         written.map_err(|error| home.note_error(error))
     }
 

@@ -1,21 +1,14 @@
 //! Ranges get their tier.
 
+use super::choose::Asking;
 use super::{File, Layout, Spread};
 use crate::Volume;
 use crate::format::{Entry, Header, IdAttr, IdKind, Reason, SIZE_MAX};
 use crate::namespace::Shape;
-use crate::placement::{self, Deal, Origin, Span, TierView};
+use crate::placement::{Deal, Origin, Span};
 use crate::tiers::{Backend, Tier, bit};
 use braid_contract::{Context, Errno, Error, Result, TierId};
 use std::ops::Range;
-use std::sync::Arc;
-
-/// What a policy is asked for.
-pub(crate) struct Asking<'a> {
-    pub(crate) file: &'a File,
-    pub(crate) origin: Origin,
-    pub(crate) span: Span,
-}
 
 /// Why a file could not be spread.
 pub(crate) enum NotSpread {
@@ -85,11 +78,11 @@ impl Volume {
     fn place_new(&self, spread: &Spread, asking: &Asking<'_>, new: &[u64], deal: &mut Deal) -> Result<()> {
         let mut excluded = 0;
         while !new.is_empty() {
-            let (tier, reason) = self.choose(asking, deal, excluded)?;
-            match self.give(asking.file, spread, &tier, reason, new) {
+            let choice = self.choose(asking, deal, excluded)?;
+            let tier = &choice.tier;
+            match self.give(asking.file, spread, tier, choice.reason, new) {
                 Ok(()) => {
-                    self.chosen(asking, deal, tier.id);
-                    deal.add(tier.id, asking.span.new_bytes);
+                    self.placed(asking, deal, &choice);
                     tier.took(asking.span.new_bytes);
                     break;
                 }
@@ -100,28 +93,13 @@ impl Volume {
         Ok(())
     }
 
-    /// The tier for new ranges, by the policy. `ENOSPC` if no tier has room.
-    pub(crate) fn choose(
-        &self,
-        asking: &Asking<'_>,
-        deal: &Deal,
-        excluded: u64,
-    ) -> Result<(Arc<Tier>, Reason)> {
-        let tiers = self.tiers.views(asking.span.new_bytes, excluded);
-        let policy = Arc::clone(&self.policy.read());
-        let chosen = policy.place(&asking.context(deal, &tiers)).ok_or(Errno::ENOSPC)?;
-        let mut everywhere = tiers.clone();
-        everywhere.iter_mut().for_each(|tier| tier.has_room = true);
-        let wished = policy.place(&asking.context(deal, &everywhere));
-        let reason = if wished == Some(chosen) { Reason::Policy } else { Reason::Spill };
-        Ok((self.tiers.get(chosen)?, reason))
-    }
-
-    /// Tells the policy that its choice was carried out.
-    fn chosen(&self, asking: &Asking<'_>, deal: &Deal, tier: TierId) {
-        let tiers = self.tiers.views(asking.span.new_bytes, 0);
-        let policy = Arc::clone(&self.policy.read());
-        policy.placed(&asking.context(deal, &tiers), tier);
+    /// The deal of a file that has so many bytes, all of them on home.
+    fn deal_from_home(&self, file: &File, bytes: u64) -> Deal {
+        let mut deal = Deal::new(file.inode.ino.0, self.range_size);
+        if bytes > 0 {
+            deal.add(self.tiers.home().id, bytes, self.share_of(self.tiers.home()));
+        }
+        deal
     }
 
     /// Records that `ranges` are on `tier`.
@@ -158,7 +136,7 @@ impl Volume {
     pub(crate) fn should_spread(&self, file: &File, offset: u64, end: u64, origin: Origin) -> Result<bool> {
         let home = self.tiers.home();
         if end <= u64::from(self.range_size) && home.room() >= end - offset {
-            return Ok(false);
+            return self.should_spread_small(file, offset, end, origin);
         }
         let size = file.home_size()?;
         let grows_into = self.ranges_of(size.next_multiple_of(u64::from(self.range_size)).max(offset), end);
@@ -170,7 +148,18 @@ impl Volume {
         let deal = self.deal_of_plain(file, size);
         let span = Span { offset, len: end - offset, size, size_after: end.max(size), new_bytes };
         let chosen = self.choose(&Asking { file, origin, span }, &deal, 0);
-        Ok(chosen.is_ok_and(|(tier, _)| !tier.is_home()))
+        Ok(chosen.is_ok_and(|choice| !choice.tier.is_home()))
+    }
+
+    /// Whether a file should be spread before its first bytes come: no policy
+    /// wants that for what fits in one range, but a rule may.
+    fn should_spread_small(&self, file: &File, offset: u64, end: u64, origin: Origin) -> Result<bool> {
+        if self.rules.is_empty() || offset > 0 || !may_spread(file) || file.home_size()? > 0 {
+            return Ok(false);
+        }
+        let new_bytes = u64::from(self.range_size);
+        let span = Span { offset, len: end - offset, size: 0, size_after: end, new_bytes };
+        Ok(self.is_ruled_away(file, origin, span))
     }
 
     /// Spreads a plain file before it gets room for data in `offset .. end`, if
@@ -197,8 +186,8 @@ impl Volume {
             let (offset, size_after) = (self.range_start(range), end.max(size));
             let span = Span { offset, len: range_size, size, size_after, new_bytes: range_size };
             match self.choose(&Asking { file, origin, span }, &deal, 0) {
-                Ok((tier, _)) if !tier.is_home() => return Ok(true),
-                Ok((tier, _)) => deal.add(tier.id, range_size),
+                Ok(choice) if !choice.tier.is_home() => return Ok(true),
+                Ok(choice) => deal.add(choice.tier.id, range_size, self.share_of(&choice.tier)),
                 Err(_) => return Ok(false),
             }
         }
@@ -207,9 +196,7 @@ impl Volume {
 
     /// What a plain file of `size` bytes has dealt so far: all of it to home.
     fn deal_of_plain(&self, file: &File, size: u64) -> Deal {
-        let mut deal = Deal::new(file.inode.ino.0, self.range_size);
-        deal.add(self.tiers.home().id, size.next_multiple_of(u64::from(self.range_size)));
-        deal
+        self.deal_from_home(file, size.next_multiple_of(u64::from(self.range_size)))
     }
 
     /// Makes a plain file a spread file, all of whose data is on home so far.
@@ -252,9 +239,7 @@ impl Volume {
             index.set_size(identity.size())?;
             self.index.sync(&index)?;
             self.home.set_id_attr(&**file.data(), &attr)?;
-            let mut deal = Deal::new(file.inode.ino.0, self.range_size);
-            deal.add(self.tiers.home().id, home_bytes);
-            Spread::load(index, deal, &self.environment)
+            Spread::load(index, self.deal_from_home(file, home_bytes), &self.environment)
         };
         match make() {
             Ok(spread) => {
@@ -292,12 +277,6 @@ impl Volume {
             return Ok(home);
         }
         Ok(spread.index.entry(self.range_of(end - 1))?.map_or(home, |entry| entry.tier))
-    }
-}
-
-impl Asking<'_> {
-    fn context<'a>(&self, deal: &'a Deal, tiers: &'a [TierView]) -> placement::Context<'a> {
-        placement::Context { origin: self.origin, span: self.span, file: self.file.inode.ino.0, deal, tiers }
     }
 }
 

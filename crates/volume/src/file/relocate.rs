@@ -2,8 +2,9 @@
 //! that durable, release the source (ordering rule 1). Readers and writers go
 //! on meanwhile; [`migrate`](crate::migrate) keeps them and the move apart.
 
+use super::choose::Asking;
 use super::pieces::is_absent;
-use super::place::{Asking, NotSpread};
+use super::place::NotSpread;
 use super::truncate::note_release;
 use super::{File, Layout, Spread};
 use crate::Volume;
@@ -110,7 +111,7 @@ impl Volume {
         let (start, size) = (self.range_start(self.range_of(offset)), spread.size());
         let span = placement::Span { offset: start, len: bytes, size, size_after: size, new_bytes: bytes };
         let asking = Asking { file, origin: Origin::default(), span };
-        self.choose(&asking, &deal, excluded).map(|(to, _)| Some(to))
+        Ok(Some(self.choose(&asking, &deal, excluded)?.tier))
     }
 
     /// Ends the move of a range that somebody else began.
@@ -284,7 +285,7 @@ impl RangeMove<'_> {
             return;
         }
         // Nobody gives the range to the tier while this is locked.
-        let mut deal = spread.placing.lock();
+        let _placing = spread.placing.lock();
         let owner = spread.index.entry(self.range);
         if owner.as_ref().is_ok_and(|owner| owner.is_none_or(|entry| entry.tier != tier.id)) {
             let released = self.volume.release_range(self.file, spread, tier, self.range);
@@ -295,9 +296,7 @@ impl RangeMove<'_> {
             }
         }
         if moved {
-            let bytes = u64::from(self.volume.range_size);
-            deal.add(self.to.id, bytes);
-            self.to.took(bytes);
+            self.to.took(u64::from(self.volume.range_size));
         }
     }
 

@@ -19,23 +19,21 @@
 use super::{Context, PerTier, Policy, TierEpoch, TierView};
 use crate::sync::Mutex;
 use braid_contract::TierId;
-use std::collections::HashMap;
+use std::collections::BTreeMap;
 
 pub(super) struct Adaptive {
-    range_size: f64,
     state: Mutex<State>,
 }
 
 struct State {
     epoch: u64,
     /// Where each thread that places ranges does so now.
-    streams: HashMap<u64, Stream>,
+    streams: BTreeMap<u64, Stream>,
     /// Bytes that the streams still have to write to each tier, about.
     to_write: PerTier<f64>,
     /// Bytes that are in memory and on their way to each tier, about.
     behind: PerTier<f64>,
-    /// How much more than it is known for a tier is given, as a factor.
-    boost: PerTier<f64>,
+    boost: PerTier<Boost>,
 }
 
 struct Stream {
@@ -54,37 +52,72 @@ const STREAMS_MAX: usize = 4096;
 const LINGER: u64 = 3;
 /// Most seconds of work that a tier may have behind it in memory.
 const BEHIND_SECONDS_MAX: f64 = 10.0;
-/// A tier less busy than this can do more, if another one has no rest.
-const IDLE: f64 = 0.7;
-const NO_REST: f64 = 0.95;
-/// By how much more it is given each epoch, and at most.
-const BOOST_STEP: f64 = 1.25;
-const BOOST_MAX: f64 = 16.0;
-/// How much of a boost is left an epoch after its reason is gone.
-const BOOST_KEPT: f64 = 0.6;
+/// Under load, the busiest tier is at least so busy, as a share of the time.
+const LOADED: f64 = 0.8;
+/// Share of a tier's bytes that must go past the page cache for that to count.
+const DIRECT_MIN: f64 = 0.5;
+/// A tier that is so busy does all that it can.
+const NO_REST: f64 = 0.9;
+/// One less busy than this, against the busiest, could do more.
+const IDLE: f64 = 0.6;
+/// For how many epochs it must be so, if it is known what the tier can do.
+const IDLE_EPOCHS: u32 = 3;
+/// By how much it is given more then; twice as much each epoch, up to a bound.
+const STEP_FIRST: f64 = 0.05;
+const STEP_MAX: f64 = 0.5;
+/// By how much if nothing is known of it.
+const STEP_UNKNOWN: f64 = 1.0;
+/// The most in all.
+const FACTOR_MAX: f64 = 20.0;
+/// How much of it is left an epoch after the reason is gone.
+const KEPT: f64 = 0.5;
+
+/// How much more than it is believed to do a tier is given, since it could do
+/// more. What it can do is learned only when it has enough to do: this is what
+/// gives it enough.
+#[derive(Clone, Copy, Debug)]
+struct Boost {
+    factor: f64,
+    /// For how many epochs it could have done more.
+    idle: u32,
+}
+
+impl Boost {
+    const NONE: Self = Self { factor: 1.0, idle: 0 };
+
+    /// The boost after an epoch in which the busiest tier was so busy.
+    fn next(self, tier: &TierEpoch, busiest: f64) -> Self {
+        let (seen, busy) = (tier.load[1], tier.load[1].busy);
+        if busiest < LOADED || busy >= NO_REST {
+            return Self { factor: 1.0 + (self.factor - 1.0) * KEPT, idle: 0 };
+        }
+        if busy >= IDLE * busiest {
+            return Self { idle: 0, ..self };
+        }
+        if seen.rate == 0.0 && !tier.known {
+            // It was not asked.
+            return self;
+        }
+        let idle = self.idle + 1;
+        let step = match idle.checked_sub(IDLE_EPOCHS) {
+            _ if !tier.known => STEP_UNKNOWN,
+            None => 0.0,
+            Some(more) => (STEP_FIRST * f64::from(more).exp2()).min(STEP_MAX),
+        };
+        Self { factor: (self.factor * (1.0 + step)).min(FACTOR_MAX), idle }
+    }
+}
 
 impl Adaptive {
-    pub(super) fn new(range_size: u32) -> Self {
+    pub(super) fn new() -> Self {
         let state = State {
             epoch: 0,
-            streams: HashMap::new(),
+            streams: BTreeMap::new(),
             to_write: PerTier::all(0.0),
             behind: PerTier::all(0.0),
-            boost: PerTier::all(1.0),
+            boost: PerTier::all(Boost::NONE),
         };
-        Self { range_size: f64::from(range_size), state: Mutex::new(state) }
-    }
-
-    /// Seconds until `tier` would be done with what `context` asks for, and
-    /// what the file is owed elsewhere.
-    fn wait(&self, state: &State, context: &Context<'_>, tier: &TierView) -> f64 {
-        let writes = tier.bandwidth[1] * state.boost[tier.id];
-        let share = share(tier) * state.boost[tier.id];
-        let own = state.streams.get(&context.stream()).filter(|own| own.tier == tier.id);
-        let streams = state.to_write[tier.id] - own.map_or(0.0, |own| own.bytes)
-            + f64::from(tier.plain_writes) * self.range_size / 2.0;
-        let file = (context.deal.of(tier.id) + context.span.new_bytes as f64) / share;
-        file + streams.max(0.0) / writes + state.behind[tier.id] / writes
+        Self { state: Mutex::new(state) }
     }
 }
 
@@ -96,8 +129,12 @@ impl Policy for Adaptive {
     fn place(&self, context: &Context<'_>) -> Option<TierId> {
         let state = self.state.lock();
         let candidates = context.tiers.iter().filter(|tier| tier.has_room);
-        let waits = candidates.map(|tier| (self.wait(&state, context, tier), tier.id));
+        let waits = candidates.map(|tier| (state.wait(context, tier), tier.id));
         waits.min_by(|a, b| a.0.total_cmp(&b.0)).map(|(_, tier)| tier)
+    }
+
+    fn share(&self, tier: &TierView) -> f64 {
+        share(tier) * self.state.lock().boost[tier.id].factor
     }
 
     fn placed(&self, context: &Context<'_>, tier: TierId) {
@@ -123,20 +160,29 @@ impl Policy for Adaptive {
         let state = &mut *self.state.lock();
         state.epoch += 1;
         state.end_old();
-        let no_rest = tiers.iter().any(|tier| tier.load[1].busy >= NO_REST);
+        // What goes into memory says nothing of how busy a tier is.
+        let own = tiers.iter().map(|tier| tier.load[1]).filter(|load| load.direct >= DIRECT_MIN);
+        let busiest = own.map(|load| load.busy).fold(0.0, f64::max);
         for tier in tiers {
-            let done = tier.bandwidth[1].unwrap_or(0.0) * EPOCH_SECONDS;
+            let done = tier.bandwidth[1] * EPOCH_SECONDS;
             state.behind[tier.id] = (state.behind[tier.id] - done).max(0.0);
-            let boost = &mut state.boost[tier.id];
-            *boost = match no_rest && tier.load[1].busy < IDLE && tier.bandwidth[1].is_some() {
-                true => (*boost * BOOST_STEP).min(BOOST_MAX),
-                false => 1.0 + (*boost - 1.0) * BOOST_KEPT,
-            };
+            state.boost[tier.id] = state.boost[tier.id].next(tier, busiest);
         }
     }
 }
 
 impl State {
+    /// Seconds until `tier` would be done with what `context` asks for, and
+    /// with what goes before it.
+    fn wait(&self, context: &Context<'_>, tier: &TierView) -> f64 {
+        let boost = self.boost[tier.id].factor;
+        let own = self.streams.get(&context.stream()).filter(|own| own.tier == tier.id);
+        let streams = self.to_write[tier.id] - own.map_or(0.0, |own| own.bytes);
+        let before = streams.max(tier.queued as f64) + self.behind[tier.id];
+        let file = context.deal.after(tier.id, context.span.new_bytes, share(tier) * boost);
+        file + before / (tier.bandwidth[1] * boost)
+    }
+
     fn end(&mut self, key: u64) {
         if let Some(stream) = self.streams.remove(&key) {
             self.to_write[stream.tier] = (self.to_write[stream.tier] - stream.bytes).max(0.0);

@@ -8,7 +8,7 @@ use super::threads::ThreadMap;
 use super::{Context, Policy, TierEpoch};
 use crate::sync::Mutex;
 use braid_contract::TierId;
-use std::collections::HashMap;
+use std::collections::BTreeMap;
 
 pub(super) struct Dynamic {
     threads: u32,
@@ -20,9 +20,9 @@ pub(super) struct Dynamic {
 struct Inner {
     map: ThreadMap,
     /// State of each pair of neighbours, by the faster and the slower tier.
-    states: HashMap<(TierId, TierId), State>,
+    states: BTreeMap<(TierId, TierId), State>,
     /// Bandwidths of the last epoch.
-    last: HashMap<TierId, f64>,
+    last: BTreeMap<TierId, f64>,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
@@ -52,7 +52,7 @@ enum Step {
 
 impl Dynamic {
     pub(super) fn new(threads: u32, thresholds: [f64; 2]) -> Self {
-        let inner = Inner { map: ThreadMap::new(threads), states: HashMap::new(), last: HashMap::new() };
+        let inner = Inner { map: ThreadMap::new(threads), states: BTreeMap::new(), last: BTreeMap::new() };
         Self { threads, thresholds, inner: Mutex::new(inner) }
     }
 }
@@ -78,13 +78,13 @@ impl Policy for Dynamic {
     fn epoch(&self, tiers: &[TierEpoch]) {
         let inner = &mut *self.inner.lock();
         inner.map.epoch();
-        let now: HashMap<TierId, f64> =
+        let now: BTreeMap<TierId, f64> =
             tiers.iter().map(|tier| (tier.id, tier.load[0].rate + tier.load[1].rate)).collect();
-        let sum = |rates: &HashMap<TierId, f64>| rates.values().sum::<f64>();
+        let sum = |rates: &BTreeMap<TierId, f64>| rates.values().sum::<f64>();
         let global = change(sum(&now), sum(&inner.last), self.thresholds[1]);
         for pair in by_bandwidth(tiers).windows(2) {
             let (high, low) = (pair[0], pair[1]);
-            let at = |rates: &HashMap<TierId, f64>| rates.get(&high).copied().unwrap_or(0.0);
+            let at = |rates: &BTreeMap<TierId, f64>| rates.get(&high).copied().unwrap_or(0.0);
             let of_high = change(at(&now), at(&inner.last), self.thresholds[0]);
             let state = inner.states.entry((high, low)).or_default();
             let (next, step) = next(*state, of_high, global);
@@ -129,12 +129,10 @@ fn change(now: f64, last: f64, threshold: f64) -> Change {
     }
 }
 
-/// The tiers by what they are known to write, the fastest first; those of which
-/// nothing is known come last.
+/// The tiers by what they are believed to write, the fastest first.
 fn by_bandwidth(tiers: &[TierEpoch]) -> Vec<TierId> {
     let mut ordered: Vec<&TierEpoch> = tiers.iter().collect();
-    let bandwidth = |tier: &TierEpoch| tier.bandwidth[1].unwrap_or(0.0);
-    ordered.sort_by(|a, b| bandwidth(b).total_cmp(&bandwidth(a)));
+    ordered.sort_by(|a, b| b.bandwidth[1].total_cmp(&a.bandwidth[1]));
     ordered.into_iter().map(|tier| tier.id).collect()
 }
 
@@ -158,7 +156,8 @@ mod tests {
         let tier = |id: u8| TierEpoch {
             id: TierId(id),
             load: [EpochLoad::default(), EpochLoad { rate: rates[usize::from(id)], ..EpochLoad::default() }],
-            bandwidth: [None, Some([200.0, 60.0][usize::from(id)])],
+            bandwidth: [[200.0, 60.0][usize::from(id)]; 2],
+            known: true,
         };
         dynamic.epoch(&[tier(0), tier(1)]);
         let inner = dynamic.inner.lock();

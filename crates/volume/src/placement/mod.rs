@@ -6,6 +6,8 @@
 //! already. What to do when the tier it names has no room is not its business.
 
 mod adaptive;
+mod believed;
+mod deal;
 mod dynamic;
 mod fixed;
 mod home_first;
@@ -18,7 +20,9 @@ mod weighted;
 use crate::config::{LargeFiles, PolicyConfig};
 use crate::tiers::EpochLoad;
 use adaptive::Adaptive;
+pub(crate) use believed::{Known, believed, filled};
 use braid_contract::{Caller, Hint, StoreIo, TierId, WriteFlags};
+pub(crate) use deal::{Deal, split_mix};
 use dynamic::Dynamic;
 use fixed::Static;
 use home_first::HomeFirst;
@@ -125,9 +129,8 @@ pub(crate) struct TierView {
     pub(crate) has_room: bool,
     /// Share of the tier's space in use by anybody, 0 to 1.
     pub(crate) used: f64,
-    /// Writes under way on files that are still plain, whose ranges nobody
-    /// dealt.
-    pub(crate) plain_writes: u32,
+    /// Bytes of writes that are under way on it.
+    pub(crate) queued: u64,
     /// Threads that keep it busy with writes, where that is known.
     pub(crate) saturating: Option<u32>,
 }
@@ -138,15 +141,10 @@ pub(crate) struct TierEpoch {
     pub(crate) id: TierId,
     /// What it did, read and written.
     pub(crate) load: [EpochLoad; 2],
-    /// Bytes a second that it is known to do, read and written.
-    pub(crate) bandwidth: [Option<f64>; 2],
-}
-
-/// Bytes of one file dealt to each tier. Kept while the file is open, so that
-/// each file by itself is spread in proportion.
-#[derive(Clone, Debug)]
-pub(crate) struct Deal {
-    bytes: [f64; TierId::LIMIT as usize],
+    /// Bytes a second that it is believed to do, read and written.
+    pub(crate) bandwidth: [f64; 2],
+    /// What it can write was seen, or given.
+    pub(crate) known: bool,
 }
 
 /// A figure for each tier, by its number.
@@ -174,38 +172,6 @@ impl<T> std::ops::IndexMut<TierId> for PerTier<T> {
     }
 }
 
-impl Deal {
-    /// Nothing dealt yet. `seed` differs from file to file: it shifts where in
-    /// the pattern of turns a file begins, by less than a range, so that many
-    /// files of a few ranges come out in proportion too.
-    pub(crate) fn new(seed: u64, range_size: u32) -> Self {
-        let mut state = seed;
-        let bytes = std::array::from_fn(|_| {
-            state = split_mix(state);
-            f64::from((state >> 32) as u32) / f64::from(u32::MAX) * f64::from(range_size)
-        });
-        Self { bytes }
-    }
-
-    pub(crate) fn add(&mut self, tier: TierId, bytes: u64) {
-        if let Some(dealt) = self.bytes.get_mut(usize::from(tier.0)) {
-            *dealt += bytes as f64;
-        }
-    }
-
-    fn of(&self, tier: TierId) -> f64 {
-        self.bytes.get(usize::from(tier.0)).copied().unwrap_or(0.0)
-    }
-}
-
-/// One step of the SplitMix64 generator.
-pub(crate) fn split_mix(state: u64) -> u64 {
-    let mixed = state.wrapping_add(0x9e37_79b9_7f4a_7c15);
-    let mixed = (mixed ^ mixed >> 30).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-    let mixed = (mixed ^ mixed >> 27).wrapping_mul(0x94d0_49bb_1331_11eb);
-    mixed ^ mixed >> 31
-}
-
 /// A placement policy.
 pub(crate) trait Policy: Send + Sync {
     /// Its name and settings, as `status` shows them.
@@ -214,6 +180,11 @@ pub(crate) trait Policy: Send + Sync {
     /// The tier for new ranges, one that [`has_room`](TierView::has_room);
     /// `None` if it knows none. Asked also only to see what it would be.
     fn place(&self, context: &Context<'_>) -> Option<TierId>;
+
+    /// The tier's share, against others', when the ranges of a file are dealt.
+    fn share(&self, tier: &TierView) -> f64 {
+        tier.weight
+    }
 
     /// The ranges were placed on this tier.
     fn placed(&self, _context: &Context<'_>, _tier: TierId) {}
@@ -224,17 +195,13 @@ pub(crate) trait Policy: Send + Sync {
 
 /// Makes the policy that `config` asks for. `tier` finds a tier by its name;
 /// `None` is answered where it finds none.
-pub(crate) fn make(
-    config: &PolicyConfig,
-    range_size: u32,
-    tier: impl Fn(&str) -> Option<TierId>,
-) -> Option<Arc<dyn Policy>> {
+pub(crate) fn make(config: &PolicyConfig, tier: impl Fn(&str) -> Option<TierId>) -> Option<Arc<dyn Policy>> {
     Some(match config {
         PolicyConfig::HomeFirst { watermark_percent } => {
             Arc::new(HomeFirst { watermark: watermark_percent / 100.0 })
         }
         PolicyConfig::Weighted => Arc::new(Weighted),
-        PolicyConfig::Adaptive => Arc::new(Adaptive::new(range_size)),
+        PolicyConfig::Adaptive => Arc::new(Adaptive::new()),
         PolicyConfig::Static { threads } => Arc::new(Static::new(*threads)),
         PolicyConfig::Dynamic { threads, tier_threshold_percent, global_threshold_percent } => {
             let thresholds =
@@ -263,7 +230,7 @@ mod tests {
             bandwidth: [weight; 2],
             has_room: true,
             used: 0.0,
-            plain_writes: 0,
+            queued: 0,
             saturating: None,
         }
     }
@@ -293,12 +260,5 @@ mod tests {
     ) -> Option<TierId> {
         let span = Span { size_after, new_bytes: 1 << 21, ..Span::default() };
         policy.place(&Context::for_tests(Origin::default(), span, deal, tiers))
-    }
-
-    #[test]
-    fn deals_differ_by_seed_and_by_less_than_a_range() {
-        let (a, b) = (Deal::new(1, 1 << 21), Deal::new(2, 1 << 21));
-        assert!((a.of(TierId(0)) - b.of(TierId(0))).abs() > 1.0);
-        assert!(a.bytes.iter().chain(&b.bytes).all(|bytes| (0.0..=f64::from(1 << 21)).contains(bytes)));
     }
 }

@@ -3,7 +3,7 @@
 
 use super::{Context, TierView};
 use braid_contract::TierId;
-use std::collections::HashMap;
+use std::collections::BTreeMap;
 
 /// Which thread writes to which tier.
 #[derive(Debug)]
@@ -11,7 +11,7 @@ pub(super) struct ThreadMap {
     /// Threads that saturate a tier of which that is not known.
     threads: u32,
     epoch: u64,
-    mapped: HashMap<u64, Mapped>,
+    mapped: BTreeMap<u64, Mapped>,
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -28,7 +28,7 @@ const THREADS_MAX: usize = 4096;
 
 impl ThreadMap {
     pub(super) fn new(threads: u32) -> Self {
-        Self { threads, epoch: 0, mapped: HashMap::new() }
+        Self { threads, epoch: 0, mapped: BTreeMap::new() }
     }
 
     /// The tier that the thread is mapped to, or would be.

@@ -14,8 +14,8 @@ impl Policy for Weighted {
     /// The tier that would be done first if each worked off what this file has
     /// dealt to it at its own bandwidth.
     fn place(&self, context: &Context<'_>) -> Option<TierId> {
-        let new_bytes = context.span.new_bytes as f64;
-        let finish = |tier: &super::TierView| (context.deal.of(tier.id) + new_bytes) / tier.weight;
+        let finish =
+            |tier: &super::TierView| context.deal.after(tier.id, context.span.new_bytes, tier.weight);
         let candidates = context.tiers.iter().filter(|tier| tier.has_room);
         candidates.min_by(|a, b| finish(a).total_cmp(&finish(b))).map(|tier| tier.id)
     }
@@ -34,7 +34,7 @@ mod tests {
         (0..count)
             .map(|_| {
                 let tier = place(&Weighted, &deal, &tiers, 0).unwrap();
-                deal.add(tier, 1 << 21);
+                deal.add(tier, 1 << 21, weights[usize::from(tier.0)]);
                 tier.0
             })
             .collect()

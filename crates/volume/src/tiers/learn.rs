@@ -4,7 +4,8 @@
 //! A rate says what a tier can do only if the tier had enough to do. So a
 //! lower rate than before counts only when operations waited for it at least
 //! as long as when it was faster: then it became slow. Anything else is little
-//! demand, and changes nothing.
+//! demand, and changes nothing. Neither does what went through the page cache,
+//! which is as fast as memory until that is full.
 
 use super::load::EpochLoad;
 use crate::config::DirectionProfile;
@@ -13,6 +14,8 @@ use crate::config::DirectionProfile;
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Learned {
     best: Option<Best>,
+    /// The same where data went through memory: it may be memory's.
+    guess: Option<f64>,
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -29,6 +32,9 @@ struct Best {
 const BUSY_MIN: f64 = 0.9;
 /// The same while nothing is known yet: better a first guess than none.
 const BUSY_MIN_FIRST: f64 = 0.5;
+/// Share of an epoch's bytes that must have gone past the page cache for its
+/// rate to be the tier's own.
+const DIRECT_MIN: f64 = 0.9;
 /// Share of the bandwidth that is nearly all of it.
 const NEARLY: f64 = 0.9;
 /// How far the figure follows an epoch's rate.
@@ -44,11 +50,16 @@ impl Learned {
     pub(super) fn seeded(profile: &DirectionProfile) -> Self {
         let threads = f64::from(profile.threads);
         let best = Best { bandwidth: profile.bandwidth.max(1.0), in_flight: threads, enough: threads };
-        Self { best: Some(best) }
+        Self { best: Some(best), guess: None }
     }
 
     pub(super) fn bandwidth(&self) -> Option<f64> {
         self.best.map(|best| best.bandwidth)
+    }
+
+    /// What the tier did through the page cache.
+    pub(super) fn guess(&self) -> Option<f64> {
+        self.guess
     }
 
     /// The fewest operations at once that were seen to reach it.
@@ -59,6 +70,13 @@ impl Learned {
     /// Looks at an epoch. `alone` says that nothing went the other way.
     pub(super) fn learn(&mut self, seen: EpochLoad, alone: bool) {
         if seen.rate <= 0.0 {
+            return;
+        }
+        if seen.direct < DIRECT_MIN {
+            if seen.busy >= BUSY_MIN_FIRST {
+                let before = self.guess.unwrap_or(seen.rate);
+                self.guess = Some(before + FOLLOW * (seen.rate - before));
+            }
             return;
         }
         let Some(best) = &mut self.best else {
@@ -90,7 +108,7 @@ mod tests {
     use super::*;
 
     fn epoch(rate: f64, in_flight: f64, busy: f64) -> EpochLoad {
-        EpochLoad { rate, in_flight, busy }
+        EpochLoad { rate, in_flight, busy, direct: 1.0 }
     }
 
     fn learned(epochs: &[EpochLoad]) -> f64 {
@@ -122,6 +140,16 @@ mod tests {
         both_ways.learn(busy, true);
         both_ways.learn(epoch(100e6, 24.0, 1.0), false);
         assert_eq!(both_ways.bandwidth(), Some(200e6));
+    }
+
+    #[test]
+    fn what_memory_takes_is_not_taken_for_the_tiers_doing() {
+        let mut learned = Learned::default();
+        learned.learn(EpochLoad { direct: 0.0, ..epoch(1e9, 8.0, 1.0) }, true);
+        assert_eq!((learned.bandwidth(), learned.guess()), (None, Some(1e9)));
+        learned.learn(epoch(200e6, 8.0, 1.0), true);
+        learned.learn(EpochLoad { direct: 0.5, ..epoch(2e9, 8.0, 1.0) }, true);
+        assert_eq!((learned.bandwidth(), learned.guess()), (Some(200e6), Some(1.5e9)));
     }
 
     #[test]

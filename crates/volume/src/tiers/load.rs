@@ -37,7 +37,11 @@ pub(crate) struct Load {
 #[derive(Debug, Default)]
 struct Flow {
     bytes: AtomicU64,
+    /// Those of them that went past the page cache.
+    direct: AtomicU64,
     ops: AtomicU64,
+    /// Bytes of the operations that are under way.
+    queued: AtomicU64,
     in_flight: InFlight,
 }
 
@@ -55,6 +59,7 @@ struct Epoch {
 #[derive(Clone, Copy, Debug, Default)]
 struct Counters {
     bytes: u64,
+    direct: u64,
     weighted: u64,
 }
 
@@ -67,6 +72,8 @@ pub(crate) struct EpochLoad {
     pub(crate) in_flight: f64,
     /// Share of the epoch in which at least one was under way, 0 to 1.
     pub(crate) busy: f64,
+    /// Share of the bytes that went past the page cache, 0 to 1.
+    pub(crate) direct: f64,
 }
 
 /// A tier's counters at one moment.
@@ -77,11 +84,6 @@ pub(crate) struct LoadSample {
     /// Bytes a second over the last epoch.
     pub(crate) rates: [f64; 2],
 }
-
-/// How busy a tier must be to be called saturated, and which share of what it
-/// can do must go through it.
-const SATURATED_BUSY: f64 = 0.9;
-const SATURATED_RATE: f64 = 0.85;
 
 impl Load {
     pub(crate) fn new(environment: Arc<dyn Environment>) -> Self {
@@ -107,34 +109,42 @@ impl Load {
         epoch.learned = [&profile.read, &profile.write].map(Learned::seeded);
     }
 
-    /// Runs one operation and counts it; it answers the bytes it moved.
+    /// Runs one operation on `len` bytes and counts it; it answers the bytes it
+    /// moved. With `direct`, it goes past the page cache.
     pub(crate) fn count<E>(
         &self,
         direction: Direction,
+        (len, direct): (usize, bool),
         op: impl FnOnce() -> Result<usize, E>,
     ) -> Result<usize, E> {
-        self.begin(direction);
+        self.begin(direction, len);
         let result = op();
-        self.end(direction, result.as_ref().ok().copied());
+        self.end(direction, (len, direct), result.as_ref().ok().copied());
         result
     }
 
-    /// An operation begins.
-    pub(crate) fn begin(&self, direction: Direction) {
+    /// An operation on `len` bytes begins.
+    pub(crate) fn begin(&self, direction: Direction, len: usize) {
         let now_ns = self.environment.monotonic_ns();
-        self.flows[direction as usize].in_flight.change(now_ns, 1);
+        let flow = &self.flows[direction as usize];
+        flow.queued.fetch_add(len as u64, Ordering::Relaxed);
+        flow.in_flight.change(now_ns, 1);
         self.all.change(now_ns, 1);
     }
 
     /// An operation ends that [`begin`](Self::begin) was told of; with the
     /// bytes that it moved, unless it failed.
-    pub(crate) fn end(&self, direction: Direction, moved: Option<usize>) {
+    pub(crate) fn end(&self, direction: Direction, (len, direct): (usize, bool), moved: Option<usize>) {
         let now_ns = self.environment.monotonic_ns();
         let flow = &self.flows[direction as usize];
+        flow.queued.fetch_sub(len as u64, Ordering::Relaxed);
         flow.in_flight.change(now_ns, -1);
         self.all.change(now_ns, -1);
         if let Some(bytes) = moved {
             flow.bytes.fetch_add(bytes as u64, Ordering::Relaxed);
+            if direct {
+                flow.direct.fetch_add(bytes as u64, Ordering::Relaxed);
+            }
             flow.ops.fetch_add(1, Ordering::Relaxed);
         }
     }
@@ -152,12 +162,14 @@ impl Load {
             let at = direction as usize;
             let flow = &self.flows[at];
             let seen = flow.in_flight.seen(now_ns);
-            let now = Counters { bytes: flow.bytes.load(Ordering::Relaxed), weighted: seen.weighted };
+            let [bytes, direct] = [&flow.bytes, &flow.direct].map(|count| count.load(Ordering::Relaxed));
+            let now = Counters { bytes, direct, weighted: seen.weighted };
             let then = std::mem::replace(&mut epoch.then[at], now);
+            let moved = now.bytes.saturating_sub(then.bytes).max(1);
             epoch.last[at] = EpochLoad {
                 rate: share(now.bytes, then.bytes) * 1e9,
+                direct: now.direct.saturating_sub(then.direct) as f64 / moved as f64,
                 in_flight: share(now.weighted, then.weighted),
-                // Reckoned below, from the time of either kind.
                 busy: flow.in_flight.close_busy(seen.busy, nanos),
             };
         }
@@ -174,6 +186,11 @@ impl Load {
         self.epoch.lock().learned[direction as usize].bandwidth()
     }
 
+    /// What it did through the page cache, which may have been memory's doing.
+    pub(crate) fn guess(&self, direction: Direction) -> Option<f64> {
+        self.epoch.lock().learned[direction as usize].guess()
+    }
+
     /// The fewest operations at once that were seen to reach that.
     pub(crate) fn saturating(&self, direction: Direction) -> Option<u32> {
         self.epoch.lock().learned[direction as usize].saturating()
@@ -181,9 +198,14 @@ impl Load {
 
     /// Whether the tier had as much to do this way, over the last epoch, as it
     /// can.
+    #[allow(dead_code, reason = "movers ask it")]
     pub(crate) fn is_saturated(&self, direction: Direction) -> bool {
+        /// Share of the time that it must be busy, and of what it can do that
+        /// must go through it.
+        const BUSY_MIN: f64 = 0.9;
+        const RATE_MIN: f64 = 0.85;
         let epoch = self.epoch.lock();
-        if epoch.busy < SATURATED_BUSY || epoch.last[direction as usize].rate <= 0.0 {
+        if epoch.busy < BUSY_MIN || epoch.last[direction as usize].rate <= 0.0 {
             return false;
         }
         // What goes the other way takes its part of the device.
@@ -191,7 +213,7 @@ impl Load {
             let bandwidth = epoch.learned[direction as usize].bandwidth();
             bandwidth.map_or(0.0, |bandwidth| epoch.last[direction as usize].rate / bandwidth)
         };
-        used(direction) >= SATURATED_RATE || used(Direction::Read) + used(Direction::Write) >= 1.0
+        used(direction) >= RATE_MIN || used(Direction::Read) + used(Direction::Write) >= 1.0
     }
 
     /// What went this way in the last epoch.
@@ -199,16 +221,17 @@ impl Load {
         self.epoch.lock().last[direction as usize]
     }
 
-    /// Operations under way now.
-    pub(crate) fn in_flight(&self, direction: Direction) -> u32 {
-        self.flows[direction as usize].in_flight.count()
+    /// Bytes of the operations that are under way now.
+    pub(crate) fn queued(&self, direction: Direction) -> u64 {
+        self.flows[direction as usize].queued.load(Ordering::Relaxed)
     }
 
     /// Bytes a second while busy, whichever way, if the tier was ever busy
     /// enough to tell.
     pub(super) fn measured_bandwidth(&self) -> Option<f64> {
         let epoch = self.epoch.lock();
-        let [read, write] = [0, 1].map(|at: usize| epoch.learned[at].bandwidth());
+        let [read, write] =
+            [0, 1].map(|at: usize| epoch.learned[at].bandwidth().or(epoch.learned[at].guess()));
         // A tier that was only written is compared with others by that.
         write.or(read)
     }
@@ -264,10 +287,6 @@ const UNIT_BITS: u32 = 8;
 const TIME_MASK: u64 = (1 << (64 - COUNT_BITS)) - 1;
 
 impl InFlight {
-    fn count(&self) -> u32 {
-        count_of(self.word.load(Ordering::Relaxed)) as u32
-    }
-
     fn change(&self, now_ns: u64, by: i64) {
         let now = now_ns >> UNIT_BITS & TIME_MASK;
         let next = |word: u64| Some(count_of(word).saturating_add_signed(by) | now << COUNT_BITS);
@@ -307,4 +326,101 @@ fn since(word: u64, now: u64) -> (u64, u64) {
     // Threads may look at the clock in one order and come here in another.
     let passed = if count == 0 || passed > TIME_MASK / 2 { 0 } else { passed };
     (passed << UNIT_BITS, (passed << UNIT_BITS) * count)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A clock that stands still until it is set.
+    #[derive(Debug, Default)]
+    struct Clock(AtomicU64);
+
+    impl Environment for Clock {
+        fn wall_ns(&self) -> i64 {
+            0
+        }
+
+        fn monotonic_ns(&self) -> u64 {
+            self.0.load(Ordering::Relaxed)
+        }
+
+        fn fill_random(&self, _bytes: &mut [u8]) -> braid_contract::Result<()> {
+            Ok(())
+        }
+
+        fn threads(&self) -> bool {
+            false
+        }
+    }
+
+    const MS: u64 = 1_048_576;
+
+    fn load() -> (Load, impl Fn(u64)) {
+        let clock = Arc::new(Clock::default());
+        let load = Load::new(Arc::<Clock>::clone(&clock));
+        (load, move |at_ns| clock.0.store(at_ns, Ordering::Relaxed))
+    }
+
+    #[test]
+    fn operations_are_counted_and_failed_ones_are_not() {
+        let (load, set) = load();
+        load.count::<()>(Direction::Write, (10, true), || Ok(10)).unwrap();
+        load.count::<()>(Direction::Write, (10, true), || Ok(5)).unwrap();
+        load.count(Direction::Read, (10, true), || Err(())).unwrap_err();
+        let sample = load.sample();
+        assert_eq!((sample.bytes, sample.ops), ([0, 15], [0, 2]));
+        set(500_000_000);
+        load.close_epoch();
+        let rates = load.sample().rates;
+        assert!(rates[0] == 0.0 && (rates[1] - 30.0).abs() < 1e-6, "{rates:?}");
+        set(600_000_000);
+        load.close_epoch();
+        assert_eq!(load.sample().rates, [0.0, 0.0]);
+    }
+
+    #[test]
+    fn an_epoch_tells_how_long_it_was_busy_and_with_how_much() {
+        let (load, set) = load();
+        set(10 * MS);
+        load.begin(Direction::Write, 100);
+        set(20 * MS);
+        load.begin(Direction::Write, 200);
+        assert_eq!(load.queued(Direction::Write), 300);
+        set(40 * MS);
+        load.end(Direction::Write, (100, false), Some(100));
+        set(50 * MS);
+        load.close_epoch();
+        let epoch = load.last_epoch(Direction::Write);
+        assert!((epoch.busy - 0.8).abs() < 1e-6, "{epoch:?}");
+        assert!((epoch.in_flight - 1.2).abs() < 1e-6 && epoch.direct == 0.0, "{epoch:?}");
+        assert_eq!(load.last_epoch(Direction::Read), EpochLoad::default());
+        // What is under way goes on counting in the next one.
+        set(75 * MS);
+        load.end(Direction::Write, (200, true), None);
+        set(100 * MS);
+        load.close_epoch();
+        let epoch = load.last_epoch(Direction::Write);
+        assert!((epoch.busy - 0.5).abs() < 1e-6 && (epoch.in_flight - 0.5).abs() < 1e-6, "{epoch:?}");
+        assert_eq!((epoch.rate, load.queued(Direction::Write)), (0.0, 0));
+    }
+
+    #[test]
+    fn a_tier_with_enough_to_do_is_saturated() {
+        let (load, set) = load();
+        let mut now = 0;
+        let mut epoch = |busy: u64, bytes: usize| {
+            load.begin(Direction::Write, bytes);
+            set(now + busy * MS);
+            load.end(Direction::Write, (bytes, true), Some(bytes));
+            now += 100 * MS;
+            set(now);
+            load.close_epoch();
+            load.is_saturated(Direction::Write)
+        };
+        assert!(epoch(100, 1000));
+        assert!(!epoch(50, 500));
+        assert!(!epoch(100, 100) && !load.is_saturated(Direction::Read));
+        assert!(epoch(100, 950));
+    }
 }

@@ -12,7 +12,7 @@ mod room;
 mod threads;
 
 use crate::config::{Reserve, TierProfile};
-use crate::placement::{TierEpoch, TierView};
+use crate::placement::{Known, TierEpoch, TierView, believed, filled};
 use crate::sync::{Mutex, RwLock};
 pub(crate) use account::{Account, act_for, present};
 use braid_contract::{Environment, Errno, Error, Fd, ObjectId, Result, Store, TierId, Usage};
@@ -23,7 +23,7 @@ pub(crate) use load::{Direction, EpochLoad, Load};
 use monitor::Monitor;
 use room::{AGE_MAX_NS, Figures, Room};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 /// How a tier is doing.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -81,8 +81,6 @@ pub(crate) struct Tier {
     pub(crate) ranges: AtomicU64,
     given_weight: Option<f64>,
     profile: Option<TierProfile>,
-    /// Writes under way on files that are plain.
-    pub(crate) plain_writes: AtomicU32,
     room: Room,
     /// What its label must say.
     label: Vec<u8>,
@@ -142,7 +140,6 @@ impl Tier {
             ranges: AtomicU64::new(0),
             given_weight: parts.weight,
             profile: parts.profile,
-            plain_writes: AtomicU32::new(0),
             room: Room::new(),
             label: parts.label,
             probing: AtomicBool::new(false),
@@ -268,12 +265,10 @@ impl Tier {
         profile.or_else(|| self.load.saturating(Direction::Write))
     }
 
-    fn epoch(&self) -> TierEpoch {
-        TierEpoch {
-            id: self.id,
-            load: Direction::BOTH.map(|direction| self.load.last_epoch(direction)),
-            bandwidth: Direction::BOTH.map(|direction| self.load.bandwidth(direction)),
-        }
+    fn known(&self) -> Known {
+        let learned = Direction::BOTH.map(|direction| self.load.bandwidth(direction));
+        let guess = Direction::BOTH.map(|direction| self.load.guess(direction));
+        Known { learned, guess, weight: self.given_weight }
     }
 
     /// Looks at an error that the tier answered, remembers what it says of the
@@ -441,8 +436,8 @@ impl Tiers {
     /// `excluded`, a set of bits by tier number, count as without room.
     pub(crate) fn views(&self, new_bytes: u64, excluded: u64) -> Vec<TierView> {
         let all = self.all();
-        let weights = filled(all.iter().map(|tier| tier.weight()).collect(), 1.0);
-        let [read, write] = Direction::BOTH.map(|direction| bandwidths(&all, direction));
+        let weights = filled(&all.iter().map(|tier| tier.weight()).collect::<Vec<_>>(), 1.0);
+        let bandwidths = believed(&all.iter().map(|tier| tier.known()).collect::<Vec<_>>());
         let view = |(at, tier): (usize, &Arc<Tier>)| {
             // One that hangs must not be asked for its room.
             let healthy = tier.is_healthy();
@@ -454,10 +449,10 @@ impl Tiers {
                 id: tier.id,
                 home: tier.is_home(),
                 weight: weights[at],
-                bandwidth: [read[at], write[at]],
+                bandwidth: bandwidths[at],
                 has_room: healthy && room >= new_bytes && excluded & bit(tier.id) == 0,
                 used,
-                plain_writes: tier.plain_writes.load(Ordering::Relaxed),
+                queued: tier.load.queued(Direction::Write),
                 saturating: tier.saturating(),
             }
         };
@@ -466,7 +461,15 @@ impl Tiers {
 
     /// The tiers at the end of an epoch.
     pub(crate) fn epochs(&self) -> Vec<TierEpoch> {
-        self.iter().map(|tier| tier.epoch()).collect()
+        let all = self.all();
+        let bandwidths = believed(&all.iter().map(|tier| tier.known()).collect::<Vec<_>>());
+        let epoch = |(tier, bandwidth): (&Arc<Tier>, [f64; 2])| TierEpoch {
+            id: tier.id,
+            load: Direction::BOTH.map(|direction| tier.load.last_epoch(direction)),
+            bandwidth,
+            known: tier.weight().is_some(),
+        };
+        all.iter().zip(bandwidths).map(epoch).collect()
     }
 
     pub(crate) fn counts(&self) -> Counts {
@@ -494,27 +497,6 @@ impl Tiers {
             tier.ranges.fetch_add(1, Ordering::Relaxed);
         }
     }
-}
-
-/// What each tier is believed to do, in bytes a second: what it was seen to do;
-/// or else what its weight says, as megabytes or against that of others.
-fn bandwidths(tiers: &[Arc<Tier>], direction: Direction) -> Vec<f64> {
-    /// Where nothing at all is known.
-    const SOME: f64 = 100e6;
-    let known: Vec<Option<f64>> = tiers.iter().map(|tier| tier.load.bandwidth(direction)).collect();
-    let units = tiers.iter().zip(&known).filter_map(|(tier, known)| Some((*known)? / tier.given_weight?));
-    let units: Vec<f64> = units.collect();
-    let unit = if units.is_empty() { 1e6 } else { units.iter().sum::<f64>() / units.len() as f64 };
-    let given = |tier: &Arc<Tier>| tier.given_weight.map(|weight| weight * unit);
-    filled(tiers.iter().zip(known).map(|(tier, known)| known.or_else(|| given(tier))).collect(), SOME)
-}
-
-/// The figures; those that are not known are the mean of the others, or `else_`
-/// if none is known.
-fn filled(figures: Vec<Option<f64>>, else_: f64) -> Vec<f64> {
-    let known: Vec<f64> = figures.iter().flatten().copied().collect();
-    let typical = if known.is_empty() { else_ } else { known.iter().sum::<f64>() / known.len() as f64 };
-    figures.into_iter().map(|figure| figure.unwrap_or(typical)).collect()
 }
 
 /// A tier as a bit in a set of tiers.

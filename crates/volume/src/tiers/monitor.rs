@@ -144,17 +144,19 @@ impl Monitor {
 
 impl Tier {
     /// Runs one operation that moves data, and counts it; it answers the bytes
-    /// it moved.
+    /// it moved. `what` is how many it is to move, and whether past the page
+    /// cache.
     pub(crate) fn count<E>(
         &self,
         direction: Direction,
+        what: (usize, bool),
         op: impl FnOnce() -> Result<usize, E>,
     ) -> Result<usize, E> {
         if !self.monitor.is_enabled() {
-            return self.load.count(direction, op);
+            return self.load.count(direction, what, op);
         }
         let began_ns = self.environment.monotonic_ns();
-        let result = self.load.count(direction, op);
+        let result = self.load.count(direction, what, op);
         if let Ok(bytes) = &result {
             let took_ns = self.environment.monotonic_ns().saturating_sub(began_ns);
             self.monitor.note(direction, *bytes as u64, took_ns);

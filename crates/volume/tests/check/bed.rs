@@ -82,6 +82,7 @@ impl Bed {
             tiers: TIERS[1..].iter().map(|name| store(name)).collect(),
             range_size: None,
             policy: PolicyConfig::Weighted,
+            rules: Vec::new(),
             epoch_ns: braid_volume::EPOCH_NS_DEFAULT,
             heat_budget: braid_volume::HEAT_BUDGET_DEFAULT,
             monitor: true,

@@ -58,6 +58,7 @@ pub(crate) fn config(home: &Path, slow: &Path) -> VolumeConfig {
         }],
         range_size: Some(RANGE as u32),
         policy: PolicyConfig::Weighted,
+        rules: Vec::new(),
         epoch_ns: braid_volume::EPOCH_NS_DEFAULT,
         heat_budget: braid_volume::HEAT_BUDGET_DEFAULT,
         monitor: true,

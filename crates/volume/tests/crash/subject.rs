@@ -159,6 +159,7 @@ fn config(setup: &Setup, disks: &[Disk], environment: Arc<SimEnvironment>) -> Re
         tiers: tiers.collect::<Result<_>>()?,
         range_size: Some(RANGE as u32),
         policy: policy(&setup.policy)?,
+        rules: Vec::new(),
         epoch_ns: braid_volume::EPOCH_NS_DEFAULT,
         heat_budget: braid_volume::HEAT_BUDGET_DEFAULT,
         monitor: true,

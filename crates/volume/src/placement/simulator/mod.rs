@@ -10,7 +10,7 @@
 
 mod tests;
 
-use super::{Context, Deal, Origin, PolicyConfig, Span, TierEpoch, TierView, make};
+use super::{Context, Deal, Known, Origin, PolicyConfig, Span, TierEpoch, TierView, believed, make};
 use crate::tiers::{Direction, Load};
 use braid_contract::{Environment, TierId};
 use std::cmp::Reverse;
@@ -132,7 +132,7 @@ struct Thread {
 
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 enum Event {
-    Done { thread: usize, tier: usize, bytes: u64, plain: bool },
+    Done { thread: usize, tier: usize, bytes: u64 },
     Submit { thread: usize },
     Epoch,
     Change { index: usize },
@@ -146,7 +146,6 @@ struct Simulator<'a> {
     weights: Vec<Option<f64>>,
     queues: Vec<[Queue; 2]>,
     loads: Vec<Load>,
-    plain_writes: u32,
     threads: Vec<Thread>,
     events: BinaryHeap<Reverse<(u64, u64, Event)>>,
     sequence: u64,
@@ -166,12 +165,11 @@ pub(super) fn run(policy: &PolicyConfig, devices: &[Device], work: Work, changes
     let mut simulator = Simulator {
         work,
         changes,
-        policy: make(policy, RANGE as u32, number).unwrap(),
+        policy: make(policy, number).unwrap(),
         weights: devices.iter().map(|device| device.weight).collect(),
         queues: devices.iter().map(queue).collect(),
         loads: devices.iter().map(load).collect(),
         clock,
-        plain_writes: 0,
         threads: Vec::new(),
         events: BinaryHeap::new(),
         sequence: 0,
@@ -244,9 +242,8 @@ impl Simulator<'_> {
     fn handle(&mut self, event: Event) {
         match event {
             Event::Submit { thread } => self.submit(thread),
-            Event::Done { thread, tier, bytes, plain } => {
-                self.loads[tier].end(self.direction, Some(bytes as usize));
-                self.plain_writes -= u32::from(plain);
+            Event::Done { thread, tier, bytes } => {
+                self.loads[tier].end(self.direction, (bytes as usize, true), Some(bytes as usize));
                 self.epoch_bytes += bytes;
                 self.threads[thread].in_flight -= 1;
                 let next = self.now() + OVERHEAD_NS;
@@ -265,10 +262,12 @@ impl Simulator<'_> {
 
     fn epoch(&mut self) {
         self.loads.iter().for_each(Load::close_epoch);
+        let bandwidths = self.believed();
         let tier = |(at, load): (usize, &Load)| TierEpoch {
             id: TierId(at as u8),
             load: Direction::BOTH.map(|direction| load.last_epoch(direction)),
-            bandwidth: Direction::BOTH.map(|direction| load.bandwidth(direction)),
+            bandwidth: bandwidths[at],
+            known: self.weights[at].is_some() || load.bandwidth(Direction::Write).is_some(),
         };
         let tiers: Vec<TierEpoch> = self.loads.iter().enumerate().map(tier).collect();
         self.policy.epoch(&tiers);
@@ -305,34 +304,33 @@ impl Simulator<'_> {
         let bytes = work.block.min(work.file_size - offset);
         state.offset += bytes;
         state.in_flight += 1;
-        let (tier, plain) = self.tier_of(thread, file, offset, bytes);
-        self.plain_writes += u32::from(plain);
+        let tier = self.tier_of(thread, file, offset, bytes);
         if self.direction == Direction::Write {
             self.written[tier] += bytes;
             let file = &mut self.threads[thread].files[file];
             file.size = file.size.max(offset + bytes);
         }
-        self.loads[tier].begin(self.direction);
+        self.loads[tier].begin(self.direction, bytes as usize);
         let now_ns = self.now();
         let done = self.queues[tier][self.direction as usize].submit(now_ns, bytes, work.slice_ns);
-        self.at(done, Event::Done { thread, tier, bytes, plain });
+        self.at(done, Event::Done { thread, tier, bytes });
     }
 
     /// The tier of an operation; ranges that it touches first get one.
-    fn tier_of(&mut self, thread: usize, file: usize, offset: u64, bytes: u64) -> (usize, bool) {
+    fn tier_of(&mut self, thread: usize, file: usize, offset: u64, bytes: u64) -> usize {
         let views = self.views();
         let state = &mut self.threads[thread].files[file];
         let range = (offset / RANGE) as usize;
         if self.direction == Direction::Write && !state.spread && offset + bytes <= RANGE {
             state.ranges[range] = Some(TierId(0));
-            return (0, true);
+            return 0;
         }
         if !state.spread && self.direction == Direction::Write {
             state.spread = true;
-            state.deal.add(TierId(0), RANGE);
+            state.deal.add(TierId(0), RANGE, self.policy.share(&views[0]));
         }
         if let Some(tier) = state.ranges[range] {
-            return (usize::from(tier.0), false);
+            return usize::from(tier.0);
         }
         let origin = Origin { thread: thread as u32 + 1, direct: true, ..Origin::default() };
         let size_after = offset + bytes;
@@ -341,24 +339,30 @@ impl Simulator<'_> {
         let context = Context { origin, span, file: number, deal: &state.deal, tiers: &views };
         let tier = self.policy.place(&context).unwrap();
         self.policy.placed(&context, tier);
-        state.deal.add(tier, RANGE);
+        state.deal.add(tier, RANGE, self.policy.share(&views[usize::from(tier.0)]));
         state.ranges[range] = Some(tier);
-        (usize::from(tier.0), false)
+        usize::from(tier.0)
+    }
+
+    fn believed(&self) -> Vec<[f64; 2]> {
+        let known = |(load, weight): (&Load, &Option<f64>)| Known {
+            learned: Direction::BOTH.map(|direction| load.bandwidth(direction)),
+            guess: [None; 2],
+            weight: *weight,
+        };
+        believed(&self.loads.iter().zip(&self.weights).map(known).collect::<Vec<_>>())
     }
 
     fn views(&self) -> Vec<TierView> {
-        let bandwidth = |at: usize, direction| {
-            let learned = self.loads[at].bandwidth(direction);
-            learned.or(self.weights[at].map(|weight| weight * 1e6))
-        };
+        let bandwidths = self.believed();
         let view = |at: usize| TierView {
             id: TierId(at as u8),
             home: at == 0,
-            weight: self.weights[at].or_else(|| bandwidth(at, Direction::Write)).unwrap_or(1e8),
-            bandwidth: Direction::BOTH.map(|direction| bandwidth(at, direction).unwrap_or(1e8)),
+            weight: self.weights[at].unwrap_or(bandwidths[at][1]),
+            bandwidth: bandwidths[at],
             has_room: true,
             used: 0.0,
-            plain_writes: if at == 0 { self.plain_writes } else { 0 },
+            queued: self.loads[at].queued(Direction::Write),
             saturating: self.loads[at].saturating(Direction::Write),
         };
         (0..self.loads.len()).map(view).collect()

@@ -1,0 +1,77 @@
+//! The rules of a volume, from a stack file: which files go where, whatever the
+//! policy is.
+
+use crate::config::Policy;
+use crate::policy;
+use crate::refusal::{Located, Refusal};
+use crate::section::{Field, Section};
+use crate::yaml::Value;
+use braid_volume::Condition;
+
+/// A rule.
+#[derive(Debug)]
+pub struct Rule {
+    /// For which files, and when.
+    pub when: Located<Condition>,
+    /// The tiers that it names, in the order in which they are tried.
+    pub tiers: Vec<Located<String>>,
+    /// The policy in place of the volume's.
+    pub policy: Option<Located<Policy>>,
+    /// Whether movers leave what it places where it is.
+    pub pin: bool,
+}
+
+/// The keys of a rule.
+const KEYS: &[&str] = &["when", "tier", "policy", "pin", "range"];
+const EXAMPLE: &str = "rules: [ { when: 'path.matches(\"*.wal\")', tier: fast } ]";
+
+/// `rules: [ { when: CONDITION, … }, … ]`
+pub(crate) fn from_file(field: &Field) -> Result<Vec<Rule>, Refusal> {
+    let numbered = field.items(EXAMPLE)?.into_iter().enumerate();
+    numbered.map(|(at, item)| rule(&item.named(&format!("{}", at + 1)))).collect()
+}
+
+fn rule(field: &Field) -> Result<Rule, Refusal> {
+    let mut section = Section::of(field, KEYS)?;
+    if let Some(range) = section.take("range") {
+        let found = "a rule can't set the size of ranges: it is the same for all files of a volume";
+        return Err(range
+            .place
+            .refuse(found, "set it for the volume, before the volume is made: range: 2MiB"));
+    }
+    let when = section.require("when", "when: a condition, such as 'path.matches(\"*.wal\")'")?;
+    let when = when.text("a condition in quotes")?;
+    let condition = Condition::parse(&when.value)
+        .map_err(|error| when.place.refuse(format!("{}: {}", when.value, error.found), error.advice))?;
+    let tiers = section.take("tier").map(|field| tiers(&field)).transpose()?.unwrap_or_default();
+    let policy = match section.take("policy") {
+        Some(field) => Some(Located::new(rule_policy(&field)?, field.place.clone())),
+        None => None,
+    };
+    let pin = section.take("pin").map(|field| field.truth()).transpose()?.is_some_and(|pin| pin.value);
+    if tiers.is_empty() && policy.is_none() && !pin {
+        let found = "the rule says nothing of where files go";
+        return Err(section.place().refuse(found, "add tier: NAME, policy: NAME or pin: true"));
+    }
+    Ok(Rule { when: Located::new(condition, when.place), tiers, policy, pin })
+}
+
+/// A name, or a list of names.
+fn tiers(field: &Field) -> Result<Vec<Located<String>>, Refusal> {
+    let name = |field: &Field| field.text("the name of a tier");
+    match &field.node.value {
+        Value::List(items) if items.is_empty() => {
+            Err(field.place.refuse("the list is empty", "name at least one tier"))
+        }
+        Value::List(_) => field.items("tier: [ fast, slow ]")?.iter().map(name).collect(),
+        _ => Ok(vec![name(field)?]),
+    }
+}
+
+/// A policy as the volume's is written, or its name alone.
+fn rule_policy(field: &Field) -> Result<Policy, Refusal> {
+    match &field.node.value {
+        Value::Scalar(name) => policy::from_name(name, &field.place),
+        _ => policy::from_file(field),
+    }
+}

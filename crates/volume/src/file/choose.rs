@@ -1,0 +1,138 @@
+//! Which tier new ranges get: what the rules say, or else the policy. `place.rs`
+//! and `relocate.rs` ask here.
+
+use super::File;
+use crate::Volume;
+use crate::format::Reason;
+use crate::placement::{self, Deal, Origin, Policy, Span, TierView};
+use crate::rules::{Facts, Rule, Subject};
+use crate::tiers::Tier;
+use braid_contract::{Errno, Result, TierId};
+use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+/// What a tier is asked for.
+pub(crate) struct Asking<'a> {
+    pub(crate) file: &'a File,
+    pub(crate) origin: Origin,
+    pub(crate) span: Span,
+}
+
+/// The tier that was chosen, by whom and why.
+pub(crate) struct Choice {
+    pub(crate) tier: Arc<Tier>,
+    pub(crate) reason: Reason,
+    policy: Arc<dyn Policy>,
+    pin: bool,
+}
+
+impl Volume {
+    /// The tier for new ranges. Those in `excluded`, as bits, are out of the
+    /// question. `ENOSPC` if no tier has room.
+    pub(crate) fn choose(&self, asking: &Asking<'_>, deal: &Deal, excluded: u64) -> Result<Choice> {
+        let tiers = self.tiers.views(asking.span.new_bytes, excluded);
+        let rule = self.rule_for(asking.file, asking.origin, asking.span);
+        let policy = rule.and_then(|rule| rule.policy.clone());
+        let policy = policy.unwrap_or_else(|| Arc::clone(&self.policy.read()));
+        let named: Vec<TierId> = rule.map(|rule| self.named_by(rule)).unwrap_or_default();
+        let has_room = |id: &&TierId| tiers.iter().any(|tier| tier.id == **id && tier.has_room);
+        let (chosen, reason) = match named.iter().find(has_room) {
+            Some(tier) => (*tier, Reason::Rule),
+            None => {
+                let chosen = policy.place(&asking.context(deal, &tiers)).ok_or(Errno::ENOSPC)?;
+                let mut everywhere = tiers.clone();
+                everywhere.iter_mut().for_each(|tier| tier.has_room = true);
+                let wished = policy.place(&asking.context(deal, &everywhere));
+                let as_wished = named.is_empty() && wished == Some(chosen);
+                (chosen, if as_wished { Reason::Policy } else { Reason::Spill })
+            }
+        };
+        Ok(Choice { tier: self.tiers.get(chosen)?, reason, policy, pin: rule.is_some_and(|rule| rule.pin) })
+    }
+
+    /// The choice was carried out: the policy and the deal go on from there.
+    pub(crate) fn placed(&self, asking: &Asking<'_>, deal: &mut Deal, choice: &Choice) {
+        let tiers = self.tiers.views(asking.span.new_bytes, 0);
+        let tier = choice.tier.id;
+        choice.policy.placed(&asking.context(deal, &tiers), tier);
+        if let Some(view) = tiers.iter().find(|view| view.id == tier) {
+            deal.add(tier, asking.span.new_bytes, choice.policy.share(view));
+        }
+        if choice.pin {
+            asking.file.pinned.store(true, Ordering::Relaxed);
+        }
+    }
+
+    /// A tier's share when ranges are dealt now.
+    pub(super) fn share_of(&self, tier: &Tier) -> f64 {
+        let policy = Arc::clone(&self.policy.read());
+        let tiers = self.tiers.views(0, 0);
+        tiers.iter().find(|view| view.id == tier.id).map_or(1.0, |view| policy.share(view))
+    }
+
+    /// Whether a rule sends the file to other tiers than home from its first
+    /// byte on, however small it is.
+    pub(super) fn is_ruled_away(&self, file: &File, origin: Origin, span: Span) -> bool {
+        let home = self.tiers.home().id;
+        let named = self.rule_for(file, origin, span).map(|rule| self.named_by(rule)).unwrap_or_default();
+        named.first().is_some_and(|tier| *tier != home)
+    }
+
+    /// Whether movers are to leave the file's ranges where they are: a rule
+    /// that pins placed some of them, or would now.
+    #[allow(dead_code, reason = "movers ask it")]
+    pub(crate) fn is_pinned(&self, file: &File) -> bool {
+        if self.rules.is_empty() {
+            return false;
+        }
+        let size = file.ahead().map(|ahead| ahead.size).or_else(|| file.home_size().ok()).unwrap_or(0);
+        let span = Span { size, size_after: size, ..Span::default() };
+        file.pinned.load(Ordering::Relaxed)
+            || self.rule_for(file, Origin::default(), span).is_some_and(|rule| rule.pin)
+    }
+
+    fn rule_for(&self, file: &File, origin: Origin, span: Span) -> Option<&Rule> {
+        if self.rules.is_empty() {
+            return None;
+        }
+        self.rules.find(&Subject { facts: &FileFacts { volume: self, file }, origin, span })
+    }
+
+    fn named_by(&self, rule: &Rule) -> Vec<TierId> {
+        rule.tiers.iter().filter_map(|name| self.tiers.number(name)).collect()
+    }
+}
+
+impl Asking<'_> {
+    fn context<'a>(&self, deal: &'a Deal, tiers: &'a [TierView]) -> placement::Context<'a> {
+        placement::Context { origin: self.origin, span: self.span, file: self.file.inode.ino.0, deal, tiers }
+    }
+}
+
+/// What a rule may ask of a file.
+struct FileFacts<'a> {
+    volume: &'a Volume,
+    file: &'a File,
+}
+
+impl Facts for FileFacts<'_> {
+    fn path(&self) -> &str {
+        self.file.path.get_or_init(|| {
+            let (path, root) = (self.file.data().path(), self.volume.home.root().path());
+            let (Ok(path), Ok(root)) = (path, root) else { return String::new() };
+            path.strip_prefix(root).unwrap_or(Path::new("")).to_string_lossy().into_owned()
+        })
+    }
+
+    fn owner(&self) -> i64 {
+        self.file.data().stat().map_or(-1, |stat| stat.attr.uid.into())
+    }
+
+    fn age_ns(&self) -> i64 {
+        let Ok(stat) = self.file.data().stat() else { return 0 };
+        let born = stat.attr.btime.unwrap_or(stat.attr.ctime);
+        let born_ns = born.secs.saturating_mul(1_000_000_000).saturating_add(born.nanos.into());
+        self.volume.environment.wall_ns().saturating_sub(born_ns).max(0)
+    }
+}

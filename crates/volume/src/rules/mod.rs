@@ -1,0 +1,71 @@
+//! Rules: which files go where, whatever the volume's policy is, as the stack
+//! file says. The first whose condition holds counts. `file/place.rs` asks for
+//! it before it asks a policy; movers ask whether a file is pinned.
+//!
+//! `condition` is the language of conditions, `types` refuses those that make
+//! no sense, `units` reads sizes and durations in them, `glob` matches paths,
+//! `facts` is what they are about.
+
+mod condition;
+mod facts;
+mod glob;
+mod types;
+mod units;
+
+use crate::config::RuleConfig;
+use crate::placement::{self, Policy};
+use braid_contract::TierId;
+pub use condition::{Condition, ConditionError};
+pub(crate) use facts::{Facts, Subject};
+use std::sync::Arc;
+
+/// The rules of a volume, in their order.
+#[derive(Default)]
+pub(crate) struct Rules {
+    list: Vec<Rule>,
+}
+
+/// One rule.
+pub(crate) struct Rule {
+    when: Condition,
+    /// The tiers that it names; the first with room gets the ranges.
+    pub(crate) tiers: Vec<String>,
+    /// The policy in place of the volume's.
+    pub(crate) policy: Option<Arc<dyn Policy>>,
+    /// What it places stays there.
+    pub(crate) pin: bool,
+}
+
+impl Rules {
+    /// `None` if a rule names a tier that `tier` does not know.
+    pub(crate) fn make(config: &[RuleConfig], tier: impl Fn(&str) -> Option<TierId>) -> Option<Self> {
+        let rule = |rule: &RuleConfig| {
+            let known = rule.tiers.iter().all(|name| tier(name).is_some());
+            let policy = match &rule.policy {
+                Some(policy) => Some(placement::make(policy, &tier)?),
+                None => None,
+            };
+            known.then(|| Rule { when: rule.when.clone(), tiers: rule.tiers.clone(), policy, pin: rule.pin })
+        };
+        Some(Self { list: config.iter().map(rule).collect::<Option<_>>()? })
+    }
+
+    pub(crate) fn is_empty(&self) -> bool {
+        self.list.is_empty()
+    }
+
+    /// The rule that counts for what is asked; `None` if none does.
+    pub(crate) fn find(&self, subject: &Subject<'_>) -> Option<&Rule> {
+        self.list.iter().find(|rule| rule.when.holds(subject))
+    }
+
+    /// The policies of the rules.
+    pub(crate) fn policies(&self) -> impl Iterator<Item = &Arc<dyn Policy>> {
+        self.list.iter().filter_map(|rule| rule.policy.as_ref())
+    }
+
+    /// Number of rules, for `status`.
+    pub(crate) fn len(&self) -> usize {
+        self.list.len()
+    }
+}
