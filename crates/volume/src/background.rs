@@ -1,5 +1,5 @@
 //! The volume's own threads: one looks after the tiers, one carries out
-//! removals, and one counts ranges after a crash and ends.
+//! removals, two move ranges, and one counts ranges after a crash and ends.
 
 use crate::Volume;
 use crate::index::BALLAST_LEN;
@@ -34,6 +34,12 @@ impl Background {
         };
         start("braid-volume", run)?;
         start("braid-clean-up", clean_up)?;
+        if volume.movers.config.promote {
+            start("braid-promote", promote)?;
+        }
+        if volume.movers.config.demote {
+            start("braid-demote", demote)?;
+        }
         start("braid-count", count)
     }
 
@@ -84,6 +90,7 @@ impl Volume {
             }
         }
         self.close_heat_epoch();
+        self.guard_movers();
         self.inodes.drop_forgotten();
     }
 
@@ -117,6 +124,20 @@ fn clean_up(stop: &Stop, volume: &Weak<Volume>) {
     while epoch_ended(stop) {
         let Some(volume) = volume.upgrade() else { return };
         volume.clean_up();
+    }
+}
+
+fn promote(stop: &Stop, volume: &Weak<Volume>) {
+    while epoch_ended(stop) {
+        let Some(volume) = volume.upgrade() else { return };
+        volume.promote(&|| *stop.0.lock());
+    }
+}
+
+fn demote(stop: &Stop, volume: &Weak<Volume>) {
+    while epoch_ended(stop) {
+        let Some(volume) = volume.upgrade() else { return };
+        volume.demote(&|| *stop.0.lock());
     }
 }
 

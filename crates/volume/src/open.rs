@@ -7,6 +7,7 @@ use crate::file::Handles;
 use crate::format::{FORMAT_VERSION, FormatError, Label, TABLE_LEN, VolumeTable};
 use crate::heat::Heat;
 use crate::index::IndexDir;
+use crate::movers::Movers;
 use crate::namespace::{Home, InodeTable, names_in};
 use crate::reap::Reaper;
 use crate::sync::{Mutex, RwLock};
@@ -561,6 +562,7 @@ fn assemble(home: Home, config: VolumeConfig, plan: &Plan) -> Opening<Volume> {
         pool: pool(&*environment)?,
         background: Background::new(),
         heat: Heat::new(config.heat_budget, config.movers.heat_threshold, &*environment),
+        movers: Movers::new(config.movers, &environment),
         monitor: config.monitor,
         environment,
         #[cfg(feature = "plant")]

@@ -9,7 +9,7 @@ use crate::Volume;
 use crate::format::{Entry, Reason};
 use crate::migrate::Pace;
 use crate::plant::Plant;
-use crate::tiers::{Backend, Tier, bit};
+use crate::tiers::{Account, Backend, Tier, act_for, bit};
 use braid_contract::{Context, Errno, Error, Hint, Result, StoreIo};
 
 /// How often one range was moved within one call. A tier whose figures promise
@@ -92,6 +92,8 @@ impl Volume {
         if pace.take(u64::from(self.range_size)).is_err() {
             return Err(Errno::ECANCELED.into());
         }
+        // What is read and written here is nobody's who waits for it.
+        let _for = act_for(Account::Mover);
         if matches!(&*file.layout.read(), Layout::Plain) && !to.is_home() {
             self.spread_out(file).map_err(|not| match not {
                 NotSpread::PassedThrough => Errno::EBUSY.into(),
