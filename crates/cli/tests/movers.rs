@@ -241,6 +241,33 @@ fn what_is_not_remembered_is_searched_for() {
 }
 
 #[test]
+fn home_first_evicts_what_was_used_least_lately_and_promotes_on_access() {
+    let Some(bed) = Bed::new("policy: { home-first: { watermark: 60% } }") else { return };
+    let data = pattern(5, 1 << 20);
+    let names: Vec<String> = (0..28).map(|at| format!("m/f{at}")).collect();
+    for name in &names {
+        write(&bed.path(name), &data);
+    }
+    let last = names.last().unwrap();
+    assert!(bed.on(last, "slow") > 0, "home was filled to its watermark");
+    until("home makes room for what is used", || {
+        assert!(read(&bed.path(last)) == data, "the contents changed");
+        bed.on(last, "fast") == data.len() as u64
+    });
+    assert!(bed.moved("demote", "fast", "slow") > 0 && bed.moved("promote", "slow", "fast") > 0);
+    let text = bed.ok(&["status", "m"]);
+    assert!(
+        text.contains("demoted from fast to slow: ") && text.contains("promoted from slow to fast: "),
+        "{text}"
+    );
+    for name in &names {
+        assert!(read(&bed.path(name)) == data, "{name} changed");
+    }
+    bed.ok(&["umount", "m"]);
+    assert!(bed.ok(&["fsck", "s.yaml"]).ends_with("no problems\n"));
+}
+
+#[test]
 fn what_is_pinned_is_left_where_it_is() {
     let settings = "policy: { size: { small: 64KiB, large: slow } }, movers: { bandwidth: 200MiB/s }";
     let Some(bed) = Bed::new(settings) else { return };
