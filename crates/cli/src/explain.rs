@@ -46,6 +46,9 @@ fn render(path: &Path, explanation: &Explanation) -> String {
             )
         }
     });
+    if let Some(next) = &explanation.next {
+        text.push_str(&format!("placement: a new range of it would go to {}\n", next.name));
+    }
     if explanation.runs.is_empty() {
         return text;
     }
@@ -54,7 +57,10 @@ fn render(path: &Path, explanation: &Explanation) -> String {
         ("LENGTH", Align::Right),
         ("RANGES", Align::Right),
         ("TIER", Align::Left),
+        ("SINCE", Align::Left),
+        ("HEAT", Align::Right),
         ("WHY", Align::Left),
+        ("NOW", Align::Left),
     ]);
     let mut sums: BTreeMap<&str, u64> = BTreeMap::new();
     for run in &explanation.runs {
@@ -65,7 +71,10 @@ fn render(path: &Path, explanation: &Explanation) -> String {
             write_size(run.len),
             run.ranges.to_string(),
             tier.to_owned(),
+            run.since.map_or_else(|| "-".into(), show_time),
+            if run.tier.is_some() { format!("{}%", run.heat) } else { "-".into() },
             run.reason.clone(),
+            if run.now.is_empty() { "-".into() } else { run.now.clone() },
         ]);
     }
     text.push_str(&table.render(|_, padded| padded));
@@ -76,4 +85,43 @@ fn render(path: &Path, explanation: &Explanation) -> String {
     };
     text.push_str(&format!("in all: {}\n", sums.iter().map(share).collect::<Vec<_>>().join(", ")));
     text
+}
+
+/// A time in seconds since 1970 as date and time of day, UTC.
+fn show_time(seconds: u64) -> String {
+    let (days, second) = (seconds / 86400, seconds % 86400);
+    let (year, month, day) = civil(days);
+    let (hour, minute) = (second / 3600, second / 60 % 60);
+    format!("{year:04}-{month:02}-{day:02} {hour:02}:{minute:02}:{:02}Z", second % 60)
+}
+
+/// The date that is so many days after the first of 1970 (in a calendar whose
+/// years begin in March, leap days come last).
+fn civil(days: u64) -> (u64, u64, u64) {
+    let days = days + 719_468;
+    let (era, day_of_era) = (days / 146_097, days % 146_097);
+    let year_of_era = (day_of_era - day_of_era / 1460 + day_of_era / 36_524 - day_of_era / 146_096) / 365;
+    let day_of_year = day_of_era - (365 * year_of_era + year_of_era / 4 - year_of_era / 100);
+    let from_march = (5 * day_of_year + 2) / 153;
+    let day = day_of_year - (153 * from_march + 2) / 5 + 1;
+    let month = if from_march < 10 { from_march + 3 } else { from_march - 9 };
+    (era * 400 + year_of_era + u64::from(month <= 2), month, day)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn times_are_those_of_the_calendar() {
+        for (seconds, shown) in [
+            (0, "1970-01-01 00:00:00Z"),
+            (951_782_400 - 1, "2000-02-28 23:59:59Z"),
+            (951_782_400, "2000-02-29 00:00:00Z"),
+            (1_700_000_000, "2023-11-14 22:13:20Z"),
+            (4_107_542_400, "2100-03-01 00:00:00Z"),
+        ] {
+            assert_eq!(show_time(seconds), shown);
+        }
+    }
 }

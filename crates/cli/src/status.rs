@@ -77,8 +77,19 @@ fn render(status: &Status, colour: bool) -> String {
         status.pid,
         status.version,
         table.render(paint),
-        remarks(status),
+        moves(status) + &remarks(status),
     )
+}
+
+/// What movers moved since the mount.
+fn moves(status: &Status) -> String {
+    let mut text = String::new();
+    for count in &status.moves {
+        let (mover, bytes) = (&count.mover, show_size(count.bytes));
+        // Writing to a string does not fail.
+        _ = writeln!(text, "{mover}d from {} to {}: {} ranges, {bytes}", count.from, count.to, count.ranges);
+    }
+    text
 }
 
 /// What needs somebody's attention, below the table.

@@ -89,6 +89,12 @@ pub struct VolumeSettings {
     pub range: Option<Located<u32>>,
     /// The tiers, home among them, in the order in which they were written.
     pub tiers: Vec<TierSettings>,
+    /// Memory for the heat of ranges, in bytes; 0 keeps none.
+    pub heat_budget: Option<Located<u64>>,
+    /// Whether latencies and threads are watched.
+    pub monitor: Option<Located<bool>>,
+    /// What moves ranges in the background.
+    pub movers: Option<Movers>,
 }
 
 impl VolumeSettings {
@@ -97,6 +103,25 @@ impl VolumeSettings {
     pub fn tier(&self, name: &str) -> Option<&TierSettings> {
         self.tiers.iter().find(|tier| tier.name == name)
     }
+}
+
+/// What moves ranges in the background; what is not set has a default.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Movers {
+    /// Whether ranges that are frequently used go to faster tiers.
+    pub promote: Option<Located<bool>>,
+    /// Whether a tier that ran full gives cold ranges to slower ones.
+    pub demote: Option<Located<bool>>,
+    /// Bytes a second on each tier, at most.
+    pub bandwidth: Option<Located<u64>>,
+    /// How full a tier becomes before it is relieved, in percent.
+    pub watermark_high: Option<Located<f64>>,
+    /// How full it is left, in percent.
+    pub watermark_low: Option<Located<f64>>,
+    /// From which heat on a range is frequently used, in percent.
+    pub heat_threshold: Option<Located<f64>>,
+    /// How many times longer operations may take while movers are at work.
+    pub latency_factor: Option<Located<f64>>,
 }
 
 /// The settings of a tier.
@@ -235,6 +260,7 @@ pub(crate) fn check_names(volume: &VolumeSettings) -> Result<(), Refusal> {
         }
     }
     known(&volume.tiers, &volume.home)?;
+    crate::movers::check(volume)?;
     check_policy(volume, &volume.policy.value)?;
     for rule in &volume.rules {
         rule.tiers.iter().try_for_each(|tier| known(&volume.tiers, tier))?;

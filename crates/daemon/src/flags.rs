@@ -56,6 +56,9 @@ pub fn parse(flags: &StackFlags) -> Result<Config, Refusal> {
         profile: None,
         range: range.transpose()?,
         tiers,
+        heat_budget: None,
+        monitor: None,
+        movers: None,
     };
     check_names(&volume)?;
     Ok(Config { stack: StackNode::Volume(Box::new(volume)), mount: MountSettings::default() })

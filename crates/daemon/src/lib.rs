@@ -21,7 +21,9 @@ pub mod units;
 pub mod validate;
 
 mod control;
+mod device;
 mod drill;
+mod movers;
 mod policy;
 mod replacement;
 mod section;

@@ -80,6 +80,20 @@ pub fn parse_duration(text: &str) -> Result<u64, String> {
     nanos.ok_or_else(|| format!("a duration is {DURATION_FORMS}"))
 }
 
+/// Bytes a second; the error says how to write it.
+///
+/// # Errors
+/// If `text` is not a size followed directly by `/s`.
+pub fn parse_rate(text: &str) -> Result<u64, String> {
+    let Some(size) = text.strip_suffix("/s") else {
+        return Err(match parse_size(text) {
+            Ok(_) => format!("write {text}/s; a rate is a size followed directly by /s"),
+            Err(_) => "a rate is a size followed directly by /s, such as 50MiB/s".into(),
+        });
+    };
+    parse_size(size)
+}
+
 /// A size for messages and tables: three significant digits, binary units.
 #[must_use]
 pub fn show_size(bytes: u64) -> String {

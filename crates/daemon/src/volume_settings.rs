@@ -3,6 +3,7 @@
 
 use crate::config::{EPOCH, RANGE, Reserve, TierSettings, VolumeSettings, check_names};
 use crate::drill::{self, FaultRule};
+use crate::movers;
 use crate::policy;
 use crate::profile::{self, Profile};
 use crate::refusal::{Located, Place, Refusal};
@@ -20,7 +21,9 @@ const TIER_KEYS_IN_FILE: &[&str] = &["dir", "weight", "reserve", "faults"];
 
 /// `volume: { … }`; relative directories are relative to `base`.
 pub(crate) fn from_file(field: &Field, base: &Path) -> Result<VolumeSettings, Refusal> {
-    let mut section = Section::of(field, &["home", "policy", "rules", "epoch", "profile", "range", "tiers"])?;
+    let known =
+        ["home", "policy", "rules", "epoch", "profile", "range", "tiers", "heat", "monitor", "movers"];
+    let mut section = Section::of(field, &known)?;
     let tiers = section.require("tiers", "tiers: { NAME: { dir: DIRECTORY }, … }")?;
     let mut parsed = Vec::new();
     for tier in Section::open(&tiers)?.into_fields() {
@@ -45,6 +48,9 @@ pub(crate) fn from_file(field: &Field, base: &Path) -> Result<VolumeSettings, Re
         profile: section.take("profile").map(|field| profile(&field, base)).transpose()?,
         range: section.take("range").map(|field| range(&field)).transpose()?,
         tiers: parsed,
+        heat_budget: section.take("heat").map(|field| movers::heat_budget(&field)).transpose()?.flatten(),
+        monitor: section.take("monitor").map(|field| field.truth()).transpose()?,
+        movers: section.take("movers").map(|field| movers::from_file(&field)).transpose()?,
     };
     check_names(&settings)?;
     Ok(settings)

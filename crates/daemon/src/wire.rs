@@ -1,7 +1,9 @@
 //! What the settings stand for: the stores, the volume and the front end.
 
 use crate::config::{self, Config, Large, Policy, THREADS_DEFAULT, TierSettings, VolumeSettings};
+use crate::device::{self, Devices};
 use crate::drill::{self, Drills};
+use crate::movers;
 use crate::refusal::Refusal;
 use crate::replacement::{self, TierPlace};
 use crate::rules::Rule;
@@ -9,8 +11,8 @@ use crate::validate;
 use braid_contract::{Errno, Error, FileSystem, InodeId, Store};
 use braid_fuse::{FuseConfig, Session};
 use braid_ipc::protocol::{
-    AffectedFile, AffectedRun, Drill, ErrorReply, Explanation, Hello, Latency, Run, RunTier, Status,
-    TierStatus, Trouble,
+    AffectedFile, AffectedRun, Drill, ErrorReply, Explanation, Hello, HotFile, Latency, MoveCount, Run,
+    RunTier, Status, TierStatus, Trouble,
 };
 use braid_stores::dir::DirStore;
 use braid_stores::native::open_tier_dir;
@@ -28,6 +30,7 @@ pub(crate) struct VolumeHandle {
     pub(crate) volume: Arc<Volume>,
     pub(crate) drills: Arc<Drills>,
     pub(crate) places: Arc<[TierPlace]>,
+    devices: Arc<Devices>,
 }
 
 /// Opens the volume, or makes it.
@@ -36,7 +39,10 @@ pub(crate) fn open(settings: &VolumeSettings) -> Result<VolumeHandle, Refusal> {
     let places = replacement::places(settings).into();
     let opened = Volume::open(volume_config(settings, Some(&drills))?);
     match opened {
-        Ok(volume) => Ok(VolumeHandle { volume, drills, places }),
+        Ok(volume) => {
+            let devices = Arc::new(Devices::new(volume.status().tiers.iter().map(|tier| tier.device)));
+            Ok(VolumeHandle { volume, drills, places, devices })
+        }
         Err(error) => Err(refuse(&error, settings)),
     }
 }
@@ -104,6 +110,7 @@ impl VolumeHandle {
             range_size: explanation.range_size,
             durable: volatile_tiers.is_empty(),
             volatile_tiers,
+            next: explanation.next.map(|(id, name)| RunTier { id: id.0, name }),
             runs: explanation.runs.into_iter().map(run).collect(),
         })
     }
@@ -154,6 +161,8 @@ impl VolumeHandle {
     pub(crate) fn status(&self, hello: &Hello) -> Status {
         let status = self.volume.status();
         let lost = status.lost_tiers.into_iter();
+        let home = status.tiers.iter().find(|tier| tier.home).map(|tier| tier.location.clone());
+        let home = home.unwrap_or_default();
         Status {
             volume: status.id.to_string(),
             mountpoint: hello.mountpoint.clone(),
@@ -166,8 +175,17 @@ impl VolumeHandle {
             pending_removals: status.pending_removals,
             tiers: status.tiers.into_iter().map(|tier| self.tier_status(tier)).collect(),
             lost_tiers: lost.map(|(id, name)| RunTier { id: id.0, name }).collect(),
-            hottest: Vec::new(),
-            moves: Vec::new(),
+            hottest: status.hottest.into_iter().map(|file| Self::hot_file(file, Path::new(&home))).collect(),
+            moves: status.moves.into_iter().map(move_count).collect(),
+        }
+    }
+
+    fn hot_file(file: braid_volume::HotFile, home: &Path) -> HotFile {
+        HotFile {
+            ino: file.ino.0,
+            path: file.fd.and_then(|fd| device::path_below(&*fd, home)),
+            heat: file.heat,
+            tier_names: file.tiers.into_iter().map(|(_, name)| name).collect(),
         }
     }
 
@@ -203,9 +221,20 @@ impl VolumeHandle {
             threads: tier.threads,
             mover_rate: finite(tier.mover_rate),
             mover_limit: tier.mover_limit.filter(|limit| limit.is_finite()),
-            device: None,
+            device: self.devices.look(tier.device),
             name: tier.name,
         }
+    }
+}
+
+fn move_count(count: braid_volume::MoveCount) -> MoveCount {
+    MoveCount {
+        mover: count.mover.into(),
+        from: count.from.1,
+        to: count.to.1,
+        reason: count.reason.into(),
+        ranges: count.ranges,
+        bytes: count.bytes,
     }
 }
 
@@ -248,9 +277,9 @@ fn volume_config(settings: &VolumeSettings, drills: Option<&Drills>) -> Result<V
         policy,
         rules,
         epoch_ns,
-        heat_budget: braid_volume::HEAT_BUDGET_DEFAULT,
-        monitor: true,
-        movers: braid_volume::MoversConfig::NONE,
+        heat_budget: movers::budget(settings),
+        monitor: settings.monitor.as_ref().is_none_or(|monitor| monitor.value),
+        movers: movers::config(settings),
         environment: Arc::new(Machine),
     })
 }

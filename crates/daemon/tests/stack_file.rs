@@ -52,7 +52,7 @@ fn unknown_keys() {
     refused(
         "    range:",
         "    stripe:",
-        "s.yaml:5: stack.volume.stripe: unknown key\n  help: the keys here are home, policy, range, tiers",
+        "s.yaml:5: stack.volume.stripe: unknown key\n  help: the keys here are home, policy, range, tiers, heat, monitor, movers",
     );
     refused(
         "mount:",
@@ -416,5 +416,87 @@ stack:
         config.stack.volume().tiers[0].dir.value,
         Path::new("/base/007"),
         "characters stay as they are"
+    );
+}
+
+/// The volume with one more key.
+fn with(line: &str) -> String {
+    edited("    range: 2MiB", &format!("    {line}"))
+}
+
+#[test]
+fn movers_heat_and_monitor() {
+    for line in [
+        "movers: { }",
+        "movers: { promote: false, demote: true, bandwidth: 50MiB/s, latency_factor: 1.5 }",
+        "movers: { watermark_high: 70%, watermark_low: 69.5%, heat_threshold: 0% }",
+        "heat: { budget: 16MiB }",
+        "heat: { budget: 0 }",
+        "monitor: false",
+    ] {
+        stack_file::parse(&with(line), "s.yaml", Path::new("")).unwrap();
+    }
+    let movers = "s.yaml:5: stack.volume.movers";
+    for (line, message) in [
+        (
+            "movers: { demot: true }",
+            format!(
+                "{movers}.demot: unknown key\n  help: did you mean 'demote'? The keys here are promote, demote, \
+                 bandwidth, watermark_high, watermark_low, heat_threshold, latency_factor"
+            ),
+        ),
+        (
+            "movers: { bandwidth: 50MiB }",
+            format!(
+                "{movers}.bandwidth: found '50MiB', expected a rate\n  \
+                 help: write 50MiB/s; a rate is a size followed directly by /s"
+            ),
+        ),
+        (
+            "movers: { bandwidth: 5KiB/s }",
+            format!(
+                "{movers}.bandwidth: 5KiB/s is too slow for anything to be moved\n  \
+                 help: write 1MiB/s or more; promote: false and demote: false move nothing"
+            ),
+        ),
+        (
+            "movers: { watermark_low: 95% }",
+            format!(
+                "{movers}.watermark_low: a tier is relieved from 90% used down to 95%\n  \
+                 help: the low watermark must be below the high one: 90% and 80%"
+            ),
+        ),
+        (
+            "movers: { latency_factor: 1 }",
+            format!(
+                "{movers}.latency_factor: found '1', expected a number above 1\n  \
+                 help: write how many times longer operations may take, such as 2"
+            ),
+        ),
+        (
+            "heat: { budget: 5KiB }",
+            "s.yaml:5: stack.volume.heat.budget: 5KiB is too little to remember anything\n  \
+             help: write 64KiB or more, or 0 to keep no heat"
+                .to_owned(),
+        ),
+        (
+            "heat: 5MiB",
+            "s.yaml:5: stack.volume.heat: found '5MiB', expected keys below this one\n  \
+             help: write it as heat: { … }"
+                .to_owned(),
+        ),
+        (
+            "monitor: on",
+            "s.yaml:5: stack.volume.monitor: found 'on', expected true or false\n  help: write true or false"
+                .to_owned(),
+        ),
+    ] {
+        assert_eq!(refusal(&with(line)), message);
+    }
+    let both = with("heat: { budget: 0 }\n    movers: { promote: true }");
+    assert_eq!(
+        refusal(&both),
+        "s.yaml:6: stack.volume.movers.promote: nothing is known to be in use while heat has a budget of 0\n  \
+         help: give heat a budget, or write promote: false"
     );
 }

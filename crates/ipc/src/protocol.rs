@@ -421,7 +421,10 @@ pub struct Explanation {
     /// The tiers of the file that do not.
     #[serde(default)]
     pub volatile_tiers: Vec<RunTier>,
-    /// Stretches of ranges that share a tier and a reason, in file order.
+    /// The tier that the policy would give a new range of the file now.
+    #[serde(default)]
+    pub next: Option<RunTier>,
+    /// Stretches of ranges of which the same is to be said, in file order.
     pub runs: Vec<Run>,
 }
 

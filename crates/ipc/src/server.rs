@@ -161,7 +161,8 @@ struct State {
 struct Connection {
     uid: u32,
     stream: UnixStream,
-    waiting: bool,
+    /// A request of it is being carried out.
+    busy: bool,
     thread: Option<JoinHandle<()>>,
 }
 
@@ -182,7 +183,7 @@ impl Shared {
         }
         let number = state.next;
         state.next += 1;
-        let connection = Connection { uid, stream: stream.try_clone()?, waiting: false, thread: None };
+        let connection = Connection { uid, stream: stream.try_clone()?, busy: false, thread: None };
         state.connections.insert(number, connection);
         Ok(Some(number))
     }
@@ -233,12 +234,15 @@ impl Shared {
         }
     }
 
-    /// Waits until the daemon has ended.
-    fn wait(&self, number: u64) -> Ended {
-        let mut state = self.lock();
-        if let Some(connection) = state.connections.get_mut(&number) {
-            connection.waiting = true;
+    fn set_busy(&self, number: u64, busy: bool) {
+        if let Some(connection) = self.lock().connections.get_mut(&number) {
+            connection.busy = busy;
         }
+    }
+
+    /// Waits until the daemon has ended.
+    fn wait(&self) -> Ended {
+        let mut state = self.lock();
         loop {
             if let Some(ended) = &state.ended {
                 return ended.clone();
@@ -247,14 +251,16 @@ impl Shared {
         }
     }
 
-    /// Publishes the end and hangs up on everybody who does not wait for it.
+    /// Publishes the end and hangs up on everybody whose request is being
+    /// carried out. Others are heard out: who asked to wait, perhaps just now, is
+    /// to be told.
     fn end(&self, ended: Ended) -> Vec<JoinHandle<()>> {
         let mut state = self.lock();
         state.ended = Some(ended);
         self.ended.notify_all();
         let mut threads = std::mem::take(&mut state.finished);
         for connection in state.connections.values_mut() {
-            let how = if connection.waiting { std::net::Shutdown::Read } else { std::net::Shutdown::Both };
+            let how = if connection.busy { std::net::Shutdown::Both } else { std::net::Shutdown::Read };
             let _ = connection.stream.shutdown(how);
             threads.extend(connection.thread.take());
         }
@@ -320,11 +326,15 @@ fn converse(stream: &UnixStream, shared: &Shared, number: u64) -> io::Result<()>
             return answer(stream, Reply::Error(ErrorReply::new(message)));
         }
         let reply = match parse(&line).and_then(|request| shared.permit(number, request)) {
-            Ok(Request::Wait) => return answer(stream, Reply::Ended(shared.wait(number))),
-            Ok(request) => handle(&*shared.handler, &request, &mut |reply| answer(stream, reply)),
+            Ok(Request::Wait) => return answer(stream, Reply::Ended(shared.wait())),
+            Ok(request) => {
+                shared.set_busy(number, true);
+                handle(&*shared.handler, &request, &mut |reply| answer(stream, reply))
+            }
             Err(error) => Reply::Error(error),
         };
         answer(stream, shared.redact(number, reply))?;
+        shared.set_busy(number, false);
     }
 }
 

@@ -31,6 +31,7 @@ impl Handler for Fake {
             range_size: 65536,
             durable: true,
             volatile_tiers: vec![],
+            next: None,
             runs: vec![],
         })
     }

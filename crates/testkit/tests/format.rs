@@ -267,13 +267,14 @@ fn a_volume_is_as_the_document_says() {
     assert!(counts[0] > 0 && counts[1] > 0, "both tiers hold ranges: {counts:?}");
     check_layout(&volume, &ids);
     check_counts(&document, &volume, &counts);
+    check_heat(&document, &volume);
 }
 
 /// Nothing lies in the tiers but what the document's tree shows.
 fn check_layout(volume: &TestVolume, ids: &[Vec<u8>]) {
     let (home, other) = (volume.home().join(".braid"), volume.other().join(".braid"));
     let mut expected: Vec<_> = ids.iter().map(|id| by_id(&home.join("index"), id)).collect();
-    expected.extend(["ballast", "counts", "label", "volume"].map(|name| home.join(name)));
+    expected.extend(["ballast", "counts", "heat", "label", "volume"].map(|name| home.join(name)));
     expected.sort();
     assert_eq!(files_below(&home), expected, "after a clean unmount there are no marks");
     let mut expected: Vec<_> = ids.iter().map(|id| by_id(&other.join("data"), id)).collect();
@@ -293,6 +294,46 @@ fn check_counts(document: &Document, volume: &TestVolume, counts: &[u64; 63]) {
     let decoded = table.check(&bytes);
     let found: Vec<_> = decoded.bytes("how many ranges").chunks(8).map(unsigned).collect();
     assert_eq!(found, counts);
+}
+
+/// The saved heat: files, in order, and what is said of their ranges.
+fn check_heat(document: &Document, volume: &TestVolume) {
+    let bytes = fs::read(volume.home().join(".braid/heat")).unwrap();
+    let table = document.table("Heat");
+    let decoded = table.check(&bytes);
+    let mut covered = bytes.clone();
+    let at = table.field("checksum").offset;
+    covered[at..at + 4].fill(0);
+    assert_eq!(decoded.number("checksum"), u64::from(crc32c::crc32c(&covered)));
+    document.says("inode number (8 bytes), generation (8 bytes: FNV-1a of the bytes of its file handle");
+    document.says("length of the handle in bytes (4 bytes), number of ranges (8 bytes), the handle;");
+    document
+        .says("the tier that it was seen on (1 byte), degree of its heat at that last use, 0 to 3 (1 byte)");
+    let mut rest = &bytes[table.size()..];
+    let mut take = |len: usize| {
+        let (taken, left) = rest.split_at(len);
+        rest = left;
+        taken
+    };
+    let (mut ranges, mut last) = (0, 0);
+    for _ in 0..decoded.number("number of files") {
+        let ino = unsigned(take(8));
+        assert!(ino > last, "inode {ino} after {last}");
+        last = ino;
+        let (generation, _kind, len) = (unsigned(take(8)), take(4), unsigned(take(4)));
+        let count = unsigned(take(8));
+        let handle = take(len as usize);
+        let fnv = |hash: u64, byte: &u8| (hash ^ u64::from(*byte)).wrapping_mul(0x100_0000_01b3);
+        let hash = handle.iter().fold(0xcbf2_9ce4_8422_2325, fnv);
+        assert!(handle.is_empty() || generation == hash, "generation of inode {ino}");
+        for _ in 0..count {
+            let (_range, since, used) = (take(4), unsigned(take(4)), unsigned(take(4)));
+            assert!(since <= used + 60 && used > 1_600_000_000, "{since} {used}");
+            assert!(matches!(take(4), [0 | 1, 0..=3, 0, 0]));
+        }
+        ranges += count;
+    }
+    assert!(rest.is_empty() && ranges > 2, "{ranges} ranges");
 }
 
 #[test]

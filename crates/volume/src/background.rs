@@ -1,5 +1,5 @@
 //! The volume's own threads: one looks after the tiers, one carries out
-//! removals, and one counts ranges after a crash and ends.
+//! removals, two move ranges, and one counts ranges after a crash and ends.
 
 use crate::Volume;
 use crate::index::BALLAST_LEN;
@@ -34,6 +34,12 @@ impl Background {
         };
         start("braid-volume", run)?;
         start("braid-clean-up", clean_up)?;
+        if volume.movers.config.promote {
+            start("braid-promote", promote)?;
+        }
+        if volume.movers.config.demote {
+            start("braid-demote", demote)?;
+        }
         start("braid-count", count)
     }
 
@@ -90,6 +96,7 @@ impl Volume {
             }
         }
         self.close_heat_epoch();
+        self.guard_movers();
         self.inodes.drop_forgotten();
     }
 
@@ -123,6 +130,24 @@ fn clean_up(stop: &Stop, volume: &Weak<Volume>) {
     while waited(stop, CLEAN_UP_NS) {
         let Some(volume) = volume.upgrade() else { return };
         volume.clean_up();
+    }
+}
+
+fn promote(stop: &Stop, volume: &Weak<Volume>) {
+    at_epochs(stop, volume, |volume| volume.promote(&|| *stop.0.lock()));
+}
+
+fn demote(stop: &Stop, volume: &Weak<Volume>) {
+    at_epochs(stop, volume, |volume| volume.demote(&|| *stop.0.lock()));
+}
+
+/// Does `work` once in an epoch, until the volume ends.
+fn at_epochs(stop: &Stop, volume: &Weak<Volume>, work: impl Fn(&Volume)) {
+    let mut epoch_ns = 0;
+    while waited(stop, epoch_ns) {
+        let Some(volume) = volume.upgrade() else { return };
+        epoch_ns = volume.epoch_ns;
+        work(&volume);
     }
 }
 

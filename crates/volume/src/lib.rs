@@ -6,7 +6,7 @@
 //! concrete one. The daemon opens it; front ends speak to it through the trait.
 //!
 //! Reading order: `format` (what is on disk), `index` (where ranges are),
-//! `placement` (where new ones go), `tiers`, `file` (all I/O), `namespace`
+//! `placement` (where new ones go), `heat` and `movers` (what moves them), `tiers`, `file` (all I/O), `namespace`
 //! (names and attributes), `reap` and `recover` (what goes on after a removal
 //! or a crash), `volume` (how it is put together).
 #![forbid(unsafe_code)]
@@ -15,6 +15,7 @@ mod affected;
 mod background;
 mod check;
 mod config;
+mod explain;
 mod file;
 mod format;
 mod fs;
@@ -23,6 +24,7 @@ pub mod fuzzing;
 mod heat;
 mod index;
 mod migrate;
+mod movers;
 mod namespace;
 mod open;
 mod placement;
@@ -42,12 +44,13 @@ pub use config::{
     DirectionProfile, EPOCH_NS_DEFAULT, HEAT_BUDGET_DEFAULT, HomeConfig, LargeFiles, MoversConfig,
     PolicyConfig, Reserve, RuleConfig, TierConfig, TierProfile, VolumeConfig,
 };
+pub use explain::{Explanation, Layout, Run};
 pub use format::FORMAT_VERSION;
 pub use open::OpenError;
 #[cfg(feature = "plant")]
 pub use plant::Plant;
 pub use rules::{Condition, ConditionError};
-pub use status::{Explanation, HotFile, Layout, MoveCount, Run, TierStatus, VolumeStatus};
+pub use status::{HotFile, MoveCount, TierStatus, VolumeStatus};
 pub use sync::Machine;
 pub use tiers::{Latency, TierState};
 pub use volume::Volume;

@@ -8,6 +8,7 @@ use crate::format::{FORMAT_VERSION, FormatError, Label, TABLE_LEN, VolumeTable};
 use crate::heat::Heat;
 use crate::index::IndexDir;
 use crate::migrate::Slots;
+use crate::movers::Movers;
 use crate::namespace::{Home, InodeTable, names_in};
 use crate::reap::Reaper;
 use crate::rules::Rules;
@@ -572,6 +573,7 @@ fn assemble(home: Home, config: VolumeConfig, plan: &Plan) -> Opening<Volume> {
         slots: Slots::new(SLOTS),
         background: Background::new(),
         heat: Heat::new(config.heat_budget, config.movers.heat_threshold, &*environment),
+        movers: Movers::new(config.movers, &environment),
         monitor: config.monitor,
         environment,
         #[cfg(feature = "plant")]

@@ -1,10 +1,10 @@
-//! What a volume says of itself: `status` and `explain`.
+//! What a volume says of itself: `status`.
 
 use crate::Volume;
-use crate::file;
-use crate::format::{Entry, Reason};
+use crate::heat::FileKey;
 use crate::tiers::{Latency, TierState};
-use braid_contract::{Fd, InodeId, ObjectId, Result, TierId, VolumeId};
+use braid_contract::{Fd, InodeId, TierId, VolumeId};
+use std::collections::BTreeSet;
 
 /// State of a volume.
 #[derive(Clone, Debug)]
@@ -122,53 +122,6 @@ pub struct TierStatus {
     pub device: u64,
 }
 
-/// Whether a file has an index.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Layout {
-    /// All data is in the home file.
-    Plain,
-    /// Ranges are where the index says.
-    Spread {
-        /// The file's object id.
-        id: ObjectId,
-    },
-}
-
-/// Where a file's bytes are, and why.
-#[derive(Clone, Debug)]
-pub struct Explanation {
-    /// Whether the file has an index.
-    pub layout: Layout,
-    /// Size of the file in bytes.
-    pub size: u64,
-    /// Range size in bytes.
-    pub range_size: u32,
-    /// Runs of ranges that are in the same place for the same reason, in order.
-    pub runs: Vec<Run>,
-}
-
-/// A run of ranges.
-#[derive(Clone, PartialEq, Eq, Debug)]
-pub struct Run {
-    /// First byte.
-    pub offset: u64,
-    /// Length in bytes, up to the end of the file at most.
-    pub len: u64,
-    /// Number of ranges.
-    pub ranges: u64,
-    /// Number and name of the tier; `None` for ranges that were never written.
-    pub tier: Option<(TierId, String)>,
-    /// Why they are there.
-    pub reason: String,
-    /// Since when, in seconds since 1970, where that is known: the earliest of
-    /// the run.
-    pub since: Option<u64>,
-    /// How much the ranges are used, in percent.
-    pub heat: u8,
-    /// What movers and policy would do with them now.
-    pub now: String,
-}
-
 impl Volume {
     /// The state of the volume and its tiers.
     #[must_use]
@@ -179,13 +132,16 @@ impl Volume {
             id: self.id,
             range_size: self.range_size,
             policy: self.describe_policy(),
-            tiers: home.chain(others).map(|tier| tier_status(&tier)).collect(),
+            tiers: home
+                .chain(others)
+                .map(|tier| TierStatus { mover_limit: self.mover_limit(tier.id), ..tier_status(&tier) })
+                .collect(),
             open_files: self.handles.file_count(),
             known_inodes: self.inodes.len(),
             pending_removals: self.reaper.len(),
             lost_tiers: self.tiers.lost(),
-            hottest: Vec::new(),
-            moves: Vec::new(),
+            hottest: self.hottest(),
+            moves: self.move_counts(),
         }
     }
 
@@ -199,104 +155,28 @@ impl Volume {
         }
     }
 
-    /// Where the file's bytes are.
-    ///
-    /// # Errors
-    /// `ESTALE` if nobody has looked the inode up, `EISDIR` or `EINVAL` if it
-    /// is not a regular file.
-    pub fn explain(&self, ino: InodeId) -> Result<Explanation> {
-        let inode = self.inodes.get(ino)?;
-        let file = self.file_of(&inode)?;
-        let layout = file.layout.read();
-        match &*layout {
-            file::Layout::Plain => {
-                let size = file.home_size()?;
-                Ok(self.explain_plain(size))
+    /// The files that are used most.
+    fn hottest(&self) -> Vec<HotFile> {
+        /// How many are told of.
+        const FILES_MAX: usize = 10;
+        let now = self.heat_now();
+        let mut found = Vec::new();
+        {
+            let table = self.heat.table();
+            for (key, heat) in table.hottest(FILES_MAX, now) {
+                let records = table.file(key).into_iter().flat_map(|file| file.ranges.values());
+                let hot = records.filter(|record| record.degree_at(now) > 0).map(|record| record.tier);
+                found.push((key, heat, hot.collect::<BTreeSet<TierId>>()));
             }
-            file::Layout::Spread(spread) => self.explain_spread(spread),
         }
-    }
-
-    fn explain_plain(&self, size: u64) -> Explanation {
-        let home = self.tiers.home();
-        let run = Run {
-            offset: 0,
-            len: size,
-            ranges: size.div_ceil(u64::from(self.range_size)),
-            tier: Some((home.id, home.name.clone())),
-            reason: "plain file: all of it in the home tree".into(),
-            since: None,
-            heat: 0,
-            now: String::new(),
+        // Files are opened once the table is free again.
+        let told = |(key, heat, tiers): (FileKey, f64, BTreeSet<TierId>)| HotFile {
+            ino: InodeId(key.ino),
+            fd: self.look_at(key),
+            heat,
+            tiers: tiers.into_iter().map(|id| (id, self.tier_name(id))).collect(),
         };
-        let runs = if size == 0 { Vec::new() } else { vec![run] };
-        Explanation { layout: Layout::Plain, size, range_size: self.range_size, runs }
-    }
-
-    fn explain_spread(&self, spread: &file::Spread) -> Result<Explanation> {
-        let size = spread.size();
-        let count = size.div_ceil(u64::from(self.range_size));
-        let mut runs: Vec<Run> = Vec::new();
-        let mut next = 0;
-        spread.index.for_each(0, |range, entry| {
-            let entry = entry?;
-            if range < count {
-                self.add_run(&mut runs, next..range, None, size);
-                self.add_run(&mut runs, range..range + 1, Some(entry), size);
-                next = range + 1;
-            }
-            Ok(())
-        })?;
-        self.add_run(&mut runs, next..count, None, size);
-        let layout = Layout::Spread { id: spread.id() };
-        Ok(Explanation { layout, size, range_size: self.range_size, runs })
-    }
-
-    /// Adds ranges to the last run, or begins a new one.
-    fn add_run(&self, runs: &mut Vec<Run>, ranges: std::ops::Range<u64>, entry: Option<Entry>, size: u64) {
-        if ranges.is_empty() {
-            return;
-        }
-        let name = |id| {
-            self.tiers.get(id).map_or_else(|_| "(not part of the volume)".into(), |tier| tier.name.clone())
-        };
-        let tier = entry.map(|entry| (entry.tier, name(entry.tier)));
-        let reason = self.reason(entry.map(|entry| entry.reason));
-        let offset = self.range_start(ranges.start);
-        let len = self.range_start(ranges.end).min(size) - offset;
-        let count = ranges.end - ranges.start;
-        match runs.last_mut() {
-            Some(last) if last.tier == tier && last.reason == reason => {
-                last.len += len;
-                last.ranges += count;
-            }
-            _ => runs.push(Run {
-                offset,
-                len,
-                ranges: count,
-                tier,
-                reason,
-                since: None,
-                heat: 0,
-                now: String::new(),
-            }),
-        }
-    }
-
-    fn reason(&self, reason: Option<Reason>) -> String {
-        match reason {
-            None => "never written: reads as zeros".into(),
-            Some(Reason::WasPlain) => "written while the file was plain".into(),
-            Some(Reason::Policy) => "placed by the policy".into(),
-            Some(Reason::Spill) => "the tier that the policy wanted had no room or was failing".into(),
-            Some(Reason::Asked) => "moved there by request".into(),
-            Some(Reason::Promoted) => "promoted: it is in use".into(),
-            Some(Reason::Demoted) => "demoted: its tier ran full and it was not in use".into(),
-            Some(Reason::Rebalanced) => "moved to give every tier its share".into(),
-            Some(Reason::Evacuated) => "moved off a tier that is to be empty".into(),
-            Some(Reason::Rule) => "placed by a rule".into(),
-            Some(Reason::Moved) => "moved off a tier that had no room for more of it".into(),
-        }
+        found.into_iter().map(told).collect()
     }
 }
 

@@ -7,6 +7,7 @@ use crate::format::{Reason, VolumeTable};
 use crate::heat::Heat;
 use crate::index::IndexDir;
 use crate::migrate::{Pace, Slots};
+use crate::movers::Movers;
 use crate::namespace::{Home, InodeTable};
 use crate::placement::Policy;
 use crate::reap::Reaper;
@@ -41,6 +42,7 @@ pub struct Volume {
     pub(crate) slots: Slots,
     pub(crate) background: Background,
     pub(crate) heat: Heat,
+    pub(crate) movers: Movers,
     /// Whether latencies and threads are watched.
     pub(crate) monitor: bool,
     pub(crate) environment: Arc<dyn Environment>,
@@ -55,6 +57,7 @@ impl Volume {
     /// # Errors
     /// Those of the tiers. What could not be done is done at the next mount.
     pub fn shutdown(&self) -> Result<()> {
+        self.movers.stop();
         self.background.stop();
         // The kernel does not release what was open when it was unmounted.
         for handle in self.handles.file_handles() {

@@ -98,3 +98,16 @@ fn durations() {
         assert!(parse_duration(wrong).is_err(), "{wrong}");
     }
 }
+
+#[test]
+fn rates() {
+    assert_eq!(parse_rate("50MiB/s"), Ok(50 << 20));
+    assert_eq!(parse_rate("7/s"), Ok(7));
+    assert_eq!(
+        parse_rate("50MiB"),
+        Err("write 50MiB/s; a rate is a size followed directly by /s".to_owned())
+    );
+    for text in ["", "/s", "fast", "50MB /s", "50Mbit/s", "1MiB/s/s"] {
+        assert!(parse_rate(text).is_err(), "{text}");
+    }
+}

@@ -79,10 +79,8 @@ impl Volume {
         named.first().is_some_and(|tier| *tier != home)
     }
 
-    /// Whether movers are to leave the file's ranges where they are: a rule
-    /// that pins placed some of them, or would now.
-    #[allow(dead_code, reason = "movers ask it")]
-    pub(crate) fn is_pinned(&self, file: &File) -> bool {
+    /// Whether a rule that pins placed some of the file's ranges, or would now.
+    pub(crate) fn is_pinned_by_rule(&self, file: &File) -> bool {
         if self.rules.is_empty() {
             return false;
         }

@@ -13,7 +13,7 @@ use crate::migrate::{Busy, CHUNKS, Ground, Outcome, Pace, Registered, Span, carr
 use crate::placement::{self, Origin};
 use crate::plant::Plant;
 use crate::sync::ReadGuard;
-use crate::tiers::{Backend, Tier, bit};
+use crate::tiers::{Account, Backend, Tier, act_for, bit};
 use braid_contract::{Context, Errno, Error, Hint, Result, StoreIo};
 use braid_sys::AlignedBuf;
 use std::cell::RefCell;
@@ -164,6 +164,8 @@ impl Volume {
         if pace.take(u64::from(self.range_size)).is_err() {
             return Err(Errno::ECANCELED.into());
         }
+        // What is read and written here is nobody's who waits for it.
+        let _for = act_for(Account::Mover);
         let moved = self.move_range_at(file, offset, to, reason, between)?;
         Ok(moved.map_or(0, |_| u64::from(self.range_size)))
     }

@@ -64,7 +64,7 @@ pub(crate) fn decode_heat(bytes: &[u8]) -> Result<BTreeMap<FileKey, FileHeat>, F
         let records =
             take(&mut rest, ranges.checked_mul(RANGE_LEN as u64).ok_or(TOO_SHORT)?)?.chunks_exact(RANGE_LEN);
         let ranges = records.map(decode_record).collect::<Result<_, _>>()?;
-        files.insert(key, FileHeat { handle, ranges });
+        files.insert(key, FileHeat { handle, ranges, stays: false });
     }
     if rest.is_empty() { Ok(files) } else { Err(FormatError::Damaged("there is more in it than it says")) }
 }
@@ -96,11 +96,15 @@ mod tests {
         BTreeMap::from([
             (
                 FileKey { ino: 12, generation: 99 },
-                FileHeat { handle, ranges: [(0, record(0, 3)), (u32::MAX >> 1, record(62, 0))].into() },
+                FileHeat {
+                    handle,
+                    ranges: [(0, record(0, 3)), (u32::MAX >> 1, record(62, 0))].into(),
+                    stays: false,
+                },
             ),
             (
                 FileKey { ino: 13, generation: 1 },
-                FileHeat { handle: None, ranges: [(5, record(1, 1))].into() },
+                FileHeat { handle: None, ranges: [(5, record(1, 1))].into(), stays: false },
             ),
         ])
     }

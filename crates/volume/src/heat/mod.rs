@@ -15,6 +15,7 @@ use crate::format::{decode_heat, encode_heat};
 use crate::namespace::Inode;
 use crate::sync::{Mutex, MutexGuard};
 use braid_contract::{Access, Context, Environment, Errno, NativeHandle, Result, TierId};
+use std::cmp::Reverse;
 use std::collections::HashMap;
 use std::ffi::OsStr;
 use std::io::IoSliceMut;
@@ -54,7 +55,7 @@ pub(crate) struct Heat {
     /// Files that were touched, by serial; also those closed since.
     tags: Mutex<HashMap<u32, Arc<Tag>>>,
     table: Mutex<Table>,
-    /// Ranges that were found frequently used in the last epoch.
+    /// Ranges that were found frequently used, until movers take them.
     hot: Mutex<Vec<Spot>>,
     /// The last epoch that was closed, and the last one that was saved.
     closed: AtomicU32,
@@ -95,6 +96,12 @@ impl Heat {
         self.frequent
     }
 
+    /// Ranges below this degree may leave a tier that is full: what was used
+    /// once may, even where a single use is enough to be promoted.
+    pub(crate) fn cold_below(&self) -> u8 {
+        self.frequent.max(2)
+    }
+
     /// Ranges of the file were read or written on `tier`.
     pub(crate) fn used(&self, file: &File, tier: TierId, ranges: Range<u64>) {
         self.enter(file, tier, ranges, false);
@@ -117,7 +124,7 @@ impl Heat {
 
     fn tag(&self, inode: &Inode) -> Arc<Tag> {
         let mut tags = self.tags.lock();
-        let mut next = || self.next_serial.fetch_add(1, Ordering::Relaxed) % SERIAL_MAX + 1;
+        let next = || self.next_serial.fetch_add(1, Ordering::Relaxed) % SERIAL_MAX + 1;
         let mut serial = next();
         while tags.contains_key(&serial) {
             serial = next();
@@ -132,22 +139,20 @@ impl Heat {
         self.table.lock()
     }
 
-    /// The ranges that were found frequently used in the last epoch, handed
-    /// out once; hottest first.
+    /// The ranges that were found frequently used since this was last asked;
+    /// hottest first.
     pub(crate) fn take_hot(&self) -> Vec<Spot> {
         std::mem::take(&mut *self.hot.lock())
     }
 
-    /// Enters what was touched into the table. Done once a second; answers
-    /// whether it was.
-    fn close_epoch(&self, now: u32) -> bool {
-        if self.budget == 0 || self.closed.swap(now, Ordering::AcqRel) == now {
-            return false;
+    /// Enters what was touched into the table, once a second.
+    fn close_epoch(&self, now: u32) {
+        if self.budget > 0 && self.closed.swap(now, Ordering::AcqRel) != now {
+            self.fold(now);
         }
-        self.fold(now);
-        true
     }
 
+    /// Enters what was touched so far into the table.
     fn fold(&self, now: u32) {
         let touches = self.touches.take();
         let mut hot = Vec::new();
@@ -173,9 +178,12 @@ impl Heat {
         }
         table.trim(now);
         tags.retain(|_, tag| Arc::strong_count(tag) > 1);
-        hot.sort_by_key(|spot| (std::cmp::Reverse(spot.record.degree_at(now)), spot.file, spot.range));
-        hot.truncate(HOT_MAX);
-        *self.hot.lock() = hot;
+        drop((tags, table));
+        let mut waiting = self.hot.lock();
+        waiting.append(&mut hot);
+        waiting.sort_by_key(|spot| (Reverse(spot.record.degree_at(now)), spot.file, spot.range));
+        waiting.dedup_by_key(|spot| (spot.file, spot.range));
+        waiting.truncate(HOT_MAX);
     }
 }
 
@@ -183,6 +191,11 @@ impl Volume {
     /// The time by which heat goes.
     pub(crate) fn heat_now(&self) -> u32 {
         seconds(&*self.environment)
+    }
+
+    /// Has the table say what is so now, before somebody decides by it.
+    pub(crate) fn refresh_heat(&self) {
+        self.heat.fold(self.heat_now());
     }
 
     /// Closes the epoch of heat, if its time has come.

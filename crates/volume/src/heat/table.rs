@@ -76,6 +76,8 @@ pub(crate) struct FileHeat {
     pub(crate) handle: Option<NativeHandle>,
     /// By range number; a plain file has one record, number 0.
     pub(crate) ranges: BTreeMap<u32, Record>,
+    /// Movers found nothing in it that could move; until it is used again.
+    pub(crate) stays: bool,
 }
 
 impl FileHeat {
@@ -129,6 +131,9 @@ impl Table {
 
     /// A range was used on `tier`; answers what is known of it now.
     pub(super) fn used(&mut self, file: FileKey, range: u32, tier: TierId, now: u32) -> Record {
+        if let Some(heat) = self.files.get_mut(&file) {
+            heat.stays = false;
+        }
         let record = self.record_mut(file, range, Record { since: 0, last: now, tier, degree: 0 });
         record.used(now);
         record.tier = tier;
@@ -164,6 +169,21 @@ impl Table {
         }
     }
 
+    /// A range turned out to be on `tier`.
+    pub(crate) fn seen_on(&mut self, file: FileKey, range: u32, tier: TierId) {
+        let found = self.files.get_mut(&file).and_then(|heat| heat.ranges.get_mut(&range));
+        if let Some(record) = found {
+            record.tier = tier;
+        }
+    }
+
+    /// Nothing of the file can move until it is used again.
+    pub(crate) fn set_stays(&mut self, file: FileKey) {
+        if let Some(heat) = self.files.get_mut(&file) {
+            heat.stays = true;
+        }
+    }
+
     pub(crate) fn file(&self, file: FileKey) -> Option<&FileHeat> {
         self.files.get(&file)
     }
@@ -195,8 +215,7 @@ impl Table {
     /// Ranges on `tier` whose degree is below `degree`, the coldest first, at
     /// most `max` of them.
     pub(crate) fn coldest(&self, tier: TierId, degree: u8, max: usize, now: u32) -> Vec<Spot> {
-        let mut cold: Vec<Spot> = self
-            .spots()
+        let mut cold: Vec<Spot> = spots(self.files.iter().filter(|(_, heat)| !heat.stays))
             .filter(|spot| spot.record.tier == tier && spot.record.degree_at(now) < degree)
             .collect();
         let order = |a: &Spot, b: &Spot| -> Ordering {
@@ -221,17 +240,12 @@ impl Table {
         files
     }
 
-    fn spots(&self) -> impl Iterator<Item = Spot> {
-        self.files.iter().flat_map(|(file, heat)| {
-            heat.ranges.iter().map(|(range, record)| Spot { file: *file, range: *range, record: *record })
-        })
-    }
-
     /// Keeps to the budget: an eighth of all is forgotten at a time, so that
     /// this is seldom done.
     pub(super) fn trim(&mut self, now: u32) {
         while self.bytes > self.budget {
-            let mut ranks: Vec<(u8, u32)> = self.spots().map(|spot| spot.record.rank(now)).collect();
+            let mut ranks: Vec<(u8, u32)> =
+                spots(self.files.iter()).map(|spot| spot.record.rank(now)).collect();
             let share = 1.0 - (self.budget / 8 * 7) as f64 / self.bytes as f64;
             let gone = ((ranks.len() as f64 * share) as usize).min(ranks.len().saturating_sub(1));
             let Some((_, last, _)) = (!ranks.is_empty()).then(|| ranks.select_nth_unstable(gone)) else {
@@ -247,6 +261,12 @@ impl Table {
             self.changed = true;
         }
     }
+}
+
+fn spots<'a>(files: impl Iterator<Item = (&'a FileKey, &'a FileHeat)>) -> impl Iterator<Item = Spot> {
+    files.flat_map(|(file, heat)| {
+        heat.ranges.iter().map(|(range, record)| Spot { file: *file, range: *range, record: *record })
+    })
 }
 
 #[cfg(test)]
@@ -274,7 +294,9 @@ mod tests {
     fn a_single_pass_leaves_ranges_less_frequent_and_a_second_does_not() {
         let mut table = Table::new(1 << 20);
         for pass in [0, 20] {
-            (0..10).for_each(|range| drop(table.used(A, range, TierId(1), 1000 + pass + range / 4)));
+            for range in 0..10 {
+                table.used(A, range, TierId(1), 1000 + pass + range / 4);
+            }
             let degree = table.record(A, 3).unwrap().degree_at(1025);
             assert_eq!(degree, if pass == 0 { 1 } else { 2 });
         }
@@ -302,6 +324,11 @@ mod tests {
             table.coldest(TierId(1), degree, max, 304).iter().map(|spot| spot.range).collect()
         };
         assert_eq!((ranges(9, 2), ranges(2, 2), ranges(9, 3)), (vec![1, 2, 0], vec![1, 2], vec![1, 2, 0, 3]));
+        table.set_stays(A);
+        assert_eq!(table.coldest(TierId(1), 3, 9, 304), []);
+        table.used(A, 0, TierId(1), 304);
+        table.seen_on(A, 0, TierId(2));
+        assert_eq!(table.coldest(TierId(2), 3, 9, 304).len(), 2);
         let hottest: Vec<u64> = table.hottest(5, 304).iter().map(|(key, _)| key.ino).collect();
         assert_eq!(hottest, [1]);
     }

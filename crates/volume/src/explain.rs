@@ -1,0 +1,223 @@
+//! What a volume says of one file: `explain`. For each range where it is, since
+//! when, why, how much it is used, and what would be done with it now.
+
+use crate::Volume;
+use crate::file::{self, File, Spread};
+use crate::format::Reason;
+use crate::heat::{DEGREE_MAX, FileKey, key_of};
+use crate::placement::{self, Deal, Origin};
+use braid_contract::{InodeId, ObjectId, Result, TierId};
+use std::collections::HashMap;
+use std::ops::Range;
+
+/// Whether a file has an index.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Layout {
+    /// All data is in the home file.
+    Plain,
+    /// Ranges are where the index says.
+    Spread {
+        /// The file's object id.
+        id: ObjectId,
+    },
+}
+
+/// Where a file's bytes are, and why.
+#[derive(Clone, Debug)]
+pub struct Explanation {
+    /// Whether the file has an index.
+    pub layout: Layout,
+    /// Size of the file in bytes.
+    pub size: u64,
+    /// Range size in bytes.
+    pub range_size: u32,
+    /// The tier that the policy would give a new range of the file now.
+    pub next: Option<(TierId, String)>,
+    /// Runs of ranges of which the same is to be said, in order.
+    pub runs: Vec<Run>,
+}
+
+/// A run of ranges.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Run {
+    /// First byte.
+    pub offset: u64,
+    /// Length in bytes, up to the end of the file at most.
+    pub len: u64,
+    /// Number of ranges.
+    pub ranges: u64,
+    /// Number and name of the tier; `None` for ranges that were never written.
+    pub tier: Option<(TierId, String)>,
+    /// Why they are there.
+    pub reason: String,
+    /// Since when, in seconds since 1970, where that is known: the earliest of
+    /// the run.
+    pub since: Option<u64>,
+    /// How much the ranges are used, in percent.
+    pub heat: u8,
+    /// What movers and policy would do with them now.
+    pub now: String,
+}
+
+impl Volume {
+    /// Where the file's bytes are.
+    ///
+    /// # Errors
+    /// `ESTALE` if nobody has looked the inode up, `EISDIR` or `EINVAL` if it
+    /// is not a regular file.
+    pub fn explain(&self, ino: InodeId) -> Result<Explanation> {
+        let inode = self.inodes.get(ino)?;
+        let file = self.file_of(&inode)?;
+        self.refresh_heat();
+        let mut told = Told {
+            volume: self,
+            key: key_of(&inode),
+            pinned: self.is_pinned(&file),
+            now: self.heat_now(),
+            verdicts: HashMap::new(),
+            size: 0,
+            runs: Vec::new(),
+        };
+        let layout = file.layout.read();
+        let (layout, next) = match &*layout {
+            file::Layout::Plain => {
+                told.size = file.home_size()?;
+                told.plain();
+                (Layout::Plain, self.next_tier(&file, None, told.size))
+            }
+            file::Layout::Spread(spread) => {
+                told.size = spread.size();
+                told.spread(spread)?;
+                (Layout::Spread { id: spread.id() }, self.next_tier(&file, Some(spread), told.size))
+            }
+        };
+        let (size, runs) = (told.size, told.runs);
+        Ok(Explanation { layout, size, range_size: self.range_size, next, runs })
+    }
+
+    /// The tier that the policy would give a new range at the end of the file.
+    fn next_tier(&self, file: &File, spread: Option<&Spread>, size: u64) -> Option<(TierId, String)> {
+        let bytes = u64::from(self.range_size);
+        let deal = match spread {
+            Some(spread) => spread.placing.lock().clone(),
+            None => Deal::new(file.inode.ino.0, self.range_size),
+        };
+        let span =
+            placement::Span { offset: size, len: bytes, size, size_after: size + bytes, new_bytes: bytes };
+        let asking = file::Asking { file, origin: Origin::default(), span };
+        let tier = self.choose(&asking, &deal, 0).ok()?.tier;
+        Some((tier.id, tier.name.clone()))
+    }
+}
+
+/// What is told of one file.
+struct Told<'v> {
+    volume: &'v Volume,
+    key: FileKey,
+    pinned: bool,
+    now: u32,
+    /// What would be done with a range on this tier and of this degree.
+    verdicts: HashMap<(TierId, u8), String>,
+    size: u64,
+    runs: Vec<Run>,
+}
+
+/// Runs go on over ranges that came to their tier about at the same time.
+const SINCE_APART_MAX: u64 = 60;
+
+impl Told<'_> {
+    fn plain(&mut self) {
+        let volume = self.volume;
+        let home = volume.tiers.home().id;
+        let ranges = 0..self.size.div_ceil(u64::from(volume.range_size));
+        self.add(ranges, Some(home), 0, "plain file: all of it in the home tree");
+    }
+
+    fn spread(&mut self, spread: &Spread) -> Result<()> {
+        let count = self.size.div_ceil(u64::from(self.volume.range_size));
+        let mut next = 0;
+        spread.index.for_each(0, |range, entry| {
+            let entry = entry?;
+            if range < count {
+                self.add(next..range, None, range, NEVER);
+                self.add(range..range + 1, Some(entry.tier), range, describe(entry.reason));
+                next = range + 1;
+            }
+            Ok(())
+        })?;
+        self.add(next..count, None, next, NEVER);
+        Ok(())
+    }
+
+    /// Adds ranges to the last run, or begins a new one. What is known of
+    /// their use is known of range `record`.
+    fn add(&mut self, ranges: Range<u64>, tier: Option<TierId>, record: u64, reason: &str) {
+        if ranges.is_empty() {
+            return;
+        }
+        let volume = self.volume;
+        let record = tier.and_then(|_| volume.heat.table().record(self.key, record as u32));
+        let degree = record.map_or(0, |record| record.degree_at(self.now));
+        let since = record.map(|record| u64::from(record.since)).filter(|since| *since > 0);
+        let offset = volume.range_start(ranges.start);
+        let run = Run {
+            offset,
+            len: volume.range_start(ranges.end).min(self.size) - offset,
+            ranges: ranges.end - ranges.start,
+            tier: tier.map(|tier| (tier, volume.tier_name(tier))),
+            reason: reason.to_owned(),
+            since,
+            heat: percent(degree),
+            now: tier.map_or_else(String::new, |tier| self.verdict(tier, degree)),
+        };
+        match self.runs.last_mut().filter(|last| continues(last, &run)) {
+            Some(last) => {
+                last.len += run.len;
+                last.ranges += run.ranges;
+                last.since = last.since.min(run.since);
+            }
+            None => self.runs.push(run),
+        }
+    }
+
+    fn verdict(&mut self, tier: TierId, degree: u8) -> String {
+        let (volume, pinned) = (self.volume, self.pinned);
+        let verdict = || match volume.tiers.get(tier) {
+            Ok(tier) => volume.verdict(&tier, degree, pinned),
+            Err(_) => "lost".into(),
+        };
+        self.verdicts.entry((tier, degree)).or_insert_with(verdict).clone()
+    }
+}
+
+/// Whether the same is to be said of both runs.
+fn continues(last: &Run, run: &Run) -> bool {
+    let about_as_long = match (last.since, run.since) {
+        (Some(a), Some(b)) => a.abs_diff(b) <= SINCE_APART_MAX,
+        (a, b) => a == b,
+    };
+    about_as_long
+        && (&last.tier, &last.reason, last.heat, &last.now) == (&run.tier, &run.reason, run.heat, &run.now)
+}
+
+/// A degree of heat in percent.
+fn percent(degree: u8) -> u8 {
+    (f64::from(degree) / f64::from(DEGREE_MAX) * 100.0).round() as u8
+}
+
+const NEVER: &str = "never written: reads as zeros";
+
+fn describe(reason: Reason) -> &'static str {
+    match reason {
+        Reason::WasPlain => "written while the file was plain",
+        Reason::Policy => "placed by the policy",
+        Reason::Spill => "the tier that the policy wanted had no room or was failing",
+        Reason::Asked => "moved there by request",
+        Reason::Promoted => "promoted: it is in use",
+        Reason::Demoted => "demoted: its tier ran full and it was not in use",
+        Reason::Rebalanced => "moved to give every tier its share",
+        Reason::Evacuated => "moved off a tier that is to be empty",
+        Reason::Rule => "placed by a rule",
+        Reason::Moved => "moved off a tier that had no room for more of it",
+    }
+}

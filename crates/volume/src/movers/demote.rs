@@ -1,0 +1,194 @@
+//! `CAP_Move` (PolyStore Algorithm 2), and Mux's eviction: a tier that is
+//! filled to its high watermark gives what is not frequently used, coldest
+//! first, to slower tiers that are not saturated, until it is below the low
+//! one.
+
+use super::order::used;
+use super::reach::{Reached, key_of_found};
+use super::{Errand, Mover};
+use crate::Volume;
+use crate::format::IdKind;
+use crate::heat::FileKey;
+use crate::namespace::{Identity, Seen};
+use crate::tiers::Tier;
+use braid_contract::{Errno, Error, Fd, Result};
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+/// Ranges that are chosen at a time.
+const BATCH_MAX: usize = 256;
+
+/// After the whole namespace was searched and too little was found, it is not
+/// searched again for so long.
+const SEARCH_EVERY_NS: u64 = 60_000_000_000;
+
+impl Volume {
+    /// Relieves the tiers that are too full, side by side.
+    pub(crate) fn demote(&self, stopped: &(dyn Fn() -> bool + Sync)) {
+        let full: Vec<Arc<Tier>> = self.tiers.iter().filter(|tier| self.needs_relief(tier)).collect();
+        let done = self.side_by_side(full, |tier| {
+            self.relieve(&tier, stopped);
+            Ok(())
+        });
+        if let Err(error) = done {
+            tracing::warn!(%error, "demoting");
+        }
+    }
+
+    /// Whether the tier was filled to the high watermark, and is not below the
+    /// low one yet.
+    pub(super) fn needs_relief(&self, tier: &Tier) -> bool {
+        if !tier.is_healthy() || tier.is_absent() {
+            return false;
+        }
+        let (used, config) = (used(tier), &self.movers.config);
+        let lane = self.movers.lane(tier.id);
+        if used >= config.watermark_high {
+            lane.relieving.store(true, Ordering::Release);
+        } else if used < config.watermark_low {
+            lane.relieving.store(false, Ordering::Release);
+        }
+        lane.relieving.load(Ordering::Acquire)
+    }
+
+    /// The tiers that take what `from` gives, the fastest first.
+    pub(super) fn relief_targets(&self, from: &Tier) -> Vec<Arc<Tier>> {
+        let slower = self.tiers_by_speed().into_iter().skip_while(|tier| tier.id != from.id).skip(1);
+        slower.filter(|tier| self.closed(tier).is_none()).collect()
+    }
+
+    fn relieve(&self, from: &Tier, stopped: &dyn Fn() -> bool) {
+        let usage = from.last_usage();
+        let excess = used(from) - self.movers.config.watermark_low;
+        let goal = (excess * usage.total as f64).max(0.0) as u64 + 1;
+        let moved = self.demote_known(from, goal, stopped);
+        let lane = self.movers.lane(from.id);
+        let now_ns = self.environment.monotonic_ns();
+        if moved == 0 && now_ns >= lane.search_at_ns.load(Ordering::Acquire) {
+            let found = self.demote_found(from, goal, stopped);
+            if found < goal {
+                lane.search_at_ns.store(now_ns + SEARCH_EVERY_NS, Ordering::Release);
+            }
+        }
+        from.measure_again();
+    }
+
+    /// Moves what is known to be cold; answers how many bytes.
+    fn demote_known(&self, from: &Tier, goal: u64, stopped: &dyn Fn() -> bool) -> u64 {
+        let wanted = usize::try_from(goal / u64::from(self.range_size) + 1).unwrap_or(BATCH_MAX);
+        self.refresh_heat();
+        let now = self.heat_now();
+        let cold = self.heat.table().coldest(from.id, self.heat.cold_below(), wanted.min(BATCH_MAX), now);
+        let mut files: Vec<(FileKey, Vec<u32>)> = Vec::new();
+        for spot in cold.iter().filter(|spot| !self.movers.is_left_alone(spot.file)) {
+            match files.iter_mut().find(|(file, _)| *file == spot.file) {
+                Some((_, ranges)) => ranges.push(spot.range),
+                None => files.push((spot.file, vec![spot.range])),
+            }
+        }
+        let mut moved = 0;
+        for (key, ranges) in files {
+            if moved >= goal || stopped() {
+                break;
+            }
+            moved += self.demote_file(key, self.reach(key), &ranges, (from, goal - moved), stopped);
+        }
+        moved
+    }
+
+    /// Moves ranges of one file off `from`, to the first tier that takes them,
+    /// about `goal` bytes at most; answers how many.
+    fn demote_file(
+        &self,
+        key: FileKey,
+        reached: Result<Reached<'_>>,
+        ranges: &[u32],
+        (from, goal): (&Tier, u64),
+        stopped: &dyn Fn() -> bool,
+    ) -> u64 {
+        let Some(to) = self.relief_targets(from).into_iter().next() else { return 0 };
+        let leaves = |tier: &Tier| tier.id == from.id;
+        let errand = Errand { mover: Mover::Demote, to: &to, leaves: &leaves, stop: &stopped };
+        let moved = reached.and_then(|reached| {
+            let mut ranges = self.ranges_to_move(&reached.file, ranges)?;
+            if ranges.is_empty() || self.is_pinned(&reached.file) {
+                self.heat.table().set_stays(key);
+                return Ok(0);
+            }
+            ranges.truncate(usize::try_from(goal.div_ceil(u64::from(self.range_size))).unwrap_or(BATCH_MAX));
+            Ok(self.move_ranges(&reached, &ranges, &errand).bytes())
+        });
+        moved.unwrap_or_else(|error| {
+            self.note_unmoved(key, &errand, &error);
+            0
+        })
+    }
+
+    /// Searches the namespace for what nobody has used for so long that it is
+    /// not remembered, and moves it; answers how many bytes.
+    fn demote_found(&self, from: &Tier, goal: u64, stopped: &dyn Fn() -> bool) -> u64 {
+        let mut moved = 0;
+        let walked = self.home.walk_below(&[], &mut |seen| {
+            if moved >= goal || stopped() || !self.needs_relief(from) {
+                return Err(Errno::EINTR.into());
+            }
+            if let Seen::File(_, fd, identity) = seen {
+                moved += self.demote_unknown(from, fd, identity, goal - moved, stopped);
+            }
+            Ok(())
+        });
+        match walked {
+            Err(error) if error.errno() != Errno::EINTR => {
+                tracing::warn!(tier = %from.name, %error, "searching for what could leave a full tier");
+            }
+            _ => {}
+        }
+        moved
+    }
+
+    fn demote_unknown(
+        &self,
+        from: &Tier,
+        fd: &Fd,
+        identity: &Identity,
+        goal: u64,
+        stopped: &dyn Fn() -> bool,
+    ) -> u64 {
+        let key = key_of_found(identity);
+        let ranges = match self.cold_ranges(from, fd, identity, key) {
+            Ok(ranges) if !ranges.is_empty() && !self.movers.is_left_alone(key) => ranges,
+            Ok(_) => return 0,
+            Err(error) => return self.pass_over(key, &error),
+        };
+        let reached = self.reach_found(identity, Fd::clone(fd));
+        self.demote_file(key, reached, &ranges, (from, goal), stopped)
+    }
+
+    fn pass_over(&self, key: FileKey, error: &Error) -> u64 {
+        tracing::debug!(ino = key.ino, %error, "a file is passed over");
+        0
+    }
+
+    /// The ranges of a file that are on the tier and not frequently used.
+    fn cold_ranges(&self, from: &Tier, fd: &Fd, identity: &Identity, key: FileKey) -> Result<Vec<u32>> {
+        let (now, range_size) = (self.heat_now(), u64::from(self.range_size));
+        let attr = self.home.id_attr(&**fd, identity)?.filter(|attr| attr.kind == IdKind::Spread);
+        let is_cold = |range: u64| {
+            let record = self.heat.table().record(key, range as u32);
+            record.is_none_or(|record| record.degree_at(now) < self.heat.cold_below())
+        };
+        let Some(attr) = attr else {
+            let worth_it = from.is_home() && identity.size() > range_size && is_cold(0);
+            let all = u32::try_from(identity.size().div_ceil(range_size)).unwrap_or(0);
+            return Ok(if worth_it { (0..all).collect() } else { Vec::new() });
+        };
+        let mut ranges = Vec::new();
+        self.index.open_index(attr.id)?.for_each(0, |range, entry| {
+            if entry.is_ok_and(|entry| entry.tier == from.id) && is_cold(range) {
+                ranges.push(range as u32);
+            }
+            Ok(())
+        })?;
+        Ok(ranges)
+    }
+}

@@ -1,0 +1,192 @@
+//! How fast movers may go on one tier, so that applications do not feel them:
+//! when operations take longer than they do without movement, movers go at
+//! half the pace, and come back slowly. Pure: `movers` feeds it, once an
+//! epoch, with what the monitor saw.
+
+/// What the monitor saw of one tier within its window.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Seen {
+    pub(super) now_ns: u64,
+    /// 99th percentile of applications' reads and writes; `None` where there
+    /// were too few to tell.
+    pub(super) p99_ns: [Option<u64>; 2],
+    /// Bytes a second that movers came to.
+    pub(super) mover_rate: f64,
+}
+
+/// Movers go no slower than this, in bytes a second: what has begun must end.
+const RATE_MIN: f64 = (1 << 20) as f64;
+
+/// By how much the pace grows within a second, while all is well.
+const GROWTH: f64 = 1.25;
+
+/// What the monitor saw must be of the pace that is in force: as long as its
+/// window is.
+const SETTLE_NS: u64 = 1_000_000_000;
+
+/// For how long a latency without movement is believed while movers are slowed
+/// down for it: load may have changed.
+const BELIEVED_NS: u64 = 10_000_000_000;
+
+/// How much a new latency without movement counts against the earlier ones.
+const NEW_SHARE: f64 = 0.3;
+
+/// The guard of one tier.
+#[derive(Debug)]
+pub(super) struct Guard {
+    cap: f64,
+    factor: f64,
+    rate: f64,
+    changed_ns: u64,
+    /// 99th percentiles without movement, and when they were last seen.
+    quiet_ns: [Option<f64>; 2],
+    quiet_at_ns: u64,
+    /// Movers are held up to see how long operations take without them.
+    paused: bool,
+}
+
+/// What movers are to do.
+#[derive(Clone, Copy, PartialEq, Debug)]
+pub(super) enum Advice {
+    /// Go at so many bytes a second.
+    Go(f64),
+    /// Wait.
+    Wait,
+}
+
+impl Guard {
+    pub(super) fn new(cap: f64, factor: f64) -> Self {
+        let cap = cap.max(RATE_MIN);
+        Self { cap, factor, rate: cap, changed_ns: 0, quiet_ns: [None; 2], quiet_at_ns: 0, paused: false }
+    }
+
+    /// Whether movers are held up, to see what there is without them.
+    pub(super) fn waits(&self) -> bool {
+        self.paused
+    }
+
+    /// Looks at what was seen and answers what to do until the next time.
+    pub(super) fn step(&mut self, seen: &Seen) -> Advice {
+        if seen.mover_rate <= 0.0 {
+            self.note_quiet(seen);
+        } else if !self.paused {
+            self.adjust(seen);
+        }
+        if self.paused { Advice::Wait } else { Advice::Go(self.rate) }
+    }
+
+    /// Nothing moved in the whole window.
+    fn note_quiet(&mut self, seen: &Seen) {
+        for (quiet, p99) in self.quiet_ns.iter_mut().zip(seen.p99_ns) {
+            if let Some(p99) = p99 {
+                let new = p99 as f64;
+                // What was seen long ago says nothing of the load there is now.
+                let old = quiet.filter(|_| !self.paused);
+                *quiet = Some(old.map_or(new, |old| old + (new - old) * NEW_SHARE));
+            }
+        }
+        self.quiet_at_ns = seen.now_ns;
+        if std::mem::take(&mut self.paused) {
+            self.changed_ns = seen.now_ns;
+        }
+    }
+
+    fn adjust(&mut self, seen: &Seen) {
+        if seen.now_ns.saturating_sub(self.changed_ns) < SETTLE_NS {
+            return;
+        }
+        let felt = seen.p99_ns.iter().zip(self.quiet_ns).filter_map(|(p99, quiet)| Some(((*p99)?, quiet)));
+        let (mut unknown, mut slower) = (false, 0.0_f64);
+        for (p99, quiet) in felt {
+            match quiet {
+                Some(quiet) => slower = slower.max(p99 as f64 / quiet.max(1.0)),
+                None => unknown = true,
+            }
+        }
+        let doubted = self.rate < self.cap / 2.0
+            && seen.now_ns.saturating_sub(self.quiet_at_ns) > BELIEVED_NS
+            && slower > self.factor;
+        if unknown || doubted {
+            self.paused = true;
+        } else if slower > self.factor {
+            self.rate = (self.rate.min(seen.mover_rate) / 2.0).max(RATE_MIN);
+        } else {
+            self.rate = (self.rate * GROWTH).min(self.cap);
+        }
+        self.changed_ns = seen.now_ns;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const MIB: f64 = (1 << 20) as f64;
+
+    /// A guard with a cap of 64 MiB/s, stepped once a second.
+    struct Bed {
+        guard: Guard,
+        seconds: u64,
+    }
+
+    impl Bed {
+        fn new() -> Self {
+            Self { guard: Guard::new(64.0 * MIB, 2.0), seconds: 100 }
+        }
+
+        fn step(&mut self, p99_us: Option<u64>, mover_rate: f64) -> Advice {
+            self.seconds += 1;
+            let p99_ns = [p99_us.map(|us| us * 1000), None];
+            self.guard.step(&Seen { now_ns: self.seconds * 1_000_000_000, p99_ns, mover_rate })
+        }
+    }
+
+    #[test]
+    fn movers_slow_down_when_they_are_felt_and_come_back() {
+        let mut bed = Bed::new();
+        assert_eq!(bed.step(Some(100), 0.0), Advice::Go(64.0 * MIB));
+        assert_eq!(bed.step(Some(190), 64.0 * MIB), Advice::Go(64.0 * MIB));
+        assert_eq!(bed.step(Some(210), 64.0 * MIB), Advice::Go(32.0 * MIB));
+        assert_eq!(bed.step(Some(300), 20.0 * MIB), Advice::Go(10.0 * MIB));
+        assert_eq!(bed.step(Some(120), 10.0 * MIB), Advice::Go(12.5 * MIB));
+        for _ in 0..20 {
+            bed.step(Some(120), 10.0 * MIB);
+        }
+        assert_eq!(bed.guard.rate, 64.0 * MIB);
+    }
+
+    #[test]
+    fn without_anybody_to_feel_them_they_go_as_fast_as_they_may() {
+        let mut bed = Bed::new();
+        for _ in 0..5 {
+            assert_eq!(bed.step(None, 64.0 * MIB), Advice::Go(64.0 * MIB));
+        }
+    }
+
+    #[test]
+    fn what_is_not_known_is_measured_first() {
+        let mut bed = Bed::new();
+        assert_eq!(bed.step(Some(500), 64.0 * MIB), Advice::Wait);
+        assert!(bed.guard.waits());
+        // Until a whole window is without movement.
+        assert_eq!(bed.step(Some(500), 3.0 * MIB), Advice::Wait);
+        assert_eq!(bed.step(Some(400), 0.0), Advice::Go(64.0 * MIB));
+        assert_eq!(bed.step(Some(700), 64.0 * MIB), Advice::Go(64.0 * MIB));
+    }
+
+    #[test]
+    fn load_that_changed_is_not_held_against_movers_for_ever() {
+        let mut bed = Bed::new();
+        bed.step(Some(100), 0.0);
+        let mut waited = false;
+        for _ in 0..30 {
+            // Applications do much more now, and are slower with or without.
+            waited |= bed.step(Some(1000), if waited { 0.0 } else { 2.0 * MIB }) == Advice::Wait;
+        }
+        assert!(waited);
+        for _ in 0..30 {
+            bed.step(Some(1100), 40.0 * MIB);
+        }
+        assert_eq!(bed.guard.rate, 64.0 * MIB);
+    }
+}

@@ -1,0 +1,83 @@
+//! `BW_Move` (PolyStore Algorithm 2), and Mux's promotion on access: ranges
+//! that are frequently used go to the fastest tier that is not saturated and
+//! has room.
+
+use super::order::Closed;
+use super::{Errand, Mover, Outcome};
+use crate::Volume;
+use crate::heat::{FileKey, Spot};
+use crate::tiers::Tier;
+use braid_contract::{Result, TierId};
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+/// How long one round lasts at most: then what is hot may have changed.
+const ROUND_NS: u64 = 2_000_000_000;
+
+/// What is to go to one tier: ranges by file.
+type List = BTreeMap<FileKey, Vec<u32>>;
+
+impl Volume {
+    /// Moves what was found to be frequently used in the last epoch.
+    pub(crate) fn promote(&self, stopped: &(dyn Fn() -> bool + Sync)) {
+        let lists = self.promotions();
+        let end_ns = self.environment.monotonic_ns() + ROUND_NS;
+        let stop = || stopped() || self.environment.monotonic_ns() >= end_ns;
+        let done = self.side_by_side(lists, |(to, list)| {
+            self.promote_to(&to, &list, &stop);
+            Ok(())
+        });
+        if let Err(error) = done {
+            tracing::warn!(%error, "promoting");
+        }
+    }
+
+    /// The tiers that something goes to, and what.
+    fn promotions(&self) -> Vec<(Arc<Tier>, List)> {
+        let hot = self.heat.take_hot();
+        if hot.is_empty() {
+            return Vec::new();
+        }
+        let tiers: Vec<(Arc<Tier>, Option<Closed>)> =
+            self.tiers_by_speed().into_iter().map(|tier| (Arc::clone(&tier), self.closed(&tier))).collect();
+        let mut targets: BTreeMap<TierId, Option<Arc<Tier>>> = BTreeMap::new();
+        for (from, _) in &tiers {
+            let better =
+                |(to, closed): &&(Arc<Tier>, Option<Closed>)| closed.is_none() && self.is_faster(to, from);
+            targets.insert(from.id, tiers.iter().find(better).map(|(to, _)| Arc::clone(to)));
+        }
+        let mut lists: BTreeMap<TierId, (Arc<Tier>, List)> = BTreeMap::new();
+        for Spot { file, range, record } in hot {
+            if let Some(Some(to)) = targets.get(&record.tier)
+                && !self.movers.is_left_alone(file)
+            {
+                let (_, list) = lists.entry(to.id).or_insert_with(|| (Arc::clone(to), List::new()));
+                list.entry(file).or_default().push(range);
+            }
+        }
+        lists.into_values().collect()
+    }
+
+    fn promote_to(&self, to: &Tier, list: &List, stop: &dyn Fn() -> bool) {
+        let leaves = |from: &Tier| self.is_faster(to, from);
+        let errand = Errand { mover: Mover::Promote, to, leaves: &leaves, stop };
+        for (key, ranges) in list {
+            match self.promote_file(*key, ranges, &errand) {
+                Ok(Outcome::Done(_)) => {}
+                Ok(Outcome::Ended(_)) => return,
+                Err(error) if self.note_unmoved(*key, &errand, &error) => return,
+                Err(_) => {}
+            }
+        }
+    }
+
+    fn promote_file(&self, key: FileKey, ranges: &[u32], errand: &Errand<'_>) -> Result<Outcome> {
+        let reached = self.reach(key)?;
+        if self.is_pinned(&reached.file) {
+            self.movers.leave_alone(key);
+            return Ok(Outcome::Done(0));
+        }
+        let ranges = self.ranges_to_move(&reached.file, ranges)?;
+        Ok(self.move_ranges(&reached, &ranges, errand))
+    }
+}

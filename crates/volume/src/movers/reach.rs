@@ -1,0 +1,122 @@
+//! How movers come to files: by what the table of heat, or a walk through the
+//! namespace, says of them.
+
+use crate::Volume;
+use crate::file::{File, Layout};
+use crate::heat::{FileKey, key_of};
+use crate::namespace::{Identity, Inode};
+use crate::tiers::Tier;
+use braid_contract::{Access, Errno, Fd, FileKind, NativeHandle, Result};
+use std::sync::Arc;
+
+/// A file in use by a mover, until it is dropped.
+pub(super) struct Reached<'v> {
+    volume: &'v Volume,
+    pub(super) file: Arc<File>,
+    pub(super) key: FileKey,
+    _known: Known<'v>,
+}
+
+/// An inode that is known as long as this exists.
+struct Known<'v> {
+    volume: &'v Volume,
+    inode: Arc<Inode>,
+    /// It was looked up for this.
+    entered: bool,
+}
+
+impl Drop for Known<'_> {
+    fn drop(&mut self) {
+        if self.entered {
+            self.volume.inodes.forget(self.inode.ino, 1);
+        }
+    }
+}
+
+impl Drop for Reached<'_> {
+    fn drop(&mut self) {
+        if let Err(error) = self.volume.end_use(&self.file, false) {
+            tracing::warn!(ino = self.key.ino, %error, "closing a file that was moved");
+        }
+    }
+}
+
+impl Volume {
+    /// The file of a record of heat. `ESTALE` if it is gone, or can't be come
+    /// back to.
+    pub(super) fn reach(&self, key: FileKey) -> Result<Reached<'_>> {
+        if let Ok(inode) = self.inodes.get(braid_contract::InodeId(key.ino))
+            && key_of(&inode) == key
+        {
+            return self.use_inode(Known { volume: self, inode, entered: false });
+        }
+        let handle = self.heat.table().file(key).and_then(|heat| heat.handle.clone());
+        let fd = match &handle {
+            Some(handle) => self.home.open_handle(handle)?.ok_or(Errno::ESTALE)?,
+            None => return Err(Errno::ESTALE.into()),
+        };
+        let identity = self.home.identify(&*fd)?;
+        self.reach_found(&identity, fd)
+    }
+
+    /// A file that was found in the namespace.
+    pub(super) fn reach_found(&self, identity: &Identity, fd: Fd) -> Result<Reached<'_>> {
+        if identity.kind() != FileKind::Regular || identity.attr.nlink == 0 {
+            return Err(Errno::ESTALE.into());
+        }
+        let inode = self.inodes.enter(&self.home, identity, fd);
+        self.use_inode(Known { volume: self, inode, entered: true })
+    }
+
+    fn use_inode<'v>(&'v self, known: Known<'v>) -> Result<Reached<'v>> {
+        let file = self.file_of(&known.inode)?;
+        file.opened(false)?;
+        Ok(Reached { volume: self, key: key_of(&known.inode), file, _known: known })
+    }
+
+    /// The tier that a range is on; home for all of a plain file, `None` if the
+    /// range does not exist.
+    pub(super) fn tier_of_range(&self, file: &File, range: u32) -> Result<Option<Arc<Tier>>> {
+        let id = match &*file.layout.read() {
+            Layout::Plain => Some(self.tiers.home().id),
+            Layout::Spread(spread) => {
+                let within = self.range_start(range.into()) < spread.size();
+                spread.index.entry(range.into())?.filter(|_| within).map(|entry| entry.tier)
+            }
+        };
+        id.map(|id| self.tiers.get(id)).transpose()
+    }
+
+    /// The ranges that move for these records of heat: a plain file, which has
+    /// one record for all of it, moves as a whole, unless it is too small to be
+    /// worth an index.
+    pub(super) fn ranges_to_move(&self, file: &File, ranges: &[u32]) -> Result<Vec<u32>> {
+        match &*file.layout.read() {
+            Layout::Spread(_) => Ok(ranges.to_vec()),
+            Layout::Plain => {
+                let size = file.home_size()?;
+                let all = u32::try_from(size.div_ceil(u64::from(self.range_size))).unwrap_or(0);
+                Ok(if size > u64::from(self.range_size) { (0..all).collect() } else { Vec::new() })
+            }
+        }
+    }
+}
+
+/// The key of what was found in the namespace.
+pub(super) fn key_of_found(identity: &Identity) -> FileKey {
+    let generation = identity.handle.as_ref().map_or(0, NativeHandle::generation);
+    FileKey { ino: identity.ino(), generation }
+}
+
+/// Opens a file to look at it, for `status`.
+impl Volume {
+    pub(crate) fn look_at(&self, key: FileKey) -> Option<Fd> {
+        if let Ok(inode) = self.inodes.get(braid_contract::InodeId(key.ino))
+            && key_of(&inode) == key
+        {
+            return self.inodes.open(&self.home, &inode, Access::Path).ok();
+        }
+        let handle = self.heat.table().file(key)?.handle.clone()?;
+        self.home.open_handle(&handle).ok().flatten()
+    }
+}
