@@ -48,7 +48,7 @@ pub fn parse(flags: &StackFlags) -> Result<Config, Refusal> {
         volume_settings::range(&Field { name: "range".into(), place, node })
     });
     let volume =
-        VolumeSettings { place: Place::flag("--tier"), home, policy, range: range.transpose()?, tiers };
+        VolumeSettings { place: Place::flag("--tier"), home, policy, range: range.transpose()?, jobs: None, tiers };
     check_names(&volume)?;
     Ok(Config { stack: StackNode::Volume(Box::new(volume)), mount: MountSettings::default() })
 }
