@@ -3,8 +3,8 @@
 mod jobs;
 
 pub(crate) use jobs::{
-    EvacuateArgs, JobCommand, JobIdArgs, JobListArgs, JobSetArgs, JobShowArgs, JobWaitArgs, MoveArgs, PathArgs, PinArgs,
-    RebalanceArgs, StartArgs, UnpinArgs,
+    EvacuateArgs, JobCommand, JobIdArgs, JobListArgs, JobSetArgs, JobShowArgs, JobWaitArgs, MoveArgs,
+    PathArgs, PinArgs, RebalanceArgs, StartArgs, UnpinArgs,
 };
 
 use clap::{Args, Parser, Subcommand};

@@ -5,13 +5,13 @@ mod progress;
 
 use crate::args::{FsckArgs, StackArgs};
 use crate::failure::{Failure, Result};
+use crate::progress::Progress;
 use crate::{locate, mount, table};
 use braid_daemon::check::{self, Report};
 use braid_daemon::config::Config;
 use braid_ipc::Client;
 use braid_ipc::mounts::{self, Mount};
 use braid_ipc::protocol::{FsckProblem, FsckRequest, FsckSummary, Reply, Request};
-use crate::progress::Progress;
 use serde::Serialize;
 use std::fmt::Write as _;
 use std::path::{Component, Path, PathBuf};

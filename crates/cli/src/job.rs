@@ -85,14 +85,13 @@ fn change(args: &JobIdArgs, change: JobChange) -> Result<()> {
 
 fn set(args: &JobSetArgs) -> Result<()> {
     let Some(value) = args.setting.strip_prefix("bandwidth=") else {
-        let what = format!("'{}' can't be set\n  help: write bandwidth=50MiB/s, or bandwidth=none", args.setting);
+        let what =
+            format!("'{}' can't be set\n  help: write bandwidth=50MiB/s, or bandwidth=none", args.setting);
         return Err(Failure::usage(what));
     };
     let bandwidth = if value == "none" { None } else { Some(rate(value)?) };
-    let ids = JobIdArgs {
-        id: args.id,
-        list: JobListArgs { mount: args.list.mount.clone(), json: args.list.json },
-    };
+    let ids =
+        JobIdArgs { id: args.id, list: JobListArgs { mount: args.list.mount.clone(), json: args.list.json } };
     change(&ids, JobChange::Bandwidth(bandwidth))
 }
 

@@ -68,10 +68,8 @@ impl VolumeHandle {
 fn plain(error: &Error) -> ErrorReply {
     let text = error.to_string();
     let system = format!(": {}", std::io::Error::from_raw_os_error(error.errno().0));
-    let own = matches!(
-        error.errno(),
-        Errno::EINVAL | Errno::EBUSY | Errno::EEXIST | Errno::ENOSPC | Errno::EAGAIN
-    );
+    let own =
+        matches!(error.errno(), Errno::EINVAL | Errno::EBUSY | Errno::EEXIST | Errno::ENOSPC | Errno::EAGAIN);
     let unknown = error.errno() == Errno::ENOENT && text.starts_with("there is no ");
     let message = match text.strip_suffix(&system) {
         Some(short) if own || unknown => short.to_owned(),

@@ -176,7 +176,8 @@ fn an_evacuated_tier_is_empty_and_stays_so() {
     let (open1, ino, data) = with_file(&bed, "a");
     done(&open1, evacuate("slow"));
     assert_eq!((on(&open1, ino, "slow"), on(&open1, ino, "fast")), (0, RANGES));
-    let slow = |open: &Open| open.volume.status().tiers.iter().find(|tier| tier.name == "slow").unwrap().ranges;
+    let slow =
+        |open: &Open| open.volume.status().tiers.iter().find(|tier| tier.name == "slow").unwrap().ranges;
     assert_eq!(slow(&open1), 0);
     let (errno, said) = refused(&open1, move_to("a", "slow"));
     assert!(errno == Errno::EBUSY && said.contains("takes no new ranges"), "{said}");
@@ -234,7 +235,9 @@ fn a_job_is_paused_goes_on_and_is_cancelled() {
     open.write_ranges(handle, &data);
     open.volume.release(handle).unwrap();
     assert!(on(&open, b, "slow") > 0);
-    for errno in [open.volume.resume_job(id), open.volume.cancel_job(id), open.volume.set_job_bandwidth(id, None)] {
+    for errno in
+        [open.volume.resume_job(id), open.volume.cancel_job(id), open.volume.set_job_bandwidth(id, None)]
+    {
         assert_eq!(errno.unwrap_err().errno(), Errno::EINVAL);
     }
     assert_eq!(open.volume.job(id + 1).unwrap_err().errno(), Errno::ENOENT);

@@ -83,7 +83,8 @@ fn waiting(job: &Job) -> String {
 
 /// How it ended.
 pub(super) fn end(job: &Job) -> String {
-    let skipped: String = job.skipped.iter().map(|(why, files)| format!("; {files} files left: {why}")).collect();
+    let skipped: String =
+        job.skipped.iter().map(|(why, files)| format!("; {files} files left: {why}")).collect();
     format!(
         "job {}: {}: {}: moved {} in {} ranges of {} files{skipped}\n",
         job.id,

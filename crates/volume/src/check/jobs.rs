@@ -27,7 +27,8 @@ impl Check<'_> {
                 Some(Wrong::Damaged(why)) => {
                     let what = format!("{shown}, which describes a job, is damaged: {why}");
                     let problem = Problem::damage("job-damaged", what).tier(home);
-                    let problem = problem.repair("removes it: the job does not go on, and no data is lost by that");
+                    let problem =
+                        problem.repair("removes it: the job does not go on, and no data is lost by that");
                     self.mend(problem, When::Unmounted, |_| dir.remove_at(&name, false));
                 }
             }

@@ -125,7 +125,15 @@ impl Check<'_> {
     }
 
     /// Reports what others than the owner may get at.
-    pub(super) fn guard(&mut self, fd: &Fd, stat: &NativeStat, mask: u16, owner: u32, shown: &str, tier: &str) {
+    pub(super) fn guard(
+        &mut self,
+        fd: &Fd,
+        stat: &NativeStat,
+        mask: u16,
+        owner: u32,
+        shown: &str,
+        tier: &str,
+    ) {
         let attr = &stat.attr;
         if !matches!(attr.kind, FileKind::Regular | FileKind::Directory) {
             return;

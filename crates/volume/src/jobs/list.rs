@@ -85,8 +85,7 @@ struct State {
 
 impl Jobs {
     pub(crate) fn new(environment: Arc<dyn Environment>) -> Self {
-        let state =
-            State { jobs: BTreeMap::new(), last: 0, parallel: PARALLEL_DEFAULT, stopped: false };
+        let state = State { jobs: BTreeMap::new(), last: 0, parallel: PARALLEL_DEFAULT, stopped: false };
         Self { state: Mutex::new(state), changed: Condvar::new(), saving: Mutex::new(()), environment }
     }
 
@@ -170,7 +169,8 @@ impl Jobs {
             return ready;
         }
         let next = state.jobs.values().filter(|job| job.may_run()).map(|job| job.not_before_ns).min();
-        let wait_ns = next.map_or(1_000_000_000, |at| at.saturating_sub(now_ns)).clamp(1_000_000, 1_000_000_000);
+        let wait_ns =
+            next.map_or(1_000_000_000, |at| at.saturating_sub(now_ns)).clamp(1_000_000, 1_000_000_000);
         drop(self.changed.wait_for(state, wait_ns));
         None
     }

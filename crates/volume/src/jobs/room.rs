@@ -108,8 +108,12 @@ impl Volume {
     /// not.
     pub(super) fn check_room_for_evacuation(&self, tier: &Tier) -> Result<()> {
         let takes = |other: &Tier| other.id != tier.id && !other.is_draining() && other.is_healthy();
-        let rooms: Vec<(String, u64)> =
-            self.tiers.iter().filter(|other| takes(other)).map(|other| (other.name.clone(), other.room())).collect();
+        let rooms: Vec<(String, u64)> = self
+            .tiers
+            .iter()
+            .filter(|other| takes(other))
+            .map(|other| (other.name.clone(), other.room()))
+            .collect();
         let room = rooms.iter().map(|(_, room)| room).sum();
         let needed = self.bytes_on(tier, room)?;
         if needed <= room {

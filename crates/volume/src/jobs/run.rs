@@ -253,7 +253,9 @@ impl Run<'_> {
         }
         let shown = path.display().to_string();
         volume.with_file(fd, identity, |file| {
-            if volume.is_pinned(file)? && !file.pin(&volume.home)?.is_some_and(|pin| self.goal.overrides(&pin)) {
+            if volume.is_pinned(file)?
+                && !file.pin(&volume.home)?.is_some_and(|pin| self.goal.overrides(&pin))
+            {
                 if !self.counting && !volume.steps(&self.goal, file, 0, 1)?.is_empty() {
                     *self.skipped.entry("pinned".into()).or_default() += 1;
                 }
@@ -345,10 +347,14 @@ impl Run<'_> {
         let all = Mutex::new(std::mem::take(done));
         let result = match self.goal {
             // All to one tier, or where there is room at that moment.
-            Goal::To(_) | Goal::Ranked { .. } => steps.iter().try_for_each(|step| self.move_step(file, step, None, &all)),
-            Goal::Off(_) | Goal::Shares => self.volume.side_by_side(by_tier.into_values(), |(tier, steps)| {
-                steps.into_iter().try_for_each(|step| self.move_step(file, step, Some(&tier), &all))
-            }),
+            Goal::To(_) | Goal::Ranked { .. } => {
+                steps.iter().try_for_each(|step| self.move_step(file, step, None, &all))
+            }
+            Goal::Off(_) | Goal::Shares => {
+                self.volume.side_by_side(by_tier.into_values(), |(tier, steps)| {
+                    steps.into_iter().try_for_each(|step| self.move_step(file, step, Some(&tier), &all))
+                })
+            }
         };
         *done = std::mem::take(&mut *all.lock());
         result
@@ -356,7 +362,13 @@ impl Run<'_> {
 
     /// Moves one range, to `first` or to another tier that will do. Errors end
     /// the file; those of this range alone are noted.
-    fn move_step(&self, file: &File, step: &Step, first: Option<&Arc<Tier>>, done: &Mutex<Done>) -> Result<()> {
+    fn move_step(
+        &self,
+        file: &File,
+        step: &Step,
+        first: Option<&Arc<Tier>>,
+        done: &Mutex<Done>,
+    ) -> Result<()> {
         let volume = self.volume;
         let (mut excluded, mut wished) = (0, first.cloned());
         loop {
@@ -416,7 +428,9 @@ impl Run<'_> {
             job.record.errors
         });
         match errors.map_err(failed)? {
-            errors if errors >= ERRORS_MAX => Err(Stop::Failed(format!("{errors} errors; the last: {shown}: {error}"))),
+            errors if errors >= ERRORS_MAX => {
+                Err(Stop::Failed(format!("{errors} errors; the last: {shown}: {error}")))
+            }
             _ => Ok(()),
         }
     }

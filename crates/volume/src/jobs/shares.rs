@@ -111,8 +111,7 @@ impl Volume {
             rest += want[at].saturating_sub(have[at]);
             want[at] = want[at].min(have[at]);
         }
-        let others: Vec<&TierView> =
-            views.iter().filter(|view| view.has_room && !is_full(view)).collect();
+        let others: Vec<&TierView> = views.iter().filter(|view| view.has_room && !is_full(view)).collect();
         let sum: f64 = others.iter().map(|view| view.weight).sum();
         let all = rest;
         for (at, view) in others.iter().enumerate() {

@@ -90,7 +90,10 @@ pub(super) fn remove(home: &Home, id: u64) -> Result<()> {
 /// What is wrong with a file of the directory; `None` if nothing is. A file
 /// that is no job's is `foreign`.
 pub(crate) fn problem_of(dir: &dyn NativeFd, name: &OsStr) -> Result<Option<Wrong>> {
-    if name.to_str().and_then(|name| name.strip_suffix(".new")).is_some_and(|of| number(OsStr::new(of)).is_some())
+    if name
+        .to_str()
+        .and_then(|name| name.strip_suffix(".new"))
+        .is_some_and(|of| number(OsStr::new(of)).is_some())
     {
         return Ok(Some(Wrong::Temporary));
     }

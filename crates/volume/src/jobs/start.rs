@@ -117,7 +117,8 @@ impl Volume {
             FileKind::Directory => return Ok(()),
             FileKind::Regular => {}
             _ => {
-                let what = format!("{path} is neither a regular file nor a directory: it has no data to move");
+                let what =
+                    format!("{path} is neither a regular file nor a directory: it has no data to move");
                 return Err(Error::new(Errno::EINVAL, what));
             }
         }
@@ -144,7 +145,10 @@ impl Volume {
     pub(super) fn open_below(&self, path: &str) -> Result<Fd> {
         let below = Path::new(path);
         let good = |part: Component<'_>| matches!(part, Component::Normal(_));
-        if !below.components().all(good) || below.starts_with(crate::namespace::BRAID_DIR) || path.contains('\0') {
+        if !below.components().all(good)
+            || below.starts_with(crate::namespace::BRAID_DIR)
+            || path.contains('\0')
+        {
             let what = format!("{path}: paths are below the volume's root, without '..'");
             return Err(Error::new(Errno::EINVAL, what));
         }

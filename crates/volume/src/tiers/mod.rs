@@ -434,10 +434,7 @@ impl Tiers {
                 id: tier.id,
                 home: tier.is_home(),
                 weight: weight.unwrap_or(typical),
-                has_room: healthy
-                    && !tier.is_draining()
-                    && room >= new_bytes
-                    && excluded & bit(tier.id) == 0,
+                has_room: healthy && !tier.is_draining() && room >= new_bytes && excluded & bit(tier.id) == 0,
                 used,
             }
         };
