@@ -124,6 +124,8 @@ pub enum Op {
     CloseOrphans,
     /// Moves the range with this number to the disk with this number.
     Migrate(Name, u64, usize),
+    /// Moves everything off the disk with this number, by a job.
+    Evacuate(usize),
     /// Lets time pass, and the work in the background be done once.
     Tick,
     /// Closes the file.
@@ -157,6 +159,7 @@ impl fmt::Display for Op {
             Self::WriteOrphan(at, len) => write!(f, "write-orphan:{at}:{len}"),
             Self::CloseOrphans => f.write_str("close-orphans"),
             Self::Migrate(name, range, to) => write!(f, "migrate:{name}:{range}:{to}"),
+            Self::Evacuate(disk) => write!(f, "evacuate:{disk}"),
             Self::Tick => f.write_str("tick"),
             Self::Close(name) => write!(f, "close:{name}"),
             Self::Remount => f.write_str("remount"),
@@ -218,6 +221,7 @@ fn parse(fields: &[&str]) -> Option<Op> {
         "write-orphan" => Op::WriteOrphan(number(1)?, number(2)?),
         "close-orphans" => Op::CloseOrphans,
         "migrate" => Op::Migrate(name(1)?, number(2)?, usize::try_from(number(3)?).ok()?),
+        "evacuate" => Op::Evacuate(usize::try_from(number(1)?).ok()?),
         "tick" => Op::Tick,
         "close" => Op::Close(name(1)?),
         "remount" => Op::Remount,

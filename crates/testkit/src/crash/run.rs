@@ -154,6 +154,10 @@ impl<'a> Run<'a> {
                 std::mem::take(&mut self.orphans).into_iter().try_for_each(|o| self.release(o))
             }
             Op::Migrate(name, range, to) => self.migrate(name, range, to),
+            Op::Evacuate(disk) => match &self.mounted {
+                Some(mounted) => moved_or_nothing(mounted.evacuate(disk)),
+                None => Ok(()),
+            },
             Op::Tick => {
                 self.machine.clock().advance(IDLE_NS);
                 if let Some(mounted) = &self.mounted {
@@ -418,13 +422,15 @@ impl<'a> Run<'a> {
     fn migrate(&mut self, name: Name, range: u64, to: usize) -> Result<(), Error> {
         let Some(open) = self.opened(name)? else { return Ok(()) };
         let Some(mounted) = &self.mounted else { return Ok(()) };
-        match mounted.migrate(open.ino, range * super::RANGE, to) {
-            // There may be nothing to be moved.
-            Err(error) if matches!(error.errno(), Errno::EINVAL | Errno::ENOENT | Errno::EOPNOTSUPP) => {
-                Ok(())
-            }
-            result => room_or_none(result).map(|_| ()),
-        }
+        moved_or_nothing(mounted.migrate(open.ino, range * super::RANGE, to))
+    }
+}
+
+/// There may be nothing to be moved, or no room for it.
+fn moved_or_nothing(result: Result<(), Error>) -> Result<(), Error> {
+    match result {
+        Err(error) if matches!(error.errno(), Errno::EINVAL | Errno::ENOENT | Errno::EOPNOTSUPP) => Ok(()),
+        result => room_or_none(result).map(|_| ()),
     }
 }
 
