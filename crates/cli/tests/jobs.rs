@@ -60,6 +60,18 @@ impl Bench {
         self.ok(&["mount", "s.yaml", "m"]);
     }
 
+    /// Kills the daemon, and mounts again.
+    fn kill(&self) {
+        let daemon = self.json(&["status", "m", "--json"])["pid"].as_i64().unwrap();
+        let pid = Pid::from_raw(i32::try_from(daemon).unwrap()).unwrap();
+        let watch = pidfd_open(pid, PidfdFlags::empty()).unwrap();
+        kill_process(pid, Signal::KILL).unwrap();
+        let ended = rustix::event::PollFd::new(&watch, rustix::event::PollFlags::IN);
+        rustix::event::poll(&mut [ended], None).unwrap();
+        self.ok(&["umount", "m"]);
+        self.ok(&["mount", "s.yaml", "m"]);
+    }
+
     fn path(&self, name: &str) -> PathBuf {
         self.dir.path().join(name)
     }
@@ -219,7 +231,8 @@ fn a_tier_that_was_added_gets_its_share_and_is_emptied_again() {
     );
     bench.ok(&["mount", "s.yaml", "m"]);
     bench.ok(&["rebalance", "m"]);
-    assert_eq!(bench.on("m/d/big", "third"), RANGES / 2);
+    // Where a file's turn begins differs from file to file.
+    assert!(bench.on("m/d/big", "third").abs_diff(RANGES / 2) <= 1);
     assert_eq!(bench.json(&["explain", "m/d/small", "--json"])["layout"], "plain");
     let again = bench.json(&["rebalance", "m", "--json"]);
     assert_eq!(moved(&again), 0);
@@ -277,15 +290,7 @@ fn a_job_goes_on_after_the_daemon_was_killed() {
     let running = bench.stuck(&["tier", "evacuate", "slow", "m"]);
     let paused = bench.stuck(&["move", "m/d/big", "--to", "fast"]);
     bench.ok(&["job", "pause", &paused.to_string()]);
-    let daemon = bench.json(&["status", "m", "--json"])["pid"].as_i64().unwrap();
-    let pid = Pid::from_raw(i32::try_from(daemon).unwrap()).unwrap();
-    let watch = pidfd_open(pid, PidfdFlags::empty()).unwrap();
-    kill_process(pid, Signal::KILL).unwrap();
-    rustix::event::poll(&mut [rustix::event::PollFd::new(&watch, rustix::event::PollFlags::IN)], None)
-        .unwrap();
-    bench.ok(&["umount", "m"]);
-
-    bench.ok(&["mount", "s.yaml", "m"]);
+    bench.kill();
     bench.is_whole();
     assert_eq!(bench.job(paused)["state"], "paused");
     assert_eq!(bench.job(running)["bandwidth"], 1);
@@ -294,6 +299,23 @@ fn a_job_goes_on_after_the_daemon_was_killed() {
     assert!(said.contains("evacuate slow: done"), "{said}");
     assert_eq!((bench.on("m/d/big", "slow"), bench.on("m/d/big", "fast")), (0, RANGES));
     bench.ok(&["job", "cancel", &paused.to_string()]);
+    bench.finish();
+}
+
+#[test]
+fn jobs_that_are_killed_again_and_again_end_well() {
+    let Some(bench) = Bench::new() else { return };
+    for round in 0..6 {
+        let to = if round % 2 == 0 { "slow" } else { "fast" };
+        let words = ["move", "m/d", "--to", to, "--bandwidth", "2MiB/s", "--background", "--json"];
+        let id = bench.json(&words)["id"].as_u64().unwrap();
+        // Somewhere else in each round.
+        bench.until(id, |job| moved(job) >= round || job["state"] == "done");
+        bench.kill();
+        bench.is_whole();
+        bench.ok(&["job", "wait", &id.to_string()]);
+        assert_eq!(bench.on("m/d/big", to), RANGES);
+    }
     bench.finish();
 }
 

@@ -163,7 +163,10 @@ fn a_new_tier_gets_its_share_and_a_second_run_moves_nothing() {
     assert_eq!(open.lookup("a").unwrap(), ino);
     open.lookup("small").unwrap();
     done(&open, JobKind::Rebalance {});
-    assert_eq!((on(&open, ino, "fast"), on(&open, ino, "slow"), on(&open, ino, "third")), (2, 2, 4));
+    // Where a file's turn begins differs from file to file.
+    for (tier, share) in [("fast", 2), ("slow", 2), ("third", 4_u64)] {
+        assert!(on(&open, ino, tier).abs_diff(share) <= 1, "{tier}: {}", on(&open, ino, tier));
+    }
     assert_eq!(open.volume.explain(plain).unwrap().layout, braid_volume::Layout::Plain);
     assert_eq!(done(&open, JobKind::Rebalance {}).record.done.ranges, 0);
     assert!(content(&open, ino) == data);
@@ -391,5 +394,83 @@ fn only_so_many_jobs_that_have_ended_are_kept() {
     open1.close();
     let open2 = open(bed.config());
     assert_eq!(ids(&open2), (9..=40).collect::<Vec<_>>());
+    open2.close();
+}
+
+#[test]
+fn files_move_while_they_are_written_and_read() {
+    const ROUNDS: u64 = 12;
+    let bed = Bed::new();
+    let (open, ino, mut data) = with_file(&bed, "a");
+    let handle = open.open(ino);
+    std::thread::scope(|scope| {
+        let mover = scope.spawn(|| {
+            for round in 0..ROUNDS {
+                done(&open, move_to("a", if round % 2 == 0 { "slow" } else { "fast" }));
+            }
+            done(&open, evacuate("slow"));
+        });
+        let mut round = 0;
+        while !mover.is_finished() {
+            round += 1;
+            // Within a range, over a border, and at the end.
+            for at in [round * 7919 % (RANGES * RANGE), RANGE * (round % RANGES), data.len() as u64] {
+                let piece = pattern(round, 5000);
+                open.write(handle, at, &piece);
+                let end = at as usize + piece.len();
+                data.resize(data.len().max(end), 0);
+                data[at as usize..end].copy_from_slice(&piece);
+                assert!(open.read(handle, at, piece.len()) == piece, "round {round} at {at}");
+            }
+            if data.len() > 4 * (RANGES * RANGE) as usize {
+                open.truncate(ino, RANGES * RANGE);
+                data.truncate((RANGES * RANGE) as usize);
+            }
+        }
+        mover.join().unwrap();
+    });
+    assert!(content(&open, ino) == data, "the contents changed");
+    assert_eq!(on(&open, ino, "slow"), 0);
+    open.volume.release(handle).unwrap();
+    open.close();
+    is_clean(&bed);
+}
+
+#[test]
+fn as_many_jobs_run_at_a_time_as_is_set() {
+    let bed = Bed::new();
+    let (open1, ino, _) = with_file(&bed, "a");
+    open1.volume.start_jobs(Some(1)).unwrap();
+    let first = open1.volume.start_job(move_to("a", "slow"), STUCK).unwrap().record.id;
+    let second = open1.volume.start_job(move_to("a", "fast"), None).unwrap().record.id;
+    until(&open1, first, |job| job.record.done.ranges == 1);
+    assert_eq!(open1.volume.job(second).unwrap().record.state, JobState::Queued);
+    open1.volume.cancel_job(first).unwrap();
+    assert_eq!(ended(&open1, second).record.state, JobState::Done);
+    assert_eq!(on(&open1, ino, "fast"), RANGES);
+    open1.close();
+}
+
+#[test]
+fn what_a_tier_in_trouble_holds_is_told_in_the_end() {
+    use braid_stores::fault::{FaultKind, FaultOp, FaultRule, FaultStore};
+    let bed = Bed::new();
+    let (open1, ..) = with_file(&bed, "a");
+    open1.close();
+    let mut config = bed.config();
+    config.tiers[0].store = None;
+    let store = FaultStore::new(Arc::new(DirStore::open(&bed.path("slow")).unwrap()), Vec::new());
+    let control = store.control();
+    config.tiers[0].store = Some(Arc::new(store));
+    let open2 = open(config);
+    control.set(vec![FaultRule::each(FaultOp::Read, FaultKind::Fail(Errno::EIO))]);
+    let id = open2.volume.start_job(evacuate("slow"), None).unwrap().record.id;
+    let job = ended(&open2, id).record;
+    assert_eq!((job.state, job.errors), (JobState::Failed, RANGES / 2));
+    let said = job.message.unwrap();
+    assert!(said.starts_with("4 could not be moved; the first: a: offset "), "{said}");
+    // The tier takes new data again, as soon as it is well.
+    control.clear();
+    assert_eq!(open2.volume.undo_evacuation("slow").unwrap_err().errno(), Errno::EINVAL);
     open2.close();
 }

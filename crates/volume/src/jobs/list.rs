@@ -28,6 +28,9 @@ const SAVE_NS: u64 = 5_000_000_000;
 const RETRY_FIRST_NS: u64 = 250_000_000;
 const RETRY_MAX_NS: u64 = 8_000_000_000;
 
+/// How long somebody waits for work before looking whether the volume is gone.
+const WAIT_MAX_NS: u64 = 1_000_000_000;
+
 /// A job and how it is doing.
 pub(super) struct Job {
     pub(super) record: JobRecord,
@@ -168,9 +171,10 @@ impl Jobs {
         if ready.is_some() || state.stopped {
             return ready;
         }
-        let next = state.jobs.values().filter(|job| job.may_run()).map(|job| job.not_before_ns).min();
-        let wait_ns =
-            next.map_or(1_000_000_000, |at| at.saturating_sub(now_ns)).clamp(1_000_000, 1_000_000_000);
+        // Where as many run as may, the end of one wakes all.
+        let waiting = state.jobs.values().filter(|job| job.may_run() && job.not_before_ns > now_ns);
+        let next = waiting.map(|job| job.not_before_ns).min();
+        let wait_ns = next.map_or(WAIT_MAX_NS, |at| at - now_ns).min(WAIT_MAX_NS);
         drop(self.changed.wait_for(state, wait_ns));
         None
     }
@@ -202,6 +206,10 @@ impl Jobs {
         job.active = true;
         job.record.state = JobState::Running;
         job.record.started_ns.get_or_insert_with(|| self.environment.wall_ns());
+        if matches!(job.rest, Rest::Uncounted) {
+            // What could not be moved is tried again.
+            (job.record.errors, job.record.message) = (0, None);
+        }
         let rate = job.record.bandwidth.map(|rate| rate as f64);
         job.pace = Arc::new(Pace::new(rate, &self.environment));
         job.meter = Meter::new(self.environment.monotonic_ns());

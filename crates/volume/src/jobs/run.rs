@@ -460,7 +460,9 @@ impl Run<'_> {
         if self.has_errors()? {
             return Ok(true);
         }
+        // Removed files leave it too, and their indexes after that is durable.
         self.volume.reaper.reap_now(self.volume);
+        self.volume.reaper.bury(self.volume);
         Ok(self.volume.ranges_on(tier).map_err(failed)? == 0)
     }
 
