@@ -149,7 +149,7 @@ left where they are: 2 files: pinned
 ";
         assert_eq!(all(&job()), expected);
         let table = list(&[job()]);
-        assert!(table.contains("JOB  STATE") && table.contains("512 KiB/s  2 s  rebalance"), "{table}");
+        assert!(table.contains("JOB  STATE") && table.contains("512 KiB/s   2 s  rebalance"), "{table}");
         assert_eq!(list(&[]), "there are no jobs\n");
     }
 }

@@ -169,7 +169,8 @@ mod tests {
         let mut shares = Shares::new(&tiers(&[55, 45]), &tiers(&[50, 50]));
         assert_eq!(shares.take_from(TierId(0)), None);
         let mut shares = Shares::new(&tiers(&[56, 44]), &tiers(&[50, 50]));
-        assert_eq!(shares.take_from(TierId(0)), Some(TierId(1)));
+        let gone = (0..56).filter_map(|_| shares.take_from(TierId(0)));
+        assert_eq!(gone.collect::<Vec<_>>(), [TierId(1); 6]);
     }
 
     #[test]
