@@ -46,6 +46,10 @@ fn render(path: &Path, explanation: &Explanation) -> String {
             )
         }
     });
+    if let Some(pin) = &explanation.pin {
+        let to = pin.tier.as_ref().map_or(String::new(), |tier| format!(" to {tier}"));
+        text.push_str(&format!("pinned{to}: movers leave it where it is\n"));
+    }
     if let Some(next) = &explanation.next {
         text.push_str(&format!("placement: a new range of it would go to {}\n", next.name));
     }

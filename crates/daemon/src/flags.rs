@@ -55,6 +55,7 @@ pub fn parse(flags: &StackFlags) -> Result<Config, Refusal> {
         epoch: None,
         profile: None,
         range: range.transpose()?,
+        jobs: None,
         tiers,
         heat_budget: None,
         monitor: None,

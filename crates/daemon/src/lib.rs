@@ -4,7 +4,7 @@
 //! [`validate`] refuses what can't work before anything is touched, [`serve`]
 //! runs the daemon and [`check`] the offline check. `wire` opens the volume and
 //! mounts the front end; `control` answers for a volume that is mounted, with
-//! the help of `wire`, [`check`], `drill` and `replacement`. The command line is
+//! the help of `wire`, [`check`], `drill`, `jobs` and `replacement`. The command line is
 //! the one caller.
 #![forbid(unsafe_code)]
 
@@ -23,6 +23,7 @@ pub mod validate;
 mod control;
 mod device;
 mod drill;
+mod jobs;
 mod movers;
 mod policy;
 mod replacement;

@@ -3,6 +3,7 @@
 
 use crate::config::{EPOCH, RANGE, Reserve, TierSettings, VolumeSettings, check_names};
 use crate::drill::{self, FaultRule};
+use crate::jobs::PARALLEL;
 use crate::movers;
 use crate::policy;
 use crate::profile::{self, Profile};
@@ -21,8 +22,9 @@ const TIER_KEYS_IN_FILE: &[&str] = &["dir", "weight", "reserve", "faults"];
 
 /// `volume: { … }`; relative directories are relative to `base`.
 pub(crate) fn from_file(field: &Field, base: &Path) -> Result<VolumeSettings, Refusal> {
-    let known =
-        ["home", "policy", "rules", "epoch", "profile", "range", "tiers", "heat", "monitor", "movers"];
+    let known = [
+        "home", "policy", "rules", "epoch", "profile", "range", "jobs", "tiers", "heat", "monitor", "movers",
+    ];
     let mut section = Section::of(field, &known)?;
     let tiers = section.require("tiers", "tiers: { NAME: { dir: DIRECTORY }, … }")?;
     let mut parsed = Vec::new();
@@ -47,6 +49,7 @@ pub(crate) fn from_file(field: &Field, base: &Path) -> Result<VolumeSettings, Re
         epoch: section.take("epoch").map(|field| epoch(&field)).transpose()?,
         profile: section.take("profile").map(|field| profile(&field, base)).transpose()?,
         range: section.take("range").map(|field| range(&field)).transpose()?,
+        jobs: section.take("jobs").map(|field| field.count(PARALLEL)).transpose()?,
         tiers: parsed,
         heat_budget: section.take("heat").map(|field| movers::heat_budget(&field)).transpose()?.flatten(),
         monitor: section.take("monitor").map(|field| field.truth()).transpose()?,

@@ -11,7 +11,7 @@ use crate::validate;
 use braid_contract::{Errno, Error, FileSystem, InodeId, Store};
 use braid_fuse::{FuseConfig, Session};
 use braid_ipc::protocol::{
-    AffectedFile, AffectedRun, Drill, ErrorReply, Explanation, Hello, HotFile, Latency, MoveCount, Run,
+    AffectedFile, AffectedRun, Drill, ErrorReply, Explanation, Hello, HotFile, Latency, MoveCount, Pin, Run,
     RunTier, Status, TierStatus, Trouble,
 };
 use braid_stores::dir::DirStore;
@@ -110,6 +110,7 @@ impl VolumeHandle {
             range_size: explanation.range_size,
             durable: volatile_tiers.is_empty(),
             volatile_tiers,
+            pin: explanation.pin.map(|tier| Pin { tier }),
             next: explanation.next.map(|(id, name)| RunTier { id: id.0, name }),
             runs: explanation.runs.into_iter().map(run).collect(),
         })

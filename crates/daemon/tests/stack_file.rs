@@ -52,7 +52,7 @@ fn unknown_keys() {
     refused(
         "    range:",
         "    stripe:",
-        "s.yaml:5: stack.volume.stripe: unknown key\n  help: the keys here are home, policy, range, tiers, heat, monitor, movers",
+        "s.yaml:5: stack.volume.stripe: unknown key\n  help: the keys here are home, policy, rules, epoch, profile, range, jobs, tiers, heat, monitor, movers",
     );
     refused(
         "mount:",

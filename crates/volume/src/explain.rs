@@ -33,6 +33,9 @@ pub struct Explanation {
     pub range_size: u32,
     /// The tier that the policy would give a new range of the file now.
     pub next: Option<(TierId, String)>,
+    /// Whether movers leave the file where it is, and the tier that it was
+    /// pinned to, if one was named.
+    pub pin: Option<Option<String>>,
     /// Runs of ranges of which the same is to be said, in order.
     pub runs: Vec<Run>,
 }
@@ -72,7 +75,7 @@ impl Volume {
         let mut told = Told {
             volume: self,
             key: key_of(&inode),
-            pinned: self.is_pinned(&file),
+            pinned: self.is_pinned(&file)?,
             now: self.heat_now(),
             verdicts: HashMap::new(),
             size: 0,
@@ -92,7 +95,9 @@ impl Volume {
             }
         };
         let (size, runs) = (told.size, told.runs);
-        Ok(Explanation { layout, size, range_size: self.range_size, next, runs })
+        let pin = file.pin(&self.home)?.map(|pin| pin.tier);
+        let pin = pin.or_else(|| self.is_pinned_by_rule(&file).then_some(None));
+        Ok(Explanation { layout, size, range_size: self.range_size, next, pin, runs })
     }
 
     /// The tier that the policy would give a new range at the end of the file.

@@ -6,8 +6,9 @@
 //! concrete one. The daemon opens it; front ends speak to it through the trait.
 //!
 //! Reading order: `format` (what is on disk), `index` (where ranges are),
-//! `placement` (where new ones go), `heat` and `movers` (what moves them), `tiers`, `file` (all I/O), `namespace`
-//! (names and attributes), `reap` and `recover` (what goes on after a removal
+//! `placement` (where new ones go), `heat` and `movers` (what moves them),
+//! `tiers`, `file` (all I/O), `namespace` (names and attributes), `jobs` (long
+//! moves that somebody started), `reap` and `recover` (what goes on after a removal
 //! or a crash), `volume` (how it is put together).
 #![forbid(unsafe_code)]
 
@@ -23,6 +24,7 @@ mod fs;
 pub mod fuzzing;
 mod heat;
 mod index;
+mod jobs;
 mod migrate;
 mod movers;
 mod namespace;
@@ -46,6 +48,7 @@ pub use config::{
 };
 pub use explain::{Explanation, Layout, Run};
 pub use format::FORMAT_VERSION;
+pub use jobs::{Amount, JobKind, JobRecord, JobState, JobStatus, PARALLEL_MAX as PARALLEL_JOBS_MAX, Pinned};
 pub use open::OpenError;
 #[cfg(feature = "plant")]
 pub use plant::Plant;

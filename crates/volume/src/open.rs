@@ -7,6 +7,7 @@ use crate::file::Handles;
 use crate::format::{FORMAT_VERSION, FormatError, Label, TABLE_LEN, VolumeTable};
 use crate::heat::Heat;
 use crate::index::IndexDir;
+use crate::jobs::Jobs;
 use crate::migrate::Slots;
 use crate::movers::Movers;
 use crate::namespace::{Home, InodeTable, names_in};
@@ -252,6 +253,7 @@ impl Volume {
         let volume = Arc::new(assemble(home, config, &plan)?);
         volume.recover()?;
         volume.load_heat();
+        volume.load_jobs();
         if volume.environment.threads() {
             volume.background.start(&volume).map_err(Error::from)?;
         }
@@ -575,6 +577,7 @@ fn assemble(home: Home, config: VolumeConfig, plan: &Plan) -> Opening<Volume> {
         heat: Heat::new(config.heat_budget, config.movers.heat_threshold, &*environment),
         movers: Movers::new(config.movers, &environment),
         monitor: config.monitor,
+        jobs: Arc::new(Jobs::new(Arc::clone(&environment))),
         environment,
         #[cfg(feature = "plant")]
         plant: std::sync::OnceLock::new(),

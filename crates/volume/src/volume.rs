@@ -6,6 +6,7 @@ use crate::file::Handles;
 use crate::format::{Reason, VolumeTable};
 use crate::heat::Heat;
 use crate::index::IndexDir;
+use crate::jobs::Jobs;
 use crate::migrate::{Pace, Slots};
 use crate::movers::Movers;
 use crate::namespace::{Home, InodeTable};
@@ -45,6 +46,7 @@ pub struct Volume {
     pub(crate) movers: Movers,
     /// Whether latencies and threads are watched.
     pub(crate) monitor: bool,
+    pub(crate) jobs: Arc<Jobs>,
     pub(crate) environment: Arc<dyn Environment>,
     #[cfg(feature = "plant")]
     pub(crate) plant: std::sync::OnceLock<crate::plant::Plant>,
@@ -58,6 +60,7 @@ impl Volume {
     /// Those of the tiers. What could not be done is done at the next mount.
     pub fn shutdown(&self) -> Result<()> {
         self.movers.stop();
+        self.jobs.stop();
         self.background.stop();
         // The kernel does not release what was open when it was unmounted.
         for handle in self.handles.file_handles() {

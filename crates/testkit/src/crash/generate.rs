@@ -90,15 +90,18 @@ fn random_op(random: &mut SplitMix, names: &[Name], disks: usize) -> Op {
         31 => Op::WriteOrphan(at, len),
         32 => Op::CloseOrphans,
         33..=34 => Op::Migrate(name, random.below(5), random.below(disks as u64) as usize),
-        35 => {
-            let during = match random.below(8) {
-                0 => During::Truncate(at),
-                1 => During::Punch(at, len),
-                2 => During::Fsync,
-                _ => During::Write(at, len),
-            };
-            Op::MigrateDuring(name, random.below(5), random.below(disks as u64) as usize, during)
-        }
+        35 => match random.below(3) {
+            0 => Op::Evacuate(random.below(disks as u64) as usize),
+            _ => {
+                let during = match random.below(8) {
+                    0 => During::Truncate(at),
+                    1 => During::Punch(at, len),
+                    2 => During::Fsync,
+                    _ => During::Write(at, len),
+                };
+                Op::MigrateDuring(name, random.below(5), random.below(disks as u64) as usize, during)
+            }
+        },
         36 => Op::Tick,
         37 => Op::Close(name),
         38 => Op::Remount,

@@ -109,6 +109,13 @@ pub trait Mounted {
     /// that there was nothing to be moved.
     fn migrate(&self, ino: InodeId, offset: u64, to_tier: usize, between: &mut dyn FnMut()) -> Result<()>;
 
+    /// Moves everything off the tier on disk `tier`, and lets it take new data
+    /// again.
+    ///
+    /// # Errors
+    /// As [`migrate`](Self::migrate).
+    fn evacuate(&self, tier: usize) -> Result<()>;
+
     /// Unmounts it cleanly.
     ///
     /// # Errors

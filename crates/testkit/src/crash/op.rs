@@ -126,6 +126,8 @@ pub enum Op {
     Migrate(Name, u64, usize),
     /// The same, with something done to the file in the midst of it.
     MigrateDuring(Name, u64, usize, During),
+    /// Moves everything off the disk with this number, by a job.
+    Evacuate(usize),
     /// Lets time pass, and the work in the background be done once.
     Tick,
     /// Closes the file.
@@ -199,6 +201,7 @@ impl fmt::Display for Op {
             Self::MigrateDuring(name, range, to, during) => {
                 write!(f, "migrate:{name}:{range}:{to}:{during}")
             }
+            Self::Evacuate(disk) => write!(f, "evacuate:{disk}"),
             Self::Tick => f.write_str("tick"),
             Self::Close(name) => write!(f, "close:{name}"),
             Self::Remount => f.write_str("remount"),
@@ -270,6 +273,7 @@ fn parse(fields: &[&str]) -> Option<Op> {
                 Some(_) => return None,
             }
         }
+        "evacuate" => Op::Evacuate(usize::try_from(number(1)?).ok()?),
         "tick" => Op::Tick,
         "close" => Op::Close(name(1)?),
         "remount" => Op::Remount,

@@ -158,6 +158,10 @@ impl<'a> Run<'a> {
             Op::MigrateDuring(name, range, to, during) => {
                 self.migrate(name, range, to, Some(during.op(name)), step)
             }
+            Op::Evacuate(disk) => match &self.mounted {
+                Some(mounted) => moved_or_nothing(mounted.evacuate(disk)),
+                None => Ok(()),
+            },
             Op::Tick => {
                 self.machine.clock().advance(IDLE_NS);
                 if let Some(mounted) = &self.mounted {
@@ -438,13 +442,17 @@ impl<'a> Run<'a> {
                 }
             });
             done?;
-            match moved {
-                // There may be nothing to be moved, or nothing any more.
-                Err(error) if is_nothing_to_move(&error) => {}
-                result => _ = room_or_none(result)?,
-            }
+            moved_or_nothing(moved)?;
         }
         during.map_or(Ok(()), |op| self.carry_out(&op, step))
+    }
+}
+
+/// There may be nothing to be moved, or nothing any more, or no room for it.
+fn moved_or_nothing(result: Result<(), Error>) -> Result<(), Error> {
+    match result {
+        Err(error) if is_nothing_to_move(&error) => Ok(()),
+        result => room_or_none(result).map(|_| ()),
     }
 }
 

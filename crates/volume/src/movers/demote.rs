@@ -111,7 +111,7 @@ impl Volume {
         let errand = Errand { mover: Mover::Demote, to: &to, leaves: &leaves, stop: &stopped };
         let moved = reached.and_then(|reached| {
             let mut ranges = self.ranges_to_move(&reached.file, ranges)?;
-            if ranges.is_empty() || self.is_pinned(&reached.file) {
+            if ranges.is_empty() || self.is_pinned(&reached.file).unwrap_or(true) {
                 self.heat.table().set_stays(key);
                 return Ok(0);
             }

@@ -6,7 +6,6 @@
 mod demote;
 mod guard;
 mod order;
-mod pin;
 mod promote;
 mod reach;
 

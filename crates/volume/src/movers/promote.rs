@@ -73,7 +73,7 @@ impl Volume {
 
     fn promote_file(&self, key: FileKey, ranges: &[u32], errand: &Errand<'_>) -> Result<Outcome> {
         let reached = self.reach(key)?;
-        if self.is_pinned(&reached.file) {
+        if self.is_pinned(&reached.file).unwrap_or(true) {
             self.movers.leave_alone(key);
             return Ok(Outcome::Done(0));
         }

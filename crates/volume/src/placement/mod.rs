@@ -29,6 +29,7 @@ use home_first::HomeFirst;
 use size::Size;
 use std::sync::Arc;
 use weighted::Weighted;
+pub(crate) use weighted::shares;
 
 /// Who writes, and how; or who else gives ranges their tier.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]

@@ -86,6 +86,7 @@ pub(crate) struct Tier {
     label: Vec<u8>,
     probing: AtomicBool,
     measuring: AtomicBool,
+    draining: AtomicBool,
     environment: Arc<dyn Environment>,
 }
 
@@ -144,6 +145,7 @@ impl Tier {
             label: parts.label,
             probing: AtomicBool::new(false),
             measuring: AtomicBool::new(false),
+            draining: AtomicBool::new(false),
             environment: environment(),
         }
     }
@@ -228,6 +230,16 @@ impl Tier {
     /// Whether it may be given new ranges, as far as its health goes.
     pub(crate) fn is_healthy(&self) -> bool {
         self.health.trouble() == Trouble::None && !self.is_stalled()
+    }
+
+    /// Whether it is to become empty, and so takes no new ranges.
+    pub(crate) fn is_draining(&self) -> bool {
+        self.draining.load(Ordering::Acquire)
+    }
+
+    /// Keeps new ranges away from the tier, or lets them come again.
+    pub(crate) fn set_draining(&self, draining: bool) {
+        self.draining.store(draining, Ordering::Release);
     }
 
     /// Whether a tier in trouble should be asked again now, by one thread.
@@ -450,7 +462,7 @@ impl Tiers {
                 home: tier.is_home(),
                 weight: weights[at],
                 bandwidth: bandwidths[at],
-                has_room: healthy && room >= new_bytes && excluded & bit(tier.id) == 0,
+                has_room: healthy && !tier.is_draining() && room >= new_bytes && excluded & bit(tier.id) == 0,
                 used,
                 queued: tier.load.queued(Direction::Write),
                 saturating: tier.saturating(),

@@ -5,8 +5,8 @@ use braid_stores::dir::DirStore;
 use braid_testkit::crash::{Mounted, RANGE, Setup, Subject};
 use braid_testkit::sim::{Disk, SimEnvironment};
 use braid_volume::{
-    HomeConfig, LargeFiles, OpenError, PolicyConfig, Problem, Reserve, Severity, TierConfig, Volume,
-    VolumeConfig,
+    HomeConfig, JobKind, JobState, JobStatus, LargeFiles, OpenError, PolicyConfig, Problem, Reserve,
+    Severity, TierConfig, Volume, VolumeConfig,
 };
 use std::sync::Arc;
 
@@ -111,6 +111,28 @@ impl Mounted for Open {
 
     fn migrate(&self, ino: InodeId, offset: u64, to_tier: usize, between: &mut dyn FnMut()) -> Result<()> {
         self.0.move_range(ino, offset, &tier_name(to_tier), between)
+    }
+
+    fn evacuate(&self, tier: usize) -> Result<()> {
+        let what = JobKind::Evacuate { tier: tier_name(tier), then_remove: false };
+        let under_way = |job: &&JobStatus| job.record.what == what && !job.record.state.is_final();
+        let id = match self.0.start_job(what.clone(), None) {
+            // One that a crash interrupted is carried on.
+            Err(error) if error.errno() == Errno::EEXIST => {
+                self.0.jobs().iter().find(under_way).map_or(0, |job| job.record.id)
+            }
+            started => started?.record.id,
+        };
+        self.0.tick();
+        let record = self.0.job(id)?.record;
+        match record.state {
+            JobState::Done => self.0.undo_evacuation(&tier_name(tier)),
+            _ => {
+                let why = record.message.unwrap_or_default();
+                let errno = if why.contains("no room") { Errno::ENOSPC } else { Errno::EIO };
+                Err(Error::new(errno, format!("{}: {why}", record.state.name())))
+            }
+        }
     }
 
     fn shutdown(&self) -> Result<()> {

@@ -1,0 +1,425 @@
+//! The commands that move data, on real mounts: each verb, jobs in the middle
+//! of their work, a daemon that is killed, and what is refused.
+#![allow(clippy::unwrap_used, clippy::panic, reason = "a test fails by panicking")]
+
+use rustix::process::{Pid, PidfdFlags, Signal, kill_process, pidfd_open};
+use serde_json::Value;
+use std::fs;
+use std::io::Write;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Output, Stdio};
+use std::time::Duration;
+use tempfile::TempDir;
+
+const RANGE: u64 = 64 << 10;
+/// Ranges of the test file.
+const RANGES: u64 = 16;
+
+struct Bench {
+    dir: TempDir,
+}
+
+impl Bench {
+    /// A volume of two tiers with equal weights, mounted, with a spread file
+    /// and a plain one; `None` where nothing can be mounted.
+    fn new() -> Option<Self> {
+        if !rustix::process::geteuid().is_root() || !Path::new("/dev/fuse").exists() {
+            eprintln!("passed over: needs root and /dev/fuse");
+            return None;
+        }
+        let dir = tempfile::Builder::new().prefix("braid-jobs-").tempdir().unwrap();
+        let bench = Self { dir };
+        for name in ["a", "b", "c", "m"] {
+            fs::create_dir(bench.path(name)).unwrap();
+        }
+        bench.stack("fast: { dir: a, weight: 2 }", "slow: { dir: b, weight: 2 }");
+        bench.ok(&["mount", "s.yaml", "m"]);
+        fs::create_dir(bench.path("m/d")).unwrap();
+        bench.put("m/d/big");
+        fs::write(bench.path("m/d/small"), "small").unwrap();
+        Some(bench)
+    }
+
+    /// Writes a file of [`RANGES`], each by itself, so that they are dealt.
+    fn put(&self, name: &str) {
+        let mut file = fs::File::create(self.path(name)).unwrap();
+        data().chunks(RANGE as usize).for_each(|range| file.write_all(range).unwrap());
+    }
+
+    /// Writes the stack file.
+    fn stack(&self, first: &str, others: &str) {
+        let stack = format!(
+            "stack:\n  volume:\n    home: fast\n    policy: {{ weighted: {{ }} }}\n    range: 64KiB\n    \
+             jobs: 3\n    tiers:\n      {first}\n      {others}\n"
+        );
+        fs::write(self.path("s.yaml"), stack).unwrap();
+    }
+
+    fn remount(&self) {
+        self.ok(&["umount", "m"]);
+        self.ok(&["mount", "s.yaml", "m"]);
+    }
+
+    /// Kills the daemon, and mounts again.
+    fn kill(&self) {
+        let daemon = self.json(&["status", "m", "--json"])["pid"].as_i64().unwrap();
+        let pid = Pid::from_raw(i32::try_from(daemon).unwrap()).unwrap();
+        let watch = pidfd_open(pid, PidfdFlags::empty()).unwrap();
+        kill_process(pid, Signal::KILL).unwrap();
+        let ended = rustix::event::PollFd::new(&watch, rustix::event::PollFlags::IN);
+        rustix::event::poll(&mut [ended], None).unwrap();
+        self.ok(&["umount", "m"]);
+        self.ok(&["mount", "s.yaml", "m"]);
+    }
+
+    fn path(&self, name: &str) -> PathBuf {
+        self.dir.path().join(name)
+    }
+
+    fn command(&self, words: &[&str]) -> Command {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_braid"));
+        command.current_dir(self.dir.path()).args(words).stdin(Stdio::null());
+        if words[0] == "mount" {
+            command.arg("--log-file").arg(self.path("log"));
+        }
+        // Other tests have mounts of their own.
+        if words[0] == "job" {
+            command.args(["--mount", "m"]);
+        }
+        command
+    }
+
+    fn braid(&self, words: &[&str]) -> Output {
+        self.command(words).output().unwrap()
+    }
+
+    #[track_caller]
+    fn ok(&self, words: &[&str]) -> String {
+        let output = self.braid(words);
+        let error = String::from_utf8(output.stderr).unwrap();
+        assert!(output.status.success(), "{words:?}: {error}");
+        assert_eq!(error, "", "{words:?}");
+        String::from_utf8(output.stdout).unwrap()
+    }
+
+    /// Standard error of a command that fails with this status.
+    #[track_caller]
+    fn fails(&self, status: i32, words: &[&str]) -> String {
+        let output = self.braid(words);
+        assert_eq!(output.status.code(), Some(status), "{words:?}");
+        String::from_utf8(output.stderr).unwrap()
+    }
+
+    fn json(&self, words: &[&str]) -> Value {
+        serde_json::from_str(&self.ok(words)).unwrap()
+    }
+
+    /// Ranges of a file on a tier.
+    fn on(&self, file: &str, tier: &str) -> u64 {
+        let explained = self.json(&["explain", file, "--json"]);
+        let runs = explained["runs"].as_array().unwrap().iter();
+        runs.filter(|run| run["tier"]["name"] == tier).map(|run| run["ranges"].as_u64().unwrap()).sum()
+    }
+
+    fn job(&self, id: u64) -> Value {
+        self.json(&["job", "show", &id.to_string(), "--json"])
+    }
+
+    /// Asks until the job is as `wanted`.
+    fn until(&self, id: u64, wanted: impl Fn(&Value) -> bool) -> Value {
+        loop {
+            let job = self.job(id);
+            if wanted(&job) {
+                return job;
+            }
+            let state = job["state"].as_str().unwrap();
+            assert!(!["done", "failed", "cancelled"].contains(&state), "{job}");
+            std::thread::sleep(Duration::from_millis(20));
+        }
+    }
+
+    /// Starts a job that moves one range and then waits for very long.
+    fn stuck(&self, words: &[&str]) -> u64 {
+        let words = [words, &["--bandwidth", "1", "--background", "--json"]].concat();
+        let id = self.json(&words)["id"].as_u64().unwrap();
+        self.until(id, |job| moved(job) == 1);
+        id
+    }
+
+    fn is_whole(&self) {
+        assert!(fs::read(self.path("m/d/big")).unwrap() == data(), "the contents changed");
+        assert_eq!(fs::read_to_string(self.path("m/d/small")).unwrap(), "small");
+    }
+
+    /// Unmounts, and finds nothing wrong.
+    fn finish(&self) {
+        self.is_whole();
+        assert!(self.ok(&["fsck", "m"]).ends_with("no problems\n"));
+        self.ok(&["umount", "m"]);
+        assert!(self.ok(&["fsck", "s.yaml"]).ends_with("no problems\n"));
+    }
+}
+
+impl Drop for Bench {
+    fn drop(&mut self) {
+        if std::thread::panicking() {
+            let _ = self.braid(&["umount", "--lazy", "m"]);
+        }
+    }
+}
+
+fn data() -> Vec<u8> {
+    (0..RANGES * RANGE / 4).flat_map(|word| (word as u32).wrapping_mul(2_654_435_761).to_le_bytes()).collect()
+}
+
+fn moved(job: &Value) -> u64 {
+    job["done"]["ranges"].as_u64().unwrap()
+}
+
+fn wait_for_end(child: Child) -> (Option<i32>, String) {
+    let output = child.wait_with_output().unwrap();
+    (output.status.code(), String::from_utf8(output.stderr).unwrap())
+}
+
+#[test]
+fn files_and_trees_move_where_they_are_told_to() {
+    let Some(bench) = Bench::new() else { return };
+    assert!(bench.on("m/d/big", "slow") > 0 && bench.on("m/d/big", "fast") > 0);
+    let said = bench.ok(&["move", "m/d/big", "--to", "slow"]);
+    assert!(said.starts_with("job 1: move d/big to slow: done: moved "), "{said}");
+    assert_eq!(bench.on("m/d/big", "slow"), RANGES);
+    assert!(bench.ok(&["explain", "m/d/big"]).contains("moved there by request"));
+    let job = bench.json(&["move", "m/d", "--to", "slow", "--json", "--bandwidth", "1GiB/s"]);
+    assert_eq!(
+        (&job["state"], &job["done"]["files"], &job["bandwidth"]),
+        (&"done".into(), &1.into(), &(1_u64 << 30).into())
+    );
+    assert_eq!(bench.on("m/d/small", "slow"), 1);
+    bench.ok(&["move", "m", "--to", "fast"]);
+    assert_eq!((bench.on("m/d/big", "slow"), bench.on("m/d/small", "slow")), (0, 0));
+
+    let list = bench.json(&["job", "list", "--json"]);
+    assert_eq!(list.as_array().unwrap().len(), 3);
+    assert!(bench.ok(&["job", "list"]).contains("move / to fast"));
+    assert!(bench.ok(&["job", "show", "1"]).starts_with("job 1: move d/big to slow: done\nmoved: "));
+    assert!(bench.ok(&["job", "wait", "1", "2", "3"]).contains("\njob 3: move / to fast: done: "));
+    bench.finish();
+}
+
+#[test]
+fn promotion_and_demotion_follow_the_weights() {
+    let Some(bench) = Bench::new() else { return };
+    let said = bench.fails(1, &["promote", "m/d"]);
+    assert!(said.contains("no tier is known to be faster than another: give them weights"), "{said}");
+    bench.stack("fast: { dir: a, weight: 3 }", "slow: { dir: b, weight: 1 }");
+    bench.remount();
+    bench.ok(&["demote", "m/d/big"]);
+    assert_eq!(bench.on("m/d/big", "slow"), RANGES);
+    bench.ok(&["promote", "m/d"]);
+    assert_eq!(bench.on("m/d/big", "fast"), RANGES);
+    assert!(bench.ok(&["explain", "m/d/big"]).contains("promoted"));
+    bench.finish();
+}
+
+#[test]
+fn a_tier_that_was_added_gets_its_share_and_is_emptied_again() {
+    let Some(bench) = Bench::new() else { return };
+    bench.ok(&["umount", "m"]);
+    bench.stack(
+        "fast: { dir: a, weight: 2 }",
+        "slow: { dir: b, weight: 2 }\n      third: { dir: c, weight: 4 }",
+    );
+    bench.ok(&["mount", "s.yaml", "m"]);
+    bench.ok(&["rebalance", "m"]);
+    // Where a file's turn begins differs from file to file.
+    assert!(bench.on("m/d/big", "third").abs_diff(RANGES / 2) <= 1);
+    assert_eq!(bench.json(&["explain", "m/d/small", "--json"])["layout"], "plain");
+    let again = bench.json(&["rebalance", "m", "--json"]);
+    assert_eq!(moved(&again), 0);
+
+    bench.ok(&["tier", "evacuate", "third", "m"]);
+    assert_eq!(bench.on("m/d/big", "third"), 0);
+    let third = |bench: &Bench| bench.json(&["status", "m", "--json"])["tiers"][2]["ranges"].clone();
+    assert_eq!(third(&bench), 0);
+    bench.remount();
+    bench.put("m/new");
+    assert_eq!(third(&bench), 0);
+    let said = bench.fails(1, &["move", "m/new", "--to", "third"]);
+    assert!(said.contains("tier third takes no new ranges: it is to be empty"), "{said}");
+    bench.ok(&["tier", "evacuate", "third", "m", "--undo"]);
+    let said = bench.fails(1, &["tier", "evacuate", "third", "m", "--undo"]);
+    assert!(said.contains("tier third takes new ranges: it was not emptied"), "{said}");
+    bench.ok(&["move", "m/new", "--to", "third"]);
+    assert_eq!(third(&bench), RANGES);
+    bench.finish();
+}
+
+#[test]
+fn a_job_is_paused_resumed_slowed_down_and_cancelled() {
+    let Some(bench) = Bench::new() else { return };
+    let id = bench.stuck(&["tier", "evacuate", "slow", "m"]).to_string();
+    assert_eq!(bench.ok(&["job", "pause", &id]), format!("job {id}: evacuate slow: paused\n"));
+    let said = bench.fails(1, &["job", "pause", &id]);
+    assert_eq!(said, format!("braid: job {id} is paused, not queued or running\n"));
+    let said = bench.fails(1, &["tier", "evacuate", "slow", "m"]);
+    assert_eq!(said, format!("braid: job {id} evacuates tier slow already\n"));
+    bench.ok(&["job", "resume", &id]);
+    bench.until(id.parse().unwrap(), |job| moved(job) == 2);
+    assert!(bench.ok(&["job", "show", &id]).contains("at most: 1 B/s"));
+    bench.ok(&["job", "set", &id, "bandwidth=2/s"]);
+    bench.ok(&["job", "cancel", &id]);
+    let said = bench.fails(1, &["job", "wait", &id]);
+    assert!(said.contains(&format!("job {id}: evacuate slow: cancelled")), "{said}");
+    let said = bench.fails(1, &["job", "resume", &id]);
+    assert_eq!(said, format!("braid: job {id} is cancelled, not paused\n"));
+    // The tier takes new data again.
+    bench.is_whole();
+    bench.put("m/new");
+    assert!(bench.on("m/new", "slow") > 0);
+
+    let id = bench.stuck(&["move", "m/d/big", "--to", "fast"]).to_string();
+    bench.ok(&["job", "set", &id, "bandwidth=none"]);
+    bench.ok(&["job", "wait", &id]);
+    assert_eq!(bench.on("m/d/big", "slow"), 0);
+    bench.finish();
+}
+
+#[test]
+fn a_job_goes_on_after_the_daemon_was_killed() {
+    let Some(bench) = Bench::new() else { return };
+    let running = bench.stuck(&["tier", "evacuate", "slow", "m"]);
+    let paused = bench.stuck(&["move", "m/d/big", "--to", "fast"]);
+    bench.ok(&["job", "pause", &paused.to_string()]);
+    bench.kill();
+    bench.is_whole();
+    assert_eq!(bench.job(paused)["state"], "paused");
+    assert_eq!(bench.job(running)["bandwidth"], 1);
+    bench.ok(&["job", "set", &running.to_string(), "bandwidth=none"]);
+    let said = bench.ok(&["job", "wait", &running.to_string()]);
+    assert!(said.contains("evacuate slow: done"), "{said}");
+    assert_eq!((bench.on("m/d/big", "slow"), bench.on("m/d/big", "fast")), (0, RANGES));
+    bench.ok(&["job", "cancel", &paused.to_string()]);
+    bench.finish();
+}
+
+#[test]
+fn jobs_that_are_killed_again_and_again_end_well() {
+    let Some(bench) = Bench::new() else { return };
+    for round in 0..6 {
+        let to = if round % 2 == 0 { "slow" } else { "fast" };
+        let words = ["move", "m/d", "--to", to, "--bandwidth", "2MiB/s", "--background", "--json"];
+        let id = bench.json(&words)["id"].as_u64().unwrap();
+        // Somewhere else in each round.
+        bench.until(id, |job| moved(job) >= round || job["state"] == "done");
+        bench.kill();
+        bench.is_whole();
+        bench.ok(&["job", "wait", &id.to_string()]);
+        assert_eq!(bench.on("m/d/big", to), RANGES);
+    }
+    bench.finish();
+}
+
+#[test]
+fn files_that_the_kernel_reads_by_itself_are_waited_for() {
+    let Some(bench) = Bench::new() else { return };
+    let open = fs::File::open(bench.path("m/d/small")).unwrap();
+    let id = bench.json(&["move", "m/d", "--to", "slow", "--background", "--json"])["id"].as_u64().unwrap();
+    // Without passthrough in the kernel, nothing has to be waited for.
+    let job = bench.until(id, |job| job["waiting_for"] == 1 || job["state"] == "done");
+    if job["state"] == "running" {
+        assert!(bench.ok(&["job", "show", &id.to_string()]).contains("waiting for 1 files that are in use"));
+        assert_eq!(bench.on("m/d/small", "slow"), 0);
+    }
+    drop(open);
+    bench.ok(&["job", "wait", &id.to_string()]);
+    assert_eq!((bench.on("m/d/small", "slow"), bench.on("m/d/big", "slow")), (1, RANGES));
+    bench.finish();
+}
+
+#[test]
+fn ctrl_c_leaves_the_job_running() {
+    let Some(bench) = Bench::new() else { return };
+    let mut command = bench.command(&["move", "m/d/big", "--to", "slow", "--bandwidth", "1"]);
+    let child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+    while bench.json(&["job", "list", "--json"]).as_array().unwrap().is_empty() {
+        std::thread::sleep(Duration::from_millis(20));
+    }
+    bench.until(1, |job| moved(job) == 1);
+    kill_process(Pid::from_child(&child), Signal::INT).unwrap();
+    let (status, said) = wait_for_end(child);
+    assert_eq!(status, Some(1));
+    assert!(
+        said.contains("job 1 goes on in the background") && said.contains("braid job show 1 --mount "),
+        "{said}"
+    );
+    assert_eq!(bench.job(1)["state"], "running");
+    bench.ok(&["job", "cancel", "1"]);
+    bench.finish();
+}
+
+#[test]
+fn pinned_files_stay_where_they_are() {
+    let Some(bench) = Bench::new() else { return };
+    let said = bench.fails(1, &["pin", "m/d"]);
+    assert!(said.contains("is a directory\n  help: add --recursive"), "{said}");
+    assert_eq!(bench.ok(&["pin", "m/d", "--recursive"]), "pinned: 2 files\n");
+    assert_eq!(bench.ok(&["pin", "m/d/big"]), "pinned: 1 files (1 were so already)\n");
+    assert!(bench.ok(&["explain", "m/d/big"]).contains("\npinned: movers leave it where it is\n"));
+    let said = bench.fails(1, &["move", "m/d/big", "--to", "slow"]);
+    assert_eq!(said, "braid: d/big is pinned: unpin it first\n");
+    let job = bench.json(&["move", "m/d", "--to", "slow", "--json"]);
+    assert_eq!((&job["skipped"]["pinned"], moved(&job)), (&2.into(), 0));
+    bench.remount();
+    bench.ok(&["pin", "m/d/big", "--to", "slow"]);
+    assert_eq!(bench.on("m/d/big", "slow"), RANGES);
+    assert_eq!(bench.json(&["explain", "m/d/big", "--json"])["pin"]["tier"], "slow");
+    assert_eq!(bench.json(&["unpin", "m/d", "--recursive", "--json"])["changed"], 2);
+    bench.ok(&["move", "m/d/big", "--to", "fast"]);
+    assert_eq!(bench.on("m/d/big", "fast"), RANGES);
+    assert_eq!(bench.fails(2, &["pin", "m/d/big", "--background"]).lines().count(), 1);
+    bench.finish();
+}
+
+#[test]
+fn what_can_not_be_done_is_refused_with_the_reason() {
+    let Some(bench) = Bench::new() else { return };
+    for (status, words, said) in [
+        (1, &["job", "show", "7"][..], "there is no job 7"),
+        (1, &["job", "wait", "7"], "there is no job 7"),
+        (1, &["job", "pause", "7"], "there is no job 7"),
+        (1, &["job", "cancel", "7"], "there is no job 7"),
+        (1, &["job", "set", "7", "bandwidth=1MiB/s"], "there is no job 7"),
+        (2, &["job", "set", "7", "bandwidth=fast"], "write a size a second, such as 50MiB/s"),
+        (2, &["job", "set", "7", "speed=1"], "'speed=1' can't be set"),
+        (2, &["job", "show", "x"], "invalid value 'x'"),
+        (2, &["move", "m/d", "--to", "slow", "--bandwidth", "0"], "to stop a job, use braid job pause"),
+        (1, &["move", "m/d", "--to", "slwo"], "did you mean 'slow'"),
+        (1, &["move", "m/none", "--to", "slow"], "m/none: No such file"),
+        (1, &["move", "s.yaml", "--to", "slow"], "is not in a Braid file system"),
+        (1, &["tier", "evacuate", "fast", "m"], "tier fast is home: it holds the names of all files"),
+        (1, &["tier", "evacuate", "x", "m"], "there is no tier 'x'"),
+        (1, &["pin", "m/d/big", "--to", "x"], "there is no tier 'x'"),
+    ] {
+        let found = bench.fails(status, words);
+        assert!(found.contains(said), "{words:?}: {found}");
+    }
+    assert_eq!(bench.ok(&["job", "list"]), "there are no jobs\n");
+
+    // There is no room, and nothing is changed.
+    bench.stack("fast: { dir: a, weight: 2, reserve: 1000TiB }", "slow: { dir: b, weight: 2 }");
+    bench.remount();
+    let said = bench.fails(1, &["tier", "evacuate", "slow", "m"]);
+    let numbers =
+        "braid: tier slow holds 524288 bytes, and the other tiers have room for 0 bytes (fast 0 bytes)";
+    assert!(said.starts_with(numbers), "{said}");
+    let said = bench.fails(1, &["move", "m/d", "--to", "fast"]);
+    assert!(said.contains("failed: tier fast has room for 0 bytes, and 524288 bytes in 1 files"), "{said}");
+    assert_eq!(bench.on("m/d/big", "slow"), RANGES / 2);
+
+    // How many run at a time is checked like everything in a stack file.
+    let stack = fs::read_to_string(bench.path("s.yaml")).unwrap();
+    fs::write(bench.path("bad.yaml"), stack.replace("jobs: 3", "jobs: 99")).unwrap();
+    let said = bench.fails(1, &["mount", "bad.yaml", "m"]);
+    assert!(said.contains("bad.yaml:6: stack.volume.jobs: "), "{said}");
+    bench.finish();
+}
