@@ -21,6 +21,7 @@ mod fs;
 #[cfg(feature = "fuzzing")]
 pub mod fuzzing;
 mod index;
+mod lifecycle;
 mod migrate;
 mod namespace;
 mod open;
@@ -28,7 +29,6 @@ mod placement;
 mod plant;
 mod reap;
 mod recover;
-mod replace;
 mod status;
 mod sync;
 mod tiers;
@@ -38,6 +38,7 @@ pub use affected::{AffectedFile, AffectedRun};
 pub use check::{CheckOptions, CheckProgress, CheckReport, Problem, Severity, check, check_with};
 pub use config::{HomeConfig, LargeFiles, PolicyConfig, Reserve, TierConfig, VolumeConfig};
 pub use format::FORMAT_VERSION;
+pub use lifecycle::{RemovedTier, TierChange};
 pub use open::OpenError;
 #[cfg(feature = "plant")]
 pub use plant::Plant;

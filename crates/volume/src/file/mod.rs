@@ -8,6 +8,7 @@
 
 mod allocate;
 mod handles;
+mod leave;
 mod live;
 mod open;
 mod pieces;

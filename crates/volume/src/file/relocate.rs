@@ -121,6 +121,7 @@ impl Volume {
         (to, reason): (&Tier, Reason),
     ) -> std::result::Result<(), NotMoved> {
         let from = self.tiers.get(entry.tier).map_err(NotMoved::Other)?;
+        let _admission = to.admit().map_err(NotMoved::Target)?;
         self.ensure_object(spread, to).map_err(NotMoved::Target)?;
         self.release_range(file, spread, to, range).map_err(NotMoved::Target)?;
         self.copy_range_between(file, spread, range, &from, to)?;

@@ -5,6 +5,7 @@ mod gate;
 mod health;
 mod load;
 mod room;
+mod settings;
 
 use crate::config::Reserve;
 use crate::placement::TierView;
@@ -15,6 +16,7 @@ use health::{Health, Trouble};
 pub(crate) use load::Direction;
 use load::Load;
 use room::{AGE_MAX_NS, Figures, Room};
+use settings::Settings;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
@@ -25,6 +27,10 @@ pub enum TierState {
     Online,
     /// It has no room beyond its reserve.
     Full,
+    /// It takes no new ranges: what is on it is to go elsewhere.
+    Draining,
+    /// It was set to be read only.
+    SetReadOnly,
     /// It refuses writes; what is on it can be read.
     ReadOnly,
     /// It answers errors, or is gone.
@@ -42,7 +48,8 @@ impl TierState {
         match self {
             Self::Online => "online",
             Self::Full => "full",
-            Self::ReadOnly => "read-only",
+            Self::Draining => "draining",
+            Self::ReadOnly | Self::SetReadOnly => "read-only",
             Self::Failing => "failing",
             Self::Hanging => "hanging",
             Self::Absent => "absent",
@@ -64,14 +71,13 @@ pub(crate) struct Tier {
     pub(crate) name: String,
     pub(crate) location: String,
     pub(crate) backend: Backend,
-    pub(crate) reserve: Reserve,
+    settings: Settings,
     /// The way to the store; home has none.
     gate: Option<Arc<Gate>>,
     pub(crate) load: Load,
     pub(crate) health: Health,
     /// Ranges that spread files have on it.
     pub(crate) ranges: AtomicU64,
-    given_weight: Option<f64>,
     room: Room,
     /// What its label must say.
     label: Vec<u8>,
@@ -119,11 +125,10 @@ impl Tier {
             location: parts.location,
             backend,
             gate,
-            reserve: parts.reserve,
+            settings: Settings::new(parts.weight, parts.reserve),
             load: Load::new(environment()),
             health,
             ranges: AtomicU64::new(0),
-            given_weight: parts.weight,
             room: Room::new(),
             label: parts.label,
             probing: AtomicBool::new(false),
@@ -187,6 +192,8 @@ impl Tier {
             _ if self.hangs() => TierState::Hanging,
             Trouble::ReadOnly => TierState::ReadOnly,
             Trouble::Failing => TierState::Failing,
+            Trouble::None if self.is_draining() => TierState::Draining,
+            Trouble::None if self.is_set_readonly() => TierState::SetReadOnly,
             Trouble::None if self.room.figures().is_some_and(|figures| figures.room == 0) => TierState::Full,
             Trouble::None => TierState::Online,
         }
@@ -237,12 +244,6 @@ impl Tier {
         self.probing.store(false, Ordering::Release);
     }
 
-    /// Bandwidth relative to the others: as given, or as measured; `None`
-    /// while nothing was measured.
-    pub(crate) fn weight(&self) -> Option<f64> {
-        self.given_weight.or_else(|| self.load.measured_bandwidth())
-    }
-
     /// Looks at an error that the tier answered, remembers what it says of the
     /// tier, and answers what the application should see.
     pub(crate) fn note_error(&self, error: Error) -> Error {
@@ -290,7 +291,7 @@ impl Tier {
             self.note_error(error);
             Usage::default()
         });
-        let room = usage.available.saturating_sub(self.reserve.bytes(usage.total));
+        let room = usage.available.saturating_sub(self.reserve().bytes(usage.total));
         let figures = Figures { measured_ns, usage, room };
         self.room.set(figures);
         figures
@@ -400,8 +401,24 @@ impl Tiers {
         *list = Arc::new(list.iter().map(place).collect());
         self.lost.write().push((old.id, old.name.clone()));
         if let Some(gate) = &old.gate {
-            gate.close();
+            let _ = gate.take();
         }
+    }
+
+    /// Makes `new` one of the tiers.
+    pub(crate) fn add(&self, new: Tier) {
+        let mut list = self.list.write();
+        let mut all = Vec::clone(&list);
+        all.push(Arc::new(new));
+        *list = Arc::new(all);
+    }
+
+    /// Takes a tier that holds nothing out. Answers its store, if it is there,
+    /// which nobody gets to by way of the tier any more.
+    pub(crate) fn remove(&self, old: &Tier) -> Option<Arc<dyn Store>> {
+        let mut list = self.list.write();
+        *list = Arc::new(list.iter().filter(|tier| tier.id != old.id).cloned().collect());
+        old.gate.as_ref().and_then(|gate| gate.take())
     }
 
     /// The tiers as a policy sees them, for `new_bytes` more. Those in
@@ -422,7 +439,7 @@ impl Tiers {
                 id: tier.id,
                 home: tier.is_home(),
                 weight: weight.unwrap_or(typical),
-                has_room: healthy && room >= new_bytes && excluded & bit(tier.id) == 0,
+                has_room: healthy && tier.takes_ranges() && room >= new_bytes && excluded & bit(tier.id) == 0,
                 used,
             }
         };
