@@ -11,12 +11,13 @@ mod failure;
 mod fsck;
 mod locate;
 mod mount;
+mod stack;
 mod status;
 mod table;
 mod tier;
 mod umount;
 
-use args::{Command, CommandLine, TierCommand};
+use args::{Command, CommandLine, StackCommand, TierCommand};
 use clap::Parser;
 use std::process::ExitCode;
 
@@ -26,6 +27,11 @@ fn main() -> ExitCode {
         Command::Umount(args) => umount::run(&args),
         Command::Status(args) => status::run(&args),
         Command::Explain(args) => explain::run(&args),
+        Command::Stack(StackCommand::Dump(args)) => stack::dump(&args),
+        Command::Tier(TierCommand::List(args)) => tier::list(&args),
+        Command::Tier(TierCommand::Add(args)) => tier::add(&args),
+        Command::Tier(TierCommand::Set(args)) => tier::set(&args),
+        Command::Tier(TierCommand::Remove(args)) => tier::remove(&args),
         Command::Tier(TierCommand::Replace(args)) => tier::replace(&args),
         Command::Drill(args) => drill::run(&args),
         Command::Fsck(args) => return fsck::run(&args),

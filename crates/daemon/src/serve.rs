@@ -75,7 +75,7 @@ fn serve(
     let session = wire::mount(fs, &point.path, config)
         .map_err(|error| place().refuse(format!("can't be mounted: {error}"), mount_advice(&error)))?;
     let unmounter = session.unmounter();
-    let control = Control::new(volume.clone(), &point.path);
+    let control = Control::new(volume.clone(), &point.path, config);
     let prepared = start_control(&point.path, control).and_then(|server| {
         let unmounter = unmounter.clone();
         Ok((server, Watch::start(move || unmounter.unmount())?))

@@ -3,9 +3,11 @@
 
 use braid_ipc::protocol::{
     AffectedFile, Drill, DrillTier, Ended, ErrorReply, Explanation, FsckProblem, FsckProgress, FsckRequest,
-    FsckSummary, Hello, Replaced, Reply, Request, Status,
+    FsckSummary, Hello, Replaced, Reply, Request, RunTier, Saved, StackDump, Status, TierAdded, TierRemoved,
+    TierSet,
 };
 use braid_ipc::{Client, ClientError, Handler, Server};
+use std::collections::BTreeMap;
 use std::io::{self, BufRead, BufReader, Read, Write};
 use std::os::unix::net::UnixStream;
 use std::path::PathBuf;
@@ -56,6 +58,30 @@ impl Handler for Fake {
 
     fn replace_tier(&self, tier: &str, dir: &str) -> Result<Replaced, ErrorReply> {
         Err(ErrorReply { errno: Some(16), message: format!("tier {tier} is online; {dir} is not needed") })
+    }
+
+    fn add_tier(
+        &self,
+        tier: &str,
+        dir: &str,
+        settings: &BTreeMap<String, String>,
+    ) -> Result<TierAdded, ErrorReply> {
+        let tier = RunTier { id: settings.len() as u8, name: tier.to_owned() };
+        Ok(TierAdded { tier, location: dir.to_owned(), saved: Saved::default() })
+    }
+
+    fn set_tier(&self, tier: &str, _: &BTreeMap<String, String>) -> Result<TierSet, ErrorReply> {
+        Ok(TierSet { tier: tier.to_owned(), saved: Saved::default() })
+    }
+
+    fn remove_tier(&self, tier: &str, evacuate: bool) -> Result<TierRemoved, ErrorReply> {
+        let not_cleared = Some(format!("evacuate: {evacuate}"));
+        let location = String::new();
+        Ok(TierRemoved { tier: tier.to_owned(), location, not_cleared, saved: Saved::default() })
+    }
+
+    fn dump_stack(&self) -> Result<StackDump, ErrorReply> {
+        Ok(StackDump { text: "stack:\n".into() })
     }
 
     fn fsck(
@@ -351,4 +377,23 @@ fn an_answer_to_something_else_is_an_error() {
     assert!(matches!(asked, Err(ClientError::Protocol(_))), "{asked:?}");
     let asked = bench.client().request_all(&Request::Hello, &mut |reply| matches!(reply, Reply::Affected(_)));
     assert!(matches!(asked, Err(ClientError::Protocol(_))), "{asked:?}");
+}
+
+#[test]
+fn tiers_are_added_set_and_removed() {
+    let bench = Bench::new();
+    let mut client = bench.client();
+    let settings = BTreeMap::from([("weight".to_owned(), "4".to_owned())]);
+    let add = Request::AddTier { tier: "new".into(), dir: "/x".into(), settings: settings.clone() };
+    let Ok(Reply::TierAdded(added)) = client.request(&add) else { panic!("not added") };
+    assert_eq!((added.tier.id, added.location.as_str()), (1, "/x"));
+    let set = Request::SetTier { tier: "new".into(), settings };
+    assert!(matches!(client.request(&set), Ok(Reply::TierSet(set)) if set.tier == "new"));
+    let remove = Request::RemoveTier { tier: "new".into(), evacuate: true };
+    let Ok(Reply::TierRemoved(removed)) = client.request(&remove) else { panic!("not removed") };
+    assert_eq!(removed.not_cleared.as_deref(), Some("evacuate: true"));
+    assert!(
+        matches!(client.request(&Request::DumpStack), Ok(Reply::StackDump(dump)) if dump.text == "stack:\n")
+    );
+    assert!([add, set, remove, Request::DumpStack].iter().all(Request::is_for_owner));
 }

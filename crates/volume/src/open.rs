@@ -493,9 +493,9 @@ pub(crate) fn join(table: &mut VolumeTable, name: &str) -> Opening<TierId> {
     let numbers = || (0..TierId::LIMIT).map(TierId);
     let fresh = numbers().find(|number| !taken(table, *number));
     let freed = || table.removed.iter().find(|old| !old.leaving).map(|old| old.tier);
-    let number = fresh
-        .or_else(freed)
-        .ok_or_else(|| Error::new(Errno::ENOSPC, "a volume has at most 63 tiers, those that were lost among them"))?;
+    let number = fresh.or_else(freed).ok_or_else(|| {
+        Error::new(Errno::ENOSPC, "a volume has at most 63 tiers, those that were lost among them")
+    })?;
     // A tier of this name there is again; what is leaving is known by number.
     table.removed.retain(|old| old.tier != number && (old.leaving || old.name != name));
     table.tiers.push((number, name.to_owned()));

@@ -274,7 +274,8 @@ mod tests {
         std::fs::remove_file(foreign).unwrap();
         tier.clear().unwrap();
         tier.clear().unwrap();
-        let left: Vec<_> = std::fs::read_dir(dir.path()).unwrap().map(|entry| entry.unwrap().file_name()).collect();
+        let left: Vec<_> =
+            std::fs::read_dir(dir.path()).unwrap().map(|entry| entry.unwrap().file_name()).collect();
         assert_eq!(left, ["notes"]);
         tier.set_label(b"another").unwrap();
         tier.create(ID).unwrap();

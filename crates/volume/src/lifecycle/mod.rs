@@ -12,8 +12,8 @@ mod remove;
 mod replace;
 
 pub use change::TierChange;
-pub(crate) use remove::leave_out_removed;
 pub use remove::RemovedTier;
+pub(crate) use remove::leave_out_removed;
 
 use crate::Volume;
 use crate::config::TierConfig;
