@@ -43,6 +43,24 @@ impl Control {
         }
     }
 
+    /// Lets the stack file follow a tier that the volume let go by itself, at
+    /// the end of a job.
+    pub(crate) fn follow(&self) {
+        let _changing = self.changing();
+        self.follow_volume();
+    }
+
+    fn follow_volume(&self) {
+        let status = self.volume.volume.status();
+        let names = status.tiers.iter().map(|tier| tier.name.as_str());
+        // One that was left out stands in the file of somebody who may mean it.
+        let names: Vec<&str> = names.chain(status.left_out_tiers.iter().map(String::as_str)).collect();
+        for gone in self.running.missing(&names) {
+            self.volume.let_go(&gone);
+            self.running.change(&[Edit::Remove(gone)]);
+        }
+    }
+
     fn changing(&self) -> MutexGuard<'_, ()> {
         // It guards no state of its own.
         self.changing.lock().unwrap_or_else(PoisonError::into_inner)
@@ -55,6 +73,10 @@ impl braid_ipc::Handler for Control {
     }
 
     fn status(&self) -> Result<Status, ErrorReply> {
+        // Whoever changes tiers does so too.
+        if let Ok(_changing) = self.changing.try_lock() {
+            self.follow_volume();
+        }
         Ok(self.volume.status(&self.hello))
     }
 
@@ -79,12 +101,14 @@ impl braid_ipc::Handler for Control {
 
     fn add_tier(&self, tier: &str, dir: &str, settings: &Settings) -> Result<TierAdded, ErrorReply> {
         let _changing = self.changing();
+        self.follow_volume();
         let (tier, edit) = self.volume.add_tier(tier, Path::new(dir), settings, &self.mountpoint)?;
         Ok(TierAdded { tier, location: dir.to_owned(), saved: self.running.change(&[edit]) })
     }
 
     fn set_tier(&self, tier: &str, settings: &Settings) -> Result<TierSet, ErrorReply> {
         let _changing = self.changing();
+        self.follow_volume();
         let edits = self.volume.set_tier(tier, settings)?;
         Ok(TierSet { tier: tier.to_owned(), saved: self.running.change(&edits) })
     }
@@ -101,6 +125,7 @@ impl braid_ipc::Handler for Control {
     }
 
     fn dump_stack(&self) -> Result<StackDump, ErrorReply> {
+        self.follow();
         let range_size = self.volume.volume.status().range_size;
         Ok(StackDump { text: self.running.dump(range_size, &self.volume.drills) })
     }

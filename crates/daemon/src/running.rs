@@ -61,7 +61,10 @@ impl Running {
     pub(crate) fn change(&self, edits: &[Edit]) -> Saved {
         let mut root = self.root();
         let mut next = root.clone();
-        edits.iter().for_each(|edit| drop(stack_text::change(&mut next, edit)));
+        for edit in edits {
+            // There is nothing to be changed of a tier that is not there.
+            let _ = stack_text::change(&mut next, edit);
+        }
         let before = std::mem::replace(&mut *root, next);
         let by_hand = || edits.iter().map(Edit::to_string).collect();
         let Some(file) = &self.file else {
@@ -75,6 +78,14 @@ impl Running {
                 Saved { file: shown, written: false, why_not: Some(why), by_hand: by_hand() }
             }
         }
+    }
+
+    /// Tiers of the stack that are not among these.
+    pub(crate) fn missing(&self, names: &[&str]) -> Vec<String> {
+        let root = self.root();
+        let Some(Node { value: Value::Map(tiers), .. }) = stack_text::tiers(&root) else { return Vec::new() };
+        let missing = tiers.iter().filter(|tier| !names.contains(&tier.key.as_str()));
+        missing.map(|tier| tier.key.clone()).collect()
     }
 
     fn change_file(&self, file: &Path, before: &Node, after: &Node, edits: &[Edit]) -> Result<(), String> {

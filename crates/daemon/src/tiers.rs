@@ -97,9 +97,14 @@ impl VolumeHandle {
             return Err(refused(Errno::ENOENT, &what, &advice));
         }
         let removed = self.volume.remove_tier(name).map_err(|error| cant_remove(name, evacuate, &error))?;
+        self.let_go(name);
+        Ok(removed)
+    }
+
+    /// The tier is not part of the volume any more.
+    pub(crate) fn let_go(&self, name: &str) {
         self.drills.leave(name);
         self.leave_place(name);
-        Ok(removed)
     }
 }
 
