@@ -124,6 +124,11 @@ pub enum Op {
     CloseOrphans,
     /// Moves the range with this number to the disk with this number.
     Migrate(Name, u64, usize),
+    /// Moves everything to home, and takes the tier on the disk with this number
+    /// out of the volume.
+    RemoveTier(usize),
+    /// Makes the disk with this number a tier again.
+    AddTier(usize),
     /// Lets time pass, and the work in the background be done once.
     Tick,
     /// Closes the file.
@@ -157,6 +162,8 @@ impl fmt::Display for Op {
             Self::WriteOrphan(at, len) => write!(f, "write-orphan:{at}:{len}"),
             Self::CloseOrphans => f.write_str("close-orphans"),
             Self::Migrate(name, range, to) => write!(f, "migrate:{name}:{range}:{to}"),
+            Self::RemoveTier(disk) => write!(f, "remove-tier:{disk}"),
+            Self::AddTier(disk) => write!(f, "add-tier:{disk}"),
             Self::Tick => f.write_str("tick"),
             Self::Close(name) => write!(f, "close:{name}"),
             Self::Remount => f.write_str("remount"),
@@ -218,6 +225,8 @@ fn parse(fields: &[&str]) -> Option<Op> {
         "write-orphan" => Op::WriteOrphan(number(1)?, number(2)?),
         "close-orphans" => Op::CloseOrphans,
         "migrate" => Op::Migrate(name(1)?, number(2)?, usize::try_from(number(3)?).ok()?),
+        "remove-tier" => Op::RemoveTier(usize::try_from(number(1)?).ok()?),
+        "add-tier" => Op::AddTier(usize::try_from(number(1)?).ok()?),
         "tick" => Op::Tick,
         "close" => Op::Close(name(1)?),
         "remount" => Op::Remount,

@@ -18,6 +18,10 @@ use std::sync::Arc;
 /// How long nothing happens before work in the background, in nanoseconds.
 const IDLE_NS: u64 = 5_000_000_000;
 
+/// Ranges that files have at most when a tier is removed; one with more keeps
+/// it.
+const RANGES_MAX: u64 = 12;
+
 /// A file that is open.
 #[derive(Clone, Copy, Debug)]
 struct Open {
@@ -154,6 +158,8 @@ impl<'a> Run<'a> {
                 std::mem::take(&mut self.orphans).into_iter().try_for_each(|o| self.release(o))
             }
             Op::Migrate(name, range, to) => self.migrate(name, range, to),
+            Op::RemoveTier(disk) => self.remove_tier(disk),
+            Op::AddTier(disk) => self.add_tier(disk),
             Op::Tick => {
                 self.machine.clock().advance(IDLE_NS);
                 if let Some(mounted) = &self.mounted {
@@ -413,6 +419,29 @@ impl<'a> Run<'a> {
         self.history.renamed(step, vec![(name, None)], true);
         self.orphans.extend(self.open[name.at()].take());
         Ok(())
+    }
+
+    fn remove_tier(&mut self, disk: usize) -> Result<(), Error> {
+        for name in Name::ALL {
+            for range in 0..RANGES_MAX {
+                self.migrate(name, range, 0)?;
+            }
+        }
+        let Some(mounted) = &self.mounted else { return Ok(()) };
+        match mounted.remove_tier(disk) {
+            Err(error) if matches!(error.errno(), Errno::EBUSY | Errno::ENOENT | Errno::ENOTEMPTY) => Ok(()),
+            result => room_or_none(result).map(|_| ()),
+        }
+    }
+
+    fn add_tier(&self, disk: usize) -> Result<(), Error> {
+        let Some(mounted) = self.mounted.as_ref().filter(|_| disk < self.machine.disks.len()) else {
+            return Ok(());
+        };
+        match mounted.add_tier(disk) {
+            Err(error) if error.errno() == Errno::EEXIST => Ok(()),
+            result => room_or_none(result).map(|_| ()),
+        }
     }
 
     fn migrate(&mut self, name: Name, range: u64, to: usize) -> Result<(), Error> {

@@ -31,7 +31,10 @@ pub(crate) struct Braid {
     plant: Option<Plant>,
 }
 
-struct Open(Arc<Volume>);
+struct Open {
+    volume: Arc<Volume>,
+    disks: Vec<Disk>,
+}
 
 impl Braid {
     /// Volumes as they are.
@@ -83,7 +86,7 @@ impl Subject for Braid {
         if let Some(plant) = self.plant {
             match plant {}
         }
-        Ok(Box::new(Open(volume)))
+        Ok(Box::new(Open { volume, disks: disks.to_vec() }))
     }
 
     fn check(&self, setup: &Setup, disks: &[Disk], environment: Arc<SimEnvironment>) -> Result<Vec<String>> {
@@ -102,19 +105,27 @@ impl Subject for Braid {
 
 impl Mounted for Open {
     fn fs(&self) -> &dyn FileSystem {
-        &*self.0
+        &*self.volume
     }
 
     fn tick(&self) {
-        self.0.tick();
+        self.volume.tick();
     }
 
     fn migrate(&self, ino: InodeId, offset: u64, to_tier: usize) -> Result<()> {
-        self.0.move_range(ino, offset, &tier_name(to_tier))
+        self.volume.move_range(ino, offset, &tier_name(to_tier))
+    }
+
+    fn remove_tier(&self, disk: usize) -> Result<()> {
+        self.volume.remove_tier(&tier_name(disk)).map(drop)
+    }
+
+    fn add_tier(&self, disk: usize) -> Result<()> {
+        self.volume.add_tier(tier(disk, &self.disks[disk])?).map(drop)
     }
 
     fn shutdown(self: Box<Self>) -> Result<()> {
-        self.0.shutdown()
+        self.volume.shutdown()
     }
 }
 
@@ -137,15 +148,7 @@ fn tier_name(disk: usize) -> String {
 
 fn config(setup: &Setup, disks: &[Disk], environment: Arc<SimEnvironment>) -> Result<VolumeConfig> {
     let [home, others @ ..] = disks else { return Err(Errno::EINVAL.into()) };
-    let tiers = (1..).zip(others).map(|(at, disk)| {
-        Ok(TierConfig {
-            name: tier_name(at),
-            store: Some(Arc::new(DirStore::new(disk.root())?)),
-            location: tier_name(at),
-            weight: Some(1.0),
-            reserve: Reserve::Bytes(0),
-        })
-    });
+    let tiers = (1..).zip(others).map(|(at, disk)| tier(at, disk));
     Ok(VolumeConfig {
         home: HomeConfig {
             name: tier_name(0),
@@ -158,6 +161,16 @@ fn config(setup: &Setup, disks: &[Disk], environment: Arc<SimEnvironment>) -> Re
         range_size: Some(RANGE as u32),
         policy: policy(&setup.policy)?,
         environment,
+    })
+}
+
+fn tier(at: usize, disk: &Disk) -> Result<TierConfig> {
+    Ok(TierConfig {
+        name: tier_name(at),
+        store: Some(Arc::new(DirStore::new(disk.root())?)),
+        location: tier_name(at),
+        weight: Some(1.0),
+        reserve: Reserve::Bytes(0),
     })
 }
 
