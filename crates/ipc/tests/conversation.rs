@@ -381,7 +381,7 @@ fn an_answer_to_something_else_is_an_error() {
 
 #[test]
 fn tiers_are_added_set_and_removed() {
-    let bench = Bench::new();
+    let bench = bench();
     let mut client = bench.client();
     let settings = BTreeMap::from([("weight".to_owned(), "4".to_owned())]);
     let add = Request::AddTier { tier: "new".into(), dir: "/x".into(), settings: settings.clone() };
