@@ -28,7 +28,7 @@ pub(crate) enum Command {
     Status(StatusArgs),
     /// Show where the data of a file is, and why
     Explain(ExplainArgs),
-    /// Empty a tier, or replace one that is lost
+    /// List, add, set, empty, remove and replace tiers of a mounted volume
     #[command(subcommand)]
     Tier(TierCommand),
     /// Move a file, or all files of a directory, to a tier
@@ -46,6 +46,9 @@ pub(crate) enum Command {
     /// See and steer the jobs that move data
     #[command(subcommand)]
     Job(JobCommand),
+    /// Show the stack of a mounted volume
+    #[command(subcommand)]
+    Stack(StackCommand),
     /// Let a tier fail, to see what happens then
     Drill(DrillArgs),
     /// Check a volume, mounted or not, and repair it
@@ -122,7 +125,7 @@ pub(crate) struct StackArgs {
     pub(crate) stack: Option<PathBuf>,
 
     /// A tier, in place of a stack file; repeat for each
-    #[arg(long = "tier", value_name = "NAME=DIR[,weight=N][,reserve=5%]")]
+    #[arg(long = "tier", value_name = "NAME=DIR[,weight=N][,reserve=5%][,readonly=true]")]
     pub(crate) tiers: Vec<String>,
 
     /// The tier that holds the names and the small files [default: the first]
@@ -161,7 +164,8 @@ pub(crate) struct UmountArgs {
 }
 
 const STATUS_HELP: &str = "\
-A tier is online, full, read-only (it refuses writes), failing (it answers
+A tier is online, full, draining (it takes no new data: it is to be emptied),
+read-only (it refuses writes, or is set to), failing (it answers
 errors, or is gone), hanging (it answers nothing) or absent (mounted without).
 Files with data on one that is failing, hanging, absent or lost answer EIO for
 that data, and for nothing else.
@@ -188,10 +192,126 @@ pub(crate) struct StatusArgs {
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum TierCommand {
+    /// List the tiers, with how they are set
+    List(TierListArgs),
+    /// Make a directory one more tier, while the volume is mounted
+    Add(TierAddArgs),
+    /// Change settings of a tier, while the volume is mounted
+    Set(TierSetArgs),
+    /// Take a tier out of the volume, while it is mounted
+    Remove(TierRemoveArgs),
     /// Put an empty directory in the place of a tier that is lost, while the volume is mounted
     Replace(ReplaceArgs),
     /// Move everything off a tier, which takes no new data from then on
     Evacuate(EvacuateArgs),
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct TierListArgs {
+    /// Where the volume is mounted, or anything below [default: the one that there is]
+    pub(crate) mountpoint: Option<PathBuf>,
+
+    /// Print JSON, with sizes in bytes
+    #[arg(long)]
+    pub(crate) json: bool,
+}
+
+const TIER_ADD_HELP: &str = "\
+The directory is used at once, for new data by the policy. The stack file that
+the volume was mounted with is changed too; where that can't be done, the
+command says what to put in.
+
+Examples:
+  braid tier add archive=/mnt/sata2
+  braid tier add archive=/mnt/sata2,weight=120,reserve=5% /mnt/volume";
+
+#[derive(Debug, Args)]
+#[command(after_help = TIER_ADD_HELP)]
+pub(crate) struct TierAddArgs {
+    /// Name and directory, which is on a native file system; settings as in a stack file
+    #[arg(value_name = "NAME=DIR[,weight=N][,reserve=5%][,readonly=true]")]
+    pub(crate) tier: String,
+
+    /// Where the volume is mounted, or anything below [default: the one that there is]
+    pub(crate) mountpoint: Option<PathBuf>,
+
+    /// Print JSON
+    #[arg(long)]
+    pub(crate) json: bool,
+}
+
+const TIER_SET_HELP: &str = "\
+SETTING is one of
+  weight=NUMBER     the share of the tier when data is dealt by weight; auto: measured
+  reserve=AMOUNT    space to leave free, such as 5% or 10GiB; default: 1%, at most 1 GiB
+  readonly          no new data, and what is written to data that is there goes elsewhere
+  readonly=no       back to normal
+It counts at once and, by way of the stack file, at later mounts.
+
+Examples:
+  braid tier set slow weight=90 reserve=10GiB
+  braid tier set slow readonly /mnt/volume";
+
+#[derive(Debug, Args)]
+#[command(after_help = TIER_SET_HELP)]
+pub(crate) struct TierSetArgs {
+    /// Name of the tier
+    pub(crate) tier: String,
+
+    /// What to set; then where the volume is mounted, or anything below [default: the one that there is]
+    #[arg(value_names = ["SETTING", "MOUNTPOINT"], num_args = 1.., required = true)]
+    pub(crate) settings: Vec<String>,
+
+    /// Print JSON
+    #[arg(long)]
+    pub(crate) json: bool,
+}
+
+const TIER_REMOVE_HELP: &str = "\
+What is on the tier is moved to the others first, by a job that goes on if the
+command is interrupted; refused, with the numbers, if they have no room. Its
+directory is cleared of what is Braid's, and can be used anew. The stack file
+follows. Home can't be removed.
+
+Examples:
+  braid tier remove slow
+  braid tier remove slow --no-evacuate /mnt/volume";
+
+#[derive(Debug, Args)]
+#[command(after_help = TIER_REMOVE_HELP)]
+pub(crate) struct TierRemoveArgs {
+    /// Name of the tier
+    pub(crate) tier: String,
+
+    /// Where the volume is mounted, or anything below [default: the one that there is]
+    pub(crate) mountpoint: Option<PathBuf>,
+
+    /// Refuse a tier that holds something, rather than move that away first
+    #[arg(long, conflicts_with_all = ["bandwidth", "background"])]
+    pub(crate) no_evacuate: bool,
+
+    #[command(flatten)]
+    pub(crate) start: StartArgs,
+}
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum StackCommand {
+    /// Print a stack file that makes a mount like this one
+    Dump(StackDumpArgs),
+}
+
+const STACK_DUMP_HELP: &str = "\
+What is printed has all that is set now: tiers that were added, settings that
+were changed, flags of the mount.
+
+Examples:
+  braid stack dump /mnt/volume > volume.yaml";
+
+#[derive(Debug, Args)]
+#[command(after_help = STACK_DUMP_HELP)]
+pub(crate) struct StackDumpArgs {
+    /// Where the volume is mounted, or anything below [default: the one that there is]
+    pub(crate) mountpoint: Option<PathBuf>,
 }
 
 const REPLACE_HELP: &str = "\

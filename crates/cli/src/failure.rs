@@ -1,6 +1,7 @@
 //! How a command that failed says so.
 
 use braid_daemon::Refusal;
+use braid_ipc::ClientError;
 use std::fmt;
 use std::process::ExitCode;
 
@@ -10,23 +11,35 @@ pub(crate) struct Failure {
     message: String,
     usage: bool,
     told: bool,
+    errno: Option<i32>,
 }
 
 pub(crate) type Result<T> = std::result::Result<T, Failure>;
 
 impl Failure {
     pub(crate) fn new(message: impl Into<String>) -> Self {
-        Self { message: message.into(), usage: false, told: false }
+        Self { message: message.into(), usage: false, told: false, errno: None }
     }
 
     /// The command was called in a way that makes no sense.
     pub(crate) fn usage(message: impl Into<String>) -> Self {
-        Self { message: message.into(), usage: true, told: false }
+        Self { message: message.into(), usage: true, told: false, errno: None }
     }
 
     /// The same, after the user was told in another way.
     pub(crate) fn told(self) -> Self {
         Self { told: true, ..self }
+    }
+
+    /// What the daemon answered, or could not.
+    pub(crate) fn of_client(error: &ClientError) -> Self {
+        let errno = if let ClientError::Refused(refused) = error { refused.errno } else { None };
+        Self { errno, ..Self::new(error.to_string()) }
+    }
+
+    /// The number of the error that the daemon refused with, if it gave one.
+    pub(crate) fn errno(&self) -> Option<i32> {
+        self.errno
     }
 
     /// Whether the command was called in a way that makes no sense.

@@ -29,6 +29,28 @@ pub(crate) fn containing(path: &Path) -> Result<Mount> {
     }
 }
 
+/// The Braid file system that `path` is in; without a path, the only one that
+/// is mounted.
+pub(crate) fn containing_or_only(path: Option<&Path>) -> Result<Mount> {
+    if let Some(path) = path {
+        return containing(path);
+    }
+    let table = table()?;
+    let mounts: Vec<&Mount> = table.iter().filter(|mount| mount.is_braid()).collect();
+    match mounts[..] {
+        [] => Err(Failure::new("no Braid file system is mounted")),
+        [mount] => Ok(mount.clone()),
+        _ => {
+            let points: Vec<String> = mounts.iter().map(|mount| mount.point.display().to_string()).collect();
+            let what = format!(
+                "there are several Braid file systems\n  help: name one at the end: {}",
+                points.join(", ")
+            );
+            Err(Failure::usage(what))
+        }
+    }
+}
+
 /// The Braid file system that is mounted at `path` itself.
 pub(crate) fn mounted_at(path: &Path) -> Result<Mount> {
     let table = table()?;
@@ -115,7 +137,7 @@ pub(crate) fn ask<T>(
     request: &Request,
     pick: impl FnOnce(Reply) -> Option<T>,
 ) -> Result<T> {
-    let reply = daemon.request(request).map_err(|error| Failure::new(error.to_string()))?;
+    let reply = daemon.request(request).map_err(|error| Failure::of_client(&error))?;
     pick(reply).ok_or_else(|| Failure::new("the daemon answered something else"))
 }
 

@@ -15,12 +15,13 @@ mod mount;
 mod movers;
 mod pin;
 mod progress;
+mod stack;
 mod status;
 mod table;
 mod tier;
 mod umount;
 
-use args::{Command, CommandLine, TierCommand};
+use args::{Command, CommandLine, StackCommand, TierCommand};
 use clap::Parser;
 use std::process::ExitCode;
 
@@ -30,6 +31,11 @@ fn main() -> ExitCode {
         Command::Umount(args) => umount::run(&args),
         Command::Status(args) => status::run(&args),
         Command::Explain(args) => explain::run(&args),
+        Command::Stack(StackCommand::Dump(args)) => stack::dump(&args),
+        Command::Tier(TierCommand::List(args)) => tier::list(&args),
+        Command::Tier(TierCommand::Add(args)) => tier::add(&args),
+        Command::Tier(TierCommand::Set(args)) => tier::set(&args),
+        Command::Tier(TierCommand::Remove(args)) => tier::remove(&args),
         Command::Tier(TierCommand::Replace(args)) => tier::replace(&args),
         Command::Tier(TierCommand::Evacuate(args)) => movers::evacuate(&args),
         Command::Move(args) => movers::move_to(&args),

@@ -61,7 +61,7 @@ fn render(status: &Status, colour: bool) -> String {
     }
     let paint = |cell: &str, padded: String| match cell {
         "failing" | "hanging" | "absent" if colour => format!("\x1b[31m{padded}\x1b[0m"),
-        "full" | "read-only" | "volatile" if colour => format!("\x1b[33m{padded}\x1b[0m"),
+        "full" | "draining" | "read-only" | "volatile" if colour => format!("\x1b[33m{padded}\x1b[0m"),
         _ => padded,
     };
     format!(
@@ -106,6 +106,10 @@ fn remarks(status: &Status) -> String {
         } else if tier.state == "hanging" {
             _ = writeln!(text, "{}: hanging: no operation on it ends", tier.name);
         }
+        if tier.readonly {
+            let name = &tier.name;
+            _ = writeln!(text, "{name}: set to read-only (lift: braid tier set {name} readonly=no)");
+        }
         if !tier.faults.is_empty() {
             let (name, faults) = (&tier.name, tier.faults.join(" "));
             let point = &status.mountpoint;
@@ -118,7 +122,16 @@ fn remarks(status: &Status) -> String {
     for lost in &status.lost_tiers {
         _ = writeln!(text, "{}: tier number {} was lost and replaced", lost.name, lost.id);
     }
-    let healthy = |tier: &TierStatus| matches!(tier.state.as_str(), "online" | "full");
+    for name in &status.left_out_tiers {
+        _ = writeln!(
+            text,
+            "{name}: left out of the mount: it was removed from the volume; take it out of its settings"
+        );
+    }
+    let healthy = |tier: &TierStatus| {
+        matches!(tier.state.as_str(), "online" | "full" | "draining")
+            || tier.readonly && tier.trouble.is_none()
+    };
     if !status.lost_tiers.is_empty() || !status.tiers.iter().all(healthy) {
         _ = writeln!(text, "the files concerned: braid status {} --affected", status.mountpoint);
     }

@@ -1,20 +1,163 @@
-//! `braid tier replace`: an empty directory for a tier that is lost.
+//! `braid tier`: the tiers of a volume that is mounted are listed, added, set,
+//! removed, and replaced when they are lost. The daemon does it.
 
-use crate::args::ReplaceArgs;
+use crate::args::{ReplaceArgs, TierAddArgs, TierListArgs, TierRemoveArgs, TierSetArgs};
 use crate::failure::{Failure, Result};
-use crate::{locate, table};
-use braid_ipc::protocol::{Replaced, Reply, Request};
+use crate::table::{Align, Table};
+use crate::{locate, movers, table};
+use braid_daemon::flags;
+use braid_daemon::units::show_size;
+use braid_ipc::protocol::{JobKind, Replaced, Reply, Request, Saved, TierStatus};
+use std::collections::BTreeMap;
+use std::fmt::Write as _;
+use std::path::{Path, PathBuf};
+
+/// What the daemon answers of a tier that holds something.
+const ENOTEMPTY: i32 = 39;
+
+pub(crate) fn list(args: &TierListArgs) -> Result<()> {
+    let tiers = ask(args.mountpoint.as_deref(), &Request::Status, |reply| match reply {
+        Reply::Status(status) => Some(status.tiers),
+        _ => None,
+    })?;
+    if args.json { table::print_json(&tiers) } else { table::print(&render_list(&tiers)) }
+}
+
+fn render_list(tiers: &[TierStatus]) -> String {
+    let mut rows = Table::new(&[
+        ("TIER", Align::Left),
+        ("STATE", Align::Left),
+        ("WEIGHT", Align::Right),
+        ("RESERVE", Align::Right),
+        ("AVAILABLE", Align::Right),
+        ("RANGES", Align::Right),
+        ("WHERE", Align::Left),
+    ]);
+    for tier in tiers {
+        rows.row(vec![
+            format!("{}{}", tier.name, if tier.home { "*" } else { "" }),
+            tier.state.clone(),
+            if tier.weight > 0.0 { format!("{:.0}", tier.weight) } else { "-".into() },
+            show_size(tier.reserve),
+            show_size(tier.available),
+            tier.ranges.to_string(),
+            tier.location.clone(),
+        ]);
+    }
+    rows.render(|_, padded| padded)
+}
+
+pub(crate) fn add(args: &TierAddArgs) -> Result<()> {
+    let Some((name, rest)) = args.tier.split_once('=') else {
+        return Err(Failure::usage(format!(
+            "{}: expected NAME=DIR\n  help: write archive=/mnt/sata",
+            args.tier
+        )));
+    };
+    let (dir, settings) = flags::split(rest);
+    let settings = settings.into_iter().map(|(key, value)| (key.to_owned(), value.to_owned()));
+    let dir = real(Path::new(dir))?;
+    let request = Request::AddTier { tier: name.to_owned(), dir, settings: settings.collect() };
+    let added = ask(args.mountpoint.as_deref(), &request, |reply| match reply {
+        Reply::TierAdded(added) => Some(added),
+        _ => None,
+    })?;
+    if args.json {
+        return table::print_json(&added);
+    }
+    let text = format!("tier {} is at {}, and takes new data\n", added.tier.name, added.location);
+    table::print(&(text + &render_saved(&added.saved)))
+}
+
+pub(crate) fn set(args: &TierSetArgs) -> Result<()> {
+    let (settings, mountpoint) = split_settings(&args.settings)?;
+    let request = Request::SetTier { tier: args.tier.clone(), settings };
+    let set = ask(mountpoint.as_deref(), &request, |reply| match reply {
+        Reply::TierSet(set) => Some(set),
+        _ => None,
+    })?;
+    if args.json {
+        return table::print_json(&set);
+    }
+    table::print(&(format!("tier {} is set\n", set.tier) + &render_saved(&set.saved)))
+}
+
+/// The settings, and the mount point if one comes after them.
+fn split_settings(words: &[String]) -> Result<(BTreeMap<String, String>, Option<PathBuf>)> {
+    let mut settings = BTreeMap::new();
+    let mut mountpoint = None;
+    for (at, word) in words.iter().enumerate() {
+        let (key, value) = word.split_once('=').unwrap_or((word, "true"));
+        let is_path = key.contains('/') || key == "." || Path::new(word).is_dir();
+        if at > 0 && at + 1 == words.len() && is_path {
+            mountpoint = Some(PathBuf::from(word));
+            continue;
+        }
+        if !word.contains('=') && key != "readonly" {
+            let advice = "a setting is weight=NUMBER, reserve=AMOUNT, readonly or readonly=no; a mount point comes last";
+            return Err(Failure::usage(format!("{word}: this is no setting\n  help: {advice}")));
+        }
+        let value = match value {
+            "yes" if key == "readonly" => "true",
+            "no" if key == "readonly" => "false",
+            value => value,
+        };
+        if settings.insert(key.to_owned(), value.to_owned()).is_some() {
+            return Err(Failure::usage(format!("{key}: given twice\n  help: keep one of the two")));
+        }
+    }
+    Ok((settings, mountpoint))
+}
+
+pub(crate) fn remove(args: &TierRemoveArgs) -> Result<()> {
+    let request = Request::RemoveTier { tier: args.tier.clone(), evacuate: !args.no_evacuate };
+    let removed = ask(args.mountpoint.as_deref(), &request, |reply| match reply {
+        Reply::TierRemoved(removed) => Some(removed),
+        _ => None,
+    });
+    let removed = match removed {
+        Err(failure) if !args.no_evacuate && failure.errno() == Some(ENOTEMPTY) => {
+            return remove_by_job(args);
+        }
+        result => result?,
+    };
+    if args.start.json {
+        return table::print_json(&removed);
+    }
+    let mut text = format!("tier {} is not part of the volume any more\n", removed.tier);
+    // Writing to a string does not fail.
+    _ = match &removed.not_cleared {
+        None => writeln!(text, "{} can be used anew", removed.location),
+        Some(why) => writeln!(
+            text,
+            "{} could not be cleared ({why}): remove its .braid directory before it is used anew",
+            removed.location
+        ),
+    };
+    table::print(&(text + &render_saved(&removed.saved)))
+}
+
+/// The daemon moves away what the tier holds, removes it, and changes the stack
+/// file when it is next asked for anything.
+fn remove_by_job(args: &TierRemoveArgs) -> Result<()> {
+    let mount = locate::given_or_only(args.mountpoint.as_deref())?;
+    let what = JobKind::Evacuate { tier: args.tier.clone(), then_remove: true };
+    movers::start(&mount, what, &args.start)?;
+    if args.start.background {
+        return Ok(());
+    }
+    let mut daemon = locate::need_daemon(&mount)?;
+    locate::ask(&mut daemon, &Request::Status, |reply| matches!(reply, Reply::Status(_)).then_some(()))?;
+    match args.start.json {
+        true => Ok(()),
+        false => table::print(&format!("tier {} is not part of the volume any more\n", args.tier)),
+    }
+}
 
 pub(crate) fn replace(args: &ReplaceArgs) -> Result<()> {
     let mount = locate::containing(&args.mountpoint)?;
     let mut daemon = locate::need_daemon(&mount)?;
-    let shown = args.dir.display();
-    // The daemon works elsewhere.
-    let dir = std::fs::canonicalize(&args.dir).map_err(|error| Failure::new(format!("{shown}: {error}")))?;
-    let Some(dir) = dir.to_str() else {
-        return Err(Failure::new(format!("{shown}: the name is not UTF-8\n  help: name another directory")));
-    };
-    let request = Request::ReplaceTier { tier: args.tier.clone(), dir: dir.to_owned() };
+    let request = Request::ReplaceTier { tier: args.tier.clone(), dir: real(&args.dir)? };
     let replaced = locate::ask(&mut daemon, &request, |reply| match reply {
         Reply::Replaced(replaced) => Some(replaced),
         _ => None,
@@ -27,12 +170,51 @@ pub(crate) fn replace(args: &ReplaceArgs) -> Result<()> {
 }
 
 fn render(replaced: &Replaced, point: &str) -> String {
-    let Replaced { lost, lost_location, lost_ranges, location, next_mount } = replaced;
+    let Replaced { lost, lost_location, lost_ranges, location, next_mount, saved } = replaced;
+    let next_mount = match saved.written {
+        true => render_saved(saved),
+        false => format!("before the next mount, set\n  {next_mount}\n"),
+    };
     format!(
         "tier {} is at {location} now, and takes new data\n\
          lost: tier number {} at {lost_location}, with {lost_ranges} ranges; what was there answers EIO\n  \
          see what: braid status {point} --affected\n\
-         before the next mount, set\n  {next_mount}\n",
+         {next_mount}",
         lost.name, lost.id
     )
+}
+
+/// What became of the stack file.
+fn render_saved(saved: &Saved) -> String {
+    let changes = || saved.by_hand.iter().map(|change| format!("  {change}\n")).collect::<String>();
+    match (&saved.file, &saved.why_not) {
+        _ if saved.file.is_none() && saved.by_hand.is_empty() => String::new(),
+        (Some(file), _) if saved.written => format!("{file} says so\n"),
+        (Some(file), why) => format!(
+            "{file} was not changed: {}\nbefore the next mount, change its tiers:\n{}",
+            why.as_deref().unwrap_or("the reason is not known"),
+            changes()
+        ),
+        (None, _) => format!(
+            "the volume was mounted by flags: before the next mount, change them as one would the tiers of a stack file:\n{}",
+            changes()
+        ),
+    }
+}
+
+/// Asks the daemon of the mount.
+fn ask<T>(mountpoint: Option<&Path>, request: &Request, pick: impl FnOnce(Reply) -> Option<T>) -> Result<T> {
+    let mount = locate::containing_or_only(mountpoint)?;
+    let mut daemon = locate::need_daemon(&mount)?;
+    locate::ask(&mut daemon, request, pick)
+}
+
+/// A directory as the daemon finds it, which works elsewhere.
+fn real(dir: &Path) -> Result<String> {
+    let shown = dir.display();
+    let real = std::fs::canonicalize(dir).map_err(|error| Failure::new(format!("{shown}: {error}")))?;
+    match real.to_str() {
+        Some(real) => Ok(real.to_owned()),
+        None => Err(Failure::new(format!("{shown}: the name is not UTF-8\n  help: name another directory"))),
+    }
 }

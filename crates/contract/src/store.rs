@@ -179,6 +179,13 @@ pub trait Store: Send + Sync {
     /// comes back; [`sync`](Self::sync) of such an object fails once.
     fn probe(&self, label: &[u8]) -> Result<()>;
 
+    /// Removes everything that the store keeps, durably, so that its place can
+    /// be used anew: the objects, then the label. What is not the store's is
+    /// left alone. Whoever fails in the middle may begin again: the label is
+    /// the last to go. `ENOTEMPTY` if something that is not the store's is in
+    /// the way.
+    fn clear(&self) -> Result<()>;
+
     /// Calls `visit` with every object, in no order. For checking.
     fn list(&self, visit: &mut dyn FnMut(ObjectId)) -> Result<()>;
 

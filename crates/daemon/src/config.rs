@@ -5,6 +5,7 @@ use crate::drill::FaultRule;
 use crate::profile::Profile;
 use crate::refusal::{Located, Place, Refusal};
 use crate::rules::Rule;
+use crate::running::Source;
 use braid_modules::Wrapper;
 use std::path::PathBuf;
 
@@ -15,6 +16,8 @@ pub struct Config {
     pub stack: StackNode,
     /// How it is mounted.
     pub mount: MountSettings,
+    /// Where all this is from.
+    pub(crate) source: Source,
 }
 
 /// A node of the tree of modules.
@@ -140,6 +143,8 @@ pub struct TierSettings {
     pub weight: Option<Located<f64>>,
     /// Space that Braid leaves free there.
     pub reserve: Option<Located<Reserve>>,
+    /// Whether it is read only.
+    pub readonly: Option<Located<bool>>,
     /// Faults that are armed on it for a drill.
     pub faults: Vec<Located<FaultRule>>,
     /// Where it is said that the mount is to go without it.
@@ -269,6 +274,10 @@ pub(crate) fn check_names(volume: &VolumeSettings) -> Result<(), Refusal> {
         rule.policy.iter().try_for_each(|policy| check_policy(volume, &policy.value))?;
     }
     let home = volume.tier(&volume.home.value);
+    if let Some(readonly) = home.and_then(|home| home.readonly.as_ref()).filter(|readonly| readonly.value) {
+        let advice = "take this out; without home there are no files to be made";
+        return Err(readonly.place.refuse("the home tier can't be read only", advice));
+    }
     match home.and_then(|home| home.faults.first()) {
         Some(fault) => {
             let advice = "arm faults on the other tiers; without home there is no volume";

@@ -1,14 +1,18 @@
 //! Answers the control socket on behalf of a volume.
 
+use crate::config::Config;
+use crate::running::Running;
+use crate::stack_text::Edit;
+use crate::tiers::Settings;
 use crate::wire::VolumeHandle;
 use braid_contract::Errno;
 use braid_ipc::protocol::{
     AffectedFile, Drill, ErrorReply, Explanation, FsckRequest, FsckSummary, Hello, Job, JobChange,
-    PinRequest, Pinned, Replaced, Reply, StartJob, Status,
+    PinRequest, Pinned, Replaced, Reply, StackDump, StartJob, Status, TierAdded, TierRemoved, TierSet,
 };
 use std::io;
 use std::path::{Path, PathBuf};
-use std::sync::{Mutex, TryLockError};
+use std::sync::{Mutex, MutexGuard, PoisonError, TryLockError};
 
 /// What is told about a mounted volume.
 pub(crate) struct Control {
@@ -17,16 +21,49 @@ pub(crate) struct Control {
     mountpoint: PathBuf,
     /// Held while the volume is checked.
     checking: Mutex<()>,
+    running: Running,
+    /// Held while tiers are changed, so that the stack file follows in order.
+    changing: Mutex<()>,
 }
 
 impl Control {
-    pub(crate) fn new(volume: VolumeHandle, mountpoint: &Path) -> Self {
+    pub(crate) fn new(volume: VolumeHandle, mountpoint: &Path, config: &Config) -> Self {
         let hello = Hello {
             version: env!("CARGO_PKG_VERSION").into(),
             pid: std::process::id(),
             mountpoint: mountpoint.display().to_string(),
         };
-        Self { volume, hello, mountpoint: mountpoint.to_owned(), checking: Mutex::new(()) }
+        Self {
+            volume,
+            hello,
+            mountpoint: mountpoint.to_owned(),
+            checking: Mutex::new(()),
+            running: Running::of(config),
+            changing: Mutex::new(()),
+        }
+    }
+
+    /// Lets the stack file follow a tier that the volume let go by itself, at
+    /// the end of a job.
+    pub(crate) fn follow(&self) {
+        let _changing = self.changing();
+        self.follow_volume();
+    }
+
+    fn follow_volume(&self) {
+        let status = self.volume.volume.status();
+        let names = status.tiers.iter().map(|tier| tier.name.as_str());
+        // One that was left out stands in the file of somebody who may mean it.
+        let names: Vec<&str> = names.chain(status.left_out_tiers.iter().map(String::as_str)).collect();
+        for gone in self.running.missing(&names) {
+            self.volume.let_go(&gone);
+            self.running.change(&[Edit::Remove(gone)]);
+        }
+    }
+
+    fn changing(&self) -> MutexGuard<'_, ()> {
+        // It guards no state of its own.
+        self.changing.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -36,6 +73,10 @@ impl braid_ipc::Handler for Control {
     }
 
     fn status(&self) -> Result<Status, ErrorReply> {
+        // Whoever changes tiers does so too.
+        if let Ok(_changing) = self.changing.try_lock() {
+            self.follow_volume();
+        }
         Ok(self.volume.status(&self.hello))
     }
 
@@ -52,7 +93,41 @@ impl braid_ipc::Handler for Control {
     }
 
     fn replace_tier(&self, tier: &str, dir: &str) -> Result<Replaced, ErrorReply> {
-        self.volume.replace_tier(tier, Path::new(dir), &self.mountpoint)
+        let _changing = self.changing();
+        let replaced = self.volume.replace_tier(tier, Path::new(dir), &self.mountpoint)?;
+        let saved = self.running.change(&[Edit::Set(tier.to_owned(), "dir", replaced.location.clone())]);
+        Ok(Replaced { saved, ..replaced })
+    }
+
+    fn add_tier(&self, tier: &str, dir: &str, settings: &Settings) -> Result<TierAdded, ErrorReply> {
+        let _changing = self.changing();
+        self.follow_volume();
+        let (tier, edit) = self.volume.add_tier(tier, Path::new(dir), settings, &self.mountpoint)?;
+        Ok(TierAdded { tier, location: dir.to_owned(), saved: self.running.change(&[edit]) })
+    }
+
+    fn set_tier(&self, tier: &str, settings: &Settings) -> Result<TierSet, ErrorReply> {
+        let _changing = self.changing();
+        self.follow_volume();
+        let edits = self.volume.set_tier(tier, settings)?;
+        Ok(TierSet { tier: tier.to_owned(), saved: self.running.change(&edits) })
+    }
+
+    fn remove_tier(&self, tier: &str, evacuate: bool) -> Result<TierRemoved, ErrorReply> {
+        let _changing = self.changing();
+        let removed = self.volume.remove_tier(tier, evacuate)?;
+        Ok(TierRemoved {
+            tier: tier.to_owned(),
+            location: removed.location,
+            not_cleared: removed.not_cleared,
+            saved: self.running.change(&[Edit::Remove(tier.to_owned())]),
+        })
+    }
+
+    fn dump_stack(&self) -> Result<StackDump, ErrorReply> {
+        self.follow();
+        let range_size = self.volume.volume.status().range_size;
+        Ok(StackDump { text: self.running.dump(range_size, &self.volume.drills) })
     }
 
     fn start_job(&self, request: &StartJob) -> Result<Job, ErrorReply> {
@@ -109,8 +184,9 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let flags =
             StackFlags { tiers: vec![format!("home={}", dir.path().display())], ..StackFlags::default() };
-        let volume = wire::open(parse(&flags).unwrap().stack.volume()).unwrap();
-        let control = Control::new(volume, Path::new("/nowhere"));
+        let config = parse(&flags).unwrap();
+        let volume = wire::open(config.stack.volume()).unwrap();
+        let control = Control::new(volume, Path::new("/nowhere"), &config);
         std::thread::scope(|scope| {
             let panics = || {
                 let _checking = control.checking.lock().unwrap();

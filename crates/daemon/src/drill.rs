@@ -44,6 +44,14 @@ impl Drills {
         }
     }
 
+    /// The tier is not part of the volume any more.
+    pub(crate) fn leave(&self, tier: &str) {
+        let mut tiers = self.tiers();
+        if let Some(at) = tiers.iter().position(|(name, _)| name == tier) {
+            tiers.remove(at).1.clear();
+        }
+    }
+
     /// Replaces the faults of a tier by `rules`.
     pub(crate) fn arm(&self, tier: &str, rules: &[String]) -> Result<(), ErrorReply> {
         let parse = |rule: &String| {

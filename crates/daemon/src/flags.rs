@@ -2,7 +2,9 @@
 
 use crate::config::{Config, MountSettings, Policy, StackNode, TierSettings, VolumeSettings, check_names};
 use crate::refusal::{Located, Place, Refusal};
+use crate::running::Source;
 use crate::section::{Field, Section};
+use crate::stack_text::entry;
 use crate::yaml::{Node, Value};
 use crate::{policy, volume_settings};
 use std::path::Path;
@@ -43,7 +45,7 @@ pub fn parse(flags: &StackFlags) -> Result<Config, Refusal> {
         None => Located::new(Policy::Weighted, Place::flag("--policy")),
     };
     let range = flags.range.as_ref().map(|text| {
-        let node = Node { line: 0, value: Value::Scalar(text.clone()) };
+        let node = Node::new(Value::Scalar(text.clone()));
         let place = Place::flag(format!("--range {text}"));
         volume_settings::range(&Field { name: "range".into(), place, node })
     });
@@ -62,7 +64,48 @@ pub fn parse(flags: &StackFlags) -> Result<Config, Refusal> {
         movers: None,
     };
     check_names(&volume)?;
-    Ok(Config { stack: StackNode::Volume(Box::new(volume)), mount: MountSettings::default() })
+    let source = Source { root: document(flags, &volume), base: "/".into(), file: None };
+    Ok(Config { source, stack: StackNode::Volume(Box::new(volume)), mount: MountSettings::default() })
+}
+
+/// The stack file that says what the flags say.
+fn document(flags: &StackFlags, volume: &VolumeSettings) -> Node {
+    let text = |text: &str| Value::Scalar(text.to_owned());
+    let (policy, settings) = flags
+        .policy
+        .as_deref()
+        .unwrap_or("weighted")
+        .split_once(':')
+        .unwrap_or((flags.policy.as_deref().unwrap_or("weighted"), ""));
+    let settings = settings.split(',').filter_map(|part| part.split_once('='));
+    let settings = Value::Map(settings.map(|(key, value)| entry(key, text(value))).collect());
+    let mut keys = vec![
+        entry("home", text(&volume.home.value)),
+        entry("policy", Value::Map(vec![entry(policy, settings)])),
+    ];
+    keys.extend(flags.range.as_ref().map(|range| entry("range", text(range))));
+    let tier = |(tier, flag): (&TierSettings, &String)| {
+        let dir = std::path::absolute(&tier.dir.value).unwrap_or_else(|_| tier.dir.value.clone());
+        let (_, settings) = split(flag);
+        let settings = settings.iter().map(|(key, value)| entry(key, text(value)));
+        let dir = entry("dir", Value::Scalar(dir.display().to_string()));
+        entry(&tier.name, Value::Map([dir].into_iter().chain(settings).collect()))
+    };
+    keys.push(entry("tiers", Value::Map(volume.tiers.iter().zip(&flags.tiers).map(tier).collect())));
+    let volume = Value::Map(vec![entry("volume", Value::Map(keys))]);
+    Node::new(Value::Map(vec![entry("stack", volume)]))
+}
+
+/// What is before the settings of a tier's flag, and these.
+#[must_use]
+pub fn split(text: &str) -> (&str, Vec<(&str, &str)>) {
+    let (mut dir, mut settings) = (text, Vec::new());
+    while let Some((before, setting)) = dir.rsplit_once(',') {
+        let Some(setting) = setting.split_once('=') else { break };
+        settings.insert(0, setting);
+        dir = before;
+    }
+    (dir, settings)
 }
 
 /// `NAME=DIR[,weight=N][,reserve=AMOUNT]`. Settings are split off from the
@@ -73,13 +116,7 @@ fn tier(text: &str) -> Result<TierSettings, Refusal> {
         return Err(place.refuse("expected NAME=DIR", "write --tier fast=/mnt/nvme"));
     };
     volume_settings::check_name(name, &place)?;
-    let mut dir = rest;
-    let mut parts = Vec::new();
-    while let Some((before, setting)) = dir.rsplit_once(',') {
-        let Some((key, value)) = setting.split_once('=') else { break };
-        parts.insert(0, (key, value));
-        dir = before;
-    }
+    let (dir, mut parts) = split(rest);
     parts.insert(0, ("dir", dir));
     let known = volume_settings::TIER_KEYS;
     let section = Section::from_parts(place.clone(), &parts, known)?;

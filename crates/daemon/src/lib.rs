@@ -4,7 +4,7 @@
 //! [`validate`] refuses what can't work before anything is touched, [`serve`]
 //! runs the daemon and [`check`] the offline check. `wire` opens the volume and
 //! mounts the front end; `control` answers for a volume that is mounted, with
-//! the help of `wire`, [`check`], `drill`, `jobs` and `replacement`. The command line is
+//! the help of `wire`, [`check`], `drill`, `jobs`, `tiers`, `replacement` and `running`. The command line is
 //! the one caller.
 #![forbid(unsafe_code)]
 
@@ -27,8 +27,11 @@ mod jobs;
 mod movers;
 mod policy;
 mod replacement;
+mod running;
 mod section;
 mod signals;
+mod stack_text;
+mod tiers;
 mod volume_settings;
 mod wire;
 mod yaml;

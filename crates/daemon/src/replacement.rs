@@ -6,12 +6,14 @@ use crate::refusal::Place;
 use crate::validate;
 use crate::wire::{VolumeHandle, reserve};
 use braid_contract::{Errno, Error};
-use braid_ipc::protocol::{ErrorReply, Replaced, RunTier};
+use braid_ipc::protocol::{ErrorReply, Replaced, RunTier, Saved};
 use braid_stores::dir::DirStore;
-use braid_volume::TierConfig;
+use braid_volume::{TierChange, TierConfig};
 use std::path::{Path, PathBuf};
+use std::sync::{MutexGuard, PoisonError};
 
 /// A tier as it was set at the mount.
+#[derive(Clone)]
 pub(crate) struct TierPlace {
     name: String,
     /// Where the directory was set, and how it was written.
@@ -59,7 +61,8 @@ impl VolumeHandle {
         // Said by the volume too, but before a directory is looked at.
         if before.home {
             let what = format!("tier {name} is the home tier, which can't be replaced");
-            return Err(refused(Errno::EBUSY, &what, "it holds the names of all files"));
+            let advice = "it holds the names of all files: replacing it while the volume is mounted is not possible yet";
+            return Err(refused(Errno::EBUSY, &what, advice));
         }
         let others = others.iter().map(|tier| (tier.name.as_str(), Path::new(&tier.location)));
         let dir = validate::replacement(dir, others, mountpoint)
@@ -83,20 +86,52 @@ impl VolumeHandle {
             lost_ranges: before.ranges,
             next_mount: old.next_mount(&dir),
             location: dir.display().to_string(),
+            saved: Saved::default(),
         })
     }
 
     /// How the tier `name` was set; a misspelling is pointed out.
-    pub(crate) fn known_tier(&self, name: &str) -> Result<&TierPlace, ErrorReply> {
-        if let Some(tier) = self.places.iter().find(|tier| tier.name == name) {
-            return Ok(tier);
+    pub(crate) fn known_tier(&self, name: &str) -> Result<TierPlace, ErrorReply> {
+        let places = self.places();
+        if let Some(tier) = places.iter().find(|tier| tier.name == name) {
+            return Ok(tier.clone());
         }
-        let (what, advice) = no_such_tier(name, self.places.iter().map(|tier| tier.name.as_str()));
+        let (what, advice) = no_such_tier(name, places.iter().map(|tier| tier.name.as_str()));
         Err(refused(Errno::ENOENT, &what, &advice))
+    }
+
+    /// The tier was added.
+    pub(crate) fn enter_place(&self, tier: TierPlace) {
+        self.leave_place(&tier.name);
+        self.places().push(tier);
+    }
+
+    /// The tier was removed.
+    pub(crate) fn leave_place(&self, name: &str) {
+        self.places().retain(|tier| tier.name != name);
+    }
+
+    /// What was set of the tier is this now.
+    pub(crate) fn change_place(&self, name: &str, change: TierChange) {
+        for tier in self.places().iter_mut().filter(|tier| tier.name == name) {
+            tier.weight = change.weight.unwrap_or(tier.weight);
+            tier.reserve = change.reserve.unwrap_or(tier.reserve);
+        }
+    }
+
+    fn places(&self) -> MutexGuard<'_, Vec<TierPlace>> {
+        // Each change is a single call.
+        self.places.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
 impl TierPlace {
+    /// A tier that was added at `dir` while the volume was mounted.
+    pub(crate) fn added(name: &str, dir: &Path, weight: Option<f64>, reserve: braid_volume::Reserve) -> Self {
+        let place = Place::flag(format!("--tier {name}={}", dir.display()));
+        Self { name: name.to_owned(), place, written: dir.to_owned(), absent: false, weight, reserve }
+    }
+
     /// What to change so that the next mount finds the tier at `dir`.
     fn next_mount(&self, dir: &Path) -> String {
         let absent = if self.absent { format!(", and no --without {}", self.name) } else { String::new() };
@@ -104,7 +139,7 @@ impl TierPlace {
     }
 }
 
-fn cant_open(dir: &Path, error: &Error) -> ErrorReply {
+pub(crate) fn cant_open(dir: &Path, error: &Error) -> ErrorReply {
     match error.errno() {
         Errno::EBUSY => {
             let what = format!("{}: the directory is a tier of a volume that is mounted now", dir.display());
@@ -118,7 +153,9 @@ fn cant_replace(dir: &Path, error: &Error) -> ErrorReply {
     let text = error.to_string();
     match error.errno() {
         Errno::EBUSY => {
-            refused(Errno::EBUSY, &text, "only a tier that is failing, hangs or is absent is replaced")
+            let advice = "only a tier that is failing, hangs or is absent is replaced; to put another in the place \
+                 of one that is well, add that, evacuate this one and remove it: braid tier add, evacuate, remove";
+            refused(Errno::EBUSY, &text, advice)
         }
         Errno::EEXIST => refused(
             Errno::EEXIST,
@@ -129,7 +166,7 @@ fn cant_replace(dir: &Path, error: &Error) -> ErrorReply {
     }
 }
 
-fn refused(errno: Errno, what: &str, advice: &str) -> ErrorReply {
+pub(crate) fn refused(errno: Errno, what: &str, advice: &str) -> ErrorReply {
     ErrorReply { errno: Some(errno.0), message: format!("{what}\n  help: {advice}") }
 }
 

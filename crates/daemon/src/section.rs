@@ -59,7 +59,7 @@ impl Section {
     pub(crate) fn from_parts(place: Place, parts: &[(&str, &str)], known: &[&str]) -> Result<Self, Refusal> {
         let mut fields: VecDeque<Field> = VecDeque::new();
         for (key, value) in parts {
-            let node = Node { line: 0, value: Value::Scalar((*value).to_owned()) };
+            let node = Node::new(Value::Scalar((*value).to_owned()));
             let field = Field { name: (*key).to_owned(), place: place.key(key), node };
             if !known.contains(key) {
                 return Err(unknown_key(&field, known));

@@ -75,7 +75,8 @@ fn serve(
     let session = wire::mount(fs, &point.path, config)
         .map_err(|error| place().refuse(format!("can't be mounted: {error}"), mount_advice(&error)))?;
     let unmounter = session.unmounter();
-    let control = Control::new(volume.clone(), &point.path);
+    let control = Arc::new(Control::new(volume.clone(), &point.path, config));
+    let follower = Arc::clone(&control);
     let prepared = start_control(&point.path, control).and_then(|server| {
         let unmounter = unmounter.clone();
         Ok((server, Watch::start(move || unmounter.unmount())?))
@@ -100,6 +101,7 @@ fn serve(
     ready();
     let served = session.run();
     tracing::info!("unmounted; closing the volume");
+    follower.follow();
     let closed = volume.shutdown();
     drop(signals);
     let error = match (served, closed) {
@@ -128,12 +130,12 @@ fn build(node: &StackNode, volume: Arc<dyn FileSystem>) -> Arc<dyn FileSystem> {
 /// Serves the control socket of what is mounted at `point`. The device number
 /// comes from the mount table: asking the file system itself would wait for an
 /// answer that nobody gives yet.
-fn start_control(point: &Path, control: Control) -> io::Result<Server> {
+fn start_control(point: &Path, control: Arc<Control>) -> io::Result<Server> {
     let mounts = mounts::list()?;
     let mount = mounts::at(&mounts, point)
         .ok_or_else(|| io::Error::new(io::ErrorKind::NotFound, "the mount is not in the mount table"))?;
     let path = socket::prepare(mount.dev)?;
-    Server::start(&path, rustix::process::geteuid().is_root(), Arc::new(control))
+    Server::start(&path, rustix::process::geteuid().is_root(), control)
 }
 
 fn mount_advice(error: &io::Error) -> &'static str {

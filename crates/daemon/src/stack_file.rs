@@ -2,6 +2,7 @@
 
 use crate::config::{Config, MountSettings, StackNode, THREADS};
 use crate::refusal::{Place, Refusal};
+use crate::running::Source;
 use crate::section::{Field, Section, nearest, one_of};
 use crate::volume_settings;
 use crate::yaml::{self, Value};
@@ -28,7 +29,10 @@ pub fn load(path: &Path) -> Result<Config, Refusal> {
         io::ErrorKind::FileTooLarge => place.refuse("longer than 1 MiB", "check that this is a stack file"),
         _ => place.refuse(format!("can't be read: {error}"), "make it readable for this user"),
     })?;
-    parse(&text, &name, path.parent().unwrap_or(Path::new("")))
+    let mut config = parse(&text, &name, path.parent().unwrap_or(Path::new("")))?;
+    // What is behind a symbolic link is what is changed.
+    config.source.file = std::fs::canonicalize(path).ok();
+    Ok(config)
 }
 
 /// Reads the stack file `text`, which is called `name` in messages and whose
@@ -39,6 +43,11 @@ pub fn load(path: &Path) -> Result<Config, Refusal> {
 pub fn parse(text: &str, name: &str, base: &Path) -> Result<Config, Refusal> {
     let file = Place::file(name);
     let document = yaml::parse(text, &file)?;
+    let source = Source {
+        root: document.clone(),
+        base: std::path::absolute(base).unwrap_or_else(|_| base.into()),
+        file: None,
+    };
     let root = Field::root(document, &file);
     let advice = "a stack file begins with 'stack:'; see docs/configuration.md";
     match &root.node.value {
@@ -53,6 +62,7 @@ pub fn parse(text: &str, name: &str, base: &Path) -> Result<Config, Refusal> {
     Ok(Config {
         stack: stack_node(&stack, base, 0)?,
         mount: mount.map(|field| mount_settings(&field)).transpose()?.unwrap_or_default(),
+        source,
     })
 }
 

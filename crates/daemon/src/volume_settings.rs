@@ -16,9 +16,9 @@ use std::path::{Path, PathBuf};
 /// Longest name of a tier.
 const NAME_BYTES_MAX: usize = 48;
 /// The keys of a tier that a flag takes too.
-pub(crate) const TIER_KEYS: &[&str] = &["dir", "weight", "reserve"];
+pub(crate) const TIER_KEYS: &[&str] = &["dir", "weight", "reserve", "readonly"];
 /// The keys of a tier in a stack file.
-const TIER_KEYS_IN_FILE: &[&str] = &["dir", "weight", "reserve", "faults"];
+const TIER_KEYS_IN_FILE: &[&str] = &["dir", "weight", "reserve", "readonly", "faults"];
 
 /// `volume: { … }`; relative directories are relative to `base`.
 pub(crate) fn from_file(field: &Field, base: &Path) -> Result<VolumeSettings, Refusal> {
@@ -69,6 +69,7 @@ pub(crate) fn tier_settings(name: &str, mut section: Section, base: &Path) -> Re
         dir: Located::new(join(base, &dir.value), dir.place),
         weight: section.take("weight").map(|field| weight(&field)).transpose()?,
         reserve: section.take("reserve").map(|field| reserve(&field)).transpose()?,
+        readonly: section.take("readonly").map(|field| field.truth()).transpose()?,
         faults: section.take("faults").map(|field| faults(&field)).transpose()?.unwrap_or_default(),
         absent: None,
     })
@@ -128,7 +129,7 @@ fn profile(field: &Field, base: &Path) -> Result<Located<Profile>, Refusal> {
     Ok(Located::new(profile, path.place))
 }
 
-fn weight(field: &Field) -> Result<Located<f64>, Refusal> {
+pub(crate) fn weight(field: &Field) -> Result<Located<f64>, Refusal> {
     field.parse("a positive number", |text| {
         let weight = text.parse::<f64>().ok().filter(|weight| weight.is_finite() && *weight > 0.0);
         weight.ok_or_else(|| {
@@ -137,7 +138,7 @@ fn weight(field: &Field) -> Result<Located<f64>, Refusal> {
     })
 }
 
-fn reserve(field: &Field) -> Result<Located<Reserve>, Refusal> {
+pub(crate) fn reserve(field: &Field) -> Result<Located<Reserve>, Refusal> {
     field.parse("a percentage or a size", |text| {
         if text.ends_with('%') {
             let percent = units::parse_percent(text)?;

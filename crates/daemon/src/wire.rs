@@ -18,28 +18,36 @@ use braid_stores::dir::DirStore;
 use braid_stores::native::open_tier_dir;
 use braid_volume::{
     CheckOptions, CheckProgress, CheckReport, EPOCH_NS_DEFAULT, HomeConfig, LargeFiles, Layout, Machine,
-    OpenError, PolicyConfig, Reserve, RuleConfig, TierConfig, Volume, VolumeConfig,
+    OpenError, PolicyConfig, Reserve, RuleConfig, TierChange, TierConfig, Volume, VolumeConfig,
 };
 use std::io;
 use std::path::Path;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex};
 
 /// A volume that is open.
 #[derive(Clone)]
 pub(crate) struct VolumeHandle {
     pub(crate) volume: Arc<Volume>,
     pub(crate) drills: Arc<Drills>,
-    pub(crate) places: Arc<[TierPlace]>,
+    pub(crate) places: Arc<Mutex<Vec<TierPlace>>>,
     devices: Arc<Devices>,
 }
 
 /// Opens the volume, or makes it.
 pub(crate) fn open(settings: &VolumeSettings) -> Result<VolumeHandle, Refusal> {
     let drills = Arc::new(Drills::default());
-    let places = replacement::places(settings).into();
+    let places = Arc::new(Mutex::new(replacement::places(settings)));
     let opened = Volume::open(volume_config(settings, Some(&drills))?);
     match opened {
         Ok(volume) => {
+            // Nobody uses it yet.
+            for tier in
+                settings.tiers.iter().filter(|tier| tier.readonly.as_ref().is_some_and(|yes| yes.value))
+            {
+                let change = TierChange { readonly: Some(true), ..TierChange::default() };
+                // One that was removed from the volume was left out.
+                let _ = volume.set_tier(&tier.name, change);
+            }
             let devices = Arc::new(Devices::new(volume.status().tiers.iter().map(|tier| tier.device)));
             Ok(VolumeHandle { volume, drills, places, devices })
         }
@@ -175,6 +183,7 @@ impl VolumeHandle {
             known_inodes: status.known_inodes,
             pending_removals: status.pending_removals,
             tiers: status.tiers.into_iter().map(|tier| self.tier_status(tier)).collect(),
+            left_out_tiers: status.left_out_tiers,
             lost_tiers: lost.map(|(id, name)| RunTier { id: id.0, name }).collect(),
             hottest: status.hottest.into_iter().map(|file| Self::hot_file(file, Path::new(&home))).collect(),
             moves: status.moves.into_iter().map(move_count).collect(),
@@ -203,6 +212,8 @@ impl VolumeHandle {
             faults: self.drills.armed(&tier.name),
             weight: finite(tier.weight),
             reserve: tier.reserve,
+            readonly: tier.readonly,
+            draining: tier.draining,
             total: tier.total,
             free: tier.free,
             available: tier.available,

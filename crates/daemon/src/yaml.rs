@@ -7,12 +7,23 @@ use crate::refusal::{Place, Refusal};
 use serde::de::{Deserialize, Deserializer, MapAccess, SeqAccess, Visitor};
 use serde_saphyr::{Error, Spanned};
 use std::fmt;
+use std::ops::Range;
 
 /// A value and the line it begins on.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Node {
     pub(crate) line: u64,
+    /// Where it is written, in bytes; `None` if it is not in a file, or is
+    /// defined elsewhere and only referred to.
+    pub(crate) span: Option<Range<usize>>,
     pub(crate) value: Value,
+}
+
+impl Node {
+    /// A value that is in no file.
+    pub(crate) fn new(value: Value) -> Self {
+        Self { line: 0, span: None, value }
+    }
 }
 
 #[derive(Clone, Debug, PartialEq)]
@@ -30,6 +41,8 @@ pub(crate) enum Value {
 pub(crate) struct Entry {
     pub(crate) key: String,
     pub(crate) line: u64,
+    /// Where the key is written.
+    pub(crate) span: Option<Range<usize>>,
     pub(crate) node: Node,
 }
 
@@ -76,31 +89,35 @@ enum Raw {
     Map(Vec<(Spanned<String>, Spanned<Raw>)>),
 }
 
+/// Where a value is written, in bytes.
+fn bytes_of(span: serde_saphyr::Span) -> Option<Range<usize>> {
+    let start = usize::try_from(span.byte_offset()?).ok()?;
+    Some(start..start.checked_add(usize::try_from(span.byte_len()?).ok()?)?)
+}
+
 fn resolve(raw: Spanned<Raw>, text: &str) -> Node {
+    let is_here = raw.referenced == raw.defined;
+    let span = bytes_of(raw.defined.span()).filter(|_| is_here);
     let value = match raw.value {
         Raw::Null => Value::Null,
         Raw::Text(text) => Value::Scalar(text),
         Raw::Number(number) => {
             // An alias is defined elsewhere: its characters are those there.
-            let span = raw.defined.span();
-            let written = || {
-                let start = usize::try_from(span.byte_offset()?).ok()?;
-                let len = usize::try_from(span.byte_len()?).ok()?;
-                text.get(start..start.checked_add(len)?)
-            };
-            Value::Scalar(written().map_or(number, str::to_owned))
+            let written = bytes_of(raw.defined.span()).and_then(|span| text.get(span));
+            Value::Scalar(written.map_or(number, str::to_owned))
         }
         Raw::List(items) => Value::List(items.into_iter().map(|item| resolve(item, text)).collect()),
         Raw::Map(entries) => {
             let entry = |(key, value): (Spanned<String>, Spanned<Raw>)| Entry {
                 line: key.referenced.line(),
+                span: bytes_of(key.referenced.span()),
                 key: key.value,
                 node: resolve(value, text),
             };
             Value::Map(entries.into_iter().map(entry).collect())
         }
     };
-    Node { line: raw.referenced.line(), value }
+    Node { line: raw.referenced.line(), span, value }
 }
 
 impl<'de> Deserialize<'de> for Raw {

@@ -97,7 +97,9 @@ impl Client {
     /// [`ClientError::Refused`] if the daemon says so, the others if it does
     /// not answer.
     pub fn request(&mut self, request: &Request) -> Result<Reply, ClientError> {
-        let patience = (*request != Request::Wait).then_some(ANSWER_TIMEOUT);
+        // All indexes are looked at before a tier is removed.
+        let takes_long = matches!(request, Request::Wait | Request::RemoveTier { .. });
+        let patience = (!takes_long).then_some(ANSWER_TIMEOUT);
         self.stream.get_ref().set_read_timeout(patience)?;
         self.send(request)?;
         self.receive()

@@ -9,6 +9,7 @@ pub use jobs::{Amount, Job, JobChange, JobKind, Pin, PinRequest, Pinned, StartJo
 
 use braid_contract::Error;
 use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
 use std::fmt;
 
 /// The version of the protocol that this crate speaks.
@@ -52,6 +53,33 @@ pub enum Request {
         /// The directory, absolute.
         dir: String,
     },
+    /// Makes a directory one more tier. For the owner of the mount.
+    AddTier {
+        /// The tier's name.
+        tier: String,
+        /// The directory, absolute.
+        dir: String,
+        /// Settings by key, as in a stack file.
+        #[serde(default)]
+        settings: BTreeMap<String, String>,
+    },
+    /// Changes settings of a tier. For the owner of the mount.
+    SetTier {
+        /// The tier's name.
+        tier: String,
+        /// Settings by key, as in a stack file; `weight` may be `auto`, and
+        /// `reserve` `default`.
+        settings: BTreeMap<String, String>,
+    },
+    /// Takes a tier out of the volume. For the owner of the mount.
+    RemoveTier {
+        /// The tier's name.
+        tier: String,
+        /// Move away first what is on it.
+        evacuate: bool,
+    },
+    /// The stack as it is now. For the owner of the mount.
+    DumpStack,
     /// Check the volume while it is used: any number of
     /// [`Reply::FsckProgress`] and [`Reply::FsckProblem`], one
     /// [`Reply::FsckSummary`], then [`Reply::Done`]. Ends early when the client
@@ -99,7 +127,15 @@ impl Request {
                 | Self::UndoEvacuation { .. }
                 | Self::Pin(_)
         );
-        job || matches!(self, Self::Affected | Self::Drill { .. } | Self::ReplaceTier { .. } | Self::Fsck(_))
+        let tier = matches!(
+            self,
+            Self::ReplaceTier { .. }
+                | Self::AddTier { .. }
+                | Self::SetTier { .. }
+                | Self::RemoveTier { .. }
+                | Self::DumpStack
+        );
+        job || tier || matches!(self, Self::Affected | Self::Drill { .. } | Self::Fsck(_))
     }
 }
 
@@ -132,6 +168,14 @@ pub enum Reply {
     Drill(Drill),
     /// To [`Request::ReplaceTier`].
     Replaced(Replaced),
+    /// To [`Request::AddTier`].
+    TierAdded(TierAdded),
+    /// To [`Request::SetTier`].
+    TierSet(TierSet),
+    /// To [`Request::RemoveTier`].
+    TierRemoved(TierRemoved),
+    /// To [`Request::DumpStack`].
+    StackDump(StackDump),
     /// To [`Request::Fsck`], now and then.
     FsckProgress(FsckProgress),
     /// To [`Request::Fsck`], for each problem.
@@ -211,6 +255,10 @@ pub struct Status {
     /// were on them.
     #[serde(default)]
     pub lost_tiers: Vec<RunTier>,
+    /// Tiers that the mount was given and left out, since they were removed
+    /// from the volume.
+    #[serde(default)]
+    pub left_out_tiers: Vec<String>,
     /// The files that are used most, hottest first.
     #[serde(default)]
     pub hottest: Vec<HotFile>,
@@ -262,7 +310,7 @@ pub struct TierStatus {
     pub location: String,
     /// Whether it holds the namespace.
     pub home: bool,
-    /// `online`, `full`, `read-only`, `failing`, `hanging` or `absent`.
+    /// `online`, `full`, `draining`, `read-only`, `failing`, `hanging` or `absent`.
     pub state: String,
     /// What its trouble began with; `None` while it has none.
     #[serde(default)]
@@ -278,6 +326,12 @@ pub struct TierStatus {
     pub weight: f64,
     /// Space that Braid leaves free.
     pub reserve: u64,
+    /// It was set to be read only.
+    #[serde(default)]
+    pub readonly: bool,
+    /// It takes no new ranges: what is on it is to go elsewhere.
+    #[serde(default)]
+    pub draining: bool,
     /// Size of the file system beneath.
     pub total: u64,
     /// Free space of the file system beneath.
@@ -444,6 +498,62 @@ pub struct Replaced {
     pub location: String,
     /// What to change for the next mount.
     pub next_mount: String,
+    /// Whether the stack file says so already.
+    #[serde(default)]
+    pub saved: Saved,
+}
+
+/// What became of the stack file when tiers were changed.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Saved {
+    /// The stack file; `None` where the volume was mounted by flags.
+    pub file: Option<String>,
+    /// It says what is in force now.
+    pub written: bool,
+    /// Why it does not.
+    pub why_not: Option<String>,
+    /// What to change by hand before the next mount, one by one.
+    pub by_hand: Vec<String>,
+}
+
+/// A tier that was added.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct TierAdded {
+    /// The tier.
+    pub tier: RunTier,
+    /// Where it is.
+    pub location: String,
+    /// What became of the stack file.
+    pub saved: Saved,
+}
+
+/// A tier that was set.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct TierSet {
+    /// The tier's name.
+    pub tier: String,
+    /// What became of the stack file.
+    pub saved: Saved,
+}
+
+/// A tier that was removed.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct TierRemoved {
+    /// The tier's name.
+    pub tier: String,
+    /// Where it was.
+    pub location: String,
+    /// Why its directory could not be cleared; `None` if it was.
+    pub not_cleared: Option<String>,
+    /// What became of the stack file.
+    pub saved: Saved,
+}
+
+/// A stack file that makes a mount like this one.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct StackDump {
+    /// Its text.
+    pub text: String,
 }
 
 /// Where a file's data is.

@@ -7,13 +7,13 @@
 use crate::protocol::{
     AffectedFile, Done, Drill, Ended, ErrorReply, Explanation, FsckRequest, FsckSummary, Hello, Job,
     JobChange, PROTOCOL, PinRequest, Pinned, REQUEST_BYTES_MAX, Replaced, Reply, ReplyLine, Request,
-    RequestLine, StartJob, Status,
+    RequestLine, StackDump, StartJob, Status, TierAdded, TierRemoved, TierSet,
 };
 use rustix::fs::{Mode, chmod};
 use rustix::net::Shutdown;
 use rustix::net::sockopt::socket_peercred;
 use rustix::process::geteuid;
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 use std::io::{self, BufRead, BufReader, Read, Write};
 use std::os::unix::fs::MetadataExt;
 use std::os::unix::net::{UnixListener, UnixStream};
@@ -95,6 +95,35 @@ pub trait Handler: Send + Sync + 'static {
     /// # Errors
     /// If there is no such file or tier.
     fn pin(&self, request: &PinRequest) -> Result<Pinned, ErrorReply>;
+
+    /// Makes the directory `dir` one more tier.
+    ///
+    /// # Errors
+    /// If there is such a tier, a setting is none, or the directory won't do.
+    fn add_tier(
+        &self,
+        tier: &str,
+        dir: &str,
+        settings: &BTreeMap<String, String>,
+    ) -> Result<TierAdded, ErrorReply>;
+
+    /// Changes settings of a tier.
+    ///
+    /// # Errors
+    /// If there is no such tier, or a setting is none.
+    fn set_tier(&self, tier: &str, settings: &BTreeMap<String, String>) -> Result<TierSet, ErrorReply>;
+
+    /// Takes a tier out of the volume.
+    ///
+    /// # Errors
+    /// If there is no such tier, or it is needed.
+    fn remove_tier(&self, tier: &str, evacuate: bool) -> Result<TierRemoved, ErrorReply>;
+
+    /// The stack as it is now.
+    ///
+    /// # Errors
+    /// If there is none to tell.
+    fn dump_stack(&self) -> Result<StackDump, ErrorReply>;
 
     /// Checks the volume. Hands `tell` progress and problems; it fails when the
     /// client is gone, and then the check ends.
@@ -390,6 +419,14 @@ fn handle(handler: &dyn Handler, request: &Request, send: &mut dyn FnMut(Reply) 
             let sent = send(Reply::FsckSummary(summary));
             sent.map_err(|error| ErrorReply::new(error.to_string())).map(|()| Reply::Done(Done {}))
         }),
+        Request::AddTier { tier, dir, settings } => {
+            handler.add_tier(tier, dir, settings).map(Reply::TierAdded)
+        }
+        Request::SetTier { tier, settings } => handler.set_tier(tier, settings).map(Reply::TierSet),
+        Request::RemoveTier { tier, evacuate } => {
+            handler.remove_tier(tier, *evacuate).map(Reply::TierRemoved)
+        }
+        Request::DumpStack => handler.dump_stack().map(Reply::StackDump),
         Request::ReplaceTier { tier, dir } => handler.replace_tier(tier, dir).map(Reply::Replaced),
         Request::StartJob(_)
         | Request::Jobs

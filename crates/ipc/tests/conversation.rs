@@ -4,9 +4,10 @@
 use braid_ipc::protocol::{
     AffectedFile, Amount, Drill, DrillTier, Ended, ErrorReply, Explanation, FsckProblem, FsckProgress,
     FsckRequest, FsckSummary, Hello, Job, JobChange, JobKind, PinRequest, Pinned, Replaced, Reply, Request,
-    StartJob, Status,
+    RunTier, Saved, StackDump, StartJob, Status, TierAdded, TierRemoved, TierSet,
 };
 use braid_ipc::{Client, ClientError, Handler, Server};
+use std::collections::BTreeMap;
 use std::io::{self, BufRead, BufReader, Read, Write};
 use std::os::unix::net::UnixStream;
 use std::path::PathBuf;
@@ -79,6 +80,30 @@ impl Handler for Fake {
 
     fn pin(&self, request: &PinRequest) -> Result<Pinned, ErrorReply> {
         Ok(Pinned { files: 1, changed: u64::from(request.pin) })
+    }
+
+    fn add_tier(
+        &self,
+        tier: &str,
+        dir: &str,
+        settings: &BTreeMap<String, String>,
+    ) -> Result<TierAdded, ErrorReply> {
+        let tier = RunTier { id: settings.len() as u8, name: tier.to_owned() };
+        Ok(TierAdded { tier, location: dir.to_owned(), saved: Saved::default() })
+    }
+
+    fn set_tier(&self, tier: &str, _: &BTreeMap<String, String>) -> Result<TierSet, ErrorReply> {
+        Ok(TierSet { tier: tier.to_owned(), saved: Saved::default() })
+    }
+
+    fn remove_tier(&self, tier: &str, evacuate: bool) -> Result<TierRemoved, ErrorReply> {
+        let not_cleared = Some(format!("evacuate: {evacuate}"));
+        let location = String::new();
+        Ok(TierRemoved { tier: tier.to_owned(), location, not_cleared, saved: Saved::default() })
+    }
+
+    fn dump_stack(&self) -> Result<StackDump, ErrorReply> {
+        Ok(StackDump { text: "stack:\n".into() })
     }
 
     fn fsck(
@@ -433,4 +458,23 @@ fn jobs_are_the_owners_business() {
     ] {
         assert!(request.is_for_owner(), "{request:?}");
     }
+}
+
+#[test]
+fn tiers_are_added_set_and_removed() {
+    let bench = bench();
+    let mut client = bench.client();
+    let settings = BTreeMap::from([("weight".to_owned(), "4".to_owned())]);
+    let add = Request::AddTier { tier: "new".into(), dir: "/x".into(), settings: settings.clone() };
+    let Ok(Reply::TierAdded(added)) = client.request(&add) else { panic!("not added") };
+    assert_eq!((added.tier.id, added.location.as_str()), (1, "/x"));
+    let set = Request::SetTier { tier: "new".into(), settings };
+    assert!(matches!(client.request(&set), Ok(Reply::TierSet(set)) if set.tier == "new"));
+    let remove = Request::RemoveTier { tier: "new".into(), evacuate: true };
+    let Ok(Reply::TierRemoved(removed)) = client.request(&remove) else { panic!("not removed") };
+    assert_eq!(removed.not_cleared.as_deref(), Some("evacuate: true"));
+    assert!(
+        matches!(client.request(&Request::DumpStack), Ok(Reply::StackDump(dump)) if dump.text == "stack:\n")
+    );
+    assert!([add, set, remove, Request::DumpStack].iter().all(Request::is_for_owner));
 }

@@ -237,7 +237,9 @@ impl FileSystem for Volume {
             if counted.insert(usage.device) {
                 sum.total += usage.total;
                 sum.free += usage.free;
-                sum.available += usage.available.saturating_sub(tier.reserve.bytes(usage.total));
+                if tier.takes_ranges() {
+                    sum.available += usage.available.saturating_sub(tier.reserve().bytes(usage.total));
+                }
             }
         }
         Ok(sum)

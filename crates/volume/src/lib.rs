@@ -25,6 +25,7 @@ pub mod fuzzing;
 mod heat;
 mod index;
 mod jobs;
+mod lifecycle;
 mod migrate;
 mod movers;
 mod namespace;
@@ -33,7 +34,6 @@ mod placement;
 mod plant;
 mod reap;
 mod recover;
-mod replace;
 mod rules;
 mod status;
 mod sync;
@@ -49,6 +49,7 @@ pub use config::{
 pub use explain::{Explanation, Layout, Run};
 pub use format::FORMAT_VERSION;
 pub use jobs::{Amount, JobKind, JobRecord, JobState, JobStatus, PARALLEL_MAX as PARALLEL_JOBS_MAX, Pinned};
+pub use lifecycle::{RemovedTier, TierChange};
 pub use open::OpenError;
 #[cfg(feature = "plant")]
 pub use plant::Plant;

@@ -14,8 +14,8 @@ use crate::namespace::{Home, InodeTable, names_in};
 use crate::reap::Reaper;
 use crate::rules::Rules;
 use crate::sync::{Mutex, RwLock};
-use crate::tiers::{Place, Tier, TierParts, Tiers};
-use crate::{RANGE_SIZE_DEFAULT, Volume, placement};
+use crate::tiers::{Place, Tier, TierParts, Tiers, bit};
+use crate::{RANGE_SIZE_DEFAULT, Volume, lifecycle, placement};
 use braid_contract::{Access, Environment, Errno, Error, Fd, InodeId, Result, TierId, VolumeId};
 use braid_sys::is_privileged;
 use std::ffi::OsStr;
@@ -197,7 +197,8 @@ impl fmt::Display for OpenError {
             Self::MissingTier { tier } => {
                 write!(
                     f,
-                    "the volume has a tier `{tier}` that was not given; add it with the directory that it was made with"
+                    "the volume has a tier `{tier}` that was not given; add it with the directory that it was made with, \
+                     `{tier}: {{ dir: DIRECTORY }}` below `tiers` or --tier {tier}=DIRECTORY"
                 )
             }
             Self::UnknownTier => f.write_str("the policy or a rule names a tier that is not among the tiers"),
@@ -247,13 +248,15 @@ impl Volume {
     /// # Errors
     /// An [`OpenError`]; nothing was created or changed then, unless a tier
     /// failed in the middle of making or recovering the volume.
-    pub fn open(config: VolumeConfig) -> Opening<Arc<Self>> {
+    pub fn open(mut config: VolumeConfig) -> Opening<Arc<Self>> {
+        let left_out = lifecycle::leave_out_removed(&mut config);
         let (home, plan) = examine(&config)?;
         prepare(&home, &config, &plan)?;
         let volume = Arc::new(assemble(home, config, &plan)?);
         volume.recover()?;
         volume.load_heat();
         volume.load_jobs();
+        volume.finish_removals(left_out)?;
         if volume.environment.threads() {
             volume.background.start(&volume).map_err(Error::from)?;
         }
@@ -393,7 +396,15 @@ fn plan_new(
         user_xattr,
         home: TierId(0),
         tiers: numbers,
-        table: VolumeTable { volume, range_size, home: TierId(0), tiers, lost: Vec::new() },
+        table: VolumeTable {
+            volume,
+            range_size,
+            home: TierId(0),
+            tiers,
+            lost: Vec::new(),
+            removed: Vec::new(),
+            draining: 0,
+        },
         table_is_new: true,
         unlabelled: (0..config.tiers.len()).collect(),
         home_unlabelled: true,
@@ -482,11 +493,21 @@ fn check_name(given: &str, labelled: &str) -> Opening<()> {
     }
 }
 
-/// Gives a new tier the first number that was never given.
+/// Gives a new tier the first number that was never given; when there is none
+/// left, that of a tier that was removed and of which no index tells any more.
 pub(crate) fn join(table: &mut VolumeTable, name: &str) -> Opening<TierId> {
-    let used = table.tiers.iter().chain(&table.lost);
-    let free = (0..TierId::LIMIT).map(TierId).find(|number| !used.clone().any(|(taken, _)| taken == number));
-    let number = free.ok_or_else(|| Error::new(Errno::ENOSPC, "a volume has at most 63 tiers"))?;
+    let taken = |table: &VolumeTable, number: TierId| {
+        let mut used = table.tiers.iter().chain(&table.lost);
+        used.any(|(taken, _)| *taken == number) || table.removed.iter().any(|old| old.tier == number)
+    };
+    let numbers = || (0..TierId::LIMIT).map(TierId);
+    let fresh = numbers().find(|number| !taken(table, *number));
+    let freed = || table.removed.iter().find(|old| !old.leaving).map(|old| old.tier);
+    let number = fresh.or_else(freed).ok_or_else(|| {
+        Error::new(Errno::ENOSPC, "a volume has at most 63 tiers, those that were lost among them")
+    })?;
+    // A tier of this name there is again; what is leaving is known by number.
+    table.removed.retain(|old| old.tier != number && (old.leaving || old.name != name));
     table.tiers.push((number, name.to_owned()));
     table.tiers.sort();
     Ok(number)
@@ -553,6 +574,9 @@ fn assemble(home: Home, config: VolumeConfig, plan: &Plan) -> Opening<Volume> {
         }));
     }
     let tiers = Tiers::new(tiers, plan.table.lost.clone())?;
+    for tier in tiers.iter().filter(|tier| plan.table.draining & bit(tier.id) != 0) {
+        tier.set_draining(true);
+    }
     let policy = placement::make(&config.policy, |name| tiers.number(name)).ok_or(OpenError::UnknownTier)?;
     let rules = Rules::make(&config.rules, |name| tiers.number(name)).ok_or(OpenError::UnknownTier)?;
     let braid = home.braid()?;
@@ -568,6 +592,7 @@ fn assemble(home: Home, config: VolumeConfig, plan: &Plan) -> Opening<Volume> {
         epoch_ns: config.epoch_ns,
         table: Mutex::new(plan.table.clone()),
         user_xattr: plan.user_xattr,
+        left_out: Mutex::new(Vec::new()),
         inodes: InodeTable::new(),
         handles: Handles::new(),
         reaper: Reaper::new(),

@@ -26,6 +26,9 @@ pub struct VolumeStatus {
     /// Number and name of tiers that were lost and replaced: files may still
     /// have ranges that were on them.
     pub lost_tiers: Vec<(TierId, String)>,
+    /// Tiers that were given at the mount and left out, since they were removed
+    /// from the volume.
+    pub left_out_tiers: Vec<String>,
     /// The files that are used most, hottest first.
     pub hottest: Vec<HotFile>,
     /// What movers moved since the mount.
@@ -84,6 +87,10 @@ pub struct TierStatus {
     pub weight: f64,
     /// Space that is left free.
     pub reserve: u64,
+    /// It was set to be read only.
+    pub readonly: bool,
+    /// It takes no new ranges: what is on it is to go elsewhere.
+    pub draining: bool,
     /// Size of its file system.
     pub total: u64,
     /// Free space of its file system.
@@ -142,6 +149,7 @@ impl Volume {
             lost_tiers: self.tiers.lost(),
             hottest: self.hottest(),
             moves: self.move_counts(),
+            left_out_tiers: self.left_out.lock().clone(),
         }
     }
 
@@ -184,7 +192,7 @@ fn tier_status(tier: &crate::tiers::Tier) -> TierStatus {
     let usage = tier.last_usage();
     let load = tier.load.sample();
     let now = tier.monitor.now();
-    let reserve = tier.reserve.bytes(usage.total);
+    let reserve = tier.reserve().bytes(usage.total);
     TierStatus {
         id: tier.id,
         name: tier.name.clone(),
@@ -195,6 +203,8 @@ fn tier_status(tier: &crate::tiers::Tier) -> TierStatus {
         durable: tier.is_durable(),
         weight: tier.weight().unwrap_or(0.0),
         reserve,
+        readonly: tier.is_set_readonly(),
+        draining: tier.is_draining(),
         total: usage.total,
         free: usage.free,
         available: usage.available.saturating_sub(reserve),

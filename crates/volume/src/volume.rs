@@ -32,6 +32,9 @@ pub struct Volume {
     /// The volume table as it is on the home tier.
     pub(crate) table: Mutex<VolumeTable>,
     pub(crate) user_xattr: bool,
+    /// Tiers that were given at the mount and left out, since they were
+    /// removed from the volume.
+    pub(crate) left_out: Mutex<Vec<String>>,
     pub(crate) index: IndexDir,
     pub(crate) inodes: InodeTable,
     pub(crate) handles: Handles,

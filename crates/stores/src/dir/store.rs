@@ -210,6 +210,10 @@ impl Store for DirStore {
         self.probe_tier(label)
     }
 
+    fn clear(&self) -> Result<()> {
+        self.tier()?.clear()
+    }
+
     fn list(&self, visit: &mut dyn FnMut(ObjectId)) -> Result<()> {
         self.tier()?.list(visit)
     }

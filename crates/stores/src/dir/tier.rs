@@ -4,7 +4,7 @@ use super::files::OpenFiles;
 use super::unsynced::{Mark, Unsynced};
 use braid_contract::{Access, Context, Errno, Fd, ObjectId, Result};
 use braid_sys::AlignedBuf;
-use std::ffi::OsStr;
+use std::ffi::{OsStr, OsString};
 use std::io::IoSliceMut;
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -177,6 +177,31 @@ impl Tier {
         })
     }
 
+    /// Removes all objects, then the label and what held them.
+    pub(super) fn clear(&self) -> Result<()> {
+        let braid = match self.root.open_at(OsStr::new(".braid"), Access::Directory) {
+            Err(error) if error.errno() == Errno::ENOENT => return Ok(()),
+            result => result?,
+        };
+        let mut ids = Vec::new();
+        self.list(&mut |id| ids.push(id))?;
+        ids.into_iter().try_for_each(|id| self.remove(id))?;
+        self.files.clear();
+        if let Ok(data) = braid.open_at(OsStr::new("data"), Access::Directory) {
+            for shard in names_in(&data)? {
+                data.remove_at(&shard, true).with_context(|| format!("removing {}", shard.display()))?;
+            }
+            braid.remove_at(OsStr::new("data"), true).context("removing .braid/data")?;
+        }
+        // Without the label, nobody would know whose objects were left.
+        self.root.sync_fs()?;
+        for name in ["label.new", "label"] {
+            braid.ensure_gone_at(name)?;
+        }
+        self.root.remove_at(OsStr::new(".braid"), true).context("removing .braid")?;
+        self.root.sync(false)
+    }
+
     /// Sets the label, and makes the directories that objects are in.
     pub(super) fn set_label(&self, bytes: &[u8]) -> Result<()> {
         self.root.ensure_dir_at(".braid").context("making .braid")?;
@@ -208,6 +233,17 @@ fn dir_of(id: ObjectId) -> String {
     format!(".braid/data/{}", id.shard())
 }
 
+fn names_in(dir: &Fd) -> Result<Vec<OsString>> {
+    let mut names = Vec::new();
+    dir.read_dir(0, &mut |entry| {
+        if !is_dots(entry.name) {
+            names.push(entry.name.to_owned());
+        }
+        Ok(true)
+    })?;
+    Ok(names)
+}
+
 fn is_dots(name: &OsStr) -> bool {
     name == "." || name == ".."
 }
@@ -224,6 +260,25 @@ mod tests {
         let tier = Tier::new(open_tier_dir(dir.path()).unwrap());
         tier.set_label(b"label").unwrap();
         (dir, tier)
+    }
+
+    #[test]
+    fn what_is_cleared_can_be_used_anew_and_what_is_foreign_stays() {
+        let (dir, tier) = tier();
+        tier.create(ID).unwrap();
+        std::fs::write(dir.path().join("notes"), "mine").unwrap();
+        let foreign = dir.path().join(".braid/data/0a/foreign");
+        std::fs::write(&foreign, "?").unwrap();
+        assert_eq!(tier.clear().unwrap_err().errno(), Errno::ENOTEMPTY);
+        assert!(dir.path().join(LABEL).exists(), "the label is the last to go");
+        std::fs::remove_file(foreign).unwrap();
+        tier.clear().unwrap();
+        tier.clear().unwrap();
+        let left: Vec<_> =
+            std::fs::read_dir(dir.path()).unwrap().map(|entry| entry.unwrap().file_name()).collect();
+        assert_eq!(left, ["notes"]);
+        tier.set_label(b"another").unwrap();
+        tier.create(ID).unwrap();
     }
 
     #[test]

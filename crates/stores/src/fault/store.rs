@@ -130,6 +130,12 @@ impl Store for FaultStore {
         self.inner.probe(label)
     }
 
+    fn clear(&self) -> Result<()> {
+        self.meet(FaultOp::Remove, &[])?;
+        self.meet(FaultOp::Label, &[])?;
+        self.inner.clear()
+    }
+
     fn list(&self, visit: &mut dyn FnMut(ObjectId)) -> Result<()> {
         self.meet(FaultOp::List, &[])?;
         self.inner.list(visit)

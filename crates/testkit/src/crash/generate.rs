@@ -53,6 +53,8 @@ pub(crate) fn alphabet() -> Vec<Op> {
         Op::MigrateDuring(A, 0, 1, During::Truncate(RANGE / 2)),
         // Nothing where there is no third disk.
         Op::Migrate(A, 1, 2),
+        Op::RemoveTier(1),
+        Op::AddTier(1),
     ]
 }
 
@@ -69,7 +71,7 @@ fn random_op(random: &mut SplitMix, names: &[Name], disks: usize) -> Op {
     let name = random.pick(names);
     let other = random.pick(&Name::ALL);
     let (at, len) = (random_offset(random), random_len(random));
-    match random.below(40) {
+    match random.below(42) {
         0..=3 => Op::Create(name),
         4..=9 => Op::Write { name, at, len, sync: false },
         10 => Op::Write { name, at, len, sync: true },
@@ -105,6 +107,8 @@ fn random_op(random: &mut SplitMix, names: &[Name], disks: usize) -> Op {
         36 => Op::Tick,
         37 => Op::Close(name),
         38 => Op::Remount,
+        39 => Op::RemoveTier(random.below(disks as u64) as usize),
+        40 => Op::AddTier(random.below(disks as u64) as usize),
         _ => Op::Kill,
     }
 }

@@ -116,6 +116,20 @@ pub trait Mounted {
     /// As [`migrate`](Self::migrate).
     fn evacuate(&self, tier: usize) -> Result<()>;
 
+    /// Takes the tier on disk `disk` out of the volume, if it is one. From then
+    /// on, an open that is given the disk goes without it.
+    ///
+    /// # Errors
+    /// What kept it in the volume; `EBUSY`, `ENOENT` and `ENOTEMPTY` mean that
+    /// it is not to be removed.
+    fn remove_tier(&self, disk: usize) -> Result<()>;
+
+    /// Makes disk `disk` a tier of the volume.
+    ///
+    /// # Errors
+    /// What kept it out; `EEXIST` means that it is one.
+    fn add_tier(&self, disk: usize) -> Result<()>;
+
     /// Unmounts it cleanly.
     ///
     /// # Errors

@@ -128,6 +128,11 @@ pub enum Op {
     MigrateDuring(Name, u64, usize, During),
     /// Moves everything off the disk with this number, by a job.
     Evacuate(usize),
+    /// Moves everything to home, and takes the tier on the disk with this number
+    /// out of the volume.
+    RemoveTier(usize),
+    /// Makes the disk with this number a tier again.
+    AddTier(usize),
     /// Lets time pass, and the work in the background be done once.
     Tick,
     /// Closes the file.
@@ -202,6 +207,8 @@ impl fmt::Display for Op {
                 write!(f, "migrate:{name}:{range}:{to}:{during}")
             }
             Self::Evacuate(disk) => write!(f, "evacuate:{disk}"),
+            Self::RemoveTier(disk) => write!(f, "remove-tier:{disk}"),
+            Self::AddTier(disk) => write!(f, "add-tier:{disk}"),
             Self::Tick => f.write_str("tick"),
             Self::Close(name) => write!(f, "close:{name}"),
             Self::Remount => f.write_str("remount"),
@@ -274,6 +281,8 @@ fn parse(fields: &[&str]) -> Option<Op> {
             }
         }
         "evacuate" => Op::Evacuate(usize::try_from(number(1)?).ok()?),
+        "remove-tier" => Op::RemoveTier(usize::try_from(number(1)?).ok()?),
+        "add-tier" => Op::AddTier(usize::try_from(number(1)?).ok()?),
         "tick" => Op::Tick,
         "close" => Op::Close(name(1)?),
         "remount" => Op::Remount,

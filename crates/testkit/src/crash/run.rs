@@ -19,6 +19,10 @@ use std::sync::Arc;
 /// How long nothing happens before work in the background, in nanoseconds.
 const IDLE_NS: u64 = 5_000_000_000;
 
+/// Ranges that files have at most when a tier is removed; one with more keeps
+/// it.
+const RANGES_MAX: u64 = 12;
+
 /// A file that is open.
 #[derive(Clone, Copy, Debug)]
 struct Open {
@@ -162,6 +166,8 @@ impl<'a> Run<'a> {
                 Some(mounted) => moved_or_nothing(mounted.evacuate(disk)),
                 None => Ok(()),
             },
+            Op::RemoveTier(disk) => self.remove_tier(disk, step),
+            Op::AddTier(disk) => self.add_tier(disk),
             Op::Tick => {
                 self.machine.clock().advance(IDLE_NS);
                 if let Some(mounted) = &self.mounted {
@@ -421,6 +427,29 @@ impl<'a> Run<'a> {
         self.history.renamed(step, vec![(name, None)], true);
         self.orphans.extend(self.open[name.at()].take());
         Ok(())
+    }
+
+    fn remove_tier(&mut self, disk: usize, step: usize) -> Result<(), Error> {
+        for name in Name::ALL {
+            for range in 0..RANGES_MAX {
+                self.migrate(name, range, 0, None, step)?;
+            }
+        }
+        let Some(mounted) = &self.mounted else { return Ok(()) };
+        match mounted.remove_tier(disk) {
+            Err(error) if matches!(error.errno(), Errno::EBUSY | Errno::ENOENT | Errno::ENOTEMPTY) => Ok(()),
+            result => room_or_none(result).map(|_| ()),
+        }
+    }
+
+    fn add_tier(&self, disk: usize) -> Result<(), Error> {
+        let Some(mounted) = self.mounted.as_ref().filter(|_| disk < self.machine.disks.len()) else {
+            return Ok(());
+        };
+        match mounted.add_tier(disk) {
+            Err(error) if error.errno() == Errno::EEXIST => Ok(()),
+            result => room_or_none(result).map(|_| ()),
+        }
     }
 
     /// Moves a range; `during` is carried out in the midst of it, or after it

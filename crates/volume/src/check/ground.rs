@@ -379,7 +379,15 @@ fn table_from(home: &Label, labels: &[Found<Label>]) -> VolumeTable {
         std::iter::once(home).chain(of_volume).map(|label| (label.tier, label.name.clone())).collect();
     tiers.sort();
     tiers.dedup_by_key(|(id, _)| *id);
-    VolumeTable { volume: home.volume, range_size: home.range_size, home: home.tier, tiers, lost: Vec::new() }
+    VolumeTable {
+        volume: home.volume,
+        range_size: home.range_size,
+        home: home.tier,
+        tiers,
+        lost: Vec::new(),
+        removed: Vec::new(),
+        draining: 0,
+    }
 }
 
 fn no_volume() -> OpenError {

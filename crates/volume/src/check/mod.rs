@@ -65,10 +65,11 @@ pub fn check(
 /// # Errors
 /// As [`check`].
 pub fn check_with(
-    config: VolumeConfig,
+    mut config: VolumeConfig,
     options: &CheckOptions,
     progress: &mut dyn FnMut(&CheckProgress) -> bool,
 ) -> std::result::Result<CheckReport, OpenError> {
+    let _ = crate::lifecycle::leave_out_removed(&mut config);
     let mut reporter = Reporter::new(Arc::clone(&config.environment), progress);
     reporter.phase("tiers", None)?;
     let (ground, problems) = Ground::survey(&config, options)?;

@@ -9,6 +9,7 @@
 mod allocate;
 mod choose;
 mod handles;
+mod leave;
 mod live;
 mod open;
 mod pieces;

@@ -33,6 +33,8 @@ impl Volume {
     }
 
     /// Writes to the file's part on `tier`. Short only if an error follows.
+    /// `ENOSPC` too if the tier is set to be read only: the range goes to
+    /// another then.
     pub(crate) fn write_piece(
         &self,
         file: &File,
@@ -42,6 +44,7 @@ impl Volume {
         data: &[u8],
         io: StoreIo,
     ) -> Result<usize> {
+        tier.refuse_if_readonly()?;
         spread.untimed.fetch_or(bit(tier.id), Ordering::AcqRel);
         spread.dirty.fetch_or(bit(tier.id), Ordering::AcqRel);
         let write = || match &tier.backend {

@@ -104,6 +104,9 @@ impl Volume {
 
     /// Records that `ranges` are on `tier`.
     fn give(&self, file: &File, spread: &Spread, tier: &Tier, reason: Reason, ranges: &[u64]) -> Result<()> {
+        // Held until the index says so: a tier that is on its way out gets
+        // nothing that nobody sees.
+        let _admission = tier.admit()?;
         self.ensure_object(spread, tier)?;
         for range in ranges {
             self.clear_leftovers(file, spread, tier, *range)?;

@@ -390,6 +390,9 @@ impl Ground for RangeMove<'_> {
 
     fn switch(&self, hold: &Hold<'_>) -> Moved<()> {
         let version = self.entry.version.wrapping_add(1);
+        // It may have been closed to new ranges since the move began. Asked
+        // for as writers do: with the layout held, and not before.
+        let _admission = self.to.admit().map_err(NotMoved::Target)?;
         let moved = Entry { tier: self.to.id, reason: self.reason, version };
         hold.spread()?.index.set_entry(self.range, moved).map_err(NotMoved::Other)?;
         self.volume.tiers.count_range(Some(self.from.id), Some(self.to.id));

@@ -133,6 +133,18 @@ impl Spread {
         self.index.set_owners(crate::format::Owners { synced_mtime: owner, ..owners })
     }
 
+    /// Changes what the index says of the owners, if there is something to
+    /// change.
+    pub(crate) fn change_owners(
+        &self,
+        change: impl FnOnce(crate::format::Owners) -> crate::format::Owners,
+    ) -> Result<()> {
+        let _growing = self.growing.lock();
+        let owners = self.index.owners()?;
+        let changed = change(owners);
+        if changed == owners { Ok(()) } else { self.index.set_owners(changed) }
+    }
+
     /// `tier` carried out a write.
     pub(crate) fn wrote(&self, tier: TierId) -> Result<()> {
         self.times.touch_mtime();

@@ -70,11 +70,31 @@ pub(crate) struct VolumeTable {
     pub(crate) tiers: Vec<(TierId, String)>,
     /// Those of tiers that were lost: entries may still name them.
     pub(crate) lost: Vec<(TierId, String)>,
+    /// Those of tiers that were removed.
+    pub(crate) removed: Vec<Removed>,
+    /// Tiers that take no new ranges, as bits.
+    pub(crate) draining: u64,
+}
+
+/// A tier that was removed.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(crate) struct Removed {
+    pub(crate) tier: TierId,
+    pub(crate) name: String,
+    /// Indexes may still say that it has an object of their file: until that
+    /// is put right, the number must not be given again.
+    pub(crate) leaving: bool,
 }
 
 /// What the first byte of a slot says.
 const SLOT_TIER: u8 = 1;
 const SLOT_LOST: u8 = 2;
+const SLOT_LEAVING: u8 = 3;
+const SLOT_REMOVED: u8 = 4;
+
+/// Where in a slot flags are.
+const FLAGS_AT: usize = 50;
+const FLAG_DRAINING: u8 = 1;
 
 impl VolumeTable {
     pub(crate) fn encode(&self) -> Vec<u8> {
@@ -87,10 +107,13 @@ impl VolumeTable {
         let tiers = self.tiers.iter().map(|tier| (SLOT_TIER, tier));
         let lost = self.lost.iter().map(|tier| (SLOT_LOST, tier));
         for (kind, (tier, name)) in tiers.chain(lost) {
-            let at = SLOTS_AT + usize::from(tier.0) * SLOT_LEN;
-            bytes[at] = kind;
-            bytes[at + 1] = name.len() as u8;
-            put(&mut bytes, at + 2, name.as_bytes());
+            put_slot(&mut bytes, kind, *tier, name);
+            if kind == SLOT_TIER && self.draining & 1 << tier.0 != 0 {
+                bytes[slot_at(*tier) + FLAGS_AT] = FLAG_DRAINING;
+            }
+        }
+        for Removed { tier, name, leaving } in &self.removed {
+            put_slot(&mut bytes, if *leaving { SLOT_LEAVING } else { SLOT_REMOVED }, *tier, name);
         }
         seal(&mut bytes, 12);
         bytes
@@ -98,23 +121,40 @@ impl VolumeTable {
 
     pub(crate) fn decode(bytes: &[u8]) -> Result<Self, FormatError> {
         check_sealed(bytes, TABLE_LEN, TABLE_MAGIC)?;
-        let (mut tiers, mut lost) = (Vec::new(), Vec::new());
-        for number in 0..TierId::LIMIT {
-            let slot = &bytes[SLOTS_AT + usize::from(number) * SLOT_LEN..][..SLOT_LEN];
-            let kind = match slot[0] {
-                SLOT_TIER => &mut tiers,
-                SLOT_LOST => &mut lost,
-                _ => continue,
-            };
-            kind.push((TierId(number), decode_name(slot[1], &slot[2..])?));
+        let (mut tiers, mut lost, mut removed, mut draining) = (Vec::new(), Vec::new(), Vec::new(), 0);
+        for tier in (0..TierId::LIMIT).map(TierId) {
+            let slot = &bytes[slot_at(tier)..][..SLOT_LEN];
+            let name = || decode_name(slot[1], &slot[2..]);
+            match slot[0] {
+                SLOT_TIER => {
+                    tiers.push((tier, name()?));
+                    draining |= u64::from(slot[FLAGS_AT] & FLAG_DRAINING) << tier.0;
+                }
+                SLOT_LOST => lost.push((tier, name()?)),
+                kind @ (SLOT_LEAVING | SLOT_REMOVED) => {
+                    removed.push(Removed { tier, name: name()?, leaving: kind == SLOT_LEAVING });
+                }
+                _ => {}
+            }
         }
         let home = TierId(bytes[36]);
         if !tiers.iter().any(|(tier, _)| *tier == home) {
             return Err(FormatError::Damaged("its home tier is not among its tiers"));
         }
         let range_size = check_range_size(get_u32(bytes, 32))?;
-        Ok(Self { volume: VolumeId(get(bytes, 16)), range_size, home, tiers, lost })
+        Ok(Self { volume: VolumeId(get(bytes, 16)), range_size, home, tiers, lost, removed, draining })
     }
+}
+
+fn slot_at(tier: TierId) -> usize {
+    SLOTS_AT + usize::from(tier.0) * SLOT_LEN
+}
+
+fn put_slot(bytes: &mut [u8], kind: u8, tier: TierId, name: &str) {
+    let at = slot_at(tier);
+    bytes[at] = kind;
+    bytes[at + 1] = name.len() as u8;
+    put(bytes, at + 2, name.as_bytes());
 }
 
 fn check_range_size(bytes: u32) -> Result<u32, FormatError> {
@@ -182,6 +222,11 @@ mod tests {
             home: TierId(0),
             tiers: vec![(TierId(0), "fast".into()), (TierId(62), "x".repeat(48))],
             lost: vec![(TierId(7), "old".into())],
+            removed: vec![
+                Removed { tier: TierId(8), name: "going".into(), leaving: true },
+                Removed { tier: TierId(9), name: "gone".into(), leaving: false },
+            ],
+            draining: 1 << 62,
         };
         assert_eq!(VolumeTable::decode(&table.encode()), Ok(table.clone()));
         let homeless = VolumeTable { home: TierId(1), ..table };

@@ -16,7 +16,7 @@ pub(crate) use counts::SavedCounts;
 pub(crate) use header::{HEADER_LEN, Header, MUTABLE_FROM};
 pub(crate) use heat::{decode_heat, encode_heat};
 pub(crate) use id_attr::{IdAttr, IdKind};
-pub(crate) use label::{Label, TABLE_LEN, VolumeTable};
+pub(crate) use label::{Label, Removed, TABLE_LEN, VolumeTable};
 pub(crate) use pin_attr::PinAttr;
 pub(crate) use words::{Entry, Owners, Reason, SIZE_MAX, Words};
 

@@ -138,6 +138,12 @@ impl Index {
         self.set_flag(durable_at(tier), true)
     }
 
+    /// The tier has no object of the file any more, and nothing in the file is
+    /// there.
+    pub(crate) fn clear_object_durable(&self, tier: TierId) -> Result<()> {
+        self.set_flag(durable_at(tier), false)
+    }
+
     fn flag(&self, at: u64) -> Result<bool> {
         let word = self.segments.load(at)?;
         self.words.decode_flag(at, word).map_err(|error| self.damaged(&error))

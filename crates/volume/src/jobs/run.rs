@@ -489,7 +489,9 @@ impl Run<'_> {
             return Ok(Outcome::Failed(why));
         }
         if *then_remove {
-            self.volume.remove_emptied(&tier.name).map_err(failed)?;
+            self.volume.remove_tier(&tier.name).map_err(failed)?;
+            // Another tier may get the name.
+            self.volume.jobs.update(self.id, |job| job.record.holds = false).map_err(failed)?;
         }
         Ok(Outcome::Finished)
     }
@@ -502,14 +504,6 @@ struct Done {
     /// They stay where they are, for lack of room.
     stayed: u64,
     errors: Vec<Error>,
-}
-
-impl Volume {
-    /// Removes a tier that a job emptied from the volume.
-    fn remove_emptied(&self, tier: &str) -> Result<()> {
-        let what = format!("tier {tier} is empty; this version does not remove tiers");
-        Err(Error::new(Errno::ENOSYS, what))
-    }
 }
 
 fn is_gone(error: &Error) -> bool {

@@ -70,12 +70,6 @@ impl Volume {
         }
     }
 
-    /// The tier of this name.
-    pub(super) fn tier_named(&self, name: &str) -> Result<Arc<Tier>> {
-        let found = self.tiers.iter().find(|tier| tier.name == name);
-        found.ok_or_else(|| Error::new(Errno::ENOENT, format!("there is no tier {name}")))
-    }
-
     /// The tier of this name, if it takes new ranges.
     pub(super) fn target_named(&self, name: &str) -> Result<Arc<Tier>> {
         let tier = self.tier_named(name)?;

@@ -18,15 +18,15 @@ use std::collections::{HashMap, HashSet};
 pub(crate) const TEMPORARIES: [&str; 4] = ["volume.new", "label.new", "counts.new", "heat.new"];
 
 /// A home inode that was found to carry an id.
-struct Owner {
-    fd: Fd,
-    identity: Identity,
+pub(crate) struct Owner {
+    pub(crate) fd: Fd,
+    pub(crate) identity: Identity,
     attr: IdAttr,
 }
 
 /// What a search of the home tree came by, where handles can't be opened.
 #[derive(Default)]
-struct Found {
+pub(crate) struct Found {
     /// The inodes that marked files belong to.
     by_id: HashMap<ObjectId, Fd>,
     /// Inode numbers of files whose attribute can't be read or believed: they
@@ -73,7 +73,7 @@ impl Volume {
 
     /// Where handles can't be opened, the tree is searched once for the
     /// inodes that the marked files belong to.
-    fn walk_if_needed(&self, marked: &[ObjectId]) -> Result<Found> {
+    pub(crate) fn walk_if_needed(&self, marked: &[ObjectId]) -> Result<Found> {
         let mut found = Found::default();
         if self.home.opens_handles() {
             return Ok(found);
@@ -149,7 +149,12 @@ impl Volume {
     }
 
     /// The home inode that carries the id, if it exists.
-    fn find_owner(&self, id: ObjectId, index: Option<&Index>, found: &mut Found) -> Result<Option<Owner>> {
+    pub(crate) fn find_owner(
+        &self,
+        id: ObjectId,
+        index: Option<&Index>,
+        found: &mut Found,
+    ) -> Result<Option<Owner>> {
         if let Some(index) = index.filter(|index| found.unreadable.contains(&index.header().ino)) {
             let what =
                 format!("inode {}, which its index names, can't be asked for its id", index.header().ino);

@@ -61,9 +61,10 @@ impl Gate {
         self.store.read().is_none()
     }
 
-    /// Lets go of the store. Operations under way go on with it.
-    pub(crate) fn close(&self) {
-        *self.store.write() = None;
+    /// Lets go of the store, and answers it. Operations under way go on with
+    /// it.
+    pub(crate) fn take(&self) -> Option<Arc<dyn Store>> {
+        self.store.write().take()
     }
 
     /// For how long no operation has ended while some were under way; 0 if none
@@ -246,6 +247,10 @@ impl Store for Gate {
 
     fn set_label(&self, label: &[u8]) -> Result<()> {
         self.pass(|store| store.set_label(label))
+    }
+
+    fn clear(&self) -> Result<()> {
+        self.pass_long(|store| store.clear())
     }
 
     fn probe(&self, label: &[u8]) -> Result<()> {

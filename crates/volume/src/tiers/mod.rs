@@ -9,6 +9,7 @@ mod learn;
 mod load;
 mod monitor;
 mod room;
+mod settings;
 mod threads;
 
 use crate::config::{Reserve, TierProfile};
@@ -22,6 +23,7 @@ pub use latency::Latency;
 pub(crate) use load::{Direction, EpochLoad, Load};
 use monitor::Monitor;
 use room::{AGE_MAX_NS, Figures, Room};
+use settings::Settings;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
@@ -32,6 +34,10 @@ pub enum TierState {
     Online,
     /// It has no room beyond its reserve.
     Full,
+    /// It takes no new ranges: what is on it is to go elsewhere.
+    Draining,
+    /// It was set to be read only.
+    SetReadOnly,
     /// It refuses writes; what is on it can be read.
     ReadOnly,
     /// It answers errors, or is gone.
@@ -49,7 +55,8 @@ impl TierState {
         match self {
             Self::Online => "online",
             Self::Full => "full",
-            Self::ReadOnly => "read-only",
+            Self::Draining => "draining",
+            Self::ReadOnly | Self::SetReadOnly => "read-only",
             Self::Failing => "failing",
             Self::Hanging => "hanging",
             Self::Absent => "absent",
@@ -71,7 +78,7 @@ pub(crate) struct Tier {
     pub(crate) name: String,
     pub(crate) location: String,
     pub(crate) backend: Backend,
-    pub(crate) reserve: Reserve,
+    settings: Settings,
     /// The way to the store; home has none.
     gate: Option<Arc<Gate>>,
     pub(crate) load: Load,
@@ -79,14 +86,12 @@ pub(crate) struct Tier {
     pub(crate) health: Health,
     /// Ranges that spread files have on it.
     pub(crate) ranges: AtomicU64,
-    given_weight: Option<f64>,
     profile: Option<TierProfile>,
     room: Room,
     /// What its label must say.
     label: Vec<u8>,
     probing: AtomicBool,
     measuring: AtomicBool,
-    draining: AtomicBool,
     environment: Arc<dyn Environment>,
 }
 
@@ -134,18 +139,16 @@ impl Tier {
             location: parts.location,
             backend,
             gate,
-            reserve: parts.reserve,
+            settings: Settings::new(parts.weight, parts.reserve),
             load,
             monitor: Monitor::new(environment().monotonic_ns()),
             health,
             ranges: AtomicU64::new(0),
-            given_weight: parts.weight,
             profile: parts.profile,
             room: Room::new(),
             label: parts.label,
             probing: AtomicBool::new(false),
             measuring: AtomicBool::new(false),
-            draining: AtomicBool::new(false),
             environment: environment(),
         }
     }
@@ -205,6 +208,8 @@ impl Tier {
             _ if self.hangs() => TierState::Hanging,
             Trouble::ReadOnly => TierState::ReadOnly,
             Trouble::Failing => TierState::Failing,
+            Trouble::None if self.is_draining() => TierState::Draining,
+            Trouble::None if self.is_set_readonly() => TierState::SetReadOnly,
             Trouble::None if self.room.figures().is_some_and(|figures| figures.room == 0) => TierState::Full,
             Trouble::None => TierState::Online,
         }
@@ -232,16 +237,6 @@ impl Tier {
         self.health.trouble() == Trouble::None && !self.is_stalled()
     }
 
-    /// Whether it is to become empty, and so takes no new ranges.
-    pub(crate) fn is_draining(&self) -> bool {
-        self.draining.load(Ordering::Acquire)
-    }
-
-    /// Keeps new ranges away from the tier, or lets them come again.
-    pub(crate) fn set_draining(&self, draining: bool) {
-        self.draining.store(draining, Ordering::Release);
-    }
-
     /// Whether a tier in trouble should be asked again now, by one thread.
     pub(crate) fn begin_probe(&self) -> bool {
         !self.is_home()
@@ -265,12 +260,6 @@ impl Tier {
         self.probing.store(false, Ordering::Release);
     }
 
-    /// Bandwidth relative to the others: as given, or as measured; `None`
-    /// while nothing was measured.
-    pub(crate) fn weight(&self) -> Option<f64> {
-        self.given_weight.or_else(|| self.load.measured_bandwidth())
-    }
-
     /// Threads that keep it busy with writes: as calibrated, or as seen.
     fn saturating(&self) -> Option<u32> {
         let profile = self.profile.map(|profile| profile.write.threads);
@@ -280,7 +269,7 @@ impl Tier {
     fn known(&self) -> Known {
         let learned = Direction::BOTH.map(|direction| self.load.bandwidth(direction));
         let guess = Direction::BOTH.map(|direction| self.load.guess(direction));
-        Known { learned, guess, weight: self.given_weight }
+        Known { learned, guess, weight: self.given_weight() }
     }
 
     /// Looks at an error that the tier answered, remembers what it says of the
@@ -330,7 +319,7 @@ impl Tier {
             self.note_error(error);
             Usage::default()
         });
-        let room = usage.available.saturating_sub(self.reserve.bytes(usage.total));
+        let room = usage.available.saturating_sub(self.reserve().bytes(usage.total));
         let figures = Figures { measured_ns, usage, room };
         self.room.set(figures);
         figures
@@ -440,8 +429,24 @@ impl Tiers {
         *list = Arc::new(list.iter().map(place).collect());
         self.lost.write().push((old.id, old.name.clone()));
         if let Some(gate) = &old.gate {
-            gate.close();
+            let _ = gate.take();
         }
+    }
+
+    /// Makes `new` one of the tiers.
+    pub(crate) fn add(&self, new: Tier) {
+        let mut list = self.list.write();
+        let mut all = Vec::clone(&list);
+        all.push(Arc::new(new));
+        *list = Arc::new(all);
+    }
+
+    /// Takes a tier that holds nothing out. Answers its store, if it is there,
+    /// which nobody gets to by way of the tier any more.
+    pub(crate) fn remove(&self, old: &Tier) -> Option<Arc<dyn Store>> {
+        let mut list = self.list.write();
+        *list = Arc::new(list.iter().filter(|tier| tier.id != old.id).cloned().collect());
+        old.gate.as_ref().and_then(|gate| gate.take())
     }
 
     /// The tiers as a policy sees them, for `new_bytes` more. Those in
@@ -462,7 +467,7 @@ impl Tiers {
                 home: tier.is_home(),
                 weight: weights[at],
                 bandwidth: bandwidths[at],
-                has_room: healthy && !tier.is_draining() && room >= new_bytes && excluded & bit(tier.id) == 0,
+                has_room: healthy && tier.takes_ranges() && room >= new_bytes && excluded & bit(tier.id) == 0,
                 used,
                 queued: tier.load.queued(Direction::Write),
                 saturating: tier.saturating(),

@@ -1,5 +1,6 @@
-//! Workloads in which something was found once, and the seed with which their
-//! exploration found it: each search begins with them.
+//! Workloads that each search begins with: those in which something was found
+//! once, with the seed with which their exploration found it; and such as are
+//! drawn too seldom for what can go wrong in them.
 
 use braid_testkit::crash::{Explorer, Limits};
 
@@ -9,6 +10,24 @@ const KNOWN: &[(&str, u64)] = &[
         "policy=weighted,disks=3,small=0,model=n,start=spread,ops=unlink-open:a+create:a+zero:a:228864:512+\
          migrate:a:1:1+append:a:512",
         0,
+    ),
+    // Tiers that go and come back, with all that indexes tell of them.
+    ("policy=weighted,disks=2,small=0,model=n,start=spread,ops=fsync:a+remove-tier:1", 1),
+    ("policy=weighted,disks=2,small=0,model=jn,start=both,ops=fsync:a+remove-tier:1+kill+add-tier:1", 2),
+    (
+        "policy=weighted,disks=3,small=0,model=t,start=linked,ops=append:a:512+fsync:a+remove-tier:2+\
+         append:a:65536+fsync:a+add-tier:2+append:a:131072+fsync:a",
+        3,
+    ),
+    (
+        "policy=size-spread,disks=3,small=0,model=jt,start=both,ops=unlink:a+remove-tier:1+remove-tier:2+\
+         fsync:b+add-tier:1+remount+migrate:b:0:1+fsync:b",
+        4,
+    ),
+    (
+        "policy=home-first,disks=3,small=1,model=,start=spread,ops=migrate:a:0:1+fdatasync:a+\
+         truncate:a:33280+remove-tier:1+create:b+kill+remove-tier:2+add-tier:2",
+        5,
     ),
 ];
 

@@ -31,7 +31,10 @@ pub(crate) struct Braid {
     plant: Option<Plant>,
 }
 
-struct Open(Arc<Volume>);
+struct Open {
+    volume: Arc<Volume>,
+    disks: Vec<Disk>,
+}
 
 impl Braid {
     /// Volumes as they are.
@@ -83,7 +86,7 @@ impl Subject for Braid {
         if let Some(plant) = self.plant {
             match plant {}
         }
-        Ok(Box::new(Open(volume)))
+        Ok(Box::new(Open { volume, disks: disks.to_vec() }))
     }
 
     fn check(&self, setup: &Setup, disks: &[Disk], environment: Arc<SimEnvironment>) -> Result<Vec<String>> {
@@ -102,31 +105,31 @@ impl Subject for Braid {
 
 impl Mounted for Open {
     fn fs(&self) -> &dyn FileSystem {
-        &*self.0
+        &*self.volume
     }
 
     fn tick(&self) {
-        self.0.tick();
+        self.volume.tick();
     }
 
     fn migrate(&self, ino: InodeId, offset: u64, to_tier: usize, between: &mut dyn FnMut()) -> Result<()> {
-        self.0.move_range(ino, offset, &tier_name(to_tier), between)
+        self.volume.move_range(ino, offset, &tier_name(to_tier), between)
     }
 
     fn evacuate(&self, tier: usize) -> Result<()> {
         let what = JobKind::Evacuate { tier: tier_name(tier), then_remove: false };
         let under_way = |job: &&JobStatus| job.record.what == what && !job.record.state.is_final();
-        let id = match self.0.start_job(what.clone(), None) {
+        let id = match self.volume.start_job(what.clone(), None) {
             // One that a crash interrupted is carried on.
             Err(error) if error.errno() == Errno::EEXIST => {
-                self.0.jobs().iter().find(under_way).map_or(0, |job| job.record.id)
+                self.volume.jobs().iter().find(under_way).map_or(0, |job| job.record.id)
             }
             started => started?.record.id,
         };
-        self.0.tick();
-        let record = self.0.job(id)?.record;
+        self.volume.tick();
+        let record = self.volume.job(id)?.record;
         match record.state {
-            JobState::Done => self.0.undo_evacuation(&tier_name(tier)),
+            JobState::Done => self.volume.undo_evacuation(&tier_name(tier)),
             _ => {
                 let why = record.message.unwrap_or_default();
                 let errno = if why.contains("no room") { Errno::ENOSPC } else { Errno::EIO };
@@ -135,8 +138,16 @@ impl Mounted for Open {
         }
     }
 
+    fn remove_tier(&self, disk: usize) -> Result<()> {
+        self.volume.remove_tier(&tier_name(disk)).map(drop)
+    }
+
+    fn add_tier(&self, disk: usize) -> Result<()> {
+        self.volume.add_tier(tier(disk, &self.disks[disk])?).map(drop)
+    }
+
     fn shutdown(&self) -> Result<()> {
-        self.0.shutdown()
+        self.volume.shutdown()
     }
 }
 
@@ -159,16 +170,7 @@ fn tier_name(disk: usize) -> String {
 
 fn config(setup: &Setup, disks: &[Disk], environment: Arc<SimEnvironment>) -> Result<VolumeConfig> {
     let [home, others @ ..] = disks else { return Err(Errno::EINVAL.into()) };
-    let tiers = (1..).zip(others).map(|(at, disk)| {
-        Ok(TierConfig {
-            name: tier_name(at),
-            store: Some(Arc::new(DirStore::new(disk.root())?)),
-            location: tier_name(at),
-            weight: Some(1.0),
-            profile: None,
-            reserve: Reserve::Bytes(0),
-        })
-    });
+    let tiers = (1..).zip(others).map(|(at, disk)| tier(at, disk));
     Ok(VolumeConfig {
         home: HomeConfig {
             name: tier_name(0),
@@ -187,6 +189,16 @@ fn config(setup: &Setup, disks: &[Disk], environment: Arc<SimEnvironment>) -> Re
         monitor: true,
         movers: braid_volume::MoversConfig::NONE,
         environment,
+    })
+}
+
+fn tier(at: usize, disk: &Disk) -> Result<TierConfig> {
+    Ok(TierConfig {
+        name: tier_name(at),
+        store: Some(Arc::new(DirStore::new(disk.root())?)),
+        location: tier_name(at),
+        weight: Some(1.0),
+        reserve: Reserve::Bytes(0),
     })
 }
 

@@ -118,6 +118,6 @@ fn replaced() -> Result<()> {
     ensure(outcome.iter().all(|told| matches!(told, Ok(true) | Err(Errno::IO))), || format!("{outcome:?}"))?;
     bench.begin_lost_anew()?;
     bench.all_is_well()?;
-    bench.move_stack_to("replacement")?;
+    bench.stack_followed_to("replacement")?;
     bench.finish()
 }

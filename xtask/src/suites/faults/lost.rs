@@ -48,7 +48,7 @@ fn destroyed() -> Result<()> {
 
     bench.begin_lost_anew()?;
     bench.all_is_well()?;
-    bench.move_stack_to("replacement")?;
+    bench.stack_followed_to("replacement")?;
     bench.finish()
 }
 

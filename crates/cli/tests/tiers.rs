@@ -1,0 +1,350 @@
+//! Tiers come and go on a mounted volume, under load, by the `braid` command;
+//! and the stack file follows. Needs root and /dev/fuse; passed over without
+//! them.
+#![allow(clippy::unwrap_used, clippy::panic, reason = "a test fails by panicking")]
+
+mod common;
+
+use common::Bench;
+use rustix::process::{Pid, PidfdFlags, Signal, kill_process, pidfd_open};
+use std::fs::{self, File};
+use std::os::unix::fs::FileExt;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::thread::JoinHandle;
+
+const RANGE: u64 = 64 << 10;
+
+/// Writes files all the time, and reads back and compares what it wrote.
+struct Load {
+    stop: Arc<AtomicBool>,
+    turns: Arc<AtomicU64>,
+    thread: JoinHandle<()>,
+}
+
+impl Load {
+    fn start(dir: PathBuf) -> Self {
+        let (stop, turns) = (Arc::new(AtomicBool::new(false)), Arc::new(AtomicU64::new(0)));
+        let (stopped, turn) = (Arc::clone(&stop), Arc::clone(&turns));
+        let thread = std::thread::spawn(move || {
+            while !stopped.load(Ordering::SeqCst) {
+                let number = turn.load(Ordering::SeqCst);
+                write_and_compare(&dir.join(format!("load{}", number % 5)), number);
+                turn.fetch_add(1, Ordering::SeqCst);
+            }
+        });
+        Self { stop, turns, thread }
+    }
+
+    /// Waits until the load has gone on for a while.
+    fn goes_on(&self) {
+        let from = self.turns.load(Ordering::SeqCst);
+        while self.turns.load(Ordering::SeqCst) < from + 8 {
+            assert!(!self.thread.is_finished(), "the load ended");
+            std::thread::yield_now();
+        }
+    }
+
+    fn end(self) {
+        self.stop.store(true, Ordering::SeqCst);
+        self.thread.join().unwrap();
+    }
+}
+
+fn pattern(seed: u64, len: usize) -> Vec<u8> {
+    let mut state = seed.wrapping_mul(2).wrapping_add(1);
+    let next = |_| {
+        state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        (state >> 56) as u8
+    };
+    (0..len).map(next).collect()
+}
+
+/// Every third time the file is made anew, else it is written over.
+fn write_and_compare(path: &Path, number: u64) {
+    if number.is_multiple_of(3) {
+        let _ = fs::remove_file(path);
+    }
+    let data = pattern(number, 12 * RANGE as usize + 77);
+    let file = File::options().read(true).write(true).create(true).truncate(false).open(path).unwrap();
+    for (at, part) in data.chunks(RANGE as usize / 2).enumerate() {
+        file.write_all_at(part, at as u64 * RANGE / 2).unwrap();
+    }
+    if number.is_multiple_of(2) {
+        file.sync_all().unwrap();
+    }
+    let mut found = vec![0; data.len()];
+    file.read_exact_at(&mut found, 0).unwrap();
+    assert!(found == data, "{}: other bytes than were written", path.display());
+}
+
+fn tier(bench: &Bench, name: &str) -> serde_json::Value {
+    let tiers = bench.json(&["tier", "list", "m", "--json"]);
+    let found = tiers.as_array().unwrap().iter().find(|tier| tier["name"] == name);
+    found.cloned().unwrap_or(serde_json::Value::Null)
+}
+
+fn stack(bench: &Bench) -> String {
+    fs::read_to_string(bench.path("s.yaml")).unwrap()
+}
+
+fn kill(bench: &Bench) {
+    let daemon = bench.json(&["status", "m", "--json"])["pid"].as_i64().unwrap();
+    let pid = Pid::from_raw(i32::try_from(daemon).unwrap()).unwrap();
+    let watch = pidfd_open(pid, PidfdFlags::empty()).unwrap();
+    kill_process(pid, Signal::KILL).unwrap();
+    let mut ended = [rustix::event::PollFd::new(&watch, rustix::event::PollFlags::IN)];
+    rustix::event::poll(&mut ended, None).unwrap();
+    bench.ok(&["umount", "m"]);
+}
+
+fn is_well(bench: &Bench) {
+    let said = bench.ok(&["fsck", "s.yaml"]);
+    assert!(said.ends_with("no problems\n") || said.contains("not unmounted cleanly"), "{said}");
+    assert!(!said.contains("damage:") && !said.contains("leak:"), "{said}");
+}
+
+#[test]
+fn tiers_are_added_set_and_removed_under_load_and_the_stack_file_follows() {
+    let Some(bench) = Bench::new() else { return };
+    let dir = bench.path("c");
+    fs::create_dir(&dir).unwrap();
+    let first = stack(&bench).replace("stack:\n", "# By hand.\nstack:\n");
+    fs::write(bench.path("s.yaml"), &first).unwrap();
+    bench.ok(&["mount", "s.yaml", "m"]);
+    fs::write(bench.path("m/kept"), pattern(1, 30 * RANGE as usize)).unwrap();
+    let load = Load::start(bench.path("m"));
+    load.goes_on();
+
+    let said = bench.ok(&["tier", "add", "new=c,weight=9", "m"]);
+    assert!(said.contains("takes new data") && said.contains("s.yaml says so"), "{said}");
+    let line = format!("        new: {{ dir: {}, weight: 9 }}\n", dir.canonicalize().unwrap().display());
+    assert_eq!(stack(&bench), format!("{first}{line}"));
+    load.goes_on();
+    assert!(tier(&bench, "new")["ranges"].as_u64().unwrap() > 0);
+    assert_eq!(tier(&bench, "new")["weight"], 9.0);
+
+    bench.ok(&["tier", "set", "new", "weight=2", "reserve=1MiB", "m"]);
+    let set = line.replace("weight: 9", "weight: 2, reserve: 1MiB");
+    assert_eq!(stack(&bench), format!("{first}{set}"));
+    assert_eq!(
+        (&tier(&bench, "new")["weight"], &tier(&bench, "new")["reserve"]),
+        (&2.0.into(), &1048576.into())
+    );
+    load.goes_on();
+
+    let (status, said) = bench.fails(&["tier", "remove", "new", "m"]);
+    assert!(status == 1 && said.contains("ranges") && said.contains("braid tier evacuate new"), "{said}");
+    // It is emptied by what is written: nothing new goes there.
+    bench.ok(&["tier", "set", "new", "readonly", "weight=auto", "reserve=default", "m"]);
+    assert_eq!(stack(&bench), format!("{first}{}", line.replace("weight: 9", "readonly: true")));
+    assert_eq!(
+        (&tier(&bench, "new")["state"], &tier(&bench, "new")["readonly"]),
+        (&"read-only".into(), &true.into())
+    );
+    load.goes_on();
+    load.goes_on();
+    assert_eq!(fs::read(bench.path("m/kept")).unwrap(), pattern(1, 30 * RANGE as usize));
+    let said = bench.ok(&["tier", "remove", "new", "--no-evacuate", "m"]);
+    assert!(said.contains("can be used anew") && said.contains("s.yaml says so"), "{said}");
+    assert_eq!(stack(&bench), first);
+    assert!(fs::read_dir(&dir).unwrap().next().is_none());
+    load.goes_on();
+    // Once more, by its old name and in its old place; and over a kill.
+    bench.ok(&["tier", "add", "new=c", "m"]);
+    load.goes_on();
+    load.end();
+    let files: Vec<(PathBuf, Vec<u8>)> = fs::read_dir(bench.path("m"))
+        .unwrap()
+        .map(|entry| entry.unwrap().path())
+        .map(|path| (path.clone(), fs::read(path).unwrap()))
+        .collect();
+    assert_eq!(files.len(), 6);
+    kill(&bench);
+    is_well(&bench);
+    bench.ok(&["mount", "s.yaml", "m"]);
+    assert_eq!(tier(&bench, "new")["state"], "online");
+    files.iter().for_each(|(path, data)| assert!(fs::read(path).unwrap() == *data, "{}", path.display()));
+    bench.ok(&["umount", "m"]);
+    assert!(bench.ok(&["fsck", "s.yaml"]).ends_with("no problems\n"));
+}
+
+#[test]
+fn what_is_refused_says_why_and_changes_nothing() {
+    let Some(bench) = Bench::new() else { return };
+    for name in ["c", "d"] {
+        fs::create_dir(bench.path(name)).unwrap();
+    }
+    bench.ok(&["mount", "--tier", "x=c", "--tier", "y=d", "m"]);
+    bench.ok(&["umount", "m"]);
+    bench.ok(&["mount", "s.yaml", "m"]);
+    write_and_compare(&bench.path("m/f"), 1);
+    fs::create_dir(bench.path("e")).unwrap();
+    let before = stack(&bench);
+    for (words, expected) in [
+        (&["tier", "add", "slow=e", "m"][..], "there is a tier 'slow' already"),
+        (&["tier", "add", "Bad!=e", "m"], "can't be the name of a tier"),
+        (&["tier", "add", "new=nowhere", "m"], "No such file"),
+        (&["tier", "add", "new=b", "m"], "tier 'slow' is at"),
+        (&["tier", "add", "new=m", "m"], "in a mounted Braid file system"),
+        (&["tier", "add", "new=d", "m"], "is a tier of another volume"),
+        (&["tier", "add", "new=e,wieght=3", "m"], "did you mean 'weight'?"),
+        (&["tier", "add", "new=e,weight=-3", "m"], "expected a positive number"),
+        (&["tier", "set", "slwo", "weight=3", "m"], "did you mean 'slow'?"),
+        (&["tier", "set", "slow", "weigth=3", "m"], "did you mean 'weight'?"),
+        (&["tier", "set", "slow", "weight=much", "m"], "expected a positive number"),
+        (&["tier", "set", "slow", "reserve=100%", "m"], "leaves nothing to use"),
+        (&["tier", "set", "slow", "readonly=maybe", "m"], "expected true or false"),
+        (&["tier", "set", "fast", "readonly", "m"], "can't be read only"),
+        (&["tier", "remove", "slow", "m"], "is not empty: "),
+        (&["tier", "remove", "slow", "--no-evacuate", "m"], "without --no-evacuate"),
+        (&["tier", "remove", "fast", "m"], "the home tier"),
+        (&["tier", "remove", "fats", "m"], "did you mean 'fast'?"),
+        (&["tier", "replace", "m", "fast", "e"], "while the volume is mounted is not possible yet"),
+        (&["tier", "replace", "m", "slow", "e"], "only a tier that is failing"),
+        (&["tier", "list", "e"], "is not in a Braid file system"),
+    ] {
+        let (status, said) = bench.fails(words);
+        assert!(status == 1 && said.contains(expected), "{words:?}: {said}");
+    }
+    for words in [
+        &["tier", "add", "e", "m"][..],
+        &["tier", "set", "slow", "m"],
+        &["tier", "set", "slow", "weight", "m"],
+        &["tier", "set", "slow", "weight=1", "weight=2", "m"],
+        &["tier", "set", "slow"],
+        &["tier", "fly"],
+        &["stack"],
+    ] {
+        assert_eq!(bench.fails(words).0, 2, "{words:?}");
+    }
+    assert_eq!(stack(&bench), before);
+    assert!(fs::read_dir(bench.path("e")).unwrap().next().is_none());
+    assert_eq!(bench.json(&["tier", "list", "m", "--json"]).as_array().unwrap().len(), 2);
+    bench.ok(&["umount", "m"]);
+    assert!(bench.ok(&["fsck", "s.yaml"]).ends_with("no problems\n"));
+}
+
+#[test]
+fn a_stack_file_that_somebody_changed_is_not_written_over() {
+    let Some(bench) = Bench::new() else { return };
+    fs::create_dir(bench.path("c")).unwrap();
+    let first = stack(&bench);
+    bench.ok(&["mount", "s.yaml", "m"]);
+    // Not the tiers: what was written there stays.
+    let noted = format!("# a note\n{first}mount: {{ threads: 9 }}\n");
+    fs::write(bench.path("s.yaml"), &noted).unwrap();
+    bench.ok(&["tier", "set", "slow", "weight=7", "m"]);
+    assert_eq!(stack(&bench), noted.replace("dir: b, weight: 1", "dir: b, weight: 7"));
+    // The tiers: it says what to do, and what is in force is in force.
+    let mine = noted.replace("dir: a", "dir: ./a");
+    fs::write(bench.path("s.yaml"), &mine).unwrap();
+    let said = bench.ok(&["tier", "add", "new=c", "m"]);
+    assert!(said.contains("was not changed: its tiers were changed since the mount"), "{said}");
+    assert!(said.contains("  add  new: { dir: "), "{said}");
+    assert_eq!(stack(&bench), mine);
+    let dump = bench.ok(&["stack", "dump", "m"]);
+    assert!(dump.contains("new:") && dump.contains("weight: 7"), "{dump}");
+    // At the next mount, the volume's own table counts.
+    bench.ok(&["umount", "m"]);
+    let (_, said) = bench.fails(&["mount", "s.yaml", "m"]);
+    assert!(
+        said.contains("has a tier `new` that was not given") && said.contains("new: { dir: DIRECTORY }"),
+        "{said}"
+    );
+    fs::write(bench.path("dump.yaml"), &dump).unwrap();
+    bench.ok(&["mount", "dump.yaml", "m"]);
+    assert_eq!(bench.ok(&["stack", "dump", "m"]), dump);
+    // The other way round: what was removed, and still stands somewhere.
+    bench.ok(&["tier", "remove", "new", "m"]);
+    bench.ok(&["umount", "m"]);
+    fs::write(bench.path("dump.yaml"), &dump).unwrap();
+    bench.ok(&["mount", "dump.yaml", "m"]);
+    let said = bench.ok(&["status", "m"]);
+    assert!(said.contains("new: left out of the mount: it was removed from the volume"), "{said}");
+    assert_eq!(tier(&bench, "new"), serde_json::Value::Null);
+    bench.ok(&["umount", "m"]);
+}
+
+#[test]
+fn a_dump_of_what_is_mounted_makes_the_same_mount() {
+    let Some(bench) = Bench::new() else { return };
+    fs::create_dir(bench.path("c")).unwrap();
+    for words in [
+        &["mount", "s.yaml", "m", "--threads", "7", "--no-passthrough"][..],
+        &[
+            "mount",
+            "--tier",
+            "fast=a,weight=3",
+            "--tier",
+            "slow=b",
+            "--policy",
+            "size:small=1MiB,large=spread",
+            "m",
+        ],
+    ] {
+        bench.ok(words);
+        let said = bench.ok(&["tier", "add", "new=c,reserve=2%", "m"]);
+        let by_flags = words[1] == "--tier";
+        assert_eq!(
+            said.contains("was mounted by flags") && said.contains("add  new: { dir: "),
+            by_flags,
+            "{said}"
+        );
+        bench.ok(&["tier", "set", "slow", "weight=5", "m"]);
+        bench.ok(&["drill", "m", "new", "probe:EIO,once"]);
+        let dump = bench.ok(&["stack", "dump", "m"]);
+        for part in ["weight: 5", "reserve: 2%", "probe:EIO", "range: 64KiB", "passthrough: "] {
+            assert!(dump.contains(part), "{part}: {dump}");
+        }
+        bench.ok(&["umount", "m"]);
+        fs::write(bench.path("dump.yaml"), &dump).unwrap();
+        bench.ok(&["mount", "dump.yaml", "m"]);
+        assert_eq!(bench.ok(&["stack", "dump", "m"]), dump);
+        bench.ok(&["tier", "remove", "new", "m"]);
+        bench.ok(&["umount", "m"]);
+    }
+}
+
+#[test]
+fn a_daemon_that_is_killed_while_tiers_come_and_go_leaves_a_whole_volume() {
+    let Some(bench) = Bench::new() else { return };
+    fs::create_dir(bench.path("c")).unwrap();
+    let data = pattern(3, 20 * RANGE as usize);
+    for turn in 0..6 {
+        bench.ok(&["mount", "s.yaml", "m"]);
+        fs::write(bench.path("m/f"), &data).unwrap();
+        File::open(bench.path("m/f")).unwrap().sync_all().unwrap();
+        let known = !tier(&bench, "new").is_null();
+        let command = std::process::Command::new(env!("CARGO_BIN_EXE_braid"))
+            .current_dir(bench.path("."))
+            .args(if known {
+                ["tier", "set", "new", "readonly", "m"]
+            } else {
+                ["tier", "add", "new=c", "m", "--json"]
+            })
+            .stdout(std::process::Stdio::null())
+            .stderr(std::process::Stdio::null())
+            .spawn();
+        let mut command = command.unwrap();
+        // Sometimes before the end, sometimes after.
+        if turn % 2 == 0 {
+            command.wait().unwrap();
+        }
+        kill(&bench);
+        let _ = command.wait();
+        // The table counts. Where the file could not follow, it says what to do.
+        let mounted = bench.braid(&["mount", "s.yaml", "m"]);
+        if !mounted.status.success() {
+            let said = String::from_utf8(mounted.stderr).unwrap();
+            assert!(said.contains("has a tier `new` that was not given"), "{said}");
+            let added = stack(&bench) + "        new: { dir: c }\n";
+            fs::write(bench.path("s.yaml"), added).unwrap();
+            bench.ok(&["mount", "s.yaml", "m"]);
+        }
+        assert!(fs::read(bench.path("m/f")).unwrap() == data);
+        bench.ok(&["umount", "m"]);
+        assert!(bench.ok(&["fsck", "s.yaml"]).ends_with("no problems\n"));
+    }
+}

@@ -1,0 +1,258 @@
+//! The stack as it is now: what the volume was mounted with, and what was
+//! changed since. Every change of the tiers is carried into the stack file that
+//! the mount came from; the whole can be told as a stack file (`control`).
+
+use crate::config::{Config, MountSettings, THREADS_DEFAULT};
+use crate::drill::Drills;
+use crate::refusal::Place;
+use crate::stack_file;
+use crate::stack_text::{self, Edit, set};
+use crate::units::write_size;
+use crate::yaml::{self, Node, Value};
+use braid_ipc::protocol::Saved;
+use std::io::Write;
+use std::os::unix::fs::{MetadataExt, OpenOptionsExt, fchown};
+use std::path::{Path, PathBuf};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+/// Where a configuration comes from.
+#[derive(Clone, Debug)]
+pub(crate) struct Source {
+    /// The stack, as it was written, or as flags would be.
+    pub(crate) root: Node,
+    /// What its directories are relative to.
+    pub(crate) base: PathBuf,
+    /// The stack file, if it is from one.
+    pub(crate) file: Option<PathBuf>,
+}
+
+/// The stack of a mounted volume.
+pub(crate) struct Running {
+    root: Mutex<Node>,
+    base: PathBuf,
+    file: Option<PathBuf>,
+    mount: MountSettings,
+    /// Tiers that the mount went without.
+    without: Vec<String>,
+}
+
+impl Running {
+    /// The stack that is mounted as `config` says.
+    pub(crate) fn of(config: &Config) -> Self {
+        let Source { root, base, file } = config.source.clone();
+        let absent = config.stack.volume().tiers.iter().filter(|tier| tier.absent.is_some());
+        Self {
+            root: Mutex::new(root),
+            base,
+            file,
+            mount: config.mount.clone(),
+            without: absent.map(|tier| tier.name.clone()).collect(),
+        }
+    }
+
+    fn root(&self) -> MutexGuard<'_, Node> {
+        // Each change is a single assignment.
+        self.root.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// The tiers were changed so: the stack file is too, if there is one and
+    /// that can be done for sure. It is not if somebody else changed the tiers
+    /// in it meanwhile.
+    pub(crate) fn change(&self, edits: &[Edit]) -> Saved {
+        let mut root = self.root();
+        let mut next = root.clone();
+        for edit in edits {
+            // There is nothing to be changed of a tier that is not there.
+            let _ = stack_text::change(&mut next, edit);
+        }
+        let before = std::mem::replace(&mut *root, next);
+        let by_hand = || edits.iter().map(Edit::to_string).collect();
+        let Some(file) = &self.file else {
+            return Saved { file: None, written: false, why_not: None, by_hand: by_hand() };
+        };
+        let shown = Some(file.display().to_string());
+        match self.change_file(file, &before, &root, edits) {
+            Ok(()) => Saved { file: shown, written: true, why_not: None, by_hand: Vec::new() },
+            Err(why) => {
+                tracing::warn!(file = %file.display(), why, "the stack file could not be changed");
+                Saved { file: shown, written: false, why_not: Some(why), by_hand: by_hand() }
+            }
+        }
+    }
+
+    /// Tiers of the stack that are not among these.
+    pub(crate) fn missing(&self, names: &[&str]) -> Vec<String> {
+        let root = self.root();
+        let Some(Node { value: Value::Map(tiers), .. }) = stack_text::tiers(&root) else { return Vec::new() };
+        let missing = tiers.iter().filter(|tier| !names.contains(&tier.key.as_str()));
+        missing.map(|tier| tier.key.clone()).collect()
+    }
+
+    fn change_file(&self, file: &Path, before: &Node, after: &Node, edits: &[Edit]) -> Result<(), String> {
+        let text = std::fs::read_to_string(file).map_err(|error| format!("it can't be read: {error}"))?;
+        let parse = |text: &str| stack_file::parse(text, &file.display().to_string(), &self.base);
+        parse(&text)
+            .map_err(|refusal| format!("it was changed since the mount, and is not valid now: {refusal}"))?;
+        let found = yaml::parse(&text, &Place::file("")).map_err(|refusal| refusal.to_string())?;
+        let tiers_are = |node: &Node| match (stack_text::tiers(&found), stack_text::tiers(node)) {
+            (Some(found), Some(tiers)) => stack_text::same(found, tiers),
+            _ => false,
+        };
+        if tiers_are(after) {
+            return Ok(());
+        }
+        if !tiers_are(before) {
+            return Err("its tiers were changed since the mount".into());
+        }
+        let new = edits.iter().try_fold(text, |text, edit| stack_text::edited(&text, edit));
+        let new = new.ok_or("it is written in a way that can't be changed in place for sure")?;
+        parse(&new).map_err(|refusal| format!("what it would be is not valid: {refusal}"))?;
+        replace_file(file, &new).map_err(|error| format!("it can't be written: {error}"))
+    }
+
+    /// A stack file that makes a mount like this one.
+    pub(crate) fn dump(&self, range_size: u32, drills: &Drills) -> String {
+        let mut root = self.root().clone();
+        if let Some(volume) = stack_text::volume_mut(&mut root) {
+            set(volume, "range", Value::Scalar(write_size(range_size.into())));
+            if let Some(Node { value: Value::Map(tiers), .. }) = stack_text::get_mut(volume, "tiers") {
+                tiers.iter_mut().for_each(|tier| self.complete_tier(&tier.key, &mut tier.node, drills));
+            }
+        }
+        let is_root = rustix::process::geteuid().is_root();
+        let mount = &self.mount;
+        let mut settings = Node::new(Value::Map(Vec::new()));
+        let threads = mount.threads.as_ref().map_or(THREADS_DEFAULT, |threads| threads.value);
+        let allow_other = mount.allow_other.as_ref().map_or(is_root, |allow| allow.value);
+        let passthrough = mount.passthrough.as_ref().is_none_or(|passthrough| passthrough.value);
+        for (key, value) in [
+            ("threads", threads.to_string()),
+            ("allow-other", allow_other.to_string()),
+            ("passthrough", passthrough.to_string()),
+        ] {
+            set(&mut settings, key, Value::Scalar(value));
+        }
+        // What other keys there are stay as they were written.
+        if let Some(Node { value: Value::Map(written), .. }) = stack_text::get(&root, "mount") {
+            for entry in written {
+                if stack_text::get(&settings, &entry.key).is_none() {
+                    set(&mut settings, &entry.key, entry.node.value.clone());
+                }
+            }
+        }
+        set(&mut root, "mount", settings.value);
+        let without = self.without.iter().map(|tier| format!("# mounted with --without {tier}\n"));
+        without.chain([stack_text::write(&root)]).collect()
+    }
+
+    fn complete_tier(&self, name: &str, tier: &mut Node, drills: &Drills) {
+        if let Some(Node { value: Value::Scalar(dir), .. }) = stack_text::get(tier, "dir") {
+            let dir = self.base.join(dir).display().to_string();
+            set(tier, "dir", Value::Scalar(dir));
+        }
+        let faults: Vec<Node> =
+            drills.armed(name).into_iter().map(|rule| Node::new(Value::Scalar(rule))).collect();
+        if faults.is_empty() {
+            if let Value::Map(keys) = &mut tier.value {
+                keys.retain(|entry| entry.key != "faults");
+            }
+        } else {
+            set(tier, "faults", Value::List(faults));
+        }
+    }
+}
+
+/// Puts a new text in the place of a file, so that after a crash there is the
+/// old one or the new one. Mode and owner stay.
+fn replace_file(file: &Path, text: &str) -> std::io::Result<()> {
+    let old = std::fs::metadata(file)?;
+    let dir = file.parent().unwrap_or(Path::new("/"));
+    let name = file.file_name().unwrap_or_default().to_string_lossy();
+    let fresh = dir.join(format!(".{name}.{}.new", std::process::id()));
+    let write = || -> std::io::Result<()> {
+        let mut options = std::fs::OpenOptions::new();
+        let mut out = options.write(true).create_new(true).mode(0o600).open(&fresh)?;
+        out.write_all(text.as_bytes())?;
+        let made = out.metadata()?;
+        if (made.uid(), made.gid()) != (old.uid(), old.gid()) {
+            fchown(&out, Some(old.uid()), Some(old.gid()))?;
+        }
+        out.set_permissions(old.permissions())?;
+        out.sync_all()?;
+        std::fs::rename(&fresh, file)?;
+        std::fs::File::open(dir)?.sync_all()
+    };
+    // One that a crash left.
+    let _ = std::fs::remove_file(&fresh);
+    write().inspect_err(|_| drop(std::fs::remove_file(&fresh)))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::os::unix::fs::PermissionsExt;
+
+    const TEXT: &str = "# ours\nstack:\n  volume:\n    home: a\n    policy: { weighted: { } }\n    tiers:\n      a: { dir: x }\n      b: { dir: y }\n";
+
+    fn running(dir: &Path) -> (PathBuf, Running) {
+        let file = dir.join("s.yaml");
+        std::fs::write(&file, TEXT).unwrap();
+        std::fs::set_permissions(&file, std::fs::Permissions::from_mode(0o640)).unwrap();
+        let running = Running::of(&stack_file::load(&file).unwrap());
+        (file, running)
+    }
+
+    fn add() -> Edit {
+        Edit::Add("c".into(), vec![("dir", "/z".into())])
+    }
+
+    #[test]
+    fn the_file_follows_keeps_its_mode_and_what_others_wrote_in_it() {
+        let dir = tempfile::tempdir().unwrap();
+        let (file, running) = running(dir.path());
+        assert!(running.change(&[add()]).written);
+        let expected = format!("{TEXT}      c: {{ dir: /z }}\n");
+        assert_eq!(std::fs::read_to_string(&file).unwrap(), expected);
+        assert_eq!(std::fs::metadata(&file).unwrap().permissions().mode() & 0o777, 0o640);
+        std::fs::write(&file, expected.replace("# ours", "# mine") + "mount: { threads: 2 }\n").unwrap();
+        assert!(running.change(&[Edit::Remove("c".into())]).written);
+        let expected = TEXT.replace("# ours", "# mine") + "mount: { threads: 2 }\n";
+        assert_eq!(std::fs::read_to_string(&file).unwrap(), expected);
+        assert_eq!(std::fs::read_dir(dir.path()).unwrap().count(), 1, "a temporary file was left");
+    }
+
+    #[test]
+    fn tiers_that_somebody_changed_are_left_alone_until_they_are_as_they_should_be() {
+        let dir = tempfile::tempdir().unwrap();
+        let (file, running) = running(dir.path());
+        for changed in [TEXT.replace("dir: y", "dir: other"), TEXT.replace("policy", "polcy"), String::new()]
+        {
+            std::fs::write(&file, &changed).unwrap();
+            let saved = running.change(&[add()]);
+            assert!(!saved.written && saved.why_not.is_some(), "{saved:?}");
+            assert_eq!(saved.by_hand, ["add  c: { dir: /z }"]);
+            assert_eq!(std::fs::read_to_string(&file).unwrap(), changed);
+            assert!(running.change(&[Edit::Remove("c".into())]).why_not.is_some());
+        }
+        std::fs::write(&file, TEXT.to_owned() + "      c: { dir: /z }\n").unwrap();
+        assert!(running.change(&[add()]).written, "it says so already");
+        std::fs::remove_file(&file).unwrap();
+        assert!(running.change(&[Edit::Remove("c".into())]).why_not.unwrap().contains("can't be read"));
+    }
+
+    #[test]
+    fn a_dump_is_a_stack_file_that_is_dumped_the_same() {
+        let dir = tempfile::tempdir().unwrap();
+        let (file, running) = running(dir.path());
+        running.change(&[add(), Edit::Set("a".into(), "weight", "2.5".into())]);
+        let dump = running.dump(1 << 16, &Drills::default());
+        for part in ["range: 64KiB", "c:\n        dir: /z", "weight: 2.5", "threads: 48", "passthrough: true"]
+        {
+            assert!(dump.contains(part), "{part}: {dump}");
+        }
+        assert!(dump.contains(&format!("dir: {}", dir.path().join("x").display())), "{dump}");
+        std::fs::write(&file, &dump).unwrap();
+        let again = Running::of(&stack_file::load(&file).unwrap());
+        assert_eq!(again.dump(1 << 16, &Drills::default()), dump);
+    }
+}

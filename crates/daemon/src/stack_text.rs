@@ -1,0 +1,438 @@
+//! Changes the tiers in the text of a stack file and leaves the rest of it as
+//! it is: comments, order, layout. What comes out is read again and compared
+//! with what was meant, so a text that is written in an unforeseen way is left
+//! alone rather than spoilt. `running` is the one caller.
+
+use crate::refusal::Place;
+use crate::yaml::{self, Entry, Node, Value};
+use std::fmt;
+
+/// One change of the tiers of a stack.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) enum Edit {
+    /// One more tier, with its keys.
+    Add(String, Vec<(&'static str, String)>),
+    /// A tier less.
+    Remove(String),
+    /// A key of a tier has this value.
+    Set(String, &'static str, String),
+    /// A key of a tier is not set.
+    Unset(String, &'static str),
+}
+
+impl Edit {
+    fn tier(&self) -> &str {
+        match self {
+            Self::Add(tier, _) | Self::Remove(tier) | Self::Set(tier, ..) | Self::Unset(tier, _) => tier,
+        }
+    }
+}
+
+/// What to do by hand, below `tiers`.
+impl fmt::Display for Edit {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Add(tier, keys) => write!(f, "add  {tier}: {}", flow(keys)),
+            Self::Remove(tier) => write!(f, "take out  {tier}"),
+            Self::Set(tier, key, value) => write!(f, "set for {tier}  {key}: {}", scalar(value)),
+            Self::Unset(tier, key) => write!(f, "take out of {tier}  {key}"),
+        }
+    }
+}
+
+/// The tiers of a stack's document.
+pub(crate) fn tiers(root: &Node) -> Option<&Node> {
+    let mut node = get(root, "stack")?;
+    loop {
+        match &node.value {
+            Value::Map(entries) if entries.len() == 1 => {
+                if entries[0].key == "volume" {
+                    return get(&entries[0].node, "tiers");
+                }
+                node = &entries[0].node;
+            }
+            _ => return None,
+        }
+    }
+}
+
+/// The settings of the volume in a stack's document, to be changed.
+pub(crate) fn volume_mut(root: &mut Node) -> Option<&mut Node> {
+    let mut node = get_mut(root, "stack")?;
+    loop {
+        let Value::Map(entries) = &mut node.value else { return None };
+        let [entry] = &mut entries[..] else { return None };
+        if entry.key == "volume" {
+            return Some(&mut entry.node);
+        }
+        node = &mut entry.node;
+    }
+}
+
+pub(crate) fn get<'a>(node: &'a Node, key: &str) -> Option<&'a Node> {
+    entries(node).iter().find(|entry| entry.key == key).map(|entry| &entry.node)
+}
+
+pub(crate) fn get_mut<'a>(node: &'a mut Node, key: &str) -> Option<&'a mut Node> {
+    let Value::Map(entries) = &mut node.value else { return None };
+    entries.iter_mut().find(|entry| entry.key == key).map(|entry| &mut entry.node)
+}
+
+/// Sets a key of a map.
+pub(crate) fn set(map: &mut Node, key: &str, value: Value) {
+    if !matches!(map.value, Value::Map(_)) {
+        map.value = Value::Map(Vec::new());
+    }
+    if let Some(node) = get_mut(map, key) {
+        *node = Node::new(value);
+    } else if let Value::Map(entries) = &mut map.value {
+        entries.push(entry(key, value));
+    }
+}
+
+pub(crate) fn entry(key: &str, value: Value) -> Entry {
+    Entry { key: key.to_owned(), line: 0, span: None, node: Node::new(value) }
+}
+
+fn entries(node: &Node) -> &[Entry] {
+    match &node.value {
+        Value::Map(entries) => entries,
+        _ => &[],
+    }
+}
+
+/// Whether two values are the same, wherever they are written.
+pub(crate) fn same(a: &Node, b: &Node) -> bool {
+    match (&a.value, &b.value) {
+        (Value::Map(a), Value::Map(b)) => {
+            a.len() == b.len() && a.iter().all(|a| b.iter().any(|b| a.key == b.key && same(&a.node, &b.node)))
+        }
+        (Value::List(a), Value::List(b)) => a.len() == b.len() && a.iter().zip(b).all(|(a, b)| same(a, b)),
+        (a, b) => a == b,
+    }
+}
+
+/// Changes the document; `None` if it has no such tier.
+pub(crate) fn change(root: &mut Node, edit: &Edit) -> Option<()> {
+    let tiers = get_mut(volume_mut(root)?, "tiers")?;
+    let Value::Map(all) = &mut tiers.value else { return None };
+    match edit {
+        Edit::Add(tier, keys) => {
+            let keys = keys.iter().map(|(key, value)| entry(key, Value::Scalar(value.clone())));
+            all.push(entry(tier, Value::Map(keys.collect())));
+        }
+        Edit::Remove(tier) => all.retain(|entry| entry.key != *tier),
+        Edit::Set(tier, key, value) => {
+            set(
+                &mut all.iter_mut().find(|entry| entry.key == *tier)?.node,
+                key,
+                Value::Scalar(value.clone()),
+            );
+        }
+        Edit::Unset(tier, key) => {
+            let tier = all.iter_mut().find(|entry| entry.key == *tier)?;
+            if let Value::Map(keys) = &mut tier.node.value {
+                keys.retain(|entry| entry.key != *key);
+            }
+        }
+    }
+    Some(())
+}
+
+/// The text with the change made; `None` if that can't be done for sure.
+pub(crate) fn edited(text: &str, edit: &Edit) -> Option<String> {
+    let place = Place::file("");
+    let mut meant = yaml::parse(text, &place).ok()?;
+    let new = edit_text(text, tiers(&meant)?, edit)?;
+    change(&mut meant, edit)?;
+    let found = yaml::parse(&new, &place).ok()?;
+    same(&meant, &found).then_some(new)
+}
+
+fn edit_text(text: &str, tiers: &Node, edit: &Edit) -> Option<String> {
+    let tier = || get(tiers, edit.tier());
+    match edit {
+        Edit::Add(name, keys) => insert(text, tiers, name, &flow(keys)),
+        Edit::Remove(name) => remove(text, tiers, name),
+        Edit::Set(_, key, value) => match get(tier()?, key) {
+            Some(old) => {
+                let span = old.span.clone()?;
+                Some(format!("{}{}{}", text.get(..span.start)?, scalar(value), text.get(span.end..)?))
+            }
+            None => insert(text, tier()?, key, &scalar(value)),
+        },
+        Edit::Unset(_, key) => match get(tier()?, key) {
+            Some(_) => remove(text, tier()?, key),
+            None => Some(text.to_owned()),
+        },
+    }
+}
+
+/// Whether a map is written in braces.
+fn is_flow(text: &str, map: &Node) -> Option<bool> {
+    Some(text.get(map.span.clone()?.start..)?.starts_with('{'))
+}
+
+/// Puts one more entry behind the last one of a map.
+fn insert(text: &str, map: &Node, key: &str, value: &str) -> Option<String> {
+    let flow = is_flow(text, map)?;
+    let (at, new) = match (entries(map).last(), flow) {
+        (None, true) => (map.span.clone()?.end, format!(" {key}: {value}")),
+        (Some(last), true) => (end_in_flow(text, last)?, format!(", {key}: {value}")),
+        (Some(last), false) => {
+            let indent = text.get(line_start(text, last.span.clone()?.start)..last.span.clone()?.start)?;
+            if !indent.bytes().all(|byte| byte == b' ') {
+                return None;
+            }
+            (end_in_block(text, last)?, format!("\n{indent}{key}: {value}"))
+        }
+        (None, false) => return None,
+    };
+    Some(format!("{}{new}{}", text.get(..at)?, text.get(at..)?))
+}
+
+/// Takes an entry out of a map.
+fn remove(text: &str, map: &Node, key: &str) -> Option<String> {
+    let all = entries(map);
+    let at = all.iter().position(|entry| entry.key == key)?;
+    let start = all[at].span.clone()?.start;
+    let range = if is_flow(text, map)? {
+        match (at.checked_sub(1), all.get(at + 1)) {
+            (Some(before), _) => end_in_flow(text, &all[before])?..end_in_flow(text, &all[at])?,
+            (None, Some(next)) => start..next.span.clone()?.start,
+            (None, None) => start..end_in_flow(text, &all[at])?,
+        }
+    } else {
+        let begin = line_start(text, start);
+        if !text.get(begin..start)?.bytes().all(|byte| byte == b' ') {
+            return None;
+        }
+        let end = end_in_block(text, &all[at])?;
+        begin..end + text.get(end..)?.find('\n').map_or(0, |newline| newline + 1)
+    };
+    Some(format!("{}{}", text.get(..range.start)?, text.get(range.end..)?))
+}
+
+/// Where an entry of a map in braces ends.
+fn end_in_flow(text: &str, entry: &Entry) -> Option<usize> {
+    let node = &entry.node;
+    let Some(span) = node.span.clone() else {
+        // An alias: it has a name and nothing else.
+        let from = entry.span.clone()?.end;
+        let star = from + text.get(from..)?.find('*')?;
+        return Some(star + text.get(star..)?.find([',', '}', ']', ' ', '\n'])?);
+    };
+    let inner = match &node.value {
+        Value::Map(entries) => entries.last().map(|last| end_in_flow(text, last)),
+        Value::List(items) => items.last().map(|last| end_in_flow(text, &item(last, span.end))),
+        Value::Null | Value::Scalar(_) => return Some(span.end),
+    };
+    let mut at = inner.unwrap_or(Some(span.end))?;
+    loop {
+        let rest = text.get(at..)?;
+        match rest.bytes().next()? {
+            b'}' | b']' => return Some(at + 1),
+            b',' | b' ' | b'\t' | b'\r' | b'\n' => at += 1,
+            b'#' => at += rest.find('\n')?,
+            _ => return None,
+        }
+    }
+}
+
+/// An item of a list as an entry that has no key.
+fn item(node: &Node, from: usize) -> Entry {
+    Entry { key: String::new(), line: node.line, span: Some(from..from), node: node.clone() }
+}
+
+/// Where the last line of an entry ends that is written by indentation.
+fn end_in_block(text: &str, entry: &Entry) -> Option<usize> {
+    let start = entry.span.clone()?.start;
+    let column = start - line_start(text, start);
+    let line_end = |from: usize| text[from..].find('\n').map_or(text.len(), |newline| from + newline);
+    let mut end = line_end(start);
+    let mut next = end + 1;
+    while let Some(rest) = text.get(next..).filter(|rest| !rest.is_empty()) {
+        let line = rest.lines().next().unwrap_or_default();
+        let content = line.trim_start_matches(' ');
+        let indent = line.len() - content.len();
+        let is_nothing = content.trim_end().is_empty() || content.starts_with('#');
+        if !is_nothing {
+            // The items of a list may stand below their key.
+            let is_item = indent == column && (content.starts_with("- ") || content.trim_end() == "-");
+            if indent <= column && !is_item {
+                break;
+            }
+            end = line_end(next);
+        }
+        next = line_end(next) + 1;
+    }
+    Some(if text[..end].ends_with('\r') { end - 1 } else { end })
+}
+
+fn line_start(text: &str, at: usize) -> usize {
+    text[..at].rfind('\n').map_or(0, |newline| newline + 1)
+}
+
+fn flow(keys: &[(&'static str, String)]) -> String {
+    let keys: Vec<String> = keys.iter().map(|(key, value)| format!("{key}: {}", scalar(value))).collect();
+    format!("{{ {} }}", keys.join(", "))
+}
+
+/// A value as it is written in a stack file.
+pub(crate) fn scalar(value: &str) -> String {
+    let plain = |byte: u8| byte.is_ascii_alphanumeric() || b"_./+-%".contains(&byte);
+    let begins = |byte: &u8| byte.is_ascii_alphanumeric() || b"_./".contains(byte);
+    let is_null = value.eq_ignore_ascii_case("null");
+    if value.as_bytes().first().is_some_and(begins) && value.bytes().all(plain) && !is_null {
+        return value.to_owned();
+    }
+    let mut quoted = String::from("\"");
+    for c in value.chars() {
+        match c {
+            '"' | '\\' => quoted.extend(['\\', c]),
+            c if c.is_control() => quoted.push_str(&format!("\\U{:08X}", u32::from(c))),
+            c => quoted.push(c),
+        }
+    }
+    quoted + "\""
+}
+
+/// A document as text: keys by indentation, what has no keys in braces.
+pub(crate) fn write(root: &Node) -> String {
+    let mut text = String::new();
+    write_entries(entries(root), 0, &mut text);
+    text
+}
+
+fn write_entries(entries: &[Entry], depth: usize, text: &mut String) {
+    for entry in entries {
+        let indent = "  ".repeat(depth);
+        text.push_str(&format!("{indent}{}:", scalar(&entry.key)));
+        match &entry.node.value {
+            Value::Map(below) if !below.is_empty() => {
+                text.push('\n');
+                write_entries(below, depth + 1, text);
+            }
+            value => text.push_str(&format!(" {}\n", inline(value))),
+        }
+    }
+}
+
+fn inline(value: &Value) -> String {
+    match value {
+        Value::Null => "~".into(),
+        Value::Scalar(value) => scalar(value),
+        Value::List(items) => {
+            let items: Vec<String> = items.iter().map(|item| inline(&item.value)).collect();
+            format!("[ {} ]", items.join(", "))
+        }
+        Value::Map(entries) => {
+            let below = |entry: &Entry| format!("{}: {}", scalar(&entry.key), inline(&entry.node.value));
+            format!("{{ {} }}", entries.iter().map(below).collect::<Vec<_>>().join(", "))
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const BLOCK: &str = "\
+# Our disks.
+stack:
+  volume:
+    home: fast   # the quick one
+    policy: { weighted: { } }
+    tiers:
+      fast: { dir: a, weight: 3 }
+      # bought in May
+      slow:
+        dir: \"b c\"
+        weight: 1   # slow, really
+        faults:
+        - read:EIO,after=10
+
+      # the archive
+      old: { dir: d,
+             faults: [ \"a\", b ] }
+# the end
+mount: { threads: 3 }
+";
+
+    fn add() -> Edit {
+        Edit::Add("new".into(), vec![("dir", "/mnt/new disk".into()), ("weight", "5".into())])
+    }
+
+    fn set(tier: &str, key: &'static str, value: &str) -> Edit {
+        Edit::Set(tier.into(), key, value.into())
+    }
+
+    #[test]
+    fn changes_leave_the_rest_of_the_text_alone() {
+        let text = edited(BLOCK, &add()).unwrap();
+        let added = "             faults: [ \"a\", b ] }\n      new: { dir: \"/mnt/new disk\", weight: 5 }\n# the end\n";
+        assert_eq!(text, BLOCK.replace("             faults: [ \"a\", b ] }\n# the end\n", added));
+        assert_eq!(edited(&text, &Edit::Remove("new".into())).unwrap(), BLOCK);
+
+        let slow = "      slow:\n        dir: \"b c\"\n        weight: 1   # slow, really\n        faults:\n        - read:EIO,after=10\n";
+        assert_eq!(edited(BLOCK, &Edit::Remove("slow".into())).unwrap(), BLOCK.replace(slow, ""));
+        assert_eq!(
+            edited(BLOCK, &set("slow", "weight", "2")).unwrap(),
+            BLOCK.replace("weight: 1 ", "weight: 2 ")
+        );
+        assert_eq!(
+            edited(BLOCK, &set("fast", "weight", "9")).unwrap(),
+            BLOCK.replace("weight: 3", "weight: 9")
+        );
+        let reserved = "after=10\n        reserve: 5%\n";
+        assert_eq!(
+            edited(BLOCK, &set("slow", "reserve", "5%")).unwrap(),
+            BLOCK.replace("after=10\n", reserved)
+        );
+        let reserved = BLOCK.replace("\"a\", b ] }", "\"a\", b ], reserve: 1GiB }");
+        assert_eq!(edited(BLOCK, &set("old", "reserve", "1GiB")).unwrap(), reserved);
+        let unset = BLOCK.replace(", weight: 3 }", " }");
+        assert_eq!(edited(BLOCK, &Edit::Unset("fast".into(), "weight")).unwrap(), unset);
+        assert_eq!(edited(BLOCK, &Edit::Unset("fast".into(), "reserve")).unwrap(), BLOCK);
+        assert_eq!(edited(BLOCK, &set("slow", "dir", "/x")).unwrap(), BLOCK.replace("\"b c\"", "/x"));
+    }
+
+    #[test]
+    fn tiers_in_braces_in_one_line() {
+        let text = "stack: { volume: { home: a, tiers: { a: { dir: x }, b: {dir: y,} } } }";
+        let added = edited(text, &add()).unwrap();
+        assert_eq!(added, text.replace("y,} }", "y,}, new: { dir: \"/mnt/new disk\", weight: 5 } }"));
+        assert_eq!(edited(text, &Edit::Remove("b".into())).unwrap(), text.replace(", b: {dir: y,}", ""));
+        assert_eq!(edited(text, &Edit::Remove("a".into())).unwrap(), text.replace("a: { dir: x }, ", ""));
+        assert_eq!(
+            edited(text, &set("b", "weight", "1")).unwrap(),
+            text.replace("dir: y,", "dir: y, weight: 1,")
+        );
+    }
+
+    #[test]
+    fn what_is_shared_between_tiers_is_left_alone() {
+        let text = "stack: { volume: { tiers: { a: &t { dir: x }, b: *t } } }\n";
+        assert_eq!(edited(text, &set("b", "weight", "1")), None);
+        // It would change the other one too.
+        assert_eq!(edited(text, &set("a", "weight", "1")), None);
+        assert_eq!(edited(text, &Edit::Remove("a".into())), None);
+        assert_eq!(edited(text, &Edit::Remove("b".into())).unwrap(), text.replace(", b: *t", ""));
+        for text in ["", "stack: 1", "stack: { volume: { tiers: { } } }", "- x"] {
+            assert_eq!(edited(text, &set("a", "weight", "1")), None, "{text}");
+        }
+    }
+
+    #[test]
+    fn a_document_is_read_back_from_what_is_written_of_it() {
+        let place = Place::file("");
+        let odd = "stack:\n  passthrough:\n    volume:\n      home: \"null\"\n      x: ~\n      l: [ ]\n      p: { weighted: { } }\n      tiers:\n        a: { dir: \"a\\\"b\\\\c: # é\", weight: 1e3 }\n";
+        for text in [BLOCK, odd] {
+            let root = yaml::parse(text, &place).unwrap();
+            let written = write(&root);
+            let again = yaml::parse(&written, &place).unwrap();
+            assert!(same(&root, &again), "{written}");
+            assert_eq!(write(&again), written);
+        }
+    }
+}

@@ -1,0 +1,180 @@
+//! Tiers are added, set and removed while the volume is in use, on behalf of
+//! the control socket. The volume does it; here, what was asked for is read and
+//! looked at first, and what it comes to is said for people.
+
+use crate::config::{Reserve, no_such_tier};
+use crate::drill;
+use crate::refusal::{Place, Refusal};
+use crate::replacement::{TierPlace, cant_open, refused};
+use crate::section::Section;
+use crate::stack_text::Edit;
+use crate::validate;
+use crate::volume_settings::{self, check_name};
+use crate::wire::VolumeHandle;
+use braid_contract::{Errno, Error};
+use braid_ipc::protocol::{ErrorReply, RunTier};
+use braid_stores::dir::DirStore;
+use braid_volume::{RemovedTier, TierChange, TierConfig};
+use std::collections::BTreeMap;
+use std::path::Path;
+
+/// Settings as they were written, by key.
+pub(crate) type Settings = BTreeMap<String, String>;
+
+/// The keys that may be set of a tier in use.
+const KEYS: &[&str] = &["weight", "reserve", "readonly"];
+
+/// What was asked to be set, read.
+#[derive(Default)]
+struct Read {
+    change: TierChange,
+    /// As the stack file has it; `None` for what is not set there.
+    keys: Vec<(&'static str, Option<String>)>,
+}
+
+impl VolumeHandle {
+    /// Makes the directory `dir` one more tier.
+    pub(crate) fn add_tier(
+        &self,
+        name: &str,
+        dir: &Path,
+        settings: &Settings,
+        mountpoint: &Path,
+    ) -> Result<(RunTier, Edit), ErrorReply> {
+        let place = Place::flag(format!("tier {name}"));
+        check_name(name, &place).map_err(invalid)?;
+        if self.volume.status().tiers.iter().any(|tier| tier.name == name) {
+            let what = format!("there is a tier '{name}' already");
+            return Err(refused(Errno::EEXIST, &what, "give each tier a name of its own"));
+        }
+        let read = read(name, settings)?;
+        let status = self.volume.status();
+        let others = status.tiers.iter().map(|tier| (tier.name.as_str(), Path::new(&tier.location)));
+        let dir = validate::replacement(dir, others, mountpoint).map_err(invalid)?;
+        let store = DirStore::open(&dir).map_err(|error| cant_open(&dir, &error))?;
+        let (store, control) = drill::put_before(store, &[]);
+        let location = dir.display().to_string();
+        let weight = read.change.weight.flatten();
+        let reserve = read.change.reserve.unwrap_or_default();
+        let config = TierConfig {
+            name: name.to_owned(),
+            store: Some(store),
+            location,
+            weight,
+            profile: None,
+            reserve,
+        };
+        let id = self.volume.add_tier(config).map_err(|error| cant_add(&dir, &error))?;
+        self.drills.enter(name, control);
+        self.enter_place(TierPlace::added(name, &dir, weight, reserve));
+        // It may be refused for home only.
+        self.volume.set_tier(name, read.change)?;
+        let keys = read.keys.into_iter().filter_map(|(key, value)| Some((key, value?)));
+        let keys = [("dir", dir.display().to_string())].into_iter().chain(keys).collect();
+        Ok((RunTier { id: id.0, name: name.to_owned() }, Edit::Add(name.to_owned(), keys)))
+    }
+
+    /// Changes settings of a tier.
+    pub(crate) fn set_tier(&self, name: &str, settings: &Settings) -> Result<Vec<Edit>, ErrorReply> {
+        self.known_tier(name)?;
+        if settings.is_empty() {
+            let advice =
+                format!("write weight=NUMBER, reserve=AMOUNT or readonly: braid tier set {name} weight=400");
+            return Err(refused(Errno::EINVAL, "there is nothing to be set", &advice));
+        }
+        let read = read(name, settings)?;
+        self.volume.set_tier(name, read.change).map_err(|error| match error.errno() {
+            Errno::EBUSY => refused(Errno::EBUSY, &error.to_string(), "set another tier to read-only"),
+            _ => error.into(),
+        })?;
+        self.change_place(name, read.change);
+        let edit = |(key, value): (&'static str, Option<String>)| match value {
+            Some(value) => Edit::Set(name.to_owned(), key, value),
+            None => Edit::Unset(name.to_owned(), key),
+        };
+        Ok(read.keys.into_iter().map(edit).collect())
+    }
+
+    /// Takes a tier out that holds nothing; with `evacuate`, says how to move
+    /// away what it holds.
+    pub(crate) fn remove_tier(&self, name: &str, evacuate: bool) -> Result<RemovedTier, ErrorReply> {
+        let status = self.volume.status();
+        if !status.tiers.iter().any(|tier| tier.name == name) {
+            let (what, advice) = no_such_tier(name, status.tiers.iter().map(|tier| tier.name.as_str()));
+            return Err(refused(Errno::ENOENT, &what, &advice));
+        }
+        let removed = self.volume.remove_tier(name).map_err(|error| cant_remove(name, evacuate, &error))?;
+        self.let_go(name);
+        Ok(removed)
+    }
+
+    /// The tier is not part of the volume any more.
+    pub(crate) fn let_go(&self, name: &str) {
+        self.drills.leave(name);
+        self.leave_place(name);
+    }
+}
+
+fn cant_add(dir: &Path, error: &Error) -> ErrorReply {
+    let text = format!("{}: {error}", dir.display());
+    let advice = match error.errno() {
+        Errno::EEXIST => {
+            "name an empty directory; one that belongs to a volume that is gone is free when its .braid directory is"
+        }
+        Errno::ENOSPC => "make room on its file system, or remove a tier first",
+        _ => "check the directory and its file system; the log may say more",
+    };
+    refused(error.errno(), &text, advice)
+}
+
+fn cant_remove(name: &str, evacuate: bool, error: &Error) -> ErrorReply {
+    let text = error.to_string();
+    let advice = match error.errno() {
+        Errno::ENOTEMPTY if evacuate => format!("move them away first: braid tier evacuate {name}"),
+        Errno::ENOTEMPTY => {
+            format!("move them away first: braid tier evacuate {name}, or remove it without --no-evacuate")
+        }
+        Errno::EBUSY if text.contains("policy") => {
+            "change the policy in the stack file, and mount anew, first".to_owned()
+        }
+        Errno::EBUSY => "the home tier stays; what is being removed is gone in a moment".to_owned(),
+        Errno::EUCLEAN => "it is not known what is on the tier: run braid fsck".to_owned(),
+        _ => "the log may say more".to_owned(),
+    };
+    refused(error.errno(), &text, &advice)
+}
+
+/// Reads settings of a tier. `auto` and `default` unset what was set.
+fn read(name: &str, settings: &Settings) -> Result<Read, ErrorReply> {
+    let place = Place::flag(format!("tier {name}"));
+    let parts: Vec<(&str, &str)> =
+        settings.iter().map(|(key, value)| (key.as_str(), value.as_str())).collect();
+    let mut section = Section::from_parts(place, &parts, KEYS).map_err(invalid)?;
+    let mut read = Read::default();
+    if let Some(field) = section.take("weight") {
+        let text = settings.get("weight").filter(|text| *text != "auto").cloned();
+        let weight = text.as_ref().map(|_| volume_settings::weight(&field)).transpose().map_err(invalid)?;
+        read.change.weight = Some(weight.map(|weight| weight.value));
+        read.keys.push(("weight", text));
+    }
+    if let Some(field) = section.take("reserve") {
+        let text = settings.get("reserve").filter(|text| *text != "default").cloned();
+        let reserve = text.as_ref().map(|_| volume_settings::reserve(&field)).transpose().map_err(invalid)?;
+        read.change.reserve = Some(match reserve.map(|reserve| reserve.value) {
+            None => braid_volume::Reserve::default(),
+            Some(Reserve::Bytes(bytes)) => braid_volume::Reserve::Bytes(bytes),
+            Some(Reserve::Percent(percent)) => braid_volume::Reserve::Percent(percent),
+        });
+        read.keys.push(("reserve", text));
+    }
+    if let Some(field) = section.take("readonly") {
+        let readonly = field.truth().map_err(invalid)?.value;
+        read.change.readonly = Some(readonly);
+        read.keys.push(("readonly", readonly.then(|| "true".to_owned())));
+    }
+    Ok(read)
+}
+
+fn invalid(refusal: Refusal) -> ErrorReply {
+    ErrorReply { errno: Some(Errno::EINVAL.0), message: refusal.to_string() }
+}

@@ -1,0 +1,78 @@
+//! A file lets go of a tier that leaves the volume. Called by `lifecycle` when
+//! the tier takes no new ranges any more.
+
+use super::sync::update_times;
+use super::{File, Layout, Spread};
+use crate::Volume;
+use crate::format::Owners;
+use crate::tiers::{Tier, bit};
+use braid_contract::{ObjectId, Result, TierId};
+use std::sync::atomic::Ordering;
+
+impl Volume {
+    /// Makes the home inode know what the tier knows of the file, and takes
+    /// away what a crash left behind the end of the file. Answers how many
+    /// ranges are on the tier.
+    pub(crate) fn prepare_leave(&self, file: &File, tier: &Tier) -> Result<u64> {
+        let layout = file.layout.write();
+        let Layout::Spread(spread) = &*layout else { return Ok(0) };
+        let end = spread.size().div_ceil(u64::from(self.range_size));
+        let (mut ranges, mut beyond) = (0, false);
+        spread.index.for_each(0, |range, entry| {
+            let there = entry?.tier == tier.id;
+            ranges += u64::from(there && range < end);
+            beyond |= there && range >= end;
+            Ok(())
+        })?;
+        if beyond {
+            self.trim(file, spread, spread.size())?;
+            self.make_releases_durable(file, spread)?;
+        }
+        update_times(file, spread, None)?;
+        Ok(ranges)
+    }
+
+    /// Gives what the tier owns of the file to home, which knows it durably.
+    pub(crate) fn disown(&self, file: &File, tier: &Tier) -> Result<()> {
+        match &*file.layout.write() {
+            Layout::Plain => Ok(()),
+            Layout::Spread(spread) => spread.disown(tier.id, self.tiers.home().id),
+        }
+    }
+}
+
+impl File {
+    /// The file's object id, if it is spread.
+    pub(crate) fn spread_id(&self) -> Option<ObjectId> {
+        match &*self.layout.read() {
+            Layout::Plain => None,
+            Layout::Spread(spread) => Some(spread.id()),
+        }
+    }
+
+    /// The tier is not part of the volume any more, and nobody who uses the
+    /// file thinks that it has an object there.
+    pub(crate) fn forget_tier(&self, tier: TierId) -> Result<()> {
+        let layout = self.layout.write();
+        let Layout::Spread(spread) = &*layout else { return Ok(()) };
+        for set in [&spread.created, &spread.dirty, &spread.untimed, &spread.released] {
+            set.fetch_and(!bit(tier), Ordering::AcqRel);
+        }
+        spread.index.clear_object_durable(tier)
+    }
+}
+
+impl Spread {
+    /// What `tier` owns of the file is `home`'s.
+    fn disown(&self, tier: TierId, home: TierId) -> Result<()> {
+        self.change_owners(|owners| {
+            let instead = |owner| if owner == tier { home } else { owner };
+            Owners {
+                size: instead(owners.size),
+                mtime: instead(owners.mtime),
+                atime: instead(owners.atime),
+                synced_mtime: instead(owners.synced_mtime),
+            }
+        })
+    }
+}

@@ -1,0 +1,32 @@
+//! A tier joins a volume that is in use.
+
+use crate::Volume;
+use crate::config::TierConfig;
+use braid_contract::{Errno, Error, Result, TierId};
+
+impl Volume {
+    /// Makes a store one more tier of the volume; when this returns, new ranges
+    /// go there as the policy has it. Its label comes first, the volume table
+    /// makes it count: a crash leaves the volume with it or without, and in the
+    /// latter case the same store may be added again, or joins at a mount that
+    /// names it.
+    ///
+    /// # Errors
+    /// `EEXIST` if a tier has the name already, or the store is a tier already
+    /// of this volume or another; `ENOSPC` if the volume has as many tiers as
+    /// it may; `EINVAL` without a store; those of the store.
+    pub fn add_tier(&self, new: TierConfig) -> Result<TierId> {
+        let mut table = self.table.lock();
+        if self.tiers.number(&new.name).is_some() {
+            return Err(Error::new(Errno::EEXIST, format!("there is a tier {} already", new.name)));
+        }
+        let next = table.clone();
+        let new = self.let_join(&mut table, next, new)?;
+        let id = new.id;
+        tracing::info!(tier = %new.name, location = %new.location, "tier was added");
+        self.left_out.lock().retain(|name| *name != new.name);
+        self.tiers.add(new);
+        self.renew_policy();
+        Ok(id)
+    }
+}

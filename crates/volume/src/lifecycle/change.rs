@@ -1,0 +1,69 @@
+//! Settings of a tier that is in use.
+
+use crate::Volume;
+use crate::config::Reserve;
+use crate::tiers::bit;
+use braid_contract::{Errno, Error, Result};
+
+/// What is to be changed of a tier; `None` leaves it as it is.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct TierChange {
+    /// Bandwidth relative to the other tiers; measured while running if
+    /// `Some(None)`.
+    pub weight: Option<Option<f64>>,
+    /// Space to be left free.
+    pub reserve: Option<Reserve>,
+    /// Whether it is read only: it takes no new ranges, and a range on it that
+    /// is written to goes to another tier first.
+    pub readonly: Option<bool>,
+}
+
+impl Volume {
+    /// Changes settings of a tier, from now to the unmount: a mount gives them
+    /// anew.
+    ///
+    /// # Errors
+    /// `ENOENT` if there is no such tier, `EBUSY` if it is home and is to be
+    /// read only.
+    pub fn set_tier(&self, name: &str, change: TierChange) -> Result<()> {
+        let tier = self.tier_named(name)?;
+        if tier.is_home() && change.readonly == Some(true) {
+            let what = "the home tier holds the names of all files, and can't be read only";
+            return Err(Error::new(Errno::EBUSY, what));
+        }
+        if let Some(weight) = change.weight {
+            tier.set_weight(weight);
+        }
+        if let Some(reserve) = change.reserve {
+            tier.set_reserve(reserve);
+        }
+        if let Some(readonly) = change.readonly {
+            tier.set_readonly(readonly);
+        }
+        tracing::info!(tier = %name, ?change, "settings of a tier were changed");
+        Ok(())
+    }
+
+    /// Closes a tier to new ranges, or opens it again, until it is told
+    /// otherwise: it stays so over mounts. What is on it is read and written as
+    /// ever.
+    ///
+    /// # Errors
+    /// `ENOENT` if there is no such tier, `EBUSY` if it is home; those of the
+    /// home tier.
+    pub fn set_draining(&self, name: &str, draining: bool) -> Result<()> {
+        let mut table = self.table.lock();
+        let tier = self.tier_named(name)?;
+        if tier.is_home() {
+            let what = "the home tier holds the names of all files, and can't be emptied";
+            return Err(Error::new(Errno::EBUSY, what));
+        }
+        let mut next = table.clone();
+        next.draining = if draining { next.draining | bit(tier.id) } else { next.draining & !bit(tier.id) };
+        if next != *table {
+            self.switch_table(&mut table, next)?;
+        }
+        tier.set_draining(draining);
+        Ok(())
+    }
+}

@@ -1,0 +1,112 @@
+//! Tiers come and go while the volume is in use: added, set, drained, removed,
+//! and replaced when they are lost. The control socket of the daemon calls
+//! this; `open` finishes at a mount what a crash interrupted.
+//!
+//! The volume table of the home tier is what counts, and is switched
+//! atomically. A tier that is removed is *leaving* in it first: that is the
+//! record of an operation with several steps (`finish_removals`).
+
+mod add;
+mod change;
+mod remove;
+mod replace;
+
+pub use change::TierChange;
+pub use remove::RemovedTier;
+pub(crate) use remove::leave_out_removed;
+
+use crate::Volume;
+use crate::config::TierConfig;
+use crate::format::{Label, VolumeTable};
+use crate::open::join;
+use crate::placement;
+use crate::tiers::{Place, Tier, TierParts};
+use braid_contract::{Errno, Error, Result, TierId};
+use std::sync::Arc;
+
+impl Volume {
+    /// The tier of this name.
+    pub(crate) fn tier_named(&self, name: &str) -> Result<Arc<Tier>> {
+        let found = self.tiers.iter().find(|tier| tier.name == name);
+        found.ok_or_else(|| Error::new(Errno::ENOENT, format!("there is no tier {name}")))
+    }
+
+    /// Writes a changed volume table, which counts when this returns.
+    fn switch_table(&self, table: &mut VolumeTable, next: VolumeTable) -> Result<()> {
+        self.home.braid()?.replace_small("volume", &next.encode())?;
+        *table = next;
+        Ok(())
+    }
+
+    /// Makes the policy anew: the tiers are not those that it was made for.
+    fn renew_policy(&self) {
+        if let Some(policy) = placement::make(&self.policy_config, |name| self.tiers.number(name)) {
+            *self.policy.write() = policy;
+        }
+    }
+
+    /// The label of a tier other than home.
+    fn label_of(&self, tier: TierId, name: &str) -> Label {
+        Label {
+            volume: self.id,
+            tier,
+            home: false,
+            user_xattr: self.user_xattr,
+            range_size: self.range_size,
+            name: name.to_owned(),
+        }
+    }
+
+    /// Labels the store of a tier that joins, and then enters it in the table:
+    /// a crash in between leaves a label that counts for nothing. `next` is the
+    /// table as it is to be otherwise.
+    fn let_join(&self, table: &mut VolumeTable, mut next: VolumeTable, new: TierConfig) -> Result<Tier> {
+        let store = new.store.ok_or(Errno::EINVAL)?;
+        let id = join(&mut next, &new.name).map_err(|error| Error::new(Errno::ENOSPC, error.to_string()))?;
+        let label = self.label_of(id, &new.name).encode();
+        if self.may_take(&next, &label, store.label()?)? {
+            store.clear()?;
+        }
+        store.set_label(&label)?;
+        self.switch_table(table, next)?;
+        let parts = TierParts {
+            id,
+            name: new.name,
+            location: new.location,
+            place: Place::Store(Some(store)),
+            weight: new.weight,
+            profile: new.profile,
+            reserve: new.reserve,
+            label,
+        };
+        Ok(Tier::new(parts, &self.environment))
+    }
+
+    /// Looks at the label that a directory carries which is to be a tier with
+    /// another one; answers whether what is left of a tier that was removed has
+    /// to go first.
+    fn may_take(&self, table: &VolumeTable, label: &[u8], found: Option<Vec<u8>>) -> Result<bool> {
+        let Some(found) = found else { return Ok(false) };
+        let refused = |what: String| Err(Error::new(Errno::EEXIST, what));
+        // One like that was left where the table could not be written.
+        if found == label {
+            return Ok(false);
+        }
+        let Ok(found) = Label::decode(&found) else {
+            return refused("the directory has a tier's label that can't be read".into());
+        };
+        if found.volume != self.id {
+            return refused(format!("the directory is a tier of another volume, {}", found.volume));
+        }
+        let is = |(number, _): &(TierId, String)| *number == found.tier;
+        if table.lost.iter().any(is) {
+            return refused(format!("the directory is tier {} of this volume, which was lost", found.name));
+        }
+        // The number may have been given to the one that joins just now.
+        let joining = |name: &String| Label::decode(label).is_ok_and(|label| label.name == *name);
+        if table.tiers.iter().any(|tier| is(tier) && !joining(&tier.1)) {
+            return refused(format!("the directory is tier {} of this volume", found.name));
+        }
+        Ok(true)
+    }
+}

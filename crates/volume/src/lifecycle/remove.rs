@@ -1,0 +1,321 @@
+//! A tier that holds nothing leaves the volume.
+//!
+//! It takes no new ranges from the start. That no index names it any more is
+//! made sure, and made durable; then the volume table says that it is
+//! *leaving*, and from that on it is not part of the volume. What is left is
+//! carried out at once, or, after a crash, at the next mount: no index may say
+//! that it has an object there, and its directory is cleared. Only then may its
+//! number be given again.
+
+use crate::Volume;
+use crate::config::{TierConfig, VolumeConfig};
+use crate::format::{Label, Removed, TABLE_LEN, VolumeTable};
+use crate::index::Index;
+use crate::placement;
+use crate::tiers::{Counts, Tier, bit};
+use braid_contract::{Errno, Error, ObjectId, Result, Store, TierId};
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+/// A tier that was removed.
+#[derive(Clone, Debug)]
+pub struct RemovedTier {
+    /// The number that it had.
+    pub id: TierId,
+    /// Where it was.
+    pub location: String,
+    /// Why its store could not be cleared, if it could not: its label is still
+    /// there. [`Volume::add_tier`] takes such a store all the same.
+    pub not_cleared: Option<String>,
+}
+
+/// What an index says of one tier.
+#[derive(Clone, Copy, Debug, Default)]
+struct Mentions {
+    /// Ranges on it.
+    ranges: u64,
+    /// Ranges on it behind the end of the file, which count for nothing.
+    beyond: bool,
+    /// It owns the size or a time.
+    owner: bool,
+}
+
+/// Files that an index of tells of the tier, and what is in the way.
+#[derive(Default)]
+struct Found {
+    /// Those that have nothing there, but where something has to be put right.
+    files: Vec<ObjectId>,
+    ranges: u64,
+    ranges_in: u64,
+}
+
+impl Volume {
+    /// Takes a tier out of the volume that holds nothing, and clears its store,
+    /// so that it can be used anew. From then on, a mount that names it leaves
+    /// it out.
+    ///
+    /// # Errors
+    /// `ENOENT` if there is no such tier, `EBUSY` if it is home or the policy
+    /// names it, `ENOTEMPTY` if a file has something on it, `EUCLEAN` if an
+    /// index can't be read, so that nobody knows; those of the home tier. The
+    /// tier is as it was then.
+    pub fn remove_tier(&self, name: &str) -> Result<RemovedTier> {
+        let mut table = self.table.lock();
+        let tier = self.tier_named(name)?;
+        if tier.is_home() {
+            let what = format!("tier {name} is the home tier, which holds the names of all files");
+            return Err(Error::new(Errno::EBUSY, what));
+        }
+        if placement::make(&self.policy_config, |of| self.tiers.number(of).filter(|_| of != name)).is_none() {
+            return Err(Error::new(Errno::EBUSY, format!("the policy names tier {name}")));
+        }
+        let was_draining = tier.is_draining();
+        tier.set_draining(true);
+        let store = self.take_out(&mut table, &tier).inspect_err(|_| tier.set_draining(was_draining))?;
+        tracing::info!(tier = %tier.name, location = %tier.location, "tier was removed");
+        self.renew_policy();
+        // What fails from here on is done at the next mount.
+        if let Err(error) = self.forget_leaving(&mut table) {
+            tracing::warn!(tier = %tier.name, %error, "the number of a removed tier stays taken until the next mount");
+        }
+        let cleared = match store {
+            None => Err(Error::new(Errno::ENODEV, "the tier is not there")),
+            Some(_) if !tier.is_healthy() => Err(Error::new(Errno::EIO, "the tier is in trouble")),
+            Some(store) => store.clear(),
+        };
+        let not_cleared = cleared.err().map(|error| error.to_string());
+        Ok(RemovedTier { id: tier.id, location: tier.location.clone(), not_cleared })
+    }
+
+    /// Makes sure that nothing is on the tier, and switches the table. Answers
+    /// its store.
+    fn take_out(&self, table: &mut VolumeTable, tier: &Tier) -> Result<Option<Arc<dyn Store>>> {
+        let counted = || match self.tiers.counts() {
+            Counts::Exact => tier.ranges.load(Ordering::Relaxed),
+            Counts::Near | Counts::Unknown => 0,
+        };
+        if counted() > 0 {
+            // Removed files may be all that there is.
+            self.reaper.reap_now(self);
+            self.reaper.bury(self);
+            if counted() > 0 {
+                return Err(not_empty(tier, counted(), None));
+            }
+        }
+        self.put_right(tier)?;
+        let mut next = table.clone();
+        next.tiers.retain(|(number, _)| *number != tier.id);
+        next.draining &= !bit(tier.id);
+        next.removed.retain(|old| old.name != tier.name || old.leaving);
+        next.removed.push(Removed { tier: tier.id, name: tier.name.clone(), leaving: true });
+        self.switch_table(table, next)?;
+        Ok(self.tiers.remove(tier))
+    }
+
+    /// Looks at all indexes, and lets none of them need the tier, durably.
+    fn put_right(&self, tier: &Tier) -> Result<()> {
+        let found = self.look_for(tier)?;
+        if found.ranges > 0 {
+            return Err(not_empty(tier, found.ranges, Some(found.ranges_in)));
+        }
+        // Their times and sizes come to the home inodes, durably; then to be
+        // home's in the indexes, durably: the tier may not be there to be asked
+        // when that is needed.
+        let mut ranges = 0;
+        self.for_files(&found.files, &mut |file| {
+            ranges += self.prepare_leave(file, tier)?;
+            Ok(())
+        })?;
+        if ranges > 0 {
+            return Err(not_empty(tier, ranges, None));
+        }
+        if !found.files.is_empty() {
+            self.home.root().sync_fs()?;
+            self.for_files(&found.files, &mut |file| self.disown(file, tier))?;
+            self.home.root().sync_fs()?;
+        }
+        // What was removed meanwhile must not come back with power loss.
+        self.reaper.reap_now(self);
+        if self.reaper.len() > 0 {
+            return Err(Error::new(Errno::EBUSY, "files are being removed; try again"));
+        }
+        Ok(())
+    }
+
+    fn look_for(&self, tier: &Tier) -> Result<Found> {
+        let mut found = Found::default();
+        let mut nameless = Vec::new();
+        self.index.list(&mut |id| {
+            let mentions = match self.mentions(id, tier.id) {
+                Ok(mentions) => mentions,
+                // It was removed, or is being made.
+                Err(error) if error.errno() == Errno::ENOENT => return Ok(()),
+                Err(_) if self.index.is_unfinished(id).unwrap_or(false) => return Ok(()),
+                Err(error) => return Err(error),
+            };
+            if mentions.ranges > 0 {
+                nameless.push((id, mentions.ranges));
+            } else if mentions.beyond || mentions.owner {
+                found.files.push(id);
+            }
+            Ok(())
+        })?;
+        // Of those, some may be of files that are gone for good.
+        let ids: Vec<ObjectId> = nameless.iter().map(|(id, _)| *id).collect();
+        self.for_files(&ids, &mut |file| {
+            let ranges = file.spread_id().and_then(|id| nameless.iter().find(|(of, _)| *of == id));
+            if let Some((_, ranges)) = ranges {
+                found.ranges += ranges;
+                found.ranges_in += 1;
+            }
+            Ok(())
+        })?;
+        Ok(found)
+    }
+
+    fn mentions(&self, id: ObjectId, tier: TierId) -> Result<Mentions> {
+        let index = self.index.open_index(id)?;
+        let end = index.size()?.div_ceil(u64::from(self.range_size));
+        let owners = index.owners()?;
+        let mut mentions = Mentions {
+            owner: [owners.size, owners.mtime, owners.atime, owners.synced_mtime].contains(&tier),
+            ..Mentions::default()
+        };
+        index.for_each(0, |range, entry| {
+            if entry?.tier == tier {
+                if range < end {
+                    mentions.ranges += 1;
+                } else {
+                    mentions.beyond = true;
+                }
+            }
+            Ok(())
+        })?;
+        Ok(mentions)
+    }
+
+    /// Carries out what is left of removals, of tiers that are leaving by the
+    /// table: no index says any more that such a tier has an object.
+    fn forget_leaving(&self, table: &mut VolumeTable) -> Result<()> {
+        let leaving: Vec<TierId> =
+            table.removed.iter().filter(|old| old.leaving).map(|old| old.tier).collect();
+        if leaving.is_empty() {
+            return Ok(());
+        }
+        // Nobody who is at a file with the tier in hand is left after this.
+        for open in self.handles.files() {
+            leaving.iter().try_for_each(|tier| open.file.forget_tier(*tier))?;
+        }
+        self.index.list(&mut |id| {
+            let index = match self.index.open_index(id) {
+                Err(error) if error.errno() == Errno::ENOENT => return Ok(()),
+                Err(_) if self.index.is_unfinished(id).unwrap_or(false) => return Ok(()),
+                result => result?,
+            };
+            leaving.iter().try_for_each(|tier| index.clear_object_durable(*tier))
+        })?;
+        self.home.root().sync_fs()?;
+        let mut next = table.clone();
+        next.removed.iter_mut().for_each(|old| old.leaving = false);
+        self.switch_table(table, next)
+    }
+
+    /// Finishes removals that a crash interrupted. `left_out` are tiers that
+    /// were given at the mount and removed before.
+    pub(crate) fn finish_removals(&self, left_out: Vec<TierConfig>) -> Result<()> {
+        let mut table = self.table.lock();
+        if let Err(error) = self.forget_leaving(&mut table) {
+            tracing::warn!(%error, "the removal of a tier can't be finished; it is tried again at the next mount");
+        }
+        for tier in left_out {
+            tracing::warn!(
+                tier = %tier.name, location = %tier.location,
+                "tier was removed from the volume: the mount goes without it; take it out of its settings"
+            );
+            if let Some(store) = tier.store
+                && let Err(error) = self.clear_remains(&table, &tier.name, &*store)
+            {
+                tracing::warn!(tier = %tier.name, %error, "what is left of a removed tier can't be cleared");
+            }
+            self.left_out.lock().push(tier.name);
+        }
+        Ok(())
+    }
+
+    /// Clears the store of a tier that was removed, if it still is that.
+    fn clear_remains(&self, table: &VolumeTable, name: &str, store: &dyn Store) -> Result<()> {
+        let Some(label) = store.label()?.and_then(|bytes| Label::decode(&bytes).ok()) else { return Ok(()) };
+        let is = |old: &Removed| old.name == name && old.tier == label.tier;
+        if label.volume == self.id && label.name == name && table.removed.iter().any(is) {
+            store.clear()?;
+        }
+        Ok(())
+    }
+}
+
+/// Takes those tiers out of a configuration that were removed from the volume,
+/// and are named by somebody who does not know. Reads the table only; what is
+/// wrong with that is found later.
+pub(crate) fn leave_out_removed(config: &mut VolumeConfig) -> Vec<TierConfig> {
+    let table = config.home.root.read_small(".braid/volume", TABLE_LEN).ok().flatten();
+    let Some(table) = table.and_then(|bytes| VolumeTable::decode(&bytes).ok()) else { return Vec::new() };
+    let is_removed = |tier: &TierConfig| {
+        !table.tiers.iter().any(|(_, name)| *name == tier.name)
+            && table.removed.iter().any(|old| old.name == tier.name)
+            && !belongs_elsewhere(&table, tier)
+    };
+    let (left_out, tiers) = std::mem::take(&mut config.tiers).into_iter().partition(is_removed);
+    config.tiers = tiers;
+    left_out
+}
+
+/// Whether the store is that of another volume: that is refused, as ever.
+fn belongs_elsewhere(table: &VolumeTable, tier: &TierConfig) -> bool {
+    let label = tier.store.as_ref().and_then(|store| store.label().ok().flatten());
+    label.and_then(|bytes| Label::decode(&bytes).ok()).is_some_and(|label| label.volume != table.volume)
+}
+
+fn not_empty(tier: &Tier, ranges: u64, files: Option<u64>) -> Error {
+    let of = files.map_or_else(String::new, |files| format!(" of {files} files"));
+    Error::new(Errno::ENOTEMPTY, format!("tier {} is not empty: {ranges} ranges{of} are on it", tier.name))
+}
+
+impl Volume {
+    /// Calls `visit` with the live state of each of these files that has a
+    /// name, or is open without.
+    fn for_files(
+        &self,
+        ids: &[ObjectId],
+        visit: &mut dyn FnMut(&crate::file::File) -> Result<()>,
+    ) -> Result<()> {
+        if ids.is_empty() {
+            return Ok(());
+        }
+        let mut search = self.walk_if_needed(ids)?;
+        for id in ids {
+            let index: Option<Index> = self.index.open_index(*id).ok();
+            match self.find_owner(*id, index.as_ref(), &mut search)? {
+                Some(owner) => {
+                    let inode = self.inodes.enter(&self.home, &owner.identity, owner.fd);
+                    let visited = match self.file_of(&inode) {
+                        Ok(file) => visit(&file),
+                        // It is gone by now.
+                        Err(error) if error.errno() == Errno::ESTALE => Ok(()),
+                        Err(error) => Err(error),
+                    };
+                    let ino = inode.ino;
+                    drop(inode);
+                    self.inodes.forget(ino, 1);
+                    visited?;
+                }
+                None => {
+                    let files = self.handles.files();
+                    if let Some(open) = files.iter().find(|open| open.file.spread_id() == Some(*id)) {
+                        visit(&open.file)?;
+                    }
+                }
+            }
+        }
+        Ok(())
+    }
+}

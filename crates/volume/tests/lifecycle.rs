@@ -1,0 +1,283 @@
+//! Tiers that come and go while files are in use.
+
+#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
+
+#[allow(dead_code, reason = "other tests need more of it")]
+mod common;
+
+use braid_contract::{Errno, FileSystem, InodeId};
+use braid_stores::dir::DirStore;
+use braid_volume::{LargeFiles, PolicyConfig, Reserve, TierChange, TierConfig, Volume, VolumeConfig, check};
+use common::{Bed, Open, RANGE, caller, pattern};
+use std::path::Path;
+use std::sync::Arc;
+
+fn tier(bed: &Bed, name: &str) -> TierConfig {
+    let dir = bed.path(name);
+    std::fs::create_dir_all(&dir).unwrap();
+    TierConfig {
+        name: name.into(),
+        store: Some(Arc::new(DirStore::open(&dir).unwrap())),
+        location: dir.display().to_string(),
+        weight: Some(1.0),
+        reserve: Reserve::default(),
+    }
+}
+
+/// The tiers `fast` and `slow`, and these.
+fn config(bed: &Bed, more: &[&str]) -> VolumeConfig {
+    let mut config = bed.config();
+    config.tiers.extend(more.iter().map(|name| tier(bed, name)));
+    config
+}
+
+/// `fast` and these.
+fn only(bed: &Bed, tiers: &[&str]) -> VolumeConfig {
+    VolumeConfig { tiers: tiers.iter().map(|name| tier(bed, name)).collect(), ..bed.config() }
+}
+
+fn open(config: VolumeConfig) -> Open {
+    Open { volume: Volume::open(config).unwrap() }
+}
+
+#[track_caller]
+fn is_well(config: VolumeConfig) {
+    let report = check(config, false, &mut |_| {}).unwrap();
+    // After a crash it is not clean.
+    let problems = report.problems.iter().filter(|problem| problem.code != "not-clean");
+    let said: Vec<String> = problems.map(|problem| format!("{}: {}", problem.code, problem.what)).collect();
+    assert_eq!(said, Vec::<String>::new());
+}
+
+fn ranges(open: &Open, name: &str) -> u64 {
+    open.volume.status().tiers.iter().find(|tier| tier.name == name).unwrap().ranges
+}
+
+fn state(open: &Open, name: &str) -> &'static str {
+    open.volume.status().tiers.iter().find(|tier| tier.name == name).unwrap().state.name()
+}
+
+fn empty(open: &Open, ino: InodeId, ranges: u64) {
+    (0..ranges).for_each(|range| open.volume.move_range(ino, range * RANGE, "fast").unwrap());
+}
+
+fn is_clear(dir: &Path) -> bool {
+    std::fs::read_dir(dir).unwrap().next().is_none()
+}
+
+#[test]
+fn a_tier_that_is_added_takes_ranges_at_once_and_is_there_at_the_next_mount() {
+    let bed = Bed::new();
+    let data = pattern(1, 30 * RANGE as usize);
+    let first = bed.open();
+    let (_, handle) = first.create("f");
+    first.write_ranges(handle, &data[..6 * RANGE as usize]);
+    first.volume.add_tier(tier(&bed, "new")).unwrap();
+    for (at, range) in data.chunks(RANGE as usize).enumerate().skip(6) {
+        first.write(handle, at as u64 * RANGE, range);
+    }
+    assert!(ranges(&first, "new") > 0);
+    assert!(first.read(handle, 0, data.len()) == data);
+    first.kill();
+    let second = open(config(&bed, &["new"]));
+    let handle = second.open(second.lookup("f").unwrap());
+    assert!(second.read(handle, 0, data.len()) == data);
+    assert_eq!(second.volume.status().tiers.len(), 3);
+    second.close();
+    is_well(config(&bed, &["new"]));
+    // The table counts: without the tier there is no mount.
+    let said = Volume::open(bed.config()).err().unwrap().to_string();
+    assert!(said.contains("`new`") && said.contains("new: { dir: DIRECTORY }"), "{said}");
+}
+
+#[test]
+fn what_can_not_be_a_tier_is_refused_and_nothing_changes() {
+    let bed = Bed::new();
+    let first = bed.open();
+    let refused = |config: TierConfig| {
+        let error = first.volume.add_tier(config).unwrap_err();
+        (error.errno(), error.to_string())
+    };
+    let (errno, said) = refused(TierConfig { name: "slow".into(), ..tier(&bed, "x") });
+    assert!(errno == Errno::EEXIST && said.contains("a tier slow already"), "{said}");
+    assert!(is_clear(&bed.path("x")));
+
+    let other = Bed::new();
+    other.open().close();
+    let foreign = TierConfig { name: "y".into(), ..tier(&other, "slow") };
+    let (errno, said) = refused(foreign);
+    assert!(errno == Errno::EEXIST && said.contains("of another volume"), "{said}");
+
+    std::fs::create_dir_all(bed.path("copy/.braid")).unwrap();
+    std::fs::copy(bed.path("slow/.braid/label"), bed.path("copy/.braid/label")).unwrap();
+    let (errno, said) = refused(TierConfig { name: "z".into(), ..tier(&bed, "copy") });
+    assert!(errno == Errno::EEXIST && said.contains("is tier slow of this volume"), "{said}");
+    std::fs::write(bed.path("copy/.braid/label"), "rubbish").unwrap();
+    let (errno, said) = refused(TierConfig { name: "z".into(), ..tier(&bed, "copy") });
+    assert!(errno == Errno::EEXIST && said.contains("can't be read"), "{said}");
+    assert_eq!(first.volume.status().tiers.len(), 2);
+    first.close();
+    is_well(bed.config());
+}
+
+#[test]
+fn a_tier_goes_when_it_is_empty_and_its_directory_can_be_used_anew() {
+    let bed = Bed::new();
+    let data = pattern(2, 8 * RANGE as usize);
+    let first = bed.open();
+    let (ino, handle) = first.create("f");
+    first.write_ranges(handle, &data);
+    let error = first.volume.remove_tier("slow").unwrap_err();
+    assert_eq!(error.errno(), Errno::ENOTEMPTY);
+    assert!(error.to_string().contains(&format!("{} ranges", ranges(&first, "slow"))), "{error}");
+    assert_eq!(first.volume.remove_tier("fast").unwrap_err().errno(), Errno::EBUSY);
+    assert_eq!(first.volume.remove_tier("nope").unwrap_err().errno(), Errno::ENOENT);
+    // It goes on as before.
+    assert_eq!(state(&first, "slow"), "online");
+    first.volume.set_draining("slow", true).unwrap();
+    empty(&first, ino, 8);
+    first.write(handle, 8 * RANGE, &data);
+    assert_eq!((ranges(&first, "slow"), state(&first, "slow")), (0, "draining"));
+    let mtime = first.volume.getattr(&caller(), ino, None).unwrap().mtime;
+    first.volume.fsync(&caller(), handle, false).unwrap();
+    let removed = first.volume.remove_tier("slow").unwrap();
+    assert_eq!(removed.not_cleared, None);
+    assert!(is_clear(&bed.path("slow")));
+    assert_eq!(first.volume.status().tiers.len(), 1);
+    first.write(handle, 16 * RANGE, &data[..RANGE as usize]);
+    first.volume.fsync(&caller(), handle, false).unwrap();
+    assert!(first.read(handle, 0, data.len()) == data);
+    first.kill();
+    is_well(only(&bed, &[]));
+    // One who does not know still names it.
+    let second = bed.open();
+    assert_eq!(second.volume.status().left_out_tiers, ["slow"]);
+    assert!(is_clear(&bed.path("slow")));
+    let ino = second.lookup("f").unwrap();
+    assert!(second.volume.getattr(&caller(), ino, None).unwrap().mtime >= mtime);
+    let handle = second.open(ino);
+    assert!(second.read(handle, 8 * RANGE, data.len()) == data);
+    // The directory, and the name, can be used again.
+    second.volume.add_tier(tier(&bed, "slow")).unwrap();
+    assert_eq!(second.volume.status().left_out_tiers, Vec::<String>::new());
+    second.write(handle, 17 * RANGE, &data);
+    second.write_ranges(second.create("g").1, &data);
+    assert!(ranges(&second, "slow") > 0);
+    second.close();
+    is_well(bed.config());
+}
+
+#[test]
+fn a_policy_that_names_a_tier_keeps_it() {
+    let bed = Bed::new();
+    let policy = PolicyConfig::Size { small: 0, large: LargeFiles::Tier("slow".into()) };
+    let first = open(VolumeConfig { policy, ..bed.config() });
+    let error = first.volume.remove_tier("slow").unwrap_err();
+    assert!(error.errno() == Errno::EBUSY && error.to_string().contains("policy names"), "{error}");
+    first.close();
+}
+
+#[test]
+fn what_was_removed_does_not_keep_a_tier_and_what_is_open_without_a_name_does() {
+    let bed = Bed::new();
+    let data = pattern(3, 8 * RANGE as usize);
+    let first = bed.open();
+    let (_, handle) = first.create("f");
+    first.write_ranges(handle, &data);
+    first.volume.unlink(&caller(), InodeId::ROOT, std::ffi::OsStr::new("f")).unwrap();
+    assert_eq!(first.volume.remove_tier("slow").unwrap_err().errno(), Errno::ENOTEMPTY);
+    assert!(first.read(handle, 0, data.len()) == data);
+    first.volume.release(handle).unwrap();
+    first.volume.remove_tier("slow").unwrap();
+    first.close();
+    is_well(only(&bed, &[]));
+}
+
+#[test]
+fn a_draining_tier_stays_so_over_mounts_until_it_is_opened_again() {
+    let bed = Bed::new();
+    let first = bed.open();
+    first.volume.set_draining("slow", true).unwrap();
+    assert_eq!(first.volume.set_draining("fast", true).unwrap_err().errno(), Errno::EBUSY);
+    first.kill();
+    let second = bed.open();
+    assert_eq!(state(&second, "slow"), "draining");
+    let (_, handle) = second.create("f");
+    second.write_ranges(handle, &pattern(4, 8 * RANGE as usize));
+    assert_eq!(ranges(&second, "slow"), 0);
+    second.volume.set_draining("slow", false).unwrap();
+    second.close();
+    let third = bed.open();
+    assert_eq!(state(&third, "slow"), "online");
+    third.write_ranges(third.create("g").1, &pattern(4, 8 * RANGE as usize));
+    assert!(ranges(&third, "slow") > 0);
+    third.close();
+}
+
+#[test]
+fn what_is_written_to_a_tier_that_is_set_to_read_only_goes_elsewhere() {
+    let bed = Bed::new();
+    let data = pattern(5, 8 * RANGE as usize);
+    let first = bed.open();
+    let (ino, handle) = first.create("f");
+    first.write_ranges(handle, &data);
+    let before = ranges(&first, "slow");
+    let readonly = |yes| TierChange { readonly: Some(yes), ..TierChange::default() };
+    first.volume.set_tier("slow", readonly(true)).unwrap();
+    assert_eq!(first.volume.set_tier("fast", readonly(true)).unwrap_err().errno(), Errno::EBUSY);
+    assert_eq!(state(&first, "slow"), "read-only");
+    assert!(first.read(handle, 0, data.len()) == data);
+    assert_eq!(ranges(&first, "slow"), before);
+    for range in 0..8 {
+        first.write(handle, range * RANGE + 5, b"changed");
+    }
+    first.write(handle, 8 * RANGE, &data);
+    assert_eq!(ranges(&first, "slow"), 0);
+    let mut expected = data.clone();
+    (0..8).for_each(|range| expected[range * RANGE as usize + 5..][..7].copy_from_slice(b"changed"));
+    assert!(first.read(handle, 0, expected.len()) == expected);
+    assert_eq!(first.volume.move_range(ino, 0, "slow").unwrap_err().errno(), Errno::ENOSPC);
+    first.volume.set_tier("slow", readonly(false)).unwrap();
+    first.volume.move_range(ino, 0, "slow").unwrap();
+    first.close();
+    is_well(bed.config());
+}
+
+#[test]
+fn weight_and_reserve_count_from_now_on() {
+    let bed = Bed::new();
+    let first = bed.open();
+    let change = TierChange { weight: Some(Some(1000.0)), ..TierChange::default() };
+    first.volume.set_tier("slow", change).unwrap();
+    let (_, handle) = first.create("f");
+    first.write_ranges(handle, &pattern(6, 20 * RANGE as usize));
+    assert!(ranges(&first, "slow") >= 18);
+    let change = TierChange { reserve: Some(Reserve::Percent(99.9)), ..TierChange::default() };
+    first.volume.set_tier("slow", change).unwrap();
+    assert_eq!(state(&first, "slow"), "full");
+    let error = first.volume.set_tier("nope", change).unwrap_err();
+    assert_eq!(error.errno(), Errno::ENOENT);
+    first.close();
+}
+
+#[test]
+fn numbers_are_given_again_when_nothing_can_name_them() {
+    let bed = Bed::new();
+    let data = pattern(7, 4 * RANGE as usize);
+    let first = bed.open();
+    let (ino, handle) = first.create("f");
+    for turn in 0..130_u64 {
+        let name = format!("t{turn}");
+        first.volume.add_tier(tier(&bed, &name)).unwrap();
+        first.write(handle, 0, &data);
+        first.volume.move_range(ino, turn % 4 * RANGE, &name).unwrap();
+        first.volume.fsync(&caller(), handle, false).unwrap();
+        assert_eq!(ranges(&first, &name), 1);
+        assert!(first.read(handle, 0, data.len()) == data, "turn {turn}");
+        assert_eq!(first.volume.remove_tier(&name).unwrap_err().errno(), Errno::ENOTEMPTY);
+        first.volume.move_range(ino, turn % 4 * RANGE, "fast").unwrap();
+        first.volume.remove_tier(&name).unwrap();
+    }
+    first.close();
+    is_well(bed.config());
+}
