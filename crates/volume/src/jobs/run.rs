@@ -75,14 +75,18 @@ impl Volume {
             }
             Err(_) => Outcome::Interrupted,
         };
-        if let Some(record) = self.jobs.ended(id, outcome) {
-            self.try_keep_job(&record);
+        if matches!(outcome, Outcome::Failed(_)) {
+            // Whoever sees that it failed finds that its tier is let go.
+            let _ = self.jobs.update(id, |job| job.record.holds = false);
             self.apply_draining();
+        }
+        if let Some((record, old)) = self.jobs.ended(id, outcome) {
+            self.try_keep_job(&record);
             if record.state.is_final() {
                 let why = record.message.as_deref().unwrap_or("");
                 tracing::info!(job = id, what = %record.what, state = record.state.name(), why, "a job ended");
-                self.forget_old_jobs();
             }
+            self.forget_jobs(&old);
         }
     }
 
