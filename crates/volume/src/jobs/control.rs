@@ -63,7 +63,7 @@ impl Volume {
         let from = [JobState::Queued, JobState::Running, JobState::Paused];
         let cancelled = self.change_job(id, &from, JobState::Cancelled)?;
         self.apply_draining();
-        self.forget_old_jobs();
+        self.forget_jobs(&self.jobs.forget_old());
         Ok(cancelled)
     }
 
@@ -162,9 +162,10 @@ impl Volume {
         }
     }
 
-    pub(super) fn forget_old_jobs(&self) {
-        for id in self.jobs.forget_old() {
-            if let Err(error) = shelf::remove(&self.home, id) {
+    /// Removes what is kept of jobs that are forgotten.
+    pub(super) fn forget_jobs(&self, ids: &[u64]) {
+        for id in ids {
+            if let Err(error) = shelf::remove(&self.home, *id) {
                 tracing::warn!(job = id, %error, "an old job can't be forgotten");
             }
         }

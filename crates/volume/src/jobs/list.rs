@@ -222,8 +222,8 @@ impl Jobs {
         state.stopped || state.jobs.get(&id).is_none_or(|job| job.record.state != JobState::Running)
     }
 
-    /// A run ended. Answers what has to be kept.
-    pub(super) fn ended(&self, id: u64, outcome: Outcome) -> Option<JobRecord> {
+    /// A run ended. Answers what has to be kept, and which jobs are forgotten.
+    pub(super) fn ended(&self, id: u64, outcome: Outcome) -> Option<(JobRecord, Vec<u64>)> {
         let mut state = self.state.lock();
         let job = state.jobs.get_mut(&id)?;
         job.active = false;
@@ -242,8 +242,9 @@ impl Jobs {
             Outcome::Failed(why) => self.end(job, JobState::Failed, Some(why)),
         }
         let record = job.record.clone();
+        let old = forget_old(&mut state);
         self.changed.notify_all();
-        Some(record)
+        Some((record, old))
     }
 
     fn end(&self, job: &mut Job, state: JobState, message: Option<String>) {
@@ -318,13 +319,22 @@ impl Jobs {
 
     /// Forgets the oldest jobs that have ended, but for some; answers which.
     pub(super) fn forget_old(&self) -> Vec<u64> {
-        let mut state = self.state.lock();
-        let over = |job: &Job| job.record.state.is_final() && !job.record.holds && !job.active;
-        let ended: Vec<u64> = state.jobs.values().filter(|job| over(job)).map(|job| job.record.id).collect();
-        let old = &ended[..ended.len().saturating_sub(FINISHED_KEPT)];
-        old.iter().for_each(|id| drop(state.jobs.remove(id)));
-        old.to_vec()
+        forget_old(&mut self.state.lock())
     }
+}
+
+fn forget_old(state: &mut State) -> Vec<u64> {
+    // The highest number says which is given next.
+    let last = state.last;
+    let over =
+        |job: &&Job| job.record.state.is_final() && !job.record.holds && !job.active && job.record.id != last;
+    let mut ended: Vec<(Option<i64>, u64)> =
+        state.jobs.values().filter(over).map(|job| (job.record.ended_ns, job.record.id)).collect();
+    ended.sort_unstable();
+    let kept = FINISHED_KEPT - 1;
+    ended.truncate(ended.len().saturating_sub(kept));
+    ended.iter().for_each(|(_, id)| drop(state.jobs.remove(id)));
+    ended.into_iter().map(|(_, id)| id).collect()
 }
 
 impl Job {

@@ -4,14 +4,16 @@
 //! resumed and cancelled, and goes on after the daemon was restarted or killed.
 //!
 //! `record` is what is known of a job and kept on home, `shelf` where it is
-//! kept, `list` which jobs there are and which may run; `control` is what can
-//! be asked for, `run` how a job is carried out, `goal` which ranges it moves
-//! and where to, `shares` what each tier is to have of a file, `room` whether
-//! the rest can take what a tier has.
+//! kept, `list` which jobs there are and which may run; `start` and `control`
+//! are what can be asked for, `run` how a job is carried out and `moves` what
+//! that does to one file, `goal` which ranges it moves and where to, `shares`
+//! what each tier is to have of a file, `room` whether the rest can take what a
+//! tier has, `pins` which files are left alone.
 
 mod control;
 mod goal;
 mod list;
+mod moves;
 mod pins;
 mod record;
 mod room;
@@ -21,10 +23,10 @@ mod shelf;
 mod start;
 
 pub use control::JobStatus;
-pub(crate) use control::work;
 pub use list::PARALLEL_MAX;
 pub use pins::Pinned;
 pub use record::{Amount, JobKind, JobRecord, JobState};
 
+pub(crate) use control::work;
 pub(crate) use list::Jobs;
 pub(crate) use shelf::{DIR, Wrong, problem_of};

@@ -2,7 +2,7 @@
 //! and moves their ranges. A thread of the volume calls [`Volume::run_job`];
 //! in a simulation, each tick does.
 
-use super::goal::{Goal, Step, Target, starts};
+use super::goal::{Goal, starts};
 use super::list::{Outcome, Rest};
 use super::record::{Amount, JobKind};
 use super::room::show;
@@ -10,15 +10,13 @@ use crate::Volume;
 use crate::file::File;
 use crate::migrate::Pace;
 use crate::namespace::{Identity, Seen};
-use crate::sync::Mutex;
-use crate::tiers::{Tier, bit};
-use braid_contract::{Errno, Error, Fd, Result, TierId};
+use braid_contract::{Errno, Error, Fd, Result};
 use std::collections::{BTreeMap, HashSet};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 /// Ranges that are collected at a time.
-const BATCH: usize = 256;
+pub(super) const BATCH: usize = 256;
 
 /// Files that are in use and remembered; with more, all are gone through again.
 const BUSY_MAX: usize = 4096;
@@ -30,17 +28,17 @@ const ERRORS_MAX: u64 = 1000;
 const ROUNDS_MAX: usize = 8;
 
 /// Why a run does not go on.
-enum Stop {
+pub(super) enum Stop {
     Interrupted,
     Failed(String),
 }
 
 /// A run under way.
-struct Run<'v> {
-    volume: &'v Volume,
-    id: u64,
-    pace: &'v Pace,
-    goal: Goal,
+pub(super) struct Run<'v> {
+    pub(super) volume: &'v Volume,
+    pub(super) id: u64,
+    pub(super) pace: &'v Pace,
+    pub(super) goal: Goal,
     /// Only looks what is to be moved.
     counting: bool,
     /// What was counted.
@@ -50,7 +48,7 @@ struct Run<'v> {
     /// Files that are in use.
     busy: Vec<PathBuf>,
     busy_files: u64,
-    skipped: BTreeMap<String, u64>,
+    pub(super) skipped: BTreeMap<String, u64>,
     stop: Option<Stop>,
 }
 
@@ -77,14 +75,18 @@ impl Volume {
             }
             Err(_) => Outcome::Interrupted,
         };
-        if let Some(record) = self.jobs.ended(id, outcome) {
-            self.try_keep_job(&record);
+        if matches!(outcome, Outcome::Failed(_)) {
+            // Whoever sees that it failed finds that its tier is let go.
+            let _ = self.jobs.update(id, |job| job.record.holds = false);
             self.apply_draining();
+        }
+        if let Some((record, old)) = self.jobs.ended(id, outcome) {
+            self.try_keep_job(&record);
             if record.state.is_final() {
                 let why = record.message.as_deref().unwrap_or("");
                 tracing::info!(job = id, what = %record.what, state = record.state.name(), why, "a job ended");
-                self.forget_old_jobs();
             }
+            self.forget_jobs(&old);
         }
     }
 
@@ -292,131 +294,12 @@ impl Run<'_> {
     }
 
     /// How many ranges to collect at a time: shares follow from a whole file.
-    fn batch(&self) -> usize {
+    pub(super) fn batch(&self) -> usize {
         if matches!(self.goal, Goal::Shares) { usize::MAX } else { BATCH }
     }
 
-    /// Moves all ranges of a file that are to be moved.
-    fn move_file(&mut self, shown: &str, file: &File) -> Result<Option<Stop>> {
-        let (mut first, mut moved, mut stayed) = (0, 0, 0_u64);
-        loop {
-            let steps = self.volume.steps(&self.goal, file, first, self.batch())?;
-            let Some(last) = steps.last() else { break };
-            first = last.range + 1;
-            for chunk in steps.chunks(BATCH) {
-                let mut done = Done::default();
-                let result = self.move_steps(file, chunk, &mut done);
-                moved += done.moved.ranges;
-                stayed += done.stayed;
-                for error in done.errors {
-                    if let Err(stop) = self.error(shown, &error) {
-                        return Ok(Some(stop));
-                    }
-                }
-                match result {
-                    Err(error) if error.is_full() => {
-                        return Ok(Some(Stop::Failed(format!("{shown}: {}", self.no_room()))));
-                    }
-                    result => result?,
-                }
-            }
-        }
-        if stayed > 0 {
-            *self.skipped.entry("no room on a better tier".into()).or_default() += 1;
-        }
-        if moved > 0 {
-            self.note(Amount { files: 1, ..Amount::default() });
-        }
-        Ok(None)
-    }
-
-    /// Moves some ranges; those that go to several tiers, side by side.
-    fn move_steps(&self, file: &File, steps: &[Step], done: &mut Done) -> Result<()> {
-        let mut by_tier: BTreeMap<TierId, (Arc<Tier>, Vec<&Step>)> = BTreeMap::new();
-        if matches!(self.goal, Goal::Off(_) | Goal::Shares) {
-            for step in steps {
-                match self.volume.target(&self.goal, file, step, 0)? {
-                    Target::Tier(tier) => {
-                        by_tier.entry(tier.id).or_insert_with(|| (tier, Vec::new())).1.push(step);
-                    }
-                    Target::Stay => done.stayed += 1,
-                    Target::NoRoom => return Err(Errno::ENOSPC.into()),
-                }
-            }
-        }
-        let all = Mutex::new(std::mem::take(done));
-        let result = match self.goal {
-            // All to one tier, or where there is room at that moment.
-            Goal::To(_) | Goal::Ranked { .. } => {
-                steps.iter().try_for_each(|step| self.move_step(file, step, None, &all))
-            }
-            Goal::Off(_) | Goal::Shares => {
-                self.volume.side_by_side(by_tier.into_values(), |(tier, steps)| {
-                    steps.into_iter().try_for_each(|step| self.move_step(file, step, Some(&tier), &all))
-                })
-            }
-        };
-        *done = std::mem::take(&mut *all.lock());
-        result
-    }
-
-    /// Moves one range, to `first` or to another tier that will do. Errors end
-    /// the file; those of this range alone are noted.
-    fn move_step(
-        &self,
-        file: &File,
-        step: &Step,
-        first: Option<&Arc<Tier>>,
-        done: &Mutex<Done>,
-    ) -> Result<()> {
-        let volume = self.volume;
-        let (mut excluded, mut wished) = (0, first.cloned());
-        loop {
-            if volume.jobs.is_interrupted(self.id) {
-                return Err(Errno::ECANCELED.into());
-            }
-            let fits = wished.take().filter(|tier| !tier.is_draining() && tier.room() >= step.len);
-            let to = match fits {
-                Some(tier) => tier,
-                None => match volume.target(&self.goal, file, step, excluded)? {
-                    Target::Tier(tier) => tier,
-                    Target::Stay => {
-                        done.lock().stayed += 1;
-                        return Ok(());
-                    }
-                    Target::NoRoom => return Err(Errno::ENOSPC.into()),
-                },
-            };
-            let offset = volume.range_start(step.range);
-            match volume.relocate(file, offset, &to, (self.goal.reason(), self.pace)) {
-                Ok(0) => return Ok(()),
-                Ok(_) => {
-                    to.took(step.len);
-                    let moved = Amount { bytes: step.len, ranges: 1, files: 0 };
-                    done.lock().moved += moved;
-                    self.note(moved);
-                    return Ok(());
-                }
-                Err(error) if error.is_full() => excluded |= bit(to.id),
-                Err(error) if matches!(error.errno(), Errno::EBUSY | Errno::ECANCELED) || is_gone(&error) => {
-                    return Err(error);
-                }
-                Err(error) => {
-                    done.lock().errors.push(error.context(format!("offset {offset}")));
-                    return Ok(());
-                }
-            }
-        }
-    }
-
-    fn note(&self, more: Amount) {
-        if let Some(record) = self.volume.jobs.moved(self.id, more) {
-            self.volume.try_keep_job(&record);
-        }
-    }
-
     /// Something could not be moved; the rest is tried all the same.
-    fn error(&mut self, shown: &str, error: &Error) -> std::result::Result<(), Stop> {
+    pub(super) fn error(&mut self, shown: &str, error: &Error) -> std::result::Result<(), Stop> {
         tracing::warn!(job = self.id, path = shown, %error, "a job could not move something");
         if self.counting {
             // It is met again.
@@ -433,25 +316,6 @@ impl Run<'_> {
             }
             _ => Ok(()),
         }
-    }
-
-    fn no_room(&self) -> String {
-        let tiers = self.volume.tiers.iter();
-        let rooms: Vec<String> = match &self.goal {
-            Goal::To(tier) => vec![format!("{} {}", tier.name, show(tier.room()))],
-            _ => tiers
-                .filter(|tier| !tier.is_draining() && tier.is_healthy())
-                .map(|tier| format!("{} {}", tier.name, show(tier.room())))
-                .collect(),
-        };
-        let of = match &self.goal {
-            Goal::Off(tier) => {
-                let ranges = tier.ranges.load(std::sync::atomic::Ordering::Relaxed);
-                format!("; {ranges} ranges are left on {}", tier.name)
-            }
-            _ => String::new(),
-        };
-        format!("there is no room for it: {}{of}", rooms.join(", "))
     }
 
     /// Whether a tier that is to be empty is; `true` for other jobs.
@@ -497,16 +361,7 @@ impl Run<'_> {
     }
 }
 
-/// What came of some ranges.
-#[derive(Default)]
-struct Done {
-    moved: Amount,
-    /// They stay where they are, for lack of room.
-    stayed: u64,
-    errors: Vec<Error>,
-}
-
-fn is_gone(error: &Error) -> bool {
+pub(super) fn is_gone(error: &Error) -> bool {
     matches!(error.errno(), Errno::ENOENT | Errno::ESTALE | Errno::EAGAIN)
 }
 

@@ -1,0 +1,163 @@
+//! How a run moves the ranges of one file: a batch at a time, those that go to
+//! several tiers side by side. `run` calls it for each file.
+
+use super::goal::{Goal, Step, Target};
+use super::record::Amount;
+use super::room::show;
+use super::run::{BATCH, Run, Stop, is_gone};
+use crate::file::File;
+use crate::sync::Mutex;
+use crate::tiers::{Tier, bit};
+use braid_contract::{Errno, Error, Result, TierId};
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+/// What came of some ranges.
+#[derive(Default)]
+struct Done {
+    moved: Amount,
+    /// They stay where they are, for lack of room.
+    stayed: u64,
+    errors: Vec<Error>,
+}
+
+impl Run<'_> {
+    /// Moves all ranges of a file that are to be moved.
+    pub(super) fn move_file(&mut self, shown: &str, file: &File) -> Result<Option<Stop>> {
+        let (mut first, mut moved, mut stayed) = (0, 0, 0_u64);
+        loop {
+            let steps = self.volume.steps(&self.goal, file, first, self.batch())?;
+            let Some(last) = steps.last() else { break };
+            first = last.range + 1;
+            for chunk in steps.chunks(BATCH) {
+                let mut done = Done::default();
+                let result = self.move_steps(file, chunk, &mut done);
+                moved += done.moved.ranges;
+                stayed += done.stayed;
+                for error in done.errors {
+                    if let Err(stop) = self.error(shown, &error) {
+                        return Ok(Some(stop));
+                    }
+                }
+                match result {
+                    Err(error) if error.is_full() => {
+                        return Ok(Some(Stop::Failed(format!("{shown}: {}", self.no_room()))));
+                    }
+                    result => result?,
+                }
+            }
+        }
+        if stayed > 0 {
+            *self.skipped.entry("no room on a better tier".into()).or_default() += 1;
+        }
+        if moved > 0 {
+            self.note(Amount { files: 1, ..Amount::default() });
+        }
+        Ok(None)
+    }
+
+    /// Moves some ranges; those that go to several tiers, side by side.
+    fn move_steps(&self, file: &File, steps: &[Step], done: &mut Done) -> Result<()> {
+        let mut by_tier: BTreeMap<TierId, (Arc<Tier>, Vec<&Step>)> = BTreeMap::new();
+        if matches!(self.goal, Goal::Off(_) | Goal::Shares) {
+            for step in steps {
+                match self.volume.target(&self.goal, file, step, 0)? {
+                    Target::Tier(tier) => {
+                        by_tier.entry(tier.id).or_insert_with(|| (tier, Vec::new())).1.push(step);
+                    }
+                    Target::Stay => done.stayed += 1,
+                    Target::NoRoom => return Err(Errno::ENOSPC.into()),
+                }
+            }
+        }
+        let all = Mutex::new(std::mem::take(done));
+        let result = match self.goal {
+            // All to one tier, or where there is room at that moment.
+            Goal::To(_) | Goal::Ranked { .. } => {
+                steps.iter().try_for_each(|step| self.move_step(file, step, None, &all))
+            }
+            Goal::Off(_) | Goal::Shares => {
+                self.volume.side_by_side(by_tier.into_values(), |(tier, steps)| {
+                    steps.into_iter().try_for_each(|step| self.move_step(file, step, Some(&tier), &all))
+                })
+            }
+        };
+        *done = std::mem::take(&mut *all.lock());
+        result
+    }
+
+    /// Moves one range, to `first` or to another tier that will do. Errors end
+    /// the file; those of this range alone are noted.
+    fn move_step(
+        &self,
+        file: &File,
+        step: &Step,
+        first: Option<&Arc<Tier>>,
+        done: &Mutex<Done>,
+    ) -> Result<()> {
+        let volume = self.volume;
+        let (mut excluded, mut wished) = (0, first.cloned());
+        loop {
+            if volume.jobs.is_interrupted(self.id) {
+                return Err(Errno::ECANCELED.into());
+            }
+            let fits = wished.take().filter(|tier| !tier.is_draining() && tier.room() >= step.len);
+            let to = match fits {
+                Some(tier) => tier,
+                None => match volume.target(&self.goal, file, step, excluded)? {
+                    Target::Tier(tier) => tier,
+                    Target::Stay => {
+                        done.lock().stayed += 1;
+                        return Ok(());
+                    }
+                    Target::NoRoom => return Err(Errno::ENOSPC.into()),
+                },
+            };
+            let offset = volume.range_start(step.range);
+            match volume.relocate(file, offset, &to, (self.goal.reason(), self.pace)) {
+                Ok(0) => return Ok(()),
+                Ok(_) => {
+                    to.took(step.len);
+                    let moved = Amount { bytes: step.len, ranges: 1, files: 0 };
+                    done.lock().moved += moved;
+                    self.note(moved);
+                    return Ok(());
+                }
+                Err(error) if error.is_full() => excluded |= bit(to.id),
+                Err(error) if matches!(error.errno(), Errno::EBUSY | Errno::ECANCELED) || is_gone(&error) => {
+                    return Err(error);
+                }
+                Err(error) => {
+                    done.lock().errors.push(error.context(format!("offset {offset}")));
+                    return Ok(());
+                }
+            }
+        }
+    }
+
+    fn note(&self, more: Amount) {
+        if let Some(record) = self.volume.jobs.moved(self.id, more) {
+            self.volume.try_keep_job(&record);
+        }
+    }
+
+    fn no_room(&self) -> String {
+        let tiers = self.volume.tiers.iter();
+        let rooms: Vec<String> = match &self.goal {
+            Goal::To(tier) => vec![format!("{} {}", tier.name, show(tier.room()))],
+            _ => tiers
+                .filter(|tier| !tier.is_draining() && tier.is_healthy())
+                .map(|tier| format!("{} {}", tier.name, show(tier.room())))
+                .collect(),
+        };
+        let of = match &self.goal {
+            Goal::Off(tier) => {
+                let ranges = tier.ranges.load(Ordering::Relaxed);
+                format!("; {ranges} ranges are left on {}", tier.name)
+            }
+            _ => String::new(),
+        };
+        format!("there is no room for it: {}{of}", rooms.join(", "))
+    }
+}
