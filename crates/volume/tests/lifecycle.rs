@@ -266,6 +266,8 @@ fn numbers_are_given_again_when_nothing_can_name_them() {
     let data = pattern(7, 4 * RANGE as usize);
     let first = bed.open();
     let (ino, handle) = first.create("f");
+    // Before there are others that the policy might choose.
+    first.write_ranges(handle, &data);
     for turn in 0..130_u64 {
         let name = format!("t{turn}");
         first.volume.add_tier(tier(&bed, &name)).unwrap();
