@@ -28,6 +28,9 @@ pub(crate) enum Command {
     Drill(DrillArgs),
     /// Check a volume, mounted or not, and repair it
     Fsck(FsckArgs),
+    /// Measure what the tiers can do
+    #[command(subcommand)]
+    Bench(BenchCommand),
     /// Print the version
     Version,
 }
@@ -289,6 +292,63 @@ pub(crate) struct FsckArgs {
     pub(crate) verbose: bool,
 
     /// Print JSON lines
+    #[arg(long)]
+    pub(crate) json: bool,
+}
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum BenchCommand {
+    /// Find how many threads saturate each tier, and write the profile that policies use
+    Calibrate(CalibrateArgs),
+}
+
+const CALIBRATE_HELP: &str = "\
+Each tier is read and written with direct I/O by 1, 2, 4, … threads, for some
+seconds each, on files of its own that have no names and leave nothing behind.
+What a tier holds is not touched. On a tier that is in use by a mounted volume,
+the figures are what its users leave.
+
+Examples:
+  braid bench calibrate two-tier.yaml
+  braid bench calibrate two-tier.yaml --tiers slow --seconds 10
+  braid bench calibrate two-tier.yaml --output /tmp/p.yaml --svg /tmp/p.svg --json";
+
+#[derive(Debug, Args)]
+#[command(after_help = CALIBRATE_HELP)]
+pub(crate) struct CalibrateArgs {
+    /// Stack file
+    #[arg(value_name = "STACK.yaml")]
+    pub(crate) stack: PathBuf,
+
+    /// Where the profile goes [default: STACK.profile.yaml beside the stack file]
+    #[arg(long, value_name = "FILE")]
+    pub(crate) output: Option<PathBuf>,
+
+    /// Where the plot goes [default: STACK.profile.svg beside the stack file]
+    #[arg(long, value_name = "FILE")]
+    pub(crate) svg: Option<PathBuf>,
+
+    /// Only these tiers; what the profile has of others stays [default: all]
+    #[arg(long, value_name = "TIER,…", value_delimiter = ',')]
+    pub(crate) tiers: Vec<String>,
+
+    /// How long each number of threads is measured, after a start that is not counted
+    #[arg(long, value_name = "N", default_value_t = 3.0, allow_negative_numbers = true)]
+    pub(crate) seconds: f64,
+
+    /// The largest number of threads, up to 256
+    #[arg(long, value_name = "COUNT", default_value_t = 32)]
+    pub(crate) threads_max: usize,
+
+    /// Size of one read or write, a multiple of 4KiB
+    #[arg(long, value_name = "SIZE", default_value = "64KiB")]
+    pub(crate) block: String,
+
+    /// Size of what is read and written on each tier
+    #[arg(long, value_name = "SIZE", default_value = "256MiB")]
+    pub(crate) size: String,
+
+    /// Print the profile as JSON
     #[arg(long)]
     pub(crate) json: bool,
 }

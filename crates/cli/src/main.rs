@@ -5,6 +5,7 @@
 mod affected;
 mod args;
 mod background;
+mod bench;
 mod drill;
 mod explain;
 mod failure;
@@ -16,7 +17,7 @@ mod table;
 mod tier;
 mod umount;
 
-use args::{Command, CommandLine, TierCommand};
+use args::{BenchCommand, Command, CommandLine, TierCommand};
 use clap::Parser;
 use std::process::ExitCode;
 
@@ -29,6 +30,7 @@ fn main() -> ExitCode {
         Command::Tier(TierCommand::Replace(args)) => tier::replace(&args),
         Command::Drill(args) => drill::run(&args),
         Command::Fsck(args) => return fsck::run(&args),
+        Command::Bench(BenchCommand::Calibrate(args)) => bench::calibrate(&args),
         Command::Version => table::print(&format!("braid {}\n", env!("CARGO_PKG_VERSION"))),
     };
     match done {

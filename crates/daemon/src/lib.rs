@@ -2,12 +2,13 @@
 //!
 //! [`config`] says what can be set, [`stack_file`] and [`flags`] read it,
 //! [`validate`] refuses what can't work before anything is touched, [`serve`]
-//! runs the daemon and [`check`] the offline check. `wire` opens the volume and
+//! runs the daemon, [`check`] the offline check and [`calibrate`] measures tiers. `wire` opens the volume and
 //! mounts the front end; `control` answers for a volume that is mounted, with
 //! the help of `wire`, [`check`], `drill` and `replacement`. The command line is
 //! the one caller.
 #![forbid(unsafe_code)]
 
+pub mod calibrate;
 pub mod check;
 pub mod config;
 pub mod flags;
