@@ -8,8 +8,8 @@ use crate::validate;
 use braid_contract::{Errno, Error, FileSystem, InodeId, Store};
 use braid_fuse::{FuseConfig, Session};
 use braid_ipc::protocol::{
-    AffectedFile, AffectedRun, Drill, ErrorReply, Explanation, Hello, Run, RunTier, Status, TierStatus,
-    Trouble,
+    AffectedFile, AffectedRun, Drill, ErrorReply, Explanation, Hello, Latency, Run, RunTier, Status,
+    TierStatus, Trouble,
 };
 use braid_stores::dir::DirStore;
 use braid_stores::native::open_tier_dir;
@@ -91,6 +91,9 @@ impl VolumeHandle {
             ranges: run.ranges,
             tier: run.tier.map(|(id, name)| RunTier { id: id.0, name }),
             reason: run.reason,
+            since: run.since,
+            heat: run.heat,
+            now: run.now,
         };
         let volatile_tiers = self.volatile_tiers(&explanation.runs);
         Ok(Explanation {
@@ -162,6 +165,8 @@ impl VolumeHandle {
             pending_removals: status.pending_removals,
             tiers: status.tiers.into_iter().map(|tier| self.tier_status(tier)).collect(),
             lost_tiers: lost.map(|(id, name)| RunTier { id: id.0, name }).collect(),
+            hottest: Vec::new(),
+            moves: Vec::new(),
         }
     }
 
@@ -189,9 +194,23 @@ impl VolumeHandle {
             write_ops: tier.write_ops,
             read_rate: finite(tier.read_rate),
             write_rate: finite(tier.write_rate),
+            read_latency_ns: latency(tier.latency[0]),
+            write_latency_ns: latency(tier.latency[1]),
+            read_latency_total_ns: latency(tier.latency_total[0]),
+            write_latency_total_ns: latency(tier.latency_total[1]),
+            in_flight: finite(tier.in_flight),
+            threads: tier.threads,
+            mover_rate: finite(tier.mover_rate),
+            mover_limit: tier.mover_limit.filter(|limit| limit.is_finite()),
+            device: None,
             name: tier.name,
         }
     }
+}
+
+fn latency(latency: braid_volume::Latency) -> Latency {
+    let braid_volume::Latency { ops, mean_ns, p50_ns, p99_ns } = latency;
+    Latency { ops, mean: mean_ns, p50: p50_ns, p99: p99_ns }
 }
 
 /// The volume as it is set; with faults in front of its stores where it is to

@@ -168,6 +168,44 @@ pub struct Status {
     /// were on them.
     #[serde(default)]
     pub lost_tiers: Vec<RunTier>,
+    /// The files that are used most, hottest first.
+    #[serde(default)]
+    pub hottest: Vec<HotFile>,
+    /// What movers moved since the mount.
+    #[serde(default)]
+    pub moves: Vec<MoveCount>,
+}
+
+/// A file that is used much.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct HotFile {
+    /// Its inode number.
+    pub ino: u64,
+    /// Its path below the mount point, where that is known; for root and the
+    /// user who mounted only.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub path: Option<String>,
+    /// The heat of its ranges together: one that is in constant use counts 1.
+    pub heat: f64,
+    /// The tiers that its hot ranges are on.
+    pub tier_names: Vec<String>,
+}
+
+/// What one mover moved from one tier to another for one reason.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct MoveCount {
+    /// `promote` or `demote`.
+    pub mover: String,
+    /// The tier that the ranges left.
+    pub from: String,
+    /// The tier that they are on since.
+    pub to: String,
+    /// Why they were moved: `hot`, or `watermark`.
+    pub reason: String,
+    /// How many ranges.
+    pub ranges: u64,
+    /// How many bytes that is.
+    pub bytes: u64,
 }
 
 /// The state of one tier. Sizes are in bytes.
@@ -219,6 +257,65 @@ pub struct TierStatus {
     pub read_rate: f64,
     /// Bytes written a second, now.
     pub write_rate: f64,
+    /// How long reads for applications took within the last second, in
+    /// nanoseconds.
+    #[serde(default)]
+    pub read_latency_ns: Latency,
+    /// How long writes for applications took within the last second.
+    #[serde(default)]
+    pub write_latency_ns: Latency,
+    /// The same for reads since the mount.
+    #[serde(default)]
+    pub read_latency_total_ns: Latency,
+    /// The same for writes since the mount.
+    #[serde(default)]
+    pub write_latency_total_ns: Latency,
+    /// Operations for applications that were under way at a time within the
+    /// last second, on average.
+    #[serde(default)]
+    pub in_flight: f64,
+    /// Threads of applications that used the tier in the last epoch.
+    #[serde(default)]
+    pub threads: u32,
+    /// Bytes a second that movers read from it and write to it.
+    #[serde(default)]
+    pub mover_rate: f64,
+    /// Bytes a second that movers may come to there at present; `None` if
+    /// there is no cap, or there are no movers.
+    #[serde(default)]
+    pub mover_limit: Option<f64>,
+    /// The block device beneath, if there is one.
+    #[serde(default)]
+    pub device: Option<Device>,
+}
+
+/// Figures of a block device, of everything that uses it.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Device {
+    /// The kernel's name of it.
+    pub name: String,
+    /// Bytes read a second.
+    pub read_rate: f64,
+    /// Bytes written a second.
+    pub write_rate: f64,
+    /// Operations under way at present.
+    pub in_flight: u64,
+    /// Share of time in which something was under way, 0 to 1.
+    pub busy: f64,
+}
+
+/// How long operations took, in nanoseconds; zeros if there were none.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Latency {
+    /// How many there were.
+    #[serde(default)]
+    pub ops: u64,
+    /// On average.
+    pub mean: u64,
+    /// Half of them took no longer.
+    pub p50: u64,
+    /// 99 in a hundred took no longer.
+    pub p99: u64,
 }
 
 fn durable() -> bool {
@@ -341,6 +438,17 @@ pub struct Run {
     pub tier: Option<RunTier>,
     /// Why the ranges are there.
     pub reason: String,
+    /// Since when, in seconds since 1970; `None` where that is not known. The
+    /// earliest of the run.
+    #[serde(default)]
+    pub since: Option<u64>,
+    /// How much the ranges are used, in percent; 0 for those that are not, and
+    /// for those of which nothing is known.
+    #[serde(default)]
+    pub heat: u8,
+    /// What movers and policy would do with them now.
+    #[serde(default)]
+    pub now: String,
 }
 
 /// The tier of a run.

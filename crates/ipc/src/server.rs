@@ -202,12 +202,28 @@ impl Shared {
 
     /// Refuses what is not for everybody.
     fn permit(&self, number: u64, request: Request) -> Result<Request, ErrorReply> {
-        let uid = self.lock().connections.get(&number).map(|connection| connection.uid);
-        if !request.is_for_owner() || uid == Some(0) || uid == Some(geteuid().as_raw()) {
+        if !request.is_for_owner() || self.is_owner(number) {
             return Ok(request);
         }
         let errno = Some(rustix::io::Errno::PERM.raw_os_error());
         Err(ErrorReply { errno, message: "only root and the user who mounted may ask for this".into() })
+    }
+
+    /// Whether it is root, or the user who mounted, who asks.
+    fn is_owner(&self, number: u64) -> bool {
+        let uid = self.lock().connections.get(&number).map(|connection| connection.uid);
+        uid == Some(0) || uid == Some(geteuid().as_raw())
+    }
+
+    /// Takes out of a reply what only the owner may be told: names that
+    /// directory permissions may hide.
+    fn redact(&self, number: u64, mut reply: Reply) -> Reply {
+        if let Reply::Status(status) = &mut reply
+            && !self.is_owner(number)
+        {
+            status.hottest.iter_mut().for_each(|file| file.path = None);
+        }
+        reply
     }
 
     fn forget(&self, number: u64) {
@@ -308,7 +324,7 @@ fn converse(stream: &UnixStream, shared: &Shared, number: u64) -> io::Result<()>
             Ok(request) => handle(&*shared.handler, &request, &mut |reply| answer(stream, reply)),
             Err(error) => Reply::Error(error),
         };
-        answer(stream, reply)?;
+        answer(stream, shared.redact(number, reply))?;
     }
 }
 

@@ -43,9 +43,9 @@ pub use format::FORMAT_VERSION;
 pub use open::OpenError;
 #[cfg(feature = "plant")]
 pub use plant::Plant;
-pub use status::{Explanation, Layout, Run, TierStatus, VolumeStatus};
+pub use status::{Explanation, HotFile, Layout, MoveCount, Run, TierStatus, VolumeStatus};
 pub use sync::Machine;
-pub use tiers::TierState;
+pub use tiers::{Latency, TierState};
 pub use volume::Volume;
 
 /// Smallest range size in bytes.

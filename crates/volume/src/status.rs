@@ -3,8 +3,8 @@
 use crate::Volume;
 use crate::file;
 use crate::format::{Entry, Reason};
-use crate::tiers::TierState;
-use braid_contract::{InodeId, ObjectId, Result, TierId, VolumeId};
+use crate::tiers::{Latency, TierState};
+use braid_contract::{Fd, InodeId, ObjectId, Result, TierId, VolumeId};
 
 /// State of a volume.
 #[derive(Clone, Debug)]
@@ -26,6 +26,40 @@ pub struct VolumeStatus {
     /// Number and name of tiers that were lost and replaced: files may still
     /// have ranges that were on them.
     pub lost_tiers: Vec<(TierId, String)>,
+    /// The files that are used most, hottest first.
+    pub hottest: Vec<HotFile>,
+    /// What movers moved since the mount.
+    pub moves: Vec<MoveCount>,
+}
+
+/// A file that is used much.
+#[derive(Clone, Debug)]
+pub struct HotFile {
+    /// Its inode.
+    pub ino: InodeId,
+    /// A descriptor to look at it, where one can be had.
+    pub fd: Option<Fd>,
+    /// The heat of its ranges together: one that is in constant use counts 1.
+    pub heat: f64,
+    /// The tiers that its hot ranges are on.
+    pub tiers: Vec<(TierId, String)>,
+}
+
+/// What one mover moved from one tier to another for one reason.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct MoveCount {
+    /// `promote` or `demote`.
+    pub mover: &'static str,
+    /// The tier that the ranges left.
+    pub from: (TierId, String),
+    /// The tier that they are on since.
+    pub to: (TierId, String),
+    /// Why: `hot`, or `watermark`.
+    pub reason: &'static str,
+    /// How many ranges.
+    pub ranges: u64,
+    /// How many bytes that is.
+    pub bytes: u64,
 }
 
 /// State of a tier. Sizes are in bytes.
@@ -72,6 +106,20 @@ pub struct TierStatus {
     pub read_rate: f64,
     /// Bytes written a second, now.
     pub write_rate: f64,
+    /// How long reads and writes for applications took within the last second.
+    pub latency: [Latency; 2],
+    /// The same since the mount.
+    pub latency_total: [Latency; 2],
+    /// Operations for applications under way at a time, on average.
+    pub in_flight: f64,
+    /// Threads of applications that used it in the last epoch.
+    pub threads: u32,
+    /// Bytes a second that movers read from it and write to it.
+    pub mover_rate: f64,
+    /// Bytes a second that movers may come to there at present.
+    pub mover_limit: Option<f64>,
+    /// The file system beneath, as `stat` numbers it.
+    pub device: u64,
 }
 
 /// Whether a file has an index.
@@ -112,6 +160,13 @@ pub struct Run {
     pub tier: Option<(TierId, String)>,
     /// Why they are there.
     pub reason: String,
+    /// Since when, in seconds since 1970, where that is known: the earliest of
+    /// the run.
+    pub since: Option<u64>,
+    /// How much the ranges are used, in percent.
+    pub heat: u8,
+    /// What movers and policy would do with them now.
+    pub now: String,
 }
 
 impl Volume {
@@ -129,6 +184,8 @@ impl Volume {
             known_inodes: self.inodes.len(),
             pending_removals: self.reaper.len(),
             lost_tiers: self.tiers.lost(),
+            hottest: Vec::new(),
+            moves: Vec::new(),
         }
     }
 
@@ -158,6 +215,9 @@ impl Volume {
             ranges: size.div_ceil(u64::from(self.range_size)),
             tier: Some((home.id, home.name.clone())),
             reason: "plain file: all of it in the home tree".into(),
+            since: None,
+            heat: 0,
+            now: String::new(),
         };
         let runs = if size == 0 { Vec::new() } else { vec![run] };
         Explanation { layout: Layout::Plain, size, range_size: self.range_size, runs }
@@ -200,7 +260,16 @@ impl Volume {
                 last.len += len;
                 last.ranges += count;
             }
-            _ => runs.push(Run { offset, len, ranges: count, tier, reason }),
+            _ => runs.push(Run {
+                offset,
+                len,
+                ranges: count,
+                tier,
+                reason,
+                since: None,
+                heat: 0,
+                now: String::new(),
+            }),
         }
     }
 
@@ -246,5 +315,12 @@ fn tier_status(tier: &crate::tiers::Tier) -> TierStatus {
         write_ops: load.ops[1],
         read_rate: load.rates[0],
         write_rate: load.rates[1],
+        latency: [Latency::default(); 2],
+        latency_total: [Latency::default(); 2],
+        in_flight: 0.0,
+        threads: 0,
+        mover_rate: 0.0,
+        mover_limit: None,
+        device: usage.device,
     }
 }

@@ -3,6 +3,7 @@
 
 mod gate;
 mod health;
+mod latency;
 mod load;
 mod room;
 
@@ -12,6 +13,7 @@ use crate::sync::{Mutex, RwLock};
 use braid_contract::{Environment, Errno, Error, Fd, ObjectId, Result, Store, TierId, Usage};
 use gate::Gate;
 use health::{Health, Trouble};
+pub use latency::Latency;
 pub(crate) use load::Direction;
 use load::Load;
 use room::{AGE_MAX_NS, Figures, Room};

@@ -1,0 +1,147 @@
+//! How long operations of applications on a tier take: counts by length, from
+//! which averages and percentiles are read. `tiers::monitor` fills them.
+
+use std::sync::atomic::{AtomicU64, Ordering};
+
+/// How long operations took; zeros if there were none.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct Latency {
+    /// How many there were.
+    pub ops: u64,
+    /// On average, in nanoseconds.
+    pub mean_ns: u64,
+    /// Half of them took no longer.
+    pub p50_ns: u64,
+    /// 99 in a hundred took no longer.
+    pub p99_ns: u64,
+}
+
+/// Buckets for each power of two: a percentile is told to an eighth.
+const SUB_BITS: u32 = 3;
+const SUB: usize = 1 << SUB_BITS;
+
+/// Lengths up to 2^36 ns, somewhat over a minute, are told apart.
+const POWERS: usize = 37 - SUB_BITS as usize;
+const BUCKETS: usize = (POWERS + 1) * SUB;
+
+/// The bucket of a length: exact below [`SUB`], then [`SUB`] for each power of
+/// two.
+fn bucket_of(ns: u64) -> usize {
+    let power = ns.max(1).ilog2();
+    if power < SUB_BITS {
+        return ns as usize;
+    }
+    let sub = (ns >> (power - SUB_BITS)) as usize & (SUB - 1);
+    ((power - SUB_BITS + 1) as usize * SUB + sub).min(BUCKETS - 1)
+}
+
+/// The longest length of a bucket.
+fn end_of(bucket: usize) -> u64 {
+    let (power, sub) = (bucket / SUB, bucket % SUB);
+    if power == 0 {
+        return sub as u64;
+    }
+    (((SUB + sub + 1) as u64) << (power - 1)) - 1
+}
+
+/// Counts by length; counting takes no lock.
+#[derive(Debug)]
+pub(super) struct Histogram {
+    buckets: [AtomicU64; BUCKETS],
+    sum_ns: AtomicU64,
+}
+
+/// The counts of a histogram at one moment, or between two.
+#[derive(Clone, Debug)]
+pub(super) struct Counts {
+    buckets: Box<[u64; BUCKETS]>,
+    pub(super) sum_ns: u64,
+}
+
+impl Histogram {
+    pub(super) const fn new() -> Self {
+        Self { buckets: [const { AtomicU64::new(0) }; BUCKETS], sum_ns: AtomicU64::new(0) }
+    }
+
+    pub(super) fn add(&self, ns: u64) {
+        self.buckets[bucket_of(ns)].fetch_add(1, Ordering::Relaxed);
+        self.sum_ns.fetch_add(ns, Ordering::Relaxed);
+    }
+
+    pub(super) fn counts(&self) -> Counts {
+        let load = |count: &AtomicU64| count.load(Ordering::Relaxed);
+        Counts { buckets: Box::new(self.buckets.each_ref().map(load)), sum_ns: load(&self.sum_ns) }
+    }
+}
+
+impl Counts {
+    pub(super) fn none() -> Self {
+        Self { buckets: Box::new([0; BUCKETS]), sum_ns: 0 }
+    }
+
+    /// What was counted since `earlier`.
+    pub(super) fn since(&self, earlier: &Self) -> Self {
+        let mut buckets = self.buckets.clone();
+        for (count, before) in buckets.iter_mut().zip(earlier.buckets.iter()) {
+            *count = count.saturating_sub(*before);
+        }
+        Self { buckets, sum_ns: self.sum_ns.saturating_sub(earlier.sum_ns) }
+    }
+
+    pub(super) fn latency(&self) -> Latency {
+        let ops: u64 = self.buckets.iter().sum();
+        if ops == 0 {
+            return Latency::default();
+        }
+        Latency {
+            ops,
+            mean_ns: self.sum_ns / ops,
+            p50_ns: self.percentile(ops, 50),
+            p99_ns: self.percentile(ops, 99),
+        }
+    }
+
+    /// A length that so many in a hundred of `ops` do not exceed.
+    fn percentile(&self, ops: u64, percent: u64) -> u64 {
+        let mut left = (ops * percent).div_ceil(100);
+        for (bucket, count) in self.buckets.iter().enumerate() {
+            left = left.saturating_sub(*count);
+            if left == 0 {
+                return end_of(bucket);
+            }
+        }
+        end_of(BUCKETS - 1)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn buckets_follow_each_other_and_are_narrow() {
+        let mut last = 0;
+        for bucket in 0..BUCKETS {
+            let end = end_of(bucket);
+            assert_eq!(bucket_of(end), bucket, "{end}");
+            assert!(bucket == 0 || bucket_of(last + 1) == bucket, "{last}");
+            assert!(bucket < SUB || end as f64 / (last + 1) as f64 <= 1.0 + 1.0 / SUB as f64, "{end}");
+            last = end;
+        }
+        assert_eq!(bucket_of(u64::MAX), BUCKETS - 1);
+    }
+
+    #[test]
+    fn percentiles_are_those_of_what_was_counted_since() {
+        let histogram = Histogram::new();
+        histogram.add(1 << 30);
+        let before = histogram.counts();
+        (0..98).for_each(|_| histogram.add(1000));
+        (0..2).for_each(|_| histogram.add(1_000_000));
+        let latency = histogram.counts().since(&before).latency();
+        assert_eq!((latency.ops, latency.mean_ns), (100, 20_980));
+        assert!((1000..=1125).contains(&latency.p50_ns), "{latency:?}");
+        assert!((1_000_000..=1_125_000).contains(&latency.p99_ns), "{latency:?}");
+        assert_eq!(before.since(&before).latency(), Latency::default());
+    }
+}
