@@ -74,6 +74,10 @@ pub(crate) struct MountArgs {
     #[arg(long)]
     pub(crate) no_passthrough: bool,
 
+    /// Tell Prometheus metrics there: 127.0.0.1:PORT, [::1]:PORT or unix:/PATH [default: nowhere]
+    #[arg(long, value_name = "ADDRESS")]
+    pub(crate) metrics: Option<String>,
+
     /// Mount over a directory that is not empty, and hide what is in it
     #[arg(long)]
     pub(crate) nonempty: bool,

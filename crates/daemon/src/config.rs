@@ -2,6 +2,7 @@
 //! that whoever finds it wrong later can say so.
 
 use crate::drill::FaultRule;
+use crate::metrics::Address;
 use crate::refusal::{Located, Place, Refusal};
 use braid_modules::Wrapper;
 use std::path::PathBuf;
@@ -157,6 +158,8 @@ pub struct MountSettings {
     pub allow_other: Option<Located<bool>>,
     /// Whether the kernel may do I/O on a plain file by itself.
     pub passthrough: Option<Located<bool>>,
+    /// Where Prometheus finds metrics; nowhere if it is not set.
+    pub metrics: Option<Located<Address>>,
 }
 
 /// Threads that answer the kernel, unless set otherwise.
@@ -178,6 +181,7 @@ impl MountSettings {
             threads: self.threads.or(file.threads),
             allow_other: self.allow_other.or(file.allow_other),
             passthrough: self.passthrough.or(file.passthrough),
+            metrics: self.metrics.or(file.metrics),
         }
     }
 }

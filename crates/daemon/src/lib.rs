@@ -3,7 +3,7 @@
 //! [`config`] says what can be set, [`stack_file`] and [`flags`] read it,
 //! [`validate`] refuses what can't work before anything is touched, [`serve`]
 //! runs the daemon, [`check`] the offline check and [`calibrate`] measures tiers. `wire` opens the volume and
-//! mounts the front end; `control` answers for a volume that is mounted, with
+//! mounts the front end; [`metrics`] is what Prometheus reads; `control` answers for a volume that is mounted, with
 //! the help of `wire`, [`check`], `drill` and `replacement`. The command line is
 //! the one caller.
 #![forbid(unsafe_code)]
@@ -13,6 +13,7 @@ pub mod check;
 pub mod config;
 pub mod flags;
 pub mod log;
+pub mod metrics;
 pub mod profile;
 pub mod refusal;
 pub mod serve;

@@ -149,7 +149,7 @@ fn look_at(tier: &TierSettings, options: &Options, tell: &mut dyn FnMut(&Step<'_
     validate::directory(dir, place)?;
     let failed = |error: braid_contract::Error| place.refuse(error.to_string(), "check the directory");
     let usage = open_dir(dir).and_then(|dir| dir.usage()).map_err(failed)?;
-    let spare = usage.space.free.saturating_sub(wire::reserve(tier).bytes(usage.space.total));
+    let spare = usage.space.available.saturating_sub(wire::reserve(tier).bytes(usage.space.total));
     if spare < options.size {
         let found = format!(
             "tier '{}' has no room: {} are needed for a while, {} can be used",
