@@ -2,6 +2,7 @@
 
 use clap::{Args, Parser, Subcommand};
 use std::path::PathBuf;
+use std::time::Duration;
 
 /// One file system over several devices.
 #[derive(Debug, Parser)]
@@ -19,6 +20,8 @@ pub(crate) enum Command {
     Umount(UmountArgs),
     /// Show the tiers of a mounted volume
     Status(StatusArgs),
+    /// Watch what a volume is doing
+    Top(TopArgs),
     /// Show where the data of a file is, and why
     Explain(ExplainArgs),
     /// Replace a tier that is lost
@@ -153,6 +156,7 @@ that data, and for nothing else.
 Examples:
   braid status /mnt/volume
   braid status /mnt/volume --affected
+  braid status /mnt/volume --watch 5
   braid status /mnt/volume --json | jq '.tiers[] | {name, state, free}'";
 
 #[derive(Debug, Args)]
@@ -165,9 +169,55 @@ pub(crate) struct StatusArgs {
     #[arg(long)]
     pub(crate) affected: bool,
 
+    /// Show it again every so many seconds, until the volume is unmounted [default: 2]
+    #[arg(long, value_name = "SECONDS", num_args = 0..=1, default_missing_value = "2")]
+    #[arg(value_parser = interval, conflicts_with = "affected")]
+    pub(crate) watch: Option<Duration>,
+
     /// Print JSON, with sizes in bytes; with --affected, one object a line for each file
     #[arg(long)]
     pub(crate) json: bool,
+}
+
+const TOP_HELP: &str = "\
+Of each tier: what is read and written a second, against the most that it does
+as calibrated or learned (or, with ~, the most that was seen since the start);
+how long half and 99 in a hundred operations of the last second took at most;
+operations under way and threads at it; space. The hottest files, for root and
+the user who mounted with their names.
+
+Keys: q ends it, left and right choose the order of the tiers, up and down
+scroll the files. Where standard output is no terminal, one frame is printed.
+
+Examples:
+  braid top
+  braid top /mnt/volume --interval 0.5s
+  braid top /mnt/volume --json | jq '.tiers[].write_rate'";
+
+#[derive(Debug, Args)]
+#[command(after_help = TOP_HELP)]
+pub(crate) struct TopArgs {
+    /// Where it is mounted, or anything below [default: the one Braid file system there is]
+    pub(crate) mountpoint: Option<PathBuf>,
+
+    /// Time between two frames, in seconds
+    #[arg(long, value_name = "SECONDS", default_value = "1s", value_parser = interval)]
+    pub(crate) interval: Duration,
+
+    /// Print one frame as text
+    #[arg(long)]
+    pub(crate) once: bool,
+
+    /// Print the status as JSON, one object a line for each interval
+    #[arg(long)]
+    pub(crate) json: bool,
+}
+
+/// Seconds between two looks, with or without an `s`.
+fn interval(text: &str) -> Result<Duration, String> {
+    let seconds = text.strip_suffix('s').unwrap_or(text).parse::<f64>().ok();
+    let seconds = seconds.filter(|seconds| (0.1..=86_400.0).contains(seconds));
+    seconds.map(Duration::from_secs_f64).ok_or_else(|| "write seconds, from 0.1 to 86400".into())
 }
 
 #[derive(Debug, Subcommand)]

@@ -12,9 +12,11 @@ mod failure;
 mod fsck;
 mod locate;
 mod mount;
+mod poll;
 mod status;
 mod table;
 mod tier;
+mod top;
 mod umount;
 
 use args::{BenchCommand, Command, CommandLine, TierCommand};
@@ -26,6 +28,7 @@ fn main() -> ExitCode {
         Command::Mount(args) => mount::run(&args),
         Command::Umount(args) => umount::run(&args),
         Command::Status(args) => status::run(&args),
+        Command::Top(args) => top::run(&args),
         Command::Explain(args) => explain::run(&args),
         Command::Tier(TierCommand::Replace(args)) => tier::replace(&args),
         Command::Drill(args) => drill::run(&args),

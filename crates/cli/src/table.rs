@@ -6,12 +6,16 @@ use std::io::{self, IsTerminal, Write};
 /// Prints to standard output. A reader that has seen enough (`| head`) is not
 /// an error.
 pub(crate) fn print(text: &str) -> Result<()> {
+    print_to_reader(text).map(|_| ())
+}
+
+/// Prints to standard output, and says whether somebody still reads.
+pub(crate) fn print_to_reader(text: &str) -> Result<bool> {
     let mut stdout = io::stdout().lock();
     match stdout.write_all(text.as_bytes()).and_then(|()| stdout.flush()) {
-        Err(error) if error.kind() != io::ErrorKind::BrokenPipe => {
-            Err(Failure::new(format!("can't write to standard output: {error}")))
-        }
-        _ => Ok(()),
+        Ok(()) => Ok(true),
+        Err(error) if error.kind() == io::ErrorKind::BrokenPipe => Ok(false),
+        Err(error) => Err(Failure::new(format!("can't write to standard output: {error}"))),
     }
 }
 

@@ -194,6 +194,8 @@ impl VolumeHandle {
             write_ops: tier.write_ops,
             read_rate: finite(tier.read_rate),
             write_rate: finite(tier.write_rate),
+            read_bandwidth: None,
+            write_bandwidth: None,
             read_latency_ns: latency(tier.latency[0]),
             write_latency_ns: latency(tier.latency[1]),
             read_latency_total_ns: latency(tier.latency_total[0]),
