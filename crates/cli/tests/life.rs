@@ -2,83 +2,10 @@
 //! passed over without them.
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
+mod common;
+
+use common::Bench;
 use std::fs;
-use std::path::{Path, PathBuf};
-use std::process::{Command, Output, Stdio};
-use tempfile::TempDir;
-
-struct Bench {
-    dir: TempDir,
-}
-
-impl Bench {
-    /// `None` where nothing can be mounted, or home would have no attributes.
-    fn new() -> Option<Self> {
-        if !rustix::process::geteuid().is_root() || !Path::new("/dev/fuse").exists() {
-            eprintln!("passed over: needs root and /dev/fuse");
-            return None;
-        }
-        let dir = tempfile::tempdir().unwrap();
-        for name in ["a", "b", "m"] {
-            fs::create_dir(dir.path().join(name)).unwrap();
-        }
-        let stack = "\
-stack:
-  passthrough:
-    volume:
-      home: fast
-      policy: { weighted: { } }
-      range: 64KiB
-      tiers:
-        fast: { dir: a, weight: 3 }
-        slow: { dir: b, weight: 1 }
-";
-        fs::write(dir.path().join("s.yaml"), stack).unwrap();
-        Some(Self { dir })
-    }
-
-    fn path(&self, name: &str) -> PathBuf {
-        self.dir.path().join(name)
-    }
-
-    fn braid(&self, words: &[&str]) -> Output {
-        let mut command = Command::new(env!("CARGO_BIN_EXE_braid"));
-        command.current_dir(self.dir.path()).args(words).stdin(Stdio::null());
-        if words[0] == "mount" {
-            command.arg("--log-file").arg(self.path("log"));
-        }
-        command.output().unwrap()
-    }
-
-    #[track_caller]
-    fn ok(&self, words: &[&str]) -> String {
-        let output = self.braid(words);
-        let error = String::from_utf8(output.stderr).unwrap();
-        assert!(output.status.success(), "{words:?}: {error}");
-        assert_eq!(error, "", "{words:?}");
-        String::from_utf8(output.stdout).unwrap()
-    }
-
-    /// Exit status and standard error of a command that fails.
-    #[track_caller]
-    fn fails(&self, words: &[&str]) -> (i32, String) {
-        let output = self.braid(words);
-        assert!(!output.status.success(), "{words:?} succeeded");
-        (output.status.code().unwrap(), String::from_utf8(output.stderr).unwrap())
-    }
-
-    fn json(&self, words: &[&str]) -> serde_json::Value {
-        serde_json::from_str(&self.ok(words)).unwrap()
-    }
-}
-
-impl Drop for Bench {
-    fn drop(&mut self) {
-        if std::thread::panicking() {
-            let _ = self.braid(&["umount", "--lazy", "m"]);
-        }
-    }
-}
 
 #[test]
 fn mount_use_ask_unmount_check() {
