@@ -1,5 +1,12 @@
 //! The command line.
 
+mod jobs;
+
+pub(crate) use jobs::{
+    EvacuateArgs, JobCommand, JobIdArgs, JobListArgs, JobSetArgs, JobShowArgs, JobWaitArgs, MoveArgs,
+    PathArgs, PinArgs, RebalanceArgs, StartArgs, UnpinArgs,
+};
+
 use clap::{Args, Parser, Subcommand};
 use std::path::PathBuf;
 use std::time::Duration;
@@ -24,9 +31,24 @@ pub(crate) enum Command {
     Top(TopArgs),
     /// Show where the data of a file is, and why
     Explain(ExplainArgs),
-    /// Replace a tier that is lost
+    /// Empty a tier, or replace one that is lost
     #[command(subcommand)]
     Tier(TierCommand),
+    /// Move a file, or all files of a directory, to a tier
+    Move(MoveArgs),
+    /// Move a file, or all files of a directory, to the fastest tier with room
+    Promote(PathArgs),
+    /// Move a file, or all files of a directory, to the slowest tier with room
+    Demote(PathArgs),
+    /// Move data so that every tier has its share, as after one was added
+    Rebalance(RebalanceArgs),
+    /// Leave a file where it is, whatever movers want
+    Pin(PinArgs),
+    /// Let movers move a file again
+    Unpin(UnpinArgs),
+    /// See and steer the jobs that move data
+    #[command(subcommand)]
+    Job(JobCommand),
     /// Let a tier fail, to see what happens then
     Drill(DrillArgs),
     /// Check a volume, mounted or not, and repair it
@@ -224,6 +246,8 @@ fn interval(text: &str) -> Result<Duration, String> {
 pub(crate) enum TierCommand {
     /// Put an empty directory in the place of a tier that is lost, while the volume is mounted
     Replace(ReplaceArgs),
+    /// Move everything off a tier, which takes no new data from then on
+    Evacuate(EvacuateArgs),
 }
 
 const REPLACE_HELP: &str = "\

@@ -46,6 +46,10 @@ fn render(path: &Path, explanation: &Explanation) -> String {
             )
         }
     });
+    if let Some(pin) = &explanation.pin {
+        let to = pin.tier.as_ref().map_or(String::new(), |tier| format!(" to {tier}"));
+        text.push_str(&format!("pinned{to}: movers leave it where it is\n"));
+    }
     if explanation.runs.is_empty() {
         return text;
     }

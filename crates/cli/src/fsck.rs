@@ -5,13 +5,13 @@ mod progress;
 
 use crate::args::{FsckArgs, StackArgs};
 use crate::failure::{Failure, Result};
+use crate::progress::Progress;
 use crate::{locate, mount, table};
 use braid_daemon::check::{self, Report};
 use braid_daemon::config::Config;
 use braid_ipc::Client;
 use braid_ipc::mounts::{self, Mount};
 use braid_ipc::protocol::{FsckProblem, FsckRequest, FsckSummary, Reply, Request};
-use progress::Progress;
 use serde::Serialize;
 use std::fmt::Write as _;
 use std::path::{Component, Path, PathBuf};
@@ -63,7 +63,7 @@ fn checked(args: &FsckArgs) -> Result<Report> {
         Target::Tiers(config) => {
             let request = request(args, paths.iter().map(|path| Ok(path.clone())))?;
             Ok(check::run(&config, &request, &mut |now| {
-                progress.show(&now);
+                progress.show(&progress::render(&now));
                 true
             })?)
         }
@@ -147,7 +147,7 @@ fn ask(mut daemon: Client, request: FsckRequest, progress: &mut Progress) -> Res
     let (mut problems, mut summary) = (Vec::new(), None);
     let asked = daemon.request_all(&Request::Fsck(request), &mut |reply| {
         match reply {
-            Reply::FsckProgress(now) => progress.show(&now),
+            Reply::FsckProgress(now) => progress.show(&progress::render(&now)),
             Reply::FsckProblem(problem) => problems.push(problem),
             Reply::FsckSummary(found) => summary = Some(found),
             _ => return false,

@@ -47,6 +47,49 @@ pub(crate) fn mounted_at(path: &Path) -> Result<Mount> {
     }
 }
 
+/// The Braid file system that `path` is in, or, without one, the only one
+/// there is, or the one of the working directory.
+pub(crate) fn given_or_only(path: Option<&Path>) -> Result<Mount> {
+    if let Some(path) = path {
+        return containing(path);
+    }
+    if let Ok(mount) = containing(Path::new(".")) {
+        return Ok(mount);
+    }
+    let mut mounts: Vec<Mount> = table()?.into_iter().filter(Mount::is_braid).collect();
+    mounts.dedup_by_key(|mount| mount.dev);
+    match mounts.as_slice() {
+        [mount] => Ok(mount.clone()),
+        [] => Err(Failure::new("no Braid file system is mounted")),
+        several => {
+            let points: Vec<String> = several.iter().map(|mount| mount.point.display().to_string()).collect();
+            let points = points.join(", ");
+            Err(Failure::usage(format!(
+                "several Braid file systems are mounted: {points}\n  help: say which one, or work in it"
+            )))
+        }
+    }
+}
+
+/// The Braid file system that the file or directory `path` is in, and where it
+/// is below that one's root.
+pub(crate) fn within(path: &Path) -> Result<(Mount, String)> {
+    let resolved = resolve(path)?;
+    let mount = containing(path)?;
+    let table = table()?;
+    let at = mounts::containing(&table, &resolved).filter(|at| at.dev == mount.dev);
+    let within = at.unwrap_or(&mount).path_within(&resolved);
+    let within = within.ok_or_else(|| not_braid(path, None))?;
+    let below = within.strip_prefix("/").unwrap_or(&within).to_owned();
+    match below.into_os_string().into_string() {
+        Ok(below) => Ok((mount, below)),
+        Err(name) => Err(Failure::new(format!(
+            "{}: the name is not UTF-8\n  help: name the directory that it is in",
+            name.display()
+        ))),
+    }
+}
+
 /// The daemon that serves `mount`.
 pub(crate) fn daemon(mount: &Mount) -> io::Result<Client> {
     Client::find(mount.dev, mount.owner().unwrap_or(0))

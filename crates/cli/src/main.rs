@@ -10,9 +10,13 @@ mod drill;
 mod explain;
 mod failure;
 mod fsck;
+mod job;
 mod locate;
 mod mount;
+mod movers;
+mod pin;
 mod poll;
+mod progress;
 mod status;
 mod table;
 mod tier;
@@ -31,6 +35,14 @@ fn main() -> ExitCode {
         Command::Top(args) => top::run(&args),
         Command::Explain(args) => explain::run(&args),
         Command::Tier(TierCommand::Replace(args)) => tier::replace(&args),
+        Command::Tier(TierCommand::Evacuate(args)) => movers::evacuate(&args),
+        Command::Move(args) => movers::move_to(&args),
+        Command::Promote(args) => movers::promote(&args),
+        Command::Demote(args) => movers::demote(&args),
+        Command::Rebalance(args) => movers::rebalance(&args),
+        Command::Pin(args) => pin::pin(&args),
+        Command::Unpin(args) => pin::unpin(&args),
+        Command::Job(command) => job::run(&command),
         Command::Drill(args) => drill::run(&args),
         Command::Fsck(args) => return fsck::run(&args),
         Command::Bench(BenchCommand::Calibrate(args)) => bench::calibrate(&args),

@@ -145,7 +145,8 @@ fn remarks(status: &Status) -> String {
     text
 }
 
-fn show_duration(seconds: f64) -> String {
+/// A time for people.
+pub(crate) fn show_duration(seconds: f64) -> String {
     let seconds = seconds as u64;
     match (seconds / 86400, seconds / 3600 % 24, seconds / 60 % 60, seconds % 60) {
         (0, 0, 0, s) => format!("{s} s"),

@@ -80,6 +80,8 @@ pub struct VolumeSettings {
     /// Size of a range in bytes; the volume's own, or the default for a new
     /// one, if it is not set.
     pub range: Option<Located<u32>>,
+    /// Jobs that run at the same time; the default if it is not set.
+    pub jobs: Option<Located<usize>>,
     /// The tiers, home among them, in the order in which they were written.
     pub tiers: Vec<TierSettings>,
 }

@@ -3,7 +3,8 @@
 use crate::wire::VolumeHandle;
 use braid_contract::Errno;
 use braid_ipc::protocol::{
-    AffectedFile, Drill, ErrorReply, Explanation, FsckRequest, FsckSummary, Hello, Replaced, Reply, Status,
+    AffectedFile, Drill, ErrorReply, Explanation, FsckRequest, FsckSummary, Hello, Job, JobChange,
+    PinRequest, Pinned, Replaced, Reply, StartJob, Status,
 };
 use std::io;
 use std::path::{Path, PathBuf};
@@ -52,6 +53,26 @@ impl braid_ipc::Handler for Control {
 
     fn replace_tier(&self, tier: &str, dir: &str) -> Result<Replaced, ErrorReply> {
         self.volume.replace_tier(tier, Path::new(dir), &self.mountpoint)
+    }
+
+    fn start_job(&self, request: &StartJob) -> Result<Job, ErrorReply> {
+        self.volume.start_job(request)
+    }
+
+    fn jobs(&self) -> Vec<Job> {
+        self.volume.jobs()
+    }
+
+    fn job(&self, id: u64, change: Option<JobChange>) -> Result<Job, ErrorReply> {
+        self.volume.job(id, change)
+    }
+
+    fn undo_evacuation(&self, tier: &str) -> Result<(), ErrorReply> {
+        self.volume.undo_evacuation(tier)
+    }
+
+    fn pin(&self, request: &PinRequest) -> Result<Pinned, ErrorReply> {
+        self.volume.pin(request)
     }
 
     fn fsck(

@@ -47,8 +47,14 @@ pub fn parse(flags: &StackFlags) -> Result<Config, Refusal> {
         let place = Place::flag(format!("--range {text}"));
         volume_settings::range(&Field { name: "range".into(), place, node })
     });
-    let volume =
-        VolumeSettings { place: Place::flag("--tier"), home, policy, range: range.transpose()?, tiers };
+    let volume = VolumeSettings {
+        place: Place::flag("--tier"),
+        home,
+        policy,
+        range: range.transpose()?,
+        jobs: None,
+        tiers,
+    };
     check_names(&volume)?;
     Ok(Config { stack: StackNode::Volume(Box::new(volume)), mount: MountSettings::default() })
 }

@@ -2,9 +2,10 @@
 //!
 //! [`config`] says what can be set, [`stack_file`] and [`flags`] read it,
 //! [`validate`] refuses what can't work before anything is touched, [`serve`]
-//! runs the daemon, [`check`] the offline check and [`calibrate`] measures tiers. `wire` opens the volume and
-//! mounts the front end; [`metrics`] is what Prometheus reads; `control` answers for a volume that is mounted, with
-//! the help of `wire`, [`check`], `drill` and `replacement`. The command line is
+//! runs the daemon, [`check`] the offline check, [`calibrate`] measures tiers.
+//! `wire` opens the volume and mounts the front end; `control` answers for a
+//! volume that is mounted, with the help of `wire`, [`check`], `drill`, `jobs`
+//! and `replacement`; [`metrics`] is what Prometheus reads. The command line is
 //! the one caller.
 #![forbid(unsafe_code)]
 
@@ -23,6 +24,7 @@ pub mod validate;
 
 mod control;
 mod drill;
+mod jobs;
 mod policy;
 mod replacement;
 mod section;

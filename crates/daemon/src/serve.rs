@@ -97,6 +97,10 @@ fn serve(
     // unmounted.
     let _ = std::env::set_current_dir("/");
     tracing::info!(mountpoint = %point.path.display(), "mounted");
+    let parallel = config.stack.volume().jobs.as_ref().map(|jobs| jobs.value);
+    if let Err(error) = volume.start_jobs(parallel) {
+        tracing::error!(%error, "no job runs: there is no thread for them");
+    }
     ready();
     let served = session.run();
     tracing::info!("unmounted; closing the volume");

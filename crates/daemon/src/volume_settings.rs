@@ -3,6 +3,7 @@
 
 use crate::config::{RANGE, Reserve, TierSettings, VolumeSettings, check_names};
 use crate::drill::{self, FaultRule};
+use crate::jobs::PARALLEL;
 use crate::policy;
 use crate::refusal::{Located, Place, Refusal};
 use crate::section::{Field, Section};
@@ -18,7 +19,7 @@ const TIER_KEYS_IN_FILE: &[&str] = &["dir", "weight", "reserve", "faults"];
 
 /// `volume: { … }`; relative directories are relative to `base`.
 pub(crate) fn from_file(field: &Field, base: &Path) -> Result<VolumeSettings, Refusal> {
-    let mut section = Section::of(field, &["home", "policy", "range", "tiers"])?;
+    let mut section = Section::of(field, &["home", "policy", "range", "jobs", "tiers"])?;
     let tiers = section.require("tiers", "tiers: { NAME: { dir: DIRECTORY }, … }")?;
     let mut parsed = Vec::new();
     for tier in Section::open(&tiers)?.into_fields() {
@@ -38,6 +39,7 @@ pub(crate) fn from_file(field: &Field, base: &Path) -> Result<VolumeSettings, Re
         home: home.text("the name of a tier")?,
         policy: Located::new(policy::from_file(&policy)?, policy.place.clone()),
         range: section.take("range").map(|field| range(&field)).transpose()?,
+        jobs: section.take("jobs").map(|field| field.count(PARALLEL)).transpose()?,
         tiers: parsed,
     };
     check_names(&settings)?;

@@ -8,7 +8,7 @@ use crate::validate;
 use braid_contract::{Errno, Error, FileSystem, InodeId, Store};
 use braid_fuse::{FuseConfig, Session};
 use braid_ipc::protocol::{
-    AffectedFile, AffectedRun, Drill, ErrorReply, Explanation, Hello, Latency, Run, RunTier, Status,
+    AffectedFile, AffectedRun, Drill, ErrorReply, Explanation, Hello, Latency, Pin, Run, RunTier, Status,
     TierStatus, Trouble,
 };
 use braid_stores::dir::DirStore;
@@ -103,6 +103,7 @@ impl VolumeHandle {
             range_size: explanation.range_size,
             durable: volatile_tiers.is_empty(),
             volatile_tiers,
+            pin: explanation.pin.map(|tier| Pin { tier }),
             runs: explanation.runs.into_iter().map(run).collect(),
         })
     }

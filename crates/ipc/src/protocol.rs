@@ -3,6 +3,10 @@
 //! Unknown fields are ignored and new ones may be added; a change that an
 //! older peer would misread raises [`PROTOCOL`].
 
+mod jobs;
+
+pub use jobs::{Amount, Job, JobChange, JobKind, Pin, PinRequest, Pinned, StartJob};
+
 use braid_contract::Error;
 use serde::{Deserialize, Serialize};
 use std::fmt;
@@ -53,6 +57,30 @@ pub enum Request {
     /// [`Reply::FsckSummary`], then [`Reply::Done`]. Ends early when the client
     /// hangs up. For the owner of the mount.
     Fsck(FsckRequest),
+    /// Starts a job. For the owner of the mount, as are all that follow but
+    /// [`Wait`](Self::Wait).
+    StartJob(StartJob),
+    /// All jobs that are known.
+    Jobs,
+    /// One job.
+    Job {
+        /// Its number.
+        id: u64,
+    },
+    /// Changes a job.
+    ChangeJob {
+        /// Its number.
+        id: u64,
+        /// What is to become of it.
+        change: JobChange,
+    },
+    /// A tier that was emptied takes new ranges again.
+    UndoEvacuation {
+        /// The tier's name.
+        tier: String,
+    },
+    /// Pins files, or unpins them.
+    Pin(PinRequest),
     /// Answered when the daemon has ended, with how it went.
     Wait,
 }
@@ -62,7 +90,16 @@ impl Request {
     /// something, or tells names that directory permissions may hide.
     #[must_use]
     pub fn is_for_owner(&self) -> bool {
-        matches!(self, Self::Affected | Self::Drill { .. } | Self::ReplaceTier { .. } | Self::Fsck(_))
+        let job = matches!(
+            self,
+            Self::StartJob(_)
+                | Self::Jobs
+                | Self::Job { .. }
+                | Self::ChangeJob { .. }
+                | Self::UndoEvacuation { .. }
+                | Self::Pin(_)
+        );
+        job || matches!(self, Self::Affected | Self::Drill { .. } | Self::ReplaceTier { .. } | Self::Fsck(_))
     }
 }
 
@@ -101,6 +138,12 @@ pub enum Reply {
     FsckProblem(FsckProblem),
     /// To [`Request::Fsck`], in the end.
     FsckSummary(FsckSummary),
+    /// To [`Request::StartJob`], [`Request::Job`] and [`Request::ChangeJob`].
+    Job(Job),
+    /// To [`Request::Jobs`], oldest first.
+    Jobs(Vec<Job>),
+    /// To [`Request::Pin`].
+    Pinned(Pinned),
     /// To [`Request::Wait`].
     Ended(Ended),
     /// After the last of several replies.
@@ -428,6 +471,9 @@ pub struct Explanation {
     /// The tiers of the file that do not.
     #[serde(default)]
     pub volatile_tiers: Vec<RunTier>,
+    /// Where movers leave the file; `None` if it is not pinned.
+    #[serde(default)]
+    pub pin: Option<Pin>,
     /// Stretches of ranges that share a tier and a reason, in file order.
     pub runs: Vec<Run>,
 }

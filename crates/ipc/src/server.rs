@@ -5,8 +5,9 @@
 //! nothing is closed, and each user has a limited number of connections.
 
 use crate::protocol::{
-    AffectedFile, Done, Drill, Ended, ErrorReply, Explanation, FsckRequest, FsckSummary, Hello, PROTOCOL,
-    REQUEST_BYTES_MAX, Replaced, Reply, ReplyLine, Request, RequestLine, Status,
+    AffectedFile, Done, Drill, Ended, ErrorReply, Explanation, FsckRequest, FsckSummary, Hello, Job,
+    JobChange, PROTOCOL, PinRequest, Pinned, REQUEST_BYTES_MAX, Replaced, Reply, ReplyLine, Request,
+    RequestLine, StartJob, Status,
 };
 use rustix::fs::{Mode, chmod};
 use rustix::net::Shutdown;
@@ -67,6 +68,33 @@ pub trait Handler: Send + Sync + 'static {
     /// # Errors
     /// If there is no such tier, it is not lost, or the directory won't do.
     fn replace_tier(&self, tier: &str, dir: &str) -> Result<Replaced, ErrorReply>;
+
+    /// Starts a job.
+    ///
+    /// # Errors
+    /// If it can't be done.
+    fn start_job(&self, request: &StartJob) -> Result<Job, ErrorReply>;
+
+    /// All jobs, oldest first.
+    fn jobs(&self) -> Vec<Job>;
+
+    /// One job, changed first if that is asked for.
+    ///
+    /// # Errors
+    /// If there is none of this number, or it can't be changed so.
+    fn job(&self, id: u64, change: Option<JobChange>) -> Result<Job, ErrorReply>;
+
+    /// Lets a tier that was emptied take new ranges again.
+    ///
+    /// # Errors
+    /// If there is no such tier, or it was not emptied.
+    fn undo_evacuation(&self, tier: &str) -> Result<(), ErrorReply>;
+
+    /// Pins files, or unpins them.
+    ///
+    /// # Errors
+    /// If there is no such file or tier.
+    fn pin(&self, request: &PinRequest) -> Result<Pinned, ErrorReply>;
 
     /// Checks the volume. Hands `tell` progress and problems; it fails when the
     /// client is gone, and then the check ends.
@@ -353,8 +381,27 @@ fn handle(handler: &dyn Handler, request: &Request, send: &mut dyn FnMut(Reply) 
             sent.map_err(|error| ErrorReply::new(error.to_string())).map(|()| Reply::Done(Done {}))
         }),
         Request::ReplaceTier { tier, dir } => handler.replace_tier(tier, dir).map(Reply::Replaced),
+        Request::StartJob(_)
+        | Request::Jobs
+        | Request::Job { .. }
+        | Request::ChangeJob { .. }
+        | Request::UndoEvacuation { .. }
+        | Request::Pin(_) => handle_job(handler, request),
     };
     reply.unwrap_or_else(Reply::Error)
+}
+
+/// Carries out a request that is about jobs or pins.
+fn handle_job(handler: &dyn Handler, request: &Request) -> Result<Reply, ErrorReply> {
+    match request {
+        Request::StartJob(request) => handler.start_job(request).map(Reply::Job),
+        Request::Jobs => Ok(Reply::Jobs(handler.jobs())),
+        Request::Job { id } => handler.job(*id, None).map(Reply::Job),
+        Request::ChangeJob { id, change } => handler.job(*id, Some(*change)).map(Reply::Job),
+        Request::UndoEvacuation { tier } => handler.undo_evacuation(tier).map(|()| Reply::Done(Done {})),
+        Request::Pin(request) => handler.pin(request).map(Reply::Pinned),
+        _ => Err(ErrorReply::new("the request is about something else")),
+    }
 }
 
 fn answer(mut stream: &UnixStream, reply: Reply) -> io::Result<()> {

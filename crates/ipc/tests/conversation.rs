@@ -2,8 +2,9 @@
 #![allow(clippy::unwrap_used, clippy::panic, reason = "a test fails by panicking")]
 
 use braid_ipc::protocol::{
-    AffectedFile, Drill, DrillTier, Ended, ErrorReply, Explanation, FsckProblem, FsckProgress, FsckRequest,
-    FsckSummary, Hello, Replaced, Reply, Request, Status,
+    AffectedFile, Amount, Drill, DrillTier, Ended, ErrorReply, Explanation, FsckProblem, FsckProgress,
+    FsckRequest, FsckSummary, Hello, Job, JobChange, JobKind, PinRequest, Pinned, Replaced, Reply, Request,
+    StartJob, Status,
 };
 use braid_ipc::{Client, ClientError, Handler, Server};
 use std::io::{self, BufRead, BufReader, Read, Write};
@@ -31,6 +32,7 @@ impl Handler for Fake {
             range_size: 65536,
             durable: true,
             volatile_tiers: vec![],
+            pin: None,
             runs: vec![],
         })
     }
@@ -58,6 +60,26 @@ impl Handler for Fake {
         Err(ErrorReply { errno: Some(16), message: format!("tier {tier} is online; {dir} is not needed") })
     }
 
+    fn start_job(&self, request: &StartJob) -> Result<Job, ErrorReply> {
+        Ok(Job { what: request.what.clone(), bandwidth: request.bandwidth, ..job(1) })
+    }
+
+    fn jobs(&self) -> Vec<Job> {
+        vec![job(1), job(2)]
+    }
+
+    fn job(&self, id: u64, change: Option<JobChange>) -> Result<Job, ErrorReply> {
+        Ok(Job { message: change.map(|change| format!("{change:?}")), ..job(id) })
+    }
+
+    fn undo_evacuation(&self, tier: &str) -> Result<(), ErrorReply> {
+        Err(ErrorReply { errno: Some(22), message: format!("tier {tier} was not emptied") })
+    }
+
+    fn pin(&self, request: &PinRequest) -> Result<Pinned, ErrorReply> {
+        Ok(Pinned { files: 1, changed: u64::from(request.pin) })
+    }
+
     fn fsck(
         &self,
         request: &FsckRequest,
@@ -70,6 +92,27 @@ impl Handler for Fake {
         say(Reply::FsckProblem(problem()))?;
         let files = request.paths.len() as u64;
         Ok(FsckSummary { files, damage: 1, left: 1, ..FsckSummary::default() })
+    }
+}
+
+fn job(id: u64) -> Job {
+    Job {
+        id,
+        what: JobKind::Rebalance {},
+        text: "rebalance".into(),
+        state: "running".into(),
+        done: Amount { bytes: 1, ranges: 1, files: 0 },
+        total: None,
+        skipped: [("pinned".to_owned(), 3)].into(),
+        errors: 0,
+        waiting_for: 0,
+        bandwidth: None,
+        rate: 0.5,
+        eta_seconds: None,
+        created_ns: 7,
+        started_ns: Some(8),
+        ended_ns: None,
+        message: None,
     }
 }
 
@@ -351,4 +394,42 @@ fn an_answer_to_something_else_is_an_error() {
     assert!(matches!(asked, Err(ClientError::Protocol(_))), "{asked:?}");
     let asked = bench.client().request_all(&Request::Hello, &mut |reply| matches!(reply, Reply::Affected(_)));
     assert!(matches!(asked, Err(ClientError::Protocol(_))), "{asked:?}");
+}
+
+#[test]
+fn jobs_are_started_changed_and_told() {
+    let bench = bench();
+    let mut client = bench.client();
+    let what = JobKind::Move { path: "d/a".into(), to: "slow".into() };
+    let start = Request::StartJob(StartJob { what: what.clone(), bandwidth: Some(5) });
+    let Reply::Job(started) = client.request(&start).unwrap() else { panic!("no job") };
+    assert_eq!((started.what, started.bandwidth), (what, Some(5)));
+    assert_eq!(client.request(&Request::Jobs).unwrap(), Reply::Jobs(vec![job(1), job(2)]));
+    assert_eq!(client.request(&Request::Job { id: 9 }).unwrap(), Reply::Job(job(9)));
+    for change in [JobChange::Pause, JobChange::Bandwidth(None), JobChange::Bandwidth(Some(7))] {
+        let Reply::Job(changed) = client.request(&Request::ChangeJob { id: 3, change }).unwrap() else {
+            panic!("no job")
+        };
+        assert_eq!(changed.message, Some(format!("{change:?}")));
+    }
+    let undo = client.request(&Request::UndoEvacuation { tier: "slow".into() });
+    assert!(matches!(undo, Err(ClientError::Refused(error)) if error.message.contains("slow was not")));
+    let pin = PinRequest { path: "a".into(), pin: true, tier: None, recursive: false };
+    assert_eq!(client.request(&Request::Pin(pin)).unwrap(), Reply::Pinned(Pinned { files: 1, changed: 1 }));
+    let said = say(&mut bench.raw(), "{\"verb\":\"start-job\",\"what\":{\"kind\":\"fly\"}}\n");
+    assert!(said.contains("the request is not understood"), "{said}");
+}
+
+#[test]
+fn jobs_are_the_owners_business() {
+    for request in [
+        Request::Jobs,
+        Request::Job { id: 1 },
+        Request::ChangeJob { id: 1, change: JobChange::Cancel },
+        Request::StartJob(StartJob { what: JobKind::Rebalance {}, bandwidth: None }),
+        Request::UndoEvacuation { tier: "slow".into() },
+        Request::Pin(PinRequest { path: String::new(), pin: false, tier: None, recursive: true }),
+    ] {
+        assert!(request.is_for_owner(), "{request:?}");
+    }
 }

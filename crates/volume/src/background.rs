@@ -3,6 +3,7 @@
 
 use crate::Volume;
 use crate::index::BALLAST_LEN;
+use crate::jobs;
 use crate::sync::{Condvar, Mutex};
 use std::sync::{Arc, Weak};
 use std::thread::JoinHandle;
@@ -37,6 +38,17 @@ impl Background {
         start("braid-count", count)
     }
 
+    /// Starts the threads that carry out jobs. They end when the jobs are
+    /// stopped, or when the volume is gone.
+    pub(crate) fn start_jobs(&self, volume: &Arc<Volume>) -> std::io::Result<()> {
+        for _ in 0..jobs::PARALLEL_MAX {
+            let (list, volume) = (Arc::clone(&volume.jobs), Arc::downgrade(volume));
+            let work = move || jobs::work(&list, &volume);
+            self.threads.lock().push(std::thread::Builder::new().name("braid-jobs".into()).spawn(work)?);
+        }
+        Ok(())
+    }
+
     /// Ends the thread and waits for it.
     pub(crate) fn stop(&self) {
         let (stopped, changed) = &*self.stop;
@@ -61,6 +73,9 @@ impl Volume {
     pub fn tick(&self) {
         self.look_after_tiers();
         self.clean_up();
+        if !self.environment.threads() {
+            self.step_jobs();
+        }
     }
 
     /// Closes the tiers' epochs, measures their space, and asks those in

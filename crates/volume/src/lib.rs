@@ -7,7 +7,7 @@
 //!
 //! Reading order: `format` (what is on disk), `index` (where ranges are),
 //! `placement` (where new ones go), `tiers`, `file` (all I/O), `namespace`
-//! (names and attributes), `reap` and `recover` (what goes on after a removal
+//! (names and attributes), `jobs` (long moves that somebody started), `reap` and `recover` (what goes on after a removal
 //! or a crash), `volume` (how it is put together).
 #![forbid(unsafe_code)]
 
@@ -21,6 +21,7 @@ mod fs;
 #[cfg(feature = "fuzzing")]
 pub mod fuzzing;
 mod index;
+mod jobs;
 mod migrate;
 mod namespace;
 mod open;
@@ -40,6 +41,7 @@ pub use config::{
     DirectionProfile, HomeConfig, LargeFiles, PolicyConfig, Reserve, TierConfig, TierProfile, VolumeConfig,
 };
 pub use format::FORMAT_VERSION;
+pub use jobs::{Amount, JobKind, JobRecord, JobState, JobStatus, PARALLEL_MAX as PARALLEL_JOBS_MAX, Pinned};
 pub use open::OpenError;
 #[cfg(feature = "plant")]
 pub use plant::Plant;

@@ -6,6 +6,7 @@ use crate::config::{HomeConfig, TierConfig, VolumeConfig};
 use crate::file::Handles;
 use crate::format::{FORMAT_VERSION, FormatError, Label, TABLE_LEN, VolumeTable};
 use crate::index::IndexDir;
+use crate::jobs::Jobs;
 use crate::namespace::{Home, InodeTable, names_in};
 use crate::reap::Reaper;
 use crate::sync::{Mutex, RwLock};
@@ -244,6 +245,7 @@ impl Volume {
         prepare(&home, &config, &plan)?;
         let volume = Arc::new(assemble(home, config, &plan)?);
         volume.recover()?;
+        volume.load_jobs();
         if volume.environment.threads() {
             volume.background.start(&volume).map_err(Error::from)?;
         }
@@ -558,6 +560,7 @@ fn assemble(home: Home, config: VolumeConfig, plan: &Plan) -> Opening<Volume> {
         reaper: Reaper::new(),
         pool: pool(&*environment)?,
         background: Background::new(),
+        jobs: Arc::new(Jobs::new(Arc::clone(&environment))),
         environment,
         #[cfg(feature = "plant")]
         plant: std::sync::OnceLock::new(),

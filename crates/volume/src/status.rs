@@ -143,6 +143,9 @@ pub struct Explanation {
     pub size: u64,
     /// Range size in bytes.
     pub range_size: u32,
+    /// Whether movers leave the file where it is, and the tier that it was
+    /// pinned to, if one was named.
+    pub pin: Option<Option<String>>,
     /// Runs of ranges that are in the same place for the same reason, in order.
     pub runs: Vec<Run>,
 }
@@ -198,13 +201,15 @@ impl Volume {
         let inode = self.inodes.get(ino)?;
         let file = self.file_of(&inode)?;
         let layout = file.layout.read();
-        match &*layout {
+        let explanation = match &*layout {
             file::Layout::Plain => {
                 let size = file.home_size()?;
-                Ok(self.explain_plain(size))
+                self.explain_plain(size)
             }
-            file::Layout::Spread(spread) => self.explain_spread(spread),
-        }
+            file::Layout::Spread(spread) => self.explain_spread(spread)?,
+        };
+        let pin = file.pin(&self.home)?.map(|pin| pin.tier);
+        Ok(Explanation { pin, ..explanation })
     }
 
     fn explain_plain(&self, size: u64) -> Explanation {
@@ -220,7 +225,7 @@ impl Volume {
             now: String::new(),
         };
         let runs = if size == 0 { Vec::new() } else { vec![run] };
-        Explanation { layout: Layout::Plain, size, range_size: self.range_size, runs }
+        Explanation { layout: Layout::Plain, size, range_size: self.range_size, pin: None, runs }
     }
 
     fn explain_spread(&self, spread: &file::Spread) -> Result<Explanation> {
@@ -239,7 +244,7 @@ impl Volume {
         })?;
         self.add_run(&mut runs, next..count, None, size);
         let layout = Layout::Spread { id: spread.id() };
-        Ok(Explanation { layout, size, range_size: self.range_size, runs })
+        Ok(Explanation { layout, size, range_size: self.range_size, pin: None, runs })
     }
 
     /// Adds ranges to the last run, or begins a new one.

@@ -5,6 +5,7 @@ use crate::config::PolicyConfig;
 use crate::file::Handles;
 use crate::format::{Reason, VolumeTable};
 use crate::index::IndexDir;
+use crate::jobs::Jobs;
 use crate::migrate::Pace;
 use crate::namespace::{Home, InodeTable};
 use crate::placement::Policy;
@@ -34,6 +35,7 @@ pub struct Volume {
     /// may be none.
     pub(crate) pool: Option<rayon::ThreadPool>,
     pub(crate) background: Background,
+    pub(crate) jobs: Arc<Jobs>,
     pub(crate) environment: Arc<dyn Environment>,
     #[cfg(feature = "plant")]
     pub(crate) plant: std::sync::OnceLock<crate::plant::Plant>,
@@ -46,6 +48,7 @@ impl Volume {
     /// # Errors
     /// Those of the tiers. What could not be done is done at the next mount.
     pub fn shutdown(&self) -> Result<()> {
+        self.jobs.stop();
         self.background.stop();
         // The kernel does not release what was open when it was unmounted.
         for handle in self.handles.file_handles() {

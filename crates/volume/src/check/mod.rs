@@ -8,7 +8,7 @@
 //! `files` goes through the namespace, `file` compares one file with
 //! its index (`raw_index`) and objects, `heal` puts right what the comparison
 //! found, `rebuild` makes lost indexes anew, `orphans` judges what no file
-//! leads to, `marks` the rest.
+//! leads to, `jobs` the jobs that are kept, `marks` the rest.
 //!
 //! Without repair, nothing is opened for more than reading.
 
@@ -17,6 +17,7 @@ mod files;
 mod ground;
 mod heal;
 mod inference;
+mod jobs;
 mod live;
 mod marks;
 mod orphans;

@@ -20,12 +20,12 @@ pub(super) struct Shelf {
 }
 
 /// Names in `.braid` of a home tier and of another one.
-const HOME_NAMES: &[&str] = &["label", "volume", "index", "open", "counts", "ballast", "intent"];
+const HOME_NAMES: &[&str] = &["label", "volume", "index", "open", "counts", "ballast", "intent", "jobs"];
 const DATA_NAMES: &[&str] = &["label", "data"];
 
 /// Everybody but the owner, and of those everybody who could change something.
 const OTHERS: u16 = 0o077;
-const OTHERS_WRITE: u16 = 0o022;
+pub(super) const OTHERS_WRITE: u16 = 0o022;
 
 /// A directory of shards.
 struct Place<'p> {
@@ -49,6 +49,7 @@ impl Check<'_> {
         let owner = if self.ground.user_xattr { braid.stat()?.attr.uid } else { 0 };
         self.guard(&braid, &braid.stat()?, OTHERS, owner, ".braid", &home);
         self.names(&braid, HOME_NAMES, owner, &home)?;
+        self.jobs(&braid, owner, &home)?;
         self.indexes =
             self.shelf(&Place { braid: &braid, name: "index", thing: "index", tier: &home }, owner)?;
         for at in 0..self.ground.tiers.len() {
@@ -105,7 +106,7 @@ impl Check<'_> {
     }
 
     /// A file that was to replace another one when a crash came.
-    fn temporary(&mut self, braid: &Fd, name: &OsStr, shown: &str, tier: &str) {
+    pub(super) fn temporary(&mut self, braid: &Fd, name: &OsStr, shown: &str, tier: &str) {
         // Beside users, it may be on the way to its place.
         if self.is_mounted() {
             return;
@@ -124,7 +125,15 @@ impl Check<'_> {
     }
 
     /// Reports what others than the owner may get at.
-    fn guard(&mut self, fd: &Fd, stat: &NativeStat, mask: u16, owner: u32, shown: &str, tier: &str) {
+    pub(super) fn guard(
+        &mut self,
+        fd: &Fd,
+        stat: &NativeStat,
+        mask: u16,
+        owner: u32,
+        shown: &str,
+        tier: &str,
+    ) {
         let attr = &stat.attr;
         if !matches!(attr.kind, FileKind::Regular | FileKind::Directory) {
             return;

@@ -1,7 +1,8 @@
 //! The live state of a regular file.
 
 use super::Spread;
-use crate::namespace::{Inode, Witness};
+use crate::format::PinAttr;
+use crate::namespace::{Home, Inode, Witness};
 use crate::sync::{Mutex, RwLock};
 use braid_contract::{Errno, Error, Fd, ObjectId, Result, TierId, Timestamp};
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -42,6 +43,8 @@ pub(crate) struct File {
     sync_errors: Mutex<SyncErrors>,
     /// Set-id bits or file capabilities may have to be cleared at a write.
     check_set_id: AtomicBool,
+    /// Where it is pinned to, once somebody asked.
+    pin: Mutex<Option<Option<PinAttr>>>,
 }
 
 /// Failures to make the file's data durable. The kernel tells of each once for
@@ -77,6 +80,7 @@ impl File {
             syncing: Mutex::new(()),
             sync_errors: Mutex::new(SyncErrors::default()),
             check_set_id: AtomicBool::new(true),
+            pin: Mutex::new(None),
         }
     }
 
@@ -117,6 +121,21 @@ impl File {
         opens.handles += 1;
         opens.passthrough += u32::from(passthrough);
         Ok(())
+    }
+
+    /// Where the file is pinned to; `None` if it is not pinned.
+    pub(crate) fn pin(&self, home: &Home) -> Result<Option<PinAttr>> {
+        let mut known = self.pin.lock();
+        if let Some(pin) = &*known {
+            return Ok(pin.clone());
+        }
+        let pin = home.pin_of(&**self.data())?;
+        Ok(known.insert(pin).clone())
+    }
+
+    /// The file was pinned or unpinned: whoever asks looks again.
+    pub(crate) fn pin_was_set(&self) {
+        *self.pin.lock() = None;
     }
 
     /// What may be ahead of the home inode; `None` for a plain file.

@@ -1,6 +1,6 @@
 //! The home tier's directory: the root that everything is opened from.
 
-use crate::format::IdAttr;
+use crate::format::{IdAttr, PinAttr};
 use crate::namespace::BRAID_DIR;
 use braid_contract::{
     Access, Attr, Context, Errno, Error, Fd, FileKind, InodeId, NativeFd, NativeHandle, NativeStat, Result,
@@ -189,6 +189,36 @@ impl Home {
             Err(error) if error.errno() == Errno::ENODATA => Ok(()),
             result => result.context("removing the id attribute"),
         }
+    }
+
+    /// Where the file behind `fd` is pinned to; `None` if it is not pinned.
+    pub(crate) fn pin_of(&self, fd: &dyn NativeFd) -> Result<Option<PinAttr>> {
+        let mut value = [0; PinAttr::LEN_MAX + 1];
+        let get = |fd: &dyn NativeFd| fd.get_xattr(OsStr::new(self.pin_name()), &mut value);
+        match with_permission(fd, 0o400, get) {
+            // One that can't be believed keeps movers away all the same.
+            Ok(len) => Ok(Some(PinAttr::decode(&value[..len]).unwrap_or(PinAttr { tier: None }))),
+            Err(error) if matches!(error.errno(), Errno::ENODATA | Errno::EOPNOTSUPP) => Ok(None),
+            Err(error) if error.errno() == Errno::ERANGE => Ok(Some(PinAttr { tier: None })),
+            Err(error) => Err(error),
+        }
+    }
+
+    /// Pins the file behind `fd`, or unpins it.
+    pub(crate) fn set_pin(&self, fd: &dyn NativeFd, pin: Option<&PinAttr>) -> Result<()> {
+        let name = OsStr::new(self.pin_name());
+        let set = |fd: &dyn NativeFd| match pin {
+            Some(pin) => fd.set_xattr(name, &pin.encode(), XattrMode::Set),
+            None => match fd.remove_xattr(name) {
+                Err(error) if error.errno() == Errno::ENODATA => Ok(()),
+                result => result,
+            },
+        };
+        with_permission(fd, 0o200, set).context("setting the pin attribute")
+    }
+
+    fn pin_name(&self) -> &'static str {
+        if self.uses_user_xattr() { "user.braid.pin" } else { "trusted.braid.pin" }
     }
 
     /// Tries whether the directory takes the attribute that spread files need.

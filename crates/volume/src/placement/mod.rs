@@ -15,6 +15,7 @@ use home_first::HomeFirst;
 use size::Size;
 use std::sync::Arc;
 use weighted::Weighted;
+pub(crate) use weighted::shares;
 
 /// What is known of the write that first touches some ranges.
 #[derive(Debug)]

@@ -1,7 +1,7 @@
 //! `weighted`: ranges dealt over all tiers in proportion to their bandwidth, so
 //! that one sequential stream keeps every device busy (PolyStore §4.4.2).
 
-use super::{Context, Policy};
+use super::{Context, Deal, Policy, TierView};
 use braid_contract::TierId;
 
 pub(super) struct Weighted;
@@ -15,15 +15,32 @@ impl Policy for Weighted {
     /// dealt to it at its own bandwidth.
     fn place(&self, context: &Context<'_>) -> Option<TierId> {
         let new_bytes = context.new_bytes as f64;
-        let finish = |tier: &super::TierView| (context.deal.of(tier.id) + new_bytes) / tier.weight;
+        let finish = |tier: &TierView| (context.deal.of(tier.id) + new_bytes) / tier.weight;
         let candidates = context.tiers.iter().filter(|tier| tier.has_room);
         candidates.min_by(|a, b| finish(a).total_cmp(&finish(b))).map(|tier| tier.id)
     }
 }
 
+/// How many of so many ranges each tier gets, those that take none left out.
+pub(crate) fn shares(
+    mut deal: Deal,
+    tiers: &[TierView],
+    ranges: u64,
+    range_size: u32,
+) -> [u64; TierId::LIMIT as usize] {
+    let mut shares = [0; TierId::LIMIT as usize];
+    for _ in 0..ranges {
+        let finish = |tier: &TierView| (deal.of(tier.id) + f64::from(range_size)) / tier.weight;
+        let candidates = tiers.iter().filter(|tier| tier.has_room);
+        let Some(tier) = candidates.min_by(|a, b| finish(a).total_cmp(&finish(b))) else { break };
+        deal.add(tier.id, u64::from(range_size));
+        shares[usize::from(tier.id.0)] += 1;
+    }
+    shares
+}
+
 #[cfg(test)]
 mod tests {
-    use super::super::Deal;
     use super::super::tests::{place, view};
     use super::*;
 

@@ -79,6 +79,7 @@ pub(crate) struct Tier {
     label: Vec<u8>,
     probing: AtomicBool,
     measuring: AtomicBool,
+    draining: AtomicBool,
     environment: Arc<dyn Environment>,
 }
 
@@ -130,6 +131,7 @@ impl Tier {
             label: parts.label,
             probing: AtomicBool::new(false),
             measuring: AtomicBool::new(false),
+            draining: AtomicBool::new(false),
             environment: environment(),
         }
     }
@@ -214,6 +216,16 @@ impl Tier {
     /// Whether it may be given new ranges, as far as its health goes.
     pub(crate) fn is_healthy(&self) -> bool {
         self.health.trouble() == Trouble::None && !self.is_stalled()
+    }
+
+    /// Whether it is to become empty, and so takes no new ranges.
+    pub(crate) fn is_draining(&self) -> bool {
+        self.draining.load(Ordering::Acquire)
+    }
+
+    /// Keeps new ranges away from the tier, or lets them come again.
+    pub(crate) fn set_draining(&self, draining: bool) {
+        self.draining.store(draining, Ordering::Release);
     }
 
     /// Whether a tier in trouble should be asked again now, by one thread.
@@ -424,7 +436,7 @@ impl Tiers {
                 id: tier.id,
                 home: tier.is_home(),
                 weight: weight.unwrap_or(typical),
-                has_room: healthy && room >= new_bytes && excluded & bit(tier.id) == 0,
+                has_room: healthy && !tier.is_draining() && room >= new_bytes && excluded & bit(tier.id) == 0,
                 used,
             }
         };

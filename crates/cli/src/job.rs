@@ -1,0 +1,170 @@
+//! `braid job`: looks at jobs, waits for them, and steers them.
+
+mod show;
+
+use crate::args::{JobCommand, JobIdArgs, JobListArgs, JobSetArgs, JobShowArgs, JobWaitArgs};
+use crate::failure::{Failure, Result};
+use crate::progress::Progress;
+use crate::{locate, table};
+use braid_daemon::units::{SIZE_FORMS, parse_size};
+use braid_ipc::Client;
+use braid_ipc::mounts::Mount;
+use braid_ipc::protocol::{Job, JobChange, Reply, Request};
+use signal_hook::consts::SIGINT;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+/// Time between two looks at a job that is waited for.
+const LOOK: Duration = Duration::from_millis(200);
+
+pub(crate) fn run(command: &JobCommand) -> Result<()> {
+    match command {
+        JobCommand::List(args) => list(args),
+        JobCommand::Show(args) => show(args),
+        JobCommand::Wait(args) => wait_for(args),
+        JobCommand::Pause(args) => change(args, JobChange::Pause),
+        JobCommand::Resume(args) => change(args, JobChange::Resume),
+        JobCommand::Cancel(args) => change(args, JobChange::Cancel),
+        JobCommand::Set(args) => set(args),
+    }
+}
+
+fn daemon(args: &JobListArgs) -> Result<(Mount, Client)> {
+    let mount = locate::given_or_only(args.mount.as_deref())?;
+    let daemon = locate::need_daemon(&mount)?;
+    Ok((mount, daemon))
+}
+
+/// Asks for something that is answered with a job.
+pub(crate) fn ask_job(daemon: &mut Client, request: &Request) -> Result<Job> {
+    locate::ask(daemon, request, |reply| match reply {
+        Reply::Job(job) => Some(job),
+        _ => None,
+    })
+}
+
+fn list(args: &JobListArgs) -> Result<()> {
+    let (_, mut daemon) = daemon(args)?;
+    let jobs = locate::ask(&mut daemon, &Request::Jobs, |reply| match reply {
+        Reply::Jobs(jobs) => Some(jobs),
+        _ => None,
+    })?;
+    if args.json { table::print_json(&jobs) } else { table::print(&show::list(&jobs)) }
+}
+
+fn show(args: &JobShowArgs) -> Result<()> {
+    let (mount, mut daemon) = daemon(&args.list)?;
+    let mut job = ask_job(&mut daemon, &Request::Job { id: args.id })?;
+    if args.follow {
+        job = wait(&mut daemon, &mount, job)?;
+    }
+    tell(&job, args.list.json)
+}
+
+fn wait_for(args: &JobWaitArgs) -> Result<()> {
+    let (mount, mut daemon) = daemon(&args.list)?;
+    // One that there is not is told before any is waited for.
+    let jobs: Vec<Job> =
+        args.ids.iter().map(|id| ask_job(&mut daemon, &Request::Job { id: *id })).collect::<Result<_>>()?;
+    let ended: Vec<Job> =
+        jobs.into_iter().map(|job| wait(&mut daemon, &mount, job)).collect::<Result<_>>()?;
+    if args.list.json {
+        table::print_json(&ended)?;
+    } else {
+        table::print(&ended.iter().map(show::end).collect::<String>())?;
+    }
+    ended.iter().try_for_each(|job| judge(job, args.list.json))
+}
+
+fn change(args: &JobIdArgs, change: JobChange) -> Result<()> {
+    let (_, mut daemon) = daemon(&args.list)?;
+    let job = ask_job(&mut daemon, &Request::ChangeJob { id: args.id, change })?;
+    if args.list.json { table::print_json(&job) } else { table::print(&show::line(&job)) }
+}
+
+fn set(args: &JobSetArgs) -> Result<()> {
+    let Some(value) = args.setting.strip_prefix("bandwidth=") else {
+        let what =
+            format!("'{}' can't be set\n  help: write bandwidth=50MiB/s, or bandwidth=none", args.setting);
+        return Err(Failure::usage(what));
+    };
+    let bandwidth = if value == "none" { None } else { Some(rate(value)?) };
+    let ids =
+        JobIdArgs { id: args.id, list: JobListArgs { mount: args.list.mount.clone(), json: args.list.json } };
+    change(&ids, JobChange::Bandwidth(bandwidth))
+}
+
+/// Bytes a second.
+pub(crate) fn rate(text: &str) -> Result<u64> {
+    let refuse = |why: &str| Failure::usage(format!("'{text}' is not a bandwidth\n  help: {why}"));
+    let size = text.strip_suffix("/s").unwrap_or(text);
+    match parse_size(size) {
+        Ok(0) => Err(refuse("to stop a job, use braid job pause")),
+        Ok(rate) => Ok(rate),
+        Err(_) => Err(refuse(&format!("write a size a second, such as 50MiB/s; a size is {SIZE_FORMS}"))),
+    }
+}
+
+/// Prints a job.
+pub(crate) fn tell(job: &Job, json: bool) -> Result<()> {
+    if json { table::print_json(job) } else { table::print(&show::all(job)) }
+}
+
+/// Prints how a job ended, and makes a failure of one that is not done.
+pub(crate) fn conclude(job: &Job, json: bool) -> Result<()> {
+    if json {
+        table::print_json(job)?;
+    } else {
+        table::print(&show::end(job))?;
+    }
+    judge(job, json)
+}
+
+fn judge(job: &Job, told: bool) -> Result<()> {
+    if job.state == "done" {
+        return Ok(());
+    }
+    let why = job.message.as_ref().map_or(String::new(), |why| format!(": {why}"));
+    let failure = Failure::new(format!("job {}: {}: {}{why}", job.id, job.text, job.state));
+    Err(if told { failure.told() } else { failure })
+}
+
+/// Shows how far a job is until it has ended. Ctrl-C ends that, and not the
+/// job.
+pub(crate) fn wait(daemon: &mut Client, mount: &Mount, mut job: Job) -> Result<Job> {
+    let interrupted = Arc::new(AtomicBool::new(false));
+    let registered = signal_hook::flag::register(SIGINT, Arc::clone(&interrupted));
+    let mut progress = Progress::new();
+    while !job.is_over() {
+        progress.show(&show::progress(&job));
+        std::thread::sleep(LOOK);
+        if interrupted.load(Ordering::Relaxed) {
+            drop(progress);
+            let (id, point) = (job.id, mount.point.display());
+            return Err(Failure::new(format!(
+                "job {id} goes on in the background\n  help: look at it: braid job show {id} --mount {point}; \
+                 end it: braid job cancel {id} --mount {point}"
+            )));
+        }
+        job = ask_job(daemon, &Request::Job { id: job.id })?;
+    }
+    if let Ok(registered) = registered {
+        signal_hook::low_level::unregister(registered);
+    }
+    Ok(job)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn bandwidths_are_sizes_a_second() {
+        assert_eq!(rate("50MiB/s").unwrap(), 50 << 20);
+        assert_eq!(rate("1000").unwrap(), 1000);
+        for bad in ["0", "fast", "5M", "-1", "50MiB/h"] {
+            assert!(rate(bad).unwrap_err().is_usage(), "{bad}");
+        }
+    }
+}

@@ -1,0 +1,155 @@
+//! Jobs in words.
+
+use crate::progress::bar;
+use crate::status::show_duration;
+use crate::table::{Align, Table};
+use braid_daemon::units::show_size;
+use braid_ipc::protocol::Job;
+use std::fmt::Write as _;
+
+/// A table of all jobs.
+pub(super) fn list(jobs: &[Job]) -> String {
+    if jobs.is_empty() {
+        return "there are no jobs\n".into();
+    }
+    let mut table = Table::new(&[
+        ("JOB", Align::Right),
+        ("STATE", Align::Left),
+        ("MOVED", Align::Right),
+        ("OF", Align::Right),
+        ("RATE", Align::Right),
+        ("LEFT", Align::Right),
+        ("WHAT", Align::Left),
+    ]);
+    for job in jobs {
+        table.row(vec![
+            job.id.to_string(),
+            job.state.clone(),
+            show_size(job.done.bytes),
+            job.total.map_or("-".into(), |total| show_size(total.bytes)),
+            if job.rate > 0.0 { format!("{}/s", show_size(job.rate as u64)) } else { "-".into() },
+            job.eta_seconds.map_or("-".into(), show_duration),
+            job.text.clone(),
+        ]);
+    }
+    table.render(|_, padded| padded)
+}
+
+/// All that is known of one.
+pub(super) fn all(job: &Job) -> String {
+    // Writing to a string does not fail.
+    let mut text = line(job);
+    let of = |done: u64, total: Option<u64>| match total {
+        Some(total) if !job.is_over() => format!("{done} of {total}"),
+        _ => done.to_string(),
+    };
+    let bytes = match job.total.filter(|_| !job.is_over()) {
+        Some(total) => format!("{} of {}", show_size(job.done.bytes), show_size(total.bytes)),
+        None => show_size(job.done.bytes),
+    };
+    let ranges = of(job.done.ranges, job.total.map(|total| total.ranges));
+    let files = of(job.done.files, job.total.map(|total| total.files));
+    _ = writeln!(text, "moved: {bytes}, {ranges} ranges, {files} files");
+    if let Some(bandwidth) = job.bandwidth {
+        _ = writeln!(text, "at most: {}/s", show_size(bandwidth));
+    }
+    if job.rate > 0.0 {
+        let left = job.eta_seconds.map_or(String::new(), |eta| format!(", {} left", show_duration(eta)));
+        _ = writeln!(text, "now: {}/s{left}", show_size(job.rate as u64));
+    }
+    for (why, files) in &job.skipped {
+        _ = writeln!(text, "left where they are: {files} files: {why}");
+    }
+    if job.errors > 0 {
+        _ = writeln!(text, "errors: {}", job.errors);
+    }
+    if let Some(message) = &job.message {
+        _ = writeln!(text, "why: {message}");
+    }
+    text
+}
+
+/// What it is and how it is.
+pub(super) fn line(job: &Job) -> String {
+    format!("job {}: {}: {}{}\n", job.id, job.text, job.state, waiting(job))
+}
+
+fn waiting(job: &Job) -> String {
+    match job.waiting_for {
+        0 => String::new(),
+        files => format!(", waiting for {files} files that are in use"),
+    }
+}
+
+/// How it ended.
+pub(super) fn end(job: &Job) -> String {
+    let skipped: String =
+        job.skipped.iter().map(|(why, files)| format!("; {files} files left: {why}")).collect();
+    format!(
+        "job {}: {}: {}: moved {} in {} ranges of {} files{skipped}\n",
+        job.id,
+        job.text,
+        job.state,
+        show_size(job.done.bytes),
+        job.done.ranges,
+        job.done.files,
+    )
+}
+
+/// How far it is, in one line.
+pub(super) fn progress(job: &Job) -> String {
+    let head = format!("job {} {}{}", job.id, job.state, waiting(job));
+    let Some(total) = job.total else { return head };
+    let rate = match job.rate > 0.0 {
+        true => format!(", {}/s", show_size(job.rate as u64)),
+        false => String::new(),
+    };
+    let left = job.eta_seconds.map_or(String::new(), |eta| format!(", {} left", show_duration(eta)));
+    let (done, all) = (show_size(job.done.bytes), show_size(total.bytes));
+    format!("{head} {} {done}/{all}{rate}{left}", bar(job.done.bytes, total.bytes))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use braid_ipc::protocol::{Amount, JobKind};
+
+    fn job() -> Job {
+        Job {
+            id: 3,
+            what: JobKind::Rebalance {},
+            text: "rebalance".into(),
+            state: "running".into(),
+            done: Amount { bytes: 1 << 20, ranges: 1, files: 0 },
+            total: Some(Amount { bytes: 2 << 20, ranges: 2, files: 1 }),
+            skipped: [("pinned".to_owned(), 2)].into(),
+            errors: 0,
+            waiting_for: 1,
+            bandwidth: Some(1 << 20),
+            rate: 524_288.0,
+            eta_seconds: Some(2.0),
+            created_ns: 0,
+            started_ns: None,
+            ended_ns: None,
+            message: None,
+        }
+    }
+
+    #[test]
+    fn a_job_is_told_in_one_line_and_in_several() {
+        let expected = "job 3 running, waiting for 1 files that are in use \
+            [###############---------------] 1.00 MiB/2.00 MiB, 512 KiB/s, 2 s left";
+        assert_eq!(progress(&job()), expected);
+        let expected = "\
+job 3: rebalance: running, waiting for 1 files that are in use
+moved: 1.00 MiB of 2.00 MiB, 1 of 2 ranges, 0 of 1 files
+at most: 1.00 MiB/s
+now: 512 KiB/s, 2 s left
+left where they are: 2 files: pinned
+";
+        assert_eq!(all(&job()), expected);
+        let table = list(&[job()]);
+        assert!(table.contains("JOB  STATE") && table.contains("512 KiB/s  2 s  rebalance"), "{table}");
+        assert_eq!(list(&[]), "there are no jobs\n");
+    }
+}

@@ -1,0 +1,148 @@
+//! What is said of jobs and pins.
+
+use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
+
+/// What a job is to move, and where to. Paths are below the volume's root.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(tag = "kind", rename_all = "kebab-case")]
+pub enum JobKind {
+    /// A file, or all files of a directory, to one tier.
+    Move {
+        /// File or directory.
+        path: String,
+        /// The tier's name.
+        to: String,
+    },
+    /// A file, or all files of a directory, to the fastest tier with room.
+    Promote {
+        /// File or directory.
+        path: String,
+    },
+    /// A file, or all files of a directory, to the slowest tier with room.
+    Demote {
+        /// File or directory.
+        path: String,
+    },
+    /// Ranges of all files, so that every tier has its share.
+    Rebalance {},
+    /// Everything off one tier, which takes no new ranges from then on.
+    Evacuate {
+        /// The tier's name.
+        tier: String,
+        /// Whether the tier leaves the volume once it is empty.
+        #[serde(default)]
+        then_remove: bool,
+    },
+}
+
+/// A job that is to be started.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct StartJob {
+    /// What it is to do.
+    pub what: JobKind,
+    /// Most bytes a second; as fast as it goes without.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub bandwidth: Option<u64>,
+}
+
+/// What is to become of a job.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum JobChange {
+    /// It stops, and can go on later.
+    Pause,
+    /// It goes on.
+    Resume,
+    /// It ends for good.
+    Cancel,
+    /// It moves so many bytes a second at most; `None` has no cap.
+    Bandwidth(Option<u64>),
+}
+
+/// How much was moved, or is to be.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Amount {
+    /// Bytes of files.
+    pub bytes: u64,
+    /// Ranges.
+    pub ranges: u64,
+    /// Files with such ranges.
+    pub files: u64,
+}
+
+/// A job. Times are in nanoseconds since the epoch.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Job {
+    /// Its number, which no other job of the volume gets.
+    pub id: u64,
+    /// What it is to do.
+    pub what: JobKind,
+    /// The same, for people.
+    pub text: String,
+    /// `queued`, `running`, `paused`, `done`, `failed` or `cancelled`.
+    pub state: String,
+    /// What was moved.
+    pub done: Amount,
+    /// What is moved in the end; `None` before it was counted.
+    pub total: Option<Amount>,
+    /// Files that were left where they are, by why.
+    pub skipped: BTreeMap<String, u64>,
+    /// Ranges and files that could not be moved.
+    pub errors: u64,
+    /// Files that it waits for, since they are in use.
+    pub waiting_for: u64,
+    /// Most bytes a second; `None` has no cap.
+    pub bandwidth: Option<u64>,
+    /// Bytes moved a second, now.
+    pub rate: f64,
+    /// Seconds until it is done, at this rate.
+    pub eta_seconds: Option<f64>,
+    /// When somebody started it.
+    pub created_ns: i64,
+    /// When it first ran.
+    pub started_ns: Option<i64>,
+    /// When it ended.
+    pub ended_ns: Option<i64>,
+    /// Why it failed, or the first of its errors.
+    pub message: Option<String>,
+}
+
+impl Job {
+    /// Whether it has ended.
+    #[must_use]
+    pub fn is_over(&self) -> bool {
+        matches!(self.state.as_str(), "done" | "failed" | "cancelled")
+    }
+}
+
+/// Files that are to be pinned or unpinned.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct PinRequest {
+    /// File or directory below the volume's root.
+    pub path: String,
+    /// Whether they are to be pinned; unpinned if not.
+    pub pin: bool,
+    /// The tier that they are pinned to; to wherever they are without.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub tier: Option<String>,
+    /// All files of a directory.
+    #[serde(default)]
+    pub recursive: bool,
+}
+
+/// What pinning came to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Pinned {
+    /// Regular files that were looked at.
+    pub files: u64,
+    /// Those of which it was changed whether, or where to, they are pinned.
+    pub changed: u64,
+}
+
+/// Where a file is pinned to.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Pin {
+    /// The tier, if one was named.
+    pub tier: Option<String>,
+}

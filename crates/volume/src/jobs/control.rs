@@ -1,0 +1,204 @@
+//! What can be asked for of jobs: to look at them, to pause, resume, cancel
+//! and slow them down. The daemon calls this; `start` begins new ones.
+
+use super::list::{Job, Jobs, unknown};
+use super::record::{JobKind, JobRecord, JobState};
+use super::shelf;
+use crate::Volume;
+use braid_contract::Result;
+use std::sync::Arc;
+
+/// A job and how it is doing.
+#[derive(Clone, PartialEq, Debug)]
+pub struct JobStatus {
+    /// What is known of it.
+    pub record: JobRecord,
+    /// Bytes moved a second, of late; 0 while it does not run.
+    pub rate: f64,
+    /// Seconds until it is done, at this rate.
+    pub eta_seconds: Option<f64>,
+    /// Files that it waits for, since they are in use.
+    pub waiting_for: u64,
+}
+
+impl Volume {
+    /// All jobs that are known, oldest first.
+    #[must_use]
+    pub fn jobs(&self) -> Vec<JobStatus> {
+        let now_ns = self.environment.monotonic_ns();
+        self.jobs.each(|job| status(job, now_ns))
+    }
+
+    /// One job.
+    ///
+    /// # Errors
+    /// `ENOENT` if there is none of this number.
+    pub fn job(&self, id: u64) -> Result<JobStatus> {
+        let found = self.jobs().into_iter().find(|job| job.record.id == id);
+        found.ok_or_else(|| unknown(id))
+    }
+
+    /// Stops a job, so that it can go on later.
+    ///
+    /// # Errors
+    /// `ENOENT` if there is no such job, `EINVAL` if it has ended or is paused.
+    pub fn pause_job(&self, id: u64) -> Result<JobStatus> {
+        self.change_job(id, &[JobState::Queued, JobState::Running], JobState::Paused)
+    }
+
+    /// Lets a paused job go on.
+    ///
+    /// # Errors
+    /// `ENOENT` if there is no such job, `EINVAL` if it is not paused.
+    pub fn resume_job(&self, id: u64) -> Result<JobStatus> {
+        self.change_job(id, &[JobState::Paused], JobState::Queued)
+    }
+
+    /// Ends a job for good. What was moved stays where it is; a tier that was
+    /// being emptied takes new ranges again.
+    ///
+    /// # Errors
+    /// `ENOENT` if there is no such job, `EINVAL` if it has ended.
+    pub fn cancel_job(&self, id: u64) -> Result<JobStatus> {
+        let from = [JobState::Queued, JobState::Running, JobState::Paused];
+        let cancelled = self.change_job(id, &from, JobState::Cancelled)?;
+        self.apply_draining();
+        self.forget_old_jobs();
+        Ok(cancelled)
+    }
+
+    /// Changes how fast a job may go, in bytes a second; `None` is as fast as
+    /// it goes.
+    ///
+    /// # Errors
+    /// `ENOENT` if there is no such job, `EINVAL` if it has ended; those of the
+    /// home tier.
+    pub fn set_job_bandwidth(&self, id: u64, bandwidth: Option<u64>) -> Result<JobStatus> {
+        let all = [JobState::Queued, JobState::Running, JobState::Paused];
+        let state = self.job(id)?.record.state;
+        if state.is_final() {
+            // Says what is wrong.
+            return self.change_job(id, &all, state);
+        }
+        let record = self.jobs.update(id, |job| {
+            job.record.bandwidth = bandwidth;
+            job.pace.set_rate(bandwidth.map(|rate| rate as f64));
+            job.record.clone()
+        })?;
+        self.keep_job(&record)?;
+        self.job(id)
+    }
+
+    /// A tier that was emptied takes new ranges again.
+    ///
+    /// # Errors
+    /// `ENOENT` if there is no such tier, `EINVAL` if it was not emptied, or is
+    /// being emptied: that job can be cancelled.
+    pub fn undo_evacuation(&self, tier: &str) -> Result<()> {
+        let tier = self.tier_named(tier)?;
+        let holding = self.jobs.each(|job| holds(&job.record, &tier.name).then(|| job.record.clone()));
+        for record in holding.into_iter().flatten() {
+            if !record.state.is_final() {
+                let what = format!("job {} is emptying tier {}: cancel it", record.id, tier.name);
+                return Err(braid_contract::Error::new(braid_contract::Errno::EINVAL, what));
+            }
+            let record = self.jobs.update(record.id, |job| {
+                job.record.holds = false;
+                job.record.clone()
+            })?;
+            self.keep_job(&record)?;
+        }
+        if !tier.is_draining() {
+            let what = format!("tier {} takes new ranges: it was not emptied", tier.name);
+            return Err(braid_contract::Error::new(braid_contract::Errno::EINVAL, what));
+        }
+        self.apply_draining();
+        Ok(())
+    }
+
+    fn change_job(&self, id: u64, from: &[JobState], wanted: JobState) -> Result<JobStatus> {
+        let record = self.jobs.change_state(id, from, wanted)?;
+        self.keep_job(&record)?;
+        tracing::info!(job = id, what = %record.what, state = wanted.name(), "a job was changed");
+        self.job(id)
+    }
+
+    /// Reads the jobs that are kept. Whatever is wrong with them, the volume
+    /// can be used.
+    pub(crate) fn load_jobs(&self) {
+        match shelf::load(&self.home) {
+            Ok(shelf) => self.jobs.restore(shelf.records, shelf.last),
+            Err(error) => tracing::error!(%error, "the jobs can't be read: none goes on"),
+        }
+        self.apply_draining();
+    }
+
+    /// Lets jobs run, so many at a time; called when the volume can be used.
+    ///
+    /// # Errors
+    /// If no thread can be started.
+    pub fn start_jobs(self: &Arc<Self>, parallel: Option<usize>) -> Result<()> {
+        if let Some(parallel) = parallel {
+            self.jobs.set_parallel(parallel);
+        }
+        if self.environment.threads() {
+            self.background.start_jobs(self)?;
+        }
+        Ok(())
+    }
+
+    /// Writes what is known of a job, as it is now.
+    pub(super) fn keep_job(&self, record: &JobRecord) -> Result<()> {
+        let _saving = self.jobs.saving.lock();
+        // Somebody may have changed it since.
+        let latest = self.jobs.update(record.id, |job| job.record.clone());
+        shelf::save(&self.home, latest.as_ref().unwrap_or(record))
+    }
+
+    /// As [`keep_job`](Self::keep_job), where nobody can be told of a failure.
+    pub(super) fn try_keep_job(&self, record: &JobRecord) {
+        if let Err(error) = self.keep_job(record) {
+            tracing::warn!(job = record.id, %error, "the state of a job can't be kept");
+        }
+    }
+
+    pub(super) fn forget_old_jobs(&self) {
+        for id in self.jobs.forget_old() {
+            if let Err(error) = shelf::remove(&self.home, id) {
+                tracing::warn!(job = id, %error, "an old job can't be forgotten");
+            }
+        }
+    }
+
+    /// Tells each tier whether it takes new ranges, as far as jobs go.
+    pub(super) fn apply_draining(&self) {
+        for tier in self.tiers.iter() {
+            let draining = self.jobs.each(|job| holds(&job.record, &tier.name));
+            tier.set_draining(draining.contains(&true));
+        }
+    }
+}
+
+/// Whether a job keeps new ranges away from the tier of this name.
+fn holds(record: &JobRecord, name: &str) -> bool {
+    record.holds && matches!(&record.what, JobKind::Evacuate { tier, .. } if tier == name)
+}
+
+fn status(job: &Job, now_ns: u64) -> JobStatus {
+    let record = job.record.clone();
+    let rate = if record.state == JobState::Running { job.meter.rate(now_ns) } else { 0.0 };
+    let left = record.total.map(|total| total.bytes.saturating_sub(record.done.bytes));
+    let eta_seconds = left.filter(|_| rate > 0.0).map(|left| left as f64 / rate);
+    let running = record.state == JobState::Running;
+    JobStatus { record, rate, eta_seconds, waiting_for: if running { job.waiting } else { 0 } }
+}
+
+/// What the thread of the jobs does until the volume ends.
+pub(crate) fn work(jobs: &Jobs, volume: &std::sync::Weak<Volume>) {
+    while !jobs.is_stopped() && volume.strong_count() > 0 {
+        let Some((id, pace)) = jobs.wait_for_work() else { continue };
+        if let Some(volume) = volume.upgrade() {
+            volume.run_job(id, &pace);
+        }
+    }
+}

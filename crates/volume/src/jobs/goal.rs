@@ -1,0 +1,196 @@
+//! Which ranges a job moves, and where to.
+
+use super::record::JobKind;
+use super::shares::Shares;
+use crate::Volume;
+use crate::file::{File, Layout};
+use crate::format::{PinAttr, Reason};
+use crate::tiers::{Tier, bit};
+use braid_contract::{Errno, Error, Hint, Result, TierId};
+use std::path::PathBuf;
+use std::sync::Arc;
+
+/// What a job wants.
+pub(super) enum Goal {
+    /// Everything on this tier.
+    To(Arc<Tier>),
+    /// Everything on a faster tier, or on a slower one; the tiers and their
+    /// weights, best first.
+    Ranked { tiers: Vec<(Arc<Tier>, f64)>, reason: Reason },
+    /// Every tier has its share of each file.
+    Shares,
+    /// Nothing on this tier.
+    Off(Arc<Tier>),
+}
+
+/// A range that is to be moved.
+#[derive(Clone)]
+pub(super) struct Step {
+    pub(super) range: u64,
+    /// Bytes of the file in it.
+    pub(super) len: u64,
+    pub(super) from: TierId,
+    /// Where to, where that follows from the rest of the file.
+    pub(super) to: Option<TierId>,
+}
+
+/// Where a range may go.
+pub(super) enum Target {
+    /// Here.
+    Tier(Arc<Tier>),
+    /// Nowhere: it stays, and that is no failure.
+    Stay,
+    /// Nowhere, and it can't stay either.
+    NoRoom,
+}
+
+impl Volume {
+    /// What a kind of job wants.
+    pub(super) fn goal_of(&self, what: &JobKind) -> Result<Goal> {
+        Ok(match what {
+            JobKind::Move { to, .. } => Goal::To(self.target_named(to)?),
+            JobKind::Promote { .. } => {
+                Goal::Ranked { tiers: self.tiers_by_speed()?, reason: Reason::Promoted }
+            }
+            JobKind::Demote { .. } => {
+                let mut tiers = self.tiers_by_speed()?;
+                tiers.reverse();
+                Goal::Ranked { tiers, reason: Reason::Demoted }
+            }
+            JobKind::Rebalance {} => Goal::Shares,
+            JobKind::Evacuate { tier, .. } => Goal::Off(self.tier_named(tier)?),
+        })
+    }
+
+    /// The next ranges of a file that are to be moved, from `first` on and at
+    /// most so many.
+    pub(super) fn steps(&self, goal: &Goal, file: &File, first: u64, max: usize) -> Result<Vec<Step>> {
+        let mut shares = match goal {
+            Goal::Shares => Some(self.shares_of(file)?),
+            _ => None,
+        };
+        let mut steps = Vec::new();
+        let mut taken = 0;
+        // Shares follow from the whole file.
+        let begin = if shares.is_some() { 0 } else { first };
+        let collected = self.each_range(file, begin, &mut |range, from, len| {
+            let to = shares.as_mut().and_then(|shares: &mut Shares| shares.take_from(from));
+            let wanted = match goal {
+                Goal::To(tier) => from != tier.id,
+                Goal::Ranked { tiers, .. } => is_better(tiers, 0, from),
+                Goal::Off(tier) => from == tier.id,
+                Goal::Shares => to.is_some(),
+            };
+            // What lies behind the end goes with the first thing that happens
+            // to the file, and has only to go from a tier that is to be empty.
+            if !wanted || range < first || len == 0 && !matches!(goal, Goal::Off(_)) {
+                return Ok(());
+            }
+            taken += 1;
+            steps.push(Step { range, len, from, to });
+            if taken == max { Err(Errno::ECANCELED.into()) } else { Ok(()) }
+        });
+        match collected {
+            Err(error) if error.errno() != Errno::ECANCELED || steps.len() < max => Err(error),
+            _ => Ok(steps),
+        }
+    }
+
+    /// Where a range goes, but for the tiers in `excluded`, a set of bits.
+    pub(super) fn target(&self, goal: &Goal, file: &File, step: &Step, excluded: u64) -> Result<Target> {
+        let range_size = u64::from(self.range_size);
+        let fits = |tier: &Tier| {
+            excluded & bit(tier.id) == 0
+                && !tier.is_draining()
+                && tier.is_healthy()
+                && tier.room() >= step.len
+        };
+        Ok(match goal {
+            Goal::To(tier) if fits(tier) => Target::Tier(Arc::clone(tier)),
+            Goal::To(_) => Target::NoRoom,
+            Goal::Ranked { tiers, .. } => {
+                let candidates = (0..tiers.len()).filter(|at| is_better(tiers, *at, step.from));
+                match candidates.map(|at| &tiers[at].0).find(|tier| fits(tier)) {
+                    Some(tier) => Target::Tier(Arc::clone(tier)),
+                    None => Target::Stay,
+                }
+            }
+            Goal::Shares => match step.to.and_then(|to| self.tiers.get(to).ok()).filter(|tier| fits(tier)) {
+                Some(tier) => Target::Tier(tier),
+                None => Target::Stay,
+            },
+            Goal::Off(tier) => {
+                let excluded = excluded | bit(tier.id);
+                match self.choose_for(file, range_size.min(step.len.max(1)), excluded) {
+                    Ok(tier) => Target::Tier(tier),
+                    Err(error) if error.is_full() => Target::NoRoom,
+                    Err(error) => return Err(error),
+                }
+            }
+        })
+    }
+
+    /// The policy's choice for a range of a spread file, noted in its deal.
+    fn choose_for(&self, file: &File, bytes: u64, excluded: u64) -> Result<Arc<Tier>> {
+        let layout = file.layout.read();
+        let Layout::Spread(spread) = &*layout else {
+            return Err(Error::new(Errno::EAGAIN, "the file was emptied"));
+        };
+        let mut deal = spread.placing.lock();
+        let (tier, _) = self.choose(spread.size(), bytes, Hint::default(), &deal, excluded)?;
+        deal.add(tier.id, bytes);
+        Ok(tier)
+    }
+}
+
+impl Goal {
+    /// Why a range is on its new tier.
+    pub(super) fn reason(&self) -> Reason {
+        match self {
+            Self::To(_) => Reason::Asked,
+            Self::Ranked { reason, .. } => *reason,
+            Self::Shares => Reason::Rebalanced,
+            Self::Off(_) => Reason::Evacuated,
+        }
+    }
+
+    /// Whether it is of interest what a plain file of this size has.
+    pub(super) fn wants_plain(&self, size: u64, range_size: u32) -> bool {
+        match self {
+            Self::To(tier) => size > 0 && !tier.is_home(),
+            Self::Ranked { tiers, .. } => size > 0 && tiers.first().is_some_and(|(tier, _)| !tier.is_home()),
+            // Small files stay as they are.
+            Self::Shares => size > u64::from(range_size),
+            Self::Off(_) => false,
+        }
+    }
+
+    /// Whether a pinned file is moved all the same: to where it is pinned, and
+    /// off a tier that goes.
+    pub(super) fn overrides(&self, pin: &PinAttr) -> bool {
+        match self {
+            Self::To(tier) => pin.tier.as_ref() == Some(&tier.name),
+            Self::Off(_) => true,
+            Self::Ranked { .. } | Self::Shares => false,
+        }
+    }
+}
+
+/// Whether the tier at `at` comes before `from` in the order, and is not as
+/// fast as it is.
+fn is_better(tiers: &[(Arc<Tier>, f64)], at: usize, from: TierId) -> bool {
+    let place = tiers.iter().position(|(tier, _)| tier.id == from);
+    // One that takes no new ranges is as bad as can be.
+    let place = place.unwrap_or(tiers.len());
+    at < place && tiers.get(at).map(|(_, weight)| *weight) != tiers.get(place).map(|(_, weight)| *weight)
+}
+
+/// Where a job begins to look.
+pub(super) fn starts(what: &JobKind) -> Vec<PathBuf> {
+    match what {
+        JobKind::Move { path, .. } | JobKind::Promote { path } | JobKind::Demote { path } => {
+            if path.is_empty() { Vec::new() } else { vec![path.into()] }
+        }
+        JobKind::Rebalance {} | JobKind::Evacuate { .. } => Vec::new(),
+    }
+}

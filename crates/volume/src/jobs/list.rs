@@ -1,0 +1,370 @@
+//! Which jobs there are, which of them may run now, and what becomes of them.
+//! Plain data behind one lock; who waits for something to do waits here.
+
+use super::record::{Amount, JobKind, JobRecord, JobState};
+use crate::migrate::Pace;
+use crate::sync::{Condvar, Mutex};
+use braid_contract::{Environment, Errno, Error, Result};
+use std::collections::BTreeMap;
+use std::path::PathBuf;
+use std::sync::Arc;
+
+/// Jobs that run at the same time, unless the stack says otherwise.
+const PARALLEL_DEFAULT: usize = 2;
+
+/// Most jobs that may run at the same time.
+pub const PARALLEL_MAX: usize = 8;
+
+/// Jobs that have not ended, at most.
+const UNFINISHED_MAX: usize = 256;
+
+/// Jobs that have ended and are still told of.
+const FINISHED_KEPT: usize = 32;
+
+/// How often the progress of a running job is saved.
+const SAVE_NS: u64 = 5_000_000_000;
+
+/// Time between two tries to move files that are in use, first and longest.
+const RETRY_FIRST_NS: u64 = 250_000_000;
+const RETRY_MAX_NS: u64 = 8_000_000_000;
+
+/// A job and how it is doing.
+pub(super) struct Job {
+    pub(super) record: JobRecord,
+    pub(super) pace: Arc<Pace>,
+    /// A thread is at it.
+    active: bool,
+    not_before_ns: u64,
+    retry_ns: u64,
+    pub(super) rest: Rest,
+    /// Files that it waits for.
+    pub(super) waiting: u64,
+    pub(super) meter: Meter,
+    saved_ns: u64,
+}
+
+/// What is left to look at.
+#[derive(Clone, Default)]
+pub(super) enum Rest {
+    /// Nothing was counted yet.
+    #[default]
+    Uncounted,
+    /// Everything.
+    All,
+    /// Files that were in use.
+    Busy(Vec<PathBuf>),
+}
+
+/// How a run of a job ended.
+pub(super) enum Outcome {
+    /// There is nothing left to do.
+    Finished,
+    /// Files are in use; these are to be tried again.
+    Waiting(u64, Rest),
+    /// Somebody paused or cancelled it, or the volume ends.
+    Interrupted,
+    /// It can't be done.
+    Failed(String),
+}
+
+/// All jobs.
+pub(crate) struct Jobs {
+    state: Mutex<State>,
+    changed: Condvar,
+    /// Held while a record is written, so that they are written in order.
+    pub(super) saving: Mutex<()>,
+    environment: Arc<dyn Environment>,
+}
+
+struct State {
+    jobs: BTreeMap<u64, Job>,
+    last: u64,
+    parallel: usize,
+    stopped: bool,
+}
+
+impl Jobs {
+    pub(crate) fn new(environment: Arc<dyn Environment>) -> Self {
+        let state = State { jobs: BTreeMap::new(), last: 0, parallel: PARALLEL_DEFAULT, stopped: false };
+        Self { state: Mutex::new(state), changed: Condvar::new(), saving: Mutex::new(()), environment }
+    }
+
+    /// Takes in what was kept.
+    pub(super) fn restore(&self, records: Vec<JobRecord>, last: u64) {
+        let mut state = self.state.lock();
+        state.last = state.last.max(last);
+        for record in records {
+            let job = self.job(record);
+            state.jobs.insert(job.record.id, job);
+        }
+    }
+
+    fn job(&self, record: JobRecord) -> Job {
+        let now_ns = self.environment.monotonic_ns();
+        Job {
+            pace: Arc::new(Pace::new(record.bandwidth.map(|rate| rate as f64), &self.environment)),
+            record,
+            active: false,
+            not_before_ns: 0,
+            retry_ns: RETRY_FIRST_NS,
+            rest: Rest::Uncounted,
+            waiting: 0,
+            meter: Meter::new(now_ns),
+            saved_ns: now_ns,
+        }
+    }
+
+    /// Enters a new job, which nobody runs before [`release`](Self::release):
+    /// it has to be kept first. `allowed` looks at the others.
+    pub(super) fn add(
+        &self,
+        what: JobKind,
+        bandwidth: Option<u64>,
+        allowed: impl Fn(&JobRecord) -> Result<()>,
+    ) -> Result<JobRecord> {
+        let mut state = self.state.lock();
+        let unfinished = state.jobs.values().filter(|job| !job.record.state.is_final()).count();
+        if unfinished >= UNFINISHED_MAX {
+            let what = format!("{unfinished} jobs have not ended; wait for some, or cancel them");
+            return Err(Error::new(Errno::EAGAIN, what));
+        }
+        state.jobs.values().try_for_each(|job| allowed(&job.record))?;
+        state.last += 1;
+        let record = JobRecord::new(state.last, what, bandwidth, self.environment.wall_ns());
+        let job = Job { active: true, ..self.job(record.clone()) };
+        state.jobs.insert(record.id, job);
+        Ok(record)
+    }
+
+    /// Lets a new job run; or, if it could not be kept, forgets it.
+    pub(super) fn release(&self, id: u64, kept: bool) {
+        let mut state = self.state.lock();
+        match state.jobs.get_mut(&id) {
+            Some(job) if kept => job.active = false,
+            _ => drop(state.jobs.remove(&id)),
+        }
+        self.changed.notify_all();
+    }
+
+    /// Sets how many jobs run at the same time.
+    pub(super) fn set_parallel(&self, parallel: usize) {
+        self.state.lock().parallel = parallel.clamp(1, PARALLEL_MAX);
+        self.changed.notify_all();
+    }
+
+    /// Ends all runs; what was running goes on at the next mount.
+    pub(crate) fn stop(&self) {
+        let mut state = self.state.lock();
+        state.stopped = true;
+        state.jobs.values().for_each(|job| job.pace.stop());
+        self.changed.notify_all();
+    }
+
+    /// Waits for a job that may run, a second at most, and takes it.
+    pub(super) fn wait_for_work(&self) -> Option<(u64, Arc<Pace>)> {
+        let now_ns = self.environment.monotonic_ns();
+        let mut state = self.state.lock();
+        let ready = self.take(&mut state, now_ns);
+        if ready.is_some() || state.stopped {
+            return ready;
+        }
+        let next = state.jobs.values().filter(|job| job.may_run()).map(|job| job.not_before_ns).min();
+        let wait_ns =
+            next.map_or(1_000_000_000, |at| at.saturating_sub(now_ns)).clamp(1_000_000, 1_000_000_000);
+        drop(self.changed.wait_for(state, wait_ns));
+        None
+    }
+
+    /// Takes a job above `after`, whether or not it should wait: where there
+    /// are no threads, time is nobody's.
+    pub(super) fn take_after(&self, after: u64) -> Option<(u64, Arc<Pace>)> {
+        let mut state = self.state.lock();
+        let id = state.jobs.range(after + 1..).find(|(_, job)| job.may_run()).map(|(id, _)| *id)?;
+        self.begin(&mut state, id)
+    }
+
+    pub(super) fn is_stopped(&self) -> bool {
+        self.state.lock().stopped
+    }
+
+    fn take(&self, state: &mut State, now_ns: u64) -> Option<(u64, Arc<Pace>)> {
+        let active = state.jobs.values().filter(|job| job.active).count();
+        if state.stopped || active >= state.parallel {
+            return None;
+        }
+        let ready = |job: &Job| job.may_run() && job.not_before_ns <= now_ns;
+        let id = state.jobs.iter().find(|(_, job)| ready(job)).map(|(id, _)| *id)?;
+        self.begin(state, id)
+    }
+
+    fn begin(&self, state: &mut State, id: u64) -> Option<(u64, Arc<Pace>)> {
+        let job = state.jobs.get_mut(&id)?;
+        job.active = true;
+        job.record.state = JobState::Running;
+        job.record.started_ns.get_or_insert_with(|| self.environment.wall_ns());
+        let rate = job.record.bandwidth.map(|rate| rate as f64);
+        job.pace = Arc::new(Pace::new(rate, &self.environment));
+        job.meter = Meter::new(self.environment.monotonic_ns());
+        Some((id, Arc::clone(&job.pace)))
+    }
+
+    /// Whether a run has to end.
+    pub(super) fn is_interrupted(&self, id: u64) -> bool {
+        let state = self.state.lock();
+        state.stopped || state.jobs.get(&id).is_none_or(|job| job.record.state != JobState::Running)
+    }
+
+    /// A run ended. Answers what has to be kept.
+    pub(super) fn ended(&self, id: u64, outcome: Outcome) -> Option<JobRecord> {
+        let mut state = self.state.lock();
+        let job = state.jobs.get_mut(&id)?;
+        job.active = false;
+        job.waiting = 0;
+        match outcome {
+            // Somebody ended it first.
+            _ if job.record.state.is_final() => {}
+            Outcome::Interrupted => job.rest = Rest::Uncounted,
+            Outcome::Waiting(files, rest) => {
+                job.waiting = files;
+                job.rest = rest;
+                job.not_before_ns = self.environment.monotonic_ns() + job.retry_ns;
+                job.retry_ns = (job.retry_ns * 2).min(RETRY_MAX_NS);
+            }
+            Outcome::Finished => self.end(job, JobState::Done, None),
+            Outcome::Failed(why) => self.end(job, JobState::Failed, Some(why)),
+        }
+        let record = job.record.clone();
+        self.changed.notify_all();
+        Some(record)
+    }
+
+    fn end(&self, job: &mut Job, state: JobState, message: Option<String>) {
+        let record = &mut job.record;
+        record.state = state;
+        record.ended_ns = Some(self.environment.wall_ns());
+        record.message = message;
+        if state == JobState::Done {
+            // What was removed meanwhile, or turned out to be a hole, is not
+            // waited for.
+            record.total = Some(record.done);
+        } else {
+            record.holds = false;
+        }
+    }
+
+    /// Notes what was moved; answers what is to be kept, now and then.
+    pub(super) fn moved(&self, id: u64, more: Amount) -> Option<JobRecord> {
+        let now_ns = self.environment.monotonic_ns();
+        let mut state = self.state.lock();
+        let job = state.jobs.get_mut(&id)?;
+        job.record.done += more;
+        job.meter.add(now_ns, more.bytes);
+        if more.ranges > 0 {
+            job.retry_ns = RETRY_FIRST_NS;
+        }
+        if now_ns.saturating_sub(job.saved_ns) < SAVE_NS {
+            return None;
+        }
+        job.saved_ns = now_ns;
+        Some(job.record.clone())
+    }
+
+    /// Changes what is known of a job.
+    pub(super) fn update<T>(&self, id: u64, change: impl FnOnce(&mut Job) -> T) -> Result<T> {
+        let mut state = self.state.lock();
+        let job = state.jobs.get_mut(&id).ok_or_else(|| unknown(id))?;
+        let done = change(job);
+        self.changed.notify_all();
+        Ok(done)
+    }
+
+    /// Looks at all jobs.
+    pub(super) fn each<T>(&self, look: impl FnMut(&Job) -> T) -> Vec<T> {
+        self.state.lock().jobs.values().map(look).collect()
+    }
+
+    /// Somebody wants a job to be in another state: `wanted`, if it is in one
+    /// of `from`.
+    pub(super) fn change_state(&self, id: u64, from: &[JobState], wanted: JobState) -> Result<JobRecord> {
+        let now_ns = self.environment.wall_ns();
+        self.update(id, |job| {
+            let state = job.record.state;
+            if !from.contains(&state) {
+                let which: Vec<&str> = from.iter().map(|state| state.name()).collect();
+                let what = format!("job {id} is {}, not {}", state.name(), which.join(" or "));
+                return Err(Error::new(Errno::EINVAL, what));
+            }
+            job.record.state = wanted;
+            job.not_before_ns = 0;
+            if wanted != JobState::Queued {
+                job.pace.stop();
+                job.waiting = 0;
+            }
+            if wanted == JobState::Cancelled {
+                job.record.ended_ns = Some(now_ns);
+                job.record.holds = false;
+            }
+            Ok(job.record.clone())
+        })?
+    }
+
+    /// Forgets the oldest jobs that have ended, but for some; answers which.
+    pub(super) fn forget_old(&self) -> Vec<u64> {
+        let mut state = self.state.lock();
+        let over = |job: &Job| job.record.state.is_final() && !job.record.holds && !job.active;
+        let ended: Vec<u64> = state.jobs.values().filter(|job| over(job)).map(|job| job.record.id).collect();
+        let old = &ended[..ended.len().saturating_sub(FINISHED_KEPT)];
+        old.iter().for_each(|id| drop(state.jobs.remove(id)));
+        old.to_vec()
+    }
+}
+
+impl Job {
+    fn may_run(&self) -> bool {
+        !self.active && matches!(self.record.state, JobState::Queued | JobState::Running)
+    }
+}
+
+/// There is no such job.
+pub(super) fn unknown(id: u64) -> Error {
+    Error::new(Errno::ENOENT, format!("there is no job {id}"))
+}
+
+/// How fast a job is, of late.
+pub(super) struct Meter {
+    since_ns: u64,
+    bytes: u64,
+    rate: Option<f64>,
+}
+
+impl Meter {
+    /// Shortest time that a rate is reckoned over.
+    const WINDOW_NS: u64 = 1_000_000_000;
+    /// What a new window counts for against those before.
+    const NEW: f64 = 0.4;
+
+    fn new(now_ns: u64) -> Self {
+        Self { since_ns: now_ns, bytes: 0, rate: None }
+    }
+
+    fn add(&mut self, now_ns: u64, bytes: u64) {
+        self.bytes += bytes;
+        if now_ns.saturating_sub(self.since_ns) >= Self::WINDOW_NS {
+            self.rate = Some(self.rate(now_ns));
+            self.since_ns = now_ns;
+            self.bytes = 0;
+        }
+    }
+
+    /// Bytes a second.
+    pub(super) fn rate(&self, now_ns: u64) -> f64 {
+        let elapsed_ns = now_ns.saturating_sub(self.since_ns);
+        let latest = self.bytes as f64 / (elapsed_ns.max(1) as f64 / 1e9);
+        match self.rate {
+            Some(rate) if elapsed_ns < Self::WINDOW_NS => rate,
+            Some(rate) => rate * (1.0 - Self::NEW) + latest * Self::NEW,
+            None if elapsed_ns < Self::WINDOW_NS / 10 => 0.0,
+            None => latest,
+        }
+    }
+}

@@ -1,0 +1,30 @@
+//! Jobs: what moves data for long and was started by somebody. A job goes
+//! through files, moves their ranges one by one through
+//! [`relocate`](crate::Volume::relocate) at its own pace, can be paused,
+//! resumed and cancelled, and goes on after the daemon was restarted or killed.
+//!
+//! `record` is what is known of a job and kept on home, `shelf` where it is
+//! kept, `list` which jobs there are and which may run; `control` is what can
+//! be asked for, `run` how a job is carried out, `goal` which ranges it moves
+//! and where to, `shares` what each tier is to have of a file, `room` whether
+//! the rest can take what a tier has.
+
+mod control;
+mod goal;
+mod list;
+mod pins;
+mod record;
+mod room;
+mod run;
+mod shares;
+mod shelf;
+mod start;
+
+pub use control::JobStatus;
+pub(crate) use control::work;
+pub use list::PARALLEL_MAX;
+pub use pins::Pinned;
+pub use record::{Amount, JobKind, JobRecord, JobState};
+
+pub(crate) use list::Jobs;
+pub(crate) use shelf::{DIR, Wrong, problem_of};

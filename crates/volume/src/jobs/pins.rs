@@ -1,0 +1,107 @@
+//! Pinned files: movers leave them where they are.
+
+use crate::Volume;
+use crate::file::File;
+use crate::format::PinAttr;
+use crate::namespace::{Identity, Seen};
+use braid_contract::{Access, Context, Errno, Error, Fd, FileKind, Result};
+use std::path::Path;
+
+/// Files that are synced one by one when they are pinned; more than these
+/// share one sync of everything.
+const SYNCED_ALONE_MAX: usize = 16;
+
+/// What pinning came to.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct Pinned {
+    /// Regular files that were looked at.
+    pub files: u64,
+    /// Those of which it was changed whether, or where to, they are pinned.
+    pub changed: u64,
+}
+
+impl Volume {
+    /// Pins the file at `path`, so that movers leave it where it is; with
+    /// `tier`, also those that move it there let it stay. With `recursive`, all
+    /// files of a directory.
+    ///
+    /// # Errors
+    /// `ENOENT` if there is no such file or tier, `EISDIR` if it is a directory
+    /// and `recursive` was not asked for, those of the home tier.
+    pub fn pin(&self, path: &str, tier: Option<&str>, recursive: bool) -> Result<Pinned> {
+        let tier = tier.map(|name| self.tier_named(name)).transpose()?;
+        let pin = PinAttr { tier: tier.map(|tier| tier.name.clone()) };
+        self.set_pins(path, Some(&pin), recursive)
+    }
+
+    /// Lets movers move the file at `path` again.
+    ///
+    /// # Errors
+    /// As [`pin`](Self::pin).
+    pub fn unpin(&self, path: &str, recursive: bool) -> Result<Pinned> {
+        self.set_pins(path, None, recursive)
+    }
+
+    /// Whether movers leave the file where it is.
+    pub(crate) fn is_pinned(&self, file: &File) -> Result<bool> {
+        Ok(file.pin(&self.home)?.is_some())
+    }
+
+    fn set_pins(&self, path: &str, pin: Option<&PinAttr>, recursive: bool) -> Result<Pinned> {
+        let fd = self.open_below(path)?;
+        let identity = self.home.identify(&*fd)?;
+        let kind = identity.kind();
+        match kind {
+            FileKind::Regular => {}
+            FileKind::Directory if recursive => {}
+            FileKind::Directory => return Err(Error::new(Errno::EISDIR, path)),
+            _ => return Err(Error::new(Errno::EINVAL, format!("{path} has no data: nothing moves it"))),
+        }
+        let mut pinned = Pinned::default();
+        let mut alone = Vec::new();
+        let mut set = |path: &Path, fd: &Fd, identity: &Identity| {
+            pinned.files += 1;
+            if self.set_pin(fd, identity, pin).with_context(|| path.display().to_string())? {
+                pinned.changed += 1;
+                if alone.len() <= SYNCED_ALONE_MAX {
+                    alone.push(Fd::clone(fd));
+                }
+            }
+            Ok(())
+        };
+        if kind == FileKind::Regular {
+            set(Path::new(path), &fd, &identity)?;
+        } else {
+            let starts = if path.is_empty() { Vec::new() } else { vec![path.into()] };
+            self.home.walk_below(&starts, &mut |seen| match seen {
+                Seen::File(path, fd, identity) => set(path, fd, identity),
+                Seen::Failed(path, error) => Err(error).with_context(|| path.display().to_string()),
+            })?;
+        }
+        self.sync_pins(&alone)?;
+        Ok(pinned)
+    }
+
+    fn sync_pins(&self, files: &[Fd]) -> Result<()> {
+        let sync = |fd: &Fd| fd.reopen(Access::Read)?.sync(false);
+        if files.len() <= SYNCED_ALONE_MAX && files.iter().all(|fd| sync(fd).is_ok()) {
+            return Ok(());
+        }
+        self.home.root().sync_fs().context("making pins durable")
+    }
+
+    /// Answers whether something was changed.
+    fn set_pin(&self, fd: &Fd, identity: &Identity, pin: Option<&PinAttr>) -> Result<bool> {
+        if self.home.pin_of(&**fd)?.as_ref() == pin {
+            return Ok(false);
+        }
+        self.home.set_pin(&**fd, pin)?;
+        // Whoever asks from now on sees it.
+        if let Ok(inode) = self.inodes.get(self.home.public_ino(identity.ino()))
+            && let Some(file) = inode.file.lock().upgrade()
+        {
+            file.pin_was_set();
+        }
+        Ok(true)
+    }
+}

@@ -1,0 +1,132 @@
+//! Whether the other tiers have room for what one of them has; and what of
+//! files is where.
+
+use crate::Volume;
+use crate::file::{File, Layout};
+use crate::format::SIZE_MAX;
+use crate::tiers::{Backend, Counts, Tier};
+use braid_contract::{Errno, Error, ObjectId, Result, TierId};
+use std::sync::atomic::Ordering;
+
+/// A size for messages.
+pub(super) fn show(bytes: u64) -> String {
+    let tenths = (bytes as f64 * 10.0 / (1 << 20) as f64).ceil() / 10.0;
+    if bytes < 1 << 20 { format!("{bytes} bytes") } else { format!("{tenths:.1} MiB") }
+}
+
+impl Volume {
+    /// Calls `visit` with each range of a file from `first` on that is
+    /// somewhere: its number, its tier and how many bytes of the file it has.
+    /// A range behind the end has none.
+    pub(super) fn each_range(
+        &self,
+        file: &File,
+        first: u64,
+        visit: &mut dyn FnMut(u64, TierId, u64) -> Result<()>,
+    ) -> Result<()> {
+        let len = |range: u64, size: u64| {
+            size.saturating_sub(self.range_start(range)).min(u64::from(self.range_size))
+        };
+        match &*file.layout.read() {
+            Layout::Plain => {
+                let (size, home) = (file.home_size()?, self.tiers.home().id);
+                self.ranges_of(0, size.min(SIZE_MAX))
+                    .skip(usize::try_from(first).unwrap_or(usize::MAX))
+                    .try_for_each(|range| visit(range, home, len(range, size)))
+            }
+            Layout::Spread(spread) => {
+                let size = spread.size();
+                spread.index.for_each(first, |range, entry| match entry {
+                    Ok(entry) => visit(range, entry.tier, len(range, size)),
+                    // Nobody knows where it is; reading it says so.
+                    Err(_) => Ok(()),
+                })
+            }
+        }
+    }
+
+    /// Bytes of a file that are on other tiers.
+    pub(super) fn bytes_elsewhere(&self, file: &File, than: &Tier) -> Result<u64> {
+        let mut bytes = 0;
+        self.each_range(file, 0, &mut |_, tier, len| {
+            bytes += if tier == than.id { 0 } else { len };
+            Ok(())
+        })?;
+        Ok(bytes)
+    }
+
+    /// Ranges that all indexes have on a tier, whether or not a name leads to
+    /// them.
+    pub(super) fn ranges_on(&self, tier: &Tier) -> Result<u64> {
+        let mut ranges = 0;
+        self.each_index(&mut |id| {
+            ranges += self.ranges_in(id, tier)?;
+            Ok(())
+        })?;
+        Ok(ranges)
+    }
+
+    fn each_index(&self, visit: &mut dyn FnMut(ObjectId) -> Result<()>) -> Result<()> {
+        self.index.list(&mut |id| match visit(id) {
+            // It is gone by now, or can't be read, as the check tells.
+            Err(error) if matches!(error.errno(), Errno::ENOENT | Errno::EUCLEAN) => Ok(()),
+            result => result,
+        })
+    }
+
+    fn ranges_in(&self, id: ObjectId, tier: &Tier) -> Result<u64> {
+        let mut ranges = 0;
+        self.index.open_index(id)?.for_each(0, |_, entry| {
+            ranges += u64::from(entry.is_ok_and(|entry| entry.tier == tier.id));
+            Ok(())
+        })?;
+        Ok(ranges)
+    }
+
+    /// Bytes that may have to find another place when a tier is emptied: as
+    /// far as is known without looking, then by what its objects take.
+    fn bytes_on(&self, tier: &Tier, room: u64) -> Result<u64> {
+        let range_size = u64::from(self.range_size);
+        let most = tier.ranges.load(Ordering::Relaxed) * range_size;
+        if self.tiers.counts() == Counts::Exact && most <= room {
+            return Ok(most);
+        }
+        let Backend::Store(store) = &tier.backend else { return Ok(most) };
+        let mut bytes = 0;
+        self.each_index(&mut |id| {
+            let ranges = self.ranges_in(id, tier)?;
+            if ranges > 0 {
+                let taken = store.stat(id).map_or(u64::MAX, |stat| stat.allocated);
+                bytes += taken.min(ranges * range_size);
+            }
+            Ok(())
+        })?;
+        Ok(bytes)
+    }
+
+    /// Whether the other tiers have room for what `tier` has; the numbers, if
+    /// not.
+    pub(super) fn check_room_for_evacuation(&self, tier: &Tier) -> Result<()> {
+        let takes = |other: &Tier| other.id != tier.id && !other.is_draining() && other.is_healthy();
+        let rooms: Vec<(String, u64)> = self
+            .tiers
+            .iter()
+            .filter(|other| takes(other))
+            .map(|other| (other.name.clone(), other.room()))
+            .collect();
+        let room = rooms.iter().map(|(_, room)| room).sum();
+        let needed = self.bytes_on(tier, room)?;
+        if needed <= room {
+            return Ok(());
+        }
+        let each: Vec<String> = rooms.iter().map(|(name, room)| format!("{name} {}", show(*room))).collect();
+        let what = format!(
+            "tier {} holds {}, and the other tiers have room for {} ({}): make room, or add a tier",
+            tier.name,
+            show(needed),
+            show(room),
+            if each.is_empty() { "there is none".into() } else { each.join(", ") }
+        );
+        Err(Error::new(Errno::ENOSPC, what))
+    }
+}

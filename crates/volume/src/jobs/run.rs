@@ -1,0 +1,525 @@
+//! One run of a job: counts what is to be moved, then goes through the files
+//! and moves their ranges. A thread of the volume calls [`Volume::run_job`];
+//! in a simulation, each tick does.
+
+use super::goal::{Goal, Step, Target, starts};
+use super::list::{Outcome, Rest};
+use super::record::{Amount, JobKind};
+use super::room::show;
+use crate::Volume;
+use crate::file::File;
+use crate::migrate::Pace;
+use crate::namespace::{Identity, Seen};
+use crate::sync::Mutex;
+use crate::tiers::{Tier, bit};
+use braid_contract::{Errno, Error, Fd, Result, TierId};
+use std::collections::{BTreeMap, HashSet};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+/// Ranges that are collected at a time.
+const BATCH: usize = 256;
+
+/// Files that are in use and remembered; with more, all are gone through again.
+const BUSY_MAX: usize = 4096;
+
+/// A job that fails so often is given up.
+const ERRORS_MAX: u64 = 1000;
+
+/// How often a tier that should be empty is gone through again.
+const ROUNDS_MAX: usize = 8;
+
+/// Why a run does not go on.
+enum Stop {
+    Interrupted,
+    Failed(String),
+}
+
+/// A run under way.
+struct Run<'v> {
+    volume: &'v Volume,
+    id: u64,
+    pace: &'v Pace,
+    goal: Goal,
+    /// Only looks what is to be moved.
+    counting: bool,
+    /// What was counted.
+    counted: Amount,
+    /// Files with several names that were looked at.
+    linked: HashSet<u64>,
+    /// Files that are in use.
+    busy: Vec<PathBuf>,
+    busy_files: u64,
+    skipped: BTreeMap<String, u64>,
+    stop: Option<Stop>,
+}
+
+impl Volume {
+    /// Runs jobs where no threads may be started: each once.
+    pub(crate) fn step_jobs(&self) {
+        let mut last = 0;
+        while let Some((id, pace)) = self.jobs.take_after(last) {
+            self.run_job(id, &pace);
+            last = id;
+        }
+    }
+
+    /// Carries a job on as far as it goes.
+    pub(super) fn run_job(&self, id: u64, pace: &Pace) {
+        let outcome = match self.job(id) {
+            Ok(job) => {
+                self.try_keep_job(&job.record);
+                match self.carry_on(id, &job.record.what, pace) {
+                    Ok(outcome) => outcome,
+                    Err(Stop::Interrupted) => Outcome::Interrupted,
+                    Err(Stop::Failed(why)) => Outcome::Failed(why),
+                }
+            }
+            Err(_) => Outcome::Interrupted,
+        };
+        if let Some(record) = self.jobs.ended(id, outcome) {
+            self.try_keep_job(&record);
+            self.apply_draining();
+            if record.state.is_final() {
+                let why = record.message.as_deref().unwrap_or("");
+                tracing::info!(job = id, what = %record.what, state = record.state.name(), why, "a job ended");
+                self.forget_old_jobs();
+            }
+        }
+    }
+
+    fn carry_on(&self, id: u64, what: &JobKind, pace: &Pace) -> std::result::Result<Outcome, Stop> {
+        let goal = self.goal_of(what).map_err(failed)?;
+        let mut run = Run {
+            volume: self,
+            id,
+            pace,
+            goal,
+            counting: false,
+            counted: Amount::default(),
+            linked: HashSet::new(),
+            busy: Vec::new(),
+            busy_files: 0,
+            skipped: BTreeMap::new(),
+            stop: None,
+        };
+        let rest = self.jobs.update(id, |job| std::mem::take(&mut job.rest)).map_err(failed)?;
+        let places = match &rest {
+            Rest::Busy(paths) => paths.clone(),
+            Rest::All => starts(what),
+            Rest::Uncounted => {
+                run.count(what)?;
+                starts(what)
+            }
+        };
+        run.pass(&places, !matches!(rest, Rest::Busy(_)))?;
+        for _ in 0..ROUNDS_MAX {
+            if run.busy_files > 0 {
+                let rest = match run.busy.len() {
+                    1..=BUSY_MAX => Rest::Busy(run.busy),
+                    _ => Rest::All,
+                };
+                return Ok(Outcome::Waiting(run.busy_files, rest));
+            }
+            if run.is_empty_at_last()? {
+                break;
+            }
+            run.pass(&starts(what), true)?;
+        }
+        run.finish(what)
+    }
+
+    /// Does something with a file that was found by name.
+    pub(super) fn with_file<T>(
+        &self,
+        fd: &Fd,
+        identity: &Identity,
+        work: impl FnOnce(&Arc<File>) -> Result<T>,
+    ) -> Result<T> {
+        let inode = self.inodes.enter(&self.home, identity, Fd::clone(fd));
+        let ino = inode.ino;
+        let done = self.file_of(&inode).and_then(|file| work(&file));
+        drop(inode);
+        self.inodes.forget(ino, 1);
+        done
+    }
+}
+
+impl Run<'_> {
+    /// Counts what is to be moved, and looks whether there is room for it.
+    fn count(&mut self, what: &JobKind) -> std::result::Result<(), Stop> {
+        self.counting = true;
+        self.walk(&starts(what))?;
+        self.counting = false;
+        self.linked.clear();
+        let left = self.counted;
+        let updated = self.volume.jobs.update(self.id, |job| {
+            let mut total = job.record.done;
+            total += left;
+            job.record.total = Some(total);
+            job.record.clone()
+        });
+        self.volume.try_keep_job(&updated.map_err(failed)?);
+        let Goal::To(to) = &self.goal else { return Ok(()) };
+        let what = format!("{} in {} files are to be moved there", show(left.bytes), left.files);
+        self.volume.check_room(&what, left.bytes, to).map_err(|error| failed_short(&error))
+    }
+
+    /// Moves what there is at and below `places`.
+    fn pass(&mut self, places: &[PathBuf], whole: bool) -> std::result::Result<(), Stop> {
+        self.busy.clear();
+        self.busy_files = 0;
+        if whole {
+            self.linked.clear();
+            self.skipped.clear();
+        }
+        self.walk(places)?;
+        if whole && matches!(self.goal, Goal::Off(_)) {
+            self.nameless()?;
+        }
+        if whole {
+            let skipped = std::mem::take(&mut self.skipped);
+            self.volume.jobs.update(self.id, |job| job.record.skipped = skipped).map_err(failed)?;
+        }
+        Ok(())
+    }
+
+    fn walk(&mut self, places: &[PathBuf]) -> std::result::Result<(), Stop> {
+        let home = &self.volume.home;
+        let walked = home.walk_below(places, &mut |seen| {
+            let done = match seen {
+                Seen::File(path, fd, identity) => self.file(path, fd, identity),
+                Seen::Failed(_, error) if is_gone(&error) => Ok(()),
+                Seen::Failed(path, error) => self.error(&path.display().to_string(), &error),
+            };
+            done.map_err(|stop| {
+                self.stop = Some(stop);
+                Errno::ECANCELED.into()
+            })
+        });
+        match (self.stop.take(), walked) {
+            (Some(stop), _) => Err(stop),
+            (None, walked) => walked.map_err(failed),
+        }
+    }
+
+    /// Files without a name that are open still.
+    fn nameless(&mut self) -> std::result::Result<(), Stop> {
+        for open in self.volume.handles.files() {
+            let nameless = open.file.data().stat().is_ok_and(|stat| stat.attr.nlink == 0);
+            if nameless {
+                let moved = self.move_file("(removed, and open still)", &open.file);
+                self.judge(Path::new(""), moved)?;
+            }
+        }
+        Ok(())
+    }
+
+    fn file(&mut self, path: &Path, fd: &Fd, identity: &Identity) -> std::result::Result<(), Stop> {
+        if self.volume.jobs.is_interrupted(self.id) {
+            return Err(Stop::Interrupted);
+        }
+        if identity.attr.nlink > 1 && !self.linked.insert(identity.ino()) {
+            return Ok(());
+        }
+        let done = self.visit(path, fd, identity);
+        self.judge(path, done)
+    }
+
+    /// What a file comes to.
+    fn judge(&mut self, path: &Path, done: Result<Option<Stop>>) -> std::result::Result<(), Stop> {
+        match done {
+            Ok(None) => Ok(()),
+            Ok(Some(stop)) => Err(stop),
+            Err(error) if error.errno() == Errno::ECANCELED => Err(Stop::Interrupted),
+            Err(error) if error.errno() == Errno::EBUSY => {
+                self.busy_files += 1;
+                if self.busy.len() <= BUSY_MAX && !path.as_os_str().is_empty() {
+                    self.busy.push(path.to_owned());
+                }
+                Ok(())
+            }
+            // It was removed or emptied meanwhile.
+            Err(error) if is_gone(&error) => Ok(()),
+            Err(error) => self.error(&path.display().to_string(), &error),
+        }
+    }
+
+    fn visit(&mut self, path: &Path, fd: &Fd, identity: &Identity) -> Result<Option<Stop>> {
+        let volume = self.volume;
+        let plain = volume.home.id_attr(&**fd, identity)?.is_none();
+        if plain && !self.goal.wants_plain(identity.size(), volume.range_size) {
+            return Ok(None);
+        }
+        let shown = path.display().to_string();
+        volume.with_file(fd, identity, |file| {
+            if volume.is_pinned(file)?
+                && !file.pin(&volume.home)?.is_some_and(|pin| self.goal.overrides(&pin))
+            {
+                if !self.counting && !volume.steps(&self.goal, file, 0, 1)?.is_empty() {
+                    *self.skipped.entry("pinned".into()).or_default() += 1;
+                }
+                return Ok(None);
+            }
+            if self.counting {
+                return self.count_file(file).map(|()| None);
+            }
+            // Most files have nothing to move, and stay as they are.
+            if volume.steps(&self.goal, file, 0, 1)?.is_empty() {
+                return Ok(None);
+            }
+            file.opened(false)?;
+            let moved = self.move_file(&shown, file);
+            let ended = volume.end_use(file, false);
+            let moved = moved?;
+            ended.map(|()| moved)
+        })
+    }
+
+    fn count_file(&mut self, file: &File) -> Result<()> {
+        let mut amount = Amount::default();
+        let mut first = 0;
+        loop {
+            let steps = self.volume.steps(&self.goal, file, first, self.batch())?;
+            let Some(last) = steps.last() else { break };
+            first = last.range + 1;
+            amount.ranges += steps.iter().filter(|step| step.len > 0).count() as u64;
+            amount.bytes += steps.iter().map(|step| step.len).sum::<u64>();
+        }
+        amount.files = u64::from(amount.ranges > 0);
+        self.counted += amount;
+        Ok(())
+    }
+
+    /// How many ranges to collect at a time: shares follow from a whole file.
+    fn batch(&self) -> usize {
+        if matches!(self.goal, Goal::Shares) { usize::MAX } else { BATCH }
+    }
+
+    /// Moves all ranges of a file that are to be moved.
+    fn move_file(&mut self, shown: &str, file: &File) -> Result<Option<Stop>> {
+        let (mut first, mut moved, mut stayed) = (0, 0, 0_u64);
+        loop {
+            let steps = self.volume.steps(&self.goal, file, first, self.batch())?;
+            let Some(last) = steps.last() else { break };
+            first = last.range + 1;
+            for chunk in steps.chunks(BATCH) {
+                let mut done = Done::default();
+                let result = self.move_steps(file, chunk, &mut done);
+                moved += done.moved.ranges;
+                stayed += done.stayed;
+                for error in done.errors {
+                    if let Err(stop) = self.error(shown, &error) {
+                        return Ok(Some(stop));
+                    }
+                }
+                match result {
+                    Err(error) if error.is_full() => {
+                        return Ok(Some(Stop::Failed(format!("{shown}: {}", self.no_room()))));
+                    }
+                    result => result?,
+                }
+            }
+        }
+        if stayed > 0 {
+            *self.skipped.entry("no room on a better tier".into()).or_default() += 1;
+        }
+        if moved > 0 {
+            self.note(Amount { files: 1, ..Amount::default() });
+        }
+        Ok(None)
+    }
+
+    /// Moves some ranges; those that go to several tiers, side by side.
+    fn move_steps(&self, file: &File, steps: &[Step], done: &mut Done) -> Result<()> {
+        let mut by_tier: BTreeMap<TierId, (Arc<Tier>, Vec<&Step>)> = BTreeMap::new();
+        if matches!(self.goal, Goal::Off(_) | Goal::Shares) {
+            for step in steps {
+                match self.volume.target(&self.goal, file, step, 0)? {
+                    Target::Tier(tier) => {
+                        by_tier.entry(tier.id).or_insert_with(|| (tier, Vec::new())).1.push(step);
+                    }
+                    Target::Stay => done.stayed += 1,
+                    Target::NoRoom => return Err(Errno::ENOSPC.into()),
+                }
+            }
+        }
+        let all = Mutex::new(std::mem::take(done));
+        let result = match self.goal {
+            // All to one tier, or where there is room at that moment.
+            Goal::To(_) | Goal::Ranked { .. } => {
+                steps.iter().try_for_each(|step| self.move_step(file, step, None, &all))
+            }
+            Goal::Off(_) | Goal::Shares => {
+                self.volume.side_by_side(by_tier.into_values(), |(tier, steps)| {
+                    steps.into_iter().try_for_each(|step| self.move_step(file, step, Some(&tier), &all))
+                })
+            }
+        };
+        *done = std::mem::take(&mut *all.lock());
+        result
+    }
+
+    /// Moves one range, to `first` or to another tier that will do. Errors end
+    /// the file; those of this range alone are noted.
+    fn move_step(
+        &self,
+        file: &File,
+        step: &Step,
+        first: Option<&Arc<Tier>>,
+        done: &Mutex<Done>,
+    ) -> Result<()> {
+        let volume = self.volume;
+        let (mut excluded, mut wished) = (0, first.cloned());
+        loop {
+            if volume.jobs.is_interrupted(self.id) {
+                return Err(Errno::ECANCELED.into());
+            }
+            let fits = wished.take().filter(|tier| !tier.is_draining() && tier.room() >= step.len);
+            let to = match fits {
+                Some(tier) => tier,
+                None => match volume.target(&self.goal, file, step, excluded)? {
+                    Target::Tier(tier) => tier,
+                    Target::Stay => {
+                        done.lock().stayed += 1;
+                        return Ok(());
+                    }
+                    Target::NoRoom => return Err(Errno::ENOSPC.into()),
+                },
+            };
+            let offset = volume.range_start(step.range);
+            match volume.relocate(file, offset, &to, (self.goal.reason(), self.pace)) {
+                Ok(0) => return Ok(()),
+                Ok(_) => {
+                    to.took(step.len);
+                    let moved = Amount { bytes: step.len, ranges: 1, files: 0 };
+                    done.lock().moved += moved;
+                    self.note(moved);
+                    return Ok(());
+                }
+                Err(error) if error.is_full() => excluded |= bit(to.id),
+                Err(error) if matches!(error.errno(), Errno::EBUSY | Errno::ECANCELED) || is_gone(&error) => {
+                    return Err(error);
+                }
+                Err(error) => {
+                    done.lock().errors.push(error.context(format!("offset {offset}")));
+                    return Ok(());
+                }
+            }
+        }
+    }
+
+    fn note(&self, more: Amount) {
+        if let Some(record) = self.volume.jobs.moved(self.id, more) {
+            self.volume.try_keep_job(&record);
+        }
+    }
+
+    /// Something could not be moved; the rest is tried all the same.
+    fn error(&mut self, shown: &str, error: &Error) -> std::result::Result<(), Stop> {
+        tracing::warn!(job = self.id, path = shown, %error, "a job could not move something");
+        if self.counting {
+            // It is met again.
+            return Ok(());
+        }
+        let errors = self.volume.jobs.update(self.id, |job| {
+            job.record.errors += 1;
+            job.record.message.get_or_insert_with(|| format!("{shown}: {error}"));
+            job.record.errors
+        });
+        match errors.map_err(failed)? {
+            errors if errors >= ERRORS_MAX => {
+                Err(Stop::Failed(format!("{errors} errors; the last: {shown}: {error}")))
+            }
+            _ => Ok(()),
+        }
+    }
+
+    fn no_room(&self) -> String {
+        let tiers = self.volume.tiers.iter();
+        let rooms: Vec<String> = match &self.goal {
+            Goal::To(tier) => vec![format!("{} {}", tier.name, show(tier.room()))],
+            _ => tiers
+                .filter(|tier| !tier.is_draining() && tier.is_healthy())
+                .map(|tier| format!("{} {}", tier.name, show(tier.room())))
+                .collect(),
+        };
+        let of = match &self.goal {
+            Goal::Off(tier) => {
+                let ranges = tier.ranges.load(std::sync::atomic::Ordering::Relaxed);
+                format!("; {ranges} ranges are left on {}", tier.name)
+            }
+            _ => String::new(),
+        };
+        format!("there is no room for it: {}{of}", rooms.join(", "))
+    }
+
+    /// Whether a tier that is to be empty is; `true` for other jobs.
+    fn is_empty_at_last(&self) -> std::result::Result<bool, Stop> {
+        let Goal::Off(tier) = &self.goal else { return Ok(true) };
+        if self.has_errors()? {
+            return Ok(true);
+        }
+        self.volume.reaper.reap_now(self.volume);
+        Ok(self.volume.ranges_on(tier).map_err(failed)? == 0)
+    }
+
+    fn has_errors(&self) -> std::result::Result<bool, Stop> {
+        Ok(self.volume.job(self.id).map_err(failed)?.record.errors > 0)
+    }
+
+    /// Nothing is left to be moved.
+    fn finish(self, what: &JobKind) -> std::result::Result<Outcome, Stop> {
+        let record = self.volume.job(self.id).map_err(failed)?.record;
+        if record.errors > 0 {
+            let first = record.message.unwrap_or_default();
+            return Ok(Outcome::Failed(format!("{} could not be moved; the first: {first}", record.errors)));
+        }
+        let (Goal::Off(tier), JobKind::Evacuate { then_remove, .. }) = (&self.goal, what) else {
+            return Ok(Outcome::Finished);
+        };
+        let left = self.volume.ranges_on(tier).map_err(failed)?;
+        if left > 0 {
+            let why = format!(
+                "{left} ranges are still on tier {}, of files that no name leads to: see braid fsck",
+                tier.name
+            );
+            return Ok(Outcome::Failed(why));
+        }
+        if *then_remove {
+            self.volume.remove_emptied(&tier.name).map_err(failed)?;
+        }
+        Ok(Outcome::Finished)
+    }
+}
+
+/// What came of some ranges.
+#[derive(Default)]
+struct Done {
+    moved: Amount,
+    /// They stay where they are, for lack of room.
+    stayed: u64,
+    errors: Vec<Error>,
+}
+
+impl Volume {
+    /// Removes a tier that a job emptied from the volume.
+    fn remove_emptied(&self, tier: &str) -> Result<()> {
+        let what = format!("tier {tier} is empty; this version does not remove tiers");
+        Err(Error::new(Errno::ENOSYS, what))
+    }
+}
+
+fn is_gone(error: &Error) -> bool {
+    matches!(error.errno(), Errno::ENOENT | Errno::ESTALE | Errno::EAGAIN)
+}
+
+fn failed(error: Error) -> Stop {
+    Stop::Failed(error.to_string())
+}
+
+/// Without the system's words for it: the numbers say it.
+fn failed_short(error: &Error) -> Stop {
+    let text = error.to_string();
+    Stop::Failed(text.split(": No space left").next().unwrap_or(&text).to_owned())
+}

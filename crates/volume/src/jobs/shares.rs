@@ -1,0 +1,181 @@
+//! What each tier is to have of a file, so that every tier has its share, and
+//! what it has too much.
+
+use crate::Volume;
+use crate::config::PolicyConfig;
+use crate::file::File;
+use crate::placement::{Deal, TierView, shares};
+use braid_contract::{Hint, Result, TierId};
+
+const TIERS: usize = TierId::LIMIT as usize;
+
+/// Ranges that are dealt one by one; a longer file is in proportion to these.
+const DEALT_MAX: u64 = 4096;
+
+/// What a tier may have too much of a file before something is moved: a
+/// twentieth, and one range in any case.
+const TOLERANCE: u64 = 20;
+
+/// Ranges that each tier has, those that it has too much, and those that it
+/// lacks.
+pub(super) struct Shares {
+    have: [u64; TIERS],
+    over: [u64; TIERS],
+    under: [u64; TIERS],
+    /// How far the next range that goes is away, in ranges times `have`.
+    turn: [u64; TIERS],
+}
+
+impl Shares {
+    /// The difference between what tiers have and what they are to have; none
+    /// if it is small.
+    fn new(have: &[u64; TIERS], want: &[u64; TIERS]) -> Self {
+        let none = [0; TIERS];
+        let mut difference = Self { have: *have, over: none, under: none, turn: none };
+        let tolerated = (have.iter().sum::<u64>() / TOLERANCE).max(1);
+        if (0..TIERS).all(|at| have[at].abs_diff(want[at]) <= tolerated) {
+            return difference;
+        }
+        for at in 0..TIERS {
+            difference.over[at] = have[at].saturating_sub(want[at]);
+            difference.under[at] = want[at].saturating_sub(have[at]);
+        }
+        difference
+    }
+
+    /// Where a range that is on `from` is to go; `None` if it stays. Asked for
+    /// every range in order: those that go are evenly among those that stay.
+    pub(super) fn take_from(&mut self, from: TierId) -> Option<TierId> {
+        let at = usize::from(from.0);
+        let turn = self.turn.get_mut(at)?;
+        *turn += self.over[at];
+        if *turn < self.have[at] || self.over[at] == 0 {
+            return None;
+        }
+        *turn -= self.have[at];
+        let (to, under) = self.under.iter_mut().enumerate().max_by_key(|(_, under)| **under)?;
+        if *under == 0 {
+            return None;
+        }
+        *under -= 1;
+        Some(TierId(to as u8))
+    }
+}
+
+impl Volume {
+    /// What of a file is to be moved for every tier to have its share.
+    pub(super) fn shares_of(&self, file: &File) -> Result<Shares> {
+        let (mut have, mut size) = ([0; TIERS], 0);
+        self.each_range(file, 0, &mut |range, tier, len| {
+            have[usize::from(tier.0)] += u64::from(len > 0);
+            size = self.range_start(range) + len;
+            Ok(())
+        })?;
+        let count: u64 = have.iter().sum();
+        let dealt = count.min(DEALT_MAX);
+        let views = self.tiers.views(0, 0);
+        let deal = Deal::new(file.inode.ino.0, self.range_size);
+        let mut want = match self.policy_config {
+            PolicyConfig::HomeFirst { .. } | PolicyConfig::Size { .. } => self.as_chosen(deal, dealt, size),
+            // The others spread their load by what it does at the moment.
+            _ => shares(deal, &views, dealt, self.range_size),
+        };
+        if count > dealt {
+            scale(&mut want, count, dealt);
+        }
+        self.keep_within_room(&views, &have, &mut want);
+        Ok(Shares::new(&have, &want))
+    }
+
+    /// What the policy would give each tier, if the file was written anew.
+    fn as_chosen(&self, mut deal: Deal, count: u64, size: u64) -> [u64; TIERS] {
+        let mut want = [0; TIERS];
+        for _ in 0..count {
+            // Those that are full have room for what they have.
+            let Ok((tier, _)) = self.choose(size, 0, Hint::default(), &deal, 0) else { break };
+            deal.add(tier.id, u64::from(self.range_size));
+            want[usize::from(tier.id.0)] += 1;
+        }
+        want
+    }
+
+    /// A tier that is full gets no more than it has: the others get it.
+    fn keep_within_room(&self, views: &[TierView], have: &[u64; TIERS], want: &mut [u64; TIERS]) {
+        let is_full = |view: &&TierView| {
+            view.has_room
+                && self.tiers.get(view.id).is_ok_and(|tier| tier.room() < u64::from(self.range_size))
+        };
+        let mut rest = 0;
+        for view in views.iter().filter(is_full) {
+            let at = usize::from(view.id.0);
+            rest += want[at].saturating_sub(have[at]);
+            want[at] = want[at].min(have[at]);
+        }
+        let others: Vec<&TierView> = views.iter().filter(|view| view.has_room && !is_full(view)).collect();
+        let sum: f64 = others.iter().map(|view| view.weight).sum();
+        let all = rest;
+        for (at, view) in others.iter().enumerate() {
+            let part = match at + 1 == others.len() {
+                true => rest,
+                false => ((all as f64 * view.weight / sum) as u64).min(rest),
+            };
+            want[usize::from(view.id.0)] += part;
+            rest -= part;
+        }
+    }
+}
+
+/// Scales shares of `dealt` to shares of `count`.
+fn scale(want: &mut [u64; TIERS], count: u64, dealt: u64) {
+    let mut sum = 0;
+    for share in want.iter_mut() {
+        *share = (u128::from(*share) * u128::from(count) / u128::from(dealt)) as u64;
+        sum += *share;
+    }
+    if let Some(largest) = want.iter_mut().max() {
+        *largest += count - sum;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn tiers(ranges: &[u64]) -> [u64; TIERS] {
+        std::array::from_fn(|at| ranges.get(at).copied().unwrap_or(0))
+    }
+
+    #[test]
+    fn what_is_over_goes_where_it_lacks() {
+        let mut shares = Shares::new(&tiers(&[40, 0, 0]), &tiers(&[20, 15, 5]));
+        let mut got = [0; 3];
+        for _ in 0..40 {
+            match shares.take_from(TierId(0)) {
+                Some(to) => got[usize::from(to.0)] += 1,
+                None => got[0] += 1,
+            }
+        }
+        assert_eq!(got, [20, 15, 5]);
+        let mut shares = Shares::new(&tiers(&[40, 0]), &tiers(&[30, 10]));
+        let gone: Vec<bool> = (0..40).map(|_| shares.take_from(TierId(0)).is_some()).collect();
+        assert!(gone.chunks(4).all(|four| four.iter().filter(|gone| **gone).count() == 1), "{gone:?}");
+        assert_eq!(shares.take_from(TierId(1)), None);
+    }
+
+    #[test]
+    fn small_differences_are_left() {
+        let mut shares = Shares::new(&tiers(&[3, 1]), &tiers(&[2, 2]));
+        assert_eq!(shares.take_from(TierId(0)), None);
+        let mut shares = Shares::new(&tiers(&[55, 45]), &tiers(&[50, 50]));
+        assert_eq!(shares.take_from(TierId(0)), None);
+        let mut shares = Shares::new(&tiers(&[56, 44]), &tiers(&[50, 50]));
+        assert_eq!(shares.take_from(TierId(0)), Some(TierId(1)));
+    }
+
+    #[test]
+    fn long_files_keep_the_proportion() {
+        let mut want = tiers(&[3, 1]);
+        scale(&mut want, 10_001, 4);
+        assert_eq!((want[0], want[1]), (7501, 2500));
+    }
+}
