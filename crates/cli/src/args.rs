@@ -205,8 +205,9 @@ const TOP_HELP: &str = "\
 Of each tier: what is read and written a second, against the most that it does
 as calibrated or learned (or, with ~, the most that was seen since the start);
 how long half and 99 in a hundred operations of the last second took at most;
-operations under way and threads at it; space. The hottest files, for root and
-the user who mounted with their names.
+operations under way and threads at it; space. Then the jobs that have not
+ended and the hottest files; jobs and names are for root and the user who
+mounted.
 
 Keys: q ends it, left and right choose the order of the tiers, up and down
 scroll the files. Where standard output is no terminal, one frame is printed.

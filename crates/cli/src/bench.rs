@@ -3,6 +3,7 @@
 
 use crate::args::CalibrateArgs;
 use crate::failure::Result;
+use crate::progress::Progress;
 use crate::table::{self, Align, Table};
 use braid_daemon::calibrate::output::Output;
 use braid_daemon::calibrate::{self, Options, Step};
@@ -10,7 +11,6 @@ use braid_daemon::profile::{Figures, Profile, TierFigures};
 use braid_daemon::refusal::Place;
 use braid_daemon::units::{self, show_size};
 use braid_daemon::{Refusal, stack_file};
-use std::io::{self, IsTerminal, Write};
 use std::time::Duration;
 
 pub(crate) fn calibrate(args: &CalibrateArgs) -> Result<()> {
@@ -19,9 +19,14 @@ pub(crate) fn calibrate(args: &CalibrateArgs) -> Result<()> {
     let (profile, svg) = (args.output.as_deref(), args.svg.as_deref());
     let output = Output::prepare(&args.stack, profile, svg, !args.tiers.is_empty())?;
     let written = format!("profile: {}\nplot: {}\n", output.profile().display(), output.plot().display());
-    let mut progress = Progress { terminal: io::stderr().is_terminal() };
-    let measured = calibrate::run(config.stack.volume(), &options, &mut |step| progress.tell(step));
-    progress.clear();
+    let mut progress = Progress::new();
+    let measured = calibrate::run(config.stack.volume(), &options, &mut |step| {
+        // Warnings come before there is a line of progress.
+        if let Some(warning) = tell(&mut progress, step) {
+            eprintln!("braid: {warning}");
+        }
+    });
+    drop(progress);
     let measured = measured?;
     output.write(&measured)?;
     if args.json { table::print_json(&measured) } else { table::print(&(render(&measured) + &written)) }
@@ -43,39 +48,21 @@ fn options(args: &CalibrateArgs) -> Result<Options> {
     })
 }
 
-/// What is going on, on standard error: warnings always, the rest on a terminal.
-struct Progress {
-    terminal: bool,
-}
-
-impl Progress {
-    fn tell(&mut self, step: &Step<'_>) {
-        let line = match step {
-            Step::Shared(tier) => {
-                self.clear();
-                eprintln!(
-                    "braid: tier '{tier}' is in use by a mounted volume: its figures are what that leaves"
-                );
-                return;
-            }
-            Step::Filling(tier) => format!("{tier}: making files"),
-            Step::Measuring(tier, direction, threads) => {
-                let threads = count(*threads as u32);
-                format!("{tier}: {}, {threads}", direction.name())
-            }
-        };
-        if self.terminal {
-            eprint!("\r\x1b[K{line}");
-            // It is only a sign of life.
-            let _ = io::stderr().flush();
+/// Says what is going on; answers a warning that is to stay.
+fn tell(progress: &mut Progress, step: &Step<'_>) -> Option<String> {
+    let line = match step {
+        Step::Shared(tier) => {
+            return Some(format!(
+                "tier '{tier}' is in use by a mounted volume: its figures are what that leaves"
+            ));
         }
-    }
-
-    fn clear(&self) {
-        if self.terminal {
-            eprint!("\r\x1b[K");
+        Step::Filling(tier) => format!("{tier}: making files"),
+        Step::Measuring(tier, direction, threads) => {
+            format!("{tier}: {}, {}", direction.name(), count(*threads as u32))
         }
-    }
+    };
+    progress.show(&line);
+    None
 }
 
 fn render(profile: &Profile) -> String {

@@ -4,7 +4,7 @@
 use crate::failure::{Failure, Result};
 use crate::locate;
 use braid_ipc::mounts::{self, Mount};
-use braid_ipc::protocol::{Reply, Request, Status};
+use braid_ipc::protocol::{Job, Reply, Request, Status};
 use braid_ipc::{Client, ClientError};
 
 pub(crate) struct Poller {
@@ -32,12 +32,7 @@ impl Poller {
         request: &Request,
         pick: impl FnOnce(Reply) -> Option<T>,
     ) -> Result<Option<T>> {
-        let reply = match self.request(request) {
-            // A daemon hangs up on those who were silent for a while.
-            Err(ClientError::Io(_)) => self.request(request),
-            reply => reply,
-        };
-        match reply {
+        match self.request_anew(request) {
             Ok(reply) => match pick(reply) {
                 Some(answer) => Ok(Some(answer)),
                 None => Err(Failure::new("the daemon answered something else")),
@@ -45,6 +40,23 @@ impl Poller {
             Err(ClientError::Io(_)) if self.is_unmounted() => Ok(None),
             Err(ClientError::Io(error)) => Err(locate::no_daemon(&self.mount, &error)),
             Err(error) => Err(Failure::new(error.to_string())),
+        }
+    }
+
+    /// The jobs of the volume; `None` where they are not told: to other users,
+    /// for example.
+    pub(crate) fn jobs(&mut self) -> Option<Vec<Job>> {
+        match self.request_anew(&Request::Jobs) {
+            Ok(Reply::Jobs(jobs)) => Some(jobs),
+            _ => None,
+        }
+    }
+
+    fn request_anew(&mut self, request: &Request) -> std::result::Result<Reply, ClientError> {
+        match self.request(request) {
+            // A daemon hangs up on those who were silent for a while.
+            Err(ClientError::Io(_)) => self.request(request),
+            reply => reply,
         }
     }
 

@@ -163,12 +163,13 @@ fn top_prints_a_frame_or_json() {
     for words in [&["top", "m", "--once"][..], &["top", "m"]] {
         let frame = bench.ok(words);
         assert!(frame.starts_with(&format!("{point}  policy weighted  ")), "{frame}");
-        for part in ["\nTIER ", "\nfast* ", "\nslow ", " in flight", " threads", "\nHEAT ", "░"] {
+        for part in ["\nTIER ", "\nfast* ", "\nslow ", " in flight", " threads", "\nJOB ", "\nHEAT ", "░"] {
             assert!(frame.contains(part), "{part}: {frame}");
         }
         assert!(!frame.contains('\x1b'), "{frame}");
     }
     let status = bench.json(&["top", "m", "--once", "--json"]);
+    assert_eq!(status["jobs"], serde_json::json!([]));
     assert_eq!((&status["tiers"][0]["name"], &status["mountpoint"]), (&"fast".into(), &point.into()));
 
     let mut child = bench.start(&["top", "m", "--json", "--interval", "0.1s"]);

@@ -136,7 +136,7 @@ fn listen(config: &Config) -> Result<Option<Listener>, Refusal> {
 fn tell_metrics(listener: Listener, control: Arc<Control>) -> io::Result<metrics::Server> {
     let told = move || {
         let status = control.status().map_err(|error| error.to_string())?;
-        metrics::exposition(status)
+        metrics::exposition(status, control.jobs())
     };
     metrics::Server::start(listener, Arc::new(told))
 }

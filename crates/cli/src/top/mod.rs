@@ -6,7 +6,7 @@ use crate::args::TopArgs;
 use crate::failure::{Failure, Result};
 use crate::poll::Poller;
 use crate::{locate, table};
-use braid_ipc::protocol::Status;
+use braid_ipc::protocol::{Job, Status};
 use ratatui::crossterm::event::{self, Event, KeyCode, KeyEvent, KeyEventKind, KeyModifiers};
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use std::io::{self, IsTerminal};
@@ -30,17 +30,35 @@ pub(crate) fn run(args: &TopArgs) -> Result<()> {
         return stream(&mut poller, args);
     }
     if args.once || !io::stdout().is_terminal() || !io::stdin().is_terminal() {
-        let Some(status) = poller.status()? else { return Ok(()) };
-        return table::print(&once(&status));
+        let Some(state) = State::ask(&mut poller)? else { return Ok(()) };
+        return table::print(&once(&state));
     }
     live(&mut poller, args.interval)
+}
+
+/// What is shown: the objects of `braid status --json` and `braid job list
+/// --json` in one.
+#[derive(serde::Serialize)]
+struct State {
+    #[serde(flatten)]
+    status: Status,
+    /// `None` where they are not told.
+    jobs: Option<Vec<Job>>,
+}
+
+impl State {
+    /// `None` once the volume is unmounted.
+    fn ask(poller: &mut Poller) -> Result<Option<Self>> {
+        let Some(status) = poller.status()? else { return Ok(None) };
+        Ok(Some(Self { status, jobs: poller.jobs() }))
+    }
 }
 
 /// One object a line for each interval, or one.
 fn stream(poller: &mut Poller, args: &TopArgs) -> Result<()> {
     loop {
-        let Some(status) = poller.status()? else { return Ok(()) };
-        if !table::print_to_reader(&table::json_line(&status)?)? || args.once {
+        let Some(state) = State::ask(poller)? else { return Ok(()) };
+        if !table::print_to_reader(&table::json_line(&state)?)? || args.once {
             return Ok(());
         }
         std::thread::sleep(args.interval);
@@ -48,10 +66,11 @@ fn stream(poller: &mut Poller, args: &TopArgs) -> Result<()> {
 }
 
 /// One frame as text.
-fn once(status: &Status) -> String {
+fn once(State { status, jobs }: &State) -> String {
     let mut peaks = Peaks::default();
     peaks.see(status);
-    view::text(&View { status, peaks: &peaks, order: Order::default(), scroll: 0, keys: false }, TEXT_WIDTH)
+    let (order, jobs) = (Order::default(), jobs.as_deref());
+    view::text(&View { status, jobs, peaks: &peaks, order, scroll: 0, keys: false }, TEXT_WIDTH)
 }
 
 /// What the keys have changed.
@@ -81,10 +100,10 @@ fn live(poller: &mut Poller, interval: Duration) -> Result<()> {
         signal_hook::flag::register(signal, Arc::clone(&asked_to_end))
             .map_err(|error| no_terminal(&error))?;
     }
-    let Some(status) = poller.status()? else { return Ok(()) };
+    let Some(state) = State::ask(poller)? else { return Ok(()) };
     // It has panics restore the terminal, too.
     let mut terminal = ratatui::try_init().map_err(|error| no_terminal(&error))?;
-    let shown = show(&mut terminal, poller, status, interval, &asked_to_end);
+    let shown = show(&mut terminal, poller, state, interval, &asked_to_end);
     ratatui::restore();
     shown
 }
@@ -93,25 +112,26 @@ fn live(poller: &mut Poller, interval: Duration) -> Result<()> {
 fn show(
     terminal: &mut ratatui::DefaultTerminal,
     poller: &mut Poller,
-    mut status: Status,
+    mut state: State,
     interval: Duration,
     asked_to_end: &AtomicBool,
 ) -> Result<()> {
     let (mut choice, mut peaks) = (Choice::default(), Peaks::default());
     let mut next = Instant::now() + interval;
     while !choice.quit && !asked_to_end.load(Ordering::Relaxed) {
-        peaks.see(&status);
+        let State { status, jobs } = &state;
+        peaks.see(status);
         choice.scroll = choice.scroll.min(status.hottest.len().saturating_sub(1));
         let (order, scroll) = (choice.order, choice.scroll);
-        let view = View { status: &status, peaks: &peaks, order, scroll, keys: true };
+        let view = View { status, jobs: jobs.as_deref(), peaks: &peaks, order, scroll, keys: true };
         let drawn = terminal.draw(|frame| view::draw(frame.area(), frame.buffer_mut(), &view));
         drawn.map_err(|error| no_terminal(&error))?;
         if let Some(key) = key(next.saturating_duration_since(Instant::now()).min(PATIENCE))? {
             choice.press(&key, status.hottest.len());
         }
         if Instant::now() >= next {
-            let Some(fresh) = poller.status()? else { return Ok(()) };
-            status = fresh;
+            let Some(fresh) = State::ask(poller)? else { return Ok(()) };
+            state = fresh;
             next = Instant::now() + interval;
         }
     }

@@ -1,9 +1,10 @@
 //! What `braid top` shows: from the state of a volume to a picture, and nothing
 //! else. Drawn to the terminal, or printed as text.
 
+use crate::status::show_duration;
 use crate::table::show_latency;
 use braid_daemon::units::show_size;
-use braid_ipc::protocol::{HotFile, Latency, Status, TierStatus};
+use braid_ipc::protocol::{HotFile, Job, Latency, Status, TierStatus};
 use ratatui::buffer::Buffer;
 use ratatui::layout::{Constraint, Layout, Rect};
 use ratatui::style::{Color, Modifier, Style};
@@ -13,6 +14,10 @@ use std::collections::BTreeMap;
 
 /// Lines for files when there is room for more.
 const FILES_MIN: u16 = 3;
+/// Jobs that are shown at most.
+const JOBS_MAX: usize = 5;
+/// Width of a job's bar.
+const JOB_BAR: usize = 20;
 /// Width of what a tier's row has besides the bar.
 const TIER_WIDTHS: [u16; 8] = [12, 5, 11, 11, 7, 7, 14, 17];
 /// Bounds of the width of a bar.
@@ -88,6 +93,8 @@ impl Peaks {
 /// Everything that a frame shows.
 pub(crate) struct View<'a> {
     pub(crate) status: &'a Status,
+    /// Jobs, where they are told.
+    pub(crate) jobs: Option<&'a [Job]>,
     pub(crate) peaks: &'a Peaks,
     pub(crate) order: Order,
     /// Hottest files that are passed over.
@@ -111,15 +118,17 @@ pub(crate) fn text(view: &View<'_>, width: u16) -> String {
 
 /// Draws a frame.
 pub(crate) fn draw(area: Rect, buffer: &mut Buffer, view: &View<'_>) {
-    let [head, tiers, files, foot] = Layout::vertical([
+    let [head, tiers, jobs, files, foot] = Layout::vertical([
         Constraint::Length(2),
         Constraint::Length(view.tiers_height()),
+        Constraint::Length(view.jobs_height()),
         Constraint::Min(FILES_MIN),
         Constraint::Length(u16::from(view.keys)),
     ])
     .areas(area);
     view.head().render(head, buffer);
     Widget::render(view.tiers(tiers.width), tiers, buffer);
+    Widget::render(view.jobs(), jobs, buffer);
     Widget::render(view.files(), files, buffer);
     let keys = format!(" q quit   ← → sort by: {}   ↑ ↓ scroll files", view.order.name());
     Line::styled(keys, Modifier::DIM).render(foot, buffer);
@@ -129,11 +138,48 @@ impl View<'_> {
     /// Lines that it takes to show everything.
     fn height(&self) -> u16 {
         let files = u16::try_from(self.status.hottest.len()).unwrap_or(u16::MAX);
-        (2 + self.tiers_height()).saturating_add(files.max(2)).saturating_add(1)
+        (2 + self.tiers_height())
+            .saturating_add(self.jobs_height())
+            .saturating_add(files.max(2))
+            .saturating_add(1)
     }
 
     fn tiers_height(&self) -> u16 {
         u16::try_from(self.status.tiers.len() * 2 + 2).unwrap_or(u16::MAX)
+    }
+
+    fn jobs_height(&self) -> u16 {
+        // A head and a blank line; a line too for there being none.
+        u16::try_from(self.current_jobs().count().clamp(1, JOBS_MAX) + 2).unwrap_or(u16::MAX)
+    }
+
+    /// Jobs that have not ended, the latest first.
+    fn current_jobs(&self) -> impl Iterator<Item = &Job> {
+        self.jobs.unwrap_or_default().iter().rev().filter(|job| !job.is_over())
+    }
+
+    fn jobs(&self) -> Table<'static> {
+        let row = |job: &Job| {
+            let share = job.total.map_or(0.0, |total| job.done.bytes as f64 / total.bytes.max(1) as f64);
+            let rate = if job.rate > 0.0 { format!("{}/s", show_size(job.rate as u64)) } else { "-".into() };
+            Row::new([
+                job.id.to_string(),
+                job.state.clone(),
+                bar(share, JOB_BAR),
+                format!("{:.0}%", share.min(1.0) * 100.0),
+                rate,
+                job.eta_seconds.map_or("-".into(), show_duration),
+                job.message.as_ref().map_or(job.text.clone(), |why| format!("{}: {why}", job.text)),
+            ])
+        };
+        let mut rows: Vec<Row<'_>> = self.current_jobs().take(JOBS_MAX).map(row).collect();
+        if rows.is_empty() {
+            rows.push(Row::new(["-"]));
+        }
+        let widths = [5, 8, JOB_BAR as u16, 5, 11, 12].map(Constraint::Length);
+        let widths = widths.into_iter().chain([Constraint::Min(20)]);
+        let head = ["JOB", "STATE", "DONE", "", "RATE", "LEFT", "WHAT"];
+        Table::new(rows, widths).header(header(&head)).column_spacing(1)
     }
 
     fn head(&self) -> Line<'static> {
@@ -273,6 +319,17 @@ mod tests {
         .unwrap()
     }
 
+    fn job(state: &str) -> Job {
+        let amount = |bytes: u64| serde_json::json!({ "bytes": bytes, "ranges": 1, "files": 1 });
+        serde_json::from_value(serde_json::json!({
+            "id": 3, "what": { "kind": "move", "path": "a/b", "to": "slow" }, "text": "a/b to slow",
+            "state": state, "done": amount(50), "total": amount(100), "skipped": {}, "errors": 0,
+            "waiting_for": 0, "bandwidth": null, "rate": f64::from(10 << 20), "eta_seconds": 65.0,
+            "created_ns": 0, "started_ns": null, "ended_ns": null, "message": null,
+        }))
+        .unwrap()
+    }
+
     fn screen(view: &View<'_>, width: u16, height: u16) -> String {
         let mut terminal = Terminal::new(TestBackend::new(width, height)).unwrap();
         terminal.draw(|frame| draw(frame.area(), frame.buffer_mut(), view)).unwrap();
@@ -283,9 +340,10 @@ mod tests {
     fn a_frame_has_tiers_with_bars_the_hottest_files_and_the_keys() {
         let (status, mut peaks) = (status(), Peaks::default());
         peaks.see(&status);
-        let order = Order::default();
-        let mut view = View { status: &status, peaks: &peaks, order, scroll: 0, keys: true };
-        let shown = screen(&view, 110, 14);
+        let (order, jobs) = (Order::default(), [job("running"), job("done")]);
+        let mut view =
+            View { status: &status, jobs: Some(&jobs), peaks: &peaks, order, scroll: 0, keys: true };
+        let shown = screen(&view, 110, 18);
         for words in [
             "/mnt  policy weighted  3 open files",
             "fast*        read  ░░░░░░░░░░░░░░░░░░ 0 B/s       -           -       -",
@@ -295,6 +353,7 @@ mod tests {
             "0 threads      25% of 100 GiB",
             "2.50     slow                     a/b",
             "0.50     fast slow                inode 8",
+            "3     running  ██████████░░░░░░░░░░ 50%   10.0 MiB/s  1 min 5 s    a/b to slow",
             "q quit   ← → sort by: number",
         ] {
             assert!(shown.contains(words), "{words}\n{shown}");
@@ -302,14 +361,15 @@ mod tests {
         let first = |shown: &str| shown.find("slow  ").unwrap() < shown.find("fast*").unwrap();
         assert!(!first(&shown));
         (view.order, view.scroll) = (Order::Written, 1);
-        let shown = screen(&view, 110, 14);
-        assert!(first(&shown) && !shown.contains("a/b") && shown.contains("inode 8"), "{shown}");
+        let shown = screen(&view, 110, 18);
+        assert!(first(&shown) && !shown.contains("2.50  ") && shown.contains("inode 8"), "{shown}");
     }
 
     #[test]
     fn no_size_is_too_small() {
         let (status, peaks) = (status(), Peaks::default());
-        let view = View { status: &status, peaks: &peaks, order: Order::Full, scroll: 9, keys: true };
+        let view =
+            View { status: &status, jobs: None, peaks: &peaks, order: Order::Full, scroll: 9, keys: true };
         for (width, height) in [(1, 1), (20, 3), (80, 24), (300, 100)] {
             screen(&view, width, height);
         }
