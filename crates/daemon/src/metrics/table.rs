@@ -147,6 +147,16 @@ fn of_traffic() -> Vec<Metric> {
         counter("braid_tier_write_bytes", "Bytes written since the mount", |told| {
             tiers(told, |tier| tier.write_bytes as f64)
         }),
+        gauge(
+            "braid_tier_read_bandwidth_bytes_per_second",
+            "The most that the tier is known to read, as calibrated or learned",
+            |told| each(told, |tier| tier.read_bandwidth),
+        ),
+        gauge(
+            "braid_tier_write_bandwidth_bytes_per_second",
+            "The most that the tier is known to write, as calibrated or learned",
+            |told| each(told, |tier| tier.write_bandwidth),
+        ),
         counter("braid_tier_read_operations", "Reads since the mount", |told| {
             tiers(told, |tier| tier.read_ops as f64)
         }),

@@ -257,6 +257,11 @@ impl Tier {
         self.given_weight.or_else(|| self.load.measured_bandwidth())
     }
 
+    /// The most bytes a second that it is known to read and to write.
+    pub(crate) fn bandwidth(&self) -> [Option<f64>; 2] {
+        [self.load.measured_bandwidth(); 2]
+    }
+
     /// Looks at an error that the tier answered, remembers what it says of the
     /// tier, and answers what the application should see.
     pub(crate) fn note_error(&self, error: Error) -> Error {
