@@ -6,10 +6,12 @@ mod common;
 
 use braid_daemon::profile;
 use common::Bench;
+use rustix::pty::{OpenptFlags, openpt, ptsname, unlockpt};
+use rustix::termios::{Winsize, tcsetwinsize};
 use std::fs;
-use std::io::{BufRead, BufReader};
+use std::io::{BufRead, BufReader, Read, Write};
 use std::path::Path;
-use std::process::Child;
+use std::process::{Child, Command};
 
 /// Flags that make a calibration short.
 const SHORT: [&str; 6] = ["--seconds", "0.1", "--threads-max", "2", "--size", "1MiB"];
@@ -190,6 +192,50 @@ fn top_prints_a_frame_or_json() {
     assert_eq!(bench.fails(&["top", "m", "--interval", "0"]).0, 2);
     let (status, said) = bench.fails(&["top", "m"]);
     assert!(status == 1 && said.contains("is not in a Braid file system"), "{said}");
+}
+
+/// `braid top` on a terminal of its own: what it showed from the first frame to
+/// its end, which `end` brings about.
+fn top_on_a_terminal(bench: &Bench, end: impl FnOnce(&mut fs::File, &Child)) -> String {
+    let master = openpt(OpenptFlags::RDWR | OpenptFlags::NOCTTY).unwrap();
+    unlockpt(&master).unwrap();
+    let size = Winsize { ws_row: 24, ws_col: 120, ws_xpixel: 0, ws_ypixel: 0 };
+    tcsetwinsize(&master, size).unwrap();
+    let name = ptsname(&master, Vec::new()).unwrap().into_string().unwrap();
+    let open = || fs::File::options().read(true).write(true).open(&name).unwrap();
+    let mut command = Command::new(env!("CARGO_BIN_EXE_braid"));
+    command.arg("top").arg(bench.path("m")).env("TERM", "xterm");
+    let mut child = command.stdin(open()).stdout(open()).stderr(open()).spawn().unwrap();
+    drop(command);
+    let mut master = fs::File::from(master);
+    let (mut shown, mut end) = (String::new(), Some(end));
+    let mut piece = [0; 4096];
+    // Reading fails when nobody has the other side open any more.
+    while let Ok(got) = master.read(&mut piece) {
+        shown.push_str(&String::from_utf8_lossy(&piece[..got]));
+        if shown.contains("HOTTEST")
+            && let Some(end) = end.take()
+        {
+            end(&mut master, &child);
+        }
+    }
+    assert!(child.wait().unwrap().success(), "{shown}");
+    shown
+}
+
+#[test]
+fn top_draws_on_a_terminal_and_gives_it_back_however_it_ends() {
+    let Some(bench) = Bench::new() else { return };
+    bench.ok(&["mount", "s.yaml", "m"]);
+    let by_key = top_on_a_terminal(&bench, |keys, _| keys.write_all(b"q").unwrap());
+    let by_signal = top_on_a_terminal(&bench, |_, child| signal(child, rustix::process::Signal::TERM));
+    let by_unmount = top_on_a_terminal(&bench, |_, _| drop(bench.ok(&["umount", "m"])));
+    for shown in [by_key, by_signal, by_unmount] {
+        // The other screen, and back from it with the cursor.
+        let (begin, rest) = shown.split_once("\x1b[?1049h").unwrap();
+        assert!(begin.is_empty() && rest.contains("fast*") && rest.contains("quit"), "{shown}");
+        assert!(rest.contains("\x1b[?1049l") && rest.trim_end().ends_with("\x1b[?25h"), "{shown}");
+    }
 }
 
 #[test]

@@ -209,7 +209,8 @@ impl View<'_> {
     /// The two rows of a tier: what is read and what is written.
     fn tier(&self, tier: &TierStatus, bar_width: usize) -> [Row<'static>; 2] {
         let name = format!("{}{}", tier.name, if tier.home { "*" } else { "" });
-        let load = [format!("{:.1} in flight", tier.in_flight), format!("{} threads", tier.threads)];
+        let threads = format!("{} thread{}", tier.threads, if tier.threads == 1 { "" } else { "s" });
+        let load = [format!("{:.1} in flight", tier.in_flight), threads];
         let share = used(tier);
         let space = [bar(share, 16), format!("{:.0}% of {}", share * 100.0, show_size(tier.total))];
         let sides = [
