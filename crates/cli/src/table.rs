@@ -89,9 +89,9 @@ pub(crate) fn colour() -> bool {
 /// A latency in the unit that suits it.
 pub(crate) fn show_latency(nanos: u64) -> String {
     let (value, unit) = match nanos {
-        ..1_000 => return format!("{nanos} ns"),
-        ..1_000_000 => (nanos as f64 / 1e3, "µs"),
-        ..1_000_000_000 => (nanos as f64 / 1e6, "ms"),
+        0..1_000 => return format!("{nanos} ns"),
+        1_000..1_000_000 => (nanos as f64 / 1e3, "µs"),
+        1_000_000..1_000_000_000 => (nanos as f64 / 1e6, "ms"),
         _ => (nanos as f64 / 1e9, "s"),
     };
     if value < 9.95 { format!("{value:.1} {unit}") } else { format!("{value:.0} {unit}") }
