@@ -9,6 +9,7 @@ pub(crate) use jobs::{
 
 use clap::{Args, Parser, Subcommand};
 use std::path::PathBuf;
+use std::time::Duration;
 
 /// One file system over several devices.
 #[derive(Debug, Parser)]
@@ -26,6 +27,8 @@ pub(crate) enum Command {
     Umount(UmountArgs),
     /// Show the tiers of a mounted volume
     Status(StatusArgs),
+    /// Watch what a volume is doing
+    Top(TopArgs),
     /// Show where the data of a file is, and why
     Explain(ExplainArgs),
     /// List, add, set, empty, remove and replace tiers of a mounted volume
@@ -53,6 +56,9 @@ pub(crate) enum Command {
     Drill(DrillArgs),
     /// Check a volume, mounted or not, and repair it
     Fsck(FsckArgs),
+    /// Measure what the tiers can do
+    #[command(subcommand)]
+    Bench(BenchCommand),
     /// Print the version
     Version,
 }
@@ -95,6 +101,10 @@ pub(crate) struct MountArgs {
     /// Never let the kernel do I/O on a plain file by itself
     #[arg(long)]
     pub(crate) no_passthrough: bool,
+
+    /// Tell Prometheus metrics there: 127.0.0.1:PORT, [::1]:PORT or unix:/PATH [default: nowhere]
+    #[arg(long, value_name = "ADDRESS")]
+    pub(crate) metrics: Option<String>,
 
     /// Mount over a directory that is not empty, and hide what is in it
     #[arg(long)]
@@ -173,6 +183,7 @@ that data, and for nothing else.
 Examples:
   braid status /mnt/volume
   braid status /mnt/volume --affected
+  braid status /mnt/volume --watch 5
   braid status /mnt/volume --json | jq '.tiers[] | {name, state, free}'";
 
 #[derive(Debug, Args)]
@@ -185,9 +196,56 @@ pub(crate) struct StatusArgs {
     #[arg(long)]
     pub(crate) affected: bool,
 
+    /// Show it again every so many seconds, until the volume is unmounted [default: 2]
+    #[arg(long, value_name = "SECONDS", num_args = 0..=1, default_missing_value = "2")]
+    #[arg(value_parser = interval, conflicts_with = "affected")]
+    pub(crate) watch: Option<Duration>,
+
     /// Print JSON, with sizes in bytes; with --affected, one object a line for each file
     #[arg(long)]
     pub(crate) json: bool,
+}
+
+const TOP_HELP: &str = "\
+Of each tier: what is read and written a second, against the most that it does
+as calibrated or learned (or, with ~, the most that was seen since the start);
+how long half and 99 in a hundred operations of the last second took at most;
+operations under way and threads at it; space. Then the jobs that have not
+ended and the hottest files; jobs and names are for root and the user who
+mounted.
+
+Keys: q ends it, left and right choose the order of the tiers, up and down
+scroll the files. Where standard output is no terminal, one frame is printed.
+
+Examples:
+  braid top
+  braid top /mnt/volume --interval 0.5s
+  braid top /mnt/volume --json | jq '.tiers[].write_rate'";
+
+#[derive(Debug, Args)]
+#[command(after_help = TOP_HELP)]
+pub(crate) struct TopArgs {
+    /// Where it is mounted, or anything below [default: the one Braid file system there is]
+    pub(crate) mountpoint: Option<PathBuf>,
+
+    /// Time between two frames, in seconds
+    #[arg(long, value_name = "SECONDS", default_value = "1s", value_parser = interval)]
+    pub(crate) interval: Duration,
+
+    /// Print one frame as text
+    #[arg(long)]
+    pub(crate) once: bool,
+
+    /// Print the status as JSON, one object a line for each interval
+    #[arg(long)]
+    pub(crate) json: bool,
+}
+
+/// Seconds between two looks, with or without an `s`.
+fn interval(text: &str) -> Result<Duration, String> {
+    let seconds = text.strip_suffix('s').unwrap_or(text).parse::<f64>().ok();
+    let seconds = seconds.filter(|seconds| (0.1..=86_400.0).contains(seconds));
+    seconds.map(Duration::from_secs_f64).ok_or_else(|| "write seconds, from 0.1 to 86400".into())
 }
 
 #[derive(Debug, Subcommand)]
@@ -434,6 +492,63 @@ pub(crate) struct FsckArgs {
     pub(crate) verbose: bool,
 
     /// Print JSON lines
+    #[arg(long)]
+    pub(crate) json: bool,
+}
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum BenchCommand {
+    /// Find how many threads saturate each tier, and write the profile that policies use
+    Calibrate(CalibrateArgs),
+}
+
+const CALIBRATE_HELP: &str = "\
+Each tier is read and written with direct I/O by 1, 2, 4, … threads, for some
+seconds each, on files of its own that have no names and leave nothing behind.
+What a tier holds is not touched. On a tier that is in use by a mounted volume,
+the figures are what its users leave.
+
+Examples:
+  braid bench calibrate two-tier.yaml
+  braid bench calibrate two-tier.yaml --tiers slow --seconds 10
+  braid bench calibrate two-tier.yaml --output /tmp/p.yaml --svg /tmp/p.svg --json";
+
+#[derive(Debug, Args)]
+#[command(after_help = CALIBRATE_HELP)]
+pub(crate) struct CalibrateArgs {
+    /// Stack file
+    #[arg(value_name = "STACK.yaml")]
+    pub(crate) stack: PathBuf,
+
+    /// Where the profile goes [default: STACK.profile.yaml beside the stack file]
+    #[arg(long, value_name = "FILE")]
+    pub(crate) output: Option<PathBuf>,
+
+    /// Where the plot goes [default: STACK.profile.svg beside the stack file]
+    #[arg(long, value_name = "FILE")]
+    pub(crate) svg: Option<PathBuf>,
+
+    /// Only these tiers; what the profile has of others stays [default: all]
+    #[arg(long, value_name = "TIER,…", value_delimiter = ',')]
+    pub(crate) tiers: Vec<String>,
+
+    /// How long each number of threads is measured, after a start that is not counted
+    #[arg(long, value_name = "N", default_value_t = 3.0, allow_negative_numbers = true)]
+    pub(crate) seconds: f64,
+
+    /// The largest number of threads, up to 256
+    #[arg(long, value_name = "COUNT", default_value_t = 32)]
+    pub(crate) threads_max: usize,
+
+    /// Size of one read or write, a multiple of 4KiB
+    #[arg(long, value_name = "SIZE", default_value = "64KiB")]
+    pub(crate) block: String,
+
+    /// Size of what is read and written on each tier
+    #[arg(long, value_name = "SIZE", default_value = "256MiB")]
+    pub(crate) size: String,
+
+    /// Print the profile as JSON
     #[arg(long)]
     pub(crate) json: bool,
 }

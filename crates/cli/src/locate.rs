@@ -119,15 +119,33 @@ pub(crate) fn daemon(mount: &Mount) -> io::Result<Client> {
 
 /// The daemon that serves `mount`, for a command that is nothing without it.
 pub(crate) fn need_daemon(mount: &Mount) -> Result<Client> {
-    daemon(mount).map_err(|error| {
-        let point = mount.point.display();
-        if mount.is_dead() {
-            return Failure::new(format!(
-                "the daemon of {point} is gone\n  help: clean up: braid umount {point}"
-            ));
+    daemon(mount).map_err(|error| no_daemon(mount, &error))
+}
+
+/// Why the daemon of `mount` does not answer.
+pub(crate) fn no_daemon(mount: &Mount, error: &io::Error) -> Failure {
+    let point = mount.point.display();
+    if mount.is_dead() {
+        return Failure::new(format!(
+            "the daemon of {point} is gone\n  help: clean up: braid umount {point}"
+        ));
+    }
+    Failure::new(format!("the daemon of {point} can't be asked: {error}"))
+}
+
+/// The one Braid file system that is mounted, for a command that names none.
+pub(crate) fn only() -> Result<Mount> {
+    let mut mounts: Vec<Mount> = table()?.into_iter().filter(Mount::is_braid).collect();
+    match (mounts.pop(), mounts.is_empty()) {
+        (Some(mount), true) => Ok(mount),
+        (None, _) => Err(Failure::new("no Braid file system is mounted\n  help: mount one: braid mount")),
+        (Some(last), false) => {
+            let points: Vec<String> =
+                mounts.iter().chain([&last]).map(|mount| mount.point.display().to_string()).collect();
+            let found = "several Braid file systems are mounted";
+            Err(Failure::usage(format!("{found}\n  help: name one: {}", points.join(", "))))
         }
-        Failure::new(format!("the daemon of {point} can't be asked: {error}"))
-    })
+    }
 }
 
 /// Asks a daemon; `pick` takes the answer out of what it replies, if that is

@@ -5,6 +5,7 @@
 mod affected;
 mod args;
 mod background;
+mod bench;
 mod drill;
 mod explain;
 mod failure;
@@ -14,14 +15,16 @@ mod locate;
 mod mount;
 mod movers;
 mod pin;
+mod poll;
 mod progress;
 mod stack;
 mod status;
 mod table;
 mod tier;
+mod top;
 mod umount;
 
-use args::{Command, CommandLine, StackCommand, TierCommand};
+use args::{BenchCommand, Command, CommandLine, StackCommand, TierCommand};
 use clap::Parser;
 use std::process::ExitCode;
 
@@ -30,6 +33,7 @@ fn main() -> ExitCode {
         Command::Mount(args) => mount::run(&args),
         Command::Umount(args) => umount::run(&args),
         Command::Status(args) => status::run(&args),
+        Command::Top(args) => top::run(&args),
         Command::Explain(args) => explain::run(&args),
         Command::Stack(StackCommand::Dump(args)) => stack::dump(&args),
         Command::Tier(TierCommand::List(args)) => tier::list(&args),
@@ -47,6 +51,7 @@ fn main() -> ExitCode {
         Command::Job(command) => job::run(&command),
         Command::Drill(args) => drill::run(&args),
         Command::Fsck(args) => return fsck::run(&args),
+        Command::Bench(BenchCommand::Calibrate(args)) => bench::calibrate(&args),
         Command::Version => table::print(&format!("braid {}\n", env!("CARGO_PKG_VERSION"))),
     };
     match done {

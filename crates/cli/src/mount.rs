@@ -5,6 +5,7 @@ use crate::background;
 use crate::failure::{Failure, Result};
 use braid_daemon::config::{Config, MountSettings, THREADS};
 use braid_daemon::flags::{self, StackFlags};
+use braid_daemon::metrics::Address;
 use braid_daemon::refusal::{Located, Place};
 use braid_daemon::serve::{self, ServeError};
 use braid_daemon::{log, stack_file, validate};
@@ -52,6 +53,13 @@ fn mount_settings(args: &MountArgs) -> Result<MountSettings> {
         Some(count) => Some(Located::new(count, Place::flag(format!("--threads {count}")))),
         None => None,
     };
+    let metrics = args.metrics.as_ref().map(|text| {
+        let place = Place::flag(format!("--metrics {text}"));
+        match Address::parse(text) {
+            Ok(address) => Ok(Located::new(address, place)),
+            Err(advice) => Err(place.refuse("not an address of this machine", advice)),
+        }
+    });
     let flag = |set: bool, name: &str, value: bool| set.then(|| Located::new(value, Place::flag(name)));
     Ok(MountSettings {
         threads,
@@ -61,6 +69,7 @@ fn mount_settings(args: &MountArgs) -> Result<MountSettings> {
             false,
         )),
         passthrough: flag(args.no_passthrough, "--no-passthrough", false),
+        metrics: metrics.transpose()?,
     })
 }
 

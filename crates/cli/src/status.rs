@@ -4,13 +4,20 @@ use crate::affected;
 use crate::args::StatusArgs;
 use crate::failure::Result;
 use crate::locate;
+use crate::poll::Poller;
 use crate::table::{self, Align, Table};
 use braid_daemon::units::{show_size, write_size};
 use braid_ipc::protocol::{Reply, Request, Status, TierStatus};
 use std::fmt::Write as _;
+use std::io::{self, IsTerminal};
+use std::thread;
+use std::time::Duration;
 
 pub(crate) fn run(args: &StatusArgs) -> Result<()> {
     let mount = locate::containing(&args.mountpoint)?;
+    if let Some(interval) = args.watch {
+        return watch(&mut Poller::new(mount)?, interval, args.json);
+    }
     let mut daemon = locate::need_daemon(&mount)?;
     if args.affected {
         return affected::run(&mut daemon, args.json);
@@ -20,6 +27,30 @@ pub(crate) fn run(args: &StatusArgs) -> Result<()> {
         _ => None,
     })?;
     if args.json { table::print_json(&status) } else { table::print(&render(&status, table::colour())) }
+}
+
+/// Shows the status again and again, until it is unmounted or nobody reads. On
+/// a terminal each takes the place of the one before.
+fn watch(poller: &mut Poller, interval: Duration, json: bool) -> Result<()> {
+    let (terminal, colour) = (io::stdout().is_terminal() && !json, table::colour());
+    while let Some(status) = poller.status()? {
+        let text = match (json, terminal) {
+            (true, _) => table::json_line(&status)?,
+            // From the top left corner on, then clear what the last one had more.
+            (_, true) => redraw(&render(&status, colour)),
+            (_, false) => render(&status, colour) + "\n",
+        };
+        if !table::print_to_reader(&text)? {
+            break;
+        }
+        thread::sleep(interval);
+    }
+    Ok(())
+}
+
+/// `text` in the place of everything on the screen.
+fn redraw(text: &str) -> String {
+    format!("\x1b[H{}\x1b[J", text.replace('\n', "\x1b[K\n"))
 }
 
 fn render(status: &Status, colour: bool) -> String {

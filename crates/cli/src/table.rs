@@ -6,12 +6,16 @@ use std::io::{self, IsTerminal, Write};
 /// Prints to standard output. A reader that has seen enough (`| head`) is not
 /// an error.
 pub(crate) fn print(text: &str) -> Result<()> {
+    print_to_reader(text).map(|_| ())
+}
+
+/// Prints to standard output, and says whether somebody still reads.
+pub(crate) fn print_to_reader(text: &str) -> Result<bool> {
     let mut stdout = io::stdout().lock();
     match stdout.write_all(text.as_bytes()).and_then(|()| stdout.flush()) {
-        Err(error) if error.kind() != io::ErrorKind::BrokenPipe => {
-            Err(Failure::new(format!("can't write to standard output: {error}")))
-        }
-        _ => Ok(()),
+        Ok(()) => Ok(true),
+        Err(error) if error.kind() == io::ErrorKind::BrokenPipe => Ok(false),
+        Err(error) => Err(Failure::new(format!("can't write to standard output: {error}"))),
     }
 }
 
@@ -82,9 +86,26 @@ pub(crate) fn colour() -> bool {
     io::stdout().is_terminal() && std::env::var_os("NO_COLOR").is_none_or(|value| value.is_empty())
 }
 
+/// A latency in the unit that suits it.
+pub(crate) fn show_latency(nanos: u64) -> String {
+    let (value, unit) = match nanos {
+        0..1_000 => return format!("{nanos} ns"),
+        1_000..1_000_000 => (nanos as f64 / 1e3, "µs"),
+        1_000_000..1_000_000_000 => (nanos as f64 / 1e6, "ms"),
+        _ => (nanos as f64 / 1e9, "s"),
+    };
+    if value < 9.95 { format!("{value:.1} {unit}") } else { format!("{value:.0} {unit}") }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn latencies_have_two_digits_at_least() {
+        let shown = [999, 1_000, 9_940, 123_456, 1_500_000, 84_000_000, 2_100_000_000].map(show_latency);
+        assert_eq!(shown, ["999 ns", "1.0 µs", "9.9 µs", "123 µs", "1.5 ms", "84 ms", "2.1 s"]);
+    }
 
     #[test]
     fn columns_are_aligned() {

@@ -2,6 +2,7 @@
 //! that whoever finds it wrong later can say so.
 
 use crate::drill::FaultRule;
+use crate::metrics::Address;
 use crate::profile::Profile;
 use crate::refusal::{Located, Place, Refusal};
 use crate::rules::Rule;
@@ -215,6 +216,8 @@ pub struct MountSettings {
     pub allow_other: Option<Located<bool>>,
     /// Whether the kernel may do I/O on a plain file by itself.
     pub passthrough: Option<Located<bool>>,
+    /// Where Prometheus finds metrics; nowhere if it is not set.
+    pub metrics: Option<Located<Address>>,
 }
 
 /// Threads that answer the kernel, unless set otherwise.
@@ -244,6 +247,7 @@ impl MountSettings {
             threads: self.threads.or(file.threads),
             allow_other: self.allow_other.or(file.allow_other),
             passthrough: self.passthrough.or(file.passthrough),
+            metrics: self.metrics.or(file.metrics),
         }
     }
 }

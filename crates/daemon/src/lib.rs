@@ -2,16 +2,19 @@
 //!
 //! [`config`] says what can be set, [`stack_file`] and [`flags`] read it,
 //! [`validate`] refuses what can't work before anything is touched, [`serve`]
-//! runs the daemon and [`check`] the offline check. `wire` opens the volume and
-//! mounts the front end; `control` answers for a volume that is mounted, with
-//! the help of `wire`, [`check`], `drill`, `jobs`, `tiers`, `replacement` and `running`. The command line is
+//! runs the daemon, [`check`] the offline check, [`calibrate`] measures tiers.
+//! `wire` opens the volume and mounts the front end; `control` answers for a
+//! volume that is mounted, with the help of `wire`, [`check`], `drill`, `jobs`,
+//! `tiers`, `replacement` and `running`; [`metrics`] is what Prometheus reads. The command line is
 //! the one caller.
 #![forbid(unsafe_code)]
 
+pub mod calibrate;
 pub mod check;
 pub mod config;
 pub mod flags;
 pub mod log;
+pub mod metrics;
 pub mod profile;
 pub mod refusal;
 pub mod rules;

@@ -2,13 +2,14 @@
 
 use crate::config::{Config, StackNode};
 use crate::control::Control;
-use crate::refusal::{Place, Refusal};
+use crate::metrics::{self, Listener};
+use crate::refusal::{Located, Place, Refusal};
 use crate::signals::Watch;
 use crate::validate::{self, MountPoint};
 use crate::wire;
 use braid_contract::FileSystem;
 use braid_ipc::protocol::Ended;
-use braid_ipc::{Server, mounts, socket};
+use braid_ipc::{Handler, Server, mounts, socket};
 use std::fmt;
 use std::io;
 use std::path::Path;
@@ -55,8 +56,9 @@ pub fn run(
     // A descriptor for each open file of each application, on each tier.
     let open_files_max = braid_sys::raise_open_files();
     tracing::debug!(open_files_max, "starting");
+    let listener = listen(config)?;
     let volume = wire::open(config.stack.volume())?;
-    let served = serve(config, &point, &volume, ready);
+    let served = serve(config, &point, &volume, listener, ready);
     if let Err(ServeError::Refused(_)) = served {
         // Nobody has used the volume; what closing it says is of no interest.
         let _ = volume.shutdown();
@@ -68,6 +70,7 @@ fn serve(
     config: &Config,
     point: &MountPoint,
     volume: &wire::VolumeHandle,
+    listener: Option<Listener>,
     ready: impl FnOnce(),
 ) -> Result<(), ServeError> {
     let place = || Place::flag(format!("mount point {}", point.given.display()));
@@ -77,11 +80,12 @@ fn serve(
     let unmounter = session.unmounter();
     let control = Arc::new(Control::new(volume.clone(), &point.path, config));
     let follower = Arc::clone(&control);
-    let prepared = start_control(&point.path, control).and_then(|server| {
+    let prepared = start_control(&point.path, Arc::clone(&control)).and_then(|server| {
         let unmounter = unmounter.clone();
-        Ok((server, Watch::start(move || unmounter.unmount())?))
+        let metrics = listener.map(|listener| tell_metrics(listener, control)).transpose()?;
+        Ok((server, metrics, Watch::start(move || unmounter.unmount())?))
     });
-    let (server, signals) = match prepared {
+    let (server, metrics, signals) = match prepared {
         Ok(prepared) => prepared,
         Err(error) => {
             let advice = "without its control socket a mount could not be asked or ended; make room for it";
@@ -101,6 +105,7 @@ fn serve(
     ready();
     let served = session.run();
     tracing::info!("unmounted; closing the volume");
+    drop(metrics);
     follower.follow();
     let closed = volume.shutdown();
     drop(signals);
@@ -117,6 +122,25 @@ fn serve(
             Err(ServeError::Failed(error))
         }
     }
+}
+
+/// Listens where metrics are to be told, before anything is mounted.
+fn listen(config: &Config) -> Result<Option<Listener>, Refusal> {
+    let Some(Located { value: address, place }) = &config.mount.metrics else { return Ok(None) };
+    let listening = Listener::bind(address).map_err(|error| {
+        let found = format!("nobody can listen at {address}: {error}");
+        place.refuse(found, "end who does, or name another port or socket")
+    });
+    listening.map(Some)
+}
+
+/// Answers those who ask for metrics.
+fn tell_metrics(listener: Listener, control: Arc<Control>) -> io::Result<metrics::Server> {
+    let told = move || {
+        let status = control.status().map_err(|error| error.to_string())?;
+        metrics::exposition(status, control.jobs())
+    };
+    metrics::Server::start(listener, Arc::new(told))
 }
 
 /// Puts the modules of the stack on top of the volume.

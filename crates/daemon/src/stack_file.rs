@@ -1,6 +1,7 @@
 //! Reads a stack file.
 
 use crate::config::{Config, MountSettings, StackNode, THREADS};
+use crate::metrics::Address;
 use crate::refusal::{Place, Refusal};
 use crate::running::Source;
 use crate::section::{Field, Section, nearest, one_of};
@@ -99,10 +100,14 @@ fn stack_node(field: &Field, base: &Path, depth: usize) -> Result<StackNode, Ref
 }
 
 fn mount_settings(field: &Field) -> Result<MountSettings, Refusal> {
-    let mut section = Section::of(field, &["threads", "allow-other", "passthrough"])?;
+    let mut section = Section::of(field, &["threads", "allow-other", "passthrough", "metrics"])?;
     Ok(MountSettings {
         threads: section.take("threads").map(|field| field.count(THREADS)).transpose()?,
         allow_other: section.take("allow-other").map(|field| field.truth()).transpose()?,
         passthrough: section.take("passthrough").map(|field| field.truth()).transpose()?,
+        metrics: section
+            .take("metrics")
+            .map(|field| field.parse("an address of this machine", Address::parse))
+            .transpose()?,
     })
 }

@@ -138,6 +138,11 @@ fn usable(dir: &Path, place: &Place, mounts: &[Mount]) -> Result<(PathBuf, Metad
     Ok((real, found))
 }
 
+/// Refuses a directory that can't be a tier, whatever else there is.
+pub(crate) fn directory(dir: &Path, place: &Place) -> Result<(), Refusal> {
+    usable(dir, place, &mounts::list().unwrap_or_default()).map(|_| ())
+}
+
 /// Adds that the mount can go without the tier, if it is lost.
 pub(crate) fn or_without(mut refusal: Refusal, tier: &str) -> Refusal {
     refusal.advice.push_str(&format!("; or mount without it, if it is lost: --without {tier}"));

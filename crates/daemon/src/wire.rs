@@ -225,6 +225,8 @@ impl VolumeHandle {
             write_ops: tier.write_ops,
             read_rate: finite(tier.read_rate),
             write_rate: finite(tier.write_rate),
+            read_bandwidth: tier.bandwidth[0].filter(|bandwidth| bandwidth.is_finite()),
+            write_bandwidth: tier.bandwidth[1].filter(|bandwidth| bandwidth.is_finite()),
             read_latency_ns: latency(tier.latency[0]),
             write_latency_ns: latency(tier.latency[1]),
             read_latency_total_ns: latency(tier.latency_total[0]),

@@ -3,7 +3,7 @@
 #![allow(clippy::unwrap_used, clippy::panic, reason = "a test fails by panicking")]
 
 use braid_daemon::config::{Large, Policy, Reserve, StackNode};
-use braid_daemon::{Config, stack_file};
+use braid_daemon::{Config, profile, stack_file};
 use std::path::{Path, PathBuf};
 
 fn root() -> PathBuf {
@@ -78,4 +78,13 @@ fn stack_files_in_the_documentation_are_understood() {
         }
     }
     assert!(count >= 2, "{count}");
+}
+
+#[test]
+fn the_profile_in_the_documentation_is_understood() {
+    let text = std::fs::read_to_string(root().join("docs/configuration.md")).unwrap();
+    let mut blocks = text.split("```yaml\n").skip(1).filter(|block| block.starts_with("version:"));
+    let block = blocks.next().unwrap().split("```").next().unwrap();
+    let profile = profile::parse(block, "configuration.md").unwrap_or_else(|refusal| panic!("{refusal}"));
+    assert_eq!(profile.tiers["fast"].write.degrades_at, Some(16));
 }

@@ -354,6 +354,13 @@ pub struct TierStatus {
     pub read_rate: f64,
     /// Bytes written a second, now.
     pub write_rate: f64,
+    /// Bytes read a second at most, as calibrated or learned; `None` while
+    /// nothing is known.
+    #[serde(default)]
+    pub read_bandwidth: Option<f64>,
+    /// The same for bytes written.
+    #[serde(default)]
+    pub write_bandwidth: Option<f64>,
     /// How long reads for applications took within the last second, in
     /// nanoseconds.
     #[serde(default)]

@@ -113,6 +113,8 @@ pub struct TierStatus {
     pub read_rate: f64,
     /// Bytes written a second, now.
     pub write_rate: f64,
+    /// The most bytes a second that it is known to read and to write.
+    pub bandwidth: [Option<f64>; 2],
     /// How long reads and writes for applications took within the last second.
     pub latency: [Latency; 2],
     /// The same since the mount.
@@ -216,6 +218,7 @@ fn tier_status(tier: &crate::tiers::Tier) -> TierStatus {
         write_ops: load.ops[1],
         read_rate: load.rates[0],
         write_rate: load.rates[1],
+        bandwidth: tier.bandwidth(),
         latency: now.latency,
         latency_total: tier.monitor.total(),
         in_flight: now.in_flight,

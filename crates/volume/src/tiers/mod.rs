@@ -272,6 +272,11 @@ impl Tier {
         Known { learned, guess, weight: self.given_weight() }
     }
 
+    /// The most bytes a second that it is known to read and to write.
+    pub(crate) fn bandwidth(&self) -> [Option<f64>; 2] {
+        Direction::BOTH.map(|direction| self.load.bandwidth(direction))
+    }
+
     /// Looks at an error that the tier answered, remembers what it says of the
     /// tier, and answers what the application should see.
     pub(crate) fn note_error(&self, error: Error) -> Error {

@@ -1,0 +1,171 @@
+//! Metrics of a mount, read as Prometheus does, against the document and the
+//! dashboard. Needs root and /dev/fuse; passed over without them.
+#![allow(clippy::unwrap_used, clippy::panic, reason = "a test fails by panicking")]
+
+mod common;
+
+use common::Bench;
+use std::collections::{BTreeMap, BTreeSet};
+use std::fs;
+use std::io::{Read, Write};
+use std::net::{TcpListener, TcpStream};
+use std::os::unix::net::UnixStream;
+use std::path::{Path, PathBuf};
+
+/// A metric: its type, what it means, and the labels of its samples.
+#[derive(Debug, Default, PartialEq, Eq)]
+struct Metric {
+    kind: String,
+    help: String,
+    labels: BTreeSet<String>,
+}
+
+fn docs(name: &str) -> String {
+    let path = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../../docs").join(name);
+    fs::read_to_string(path).unwrap()
+}
+
+/// The body of the answer to a scrape.
+fn scrape(mut stream: impl Read + Write) -> String {
+    stream.write_all(b"GET /metrics HTTP/1.1\r\nHost: braid\r\n\r\n").unwrap();
+    let mut answer = String::new();
+    stream.read_to_string(&mut answer).unwrap();
+    let (head, body) = answer.split_once("\r\n\r\n").unwrap();
+    assert!(head.starts_with("HTTP/1.1 200 OK\r\n"), "{head}");
+    assert!(head.contains(&format!("Content-Length: {}", body.len())), "{head}");
+    assert!(head.contains("Content-Type: application/openmetrics-text; version=1.0.0"), "{head}");
+    body.to_owned()
+}
+
+/// Metrics by the name that their samples have.
+fn served(text: &str) -> BTreeMap<String, Metric> {
+    let mut metrics: BTreeMap<String, Metric> = BTreeMap::new();
+    let mut help = "";
+    for line in text.lines() {
+        if let Some(rest) = line.strip_prefix("# HELP ") {
+            help = rest.split_once(' ').unwrap().1;
+        } else if let Some((name, kind)) = line.strip_prefix("# TYPE ").and_then(|rest| rest.split_once(' '))
+        {
+            let name = format!("{name}{}", if kind == "counter" { "_total" } else { "" });
+            let metric = Metric { kind: kind.into(), help: help.into(), labels: BTreeSet::new() };
+            assert!(metrics.insert(name, metric).is_none(), "{line}");
+        } else if let Some((name, rest)) = line.split_once('{') {
+            let labels = rest.rsplit_once('}').unwrap().0;
+            let keys = labels.split("\",").map(|label| label.split_once('=').unwrap().0.to_owned());
+            metrics.get_mut(name).unwrap_or_else(|| panic!("{line}")).labels.extend(keys);
+        }
+    }
+    metrics
+}
+
+/// Metrics as the document has them.
+fn documented() -> BTreeMap<String, Metric> {
+    let text = docs("metrics.md");
+    let rows = text.lines().filter_map(|line| line.strip_prefix("| `braid_"));
+    rows.map(|row| {
+        let cells: Vec<&str> = row.split(" | ").collect();
+        let labels = cells[2].split(", ").map(|label| label.trim_matches('`').to_owned());
+        let name = format!("braid_{}", cells[0].trim_end_matches('`'));
+        let help = cells[3].trim_end_matches(" |").to_owned();
+        (name, Metric { kind: cells[1].into(), help, labels: labels.collect() })
+    })
+    .collect()
+}
+
+/// The metrics that a dashboard's expressions name.
+fn named_in(dashboard: &serde_json::Value, names: &mut BTreeSet<String>) {
+    match dashboard {
+        serde_json::Value::Object(object) => {
+            for (key, value) in object {
+                if let (true, Some(text)) = (key == "expr" || key == "query", value.as_str()) {
+                    let words = text.split(|c: char| !c.is_ascii_alphanumeric() && c != '_');
+                    names.extend(words.filter(|word| word.starts_with("braid_")).map(str::to_owned));
+                }
+                named_in(value, names);
+            }
+        }
+        serde_json::Value::Array(array) => array.iter().for_each(|value| named_in(value, names)),
+        _ => {}
+    }
+}
+
+#[test]
+fn what_is_served_is_documented_and_what_is_documented_is_served() {
+    let Some(bench) = Bench::new() else { return };
+    let socket = bench.path("metrics.sock");
+    bench.ok(&["mount", "s.yaml", "m", "--metrics", &format!("unix:{}", socket.display())]);
+    fs::write(bench.path("m/f"), vec![7; 1 << 20]).unwrap();
+    let text = scrape(UnixStream::connect(&socket).unwrap());
+    let (served, documented) = (served(&text), documented());
+    let names = |metrics: &BTreeMap<String, Metric>| metrics.keys().cloned().collect::<Vec<_>>();
+    assert_eq!(names(&served), names(&documented));
+    for (name, metric) in &served {
+        let told = &documented[name];
+        assert_eq!((&metric.kind, &metric.help), (&told.kind, &told.help), "{name}");
+        // Of what has not happened yet there are no samples.
+        assert!(metric.labels.is_empty() || metric.labels == told.labels, "{name}: {metric:?}, {told:?}");
+    }
+    assert!(text.ends_with("# EOF\n"), "{text}");
+    let written = |text: &str| {
+        let lines = text.lines().filter(|line| line.starts_with("braid_tier_write_bytes_total{"));
+        lines.map(|line| line.rsplit_once(' ').unwrap().1.parse::<f64>().unwrap()).sum::<f64>()
+    };
+    assert_eq!(written(&text), f64::from(1 << 20));
+
+    let mut shown = BTreeSet::new();
+    named_in(&serde_json::from_str(&docs("examples/grafana.json")).unwrap(), &mut shown);
+    assert!(shown.len() >= 10, "{shown:?}");
+    for name in shown {
+        assert!(served.contains_key(&name), "{name} is on the dashboard and not served");
+    }
+    bench.ok(&["umount", "m"]);
+    assert!(!socket.exists(), "the socket was left");
+}
+
+#[test]
+fn a_port_of_the_stack_file_is_served_and_the_flag_wins() {
+    let Some(bench) = Bench::new() else { return };
+    // Taken and let go, so that it is free most likely.
+    let port = || TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
+    let (first, second) = (port(), port());
+    let text = fs::read_to_string(bench.path("s.yaml")).unwrap();
+    fs::write(bench.path("p.yaml"), format!("{text}mount: {{ metrics: \"{first}\" }}\n")).unwrap();
+
+    bench.ok(&["mount", "p.yaml", "m"]);
+    assert!(scrape(TcpStream::connect(first).unwrap()).contains("braid_tier_home{"));
+    bench.ok(&["umount", "m"]);
+    assert!(TcpStream::connect(first).is_err());
+
+    bench.ok(&["mount", "p.yaml", "m", "--metrics", &second.to_string()]);
+    assert!(TcpStream::connect(first).is_err());
+    assert!(scrape(TcpStream::connect(second).unwrap()).contains("braid_tier_home{"));
+    bench.ok(&["umount", "m"]);
+}
+
+#[test]
+fn an_address_that_others_reach_or_that_is_taken_is_refused() {
+    let Some(bench) = Bench::new() else { return };
+    let (status, said) = bench.fails(&["mount", "s.yaml", "m", "--metrics", "0.0.0.0:9464"]);
+    assert_eq!(status, 1);
+    assert!(
+        said.starts_with("braid: --metrics 0.0.0.0:9464: not an address of this machine\n  help: anybody on")
+    );
+
+    let text = fs::read_to_string(bench.path("s.yaml")).unwrap();
+    fs::write(bench.path("p.yaml"), format!("{text}mount: {{ metrics: 192.0.2.1:9464 }}\n")).unwrap();
+    let (_, said) = bench.fails(&["mount", "p.yaml", "m"]);
+    assert!(said.starts_with("braid: p.yaml:10: mount.metrics: found '192.0.2.1:9464', expected"), "{said}");
+
+    let held = TcpListener::bind("127.0.0.1:0").unwrap();
+    let taken = held.local_addr().unwrap().to_string();
+    let (_, said) = bench.fails(&["mount", "s.yaml", "m", "--metrics", &taken]);
+    assert!(said.starts_with(&format!("braid: --metrics {taken}: nobody can listen at {taken}: ")), "{said}");
+    let empty = |name: &str| fs::read_dir(bench.path(name)).unwrap().next().is_none();
+    assert!(empty("m") && empty("a") && empty("b"), "something was mounted or made");
+
+    let file = bench.path("file");
+    fs::write(&file, "mine").unwrap();
+    let (_, said) = bench.fails(&["mount", "s.yaml", "m", "--metrics", &format!("unix:{}", file.display())]);
+    assert!(said.contains("it exists and is not a socket"), "{said}");
+    assert!(Path::new(&file).exists());
+}

@@ -1,0 +1,125 @@
+//! Files on a tier to read and write while it is measured. They have no names:
+//! whatever ends the program, the kernel gives their space back. Used by the
+//! measurement alone.
+
+use braid_sys::{AlignedBuf, DIRECT_ALIGNMENT};
+use rustix::fs::{Mode, OFlags};
+use rustix::io::Errno;
+use std::io;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::path::Path;
+
+/// How much is written at a time while a file is filled.
+const FILL: usize = 1 << 20;
+
+/// A file of a fixed size for direct I/O, all of it written.
+pub(super) struct ScratchFile {
+    fd: OwnedFd,
+    pub(super) size: u64,
+}
+
+impl AsFd for ScratchFile {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.fd.as_fd()
+    }
+}
+
+/// Makes `count` files of `size` bytes each below `dir`. `EINVAL` where the
+/// file system has no direct I/O.
+pub(super) fn make(dir: &Path, count: usize, size: u64) -> io::Result<Vec<ScratchFile>> {
+    let fds = unnamed(dir, count).or_else(|error| match error {
+        // The file system can't make a file without a name.
+        Errno::OPNOTSUPP | Errno::ISDIR | Errno::NOENT | Errno::INVAL => unlinked(dir, count),
+        error => Err(error),
+    })?;
+    let mut buf = AlignedBuf::new();
+    let files = fds.into_iter().map(|fd| {
+        let flags = rustix::fs::fcntl_getfl(&fd)?;
+        rustix::fs::fcntl_setfl(&fd, flags | OFlags::DIRECT)?;
+        fill(&fd, size, &mut buf)?;
+        Ok(ScratchFile { fd, size })
+    });
+    files.collect()
+}
+
+fn unnamed(dir: &Path, count: usize) -> Result<Vec<OwnedFd>, Errno> {
+    let flags = OFlags::RDWR | OFlags::TMPFILE | OFlags::CLOEXEC;
+    let open = |_| rustix::fs::open(dir, flags, Mode::RUSR | Mode::WUSR);
+    (0..count).map(open).collect()
+}
+
+/// The same by way of names that are removed at once.
+fn unlinked(dir: &Path, count: usize) -> Result<Vec<OwnedFd>, Errno> {
+    let dir = dir.join(format!(".braid-calibrate-{}", std::process::id()));
+    rustix::fs::mkdir(&dir, Mode::RWXU)?;
+    let name = dir.join("scratch");
+    let open = |_| {
+        let flags = OFlags::RDWR | OFlags::CREATE | OFlags::EXCL | OFlags::CLOEXEC;
+        let fd = rustix::fs::open(&name, flags, Mode::RUSR | Mode::WUSR)?;
+        rustix::fs::unlink(&name)?;
+        Ok::<OwnedFd, Errno>(fd)
+    };
+    let opened: Result<Vec<OwnedFd>, Errno> = (0..count).map(open).collect();
+    let removed = rustix::fs::rmdir(&dir);
+    let opened = opened?;
+    removed?;
+    Ok(opened)
+}
+
+/// Writes all of a file, so that reads find data and writes find their blocks.
+fn fill(fd: &OwnedFd, size: u64, buf: &mut AlignedBuf) -> Result<(), Errno> {
+    let bytes = buf.bytes(FILL);
+    scramble(bytes, size);
+    let mut offset = 0;
+    while offset < size {
+        let len = (size - offset).min(FILL as u64) as usize;
+        match rustix::io::pwrite(fd, &bytes[..len], offset) {
+            Ok(done) => offset += (done / DIRECT_ALIGNMENT * DIRECT_ALIGNMENT) as u64,
+            Err(Errno::INTR) => {}
+            Err(error) => return Err(error),
+        }
+    }
+    rustix::fs::fdatasync(fd)
+}
+
+/// Fills memory with what no file system or device can make smaller.
+pub(super) fn scramble(bytes: &mut [u8], seed: u64) {
+    // Xorshift; it stays at zero if it begins there.
+    let mut state = seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1;
+    for chunk in bytes.chunks_mut(8) {
+        state ^= state << 13;
+        state ^= state >> 7;
+        state ^= state << 17;
+        chunk.copy_from_slice(&state.to_le_bytes()[..chunk.len()]);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn files_are_filled_and_nothing_of_them_can_be_seen() {
+        for make_fds in [unnamed, unlinked] {
+            let dir = tempfile::tempdir_in("/var/tmp").unwrap();
+            let Ok(fds) = make_fds(dir.path(), 2) else { continue };
+            assert_eq!(std::fs::read_dir(dir.path()).unwrap().count(), 0);
+            let mut buf = AlignedBuf::new();
+            for fd in &fds {
+                fill(fd, 12_288, &mut buf).unwrap();
+                let stat = rustix::fs::fstat(fd).unwrap();
+                assert_eq!((stat.st_size, stat.st_blocks >= 24), (12_288, true));
+            }
+        }
+    }
+
+    #[test]
+    fn what_is_written_is_no_repetition() {
+        let mut bytes = vec![0; 4096];
+        scramble(&mut bytes, 0);
+        let mut words: Vec<&[u8]> = bytes.chunks(8).collect();
+        words.sort_unstable();
+        words.dedup();
+        assert_eq!(words.len(), 512);
+    }
+}

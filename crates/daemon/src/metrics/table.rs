@@ -1,0 +1,316 @@
+//! Every metric: its name, what it is and where its value is in the status of a
+//! volume. The one table of `docs/metrics.md` says the same. Called for each
+//! scrape.
+
+use braid_ipc::protocol::{Device, Job, Latency, MoveCount, Status, TierStatus};
+use prometheus_client::collector::Collector;
+use prometheus_client::encoding::{DescriptorEncoder, text};
+use prometheus_client::metrics::MetricType;
+use prometheus_client::registry::Registry;
+use std::fmt;
+
+/// Every state that a tier may have, as the status calls it.
+const STATES: [&str; 6] = ["online", "full", "read-only", "failing", "hanging", "absent"];
+
+/// Every state of a job.
+const JOB_STATES: [&str; 6] = ["queued", "running", "paused", "done", "failed", "cancelled"];
+
+/// What is told about.
+#[derive(Debug)]
+struct Told {
+    volume: Status,
+    jobs: Vec<Job>,
+}
+
+/// The labels of a sample.
+type Labels = Vec<(&'static str, String)>;
+
+/// Samples of one metric, each with its labels.
+type Samples = Vec<(Labels, f64)>;
+
+/// One metric.
+struct Metric {
+    /// Without the `_total` of a counter.
+    name: &'static str,
+    kind: MetricType,
+    /// Without a full stop at the end.
+    help: &'static str,
+    samples: fn(&Told) -> Samples,
+}
+
+/// The metrics of a volume in this state, in the OpenMetrics text format.
+pub(crate) fn exposition(volume: Status, jobs: Vec<Job>) -> Result<String, String> {
+    let mut registry = Registry::default();
+    registry.register_collector(Box::new(Told { volume, jobs }));
+    let mut text = String::new();
+    text::encode(&mut text, &registry).map_err(|error| error.to_string())?;
+    Ok(text)
+}
+
+impl Collector for Told {
+    fn encode(&self, mut encoder: DescriptorEncoder<'_>) -> Result<(), fmt::Error> {
+        for metric in metrics() {
+            let mut family = encoder.encode_descriptor(metric.name, metric.help, None, metric.kind)?;
+            for (labels, value) in (metric.samples)(self) {
+                let mut sample = family.encode_family(&labels)?;
+                match metric.kind {
+                    MetricType::Counter => sample.encode_counter::<Labels, _, f64>(&value, None)?,
+                    _ => sample.encode_gauge(&value)?,
+                }
+            }
+        }
+        Ok(())
+    }
+}
+
+fn metrics() -> impl Iterator<Item = Metric> {
+    of_volume().into_iter().chain(of_tiers()).chain(of_traffic()).chain(of_devices())
+}
+
+fn counter(name: &'static str, help: &'static str, samples: fn(&Told) -> Samples) -> Metric {
+    Metric { name, kind: MetricType::Counter, help, samples }
+}
+
+fn gauge(name: &'static str, help: &'static str, samples: fn(&Told) -> Samples) -> Metric {
+    Metric { name, kind: MetricType::Gauge, help, samples }
+}
+
+fn of_volume() -> Vec<Metric> {
+    vec![
+        gauge("braid_build_info", "Version of the daemon; always 1", |told| {
+            vec![(vec![("version", told.volume.version.clone())], 1.0)]
+        }),
+        gauge("braid_volume_info", "Where the volume is mounted, and its policy; always 1", |told| {
+            let mut labels = volume(told);
+            labels.push(("mountpoint", told.volume.mountpoint.clone()));
+            labels.push(("policy", told.volume.policy.clone()));
+            vec![(labels, 1.0)]
+        }),
+        gauge("braid_range_size_bytes", "Size of a range", |told| whole(told, told.volume.range_size.into())),
+        gauge("braid_open_files", "Files that are open", |told| whole(told, told.volume.open_files)),
+        gauge("braid_known_inodes", "Inodes held in memory", |told| whole(told, told.volume.known_inodes)),
+        gauge("braid_pending_removals", "Removed files whose space is not given back yet", |told| {
+            whole(told, told.volume.pending_removals)
+        }),
+        gauge(
+            "braid_lost_tiers",
+            "Tiers that were lost and replaced, of which files may miss ranges",
+            |told| whole(told, told.volume.lost_tiers.len() as u64),
+        ),
+        gauge("braid_jobs", "Jobs that are known, by what became of them", jobs),
+        counter("braid_move_bytes", "Bytes that movers moved since the mount", |told| {
+            moves(told, |moved| moved.bytes)
+        }),
+        counter("braid_move_ranges", "Ranges that movers moved since the mount", |told| {
+            moves(told, |moved| moved.ranges)
+        }),
+    ]
+}
+
+fn of_tiers() -> Vec<Metric> {
+    vec![
+        gauge("braid_tier_state", "1 for the state that the tier is in, 0 for the others", states),
+        gauge("braid_tier_home", "1 for the tier that holds the namespace, else 0", |told| {
+            tiers(told, |tier| f64::from(u8::from(tier.home)))
+        }),
+        gauge("braid_tier_durable", "1 if what was synced to the tier survives power loss, else 0", |told| {
+            tiers(told, |tier| f64::from(u8::from(tier.durable)))
+        }),
+        gauge("braid_tier_capacity_bytes", "Size of the file system beneath", |told| {
+            tiers(told, |tier| tier.total as f64)
+        }),
+        gauge("braid_tier_free_bytes", "Free space of the file system beneath", |told| {
+            tiers(told, |tier| tier.free as f64)
+        }),
+        gauge("braid_tier_available_bytes", "Space that Braid may still use", |told| {
+            tiers(told, |tier| tier.available as f64)
+        }),
+        gauge("braid_tier_reserve_bytes", "Space that Braid leaves free", |told| {
+            tiers(told, |tier| tier.reserve as f64)
+        }),
+        gauge("braid_tier_ranges", "Ranges of spread files on the tier", |told| {
+            tiers(told, |tier| tier.ranges as f64)
+        }),
+        gauge(
+            "braid_tier_weight",
+            "Share of the tier when ranges are dealt by weight, 0 if not known",
+            |told| tiers(told, |tier| tier.weight),
+        ),
+    ]
+}
+
+fn of_traffic() -> Vec<Metric> {
+    vec![
+        counter("braid_tier_read_bytes", "Bytes read since the mount", |told| {
+            tiers(told, |tier| tier.read_bytes as f64)
+        }),
+        counter("braid_tier_write_bytes", "Bytes written since the mount", |told| {
+            tiers(told, |tier| tier.write_bytes as f64)
+        }),
+        gauge(
+            "braid_tier_read_bandwidth_bytes_per_second",
+            "The most that the tier is known to read, as calibrated or learned",
+            |told| each(told, |tier| tier.read_bandwidth),
+        ),
+        gauge(
+            "braid_tier_write_bandwidth_bytes_per_second",
+            "The most that the tier is known to write, as calibrated or learned",
+            |told| each(told, |tier| tier.write_bandwidth),
+        ),
+        counter("braid_tier_read_operations", "Reads since the mount", |told| {
+            tiers(told, |tier| tier.read_ops as f64)
+        }),
+        counter("braid_tier_write_operations", "Writes since the mount", |told| {
+            tiers(told, |tier| tier.write_ops as f64)
+        }),
+        gauge(
+            "braid_tier_read_latency_seconds",
+            "Time that reads for applications took within the last second, by quantile",
+            |told| latencies(told, |tier| &tier.read_latency_ns),
+        ),
+        gauge(
+            "braid_tier_write_latency_seconds",
+            "Time that writes for applications took within the last second, by quantile",
+            |told| latencies(told, |tier| &tier.write_latency_ns),
+        ),
+        counter("braid_tier_read_seconds", "Time that reads for applications took since the mount", |told| {
+            tiers(told, |tier| spent(&tier.read_latency_total_ns))
+        }),
+        counter(
+            "braid_tier_write_seconds",
+            "Time that writes for applications took since the mount",
+            |told| tiers(told, |tier| spent(&tier.write_latency_total_ns)),
+        ),
+        gauge(
+            "braid_tier_in_flight",
+            "Operations for applications under way at a time, on average",
+            |told| tiers(told, |tier| tier.in_flight),
+        ),
+        gauge("braid_tier_threads", "Threads of applications that use the tier", |told| {
+            tiers(told, |tier| f64::from(tier.threads))
+        }),
+        gauge("braid_tier_mover_bytes_per_second", "Bytes a second that movers read and write", |told| {
+            tiers(told, |tier| tier.mover_rate)
+        }),
+        gauge(
+            "braid_tier_mover_limit_bytes_per_second",
+            "Bytes a second that movers may come to; told while there is a cap",
+            |told| each(told, |tier| tier.mover_limit),
+        ),
+    ]
+}
+
+fn of_devices() -> Vec<Metric> {
+    vec![
+        gauge(
+            "braid_device_read_bytes_per_second",
+            "Bytes that everybody reads from the device beneath a tier",
+            |told| devices(told, |device| device.read_rate),
+        ),
+        gauge(
+            "braid_device_write_bytes_per_second",
+            "Bytes that everybody writes to the device beneath a tier",
+            |told| devices(told, |device| device.write_rate),
+        ),
+        gauge("braid_device_in_flight", "Operations under way on the device", |told| {
+            devices(told, |device| device.in_flight as f64)
+        }),
+        gauge(
+            "braid_device_busy_ratio",
+            "Share of time in which the device is at something, 0 to 1",
+            |told| devices(told, |device| device.busy),
+        ),
+    ]
+}
+
+fn volume(told: &Told) -> Labels {
+    vec![("volume", told.volume.volume.clone())]
+}
+
+fn of_tier(told: &Told, tier: &TierStatus) -> Labels {
+    let mut labels = volume(told);
+    labels.push(("tier", tier.name.clone()));
+    labels
+}
+
+/// One sample of the whole volume.
+fn whole(told: &Told, value: u64) -> Samples {
+    vec![(volume(told), value as f64)]
+}
+
+/// A sample of each tier.
+fn tiers(told: &Told, value: fn(&TierStatus) -> f64) -> Samples {
+    told.volume.tiers.iter().map(|tier| (of_tier(told, tier), value(tier))).collect()
+}
+
+/// A sample of each tier that has one.
+fn each(told: &Told, value: fn(&TierStatus) -> Option<f64>) -> Samples {
+    told.volume.tiers.iter().filter_map(|tier| Some((of_tier(told, tier), value(tier)?))).collect()
+}
+
+fn states(told: &Told) -> Samples {
+    let of = |tier: &TierStatus| {
+        STATES.map(|state| {
+            let mut labels = of_tier(told, tier);
+            labels.push(("state", state.into()));
+            (labels, f64::from(u8::from(tier.state == state)))
+        })
+    };
+    told.volume.tiers.iter().flat_map(of).collect()
+}
+
+/// The quantiles of each tier that did anything.
+fn latencies(told: &Told, latency: fn(&TierStatus) -> &Latency) -> Samples {
+    let of = |tier: &TierStatus| {
+        let latency = latency(tier);
+        let quantiles = [("0.5", latency.p50), ("0.99", latency.p99)];
+        quantiles
+            .into_iter()
+            .filter(|_| latency.ops > 0)
+            .map(|(quantile, nanos)| {
+                let mut labels = of_tier(told, tier);
+                labels.push(("quantile", quantile.into()));
+                (labels, nanos as f64 / 1e9)
+            })
+            .collect::<Vec<_>>()
+    };
+    told.volume.tiers.iter().flat_map(of).collect()
+}
+
+/// Seconds of all operations together.
+fn spent(latency: &Latency) -> f64 {
+    latency.mean as f64 * latency.ops as f64 / 1e9
+}
+
+fn moves(told: &Told, value: fn(&MoveCount) -> u64) -> Samples {
+    let of = |moved: &MoveCount| {
+        let mut labels = volume(told);
+        labels.extend([
+            ("mover", moved.mover.clone()),
+            ("from", moved.from.clone()),
+            ("to", moved.to.clone()),
+            ("reason", moved.reason.clone()),
+        ]);
+        (labels, value(moved) as f64)
+    };
+    told.volume.moves.iter().map(of).collect()
+}
+
+fn jobs(told: &Told) -> Samples {
+    let of = |state: &'static str| {
+        let mut labels = volume(told);
+        labels.push(("state", state.into()));
+        (labels, told.jobs.iter().filter(|job| job.state == state).count() as f64)
+    };
+    JOB_STATES.map(of).into()
+}
+
+fn devices(told: &Told, value: fn(&Device) -> f64) -> Samples {
+    let of = |tier: &TierStatus| {
+        let device = tier.device.as_ref()?;
+        let mut labels = of_tier(told, tier);
+        labels.push(("device", device.name.clone()));
+        Some((labels, value(device)))
+    };
+    told.volume.tiers.iter().filter_map(of).collect()
+}
