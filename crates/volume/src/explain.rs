@@ -134,6 +134,11 @@ impl Told<'_> {
     fn plain(&mut self) {
         let volume = self.volume;
         let home = volume.tiers.home().id;
+        if self.size <= u64::from(volume.range_size) && !self.pinned {
+            for degree in 0..=DEGREE_MAX {
+                self.verdicts.insert((home, degree), "stays: too small to be moved".into());
+            }
+        }
         let ranges = 0..self.size.div_ceil(u64::from(volume.range_size));
         self.add(ranges, Some(home), 0, "plain file: all of it in the home tree");
     }
