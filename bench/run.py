@@ -13,12 +13,13 @@ from pathlib import Path
 sys.dont_write_bytecode = True
 ROOT = Path(__file__).resolve().parent
 
-from braidbench import memory, overhead, recovery, stream, sync  # noqa: E402
+from braidbench import bandwidth, change, evaluation, memory, overhead, recovery, shared, stream, sync  # noqa: E402
 from braidbench.devices import Limit  # noqa: E402
 from braidbench.host import BenchError, Host, describe, stale_runs, sweep  # noqa: E402
 from braidbench.report import Report  # noqa: E402
 
-SCENARIOS = {"stream": stream, "overhead": overhead, "memory": memory, "sync": sync, "recovery": recovery}
+SCENARIOS = {"stream": stream, "overhead": overhead, "memory": memory, "sync": sync, "recovery": recovery,
+             "bandwidth": bandwidth, "shared": shared, "change": change}
 NEEDED = ["fio", "losetup", "mount", "umount", "mkfs.ext4", "mkfs.xfs"]
 
 
@@ -44,6 +45,7 @@ def parse() -> argparse.Namespace:
     parser.add_argument("--slow", type=_limit, default="60/120", help="slow tier, MB/s written/read (default 60/120)")
     parser.add_argument("--fast-fs", default="ext4", choices=["ext4", "xfs", "btrfs"])
     parser.add_argument("--slow-fs", default="xfs", choices=["ext4", "xfs", "btrfs"])
+    evaluation.add_arguments(parser, _limit, _names)
     args = parser.parse_args()
     if not (args.list or args.sweep or args.scenario):
         parser.error("name a scenario, or use --list")

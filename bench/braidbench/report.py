@@ -55,6 +55,8 @@ class Report:
         self.tables: list[tuple[str, list[str], list[list[str]]]] = []
         self.ratios: dict[str, float] = {}
         self.remarks: list[str] = []
+        # Figures over time, for plots.
+        self.series: list[dict] = []
         self.started = time.time()
 
     def cell(self, side: str, what: str, unit: str = "") -> Cell:
@@ -77,7 +79,7 @@ class Report:
 
     def render(self, markdown: bool) -> str:
         """Everything to show, as text."""
-        parts = [_markdown(*table) if markdown else _plain(*table) for table in self.tables]
+        parts = [as_markdown(*table) if markdown else _plain(*table) for table in self.tables]
         parts += [f"{'- ' if markdown else '* '}{remark}" for remark in self.remarks]
         return "\n".join(parts)
 
@@ -99,9 +101,20 @@ class Report:
             "remarks": self.remarks,
         }
         path = self.directory / "summary.json"
-        path.write_text(json.dumps(summary, indent=1, ensure_ascii=False) + "\n")
+        path.write_text(_compact(summary))
+        if self.series:
+            (self.directory / "series.json").write_text(json.dumps(self.series) + "\n")
         (self.directory / "tables.md").write_text(self.render(markdown=True) + "\n")
         return path
+
+
+def _compact(summary: dict) -> str:
+    """JSON with one line for each cell: a run may have thousands."""
+    def line(value) -> str:
+        if isinstance(value, list) and value:
+            return "[\n" + ",\n".join("  " + json.dumps(item, ensure_ascii=False) for item in value) + "\n ]"
+        return json.dumps(value, ensure_ascii=False, indent=1 if isinstance(value, dict) else None)
+    return "{\n" + ",\n".join(f' "{key}": {line(value)}' for key, value in summary.items()) + "\n}\n"
 
 
 def _plain(title: str, heads: list[str], rows: list[list[str]]) -> str:
@@ -111,7 +124,8 @@ def _plain(title: str, heads: list[str], rows: list[list[str]]) -> str:
     return "\n".join([f"\n{title}", lines[0], rule, *lines[1:], ""])
 
 
-def _markdown(title: str, heads: list[str], rows: list[list[str]]) -> str:
+def as_markdown(title: str, heads: list[str], rows: list[list[str]]) -> str:
+    """One table as Markdown."""
     escaped = [[text.replace("|", "\\|") for text in line] for line in [heads, *rows]]
     lines = ["| " + " | ".join(line) + " |" for line in escaped]
     return "\n".join([f"\n**{title}**\n", lines[0], "|" + " --- |" * len(heads), *lines[1:], ""])
