@@ -13,13 +13,14 @@ from pathlib import Path
 sys.dont_write_bytecode = True
 ROOT = Path(__file__).resolve().parent
 
-from braidbench import bandwidth, change, evaluation, memory, overhead, recovery, shared, stream, sync  # noqa: E402
+from braidbench import bandwidth, capacity, change, evaluation, hot, memory, overhead, recovery, shared, stream, sync  # noqa: E402
 from braidbench.devices import Limit  # noqa: E402
 from braidbench.host import BenchError, Host, describe, stale_runs, sweep  # noqa: E402
 from braidbench.report import Report  # noqa: E402
 
 SCENARIOS = {"stream": stream, "overhead": overhead, "memory": memory, "sync": sync, "recovery": recovery,
-             "bandwidth": bandwidth, "shared": shared, "change": change}
+             "bandwidth": bandwidth, "shared": shared, "change": change, "hot": hot,
+             "capacity": capacity}
 NEEDED = ["fio", "losetup", "mount", "umount", "mkfs.ext4", "mkfs.xfs"]
 
 
