@@ -66,7 +66,7 @@ def _fill(bench: Bench, side: sides.Side, fast: Device, small: int, seconds: flo
             result = bench.fio.run(f"fill-{side.name}", **_files(side, "f", each, WRITERS))
             ended = sampler.now()
             report.cell(side.name, "fill: fast tier full at the end", "%").samples.append(100 * _fullness(fast))
-            cell = bench.record(side, "fill", "write", result, before)
+            bench.record(side, "fill", "write", result, before)
             time.sleep(seconds)
             settled = sampler.now()
         trace = sampler.trace

@@ -85,7 +85,7 @@ class Bench:
         found = re.search(r"(\d+)\.(\d+)", self.report.machine["versions"].get("mergerfs", ""))
         if found and (int(found[1]), int(found[2])) >= MERGERFS_PASSTHROUGH:
             options = ("cache.files=auto-full", "passthrough.io=rw")
-        return self.wanted([sides.Mergerfs("mergerfs", self.host, tiers, "rand", options, self.args.mergerfs, tag)])
+        return self.wanted([sides.Mergerfs("mergerfs", self.host, tiers, "rand", (*options, "moveonenospc=true"), self.args.mergerfs, tag)])
 
     def btrfs(self, count: int, size: int, tag: str = "") -> list[sides.Side]:
         """btrfs striping over equal devices with the slowest tier's limits, which is what striping makes of unequal

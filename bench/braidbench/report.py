@@ -61,7 +61,10 @@ class Report:
 
     def cell(self, side: str, what: str, unit: str = "") -> Cell:
         """The cell of this side and measurement; made when first asked for."""
-        return self.cells.setdefault((side, what), Cell(side, what, unit))
+        cell = self.cells.setdefault((side, what), Cell(side, what, unit))
+        # A failure is noted before anything that would tell the unit.
+        cell.unit = cell.unit or unit
+        return cell
 
     def explain_failures(self) -> None:
         """Adds one remark for each side and reason for which something failed."""
