@@ -4,13 +4,12 @@ which hides threads that are stuck on a slow tier."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from braidbench import sides
-from braidbench.devices import GIB
-from braidbench.evaluation import (KIB, MIB, Bench, combined, device_size, explain_suspects, median_text, share_text,
-                                   stop_all)
+from braidbench.evaluation import (KIB, MIB, Bench, combined, device_size, explain_suspects, median_text,
+                                   processor_time, share_text, stop_all)
 from braidbench.host import BenchError, Host, run
 from braidbench.report import Report, number
 
@@ -19,8 +18,9 @@ PATTERNS = ["write", "read", "randread", "randwrite"]
 NAMES = {"write": "sequential write", "read": "sequential read", "randread": "random read", "randwrite": "random write"}
 SIZES = {"4K": 4 * KIB, "64K": 64 * KIB, "1M": MIB}
 THREADS = ["1", "2", "4", "8", "16", "32", "stream"]
+# With three tiers, unless others are asked for.
+THREADS_OF_THREE = ["1", "4", "16", "32", "stream"]
 STREAM_DEPTH = 16
-LATENCY_THREADS = "32"
 
 
 @dataclass(frozen=True)
@@ -68,16 +68,16 @@ class Load:
 def measure(host: Host, report: Report, args, keep: Path) -> None:
     """Runs the scenario."""
     bench = Bench(host, report, args, keep)
-    patterns, loads = bench.chosen(PATTERNS), _loads(args)
-    counts = [int(count) for count in args.tiers or ["2", "3"]]
-    if not set(counts) <= {1, 2, 3}:
+    patterns, loads = bench.chosen(PATTERNS, quick=["write", "read"]), _loads(args)
+    if not set(args.tiers or []) <= {"1", "2", "3"}:
         raise BenchError("--tiers: of 1,2,3")
-    report.settings.update(loads=[vars(load) for load in loads], patterns=patterns, tiers=counts)
+    counts = [int(count) for count in args.tiers or ["2", "3"]]
+    deepest = max((load.count for load in loads), default=1)
+    report.settings.update(latency_threads=str(deepest), loads=[vars(load) for load in loads], patterns=patterns, tiers=counts)
     room = device_size(max(load.total for load in loads))
     tiers = bench.tiers(max(counts), [room] * max(counts))
     lineups = {count: _lineup(bench, tiers[:count], count, room) for count in counts}
-    cells = [(count, load) for count in counts for load in loads if not (args.quick and count == 3 and load.size != "1M")]
-    report.settings["cells"] = len(cells) * args.reps
+    cells = [(count, load) for count in counts for load in loads if count < 3 or _with_three(args, load)]
     try:
         for repetition in range(args.reps):
             for count, load in cells:
@@ -92,15 +92,20 @@ def measure(host: Host, report: Report, args, keep: Path) -> None:
         explain_suspects(report)
 
 
+def _with_three(args, load: Load) -> bool:
+    """Three tiers are measured with fewer loads, unless they were asked for."""
+    return bool(args.threads) or load.threads in THREADS_OF_THREE and not (args.quick and load.size != "1M")
+
+
 def _loads(args) -> list[Load]:
     sizes = args.sizes or list(SIZES)
     threads = args.threads or (["16"] if args.quick else THREADS)
     if unknown := [size for size in sizes if size not in SIZES] + [t for t in threads if t != "stream" and not t.isdigit()]:
         raise BenchError(f"--sizes, --threads: {', '.join(unknown)}: not understood")
-    total = args.size or (GIB // 8 if args.quick else GIB)
-    seconds = args.seconds or (0.5 if args.quick else 3)
+    total = args.size or (128 * MIB if args.quick else 512 * MIB)
+    seconds = args.seconds or (0.5 if args.quick else 2)
     # 4 KiB are bounded by the processors, not by the devices: less work shows as much.
-    return [Load(size, count, total // 8 if size == "4K" else total, seconds)
+    return [Load(size, count, total // 4 if size == "4K" else total, seconds)
             for size in sizes for count in threads if count != "stream" or size == "1M"]
 
 
@@ -112,6 +117,10 @@ def _lineup(bench: Bench, tiers, count: int, room: int) -> list[sides.Side]:
 
 def _one(bench: Bench, side: sides.Side, count: int, load: Load, patterns: list[str]) -> None:
     """All patterns of one load on one side: the files are written first, then used by the others."""
+    if side.name.startswith("native-"):
+        # One device has one rate; as much time as the others take is enough.
+        share = side.devices[0].ceiling("write") / 1e6 / combined(bench.limits(count), "write")
+        load = replace(load, total=max(16 * MIB, int(load.total * share)))
     used, what = side.used(), f"{count} tiers: {load.text}"
     run("mkdir", "-p", side.root / "files", side.root / "timed")
     if not side.takes_direct():
@@ -135,9 +144,13 @@ def _pattern(bench: Bench, side: sides.Side, count: int, load: Load, pattern: st
             options = load.timed(side, pattern, folder, combined(bench.limits(count), "write"))
         else:
             options = load.options(side, pattern, "files")
+        busy = processor_time()
         result = bench.fio.run(label + ("-timed" if timed else ""), **options)
+        busy, idle = (now - then for now, then in zip(processor_time(), busy))
         bench.record(side, what + (" timed" if timed else ""), rw, result, before)
-        if not timed:
+        if not timed and load.size == "4K":
+            bench.report.cell(side.name, f"{what} processors busy", "%").samples.append(100 * busy / max(1, busy + idle))
+        if not timed and load.threads == bench.report.settings["latency_threads"]:
             bench.latencies(side, what, result)
     if pattern == "write":
         run("find", side.root / "timed", "-type", "f", "-delete")
@@ -155,6 +168,7 @@ def _tabulate(bench: Bench, lineup: list[sides.Side], count: int, patterns: list
                      f"the {number(whole)} MB/s of all tiers, and timed")
             bench.report.table(title, ["side", *(_head(load) for load in columns)], rows)
         _against_best(bench, lineup, count, pattern, loads)
+    _tabulate_busy(bench, lineup, count, patterns, [load for load in loads if load.size == "4K"])
     _tabulate_latencies(bench, lineup, count, patterns, loads)
 
 
@@ -199,12 +213,19 @@ def _median(report: Report, side: str, what: str) -> float | None:
     return cell.median if cell else None
 
 
+def _tabulate_busy(bench: Bench, lineup: list[sides.Side], count: int, patterns: list[str], loads: list[Load]) -> None:
+    """What bounds 4 KiB: near 100 %, it is the processors."""
+    for pattern in patterns if loads else []:
+        rows = [[side.name, *(median_text(bench.report, side.name, f"{count} tiers: {pattern} {load.text} processors busy")
+                              for load in loads)] for side in lineup]
+        bench.report.table(f"{NAMES[pattern]}, 4K, {count} tiers: % of the machine's processors that were busy",
+                           ["side", *(_head(load) for load in loads)], rows)
+
+
 def _tabulate_latencies(bench: Bench, lineup: list[sides.Side], count: int, patterns: list[str], loads: list[Load]) -> None:
-    chosen = [load for load in loads if load.threads == LATENCY_THREADS]
-    if not chosen:
-        deepest = max((load.count for load in loads), default=0)
-        chosen = [load for load in loads if load.count == deepest and load.threads != "stream"]
-    for load in chosen:
+    for load in loads:
+        if load.threads != bench.report.settings["latency_threads"]:
+            continue
         heads = ["side", *(f"{NAMES[pattern]} {name}" for pattern in patterns for name in ("mean", "p50", "p99"))]
         rows = [[side.name, *(median_text(bench.report, side.name, f"{count} tiers: {pattern} {load.text} {name}")
                               for pattern in patterns for name in ("mean", "p50", "p99"))] for side in lineup]

@@ -49,7 +49,7 @@ class BothNatives(sides.Side):
 def measure(host: Host, report: Report, args, keep: Path) -> None:
     """Runs the scenario."""
     bench = Bench(host, report, args, keep)
-    chosen = [TIMELINES[name] for name in bench.chosen(list(TIMELINES))]
+    chosen = [TIMELINES[name] for name in bench.chosen(list(TIMELINES), quick=["write-fast"])]
     seconds = args.seconds or (2 if args.quick else 6)
     report.settings.update(threads=THREADS, block=BLOCK, phase_seconds=seconds, epoch_seconds=EPOCH_S)
     room = device_size(int(len(PHASES) * seconds * args.fast.write_bps))

@@ -31,7 +31,7 @@ def examine(cell: Cell, side: Side, rw: str, size: int, before: list[tuple[int, 
     """Notes where the bytes went, and what would make the figure meaningless."""
     which = 1 if rw == "write" else 0
     moved = [now[which] - then[which] for now, then in zip(side.transferred(), before)]
-    if len(moved) > 1:
+    if len(moved) > 1 and not cell.notes:
         shares = [f"{device.name} {100 * part / max(1, sum(moved)):.0f} %" for device, part in zip(side.devices, moved)]
         cell.note(", ".join(shares))
     if sum(moved) < 0.97 * size:

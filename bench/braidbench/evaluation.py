@@ -105,12 +105,13 @@ class Bench:
         """Those of the sides that were asked for."""
         return [side for side in lineup if self.wants(side.name)]
 
-    def chosen(self, cells: list[str]) -> list[str]:
-        """Those of a scenario's parts that `--cells` asks for."""
+    def chosen(self, cells: list[str], quick: list[str] | None = None) -> list[str]:
+        """Those of a scenario's parts that `--cells` asks for; without it all, or `quick` with `--quick`."""
         unknown = [name for name in self.args.cells or [] if name not in cells]
         if unknown:
             raise BenchError(f"--cells: {', '.join(unknown)}: not one of {', '.join(cells)}")
-        return [name for name in cells if not self.args.cells or name in self.args.cells]
+        wanted = self.args.cells or (quick if self.args.quick and quick else cells)
+        return [name for name in cells if name in wanted]
 
     def attempt(self, side: sides.Side, what: str, action: Callable[[], None], *, stop: bool = False) -> None:
         """Does something with a side; a failure is the side's, not the run's. `stop`: it is not left running."""
@@ -148,6 +149,13 @@ class Bench:
 def combined(tiers: list[Limit], rw: str) -> float:
     """What the tiers write or read together, in MB/s."""
     return sum(limit.write_bps if rw == "write" else limit.read_bps for limit in tiers) / MB
+
+
+def processor_time() -> tuple[int, int]:
+    """Ticks that the machine's processors were busy and idle since it started."""
+    ticks = [int(word) for word in Path("/proc/stat").read_text().splitlines()[0].split()[1:9]]
+    idle = ticks[3] + ticks[4]
+    return sum(ticks) - idle, idle
 
 
 def share_text(report: Report, side: str, what: str, whole: float) -> str:

@@ -80,9 +80,11 @@ def _lines(plot, points: dict, sides: list[str], whole: float, title: str):
         field.axhline(whole, color="red", linestyle=":", linewidth=1, label="all tiers together")
         field.set(title=f"{title}, {size}", xlabel="threads", xscale="log")
         field.set_xticks([1, 2, 4, 8, 16, 32], ["1", "2", "4", "8", "16", "32"])
-        field.set_ylim(bottom=0)
     fields[0][0].set_ylabel("MB/s")
-    figure.legend(*fields[0][-1].get_legend_handles_labels(), loc="outside right upper")
+    # Last, because it ends the choice of the scale by what is drawn.
+    fields[0][0].set_ylim(bottom=0)
+    handles = {label: line for field in fields[0] for line, label in zip(*field.get_legend_handles_labels())}
+    figure.legend(handles.values(), handles.keys(), loc="outside right upper")
     return figure
 
 
@@ -99,6 +101,7 @@ def _epochs(plot, series: list[dict]) -> dict:
             _trace(field, side, part)
         for field in list(fields.flat)[len(sides):]:
             field.set_axis_off()
+        fields.flat[0].set_ylim(bottom=0)
         figure.legend(*fields.flat[0].get_legend_handles_labels(), loc="outside right upper")
         figure.suptitle(f"{title}: MB/s in each epoch")
         figures[title.replace(" ", "-")] = figure
@@ -120,4 +123,3 @@ def _trace(field, side: str, part: dict) -> None:
         if moment != moments[0]:
             field.axvline(moment, color="blue", linewidth=0.5, linestyle=":")
     field.set(title=side, xlabel="s")
-    field.set_ylim(bottom=0)

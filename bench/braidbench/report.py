@@ -95,8 +95,8 @@ class Report:
             "machine": self.machine,
             "settings": self.settings,
             "cells": [
-                {"side": c.side, "what": c.what, "unit": c.unit, "median": c.median, "samples": c.samples,
-                 "failures": c.failures, "notes": c.notes}
+                {"side": c.side, "what": c.what, "unit": c.unit, "median": _short(c.median),
+                 "samples": [_short(sample) for sample in c.samples], "failures": c.failures, "notes": c.notes}
                 for c in self.cells.values()
             ],
             "ratios": self.ratios,
@@ -109,6 +109,11 @@ class Report:
             (self.directory / "series.json").write_text(json.dumps(self.series) + "\n")
         (self.directory / "tables.md").write_text(self.render(markdown=True) + "\n")
         return path
+
+
+def _short(value: float | None) -> float | None:
+    """Six significant figures: no measurement has more."""
+    return None if value is None else float(f"{value:.6g}")
 
 
 def _compact(summary: dict) -> str:
