@@ -57,7 +57,7 @@ def parse() -> argparse.Namespace:
     if not (args.list or args.sweep or args.scenario):
         parser.error("name a scenario, or use --list")
     if bool(args.directories) != (args.scenario == "render"):
-        parser.error("directories are for `render`, which needs at least one")
+        parser.error("`render` needs at least one directory, and nothing else takes any")
     if args.reps is not None and args.reps < 1:
         parser.error("--reps: at least 1")
     args.reps = args.reps or (1 if args.quick else 3)

@@ -102,7 +102,8 @@ def _loads(args) -> list[Load]:
     threads = args.threads or (["16"] if args.quick else THREADS)
     if unknown := [size for size in sizes if size not in SIZES] + [t for t in threads if t != "stream" and not t.isdigit()]:
         raise BenchError(f"--sizes, --threads: {', '.join(unknown)}: not understood")
-    total = args.size or (128 * MIB if args.quick else 512 * MIB)
+    # Less than 1 GiB, and the burst that a throttle lets through shows as several per cent.
+    total = args.size or (128 * MIB if args.quick else 1024 * MIB)
     seconds = args.seconds or (0.5 if args.quick else 2)
     # 4 KiB are bounded by the processors, not by the devices: less work shows as much.
     return [Load(size, count, total // 4 if size == "4K" else total, seconds)

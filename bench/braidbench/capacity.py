@@ -191,5 +191,5 @@ def _tabulate_pairs(bench: Bench, movers: list[sides.Braid], tiers: list[Device]
             bound = min(limits[source].read_bps, limits[target].write_bps) / MB
             rows.append([f"{source} → {target}", share_text(bench.report, side.name, f"{source} to {target}", bound),
                          number(bound)])
-        bench.report.table("`braid move` of one file between all pairs of tiers: MB/s, and share of the slower of reading "
-                           "there and writing here", ["pair", "MB/s", "bound"], rows)
+        bench.report.table(f"`braid move` of one file between all pairs of tiers ({side.name}): MB/s, and share of the slower "
+                           "of reading there and writing here", ["pair", "MB/s", "bound"], rows)

@@ -58,7 +58,7 @@ def _section(directory: Path, document: Path, say) -> str:
 
 def _origin(summary: dict, directory: Path) -> str:
     machine, settings = summary["machine"], summary["settings"]
-    versions = ", ".join(f"{name} {text}" for name, text in machine["versions"].items() if name in ("mergerfs", "braid"))
+    versions = ", ".join(text for name, text in machine["versions"].items() if name in ("mergerfs", "braid"))
     return (f"Run `{directory.name}`: commit {machine.get('source') or 'unknown'}, {machine['cpus']} processors "
             f"({machine['cpu']}), kernel {machine['kernel']}, {versions or 'no version of Braid'}, "
             f"{settings.get('reps', 1)} repetition(s), load {machine['load_at_start']} before and "

@@ -101,8 +101,9 @@ class Mounted(Side):
     def _start(self) -> None:
         # What an earlier server of this side left behind.
         self.stop()
-        log = open(self.host.work / f"{self.place}.log", "ab")
-        with log:
+        path = self.host.work / f"{self.place}.log"
+        with open(path, "ab") as log:
+            said_before = log.tell()
             process = self.host.spawn(self.command(), stdout=log, stderr=log, stdin=subprocess.DEVNULL)
             try:
                 status = process.wait(START_TIMEOUT_S)
@@ -110,7 +111,7 @@ class Mounted(Side):
                 process.kill()
                 raise BenchError(f"{self.name}: not mounted after {START_TIMEOUT_S} s") from None
         if status != 0 or not os.path.ismount(self.root):
-            words = (self.host.work / f"{self.place}.log").read_text(errors="replace").strip().splitlines()
+            words = path.read_bytes()[said_before:].decode(errors="replace").strip().splitlines()
             raise BenchError(f"{self.name}: exit status {status}: {' / '.join(words[-3:]) or 'no message'}")
 
     def command(self) -> list[str]:
