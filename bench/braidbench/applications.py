@@ -43,7 +43,7 @@ def measure(host: Host, report: Report, args, keep: Path) -> None:
     """Runs the scenario."""
     bench = Bench(host, report, args, keep)
     cells = [cell for cell in bench.chosen(CELLS) if _has_programs(bench, cell)]
-    keys = 20_000 if args.quick else 500_000
+    keys = 20_000 if args.quick else 200_000
     report.settings.update(keys=keys, value=VALUE_LEN, redis_value=REDIS_VALUE_LEN)
     room = 8 * GIB
     tiers = bench.tiers(2, [room] * 2)

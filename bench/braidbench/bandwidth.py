@@ -48,18 +48,18 @@ class Load:
     def text(self) -> str:
         return f"{self.size} x {self.threads}" if self.threads != "stream" else f"{self.size}, one stream, depth {STREAM_DEPTH}"
 
-    def options(self, side: sides.Side, pattern: str, folder: str) -> dict:
+    def options(self, side: sides.Side, pattern: str, folder: str, direct: int) -> dict:
         """fio's options for fixed work."""
         deep = self.threads == "stream"
         return {"directory": side.root / folder, "rw": pattern, "bs": SIZES[self.size], "size": self.each,
-                "numjobs": self.count, "thread": 1, "direct": int(side.takes_direct()), "end_fsync": 1,
+                "numjobs": self.count, "thread": 1, "direct": direct, "end_fsync": 1,
                 "ioengine": "libaio" if deep else "psync", "iodepth": STREAM_DEPTH if deep else 1,
                 # The kernel's FUSE client sends writes that make a file longer one at a time.
                 "fallocate": "native" if deep else "none"}
 
-    def timed(self, side: sides.Side, pattern: str, folder: str, bandwidth: float) -> dict:
+    def timed(self, side: sides.Side, pattern: str, folder: str, direct: int, bandwidth: float) -> dict:
         """fio's options for a fixed time: new files that no thread can fill, or the existing ones again and again."""
-        options = self.options(side, pattern, folder) | {"runtime": f"{round(self.seconds * 1000)}ms"}
+        options = self.options(side, pattern, folder, direct) | {"runtime": f"{round(self.seconds * 1000)}ms"}
         if pattern == "write":
             return options | {"size": int(self.seconds * bandwidth * 1.3e6) // MIB * MIB + 32 * MIB}
         return options | {"time_based": 1} | ({"norandommap": 1} if pattern.startswith("rand") else {})
@@ -122,10 +122,8 @@ def _one(bench: Bench, side: sides.Side, count: int, load: Load, patterns: list[
         # One device has one rate; as much time as the others take is enough.
         share = side.devices[0].ceiling("write") / 1e6 / combined(bench.limits(count), "write")
         load = replace(load, total=max(16 * MIB, int(load.total * share)))
-    used, what = side.used(), f"{count} tiers: {load.text}"
+    used = side.used()
     run("mkdir", "-p", side.root / "files", side.root / "timed")
-    if not side.takes_direct():
-        bench.report.cell(side.name, what).note("refuses O_DIRECT: measured with buffered I/O")
     for pattern in PATTERNS:
         if pattern in patterns or pattern == "write":
             _pattern(bench, side, count, load, pattern)
@@ -142,9 +140,9 @@ def _pattern(bench: Bench, side: sides.Side, count: int, load: Load, pattern: st
         before = side.transferred()
         if timed:
             folder = "timed" if pattern == "write" else "files"
-            options = load.timed(side, pattern, folder, combined(bench.limits(count), "write"))
+            options = load.timed(side, pattern, folder, bench.direct(side), combined(bench.limits(count), "write"))
         else:
-            options = load.options(side, pattern, "files")
+            options = load.options(side, pattern, "files", bench.direct(side))
         busy = processor_time()
         result = bench.fio.run(label + ("-timed" if timed else ""), **options)
         busy, idle = (now - then for now, then in zip(processor_time(), busy))

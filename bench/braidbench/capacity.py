@@ -63,7 +63,7 @@ def _fill(bench: Bench, side: sides.Side, fast: Device, small: int, seconds: flo
     before = side.transferred()
     try:
         with Sampler(side.devices) as sampler:
-            result = bench.fio.run(f"fill-{side.name}", **_files(side, "f", each, WRITERS))
+            result = bench.fio.run(f"fill-{side.name}", **_files(bench, side, "f", each, WRITERS))
             ended = sampler.now()
             report.cell(side.name, "fill: fast tier full at the end", "%").samples.append(100 * _fullness(fast))
             bench.record(side, "fill", "write", result, before)
@@ -80,9 +80,9 @@ def _fill(bench: Bench, side: sides.Side, fast: Device, small: int, seconds: flo
         bench.clear(side, report.cell(side.name, "fill", "MB/s"), used, each * WRITERS)
 
 
-def _files(side: sides.Side, name: str, each: int, count: int) -> dict:
+def _files(bench: Bench, side: sides.Side, name: str, each: int, count: int) -> dict:
     return {"directory": side.root, "filename_format": f"{name}.$jobnum", "rw": "write", "bs": "1M", "size": each,
-            "numjobs": count, "thread": 1, "direct": int(side.takes_direct()), "ioengine": "psync", "fallocate": "none",
+            "numjobs": count, "thread": 1, "direct": bench.direct(side), "ioengine": "psync", "fallocate": "none",
             "end_fsync": 1}
 
 
@@ -98,13 +98,13 @@ def _latency(bench: Bench, side: sides.Side, fast: Device, small: int, seconds: 
     beyond, while data moves away."""
     used, each = side.used(), int(1.2 * small) // WRITERS // MIB * MIB
     reader = {"filename": side.root / "paced.0", "rw": "randread", "bs": 64 * KIB, "size": 16 * MIB, "numjobs": 4,
-              "thread": 1, "direct": int(side.takes_direct()), "ioengine": "psync", "norandommap": 1, "randrepeat": 0,
+              "thread": 1, "direct": bench.direct(side), "ioengine": "psync", "norandommap": 1, "randrepeat": 0,
               "time_based": 1, "runtime": f"{seconds:g}s", "rate": PACED_BPS // 4, "rate_process": "poisson"}
     try:
-        bench.fio.run(f"paced-file-{side.name}", **_files(side, "paced", 16 * MIB, 1))
+        bench.fio.run(f"paced-file-{side.name}", **_files(bench, side, "paced", 16 * MIB, 1))
         side.evict()
         bench.latencies(side, "latency alone", bench.fio.run(f"paced-alone-{side.name}", **reader))
-        bench.fio.run(f"paced-fill-{side.name}", **_files(side, "g", each, WRITERS))
+        bench.fio.run(f"paced-fill-{side.name}", **_files(bench, side, "g", each, WRITERS))
         before = side.transferred()
         bench.latencies(side, "latency beside movement", bench.fio.run(f"paced-beside-{side.name}", **reader))
         written = sum(now[1] - then[1] for now, then in zip(side.transferred(), before))

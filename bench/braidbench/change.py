@@ -95,7 +95,7 @@ def _one(bench: Bench, side: sides.Side, timeline: Timeline, seconds: float) -> 
 
 def _groups(bench: Bench, side: sides.Side, timeline: Timeline, seconds: float, roots: list[Path]) -> list[dict]:
     """Half of the threads work to the end, the others finish after the first phase."""
-    direct = int(side.takes_direct())
+    direct = bench.direct(side)
     size = READ_BYTES // THREADS if timeline.rw == "read" else _never_filled(bench, seconds)
     groups = []
     for number_, length in enumerate((len(PHASES) * seconds, seconds)):

@@ -126,6 +126,15 @@ class Bench:
             if stop:
                 side.stop()
 
+    def direct(self, side: sides.Side) -> int:
+        """fio's `direct` for a side; says once that it refuses that."""
+        if side.takes_direct():
+            return 1
+        remark = f"{side.name} refuses O_DIRECT: measured with buffered I/O"
+        if remark not in self.report.remarks:
+            self.report.remarks.append(remark)
+        return 0
+
     def clear(self, side: sides.Side, cell: Cell, used: int, size: int) -> None:
         """Empties a side, and waits until its space came back."""
         run("find", side.root, "-mindepth", "1", "-delete", timeout=300)

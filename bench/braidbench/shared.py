@@ -45,7 +45,7 @@ def measure(host: Host, report: Report, args, keep: Path) -> None:
 def _one(bench: Bench, side: sides.Side, cell: str, size: int, seconds: float) -> None:
     """The file, fixed work on it, and the timed run."""
     used, path = side.used(), side.root / "shared"
-    direct = int(side.takes_direct())
+    direct = bench.direct(side)
     bench.fio.run(f"fill-{cell}-{side.name}", filename=path, rw="write", bs="1M", size=size, ioengine="psync",
                   direct=direct, fallocate="none", end_fsync=1)
     # Each group covers the file's size once in all; at 4 KiB the processors are the bound, and less shows as much.
