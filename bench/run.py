@@ -1,5 +1,6 @@
 #!/usr/bin/env python3
-"""Runs Braid's benchmarks: `sudo bench/run.py SCENARIO`. See docs/benchmarks.md for what they measure."""
+"""Runs Braid's benchmarks: `sudo bench/run.py SCENARIO`. See docs/benchmarks.md and docs/evaluation.md for what they
+measure."""
 
 from __future__ import annotations
 
@@ -13,18 +14,25 @@ from pathlib import Path
 sys.dont_write_bytecode = True
 ROOT = Path(__file__).resolve().parent
 
-from braidbench import memory, overhead, recovery, stream, sync  # noqa: E402
+from braidbench import (applications, bandwidth, capacity, change, evaluation, hot, memory, metadata,  # noqa: E402
+                        native, overhead, plots, recovery, render, shared, stream, sync)
 from braidbench.devices import Limit  # noqa: E402
 from braidbench.host import BenchError, Host, describe, stale_runs, sweep  # noqa: E402
 from braidbench.report import Report  # noqa: E402
 
-SCENARIOS = {"stream": stream, "overhead": overhead, "memory": memory, "sync": sync, "recovery": recovery}
+EVALUATION = {"bandwidth": bandwidth, "shared": shared, "change": change, "hot": hot, "capacity": capacity,
+              "native": native, "metadata": metadata, "applications": applications}
+SCENARIOS = {"stream": stream, "overhead": overhead, "memory": memory, "sync": sync, "recovery": recovery, **EVALUATION}
 NEEDED = ["fio", "losetup", "mount", "umount", "mkfs.ext4", "mkfs.xfs"]
 
 
 def parse() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description="Braid's benchmarks. Root, Linux, fio 3.x.")
-    parser.add_argument("scenario", nargs="?", choices=SCENARIOS, help="what to measure; --list explains")
+    parser.add_argument("scenario", nargs="?", choices=[*SCENARIOS, "render"],
+                        help="what to measure; --list explains. `render DIR…` puts kept runs into the document")
+    parser.add_argument("directories", nargs="*", type=Path, metavar="DIR", help="render: the runs")
+    parser.add_argument("--document", type=Path, default=ROOT.parent / "docs/evaluation.md",
+                        help="render: where they go (default docs/evaluation.md)")
     parser.add_argument("--list", action="store_true", help="list the scenarios and end")
     parser.add_argument("--sweep", action="store_true", help="remove what killed runs left behind, and end")
     parser.add_argument("--quick", action="store_true", help="small work and one repetition: is everything there?")
@@ -35,18 +43,21 @@ def parse() -> argparse.Namespace:
     parser.add_argument("--work-dir", type=Path, default=Path("/var/tmp"),
                         help="where the devices' backing files go (default /var/tmp)")
     parser.add_argument("--sides", type=_names, help="only these sides, comma-separated")
-    parser.add_argument("--cells", type=_names, help="overhead: only these groups, like a,c")
+    parser.add_argument("--cells", type=_names, help="only these parts: of overhead like a,c; of the evaluation's scenarios by name")
     parser.add_argument("--variants", type=_names, help="stream: only these of direct,extending,buffered; sync: of bytes,iops")
-    parser.add_argument("--size", type=_size, help="stream: bytes to write and read (suffix K, M, G; default 1G)")
+    parser.add_argument("--size", type=_size, help="bytes of the work, like 1G: of stream and of the evaluation's scenarios")
     parser.add_argument("--files", type=int, help="memory: files in the tree (default 1,000,000)")
     parser.add_argument("--volumes", type=_counts, help="recovery: files in the volumes (default 1000,100000,1000000)")
     parser.add_argument("--fast", type=_limit, default="200/400", help="fast tier, MB/s written/read (default 200/400)")
     parser.add_argument("--slow", type=_limit, default="60/120", help="slow tier, MB/s written/read (default 60/120)")
     parser.add_argument("--fast-fs", default="ext4", choices=["ext4", "xfs", "btrfs"])
     parser.add_argument("--slow-fs", default="xfs", choices=["ext4", "xfs", "btrfs"])
+    evaluation.add_arguments(parser, _limit, _names)
     args = parser.parse_args()
     if not (args.list or args.sweep or args.scenario):
         parser.error("name a scenario, or use --list")
+    if bool(args.directories) != (args.scenario == "render"):
+        parser.error("`render` needs at least one directory, and nothing else takes any")
     if args.reps is not None and args.reps < 1:
         parser.error("--reps: at least 1")
     args.reps = args.reps or (1 if args.quick else 3)
@@ -91,7 +102,13 @@ def refuse_unless_possible(work_dir: Path) -> None:
 def main() -> int:
     args = parse()
     if args.list:
-        print("\n".join(f"{name:10} {module.SUMMARY}" for name, module in SCENARIOS.items()))
+        print("\n".join(f"{name:12} {module.SUMMARY}" for name, module in SCENARIOS.items()))
+        return 0
+    if args.scenario == "render":
+        try:
+            render.render(args.directories, args.document, print)
+        except (BenchError, OSError) as error:
+            sys.exit(f"render: {error}")
         return 0
     refuse_unless_possible(args.work_dir)
     if args.sweep:
@@ -131,8 +148,14 @@ def measure(args: argparse.Namespace) -> int:
             report.remarks += host.warnings
             report.machine["load_at_end"] = round(os.getloadavg()[0], 2)
             keep_logs(host, directory)
+    kept = report.save()
+    if args.scenario in EVALUATION:
+        try:
+            plots.draw(directory)
+        except BenchError as error:
+            report.remarks.append(str(error))
     print(report.render(args.markdown))
-    print(f"\nkept: {report.save()}")
+    print(f"\nkept: {kept}")
     return status
 
 

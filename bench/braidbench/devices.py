@@ -51,6 +51,13 @@ class Device:
     nodes: tuple[str, ...]
     mount: Path
     limit: Limit | None
+    # Of each node, where they differ.
+    limits: tuple[Limit, ...] = ()
+
+    def ceiling(self, rw: str) -> int:
+        """Bytes per second that all nodes together take (`write`) or give (`read`); 0 without a limit."""
+        each = self.limits or (self.limit,) * len(self.nodes)
+        return sum((limit.write_bps if rw == "write" else limit.read_bps) for limit in each if limit)
 
     def transferred(self) -> tuple[int, int]:
         """Bytes read and written by the block devices since they were made."""
@@ -79,6 +86,18 @@ def make(host: Host, name: str, kind: str, size: int, limit: Limit | None, *, pa
         for node in nodes:
             host.group.limit(node, limit.read_bps, limit.write_bps)
     return Device(name, kind, nodes, mount, limit)
+
+
+def pool(host: Host, name: str, size: int, limits: list[Limit], profile: str) -> Device:
+    """btrfs over one device for each limit, its data laid out by `profile`."""
+    nodes = tuple(host.loop_device(f"{name}-{part}", size) for part in range(len(limits)))
+    run(*MKFS["btrfs"], "-d", profile, "-m", "raid0", *nodes, timeout=300)
+    run("btrfs", "device", "scan", *nodes)
+    mount = host.directory(f"mnt/{name}")
+    run("mount", "-t", "btrfs", nodes[0], mount)
+    for node, limit in zip(nodes, limits):
+        host.group.limit(node, limit.read_bps, limit.write_bps)
+    return Device(name, "btrfs", nodes, mount, None, tuple(limits))
 
 
 def evict(*directories: Path) -> None:

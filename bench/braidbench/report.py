@@ -55,11 +55,16 @@ class Report:
         self.tables: list[tuple[str, list[str], list[list[str]]]] = []
         self.ratios: dict[str, float] = {}
         self.remarks: list[str] = []
+        # Figures over time, for plots.
+        self.series: list[dict] = []
         self.started = time.time()
 
     def cell(self, side: str, what: str, unit: str = "") -> Cell:
         """The cell of this side and measurement; made when first asked for."""
-        return self.cells.setdefault((side, what), Cell(side, what, unit))
+        cell = self.cells.setdefault((side, what), Cell(side, what, unit))
+        # A failure is noted before anything that would tell the unit.
+        cell.unit = cell.unit or unit
+        return cell
 
     def explain_failures(self) -> None:
         """Adds one remark for each side and reason for which something failed."""
@@ -72,12 +77,14 @@ class Report:
             self.remarks.append(f"{side} failed: {reason} (in: {what[0]}{more})")
 
     def table(self, title: str, heads: list[str], rows: list[list[str]]) -> None:
-        """Adds a table to print."""
+        """Adds a table to print. A side that only failed says so in its row."""
+        failed = {cell.side for cell in self.cells.values() if cell.failures}
+        rows = [[row[0], "failed", *row[2:]] if row[0] in failed and not any(row[1:]) else row for row in rows]
         self.tables.append((title, heads, rows))
 
     def render(self, markdown: bool) -> str:
         """Everything to show, as text."""
-        parts = [_markdown(*table) if markdown else _plain(*table) for table in self.tables]
+        parts = [as_markdown(*table) if markdown else _plain(*table) for table in self.tables]
         parts += [f"{'- ' if markdown else '* '}{remark}" for remark in self.remarks]
         return "\n".join(parts)
 
@@ -90,8 +97,8 @@ class Report:
             "machine": self.machine,
             "settings": self.settings,
             "cells": [
-                {"side": c.side, "what": c.what, "unit": c.unit, "median": c.median, "samples": c.samples,
-                 "failures": c.failures, "notes": c.notes}
+                {"side": c.side, "what": c.what, "unit": c.unit, "median": _short(c.median),
+                 "samples": [_short(sample) for sample in c.samples], "failures": c.failures, "notes": c.notes}
                 for c in self.cells.values()
             ],
             "ratios": self.ratios,
@@ -99,9 +106,25 @@ class Report:
             "remarks": self.remarks,
         }
         path = self.directory / "summary.json"
-        path.write_text(json.dumps(summary, indent=1, ensure_ascii=False) + "\n")
+        path.write_text(_compact(summary))
+        if self.series:
+            (self.directory / "series.json").write_text(json.dumps(self.series) + "\n")
         (self.directory / "tables.md").write_text(self.render(markdown=True) + "\n")
         return path
+
+
+def _short(value: float | None) -> float | None:
+    """Six significant figures: no measurement has more."""
+    return None if value is None else float(f"{value:.6g}")
+
+
+def _compact(summary: dict) -> str:
+    """JSON with one line for each cell: a run may have thousands."""
+    def line(value) -> str:
+        if isinstance(value, list) and value:
+            return "[\n" + ",\n".join("  " + json.dumps(item, ensure_ascii=False) for item in value) + "\n ]"
+        return json.dumps(value, ensure_ascii=False, indent=1 if isinstance(value, dict) else None)
+    return "{\n" + ",\n".join(f' "{key}": {line(value)}' for key, value in summary.items()) + "\n}\n"
 
 
 def _plain(title: str, heads: list[str], rows: list[list[str]]) -> str:
@@ -111,7 +134,8 @@ def _plain(title: str, heads: list[str], rows: list[list[str]]) -> str:
     return "\n".join([f"\n{title}", lines[0], rule, *lines[1:], ""])
 
 
-def _markdown(title: str, heads: list[str], rows: list[list[str]]) -> str:
+def as_markdown(title: str, heads: list[str], rows: list[list[str]]) -> str:
+    """One table as Markdown."""
     escaped = [[text.replace("|", "\\|") for text in line] for line in [heads, *rows]]
     lines = ["| " + " | ".join(line) + " |" for line in escaped]
     return "\n".join([f"\n**{title}**\n", lines[0], "|" + " --- |" * len(heads), *lines[1:], ""])

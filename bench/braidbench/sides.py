@@ -27,10 +27,12 @@ class Side:
     direct = True
     note = ""
 
-    def __init__(self, name: str, host: Host, devices: list[Device]):
+    def __init__(self, name: str, host: Host, devices: list[Device], tag: str = ""):
         self.name, self.host, self.devices = name, host, devices
-        self.root = devices[0].mount / f"side-{name}"
-        self.stores = [device.mount / f"side-{name}" for device in devices]
+        # Sides of one name have places of their own by their tags.
+        self.place = f"{name}{tag}"
+        self.root = devices[0].mount / f"side-{self.place}"
+        self.stores = [device.mount / f"side-{self.place}" for device in devices]
         self.running = False
 
     def start(self) -> None:
@@ -57,6 +59,19 @@ class Side:
         """`plain` or `spread`, for a side that knows the difference."""
         return None
 
+    def takes_direct(self) -> bool:
+        """Whether direct I/O works here, tried once."""
+        if not hasattr(self, "_takes_direct"):
+            probe = self.root / "direct-probe"
+            try:
+                run("dd", "if=/dev/zero", f"of={probe}", "bs=4096", "count=1", "oflag=direct", "status=none")
+                run("dd", f"if={probe}", "of=/dev/null", "bs=4096", "count=1", "iflag=direct", "status=none")
+                self._takes_direct = True
+            except BenchError:
+                self._takes_direct = False
+            run("rm", "-f", probe)
+        return self._takes_direct
+
     def used(self) -> int:
         """Bytes in use on the devices' file systems, once what was removed has been given back."""
         total = 0
@@ -79,15 +94,16 @@ class Side:
 class Mounted(Side):
     """A side that is a FUSE file system served by a process."""
 
-    def __init__(self, name: str, host: Host, devices: list[Device]):
-        super().__init__(name, host, devices)
-        self.root = host.directory(f"mnt/{name}")
+    def __init__(self, name: str, host: Host, devices: list[Device], tag: str = ""):
+        super().__init__(name, host, devices, tag)
+        self.root = host.directory(f"mnt/{self.place}")
 
     def _start(self) -> None:
         # What an earlier server of this side left behind.
         self.stop()
-        log = open(self.host.work / f"{self.name}.log", "ab")
-        with log:
+        path = self.host.work / f"{self.place}.log"
+        with open(path, "ab") as log:
+            said_before = log.tell()
             process = self.host.spawn(self.command(), stdout=log, stderr=log, stdin=subprocess.DEVNULL)
             try:
                 status = process.wait(START_TIMEOUT_S)
@@ -95,7 +111,7 @@ class Mounted(Side):
                 process.kill()
                 raise BenchError(f"{self.name}: not mounted after {START_TIMEOUT_S} s") from None
         if status != 0 or not os.path.ismount(self.root):
-            words = (self.host.work / f"{self.name}.log").read_text(errors="replace").strip().splitlines()
+            words = path.read_bytes()[said_before:].decode(errors="replace").strip().splitlines()
             raise BenchError(f"{self.name}: exit status {status}: {' / '.join(words[-3:]) or 'no message'}")
 
     def command(self) -> list[str]:
@@ -154,22 +170,26 @@ class Mergerfs(Mounted):
 
     direct = False
 
-    def __init__(self, name: str, host: Host, devices: list[Device], policy: str, options: tuple[str, ...] = ()):
-        super().__init__(name, host, devices)
-        self.policy = policy
+    def __init__(self, name: str, host: Host, devices: list[Device], policy: str, options: tuple[str, ...] = (),
+                 binary: str = "mergerfs", tag: str = ""):
+        super().__init__(name, host, devices, tag)
+        self.policy, self.binary = policy, binary
         self.options = ",".join([f"category.create={policy}", "allow_other", "minfreespace=64M", *options])
 
     def command(self) -> list[str]:
-        return ["mergerfs", "-o", self.options, ":".join(str(store) for store in self.stores), str(self.root)]
+        return [self.binary, "-o", self.options, ":".join(str(store) for store in self.stores), str(self.root)]
 
 
 class Braid(Mounted):
     """Braid over the devices; the first one is home."""
 
     def __init__(self, name: str, host: Host, devices: list[Device], binary: Path, policy: str,
-                 options: tuple[str, ...] = ()):
-        super().__init__(name, host, devices)
+                 options: tuple[str, ...] = (), keys: tuple[str, ...] = (), tag: str = ""):
+        super().__init__(name, host, devices, tag)
+        # May be changed while the side is stopped.
         self.binary, self.policy, self.options = binary, policy, options
+        # Further keys of the volume, as lines of YAML; with any, the side is mounted by a stack file.
+        self.keys = keys
 
     def _start(self) -> None:
         if not os.access(self.binary, os.X_OK):
@@ -178,10 +198,24 @@ class Braid(Mounted):
 
     def command(self) -> list[str]:
         argv = [str(self.binary), "mount"]
+        if self.keys:
+            path = self.host.work / f"{self.place}.yaml"
+            path.write_text(self.stack())
+            return [*argv, *self.options, str(path), str(self.root)]
         for device, store in zip(self.devices, self.stores):
-            weight = f",weight={device.limit.write_bps // 10**6}" if device.limit else ",weight=1"
-            argv += ["--tier", f"{device.name}={store}{weight}"]
+            argv += ["--tier", f"{device.name}={store},weight={_weight(device)}"]
         return argv + ["--home", self.devices[0].name, "--policy", self.policy, *self.options, str(self.root)]
+
+    def stack(self) -> str:
+        """The stack file that says what the command's flags would say, and the further keys."""
+        name, _, settings = self.policy.partition(":")
+        settings = ", ".join(": ".join(pair.split("=", 1)) for pair in settings.split(",") if pair)
+        lines = ["stack:", "  volume:", f"    home: {self.devices[0].name}", f"    policy: {{ {name}: {{ {settings} }} }}",
+                 "    tiers:"]
+        for device, store in zip(self.devices, self.stores):
+            lines.append(f"      {device.name}: {{ dir: {store}, weight: {_weight(device)} }}")
+        lines += [f"    {line}" for key in self.keys for line in key.splitlines()]
+        return "\n".join(lines) + "\n"
 
     def unmount(self) -> None:
         run(self.binary, "umount", self.root)
@@ -195,6 +229,10 @@ class Braid(Mounted):
             return json.loads(self.ask("explain", str(path)))["layout"]
         except (ValueError, KeyError):
             raise BenchError(f"{self.name}: cannot read the answer of `braid explain`") from None
+
+
+def _weight(device: Device) -> int:
+    return device.limit.write_bps // 10**6 if device.limit else 1
 
 
 def _is_mount_point(path: Path) -> bool:

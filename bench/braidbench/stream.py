@@ -6,21 +6,15 @@ last byte. The sides take turns in every repetition, so that a slow minute of th
 
 from __future__ import annotations
 
-import time
 from dataclasses import dataclass
 
-from braidbench import devices, sides
+from braidbench import checks, devices, sides
 from braidbench.devices import GIB, MB
 from braidbench.fio import Fio
 from braidbench.host import BenchError, Host, run
-from braidbench.report import Cell, Report, number
+from braidbench.report import Report, number
 
 SUMMARY = "one sequential stream, 1 MiB blocks, over two throttled tiers: native, mergerfs, btrfs raid0, Braid"
-
-
-# The kernel's throttle lets through up to a few of its slices at once when a device was idle before.
-BURST_S = 0.1
-FREED_WITHIN_S = 5
 
 
 @dataclass(frozen=True)
@@ -95,7 +89,7 @@ def _one(fio: Fio, report: Report, side: sides.Side, variant: Variant, size: int
             result = fio.run(f"{variant.name}-{side.name}-{rw}", filename=path, rw=rw, bs="1M", size=size,
                              end_fsync=1, **variant.options)
             cell.samples.append(result.rate / MB)
-            _examine(cell, side, rw, size, before, result.seconds)
+            checks.examine(cell, side, rw, size, before, result.seconds)
         except BenchError as error:
             cell.failures.append(str(error))
             side.stop()
@@ -104,37 +98,9 @@ def _one(fio: Fio, report: Report, side: sides.Side, variant: Variant, size: int
                 return
     try:
         run("rm", "-f", path)
-        _check_freed(cells["write"], side, used, size)
+        checks.freed(cells["write"], side, used, size)
     except BenchError:
         side.stop()
-
-
-def _check_freed(cell: Cell, side: sides.Side, used_before: int, size: int) -> None:
-    """Notes space that a removed file still takes, and restarts the side then: the tiers are shared by the sides,
-    and one that fills them would make the others fail."""
-    deadline = time.monotonic() + FREED_WITHIN_S
-    while (left := side.used() - used_before) > size // 8:
-        if time.monotonic() > deadline:
-            cell.note(f"{left / size * 100:.0f} % of the file's space was not given back within {FREED_WITHIN_S} s "
-                      "of its removal")
-            side.stop()
-            return
-        time.sleep(0.5)
-
-
-def _examine(cell: Cell, side: sides.Side, rw: str, size: int, before: list[tuple[int, int]], seconds: float) -> None:
-    """Notes where the bytes went, and what would make the figure meaningless."""
-    which = 1 if rw == "write" else 0
-    moved = [now[which] - then[which] for now, then in zip(side.transferred(), before)]
-    if len(moved) > 1:
-        shares = [f"{device.name} {100 * part / max(1, sum(moved)):.0f} %" for device, part in zip(side.devices, moved)]
-        cell.note(", ".join(shares))
-    if sum(moved) < 0.97 * size:
-        cell.note(f"SUSPECT: the devices moved only {100 * sum(moved) / size:.0f} % of the bytes (cached?)")
-    for device, part in zip(side.devices, moved):
-        limit = (device.limit.write_bps if rw == "write" else device.limit.read_bps) * len(device.nodes)
-        if part > 1.03 * limit * (seconds + BURST_S):
-            cell.note(f"SUSPECT: {device.name} was not throttled ({part / seconds / MB:.0f} MB/s)")
 
 
 def _tabulate(report: Report, lineup: list[sides.Side], chosen: list[Variant], args) -> None:
@@ -193,5 +159,3 @@ def _check_throttles(report: Report, args) -> None:
                 mark = "" if abs(off) <= 3 else " — more than 3 %: too little work, or a slow or busy machine"
                 report.remarks.append(f"throttle {name} {rw}: set {number(bps / MB)}, measured "
                                       f"{number(cell.median)} MB/s ({off:+.1f} %){mark}")
-
-

@@ -1,0 +1,207 @@
+"""The frame of the evaluation's scenarios (`bandwidth` … `applications`): their options, tiers and sides, and what
+they all do: try a side without losing the others, and set a rate beside what the tiers give together."""
+
+from __future__ import annotations
+
+import argparse
+import re
+from collections.abc import Callable
+from pathlib import Path
+
+from braidbench import checks, devices, sides
+from braidbench.devices import GIB, MB, Device, Limit
+from braidbench.fio import Fio
+from braidbench.host import BenchError, Host, first_line, run
+from braidbench.report import Cell, Report, number
+
+KIB, MIB = 2**10, 2**20
+TIER_NAMES = ("fast", "slow", "third")
+POLICIES = ("home-first", "weighted", "static", "dynamic", "adaptive")
+# The first mergerfs that lets the kernel do the I/O by itself.
+MERGERFS_PASSTHROUGH = (2, 41)
+
+
+def add_arguments(parser: argparse.ArgumentParser, limit: Callable, names: Callable) -> None:
+    """Options of the evaluation's scenarios."""
+    group = parser.add_argument_group("evaluation (bandwidth, shared, change, hot, capacity, native, metadata, applications)")
+    group.add_argument("--policies", type=_policies, default=list(POLICIES), help="Braid's sides: policies as `braid "
+                       f"mount --policy` takes them; separate those with settings by `;` (default {','.join(POLICIES)})")
+    group.add_argument("--volume-key", action="append", default=[], metavar="YAML",
+                       help="a further key of Braid's volumes, like 'movers: { promote: true }'; repeat for each")
+    group.add_argument("--mergerfs", default="mergerfs", metavar="PATH", help="the mergerfs to measure")
+    group.add_argument("--third", type=limit, default="25/50", help="third tier, MB/s written/read (default 25/50)")
+    group.add_argument("--third-fs", default="ext4", choices=["ext4", "xfs", "btrfs"])
+    group.add_argument("--tiers", type=names, help="bandwidth: numbers of tiers (default 2,3)")
+    group.add_argument("--sizes", type=names, help="bandwidth: block sizes, of 4K,64K,1M")
+    group.add_argument("--threads", type=names, help="bandwidth: counts, and `stream` for one stream at depth 16")
+    group.add_argument("--seconds", type=float, help="length of a timed run, or of a phase")
+
+
+def _policies(text: str) -> list[str]:
+    return [word.strip() for word in text.split(";" if ";" in text else ",") if word.strip()]
+
+
+class Bench:
+    """One run of a scenario: its machine, report and options, and fio."""
+
+    def __init__(self, host: Host, report: Report, args, keep: Path):
+        if not host.throttled:
+            raise BenchError(f"{report.scenario} needs throttled devices: {host.group.reason}")
+        self.host, self.report, self.args, self.keep = host, report, args, keep
+        self.fio, self.repetition = Fio(host, keep), 1
+        report.settings.update(fast=str(args.fast), slow=str(args.slow), third=str(args.third), reps=args.reps,
+                               policies=args.policies, volume_keys=args.volume_key, work_dir=str(args.work_dir))
+        report.machine["versions"].pop("mergerfs", None)
+        if version := first_line(args.mergerfs, "--version"):
+            report.machine["versions"]["mergerfs"] = version
+
+    def limits(self, count: int) -> list[Limit]:
+        """The tiers' limits, the fastest first."""
+        return [self.args.fast, self.args.slow, self.args.third][:count]
+
+    def tiers(self, count: int, sizes: list[int]) -> list[Device]:
+        """Makes that many tiers."""
+        kinds = [self.args.fast_fs, self.args.slow_fs, self.args.third_fs]
+        return [devices.make(self.host, name, kind, size, limit)
+                for name, kind, size, limit in zip(TIER_NAMES, kinds, sizes, self.limits(count))]
+
+    def wants(self, name: str) -> bool:
+        """Whether a side was asked for: by its name, or by the part before its first `-`."""
+        return not self.args.sides or name in self.args.sides or name.split("-")[0] in self.args.sides
+
+    def natives(self, tiers: list[Device], tag: str = "") -> list[sides.Side]:
+        """Each tier's native file system alone."""
+        return self.wanted([sides.Side(f"native-{tier.name}", self.host, [tier], tag) for tier in tiers])
+
+    def braids(self, tiers: list[Device], tag: str = "") -> list[sides.Braid]:
+        """Braid over the tiers, once with each policy."""
+        return self.wanted([
+            sides.Braid(f"braid-{policy.partition(':')[0]}", self.host, tiers, self.args.braid, policy,
+                        keys=tuple(self.args.volume_key), tag=tag) for policy in self.args.policies])
+
+    def mergerfs(self, tiers: list[Device], tag: str = "") -> list[sides.Side]:
+        """mergerfs, which places each new file on a tier taken at random."""
+        options: tuple[str, ...] = ()
+        found = re.search(r"(\d+)\.(\d+)", self.report.machine["versions"].get("mergerfs", ""))
+        if found and (int(found[1]), int(found[2])) >= MERGERFS_PASSTHROUGH:
+            options = ("cache.files=auto-full", "passthrough.io=rw")
+        return self.wanted([sides.Mergerfs("mergerfs", self.host, tiers, "rand", (*options, "moveonenospc=true"), self.args.mergerfs, tag)])
+
+    def btrfs(self, count: int, size: int, tag: str = "") -> list[sides.Side]:
+        """btrfs striping over equal devices with the slowest tier's limits, which is what striping makes of unequal
+        ones, and btrfs's own default over the unequal ones."""
+        found: list[sides.Side] = []
+        limits = self.limits(count)
+        for name, profile, each in (("btrfs-raid0", "raid0", [limits[-1]] * count), ("btrfs-unequal", "single", limits)):
+            if self.wants(name):
+                try:
+                    pool = devices.pool(self.host, f"{name}{tag}", size, each, profile)
+                    found.append(sides.Side(name, self.host, [pool], tag))
+                except BenchError as error:
+                    self.report.remarks.append(f"{name} is left out: {error}")
+        return found
+
+    def wanted(self, lineup: list) -> list:
+        """Those of the sides that were asked for."""
+        return [side for side in lineup if self.wants(side.name)]
+
+    def chosen(self, cells: list[str], quick: list[str] | None = None) -> list[str]:
+        """Those of a scenario's parts that `--cells` asks for; without it all, or `quick` with `--quick`."""
+        unknown = [name for name in self.args.cells or [] if name not in cells]
+        if unknown:
+            raise BenchError(f"--cells: {', '.join(unknown)}: not one of {', '.join(cells)}")
+        wanted = self.args.cells or (quick if self.args.quick and quick else cells)
+        return [name for name in cells if name in wanted]
+
+    def attempt(self, side: sides.Side, what: str, action: Callable[[], None], *, stop: bool = False) -> None:
+        """Does something with a side; a failure is the side's, not the run's. `stop`: it is not left running."""
+        self.args.progress(f"repetition {self.repetition}/{self.args.reps}, {what}, {side.name}")
+        try:
+            side.start()
+            action()
+        except BenchError as error:
+            self.report.cell(side.name, what).failures.append(str(error))
+            side.stop()
+        finally:
+            if stop:
+                side.stop()
+
+    def direct(self, side: sides.Side) -> int:
+        """fio's `direct` for a side; says once that it refuses that."""
+        if side.takes_direct():
+            return 1
+        remark = f"{side.name} refuses O_DIRECT: measured with buffered I/O"
+        if remark not in self.report.remarks:
+            self.report.remarks.append(remark)
+        return 0
+
+    def clear(self, side: sides.Side, cell: Cell, used: int, size: int) -> None:
+        """Empties a side, and waits until its space came back."""
+        run("find", side.root, "-mindepth", "1", "-delete", timeout=300)
+        checks.freed(cell, side, used, size)
+
+    def record(self, side: sides.Side, what: str, rw: str, result, before, size: int | None = None) -> Cell:
+        """Keeps the rate of a run, after the checks that its bytes met the devices."""
+        cell = self.report.cell(side.name, what, "MB/s")
+        cell.samples.append(result.rate / MB)
+        checks.examine(cell, side, rw, result.bytes if size is None else size, before, result.seconds)
+        return cell
+
+    def latencies(self, side: sides.Side, what: str, result) -> None:
+        """Keeps the latencies of a run, in milliseconds."""
+        for name in ("mean", "p50", "p99"):
+            value = getattr(result, f"latency_ns_{name}")
+            if value is not None:
+                self.report.cell(side.name, f"{what} {name}", "ms").samples.append(value / 1e6)
+
+
+def combined(tiers: list[Limit], rw: str) -> float:
+    """What the tiers write or read together, in MB/s."""
+    return sum(limit.write_bps if rw == "write" else limit.read_bps for limit in tiers) / MB
+
+
+def processor_time() -> tuple[int, int]:
+    """Ticks that the machine's processors were busy and idle since it started."""
+    ticks = [int(word) for word in Path("/proc/stat").read_text().splitlines()[0].split()[1:9]]
+    idle = ticks[3] + ticks[4]
+    return sum(ticks) - idle, idle
+
+
+def share_text(report: Report, side: str, what: str, whole: float) -> str:
+    """A cell of a table: the median, and which share of the tiers' combined bandwidth that is."""
+    cell = report.cells.get((side, what))
+    if cell is None:
+        return ""
+    if cell.median is None:
+        return cell.text()
+    report.ratios[f"{what}: {side} / combined"] = round(cell.median / whole, 4)
+    mark = "†" if any(note.startswith("SUSPECT") for note in cell.notes) else ""
+    return f"{number(cell.median)} = {100 * cell.median / whole:.0f} %{mark}"
+
+
+def median_text(report: Report, side: str, what: str) -> str:
+    """A cell's median without its unit."""
+    cell = report.cells.get((side, what))
+    if cell is None:
+        return ""
+    return cell.text() if cell.median is None else number(cell.median)
+
+
+def explain_suspects(report: Report) -> None:
+    """Says below the tables what the marks in them mean."""
+    found = [f"{cell.side}, {cell.what}: {note}" for cell in report.cells.values() for note in cell.notes
+             if note.startswith("SUSPECT")]
+    if found:
+        report.remarks.append("† the devices' counters do not agree with the figure: " + "; ".join(found[:20])
+                              + (f"; and {len(found) - 20} more" if len(found) > 20 else ""))
+
+
+def stop_all(lineup: list[sides.Side]) -> None:
+    """Ends every side."""
+    for side in lineup:
+        side.stop()
+
+
+def device_size(written: int) -> int:
+    """Room for that many bytes on any one tier, with space to spare."""
+    return max(2 * GIB, -(-(written * 3 // 2 + GIB) // GIB) * GIB)

@@ -1,0 +1,125 @@
+"""Plots of a run, from what it kept (`summary.json`, `series.json`), as SVG below its directory. By matplotlib; without
+it there are tables only."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+from braidbench.bandwidth import NAMES, PATTERNS, SIZES
+from braidbench.evaluation import TIER_NAMES, combined
+from braidbench.devices import Limit
+from braidbench.epochs import NEAR
+from braidbench.host import BenchError
+
+COLUMNS = 2
+
+
+def draw(directory: Path) -> list[Path]:
+    """Draws what there is to draw; the files made. BenchError where matplotlib is missing."""
+    plot = _library()
+    summary = json.loads((directory / "summary.json").read_text())
+    series_file = directory / "series.json"
+    series = json.loads(series_file.read_text()) if series_file.exists() else []
+    figures = _bandwidth(plot, summary) if summary["scenario"] == "bandwidth" else {}
+    figures |= _epochs(plot, series)
+    made = []
+    for name, figure in figures.items():
+        path = directory / "plots" / f"{name}.svg"
+        path.parent.mkdir(exist_ok=True)
+        # Without the date, the same figures give the same file.
+        figure.savefig(path, metadata={"Date": None})
+        plot.close(figure)
+        made.append(path)
+    return made
+
+
+def _library():
+    try:
+        import matplotlib
+        matplotlib.use("Agg")
+        matplotlib.rcParams.update({"svg.fonttype": "none", "svg.hashsalt": "braid", "font.size": 8,
+                                    "figure.constrained_layout.use": True})
+        from matplotlib import pyplot
+    except ImportError:
+        raise BenchError("no plots: matplotlib is not installed (pip install matplotlib)") from None
+    return pyplot
+
+
+def _bandwidth(plot, summary: dict) -> dict:
+    """One figure for each pattern and number of tiers: rate against threads, a field for each block size."""
+    medians = {(cell["side"], cell["what"]): cell["median"] for cell in summary["cells"] if cell["median"] is not None}
+    sides = list(dict.fromkeys(side for side, what in medians if what.endswith("timed")))
+    threads = sorted({int(load["threads"]) for load in summary["settings"].get("loads", []) if load["threads"] != "stream"})
+    figures = {}
+    for count in summary["settings"].get("tiers", []):
+        limits = [_limit(summary["settings"][name]) for name in TIER_NAMES[:count]]
+        for pattern in PATTERNS:
+            points = {(size, side): [(n, medians.get((side, f"{count} tiers: {pattern} {size} x {n}"))) for n in threads]
+                      for size in SIZES for side in sides}
+            if not any(rate for line in points.values() for _, rate in line):
+                continue
+            whole = combined(limits, "write" if pattern.endswith("write") else "read")
+            figures[f"bandwidth-{count}-{pattern}"] = _lines(plot, points, sides, whole,
+                                                             f"{NAMES[pattern]}, {count} tiers, fixed work")
+    return figures
+
+
+def _limit(text: str) -> Limit:
+    return Limit.parse(text.split()[0])
+
+
+def _lines(plot, points: dict, sides: list[str], whole: float, title: str):
+    figure, fields = plot.subplots(1, len(SIZES), figsize=(11, 3.6), sharey=True, squeeze=False)
+    for field, size in zip(fields[0], SIZES):
+        for side in sides:
+            line = [(n, rate) for n, rate in points[size, side] if rate]
+            if line:
+                style = "-o" if side.startswith("braid") else "--x"
+                field.plot(*zip(*line), style, label=side, markersize=3, linewidth=1)
+        field.axhline(whole, color="red", linestyle=":", linewidth=1, label="all tiers together")
+        field.set(title=f"{title}, {size}", xlabel="threads", xscale="log")
+        field.set_xticks([1, 2, 4, 8, 16, 32], ["1", "2", "4", "8", "16", "32"])
+    fields[0][0].set_ylabel("MB/s")
+    # Last, because it ends the choice of the scale by what is drawn.
+    fields[0][0].set_ylim(bottom=0)
+    handles = {label: line for field in fields[0] for line, label in zip(*field.get_legend_handles_labels())}
+    figure.legend(handles.values(), handles.keys(), loc="outside right upper")
+    return figure
+
+
+def _epochs(plot, series: list[dict]) -> dict:
+    """One figure for each title: a field for each side, of its first repetition."""
+    groups: dict[str, dict[str, dict]] = {}
+    for part in series:
+        groups.setdefault(part["title"], {}).setdefault(part["side"], part)
+    figures = {}
+    for title, sides in groups.items():
+        rows = -(-len(sides) // COLUMNS)
+        figure, fields = plot.subplots(rows, COLUMNS, figsize=(11, 2.2 * rows), sharey=True, squeeze=False)
+        for field, (side, part) in zip(fields.flat, sides.items()):
+            _trace(field, side, part)
+        for field in list(fields.flat)[len(sides):]:
+            field.set_axis_off()
+        fields.flat[0].set_ylim(bottom=0)
+        figure.legend(*fields.flat[0].get_legend_handles_labels(), loc="outside right upper")
+        figure.suptitle(f"{title}: MB/s in each epoch")
+        figures[title.replace(" ", "-")] = figure
+    return figures
+
+
+def _trace(field, side: str, part: dict) -> None:
+    times, ways = part["times"], ("read", "write")
+    totals = {way: [sum(at) for at in zip(*(device[way] for device in part["devices"].values()))] for way in ways}
+    field.plot(times, totals[part["rw"]], color="black", linewidth=1, label=f"all devices, {part['rw']}")
+    for device, rates in part["devices"].items():
+        field.plot(times, rates[part["rw"]], linewidth=0.8, label=device)
+    other = ways[part["rw"] == "read"]
+    field.plot(times, totals[other], color="grey", linewidth=0.8, linestyle=":", label=f"moved ({other})")
+    moments = [moment for moment, _ in part["optimum"]]
+    for moment, end, (_, optimum) in zip(moments, [*moments[1:], times[-1]], part["optimum"]):
+        field.plot([moment, end], [optimum] * 2, color="red", linewidth=0.8, linestyle="--")
+        field.plot([moment, end], [NEAR * optimum] * 2, color="red", linewidth=0.5, linestyle=":")
+        if moment != moments[0]:
+            field.axvline(moment, color="blue", linewidth=0.5, linestyle=":")
+    field.set(title=side, xlabel="s")
