@@ -51,6 +51,12 @@ impl Volume {
         Ok(Choice { tier: self.tiers.get(chosen)?, reason, policy, pin: rule.is_some_and(|rule| rule.pin) })
     }
 
+    /// A plain file grows on home, as was chosen: the policy goes on from there.
+    pub(super) fn stays(&self, asking: &Asking<'_>, deal: &Deal, choice: &Choice) {
+        let tiers = self.tiers.views(asking.span.new_bytes, 0);
+        choice.policy.placed(&asking.context(deal, &tiers), choice.tier.id);
+    }
+
     /// The choice was carried out: the policy and the deal go on from there.
     pub(crate) fn placed(&self, asking: &Asking<'_>, deal: &mut Deal, choice: &Choice) {
         let tiers = self.tiers.views(asking.span.new_bytes, 0);
