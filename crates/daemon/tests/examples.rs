@@ -79,3 +79,18 @@ fn stack_files_in_the_documentation_are_understood() {
     }
     assert!(count >= 2, "{count}");
 }
+
+#[test]
+fn rules_say_what_they_mean() {
+    let config = load("rules.yaml");
+    let volume = config.stack.volume();
+    assert_eq!(volume.policy.value, Policy::Adaptive);
+    let rule = |at: usize| {
+        let rule: &braid_daemon::rules::Rule = &volume.rules[at];
+        let tiers: Vec<&str> = rule.tiers.iter().map(|tier| tier.value.as_str()).collect();
+        (tiers, rule.pin, rule.policy.as_ref().map(|policy| policy.value.clone()))
+    };
+    assert_eq!(rule(0), (vec!["fast"], true, None));
+    assert_eq!(rule(1), (vec!["disk", "slow"], false, None));
+    assert!(matches!(rule(2), (tiers, false, Some(Policy::Dynamic { .. })) if tiers.is_empty()));
+}
