@@ -180,7 +180,7 @@ fn missing_keys() {
         "    policy: { weighted: { } }\n",
         "",
         "s.yaml:2: stack.volume: the key 'policy' is missing\n  \
-         help: add policy: { weighted: { } }, or home-first or size",
+         help: add policy: { adaptive: { } }, or another one; see docs/placement.md",
     );
     refused(
         "dir: /a, ",
