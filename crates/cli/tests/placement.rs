@@ -156,8 +156,8 @@ fn rules_go_before_the_policy_and_the_first_that_matches_counts() {
 rules:
   - { when: 'path.matches("*.wal") && !sync', tier: slow, pin: true }
   - { when: 'path.matches("db/**")', tier: [ disk, slow ] }
-  - { when: 'append && size > 128KiB && size <= 256KiB && uid == 0 && age < 1d', tier: slow }
   - { when: 'path.matches("*.dyn")', policy: { static: { threads: 1 } } }
+  - { when: 'append && size > 128KiB && size <= 256KiB && uid == 0 && age < 1d', tier: slow }
   - { when: 'owner == 4711', policy: weighted }"#;
     bench.mounted(settings, || {
         let by_rule = |tier: &str| (tier.to_owned(), "placed by a rule".to_owned());

@@ -88,3 +88,18 @@ fn the_profile_in_the_documentation_is_understood() {
     let profile = profile::parse(block, "configuration.md").unwrap_or_else(|refusal| panic!("{refusal}"));
     assert_eq!(profile.tiers["fast"].write.degrades_at, Some(16));
 }
+
+#[test]
+fn rules_say_what_they_mean() {
+    let config = load("rules.yaml");
+    let volume = config.stack.volume();
+    assert_eq!(volume.policy.value, Policy::Adaptive);
+    let rule = |at: usize| {
+        let rule: &braid_daemon::rules::Rule = &volume.rules[at];
+        let tiers: Vec<&str> = rule.tiers.iter().map(|tier| tier.value.as_str()).collect();
+        (tiers, rule.pin, rule.policy.as_ref().map(|policy| policy.value.clone()))
+    };
+    assert_eq!(rule(0), (vec!["fast"], true, None));
+    assert_eq!(rule(1), (vec!["disk", "slow"], false, None));
+    assert!(matches!(rule(2), (tiers, false, Some(Policy::Dynamic { .. })) if tiers.is_empty()));
+}

@@ -43,6 +43,13 @@ fn policies() {
         ("weighted", Policy::Weighted),
         ("home-first", Policy::HomeFirst { watermark: 90.0 }),
         ("home-first:watermark=75%", Policy::HomeFirst { watermark: 75.0 }),
+        ("adaptive", Policy::Adaptive),
+        ("static:threads=3", Policy::Static { threads: 3 }),
+        ("dynamic", Policy::Dynamic { threads: 8, threshold: 50.0, global_threshold: 50.0 }),
+        (
+            "dynamic:threads=2,threshold=30%,global-threshold=20%",
+            Policy::Dynamic { threads: 2, threshold: 30.0, global_threshold: 20.0 },
+        ),
         ("size", Policy::Size { small: 4 << 20, sync: 64 << 10, large: Large::Spread }),
         (
             "size:small=1MiB,large=spread",
@@ -94,7 +101,7 @@ fn every_refusal_names_the_flag() {
         (home, "--home c: there is no tier 'c'\n  help: the tiers are a, b"),
         (
             with_policy("raid"),
-            "--policy raid: there is no policy 'raid'\n  help: a policy is weighted, home-first or size",
+            "--policy raid: there is no policy 'raid'\n  help: a policy is adaptive, weighted, static, dynamic, home-first or size",
         ),
         (
             with_policy("size:small"),

@@ -180,7 +180,7 @@ fn missing_keys() {
         "    policy: { weighted: { } }\n",
         "",
         "s.yaml:2: stack.volume: the key 'policy' is missing\n  \
-         help: add policy: { weighted: { } }, or home-first or size",
+         help: add policy: { adaptive: { } }, or another one; see docs/placement.md",
     );
     refused(
         "dir: /a, ",
@@ -208,26 +208,26 @@ fn policies() {
             "{ wieghted: { } }",
             format!(
                 "{place}.wieghted: there is no policy 'wieghted'\n  \
-                 help: did you mean 'weighted'? The policies are weighted, home-first, size"
+                 help: did you mean 'weighted'? The policies are adaptive, weighted, static, dynamic, home-first, size"
             ),
         ),
         (
             "{ raid5: { } }",
             format!(
-                "{place}.raid5: there is no policy 'raid5'\n  help: a policy is weighted, home-first or size"
+                "{place}.raid5: there is no policy 'raid5'\n  help: a policy is adaptive, weighted, static, dynamic, home-first or size"
             ),
         ),
         (
             "{ weighted: { }, size: { } }",
             format!(
                 "{place}.size: found 'weighted' and 'size' where one key belongs\n  \
-                 help: keep one of them; it may be weighted, home-first or size"
+                 help: keep one of them; it may be adaptive, weighted, static, dynamic, home-first or size"
             ),
         ),
         (
             "{ }",
             format!(
-                "{place}: found nothing below this key\n  help: put one of these there: weighted, home-first or size"
+                "{place}: found nothing below this key\n  help: put one of these there: adaptive, weighted, static, dynamic, home-first or size"
             ),
         ),
         (
@@ -251,7 +251,7 @@ fn policies() {
         (
             "{ size: { smal: 1MiB } }",
             format!(
-                "{place}.size.smal: unknown key\n  help: did you mean 'small'? The keys here are small, large"
+                "{place}.size.smal: unknown key\n  help: did you mean 'small'? The keys here are small, sync, large"
             ),
         ),
     ] {

@@ -94,7 +94,7 @@ impl Volume {
         let policy = Arc::clone(&self.policy.read());
         let epochs = self.tiers.epochs();
         policy.epoch(&epochs);
-        self.rules.policies().for_each(|policy| policy.epoch(&epochs));
+        self.rules.read().policies().for_each(|policy| policy.epoch(&epochs));
         for tier in self.tiers.iter() {
             let Some(pool) = &self.pool else {
                 if tier.begin_probe() {

@@ -94,9 +94,9 @@ impl Volume {
                 (Layout::Spread { id: spread.id() }, self.next_tier(&file, Some(spread), told.size))
             }
         };
-        let (size, runs) = (told.size, told.runs);
         let pin = file.pin(&self.home)?.map(|pin| pin.tier);
-        let pin = pin.or_else(|| self.is_pinned_by_rule(&file).then_some(None));
+        let pin = pin.or_else(|| told.pinned.then_some(None));
+        let (size, runs) = (told.size, told.runs);
         Ok(Explanation { layout, size, range_size: self.range_size, next, pin, runs })
     }
 

@@ -158,7 +158,7 @@ impl Volume {
     /// The policy, and how many rules go before it.
     fn describe_policy(&self) -> String {
         let policy = self.policy.read().describe();
-        match self.rules.len() {
+        match self.rules.read().len() {
             0 => policy,
             1 => format!("{policy}; 1 rule before it"),
             rules => format!("{policy}; {rules} rules before it"),

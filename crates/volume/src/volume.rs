@@ -1,7 +1,7 @@
 //! How a volume is put together.
 
 use crate::background::Background;
-use crate::config::PolicyConfig;
+use crate::config::{PolicyConfig, RuleConfig};
 use crate::file::Handles;
 use crate::format::{Reason, VolumeTable};
 use crate::heat::Heat;
@@ -27,7 +27,8 @@ pub struct Volume {
     pub(crate) tiers: Tiers,
     pub(crate) policy: RwLock<Arc<dyn Policy>>,
     pub(crate) policy_config: PolicyConfig,
-    pub(crate) rules: Rules,
+    pub(crate) rules: RwLock<Arc<Rules>>,
+    pub(crate) rules_config: Vec<RuleConfig>,
     pub(crate) epoch_ns: u64,
     /// The volume table as it is on the home tier.
     pub(crate) table: Mutex<VolumeTable>,

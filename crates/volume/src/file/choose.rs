@@ -32,7 +32,8 @@ impl Volume {
     /// question. `ENOSPC` if no tier has room.
     pub(crate) fn choose(&self, asking: &Asking<'_>, deal: &Deal, excluded: u64) -> Result<Choice> {
         let tiers = self.tiers.views(asking.span.new_bytes, excluded);
-        let rule = self.rule_for(asking.file, asking.origin, asking.span);
+        let found = self.rule_for(asking.file, asking.origin, asking.span);
+        let rule = found.as_deref();
         let policy = rule.and_then(|rule| rule.policy.clone());
         let policy = policy.unwrap_or_else(|| Arc::clone(&self.policy.read()));
         let named: Vec<TierId> = rule.map(|rule| self.named_by(rule)).unwrap_or_default();
@@ -49,6 +50,12 @@ impl Volume {
             }
         };
         Ok(Choice { tier: self.tiers.get(chosen)?, reason, policy, pin: rule.is_some_and(|rule| rule.pin) })
+    }
+
+    /// A plain file grows on home, as was chosen: the policy goes on from there.
+    pub(super) fn stays(&self, asking: &Asking<'_>, deal: &Deal, choice: &Choice) {
+        let tiers = self.tiers.views(asking.span.new_bytes, 0);
+        choice.policy.placed(&asking.context(deal, &tiers), choice.tier.id);
     }
 
     /// The choice was carried out: the policy and the deal go on from there.
@@ -75,13 +82,13 @@ impl Volume {
     /// byte on, however small it is.
     pub(super) fn is_ruled_away(&self, file: &File, origin: Origin, span: Span) -> bool {
         let home = self.tiers.home().id;
-        let named = self.rule_for(file, origin, span).map(|rule| self.named_by(rule)).unwrap_or_default();
+        let named = self.rule_for(file, origin, span).map(|rule| self.named_by(&rule)).unwrap_or_default();
         named.first().is_some_and(|tier| *tier != home)
     }
 
     /// Whether a rule that pins placed some of the file's ranges, or would now.
     pub(crate) fn is_pinned_by_rule(&self, file: &File) -> bool {
-        if self.rules.is_empty() {
+        if self.rules.read().is_empty() {
             return false;
         }
         let size = file.ahead().map(|ahead| ahead.size).or_else(|| file.home_size().ok()).unwrap_or(0);
@@ -90,11 +97,12 @@ impl Volume {
             || self.rule_for(file, Origin::default(), span).is_some_and(|rule| rule.pin)
     }
 
-    fn rule_for(&self, file: &File, origin: Origin, span: Span) -> Option<&Rule> {
-        if self.rules.is_empty() {
+    fn rule_for(&self, file: &File, origin: Origin, span: Span) -> Option<Arc<Rule>> {
+        let rules = Arc::clone(&self.rules.read());
+        if rules.is_empty() {
             return None;
         }
-        self.rules.find(&Subject { facts: &FileFacts { volume: self, file }, origin, span })
+        rules.find(&Subject { facts: &FileFacts { volume: self, file }, origin, span })
     }
 
     fn named_by(&self, rule: &Rule) -> Vec<TierId> {

@@ -150,14 +150,18 @@ impl Volume {
             end.next_multiple_of(u64::from(self.range_size)) - self.range_start(self.range_of(offset));
         let deal = self.deal_of_plain(file, size);
         let span = Span { offset, len: end - offset, size, size_after: end.max(size), new_bytes };
-        let chosen = self.choose(&Asking { file, origin, span }, &deal, 0);
-        Ok(chosen.is_ok_and(|choice| !choice.tier.is_home()))
+        let asking = Asking { file, origin, span };
+        let Ok(choice) = self.choose(&asking, &deal, 0) else { return Ok(false) };
+        if choice.tier.is_home() {
+            self.stays(&asking, &deal, &choice);
+        }
+        Ok(!choice.tier.is_home())
     }
 
     /// Whether a file should be spread before its first bytes come: no policy
     /// wants that for what fits in one range, but a rule may.
     fn should_spread_small(&self, file: &File, offset: u64, end: u64, origin: Origin) -> Result<bool> {
-        if self.rules.is_empty() || offset > 0 || !may_spread(file) || file.home_size()? > 0 {
+        if self.rules.read().is_empty() || offset > 0 || !may_spread(file) || file.home_size()? > 0 {
             return Ok(false);
         }
         let new_bytes = u64::from(self.range_size);

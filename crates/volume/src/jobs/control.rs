@@ -5,6 +5,7 @@ use super::list::{Job, Jobs, unknown};
 use super::record::{JobKind, JobRecord, JobState};
 use super::shelf;
 use crate::Volume;
+use crate::tiers::bit;
 use braid_contract::Result;
 use std::sync::Arc;
 
@@ -173,9 +174,10 @@ impl Volume {
 
     /// Tells each tier whether it takes new ranges, as far as jobs go.
     pub(super) fn apply_draining(&self) {
+        let table = self.table.lock().draining;
         for tier in self.tiers.iter() {
-            let draining = self.jobs.each(|job| holds(&job.record, &tier.name));
-            tier.set_draining(draining.contains(&true));
+            let held = self.jobs.each(|job| holds(&job.record, &tier.name));
+            tier.set_draining(table & bit(tier.id) != 0 || held.contains(&true));
         }
     }
 }

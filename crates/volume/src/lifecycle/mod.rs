@@ -20,6 +20,7 @@ use crate::config::TierConfig;
 use crate::format::{Label, VolumeTable};
 use crate::open::join;
 use crate::placement;
+use crate::rules::Rules;
 use crate::tiers::{Place, Tier, TierParts};
 use braid_contract::{Errno, Error, Result, TierId};
 use std::sync::Arc;
@@ -38,10 +39,13 @@ impl Volume {
         Ok(())
     }
 
-    /// Makes the policy anew: the tiers are not those that it was made for.
+    /// Makes policy and rules anew: the tiers are not those that it was made for.
     fn renew_policy(&self) {
         if let Some(policy) = placement::make(&self.policy_config, |name| self.tiers.number(name)) {
             *self.policy.write() = policy;
+        }
+        if let Some(rules) = Rules::make(&self.rules_config, |name| self.tiers.number(name)) {
+            *self.rules.write() = Arc::new(rules);
         }
     }
 

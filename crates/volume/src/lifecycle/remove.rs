@@ -12,6 +12,7 @@ use crate::config::{TierConfig, VolumeConfig};
 use crate::format::{Label, Removed, TABLE_LEN, VolumeTable};
 use crate::index::Index;
 use crate::placement;
+use crate::rules::Rules;
 use crate::tiers::{Counts, Tier, bit};
 use braid_contract::{Errno, Error, ObjectId, Result, Store, TierId};
 use std::sync::Arc;
@@ -68,6 +69,9 @@ impl Volume {
         }
         if placement::make(&self.policy_config, |of| self.tiers.number(of).filter(|_| of != name)).is_none() {
             return Err(Error::new(Errno::EBUSY, format!("the policy names tier {name}")));
+        }
+        if Rules::make(&self.rules_config, |of| self.tiers.number(of).filter(|_| of != name)).is_none() {
+            return Err(Error::new(Errno::EBUSY, format!("a rule of the policy names tier {name}")));
         }
         let was_draining = tier.is_draining();
         tier.set_draining(true);

@@ -22,7 +22,7 @@ use std::sync::Arc;
 /// The rules of a volume, in their order.
 #[derive(Default)]
 pub(crate) struct Rules {
-    list: Vec<Rule>,
+    list: Vec<Arc<Rule>>,
 }
 
 /// One rule.
@@ -45,7 +45,9 @@ impl Rules {
                 Some(policy) => Some(placement::make(policy, &tier)?),
                 None => None,
             };
-            known.then(|| Rule { when: rule.when.clone(), tiers: rule.tiers.clone(), policy, pin: rule.pin })
+            known.then(|| {
+                Arc::new(Rule { when: rule.when.clone(), tiers: rule.tiers.clone(), policy, pin: rule.pin })
+            })
         };
         Some(Self { list: config.iter().map(rule).collect::<Option<_>>()? })
     }
@@ -55,8 +57,8 @@ impl Rules {
     }
 
     /// The rule that counts for what is asked; `None` if none does.
-    pub(crate) fn find(&self, subject: &Subject<'_>) -> Option<&Rule> {
-        self.list.iter().find(|rule| rule.when.holds(subject))
+    pub(crate) fn find(&self, subject: &Subject<'_>) -> Option<Arc<Rule>> {
+        self.list.iter().find(|rule| rule.when.holds(subject)).map(Arc::clone)
     }
 
     /// The policies of the rules.
