@@ -18,14 +18,7 @@ const RANGES: u64 = 8;
 const STUCK: Option<u64> = Some(1);
 
 fn third(bed: &Bed, weight: f64) -> TierConfig {
-    let _ = std::fs::create_dir(bed.path("third"));
-    TierConfig {
-        name: "third".into(),
-        store: Some(Arc::new(DirStore::open(&bed.path("third")).unwrap())),
-        location: "third".into(),
-        weight: Some(weight),
-        reserve: Reserve::default(),
-    }
+    TierConfig { weight: Some(weight), ..bed.tier("third") }
 }
 
 fn open(config: VolumeConfig) -> Open {

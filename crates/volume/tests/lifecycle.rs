@@ -6,34 +6,20 @@
 mod common;
 
 use braid_contract::{Errno, FileSystem, InodeId};
-use braid_stores::dir::DirStore;
 use braid_volume::{LargeFiles, PolicyConfig, Reserve, TierChange, TierConfig, Volume, VolumeConfig, check};
 use common::{Bed, Open, RANGE, caller, pattern};
 use std::path::Path;
-use std::sync::Arc;
-
-fn tier(bed: &Bed, name: &str) -> TierConfig {
-    let dir = bed.path(name);
-    std::fs::create_dir_all(&dir).unwrap();
-    TierConfig {
-        name: name.into(),
-        store: Some(Arc::new(DirStore::open(&dir).unwrap())),
-        location: dir.display().to_string(),
-        weight: Some(1.0),
-        reserve: Reserve::default(),
-    }
-}
 
 /// The tiers `fast` and `slow`, and these.
 fn config(bed: &Bed, more: &[&str]) -> VolumeConfig {
     let mut config = bed.config();
-    config.tiers.extend(more.iter().map(|name| tier(bed, name)));
+    config.tiers.extend(more.iter().map(|name| bed.tier(name)));
     config
 }
 
 /// `fast` and these.
 fn only(bed: &Bed, tiers: &[&str]) -> VolumeConfig {
-    VolumeConfig { tiers: tiers.iter().map(|name| tier(bed, name)).collect(), ..bed.config() }
+    VolumeConfig { tiers: tiers.iter().map(|name| bed.tier(name)).collect(), ..bed.config() }
 }
 
 fn open(config: VolumeConfig) -> Open {
@@ -58,7 +44,7 @@ fn state(open: &Open, name: &str) -> &'static str {
 }
 
 fn empty(open: &Open, ino: InodeId, ranges: u64) {
-    (0..ranges).for_each(|range| open.volume.move_range(ino, range * RANGE, "fast").unwrap());
+    (0..ranges).for_each(|range| open.volume.move_range(ino, range * RANGE, "fast", &mut || {}).unwrap());
 }
 
 fn is_clear(dir: &Path) -> bool {
@@ -72,7 +58,7 @@ fn a_tier_that_is_added_takes_ranges_at_once_and_is_there_at_the_next_mount() {
     let first = bed.open();
     let (_, handle) = first.create("f");
     first.write_ranges(handle, &data[..6 * RANGE as usize]);
-    first.volume.add_tier(tier(&bed, "new")).unwrap();
+    first.volume.add_tier(bed.tier("new")).unwrap();
     for (at, range) in data.chunks(RANGE as usize).enumerate().skip(6) {
         first.write(handle, at as u64 * RANGE, range);
     }
@@ -98,22 +84,22 @@ fn what_can_not_be_a_tier_is_refused_and_nothing_changes() {
         let error = first.volume.add_tier(config).unwrap_err();
         (error.errno(), error.to_string())
     };
-    let (errno, said) = refused(TierConfig { name: "slow".into(), ..tier(&bed, "x") });
+    let (errno, said) = refused(TierConfig { name: "slow".into(), ..bed.tier("x") });
     assert!(errno == Errno::EEXIST && said.contains("a tier slow already"), "{said}");
     assert!(is_clear(&bed.path("x")));
 
     let other = Bed::new();
     other.open().close();
-    let foreign = TierConfig { name: "y".into(), ..tier(&other, "slow") };
+    let foreign = TierConfig { name: "y".into(), ..other.tier("slow") };
     let (errno, said) = refused(foreign);
     assert!(errno == Errno::EEXIST && said.contains("of another volume"), "{said}");
 
     std::fs::create_dir_all(bed.path("copy/.braid")).unwrap();
     std::fs::copy(bed.path("slow/.braid/label"), bed.path("copy/.braid/label")).unwrap();
-    let (errno, said) = refused(TierConfig { name: "z".into(), ..tier(&bed, "copy") });
+    let (errno, said) = refused(TierConfig { name: "z".into(), ..bed.tier("copy") });
     assert!(errno == Errno::EEXIST && said.contains("is tier slow of this volume"), "{said}");
     std::fs::write(bed.path("copy/.braid/label"), "rubbish").unwrap();
-    let (errno, said) = refused(TierConfig { name: "z".into(), ..tier(&bed, "copy") });
+    let (errno, said) = refused(TierConfig { name: "z".into(), ..bed.tier("copy") });
     assert!(errno == Errno::EEXIST && said.contains("can't be read"), "{said}");
     assert_eq!(first.volume.status().tiers.len(), 2);
     first.close();
@@ -158,7 +144,7 @@ fn a_tier_goes_when_it_is_empty_and_its_directory_can_be_used_anew() {
     let handle = second.open(ino);
     assert!(second.read(handle, 8 * RANGE, data.len()) == data);
     // The directory, and the name, can be used again.
-    second.volume.add_tier(tier(&bed, "slow")).unwrap();
+    second.volume.add_tier(bed.tier("slow")).unwrap();
     assert_eq!(second.volume.status().left_out_tiers, Vec::<String>::new());
     second.write(handle, 17 * RANGE, &data);
     second.write_ranges(second.create("g").1, &data);
@@ -170,7 +156,7 @@ fn a_tier_goes_when_it_is_empty_and_its_directory_can_be_used_anew() {
 #[test]
 fn a_policy_that_names_a_tier_keeps_it() {
     let bed = Bed::new();
-    let policy = PolicyConfig::Size { small: 0, large: LargeFiles::Tier("slow".into()) };
+    let policy = PolicyConfig::Size { small: 0, sync: 0, large: LargeFiles::Tier("slow".into()) };
     let first = open(VolumeConfig { policy, ..bed.config() });
     let error = first.volume.remove_tier("slow").unwrap_err();
     assert!(error.errno() == Errno::EBUSY && error.to_string().contains("policy names"), "{error}");
@@ -236,9 +222,9 @@ fn what_is_written_to_a_tier_that_is_set_to_read_only_goes_elsewhere() {
     let mut expected = data.clone();
     (0..8).for_each(|range| expected[range * RANGE as usize + 5..][..7].copy_from_slice(b"changed"));
     assert!(first.read(handle, 0, expected.len()) == expected);
-    assert_eq!(first.volume.move_range(ino, 0, "slow").unwrap_err().errno(), Errno::ENOSPC);
+    assert_eq!(first.volume.move_range(ino, 0, "slow", &mut || {}).unwrap_err().errno(), Errno::ENOSPC);
     first.volume.set_tier("slow", readonly(false)).unwrap();
-    first.volume.move_range(ino, 0, "slow").unwrap();
+    first.volume.move_range(ino, 0, "slow", &mut || {}).unwrap();
     first.close();
     is_well(bed.config());
 }
@@ -270,14 +256,14 @@ fn numbers_are_given_again_when_nothing_can_name_them() {
     first.write_ranges(handle, &data);
     for turn in 0..130_u64 {
         let name = format!("t{turn}");
-        first.volume.add_tier(tier(&bed, &name)).unwrap();
+        first.volume.add_tier(bed.tier(&name)).unwrap();
         first.write(handle, 0, &data);
-        first.volume.move_range(ino, turn % 4 * RANGE, &name).unwrap();
+        first.volume.move_range(ino, turn % 4 * RANGE, &name, &mut || {}).unwrap();
         first.volume.fsync(&caller(), handle, false).unwrap();
         assert_eq!(ranges(&first, &name), 1);
         assert!(first.read(handle, 0, data.len()) == data, "turn {turn}");
         assert_eq!(first.volume.remove_tier(&name).unwrap_err().errno(), Errno::ENOTEMPTY);
-        first.volume.move_range(ino, turn % 4 * RANGE, "fast").unwrap();
+        first.volume.move_range(ino, turn % 4 * RANGE, "fast", &mut || {}).unwrap();
         first.volume.remove_tier(&name).unwrap();
     }
     first.close();

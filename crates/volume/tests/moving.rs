@@ -3,28 +3,19 @@
 
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
+#[allow(dead_code, reason = "other tests need more of it")]
 mod common;
 
 use braid_contract::{Errno, FallocateMode, FileSystem, HandleId, InodeId, SeekTarget};
-use braid_stores::dir::DirStore;
-use braid_volume::{Reserve, TierConfig, Volume, VolumeConfig, check};
+use braid_volume::{Volume, VolumeConfig, check};
 use common::{Bed, Open, RANGE, caller, pattern};
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 const TIERS: [&str; 3] = ["fast", "slow", "third"];
 
 fn config(bed: &Bed) -> VolumeConfig {
-    let dir = bed.path("third");
-    std::fs::create_dir_all(&dir).unwrap();
     let mut config = bed.config();
-    config.tiers.push(TierConfig {
-        name: "third".into(),
-        store: Some(Arc::new(DirStore::open(&dir).unwrap())),
-        location: dir.display().to_string(),
-        weight: Some(1.0),
-        reserve: Reserve::default(),
-    });
+    config.tiers.push(bed.tier("third"));
     config
 }
 

@@ -2,6 +2,7 @@
 
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
+#[allow(dead_code, reason = "other tests need more of it")]
 mod common;
 
 use braid_contract::{Errno, FallocateMode, FileSystem, InodeId, RenameMode, SeekTarget};

@@ -198,7 +198,6 @@ impl Load {
 
     /// Whether the tier had as much to do this way, over the last epoch, as it
     /// can.
-    #[allow(dead_code, reason = "movers ask it")]
     pub(crate) fn is_saturated(&self, direction: Direction) -> bool {
         /// Share of the time that it must be busy, and of what it can do that
         /// must go through it.

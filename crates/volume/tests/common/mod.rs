@@ -29,6 +29,20 @@ impl Bed {
         self.dir.path().join(name)
     }
 
+    /// One more tier, of weight 1, in a directory of this name.
+    pub(crate) fn tier(&self, name: &str) -> TierConfig {
+        let dir = self.path(name);
+        std::fs::create_dir_all(&dir).unwrap();
+        TierConfig {
+            name: name.into(),
+            store: Some(Arc::new(DirStore::open(&dir).unwrap())),
+            location: dir.display().to_string(),
+            weight: Some(1.0),
+            profile: None,
+            reserve: Reserve::default(),
+        }
+    }
+
     pub(crate) fn config(&self) -> VolumeConfig {
         config(&self.path("home"), &self.path("slow"))
     }

@@ -198,6 +198,7 @@ fn tier(at: usize, disk: &Disk) -> Result<TierConfig> {
         store: Some(Arc::new(DirStore::new(disk.root())?)),
         location: tier_name(at),
         weight: Some(1.0),
+        profile: None,
         reserve: Reserve::Bytes(0),
     })
 }

@@ -61,8 +61,6 @@ pub(super) struct Outcome {
     pub(super) rates: [f64; 2],
     /// Bytes a second written in each epoch.
     pub(super) epochs: Vec<f64>,
-    /// Share of the written bytes that each tier got.
-    pub(super) shares: Vec<f64>,
 }
 
 #[derive(Debug, Default)]
@@ -183,10 +181,9 @@ pub(super) fn run(policy: &PolicyConfig, devices: &[Device], work: Work, changes
     let bytes = u64::from(work.threads) * u64::from(work.files) * work.file_size;
     let rate = |nanos: u64| bytes as f64 / (nanos as f64 / 1e9);
     let write = rate(simulator.phase(Direction::Write));
-    let shares = simulator.written.iter().map(|written| *written as f64 / bytes as f64).collect();
     let epochs = std::mem::take(&mut simulator.epochs);
     let read = rate(simulator.phase(Direction::Read));
-    Outcome { rates: [read, write], epochs, shares }
+    Outcome { rates: [read, write], epochs }
 }
 
 impl Simulator<'_> {
