@@ -134,7 +134,7 @@ fn tiers_are_added_set_and_removed_under_load_and_the_stack_file_follows() {
     );
     load.goes_on();
 
-    let (status, said) = bench.fails(&["tier", "remove", "new", "m"]);
+    let (status, said) = bench.fails(&["tier", "remove", "new", "--no-evacuate", "m"]);
     assert!(status == 1 && said.contains("ranges") && said.contains("braid tier evacuate new"), "{said}");
     // It is emptied by what is written: nothing new goes there.
     bench.ok(&["tier", "set", "new", "readonly", "weight=auto", "reserve=default", "m"]);
@@ -151,7 +151,16 @@ fn tiers_are_added_set_and_removed_under_load_and_the_stack_file_follows() {
     assert_eq!(stack(&bench), first);
     assert!(fs::read_dir(&dir).unwrap().next().is_none());
     load.goes_on();
-    // Once more, by its old name and in its old place; and over a kill.
+    // Once more, by its old name and in its old place; what it holds is moved
+    // away before it goes.
+    bench.ok(&["tier", "add", "new=c,weight=9", "m"]);
+    load.goes_on();
+    let said = bench.ok(&["tier", "remove", "new", "m"]);
+    assert!(said.contains("not part of the volume any more"), "{said}");
+    assert_eq!(stack(&bench), first);
+    assert!(fs::read_dir(&dir).unwrap().next().is_none());
+    load.goes_on();
+    // And over a kill.
     bench.ok(&["tier", "add", "new=c", "m"]);
     load.goes_on();
     load.end();
@@ -197,7 +206,7 @@ fn what_is_refused_says_why_and_changes_nothing() {
         (&["tier", "set", "slow", "reserve=100%", "m"], "leaves nothing to use"),
         (&["tier", "set", "slow", "readonly=maybe", "m"], "expected true or false"),
         (&["tier", "set", "fast", "readonly", "m"], "can't be read only"),
-        (&["tier", "remove", "slow", "m"], "is not empty: "),
+        (&["tier", "remove", "slow", "--no-evacuate", "m"], "is not empty: "),
         (&["tier", "remove", "slow", "--no-evacuate", "m"], "without --no-evacuate"),
         (&["tier", "remove", "fast", "m"], "the home tier"),
         (&["tier", "remove", "fats", "m"], "did you mean 'fast'?"),

@@ -157,6 +157,7 @@ impl Server {
         let _ = std::fs::remove_file(&fresh);
         let listener = UnixListener::bind(&fresh)?;
         let mode = if open_to_all { 0o666 } else { 0o600 };
+        let _placing = crate::socket::lock_directory(path)?;
         let placed = chmod(&fresh, Mode::from_raw_mode(mode))
             .map_err(io::Error::from)
             .and_then(|()| std::fs::rename(&fresh, path));
@@ -182,7 +183,9 @@ impl Server {
 
     fn stop(&mut self, ended: Ended) {
         let Some(acceptor) = self.acceptor.take() else { return };
-        // Another daemon may have put its own socket there meanwhile.
+        // Another daemon may have put its own socket there meanwhile, or be
+        // about to: the kernel gives the numbers of file systems again.
+        let _removing = crate::socket::lock_directory(&self.path);
         if std::fs::symlink_metadata(&self.path).is_ok_and(|found| found.ino() == self.inode) {
             let _ = std::fs::remove_file(&self.path);
         }

@@ -14,7 +14,7 @@ use crate::namespace::{Home, InodeTable, names_in};
 use crate::reap::Reaper;
 use crate::rules::Rules;
 use crate::sync::{Mutex, RwLock};
-use crate::tiers::{Place, Tier, TierParts, Tiers, bit};
+use crate::tiers::{Counts, Place, Tier, TierParts, Tiers, bit};
 use crate::{RANGE_SIZE_DEFAULT, Volume, lifecycle, placement};
 use braid_contract::{Access, Environment, Errno, Error, Fd, InodeId, Result, TierId, VolumeId};
 use braid_sys::is_privileged;
@@ -254,6 +254,10 @@ impl Volume {
         prepare(&home, &config, &plan)?;
         let volume = Arc::new(assemble(home, config, &plan)?);
         volume.recover()?;
+        if plan.home_unlabelled {
+            // It is new: there is nothing to be counted.
+            volume.tiers.set_counts(Counts::Exact);
+        }
         volume.load_heat();
         volume.load_jobs();
         volume.finish_removals(left_out)?;
