@@ -59,9 +59,11 @@ impl Load {
     fn prepare(&self) -> Result<()> {
         match self.kind {
             Kind::Fio => Ok(()),
-            Kind::Sqlite => {
-                self.sqlite("PRAGMA journal_mode=WAL; CREATE TABLE t(n INTEGER, filling);").map(drop)
-            }
+            Kind::Sqlite => self
+                .sqlite(
+                    "PRAGMA journal_mode=WAL; CREATE TABLE t(n INTEGER, filling); CREATE INDEX i ON t(n);",
+                )
+                .map(drop),
             Kind::Rocksdb => self.db_bench("fillseq,verifychecksum", false),
         }
     }
@@ -101,7 +103,8 @@ impl Load {
     }
 
     fn insert(&self) -> Result<()> {
-        let mut script = String::from("BEGIN;");
+        // What was committed just as the daemon was killed is there already.
+        let mut script = format!("BEGIN; DELETE FROM t WHERE n >= {};", self.rounds * ROWS);
         for row in 0..ROWS {
             // Writing to a string does not fail.
             let _ = write!(script, "INSERT INTO t VALUES({}, randomblob(20000));", self.rounds * ROWS + row);
