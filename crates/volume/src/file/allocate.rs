@@ -45,8 +45,9 @@ impl Volume {
                 Allocated::All => return Ok(()),
                 Allocated::FullAt(_) if plain => self.spread_out(file).map_err(|_| Errno::ENOSPC)?,
                 Allocated::FullAt(at) => {
-                    moves.count(at, self.tiers.iter().count())?;
-                    self.move_full_range(file, at)?;
+                    if self.move_full_range(file, at)? {
+                        moves.count(at, self.tiers.iter().count())?;
+                    }
                 }
             }
         }

@@ -65,24 +65,26 @@ type Moved<T> = std::result::Result<T, NotMoved>;
 const RUN_MAX: u64 = 1 << 20;
 
 impl Volume {
-    /// The tier of the range at `offset` has no room for more of it: the range
-    /// goes to another one. `ENOSPC` if no tier has room.
-    pub(crate) fn move_full_range(&self, file: &File, offset: u64) -> Result<()> {
-        // Space of removed files may be all that is missing.
-        if self.reaper.reap_now(self) {
-            return Ok(());
-        }
-        let Some(entry) = self.entry_at(file, offset)? else { return Ok(()) };
+    /// The tier of the range at `offset` has no room for more of it, or takes no
+    /// writes: the range goes to another one. Answers whether it was moved; if
+    /// not, something else has changed, and what failed may be tried again.
+    /// `ENOSPC` if no tier has room.
+    pub(crate) fn move_full_range(&self, file: &File, offset: u64) -> Result<bool> {
+        let Some(entry) = self.entry_at(file, offset)? else { return Ok(false) };
         let from = self.tiers.get(entry.tier)?;
+        // Space of removed files may be all that is missing.
+        if !from.is_set_readonly() && self.reaper.reap_now(self) {
+            return Ok(false);
+        }
         let mut excluded = bit(from.id);
         loop {
-            let Some(to) = self.next_target(file, offset, excluded)? else { return Ok(()) };
+            let Some(to) = self.next_target(file, offset, excluded)? else { return Ok(false) };
             match self.move_range_at(file, offset, &to, Reason::Moved, &mut || {}) {
                 Ok(Some(_)) => {
-                    tracing::info!(offset, from = %from.name, to = %to.name, "moved a range off a full tier");
-                    return Ok(());
+                    tracing::info!(offset, from = %from.name, to = %to.name, "moved a range off a tier that took no more of it");
+                    return Ok(true);
                 }
-                Ok(None) | Err(NotMoved::Overtaken) => return Ok(()),
+                Ok(None) | Err(NotMoved::Overtaken) => return Ok(false),
                 // Whatever moves it may be in no hurry; this is.
                 Err(NotMoved::Busy) => self.end_move_at(file, offset),
                 Err(NotMoved::Target(error)) => {

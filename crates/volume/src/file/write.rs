@@ -82,8 +82,9 @@ impl Volume {
                 Progress::RangeMustMove { done } if done > 0 => Ok(done),
                 Progress::RangeMustMove { .. } => {
                     drop(layout);
-                    moves.count(self.range_of(offset), self.tiers.iter().count())?;
-                    self.move_full_range(file, offset)?;
+                    if self.move_full_range(file, offset)? {
+                        moves.count(self.range_of(offset), self.tiers.iter().count())?;
+                    }
                     Ok(0)
                 }
             },
