@@ -161,7 +161,7 @@ fn refusals() -> Result<()> {
     std::fs::create_dir(used.join(".braid")).at(&used)?;
     let label = ".braid/label";
     std::fs::copy(bench.tier_dir("other").join(label), used.join(label)).at(&used)?;
-    refused(BAD, &used, "is a tier already")?;
+    refused(BAD, &used, "is tier other of this volume")?;
     ensure(std::fs::read_dir(&empty).at(&empty)?.next().is_none(), || "something was made".into())?;
     bench.lift()?;
     bench.wait_for_state("online")?;
