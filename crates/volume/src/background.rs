@@ -82,14 +82,16 @@ impl Volume {
                 pool.spawn(move || tier.finish_measuring());
             }
         }
+        let _pass = self.door.pass();
         self.inodes.drop_forgotten();
     }
 
     /// Carries out removals, and sets space aside. May wait for a tier.
     fn clean_up(&self) {
+        let _pass = self.door.pass();
         self.reaper.reap_due(self);
-        if !self.index.ballast.is_full() && self.tiers.home().room() > 4 * BALLAST_LEN {
-            self.index.ballast.fill();
+        if !self.index.ballast().is_full() && self.tiers.home().room() > 4 * BALLAST_LEN {
+            self.index.ballast().fill();
         }
     }
 }

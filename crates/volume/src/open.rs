@@ -3,12 +3,14 @@
 
 use crate::background::Background;
 use crate::config::{HomeConfig, TierConfig, VolumeConfig};
+use crate::door::Door;
 use crate::file::Handles;
 use crate::format::{FORMAT_VERSION, FormatError, Label, TABLE_LEN, VolumeTable};
 use crate::index::IndexDir;
 use crate::migrate::Slots;
 use crate::namespace::{Home, InodeTable, names_in};
 use crate::reap::Reaper;
+use crate::rehome::Changes;
 use crate::sync::{Mutex, RwLock};
 use crate::tiers::{Place, Tier, TierParts, Tiers};
 use crate::{RANGE_SIZE_DEFAULT, Volume, placement};
@@ -529,7 +531,7 @@ fn assemble(home: Home, config: VolumeConfig, plan: &Plan) -> Opening<Volume> {
         location: config.home.location,
         label: plan.label(plan.home, &config.home.name).encode(),
         name: config.home.name,
-        place: Place::Home(Fd::clone(home.root())),
+        place: Place::Home(home.root()),
         weight: config.home.weight,
         reserve: config.home.reserve,
     })];
@@ -559,6 +561,9 @@ fn assemble(home: Home, config: VolumeConfig, plan: &Plan) -> Opening<Volume> {
         user_xattr: plan.user_xattr,
         inodes: InodeTable::new(),
         handles: Handles::new(),
+        door: Door::new(),
+        changes: Changes::new(),
+        overhaul: Mutex::new(()),
         reaper: Reaper::new(),
         pool: pool(&*environment)?,
         slots: Slots::new(SLOTS),

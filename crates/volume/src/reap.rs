@@ -78,6 +78,12 @@ impl Reaper {
         pending.since_ns.get_or_insert_with(|| volume.environment.monotonic_ns());
     }
 
+    /// Another home directory holds everything durably: nothing of the earlier
+    /// one has to be synced any more.
+    pub(crate) fn forget_witnesses(&self) {
+        self.pending.lock().files.iter_mut().for_each(|(_, witness)| *witness = None);
+    }
+
     pub(crate) fn len(&self) -> u64 {
         self.pending.lock().files.len() as u64
     }

@@ -21,6 +21,7 @@ impl Volume {
     /// `ENOENT` if there is no such tier, `EBUSY` if it is home or is doing
     /// well, `EEXIST` if the new one has a label, those of the new one.
     pub fn replace_tier(&self, new: TierConfig) -> Result<()> {
+        let _pass = self.door.pass();
         let mut table = self.table.lock();
         let old = self.tiers.iter().find(|tier| tier.name == new.name);
         let old = old.ok_or_else(|| Error::new(Errno::ENOENT, format!("there is no tier {}", new.name)))?;
@@ -69,7 +70,7 @@ impl Volume {
             *self.policy.write() = policy;
         }
         self.tell_of_loss(&old);
-        tracing::warn!(tier = %old.name, location = %old.location, "tier was replaced; what was on it is lost");
+        tracing::warn!(tier = %old.name, location = %old.location(), "tier was replaced; what was on it is lost");
         Ok(())
     }
 

@@ -138,6 +138,7 @@ impl Volume {
     /// `ESTALE` if nobody has looked the inode up, `EISDIR` or `EINVAL` if it
     /// is not a regular file.
     pub fn explain(&self, ino: InodeId) -> Result<Explanation> {
+        let _pass = self.door.pass();
         let inode = self.inodes.get(ino)?;
         let file = self.file_of(&inode)?;
         let layout = file.layout.read();
@@ -228,7 +229,7 @@ fn tier_status(tier: &crate::tiers::Tier) -> TierStatus {
     TierStatus {
         id: tier.id,
         name: tier.name.clone(),
-        location: tier.location.clone(),
+        location: tier.location(),
         home: tier.is_home(),
         state: tier.state(),
         trouble: tier.health.detail(),

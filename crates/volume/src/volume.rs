@@ -2,6 +2,7 @@
 
 use crate::background::Background;
 use crate::config::PolicyConfig;
+use crate::door::Door;
 use crate::file::Handles;
 use crate::format::{Reason, VolumeTable};
 use crate::index::IndexDir;
@@ -9,6 +10,7 @@ use crate::migrate::{Pace, Slots};
 use crate::namespace::{Home, InodeTable};
 use crate::placement::Policy;
 use crate::reap::Reaper;
+use crate::rehome::Changes;
 use crate::sync::{Mutex, RwLock};
 use crate::tiers::Tiers;
 use braid_contract::{Environment, Errno, Error, InodeId, ObjectId, Result, VolumeId};
@@ -29,6 +31,13 @@ pub struct Volume {
     pub(crate) index: IndexDir,
     pub(crate) inodes: InodeTable,
     pub(crate) handles: Handles,
+    /// Every operation goes through it.
+    pub(crate) door: Door,
+    /// What changes while home is copied.
+    pub(crate) changes: Changes,
+    /// Held by what must not be done beside another such thing: a check, the
+    /// replacement of home.
+    pub(crate) overhaul: Mutex<()>,
     pub(crate) reaper: Reaper,
     /// Threads for what goes on on several tiers at once; `None` where there
     /// may be none.

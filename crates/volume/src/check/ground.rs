@@ -108,7 +108,7 @@ impl<'a> Ground<'a> {
             }
         }
         let user_xattr = volume.home.uses_user_xattr();
-        let mut home = Home::open(Fd::clone(volume.home.root()))?;
+        let mut home = Home::open(volume.home.root())?;
         home.use_user_xattr(user_xattr);
         Ok(Self {
             volume: volume.id,
