@@ -13,7 +13,7 @@ use crate::reap::Reaper;
 use crate::rehome::Changes;
 use crate::sync::{Mutex, RwLock};
 use crate::tiers::{Place, Tier, TierParts, Tiers};
-use crate::{RANGE_SIZE_DEFAULT, Volume, placement};
+use crate::{RANGE_SIZE_DEFAULT, Volume, placement, rehome};
 use braid_contract::{Access, Environment, Errno, Error, Fd, InodeId, Result, TierId, VolumeId};
 use braid_sys::is_privileged;
 use std::ffi::OsStr;
@@ -113,6 +113,28 @@ pub enum OpenError {
         /// The missing tier's name.
         tier: String,
     },
+    /// The directory is a copy of a home tier that was never completed.
+    IncompleteHome {
+        /// The tier's name.
+        tier: String,
+        /// Where the home is that it was to be a copy of.
+        of: String,
+    },
+    /// Home has been replaced, and is elsewhere now.
+    HomeMoved {
+        /// The tier's name.
+        tier: String,
+        /// Where it is.
+        to: String,
+    },
+    /// Home was being replaced, and which of two directories is home can't be
+    /// told without the other.
+    HomeUndecided {
+        /// The tier's name.
+        tier: String,
+        /// Where the other one is.
+        to: String,
+    },
     /// The policy names a tier that there is not.
     UnknownTier,
     /// Something else failed.
@@ -133,6 +155,9 @@ impl OpenError {
             | Self::NewerFormat { tier, .. }
             | Self::Damaged { tier, .. }
             | Self::NoXattrs { tier, .. }
+            | Self::IncompleteHome { tier, .. }
+            | Self::HomeMoved { tier, .. }
+            | Self::HomeUndecided { tier, .. }
             | Self::NeedsRoot { tier } => Some(tier),
             Self::RangeSizeDiffers { .. } | Self::MissingTier { .. } | Self::UnknownTier | Self::Other(_) => {
                 None
@@ -198,6 +223,20 @@ impl fmt::Display for OpenError {
                     "the volume has a tier `{tier}` that was not given; add it with the directory that it was made with"
                 )
             }
+            Self::IncompleteHome { of, .. } => write!(
+                f,
+                "it is an unfinished copy of the home tier at {of}; mount with that, and replace home again if you want to, \
+                 or remove the copy"
+            ),
+            Self::HomeMoved { to, .. } => write!(
+                f,
+                "home has moved to {to}, and this directory is out of date; mount with that one as the home tier"
+            ),
+            Self::HomeUndecided { to, .. } => write!(
+                f,
+                "home was about to move to {to}, and only that directory tells whether it did; \
+                 make it reachable under that name (is its file system mounted?) and mount again"
+            ),
             Self::UnknownTier => f.write_str("the policy names a tier that is not among the tiers"),
             Self::Other(error) => write!(f, "{error}"),
         }
@@ -248,6 +287,7 @@ impl Volume {
     pub fn open(config: VolumeConfig) -> Opening<Arc<Self>> {
         let (home, plan) = examine(&config)?;
         prepare(&home, &config, &plan)?;
+        rehome::clean_up(&home)?;
         let volume = Arc::new(assemble(home, config, &plan)?);
         volume.recover()?;
         if volume.environment.threads() {
@@ -260,6 +300,7 @@ impl Volume {
 /// Checks everything, and changes nothing.
 fn examine(config: &VolumeConfig) -> Opening<(Home, Plan)> {
     let mut home = open_home(&config.home)?;
+    rehome::guard(&home, &config.home.name)?;
     let home_label = read_home_label(&home, &config.home.name)?;
     let table = read_table(&home, &config.home.name)?;
     let user_xattr = home_label.as_ref().map_or(!is_privileged(), |label| label.user_xattr);

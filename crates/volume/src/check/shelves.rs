@@ -20,7 +20,7 @@ pub(super) struct Shelf {
 }
 
 /// Names in `.braid` of a home tier and of another one.
-const HOME_NAMES: &[&str] = &["label", "volume", "index", "open", "counts", "ballast", "intent"];
+const HOME_NAMES: &[&str] = &["label", "volume", "index", "open", "counts", "ballast", "intent", "limbo"];
 const DATA_NAMES: &[&str] = &["label", "data"];
 
 /// Everybody but the owner, and of those everybody who could change something.

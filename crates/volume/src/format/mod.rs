@@ -8,12 +8,14 @@ mod counts;
 mod header;
 mod id_attr;
 mod label;
+mod rehome;
 mod words;
 
 pub(crate) use counts::SavedCounts;
 pub(crate) use header::{HEADER_LEN, Header, MUTABLE_FROM};
 pub(crate) use id_attr::{IdAttr, IdKind};
 pub(crate) use label::{Label, TABLE_LEN, VolumeTable};
+pub(crate) use rehome::{RehomeRecord, RehomeStage};
 pub(crate) use words::{Entry, Owners, Reason, SIZE_MAX, Words};
 
 use std::fmt;

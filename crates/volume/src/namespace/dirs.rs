@@ -34,6 +34,10 @@ impl DirHandle {
         Self { inode, fd: Mutex::new(fd), listing: Mutex::new(None) }
     }
 
+    pub(crate) fn descriptor(&self) -> Fd {
+        Fd::clone(&*self.fd.lock())
+    }
+
     pub(crate) fn inode(&self) -> &Arc<Inode> {
         &self.inode
     }

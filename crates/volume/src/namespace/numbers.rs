@@ -17,6 +17,9 @@ pub(crate) struct Numbers {
     taken: HashMap<InodeId, u64>,
 }
 
+/// Native numbers are lower than one with this bit set.
+const SPARE_FROM: u32 = 56;
+
 /// The highest bits of a number, which no native one has: one of them is set
 /// where the number itself is taken.
 const SPARE_BITS: [u32; 8] = [63, 62, 61, 60, 59, 58, 57, 56];
@@ -43,6 +46,15 @@ impl Numbers {
             this.taken.entry(public).or_insert(0);
         }
         this
+    }
+
+    /// The native number of a public one.
+    pub(crate) fn native(&self, public: InodeId) -> u64 {
+        if public == InodeId::ROOT {
+            return self.root;
+        }
+        let plain = public.0 & !(u64::MAX << SPARE_FROM);
+        self.taken.get(&public).copied().unwrap_or(plain)
     }
 
     /// The public number of a native one.
@@ -86,5 +98,6 @@ mod tests {
         let all: HashSet<InodeId> = (2..200).map(|native| numbers.public(native)).collect();
         assert_eq!(all.len(), 198);
         assert!(all.contains(&spare));
+        assert!((2..200).all(|native| numbers.native(numbers.public(native)) == native));
     }
 }
