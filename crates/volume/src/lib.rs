@@ -41,9 +41,9 @@ pub use check::{CheckOptions, CheckProgress, CheckReport, Problem, Severity, che
 pub use config::{HomeConfig, LargeFiles, PolicyConfig, Reserve, TierConfig, VolumeConfig};
 pub use format::FORMAT_VERSION;
 pub use open::OpenError;
-pub use rehome::{RehomePhase, RehomeProgress, RehomeReport, discard_copy, settle_home};
 #[cfg(feature = "plant")]
 pub use plant::Plant;
+pub use rehome::{RehomePhase, RehomeProgress, RehomeReport, discard_copy, settle_home};
 pub use status::{Explanation, Layout, Run, TierStatus, VolumeStatus};
 pub use sync::Machine;
 pub use tiers::TierState;

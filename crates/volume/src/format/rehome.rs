@@ -1,9 +1,9 @@
 //! The record of a replacement of the home tier, on the old and on the new home
 //! directory.
 
+use super::FORMAT_VERSION;
 use super::FormatError;
 use super::bytes::{check_sealed, get, put, seal};
-use super::FORMAT_VERSION;
 use braid_contract::VolumeId;
 
 const MAGIC: &[u8; 8] = b"BRAIDHOM";

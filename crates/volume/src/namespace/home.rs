@@ -107,14 +107,6 @@ impl Seat {
     pub(crate) fn set_numbers(&mut self, numbers: Numbers) {
         self.numbers = numbers;
     }
-
-    pub(crate) fn device(&self) -> u64 {
-        self.device
-    }
-
-    pub(crate) fn opens_handles(&self) -> bool {
-        self.by_handle
-    }
 }
 
 impl Home {

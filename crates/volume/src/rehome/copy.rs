@@ -56,6 +56,7 @@ impl Copier<'_> {
             FileKind::CharDevice => new_dir.make_node_at(name, 0o020_000 | mode, identity.attr.rdev)?,
             FileKind::BlockDevice => new_dir.make_node_at(name, 0o060_000 | mode, identity.attr.rdev)?,
         }
+        self.was_read(identity, &**fd)?;
         let new = new_dir.open_at(name, Access::Path)?;
         self.enter(identity, &*new)?;
         if identity.kind() == FileKind::Directory {
@@ -89,6 +90,7 @@ impl Copier<'_> {
         data: &ChangedData,
     ) -> Result<()> {
         self.copy_data(&**old, &**new, data)?;
+        self.was_read(identity, &**old)?;
         self.copy_spread(old, identity, new)?;
         self.copy_attributes(old, identity, new)
     }
@@ -199,7 +201,7 @@ impl Copier<'_> {
         if identity.kind() != FileKind::Symlink {
             new.set_mode(u32::from(attr.mode)).context("setting the mode")?;
         }
-        let (atime, mtime) = (SetTime::At(attr.atime), SetTime::At(attr.mtime));
+        let (atime, mtime) = (SetTime::At(self.access_time(identity)), SetTime::At(attr.mtime));
         new.set_times(Some(atime), Some(mtime)).context("setting the times")
     }
 
@@ -236,12 +238,9 @@ pub(super) fn generation(identity: &Identity) -> u64 {
 fn rewrite_header(page: &mut [u8], owner: Option<&Identity>) {
     let Ok(header) = Header::decode(&page[..MUTABLE_FROM]) else { return };
     let header = match owner {
-        Some(owner) => Header {
-            ino: owner.ino(),
-            btime_ns: owner.btime_ns(),
-            handle: owner.handle.clone(),
-            ..header
-        },
+        Some(owner) => {
+            Header { ino: owner.ino(), btime_ns: owner.btime_ns(), handle: owner.handle.clone(), ..header }
+        }
         None => Header { ino: 0, btime_ns: 0, handle: None, ..header },
     };
     page[..MUTABLE_FROM].copy_from_slice(&header.encode());

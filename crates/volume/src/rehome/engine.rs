@@ -224,7 +224,9 @@ impl<'a> Copier<'a> {
             known: HashMap::new(),
             pending: Vec::new(),
             touched: HashMap::new(),
+            linked: HashSet::new(),
             orphans: Vec::new(),
+            read_times: HashMap::new(),
             last: false,
             progress,
             pace,
@@ -281,7 +283,9 @@ impl<'a> Copier<'a> {
         let usage = self.new.root().usage()?;
         let room = usage.space.available;
         if bytes > room {
-            let what = format!("the home tier has {bytes} bytes in {files} files, and the new one room for {room} bytes");
+            let what = format!(
+                "the home tier has {bytes} bytes in {files} files, and the new one room for {room} bytes"
+            );
             return Err(Error::new(Errno::ENOSPC, what));
         }
         if usage.files > 0 && files > usage.files_free {
@@ -343,6 +347,7 @@ impl<'a> Copier<'a> {
         let import = self.prepare_import()?;
         self.copy_state()?;
         self.take_orphans_names()?;
+        self.take_extra_links()?;
         self.new.root().sync_fs()?;
         self.commit(copy, location)?;
         Ok(import)

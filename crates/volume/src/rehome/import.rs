@@ -200,6 +200,20 @@ impl Copier<'_> {
         Ok(result)
     }
 
+    /// A copy that lost a name and has another must have no more links than
+    /// what it is a copy of.
+    pub(super) fn take_extra_links(&mut self) -> Result<()> {
+        for name in std::mem::take(&mut self.linked) {
+            match self.limbo.open_at(&name, Access::Path) {
+                Ok(fd) if fd.stat()?.attr.nlink > 1 => self.limbo.remove_at(&name, false)?,
+                Err(error) if error.errno() != Errno::ENOENT => return Err(error),
+                // It has no other name any more, or got one.
+                _ => {}
+            }
+        }
+        Ok(())
+    }
+
     /// What is open on the new home and has no name must have none there.
     pub(super) fn take_orphans_names(&mut self) -> Result<()> {
         for name in std::mem::take(&mut self.orphans) {

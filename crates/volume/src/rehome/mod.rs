@@ -27,8 +27,8 @@ use crate::Volume;
 use crate::index::Dirs;
 use crate::migrate::Pace;
 use crate::namespace::{Home, Identity, Inode};
-use braid_contract::{Access, Errno, Error, Fd, InodeId, NativeFd, NativeHandle, Result};
-use std::collections::HashMap;
+use braid_contract::{Access, Errno, Error, Fd, InodeId, NativeFd, NativeHandle, Result, Timestamp};
+use std::collections::{HashMap, HashSet};
 use std::ffi::OsString;
 use std::sync::Arc;
 
@@ -58,8 +58,13 @@ struct Copier<'a> {
     pending: Vec<Identity>,
     /// Directories in which something changed.
     touched: HashMap<InodeId, Arc<Inode>>,
+    /// Names in limbo of inodes that may have others, which count as links.
+    linked: HashSet<OsString>,
     /// Names in limbo of files that are open and have none otherwise.
     orphans: Vec<OsString>,
+    /// By native number, the access time that reading a file for the copy gave
+    /// it, and the one that it had before.
+    read_times: HashMap<u64, (Timestamp, Timestamp)>,
     /// Nothing changes any more.
     last: bool,
     progress: RehomeProgress,
@@ -75,6 +80,25 @@ impl Copier<'_> {
     /// The copy of an inode, if there is one.
     fn copy_of(&self, identity: &Identity) -> Option<&Copied> {
         self.known.get(&identity.ino()).filter(|copied| copied.generation == copy::generation(identity))
+    }
+
+    /// The access time of an inode, as it would be if it had not been copied.
+    fn access_time(&self, identity: &Identity) -> Timestamp {
+        let atime = identity.attr.atime;
+        match self.read_times.get(&identity.ino()) {
+            Some((ours, before)) if *ours == atime => *before,
+            _ => atime,
+        }
+    }
+
+    /// An inode, which was as `identity` says, was read to be copied.
+    fn was_read(&mut self, identity: &Identity, old: &dyn NativeFd) -> Result<()> {
+        let now = old.stat()?.attr.atime;
+        let before = self.access_time(identity);
+        if now != before {
+            self.read_times.insert(identity.ino(), (now, before));
+        }
+        Ok(())
     }
 
     /// Tells how far it has come, now and then.

@@ -46,7 +46,9 @@ impl Copier<'_> {
         let Some(copied) = self.copy_of(identity).cloned() else { return Ok(()) };
         let new = self.new.root().open_handle(&copied.handle, Access::Directory)?;
         let is_root = old.stat()?.attr.ino == self.volume.home.root().stat()?.attr.ino;
-        for name in names_in(&*old)? {
+        let names = names_in(&*old)?;
+        self.was_read(identity, &*old)?;
+        for name in names {
             if !(is_root && name == BRAID_DIR) {
                 self.report()?;
                 self.place(&*old, &*new, &name)?;
@@ -59,7 +61,12 @@ impl Copier<'_> {
 
     /// Sees to it that the new directory has under this name what the old one
     /// has.
-    pub(super) fn place(&mut self, old_dir: &dyn NativeFd, new_dir: &dyn NativeFd, name: &OsStr) -> Result<()> {
+    pub(super) fn place(
+        &mut self,
+        old_dir: &dyn NativeFd,
+        new_dir: &dyn NativeFd,
+        name: &OsStr,
+    ) -> Result<()> {
         let Some((fd, identity)) = self.look(old_dir, name)? else { return Ok(()) };
         match self.copy_of(&identity).cloned() {
             Some(copied) => self.give_name(&copied, identity.kind(), new_dir, name),
@@ -158,8 +165,11 @@ impl Copier<'_> {
         Ok(())
     }
 
-    fn to_limbo(&self, new: &dyn NativeFd, name: &OsStr, found: &Identity) -> Result<()> {
+    fn to_limbo(&mut self, new: &dyn NativeFd, name: &OsStr, found: &Identity) -> Result<()> {
         let limbo = format!("{:x}", found.ino());
+        if found.kind() != FileKind::Directory && found.attr.nlink > 1 {
+            self.linked.insert(OsString::from(&limbo));
+        }
         match new.rename_at(name, &*self.limbo, OsStr::new(&limbo), RenameMode::NoReplace) {
             // Another of its names is there.
             Err(error) if error.errno() == Errno::EEXIST => new.remove_at(name, false),

@@ -1,8 +1,8 @@
 //! What Braid itself keeps on the home tier: indexes without a file, marks, the
 //! volume table, and whatever else there is in `.braid`.
 
-use super::commit::{INTENT, LIMBO, RECORD};
 use super::Copier;
+use super::commit::{INTENT, LIMBO, RECORD};
 use crate::index::ids_in;
 use crate::namespace::names_in;
 use braid_contract::{Access, Errno, NativeFd, ObjectId, Result};
@@ -59,6 +59,8 @@ impl Copier<'_> {
                 self.dirs.index.ensure_gone_at(&crate::index::path_of(id))?;
             }
         }
+        // What was copied of these while they were files may be out of date.
+        wanted.extend(self.volume.reaper.ids());
         wanted.into_iter().try_for_each(|id| self.copy_index(id, None))
     }
 
