@@ -21,7 +21,7 @@ pub(crate) enum Command {
     Status(StatusArgs),
     /// Show where the data of a file is, and why
     Explain(ExplainArgs),
-    /// Replace a tier that is lost
+    /// Replace the home tier, or a tier that is lost
     #[command(subcommand)]
     Tier(TierCommand),
     /// Let a tier fail, to see what happens then
@@ -165,18 +165,21 @@ pub(crate) struct StatusArgs {
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum TierCommand {
-    /// Put an empty directory in the place of a tier that is lost, while the volume is mounted
+    /// Put an empty directory in the place of the home tier, or of a tier that is lost, while the volume is mounted
     Replace(ReplaceArgs),
 }
 
 const REPLACE_HELP: &str = "\
-Only a tier that is failing, hangs or is absent can be replaced, and not home.
-What was on it is lost: those bytes answer EIO until their files are cut or
-removed. Everything else goes on, and new data goes to the new directory.
+The home tier is copied to the new directory while the volume is used, and goes
+on there; this command shows how far it is, and gives it up when it is ended.
+Any other tier can be replaced only when it is failing, hangs or is absent. What
+was on it is lost: those bytes answer EIO until their files are cut or removed.
+Everything else goes on, and new data goes to the new directory.
 
 Examples:
   braid status /mnt/volume --affected
-  braid tier replace /mnt/volume slow /mnt/new-sata";
+  braid tier replace /mnt/volume slow /mnt/new-sata
+  braid tier replace /mnt/volume fast /mnt/new-nvme";
 
 #[derive(Debug, Args)]
 #[command(after_help = REPLACE_HELP)]

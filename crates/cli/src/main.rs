@@ -11,6 +11,7 @@ mod failure;
 mod fsck;
 mod locate;
 mod mount;
+mod rehome;
 mod status;
 mod table;
 mod tier;

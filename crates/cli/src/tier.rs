@@ -1,8 +1,10 @@
-//! `braid tier replace`: an empty directory for a tier that is lost.
+//! `braid tier replace`: an empty directory for a tier that is lost, or for the
+//! home tier.
 
 use crate::args::ReplaceArgs;
 use crate::failure::{Failure, Result};
-use crate::{locate, table};
+use crate::{locate, rehome, table};
+use braid_ipc::Client;
 use braid_ipc::protocol::{Replaced, Reply, Request};
 
 pub(crate) fn replace(args: &ReplaceArgs) -> Result<()> {
@@ -14,6 +16,9 @@ pub(crate) fn replace(args: &ReplaceArgs) -> Result<()> {
     let Some(dir) = dir.to_str() else {
         return Err(Failure::new(format!("{shown}: the name is not UTF-8\n  help: name another directory")));
     };
+    if is_home(&mut daemon, &args.tier)? {
+        return rehome::replace(&mut daemon, dir.to_owned(), args);
+    }
     let request = Request::ReplaceTier { tier: args.tier.clone(), dir: dir.to_owned() };
     let replaced = locate::ask(&mut daemon, &request, |reply| match reply {
         Reply::Replaced(replaced) => Some(replaced),
@@ -24,6 +29,14 @@ pub(crate) fn replace(args: &ReplaceArgs) -> Result<()> {
     } else {
         table::print(&render(&replaced, &mount.point.display().to_string()))
     }
+}
+
+fn is_home(daemon: &mut Client, tier: &str) -> Result<bool> {
+    let status = locate::ask(daemon, &Request::Status, |reply| match reply {
+        Reply::Status(status) => Some(status),
+        _ => None,
+    })?;
+    Ok(status.tiers.iter().any(|found| found.home && found.name == tier))
 }
 
 fn render(replaced: &Replaced, point: &str) -> String {

@@ -3,7 +3,8 @@
 use crate::wire::VolumeHandle;
 use braid_contract::Errno;
 use braid_ipc::protocol::{
-    AffectedFile, Drill, ErrorReply, Explanation, FsckRequest, FsckSummary, Hello, Replaced, Reply, Status,
+    AffectedFile, Drill, ErrorReply, Explanation, FsckRequest, FsckSummary, Hello, HomeProgress,
+    HomeReplaced, Replaced, Reply, Status,
 };
 use std::io;
 use std::path::{Path, PathBuf};
@@ -52,6 +53,14 @@ impl braid_ipc::Handler for Control {
 
     fn replace_tier(&self, tier: &str, dir: &str) -> Result<Replaced, ErrorReply> {
         self.volume.replace_tier(tier, Path::new(dir), &self.mountpoint)
+    }
+
+    fn replace_home(
+        &self,
+        dir: &str,
+        tell: &mut dyn FnMut(HomeProgress) -> io::Result<()>,
+    ) -> Result<HomeReplaced, ErrorReply> {
+        self.volume.replace_home(Path::new(dir), &self.mountpoint, tell)
     }
 
     fn fsck(

@@ -21,6 +21,7 @@ pub mod validate;
 mod control;
 mod drill;
 mod policy;
+mod rehome;
 mod replacement;
 mod section;
 mod signals;

@@ -58,8 +58,8 @@ impl VolumeHandle {
         let before = before.into_iter().next().ok_or_else(|| ErrorReply::from(Error::from(Errno::ENOENT)))?;
         // Said by the volume too, but before a directory is looked at.
         if before.home {
-            let what = format!("tier {name} is the home tier, which can't be replaced");
-            return Err(refused(Errno::EBUSY, &what, "it holds the names of all files"));
+            let what = format!("tier {name} is the home tier");
+            return Err(refused(Errno::EBUSY, &what, "it is replaced by a copy of it: ask for that"));
         }
         let others = others.iter().map(|tier| (tier.name.as_str(), Path::new(&tier.location)));
         let dir = validate::replacement(dir, others, mountpoint)
@@ -96,13 +96,13 @@ impl VolumeHandle {
 
 impl TierPlace {
     /// What to change so that the next mount finds the tier at `dir`.
-    fn next_mount(&self, dir: &Path) -> String {
+    pub(crate) fn next_mount(&self, dir: &Path) -> String {
         let absent = if self.absent { format!(", and no --without {}", self.name) } else { String::new() };
         format!("{}{absent}", self.place.instead(&self.written, dir))
     }
 }
 
-fn cant_open(dir: &Path, error: &Error) -> ErrorReply {
+pub(crate) fn cant_open(dir: &Path, error: &Error) -> ErrorReply {
     match error.errno() {
         Errno::EBUSY => {
             let what = format!("{}: the directory is a tier of a volume that is mounted now", dir.display());
@@ -127,7 +127,7 @@ fn cant_replace(dir: &Path, error: &Error) -> ErrorReply {
     }
 }
 
-fn refused(errno: Errno, what: &str, advice: &str) -> ErrorReply {
+pub(crate) fn refused(errno: Errno, what: &str, advice: &str) -> ErrorReply {
     ErrorReply { errno: Some(errno.0), message: format!("{what}\n  help: {advice}") }
 }
 

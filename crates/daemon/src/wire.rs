@@ -3,6 +3,7 @@
 use crate::config::{self, Config, Large, Policy, THREADS_DEFAULT, TierSettings, VolumeSettings};
 use crate::drill::{self, Drills};
 use crate::refusal::Refusal;
+use crate::rehome;
 use crate::replacement::{self, TierPlace};
 use crate::validate;
 use braid_contract::{Errno, Error, FileSystem, InodeId, Store};
@@ -33,7 +34,9 @@ pub(crate) struct VolumeHandle {
 pub(crate) fn open(settings: &VolumeSettings) -> Result<VolumeHandle, Refusal> {
     let drills = Arc::new(Drills::default());
     let places = replacement::places(settings).into();
-    let opened = Volume::open(volume_config(settings, Some(&drills))?);
+    let config = volume_config(settings, Some(&drills))?;
+    rehome::settle(&config.home.root);
+    let opened = Volume::open(config);
     match opened {
         Ok(volume) => Ok(VolumeHandle { volume, drills, places }),
         Err(error) => Err(refuse(&error, settings)),

@@ -48,6 +48,15 @@ pub enum Request {
         /// The directory, absolute.
         dir: String,
     },
+    /// Makes an empty directory the home tier: any number of
+    /// [`Reply::HomeProgress`], one [`Reply::HomeReplaced`], then
+    /// [`Reply::Done`]. Given up when the
+    /// client hangs up, unless it is too late for that. For the owner of the
+    /// mount.
+    ReplaceHome {
+        /// The directory, absolute.
+        dir: String,
+    },
     /// Check the volume while it is used: any number of
     /// [`Reply::FsckProgress`] and [`Reply::FsckProblem`], one
     /// [`Reply::FsckSummary`], then [`Reply::Done`]. Ends early when the client
@@ -62,7 +71,14 @@ impl Request {
     /// something, or tells names that directory permissions may hide.
     #[must_use]
     pub fn is_for_owner(&self) -> bool {
-        matches!(self, Self::Affected | Self::Drill { .. } | Self::ReplaceTier { .. } | Self::Fsck(_))
+        matches!(
+            self,
+            Self::Affected
+                | Self::Drill { .. }
+                | Self::ReplaceTier { .. }
+                | Self::ReplaceHome { .. }
+                | Self::Fsck(_)
+        )
     }
 }
 
@@ -95,6 +111,10 @@ pub enum Reply {
     Drill(Drill),
     /// To [`Request::ReplaceTier`].
     Replaced(Replaced),
+    /// To [`Request::ReplaceHome`], now and then.
+    HomeProgress(HomeProgress),
+    /// To [`Request::ReplaceHome`], in the end.
+    HomeReplaced(HomeReplaced),
     /// To [`Request::Fsck`], now and then.
     FsckProgress(FsckProgress),
     /// To [`Request::Fsck`], for each problem.
@@ -302,6 +322,43 @@ pub struct Replaced {
     pub lost_ranges: u64,
     /// Where the new one is.
     pub location: String,
+    /// What to change for the next mount.
+    pub next_mount: String,
+}
+
+/// How far a replacement of the home tier has come.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct HomeProgress {
+    /// `counting`, `copying`, `catching up`, `waiting`, `switching` or
+    /// `cleaning up`.
+    pub phase: String,
+    /// Regular files copied.
+    pub files: u64,
+    /// How many there were at the beginning.
+    pub total_files: u64,
+    /// Bytes copied; what changes meanwhile is copied more than once.
+    pub bytes: u64,
+    /// Space that files took on the home tier at the beginning.
+    pub total_bytes: u64,
+    /// Files open by passthrough, which are waited for.
+    pub waiting: u64,
+}
+
+/// A home tier that was replaced.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct HomeReplaced {
+    /// The tier.
+    pub tier: RunTier,
+    /// Where it was.
+    pub old_location: String,
+    /// Where it is.
+    pub location: String,
+    /// Regular files copied.
+    pub files: u64,
+    /// Bytes copied.
+    pub bytes: u64,
+    /// For how long operations were held up in the end, in seconds.
+    pub held_up: f64,
     /// What to change for the next mount.
     pub next_mount: String,
 }

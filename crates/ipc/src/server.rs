@@ -5,8 +5,8 @@
 //! nothing is closed, and each user has a limited number of connections.
 
 use crate::protocol::{
-    AffectedFile, Done, Drill, Ended, ErrorReply, Explanation, FsckRequest, FsckSummary, Hello, PROTOCOL,
-    REQUEST_BYTES_MAX, Replaced, Reply, ReplyLine, Request, RequestLine, Status,
+    AffectedFile, Done, Drill, Ended, ErrorReply, Explanation, FsckRequest, FsckSummary, Hello, HomeProgress,
+    HomeReplaced, PROTOCOL, REQUEST_BYTES_MAX, Replaced, Reply, ReplyLine, Request, RequestLine, Status,
 };
 use rustix::fs::{Mode, chmod};
 use rustix::net::Shutdown;
@@ -67,6 +67,18 @@ pub trait Handler: Send + Sync + 'static {
     /// # Errors
     /// If there is no such tier, it is not lost, or the directory won't do.
     fn replace_tier(&self, tier: &str, dir: &str) -> Result<Replaced, ErrorReply>;
+
+    /// Makes the empty directory `dir` the home tier. Hands `tell` progress; it
+    /// fails when the client is gone, and then the replacement is given up, if
+    /// it still can be.
+    ///
+    /// # Errors
+    /// If the directory won't do, or the replacement failed or was given up.
+    fn replace_home(
+        &self,
+        dir: &str,
+        tell: &mut dyn FnMut(HomeProgress) -> io::Result<()>,
+    ) -> Result<HomeReplaced, ErrorReply>;
 
     /// Checks the volume. Hands `tell` progress and problems; it fails when the
     /// client is gone, and then the check ends.
@@ -336,6 +348,12 @@ fn handle(handler: &dyn Handler, request: &Request, send: &mut dyn FnMut(Reply) 
             let sent = send(Reply::FsckSummary(summary));
             sent.map_err(|error| ErrorReply::new(error.to_string())).map(|()| Reply::Done(Done {}))
         }),
+        Request::ReplaceHome { dir } => {
+            handler.replace_home(dir, &mut |now| send(Reply::HomeProgress(now))).and_then(|replaced| {
+                let sent = send(Reply::HomeReplaced(replaced));
+                sent.map_err(|error| ErrorReply::new(error.to_string())).map(|()| Reply::Done(Done {}))
+            })
+        }
         Request::ReplaceTier { tier, dir } => handler.replace_tier(tier, dir).map(Reply::Replaced),
     };
     reply.unwrap_or_else(Reply::Error)

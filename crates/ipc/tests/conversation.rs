@@ -3,7 +3,7 @@
 
 use braid_ipc::protocol::{
     AffectedFile, Drill, DrillTier, Ended, ErrorReply, Explanation, FsckProblem, FsckProgress, FsckRequest,
-    FsckSummary, Hello, Replaced, Reply, Request, Status,
+    FsckSummary, Hello, HomeProgress, HomeReplaced, Replaced, Reply, Request, Status,
 };
 use braid_ipc::{Client, ClientError, Handler, Server};
 use std::io::{self, BufRead, BufReader, Read, Write};
@@ -56,6 +56,14 @@ impl Handler for Fake {
 
     fn replace_tier(&self, tier: &str, dir: &str) -> Result<Replaced, ErrorReply> {
         Err(ErrorReply { errno: Some(16), message: format!("tier {tier} is online; {dir} is not needed") })
+    }
+
+    fn replace_home(
+        &self,
+        dir: &str,
+        _: &mut dyn FnMut(HomeProgress) -> io::Result<()>,
+    ) -> Result<HomeReplaced, ErrorReply> {
+        Err(ErrorReply::new(format!("{dir} is not empty")))
     }
 
     fn fsck(
