@@ -235,7 +235,8 @@ impl fmt::Display for OpenError {
             Self::HomeUndecided { to, .. } => write!(
                 f,
                 "home was about to move to {to}, and only that directory tells whether it did; \
-                 make it reachable under that name (is its file system mounted?) and mount again"
+                 make it reachable under that name (is its file system mounted?) and mount again, \
+                 or, if it is lost for good, remove .braid/intent/rehome here"
             ),
             Self::UnknownTier => f.write_str("the policy names a tier that is not among the tiers"),
             Self::Other(error) => write!(f, "{error}"),

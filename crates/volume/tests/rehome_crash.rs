@@ -2,13 +2,15 @@
 //! exactly one of the two directories is home, and everything that was synced
 //! is there.
 
-#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
+#![allow(clippy::unwrap_used, clippy::panic, reason = "a test fails by panicking")]
 
 mod common;
 
 use braid_contract::{FileSystem, HandleId, InodeId, OpenFlags, OpenRequest};
 use braid_stores::dir::DirStore;
-use braid_testkit::sim::{AllKept, AllLost, Chooser, Disk, DiskConfig, Frozen, Model, Seeded, SimClock, SimEnvironment};
+use braid_testkit::sim::{
+    AllKept, AllLost, Chooser, Disk, DiskConfig, Frozen, Model, Seeded, SimClock, SimEnvironment,
+};
 use braid_volume::{
     HomeConfig, OpenError, PolicyConfig, RehomePhase, RehomeProgress, Reserve, Severity, TierConfig, Volume,
     VolumeConfig, check, settle_home,
@@ -149,7 +151,10 @@ fn record(machine: &Machine) -> Vec<Moment> {
     synced.store(100, Ordering::SeqCst);
     note("the end".into());
     machine.disks.iter().for_each(|disk| disk.set_observer(None));
-    Arc::try_unwrap(moments).unwrap_or_else(|shared| Mutex::new(std::mem::take(&mut *shared.lock().unwrap()))).into_inner().unwrap()
+    Arc::try_unwrap(moments)
+        .unwrap_or_else(|shared| Mutex::new(std::mem::take(&mut *shared.lock().unwrap())))
+        .into_inner()
+        .unwrap()
 }
 
 fn after(moment: &Moment, seed: u64) -> Machine {
@@ -167,7 +172,8 @@ fn after(moment: &Moment, seed: u64) -> Machine {
 
 fn read(open: &Open, ino: InodeId, len: usize) -> Vec<u8> {
     let flags = OpenFlags { read: true, ..OpenFlags::default() };
-    let handle = open.volume.open(&caller(), ino, OpenRequest { flags, ..OpenRequest::default() }).unwrap().handle;
+    let handle =
+        open.volume.open(&caller(), ino, OpenRequest { flags, ..OpenRequest::default() }).unwrap().handle;
     let found = open.read(handle, 0, len);
     open.volume.release(handle).unwrap();
     found
@@ -188,8 +194,12 @@ fn examine(machine: &Machine, open: Open, home: usize, moment: &Moment, context:
     open.volume.tick();
     open.close();
     let report = check(machine.config(home), false, &mut |_| {}).unwrap();
-    let damage: Vec<_> =
-        report.problems.iter().filter(|problem| problem.severity == Severity::Damage).map(|problem| &problem.what).collect();
+    let damage: Vec<_> = report
+        .problems
+        .iter()
+        .filter(|problem| problem.severity == Severity::Damage)
+        .map(|problem| &problem.what)
+        .collect();
     assert!(damage.is_empty(), "{context}: {damage:?}");
 }
 
@@ -213,7 +223,7 @@ fn survives(model: Model) {
                     examine(&machine, open, NEW, moment, &context);
                     on_new += 1;
                 }
-                Err(error) => assert!(false, "{context}: {error}"),
+                Err(error) => panic!("{context}: {error}"),
             }
         }
     }

@@ -83,9 +83,14 @@ impl Handles {
         self.files.shards.iter().flat_map(|shard| shard.read().keys().copied().collect::<Vec<_>>()).collect()
     }
 
-    /// All that is open, by handle.
-    pub(crate) fn all(&self) -> (Vec<(HandleId, Arc<OpenFile>)>, Vec<(HandleId, Arc<DirHandle>)>) {
-        (self.files.all(), self.dirs.all())
+    /// All open files, by handle.
+    pub(crate) fn all_files(&self) -> Vec<(HandleId, Arc<OpenFile>)> {
+        self.files.all()
+    }
+
+    /// All open directories, by handle.
+    pub(crate) fn all_dirs(&self) -> Vec<(HandleId, Arc<DirHandle>)> {
+        self.dirs.all()
     }
 
     /// Others take their place, under the same handles.

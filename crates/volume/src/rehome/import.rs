@@ -34,7 +34,7 @@ struct Inodes {
 impl Copier<'_> {
     /// Opens everything on the new home.
     pub(super) fn prepare_import(&mut self) -> Result<Import> {
-        let (files, open_dirs) = self.volume.handles.all();
+        let (files, open_dirs) = (self.volume.handles.all_files(), self.volume.handles.all_dirs());
         self.copy_orphans(&files, &open_dirs)?;
         let turn = self.volume.home.seat().turn() + 1;
         let known = self.volume.inodes.all();

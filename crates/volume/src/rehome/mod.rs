@@ -19,8 +19,9 @@ mod state;
 
 pub(crate) use changes::Changes;
 use commit::INTENT;
+pub(crate) use commit::RECORD;
 pub use engine::{RehomePhase, RehomeProgress, RehomeReport};
-pub(crate) use mounting::{clean_up, guard};
+pub(crate) use mounting::{clean_up, copy_begun, guard};
 pub use mounting::{discard_copy, settle_home};
 
 use crate::Volume;

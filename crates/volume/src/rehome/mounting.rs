@@ -52,6 +52,14 @@ pub fn discard_copy(root: &Fd) -> Result<()> {
     root.sync(false)
 }
 
+/// Where a home was being copied to when that ended too early, if it was.
+pub(crate) fn copy_begun(home: &Fd) -> Result<Option<String>> {
+    let record = read_record(home)?;
+    let unfinished =
+        record.filter(|record| matches!(record.stage, RehomeStage::Copying | RehomeStage::Incoming));
+    Ok(unfinished.map(|record| record.place))
+}
+
 /// Whether the directory may be used as home, as far as replacements go.
 pub(crate) fn guard(home: &Home, tier: &str) -> std::result::Result<(), OpenError> {
     let failed = |error| OpenError::Tier { tier: tier.into(), error };

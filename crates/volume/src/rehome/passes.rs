@@ -159,13 +159,13 @@ impl Copier<'_> {
             let wanted = self.look(&*old, name)?;
             let copied = wanted.as_ref().and_then(|(_, identity)| self.copy_of(identity));
             if copied.is_none_or(|copied| copied.new_ino != found.ino()) {
-                self.to_limbo(&*new, name, &found)?;
+                self.put_in_limbo(&*new, name, &found)?;
             }
         }
         Ok(())
     }
 
-    fn to_limbo(&mut self, new: &dyn NativeFd, name: &OsStr, found: &Identity) -> Result<()> {
+    fn put_in_limbo(&mut self, new: &dyn NativeFd, name: &OsStr, found: &Identity) -> Result<()> {
         let limbo = format!("{:x}", found.ino());
         if found.kind() != FileKind::Directory && found.attr.nlink > 1 {
             self.linked.insert(OsString::from(&limbo));
