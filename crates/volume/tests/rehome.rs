@@ -275,6 +275,40 @@ fn a_copy_that_was_not_completed_is_no_home_and_the_old_one_goes_on() {
     assert_eq!(open.read(handle, 0, 10), b"old");
 }
 
+#[test]
+fn closing_the_volume_gives_a_replacement_up() {
+    let bed = Bed::new();
+    new_home(&bed, "new");
+    let open = bed.open();
+    let (ino, handle) = open.create("file");
+    open.write(handle, 0, b"old");
+    open.volume.release(handle).unwrap();
+    // The kernel reads it by itself, and is waited for.
+    let flags = OpenFlags { read: true, ..OpenFlags::default() };
+    let request = OpenRequest { flags, passthrough_allowed: true, ..OpenRequest::default() };
+    open.volume.open(&caller(), ino, request).unwrap();
+    let (begun, waiting) = std::sync::mpsc::channel();
+    std::thread::scope(|scope| {
+        let replacing = scope.spawn(|| {
+            let begun = begun;
+            let root = open_tier_dir(&bed.path("new")).unwrap();
+            let mut tell = |progress: &braid_volume::RehomeProgress| {
+                if progress.phase == RehomePhase::Waiting {
+                    let _ = begun.send(progress.waiting);
+                }
+                true
+            };
+            open.volume.replace_home(&root, "new", &mut tell).unwrap_err().errno()
+        });
+        assert_eq!(waiting.recv().unwrap(), 1);
+        open.volume.shutdown().unwrap();
+        assert_eq!(replacing.join().unwrap(), Errno::ECANCELED);
+    });
+    drop(open);
+    assert_eq!(std::fs::read_dir(bed.path("new")).unwrap().count(), 0);
+    assert_clean(&bed, "home");
+}
+
 /// Numbers that look random, the same in every run.
 struct Dice(u64);
 

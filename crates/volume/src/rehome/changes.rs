@@ -24,6 +24,10 @@ const CHUNKS_MAX: usize = 1 << 16;
 pub(crate) struct Changes {
     on: AtomicBool,
     set: Mutex<ChangeSet>,
+    /// The volume is being closed: nothing is copied any more.
+    ending: AtomicBool,
+    /// Held by whoever copies home.
+    pub(super) copying: Mutex<()>,
 }
 
 /// What was noted and not yet looked at.
@@ -99,7 +103,12 @@ impl ChangeSet {
 
 impl Changes {
     pub(crate) fn new() -> Self {
-        Self { on: AtomicBool::new(false), set: Mutex::new(ChangeSet::default()) }
+        Self {
+            on: AtomicBool::new(false),
+            set: Mutex::new(ChangeSet::default()),
+            ending: AtomicBool::new(false),
+            copying: Mutex::new(()),
+        }
     }
 
     /// Begins or ends to note; what was noted before is forgotten.
@@ -111,6 +120,17 @@ impl Changes {
     /// Whether a copy is being made.
     pub(crate) fn is_on(&self) -> bool {
         self.on.load(Ordering::Relaxed)
+    }
+
+    /// Whoever copies home is to give up; waits until that is done.
+    pub(crate) fn end(&self) {
+        self.ending.store(true, Ordering::SeqCst);
+        drop(self.copying.lock());
+    }
+
+    /// Whether whoever copies home is to give up.
+    pub(super) fn is_ending(&self) -> bool {
+        self.ending.load(Ordering::SeqCst)
     }
 
     /// What was noted since the last time.

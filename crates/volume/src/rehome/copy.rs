@@ -5,7 +5,7 @@ use super::changes::{CHUNK, ChangedData};
 use super::{Copied, Copier};
 use crate::format::{HEADER_LEN, Header, IdAttr, MUTABLE_FROM};
 use crate::index::path_of;
-use crate::namespace::Identity;
+use crate::namespace::{Identity, read_value};
 use braid_contract::{
     Access, Context, Errno, FallocateMode, Fd, FileKind, NativeFd, ObjectId, Result, SetTime, XattrMode,
 };
@@ -13,9 +13,6 @@ use std::collections::BTreeMap;
 use std::ffi::{OsStr, OsString};
 use std::io::IoSliceMut;
 use std::os::unix::ffi::OsStrExt;
-
-/// Longest value, and longest list of names, that Linux knows.
-const XATTR_MAX: usize = 64 << 10;
 
 const ID_ATTRS: [&str; 2] = ["trusted.braid.id", "user.braid.id"];
 
@@ -247,10 +244,9 @@ fn rewrite_header(page: &mut [u8], owner: Option<&Identity>) {
 }
 
 fn copy_damaged_id(old: &dyn NativeFd, new: &dyn NativeFd) -> Result<()> {
-    let mut value = vec![0; XATTR_MAX];
     for name in ID_ATTRS.map(OsStr::new) {
-        if let Ok(len) = old.get_xattr(name, &mut value) {
-            new.set_xattr(name, &value[..len], XattrMode::Set)?;
+        if let Ok(value) = read_value(|buf| old.get_xattr(name, buf)) {
+            new.set_xattr(name, &value, XattrMode::Set)?;
         }
     }
     Ok(())
@@ -258,24 +254,18 @@ fn copy_damaged_id(old: &dyn NativeFd, new: &dyn NativeFd) -> Result<()> {
 
 /// All extended attributes but Braid's own, which a copy has its own of.
 fn xattrs(fd: &dyn NativeFd) -> Result<BTreeMap<OsString, Vec<u8>>> {
-    let mut names = vec![0; XATTR_MAX];
-    let len = match fd.list_xattr(&mut names) {
-        Err(error) if error.errno() == Errno::EOPNOTSUPP => 0,
+    let names = match read_value(|buf| fd.list_xattr(buf)) {
+        Err(error) if error.errno() == Errno::EOPNOTSUPP => Vec::new(),
         result => result?,
     };
     let mut found = BTreeMap::new();
-    for name in names[..len].split(|byte| *byte == 0).filter(|name| !name.is_empty()) {
+    for name in names.split(|byte| *byte == 0).filter(|name| !name.is_empty()) {
         let name = OsStr::from_bytes(name);
         if ID_ATTRS.iter().any(|id| name == *id) {
             continue;
         }
-        let mut value = vec![0; XATTR_MAX];
-        match fd.get_xattr(name, &mut value) {
-            Ok(len) => {
-                value.truncate(len);
-                value.shrink_to_fit();
-                found.insert(name.to_owned(), value);
-            }
+        match read_value(|buf| fd.get_xattr(name, buf)) {
+            Ok(value) => _ = found.insert(name.to_owned(), value),
             // It went meanwhile, or is one that the kernel makes up.
             Err(error) if matches!(error.errno(), Errno::ENODATA | Errno::EOPNOTSUPP) => {}
             Err(error) => return Err(error),

@@ -4,6 +4,7 @@ use super::commit::{LIMBO, read_label, remove_record};
 use super::import::Import;
 use super::{Copier, cancelled, discard_copy};
 use crate::Volume;
+use crate::file::Layout;
 use crate::index::Dirs;
 use crate::migrate::Pace;
 use crate::namespace::{BRAID_DIR, Home, names_in};
@@ -80,9 +81,9 @@ const LAST_CHANGES: u64 = 256;
 /// As many passes are made for it to become so little.
 const PASSES_MAX: u32 = 12;
 /// How long operations under way are waited for before others go on.
-const PATIENCE_NS: u64 = 2_000_000_000;
+const PATIENCE_NS: u64 = 1_000_000_000;
 /// How often that is tried.
-const TRIES_MAX: u32 = 30;
+const TRIES_MAX: u32 = 20;
 const PAUSE_NS: u64 = 200_000_000;
 
 impl Volume {
@@ -120,6 +121,7 @@ impl Volume {
             let what = "a check or another replacement of the home tier is under way: wait for it to end";
             return Err(Error::new(Errno::EBUSY, what));
         };
+        let _copying = self.changes.copying.lock();
         let new = self.usable_home(root)?;
         let copy = self.new_object_id()?.0;
         let old_location = self.tiers.home().location();
@@ -340,8 +342,11 @@ impl<'a> Copier<'a> {
     /// The last of it: nothing else goes on.
     fn finish(&mut self, copy: [u8; 16], location: &str) -> Result<Import> {
         let mut set = self.volume.changes.take();
+        // Whatever may have been stored to an index since.
         for open in self.volume.handles.files() {
-            set.change(&open.file.inode);
+            if matches!(&*open.file.layout.read(), Layout::Spread(_)) {
+                set.change(&open.file.inode);
+            }
         }
         self.copy_changes(set)?;
         let import = self.prepare_import()?;

@@ -113,7 +113,11 @@ impl Copier<'_> {
 
     fn tell_now(&mut self) -> Result<()> {
         self.told_ns = self.volume.environment.monotonic_ns();
-        if (self.tell)(&self.progress) { Ok(()) } else { Err(cancelled()) }
+        if (self.tell)(&self.progress) && !self.volume.changes.is_ending() {
+            Ok(())
+        } else {
+            Err(cancelled())
+        }
     }
 
     /// Asks whether so many bytes may be copied now.
