@@ -179,6 +179,8 @@ fn a_drill_and_a_replacement_are_asked_for_in_one_line() {
         said,
         "{\"protocol\":1,\"drill\":{\"tiers\":[{\"tier\":\"slow\",\"faults\":[],\"hanging\":1}]}}\n"
     );
+    let said = say(&mut stream, "{\"verb\":\"replace-home\",\"dir\":\"/x\"}\n");
+    assert_eq!(said, "{\"protocol\":1,\"error\":{\"message\":\"/x is not empty\"}}\n");
     let said = say(&mut stream, "{\"verb\":\"replace-tier\",\"tier\":\"slow\",\"dir\":\"/x\"}\n");
     let expected =
         "{\"protocol\":1,\"error\":{\"errno\":16,\"message\":\"tier slow is online; /x is not needed\"}}\n";

@@ -6,7 +6,7 @@
 
 mod common;
 
-use braid_contract::{FileSystem, HandleId, InodeId, OpenFlags, OpenRequest};
+use braid_contract::{Errno, FileSystem, HandleId, InodeId, OpenFlags, OpenRequest};
 use braid_stores::dir::DirStore;
 use braid_testkit::sim::{
     AllKept, AllLost, Chooser, Disk, DiskConfig, Frozen, Model, Seeded, SimClock, SimEnvironment,
@@ -206,19 +206,23 @@ fn examine(machine: &Machine, open: Open, home: usize, moment: &Moment, context:
 fn survives(model: Model) {
     let moments = record(&Machine::new(model));
     assert!(moments.len() > 100, "{}", moments.len());
-    let (mut on_old, mut on_new) = (0, 0);
+    let (mut on_old, mut on_new, mut undecided) = (0, 0, 0);
     for (at, moment) in moments.iter().enumerate() {
         for seed in 0..5 {
             let context = format!("moment {at}, before {}, seed {seed}", moment.what);
+            let decided = decides_alone(&after(moment, seed), &context);
+            undecided += u32::from(decided.is_none());
             let machine = after(moment, seed);
             match machine.mount(OLD) {
                 Ok(open) => {
+                    assert_ne!(decided, Some(false), "{context}");
                     examine(&machine, open, OLD, moment, &context);
                     on_old += 1;
                     // The other one is not taken too.
                     assert!(Volume::open(after(moment, seed).config(NEW)).is_err(), "{context}: both");
                 }
                 Err(OpenError::HomeMoved { to, .. }) if to == "new" => {
+                    assert_ne!(decided, Some(true), "{context}: taken without a look at the other one");
                     let open = machine.mount(NEW).map_err(|error| format!("{context}: {error}")).unwrap();
                     examine(&machine, open, NEW, moment, &context);
                     on_new += 1;
@@ -227,7 +231,20 @@ fn survives(model: Model) {
             }
         }
     }
-    assert!(on_old > 100 && on_new > 5, "{on_old} {on_new}");
+    assert!(on_old > 100 && on_new > 5 && undecided > 0, "{on_old} {on_new} {undecided}");
+}
+
+/// Whether the old home is mounted where the new one can't be reached; `None`
+/// if it says that it can't tell.
+fn decides_alone(machine: &Machine, context: &str) -> Option<bool> {
+    let unreachable = &mut |_: &str| Err(Errno::ENOENT.into());
+    assert!(settle_home(&machine.disks[OLD].root(), unreachable).unwrap().is_none());
+    match Volume::open(machine.config(OLD)) {
+        Ok(_) => Some(true),
+        Err(OpenError::HomeMoved { .. }) => Some(false),
+        Err(OpenError::HomeUndecided { to, .. }) if to == "new" => None,
+        Err(error) => panic!("{context}: {error}"),
+    }
 }
 
 #[test]
