@@ -248,6 +248,24 @@ fn decides_alone(machine: &Machine, context: &str) -> Option<bool> {
 }
 
 #[test]
+fn a_home_without_room_is_refused_with_the_numbers() {
+    let mut machine = Machine::new(Model::EXT4);
+    let config = DiskConfig { capacity: 256 << 10, ..machine.disks[NEW].config().clone() };
+    machine.disks[NEW] = Disk::new(config);
+    let open = machine.mount(OLD).unwrap();
+    let (_, handle) = open.create("large");
+    open.write_ranges(handle, &pattern(1, 40 * RANGE as usize));
+    let refused = open.volume.replace_home(&machine.disks[NEW].root(), "new", &mut |_| true).unwrap_err();
+    assert_eq!(refused.errno(), Errno::ENOSPC);
+    let said = refused.to_string();
+    assert!(said.contains("bytes in 1 files, and the new one room for "), "{said}");
+    open.write(handle, 0, b"goes on");
+    open.close();
+    assert!(Volume::open(machine.config(NEW)).is_err());
+    machine.mount(OLD).unwrap();
+}
+
+#[test]
 fn with_a_journal() {
     survives(Model::EXT4);
 }
