@@ -120,6 +120,11 @@ impl Volume {
     /// what is ahead goes to the home inode, or, if the last name is gone, all
     /// data goes.
     pub(crate) fn end_use(&self, file: &File, passthrough: bool) -> Result<()> {
+        if !file.inode.is_of(&self.home) {
+            // It was taken into use before home was replaced, by somebody who
+            // has no handle: the file on the new home knows nothing of that.
+            return Ok(());
+        }
         let nameless = {
             let mut opens = file.opens.lock();
             opens.handles -= 1;

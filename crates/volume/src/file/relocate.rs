@@ -177,7 +177,8 @@ impl Volume {
     /// `ESTALE` if the file was taken into use before home was replaced.
     fn enter_to_move(&self, file: &File) -> Result<Pass<'_>> {
         let pass = self.door.pass();
-        if file.opens.lock().dead { Err(Errno::ESTALE.into()) } else { Ok(pass) }
+        let usable = file.inode.is_of(&self.home) && !file.opens.lock().dead;
+        if usable { Ok(pass) } else { Err(Errno::ESTALE.into()) }
     }
 
     /// Moves one range; `None` if there is nothing to be moved.

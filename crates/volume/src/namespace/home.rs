@@ -122,6 +122,11 @@ impl Home {
         Arc::clone(&self.seat.read())
     }
 
+    /// How often home was replaced.
+    pub(crate) fn turn(&self) -> u32 {
+        self.seat.read().turn
+    }
+
     /// Another directory is home from now on.
     pub(crate) fn reseat(&self, seat: Seat) {
         *self.seat.write() = Arc::new(seat);

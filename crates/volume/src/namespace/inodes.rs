@@ -63,6 +63,15 @@ impl Inode {
         }
     }
 
+    /// Whether it is an inode of the directory that is home now.
+    pub(crate) fn is_of(&self, home: &Home) -> bool {
+        match &self.node {
+            Node::Handle(_, turn) => *turn == home.turn(),
+            // Home is not replaced where inodes are pinned.
+            Node::Pinned(_) => true,
+        }
+    }
+
     /// The same inode on another home directory, under the same number.
     pub(crate) fn moved(&self, handle: NativeHandle, turn: u32) -> Self {
         Self {
