@@ -258,7 +258,7 @@ pub(crate) enum TierCommand {
     Set(TierSetArgs),
     /// Take a tier out of the volume, while it is mounted
     Remove(TierRemoveArgs),
-    /// Put an empty directory in the place of a tier that is lost, while the volume is mounted
+    /// Put an empty directory in the place of the home tier, or of a tier that is lost, while the volume is mounted
     Replace(ReplaceArgs),
     /// Move everything off a tier, which takes no new data from then on
     Evacuate(EvacuateArgs),
@@ -373,13 +373,16 @@ pub(crate) struct StackDumpArgs {
 }
 
 const REPLACE_HELP: &str = "\
-Only a tier that is failing, hangs or is absent can be replaced, and not home.
-What was on it is lost: those bytes answer EIO until their files are cut or
-removed. Everything else goes on, and new data goes to the new directory.
+The home tier is copied to the new directory while the volume is used, and goes
+on there; this command shows how far it is, and gives it up when it is ended.
+Any other tier can be replaced only when it is failing, hangs or is absent. What
+was on it is lost: those bytes answer EIO until their files are cut or removed.
+Everything else goes on, and new data goes to the new directory.
 
 Examples:
   braid status /mnt/volume --affected
-  braid tier replace /mnt/volume slow /mnt/new-sata";
+  braid tier replace /mnt/volume slow /mnt/new-sata
+  braid tier replace /mnt/volume fast /mnt/new-nvme";
 
 #[derive(Debug, Args)]
 #[command(after_help = REPLACE_HELP)]

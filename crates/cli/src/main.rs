@@ -17,6 +17,7 @@ mod movers;
 mod pin;
 mod poll;
 mod progress;
+mod rehome;
 mod stack;
 mod status;
 mod table;

@@ -4,9 +4,10 @@
 use crate::args::{ReplaceArgs, TierAddArgs, TierListArgs, TierRemoveArgs, TierSetArgs};
 use crate::failure::{Failure, Result};
 use crate::table::{Align, Table};
-use crate::{locate, movers, table};
+use crate::{locate, movers, rehome, table};
 use braid_daemon::flags;
 use braid_daemon::units::show_size;
+use braid_ipc::Client;
 use braid_ipc::protocol::{JobKind, Replaced, Reply, Request, Saved, TierStatus};
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
@@ -157,7 +158,11 @@ fn remove_by_job(args: &TierRemoveArgs) -> Result<()> {
 pub(crate) fn replace(args: &ReplaceArgs) -> Result<()> {
     let mount = locate::containing(&args.mountpoint)?;
     let mut daemon = locate::need_daemon(&mount)?;
-    let request = Request::ReplaceTier { tier: args.tier.clone(), dir: real(&args.dir)? };
+    let dir = real(&args.dir)?;
+    if is_home(&mut daemon, &args.tier)? {
+        return rehome::replace(&mut daemon, dir, args);
+    }
+    let request = Request::ReplaceTier { tier: args.tier.clone(), dir };
     let replaced = locate::ask(&mut daemon, &request, |reply| match reply {
         Reply::Replaced(replaced) => Some(replaced),
         _ => None,
@@ -167,6 +172,14 @@ pub(crate) fn replace(args: &ReplaceArgs) -> Result<()> {
     } else {
         table::print(&render(&replaced, &mount.point.display().to_string()))
     }
+}
+
+fn is_home(daemon: &mut Client, tier: &str) -> Result<bool> {
+    let status = locate::ask(daemon, &Request::Status, |reply| match reply {
+        Reply::Status(status) => Some(status),
+        _ => None,
+    })?;
+    Ok(status.tiers.iter().any(|found| found.home && found.name == tier))
 }
 
 fn render(replaced: &Replaced, point: &str) -> String {
@@ -185,7 +198,7 @@ fn render(replaced: &Replaced, point: &str) -> String {
 }
 
 /// What became of the stack file.
-fn render_saved(saved: &Saved) -> String {
+pub(crate) fn render_saved(saved: &Saved) -> String {
     let changes = || saved.by_hand.iter().map(|change| format!("  {change}\n")).collect::<String>();
     match (&saved.file, &saved.why_not) {
         _ if saved.file.is_none() && saved.by_hand.is_empty() => String::new(),

@@ -210,7 +210,6 @@ fn what_is_refused_says_why_and_changes_nothing() {
         (&["tier", "remove", "slow", "--no-evacuate", "m"], "without --no-evacuate"),
         (&["tier", "remove", "fast", "m"], "the home tier"),
         (&["tier", "remove", "fats", "m"], "did you mean 'fast'?"),
-        (&["tier", "replace", "m", "fast", "e"], "while the volume is mounted is not possible yet"),
         (&["tier", "replace", "m", "slow", "e"], "only a tier that is failing"),
         (&["tier", "list", "e"], "is not in a Braid file system"),
     ] {

@@ -7,8 +7,9 @@ use crate::tiers::Settings;
 use crate::wire::VolumeHandle;
 use braid_contract::Errno;
 use braid_ipc::protocol::{
-    AffectedFile, Drill, ErrorReply, Explanation, FsckRequest, FsckSummary, Hello, Job, JobChange,
-    PinRequest, Pinned, Replaced, Reply, StackDump, StartJob, Status, TierAdded, TierRemoved, TierSet,
+    AffectedFile, Drill, ErrorReply, Explanation, FsckRequest, FsckSummary, Hello, HomeProgress,
+    HomeReplaced, Job, JobChange, PinRequest, Pinned, Replaced, Reply, StackDump, StartJob, Status,
+    TierAdded, TierRemoved, TierSet,
 };
 use std::io;
 use std::path::{Path, PathBuf};
@@ -148,6 +149,17 @@ impl braid_ipc::Handler for Control {
 
     fn pin(&self, request: &PinRequest) -> Result<Pinned, ErrorReply> {
         self.volume.pin(request)
+    }
+
+    fn replace_home(
+        &self,
+        dir: &str,
+        tell: &mut dyn FnMut(HomeProgress) -> io::Result<()>,
+    ) -> Result<HomeReplaced, ErrorReply> {
+        let replaced = self.volume.replace_home(Path::new(dir), &self.mountpoint, tell)?;
+        let _changing = self.changing();
+        let edit = Edit::Set(replaced.tier.name.clone(), "dir", replaced.location.clone());
+        Ok(HomeReplaced { saved: self.running.change(&[edit]), ..replaced })
     }
 
     fn fsck(

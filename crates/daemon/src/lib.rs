@@ -29,6 +29,7 @@ mod drill;
 mod jobs;
 mod movers;
 mod policy;
+mod rehome;
 mod replacement;
 mod running;
 mod section;

@@ -60,9 +60,8 @@ impl VolumeHandle {
         let before = before.into_iter().next().ok_or_else(|| ErrorReply::from(Error::from(Errno::ENOENT)))?;
         // Said by the volume too, but before a directory is looked at.
         if before.home {
-            let what = format!("tier {name} is the home tier, which can't be replaced");
-            let advice = "it holds the names of all files: replacing it while the volume is mounted is not possible yet";
-            return Err(refused(Errno::EBUSY, &what, advice));
+            let what = format!("tier {name} is the home tier");
+            return Err(refused(Errno::EBUSY, &what, "it is replaced by a copy of it: ask for that"));
         }
         let others = others.iter().map(|tier| (tier.name.as_str(), Path::new(&tier.location)));
         let dir = validate::replacement(dir, others, mountpoint)
@@ -133,7 +132,7 @@ impl TierPlace {
     }
 
     /// What to change so that the next mount finds the tier at `dir`.
-    fn next_mount(&self, dir: &Path) -> String {
+    pub(crate) fn next_mount(&self, dir: &Path) -> String {
         let absent = if self.absent { format!(", and no --without {}", self.name) } else { String::new() };
         format!("{}{absent}", self.place.instead(&self.written, dir))
     }

@@ -5,6 +5,7 @@ use crate::device::{self, Devices};
 use crate::drill::{self, Drills};
 use crate::movers;
 use crate::refusal::Refusal;
+use crate::rehome;
 use crate::replacement::{self, TierPlace};
 use crate::rules::Rule;
 use crate::validate;
@@ -37,7 +38,9 @@ pub(crate) struct VolumeHandle {
 pub(crate) fn open(settings: &VolumeSettings) -> Result<VolumeHandle, Refusal> {
     let drills = Arc::new(Drills::default());
     let places = Arc::new(Mutex::new(replacement::places(settings)));
-    let opened = Volume::open(volume_config(settings, Some(&drills))?);
+    let config = volume_config(settings, Some(&drills))?;
+    rehome::settle(&config.home.root);
+    let opened = Volume::open(config);
     match opened {
         Ok(volume) => {
             // Nobody uses it yet.

@@ -80,6 +80,15 @@ pub enum Request {
     },
     /// The stack as it is now. For the owner of the mount.
     DumpStack,
+    /// Makes an empty directory the home tier: any number of
+    /// [`Reply::HomeProgress`], one [`Reply::HomeReplaced`], then
+    /// [`Reply::Done`]. Given up when the
+    /// client hangs up, unless it is too late for that. For the owner of the
+    /// mount.
+    ReplaceHome {
+        /// The directory, absolute.
+        dir: String,
+    },
     /// Check the volume while it is used: any number of
     /// [`Reply::FsckProgress`] and [`Reply::FsckProblem`], one
     /// [`Reply::FsckSummary`], then [`Reply::Done`]. Ends early when the client
@@ -134,6 +143,7 @@ impl Request {
                 | Self::SetTier { .. }
                 | Self::RemoveTier { .. }
                 | Self::DumpStack
+                | Self::ReplaceHome { .. }
         );
         job || tier || matches!(self, Self::Affected | Self::Drill { .. } | Self::Fsck(_))
     }
@@ -176,6 +186,10 @@ pub enum Reply {
     TierRemoved(TierRemoved),
     /// To [`Request::DumpStack`].
     StackDump(StackDump),
+    /// To [`Request::ReplaceHome`], now and then.
+    HomeProgress(HomeProgress),
+    /// To [`Request::ReplaceHome`], in the end.
+    HomeReplaced(HomeReplaced),
     /// To [`Request::Fsck`], now and then.
     FsckProgress(FsckProgress),
     /// To [`Request::Fsck`], for each problem.
@@ -561,6 +575,46 @@ pub struct TierRemoved {
 pub struct StackDump {
     /// Its text.
     pub text: String,
+}
+
+/// How far a replacement of the home tier has come.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct HomeProgress {
+    /// `counting`, `copying`, `catching up`, `waiting`, `switching` or
+    /// `cleaning up`.
+    pub phase: String,
+    /// Regular files copied.
+    pub files: u64,
+    /// How many there were at the beginning.
+    pub total_files: u64,
+    /// Bytes copied; what changes meanwhile is copied more than once.
+    pub bytes: u64,
+    /// Space that files took on the home tier at the beginning.
+    pub total_bytes: u64,
+    /// Files open by passthrough, which are waited for.
+    pub waiting: u64,
+}
+
+/// A home tier that was replaced.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct HomeReplaced {
+    /// The tier.
+    pub tier: RunTier,
+    /// Where it was.
+    pub old_location: String,
+    /// Where it is.
+    pub location: String,
+    /// Regular files copied.
+    pub files: u64,
+    /// Bytes copied.
+    pub bytes: u64,
+    /// For how long operations were held up in the end, in seconds.
+    pub held_up: f64,
+    /// What to change for the next mount.
+    pub next_mount: String,
+    /// Whether the stack file says so already.
+    #[serde(default)]
+    pub saved: Saved,
 }
 
 /// Where a file's data is.

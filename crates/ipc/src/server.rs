@@ -5,9 +5,9 @@
 //! nothing is closed, and each user has a limited number of connections.
 
 use crate::protocol::{
-    AffectedFile, Done, Drill, Ended, ErrorReply, Explanation, FsckRequest, FsckSummary, Hello, Job,
-    JobChange, PROTOCOL, PinRequest, Pinned, REQUEST_BYTES_MAX, Replaced, Reply, ReplyLine, Request,
-    RequestLine, StackDump, StartJob, Status, TierAdded, TierRemoved, TierSet,
+    AffectedFile, Done, Drill, Ended, ErrorReply, Explanation, FsckRequest, FsckSummary, Hello, HomeProgress,
+    HomeReplaced, Job, JobChange, PROTOCOL, PinRequest, Pinned, REQUEST_BYTES_MAX, Replaced, Reply,
+    ReplyLine, Request, RequestLine, StackDump, StartJob, Status, TierAdded, TierRemoved, TierSet,
 };
 use rustix::fs::{Mode, chmod};
 use rustix::net::Shutdown;
@@ -124,6 +124,18 @@ pub trait Handler: Send + Sync + 'static {
     /// # Errors
     /// If there is none to tell.
     fn dump_stack(&self) -> Result<StackDump, ErrorReply>;
+
+    /// Makes the empty directory `dir` the home tier. Hands `tell` progress; it
+    /// fails when the client is gone, and then the replacement is given up, if
+    /// it still can be.
+    ///
+    /// # Errors
+    /// If the directory won't do, or the replacement failed or was given up.
+    fn replace_home(
+        &self,
+        dir: &str,
+        tell: &mut dyn FnMut(HomeProgress) -> io::Result<()>,
+    ) -> Result<HomeReplaced, ErrorReply>;
 
     /// Checks the volume. Hands `tell` progress and problems; it fails when the
     /// client is gone, and then the check ends.
@@ -430,6 +442,12 @@ fn handle(handler: &dyn Handler, request: &Request, send: &mut dyn FnMut(Reply) 
             handler.remove_tier(tier, *evacuate).map(Reply::TierRemoved)
         }
         Request::DumpStack => handler.dump_stack().map(Reply::StackDump),
+        Request::ReplaceHome { dir } => {
+            handler.replace_home(dir, &mut |now| send(Reply::HomeProgress(now))).and_then(|replaced| {
+                let sent = send(Reply::HomeReplaced(replaced));
+                sent.map_err(|error| ErrorReply::new(error.to_string())).map(|()| Reply::Done(Done {}))
+            })
+        }
         Request::ReplaceTier { tier, dir } => handler.replace_tier(tier, dir).map(Reply::Replaced),
         Request::StartJob(_)
         | Request::Jobs

@@ -3,8 +3,8 @@
 
 use braid_ipc::protocol::{
     AffectedFile, Amount, Drill, DrillTier, Ended, ErrorReply, Explanation, FsckProblem, FsckProgress,
-    FsckRequest, FsckSummary, Hello, Job, JobChange, JobKind, PinRequest, Pinned, Replaced, Reply, Request,
-    RunTier, Saved, StackDump, StartJob, Status, TierAdded, TierRemoved, TierSet,
+    FsckRequest, FsckSummary, Hello, HomeProgress, HomeReplaced, Job, JobChange, JobKind, PinRequest, Pinned,
+    Replaced, Reply, Request, RunTier, Saved, StackDump, StartJob, Status, TierAdded, TierRemoved, TierSet,
 };
 use braid_ipc::{Client, ClientError, Handler, Server};
 use std::collections::BTreeMap;
@@ -104,6 +104,14 @@ impl Handler for Fake {
 
     fn dump_stack(&self) -> Result<StackDump, ErrorReply> {
         Ok(StackDump { text: "stack:\n".into() })
+    }
+
+    fn replace_home(
+        &self,
+        dir: &str,
+        _: &mut dyn FnMut(HomeProgress) -> io::Result<()>,
+    ) -> Result<HomeReplaced, ErrorReply> {
+        Err(ErrorReply::new(format!("{dir} is not empty")))
     }
 
     fn fsck(
@@ -240,6 +248,8 @@ fn a_drill_and_a_replacement_are_asked_for_in_one_line() {
         said,
         "{\"protocol\":1,\"drill\":{\"tiers\":[{\"tier\":\"slow\",\"faults\":[],\"hanging\":1}]}}\n"
     );
+    let said = say(&mut stream, "{\"verb\":\"replace-home\",\"dir\":\"/x\"}\n");
+    assert_eq!(said, "{\"protocol\":1,\"error\":{\"message\":\"/x is not empty\"}}\n");
     let said = say(&mut stream, "{\"verb\":\"replace-tier\",\"tier\":\"slow\",\"dir\":\"/x\"}\n");
     let expected =
         "{\"protocol\":1,\"error\":{\"errno\":16,\"message\":\"tier slow is online; /x is not needed\"}}\n";

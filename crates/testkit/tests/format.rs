@@ -234,9 +234,13 @@ fn fill(volume: &TestVolume) -> BTreeMap<&'static str, Vec<u8>> {
 #[test]
 fn tables_of_the_document_are_complete() {
     let document = document();
-    for (title, size) in
-        [("Label", 512), ("Volume table", 4096), ("The id of a spread file", 40), ("Index", 4096)]
-    {
+    for (title, size) in [
+        ("Label", 512),
+        ("Volume table", 4096),
+        ("A replacement of home", 4096),
+        ("The id of a spread file", 40),
+        ("Index", 4096),
+    ] {
         assert_eq!(document.table(title).size(), size, "{title}");
     }
     assert_eq!(document.bits("Index").size(), 64);

@@ -110,6 +110,7 @@ impl Volume {
                 pool.spawn(move || tier.finish_measuring());
             }
         }
+        let _pass = self.door.pass();
         self.close_heat_epoch();
         self.guard_movers();
         self.inodes.drop_forgotten();
@@ -117,10 +118,11 @@ impl Volume {
 
     /// Carries out removals, and sets space aside. May wait for a tier.
     fn clean_up(&self) {
+        let _pass = self.door.pass();
         self.reaper.reap_due(self);
         self.save_heat_sometimes();
-        if !self.index.ballast.is_full() && self.tiers.home().room() > 4 * BALLAST_LEN {
-            self.index.ballast.fill();
+        if !self.index.ballast().is_full() && self.tiers.home().room() > 4 * BALLAST_LEN {
+            self.index.ballast().fill();
         }
     }
 }

@@ -1,4 +1,5 @@
-//! The volume as a [`FileSystem`]: each operation to where it is carried out.
+//! The volume as a [`FileSystem`]: each operation through the door, to where it
+//! is carried out, and what it changed to the notes of whoever copies home.
 
 use crate::Volume;
 use crate::placement::Origin;
@@ -27,14 +28,17 @@ impl FileSystem for Volume {
     }
 
     fn lookup(&self, _caller: &Caller, parent: InodeId, name: &OsStr) -> Result<Entry> {
+        let _pass = self.door.pass();
         self.look_up(parent, name)
     }
 
     fn forget(&self, ino: InodeId, count: u64) {
+        let _pass = self.door.pass();
         self.inodes.forget(ino, count);
     }
 
     fn getattr(&self, _caller: &Caller, ino: InodeId, handle: Option<HandleId>) -> Result<Attr> {
+        let _pass = self.door.pass();
         self.get_attr(ino, handle)
     }
 
@@ -45,10 +49,14 @@ impl FileSystem for Volume {
         handle: Option<HandleId>,
         changes: &SetAttr,
     ) -> Result<Attr> {
-        self.set_attr(caller, ino, handle, changes)
+        let _pass = self.door.pass();
+        let result = self.set_attr(caller, ino, handle, changes);
+        self.note_set_attr(ino, changes);
+        result
     }
 
     fn readlink(&self, _caller: &Caller, ino: InodeId) -> Result<Vec<u8>> {
+        let _pass = self.door.pass();
         self.path_of(ino)?.read_link()
     }
 
@@ -61,27 +69,45 @@ impl FileSystem for Volume {
         umask: u32,
         rdev: u32,
     ) -> Result<Entry> {
-        self.make_node(caller, parent, name, mode, umask, rdev)
+        let _pass = self.door.pass();
+        let result = self.make_node(caller, parent, name, mode, umask, rdev);
+        self.note_name(parent, name);
+        result
     }
 
     fn mkdir(&self, caller: &Caller, parent: InodeId, name: &OsStr, mode: u32, umask: u32) -> Result<Entry> {
-        self.make_dir(caller, parent, name, mode, umask)
+        let _pass = self.door.pass();
+        let result = self.make_dir(caller, parent, name, mode, umask);
+        self.note_name(parent, name);
+        result
     }
 
     fn symlink(&self, caller: &Caller, parent: InodeId, name: &OsStr, target: &OsStr) -> Result<Entry> {
-        self.make_symlink(caller, parent, name, target)
+        let _pass = self.door.pass();
+        let result = self.make_symlink(caller, parent, name, target);
+        self.note_name(parent, name);
+        result
     }
 
     fn link(&self, _caller: &Caller, ino: InodeId, parent: InodeId, name: &OsStr) -> Result<Entry> {
-        self.make_link(ino, parent, name)
+        let _pass = self.door.pass();
+        let result = self.make_link(ino, parent, name);
+        self.note_name(parent, name);
+        result
     }
 
     fn unlink(&self, _caller: &Caller, parent: InodeId, name: &OsStr) -> Result<()> {
-        self.remove_name(parent, name)
+        let _pass = self.door.pass();
+        let result = self.remove_name(parent, name);
+        self.note_name(parent, name);
+        result
     }
 
     fn rmdir(&self, _caller: &Caller, parent: InodeId, name: &OsStr) -> Result<()> {
-        self.remove_dir(parent, name)
+        let _pass = self.door.pass();
+        let result = self.remove_dir(parent, name);
+        self.note_name(parent, name);
+        result
     }
 
     fn rename(
@@ -93,10 +119,15 @@ impl FileSystem for Volume {
         new_name: &OsStr,
         mode: RenameMode,
     ) -> Result<()> {
-        self.rename_name((parent, name), (new_parent, new_name), mode)
+        let _pass = self.door.pass();
+        let result = self.rename_name((parent, name), (new_parent, new_name), mode);
+        self.note_name(parent, name);
+        self.note_name(new_parent, new_name);
+        result
     }
 
     fn open(&self, _caller: &Caller, ino: InodeId, request: OpenRequest) -> Result<Opened> {
+        let _pass = self.door.pass();
         self.open_inode(ino, request)
     }
 
@@ -110,7 +141,10 @@ impl FileSystem for Volume {
         exclusive: bool,
         flags: OpenFlags,
     ) -> Result<(Entry, Opened)> {
-        self.make_file(caller, parent, name, mode, umask, exclusive, flags)
+        let _pass = self.door.pass();
+        let result = self.make_file(caller, parent, name, mode, umask, exclusive, flags);
+        self.note_name(parent, name);
+        result
     }
 
     fn read(
@@ -121,6 +155,7 @@ impl FileSystem for Volume {
         buf: &mut [u8],
         direct: bool,
     ) -> Result<usize> {
+        let _pass = self.door.pass();
         let _for = act_for(Account::Thread(caller.tid));
         self.read_file(&self.handles.file(handle)?.file, offset, buf, direct)
     }
@@ -133,9 +168,12 @@ impl FileSystem for Volume {
         data: &[u8],
         flags: WriteFlags,
     ) -> Result<usize> {
+        let _pass = self.door.pass();
         let _for = act_for(Account::Thread(caller.tid));
         let open = self.handles.file(handle)?;
-        let done = self.write_file(&open.file, offset, data, flags, caller)?;
+        let written = self.write_file(&open.file, offset, data, flags, caller);
+        self.note_data(&open.file.inode, offset, data.len() as u64);
+        let done = written?;
         if flags.sync && done > 0 {
             self.sync_open(&open, true)?;
         }
@@ -143,18 +181,28 @@ impl FileSystem for Volume {
     }
 
     fn flush(&self, _caller: &Caller, handle: HandleId) -> Result<()> {
+        let _pass = self.door.pass();
         let open = self.handles.file(handle)?;
         // Times must not change later on their own.
-        if open.flags.write { self.update_home_inode(&open.file) } else { Ok(()) }
+        if !open.flags.write {
+            return Ok(());
+        }
+        let result = self.update_home_inode(&open.file);
+        self.note_inode(&open.file.inode);
+        result
     }
 
     fn release(&self, handle: HandleId) -> Result<()> {
+        let _pass = self.door.pass();
         self.close_file(handle)
     }
 
     fn fsync(&self, _caller: &Caller, handle: HandleId, data_only: bool) -> Result<()> {
+        let _pass = self.door.pass();
         let open = self.handles.file(handle)?;
-        self.sync_open(&open, data_only)
+        let result = self.sync_open(&open, data_only);
+        self.note_inode(&open.file.inode);
+        result
     }
 
     fn fallocate(
@@ -165,6 +213,7 @@ impl FileSystem for Volume {
         len: u64,
         mode: FallocateMode,
     ) -> Result<()> {
+        let _pass = self.door.pass();
         let open = self.handles.file(handle)?;
         if len == 0 {
             return Err(Errno::EINVAL.into());
@@ -172,10 +221,13 @@ impl FileSystem for Volume {
         if !caller.keeps_set_id_bits() {
             self.clear_set_id(&open.file)?;
         }
-        self.allocate_file(&open.file, offset, len, mode, Origin::of_caller(caller))
+        let result = self.allocate_file(&open.file, offset, len, mode, Origin::of_caller(caller));
+        self.note_data(&open.file.inode, offset, len);
+        result
     }
 
     fn seek(&self, _caller: &Caller, handle: HandleId, offset: u64, target: SeekTarget) -> Result<u64> {
+        let _pass = self.door.pass();
         self.seek_file(&self.handles.file(handle)?.file, offset, target)
     }
 
@@ -188,14 +240,23 @@ impl FileSystem for Volume {
         to_offset: u64,
         len: u64,
     ) -> Result<u64> {
+        let _pass = self.door.pass();
         let (from, to) = (self.handles.file(from)?, self.handles.file(to)?);
         if !caller.keeps_set_id_bits() {
             self.clear_set_id(&to.file)?;
         }
-        self.copy_between((&from.file, from_offset), (&to.file, to_offset), len, Origin::of_caller(caller))
+        let result = self.copy_between(
+            (&from.file, from_offset),
+            (&to.file, to_offset),
+            len,
+            Origin::of_caller(caller),
+        );
+        self.note_data(&to.file.inode, to_offset, len);
+        result
     }
 
     fn open_dir(&self, _caller: &Caller, ino: InodeId) -> Result<HandleId> {
+        let _pass = self.door.pass();
         self.open_directory(ino)
     }
 
@@ -207,14 +268,17 @@ impl FileSystem for Volume {
         plus: bool,
         sink: &mut dyn DirSink,
     ) -> Result<()> {
+        let _pass = self.door.pass();
         self.read_directory(handle, offset, plus, sink)
     }
 
     fn release_dir(&self, handle: HandleId) -> Result<()> {
+        let _pass = self.door.pass();
         self.handles.remove_dir(handle)
     }
 
     fn sync_dir(&self, _caller: &Caller, handle: HandleId) -> Result<()> {
+        let _pass = self.door.pass();
         // A removal that is durable must be found by recovery.
         self.index.sync_marks()?;
         self.handles.dir(handle)?.sync()
@@ -223,6 +287,7 @@ impl FileSystem for Volume {
     /// Space of all tiers together; one that two tiers share is counted once,
     /// and what is reserved on a tier is not available.
     fn statfs(&self, _caller: &Caller) -> Result<StatFs> {
+        let _pass = self.door.pass();
         let native = self.home.root().usage()?;
         let mut sum = StatFs {
             files: native.files,
@@ -246,10 +311,12 @@ impl FileSystem for Volume {
     }
 
     fn getxattr(&self, _caller: &Caller, ino: InodeId, name: &OsStr) -> Result<Vec<u8>> {
+        let _pass = self.door.pass();
         self.get_xattr(ino, name)
     }
 
     fn listxattr(&self, _caller: &Caller, ino: InodeId) -> Result<Vec<u8>> {
+        let _pass = self.door.pass();
         self.list_xattr(ino)
     }
 
@@ -261,17 +328,35 @@ impl FileSystem for Volume {
         value: &[u8],
         mode: XattrMode,
     ) -> Result<()> {
-        self.set_xattr(ino, name, value, mode)
+        let _pass = self.door.pass();
+        let result = self.set_xattr(ino, name, value, mode);
+        self.note_ino(ino);
+        result
     }
 
     fn removexattr(&self, _caller: &Caller, ino: InodeId, name: &OsStr) -> Result<()> {
-        self.remove_xattr(ino, name)
+        let _pass = self.door.pass();
+        let result = self.remove_xattr(ino, name);
+        self.note_ino(ino);
+        result
     }
 
     fn sync(&self) -> Result<()> {
+        let _pass = self.door.pass();
         for open in self.handles.files() {
-            self.sync_file(&open.file, false)?;
+            let synced = self.sync_file(&open.file, false);
+            self.note_inode(&open.file.inode);
+            synced?;
         }
         self.sync_all_tiers()
+    }
+}
+
+impl Volume {
+    fn note_set_attr(&self, ino: InodeId, changes: &SetAttr) {
+        if let (Some(size), Ok(inode)) = (changes.size, self.inodes.get(ino)) {
+            self.note_from(&inode, size);
+        }
+        self.note_ino(ino);
     }
 }

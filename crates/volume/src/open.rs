@@ -3,6 +3,7 @@
 
 use crate::background::Background;
 use crate::config::{HomeConfig, TierConfig, VolumeConfig};
+use crate::door::Door;
 use crate::file::Handles;
 use crate::format::{FORMAT_VERSION, FormatError, Label, TABLE_LEN, VolumeTable};
 use crate::heat::Heat;
@@ -12,10 +13,11 @@ use crate::migrate::Slots;
 use crate::movers::Movers;
 use crate::namespace::{Home, InodeTable, names_in};
 use crate::reap::Reaper;
+use crate::rehome::Changes;
 use crate::rules::Rules;
 use crate::sync::{Mutex, RwLock};
 use crate::tiers::{Counts, Place, Tier, TierParts, Tiers, bit};
-use crate::{RANGE_SIZE_DEFAULT, Volume, lifecycle, placement};
+use crate::{RANGE_SIZE_DEFAULT, Volume, lifecycle, placement, rehome};
 use braid_contract::{Access, Environment, Errno, Error, Fd, InodeId, Result, TierId, VolumeId};
 use braid_sys::is_privileged;
 use std::ffi::OsStr;
@@ -115,6 +117,28 @@ pub enum OpenError {
         /// The missing tier's name.
         tier: String,
     },
+    /// The directory is a copy of a home tier that was never completed.
+    IncompleteHome {
+        /// The tier's name.
+        tier: String,
+        /// Where the home is that it was to be a copy of.
+        of: String,
+    },
+    /// Home has been replaced, and is elsewhere now.
+    HomeMoved {
+        /// The tier's name.
+        tier: String,
+        /// Where it is.
+        to: String,
+    },
+    /// Home was being replaced, and which of two directories is home can't be
+    /// told without the other.
+    HomeUndecided {
+        /// The tier's name.
+        tier: String,
+        /// Where the other one is.
+        to: String,
+    },
     /// The policy or a rule names a tier that there is not.
     UnknownTier,
     /// Something else failed.
@@ -135,6 +159,9 @@ impl OpenError {
             | Self::NewerFormat { tier, .. }
             | Self::Damaged { tier, .. }
             | Self::NoXattrs { tier, .. }
+            | Self::IncompleteHome { tier, .. }
+            | Self::HomeMoved { tier, .. }
+            | Self::HomeUndecided { tier, .. }
             | Self::NeedsRoot { tier } => Some(tier),
             Self::RangeSizeDiffers { .. } | Self::MissingTier { .. } | Self::UnknownTier | Self::Other(_) => {
                 None
@@ -201,6 +228,21 @@ impl fmt::Display for OpenError {
                      `{tier}: {{ dir: DIRECTORY }}` below `tiers` or --tier {tier}=DIRECTORY"
                 )
             }
+            Self::IncompleteHome { of, .. } => write!(
+                f,
+                "it is an unfinished copy of the home tier at {of}; mount with that, and replace home again if you want to, \
+                 or remove the copy"
+            ),
+            Self::HomeMoved { to, .. } => write!(
+                f,
+                "home has moved to {to}, and this directory is out of date; mount with that one as the home tier"
+            ),
+            Self::HomeUndecided { to, .. } => write!(
+                f,
+                "home was about to move to {to}, and only that directory tells whether it did; \
+                 make it reachable under that name (is its file system mounted?) and mount again, \
+                 or, if it is lost for good, remove .braid/intent/rehome here"
+            ),
             Self::UnknownTier => f.write_str("the policy or a rule names a tier that is not among the tiers"),
             Self::Other(error) => write!(f, "{error}"),
         }
@@ -252,6 +294,7 @@ impl Volume {
         let left_out = lifecycle::leave_out_removed(&mut config);
         let (home, plan) = examine(&config)?;
         prepare(&home, &config, &plan)?;
+        rehome::clean_up(&home)?;
         let volume = Arc::new(assemble(home, config, &plan)?);
         volume.recover()?;
         if plan.home_unlabelled {
@@ -271,6 +314,7 @@ impl Volume {
 /// Checks everything, and changes nothing.
 fn examine(config: &VolumeConfig) -> Opening<(Home, Plan)> {
     let mut home = open_home(&config.home)?;
+    rehome::guard(&home, &config.home.name)?;
     let home_label = read_home_label(&home, &config.home.name)?;
     let table = read_table(&home, &config.home.name)?;
     let user_xattr = home_label.as_ref().map_or(!is_privileged(), |label| label.user_xattr);
@@ -560,7 +604,7 @@ fn assemble(home: Home, config: VolumeConfig, plan: &Plan) -> Opening<Volume> {
         location: config.home.location,
         label: plan.label(plan.home, &config.home.name).encode(),
         name: config.home.name,
-        place: Place::Home(Fd::clone(home.root())),
+        place: Place::Home(home.root()),
         weight: config.home.weight,
         profile: config.home.profile,
         reserve: config.home.reserve,
@@ -600,6 +644,9 @@ fn assemble(home: Home, config: VolumeConfig, plan: &Plan) -> Opening<Volume> {
         left_out: Mutex::new(Vec::new()),
         inodes: InodeTable::new(),
         handles: Handles::new(),
+        door: Door::new(),
+        changes: Changes::new(),
+        overhaul: Mutex::new(()),
         reaper: Reaper::new(),
         pool: pool(&*environment)?,
         slots: Slots::new(SLOTS),

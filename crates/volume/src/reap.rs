@@ -78,6 +78,20 @@ impl Reaper {
         pending.since_ns.get_or_insert_with(|| volume.environment.monotonic_ns());
     }
 
+    /// Another home directory holds everything durably: nothing of the earlier
+    /// one has to be synced any more.
+    pub(crate) fn forget_witnesses(&self) {
+        self.pending.lock().files.iter_mut().for_each(|(_, witness)| *witness = None);
+    }
+
+    /// The files whose indexes are there still, and that nothing leads to.
+    pub(crate) fn ids(&self) -> Vec<ObjectId> {
+        let mut ids: Vec<_> = self.pending.lock().files.iter().map(|(id, _)| *id).collect();
+        let removed = self.removed.lock();
+        ids.extend(removed.failed.iter().chain(&removed.done));
+        ids
+    }
+
     pub(crate) fn len(&self) -> u64 {
         self.pending.lock().files.len() as u64
     }

@@ -198,7 +198,7 @@ fn tier_status(tier: &crate::tiers::Tier) -> TierStatus {
     TierStatus {
         id: tier.id,
         name: tier.name.clone(),
-        location: tier.location.clone(),
+        location: tier.location(),
         home: tier.is_home(),
         state: tier.state(),
         trouble: tier.health.detail(),

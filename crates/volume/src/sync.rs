@@ -3,7 +3,7 @@
 
 use braid_contract::{Environment, Result};
 use rustix::time::ClockId;
-use std::sync::{self, PoisonError};
+use std::sync::{self, PoisonError, TryLockError};
 use std::time::Duration;
 
 /// A mutual-exclusion lock. A panic while it is held does not poison it: the
@@ -21,6 +21,15 @@ impl<T> Mutex<T> {
 
     pub(crate) fn lock(&self) -> MutexGuard<'_, T> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// `None` if somebody else holds it.
+    pub(crate) fn try_lock(&self) -> Option<MutexGuard<'_, T>> {
+        match self.0.try_lock() {
+            Ok(guard) => Some(guard),
+            Err(TryLockError::Poisoned(poisoned)) => Some(poisoned.into_inner()),
+            Err(TryLockError::WouldBlock) => None,
+        }
     }
 }
 

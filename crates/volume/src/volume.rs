@@ -2,6 +2,7 @@
 
 use crate::background::Background;
 use crate::config::{PolicyConfig, RuleConfig};
+use crate::door::Door;
 use crate::file::Handles;
 use crate::format::{Reason, VolumeTable};
 use crate::heat::Heat;
@@ -12,6 +13,7 @@ use crate::movers::Movers;
 use crate::namespace::{Home, InodeTable};
 use crate::placement::Policy;
 use crate::reap::Reaper;
+use crate::rehome::Changes;
 use crate::rules::Rules;
 use crate::sync::{Mutex, RwLock};
 use crate::tiers::{Tiers, act_for, present};
@@ -39,6 +41,13 @@ pub struct Volume {
     pub(crate) index: IndexDir,
     pub(crate) inodes: InodeTable,
     pub(crate) handles: Handles,
+    /// Every operation goes through it.
+    pub(crate) door: Door,
+    /// What changes while home is copied.
+    pub(crate) changes: Changes,
+    /// Held by what must not be done beside another such thing: a check, the
+    /// replacement of home.
+    pub(crate) overhaul: Mutex<()>,
     pub(crate) reaper: Reaper,
     /// Threads for what goes on on several tiers at once; `None` where there
     /// may be none.
@@ -63,6 +72,7 @@ impl Volume {
     /// # Errors
     /// Those of the tiers. What could not be done is done at the next mount.
     pub fn shutdown(&self) -> Result<()> {
+        self.changes.end();
         self.movers.stop();
         self.jobs.stop();
         self.background.stop();

@@ -39,7 +39,7 @@ impl Check<'_> {
     /// Looks at all files, or at those that were asked for.
     pub(super) fn files(&mut self) -> Result<()> {
         self.reporter.phase("files", None)?;
-        let home = crate::namespace::Home::open(Fd::clone(self.ground.home.root()))?;
+        let home = crate::namespace::Home::open(self.ground.home.root())?;
         let mut strangers = Vec::new();
         let options = self.options;
         home.walk_below(&options.paths, &mut |seen| {

@@ -7,6 +7,7 @@ use crate::config::{TierConfig, VolumeConfig};
 use crate::format::{FORMAT_VERSION, FormatError, Label, TABLE_LEN, VolumeTable};
 use crate::namespace::Home;
 use crate::open::OpenError;
+use crate::rehome;
 use crate::tiers::Backend;
 use braid_contract::{Errno, Error, Fd, NativeFd, ObjectId, Result, Store, TierId, VolumeId};
 use std::ops::ControlFlow;
@@ -108,7 +109,7 @@ impl<'a> Ground<'a> {
             }
         }
         let user_xattr = volume.home.uses_user_xattr();
-        let mut home = Home::open(Fd::clone(volume.home.root()))?;
+        let mut home = Home::open(volume.home.root())?;
         home.use_user_xattr(user_xattr);
         Ok(Self {
             volume: volume.id,
@@ -129,6 +130,7 @@ impl<'a> Ground<'a> {
     pub(super) fn survey(config: &VolumeConfig, options: &CheckOptions) -> Opening<(Self, Vec<Problem>)> {
         let home_failed = |error| OpenError::Tier { tier: config.home.name.clone(), error };
         let mut home = Home::open(Fd::clone(&config.home.root)).map_err(home_failed)?;
+        rehome::guard(&home, &config.home.name)?;
         let label = read(
             &config.home.name,
             "label",

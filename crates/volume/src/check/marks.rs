@@ -5,6 +5,7 @@ use super::tree::dir_if_there;
 use super::{Check, When};
 use crate::format::SavedCounts;
 use crate::namespace::names_in;
+use crate::rehome;
 use braid_contract::{ObjectId, Result};
 
 impl Check<'_> {
@@ -46,11 +47,25 @@ impl Check<'_> {
         let home = self.ground.home_name.clone();
         let Some(intent) = dir_if_there(&*self.ground.braid, "intent")? else { return Ok(()) };
         for name in names_in(&*intent)? {
+            if name == rehome::RECORD && self.home_copy() {
+                continue;
+            }
             let what = format!(".braid/intent/{} tells of an operation that is not known", name.display());
             let repair = "nothing is done: a later version of Braid may know it";
             self.found(Problem::note("intent-unknown", what).tier(&home).repair(repair));
         }
         Ok(())
+    }
+
+    /// Tells of a replacement of home that did not come to its end; answers
+    /// whether the record is one of that.
+    fn home_copy(&mut self) -> bool {
+        let Ok(Some(copy)) = rehome::copy_begun(&self.ground.home.root()) else { return false };
+        let home = self.ground.home_name.clone();
+        let what = format!("the home tier was being copied to {copy}, and that was not completed");
+        let repair = "gives the copy up, as the next mount does";
+        self.found(Problem::note("home-copy", what).tier(&home).repair(repair));
+        true
     }
 
     /// The counts that a clean unmount saved.

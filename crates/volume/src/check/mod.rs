@@ -89,12 +89,17 @@ impl Volume {
     /// `false`.
     ///
     /// # Errors
-    /// Those of the tiers.
+    /// Those of the tiers; `EBUSY` while another check is under way, or home
+    /// is being replaced.
     pub fn check(
         &self,
         options: &CheckOptions,
         progress: &mut dyn FnMut(&CheckProgress) -> bool,
     ) -> Result<CheckReport> {
+        let Some(_alone) = self.overhaul.try_lock() else {
+            let what = "another check is under way, or the home tier is being replaced: wait for it to end";
+            return Err(Error::new(Errno::EBUSY, what));
+        };
         let mut reporter = Reporter::new(Arc::clone(&self.environment), progress);
         reporter.phase("tiers", None)?;
         let mut check = Check::new(Ground::of_mounted(self, options)?, options, reporter);

@@ -134,7 +134,7 @@ impl Check<'_> {
             return Ok(found);
         }
         self.reporter.phase("orphans", None)?;
-        let home = Home::open(Fd::clone(self.ground.home.root()))?;
+        let home = Home::open(self.ground.home.root())?;
         home.walk_below(&[], &mut |seen| {
             if let Seen::File(path, fd, identity) = seen {
                 self.reporter.step()?;
@@ -305,7 +305,7 @@ impl Check<'_> {
     /// Takes out what is somebody's after all: beside users, files are made,
     /// renamed and removed meanwhile.
     fn look_again(&mut self, orphans: &mut HashSet<ObjectId>) -> Result<()> {
-        let home = Home::open(Fd::clone(self.ground.home.root()))?;
+        let home = Home::open(self.ground.home.root())?;
         if !orphans.is_empty() {
             home.walk_below(&[], &mut |seen| {
                 if let Seen::File(_, fd, identity) = seen {

@@ -21,7 +21,7 @@ pub(super) struct Shelf {
 
 /// Names in `.braid` of a home tier and of another one.
 const HOME_NAMES: &[&str] =
-    &["label", "volume", "index", "open", "counts", "ballast", "intent", "heat", "jobs"];
+    &["label", "volume", "index", "open", "counts", "ballast", "intent", "limbo", "heat", "jobs"];
 const DATA_NAMES: &[&str] = &["label", "data"];
 
 /// Everybody but the owner, and of those everybody who could change something.

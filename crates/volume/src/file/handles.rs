@@ -24,6 +24,12 @@ impl OpenFile {
         Self { file, flags, passthrough, sync_errors_seen: AtomicU64::new(seen) }
     }
 
+    /// The same open of a file that is on another home directory now.
+    pub(crate) fn moved(&self, file: Arc<File>) -> Self {
+        let seen = AtomicU64::new(self.sync_errors_seen.load(Ordering::Acquire));
+        Self { file, flags: self.flags, passthrough: false, sync_errors_seen: seen }
+    }
+
     /// The error of a sync that this descriptor was not told of yet; it is now.
     pub(crate) fn take_sync_error(&self) -> Option<Errno> {
         let (count, last) = self.file.sync_errors();
@@ -77,6 +83,22 @@ impl Handles {
         self.files.shards.iter().flat_map(|shard| shard.read().keys().copied().collect::<Vec<_>>()).collect()
     }
 
+    /// All open files, by handle.
+    pub(crate) fn all_files(&self) -> Vec<(HandleId, Arc<OpenFile>)> {
+        self.files.all()
+    }
+
+    /// All open directories, by handle.
+    pub(crate) fn all_dirs(&self) -> Vec<(HandleId, Arc<DirHandle>)> {
+        self.dirs.all()
+    }
+
+    /// Others take their place, under the same handles.
+    pub(crate) fn replace_all(&self, files: Vec<(HandleId, OpenFile)>, dirs: Vec<(HandleId, DirHandle)>) {
+        self.files.replace_all(files);
+        self.dirs.replace_all(dirs);
+    }
+
     /// Open files at this moment.
     pub(crate) fn files(&self) -> Vec<Arc<OpenFile>> {
         self.files
@@ -114,6 +136,18 @@ impl<T> Slots<T> {
 
     fn remove(&self, handle: HandleId) -> Result<Arc<T>> {
         self.shard(handle).write().remove(&handle).ok_or_else(|| Errno::EBADF.into())
+    }
+
+    fn all(&self) -> Vec<(HandleId, Arc<T>)> {
+        let entries = |shard: &RwLock<HashMap<HandleId, Arc<T>>>| {
+            shard.read().iter().map(|(id, value)| (*id, Arc::clone(value))).collect::<Vec<_>>()
+        };
+        self.shards.iter().flat_map(entries).collect()
+    }
+
+    fn replace_all(&self, all: Vec<(HandleId, T)>) {
+        self.shards.iter().for_each(|shard| shard.write().clear());
+        all.into_iter().for_each(|(handle, value)| self.insert(handle, value));
     }
 
     fn shard(&self, handle: HandleId) -> &RwLock<HashMap<HandleId, Arc<T>>> {

@@ -94,6 +94,31 @@ impl File {
         }
     }
 
+    /// The same file on another home directory, with as many handles; this one
+    /// must not be used any more. Nobody uses it now.
+    pub(crate) fn moved(
+        &self,
+        inode: Arc<Inode>,
+        (data, writes): (Fd, bool),
+        layout: Layout,
+        handles: u32,
+    ) -> Self {
+        let errors = self.sync_errors.lock();
+        // Where the name was is of no interest any more: all is durable.
+        let nameless = self.opens.lock().nameless.as_ref().map(|(id, _)| (*id, None));
+        let opens = Opens { handles, nameless, ..Opens::default() };
+        Self {
+            opens: Mutex::new(opens),
+            sync_errors: Mutex::new(SyncErrors { count: errors.count, last: errors.last }),
+            ..Self::new(inode, data, writes, layout)
+        }
+    }
+
+    /// Whoever still has it in use can't do anything with it any more.
+    pub(crate) fn retire(&self) {
+        self.opens.lock().dead = true;
+    }
+
     /// The home file, for looking and, where permissions allow, for reading.
     pub(crate) fn data(&self) -> &Fd {
         // The second one was opened for writing, and may be for that only.

@@ -61,7 +61,7 @@ impl Volume {
         }
     }
 
-    fn load_layout(&self, inode: &Inode, data: &Fd, identity: &Identity) -> Result<Layout> {
+    fn load_layout(&self, inode: &Arc<Inode>, data: &Fd, identity: &Identity) -> Result<Layout> {
         let Some(attr) = self.home.id_attr(&**data, identity)? else {
             inode.set_shape(Shape::Plain);
             return Ok(Layout::Plain);
@@ -70,6 +70,7 @@ impl Volume {
         if attr.kind == IdKind::Emptied {
             self.finish_emptying(data, attr.id)?;
             inode.set_shape(Shape::Plain);
+            self.note_from(inode, 0);
             return Ok(Layout::Plain);
         }
         let index = self.index.open_index(attr.id)?;
@@ -91,7 +92,7 @@ impl Volume {
             // Whoever spreads the file holds the layout alone while it looks
             // for such opens.
             let layout = file.layout.read();
-            let passthrough = may_pass_through(&layout, request);
+            let passthrough = may_pass_through(&layout, request, !self.changes.is_on());
             file.opened(passthrough)?;
             passthrough
         };
@@ -110,13 +111,24 @@ impl Volume {
     /// One open ends.
     pub(crate) fn close_file(&self, handle: HandleId) -> Result<()> {
         let open = self.handles.remove_file(handle)?;
-        self.end_use(&open.file, open.passthrough)
+        let ended = self.end_use(&open.file, open.passthrough);
+        match open.passthrough {
+            // Nobody knows what the kernel wrote.
+            true => self.note_from(&open.file.inode, 0),
+            false => self.note_inode(&open.file.inode),
+        }
+        ended
     }
 
     /// One use of a file ends, that [`File::opened`] began. With the last one,
     /// what is ahead goes to the home inode, or, if the last name is gone, all
     /// data goes.
     pub(crate) fn end_use(&self, file: &File, passthrough: bool) -> Result<()> {
+        if !file.inode.is_of(&self.home) {
+            // It was taken into use before home was replaced, by somebody who
+            // has no handle: the file on the new home knows nothing of that.
+            return Ok(());
+        }
         let nameless = {
             let mut opens = file.opens.lock();
             opens.handles -= 1;
@@ -159,6 +171,7 @@ impl Volume {
     /// uses the file again.
     fn settle(&self, file: &File) -> Result<()> {
         self.update_home_inode(file)?;
+        self.note_inode(&file.inode);
         let layout = file.layout.read();
         let Layout::Spread(spread) = &*layout else { return Ok(()) };
         // Whoever opens the file next does not know of it.
@@ -236,8 +249,9 @@ impl Volume {
 
 /// A plain file that is opened for reading can be read by the kernel itself;
 /// one that is being read so must be opened so again.
-fn may_pass_through(layout: &Layout, request: OpenRequest) -> bool {
-    let plain = matches!(layout, Layout::Plain);
+/// None begins while home is copied.
+fn may_pass_through(layout: &Layout, request: OpenRequest, may_begin: bool) -> bool {
+    let plain = may_begin && matches!(layout, Layout::Plain);
     request.passthrough_required || request.passthrough_allowed && plain && !request.flags.write
 }
 

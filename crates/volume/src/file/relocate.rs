@@ -8,6 +8,7 @@ use super::place::NotSpread;
 use super::truncate::note_release;
 use super::{File, Layout, Spread};
 use crate::Volume;
+use crate::door::Pass;
 use crate::format::{Entry, Reason};
 use crate::migrate::{Busy, CHUNKS, Ground, Outcome, Pace, Registered, Span, carry_out};
 use crate::placement::{self, Origin};
@@ -154,22 +155,39 @@ impl Volume {
         (reason, pace): (Reason, &Pace),
         between: &mut dyn FnMut(),
     ) -> Result<u64> {
-        if matches!(&*file.layout.read(), Layout::Plain) && !to.is_home() {
-            self.spread_out(file).map_err(|not| match not {
-                NotSpread::PassedThrough => Errno::EBUSY.into(),
-                NotSpread::Failed(error) => error,
-            })?;
-        }
+        self.spread_to_move(file, to)?;
         if self.entry_at(file, offset)?.is_none_or(|entry| entry.tier == to.id) {
             return Ok(0);
         }
         if pace.take(u64::from(self.range_size)).is_err() {
             return Err(Errno::ECANCELED.into());
         }
+        let _pass = self.enter_to_move(file)?;
         // What is read and written here is nobody's who waits for it.
         let _for = act_for(Account::Mover);
         let moved = self.move_range_at(file, offset, to, reason, between)?;
         Ok(moved.map_or(0, |_| u64::from(self.range_size)))
+    }
+
+    /// A plain file is spread before any of it can leave home.
+    fn spread_to_move(&self, file: &File, to: &Tier) -> Result<()> {
+        let _pass = self.enter_to_move(file)?;
+        if matches!(&*file.layout.read(), Layout::Plain) && !to.is_home() {
+            let spread = self.spread_out(file);
+            self.note_inode(&file.inode);
+            spread.map_err(|not| match not {
+                NotSpread::PassedThrough => Errno::EBUSY.into(),
+                NotSpread::Failed(error) => error,
+            })?;
+        }
+        Ok(())
+    }
+
+    /// `ESTALE` if the file was taken into use before home was replaced.
+    fn enter_to_move(&self, file: &File) -> Result<Pass<'_>> {
+        let pass = self.door.pass();
+        let usable = file.inode.is_of(&self.home) && !file.opens.lock().dead;
+        if usable { Ok(pass) } else { Err(Errno::ESTALE.into()) }
     }
 
     /// Moves one range; `None` if there is nothing to be moved.
@@ -198,6 +216,7 @@ impl Volume {
         let move_ = RangeMove { volume: self, file, range, entry, from, to, reason, this, between };
         let outcome = move_.run(span);
         move_.release_what_is_left(outcome.is_ok());
+        self.note_data(&file.inode, self.range_start(range), u64::from(self.range_size));
         outcome.map(Some)
     }
 

@@ -69,6 +69,30 @@ impl Spread {
         })
     }
 
+    /// The same state over the index as it is on another home directory.
+    /// Nobody uses the file, and nothing of it moves.
+    pub(crate) fn moved(&self, index: Index) -> Self {
+        let word = |from: &AtomicU64| AtomicU64::new(from.load(Ordering::Acquire));
+        let flag = |from: &AtomicBool| AtomicBool::new(from.load(Ordering::Acquire));
+        Self {
+            index,
+            size: word(&self.size),
+            growing: Mutex::new(()),
+            times: self.times.moved(),
+            dirty: word(&self.dirty),
+            untimed: word(&self.untimed),
+            inode_dirty: flag(&self.inode_dirty),
+            released: word(&self.released),
+            cleared: flag(&self.cleared),
+            created: word(&self.created),
+            placing: Mutex::new(self.placing.lock().clone()),
+            moving: Moving::new(),
+            trimmed: flag(&self.trimmed),
+            marked: Mutex::new(*self.marked.lock()),
+            ready: flag(&self.ready),
+        }
+    }
+
     pub(crate) fn id(&self) -> ObjectId {
         self.index.id()
     }
@@ -175,6 +199,14 @@ const ATIME_AGE_MAX_NS: i64 = 60 * 1_000_000_000;
 impl Times {
     fn new(environment: Arc<dyn Environment>) -> Self {
         Self { mtime_ns: AtomicI64::new(0), atime_ns: AtomicI64::new(0), environment }
+    }
+
+    fn moved(&self) -> Self {
+        Self {
+            mtime_ns: AtomicI64::new(self.mtime_ns.load(Ordering::Relaxed)),
+            atime_ns: AtomicI64::new(self.atime_ns.load(Ordering::Relaxed)),
+            environment: Arc::clone(&self.environment),
+        }
     }
 
     pub(crate) fn mtime(&self) -> Option<Timestamp> {

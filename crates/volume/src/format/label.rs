@@ -11,6 +11,8 @@ pub(crate) const TABLE_LEN: usize = 4096;
 
 const LABEL_MAGIC: &[u8; 8] = b"BRAIDTIR";
 const TABLE_MAGIC: &[u8; 8] = b"BRAIDVOL";
+/// In place of the byte that says whether the tier is home.
+const INCOMING: u8 = 2;
 const NAME_MAX: usize = 48;
 const SLOTS_AT: usize = 64;
 const SLOT_LEN: usize = 64;
@@ -41,6 +43,20 @@ impl Label {
         put(&mut bytes, 40, self.name.as_bytes());
         seal(&mut bytes, 12);
         bytes
+    }
+
+    /// The label of a directory that is to become home, and is not complete:
+    /// of a tier that is neither home nor any other.
+    pub(crate) fn encode_incoming(&self) -> Vec<u8> {
+        let mut bytes = self.encode();
+        bytes[33] = INCOMING;
+        seal(&mut bytes, 12);
+        bytes
+    }
+
+    /// Whether that is what a label says.
+    pub(crate) fn is_incoming(bytes: &[u8]) -> bool {
+        check_sealed(bytes, LABEL_LEN, LABEL_MAGIC).is_ok() && bytes[33] == INCOMING
     }
 
     pub(crate) fn decode(bytes: &[u8]) -> Result<Self, FormatError> {
@@ -194,6 +210,14 @@ mod tests {
     #[test]
     fn labels_round_trip() {
         assert_eq!(Label::decode(&label().encode()), Ok(label()));
+    }
+
+    #[test]
+    fn a_home_that_is_not_complete_is_none() {
+        let home = Label { home: true, ..label() };
+        let bytes = home.encode_incoming();
+        assert!(Label::is_incoming(&bytes) && !Label::is_incoming(&home.encode()));
+        assert_eq!(Label::decode(&bytes), Ok(label()));
     }
 
     #[test]

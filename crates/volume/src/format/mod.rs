@@ -10,6 +10,7 @@ mod heat;
 mod id_attr;
 mod label;
 mod pin_attr;
+mod rehome;
 mod words;
 
 pub(crate) use counts::SavedCounts;
@@ -18,6 +19,7 @@ pub(crate) use heat::{decode_heat, encode_heat};
 pub(crate) use id_attr::{IdAttr, IdKind};
 pub(crate) use label::{Label, Removed, TABLE_LEN, VolumeTable};
 pub(crate) use pin_attr::PinAttr;
+pub(crate) use rehome::{RehomeRecord, RehomeStage};
 pub(crate) use words::{Entry, Owners, Reason, SIZE_MAX, Words};
 
 use std::fmt;

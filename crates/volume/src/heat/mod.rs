@@ -102,6 +102,13 @@ impl Heat {
         self.frequent.max(2)
     }
 
+    /// Forgets everything.
+    pub(crate) fn clear(&self) {
+        self.tags.lock().clear();
+        self.hot.lock().clear();
+        *self.table.lock() = Table::new(self.budget);
+    }
+
     /// Ranges of the file were read or written on `tier`.
     pub(crate) fn used(&self, file: &File, tier: TierId, ranges: Range<u64>) {
         self.enter(file, tier, ranges, false);

@@ -6,7 +6,7 @@ use super::ballast::Ballast;
 use super::segments::Segments;
 use crate::format::{HEADER_LEN, Header, MUTABLE_FROM, Words};
 use crate::namespace::names_in;
-use crate::sync::Mutex;
+use crate::sync::{Mutex, RwLock};
 use braid_contract::{Access, Context, Errno, Fd, NativeFd, ObjectId, Result, TierId};
 use std::collections::{HashMap, HashSet};
 use std::ffi::OsStr;
@@ -16,10 +16,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 #[derive(Debug)]
 pub(crate) struct IndexDir {
-    index: Fd,
-    open: Fd,
-    home: TierId,
-    pub(crate) ballast: Arc<Ballast>,
+    /// Where they are; elsewhere when home is replaced.
+    dirs: RwLock<Arc<Dirs>>,
     /// Indexes whose directory entry may not be durable yet.
     unsynced: Mutex<HashSet<ObjectId>>,
     /// How often each file is marked.
@@ -29,6 +27,44 @@ pub(crate) struct IndexDir {
     /// A directory for indexes was made that may not be durable; or may have
     /// been, by whoever had the volume before.
     shards_unsynced: Unsynced,
+}
+
+/// The directories of one home tier.
+#[derive(Debug)]
+pub(crate) struct Dirs {
+    pub(crate) index: Fd,
+    pub(crate) open: Fd,
+    ballast: Arc<Ballast>,
+    home: TierId,
+}
+
+impl Dirs {
+    /// Opens them below `.braid`.
+    pub(crate) fn open(braid: &dyn NativeFd, home: TierId) -> Result<Self> {
+        let open = |name| {
+            braid
+                .open_at(OsStr::new(name), Access::Directory)
+                .with_context(|| format!("opening .braid/{name}"))
+        };
+        Ok(Self {
+            index: open("index")?,
+            open: open("open")?,
+            ballast: Arc::new(Ballast::open(braid)?),
+            home,
+        })
+    }
+
+    pub(crate) fn open_index(&self, id: ObjectId) -> Result<Index> {
+        let path = path_of(id);
+        let fd = match self.index.open_at(OsStr::new(&path), Access::ReadWrite) {
+            Err(error) if error.errno() == Errno::EROFS => {
+                self.index.open_at(OsStr::new(&path), Access::Read)
+            }
+            result => result,
+        };
+        let fd = fd.with_context(|| format!("opening index {id}"))?;
+        Index::open(fd, id, self.home, &self.ballast)
+    }
 }
 
 impl IndexDir {
@@ -47,16 +83,8 @@ impl IndexDir {
 
     /// Opens the directories.
     pub(crate) fn open(braid: &dyn NativeFd, home: TierId) -> Result<Self> {
-        let open = |name| {
-            braid
-                .open_at(OsStr::new(name), Access::Directory)
-                .with_context(|| format!("opening .braid/{name}"))
-        };
         Ok(Self {
-            index: open("index")?,
-            open: open("open")?,
-            ballast: Arc::new(Ballast::open(braid)?),
-            home,
+            dirs: RwLock::new(Arc::new(Dirs::open(braid, home)?)),
             unsynced: Mutex::new(HashSet::new()),
             marks: Mutex::new(HashMap::new()),
             marks_unsynced: Unsynced::new(),
@@ -64,14 +92,32 @@ impl IndexDir {
         })
     }
 
+    /// The directories as they are now.
+    pub(crate) fn dirs(&self) -> Arc<Dirs> {
+        Arc::clone(&self.dirs.read())
+    }
+
+    /// Indexes and marks are in other directories from now on, where everything
+    /// is durable. Nothing is under way.
+    pub(crate) fn reseat(&self, dirs: Dirs) {
+        *self.dirs.write() = Arc::new(dirs);
+        self.unsynced.lock().clear();
+    }
+
+    /// Space set aside for indexes.
+    pub(crate) fn ballast(&self) -> Arc<Ballast> {
+        Arc::clone(&self.dirs.read().ballast)
+    }
+
     /// Makes the index of a new spread file.
     pub(crate) fn create_index(&self, header: Header) -> Result<Index> {
         let id = header.id;
         let path = path_of(id);
-        let open = || self.ballast.or_spend(|| self.index.create_at(OsStr::new(&path), 0o600));
+        let dirs = self.dirs();
+        let open = || dirs.ballast.or_spend(|| dirs.index.create_at(OsStr::new(&path), 0o600));
         let fd = match open() {
             Err(error) if error.errno() == Errno::ENOENT => {
-                self.index.ensure_dir_at(&id.shard())?;
+                dirs.index.ensure_dir_at(&id.shard())?;
                 self.shards_unsynced.note();
                 open()
             }
@@ -79,36 +125,29 @@ impl IndexDir {
         }
         .context("making an index")?;
         self.unsynced.lock().insert(id);
-        Index::create(fd, header, self.home, &self.ballast).inspect_err(|_| drop(self.remove_index(id)))
+        Index::create(fd, header, dirs.home, &dirs.ballast).inspect_err(|_| drop(self.remove_index(id)))
     }
 
     pub(crate) fn open_index(&self, id: ObjectId) -> Result<Index> {
-        let path = path_of(id);
-        let fd = match self.index.open_at(OsStr::new(&path), Access::ReadWrite) {
-            Err(error) if error.errno() == Errno::EROFS => {
-                self.index.open_at(OsStr::new(&path), Access::Read)
-            }
-            result => result,
-        };
-        let fd = fd.with_context(|| format!("opening index {id}"))?;
-        Index::open(fd, id, self.home, &self.ballast)
+        self.dirs().open_index(id)
     }
 
     /// Whether making an index was not finished, so that no file was led to it
     /// yet: it has no header, which is durable before that, and no range that
     /// is elsewhere than home.
     pub(crate) fn is_unfinished(&self, id: ObjectId) -> Result<bool> {
-        let file = self.index.open_at(OsStr::new(&path_of(id)), Access::Read)?;
+        let dirs = self.dirs();
+        let file = dirs.index.open_at(OsStr::new(&path_of(id)), Access::Read)?;
         let mut page = [0; HEADER_LEN];
         let len = file.read_at(0, &mut [IoSliceMut::new(&mut page)], false)?;
         if page[..len.min(MUTABLE_FROM)].iter().any(|byte| *byte != 0) {
             return Ok(false);
         }
         let mut elsewhere = false;
-        let segments = Segments::new(file, Arc::clone(&self.ballast))?;
+        let segments = Segments::new(file, Arc::clone(&dirs.ballast))?;
         segments.for_each_word(HEADER_LEN as u64, |at, word| {
             let entry = Words::of(id).decode_entry((at - HEADER_LEN as u64) / 8, word);
-            elsewhere |= !matches!(entry, Ok(Some(entry)) if entry.tier == self.home);
+            elsewhere |= !matches!(entry, Ok(Some(entry)) if entry.tier == dirs.home);
             Ok(())
         })?;
         Ok(!elsewhere)
@@ -117,12 +156,12 @@ impl IndexDir {
     /// Removes an index; one that does not exist is passed over.
     pub(crate) fn remove_index(&self, id: ObjectId) -> Result<()> {
         self.unsynced.lock().remove(&id);
-        self.index.ensure_gone_at(&path_of(id)).context("removing an index")
+        self.dirs().index.ensure_gone_at(&path_of(id)).context("removing an index")
     }
 
     /// Makes all marks durable.
     pub(crate) fn sync_marks(&self) -> Result<()> {
-        self.marks_unsynced.sync(|| self.open.sync(false).context("syncing .braid/open"))
+        self.marks_unsynced.sync(|| self.dirs().open.sync(false).context("syncing .braid/open"))
     }
 
     /// Makes contents and name of an index durable, after the marks that lead
@@ -131,9 +170,10 @@ impl IndexDir {
         self.sync_marks()?;
         index.sync()?;
         if self.unsynced.lock().contains(&index.id()) {
-            let shard = self.index.open_at(OsStr::new(&index.id().shard()), Access::Directory)?;
+            let dirs = self.dirs();
+            let shard = dirs.index.open_at(OsStr::new(&index.id().shard()), Access::Directory)?;
             shard.sync(false).context("syncing a directory of indexes")?;
-            self.shards_unsynced.sync(|| self.index.sync(false).context("syncing .braid/index"))?;
+            self.shards_unsynced.sync(|| dirs.index.sync(false).context("syncing .braid/index"))?;
             self.unsynced.lock().remove(&index.id());
         }
         Ok(())
@@ -146,7 +186,7 @@ impl IndexDir {
         let mut marks = self.marks.lock();
         let count = marks.entry(id).or_insert(0);
         if *count == 0 {
-            if let Err(error) = self.open.ensure_file_at(&id.to_string()) {
+            if let Err(error) = self.dirs().open.ensure_file_at(&id.to_string()) {
                 marks.remove(&id);
                 return Err(error).context("marking a file");
             }
@@ -179,18 +219,19 @@ impl IndexDir {
     }
 
     fn remove_mark(&self, id: ObjectId) -> Result<()> {
-        self.open.ensure_gone_at(&id.to_string()).context("unmarking a file")
+        self.dirs().open.ensure_gone_at(&id.to_string()).context("unmarking a file")
     }
 
     /// All marked ids.
     pub(crate) fn marked(&self) -> Result<Vec<ObjectId>> {
-        ids_in(&*self.open)
+        ids_in(&*self.dirs().open)
     }
 
     /// Calls `visit` with the id of every index.
     pub(crate) fn list(&self, visit: &mut dyn FnMut(ObjectId) -> Result<()>) -> Result<()> {
-        for shard in names_in(&*self.index)? {
-            let dir = match self.index.open_at(&shard, Access::Directory) {
+        let dirs = self.dirs();
+        for shard in names_in(&*dirs.index)? {
+            let dir = match dirs.index.open_at(&shard, Access::Directory) {
                 // Not Braid's; the check reports it.
                 Err(error) if error.errno() == Errno::ENOTDIR => continue,
                 result => result?,
@@ -230,11 +271,11 @@ impl Unsynced {
     }
 }
 
-fn ids_in(dir: &dyn NativeFd) -> Result<Vec<ObjectId>> {
+pub(crate) fn ids_in(dir: &dyn NativeFd) -> Result<Vec<ObjectId>> {
     let names = names_in(dir)?;
     Ok(names.iter().filter_map(|name| name.to_str()?.parse().ok()).collect())
 }
 
-fn path_of(id: ObjectId) -> String {
+pub(crate) fn path_of(id: ObjectId) -> String {
     format!("{}/{id}", id.shard())
 }

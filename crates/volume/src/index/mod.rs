@@ -10,7 +10,7 @@ mod dir;
 mod segments;
 
 pub(crate) use ballast::BALLAST_LEN;
-pub(crate) use dir::IndexDir;
+pub(crate) use dir::{Dirs, IndexDir, ids_in, path_of};
 
 use ballast::Ballast;
 

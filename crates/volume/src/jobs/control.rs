@@ -150,6 +150,7 @@ impl Volume {
 
     /// Writes what is known of a job, as it is now.
     pub(super) fn keep_job(&self, record: &JobRecord) -> Result<()> {
+        let _pass = self.door.pass();
         let _saving = self.jobs.saving.lock();
         // Somebody may have changed it since.
         let latest = self.jobs.update(record.id, |job| job.record.clone());

@@ -84,11 +84,24 @@ struct State {
     last: u64,
     parallel: usize,
     stopped: bool,
+    /// None is to run for a moment.
+    held: bool,
+}
+
+/// No job runs while this lives.
+pub(crate) struct HeldJobs<'a>(&'a Jobs);
+
+impl Drop for HeldJobs<'_> {
+    fn drop(&mut self) {
+        self.0.state.lock().held = false;
+        self.0.changed.notify_all();
+    }
 }
 
 impl Jobs {
     pub(crate) fn new(environment: Arc<dyn Environment>) -> Self {
-        let state = State { jobs: BTreeMap::new(), last: 0, parallel: PARALLEL_DEFAULT, stopped: false };
+        let state =
+            State { jobs: BTreeMap::new(), last: 0, parallel: PARALLEL_DEFAULT, stopped: false, held: false };
         Self { state: Mutex::new(state), changed: Condvar::new(), saving: Mutex::new(()), environment }
     }
 
@@ -163,6 +176,18 @@ impl Jobs {
         self.changed.notify_all();
     }
 
+    /// Interrupts all runs, and keeps others from being begun. Waits for those
+    /// under way; what was running goes on when the answer is dropped.
+    pub(crate) fn hold(&self) -> HeldJobs<'_> {
+        let mut state = self.state.lock();
+        state.held = true;
+        state.jobs.values().for_each(|job| job.pace.stop());
+        while self.environment.threads() && state.jobs.values().any(|job| job.active) {
+            state = self.changed.wait_for(state, WAIT_MAX_NS);
+        }
+        HeldJobs(self)
+    }
+
     /// Waits for a job that may run, a second at most, and takes it.
     pub(super) fn wait_for_work(&self) -> Option<(u64, Arc<Pace>)> {
         let now_ns = self.environment.monotonic_ns();
@@ -183,6 +208,9 @@ impl Jobs {
     /// are no threads, time is nobody's.
     pub(super) fn take_after(&self, after: u64) -> Option<(u64, Arc<Pace>)> {
         let mut state = self.state.lock();
+        if state.held {
+            return None;
+        }
         let id = state.jobs.range(after + 1..).find(|(_, job)| job.may_run()).map(|(id, _)| *id)?;
         self.begin(&mut state, id)
     }
@@ -193,7 +221,7 @@ impl Jobs {
 
     fn take(&self, state: &mut State, now_ns: u64) -> Option<(u64, Arc<Pace>)> {
         let active = state.jobs.values().filter(|job| job.active).count();
-        if state.stopped || active >= state.parallel {
+        if state.stopped || state.held || active >= state.parallel {
             return None;
         }
         let ready = |job: &Job| job.may_run() && job.not_before_ns <= now_ns;
@@ -219,7 +247,9 @@ impl Jobs {
     /// Whether a run has to end.
     pub(super) fn is_interrupted(&self, id: u64) -> bool {
         let state = self.state.lock();
-        state.stopped || state.jobs.get(&id).is_none_or(|job| job.record.state != JobState::Running)
+        state.stopped
+            || state.held
+            || state.jobs.get(&id).is_none_or(|job| job.record.state != JobState::Running)
     }
 
     /// A run ended. Answers what has to be kept, and which jobs are forgotten.

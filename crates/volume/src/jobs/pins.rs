@@ -48,6 +48,7 @@ impl Volume {
     }
 
     fn set_pins(&self, path: &str, pin: Option<&PinAttr>, recursive: bool) -> Result<Pinned> {
+        let _pass = self.door.pass();
         let fd = self.open_below(path)?;
         let identity = self.home.identify(&*fd)?;
         let kind = identity.kind();
@@ -101,6 +102,11 @@ impl Volume {
             && let Some(file) = inode.file.lock().upgrade()
         {
             file.pin_was_set();
+        }
+        if self.changes.is_on() {
+            let inode = self.inodes.enter(&self.home, identity, Fd::clone(fd));
+            self.note_inode(&inode);
+            self.inodes.forget(inode.ino, 1);
         }
         Ok(true)
     }

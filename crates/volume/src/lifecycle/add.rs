@@ -16,6 +16,7 @@ impl Volume {
     /// of this volume or another; `ENOSPC` if the volume has as many tiers as
     /// it may; `EINVAL` without a store; those of the store.
     pub fn add_tier(&self, new: TierConfig) -> Result<TierId> {
+        let _pass = self.door.pass();
         let mut table = self.table.lock();
         if self.tiers.number(&new.name).is_some() {
             return Err(Error::new(Errno::EEXIST, format!("there is a tier {} already", new.name)));
@@ -23,7 +24,7 @@ impl Volume {
         let next = table.clone();
         let new = self.let_join(&mut table, next, new)?;
         let id = new.id;
-        tracing::info!(tier = %new.name, location = %new.location, "tier was added");
+        tracing::info!(tier = %new.name, location = %new.location(), "tier was added");
         self.left_out.lock().retain(|name| *name != new.name);
         self.tiers.add(new);
         self.renew_policy();

@@ -52,6 +52,7 @@ impl Volume {
     /// `ENOENT` if there is no such tier, `EBUSY` if it is home; those of the
     /// home tier.
     pub fn set_draining(&self, name: &str, draining: bool) -> Result<()> {
+        let _pass = self.door.pass();
         let mut table = self.table.lock();
         let tier = self.tier_named(name)?;
         if tier.is_home() {

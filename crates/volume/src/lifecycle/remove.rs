@@ -61,6 +61,7 @@ impl Volume {
     /// index can't be read, so that nobody knows; those of the home tier. The
     /// tier is as it was then.
     pub fn remove_tier(&self, name: &str) -> Result<RemovedTier> {
+        let _pass = self.door.pass();
         let mut table = self.table.lock();
         let tier = self.tier_named(name)?;
         if tier.is_home() {
@@ -76,7 +77,7 @@ impl Volume {
         let was_draining = tier.is_draining();
         tier.set_draining(true);
         let store = self.take_out(&mut table, &tier).inspect_err(|_| tier.set_draining(was_draining))?;
-        tracing::info!(tier = %tier.name, location = %tier.location, "tier was removed");
+        tracing::info!(tier = %tier.name, location = %tier.location(), "tier was removed");
         self.renew_policy();
         // What fails from here on is done at the next mount.
         if let Err(error) = self.forget_leaving(&mut table) {
@@ -88,7 +89,7 @@ impl Volume {
             Some(store) => store.clear(),
         };
         let not_cleared = cleared.err().map(|error| error.to_string());
-        Ok(RemovedTier { id: tier.id, location: tier.location.clone(), not_cleared })
+        Ok(RemovedTier { id: tier.id, location: tier.location(), not_cleared })
     }
 
     /// Makes sure that nothing is on the tier, and switches the table. Answers

@@ -18,6 +18,7 @@ impl Volume {
     /// `ENOENT` if there is no such tier, `EBUSY` if it is home or is doing
     /// well, `EEXIST` if the new one has a label, those of the new one.
     pub fn replace_tier(&self, new: TierConfig) -> Result<()> {
+        let _pass = self.door.pass();
         let mut table = self.table.lock();
         let old = self.tier_named(&new.name)?;
         if old.is_home() {
@@ -36,7 +37,7 @@ impl Volume {
         self.tiers.replace(&old, new);
         self.renew_policy();
         self.tell_of_loss(&old);
-        tracing::warn!(tier = %old.name, location = %old.location, "tier was replaced; what was on it is lost");
+        tracing::warn!(tier = %old.name, location = %old.location(), "tier was replaced; what was on it is lost");
         Ok(())
     }
 

@@ -13,4 +13,4 @@ mod slots;
 pub(crate) use moving::{Busy, CHUNKS, Moving, Registered, Writing};
 pub(crate) use pace::Pace;
 pub(crate) use protocol::{Ground, Outcome, carry_out};
-pub(crate) use slots::{SPAN_RANGES_MAX, Slots, Span};
+pub(crate) use slots::{SPAN_RANGES_MAX, Slots, Span, place_of_this_thread};

@@ -129,7 +129,7 @@ impl Drop for Claim<'_> {
 
 /// Where a thread looks for a free word first: differs from thread to thread,
 /// and stays the same for one.
-fn place_of_this_thread() -> usize {
+pub(crate) fn place_of_this_thread() -> usize {
     thread_local! {
         static HERE: u8 = const { 0 };
     }

@@ -25,6 +25,8 @@ const SEARCH_EVERY_NS: u64 = 60_000_000_000;
 impl Volume {
     /// Relieves the tiers that are too full, side by side.
     pub(crate) fn demote(&self, stopped: &(dyn Fn() -> bool + Sync)) {
+        let Some(_round) = self.movers.round() else { return };
+        let stopped = &|| stopped() || self.movers.is_held();
         let full: Vec<Arc<Tier>> = self.tiers.iter().filter(|tier| self.needs_relief(tier)).collect();
         let done = self.side_by_side(full, |tier| {
             self.relieve(&tier, stopped);

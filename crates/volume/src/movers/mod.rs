@@ -15,7 +15,7 @@ use crate::format::Reason;
 use crate::heat::FileKey;
 use crate::migrate::Pace;
 use crate::status::MoveCount;
-use crate::sync::Mutex;
+use crate::sync::{Mutex, ReadGuard, RwLock, WriteGuard};
 use crate::tiers::Tier;
 use braid_contract::{Environment, Errno, Error, Result, TierId};
 use guard::{Advice, Guard, Seen};
@@ -85,7 +85,23 @@ pub(crate) struct Movers {
     /// Files that are left alone until then.
     later: Mutex<HashMap<FileKey, u64>>,
     stopped: AtomicBool,
+    /// None is to begin a round for a moment.
+    held: AtomicBool,
+    /// Shared by rounds.
+    rounds: RwLock<()>,
     environment: Arc<dyn Environment>,
+}
+
+/// No mover is at work while this lives.
+pub(crate) struct HeldMovers<'a> {
+    movers: &'a Movers,
+    _rounds: WriteGuard<'a, ()>,
+}
+
+impl Drop for HeldMovers<'_> {
+    fn drop(&mut self) {
+        self.movers.held.store(false, Ordering::Release);
+    }
 }
 
 impl Movers {
@@ -96,6 +112,8 @@ impl Movers {
             counts: Mutex::new(Counts::new()),
             later: Mutex::new(HashMap::new()),
             stopped: AtomicBool::new(false),
+            held: AtomicBool::new(false),
+            rounds: RwLock::new(()),
             environment: Arc::clone(environment),
         }
     }
@@ -110,6 +128,26 @@ impl Movers {
         let lanes = self.lanes.lock();
         self.stopped.store(true, Ordering::Release);
         lanes.values().for_each(|lane| lane.pace.stop());
+    }
+
+    /// Begins a round; `None` while movers are held.
+    fn round(&self) -> Option<ReadGuard<'_, ()>> {
+        let round = self.rounds.read();
+        (!self.is_held()).then_some(round)
+    }
+
+    fn is_held(&self) -> bool {
+        self.held.load(Ordering::Acquire)
+    }
+
+    /// Ends all rounds, and keeps others from being begun until the answer is
+    /// dropped.
+    pub(crate) fn hold(&self) -> HeldMovers<'_> {
+        self.held.store(true, Ordering::Release);
+        // New ones are made for later rounds.
+        let lanes = std::mem::take(&mut *self.lanes.lock());
+        lanes.values().for_each(|lane| lane.pace.stop());
+        HeldMovers { movers: self, _rounds: self.rounds.write() }
     }
 
     fn lane(&self, tier: TierId) -> Arc<Lane> {

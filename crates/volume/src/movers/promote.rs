@@ -20,9 +20,10 @@ type List = BTreeMap<FileKey, Vec<u32>>;
 impl Volume {
     /// Moves what was found to be frequently used in the last epoch.
     pub(crate) fn promote(&self, stopped: &(dyn Fn() -> bool + Sync)) {
+        let Some(_round) = self.movers.round() else { return };
         let lists = self.promotions();
         let end_ns = self.environment.monotonic_ns() + ROUND_NS;
-        let stop = || stopped() || self.environment.monotonic_ns() >= end_ns;
+        let stop = || stopped() || self.movers.is_held() || self.environment.monotonic_ns() >= end_ns;
         let done = self.side_by_side(lists, |(to, list)| {
             self.promote_to(&to, &list, &stop);
             Ok(())

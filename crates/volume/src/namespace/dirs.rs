@@ -1,12 +1,12 @@
 //! Reading directories.
 
-use super::{BRAID_DIR, Inode};
+use super::{BRAID_DIR, Home, Inode};
 use crate::Volume;
 use crate::sync::Mutex;
 use braid_contract::{
     Access, DirEntry, DirSink, Errno, Fd, FileKind, HandleId, InodeId, NativeDirEntry, NativeFd, Result,
 };
-use std::ffi::OsStr;
+use std::ffi::{OsStr, OsString};
 use std::sync::Arc;
 
 /// An open directory.
@@ -15,9 +15,70 @@ pub(crate) struct DirHandle {
     inode: Arc<Inode>,
     /// Locked while it is read: a descriptor has one place where reading is at.
     fd: Mutex<Fd>,
+    /// What an earlier home directory had in it when it was replaced: whoever
+    /// was in the middle of reading it goes on there.
+    listing: Mutex<Option<Vec<Listed>>>,
+}
+
+/// An entry as it was read once.
+#[derive(Clone, Debug)]
+struct Listed {
+    name: OsString,
+    ino: InodeId,
+    kind: u32,
+    next_offset: i64,
 }
 
 impl DirHandle {
+    fn new(inode: Arc<Inode>, fd: Fd) -> Self {
+        Self { inode, fd: Mutex::new(fd), listing: Mutex::new(None) }
+    }
+
+    pub(crate) fn descriptor(&self) -> Fd {
+        Fd::clone(&*self.fd.lock())
+    }
+
+    pub(crate) fn inode(&self) -> &Arc<Inode> {
+        &self.inode
+    }
+
+    /// The same open of a directory that is at `fd` now.
+    pub(crate) fn moved(&self, home: &Home, inode: Arc<Inode>, fd: Fd) -> Result<Self> {
+        let mut listing = Vec::new();
+        self.read_from(home, 0, &mut |entry, ino| {
+            let NativeDirEntry { name, kind, next_offset, .. } = *entry;
+            listing.push(Listed { name: name.to_owned(), ino, kind, next_offset });
+            Ok(true)
+        })?;
+        Ok(Self { inode, fd: Mutex::new(fd), listing: Mutex::new(Some(listing)) })
+    }
+
+    /// Hands the entries after `offset`, and their inode numbers, to `visit`.
+    fn read_from(
+        &self,
+        home: &Home,
+        offset: i64,
+        visit: &mut dyn FnMut(&NativeDirEntry<'_>, InodeId) -> Result<bool>,
+    ) -> Result<()> {
+        let mut listing = self.listing.lock();
+        if offset == 0 {
+            // Whoever begins anew reads what is there now.
+            *listing = None;
+        }
+        let Some(entries) = &*listing else {
+            let fd = self.fd.lock();
+            return fd.read_dir(offset, &mut |entry| visit(entry, home.public_ino(entry.ino)));
+        };
+        let after = entries.iter().position(|entry| entry.next_offset == offset).map_or(0, |at| at + 1);
+        for Listed { name, ino, kind, next_offset } in &entries[after..] {
+            let entry = NativeDirEntry { name, ino: ino.0, kind: *kind, next_offset: *next_offset };
+            if !visit(&entry, *ino)? {
+                break;
+            }
+        }
+        Ok(())
+    }
+
     pub(crate) fn sync(&self) -> Result<()> {
         self.fd.lock().sync(false)
     }
@@ -27,7 +88,7 @@ impl Volume {
     pub(crate) fn open_directory(&self, ino: InodeId) -> Result<HandleId> {
         let inode = self.inodes.get(ino)?;
         let fd = self.inodes.open(&self.home, &inode, Access::Directory)?;
-        Ok(self.handles.add_dir(DirHandle { inode, fd: Mutex::new(fd) }))
+        Ok(self.handles.add_dir(DirHandle::new(inode, fd)))
     }
 
     /// Hands entries after `offset` to the sink. Offsets are the home file
@@ -40,12 +101,12 @@ impl Volume {
         sink: &mut dyn DirSink,
     ) -> Result<()> {
         let dir = self.handles.dir(handle)?;
-        let fd = dir.fd.lock();
-        fd.read_dir(offset, &mut |entry| {
+        let at = Fd::clone(&*dir.fd.lock());
+        dir.read_from(&self.home, offset, &mut |entry, ino| {
             if dir.inode.ino == InodeId::ROOT && entry.name == BRAID_DIR {
                 return Ok(true);
             }
-            self.list_entry(&**fd, entry, plus, sink)
+            self.list_entry(&*at, (entry, ino), plus, sink)
         })
     }
 
@@ -53,14 +114,14 @@ impl Volume {
     fn list_entry(
         &self,
         dir: &dyn NativeFd,
-        entry: &NativeDirEntry<'_>,
+        (entry, ino): (&NativeDirEntry<'_>, InodeId),
         plus: bool,
         sink: &mut dyn DirSink,
     ) -> Result<bool> {
         let dots = entry.name == "." || entry.name == "..";
         let looked_up = if plus && !dots { self.entry_for_listing(dir, entry.name)? } else { None };
         let taken = sink.add(&DirEntry {
-            ino: looked_up.map_or_else(|| self.home.public_ino(entry.ino), |entry| entry.attr.ino),
+            ino: looked_up.map_or(ino, |entry| entry.attr.ino),
             next_offset: entry.next_offset,
             kind: FileKind::from_mode(entry.kind),
             name: entry.name,

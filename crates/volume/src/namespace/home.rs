@@ -1,18 +1,21 @@
 //! The home tier's directory: the root that everything is opened from.
 
 use crate::format::{IdAttr, PinAttr};
-use crate::namespace::BRAID_DIR;
+use crate::namespace::{BRAID_DIR, Numbers};
+use crate::sync::RwLock;
 use braid_contract::{
     Access, Attr, Context, Errno, Error, Fd, FileKind, InodeId, NativeFd, NativeHandle, NativeStat, Result,
     XattrMode,
 };
 use std::ffi::{OsStr, OsString};
+use std::sync::Arc;
 
 /// How to come back to an inode.
 #[derive(Debug)]
 pub(crate) enum Node {
-    /// By its file handle: costs nothing while nobody uses the inode.
-    Handle(NativeHandle),
+    /// By its file handle, on the directory that was home when it was got:
+    /// costs nothing while nobody uses the inode.
+    Handle(NativeHandle, u32),
     /// By a descriptor, where handles may not be opened (unprivileged) or do
     /// not exist.
     Pinned(Fd),
@@ -54,31 +57,79 @@ impl Identity {
     }
 }
 
-/// The home tier's directory.
+/// The home tier's directory, which may be replaced by another one while
+/// nothing is under way ([`rehome`](crate::rehome)).
 pub(crate) struct Home {
+    seat: RwLock<Arc<Seat>>,
+    attr_name: &'static str,
+}
+
+/// What is known of the directory that is home now.
+pub(crate) struct Seat {
     root: Fd,
     device: u64,
-    root_ino: u64,
+    /// How often home was replaced: what was opened on an earlier one must not
+    /// be looked for on this.
+    turn: u32,
+    numbers: Numbers,
     /// Inodes are opened by handle.
     by_handle: bool,
     journal_order: bool,
-    attr_name: &'static str,
+}
+
+impl Seat {
+    /// A directory that the caller has locked. Creates nothing.
+    pub(crate) fn open(root: Fd, turn: u32) -> Result<Self> {
+        let NativeStat { attr, device } = root.stat()?;
+        let handles = root.handle().and_then(|handle| root.open_handle(&handle, Access::Path));
+        Ok(Self {
+            device,
+            turn,
+            numbers: Numbers::new(attr.ino.0),
+            by_handle: handles.is_ok(),
+            journal_order: root.usage()?.journal_order,
+            root,
+        })
+    }
+
+    pub(crate) fn root(&self) -> &Fd {
+        &self.root
+    }
+
+    pub(crate) fn turn(&self) -> u32 {
+        self.turn
+    }
+
+    pub(crate) fn numbers(&self) -> &Numbers {
+        &self.numbers
+    }
+
+    pub(crate) fn set_numbers(&mut self, numbers: Numbers) {
+        self.numbers = numbers;
+    }
 }
 
 impl Home {
     /// Takes over the tier's directory, which the caller has locked. Creates
     /// nothing.
     pub(crate) fn open(root: Fd) -> Result<Self> {
-        let NativeStat { attr, device } = root.stat()?;
-        let handles = root.handle().and_then(|handle| root.open_handle(&handle, Access::Path));
-        Ok(Self {
-            device,
-            root_ino: attr.ino.0,
-            by_handle: handles.is_ok(),
-            journal_order: root.usage()?.journal_order,
-            attr_name: attr_name(!braid_sys::is_privileged()),
-            root,
-        })
+        let seat = RwLock::new(Arc::new(Seat::open(root, 0)?));
+        Ok(Self { seat, attr_name: attr_name(!braid_sys::is_privileged()) })
+    }
+
+    /// The directory that is home now.
+    pub(crate) fn seat(&self) -> Arc<Seat> {
+        Arc::clone(&self.seat.read())
+    }
+
+    /// How often home was replaced.
+    pub(crate) fn turn(&self) -> u32 {
+        self.seat.read().turn
+    }
+
+    /// Another directory is home from now on.
+    pub(crate) fn reseat(&self, seat: Seat) {
+        *self.seat.write() = Arc::new(seat);
     }
 
     /// Uses the namespace of extended attributes that the volume was made
@@ -91,26 +142,25 @@ impl Home {
         self.attr_name.starts_with("user.")
     }
 
-    pub(crate) fn root(&self) -> &Fd {
-        &self.root
+    pub(crate) fn root(&self) -> Fd {
+        Fd::clone(&self.seat.read().root)
     }
 
     /// Opens `.braid`.
     pub(crate) fn braid(&self) -> Result<Fd> {
-        self.root.open_at(OsStr::new(BRAID_DIR), Access::Directory)
+        self.root().open_at(OsStr::new(BRAID_DIR), Access::Directory)
     }
 
-    /// The inode number that applications see for a native one: the root's is
-    /// fixed by the protocol.
+    /// The inode number that applications see for a native one.
     pub(crate) fn public_ino(&self, native: u64) -> InodeId {
-        if native == self.root_ino { InodeId::ROOT } else { InodeId(native) }
+        self.seat.read().numbers.public(native)
     }
 
     /// Looks at the inode behind `fd`. `EXDEV` if it is on another file
     /// system: something is mounted inside the home tier.
     pub(crate) fn identify(&self, fd: &dyn NativeFd) -> Result<Identity> {
         let NativeStat { attr, device } = fd.stat()?;
-        if device != self.device {
+        if device != self.seat.read().device {
             return Err(Errno::EXDEV.into());
         }
         Ok(Identity { attr, handle: fd.handle().ok() })
@@ -118,8 +168,9 @@ impl Home {
 
     /// How to come back to the inode behind `fd`.
     pub(crate) fn node(&self, identity: &Identity, fd: Fd) -> Node {
+        let seat = self.seat();
         match &identity.handle {
-            Some(handle) if self.by_handle => Node::Handle(handle.clone()),
+            Some(handle) if seat.by_handle => Node::Handle(handle.clone(), seat.turn),
             _ => Node::Pinned(fd),
         }
     }
@@ -127,7 +178,15 @@ impl Home {
     /// Opens an inode again.
     pub(crate) fn open_node(&self, node: &Node, access: Access) -> Result<Fd> {
         match node {
-            Node::Handle(handle) => self.root.open_handle(handle, access),
+            Node::Handle(handle, turn) => {
+                let seat = self.seat();
+                // The handles of one file system may lead to something else
+                // on another.
+                if seat.turn != *turn {
+                    return Err(Errno::ESTALE.into());
+                }
+                seat.root.open_handle(handle, access)
+            }
             Node::Pinned(fd) if access == Access::Path => Ok(Fd::clone(fd)),
             Node::Pinned(fd) => fd.reopen(access),
         }
@@ -137,20 +196,21 @@ impl Home {
     /// removed. Where each inode is logged by itself, as on btrfs, a file that
     /// was synced under an earlier name can come back under that.
     pub(crate) fn keeps_removals(&self) -> bool {
-        self.journal_order
+        self.seat.read().journal_order
     }
 
     /// Whether stored handles can be opened.
     pub(crate) fn opens_handles(&self) -> bool {
-        self.by_handle
+        self.seat.read().by_handle
     }
 
     /// Opens an inode by a handle that was stored, if handles can be opened.
     pub(crate) fn open_handle(&self, handle: &NativeHandle) -> Result<Option<Fd>> {
-        if !self.by_handle {
+        let seat = self.seat();
+        if !seat.by_handle {
             return Ok(None);
         }
-        self.root.open_handle(handle, Access::Path).map(Some)
+        seat.root.open_handle(handle, Access::Path).map(Some)
     }
 
     /// The id attribute of the inode behind `fd`; `None` if there is none or
@@ -225,8 +285,9 @@ impl Home {
     /// Leaves no trace.
     pub(crate) fn try_xattr(&self) -> Result<()> {
         let name = if self.uses_user_xattr() { "user.braid.probe" } else { "trusted.braid.probe" };
-        self.root.set_xattr(OsStr::new(name), b"1", XattrMode::Set)?;
-        self.root.remove_xattr(OsStr::new(name))
+        let root = self.root();
+        root.set_xattr(OsStr::new(name), b"1", XattrMode::Set)?;
+        root.remove_xattr(OsStr::new(name))
     }
 }
 

@@ -55,26 +55,48 @@ impl Inode {
         self.shape.store(shape as u8, Ordering::Relaxed);
     }
 
-    /// The handle that it can be opened by, where handles can be opened.
+    /// The handle by which it is opened, where it is.
     pub(crate) fn handle(&self) -> Option<&NativeHandle> {
         match &self.node {
-            Node::Handle(handle) => Some(handle),
+            Node::Handle(handle, _) => Some(handle),
             Node::Pinned(_) => None,
+        }
+    }
+
+    /// Whether it is an inode of the directory that is home now.
+    pub(crate) fn is_of(&self, home: &Home) -> bool {
+        match &self.node {
+            Node::Handle(_, turn) => *turn == home.turn(),
+            // Home is not replaced where inodes are pinned.
+            Node::Pinned(_) => true,
+        }
+    }
+
+    /// The same inode on another home directory, under the same number.
+    pub(crate) fn moved(&self, handle: NativeHandle, turn: u32) -> Self {
+        Self {
+            ino: self.ino,
+            kind: self.kind,
+            generation: self.generation,
+            node: Node::Handle(handle, turn),
+            shape: AtomicU8::new(self.shape.load(Ordering::Relaxed)),
+            file: Mutex::new(Weak::new()),
         }
     }
 
     fn is(&self, handle: Option<&NativeHandle>) -> bool {
         match &self.node {
-            Node::Handle(mine) => handle == Some(mine),
+            Node::Handle(mine, _) => handle == Some(mine),
             // A pinned inode's number is not given to another one.
             Node::Pinned(_) => true,
         }
     }
 }
 
-struct Known {
-    inode: Arc<Inode>,
-    lookups: u64,
+/// An inode and how often the front end looked it up.
+pub(crate) struct Known {
+    pub(crate) inode: Arc<Inode>,
+    pub(crate) lookups: u64,
 }
 
 /// All inodes that the front end has looked up and not forgotten.
@@ -186,6 +208,21 @@ impl InodeTable {
     /// that its space is returned.
     pub(crate) fn release_path(&self, ino: InodeId) {
         self.paths.lock().pop(&ino);
+    }
+
+    /// All inodes that are known.
+    pub(crate) fn all(&self) -> Vec<Known> {
+        let known = |known: &Known| Known { inode: Arc::clone(&known.inode), lookups: known.lookups };
+        self.shards.iter().flat_map(|shard| shard.lock().values().map(known).collect::<Vec<_>>()).collect()
+    }
+
+    /// Others take their place.
+    pub(crate) fn replace_all(&self, all: Vec<Known>) {
+        self.shards.iter().for_each(|shard| shard.lock().clear());
+        self.paths.lock().clear();
+        for known in all {
+            self.shard(known.inode.ino).lock().insert(known.inode.ino, known);
+        }
     }
 
     /// How many inodes are known.

@@ -11,17 +11,20 @@ mod dirs;
 mod home;
 mod inodes;
 mod make;
+mod numbers;
 mod remove;
 mod resolve;
 mod walk;
 mod xattrs;
 
 pub(crate) use dirs::DirHandle;
-pub(crate) use home::{Home, Identity, names_in};
-pub(crate) use inodes::{Inode, InodeTable, Shape};
+pub(crate) use home::{Home, Identity, Seat, names_in};
+pub(crate) use inodes::{Inode, InodeTable, Known, Shape};
 pub(crate) use make::io_mode;
+pub(crate) use numbers::Numbers;
 pub(crate) use remove::Witness;
 pub(crate) use walk::Seen;
+pub(crate) use xattrs::read_value;
 
 /// Braid's own directory at the root of each tier; not part of the namespace.
 pub(crate) const BRAID_DIR: &str = ".braid";

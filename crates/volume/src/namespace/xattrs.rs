@@ -49,7 +49,7 @@ impl Volume {
 }
 
 /// Reads a value into a small buffer, and into the largest if it is too small.
-fn read_value(read: impl Fn(&mut [u8]) -> Result<usize>) -> Result<Vec<u8>> {
+pub(crate) fn read_value(read: impl Fn(&mut [u8]) -> Result<usize>) -> Result<Vec<u8>> {
     let mut value = vec![0; 256];
     let len = match read(&mut value) {
         Err(error) if error.errno() == Errno::ERANGE => {

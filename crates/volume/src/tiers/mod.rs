@@ -66,8 +66,9 @@ impl TierState {
 
 /// Where the bytes of a tier are.
 pub(crate) enum Backend {
-    /// In the files of the namespace itself, below this directory.
-    Home(Fd),
+    /// In the files of the namespace itself, below this directory, which may be
+    /// replaced.
+    Home(RwLock<Fd>),
     /// In a store's objects, behind the tier's [`Gate`].
     Store(Arc<dyn Store>),
 }
@@ -76,7 +77,7 @@ pub(crate) enum Backend {
 pub(crate) struct Tier {
     pub(crate) id: TierId,
     pub(crate) name: String,
-    pub(crate) location: String,
+    location: RwLock<String>,
     pub(crate) backend: Backend,
     settings: Settings,
     /// The way to the store; home has none.
@@ -120,7 +121,7 @@ impl Tier {
         let environment = || Arc::clone(environment);
         let health = Health::new(environment());
         let (backend, gate) = match parts.place {
-            Place::Home(root) => (Backend::Home(root), None),
+            Place::Home(root) => (Backend::Home(RwLock::new(root)), None),
             Place::Store(store) => {
                 if store.is_none() {
                     health.fail(&Error::new(Errno::ENODEV, "the tier is not there"));
@@ -136,7 +137,7 @@ impl Tier {
         Self {
             id: parts.id,
             name: parts.name,
-            location: parts.location,
+            location: RwLock::new(parts.location),
             backend,
             gate,
             settings: Settings::new(parts.weight, parts.reserve),
@@ -153,6 +154,20 @@ impl Tier {
         }
     }
 
+    /// What to call its place in messages.
+    pub(crate) fn location(&self) -> String {
+        self.location.read().clone()
+    }
+
+    /// The home tier is in another directory from now on.
+    pub(crate) fn reseat(&self, root: Fd, location: String) {
+        if let Backend::Home(place) = &self.backend {
+            *place.write() = root;
+            *self.location.write() = location;
+            self.measure();
+        }
+    }
+
     pub(crate) fn is_home(&self) -> bool {
         matches!(self.backend, Backend::Home(_))
     }
@@ -166,7 +181,7 @@ impl Tier {
     pub(crate) fn is_durable(&self) -> bool {
         match &self.backend {
             Backend::Store(store) => store.capabilities().durable,
-            Backend::Home(root) => root.usage().is_ok_and(|usage| !usage.volatile),
+            Backend::Home(root) => root.read().usage().is_ok_and(|usage| !usage.volatile),
         }
     }
 
@@ -174,7 +189,7 @@ impl Tier {
     fn usage(&self) -> Result<Usage> {
         match &self.backend {
             Backend::Store(store) => store.usage(),
-            Backend::Home(root) => root.usage().map(|usage| usage.space),
+            Backend::Home(root) => root.read().usage().map(|usage| usage.space),
         }
     }
 
@@ -252,7 +267,7 @@ impl Tier {
                 Ok(()) => {
                     self.health.recover();
                     self.measure();
-                    tracing::info!(tier = %self.name, location = %self.location, "tier answers again");
+                    tracing::info!(tier = %self.name, location = %self.location(), "tier answers again");
                 }
                 Err(error) => tracing::debug!(tier = %self.name, %error, "tier is still in trouble"),
             }
@@ -287,7 +302,7 @@ impl Tier {
         }
         if errno.is_failing() && !self.is_home() {
             if self.health.fail(&error) {
-                tracing::error!(tier = %self.name, location = %self.location, %error, "tier takes no new ranges");
+                tracing::error!(tier = %self.name, location = %self.location(), %error, "tier takes no new ranges");
             }
             return Error::new(Errno::EIO, format!("tier {}: {error}", self.name));
         }

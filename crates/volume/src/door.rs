@@ -1,0 +1,154 @@
+//! The door that every operation on the volume goes through: closing it waits
+//! for those under way and holds new ones up, so that what they all rest on can
+//! be exchanged.
+//!
+//! To go through costs two changes of a counter that few threads share.
+
+use crate::sync::{Condvar, Mutex};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+
+/// Counters; more than there are processors that matter.
+const SHARDS: usize = 64;
+
+/// A counter in cache lines of its own.
+#[derive(Debug, Default)]
+#[repr(align(128))]
+struct Count(AtomicU64);
+
+#[derive(Debug)]
+pub(crate) struct Door {
+    inside: [Count; SHARDS],
+    closed: AtomicBool,
+    lock: Mutex<()>,
+    changed: Condvar,
+}
+
+/// An operation under way. One that has a pass must not ask for another: whoever
+/// closes the door in between would wait for it, and it for them.
+#[derive(Debug)]
+pub(crate) struct Pass<'a> {
+    door: &'a Door,
+    at: usize,
+}
+
+/// Nothing is under way while this lives.
+#[derive(Debug)]
+pub(crate) struct Closed<'a>(&'a Door);
+
+/// How often it is looked whether everybody is out, at least.
+const LOOK_NS: u64 = 5_000_000;
+
+impl Door {
+    pub(crate) fn new() -> Self {
+        Self {
+            inside: std::array::from_fn(|_| Count::default()),
+            closed: AtomicBool::new(false),
+            lock: Mutex::new(()),
+            changed: Condvar::new(),
+        }
+    }
+
+    /// Goes in; waits while the door is closed.
+    pub(crate) fn pass(&self) -> Pass<'_> {
+        let at = crate::migrate::place_of_this_thread() % SHARDS;
+        loop {
+            // Either this thread sees that the door is closed, or whoever
+            // closes it sees the count: both are in one order.
+            self.inside[at].0.fetch_add(1, Ordering::SeqCst);
+            if !self.closed.load(Ordering::SeqCst) {
+                return Pass { door: self, at };
+            }
+            self.leave(at);
+            let mut guard = self.lock.lock();
+            while self.closed.load(Ordering::SeqCst) {
+                guard = self.changed.wait_for(guard, LOOK_NS);
+            }
+        }
+    }
+
+    fn leave(&self, at: usize) {
+        self.inside[at].0.fetch_sub(1, Ordering::SeqCst);
+        if self.closed.load(Ordering::SeqCst) {
+            drop(self.lock.lock());
+            self.changed.notify_all();
+        }
+    }
+
+    /// Closes the door when everybody is out; gives up when `give_up` says so,
+    /// which is asked every now and then. One at a time.
+    pub(crate) fn close(&self, mut give_up: impl FnMut() -> bool) -> Option<Closed<'_>> {
+        self.closed.store(true, Ordering::SeqCst);
+        let closed = Closed(self);
+        let mut guard = self.lock.lock();
+        while self.inside.iter().any(|count| count.0.load(Ordering::SeqCst) > 0) {
+            if give_up() {
+                drop(guard);
+                return None;
+            }
+            guard = self.changed.wait_for(guard, LOOK_NS);
+        }
+        drop(guard);
+        Some(closed)
+    }
+}
+
+impl Drop for Pass<'_> {
+    fn drop(&mut self) {
+        self.door.leave(self.at);
+    }
+}
+
+impl Drop for Closed<'_> {
+    fn drop(&mut self) {
+        self.0.closed.store(false, Ordering::SeqCst);
+        drop(self.0.lock.lock());
+        self.0.changed.notify_all();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::sync::atomic::AtomicU32;
+
+    #[test]
+    fn who_closes_waits_for_those_inside_and_holds_others_up() {
+        let door = Door::new();
+        let inside = door.pass();
+        let mut asked = 0;
+        let given_up = door.close(|| {
+            asked += 1;
+            asked > 2
+        });
+        assert!(given_up.is_none());
+        drop(door.pass());
+        drop(inside);
+        assert!(door.close(|| true).is_some());
+        drop(door.pass());
+    }
+
+    #[test]
+    fn nobody_is_inside_while_the_door_is_closed() {
+        let (door, inside, end) = (Door::new(), AtomicU32::new(0), AtomicBool::new(false));
+        std::thread::scope(|scope| {
+            for _ in 0..4 {
+                scope.spawn(|| {
+                    while !end.load(Ordering::Relaxed) {
+                        let _pass = door.pass();
+                        inside.fetch_add(1, Ordering::Relaxed);
+                        std::hint::spin_loop();
+                        inside.fetch_sub(1, Ordering::Relaxed);
+                    }
+                });
+            }
+            for _ in 0..300 {
+                let closed = door.close(|| false).unwrap();
+                for _ in 0..10 {
+                    assert_eq!(inside.load(Ordering::Relaxed), 0);
+                }
+                drop(closed);
+            }
+            end.store(true, Ordering::Relaxed);
+        });
+    }
+}

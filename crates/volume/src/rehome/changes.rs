@@ -1,0 +1,209 @@
+//! What changes in the home tier while it is copied. Each operation notes what
+//! it did after it did it and before it goes out of the [`Door`](crate::door):
+//! a note that is read too early is followed by none that is missed, since the
+//! last pass over the notes is made while the door is closed.
+
+use crate::Volume;
+use crate::namespace::Inode;
+use crate::sync::Mutex;
+use braid_contract::InodeId;
+use std::collections::{BTreeSet, HashMap, HashSet};
+use std::ffi::{OsStr, OsString};
+use std::ops::Range;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+/// Files are copied anew in pieces of this many bytes.
+pub(crate) const CHUNK: u64 = 1 << 20;
+
+/// Pieces of one file that are told apart; with more, it is copied anew from
+/// the first of them on.
+const CHUNKS_MAX: usize = 1 << 16;
+
+/// The notes.
+pub(crate) struct Changes {
+    on: AtomicBool,
+    set: Mutex<ChangeSet>,
+    /// The volume is being closed: nothing is copied any more.
+    ending: AtomicBool,
+    /// Held by whoever copies home.
+    pub(super) copying: Mutex<()>,
+}
+
+/// What was noted and not yet looked at.
+#[derive(Default)]
+pub(crate) struct ChangeSet {
+    /// Inodes whose contents or attributes changed.
+    pub(crate) inodes: HashMap<InodeId, Change>,
+    /// Directories, and the names in them that came or went.
+    pub(crate) names: HashMap<InodeId, (Arc<Inode>, HashSet<OsString>)>,
+}
+
+/// What changed of one inode; its attributes at least.
+pub(crate) struct Change {
+    pub(crate) inode: Arc<Inode>,
+    pub(crate) data: ChangedData,
+}
+
+/// What changed of a file's contents.
+#[derive(Debug)]
+pub(crate) struct ChangedData {
+    /// By number.
+    pub(crate) chunks: BTreeSet<u64>,
+    /// Everything from this byte on.
+    pub(crate) from: u64,
+}
+
+impl ChangedData {
+    pub(crate) fn nothing() -> Self {
+        Self { chunks: BTreeSet::new(), from: u64::MAX }
+    }
+
+    fn add(&mut self, bytes: Range<u64>) {
+        let end = bytes.end.min(self.from);
+        if bytes.start >= end {
+            return;
+        }
+        if end.div_ceil(CHUNK) - bytes.start / CHUNK > CHUNKS_MAX as u64 {
+            return self.cut(bytes.start);
+        }
+        self.chunks.extend(bytes.start / CHUNK..end.div_ceil(CHUNK));
+        if self.chunks.len() > CHUNKS_MAX {
+            self.cut(self.chunks.first().map_or(0, |first| first * CHUNK));
+        }
+    }
+
+    fn cut(&mut self, from: u64) {
+        self.from = self.from.min(from);
+        self.chunks.split_off(&self.from.div_ceil(CHUNK));
+    }
+}
+
+impl ChangeSet {
+    /// How many bytes there may be to copy; those of files that are copied
+    /// from some byte on are not known.
+    pub(crate) fn bytes(&self) -> u64 {
+        self.inodes.values().map(|change| change.data.chunks.len() as u64 * CHUNK).sum()
+    }
+
+    /// How many things there are to look at.
+    pub(crate) fn len(&self) -> u64 {
+        let names: usize = self.names.values().map(|(_, names)| names.len()).sum();
+        (self.inodes.len() + names) as u64
+    }
+
+    pub(crate) fn change(&mut self, inode: &Arc<Inode>) -> &mut Change {
+        let make = || Change { inode: Arc::clone(inode), data: ChangedData::nothing() };
+        let change = self.inodes.entry(inode.ino).or_insert_with(make);
+        // Its number may be that of an inode that is gone.
+        change.inode = Arc::clone(inode);
+        change
+    }
+}
+
+impl Changes {
+    pub(crate) fn new() -> Self {
+        Self {
+            on: AtomicBool::new(false),
+            set: Mutex::new(ChangeSet::default()),
+            ending: AtomicBool::new(false),
+            copying: Mutex::new(()),
+        }
+    }
+
+    /// Begins or ends to note; what was noted before is forgotten.
+    pub(crate) fn switch(&self, on: bool) {
+        self.on.store(on, Ordering::SeqCst);
+        *self.set.lock() = ChangeSet::default();
+    }
+
+    /// Whether a copy is being made.
+    pub(crate) fn is_on(&self) -> bool {
+        self.on.load(Ordering::Relaxed)
+    }
+
+    /// Whoever copies home is to give up; waits until that is done.
+    pub(crate) fn end(&self) {
+        self.ending.store(true, Ordering::SeqCst);
+        drop(self.copying.lock());
+    }
+
+    /// Whether whoever copies home is to give up.
+    pub(super) fn is_ending(&self) -> bool {
+        self.ending.load(Ordering::SeqCst)
+    }
+
+    /// What was noted since the last time.
+    pub(crate) fn take(&self) -> ChangeSet {
+        std::mem::take(&mut *self.set.lock())
+    }
+
+    fn note(&self, note: impl FnOnce(&mut ChangeSet)) {
+        if self.is_on() {
+            note(&mut self.set.lock());
+        }
+    }
+}
+
+impl Volume {
+    /// Attributes of an inode changed, or its index did.
+    pub(crate) fn note_inode(&self, inode: &Arc<Inode>) {
+        self.changes.note(|set| _ = set.change(inode));
+    }
+
+    /// As [`note_inode`](Self::note_inode), for one that the front end knows.
+    pub(crate) fn note_ino(&self, ino: InodeId) {
+        if self.changes.is_on()
+            && let Ok(inode) = self.inodes.get(ino)
+        {
+            self.note_inode(&inode);
+        }
+    }
+
+    /// Bytes of a file changed.
+    pub(crate) fn note_data(&self, inode: &Arc<Inode>, offset: u64, len: u64) {
+        self.changes.note(|set| set.change(inode).data.add(offset..offset.saturating_add(len)));
+    }
+
+    /// A file may have changed anywhere from byte `from` on.
+    pub(crate) fn note_from(&self, inode: &Arc<Inode>, from: u64) {
+        self.changes.note(|set| set.change(inode).data.cut(from));
+    }
+
+    /// A name came or went.
+    pub(crate) fn note_name(&self, parent: InodeId, name: &OsStr) {
+        if !self.changes.is_on() {
+            return;
+        }
+        let Ok(dir) = self.inodes.get(parent) else { return };
+        self.changes.note(|set| {
+            let (_, names) = set.names.entry(parent).or_insert_with(|| (dir, HashSet::new()));
+            names.insert(name.to_owned());
+        });
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn changed_bytes_are_kept_by_chunks() {
+        let mut data = ChangedData::nothing();
+        data.add(0..1);
+        data.add(3 * CHUNK - 1..3 * CHUNK + 1);
+        data.add(7..7);
+        assert_eq!(data.chunks, BTreeSet::from([0, 2, 3]));
+        data.cut(2 * CHUNK + 5);
+        assert_eq!((data.from, data.chunks.clone()), (2 * CHUNK + 5, BTreeSet::from([0, 2])));
+        data.add(5 * CHUNK..9 * CHUNK);
+        assert_eq!(data.chunks, BTreeSet::from([0, 2]));
+    }
+
+    #[test]
+    fn very_many_chunks_become_one_stretch() {
+        let mut data = ChangedData::nothing();
+        data.add(4 * CHUNK..u64::MAX);
+        assert_eq!((data.from, data.chunks.len()), (4 * CHUNK, 0));
+    }
+}

@@ -1,0 +1,109 @@
+//! The records of a replacement, and the one step that makes the new home
+//! complete. The old home says what is going on before the new one can be
+//! complete, so that there is never a moment at which a mount would take both.
+
+use super::Copier;
+use crate::Volume;
+use crate::format::{Label, RehomeRecord, RehomeStage, TABLE_LEN};
+use crate::index::IndexDir;
+use crate::namespace::BRAID_DIR;
+use braid_contract::{Access, Context, Errno, Error, Fd, Result};
+use std::ffi::OsStr;
+
+/// Records of operations with several steps, in `.braid`.
+pub(crate) const INTENT: &str = "intent";
+/// Copies without a name, in `.braid` of a home that is being made.
+pub(crate) const LIMBO: &str = "limbo";
+/// The record of a replacement, in [`INTENT`].
+pub(crate) const RECORD: &str = "rehome";
+
+/// The record of a home directory, if it has one.
+pub(super) fn read_record(root: &Fd) -> Result<Option<RehomeRecord>> {
+    let path = format!("{BRAID_DIR}/{INTENT}/{RECORD}");
+    let Some(bytes) = root.read_small(&path, RehomeRecord::LEN + 1)? else { return Ok(None) };
+    let record = RehomeRecord::decode(&bytes)
+        .map_err(|error| Error::new(Errno::EUCLEAN, format!("{path} is damaged: {error}")))?;
+    Ok(Some(record))
+}
+
+/// Writes the record, durably.
+pub(super) fn write_record(root: &Fd, record: &RehomeRecord) -> Result<()> {
+    let braid = root.open_at(OsStr::new(BRAID_DIR), Access::Directory)?;
+    braid.ensure_dir_at(INTENT)?;
+    braid.sync(false)?;
+    let intent = braid.open_at(OsStr::new(INTENT), Access::Directory)?;
+    intent.replace_small(RECORD, &record.encode()).context("writing .braid/intent/rehome")
+}
+
+/// Takes the record away, durably.
+pub(super) fn remove_record(root: &Fd) -> Result<()> {
+    let intent = match root.open_at(OsStr::new(&format!("{BRAID_DIR}/{INTENT}")), Access::Directory) {
+        Err(error) if error.errno() == Errno::ENOENT => return Ok(()),
+        result => result?,
+    };
+    intent.ensure_gone_at(&format!("{RECORD}.new"))?;
+    intent.ensure_gone_at(RECORD)?;
+    intent.sync(false)
+}
+
+/// The label of a directory, if it has one, and whether it is that of a home
+/// that is not complete.
+pub(super) fn read_label(root: &Fd) -> Result<Option<(Option<Label>, bool)>> {
+    let bytes = root.read_small(&format!("{BRAID_DIR}/label"), TABLE_LEN)?;
+    Ok(bytes.map(|bytes| (Label::decode(&bytes).ok(), Label::is_incoming(&bytes))))
+}
+
+impl Volume {
+    fn home_label(&self) -> Label {
+        let home = self.tiers.home();
+        Label {
+            volume: self.id,
+            tier: home.id,
+            home: true,
+            user_xattr: self.user_xattr,
+            range_size: self.range_size,
+            name: home.name.clone(),
+        }
+    }
+
+    pub(super) fn record(&self, copy: [u8; 16], stage: RehomeStage, place: &str) -> RehomeRecord {
+        RehomeRecord { volume: self.id, copy, stage, place: place.to_owned() }
+    }
+
+    /// Says on both homes what is about to be done, on the old one first, and
+    /// lays the new one out.
+    pub(super) fn begin_copy(&self, new: &Fd, copy: [u8; 16], location: &str) -> Result<()> {
+        write_record(&self.home.root(), &self.record(copy, RehomeStage::Copying, location))?;
+        new.ensure_dir_at(BRAID_DIR)?;
+        let braid = new.open_at(OsStr::new(BRAID_DIR), Access::Directory)?;
+        braid.replace_small("label", &self.home_label().encode_incoming())?;
+        new.sync(false)?;
+        write_record(new, &self.record(copy, RehomeStage::Incoming, &self.tiers.home().location()))?;
+        IndexDir::create(&*braid)?;
+        braid.ensure_dir_at(LIMBO)
+    }
+}
+
+impl Copier<'_> {
+    /// The new home is durable: it becomes home, and the old one is none any
+    /// more. After an error the old one is home still.
+    pub(super) fn commit(&self, copy: [u8; 16], location: &str) -> Result<()> {
+        let (volume, old) = (self.volume, self.volume.home.root());
+        write_record(&old, &volume.record(copy, RehomeStage::Committing, location))?;
+        let label = volume.home_label();
+        if let Err(error) = self.braid.replace_small("label", &label.encode()) {
+            // It may be there all the same. With this, the old home is home
+            // whatever the label says.
+            write_record(&old, &volume.record(copy, RehomeStage::Copying, location))?;
+            if let Err(again) = self.braid.replace_small("label", &label.encode_incoming()) {
+                tracing::error!(%location, error = %again, "the directory must not be mounted any more");
+            }
+            return Err(error);
+        }
+        if let Err(error) = write_record(&old, &volume.record(copy, RehomeStage::Moved, location)) {
+            // A mount of it would look at the new home, and see.
+            tracing::warn!(%error, "the earlier home directory could not be told that home has moved");
+        }
+        Ok(())
+    }
+}

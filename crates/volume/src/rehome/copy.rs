@@ -1,0 +1,275 @@
+//! Making one inode of the new home like one of the old: contents, attributes,
+//! and what makes a file a spread one.
+
+use super::changes::{CHUNK, ChangedData};
+use super::{Copied, Copier};
+use crate::format::{HEADER_LEN, Header, IdAttr, MUTABLE_FROM};
+use crate::index::path_of;
+use crate::namespace::{Identity, read_value};
+use braid_contract::{
+    Access, Context, Errno, FallocateMode, Fd, FileKind, NativeFd, ObjectId, Result, SetTime, XattrMode,
+};
+use std::collections::BTreeMap;
+use std::ffi::{OsStr, OsString};
+use std::io::IoSliceMut;
+use std::os::unix::ffi::OsStrExt;
+
+const ID_ATTRS: [&str; 2] = ["trusted.braid.id", "user.braid.id"];
+
+impl Copier<'_> {
+    /// Makes a copy of an inode under a name of `new_dir`. A directory is made
+    /// empty, and its contents are to follow.
+    pub(super) fn make(
+        &mut self,
+        fd: &Fd,
+        identity: &Identity,
+        new_dir: &dyn NativeFd,
+        name: &OsStr,
+    ) -> Result<()> {
+        match self.make_inode(fd, identity, new_dir, name) {
+            // Somebody gave the name to something else meanwhile: that is
+            // noted, and a later pass sees to it.
+            Err(error) if error.errno() == Errno::EEXIST && !self.last => Ok(()),
+            result => result.with_context(|| format!("copying {}", name.display())),
+        }
+    }
+
+    fn make_inode(
+        &mut self,
+        fd: &Fd,
+        identity: &Identity,
+        new_dir: &dyn NativeFd,
+        name: &OsStr,
+    ) -> Result<()> {
+        let mode = u32::from(identity.attr.mode);
+        match identity.kind() {
+            FileKind::Regular => return self.make_file(fd, identity, new_dir, name),
+            FileKind::Directory => new_dir.make_dir_at(name, 0o700)?,
+            FileKind::Symlink => {
+                new_dir.make_symlink_at(name, OsStr::from_bytes(&fd.read_link()?))?;
+            }
+            FileKind::Fifo => new_dir.make_node_at(name, 0o010_000 | mode, 0)?,
+            FileKind::Socket => new_dir.make_node_at(name, 0o140_000 | mode, 0)?,
+            FileKind::CharDevice => new_dir.make_node_at(name, 0o020_000 | mode, identity.attr.rdev)?,
+            FileKind::BlockDevice => new_dir.make_node_at(name, 0o060_000 | mode, identity.attr.rdev)?,
+        }
+        self.was_read(identity, &**fd)?;
+        let new = new_dir.open_at(name, Access::Path)?;
+        self.enter(identity, &*new)?;
+        if identity.kind() == FileKind::Directory {
+            self.pending.push(identity.clone());
+        }
+        self.copy_attributes(fd, identity, &new)
+    }
+
+    fn make_file(
+        &mut self,
+        fd: &Fd,
+        identity: &Identity,
+        new_dir: &dyn NativeFd,
+        name: &OsStr,
+    ) -> Result<()> {
+        // One that nobody can open any more was removed meanwhile.
+        let old = fd.reopen(Access::Read)?;
+        let new = new_dir.create_at(name, 0o600)?;
+        self.enter(identity, &*new)?;
+        self.progress.files += 1;
+        let all = ChangedData { from: 0, ..ChangedData::nothing() };
+        self.copy_file(&old, identity, &new, &all)
+    }
+
+    /// Brings the copy of a regular file up to date.
+    pub(super) fn copy_file(
+        &mut self,
+        old: &Fd,
+        identity: &Identity,
+        new: &Fd,
+        data: &ChangedData,
+    ) -> Result<()> {
+        self.copy_data(&**old, &**new, data)?;
+        self.was_read(identity, &**old)?;
+        self.copy_spread(old, identity, new)?;
+        self.copy_attributes(old, identity, new)
+    }
+
+    fn copy_data(&mut self, old: &dyn NativeFd, new: &dyn NativeFd, data: &ChangedData) -> Result<()> {
+        let size = old.stat()?.attr.size;
+        let has = new.stat()?.attr.size;
+        let kept = data.from.min(size);
+        if kept < has {
+            new.truncate(kept)?;
+        }
+        for chunk in &data.chunks {
+            let (start, end) = (chunk * CHUNK, ((chunk + 1) * CHUNK).min(kept));
+            if start < end.min(has) {
+                new.allocate(FallocateMode::PunchHole, start, end - start)?;
+            }
+            self.copy_span(old, new, start, end)?;
+        }
+        self.copy_span(old, new, kept, size)?;
+        if new.stat()?.attr.size != size { new.truncate(size) } else { Ok(()) }
+    }
+
+    /// Copies what there is between two places; holes stay holes.
+    fn copy_span(&mut self, old: &dyn NativeFd, new: &dyn NativeFd, start: u64, end: u64) -> Result<()> {
+        let mut at = start;
+        let mut buf = Vec::new();
+        while at < end {
+            let (from, to) = match old.next_data(at) {
+                Ok(Some((from, to))) if from < end => (from, to.min(end)),
+                Ok(_) => break,
+                // It was cut meanwhile.
+                Err(error) if error.errno() == Errno::ENXIO => break,
+                Err(error) => return Err(error),
+            };
+            at = from;
+            while at < to {
+                buf.resize((to - at).min(CHUNK) as usize, 0);
+                self.take(buf.len() as u64)?;
+                let done = old.read_at(at, &mut [IoSliceMut::new(&mut buf)], false)?;
+                if done == 0 {
+                    return Ok(());
+                }
+                new.write_all_at(at, &buf[..done])?;
+                at += done as u64;
+                self.progress.bytes += done as u64;
+            }
+        }
+        Ok(())
+    }
+
+    /// The id attribute, which names its inode, and the index.
+    fn copy_spread(&self, old: &Fd, identity: &Identity, new: &Fd) -> Result<()> {
+        match self.volume.home.id_attr(&**old, identity) {
+            Ok(Some(attr)) => {
+                let made = self.new.identify(&**new)?;
+                self.copy_index(attr.id, Some(&made))?;
+                let attr = IdAttr { ino: made.ino(), btime_ns: made.btime_ns(), ..attr };
+                self.new.set_id_attr(&**new, &attr)
+            }
+            Ok(None) => self.new.remove_id_attr(&**new),
+            // Damage stays what it is: the check tells of it.
+            Err(error) if error.errno() == Errno::EUCLEAN => copy_damaged_id(&**old, &**new),
+            Err(error) => Err(error),
+        }
+    }
+
+    /// Copies an index; its header names `owner`, or nobody.
+    pub(super) fn copy_index(&self, id: ObjectId, owner: Option<&Identity>) -> Result<()> {
+        let path = path_of(id);
+        let old = match self.volume.index.dirs().index.open_at(OsStr::new(&path), Access::Read) {
+            Err(error) if error.errno() == Errno::ENOENT => return Ok(()),
+            result => result?,
+        };
+        self.dirs.index.ensure_dir_at(&id.shard())?;
+        let new = match self.dirs.index.open_at(OsStr::new(&path), Access::ReadWrite) {
+            Err(error) if error.errno() == Errno::ENOENT => {
+                self.dirs.index.create_at(OsStr::new(&path), 0o600)?
+            }
+            result => result?,
+        };
+        new.truncate(0)?;
+        let mut at = 0;
+        let mut buf = vec![0; 64 << 10];
+        while let Some((from, to)) = old.next_data(at)? {
+            at = from;
+            while at < to {
+                let len = (to - at).min(buf.len() as u64) as usize;
+                let done = old.read_at(at, &mut [IoSliceMut::new(&mut buf[..len])], false)?;
+                if done == 0 {
+                    break;
+                }
+                if at == 0 && done >= MUTABLE_FROM {
+                    rewrite_header(&mut buf[..done], owner);
+                }
+                new.write_all_at(at, &buf[..done])?;
+                at += done as u64;
+            }
+        }
+        new.truncate(old.stat()?.attr.size.max(HEADER_LEN as u64))
+    }
+
+    /// Owner, extended attributes, mode and times.
+    pub(super) fn copy_attributes(&self, old: &Fd, identity: &Identity, new: &Fd) -> Result<()> {
+        let attr = &identity.attr;
+        // A change of the owner clears set-id bits and capabilities.
+        new.set_owner(Some(attr.uid), Some(attr.gid)).context("setting the owner")?;
+        self.copy_xattrs(&**old, &**new)?;
+        if identity.kind() != FileKind::Symlink {
+            new.set_mode(u32::from(attr.mode)).context("setting the mode")?;
+        }
+        let (atime, mtime) = (SetTime::At(self.access_time(identity)), SetTime::At(attr.mtime));
+        new.set_times(Some(atime), Some(mtime)).context("setting the times")
+    }
+
+    fn copy_xattrs(&self, old: &dyn NativeFd, new: &dyn NativeFd) -> Result<()> {
+        let (wanted, found) = (xattrs(old)?, xattrs(new)?);
+        for (name, value) in &wanted {
+            if found.get(name) != Some(value) {
+                let set = new.set_xattr(name, value, XattrMode::Set);
+                set.with_context(|| format!("setting its extended attribute {}", name.display()))?;
+            }
+        }
+        for name in found.keys().filter(|name| !wanted.contains_key(*name)) {
+            new.remove_xattr(name)?;
+        }
+        Ok(())
+    }
+
+    /// Remembers which inode is the copy of which.
+    fn enter(&mut self, identity: &Identity, new: &dyn NativeFd) -> Result<()> {
+        let made = self.new.identify(new)?;
+        let handle = made.handle.clone().ok_or(Errno::EOPNOTSUPP)?;
+        let copied = Copied { generation: generation(identity), new_ino: made.ino(), handle };
+        self.known.insert(identity.ino(), copied);
+        Ok(())
+    }
+}
+
+/// What tells an inode from another one that has its number later.
+pub(super) fn generation(identity: &Identity) -> u64 {
+    identity.handle.as_ref().map_or(0, braid_contract::NativeHandle::generation)
+}
+
+/// The header of a copied index. A damaged one stays as it is.
+fn rewrite_header(page: &mut [u8], owner: Option<&Identity>) {
+    let Ok(header) = Header::decode(&page[..MUTABLE_FROM]) else { return };
+    let header = match owner {
+        Some(owner) => {
+            Header { ino: owner.ino(), btime_ns: owner.btime_ns(), handle: owner.handle.clone(), ..header }
+        }
+        None => Header { ino: 0, btime_ns: 0, handle: None, ..header },
+    };
+    page[..MUTABLE_FROM].copy_from_slice(&header.encode());
+}
+
+fn copy_damaged_id(old: &dyn NativeFd, new: &dyn NativeFd) -> Result<()> {
+    for name in ID_ATTRS.map(OsStr::new) {
+        if let Ok(value) = read_value(|buf| old.get_xattr(name, buf)) {
+            new.set_xattr(name, &value, XattrMode::Set)?;
+        }
+    }
+    Ok(())
+}
+
+/// All extended attributes but Braid's own, which a copy has its own of.
+fn xattrs(fd: &dyn NativeFd) -> Result<BTreeMap<OsString, Vec<u8>>> {
+    let names = match read_value(|buf| fd.list_xattr(buf)) {
+        Err(error) if error.errno() == Errno::EOPNOTSUPP => Vec::new(),
+        result => result?,
+    };
+    let mut found = BTreeMap::new();
+    for name in names.split(|byte| *byte == 0).filter(|name| !name.is_empty()) {
+        let name = OsStr::from_bytes(name);
+        if ID_ATTRS.iter().any(|id| name == *id) {
+            continue;
+        }
+        match read_value(|buf| fd.get_xattr(name, buf)) {
+            Ok(value) => _ = found.insert(name.to_owned(), value),
+            // It went meanwhile, or is one that the kernel makes up.
+            Err(error) if matches!(error.errno(), Errno::ENODATA | Errno::EOPNOTSUPP) => {}
+            Err(error) => return Err(error),
+        }
+    }
+    Ok(found)
+}

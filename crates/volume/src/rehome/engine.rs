@@ -1,0 +1,372 @@
+//! The replacement from its beginning to its end.
+
+use super::commit::{LIMBO, read_label, remove_record};
+use super::import::Import;
+use super::{Copier, cancelled, discard_copy};
+use crate::Volume;
+use crate::file::Layout;
+use crate::index::Dirs;
+use crate::migrate::Pace;
+use crate::namespace::{BRAID_DIR, Home, names_in};
+use crate::sync::{Condvar, Mutex};
+use braid_contract::{Access, Context, Errno, Error, Fd, Result};
+use std::collections::{HashMap, HashSet};
+use std::ffi::OsStr;
+
+/// What a replacement of the home tier is at.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum RehomePhase {
+    /// Looking at what there is to copy.
+    Counting,
+    /// Copying the tree.
+    Copying,
+    /// Copying what changed meanwhile.
+    CatchingUp,
+    /// Waiting for files that the kernel reads by itself to be closed.
+    Waiting,
+    /// Nothing goes on but the last of the copy.
+    Switching,
+    /// Removing what is left over.
+    CleaningUp,
+}
+
+impl RehomePhase {
+    /// A word for it.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Counting => "counting",
+            Self::Copying => "copying",
+            Self::CatchingUp => "catching up",
+            Self::Waiting => "waiting",
+            Self::Switching => "switching",
+            Self::CleaningUp => "cleaning up",
+        }
+    }
+}
+
+/// How far a replacement of the home tier has come.
+#[derive(Clone, Debug)]
+pub struct RehomeProgress {
+    /// What it is at.
+    pub phase: RehomePhase,
+    /// Regular files copied.
+    pub files: u64,
+    /// How many there were at the beginning.
+    pub total_files: u64,
+    /// Bytes copied, some of them more than once.
+    pub bytes: u64,
+    /// Space that files took at the beginning.
+    pub total_bytes: u64,
+    /// Files that are waited for.
+    pub waiting: u64,
+}
+
+/// What a replacement of the home tier came to.
+#[derive(Clone, Debug)]
+pub struct RehomeReport {
+    /// Where home was.
+    pub old_location: String,
+    /// Regular files copied.
+    pub files: u64,
+    /// Bytes copied.
+    pub bytes: u64,
+    /// For how long nothing else went on, in nanoseconds.
+    pub held_up_ns: u64,
+}
+
+/// With this little left to copy, everything is held up for it.
+const LAST_BYTES: u64 = 16 << 20;
+const LAST_CHANGES: u64 = 256;
+/// As many passes are made for it to become so little.
+const PASSES_MAX: u32 = 12;
+/// How long operations under way are waited for before others go on.
+const PATIENCE_NS: u64 = 1_000_000_000;
+/// How often that is tried.
+const TRIES_MAX: u32 = 20;
+const PAUSE_NS: u64 = 200_000_000;
+
+impl Volume {
+    /// Makes the empty directory `root` home, while the volume is in use: names
+    /// and data of the present home are copied there, and everything that is
+    /// open goes on. `location` is what its place is called, for messages and
+    /// for the next mount, which needs to find it by that. Ended, with
+    /// `ECANCELED`, when `tell` answers `false`, unless it is too late for that.
+    ///
+    /// # Errors
+    /// Then the present home stays home, and what was copied is removed again.
+    /// `EBUSY` beside a check or another replacement, `EOPNOTSUPP` where files
+    /// can't be opened by handle, `EEXIST` and `ENOTEMPTY` for a directory that
+    /// is in use, `EROFS`, `ENOSPC`; those of both directories.
+    pub fn replace_home(
+        &self,
+        root: &Fd,
+        location: &str,
+        tell: &mut dyn FnMut(&RehomeProgress) -> bool,
+    ) -> Result<RehomeReport> {
+        let pace = Pace::new(None, &self.environment);
+        self.replace_home_at(root, location, &pace, tell)
+    }
+
+    /// As [`replace_home`](Self::replace_home), as fast as `pace` allows; ends
+    /// too when that is stopped.
+    pub(crate) fn replace_home_at(
+        &self,
+        root: &Fd,
+        location: &str,
+        pace: &Pace,
+        tell: &mut dyn FnMut(&RehomeProgress) -> bool,
+    ) -> Result<RehomeReport> {
+        let Some(_alone) = self.overhaul.try_lock() else {
+            let what = "a check or another replacement of the home tier is under way: wait for it to end";
+            return Err(Error::new(Errno::EBUSY, what));
+        };
+        let _copying = self.changes.copying.lock();
+        let new = self.usable_home(root)?;
+        let copy = self.new_object_id()?.0;
+        let old_location = self.tiers.home().location();
+        let result = self.begin_copy(root, copy, location).and_then(|()| {
+            self.changes.switch(true);
+            let copier = Copier::new(self, new, pace, tell)?;
+            copier.run(copy, location)
+        });
+        self.changes.switch(false);
+        match result {
+            Ok(report) => {
+                tracing::warn!(from = %old_location, to = %location, "the home tier was replaced");
+                Ok(RehomeReport { old_location, ..report })
+            }
+            Err(error) => {
+                self.undo_copy(root);
+                Err(error)
+            }
+        }
+    }
+
+    /// Checks everything about a directory that is to become home.
+    fn usable_home(&self, root: &Fd) -> Result<Home> {
+        let mut new = Home::open(Fd::clone(root))?;
+        if !(self.home.opens_handles() && new.opens_handles()) {
+            let what = "home can be replaced only as root, between file systems that have file handles";
+            return Err(Error::new(Errno::EOPNOTSUPP, what));
+        }
+        if root.usage()?.read_only {
+            return Err(Error::new(Errno::EROFS, "the new directory's file system is read-only"));
+        }
+        self.empty_enough(root)?;
+        new.use_user_xattr(self.user_xattr);
+        new.try_xattr().context("the new directory does not take the extended attributes of a home tier")?;
+        Ok(new)
+    }
+
+    fn empty_enough(&self, root: &Fd) -> Result<()> {
+        match read_label(root)? {
+            Some((Some(label), true)) if label.volume == self.id => discard_copy(root)?,
+            Some(_) => {
+                let what = "the directory is a tier already, of this or another volume";
+                return Err(Error::new(Errno::EEXIST, what));
+            }
+            None => {}
+        }
+        for name in names_in(&**root)? {
+            // One that is empty was made with the file system.
+            let gone = name == "lost+found" && root.remove_at(&name, true).is_ok();
+            if !gone {
+                let what = format!("the directory is not empty: there is {}", name.display());
+                return Err(Error::new(Errno::ENOTEMPTY, what));
+            }
+        }
+        Ok(())
+    }
+
+    /// The present home stays home.
+    fn undo_copy(&self, root: &Fd) {
+        let undone = match read_label(root) {
+            Ok(Some((_, true))) => discard_copy(root),
+            Ok(None) => match root.open_at(OsStr::new(BRAID_DIR), Access::Directory) {
+                Ok(braid) => {
+                    super::empty_dir(&*braid, &[]).and_then(|()| root.remove_at(OsStr::new(BRAID_DIR), true))
+                }
+                Err(_) => Ok(()),
+            },
+            _ => return tracing::error!("the copy of the home tier could not be undone"),
+        };
+        if let Err(error) = undone.and_then(|()| remove_record(&self.home.root())) {
+            tracing::warn!(%error, "the unfinished copy of the home tier was not removed; the next mount does not use it");
+        }
+    }
+
+    fn passed_through(&self) -> u64 {
+        self.handles.files().iter().filter(|open| open.passthrough).count() as u64
+    }
+}
+
+impl<'a> Copier<'a> {
+    fn new(
+        volume: &'a Volume,
+        new: Home,
+        pace: &'a Pace,
+        tell: &'a mut dyn FnMut(&RehomeProgress) -> bool,
+    ) -> Result<Self> {
+        let braid = new.braid()?;
+        let progress = RehomeProgress {
+            phase: RehomePhase::Counting,
+            files: 0,
+            total_files: 0,
+            bytes: 0,
+            total_bytes: 0,
+            waiting: 0,
+        };
+        Ok(Self {
+            volume,
+            dirs: Dirs::open(&*braid, volume.tiers.home().id)?,
+            limbo: braid.open_at(OsStr::new(LIMBO), Access::Directory)?,
+            braid,
+            new,
+            known: HashMap::new(),
+            pending: Vec::new(),
+            touched: HashMap::new(),
+            linked: HashSet::new(),
+            orphans: Vec::new(),
+            read_times: HashMap::new(),
+            last: false,
+            progress,
+            pace,
+            tell,
+            told_ns: 0,
+        })
+    }
+
+    fn run(mut self, copy: [u8; 16], location: &str) -> Result<RehomeReport> {
+        let volume = self.volume;
+        self.phase(RehomePhase::Counting)?;
+        self.check_room()?;
+        self.phase(RehomePhase::Copying)?;
+        self.copy_tree()?;
+        // They come to files by what they found out earlier.
+        let (_jobs, _movers) = (volume.jobs.hold(), volume.movers.hold());
+        for _ in 0..TRIES_MAX {
+            self.catch_up()?;
+            self.wait_for_passthrough()?;
+            self.phase(RehomePhase::Switching)?;
+            let began_ns = volume.environment.monotonic_ns();
+            let impatient = || volume.environment.monotonic_ns() > began_ns + PATIENCE_NS;
+            let Some(closed) = volume.door.close(impatient) else {
+                self.pause()?;
+                continue;
+            };
+            if volume.passed_through() > 0 {
+                continue;
+            }
+            // Nobody is told of anything while all wait.
+            self.last = true;
+            self.finish(copy, location)?.put_in_place(volume, location);
+            let held_up_ns = volume.environment.monotonic_ns().saturating_sub(began_ns);
+            drop(closed);
+            return Ok(self.clean_up(held_up_ns));
+        }
+        let what = "operations under way do not end, perhaps since a tier hangs: braid status tells";
+        Err(Error::new(Errno::EBUSY, what))
+    }
+
+    /// Counts what there is to copy; `ENOSPC` if there is no room for it.
+    fn check_room(&mut self) -> Result<()> {
+        let (mut linked, mut cancelled_at) = (HashSet::new(), Ok(()));
+        let (mut files, mut bytes) = (0_u64, 0_u64);
+        let walked = self.volume.home.walk(&mut |_, _, identity| {
+            if identity.attr.nlink == 1 || linked.insert(identity.ino()) {
+                files += 1;
+                bytes += identity.attr.blocks * 512;
+            }
+            self.progress.total_files = files;
+            self.progress.total_bytes = bytes;
+            cancelled_at = self.report();
+            if cancelled_at.is_ok() { Ok(()) } else { Err(cancelled()) }
+        });
+        walked?;
+        let usage = self.new.root().usage()?;
+        let room = usage.space.available;
+        if bytes > room {
+            let what = format!(
+                "the home tier has {bytes} bytes in {files} files, and the new one room for {room} bytes"
+            );
+            return Err(Error::new(Errno::ENOSPC, what));
+        }
+        if usage.files > 0 && files > usage.files_free {
+            let left = usage.files_free;
+            let what = format!("the home tier has {files} files, and the new one room for {left}");
+            return Err(Error::new(Errno::ENOSPC, what));
+        }
+        Ok(())
+    }
+
+    /// Copies what changed, until that is little.
+    fn catch_up(&mut self) -> Result<()> {
+        self.phase(RehomePhase::CatchingUp)?;
+        for _ in 0..PASSES_MAX {
+            let set = self.volume.changes.take();
+            let little = set.len() <= LAST_CHANGES && set.bytes() <= LAST_BYTES;
+            self.copy_changes(set)?;
+            // Much that is new would have to be written while all wait.
+            self.new.root().sync_fs()?;
+            if little {
+                break;
+            }
+        }
+        Ok(())
+    }
+
+    fn wait_for_passthrough(&mut self) -> Result<()> {
+        loop {
+            self.progress.waiting = self.volume.passed_through();
+            if self.progress.waiting == 0 {
+                return Ok(());
+            }
+            if !self.volume.environment.threads() {
+                return Err(Error::new(Errno::EBUSY, "files are open by passthrough"));
+            }
+            self.phase(RehomePhase::Waiting)?;
+            self.pause()?;
+            let set = self.volume.changes.take();
+            self.copy_changes(set)?;
+        }
+    }
+
+    fn pause(&mut self) -> Result<()> {
+        if self.volume.environment.threads() {
+            let (lock, never) = (Mutex::new(()), Condvar::new());
+            drop(never.wait_for(lock.lock(), PAUSE_NS));
+        }
+        self.take(0)?;
+        self.tell_now()
+    }
+
+    /// The last of it: nothing else goes on.
+    fn finish(&mut self, copy: [u8; 16], location: &str) -> Result<Import> {
+        let mut set = self.volume.changes.take();
+        // Whatever may have been stored to an index since.
+        for open in self.volume.handles.files() {
+            if matches!(&*open.file.layout.read(), Layout::Spread(_)) {
+                set.change(&open.file.inode);
+            }
+        }
+        self.copy_changes(set)?;
+        let import = self.prepare_import()?;
+        self.copy_state()?;
+        self.take_orphans_names()?;
+        self.take_extra_links()?;
+        self.new.root().sync_fs()?;
+        self.commit(copy, location)?;
+        Ok(import)
+    }
+
+    fn clean_up(mut self, held_up_ns: u64) -> RehomeReport {
+        // It is done, whoever is told or not.
+        let _ = self.phase(RehomePhase::CleaningUp);
+        if let Err(error) = super::clean_up(&self.new) {
+            tracing::warn!(%error, "the next mount removes what the replacement of the home tier left");
+        }
+        let RehomeProgress { files, bytes, .. } = self.progress;
+        RehomeReport { old_location: String::new(), files, bytes, held_up_ns }
+    }
+}

@@ -1,0 +1,243 @@
+//! Everything that somebody holds of the volume, opened on the new home under
+//! the numbers and handles that it has. It is prepared while nothing goes on,
+//! and put in place when the new home is complete; that can't fail.
+
+use super::passes::limbo_name;
+use super::{Copied, Copier, is_gone};
+use crate::Volume;
+use crate::file::{File, Layout, OpenFile};
+use crate::index::Dirs;
+use crate::namespace::{DirHandle, Inode, Known, Numbers, Seat};
+use braid_contract::{Access, Context, Errno, Error, Fd, FileKind, HandleId, InodeId, NativeHandle, Result};
+use std::collections::{HashMap, HashSet};
+use std::ffi::{OsStr, OsString};
+use std::sync::Arc;
+
+/// What takes the place of what was.
+pub(super) struct Import {
+    seat: Seat,
+    dirs: Dirs,
+    inodes: Vec<Known>,
+    files: Vec<(HandleId, OpenFile)>,
+    open_dirs: Vec<(HandleId, DirHandle)>,
+    /// Must not be used any more by who may still hold them.
+    retired: Vec<Arc<File>>,
+}
+
+/// The inodes on the new home, by the number that the front end knows.
+struct Inodes {
+    moved: HashMap<InodeId, Arc<Inode>>,
+    kept: Vec<(u64, InodeId)>,
+    gone: HashSet<InodeId>,
+}
+
+impl Copier<'_> {
+    /// Opens everything on the new home.
+    pub(super) fn prepare_import(&mut self) -> Result<Import> {
+        let (files, open_dirs) = (self.volume.handles.all_files(), self.volume.handles.all_dirs());
+        self.copy_orphans(&files, &open_dirs)?;
+        let turn = self.volume.home.seat().turn() + 1;
+        let known = self.volume.inodes.all();
+        let mut inodes = Inodes { moved: HashMap::new(), kept: Vec::new(), gone: HashSet::new() };
+        for one in &known {
+            self.move_inode(&one.inode, turn, &mut inodes)?;
+        }
+        let retired: Vec<Arc<File>> =
+            known.iter().filter_map(|one| one.inode.file.lock().upgrade()).collect();
+        let files = self.move_files(&files, &inodes)?;
+        let open_dirs = self.move_dirs(&open_dirs, &mut inodes, turn)?;
+        let mut seat = Seat::open(self.new.root(), turn)?;
+        let root = seat.root().stat()?.attr.ino.0;
+        seat.set_numbers(Numbers::keeping(root, inodes.kept, inodes.gone));
+        let moved = |one: &Known| {
+            let inode = inodes.moved.get(&one.inode.ino)?;
+            Some(Known { inode: Arc::clone(inode), lookups: one.lookups })
+        };
+        let inodes = known.iter().filter_map(moved).collect();
+        let dirs = Dirs::open(&*self.braid, self.volume.tiers.home().id)?;
+        Ok(Import { seat, dirs, inodes, files, open_dirs, retired })
+    }
+
+    /// Files and directories that are open and have no name any more get one
+    /// in limbo, for as long as it takes to open them.
+    fn copy_orphans(
+        &mut self,
+        files: &[(HandleId, Arc<OpenFile>)],
+        dirs: &[(HandleId, Arc<DirHandle>)],
+    ) -> Result<()> {
+        for (_, open) in files {
+            self.copy_orphan(open.file.data())?;
+        }
+        for (_, dir) in dirs {
+            self.copy_orphan(&dir.descriptor())?;
+        }
+        Ok(())
+    }
+
+    fn copy_orphan(&mut self, old: &Fd) -> Result<()> {
+        let identity = self.volume.home.identify(&**old)?;
+        let is_dir = identity.kind() == FileKind::Directory;
+        if identity.attr.nlink > 0 {
+            return Ok(());
+        }
+        let name = match self.copy_of(&identity) {
+            Some(copied) => limbo_name(copied),
+            None => {
+                let name = OsString::from(format!("open-{:x}", identity.ino()));
+                let limbo = Fd::clone(&self.limbo);
+                self.make(old, &identity, &*limbo, &name).context("copying an open file without a name")?;
+                // There is nothing in a directory that was removed.
+                self.pending.retain(|pending| pending.ino() != identity.ino());
+                name
+            }
+        };
+        if !is_dir && !self.orphans.contains(&name) {
+            self.orphans.push(name);
+        }
+        Ok(())
+    }
+
+    fn copied(&self, inode: &Inode) -> Option<&Copied> {
+        let native = self.volume.home.seat().numbers().native(inode.ino);
+        let generation = inode.handle().map(NativeHandle::generation);
+        self.known.get(&native).filter(|copied| Some(copied.generation) == generation)
+    }
+
+    fn move_inode(&self, inode: &Arc<Inode>, turn: u32, inodes: &mut Inodes) -> Result<()> {
+        let Some(copied) = self.copied(inode) else {
+            return match self.still_has_name(inode)? {
+                true => {
+                    let what = format!("inode {} was not copied; nothing was changed", inode.ino.0);
+                    Err(Error::new(Errno::EIO, what))
+                }
+                false => {
+                    inodes.gone.insert(inode.ino);
+                    Ok(())
+                }
+            };
+        };
+        let moved = Arc::new(inode.moved(copied.handle.clone(), turn));
+        inodes.moved.insert(inode.ino, moved);
+        if inode.ino != InodeId::ROOT {
+            inodes.kept.push((copied.new_ino, inode.ino));
+        }
+        Ok(())
+    }
+
+    fn still_has_name(&self, inode: &Arc<Inode>) -> Result<bool> {
+        let opened = self.volume.inodes.open(&self.volume.home, inode, Access::Path);
+        match opened.and_then(|fd| self.volume.home.identify(&*fd)) {
+            Ok(identity) => Ok(identity.attr.nlink > 0),
+            Err(error) if is_gone(&error) => Ok(false),
+            Err(error) => Err(error),
+        }
+    }
+
+    fn move_files(
+        &self,
+        files: &[(HandleId, Arc<OpenFile>)],
+        inodes: &Inodes,
+    ) -> Result<Vec<(HandleId, OpenFile)>> {
+        let mut handles: HashMap<InodeId, u32> = HashMap::new();
+        for (_, open) in files {
+            *handles.entry(open.file.inode.ino).or_default() += 1;
+        }
+        let mut moved: HashMap<InodeId, Arc<File>> = HashMap::new();
+        let mut result = Vec::new();
+        for (handle, open) in files {
+            let ino = open.file.inode.ino;
+            let file = match moved.get(&ino) {
+                Some(file) => Arc::clone(file),
+                None => {
+                    let file = self.move_file(&open.file, inodes, handles[&ino]);
+                    let file = file.with_context(|| format!("opening inode {} on the new home", ino.0))?;
+                    moved.insert(ino, Arc::clone(&file));
+                    file
+                }
+            };
+            result.push((*handle, open.moved(file)));
+        }
+        Ok(result)
+    }
+
+    fn move_file(&self, file: &File, inodes: &Inodes, handles: u32) -> Result<Arc<File>> {
+        let inode = inodes.moved.get(&file.inode.ino).ok_or(Errno::ESTALE)?;
+        let copied = self.copied(&file.inode).ok_or(Errno::ESTALE)?;
+        let root = self.new.root();
+        let opened = match root.open_handle(&copied.handle, Access::ReadWrite) {
+            Ok(fd) => (fd, true),
+            Err(_) if !file.can_write() => (root.open_handle(&copied.handle, Access::Read)?, false),
+            Err(error) => return Err(error),
+        };
+        let layout = match &*file.layout.read() {
+            Layout::Plain => Layout::Plain,
+            Layout::Spread(spread) => {
+                Layout::Spread(Box::new(spread.moved(self.dirs.open_index(spread.id())?)))
+            }
+        };
+        let moved = Arc::new(file.moved(Arc::clone(inode), opened, layout, handles));
+        *inode.file.lock() = Arc::downgrade(&moved);
+        Ok(moved)
+    }
+
+    fn move_dirs(
+        &self,
+        dirs: &[(HandleId, Arc<DirHandle>)],
+        inodes: &mut Inodes,
+        turn: u32,
+    ) -> Result<Vec<(HandleId, DirHandle)>> {
+        let mut result = Vec::new();
+        for (handle, dir) in dirs {
+            let identity = self.volume.home.identify(&*dir.descriptor())?;
+            let copied = self.copy_of(&identity).ok_or(Errno::ESTALE)?;
+            let inode = match inodes.moved.get(&dir.inode().ino) {
+                Some(inode) => Arc::clone(inode),
+                None => Arc::new(dir.inode().moved(copied.handle.clone(), turn)),
+            };
+            let fd = self.new.root().open_handle(&copied.handle, Access::Directory)?;
+            result.push((*handle, dir.moved(&self.volume.home, inode, fd)?));
+        }
+        Ok(result)
+    }
+
+    /// A copy that lost a name and has another must have no more links than
+    /// what it is a copy of.
+    pub(super) fn take_extra_links(&mut self) -> Result<()> {
+        for name in std::mem::take(&mut self.linked) {
+            match self.limbo.open_at(&name, Access::Path) {
+                Ok(fd) if fd.stat()?.attr.nlink > 1 => self.limbo.remove_at(&name, false)?,
+                Err(error) if error.errno() != Errno::ENOENT => return Err(error),
+                // It has no other name any more, or got one.
+                _ => {}
+            }
+        }
+        Ok(())
+    }
+
+    /// What is open on the new home and has no name must have none there.
+    pub(super) fn take_orphans_names(&mut self) -> Result<()> {
+        for name in std::mem::take(&mut self.orphans) {
+            match self.limbo.remove_at(OsStr::new(&name), false) {
+                Err(error) if error.errno() != Errno::ENOENT => return Err(error),
+                _ => {}
+            }
+        }
+        Ok(())
+    }
+}
+
+impl Import {
+    /// The volume rests on the new home from now on.
+    pub(super) fn put_in_place(self, volume: &Volume, location: &str) {
+        self.retired.iter().for_each(|file| file.retire());
+        let root = Fd::clone(self.seat.root());
+        volume.home.reseat(self.seat);
+        volume.index.reseat(self.dirs);
+        volume.inodes.replace_all(self.inodes);
+        volume.handles.replace_all(self.files, self.open_dirs);
+        volume.tiers.home().reseat(root, location.to_owned());
+        volume.reaper.forget_witnesses();
+        // It names files by the handles that they had.
+        volume.heat.clear();
+    }
+}

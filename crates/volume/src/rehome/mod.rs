@@ -1,0 +1,175 @@
+//! Another directory becomes home while applications use the volume
+//! (`Volume::replace_home`).
+//!
+//! The home tree is copied while everything goes on, and what changes meanwhile
+//! is noted (`changes`) and copied again (`passes`). At last the volume's door
+//! is closed, what is left is copied, every inode and handle that somebody
+//! holds is opened on the new home (`import`), the new home is made complete by
+//! one atomic step (`commit`), and the volume rests on it when the door opens.
+//! `mounting` is what a mount does with what a crash left of this.
+
+mod changes;
+mod commit;
+mod copy;
+mod engine;
+mod import;
+mod mounting;
+mod passes;
+mod state;
+
+pub(crate) use changes::Changes;
+use commit::INTENT;
+pub(crate) use commit::RECORD;
+pub use engine::{RehomePhase, RehomeProgress, RehomeReport};
+pub(crate) use mounting::{clean_up, copy_begun, guard};
+pub use mounting::{discard_copy, settle_home};
+
+use crate::Volume;
+use crate::index::Dirs;
+use crate::migrate::Pace;
+use crate::namespace::{Home, Identity, Inode};
+use braid_contract::{Access, Errno, Error, Fd, InodeId, NativeFd, NativeHandle, Result, Timestamp};
+use std::collections::{HashMap, HashSet};
+use std::ffi::OsString;
+use std::sync::Arc;
+
+/// An inode of the new home that is the copy of one of the old.
+#[derive(Clone, Debug)]
+struct Copied {
+    /// Of the old inode.
+    generation: u64,
+    new_ino: u64,
+    handle: NativeHandle,
+}
+
+/// A copy under way.
+struct Copier<'a> {
+    volume: &'a Volume,
+    new: Home,
+    /// `.braid` of the new home.
+    braid: Fd,
+    /// Indexes and marks of the new home.
+    dirs: Dirs,
+    /// Where copies are that have lost their name, until it is known whether
+    /// they get another one.
+    limbo: Fd,
+    /// Copies by the native number of what they are copies of.
+    known: HashMap<u64, Copied>,
+    /// Directories that were made and are still empty.
+    pending: Vec<Identity>,
+    /// Directories in which something changed.
+    touched: HashMap<InodeId, Arc<Inode>>,
+    /// Names in limbo of inodes that may have others, which count as links.
+    linked: HashSet<OsString>,
+    /// Names in limbo of files that are open and have none otherwise.
+    orphans: Vec<OsString>,
+    /// By native number, the access time that reading a file for the copy gave
+    /// it, and the one that it had before.
+    read_times: HashMap<u64, (Timestamp, Timestamp)>,
+    /// Nothing changes any more.
+    last: bool,
+    progress: RehomeProgress,
+    pace: &'a Pace,
+    tell: &'a mut dyn FnMut(&RehomeProgress) -> bool,
+    told_ns: u64,
+}
+
+/// How often progress is told, at most.
+const TELL_NS: u64 = 200_000_000;
+
+impl Copier<'_> {
+    /// The copy of an inode, if there is one.
+    fn copy_of(&self, identity: &Identity) -> Option<&Copied> {
+        self.known.get(&identity.ino()).filter(|copied| copied.generation == copy::generation(identity))
+    }
+
+    /// The access time of an inode, as it would be if it had not been copied.
+    fn access_time(&self, identity: &Identity) -> Timestamp {
+        let atime = identity.attr.atime;
+        match self.read_times.get(&identity.ino()) {
+            Some((ours, before)) if *ours == atime => *before,
+            _ => atime,
+        }
+    }
+
+    /// An inode, which was as `identity` says, was read to be copied.
+    fn was_read(&mut self, identity: &Identity, old: &dyn NativeFd) -> Result<()> {
+        let now = old.stat()?.attr.atime;
+        let before = self.access_time(identity);
+        if now != before {
+            self.read_times.insert(identity.ino(), (now, before));
+        }
+        Ok(())
+    }
+
+    /// Tells how far it has come, now and then.
+    fn report(&mut self) -> Result<()> {
+        let now_ns = self.volume.environment.monotonic_ns();
+        if self.last || now_ns < self.told_ns + TELL_NS {
+            return Ok(());
+        }
+        self.tell_now()
+    }
+
+    fn tell_now(&mut self) -> Result<()> {
+        self.told_ns = self.volume.environment.monotonic_ns();
+        if (self.tell)(&self.progress) && !self.volume.changes.is_ending() {
+            Ok(())
+        } else {
+            Err(cancelled())
+        }
+    }
+
+    /// Asks whether so many bytes may be copied now.
+    fn take(&mut self, bytes: u64) -> Result<()> {
+        if self.last {
+            return Ok(());
+        }
+        self.pace.take(bytes).map_err(|_| cancelled())?;
+        self.report()
+    }
+
+    fn phase(&mut self, phase: RehomePhase) -> Result<()> {
+        self.progress.phase = phase;
+        self.tell_now()
+    }
+}
+
+fn cancelled() -> Error {
+    Error::new(Errno::ECANCELED, "the replacement of the home tier was cancelled")
+}
+
+/// Whether an inode is gone, or its name is.
+fn is_gone(error: &Error) -> bool {
+    matches!(error.errno(), Errno::ENOENT | Errno::ESTALE | Errno::ENOTDIR | Errno::EXDEV)
+}
+
+/// Removes everything in a directory but the names in `kept`.
+fn empty_dir(dir: &dyn NativeFd, kept: &[&str]) -> Result<()> {
+    // Depth first; what is entered is on the way.
+    let mut way: Vec<Fd> = vec![dir.reopen(Access::Directory)?];
+    let mut names: Vec<Vec<OsString>> = vec![crate::namespace::names_in(dir)?];
+    names[0].retain(|name| !kept.iter().any(|kept| name == kept));
+    let mut entered: Vec<OsString> = Vec::new();
+    while let (Some(at), Some(left)) = (way.last(), names.last_mut()) {
+        let Some(name) = left.pop() else {
+            way.pop();
+            names.pop();
+            if let (Some(name), Some(parent)) = (entered.pop(), way.last()) {
+                parent.remove_at(&name, true)?;
+            }
+            continue;
+        };
+        match at.remove_at(&name, false) {
+            Err(error) if matches!(error.errno(), Errno::EISDIR | Errno::EPERM) => {
+                let inner = at.open_at(&name, Access::Directory)?;
+                names.push(crate::namespace::names_in(&*inner)?);
+                way.push(inner);
+                entered.push(name);
+            }
+            Err(error) if error.errno() == Errno::ENOENT => {}
+            result => result?,
+        }
+    }
+    Ok(())
+}

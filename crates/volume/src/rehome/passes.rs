@@ -1,0 +1,231 @@
+//! Passes over the home tree: one over all of it, and then over what changed
+//! since. Copies that lose their name go to limbo, and from there to their next
+//! name or, in the end, away.
+
+use super::changes::{Change, ChangeSet};
+use super::{Copied, Copier, is_gone};
+use crate::namespace::{BRAID_DIR, Identity, Inode, names_in};
+use braid_contract::{Access, Context, Errno, Fd, FileKind, NativeFd, RenameMode, Result};
+use std::collections::HashSet;
+use std::ffi::{OsStr, OsString};
+use std::sync::Arc;
+
+/// The name of a copy in limbo.
+pub(super) fn limbo_name(copied: &Copied) -> OsString {
+    format!("{:x}", copied.new_ino).into()
+}
+
+impl Copier<'_> {
+    /// Copies the whole tree.
+    pub(super) fn copy_tree(&mut self) -> Result<()> {
+        let root = self.volume.home.root();
+        let identity = self.volume.home.identify(&*root)?;
+        let new_root = self.new.root();
+        let made = self.new.identify(&*new_root)?;
+        let handle = made.handle.clone().ok_or(Errno::EOPNOTSUPP)?;
+        let copied = Copied { generation: super::copy::generation(&identity), new_ino: made.ino(), handle };
+        self.known.insert(identity.ino(), copied);
+        self.pending.push(identity);
+        self.copy_pending()
+    }
+
+    /// Copies what is in the directories that are still empty.
+    pub(super) fn copy_pending(&mut self) -> Result<()> {
+        while let Some(identity) = self.pending.pop() {
+            match self.copy_entries(&identity) {
+                Err(error) if is_gone(&error) && !self.last => {}
+                result => result?,
+            }
+        }
+        Ok(())
+    }
+
+    fn copy_entries(&mut self, identity: &Identity) -> Result<()> {
+        let handle = identity.handle.as_ref().ok_or(Errno::EOPNOTSUPP)?;
+        let old = self.volume.home.root().open_handle(handle, Access::Directory)?;
+        let Some(copied) = self.copy_of(identity).cloned() else { return Ok(()) };
+        let new = self.new.root().open_handle(&copied.handle, Access::Directory)?;
+        let is_root = old.stat()?.attr.ino == self.volume.home.root().stat()?.attr.ino;
+        let names = names_in(&*old)?;
+        self.was_read(identity, &*old)?;
+        for name in names {
+            if !(is_root && name == BRAID_DIR) {
+                self.report()?;
+                self.place(&*old, &*new, &name)?;
+            }
+        }
+        // Making its entries changed its times.
+        let identity = self.volume.home.identify(&*old)?;
+        self.copy_attributes(&old, &identity, &new)
+    }
+
+    /// Sees to it that the new directory has under this name what the old one
+    /// has.
+    pub(super) fn place(
+        &mut self,
+        old_dir: &dyn NativeFd,
+        new_dir: &dyn NativeFd,
+        name: &OsStr,
+    ) -> Result<()> {
+        let Some((fd, identity)) = self.look(old_dir, name)? else { return Ok(()) };
+        match self.copy_of(&identity).cloned() {
+            Some(copied) => self.give_name(&copied, identity.kind(), new_dir, name),
+            None => match self.make(&fd, &identity, new_dir, name) {
+                // What is removed while it is copied is noted.
+                Err(error) if is_gone(&error) && !self.last => Ok(()),
+                result => result,
+            },
+        }
+    }
+
+    /// What a name of the old home leads to, if it is there.
+    fn look(&self, dir: &dyn NativeFd, name: &OsStr) -> Result<Option<(Fd, Identity)>> {
+        match self.volume.identify_name(dir, name) {
+            Ok(found) => Ok(Some(found)),
+            Err(error) if error.errno() == Errno::EXDEV => {
+                tracing::warn!(name = %name.display(), "something is mounted inside the home tier; it is not copied");
+                Ok(None)
+            }
+            Err(error) if is_gone(&error) => Ok(None),
+            Err(error) => Err(error),
+        }
+    }
+
+    /// A name for an inode that has been copied.
+    fn give_name(
+        &mut self,
+        copied: &Copied,
+        kind: FileKind,
+        new_dir: &dyn NativeFd,
+        name: &OsStr,
+    ) -> Result<()> {
+        match self.limbo.rename_at(&limbo_name(copied), new_dir, name, RenameMode::NoReplace) {
+            Err(error) if error.errno() == Errno::EEXIST => return Ok(()),
+            Err(error) if error.errno() == Errno::ENOENT => {}
+            result => return result,
+        }
+        // A directory has one name, and what took it from there is noted.
+        if kind == FileKind::Directory {
+            return Ok(());
+        }
+        let fd = self.new.root().open_handle(&copied.handle, Access::Path)?;
+        match fd.link_to(new_dir, name) {
+            Err(error) if error.errno() == Errno::EEXIST => Ok(()),
+            result => result.with_context(|| format!("linking {}", name.display())),
+        }
+    }
+
+    /// Copies what changed.
+    pub(super) fn copy_changes(&mut self, set: ChangeSet) -> Result<()> {
+        let names: Vec<_> = set.names.into_values().collect();
+        for (dir, names) in &names {
+            self.take_names_away(dir, names)?;
+        }
+        for (dir, names) in &names {
+            self.give_names(dir, names)?;
+        }
+        self.copy_pending()?;
+        for change in set.inodes.into_values() {
+            self.report()?;
+            self.copy_change(&change)?;
+        }
+        self.copy_times_of_dirs()
+    }
+
+    /// A directory of the old home and its copy, if both are there.
+    fn dir_pair(&self, dir: &Inode) -> Result<Option<(Fd, Identity, Fd)>> {
+        let opened = self.volume.inodes.path(&self.volume.home, dir);
+        let found = opened.and_then(|fd| Ok((self.volume.home.identify(&*fd)?, fd)));
+        match found {
+            Ok((identity, old)) => {
+                let Some(copied) = self.copy_of(&identity) else { return Ok(None) };
+                let new = self.new.root().open_handle(&copied.handle, Access::Path)?;
+                Ok(Some((old, identity, new)))
+            }
+            Err(error) if is_gone(&error) => Ok(None),
+            Err(error) => Err(error),
+        }
+    }
+
+    /// Names that lead elsewhere than they did, or nowhere, are taken away.
+    fn take_names_away(&mut self, dir: &Arc<Inode>, names: &HashSet<OsString>) -> Result<()> {
+        let Some((old, _, new)) = self.dir_pair(dir)? else { return Ok(()) };
+        self.touched.insert(dir.ino, Arc::clone(dir));
+        for name in names {
+            let found = match new.open_at(name, Access::Path) {
+                Err(error) if error.errno() == Errno::ENOENT => continue,
+                result => self.new.identify(&*result?)?,
+            };
+            let wanted = self.look(&*old, name)?;
+            let copied = wanted.as_ref().and_then(|(_, identity)| self.copy_of(identity));
+            if copied.is_none_or(|copied| copied.new_ino != found.ino()) {
+                self.put_in_limbo(&*new, name, &found)?;
+            }
+        }
+        Ok(())
+    }
+
+    fn put_in_limbo(&mut self, new: &dyn NativeFd, name: &OsStr, found: &Identity) -> Result<()> {
+        let limbo = format!("{:x}", found.ino());
+        if found.kind() != FileKind::Directory && found.attr.nlink > 1 {
+            self.linked.insert(OsString::from(&limbo));
+        }
+        match new.rename_at(name, &*self.limbo, OsStr::new(&limbo), RenameMode::NoReplace) {
+            // Another of its names is there.
+            Err(error) if error.errno() == Errno::EEXIST => new.remove_at(name, false),
+            result => result,
+        }
+    }
+
+    fn give_names(&mut self, dir: &Inode, names: &HashSet<OsString>) -> Result<()> {
+        let Some((old, _, new)) = self.dir_pair(dir)? else { return Ok(()) };
+        names.iter().try_for_each(|name| {
+            self.report()?;
+            self.place(&*old, &*new, name)
+        })
+    }
+
+    fn copy_change(&mut self, change: &Change) -> Result<()> {
+        let Change { inode, data } = change;
+        let regular = inode.kind == FileKind::Regular;
+        let old = match self.open_old(inode, regular) {
+            Err(error) if is_gone(&error) => return Ok(()),
+            result => result?,
+        };
+        let identity = match self.volume.home.identify(&*old) {
+            Err(error) if is_gone(&error) => return Ok(()),
+            result => result?,
+        };
+        let Some(copied) = self.copy_of(&identity).cloned() else { return Ok(()) };
+        let access = if regular { Access::ReadWrite } else { Access::Path };
+        let new = self.new.root().open_handle(&copied.handle, access)?;
+        if regular {
+            self.copy_file(&old, &identity, &new, data)
+        } else {
+            self.copy_attributes(&old, &identity, &new)
+        }
+    }
+
+    /// Opens an inode of the old home. One that has no name any more can be had
+    /// only from whoever has it open.
+    pub(super) fn open_old(&self, inode: &Arc<Inode>, regular: bool) -> Result<Fd> {
+        let live = inode.file.lock().upgrade();
+        match live {
+            Some(file) => Ok(Fd::clone(file.data())),
+            None => {
+                let access = if regular { Access::Read } else { Access::Path };
+                self.volume.inodes.open(&self.volume.home, inode, access)
+            }
+        }
+    }
+
+    /// Making and taking names changed the times of their directories.
+    fn copy_times_of_dirs(&mut self) -> Result<()> {
+        let touched = std::mem::take(&mut self.touched);
+        for inode in touched.into_values() {
+            let Some((old, identity, new)) = self.dir_pair(&inode)? else { continue };
+            self.copy_attributes(&old, &identity, &new)?;
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,78 @@
+//! What Braid itself keeps on the home tier: indexes without a file, marks, the
+//! volume table, and whatever else there is in `.braid`.
+
+use super::Copier;
+use super::commit::{INTENT, LIMBO, RECORD};
+use crate::index::ids_in;
+use crate::namespace::names_in;
+use braid_contract::{Access, Errno, NativeFd, ObjectId, Result};
+use std::collections::HashSet;
+use std::ffi::OsStr;
+
+/// What the new home has of its own, or is copied otherwise.
+const NOT_COPIED: [&str; 8] = ["label", "volume", "index", "open", "counts", "ballast", INTENT, LIMBO];
+
+impl Copier<'_> {
+    /// Copies all of it. Nothing changes meanwhile.
+    pub(super) fn copy_state(&mut self) -> Result<()> {
+        self.copy_indexes_of_nobody()?;
+        for id in ids_in(&*self.volume.index.dirs().open)? {
+            self.dirs.open.ensure_file_at(&id.to_string())?;
+        }
+        let (old, new) = (self.volume.home.braid()?, self.braid.clone());
+        self.copy_names(&*old, &*new, &|name| {
+            NOT_COPIED.iter().any(|own| name == *own) || name.as_encoded_bytes().ends_with(b".new")
+        })?;
+        if let Ok(old) = old.open_at(OsStr::new(INTENT), Access::Directory) {
+            let new = new.open_at(OsStr::new(INTENT), Access::Directory)?;
+            self.copy_names(&*old, &*new, &|name| name == RECORD)?;
+        }
+        self.copy_pending()?;
+        self.braid.replace_small("volume", &self.volume.table.lock().encode())
+    }
+
+    fn copy_names(
+        &mut self,
+        old: &dyn NativeFd,
+        new: &dyn NativeFd,
+        without: &dyn Fn(&OsStr) -> bool,
+    ) -> Result<()> {
+        for name in names_in(old)? {
+            if !without(&name) {
+                self.place(old, new, &name)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Indexes of files that were removed, and whose objects are not all gone,
+    /// are needed still; those of files that went since they were copied are
+    /// not.
+    fn copy_indexes_of_nobody(&self) -> Result<()> {
+        let mut wanted = HashSet::new();
+        self.volume.index.list(&mut |id| {
+            wanted.insert(id);
+            Ok(())
+        })?;
+        for id in self.copied_indexes()? {
+            if !wanted.remove(&id) {
+                self.dirs.index.ensure_gone_at(&crate::index::path_of(id))?;
+            }
+        }
+        // What was copied of these while they were files may be out of date.
+        wanted.extend(self.volume.reaper.ids());
+        wanted.into_iter().try_for_each(|id| self.copy_index(id, None))
+    }
+
+    fn copied_indexes(&self) -> Result<Vec<ObjectId>> {
+        let mut ids = Vec::new();
+        for shard in names_in(&*self.dirs.index)? {
+            match self.dirs.index.open_at(&shard, Access::Directory) {
+                Ok(shard) => ids.extend(ids_in(&*shard)?),
+                Err(error) if error.errno() == Errno::ENOTDIR => {}
+                Err(error) => return Err(error),
+            }
+        }
+        Ok(ids)
+    }
+}

@@ -1,0 +1,284 @@
+//! The power is cut before every effect of a replacement of the home tier: then
+//! exactly one of the two directories is home, and everything that was synced
+//! is there.
+
+#![allow(clippy::unwrap_used, clippy::panic, reason = "a test fails by panicking")]
+
+#[allow(dead_code, reason = "other tests need more of it")]
+mod common;
+
+use braid_contract::{Errno, FileSystem, HandleId, InodeId, OpenFlags, OpenRequest};
+use braid_stores::dir::DirStore;
+use braid_testkit::sim::{
+    AllKept, AllLost, Chooser, Disk, DiskConfig, Frozen, Model, Seeded, SimClock, SimEnvironment,
+};
+use braid_volume::{
+    HomeConfig, OpenError, PolicyConfig, RehomePhase, RehomeProgress, Reserve, Severity, TierConfig, Volume,
+    VolumeConfig, check, settle_home,
+};
+use common::{Open, RANGE, caller, pattern};
+use std::ffi::OsStr;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex};
+
+const OLD: usize = 0;
+const TIER: usize = 1;
+const NEW: usize = 2;
+
+/// Three disks and what they run on.
+struct Machine {
+    disks: [Disk; 3],
+    environment: Arc<SimEnvironment>,
+}
+
+impl Machine {
+    fn new(model: Model) -> Self {
+        let disk = |at: usize| {
+            let (name, device) = (["old", "tier", "new"][at].to_owned(), at as u64 + 1);
+            Disk::new(DiskConfig { name, capacity: 64 << 20, device, volatile: false, model })
+        };
+        Self::of([disk(0), disk(1), disk(2)], 1)
+    }
+
+    fn of(disks: [Disk; 3], seed: u64) -> Self {
+        let clock = Arc::new(SimClock::new());
+        disks.iter().for_each(|disk| disk.set_clock(Arc::clone(&clock)));
+        Self { disks, environment: Arc::new(SimEnvironment::new(clock, seed)) }
+    }
+
+    fn config(&self, home: usize) -> VolumeConfig {
+        let (weight, reserve) = (Some(1.0), Reserve::Bytes(0));
+        VolumeConfig {
+            home: HomeConfig {
+                name: "fast".into(),
+                root: self.disks[home].root(),
+                location: ["old", "tier", "new"][home].into(),
+                weight,
+                profile: None,
+                reserve,
+            },
+            tiers: vec![TierConfig {
+                name: "slow".into(),
+                store: Some(Arc::new(DirStore::new(self.disks[TIER].root()).unwrap())),
+                location: "tier".into(),
+                weight,
+                profile: None,
+                reserve,
+            }],
+            range_size: Some(RANGE as u32),
+            policy: PolicyConfig::Weighted,
+            rules: Vec::new(),
+            epoch_ns: braid_volume::EPOCH_NS_DEFAULT,
+            heat_budget: braid_volume::HEAT_BUDGET_DEFAULT,
+            monitor: true,
+            movers: braid_volume::MoversConfig::NONE,
+            environment: self.environment.clone(),
+        }
+    }
+
+    /// As the daemon does before it mounts.
+    fn mount(&self, home: usize) -> Result<Open, OpenError> {
+        let new = self.disks[NEW].root();
+        settle_home(&self.disks[home].root(), &mut |place| {
+            assert_eq!(place, "new");
+            Ok(Arc::clone(&new))
+        })?;
+        Volume::open(self.config(home)).map(|volume| Open { volume })
+    }
+}
+
+/// What was on the disks before one effect.
+struct Moment {
+    disks: [Frozen; 3],
+    what: String,
+    /// How far the file `counter` was synced, at least.
+    synced: u64,
+}
+
+fn content() -> Vec<u8> {
+    pattern(7, 5 * RANGE as usize + 99)
+}
+
+/// Makes files, and leaves some in states that a crash has to find.
+fn fill(open: &Open) -> HandleId {
+    let fs = &*open.volume;
+    let dir = fs.mkdir(&caller(), InodeId::ROOT, OsStr::new("dir"), 0o755, 0).unwrap().attr.ino;
+    let (spread, handle) = open.create("spread");
+    open.write_ranges(handle, &content());
+    fs.link(&caller(), spread, dir, OsStr::new("link")).unwrap();
+    fs.fsync(&caller(), handle, false).unwrap();
+    let (_, plain) = open.create("plain");
+    open.write(plain, 3, b"plain");
+    let (_, gone) = open.create("gone");
+    open.write_ranges(gone, &content());
+    fs.unlink(&caller(), InodeId::ROOT, OsStr::new("gone")).unwrap();
+    let (_, removed) = open.create("removed");
+    open.write_ranges(removed, &content());
+    fs.release(removed).unwrap();
+    fs.sync().unwrap();
+    fs.unlink(&caller(), InodeId::ROOT, OsStr::new("removed")).unwrap();
+    let (_, counter) = open.create("counter");
+    open.write_ranges(counter, &vec![0; 3 * RANGE as usize]);
+    fs.fsync(&caller(), counter, false).unwrap();
+    let root = fs.open_dir(&caller(), InodeId::ROOT).unwrap();
+    fs.sync_dir(&caller(), root).unwrap();
+    counter
+}
+
+/// Replaces home; answers the moments before each effect of that, and after.
+fn record(machine: &Machine) -> Vec<Moment> {
+    let open = machine.mount(OLD).unwrap();
+    let counter = fill(&open);
+    let moments = Arc::new(Mutex::new(Vec::new()));
+    let synced = Arc::new(AtomicU64::new(0));
+    let disks = machine.disks.clone();
+    let note = {
+        let (moments, synced) = (Arc::clone(&moments), Arc::clone(&synced));
+        move |what: String| {
+            let synced = synced.load(Ordering::SeqCst);
+            let disks = std::array::from_fn(|at| disks[at].freeze());
+            moments.lock().unwrap().push(Moment { disks, what, synced });
+        }
+    };
+    for disk in &machine.disks {
+        let note = note.clone();
+        disk.set_observer(Some(Arc::new(move |effect| note(effect.to_string()))));
+    }
+    let count = |progress: &RehomeProgress| {
+        if matches!(progress.phase, RehomePhase::Copying | RehomePhase::CatchingUp) {
+            let next = synced.load(Ordering::SeqCst) + 1;
+            open.write(counter, 2 * RANGE, &next.to_le_bytes());
+            open.volume.fsync(&caller(), counter, true).unwrap();
+            synced.store(next, Ordering::SeqCst);
+        }
+        true
+    };
+    open.volume.replace_home(&machine.disks[NEW].root(), "new", &mut { count }).unwrap();
+    open.write(counter, 2 * RANGE, &100_u64.to_le_bytes());
+    open.volume.fsync(&caller(), counter, true).unwrap();
+    synced.store(100, Ordering::SeqCst);
+    note("the end".into());
+    machine.disks.iter().for_each(|disk| disk.set_observer(None));
+    Arc::try_unwrap(moments)
+        .unwrap_or_else(|shared| Mutex::new(std::mem::take(&mut *shared.lock().unwrap())))
+        .into_inner()
+        .unwrap()
+}
+
+fn after(moment: &Moment, seed: u64) -> Machine {
+    let disks = std::array::from_fn(|at| {
+        let mut chooser: Box<dyn Chooser> = match seed {
+            0 => Box::new(AllLost),
+            1 => Box::new(AllKept),
+            2 => return moment.disks[at].after_process_crash(),
+            seed => Box::new(Seeded::new(seed * 3 + at as u64)),
+        };
+        moment.disks[at].after_power_loss(&mut *chooser)
+    });
+    Machine::of(disks, seed + 5)
+}
+
+fn read(open: &Open, ino: InodeId, len: usize) -> Vec<u8> {
+    let flags = OpenFlags { read: true, ..OpenFlags::default() };
+    let handle =
+        open.volume.open(&caller(), ino, OpenRequest { flags, ..OpenRequest::default() }).unwrap().handle;
+    let found = open.read(handle, 0, len);
+    open.volume.release(handle).unwrap();
+    found
+}
+
+/// Looks at the volume that was mounted, ends it, and checks it.
+fn examine(machine: &Machine, open: Open, home: usize, moment: &Moment, context: &str) {
+    let spread = open.lookup("spread").unwrap();
+    assert!(read(&open, spread, 1 << 20) == content(), "{context}: the spread file differs");
+    let dir = open.lookup("dir").unwrap();
+    let link = open.volume.lookup(&caller(), dir, OsStr::new("link")).unwrap().attr;
+    assert_eq!((link.ino, link.nlink), (spread, 2), "{context}");
+    assert_eq!(read(&open, open.lookup("plain").unwrap(), 100), b"\0\0\0plain", "{context}");
+    assert!(open.lookup("gone").is_err(), "{context}: a file without a name has one");
+    let counter = read(&open, open.lookup("counter").unwrap(), 1 << 20);
+    let found = u64::from_le_bytes(counter[2 * RANGE as usize..][..8].try_into().unwrap());
+    assert!(found >= moment.synced, "{context}: {found} found, {} was synced", moment.synced);
+    open.volume.tick();
+    open.close();
+    let report = check(machine.config(home), false, &mut |_| {}).unwrap();
+    let damage: Vec<_> = report
+        .problems
+        .iter()
+        .filter(|problem| problem.severity == Severity::Damage)
+        .map(|problem| &problem.what)
+        .collect();
+    assert!(damage.is_empty(), "{context}: {damage:?}");
+}
+
+fn survives(model: Model) {
+    let moments = record(&Machine::new(model));
+    assert!(moments.len() > 100, "{}", moments.len());
+    let (mut on_old, mut on_new, mut undecided) = (0, 0, 0);
+    for (at, moment) in moments.iter().enumerate() {
+        for seed in 0..5 {
+            let context = format!("moment {at}, before {}, seed {seed}", moment.what);
+            let decided = decides_alone(&after(moment, seed), &context);
+            undecided += u32::from(decided.is_none());
+            let machine = after(moment, seed);
+            match machine.mount(OLD) {
+                Ok(open) => {
+                    assert_ne!(decided, Some(false), "{context}");
+                    examine(&machine, open, OLD, moment, &context);
+                    on_old += 1;
+                    // The other one is not taken too.
+                    assert!(Volume::open(after(moment, seed).config(NEW)).is_err(), "{context}: both");
+                }
+                Err(OpenError::HomeMoved { to, .. }) if to == "new" => {
+                    assert_ne!(decided, Some(true), "{context}: taken without a look at the other one");
+                    let open = machine.mount(NEW).map_err(|error| format!("{context}: {error}")).unwrap();
+                    examine(&machine, open, NEW, moment, &context);
+                    on_new += 1;
+                }
+                Err(error) => panic!("{context}: {error}"),
+            }
+        }
+    }
+    assert!(on_old > 100 && on_new > 5 && undecided > 0, "{on_old} {on_new} {undecided}");
+}
+
+/// Whether the old home is mounted where the new one can't be reached; `None`
+/// if it says that it can't tell.
+fn decides_alone(machine: &Machine, context: &str) -> Option<bool> {
+    let unreachable = &mut |_: &str| Err(Errno::ENOENT.into());
+    assert!(settle_home(&machine.disks[OLD].root(), unreachable).unwrap().is_none());
+    match Volume::open(machine.config(OLD)) {
+        Ok(_) => Some(true),
+        Err(OpenError::HomeMoved { .. }) => Some(false),
+        Err(OpenError::HomeUndecided { to, .. }) if to == "new" => None,
+        Err(error) => panic!("{context}: {error}"),
+    }
+}
+
+#[test]
+fn a_home_without_room_is_refused_with_the_numbers() {
+    let mut machine = Machine::new(Model::EXT4);
+    let config = DiskConfig { capacity: 256 << 10, ..machine.disks[NEW].config().clone() };
+    machine.disks[NEW] = Disk::new(config);
+    let open = machine.mount(OLD).unwrap();
+    let (_, handle) = open.create("large");
+    open.write_ranges(handle, &pattern(1, 40 * RANGE as usize));
+    let refused = open.volume.replace_home(&machine.disks[NEW].root(), "new", &mut |_| true).unwrap_err();
+    assert_eq!(refused.errno(), Errno::ENOSPC);
+    let said = refused.to_string();
+    assert!(said.contains("bytes in 1 files, and the new one room for "), "{said}");
+    open.write(handle, 0, b"goes on");
+    open.close();
+    assert!(Volume::open(machine.config(NEW)).is_err());
+    machine.mount(OLD).unwrap();
+}
+
+#[test]
+fn with_a_journal() {
+    survives(Model::EXT4);
+}
+
+#[test]
+fn without_an_order() {
+    survives(Model::WORST);
+}
