@@ -57,6 +57,12 @@ fn run(options: &Options, report: &mut Report) -> Result<()> {
             bed.braid(&["rebalance"])
         })
     })?;
+    report.case("home is replaced by a directory on another file system", || {
+        let (point, dir) = (bed.mount.point.display().to_string(), bed.new_home.display().to_string());
+        bed.beside_loads(|bed| {
+            bed.lab.braid().args(["tier", "replace", &point, "home", &dir]).read().map(drop)
+        })
+    })?;
     report.case("the daemon is restarted in the midst of an evacuation", || bed.restart())?;
     for round in 1..=options.scale(1, 2, 10) {
         let title = format!("the daemon is killed in the midst of an evacuation, round {round}");
@@ -70,6 +76,7 @@ struct Bed {
     mount: Mount,
     other: PathBuf,
     third: PathBuf,
+    new_home: PathBuf,
     loads: Vec<Load>,
 }
 
@@ -79,13 +86,14 @@ impl Bed {
         let home = lab.file_system("home", Kind::Ext4, 1024)?;
         let other = lab.file_system("other", Kind::Xfs, 1024)?;
         let third = lab.file_system("third", Kind::Ext4, 1024)?;
+        let new_home = lab.file_system("new-home", Kind::Xfs, 1024)?;
         let tiers = vec![Tier::new("home", &home, 100), Tier::new("other", &other, 100)];
         let stack = Stack { policy: WEIGHTED.into(), range: RANGE.into(), tiers };
         let mount = lab.volume("mnt", &stack)?;
         lab.unmount(&mount)?;
         lab.mount_by_child(&mount)?;
         let loads = Load::all(&mount.point)?;
-        Ok(Self { lab, mount, other, third, loads })
+        Ok(Self { lab, mount, other, third, new_home, loads })
     }
 
     /// Does `what` while the loads run, each of which must see nothing of it.
