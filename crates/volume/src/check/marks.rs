@@ -77,13 +77,20 @@ impl Check<'_> {
             return Ok(());
         };
         let what = match SavedCounts::decode(&bytes) {
-            Err(_) => "the saved counts of ranges are damaged",
+            Err(_) => "the saved counts of ranges are damaged".to_owned(),
             // Of a damaged index, nobody knows what it counts for.
             Ok(_) if self.report.problems.iter().any(|problem| problem.severity == Severity::Damage) => {
                 return Ok(());
             }
             Ok(saved) if saved.0 == self.counted => return Ok(()),
-            Ok(_) => "the saved counts of ranges are not those of the indexes",
+            Ok(saved) => {
+                let pairs = saved.0.iter().zip(&self.counted).enumerate();
+                let wrong = pairs.filter(|(_, (saved, counted))| saved != counted);
+                let wrong =
+                    wrong.map(|(tier, (saved, counted))| format!("tier {tier}: {saved} for {counted}"));
+                let wrong = wrong.collect::<Vec<_>>().join(", ");
+                format!("the saved counts of ranges are not those of the indexes ({wrong})")
+            }
         };
         let home = self.ground.home_name.clone();
         let repair = "removes them: the next mount counts anew";

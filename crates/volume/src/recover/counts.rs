@@ -36,8 +36,9 @@ impl Volume {
             None => self.tiers.set_counts(Counts::Unknown),
         }
         braid.ensure_gone_at("counts").context("removing old counts")?;
-        // Where a removal may be undone by power loss, they would be believed.
-        if known && !self.home.keeps_removals() { braid.sync(false) } else { Ok(()) }
+        // If power loss undid the removal they would be believed, while an index
+        // may have reached the disk earlier than that.
+        if known { braid.sync(false) } else { Ok(()) }
     }
 
     /// Counts the ranges of all indexes, if nobody knows them. What changes
