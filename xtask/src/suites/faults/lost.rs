@@ -148,7 +148,6 @@ fn refusals() -> Result<()> {
         })
     };
     refused(BAD, &empty, "tier slow is online: what is on it would be lost")?;
-    refused("home", &empty, "is the home tier")?;
     refused("slwo", &empty, "did you mean 'slow'?")?;
     bench.arm(&["all:EIO"])?;
     bench.check(Some(BAD))?;
