@@ -221,7 +221,7 @@ impl FileSystem for Volume {
         if !caller.keeps_set_id_bits() {
             self.clear_set_id(&open.file)?;
         }
-        let result = self.allocate_file(&open.file, offset, len, mode, Origin::of_caller(caller));
+        let result = self.allocate_file(&open.file, offset, len, mode, Origin::of_reserving(caller));
         self.note_data(&open.file.inode, offset, len);
         result
     }

@@ -150,7 +150,7 @@ impl Policy for Adaptive {
             let until = state.epoch + epochs + LINGER;
             state.streams.insert(key, Stream { tier, bytes: bytes / 2.0, until });
         }
-        if !context.origin.direct && !context.origin.sync {
+        if context.origin.is_buffered() {
             let most = view.bandwidth[1] * BEHIND_SECONDS_MAX;
             state.behind[tier] = (state.behind[tier] + bytes).min(most);
         }
@@ -209,4 +209,46 @@ impl State {
 fn share(tier: &TierView) -> f64 {
     let [read, write] = tier.bandwidth;
     2.0 / (1.0 / read + 1.0 / write)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::tests::view;
+    use super::super::{Deal, Origin, Span};
+    use super::*;
+
+    const RANGE: u32 = 1 << 21;
+
+    /// Where the ranges of a new file go, one after the other.
+    fn deal_file(policy: &Adaptive, origin: Origin, ranges: u64) -> Vec<TierId> {
+        let mut tiers = [view(0, 1.0), view(1, 1.0)];
+        tiers[0].bandwidth = [400e6, 200e6];
+        tiers[1].bandwidth = [120e6, 60e6];
+        let mut deal = Deal::new(0, RANGE);
+        let mut given = Vec::new();
+        for range in 0..ranges {
+            let (size, len) = (range * u64::from(RANGE), u64::from(RANGE));
+            let span = Span { offset: size, len, size, size_after: size + len, new_bytes: len };
+            let context = Context::for_tests(origin, span, &deal, &tiers);
+            let tier = policy.place(&context).expect("both have room");
+            policy.placed(&context, tier);
+            let share = policy.share(&tiers[usize::from(tier.0)]);
+            deal.add(tier, len, share);
+            given.push(tier);
+        }
+        given
+    }
+
+    #[test]
+    fn space_that_is_set_aside_is_not_taken_for_data_in_memory() {
+        let direct = Origin { thread: 1, direct: true, ..Origin::default() };
+        let usual = deal_file(&Adaptive::new(), direct, 100);
+        let after = |first: Origin| {
+            let policy = Adaptive::new();
+            deal_file(&policy, first, 37);
+            deal_file(&policy, direct, 100)
+        };
+        assert_eq!(after(Origin { reserves: true, direct: false, ..direct }), usual);
+        assert_ne!(after(Origin { direct: false, ..direct }), usual, "what is in memory counts");
+    }
 }
