@@ -34,6 +34,8 @@ struct State {
     /// Bytes that are in memory and on their way to each tier, about.
     behind: PerTier<f64>,
     boost: PerTier<Boost>,
+    /// Whether anything was placed in this epoch.
+    placed: bool,
 }
 
 struct Stream {
@@ -85,8 +87,9 @@ struct Boost {
 impl Boost {
     const NONE: Self = Self { factor: 1.0, idle: 0 };
 
-    /// The boost after an epoch in which the busiest tier was so busy.
-    fn next(self, tier: &TierEpoch, busiest: f64) -> Self {
+    /// The boost after an epoch in which the busiest tier was so busy, and in
+    /// which ranges were placed or not.
+    fn next(self, tier: &TierEpoch, busiest: f64, placed: bool) -> Self {
         let (seen, busy) = (tier.load[1], tier.load[1].busy);
         if busiest < LOADED || busy >= NO_REST {
             return Self { factor: 1.0 + (self.factor - 1.0) * KEPT, idle: 0 };
@@ -94,8 +97,9 @@ impl Boost {
         if busy >= IDLE * busiest {
             return Self { idle: 0, ..self };
         }
-        if seen.rate == 0.0 && !tier.known {
-            // It was not asked.
+        if !placed || seen.rate == 0.0 && !tier.known {
+            // It was not asked: what is written was placed long ago, and more
+            // of a boost would show no effect before it is far too much.
             return self;
         }
         let idle = self.idle + 1;
@@ -116,6 +120,7 @@ impl Adaptive {
             to_write: PerTier::all(0.0),
             behind: PerTier::all(0.0),
             boost: PerTier::all(Boost::NONE),
+            placed: false,
         };
         Self { state: Mutex::new(state) }
     }
@@ -140,6 +145,7 @@ impl Policy for Adaptive {
     fn placed(&self, context: &Context<'_>, tier: TierId) {
         let Some(view) = context.tier(tier) else { return };
         let state = &mut *self.state.lock();
+        state.placed = true;
         let (span, key) = (&context.span, context.stream());
         // Who writes here and there fills no range.
         let bytes = if span.appends() { span.new_bytes } else { span.new_bytes.min(2 * span.len) } as f64;
@@ -163,10 +169,11 @@ impl Policy for Adaptive {
         // What goes into memory says nothing of how busy a tier is.
         let own = tiers.iter().map(|tier| tier.load[1]).filter(|load| load.direct >= DIRECT_MIN);
         let busiest = own.map(|load| load.busy).fold(0.0, f64::max);
+        let placed = std::mem::take(&mut state.placed);
         for tier in tiers {
             let done = tier.bandwidth[1] * EPOCH_SECONDS;
             state.behind[tier.id] = (state.behind[tier.id] - done).max(0.0);
-            state.boost[tier.id] = state.boost[tier.id].next(tier, busiest);
+            state.boost[tier.id] = state.boost[tier.id].next(tier, busiest, placed);
         }
     }
 }
@@ -216,6 +223,7 @@ mod tests {
     use super::super::tests::view;
     use super::super::{Deal, Origin, Span};
     use super::*;
+    use crate::tiers::EpochLoad;
 
     const RANGE: u32 = 1 << 21;
 
@@ -237,6 +245,29 @@ mod tests {
             given.push(tier);
         }
         given
+    }
+
+    #[test]
+    fn a_tier_that_rests_is_given_more_only_while_something_is_placed() {
+        let policy = Adaptive::new();
+        let tier = |id, busy| {
+            let seen = EpochLoad { rate: 10e6, in_flight: busy, busy, direct: 1.0 };
+            TierEpoch {
+                id: TierId(id),
+                load: [EpochLoad::default(), seen],
+                bandwidth: [60e6; 2],
+                known: true,
+            }
+        };
+        let share = || policy.share(&view(1, 1.0));
+        let before = share();
+        (0..20).for_each(|_| policy.epoch(&[tier(0, 1.0), tier(1, 0.1)]));
+        assert_eq!(share(), before, "what was placed ahead is only worked off");
+        for _ in 0..5 {
+            deal_file(&policy, Origin::default(), 1);
+            policy.epoch(&[tier(0, 1.0), tier(1, 0.1)]);
+        }
+        assert!(share() > 1.2 * before);
     }
 
     #[test]
