@@ -12,6 +12,9 @@ pub(super) struct Seen {
     pub(super) p99_ns: [Option<u64>; 2],
     /// Bytes a second that movers came to.
     pub(super) mover_rate: f64,
+    /// Share of all the time that applications waited for tiers in which they
+    /// waited for this one, 0 to 1.
+    pub(super) waited: f64,
 }
 
 /// Movers go no slower than this, in bytes a second: what has begun must end.
@@ -26,7 +29,12 @@ const SETTLE_NS: u64 = 1_000_000_000;
 
 /// For how long a latency without movement is believed while movers are slowed
 /// down for it: load may have changed.
-const BELIEVED_NS: u64 = 10_000_000_000;
+const BELIEVED_NS: u64 = 3_000_000_000;
+
+/// Where applications spend less of their waiting than this share, it isn't
+/// what they feel: hot data's first ranges on a fast tier need not hold up the
+/// others, which everybody waits for.
+const WAITED_MIN: f64 = 0.1;
 
 /// How much a new latency without movement counts against the earlier ones.
 const NEW_SHARE: f64 = 0.3;
@@ -41,6 +49,8 @@ pub(super) struct Guard {
     /// 99th percentiles without movement, and when they were last seen.
     quiet_ns: [Option<f64>; 2],
     quiet_at_ns: u64,
+    /// The percentiles for which movers were slowed down or held up.
+    felt_ns: Option<[Option<u64>; 2]>,
     /// Movers are held up to see how long operations take without them.
     paused: bool,
 }
@@ -57,7 +67,16 @@ pub(super) enum Advice {
 impl Guard {
     pub(super) fn new(cap: f64, factor: f64) -> Self {
         let cap = cap.max(RATE_MIN);
-        Self { cap, factor, rate: cap, changed_ns: 0, quiet_ns: [None; 2], quiet_at_ns: 0, paused: false }
+        Self {
+            cap,
+            factor,
+            rate: cap,
+            changed_ns: 0,
+            quiet_ns: [None; 2],
+            quiet_at_ns: 0,
+            felt_ns: None,
+            paused: false,
+        }
     }
 
     /// Whether movers are held up, to see what there is without them.
@@ -81,7 +100,7 @@ impl Guard {
             if let Some(p99) = p99 {
                 let new = p99 as f64;
                 // What was seen long ago says nothing of the load there is now.
-                let old = quiet.filter(|_| !self.paused);
+                let old = quiet.filter(|_| self.felt_ns.is_none());
                 *quiet = Some(old.map_or(new, |old| old + (new - old) * NEW_SHARE));
             }
         }
@@ -89,27 +108,34 @@ impl Guard {
         if std::mem::take(&mut self.paused) {
             self.changed_ns = seen.now_ns;
         }
+        if self.felt_ns.take().is_some_and(|felt| self.slowdown(felt) <= self.factor) {
+            // It was not for the movers.
+            self.rate = self.cap;
+        }
+    }
+
+    /// How many times longer than without movement this is; less than 1 where
+    /// nothing can be said.
+    fn slowdown(&self, p99_ns: [Option<u64>; 2]) -> f64 {
+        let both = p99_ns.iter().zip(self.quiet_ns).filter_map(|(p99, quiet)| Some(((*p99)?, quiet?)));
+        both.map(|(p99, quiet)| p99 as f64 / quiet.max(1.0)).fold(0.0, f64::max)
     }
 
     fn adjust(&mut self, seen: &Seen) {
         if seen.now_ns.saturating_sub(self.changed_ns) < SETTLE_NS {
             return;
         }
-        let felt = seen.p99_ns.iter().zip(self.quiet_ns).filter_map(|(p99, quiet)| Some(((*p99)?, quiet)));
-        let (mut unknown, mut slower) = (false, 0.0_f64);
-        for (p99, quiet) in felt {
-            match quiet {
-                Some(quiet) => slower = slower.max(p99 as f64 / quiet.max(1.0)),
-                None => unknown = true,
-            }
-        }
+        let p99_ns = if seen.waited < WAITED_MIN { [None; 2] } else { seen.p99_ns };
+        let unknown = p99_ns.iter().zip(self.quiet_ns).any(|(p99, quiet)| p99.is_some() && quiet.is_none());
+        let slower = self.slowdown(p99_ns);
         let doubted = self.rate < self.cap / 2.0
             && seen.now_ns.saturating_sub(self.quiet_at_ns) > BELIEVED_NS
             && slower > self.factor;
         if unknown || doubted {
-            self.paused = true;
+            (self.paused, self.felt_ns) = (true, Some(p99_ns));
         } else if slower > self.factor {
             self.rate = (self.rate.min(seen.mover_rate) / 2.0).max(RATE_MIN);
+            self.felt_ns = Some(p99_ns);
         } else {
             self.rate = (self.rate * GROWTH).min(self.cap);
         }
@@ -137,7 +163,11 @@ mod tests {
         fn step(&mut self, p99_us: Option<u64>, mover_rate: f64) -> Advice {
             self.seconds += 1;
             let p99_ns = [p99_us.map(|us| us * 1000), None];
-            self.guard.step(&Seen { now_ns: self.seconds * 1_000_000_000, p99_ns, mover_rate })
+            self.step_where(1.0, p99_ns, mover_rate)
+        }
+
+        fn step_where(&mut self, waited: f64, p99_ns: [Option<u64>; 2], mover_rate: f64) -> Advice {
+            self.guard.step(&Seen { now_ns: self.seconds * 1_000_000_000, p99_ns, mover_rate, waited })
         }
     }
 
@@ -164,6 +194,17 @@ mod tests {
     }
 
     #[test]
+    fn a_tier_that_hardly_anybody_waits_for_holds_nothing_up() {
+        let mut bed = Bed::new();
+        bed.step(Some(100), 0.0);
+        for (waited, rate) in [(0.05, 64.0), (0.5, 32.0)] {
+            bed.seconds += 1;
+            let advice = bed.step_where(waited, [Some(500_000), None], 64.0 * MIB);
+            assert_eq!(advice, Advice::Go(rate * MIB), "{waited}");
+        }
+    }
+
+    #[test]
     fn what_is_not_known_is_measured_first() {
         let mut bed = Bed::new();
         assert_eq!(bed.step(Some(500), 64.0 * MIB), Advice::Wait);
@@ -172,6 +213,16 @@ mod tests {
         assert_eq!(bed.step(Some(500), 3.0 * MIB), Advice::Wait);
         assert_eq!(bed.step(Some(400), 0.0), Advice::Go(64.0 * MIB));
         assert_eq!(bed.step(Some(700), 64.0 * MIB), Advice::Go(64.0 * MIB));
+    }
+
+    #[test]
+    fn a_first_moment_of_load_is_not_believed_once_more_was_seen() {
+        let mut bed = Bed::new();
+        bed.step(Some(100), 0.0);
+        assert_eq!(bed.step(Some(9000), 60.0 * MIB), Advice::Go(30.0 * MIB));
+        assert_eq!(bed.step(Some(9000), 0.0), Advice::Go(64.0 * MIB), "as slow without them");
+        assert_eq!(bed.step(Some(19_000), 60.0 * MIB), Advice::Go(30.0 * MIB));
+        assert_eq!(bed.step(Some(9000), 0.0), Advice::Go(30.0 * MIB), "it was for them");
     }
 
     #[test]
@@ -184,9 +235,6 @@ mod tests {
             waited |= bed.step(Some(1000), if waited { 0.0 } else { 2.0 * MIB }) == Advice::Wait;
         }
         assert!(waited);
-        for _ in 0..30 {
-            bed.step(Some(1100), 40.0 * MIB);
-        }
-        assert_eq!(bed.guard.rate, 64.0 * MIB);
+        assert_eq!(bed.step(Some(1100), 40.0 * MIB), Advice::Go(64.0 * MIB), "it was not for them");
     }
 }

@@ -226,12 +226,15 @@ impl Volume {
         if !self.movers.is_on() {
             return;
         }
+        // Operations under way, on average, are seconds waited in a second.
+        let all: f64 = self.tiers.iter().map(|tier| tier.monitor.now().in_flight).sum();
         for tier in self.tiers.iter() {
             let now = tier.monitor.now();
             let seen = Seen {
                 now_ns: self.environment.monotonic_ns(),
                 p99_ns: now.latency.map(|kind| (kind.ops >= P99_OPS_MIN).then_some(kind.p99_ns)),
                 mover_rate: now.mover_rate.iter().sum(),
+                waited: if all > 0.0 { now.in_flight / all } else { 0.0 },
             };
             let lane = self.movers.lane(tier.id);
             let advice = lane.guard.lock().step(&seen);
