@@ -4,7 +4,7 @@
 
 mod common;
 
-use common::Bench;
+use common::{Bench, kill_and_wait};
 use std::fs;
 
 #[test]
@@ -78,12 +78,7 @@ fn a_busy_mount_stays_and_can_be_detached() {
 fn a_killed_daemon_leaves_a_mount_that_umount_cleans_up() {
     let Some(bench) = Bench::new() else { return };
     bench.ok(&["mount", "s.yaml", "m"]);
-    let daemon = bench.json(&["status", "m", "--json"])["pid"].as_i64().unwrap();
-    let pid = rustix::process::Pid::from_raw(i32::try_from(daemon).unwrap()).unwrap();
-    let watch = rustix::process::pidfd_open(pid, rustix::process::PidfdFlags::empty()).unwrap();
-    rustix::process::kill_process(pid, rustix::process::Signal::KILL).unwrap();
-    let mut ended = [rustix::event::PollFd::new(&watch, rustix::event::PollFlags::IN)];
-    rustix::event::poll(&mut ended, None).unwrap();
+    kill_and_wait(i32::try_from(bench.status()["pid"].as_i64().unwrap()).unwrap());
 
     let (status, said) = bench.fails(&["fsck", "m"]);
     assert!(status == 8 && said.contains("is gone\n  help: clean up: braid umount"), "{said}");

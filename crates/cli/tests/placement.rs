@@ -2,33 +2,15 @@
 //! that data went. Needs root and /dev/fuse; passed over without them.
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
+mod common;
+
+use common::{Bench, RANGE, is_empty};
 use std::fs;
 use std::os::unix::fs::{FileExt, OpenOptionsExt};
-use std::path::{Path, PathBuf};
-use std::process::{Command, Output, Stdio};
-use tempfile::TempDir;
-
-struct Bench {
-    dir: TempDir,
-}
-
-const RANGE: usize = 64 << 10;
 
 impl Bench {
-    fn new() -> Option<Self> {
-        if !rustix::process::geteuid().is_root() || !Path::new("/dev/fuse").exists() {
-            eprintln!("passed over: needs root and /dev/fuse");
-            return None;
-        }
-        let dir = tempfile::tempdir().unwrap();
-        for name in ["a", "b", "c", "m"] {
-            fs::create_dir(dir.path().join(name)).unwrap();
-        }
-        Some(Self { dir })
-    }
-
-    fn path(&self, name: &str) -> PathBuf {
-        self.dir.path().join(name)
+    fn of_three() -> Option<Self> {
+        Self::bare(&["a", "b", "c", "m"])
     }
 
     /// Writes the stack file with these lines in the volume's settings.
@@ -38,33 +20,16 @@ impl Bench {
             "stack:\n  volume:\n    home: fast\n    range: 64KiB\n{indented}    tiers:\n      \
              fast: {{ dir: a, weight: 3 }}\n      slow: {{ dir: b, weight: 1 }}\n      disk: {{ dir: c, weight: 1 }}\n"
         );
-        fs::write(self.path("s.yaml"), text).unwrap();
-    }
-
-    fn braid(&self, words: &[&str]) -> Output {
-        let mut command = Command::new(env!("CARGO_BIN_EXE_braid"));
-        command.current_dir(self.dir.path()).args(words).stdin(Stdio::null());
-        if words[0] == "mount" {
-            command.arg("--log-file").arg(self.path("log"));
-        }
-        command.output().unwrap()
-    }
-
-    #[track_caller]
-    fn ok(&self, words: &[&str]) -> String {
-        let output = self.braid(words);
-        assert!(output.status.success(), "{words:?}: {}", String::from_utf8_lossy(&output.stderr));
-        String::from_utf8(output.stdout).unwrap()
+        self.write_stack(&text);
     }
 
     /// What is said to a stack file with these settings, which is refused.
     #[track_caller]
-    fn refused(&self, settings: &str) -> String {
+    fn refuses(&self, settings: &str) -> String {
         self.stack(settings);
-        let output = self.braid(&["mount", "s.yaml", "m"]);
-        assert_eq!(output.status.code(), Some(1), "{settings} was accepted");
-        assert!(fs::read_dir(self.path("a")).unwrap().next().is_none(), "something was made");
-        String::from_utf8(output.stderr).unwrap()
+        let said = self.refused(&["mount", "s.yaml", "m"]);
+        assert!(is_empty(&self.path("a")), "something was made");
+        said
     }
 
     fn mounted(&self, settings: &str, work: impl FnOnce()) {
@@ -85,15 +50,12 @@ impl Bench {
 
     /// The tier and the reason of each range of a file.
     fn ranges(&self, name: &str) -> Vec<(String, String)> {
-        let path = format!("m/{name}");
-        let explained: serde_json::Value =
-            serde_json::from_str(&self.ok(&["explain", &path, "--json"])).unwrap();
         let run = |run: &serde_json::Value| {
             let text = |value: &serde_json::Value| value.as_str().unwrap_or("nowhere").to_owned();
             let one = (text(&run["tier"]["name"]), text(&run["reason"]));
             std::iter::repeat_n(one, run["ranges"].as_u64().unwrap() as usize)
         };
-        explained["runs"].as_array().unwrap().iter().flat_map(run).collect()
+        self.runs(&format!("m/{name}")).iter().flat_map(run).collect()
     }
 
     fn tiers(&self, name: &str) -> Vec<String> {
@@ -101,17 +63,9 @@ impl Bench {
     }
 }
 
-impl Drop for Bench {
-    fn drop(&mut self) {
-        if std::thread::panicking() {
-            let _ = self.braid(&["umount", "--lazy", "m"]);
-        }
-    }
-}
-
 #[test]
 fn each_policy_places_as_it_says() {
-    let Some(bench) = Bench::new() else { return };
+    let Some(bench) = Bench::of_three() else { return };
     let count = |name: &str, tier: &str| bench.tiers(name).iter().filter(|found| *found == tier).count();
     bench.mounted("policy: { adaptive: { } }", || {
         bench.write("adaptive", 100, 0);
@@ -151,7 +105,7 @@ fn each_policy_places_as_it_says() {
 
 #[test]
 fn rules_go_before_the_policy_and_the_first_that_matches_counts() {
-    let Some(bench) = Bench::new() else { return };
+    let Some(bench) = Bench::of_three() else { return };
     let settings = r#"policy: { home-first: { } }
 rules:
   - { when: 'path.matches("*.wal") && !sync', tier: slow, pin: true }
@@ -182,7 +136,7 @@ rules:
 
 #[test]
 fn wrong_rules_and_profiles_are_refused_before_anything_is_made() {
-    let Some(bench) = Bench::new() else { return };
+    let Some(bench) = Bench::of_three() else { return };
     let rule = |rule: &str| format!("policy: {{ weighted: {{ }} }}\nrules:\n  - {{ {rule} }}");
     for (text, message) in [
         (
@@ -201,7 +155,7 @@ fn wrong_rules_and_profiles_are_refused_before_anything_is_made() {
         ("when: 'sync', pin: perhaps", "rules.1.pin: found 'perhaps', expected true or false"),
         ("when: 'sync', range: 1MiB", "rules.1.range: a rule can't set the size of ranges"),
     ] {
-        let said = bench.refused(&rule(text));
+        let said = bench.refuses(&rule(text));
         assert!(said.contains(message), "{text}: {said}");
     }
     for (settings, message) in [
@@ -212,13 +166,13 @@ fn wrong_rules_and_profiles_are_refused_before_anything_is_made() {
         ("policy: { adaptive: { } }\nepoch: 5", "stack.volume.epoch: found '5', expected a duration"),
         ("policy: { adaptive: { } }\nprofile: none.yaml", "stack.volume.profile: none.yaml can't be read"),
     ] {
-        let said = bench.refused(settings);
+        let said = bench.refuses(settings);
         assert!(said.contains(message), "{settings}: {said}");
     }
     let figures = "{ bandwidth: 1000000, latency_ns: 1000, threads: 2, degrades_at: null, points: [] }";
     let profile = format!("version: 1\ntiers:\n  fast:\n    read: {figures}\n    write: {figures}\n");
     fs::write(bench.path("p.yaml"), profile.replace("latency_ns", "latency")).unwrap();
-    let said = bench.refused("policy: { adaptive: { } }\nprofile: p.yaml");
+    let said = bench.refuses("policy: { adaptive: { } }\nprofile: p.yaml");
     assert!(said.contains("p.yaml:4: tiers.fast.read.latency: unknown key"), "{said}");
     fs::write(bench.path("p.yaml"), profile).unwrap();
     bench.mounted("policy: { static: { } }\nprofile: p.yaml", || bench.write("file", 4, 0));

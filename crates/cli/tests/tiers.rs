@@ -5,8 +5,7 @@
 
 mod common;
 
-use common::Bench;
-use rustix::process::{Pid, PidfdFlags, Signal, kill_process, pidfd_open};
+use common::{Bench, is_empty, pattern};
 use std::fs::{self, File};
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
@@ -14,7 +13,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::thread::JoinHandle;
 
-const RANGE: u64 = 64 << 10;
+const RANGE: u64 = common::RANGE as u64;
 
 /// Writes files all the time, and reads back and compares what it wrote.
 struct Load {
@@ -52,15 +51,6 @@ impl Load {
     }
 }
 
-fn pattern(seed: u64, len: usize) -> Vec<u8> {
-    let mut state = seed.wrapping_mul(2).wrapping_add(1);
-    let next = |_| {
-        state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
-        (state >> 56) as u8
-    };
-    (0..len).map(next).collect()
-}
-
 /// Every third time the file is made anew, else it is written over.
 fn write_and_compare(path: &Path, number: u64) {
     if number.is_multiple_of(3) {
@@ -79,24 +69,8 @@ fn write_and_compare(path: &Path, number: u64) {
     assert!(found == data, "{}: other bytes than were written", path.display());
 }
 
-fn tier(bench: &Bench, name: &str) -> serde_json::Value {
-    let tiers = bench.json(&["tier", "list", "m", "--json"]);
-    let found = tiers.as_array().unwrap().iter().find(|tier| tier["name"] == name);
-    found.cloned().unwrap_or(serde_json::Value::Null)
-}
-
 fn stack(bench: &Bench) -> String {
     fs::read_to_string(bench.path("s.yaml")).unwrap()
-}
-
-fn kill(bench: &Bench) {
-    let daemon = bench.json(&["status", "m", "--json"])["pid"].as_i64().unwrap();
-    let pid = Pid::from_raw(i32::try_from(daemon).unwrap()).unwrap();
-    let watch = pidfd_open(pid, PidfdFlags::empty()).unwrap();
-    kill_process(pid, Signal::KILL).unwrap();
-    let mut ended = [rustix::event::PollFd::new(&watch, rustix::event::PollFlags::IN)];
-    rustix::event::poll(&mut ended, None).unwrap();
-    bench.ok(&["umount", "m"]);
 }
 
 fn is_well(bench: &Bench) {
@@ -122,16 +96,13 @@ fn tiers_are_added_set_and_removed_under_load_and_the_stack_file_follows() {
     let line = format!("        new: {{ dir: {}, weight: 9 }}\n", dir.canonicalize().unwrap().display());
     assert_eq!(stack(&bench), format!("{first}{line}"));
     load.goes_on();
-    assert!(tier(&bench, "new")["ranges"].as_u64().unwrap() > 0);
-    assert_eq!(tier(&bench, "new")["weight"], 9.0);
+    assert!(bench.tier("new")["ranges"].as_u64().unwrap() > 0);
+    assert_eq!(bench.tier("new")["weight"], 9.0);
 
     bench.ok(&["tier", "set", "new", "weight=2", "reserve=1MiB", "m"]);
     let set = line.replace("weight: 9", "weight: 2, reserve: 1MiB");
     assert_eq!(stack(&bench), format!("{first}{set}"));
-    assert_eq!(
-        (&tier(&bench, "new")["weight"], &tier(&bench, "new")["reserve"]),
-        (&2.0.into(), &1048576.into())
-    );
+    assert_eq!((&bench.tier("new")["weight"], &bench.tier("new")["reserve"]), (&2.0.into(), &1048576.into()));
     load.goes_on();
 
     let (status, said) = bench.fails(&["tier", "remove", "new", "--no-evacuate", "m"]);
@@ -140,7 +111,7 @@ fn tiers_are_added_set_and_removed_under_load_and_the_stack_file_follows() {
     bench.ok(&["tier", "set", "new", "readonly", "weight=auto", "reserve=default", "m"]);
     assert_eq!(stack(&bench), format!("{first}{}", line.replace("weight: 9", "readonly: true")));
     assert_eq!(
-        (&tier(&bench, "new")["state"], &tier(&bench, "new")["readonly"]),
+        (&bench.tier("new")["state"], &bench.tier("new")["readonly"]),
         (&"read-only".into(), &true.into())
     );
     load.goes_on();
@@ -149,7 +120,7 @@ fn tiers_are_added_set_and_removed_under_load_and_the_stack_file_follows() {
     let said = bench.ok(&["tier", "remove", "new", "--no-evacuate", "m"]);
     assert!(said.contains("can be used anew") && said.contains("s.yaml says so"), "{said}");
     assert_eq!(stack(&bench), first);
-    assert!(fs::read_dir(&dir).unwrap().next().is_none());
+    assert!(is_empty(&dir));
     load.goes_on();
     // Once more, by its old name and in its old place; what it holds is moved
     // away before it goes.
@@ -158,7 +129,7 @@ fn tiers_are_added_set_and_removed_under_load_and_the_stack_file_follows() {
     let said = bench.ok(&["tier", "remove", "new", "m"]);
     assert!(said.contains("not part of the volume any more"), "{said}");
     assert_eq!(stack(&bench), first);
-    assert!(fs::read_dir(&dir).unwrap().next().is_none());
+    assert!(is_empty(&dir));
     load.goes_on();
     // And over a kill.
     bench.ok(&["tier", "add", "new=c", "m"]);
@@ -170,10 +141,10 @@ fn tiers_are_added_set_and_removed_under_load_and_the_stack_file_follows() {
         .map(|path| (path.clone(), fs::read(path).unwrap()))
         .collect();
     assert_eq!(files.len(), 6);
-    kill(&bench);
+    bench.kill();
     is_well(&bench);
     bench.ok(&["mount", "s.yaml", "m"]);
-    assert_eq!(tier(&bench, "new")["state"], "online");
+    assert_eq!(bench.tier("new")["state"], "online");
     files.iter().for_each(|(path, data)| assert!(fs::read(path).unwrap() == *data, "{}", path.display()));
     bench.ok(&["umount", "m"]);
     assert!(bench.ok(&["fsck", "s.yaml"]).ends_with("no problems\n"));
@@ -228,7 +199,7 @@ fn what_is_refused_says_why_and_changes_nothing() {
         assert_eq!(bench.fails(words).0, 2, "{words:?}");
     }
     assert_eq!(stack(&bench), before);
-    assert!(fs::read_dir(bench.path("e")).unwrap().next().is_none());
+    assert!(is_empty(&bench.path("e")));
     assert_eq!(bench.json(&["tier", "list", "m", "--json"]).as_array().unwrap().len(), 2);
     bench.ok(&["umount", "m"]);
     assert!(bench.ok(&["fsck", "s.yaml"]).ends_with("no problems\n"));
@@ -271,7 +242,7 @@ fn a_stack_file_that_somebody_changed_is_not_written_over() {
     bench.ok(&["mount", "dump.yaml", "m"]);
     let said = bench.ok(&["status", "m"]);
     assert!(said.contains("new: left out of the mount: it was removed from the volume"), "{said}");
-    assert_eq!(tier(&bench, "new"), serde_json::Value::Null);
+    assert_eq!(bench.tier("new"), serde_json::Value::Null);
     bench.ok(&["umount", "m"]);
 }
 
@@ -324,7 +295,7 @@ fn a_daemon_that_is_killed_while_tiers_come_and_go_leaves_a_whole_volume() {
         bench.ok(&["mount", "s.yaml", "m"]);
         fs::write(bench.path("m/f"), &data).unwrap();
         File::open(bench.path("m/f")).unwrap().sync_all().unwrap();
-        let known = !tier(&bench, "new").is_null();
+        let known = !bench.tier("new").is_null();
         let command = std::process::Command::new(env!("CARGO_BIN_EXE_braid"))
             .current_dir(bench.path("."))
             .args(if known {
@@ -340,7 +311,7 @@ fn a_daemon_that_is_killed_while_tiers_come_and_go_leaves_a_whole_volume() {
         if turn % 2 == 0 {
             command.wait().unwrap();
         }
-        kill(&bench);
+        bench.kill();
         let _ = command.wait();
         // The table counts. Where the file could not follow, it says what to do.
         let mounted = bench.braid(&["mount", "s.yaml", "m"]);
