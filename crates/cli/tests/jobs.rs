@@ -303,12 +303,44 @@ fn pinned_files_stay_where_they_are() {
 }
 
 #[test]
+fn a_job_is_followed_to_its_end_and_not_changed_after_it() {
+    let Some(bench) = Bench::with_files() else { return };
+    let id = bench.stuck(&["move", "m/d/big", "--to", "slow"]).to_string();
+    let follow = bench.start(&["job", "show", &id, "--follow"]);
+    bench.ok(&["job", "set", &id, "bandwidth=none"]);
+    let followed = follow.wait_with_output().unwrap();
+    let told = String::from_utf8(followed.stdout).unwrap();
+    assert!(
+        followed.status.success() && told.contains(&format!("job {id}: move d/big to slow: done")),
+        "{told}"
+    );
+    let before = bench.job(1);
+    let done = "is done, not ";
+    for (words, says) in [
+        (&["job", "pause", &id][..], format!("braid: job {id} {done}queued or running\n")),
+        (&["job", "resume", &id], format!("braid: job {id} {done}paused\n")),
+        (&["job", "cancel", &id], format!("braid: job {id} {done}queued, running or paused\n")),
+        (
+            &["job", "set", &id, "bandwidth=1MiB/s"],
+            format!("braid: job {id} {done}queued, running or paused\n"),
+        ),
+    ] {
+        assert_eq!(bench.refused(words), says, "{words:?}");
+    }
+    assert_eq!(bench.job(1), before);
+    // Of several, one that there is not is told before any is waited for.
+    assert_eq!(bench.refused(&["job", "wait", "1", "9"]), "braid: there is no job 9\n");
+    bench.finish();
+}
+
+#[test]
 fn what_can_not_be_done_is_refused_with_the_reason() {
     let Some(bench) = Bench::with_files() else { return };
     for (status, words, said) in [
         (1, &["job", "show", "7"][..], "there is no job 7"),
         (1, &["job", "wait", "7"], "there is no job 7"),
         (1, &["job", "pause", "7"], "there is no job 7"),
+        (1, &["job", "resume", "7"], "there is no job 7"),
         (1, &["job", "cancel", "7"], "there is no job 7"),
         (1, &["job", "set", "7", "bandwidth=1MiB/s"], "there is no job 7"),
         (2, &["job", "set", "7", "bandwidth=fast"], "write a size a second, such as 50MiB/s"),

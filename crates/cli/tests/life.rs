@@ -5,7 +5,10 @@
 mod common;
 
 use common::{Bench, kill_and_wait};
-use std::fs;
+use std::fs::{self, Permissions};
+use std::os::unix::fs::PermissionsExt;
+use std::os::unix::process::CommandExt;
+use std::process::Command;
 
 #[test]
 fn mount_use_ask_unmount_check() {
@@ -89,6 +92,25 @@ fn a_killed_daemon_leaves_a_mount_that_umount_cleans_up() {
     bench.ok(&["umount", "m"]);
     bench.ok(&["mount", "s.yaml", "m"]);
     bench.ok(&["umount", "m"]);
+}
+
+#[test]
+fn others_use_a_mount_only_where_they_may() {
+    let Some(bench) = Bench::new() else { return };
+    fs::set_permissions(bench.path("."), Permissions::from_mode(0o755)).unwrap();
+    let text = fs::read_to_string(bench.path("s.yaml")).unwrap();
+    fs::write(bench.path("mine.yaml"), format!("{text}mount: {{ allow-other: false }}\n")).unwrap();
+    for (words, may) in [
+        (&["mount", "s.yaml", "m"][..], true),
+        (&["mount", "mine.yaml", "m"], false),
+        (&["mount", "mine.yaml", "m", "--allow-other"], true),
+        (&["mount", "s.yaml", "m", "--no-allow-other"], false),
+    ] {
+        bench.ok(words);
+        let listed = Command::new("ls").arg(bench.path("m")).uid(4711).gid(4711).output().unwrap();
+        assert_eq!(listed.status.success(), may, "{words:?}: {}", String::from_utf8_lossy(&listed.stderr));
+        bench.ok(&["umount", "m"]);
+    }
 }
 
 #[test]

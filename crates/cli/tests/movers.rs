@@ -226,3 +226,42 @@ fn what_is_pinned_is_left_where_it_is() {
     assert!(bench.runs("m/pinned").iter().all(|run| run["now"] == "stays: pinned"));
     bench.ok(&["umount", "m"]);
 }
+
+#[test]
+fn the_threshold_says_how_much_use_is_enough() {
+    let settings = |threshold: &str, monitor: bool| {
+        format!(
+            "policy: {{ size: {{ small: 64KiB, large: slow }} }}, monitor: {monitor}, \
+             movers: {{ demote: false, heat_threshold: {threshold}, latency_factor: 5, bandwidth: 200MiB/s }}"
+        )
+    };
+    let Some(bench) = Bench::small(&settings("100%", false)) else { return };
+    let data = pattern(6, 12 * RANGE);
+    write_ranges(&bench.path("m/f"), &data);
+    same(&bench.path("m/f"), &data);
+    let runs = bench.runs("m/f");
+    let last = runs.last().unwrap();
+    assert_eq!((&last["tier"]["name"], &last["now"]), (&"slow".into(), &"stays".into()), "{last}");
+    // Nobody watches how long anything takes.
+    for tier in bench.status()["tiers"].as_array().unwrap() {
+        assert_eq!(
+            (&tier["write_latency_total_ns"]["ops"], &tier["threads"]),
+            (&0.into(), &0.into()),
+            "{tier}"
+        );
+    }
+    bench.ok(&["umount", "m"]);
+    let text = fs::read_to_string(bench.path("s.yaml")).unwrap();
+    bench.write_stack(
+        &text
+            .replace("heat_threshold: 100%", "heat_threshold: 0%")
+            .replace("monitor: false", "monitor: true"),
+    );
+    bench.ok(&["mount", "s.yaml", "m"]);
+    until("a single use is enough", || {
+        same(&bench.path("m/f"), &data);
+        bench.bytes_on("m/f", "fast") == data.len() as u64
+    });
+    assert!(bench.status()["tiers"][1]["read_latency_total_ns"]["ops"].as_u64().unwrap() > 0);
+    bench.unmount_clean();
+}

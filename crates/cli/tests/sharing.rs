@@ -377,14 +377,13 @@ fn a_move_that_is_held_up_keeps_nobody_from_other_ranges_or_from_closing() {
     let Some(bench) = Bench::bare(&["a", "b", "c", "m"]) else { return };
     bench.write_stack(
         "stack: { volume: { home: fast, range: 64KiB, policy: { size: { small: 64KiB, large: third } },\n  \
-         tiers: { fast: { dir: a }, slow: { dir: b }, third: { dir: c } } } }\n",
+         tiers: { fast: { dir: a }, slow: { dir: b, faults: [ \"write:hang\" ] }, third: { dir: c } } } }\n",
     );
     bench.ok(&["mount", "s.yaml", "m"]);
     let path = bench.path("m/f");
     let data = pattern(8, 4 * RANGE);
     write_ranges(&path, &data);
     assert_eq!(bench.on("m/f", "third"), 3);
-    bench.ok(&["drill", "m", "slow", "write:hang"]);
     let words = ["move", "m/f", "--to", "slow", "--background", "--json"];
     let id = bench.json(&words)["id"].as_u64().unwrap().to_string();
     while bench.json(&["drill", "m", "slow", "--json"])["tiers"][0]["hanging"] == 0 {

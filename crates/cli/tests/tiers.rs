@@ -160,7 +160,9 @@ fn what_is_refused_says_why_and_changes_nothing() {
     bench.ok(&["umount", "m"]);
     bench.ok(&["mount", "s.yaml", "m"]);
     write_and_compare(&bench.path("m/f"), 1);
-    fs::create_dir(bench.path("e")).unwrap();
+    for name in ["e", "b/in"] {
+        bench.make_dir(name);
+    }
     let before = stack(&bench);
     for (words, expected) in [
         (&["tier", "add", "slow=e", "m"][..], "there is a tier 'slow' already"),
@@ -169,11 +171,19 @@ fn what_is_refused_says_why_and_changes_nothing() {
         (&["tier", "add", "new=b", "m"], "tier 'slow' is at"),
         (&["tier", "add", "new=m", "m"], "in a mounted Braid file system"),
         (&["tier", "add", "new=d", "m"], "is a tier of another volume"),
+        (&["tier", "add", "new=b/in", "m"], "tier 'slow' is at"),
+        (&["tier", "add", "new=.", "m"], "one would be inside the other"),
+        (&["tier", "add", "new=s.yaml", "m"], "is not a directory"),
         (&["tier", "add", "new=e,wieght=3", "m"], "did you mean 'weight'?"),
         (&["tier", "add", "new=e,weight=-3", "m"], "expected a positive number"),
         (&["tier", "set", "slwo", "weight=3", "m"], "did you mean 'slow'?"),
         (&["tier", "set", "slow", "weigth=3", "m"], "did you mean 'weight'?"),
         (&["tier", "set", "slow", "weight=much", "m"], "expected a positive number"),
+        (&["tier", "set", "slow", "weight=0", "m"], "found '0', expected a positive number"),
+        (&["tier", "set", "slow", "weight=inf", "m"], "found 'inf', expected a positive number"),
+        (&["tier", "set", "slow", "reserve=5", "weight=-1", "m"], "found '-1', expected a positive number"),
+        (&["tier", "set", "slow", "reserve=lots", "m"], "expected a percentage or a size"),
+        (&["tier", "set", "slow", "reserve=-1%", "m"], "found '-1%', expected a percentage or a size"),
         (&["tier", "set", "slow", "reserve=100%", "m"], "leaves nothing to use"),
         (&["tier", "set", "slow", "readonly=maybe", "m"], "expected true or false"),
         (&["tier", "set", "fast", "readonly", "m"], "can't be read only"),
@@ -326,4 +336,109 @@ fn a_daemon_that_is_killed_while_tiers_come_and_go_leaves_a_whole_volume() {
         bench.ok(&["umount", "m"]);
         assert!(bench.ok(&["fsck", "s.yaml"]).ends_with("no problems\n"));
     }
+}
+
+#[test]
+fn what_does_not_fit_is_refused_with_the_numbers() {
+    let Some(mut bench) = Bench::bare(&["a", "b", "m"]) else { return };
+    bench.make_tmpfs("small", c"size=1m");
+    bench.write_stack(
+        "stack: { volume: { home: fast, range: 64KiB, policy: { size: { small: 64KiB, large: slow } },\n  \
+         rules: [ { when: 'path == \"ruled\"', tier: small } ], tiers: {\n    \
+         fast: { dir: a, reserve: 1000TiB },\n    slow: { dir: b },\n    small: { dir: small, reserve: 512KiB } } } }\n",
+    );
+    bench.ok(&["mount", "s.yaml", "m"]);
+    let data = pattern(9, 30 * RANGE as usize);
+    common::write_ranges(&bench.path("m/f"), &data);
+    let before = (stack(&bench), bench.json(&["explain", "m/f", "--json"]));
+    for (words, says) in [
+        (
+            &["tier", "evacuate", "slow", "m"][..],
+            "braid: tier slow holds 1.9 MiB, and the other tiers have room for ROOM bytes (fast 0 bytes, small ROOM bytes): make room, or add a tier",
+        ),
+        (
+            &["tier", "remove", "slow", "m"],
+            "braid: the policy names tier slow\n  help: change the policy in the stack file",
+        ),
+        (&["tier", "remove", "small", "m"], "braid: a rule of the policy names tier small\n  help: change"),
+        (
+            &["move", "m/f", "--to", "small"],
+            "braid: tier small has room for ROOM bytes, and f has 1.9 MiB that are not on it",
+        ),
+    ] {
+        let said = bench.refused(words);
+        // Of a megabyte, half is kept free.
+        let room = said.split_once("room for ").map_or("", |(_, rest)| rest.split(' ').next().unwrap());
+        let is_room = room.is_empty() || (1..512 << 10).contains(&room.parse::<u64>().unwrap());
+        assert!(is_room && said.contains(&says.replace("ROOM", room)), "{words:?}: {said}");
+    }
+    assert_eq!((stack(&bench), bench.json(&["explain", "m/f", "--json"])), before);
+    bench.unmount_clean();
+
+    // Not named by a policy, it can leave, but for want of room.
+    let text = stack(&bench).replace("{ size: { small: 64KiB, large: slow } }", "{ weighted: { } }");
+    bench.write_stack(&text);
+    bench.ok(&["mount", "s.yaml", "m"]);
+    let said = bench.refused(&["tier", "remove", "slow", "m"]);
+    assert!(said.contains("tier slow holds 1.9 MiB, and the other tiers have room for "), "{said}");
+    assert_eq!(stack(&bench), text);
+    assert!(bench.json(&["job", "list", "--json"]).as_array().unwrap().is_empty());
+    // Nor has home, all of which has to be on a new one.
+    fs::write(bench.path("m/plain"), "x").unwrap();
+    let home: u64 = 3 << 20;
+    fs::write(bench.path("a/beside"), pattern(2, home as usize)).unwrap();
+    bench.make_tmpfs("tiny", c"size=1m");
+    let (status, said) = bench.fails(&["tier", "replace", "m", "fast", "tiny"]);
+    let numbers = "the new one room for ";
+    assert!(status == 1 && said.contains("the home tier has 3") && said.contains(numbers), "{said}");
+    assert!(
+        said.contains("help: name a directory on a file system with more room; nothing was changed"),
+        "{said}"
+    );
+    assert!(is_empty(&bench.path("tiny")) && fs::read(bench.path("m/f")).unwrap() == data);
+    assert_eq!(stack(&bench), text);
+    bench.unmount_clean();
+}
+
+#[test]
+fn a_tier_that_fails_is_told_of_left_out_and_replaced() {
+    let Some(bench) = Bench::new() else { return };
+    bench.ok(&["mount", "s.yaml", "m", "--nonempty"]);
+    let data = pattern(6, 8 * RANGE as usize);
+    common::write_ranges(&bench.path("m/f"), &data);
+    assert!(bench.on("m/f", "slow") > 0);
+    bench.ok(&["umount", "m"]);
+    // Lost: the mount says how to go without it, and goes.
+    fs::rename(bench.path("b"), bench.path("away")).unwrap();
+    let said = bench.refused(&["mount", "s.yaml", "m"]);
+    assert!(said.contains("there is no directory") && said.contains("--without slow"), "{said}");
+    bench.ok(&["mount", "s.yaml", "m", "--without", "slow"]);
+    assert_eq!(bench.tier("slow")["state"], "absent");
+    let affected = bench.json(&["status", "m", "--affected", "--json"]);
+    assert_eq!(affected["path"], "f");
+    assert!(fs::read(bench.path("m/f")).is_err());
+    for words in [&["tier", "evacuate", "slow", "m"][..], &["move", "m/f", "--to", "slow"]] {
+        let said = bench.refused(words);
+        assert!(said.contains("tier slow is absent"), "{words:?}: {said}");
+    }
+    // Nothing else but what is on it is lost.
+    bench.make_dir("new");
+    let said = bench.ok(&["tier", "replace", "m", "slow", "new"]);
+    assert!(said.contains("tier slow is at") && said.contains("s.yaml says so"), "{said}");
+    assert!(stack(&bench).contains("/new, weight: 1"), "{}", stack(&bench));
+    let listed = bench.ok(&["tier", "list", "m"]);
+    assert!(listed.contains("fast*") && listed.contains("/new") && listed.contains("online"), "{listed}");
+    common::write_ranges(&bench.path("m/g"), &data);
+    assert!(bench.on("m/g", "slow") > 0 && fs::read(bench.path("m/g")).unwrap() == data);
+    fs::remove_file(bench.path("m/f")).unwrap();
+    bench.ok(&["umount", "m"]);
+    bench.ok(&["mount", "s.yaml", "m"]);
+    assert!(fs::read(bench.path("m/g")).unwrap() == data);
+    bench.ok(&["umount", "m"]);
+    let files = bench.ok(&["fsck", "--tier", "slow=new", "--tier", "fast=a", "--home", "fast", "--verbose"]);
+    assert!(files.ends_with("no problems\n"), "{files}");
+    assert!(bench.ok(&["version"]).starts_with("braid "));
+    bench.ok(&["mount", "--tier", "slow=new", "--tier", "fast=a", "--home", "fast", "m"]);
+    assert_eq!(bench.tier("fast")["home"], true);
+    bench.ok(&["umount", "m"]);
 }
