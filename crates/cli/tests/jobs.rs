@@ -180,6 +180,9 @@ fn a_tier_that_was_added_gets_its_share_and_is_emptied_again() {
 fn a_job_is_paused_resumed_slowed_down_and_cancelled() {
     let Some(bench) = Bench::with_files() else { return };
     let id = bench.stuck(&["tier", "evacuate", "slow", "m"]).to_string();
+    let top = bench.json(&["top", "m", "--once", "--json"]);
+    assert_eq!((&top["jobs"][0]["id"], &top["jobs"][0]["state"]), (&1.into(), &"running".into()));
+    assert!(bench.ok(&["top", "m", "--once"]).contains("evacuate slow"));
     assert_eq!(bench.ok(&["job", "pause", &id]), format!("job {id}: evacuate slow: paused\n"));
     let said = bench.refused(&["job", "pause", &id]);
     assert_eq!(said, format!("braid: job {id} is paused, not queued or running\n"));

@@ -117,7 +117,9 @@ fn each_policy_places_as_it_says() {
 #[test]
 fn rules_go_before_the_policy_and_the_first_that_matches_counts() {
     let Some(bench) = Bench::of_three() else { return };
+    // Nothing is to move by itself before it was looked at.
     let settings = r#"policy: { home-first: { } }
+movers: { promote: false, demote: false }
 rules:
   - { when: 'path.matches("*.wal") && !sync', tier: slow, pin: true }
   - { when: 'path.matches("db/**")', tier: [ disk, slow ] }

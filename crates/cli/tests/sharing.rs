@@ -36,6 +36,22 @@ impl Bench {
         self.ok(&["job", "set", &id.to_string(), "bandwidth=none"]);
     }
 
+    /// Lets an operation on `slow` hang that this fault is about, which `work`
+    /// brings about; answers when it hangs.
+    fn hang_in<T>(&self, fault: &str, work: impl FnOnce() -> T) -> T {
+        self.ok(&["drill", "m", "slow", fault]);
+        let begun = work();
+        while self.hanging() == 0 {
+            std::thread::yield_now();
+        }
+        begun
+    }
+
+    /// Operations on `slow` that hang.
+    fn hanging(&self) -> u64 {
+        self.json(&["drill", "m", "slow", "--json"])["tiers"][0]["hanging"].as_u64().unwrap()
+    }
+
     fn job(&self, id: u64) -> Value {
         self.json(&["job", "show", &id.to_string(), "--json"])
     }
@@ -343,11 +359,8 @@ fn a_write_that_is_held_up_keeps_nobody_from_other_ranges() {
     let flags = OFlags::DIRECT.bits().cast_signed();
     let open = || File::options().read(true).write(true).custom_flags(flags).open(&path).unwrap();
     let (first, second) = (open(), open());
-    bench.ok(&["drill", "m", "slow", "write:hang,once"]);
-    let writer = std::thread::spawn(move || first.write_all_at(&[1; RANGE], (held * RANGE) as u64).unwrap());
-    while bench.json(&["drill", "m", "slow", "--json"])["tiers"][0]["hanging"] != 1 {
-        std::thread::yield_now();
-    }
+    let write = move || first.write_all_at(&[1; RANGE], (held * RANGE) as u64).unwrap();
+    let writer = bench.hang_in("write:hang,once", || std::thread::spawn(write));
     let ended = ends({
         let (data, others) = (data.clone(), others.clone());
         move || {
@@ -361,7 +374,7 @@ fn a_write_that_is_held_up_keeps_nobody_from_other_ranges() {
             }
         }
     });
-    let hanging = bench.json(&["drill", "m", "slow", "--json"])["tiers"][0]["hanging"].clone();
+    let hanging = bench.hanging();
     bench.ok(&["drill", "m", "slow", "--clear"]);
     ended.unwrap();
     assert_eq!(hanging, 1, "the write was not held up all the time");
@@ -386,7 +399,7 @@ fn a_move_that_is_held_up_keeps_nobody_from_other_ranges_or_from_closing() {
     assert_eq!(bench.on("m/f", "third"), 3);
     let words = ["move", "m/f", "--to", "slow", "--background", "--json"];
     let id = bench.json(&words)["id"].as_u64().unwrap().to_string();
-    while bench.json(&["drill", "m", "slow", "--json"])["tiers"][0]["hanging"] == 0 {
+    while bench.hanging() == 0 {
         std::thread::yield_now();
     }
     let ended = ends({
@@ -408,5 +421,55 @@ fn a_move_that_is_held_up_keeps_nobody_from_other_ranges_or_from_closing() {
     let found = fs::read(&path).unwrap();
     let added = (0..3).flat_map(|turn| vec![turn; RANGE]);
     assert!(found == data.iter().copied().chain(added).collect::<Vec<_>>());
+    bench.unmount_clean();
+}
+
+#[test]
+fn what_is_written_to_a_range_on_its_way_goes_with_it() {
+    let Some(bench) = Bench::new() else { return };
+    bench.ok(&["mount", "s.yaml", "m"]);
+    let path = bench.path("m/f");
+    let mut data = pattern(9, RANGE + RANGE / 2);
+    write_ranges(&path, &data);
+    bench.ok(&["move", "m/f", "--to", "fast"]);
+    // The second range was read, and is to be written to where it goes.
+    let job = bench.hang_in("write:hang,after=1,once", || {
+        bench.json(&["move", "m/f", "--to", "slow", "--background", "--json"])["id"].to_string()
+    });
+    File::options().append(true).open(&path).unwrap().write_all(&[1; 10_000]).unwrap();
+    let file = File::options().write(true).open(&path).unwrap();
+    file.write_all_at(&[2; 20_000], RANGE as u64 - 10_000).unwrap();
+    drop(file);
+    bench.ok(&["drill", "m", "slow", "--clear"]);
+    bench.ok(&["job", "wait", &job]);
+    data.extend([1; 10_000]);
+    data[RANGE - 10_000..RANGE + 10_000].fill(2);
+    assert_eq!(bench.on("m/f", "slow"), 2);
+    assert!(read_anew(&path) == data);
+    bench.unmount_clean();
+}
+
+#[test]
+fn a_read_of_a_range_that_leaves_meanwhile_finds_what_is_in_it() {
+    let Some(bench) = Bench::new() else { return };
+    bench.ok(&["mount", "s.yaml", "m"]);
+    let path = bench.path("m/f");
+    let data = pattern(10, 2 * RANGE);
+    write_ranges(&path, &data);
+    bench.ok(&["move", "m/f", "--to", "slow"]);
+    let file =
+        File::options().read(true).custom_flags(OFlags::DIRECT.bits().cast_signed()).open(&path).unwrap();
+    // It knows where the range is, and reads there when nothing is left.
+    let reader = bench.hang_in("read:hang,once", || {
+        std::thread::spawn(move || {
+            let mut found = vec![0; RANGE];
+            file.read_exact_at(&mut found, RANGE as u64).unwrap();
+            found
+        })
+    });
+    bench.ok(&["move", "m/f", "--to", "fast"]);
+    assert_eq!((bench.on("m/f", "slow"), bench.hanging()), (0, 1));
+    bench.ok(&["drill", "m", "slow", "--clear"]);
+    assert!(reader.join().unwrap() == data[RANGE..]);
     bench.unmount_clean();
 }

@@ -208,6 +208,21 @@ fn what_is_refused_says_why_and_changes_nothing() {
     ] {
         assert_eq!(bench.fails(words).0, 2, "{words:?}");
     }
+    // In use by another volume, at present.
+    for name in ["m2", "m3"] {
+        bench.make_dir(name);
+    }
+    bench.ok(&["mount", "--tier", "x=c", "--tier", "y=d", "m2"]);
+    let said = [
+        bench.fails(&["tier", "add", "new=c", "m"]),
+        bench.fails(&["tier", "add", "new=d", "m"]),
+        bench.fails(&["mount", "--tier", "z=e", "--tier", "slow=b", "m3"]),
+    ];
+    bench.ok(&["umount", "m2"]);
+    for (status, said) in said {
+        let expected = "the directory is a tier of a volume that is mounted now\n  help: ";
+        assert!(status == 1 && said.contains(expected), "{said}");
+    }
     assert_eq!(stack(&bench), before);
     assert!(is_empty(&bench.path("e")));
     assert_eq!(bench.json(&["tier", "list", "m", "--json"]).as_array().unwrap().len(), 2);
