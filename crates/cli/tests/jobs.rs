@@ -2,36 +2,23 @@
 //! of their work, a daemon that is killed, and what is refused.
 #![allow(clippy::unwrap_used, clippy::panic, reason = "a test fails by panicking")]
 
-use rustix::process::{Pid, PidfdFlags, Signal, kill_process, pidfd_open};
+mod common;
+
+use common::{Bench, RANGE, pattern, write_ranges};
+use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
 use std::fs;
-use std::io::Write;
-use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Output, Stdio};
+use std::process::{Child, Stdio};
 use std::time::Duration;
-use tempfile::TempDir;
 
-const RANGE: u64 = 64 << 10;
 /// Ranges of the test file.
 const RANGES: u64 = 16;
-
-struct Bench {
-    dir: TempDir,
-}
 
 impl Bench {
     /// A volume of two tiers with equal weights, mounted, with a spread file
     /// and a plain one; `None` where nothing can be mounted.
-    fn new() -> Option<Self> {
-        if !rustix::process::geteuid().is_root() || !Path::new("/dev/fuse").exists() {
-            eprintln!("passed over: needs root and /dev/fuse");
-            return None;
-        }
-        let dir = tempfile::Builder::new().prefix("braid-jobs-").tempdir().unwrap();
-        let bench = Self { dir };
-        for name in ["a", "b", "c", "m"] {
-            fs::create_dir(bench.path(name)).unwrap();
-        }
+    fn with_files() -> Option<Self> {
+        let bench = Self::bare(&["a", "b", "c", "m"])?;
         bench.stack("fast: { dir: a, weight: 2 }", "slow: { dir: b, weight: 2 }");
         bench.ok(&["mount", "s.yaml", "m"]);
         fs::create_dir(bench.path("m/d")).unwrap();
@@ -42,8 +29,7 @@ impl Bench {
 
     /// Writes a file of [`RANGES`], each by itself, so that they are dealt.
     fn put(&self, name: &str) {
-        let mut file = fs::File::create(self.path(name)).unwrap();
-        data().chunks(RANGE as usize).for_each(|range| file.write_all(range).unwrap());
+        write_ranges(&self.path(name), &data());
     }
 
     /// Writes the stack file.
@@ -52,7 +38,7 @@ impl Bench {
             "stack:\n  volume:\n    home: fast\n    policy: {{ weighted: {{ }} }}\n    range: 64KiB\n    \
              jobs: 3\n    tiers:\n      {first}\n      {others}\n"
         );
-        fs::write(self.path("s.yaml"), stack).unwrap();
+        self.write_stack(&stack);
     }
 
     fn remount(&self) {
@@ -61,64 +47,9 @@ impl Bench {
     }
 
     /// Kills the daemon, and mounts again.
-    fn kill(&self) {
-        let daemon = self.json(&["status", "m", "--json"])["pid"].as_i64().unwrap();
-        let pid = Pid::from_raw(i32::try_from(daemon).unwrap()).unwrap();
-        let watch = pidfd_open(pid, PidfdFlags::empty()).unwrap();
-        kill_process(pid, Signal::KILL).unwrap();
-        let ended = rustix::event::PollFd::new(&watch, rustix::event::PollFlags::IN);
-        rustix::event::poll(&mut [ended], None).unwrap();
-        self.ok(&["umount", "m"]);
+    fn kill_and_mount(&self) {
+        self.kill();
         self.ok(&["mount", "s.yaml", "m"]);
-    }
-
-    fn path(&self, name: &str) -> PathBuf {
-        self.dir.path().join(name)
-    }
-
-    fn command(&self, words: &[&str]) -> Command {
-        let mut command = Command::new(env!("CARGO_BIN_EXE_braid"));
-        command.current_dir(self.dir.path()).args(words).stdin(Stdio::null());
-        if words[0] == "mount" {
-            command.arg("--log-file").arg(self.path("log"));
-        }
-        // Other tests have mounts of their own.
-        if words[0] == "job" {
-            command.args(["--mount", "m"]);
-        }
-        command
-    }
-
-    fn braid(&self, words: &[&str]) -> Output {
-        self.command(words).output().unwrap()
-    }
-
-    #[track_caller]
-    fn ok(&self, words: &[&str]) -> String {
-        let output = self.braid(words);
-        let error = String::from_utf8(output.stderr).unwrap();
-        assert!(output.status.success(), "{words:?}: {error}");
-        assert_eq!(error, "", "{words:?}");
-        String::from_utf8(output.stdout).unwrap()
-    }
-
-    /// Standard error of a command that fails with this status.
-    #[track_caller]
-    fn fails(&self, status: i32, words: &[&str]) -> String {
-        let output = self.braid(words);
-        assert_eq!(output.status.code(), Some(status), "{words:?}");
-        String::from_utf8(output.stderr).unwrap()
-    }
-
-    fn json(&self, words: &[&str]) -> Value {
-        serde_json::from_str(&self.ok(words)).unwrap()
-    }
-
-    /// Ranges of a file on a tier.
-    fn on(&self, file: &str, tier: &str) -> u64 {
-        let explained = self.json(&["explain", file, "--json"]);
-        let runs = explained["runs"].as_array().unwrap().iter();
-        runs.filter(|run| run["tier"]["name"] == tier).map(|run| run["ranges"].as_u64().unwrap()).sum()
     }
 
     fn job(&self, id: u64) -> Value {
@@ -151,25 +82,16 @@ impl Bench {
         assert_eq!(fs::read_to_string(self.path("m/d/small")).unwrap(), "small");
     }
 
-    /// Unmounts, and finds nothing wrong.
+    /// Finds nothing wrong, mounted and unmounted.
     fn finish(&self) {
         self.is_whole();
         assert!(self.ok(&["fsck", "m"]).ends_with("no problems\n"));
-        self.ok(&["umount", "m"]);
-        assert!(self.ok(&["fsck", "s.yaml"]).ends_with("no problems\n"));
-    }
-}
-
-impl Drop for Bench {
-    fn drop(&mut self) {
-        if std::thread::panicking() {
-            let _ = self.braid(&["umount", "--lazy", "m"]);
-        }
+        self.unmount_clean();
     }
 }
 
 fn data() -> Vec<u8> {
-    (0..RANGES * RANGE / 4).flat_map(|word| (word as u32).wrapping_mul(2_654_435_761).to_le_bytes()).collect()
+    pattern(1, RANGES as usize * RANGE)
 }
 
 fn moved(job: &Value) -> u64 {
@@ -183,7 +105,7 @@ fn wait_for_end(child: Child) -> (Option<i32>, String) {
 
 #[test]
 fn files_and_trees_move_where_they_are_told_to() {
-    let Some(bench) = Bench::new() else { return };
+    let Some(bench) = Bench::with_files() else { return };
     assert!(bench.on("m/d/big", "slow") > 0 && bench.on("m/d/big", "fast") > 0);
     let said = bench.ok(&["move", "m/d/big", "--to", "slow"]);
     assert!(said.starts_with("job 1: move d/big to slow: done: moved "), "{said}");
@@ -208,8 +130,8 @@ fn files_and_trees_move_where_they_are_told_to() {
 
 #[test]
 fn promotion_and_demotion_follow_the_weights() {
-    let Some(bench) = Bench::new() else { return };
-    let said = bench.fails(1, &["promote", "m/d"]);
+    let Some(bench) = Bench::with_files() else { return };
+    let said = bench.refused(&["promote", "m/d"]);
     assert!(said.contains("no tier is known to be faster than another: give them weights"), "{said}");
     bench.stack("fast: { dir: a, weight: 3 }", "slow: { dir: b, weight: 1 }");
     bench.remount();
@@ -223,7 +145,7 @@ fn promotion_and_demotion_follow_the_weights() {
 
 #[test]
 fn a_tier_that_was_added_gets_its_share_and_is_emptied_again() {
-    let Some(bench) = Bench::new() else { return };
+    let Some(bench) = Bench::with_files() else { return };
     bench.ok(&["umount", "m"]);
     bench.stack(
         "fast: { dir: a, weight: 2 }",
@@ -244,10 +166,10 @@ fn a_tier_that_was_added_gets_its_share_and_is_emptied_again() {
     bench.remount();
     bench.put("m/new");
     assert_eq!(third(&bench), 0);
-    let said = bench.fails(1, &["move", "m/new", "--to", "third"]);
+    let said = bench.refused(&["move", "m/new", "--to", "third"]);
     assert!(said.contains("tier third takes no new ranges: it is to be empty"), "{said}");
     bench.ok(&["tier", "evacuate", "third", "m", "--undo"]);
-    let said = bench.fails(1, &["tier", "evacuate", "third", "m", "--undo"]);
+    let said = bench.refused(&["tier", "evacuate", "third", "m", "--undo"]);
     assert!(said.contains("tier third takes new ranges: it was not emptied"), "{said}");
     bench.ok(&["move", "m/new", "--to", "third"]);
     assert_eq!(third(&bench), RANGES);
@@ -256,21 +178,24 @@ fn a_tier_that_was_added_gets_its_share_and_is_emptied_again() {
 
 #[test]
 fn a_job_is_paused_resumed_slowed_down_and_cancelled() {
-    let Some(bench) = Bench::new() else { return };
+    let Some(bench) = Bench::with_files() else { return };
     let id = bench.stuck(&["tier", "evacuate", "slow", "m"]).to_string();
+    let top = bench.json(&["top", "m", "--once", "--json"]);
+    assert_eq!((&top["jobs"][0]["id"], &top["jobs"][0]["state"]), (&1.into(), &"running".into()));
+    assert!(bench.ok(&["top", "m", "--once"]).contains("evacuate slow"));
     assert_eq!(bench.ok(&["job", "pause", &id]), format!("job {id}: evacuate slow: paused\n"));
-    let said = bench.fails(1, &["job", "pause", &id]);
+    let said = bench.refused(&["job", "pause", &id]);
     assert_eq!(said, format!("braid: job {id} is paused, not queued or running\n"));
-    let said = bench.fails(1, &["tier", "evacuate", "slow", "m"]);
+    let said = bench.refused(&["tier", "evacuate", "slow", "m"]);
     assert_eq!(said, format!("braid: job {id} evacuates tier slow already\n"));
     bench.ok(&["job", "resume", &id]);
     bench.until(id.parse().unwrap(), |job| moved(job) == 2);
     assert!(bench.ok(&["job", "show", &id]).contains("at most: 1 B/s"));
     bench.ok(&["job", "set", &id, "bandwidth=2/s"]);
     bench.ok(&["job", "cancel", &id]);
-    let said = bench.fails(1, &["job", "wait", &id]);
+    let said = bench.refused(&["job", "wait", &id]);
     assert!(said.contains(&format!("job {id}: evacuate slow: cancelled")), "{said}");
-    let said = bench.fails(1, &["job", "resume", &id]);
+    let said = bench.refused(&["job", "resume", &id]);
     assert_eq!(said, format!("braid: job {id} is cancelled, not paused\n"));
     // The tier takes new data again.
     bench.is_whole();
@@ -286,11 +211,11 @@ fn a_job_is_paused_resumed_slowed_down_and_cancelled() {
 
 #[test]
 fn a_job_goes_on_after_the_daemon_was_killed() {
-    let Some(bench) = Bench::new() else { return };
+    let Some(bench) = Bench::with_files() else { return };
     let running = bench.stuck(&["tier", "evacuate", "slow", "m"]);
     let paused = bench.stuck(&["move", "m/d/big", "--to", "fast"]);
     bench.ok(&["job", "pause", &paused.to_string()]);
-    bench.kill();
+    bench.kill_and_mount();
     bench.is_whole();
     assert_eq!(bench.job(paused)["state"], "paused");
     assert_eq!(bench.job(running)["bandwidth"], 1);
@@ -304,14 +229,14 @@ fn a_job_goes_on_after_the_daemon_was_killed() {
 
 #[test]
 fn jobs_that_are_killed_again_and_again_end_well() {
-    let Some(bench) = Bench::new() else { return };
+    let Some(bench) = Bench::with_files() else { return };
     for round in 0..6 {
         let to = if round % 2 == 0 { "slow" } else { "fast" };
         let words = ["move", "m/d", "--to", to, "--bandwidth", "2MiB/s", "--background", "--json"];
         let id = bench.json(&words)["id"].as_u64().unwrap();
         // Somewhere else in each round.
         bench.until(id, |job| moved(job) >= round || job["state"] == "done");
-        bench.kill();
+        bench.kill_and_mount();
         bench.is_whole();
         bench.ok(&["job", "wait", &id.to_string()]);
         assert_eq!(bench.on("m/d/big", to), RANGES);
@@ -321,7 +246,7 @@ fn jobs_that_are_killed_again_and_again_end_well() {
 
 #[test]
 fn files_that_the_kernel_reads_by_itself_are_waited_for() {
-    let Some(bench) = Bench::new() else { return };
+    let Some(bench) = Bench::with_files() else { return };
     let open = fs::File::open(bench.path("m/d/small")).unwrap();
     let id = bench.json(&["move", "m/d", "--to", "slow", "--background", "--json"])["id"].as_u64().unwrap();
     // Without passthrough in the kernel, nothing has to be waited for.
@@ -338,7 +263,7 @@ fn files_that_the_kernel_reads_by_itself_are_waited_for() {
 
 #[test]
 fn ctrl_c_leaves_the_job_running() {
-    let Some(bench) = Bench::new() else { return };
+    let Some(bench) = Bench::with_files() else { return };
     let mut command = bench.command(&["move", "m/d/big", "--to", "slow", "--bandwidth", "1"]);
     let child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
     while bench.json(&["job", "list", "--json"]).as_array().unwrap().is_empty() {
@@ -359,13 +284,13 @@ fn ctrl_c_leaves_the_job_running() {
 
 #[test]
 fn pinned_files_stay_where_they_are() {
-    let Some(bench) = Bench::new() else { return };
-    let said = bench.fails(1, &["pin", "m/d"]);
+    let Some(bench) = Bench::with_files() else { return };
+    let said = bench.refused(&["pin", "m/d"]);
     assert!(said.contains("is a directory\n  help: add --recursive"), "{said}");
     assert_eq!(bench.ok(&["pin", "m/d", "--recursive"]), "pinned: 2 files\n");
     assert_eq!(bench.ok(&["pin", "m/d/big"]), "pinned: 1 files (1 were so already)\n");
     assert!(bench.ok(&["explain", "m/d/big"]).contains("\npinned: movers leave it where it is\n"));
-    let said = bench.fails(1, &["move", "m/d/big", "--to", "slow"]);
+    let said = bench.refused(&["move", "m/d/big", "--to", "slow"]);
     assert_eq!(said, "braid: d/big is pinned: unpin it first\n");
     let job = bench.json(&["move", "m/d", "--to", "slow", "--json"]);
     assert_eq!((&job["skipped"]["pinned"], moved(&job)), (&2.into(), 0));
@@ -376,17 +301,49 @@ fn pinned_files_stay_where_they_are() {
     assert_eq!(bench.json(&["unpin", "m/d", "--recursive", "--json"])["changed"], 2);
     bench.ok(&["move", "m/d/big", "--to", "fast"]);
     assert_eq!(bench.on("m/d/big", "fast"), RANGES);
-    assert_eq!(bench.fails(2, &["pin", "m/d/big", "--background"]).lines().count(), 1);
+    assert_eq!(bench.fails(&["pin", "m/d/big", "--background"]).0, 2);
+    bench.finish();
+}
+
+#[test]
+fn a_job_is_followed_to_its_end_and_not_changed_after_it() {
+    let Some(bench) = Bench::with_files() else { return };
+    let id = bench.stuck(&["move", "m/d/big", "--to", "slow"]).to_string();
+    let follow = bench.start(&["job", "show", &id, "--follow"]);
+    bench.ok(&["job", "set", &id, "bandwidth=none"]);
+    let followed = follow.wait_with_output().unwrap();
+    let told = String::from_utf8(followed.stdout).unwrap();
+    assert!(
+        followed.status.success() && told.contains(&format!("job {id}: move d/big to slow: done")),
+        "{told}"
+    );
+    let before = bench.job(1);
+    let done = "is done, not ";
+    for (words, says) in [
+        (&["job", "pause", &id][..], format!("braid: job {id} {done}queued or running\n")),
+        (&["job", "resume", &id], format!("braid: job {id} {done}paused\n")),
+        (&["job", "cancel", &id], format!("braid: job {id} {done}queued, running or paused\n")),
+        (
+            &["job", "set", &id, "bandwidth=1MiB/s"],
+            format!("braid: job {id} {done}queued, running or paused\n"),
+        ),
+    ] {
+        assert_eq!(bench.refused(words), says, "{words:?}");
+    }
+    assert_eq!(bench.job(1), before);
+    // Of several, one that there is not is told before any is waited for.
+    assert_eq!(bench.refused(&["job", "wait", "1", "9"]), "braid: there is no job 9\n");
     bench.finish();
 }
 
 #[test]
 fn what_can_not_be_done_is_refused_with_the_reason() {
-    let Some(bench) = Bench::new() else { return };
+    let Some(bench) = Bench::with_files() else { return };
     for (status, words, said) in [
         (1, &["job", "show", "7"][..], "there is no job 7"),
         (1, &["job", "wait", "7"], "there is no job 7"),
         (1, &["job", "pause", "7"], "there is no job 7"),
+        (1, &["job", "resume", "7"], "there is no job 7"),
         (1, &["job", "cancel", "7"], "there is no job 7"),
         (1, &["job", "set", "7", "bandwidth=1MiB/s"], "there is no job 7"),
         (2, &["job", "set", "7", "bandwidth=fast"], "write a size a second, such as 50MiB/s"),
@@ -400,26 +357,26 @@ fn what_can_not_be_done_is_refused_with_the_reason() {
         (1, &["tier", "evacuate", "x", "m"], "there is no tier 'x'"),
         (1, &["pin", "m/d/big", "--to", "x"], "there is no tier 'x'"),
     ] {
-        let found = bench.fails(status, words);
-        assert!(found.contains(said), "{words:?}: {found}");
+        let (found, why) = bench.fails(words);
+        assert!(found == status && why.contains(said), "{words:?}: {why}");
     }
     assert_eq!(bench.ok(&["job", "list"]), "there are no jobs\n");
 
     // There is no room, and nothing is changed.
     bench.stack("fast: { dir: a, weight: 2, reserve: 1000TiB }", "slow: { dir: b, weight: 2 }");
     bench.remount();
-    let said = bench.fails(1, &["tier", "evacuate", "slow", "m"]);
+    let said = bench.refused(&["tier", "evacuate", "slow", "m"]);
     let numbers =
         "braid: tier slow holds 524288 bytes, and the other tiers have room for 0 bytes (fast 0 bytes)";
     assert!(said.starts_with(numbers), "{said}");
-    let said = bench.fails(1, &["move", "m/d", "--to", "fast"]);
+    let said = bench.refused(&["move", "m/d", "--to", "fast"]);
     assert!(said.contains("failed: tier fast has room for 0 bytes, and 524288 bytes in 1 files"), "{said}");
     assert_eq!(bench.on("m/d/big", "slow"), RANGES / 2);
 
     // How many run at a time is checked like everything in a stack file.
     let stack = fs::read_to_string(bench.path("s.yaml")).unwrap();
     fs::write(bench.path("bad.yaml"), stack.replace("jobs: 3", "jobs: 99")).unwrap();
-    let said = bench.fails(1, &["mount", "bad.yaml", "m"]);
+    let said = bench.refused(&["mount", "bad.yaml", "m"]);
     assert!(said.contains("bad.yaml:6: stack.volume.jobs: "), "{said}");
     bench.finish();
 }

@@ -4,8 +4,11 @@
 
 mod common;
 
-use common::Bench;
-use std::fs;
+use common::{Bench, kill_and_wait};
+use std::fs::{self, Permissions};
+use std::os::unix::fs::PermissionsExt;
+use std::os::unix::process::CommandExt;
+use std::process::Command;
 
 #[test]
 fn mount_use_ask_unmount_check() {
@@ -78,12 +81,7 @@ fn a_busy_mount_stays_and_can_be_detached() {
 fn a_killed_daemon_leaves_a_mount_that_umount_cleans_up() {
     let Some(bench) = Bench::new() else { return };
     bench.ok(&["mount", "s.yaml", "m"]);
-    let daemon = bench.json(&["status", "m", "--json"])["pid"].as_i64().unwrap();
-    let pid = rustix::process::Pid::from_raw(i32::try_from(daemon).unwrap()).unwrap();
-    let watch = rustix::process::pidfd_open(pid, rustix::process::PidfdFlags::empty()).unwrap();
-    rustix::process::kill_process(pid, rustix::process::Signal::KILL).unwrap();
-    let mut ended = [rustix::event::PollFd::new(&watch, rustix::event::PollFlags::IN)];
-    rustix::event::poll(&mut ended, None).unwrap();
+    kill_and_wait(i32::try_from(bench.status()["pid"].as_i64().unwrap()).unwrap());
 
     let (status, said) = bench.fails(&["fsck", "m"]);
     assert!(status == 8 && said.contains("is gone\n  help: clean up: braid umount"), "{said}");
@@ -94,6 +92,25 @@ fn a_killed_daemon_leaves_a_mount_that_umount_cleans_up() {
     bench.ok(&["umount", "m"]);
     bench.ok(&["mount", "s.yaml", "m"]);
     bench.ok(&["umount", "m"]);
+}
+
+#[test]
+fn others_use_a_mount_only_where_they_may() {
+    let Some(bench) = Bench::new() else { return };
+    fs::set_permissions(bench.path("."), Permissions::from_mode(0o755)).unwrap();
+    let text = fs::read_to_string(bench.path("s.yaml")).unwrap();
+    fs::write(bench.path("mine.yaml"), format!("{text}mount: {{ allow-other: false }}\n")).unwrap();
+    for (words, may) in [
+        (&["mount", "s.yaml", "m"][..], true),
+        (&["mount", "mine.yaml", "m"], false),
+        (&["mount", "mine.yaml", "m", "--allow-other"], true),
+        (&["mount", "s.yaml", "m", "--no-allow-other"], false),
+    ] {
+        bench.ok(words);
+        let listed = Command::new("ls").arg(bench.path("m")).uid(4711).gid(4711).output().unwrap();
+        assert_eq!(listed.status.success(), may, "{words:?}: {}", String::from_utf8_lossy(&listed.stderr));
+        bench.ok(&["umount", "m"]);
+    }
 }
 
 #[test]

@@ -4,13 +4,14 @@
 
 mod common;
 
-use common::Bench;
+use common::{Bench, pattern, read_anew, write_ranges};
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::io::{Read, Write};
 use std::net::{TcpListener, TcpStream};
 use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
 
 /// A metric: its type, what it means, and the labels of its samples.
 #[derive(Debug, Default, PartialEq, Eq)]
@@ -106,11 +107,8 @@ fn what_is_served_is_documented_and_what_is_documented_is_served() {
         assert!(metric.labels.is_empty() || metric.labels == told.labels, "{name}: {metric:?}, {told:?}");
     }
     assert!(text.ends_with("# EOF\n"), "{text}");
-    let written = |text: &str| {
-        let lines = text.lines().filter(|line| line.starts_with("braid_tier_write_bytes_total{"));
-        lines.map(|line| line.rsplit_once(' ').unwrap().1.parse::<f64>().unwrap()).sum::<f64>()
-    };
-    assert_eq!(written(&text), f64::from(1 << 20));
+    let written = values(&text, "braid_tier_write_bytes_total");
+    assert_eq!(written.iter().sum::<f64>(), f64::from(1 << 20));
 
     let mut shown = BTreeSet::new();
     named_in(&serde_json::from_str(&docs("examples/grafana.json")).unwrap(), &mut shown);
@@ -120,6 +118,63 @@ fn what_is_served_is_documented_and_what_is_documented_is_served() {
     }
     bench.ok(&["umount", "m"]);
     assert!(!socket.exists(), "the socket was left");
+}
+
+/// The values of all samples of a metric.
+fn values(text: &str, name: &str) -> Vec<f64> {
+    let samples = text.lines().filter(|line| line.split('{').next() == Some(name));
+    samples.map(|line| line.rsplit_once(' ').unwrap().1.parse().unwrap()).collect()
+}
+
+#[test]
+fn every_metric_has_samples_once_what_it_tells_of_has_happened() {
+    let Some(mut bench) = Bench::bare(&["c", "m"]) else { return };
+    bench.make_tmpfs("a", c"size=16m");
+    bench.make_tmpfs("b", c"size=64m");
+    let socket = bench.path("metrics.sock");
+    bench.write_stack(&format!(
+        "stack: {{ volume: {{ home: fast, range: 64KiB, profile: p.yaml, policy: {{ home-first: {{ watermark: 60% }} }},\n  \
+         tiers: {{ fast: {{ dir: a, weight: 9 }}, slow: {{ dir: b, weight: 3 }}, disk: {{ dir: c, weight: 1 }} }} }} }}\n\
+         mount: {{ metrics: \"unix:{}\" }}\n",
+        socket.display()
+    ));
+    let figures = "{ bandwidth: 3000000, latency_ns: 1000, threads: 2 }";
+    let tier = |name: &str| format!("  {name}: {{ read: {figures}, write: {figures} }}\n");
+    let tiers: String = ["fast", "slow", "disk"].map(tier).concat();
+    fs::write(bench.path("p.yaml"), format!("version: 1\ntiers:\n{tiers}")).unwrap();
+    bench.ok(&["mount", "s.yaml", "m"]);
+    // More than home takes: movers relieve it.
+    for at in 0..12 {
+        write_ranges(&bench.path(&format!("m/f{at}")), &pattern(at, 1 << 20));
+    }
+    bench.ok(&["move", "m/f1", "--to", "disk"]);
+    let device = bench.tier("disk")["device"].is_object();
+    let told: Vec<String> =
+        documented().into_keys().filter(|name| device || !name.starts_with("braid_device_")).collect();
+    let begun = Instant::now();
+    let mut turn = 0;
+    loop {
+        // Latencies are those of the last second.
+        for at in [1, 2] {
+            read_anew(&bench.path(&format!("m/f{at}")));
+        }
+        write_ranges(&bench.path("m/again"), &pattern(turn, 1 << 20));
+        turn += 1;
+        let text = scrape(UnixStream::connect(&socket).unwrap());
+        let missing: Vec<&String> = told.iter().filter(|name| values(&text, name).is_empty()).collect();
+        if missing.is_empty() {
+            break;
+        }
+        assert!(begun.elapsed() < Duration::from_secs(90), "no samples of {missing:?}: {text}");
+    }
+    let text = scrape(UnixStream::connect(&socket).unwrap());
+    assert!(values(&text, "braid_move_ranges_total").iter().all(|ranges| *ranges > 0.0));
+    // What was calibrated is where it begins.
+    assert!(values(&text, "braid_tier_write_bandwidth_bytes_per_second").iter().all(|most| *most >= 3e6));
+    let jobs =
+        text.lines().find(|line| line.starts_with("braid_jobs{") && line.contains("\"done\"")).unwrap();
+    assert!(jobs.ends_with(" 1.0"), "{jobs}");
+    bench.unmount_clean();
 }
 
 #[test]

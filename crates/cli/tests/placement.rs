@@ -2,33 +2,18 @@
 //! that data went. Needs root and /dev/fuse; passed over without them.
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
-use std::fs;
-use std::os::unix::fs::{FileExt, OpenOptionsExt};
-use std::path::{Path, PathBuf};
-use std::process::{Command, Output, Stdio};
-use tempfile::TempDir;
+mod common;
 
-struct Bench {
-    dir: TempDir,
-}
-
-const RANGE: usize = 64 << 10;
+use common::{Bench, RANGE, is_empty, pattern, write_ranges};
+use rustix::fs::OFlags;
+use std::fs::{self, Permissions};
+use std::os::unix::fs::{FileExt, OpenOptionsExt, PermissionsExt};
+use std::os::unix::process::CommandExt;
+use std::process::Command;
 
 impl Bench {
-    fn new() -> Option<Self> {
-        if !rustix::process::geteuid().is_root() || !Path::new("/dev/fuse").exists() {
-            eprintln!("passed over: needs root and /dev/fuse");
-            return None;
-        }
-        let dir = tempfile::tempdir().unwrap();
-        for name in ["a", "b", "c", "m"] {
-            fs::create_dir(dir.path().join(name)).unwrap();
-        }
-        Some(Self { dir })
-    }
-
-    fn path(&self, name: &str) -> PathBuf {
-        self.dir.path().join(name)
+    fn of_three() -> Option<Self> {
+        Self::bare(&["a", "b", "c", "m"])
     }
 
     /// Writes the stack file with these lines in the volume's settings.
@@ -38,33 +23,24 @@ impl Bench {
             "stack:\n  volume:\n    home: fast\n    range: 64KiB\n{indented}    tiers:\n      \
              fast: {{ dir: a, weight: 3 }}\n      slow: {{ dir: b, weight: 1 }}\n      disk: {{ dir: c, weight: 1 }}\n"
         );
-        fs::write(self.path("s.yaml"), text).unwrap();
-    }
-
-    fn braid(&self, words: &[&str]) -> Output {
-        let mut command = Command::new(env!("CARGO_BIN_EXE_braid"));
-        command.current_dir(self.dir.path()).args(words).stdin(Stdio::null());
-        if words[0] == "mount" {
-            command.arg("--log-file").arg(self.path("log"));
-        }
-        command.output().unwrap()
-    }
-
-    #[track_caller]
-    fn ok(&self, words: &[&str]) -> String {
-        let output = self.braid(words);
-        assert!(output.status.success(), "{words:?}: {}", String::from_utf8_lossy(&output.stderr));
-        String::from_utf8(output.stdout).unwrap()
+        self.write_stack(&text);
     }
 
     /// What is said to a stack file with these settings, which is refused.
     #[track_caller]
-    fn refused(&self, settings: &str) -> String {
+    fn refuses(&self, settings: &str) -> String {
+        let said = self.refuses_now(settings);
+        assert!(is_empty(&self.path("a")), "something was made");
+        said
+    }
+
+    /// The same where there is a volume already.
+    #[track_caller]
+    fn refuses_now(&self, settings: &str) -> String {
         self.stack(settings);
-        let output = self.braid(&["mount", "s.yaml", "m"]);
-        assert_eq!(output.status.code(), Some(1), "{settings} was accepted");
-        assert!(fs::read_dir(self.path("a")).unwrap().next().is_none(), "something was made");
-        String::from_utf8(output.stderr).unwrap()
+        let said = self.refused(&["mount", "s.yaml", "m"]);
+        assert!(is_empty(&self.path("m")), "something was mounted");
+        said
     }
 
     fn mounted(&self, settings: &str, work: impl FnOnce()) {
@@ -85,15 +61,12 @@ impl Bench {
 
     /// The tier and the reason of each range of a file.
     fn ranges(&self, name: &str) -> Vec<(String, String)> {
-        let path = format!("m/{name}");
-        let explained: serde_json::Value =
-            serde_json::from_str(&self.ok(&["explain", &path, "--json"])).unwrap();
         let run = |run: &serde_json::Value| {
             let text = |value: &serde_json::Value| value.as_str().unwrap_or("nowhere").to_owned();
             let one = (text(&run["tier"]["name"]), text(&run["reason"]));
             std::iter::repeat_n(one, run["ranges"].as_u64().unwrap() as usize)
         };
-        explained["runs"].as_array().unwrap().iter().flat_map(run).collect()
+        self.runs(&format!("m/{name}")).iter().flat_map(run).collect()
     }
 
     fn tiers(&self, name: &str) -> Vec<String> {
@@ -101,17 +74,9 @@ impl Bench {
     }
 }
 
-impl Drop for Bench {
-    fn drop(&mut self) {
-        if std::thread::panicking() {
-            let _ = self.braid(&["umount", "--lazy", "m"]);
-        }
-    }
-}
-
 #[test]
 fn each_policy_places_as_it_says() {
-    let Some(bench) = Bench::new() else { return };
+    let Some(bench) = Bench::of_three() else { return };
     let count = |name: &str, tier: &str| bench.tiers(name).iter().filter(|found| *found == tier).count();
     bench.mounted("policy: { adaptive: { } }", || {
         bench.write("adaptive", 100, 0);
@@ -140,7 +105,7 @@ fn each_policy_places_as_it_says() {
     bench.mounted("policy: { size: { small: 64KiB, sync: 64KiB, large: disk } }", || {
         bench.write("large", 10, 0);
         assert_eq!((count("large", "fast"), count("large", "disk")), (1, 9));
-        bench.write("synced", 10, rustix::fs::OFlags::DSYNC.bits().cast_signed());
+        bench.write("synced", 10, OFlags::DSYNC.bits().cast_signed());
         assert_eq!(count("synced", "fast"), 10);
     });
     bench.mounted("policy: { home-first: { watermark: 100% } }", || {
@@ -151,8 +116,10 @@ fn each_policy_places_as_it_says() {
 
 #[test]
 fn rules_go_before_the_policy_and_the_first_that_matches_counts() {
-    let Some(bench) = Bench::new() else { return };
+    let Some(bench) = Bench::of_three() else { return };
+    // Nothing is to move by itself before it was looked at.
     let settings = r#"policy: { home-first: { } }
+movers: { promote: false, demote: false }
 rules:
   - { when: 'path.matches("*.wal") && !sync', tier: slow, pin: true }
   - { when: 'path.matches("db/**")', tier: [ disk, slow ] }
@@ -182,7 +149,7 @@ rules:
 
 #[test]
 fn wrong_rules_and_profiles_are_refused_before_anything_is_made() {
-    let Some(bench) = Bench::new() else { return };
+    let Some(bench) = Bench::of_three() else { return };
     let rule = |rule: &str| format!("policy: {{ weighted: {{ }} }}\nrules:\n  - {{ {rule} }}");
     for (text, message) in [
         (
@@ -191,6 +158,12 @@ fn wrong_rules_and_profiles_are_refused_before_anything_is_made() {
         ),
         ("when: 'size > \"a\"', tier: fast", "rules.1.when: size > \"a\": '>' compares a number with a text"),
         ("when: 'size >', tier: fast", "rules.1.when: size >: not an expression"),
+        ("when: 'path.match(\"x\")', tier: fast", "path.match(\"x\"): there is no function 'match'"),
+        ("when: 'path.matches(1)', tier: fast", "'matches' is given a number\n  help: it is for texts"),
+        ("when: 'size + 1', tier: fast", "the condition is a number, not true or false"),
+        ("when: 'age < 5', tier: fast", "'<' compares a duration with a number\n  help: write a duration"),
+        ("when: 'size < 64K', tier: fast", "rules.1.when: size < 64K: found '64K'"),
+        ("when: 'sync', tier: [ slow, fats ]", "rules.1.tier: there is no tier 'fats'"),
         ("when: 'sync', tier: fats", "rules.1.tier: there is no tier 'fats'\n  help: did you mean 'fast'?"),
         ("when: 'sync', tier: [ ]", "rules.1.tier: the list is empty"),
         ("when: 'sync', policy: weihgted", "rules.1.policy: there is no policy 'weihgted'"),
@@ -201,7 +174,7 @@ fn wrong_rules_and_profiles_are_refused_before_anything_is_made() {
         ("when: 'sync', pin: perhaps", "rules.1.pin: found 'perhaps', expected true or false"),
         ("when: 'sync', range: 1MiB", "rules.1.range: a rule can't set the size of ranges"),
     ] {
-        let said = bench.refused(&rule(text));
+        let said = bench.refuses(&rule(text));
         assert!(said.contains(message), "{text}: {said}");
     }
     for (settings, message) in [
@@ -211,15 +184,226 @@ fn wrong_rules_and_profiles_are_refused_before_anything_is_made() {
         ("policy: { adaptive: { } }\nepoch: 1ms", "stack.volume.epoch: an epoch is 10ms to 60s long"),
         ("policy: { adaptive: { } }\nepoch: 5", "stack.volume.epoch: found '5', expected a duration"),
         ("policy: { adaptive: { } }\nprofile: none.yaml", "stack.volume.profile: none.yaml can't be read"),
+        (
+            "policy: { adaptive: { } }\nmovers: { bandwith: 1MiB/s }",
+            "s.yaml:6: stack.volume.movers.bandwith: unk",
+        ),
+        ("policy: { adaptive: { } }\nmovers: { bandwidth: 0/s }", "movers.bandwidth: 0/s is too slow"),
+        (
+            "policy: { adaptive: { } }\nmovers: { promote: 1 }",
+            "movers.promote: found '1', expected true or false",
+        ),
+        (
+            "policy: { adaptive: { } }\nmovers: { watermark_high: 50%, watermark_low: 60% }",
+            "movers.watermark_low: a tier is relieved from 50% used down to 60%",
+        ),
+        (
+            "policy: { adaptive: { } }\nmovers: { heat_threshold: 2 }",
+            "heat_threshold: found '2', expected a perc",
+        ),
+        (
+            "policy: { adaptive: { } }\nmovers: { latency_factor: 1 }",
+            "latency_factor: found '1', expected a num",
+        ),
+        ("policy: { adaptive: { } }\nheat: { budget: 1KiB }", "heat.budget: 1KiB is too little to remember"),
+        (
+            "policy: { adaptive: { } }\nheat: { budget: 0 }\nmovers: { promote: true }",
+            "movers.promote: nothing is known to be in use while heat has a budget of 0",
+        ),
+        (
+            "policy: { adaptive: { } }\nmonitor: often",
+            "stack.volume.monitor: found 'often', expected true or",
+        ),
+        ("policy: { adaptive: { } }\njobs: 0", "stack.volume.jobs: found '0', expected a number"),
     ] {
-        let said = bench.refused(settings);
+        let said = bench.refuses(settings);
         assert!(said.contains(message), "{settings}: {said}");
     }
     let figures = "{ bandwidth: 1000000, latency_ns: 1000, threads: 2, degrades_at: null, points: [] }";
     let profile = format!("version: 1\ntiers:\n  fast:\n    read: {figures}\n    write: {figures}\n");
-    fs::write(bench.path("p.yaml"), profile.replace("latency_ns", "latency")).unwrap();
-    let said = bench.refused("policy: { adaptive: { } }\nprofile: p.yaml");
-    assert!(said.contains("p.yaml:4: tiers.fast.read.latency: unknown key"), "{said}");
+    for (from, to, message) in [
+        ("latency_ns", "latency", "p.yaml:4: tiers.fast.read.latency: unknown key"),
+        ("latency_ns: 1000", "latency_ns: 0", "p.yaml:4: tiers.fast.read.latency_ns: every operation takes"),
+        (
+            "bandwidth: 1000000",
+            "bandwidth: -5",
+            "p.yaml:4: tiers.fast.read.bandwidth: found '-5', expected a",
+        ),
+        ("bandwidth: 1000000", "bandwidth: 0", "p.yaml:4: tiers.fast.read.bandwidth: a tier without any"),
+        ("threads: 2", "threads: 0", "p.yaml:4: tiers.fast.read.threads: found '0', expected a number"),
+        ("version: 1", "version: 7", "p.yaml:1: version: found a profile of another version than 1"),
+        (
+            "  fast:",
+            "  ssd:",
+            "s.yaml:6: stack.volume.profile: p.yaml is of other tiers (ssd) than these (fast,",
+        ),
+    ] {
+        fs::write(bench.path("p.yaml"), profile.replacen(from, to, 1)).unwrap();
+        let said = bench.refuses("policy: { adaptive: { } }\nprofile: p.yaml");
+        assert!(said.contains(message) && said.contains("\n  help: "), "{to}: {said}");
+    }
     fs::write(bench.path("p.yaml"), profile).unwrap();
     bench.mounted("policy: { static: { } }\nprofile: p.yaml", || bench.write("file", 4, 0));
+}
+
+/// Where a range of a file should be by a rule for one variable.
+type Expected = (&'static str, usize, &'static str);
+
+/// A variable, a condition in which it decides, and where files should be that
+/// are below a directory of its name.
+type Case = (&'static str, &'static str, &'static [Expected]);
+
+const CASES: [Case; 13] = [
+    ("path", "path == \"path/yes\"", &[("yes", 0, "slow"), ("no", 0, "fast")]),
+    ("size", "size > 64KiB && size <= 128KiB", &[("two", 0, "fast"), ("two", 1, "slow"), ("two", 2, "fast")]),
+    ("age", "path == \"age/yes\" ? age < 1h : age > 1h", &[("yes", 0, "slow"), ("no", 0, "fast")]),
+    ("owner", "owner == 4711", &[("yes", 0, "slow"), ("no", 0, "fast")]),
+    ("uid", "uid == 4711", &[("yes", 0, "slow"), ("no", 0, "fast")]),
+    ("gid", "gid in [1, 4712]", &[("yes", 0, "slow"), ("no", 0, "fast")]),
+    ("thread", "thread == THREAD", &[("yes", 0, "slow"), ("no", 0, "fast")]),
+    (
+        "stream",
+        "path == \"stream/yes\" ? stream == -1 : stream >= 0",
+        &[("yes", 0, "slow"), ("no", 0, "fast")],
+    ),
+    (
+        "offset",
+        "offset >= 64KiB && offset < 128KiB",
+        &[("of", 0, "fast"), ("of", 1, "slow"), ("of", 2, "fast")],
+    ),
+    ("length", "length == 777", &[("yes", 0, "slow"), ("no", 0, "fast")]),
+    ("sync", "sync", &[("yes", 0, "slow"), ("no", 0, "fast")]),
+    ("direct", "direct", &[("yes", 0, "slow"), ("no", 0, "fast")]),
+    ("append", "append && offset > 0", &[("of", 1, "fast"), ("of", 3, "slow")]),
+];
+
+impl Bench {
+    /// Writes what the cases look at.
+    fn write_cases(&self) {
+        let path = |name: &str| self.path("m").join(name);
+        for (variable, ..) in CASES {
+            fs::create_dir(path(variable)).unwrap();
+            fs::set_permissions(path(variable), Permissions::from_mode(0o777)).unwrap();
+        }
+        for name in ["path/yes", "path/no", "age/yes", "age/no", "owner/no", "uid/no", "gid/no", "stream/yes"]
+        {
+            fs::write(path(name), "x").unwrap();
+        }
+        for name in ["stream/no", "sync/no", "direct/no", "thread/yes"] {
+            fs::write(path(name), "x").unwrap();
+        }
+        fs::write(path("length/yes"), [7; 777]).unwrap();
+        fs::write(path("length/no"), [7; 778]).unwrap();
+        std::thread::scope(|scope| {
+            scope.spawn(|| fs::write(path("thread/no"), "x").unwrap()).join().unwrap()
+        });
+        let file = fs::File::create(path("owner/yes")).unwrap();
+        std::os::unix::fs::fchown(&file, Some(4711), None).unwrap();
+        file.write_all_at(b"x", 0).unwrap();
+        for (name, uid, gid) in [("uid/yes", 4711, 0), ("gid/yes", 0, 4712)] {
+            let mut shell = Command::new("sh");
+            shell.args(["-c", "printf x > \"$0\""]).arg(path(name)).uid(uid).gid(gid);
+            assert!(shell.status().unwrap().success(), "{name}");
+        }
+        self.write("size/two", 3, 0);
+        self.write("offset/of", 3, 0);
+        self.write("sync/yes", 1, OFlags::SYNC.bits().cast_signed());
+        self.write("direct/yes", 1, OFlags::DIRECT.bits().cast_signed());
+        let file = fs::File::create(path("append/of")).unwrap();
+        for at in [3, 1] {
+            file.write_all_at(&[7; RANGE], at * RANGE as u64).unwrap();
+        }
+    }
+
+    /// The tiers of a file's ranges; holes are nowhere.
+    fn tiers_with_holes(&self, name: &str) -> Vec<String> {
+        let mut tiers = self.tiers(name);
+        tiers.resize(4, "nowhere".into());
+        tiers
+    }
+}
+
+#[test]
+fn every_variable_of_a_condition_decides_where_data_goes() {
+    let Some(bench) = Bench::of_three() else { return };
+    // Another user has to get at the mount.
+    fs::set_permissions(bench.path("."), Permissions::from_mode(0o755)).unwrap();
+    let thread = rustix::thread::gettid().as_raw_nonzero().to_string();
+    let rule = |(variable, condition, _): &Case| {
+        let condition = condition.replace("THREAD", &thread);
+        format!("\n  - {{ when: 'path.startsWith(\"{variable}/\") && ({condition})', tier: slow }}")
+    };
+    let rules: String = CASES.iter().map(rule).collect();
+    let settings = format!(
+        "policy: {{ home-first: {{ }} }}\nmovers: {{ promote: false, demote: false }}\nrules:{rules}"
+    );
+    bench.mounted(&settings, || {
+        bench.write_cases();
+        for (variable, condition, expected) in CASES {
+            for (file, range, tier) in expected {
+                let tiers = bench.tiers_with_holes(&format!("{variable}/{file}"));
+                assert_eq!(tiers[*range], *tier, "{condition}: {file}, range {range}: {tiers:?}");
+            }
+        }
+    });
+    // There are no others.
+    let said = bench.refuses_now("policy: { adaptive: { } }\nrules: [ { when: 'qqqq', tier: fast } ]");
+    let mut known: Vec<&str> = said.split_once("the variables are ").unwrap().1.trim().split(", ").collect();
+    let mut cases = CASES.map(|(variable, ..)| variable);
+    known.sort_unstable();
+    cases.sort_unstable();
+    assert_eq!(known, cases);
+}
+
+#[test]
+fn every_policy_is_mounted_by_flags_and_used() {
+    let Some(bench) = Bench::of_three() else { return };
+    let tiers = ["--tier", "fast=a,weight=3", "--tier", "slow=b,weight=1", "--range", "64KiB", "m"];
+    let mount = |policy: &'static str| [&["mount", "--policy", policy], &tiers[..]].concat();
+    let said = bench.refused(&mount("qqqq"));
+    assert!(
+        said.starts_with("braid: --policy qqqq: there is no policy 'qqqq'\n  help: a policy is "),
+        "{said}"
+    );
+    let known = said.split_once("a policy is ").unwrap().1.trim().replace(" or ", ", ");
+    let flags = [
+        "adaptive",
+        "weighted",
+        "static:threads=2",
+        "dynamic:threads=2,threshold=40%,global-threshold=60%",
+        "home-first:watermark=80%",
+        "size:small=64KiB,sync=4KiB,large=slow",
+    ];
+    assert_eq!(known, flags.map(|flag| flag.split(':').next().unwrap()).join(", "));
+    let data = pattern(3, 6 * RANGE + 77);
+    for (at, policy) in flags.into_iter().enumerate() {
+        bench.ok(&mount(policy));
+        let (name, settings) = policy.split_once(':').unwrap_or((policy, ""));
+        assert!(bench.status()["policy"].as_str().unwrap().starts_with(name), "{policy}");
+        let file = format!("m/f{at}");
+        write_ranges(&bench.path(&file), &data);
+        assert!(fs::read(bench.path(&file)).unwrap() == data, "{policy}");
+        let told = bench.ok(&["explain", &file]);
+        assert!(
+            told.contains("in all: ") && told.contains("placement: a new range of it would go to "),
+            "{told}"
+        );
+        assert_eq!(bench.tiers(&format!("f{at}")).len(), 7, "{policy}: {told}");
+        let dump = bench.ok(&["stack", "dump", "m"]);
+        let settings: Vec<String> = settings.split(',').map(|setting| setting.replace('=', ": ")).collect();
+        assert!(
+            dump.contains(name) && settings.iter().all(|setting| dump.contains(setting)),
+            "{policy}: {dump}"
+        );
+        bench.ok(&["umount", "m"]);
+    }
+    for (policy, message) in [
+        ("static:threads=0", "--policy static:threads=0: threads: found '0', expected a number"),
+        ("size:large=x", "there is no tier 'x'"),
+        ("home-first:80%", "found '80%', expected a setting of the policy"),
+        ("weighted:a=1", "unknown key"),
+    ] {
+        let said = bench.refused(&mount(policy));
+        assert!(said.contains(message), "{policy}: {said}");
+    }
 }

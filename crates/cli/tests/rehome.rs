@@ -2,98 +2,36 @@
 //! command. Needs root and /dev/fuse; passed over without them.
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
+mod common;
+
+use common::{Bench, is_empty, kill_and_wait, pattern};
 use std::fs::{self, File};
 use std::io::{BufRead, BufReader, Read, Write};
 use std::os::unix::fs::{FileExt, MetadataExt};
-use std::path::{Path, PathBuf};
-use std::process::{Command, Output, Stdio};
+use std::path::Path;
+use std::process::Stdio;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use tempfile::TempDir;
-
-struct Bench {
-    dir: TempDir,
-}
 
 impl Bench {
-    fn new() -> Option<Self> {
-        if !rustix::process::geteuid().is_root() || !Path::new("/dev/fuse").exists() {
-            eprintln!("passed over: needs root and /dev/fuse");
-            return None;
-        }
-        let dir = tempfile::tempdir().unwrap();
-        for name in ["a", "b", "m", "new"] {
-            fs::create_dir(dir.path().join(name)).unwrap();
-        }
-        let bench = Self { dir };
-        bench.write_stack("a");
+    fn with_new_home() -> Option<Self> {
+        let bench = Self::bare(&["a", "b", "m", "new"])?;
+        bench.home_in("a");
         Some(bench)
     }
 
-    fn write_stack(&self, home: &str) {
+    /// Writes a stack file with home in this directory.
+    fn home_in(&self, home: &str) {
         let stack = format!(
             "stack:\n  volume:\n    home: fast\n    policy: {{ weighted: {{ }} }}\n    range: 64KiB\n    \
              tiers:\n      fast: {{ dir: {home}, weight: 1 }}\n      slow: {{ dir: b, weight: 1 }}\n"
         );
-        fs::write(self.path("s.yaml"), stack).unwrap();
-    }
-
-    fn path(&self, name: &str) -> PathBuf {
-        self.dir.path().join(name)
-    }
-
-    fn command(&self, words: &[&str]) -> Command {
-        let mut command = Command::new(env!("CARGO_BIN_EXE_braid"));
-        command.current_dir(self.dir.path()).args(words).stdin(Stdio::null());
-        if words[0] == "mount" {
-            command.arg("--log-file").arg(self.path("log"));
-        }
-        command
-    }
-
-    fn braid(&self, words: &[&str]) -> Output {
-        self.command(words).output().unwrap()
-    }
-
-    #[track_caller]
-    fn ok(&self, words: &[&str]) -> String {
-        let output = self.braid(words);
-        let error = String::from_utf8(output.stderr).unwrap();
-        assert!(output.status.success(), "{words:?}: {error}");
-        String::from_utf8(output.stdout).unwrap()
-    }
-
-    #[track_caller]
-    fn fails(&self, words: &[&str]) -> String {
-        let output = self.braid(words);
-        assert!(!output.status.success(), "{words:?} succeeded");
-        String::from_utf8(output.stderr).unwrap()
-    }
-
-    fn json(&self, words: &[&str]) -> serde_json::Value {
-        serde_json::from_str(&self.ok(words)).unwrap()
+        self.write_stack(&stack);
     }
 
     fn home_is_at(&self, name: &str) -> bool {
-        let status = self.json(&["status", "m", "--json"]);
+        let status = self.status();
         Path::new(status["tiers"][0]["location"].as_str().unwrap()) == self.path(name).canonicalize().unwrap()
     }
-}
-
-impl Drop for Bench {
-    fn drop(&mut self) {
-        if std::thread::panicking() {
-            let _ = self.braid(&["umount", "--lazy", "m"]);
-        }
-    }
-}
-
-fn pattern(seed: u64, len: usize) -> Vec<u8> {
-    let mut state = seed.wrapping_mul(2).wrapping_add(1);
-    let next = |_| {
-        state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
-        (state >> 56) as u8
-    };
-    (0..len).map(next).collect()
 }
 
 /// Writes, syncs, renames and reads back until told to end; each file holds the
@@ -131,7 +69,7 @@ fn verify(dir: &Path, rounds: u64) {
 
 #[test]
 fn home_is_replaced_under_programs_that_go_on() {
-    let Some(bench) = Bench::new() else { return };
+    let Some(bench) = Bench::with_new_home() else { return };
     bench.ok(&["mount", "s.yaml", "m"]);
     let open = File::options().create(true).truncate(true).read(true).write(true).open(bench.path("m/open"));
     let open = open.unwrap();
@@ -180,8 +118,8 @@ fn home_is_replaced_under_programs_that_go_on() {
     bench.ok(&["umount", "m"]);
     let stack = fs::read_to_string(bench.path("s.yaml")).unwrap();
     assert!(stack.contains("/new"), "the stack file follows: {stack}");
-    bench.write_stack("a");
-    let said = bench.fails(&["mount", "s.yaml", "m"]);
+    bench.home_in("a");
+    let said = bench.refused(&["mount", "s.yaml", "m"]);
     assert!(said.contains("home has moved to") && said.contains("/new"), "{said}");
     fs::write(bench.path("s.yaml"), stack).unwrap();
     bench.ok(&["fsck", "s.yaml"]);
@@ -203,17 +141,13 @@ fn waiting(bench: &Bench) -> (std::process::Child, File) {
     (child, held)
 }
 
-fn is_empty(dir: &Path) -> bool {
-    fs::read_dir(dir).unwrap().next().is_none()
-}
-
 #[test]
 fn a_replacement_waits_for_passthrough_and_can_be_given_up() {
-    let Some(bench) = Bench::new() else { return };
+    let Some(bench) = Bench::with_new_home() else { return };
     bench.ok(&["mount", "s.yaml", "m"]);
     let (mut child, held) = waiting(&bench);
-    let beside = bench.fails(&["fsck", "m"]);
-    assert!(beside.contains("the home tier is being replaced"), "{beside}");
+    let (status, beside) = bench.fails(&["fsck", "m"]);
+    assert!(status == 8 && beside.contains("the home tier is being replaced"), "{beside}");
     child.kill().unwrap();
     child.wait().unwrap();
     while !is_empty(&bench.path("new")) {
@@ -229,13 +163,15 @@ fn a_replacement_waits_for_passthrough_and_can_be_given_up() {
         ("b-file", "not a directory"),
         ("none", "o such"),
     ] {
-        let said = bench.fails(&["tier", "replace", "m", "fast", dir]);
+        let said = bench.refused(&["tier", "replace", "m", "fast", dir]);
         assert!(why.split('|').any(|why| said.contains(why)), "{dir}: {said}");
     }
     fs::create_dir(bench.path("full")).unwrap();
     fs::write(bench.path("full/thing"), "x").unwrap();
-    assert!(bench.fails(&["tier", "replace", "m", "fast", "full"]).contains("not empty"));
-    bench.ok(&["tier", "replace", "m", "fast", "new"]);
+    assert!(bench.refused(&["tier", "replace", "m", "fast", "full"]).contains("not empty"));
+    // How far it is comes on standard error.
+    let replaced = bench.braid(&["tier", "replace", "m", "fast", "new"]);
+    assert!(replaced.status.success(), "{}", String::from_utf8_lossy(&replaced.stderr));
     assert!(bench.home_is_at("new"));
     assert_eq!(fs::read(bench.path("m/held2")).unwrap(), b"goes on");
     bench.ok(&["umount", "m"]);
@@ -243,19 +179,17 @@ fn a_replacement_waits_for_passthrough_and_can_be_given_up() {
 
 #[test]
 fn a_daemon_killed_in_the_middle_leaves_the_old_home() {
-    let Some(bench) = Bench::new() else { return };
+    let Some(bench) = Bench::with_new_home() else { return };
     bench.ok(&["mount", "s.yaml", "m"]);
     let (mut child, held) = waiting(&bench);
-    let pid = bench.json(&["status", "m", "--json"])["pid"].as_i64().unwrap();
-    let pid = rustix::process::Pid::from_raw(pid as i32).unwrap();
-    rustix::process::kill_process(pid, rustix::process::Signal::KILL).unwrap();
+    kill_and_wait(i32::try_from(bench.status()["pid"].as_i64().unwrap()).unwrap());
     child.wait().unwrap();
     drop(held);
     bench.ok(&["umount", "m"]);
-    bench.write_stack("new");
-    let said = bench.fails(&["mount", "s.yaml", "m"]);
+    bench.home_in("new");
+    let said = bench.refused(&["mount", "s.yaml", "m"]);
     assert!(said.contains("an unfinished copy of the home tier at"), "{said}");
-    bench.write_stack("a");
+    bench.home_in("a");
     bench.ok(&["mount", "s.yaml", "m"]);
     assert_eq!(fs::read(bench.path("m/held")).unwrap(), b"held");
     while !is_empty(&bench.path("new")) {

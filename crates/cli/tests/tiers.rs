@@ -5,8 +5,7 @@
 
 mod common;
 
-use common::Bench;
-use rustix::process::{Pid, PidfdFlags, Signal, kill_process, pidfd_open};
+use common::{Bench, is_empty, pattern};
 use std::fs::{self, File};
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
@@ -14,7 +13,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::thread::JoinHandle;
 
-const RANGE: u64 = 64 << 10;
+const RANGE: u64 = common::RANGE as u64;
 
 /// Writes files all the time, and reads back and compares what it wrote.
 struct Load {
@@ -52,15 +51,6 @@ impl Load {
     }
 }
 
-fn pattern(seed: u64, len: usize) -> Vec<u8> {
-    let mut state = seed.wrapping_mul(2).wrapping_add(1);
-    let next = |_| {
-        state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
-        (state >> 56) as u8
-    };
-    (0..len).map(next).collect()
-}
-
 /// Every third time the file is made anew, else it is written over.
 fn write_and_compare(path: &Path, number: u64) {
     if number.is_multiple_of(3) {
@@ -79,24 +69,8 @@ fn write_and_compare(path: &Path, number: u64) {
     assert!(found == data, "{}: other bytes than were written", path.display());
 }
 
-fn tier(bench: &Bench, name: &str) -> serde_json::Value {
-    let tiers = bench.json(&["tier", "list", "m", "--json"]);
-    let found = tiers.as_array().unwrap().iter().find(|tier| tier["name"] == name);
-    found.cloned().unwrap_or(serde_json::Value::Null)
-}
-
 fn stack(bench: &Bench) -> String {
     fs::read_to_string(bench.path("s.yaml")).unwrap()
-}
-
-fn kill(bench: &Bench) {
-    let daemon = bench.json(&["status", "m", "--json"])["pid"].as_i64().unwrap();
-    let pid = Pid::from_raw(i32::try_from(daemon).unwrap()).unwrap();
-    let watch = pidfd_open(pid, PidfdFlags::empty()).unwrap();
-    kill_process(pid, Signal::KILL).unwrap();
-    let mut ended = [rustix::event::PollFd::new(&watch, rustix::event::PollFlags::IN)];
-    rustix::event::poll(&mut ended, None).unwrap();
-    bench.ok(&["umount", "m"]);
 }
 
 fn is_well(bench: &Bench) {
@@ -122,16 +96,13 @@ fn tiers_are_added_set_and_removed_under_load_and_the_stack_file_follows() {
     let line = format!("        new: {{ dir: {}, weight: 9 }}\n", dir.canonicalize().unwrap().display());
     assert_eq!(stack(&bench), format!("{first}{line}"));
     load.goes_on();
-    assert!(tier(&bench, "new")["ranges"].as_u64().unwrap() > 0);
-    assert_eq!(tier(&bench, "new")["weight"], 9.0);
+    assert!(bench.tier("new")["ranges"].as_u64().unwrap() > 0);
+    assert_eq!(bench.tier("new")["weight"], 9.0);
 
     bench.ok(&["tier", "set", "new", "weight=2", "reserve=1MiB", "m"]);
     let set = line.replace("weight: 9", "weight: 2, reserve: 1MiB");
     assert_eq!(stack(&bench), format!("{first}{set}"));
-    assert_eq!(
-        (&tier(&bench, "new")["weight"], &tier(&bench, "new")["reserve"]),
-        (&2.0.into(), &1048576.into())
-    );
+    assert_eq!((&bench.tier("new")["weight"], &bench.tier("new")["reserve"]), (&2.0.into(), &1048576.into()));
     load.goes_on();
 
     let (status, said) = bench.fails(&["tier", "remove", "new", "--no-evacuate", "m"]);
@@ -140,7 +111,7 @@ fn tiers_are_added_set_and_removed_under_load_and_the_stack_file_follows() {
     bench.ok(&["tier", "set", "new", "readonly", "weight=auto", "reserve=default", "m"]);
     assert_eq!(stack(&bench), format!("{first}{}", line.replace("weight: 9", "readonly: true")));
     assert_eq!(
-        (&tier(&bench, "new")["state"], &tier(&bench, "new")["readonly"]),
+        (&bench.tier("new")["state"], &bench.tier("new")["readonly"]),
         (&"read-only".into(), &true.into())
     );
     load.goes_on();
@@ -149,7 +120,7 @@ fn tiers_are_added_set_and_removed_under_load_and_the_stack_file_follows() {
     let said = bench.ok(&["tier", "remove", "new", "--no-evacuate", "m"]);
     assert!(said.contains("can be used anew") && said.contains("s.yaml says so"), "{said}");
     assert_eq!(stack(&bench), first);
-    assert!(fs::read_dir(&dir).unwrap().next().is_none());
+    assert!(is_empty(&dir));
     load.goes_on();
     // Once more, by its old name and in its old place; what it holds is moved
     // away before it goes.
@@ -158,7 +129,7 @@ fn tiers_are_added_set_and_removed_under_load_and_the_stack_file_follows() {
     let said = bench.ok(&["tier", "remove", "new", "m"]);
     assert!(said.contains("not part of the volume any more"), "{said}");
     assert_eq!(stack(&bench), first);
-    assert!(fs::read_dir(&dir).unwrap().next().is_none());
+    assert!(is_empty(&dir));
     load.goes_on();
     // And over a kill.
     bench.ok(&["tier", "add", "new=c", "m"]);
@@ -170,10 +141,10 @@ fn tiers_are_added_set_and_removed_under_load_and_the_stack_file_follows() {
         .map(|path| (path.clone(), fs::read(path).unwrap()))
         .collect();
     assert_eq!(files.len(), 6);
-    kill(&bench);
+    bench.kill();
     is_well(&bench);
     bench.ok(&["mount", "s.yaml", "m"]);
-    assert_eq!(tier(&bench, "new")["state"], "online");
+    assert_eq!(bench.tier("new")["state"], "online");
     files.iter().for_each(|(path, data)| assert!(fs::read(path).unwrap() == *data, "{}", path.display()));
     bench.ok(&["umount", "m"]);
     assert!(bench.ok(&["fsck", "s.yaml"]).ends_with("no problems\n"));
@@ -189,7 +160,9 @@ fn what_is_refused_says_why_and_changes_nothing() {
     bench.ok(&["umount", "m"]);
     bench.ok(&["mount", "s.yaml", "m"]);
     write_and_compare(&bench.path("m/f"), 1);
-    fs::create_dir(bench.path("e")).unwrap();
+    for name in ["e", "b/in"] {
+        bench.make_dir(name);
+    }
     let before = stack(&bench);
     for (words, expected) in [
         (&["tier", "add", "slow=e", "m"][..], "there is a tier 'slow' already"),
@@ -198,11 +171,19 @@ fn what_is_refused_says_why_and_changes_nothing() {
         (&["tier", "add", "new=b", "m"], "tier 'slow' is at"),
         (&["tier", "add", "new=m", "m"], "in a mounted Braid file system"),
         (&["tier", "add", "new=d", "m"], "is a tier of another volume"),
+        (&["tier", "add", "new=b/in", "m"], "tier 'slow' is at"),
+        (&["tier", "add", "new=.", "m"], "one would be inside the other"),
+        (&["tier", "add", "new=s.yaml", "m"], "is not a directory"),
         (&["tier", "add", "new=e,wieght=3", "m"], "did you mean 'weight'?"),
         (&["tier", "add", "new=e,weight=-3", "m"], "expected a positive number"),
         (&["tier", "set", "slwo", "weight=3", "m"], "did you mean 'slow'?"),
         (&["tier", "set", "slow", "weigth=3", "m"], "did you mean 'weight'?"),
         (&["tier", "set", "slow", "weight=much", "m"], "expected a positive number"),
+        (&["tier", "set", "slow", "weight=0", "m"], "found '0', expected a positive number"),
+        (&["tier", "set", "slow", "weight=inf", "m"], "found 'inf', expected a positive number"),
+        (&["tier", "set", "slow", "reserve=5", "weight=-1", "m"], "found '-1', expected a positive number"),
+        (&["tier", "set", "slow", "reserve=lots", "m"], "expected a percentage or a size"),
+        (&["tier", "set", "slow", "reserve=-1%", "m"], "found '-1%', expected a percentage or a size"),
         (&["tier", "set", "slow", "reserve=100%", "m"], "leaves nothing to use"),
         (&["tier", "set", "slow", "readonly=maybe", "m"], "expected true or false"),
         (&["tier", "set", "fast", "readonly", "m"], "can't be read only"),
@@ -227,8 +208,23 @@ fn what_is_refused_says_why_and_changes_nothing() {
     ] {
         assert_eq!(bench.fails(words).0, 2, "{words:?}");
     }
+    // In use by another volume, at present.
+    for name in ["m2", "m3"] {
+        bench.make_dir(name);
+    }
+    bench.ok(&["mount", "--tier", "x=c", "--tier", "y=d", "m2"]);
+    let said = [
+        bench.fails(&["tier", "add", "new=c", "m"]),
+        bench.fails(&["tier", "add", "new=d", "m"]),
+        bench.fails(&["mount", "--tier", "z=e", "--tier", "slow=b", "m3"]),
+    ];
+    bench.ok(&["umount", "m2"]);
+    for (status, said) in said {
+        let expected = "the directory is a tier of a volume that is mounted now\n  help: ";
+        assert!(status == 1 && said.contains(expected), "{said}");
+    }
     assert_eq!(stack(&bench), before);
-    assert!(fs::read_dir(bench.path("e")).unwrap().next().is_none());
+    assert!(is_empty(&bench.path("e")));
     assert_eq!(bench.json(&["tier", "list", "m", "--json"]).as_array().unwrap().len(), 2);
     bench.ok(&["umount", "m"]);
     assert!(bench.ok(&["fsck", "s.yaml"]).ends_with("no problems\n"));
@@ -271,7 +267,7 @@ fn a_stack_file_that_somebody_changed_is_not_written_over() {
     bench.ok(&["mount", "dump.yaml", "m"]);
     let said = bench.ok(&["status", "m"]);
     assert!(said.contains("new: left out of the mount: it was removed from the volume"), "{said}");
-    assert_eq!(tier(&bench, "new"), serde_json::Value::Null);
+    assert_eq!(bench.tier("new"), serde_json::Value::Null);
     bench.ok(&["umount", "m"]);
 }
 
@@ -324,7 +320,7 @@ fn a_daemon_that_is_killed_while_tiers_come_and_go_leaves_a_whole_volume() {
         bench.ok(&["mount", "s.yaml", "m"]);
         fs::write(bench.path("m/f"), &data).unwrap();
         File::open(bench.path("m/f")).unwrap().sync_all().unwrap();
-        let known = !tier(&bench, "new").is_null();
+        let known = !bench.tier("new").is_null();
         let command = std::process::Command::new(env!("CARGO_BIN_EXE_braid"))
             .current_dir(bench.path("."))
             .args(if known {
@@ -340,7 +336,7 @@ fn a_daemon_that_is_killed_while_tiers_come_and_go_leaves_a_whole_volume() {
         if turn % 2 == 0 {
             command.wait().unwrap();
         }
-        kill(&bench);
+        bench.kill();
         let _ = command.wait();
         // The table counts. Where the file could not follow, it says what to do.
         let mounted = bench.braid(&["mount", "s.yaml", "m"]);
@@ -355,4 +351,109 @@ fn a_daemon_that_is_killed_while_tiers_come_and_go_leaves_a_whole_volume() {
         bench.ok(&["umount", "m"]);
         assert!(bench.ok(&["fsck", "s.yaml"]).ends_with("no problems\n"));
     }
+}
+
+#[test]
+fn what_does_not_fit_is_refused_with_the_numbers() {
+    let Some(mut bench) = Bench::bare(&["a", "b", "m"]) else { return };
+    bench.make_tmpfs("small", c"size=1m");
+    bench.write_stack(
+        "stack: { volume: { home: fast, range: 64KiB, policy: { size: { small: 64KiB, large: slow } },\n  \
+         rules: [ { when: 'path == \"ruled\"', tier: small } ], tiers: {\n    \
+         fast: { dir: a, reserve: 1000TiB },\n    slow: { dir: b },\n    small: { dir: small, reserve: 512KiB } } } }\n",
+    );
+    bench.ok(&["mount", "s.yaml", "m"]);
+    let data = pattern(9, 30 * RANGE as usize);
+    common::write_ranges(&bench.path("m/f"), &data);
+    let before = (stack(&bench), bench.json(&["explain", "m/f", "--json"]));
+    for (words, says) in [
+        (
+            &["tier", "evacuate", "slow", "m"][..],
+            "braid: tier slow holds 1.9 MiB, and the other tiers have room for ROOM bytes (fast 0 bytes, small ROOM bytes): make room, or add a tier",
+        ),
+        (
+            &["tier", "remove", "slow", "m"],
+            "braid: the policy names tier slow\n  help: change the policy in the stack file",
+        ),
+        (&["tier", "remove", "small", "m"], "braid: a rule of the policy names tier small\n  help: change"),
+        (
+            &["move", "m/f", "--to", "small"],
+            "braid: tier small has room for ROOM bytes, and f has 1.9 MiB that are not on it",
+        ),
+    ] {
+        let said = bench.refused(words);
+        // Of a megabyte, half is kept free.
+        let room = said.split_once("room for ").map_or("", |(_, rest)| rest.split(' ').next().unwrap());
+        let is_room = room.is_empty() || (1..512 << 10).contains(&room.parse::<u64>().unwrap());
+        assert!(is_room && said.contains(&says.replace("ROOM", room)), "{words:?}: {said}");
+    }
+    assert_eq!((stack(&bench), bench.json(&["explain", "m/f", "--json"])), before);
+    bench.unmount_clean();
+
+    // Not named by a policy, it can leave, but for want of room.
+    let text = stack(&bench).replace("{ size: { small: 64KiB, large: slow } }", "{ weighted: { } }");
+    bench.write_stack(&text);
+    bench.ok(&["mount", "s.yaml", "m"]);
+    let said = bench.refused(&["tier", "remove", "slow", "m"]);
+    assert!(said.contains("tier slow holds 1.9 MiB, and the other tiers have room for "), "{said}");
+    assert_eq!(stack(&bench), text);
+    assert!(bench.json(&["job", "list", "--json"]).as_array().unwrap().is_empty());
+    // Nor has home, all of which has to be on a new one.
+    fs::write(bench.path("m/plain"), "x").unwrap();
+    let home: u64 = 3 << 20;
+    fs::write(bench.path("a/beside"), pattern(2, home as usize)).unwrap();
+    bench.make_tmpfs("tiny", c"size=1m");
+    let (status, said) = bench.fails(&["tier", "replace", "m", "fast", "tiny"]);
+    let numbers = "the new one room for ";
+    assert!(status == 1 && said.contains("the home tier has 3") && said.contains(numbers), "{said}");
+    assert!(
+        said.contains("help: name a directory on a file system with more room; nothing was changed"),
+        "{said}"
+    );
+    assert!(is_empty(&bench.path("tiny")) && fs::read(bench.path("m/f")).unwrap() == data);
+    assert_eq!(stack(&bench), text);
+    bench.unmount_clean();
+}
+
+#[test]
+fn a_tier_that_fails_is_told_of_left_out_and_replaced() {
+    let Some(bench) = Bench::new() else { return };
+    bench.ok(&["mount", "s.yaml", "m", "--nonempty"]);
+    let data = pattern(6, 8 * RANGE as usize);
+    common::write_ranges(&bench.path("m/f"), &data);
+    assert!(bench.on("m/f", "slow") > 0);
+    bench.ok(&["umount", "m"]);
+    // Lost: the mount says how to go without it, and goes.
+    fs::rename(bench.path("b"), bench.path("away")).unwrap();
+    let said = bench.refused(&["mount", "s.yaml", "m"]);
+    assert!(said.contains("there is no directory") && said.contains("--without slow"), "{said}");
+    bench.ok(&["mount", "s.yaml", "m", "--without", "slow"]);
+    assert_eq!(bench.tier("slow")["state"], "absent");
+    let affected = bench.json(&["status", "m", "--affected", "--json"]);
+    assert_eq!(affected["path"], "f");
+    assert!(fs::read(bench.path("m/f")).is_err());
+    for words in [&["tier", "evacuate", "slow", "m"][..], &["move", "m/f", "--to", "slow"]] {
+        let said = bench.refused(words);
+        assert!(said.contains("tier slow is absent"), "{words:?}: {said}");
+    }
+    // Nothing else but what is on it is lost.
+    bench.make_dir("new");
+    let said = bench.ok(&["tier", "replace", "m", "slow", "new"]);
+    assert!(said.contains("tier slow is at") && said.contains("s.yaml says so"), "{said}");
+    assert!(stack(&bench).contains("/new, weight: 1"), "{}", stack(&bench));
+    let listed = bench.ok(&["tier", "list", "m"]);
+    assert!(listed.contains("fast*") && listed.contains("/new") && listed.contains("online"), "{listed}");
+    common::write_ranges(&bench.path("m/g"), &data);
+    assert!(bench.on("m/g", "slow") > 0 && fs::read(bench.path("m/g")).unwrap() == data);
+    fs::remove_file(bench.path("m/f")).unwrap();
+    bench.ok(&["umount", "m"]);
+    bench.ok(&["mount", "s.yaml", "m"]);
+    assert!(fs::read(bench.path("m/g")).unwrap() == data);
+    bench.ok(&["umount", "m"]);
+    let files = bench.ok(&["fsck", "--tier", "slow=new", "--tier", "fast=a", "--home", "fast", "--verbose"]);
+    assert!(files.ends_with("no problems\n"), "{files}");
+    assert!(bench.ok(&["version"]).starts_with("braid "));
+    bench.ok(&["mount", "--tier", "slow=new", "--tier", "fast=a", "--home", "fast", "m"]);
+    assert_eq!(bench.tier("fast")["home"], true);
+    bench.ok(&["umount", "m"]);
 }

@@ -5,7 +5,7 @@
 mod common;
 
 use braid_daemon::profile;
-use common::Bench;
+use common::{Bench, is_empty};
 use rustix::pty::{OpenptFlags, openpt, ptsname, unlockpt};
 use rustix::termios::{Winsize, tcsetwinsize};
 use std::fs;
@@ -18,10 +18,6 @@ const SHORT: [&str; 6] = ["--seconds", "0.1", "--threads-max", "2", "--size", "1
 
 fn calibrate<'a>(more: &[&'a str]) -> Vec<&'a str> {
     [&["bench", "calibrate", "s.yaml"], &SHORT[..], more].concat()
-}
-
-fn is_empty(dir: &Path) -> bool {
-    fs::read_dir(dir).unwrap().next().is_none()
 }
 
 fn tiers_of(path: &Path) -> Vec<String> {

@@ -1,6 +1,7 @@
 //! Jobs and pins, as the volume has them and as they are told. The control
 //! socket calls this.
 
+use crate::replacement::own_words;
 use crate::wire::VolumeHandle;
 use braid_contract::{Errno, Error};
 use braid_ipc::protocol::{Amount, ErrorReply, Job, JobChange, JobKind, PinRequest, Pinned, StartJob};
@@ -66,15 +67,11 @@ impl VolumeHandle {
 /// An error whose text says it all: the system's words for its number are left
 /// out where the volume has its own.
 fn plain(error: &Error) -> ErrorReply {
-    let text = error.to_string();
-    let system = format!(": {}", std::io::Error::from_raw_os_error(error.errno().0));
     let own =
         matches!(error.errno(), Errno::EINVAL | Errno::EBUSY | Errno::EEXIST | Errno::ENOSPC | Errno::EAGAIN);
+    let text = error.to_string();
     let unknown = error.errno() == Errno::ENOENT && text.starts_with("there is no ");
-    let message = match text.strip_suffix(&system) {
-        Some(short) if own || unknown => short.to_owned(),
-        _ => text,
-    };
+    let message = if own || unknown { own_words(error) } else { text };
     ErrorReply { errno: Some(error.errno().0), message }
 }
 

@@ -94,8 +94,9 @@ impl Figures {
 /// If it can't be read, or the first thing that is wrong with it: with file,
 /// line, tier and key.
 pub fn load(path: &Path, named: &Place) -> Result<Profile, Refusal> {
+    let advice = "leave the key out until there is one: braid bench calibrate STACK.yaml writes it";
     let text = read_text(path)
-        .map_err(|error| named.refuse(format!("{} can't be read: {error}", path.display()), ADVICE))?;
+        .map_err(|error| named.refuse(format!("{} can't be read: {error}", path.display()), advice))?;
     parse(&text, &path.display().to_string())
 }
 
@@ -142,7 +143,7 @@ fn figures(field: &Field) -> Result<Figures, Refusal> {
     };
     Ok(Figures {
         bandwidth: bandwidth(&mut section)?,
-        latency_ns: whole(&section.require("latency_ns", "latency_ns: NANOSECONDS")?)?,
+        latency_ns: latency(&mut section)?,
         threads: threads(&section.require("threads", "threads: COUNT")?)?,
         degrades_at,
         points: points.iter().map(point).collect::<Result<_, _>>()?,
@@ -153,8 +154,8 @@ fn point(field: &Field) -> Result<Point, Refusal> {
     let mut section = Section::of(field, &["threads", "bandwidth", "latency_ns"])?;
     Ok(Point {
         threads: threads(&section.require("threads", "threads: COUNT")?)?,
-        bandwidth: whole(&section.require("bandwidth", "bandwidth: BYTES_A_SECOND")?)?,
-        latency_ns: whole(&section.require("latency_ns", "latency_ns: NANOSECONDS")?)?,
+        bandwidth: bandwidth(&mut section)?,
+        latency_ns: latency(&mut section)?,
     })
 }
 
@@ -163,6 +164,14 @@ fn bandwidth(section: &mut Section) -> Result<u64, Refusal> {
     match whole(&field)? {
         0 => Err(field.place.refuse("a tier without any bandwidth can't be used", ADVICE)),
         bandwidth => Ok(bandwidth),
+    }
+}
+
+fn latency(section: &mut Section) -> Result<u64, Refusal> {
+    let field = section.require("latency_ns", "latency_ns: NANOSECONDS")?;
+    match whole(&field)? {
+        0 => Err(field.place.refuse("every operation takes some time", ADVICE)),
+        latency => Ok(latency),
     }
 }
 
@@ -214,6 +223,8 @@ mod tests {
             ("version: 1", "version: 2", "p.yaml:1: version: found a profile of another version"),
             ("write: { band", "write: { breath", "p.yaml:5: tiers.fast.write.breathwidth: unknown key"),
             ("bandwidth: 1", "bandwidth: 0", "p.yaml:4: tiers.fast.read.bandwidth: a tier without"),
+            ("latency_ns: 1", "latency_ns: 0", "p.yaml:4: tiers.fast.read.latency_ns: every operation takes"),
+            ("latency_ns: 1", "latency_ns: -1", "p.yaml:4: tiers.fast.read.latency_ns: found '-1'"),
             ("threads: 1 }\n   ", "threads: x }\n   ", "p.yaml:4: tiers.fast.read.threads: found 'x'"),
             ("write:", "wrote:", "p.yaml:5: tiers.fast.wrote: unknown key"),
             ("latency_ns: 1, ", "", "p.yaml:4: tiers.fast.read: the key 'latency_ns' is missing"),

@@ -169,6 +169,14 @@ pub(crate) fn refused(errno: Errno, what: &str, advice: &str) -> ErrorReply {
     ErrorReply { errno: Some(errno.0), message: format!("{what}\n  help: {advice}") }
 }
 
+/// The text of an error that says it all, without the system's words for its
+/// number.
+pub(crate) fn own_words(error: &Error) -> String {
+    let text = error.to_string();
+    let system = format!(": {}", std::io::Error::from_raw_os_error(error.errno().0));
+    text.strip_suffix(&system).map(str::to_owned).unwrap_or(text)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

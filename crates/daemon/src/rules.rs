@@ -22,7 +22,7 @@ pub struct Rule {
 }
 
 /// The keys of a rule.
-const KEYS: &[&str] = &["when", "tier", "policy", "pin", "range"];
+const KEYS: &[&str] = &["when", "tier", "policy", "pin"];
 const EXAMPLE: &str = "rules: [ { when: 'path.matches(\"*.wal\")', tier: fast } ]";
 
 /// `rules: [ { when: CONDITION, … }, … ]`
@@ -32,13 +32,13 @@ pub(crate) fn from_file(field: &Field) -> Result<Vec<Rule>, Refusal> {
 }
 
 fn rule(field: &Field) -> Result<Rule, Refusal> {
-    let mut section = Section::of(field, KEYS)?;
-    if let Some(range) = section.take("range") {
+    if let Some(range) = Section::open(field)?.take("range") {
         let found = "a rule can't set the size of ranges: it is the same for all files of a volume";
         return Err(range
             .place
             .refuse(found, "set it for the volume, before the volume is made: range: 2MiB"));
     }
+    let mut section = Section::of(field, KEYS)?;
     let when = section.require("when", "when: a condition, such as 'path.matches(\"*.wal\")'")?;
     let when = when.text("a condition in quotes")?;
     let condition = Condition::parse(&when.value)

@@ -5,7 +5,7 @@
 use crate::config::{Reserve, no_such_tier};
 use crate::drill;
 use crate::refusal::{Place, Refusal};
-use crate::replacement::{TierPlace, cant_open, refused};
+use crate::replacement::{TierPlace, cant_open, own_words, refused};
 use crate::section::Section;
 use crate::stack_text::Edit;
 use crate::validate;
@@ -84,7 +84,7 @@ impl VolumeHandle {
         }
         let read = read(name, settings)?;
         self.volume.set_tier(name, read.change).map_err(|error| match error.errno() {
-            Errno::EBUSY => refused(Errno::EBUSY, &error.to_string(), "set another tier to read-only"),
+            Errno::EBUSY => refused(Errno::EBUSY, &own_words(&error), "set another tier to read-only"),
             _ => error.into(),
         })?;
         self.change_place(name, read.change);
@@ -128,7 +128,10 @@ fn cant_add(dir: &Path, error: &Error) -> ErrorReply {
 }
 
 fn cant_remove(name: &str, evacuate: bool, error: &Error) -> ErrorReply {
-    let text = error.to_string();
+    let text = match error.errno() {
+        Errno::ENOTEMPTY | Errno::EBUSY => own_words(error),
+        _ => error.to_string(),
+    };
     let advice = match error.errno() {
         Errno::ENOTEMPTY if evacuate => format!("move them away first: braid tier evacuate {name}"),
         Errno::ENOTEMPTY => {

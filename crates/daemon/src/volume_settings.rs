@@ -47,7 +47,7 @@ pub(crate) fn from_file(field: &Field, base: &Path) -> Result<VolumeSettings, Re
         policy: Located::new(policy::from_file(&policy)?, policy.place.clone()),
         rules: section.take("rules").map(|field| rules::from_file(&field)).transpose()?.unwrap_or_default(),
         epoch: section.take("epoch").map(|field| epoch(&field)).transpose()?,
-        profile: section.take("profile").map(|field| profile(&field, base)).transpose()?,
+        profile: section.take("profile").map(|field| profile(&field, base, &parsed)).transpose()?,
         range: section.take("range").map(|field| range(&field)).transpose()?,
         jobs: section.take("jobs").map(|field| field.count(PARALLEL)).transpose()?,
         tiers: parsed,
@@ -122,11 +122,23 @@ fn epoch(field: &Field) -> Result<Located<u64>, Refusal> {
     Err(epoch.place.refuse("an epoch is 10ms to 60s long", "write 200ms, or leave it out"))
 }
 
-/// The profile in the file that is named, which is relative to `base`.
-fn profile(field: &Field, base: &Path) -> Result<Located<Profile>, Refusal> {
+/// The profile in the file that is named, which is relative to `base`. It may
+/// know of tiers that were removed since, and not of all that there are.
+fn profile(field: &Field, base: &Path, tiers: &[TierSettings]) -> Result<Located<Profile>, Refusal> {
     let path = field.text("the path of a profile")?;
     let profile = profile::load(&join(base, &path.value), &path.place)?;
-    Ok(Located::new(profile, path.place))
+    if tiers.iter().any(|tier| profile.tiers.contains_key(&tier.name)) {
+        return Ok(Located::new(profile, path.place));
+    }
+    let names = |names: Vec<&str>| if names.is_empty() { "none".into() } else { names.join(", ") };
+    let found = format!(
+        "{} is of other tiers ({}) than these ({})",
+        path.value,
+        names(profile.tiers.keys().map(String::as_str).collect()),
+        names(tiers.iter().map(|tier| tier.name.as_str()).collect())
+    );
+    let advice = "leave the key out until there is one of these: braid bench calibrate STACK.yaml writes it";
+    Err(path.place.refuse(found, advice))
 }
 
 pub(crate) fn weight(field: &Field) -> Result<Located<f64>, Refusal> {

@@ -1,27 +1,36 @@
-//! A place to mount in, and the `braid` command to do it with.
+//! A place to mount in, and the `braid` command to do it with. Each test
+//! program adds what only it needs in an `impl Bench` of its own.
 #![allow(dead_code, reason = "each test program uses a part of it")]
 
-use std::fs;
+use rustix::fs::Advice;
+use rustix::mount::{MountFlags, UnmountFlags};
+use rustix::process::{Pid, PidfdFlags, Signal, kill_process, pidfd_open};
+use serde_json::Value;
+use std::ffi::CStr;
+use std::fs::{self, File};
+use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Output, Stdio};
 use tempfile::TempDir;
 
+/// Bytes of a range in the stack files of the tests.
+pub(crate) const RANGE: usize = 64 << 10;
+
+/// A directory with directories for tiers, a stack file `s.yaml` and a mount
+/// point `m`; commands run in it.
 pub(crate) struct Bench {
     dir: TempDir,
+    /// Directories in it with a file system of their own.
+    mounted: Vec<PathBuf>,
 }
 
 impl Bench {
-    /// `None` where nothing can be mounted, or home would have no attributes.
+    /// Two tiers, `fast` (home, in `a`) and `slow` (in `b`). `None` where
+    /// nothing can be mounted, or home would have no attributes.
     pub(crate) fn new() -> Option<Self> {
-        if !rustix::process::geteuid().is_root() || !Path::new("/dev/fuse").exists() {
-            eprintln!("passed over: needs root and /dev/fuse");
-            return None;
-        }
-        let dir = tempfile::tempdir().unwrap();
-        for name in ["a", "b", "m"] {
-            fs::create_dir(dir.path().join(name)).unwrap();
-        }
-        let stack = "\
+        let bench = Self::bare(&["a", "b", "m"])?;
+        bench.write_stack(
+            "\
 stack:
   passthrough:
     volume:
@@ -31,37 +40,84 @@ stack:
       tiers:
         fast: { dir: a, weight: 3 }
         slow: { dir: b, weight: 1 }
-";
-        fs::write(dir.path().join("s.yaml"), stack).unwrap();
-        Some(Self { dir })
+",
+        );
+        Some(bench)
+    }
+
+    /// Only these directories, and no stack file.
+    pub(crate) fn bare(dirs: &[&str]) -> Option<Self> {
+        if !rustix::process::geteuid().is_root() || !Path::new("/dev/fuse").exists() {
+            eprintln!("passed over: needs root and /dev/fuse");
+            return None;
+        }
+        let bench =
+            Self { dir: tempfile::Builder::new().prefix("braid-").tempdir().unwrap(), mounted: Vec::new() };
+        dirs.iter().for_each(|name| bench.make_dir(name));
+        Some(bench)
+    }
+
+    pub(crate) fn make_dir(&self, name: &str) {
+        fs::create_dir(self.path(name)).unwrap();
+    }
+
+    /// A directory that is a file system in memory, with these options.
+    pub(crate) fn make_tmpfs(&mut self, name: &str, options: &CStr) {
+        self.make_dir(name);
+        let path = self.path(name);
+        rustix::mount::mount("tmpfs", &path, "tmpfs", MountFlags::empty(), Some(options)).unwrap();
+        self.mounted.push(path);
+    }
+
+    pub(crate) fn write_stack(&self, text: &str) {
+        fs::write(self.path("s.yaml"), text).unwrap();
     }
 
     pub(crate) fn path(&self, name: &str) -> PathBuf {
         self.dir.path().join(name)
     }
 
-    pub(crate) fn braid(&self, words: &[&str]) -> Output {
+    /// The command, to be run in the bench's directory. Jobs are those of `m`:
+    /// other tests have mounts of their own.
+    pub(crate) fn command(&self, words: &[&str]) -> Command {
         let mut command = Command::new(env!("CARGO_BIN_EXE_braid"));
         command.current_dir(self.dir.path()).args(words).stdin(Stdio::null());
-        if words[0] == "mount" {
-            command.arg("--log-file").arg(self.path("log"));
+        match words.first() {
+            Some(&"mount") => _ = command.arg("--log-file").arg(self.path("log")),
+            Some(&"job") if words.len() > 1 => _ = command.args(["--mount", "m"]),
+            _ => {}
         }
-        command.output().unwrap()
+        command
+    }
+
+    pub(crate) fn braid(&self, words: &[&str]) -> Output {
+        self.command(words).output().unwrap()
     }
 
     /// A command that goes on; its standard output is piped.
     pub(crate) fn start(&self, words: &[&str]) -> Child {
-        let mut command = Command::new(env!("CARGO_BIN_EXE_braid"));
-        command.current_dir(self.dir.path()).args(words).stdin(Stdio::null()).stdout(Stdio::piped());
-        command.spawn().unwrap()
+        self.command(words).stdout(Stdio::piped()).spawn().unwrap()
     }
 
+    /// Standard output of a command that succeeds and complains of nothing.
     #[track_caller]
     pub(crate) fn ok(&self, words: &[&str]) -> String {
-        let output = self.braid(words);
+        let mut output = self.braid(words);
+        // A process that another test starts has copies of all descriptors for
+        // a moment, so that a mount may be busy though all is closed.
+        let busy = |output: &Output| output.stderr.windows(7).any(|text| text == b"is busy");
+        let turns = if words[0] == "umount" { 100 } else { 0 };
+        for _ in 0..turns {
+            if !busy(&output) {
+                break;
+            }
+            output = self.braid(words);
+        }
         let error = String::from_utf8(output.stderr).unwrap();
         assert!(output.status.success(), "{words:?}: {error}");
-        assert_eq!(error, "", "{words:?}");
+        // How far a job is, is told where it takes long.
+        let complaint = error.lines().find(|line| !(line.starts_with("job ") && line.contains(" running [")));
+        assert_eq!(complaint, None, "{words:?}");
         String::from_utf8(output.stdout).unwrap()
     }
 
@@ -73,15 +129,101 @@ stack:
         (output.status.code().unwrap(), String::from_utf8(output.stderr).unwrap())
     }
 
-    pub(crate) fn json(&self, words: &[&str]) -> serde_json::Value {
+    /// Standard error of a command that is refused: it fails with status 1.
+    #[track_caller]
+    pub(crate) fn refused(&self, words: &[&str]) -> String {
+        let (status, said) = self.fails(words);
+        assert_eq!(status, 1, "{words:?}: {said}");
+        said
+    }
+
+    pub(crate) fn json(&self, words: &[&str]) -> Value {
         serde_json::from_str(&self.ok(words)).unwrap()
+    }
+
+    pub(crate) fn status(&self) -> Value {
+        self.json(&["status", "m", "--json"])
+    }
+
+    /// What `braid tier list` says of a tier; null if there is no such tier.
+    pub(crate) fn tier(&self, name: &str) -> Value {
+        let tiers = self.json(&["tier", "list", "m", "--json"]);
+        let found = tiers.as_array().unwrap().iter().find(|tier| tier["name"] == name);
+        found.cloned().unwrap_or(Value::Null)
+    }
+
+    /// The stretches of a file, as `braid explain` tells them.
+    pub(crate) fn runs(&self, file: &str) -> Vec<Value> {
+        self.json(&["explain", file, "--json"])["runs"].as_array().unwrap().clone()
+    }
+
+    /// Ranges of a file that are on a tier.
+    pub(crate) fn on(&self, file: &str, tier: &str) -> u64 {
+        let runs = self.runs(file);
+        let there = runs.iter().filter(|run| run["tier"]["name"] == tier);
+        there.map(|run| run["ranges"].as_u64().unwrap()).sum()
+    }
+
+    /// Kills the daemon, and takes what is left of the mount away.
+    pub(crate) fn kill(&self) {
+        kill_and_wait(i32::try_from(self.status()["pid"].as_i64().unwrap()).unwrap());
+        self.ok(&["umount", "m"]);
+    }
+
+    /// Unmounts, and finds nothing wrong.
+    pub(crate) fn unmount_clean(&self) {
+        self.ok(&["umount", "m"]);
+        assert!(self.ok(&["fsck", "s.yaml"]).ends_with("no problems\n"));
     }
 }
 
 impl Drop for Bench {
     fn drop(&mut self) {
         if std::thread::panicking() {
+            eprintln!("{}", fs::read_to_string(self.path("log")).unwrap_or_default());
             let _ = self.braid(&["umount", "--lazy", "m"]);
         }
+        for path in &self.mounted {
+            let _ = rustix::mount::unmount(path, UnmountFlags::DETACH);
+        }
     }
+}
+
+/// Ends a process by `SIGKILL`, and waits until it is gone.
+pub(crate) fn kill_and_wait(pid: i32) {
+    let pid = Pid::from_raw(pid).unwrap();
+    let watch = pidfd_open(pid, PidfdFlags::empty()).unwrap();
+    kill_process(pid, Signal::KILL).unwrap();
+    let mut ended = [rustix::event::PollFd::new(&watch, rustix::event::PollFlags::IN)];
+    rustix::event::poll(&mut ended, None).unwrap();
+}
+
+/// `len` bytes that differ from place to place and from seed to seed.
+pub(crate) fn pattern(seed: u64, len: usize) -> Vec<u8> {
+    let mut state = seed.wrapping_mul(2).wrapping_add(1);
+    let next = |_| {
+        state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        (state >> 56) as u8
+    };
+    (0..len).map(next).collect()
+}
+
+/// Writes a file a range at a time, so that each is placed by itself.
+pub(crate) fn write_ranges(path: &Path, data: &[u8]) {
+    let file = File::create(path).unwrap();
+    for (at, chunk) in data.chunks(RANGE).enumerate() {
+        file.write_all_at(chunk, (at * RANGE) as u64).unwrap();
+    }
+}
+
+/// Reads all of a file from its tiers, whatever the kernel has of it.
+pub(crate) fn read_anew(path: &Path) -> Vec<u8> {
+    let file = File::open(path).unwrap();
+    rustix::fs::fadvise(&file, 0, None, Advice::DontNeed).unwrap();
+    fs::read(path).unwrap()
+}
+
+/// Whether there is nothing in a directory.
+pub(crate) fn is_empty(dir: &Path) -> bool {
+    fs::read_dir(dir).unwrap().next().is_none()
 }

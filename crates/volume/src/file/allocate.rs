@@ -140,6 +140,7 @@ impl Volume {
         spread.dirty.fetch_or(bit(tier.id), Ordering::AcqRel);
         let reserved = match &tier.backend {
             Backend::Home(_) => {
+                let _shared = file.home_len.read();
                 file.writable()?.allocate(FallocateMode::Allocate { keep_size: false }, offset, len)
             }
             Backend::Store(store) => match store.allocate(spread.id(), offset, len, false) {

@@ -36,6 +36,9 @@ pub(crate) struct File {
     writable: OnceLock<Fd>,
     first_writes: bool,
     pub(crate) layout: RwLock<Layout>,
+    /// Of a spread file: shared by those who write to the home file, which may
+    /// make it longer, and held alone while its size is set.
+    pub(crate) home_len: RwLock<()>,
     pub(crate) opens: Mutex<Opens>,
     /// Held while a spread file is synced: whoever comes meanwhile must not be
     /// told that what the other is still syncing is durable.
@@ -83,6 +86,7 @@ impl File {
             writable: OnceLock::new(),
             first_writes,
             layout: RwLock::new(layout),
+            home_len: RwLock::new(()),
             opens: Mutex::new(Opens::default()),
             syncing: Mutex::new(()),
             sync_errors: Mutex::new(SyncErrors::default()),

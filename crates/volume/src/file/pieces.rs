@@ -48,7 +48,10 @@ impl Volume {
         spread.untimed.fetch_or(bit(tier.id), Ordering::AcqRel);
         spread.dirty.fetch_or(bit(tier.id), Ordering::AcqRel);
         let write = || match &tier.backend {
-            Backend::Home(_) => file.writable()?.write_at(offset, &[IoSlice::new(data)], io.direct),
+            Backend::Home(_) => {
+                let _shared = file.home_len.read();
+                file.writable()?.write_at(offset, &[IoSlice::new(data)], io.direct)
+            }
             Backend::Store(store) => store.write_at(spread.id(), offset, &[IoSlice::new(data)], io),
         };
         let written = match tier.count(Direction::Write, (data.len(), io.direct), write) {

@@ -28,7 +28,6 @@ impl Volume {
         if matches!(&*file.layout.read(), Layout::Plain) {
             return file.data().sync(data_only);
         }
-        // Before the layout: the holder takes that alone further below.
         let _syncing = file.syncing.lock();
         let id = match &*file.layout.read() {
             Layout::Plain => return file.data().sync(data_only),
@@ -121,32 +120,32 @@ impl Volume {
         })
     }
 
-    /// Brings size and times of the home inode up to date.
+    /// Brings size and times of the home inode up to date. Keeps nobody from
+    /// the file's ranges: one of them may be on a tier that hangs.
     pub(crate) fn update_home_inode(&self, file: &File) -> Result<()> {
         match &*file.layout.read() {
-            Layout::Plain => return Ok(()),
-            Layout::Spread(spread) if file.home_size()? >= spread.size() => {
-                return update_times(file, spread, None);
-            }
-            Layout::Spread(_) => {}
-        }
-        // A write to a range on home makes the home file longer by itself, and
-        // setting its size at the same time could cut what was just written.
-        match &*file.layout.write() {
             Layout::Spread(spread) if file.can_write() => grow_home_file(file, spread),
-            _ => Ok(()),
+            Layout::Spread(spread) => update_times(file, spread, None),
+            Layout::Plain => Ok(()),
         }
     }
 }
 
-/// Makes the home file as long as the file is; the caller holds the layout
-/// alone. The size of a file that became shorter was set when it did.
+/// Makes the home file as long as the file is. The size of a file that became
+/// shorter was set when it did.
 fn grow_home_file(file: &File, spread: &Spread) -> Result<()> {
-    let native = file.data().stat()?.attr;
-    if native.size >= spread.size() {
+    if file.home_size()? >= spread.size() {
         return update_times(file, spread, None);
     }
-    file.writable()?.truncate(spread.size())?;
+    // A write to a range on home makes the home file longer by itself, and
+    // setting its size at the same time could cut what was just written.
+    let _alone = file.home_len.write();
+    let native = file.data().stat()?.attr;
+    let size = spread.size();
+    if native.size >= size {
+        return update_times(file, spread, None);
+    }
+    file.writable()?.truncate(size)?;
     // That touched the modification time; if home owns it, it stays.
     update_times(file, spread, Some(native.mtime))
 }

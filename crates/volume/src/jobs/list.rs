@@ -330,7 +330,11 @@ impl Jobs {
             let state = job.record.state;
             if !from.contains(&state) {
                 let which: Vec<&str> = from.iter().map(|state| state.name()).collect();
-                let what = format!("job {id} is {}, not {}", state.name(), which.join(" or "));
+                let mut which = which.join(", ");
+                if let Some(last) = which.rfind(", ") {
+                    which.replace_range(last..last + 2, " or ");
+                }
+                let what = format!("job {id} is {}, not {which}", state.name());
                 return Err(Error::new(Errno::EINVAL, what));
             }
             job.record.state = wanted;

@@ -76,6 +76,9 @@ impl Volume {
         }
         let was_draining = tier.is_draining();
         tier.set_draining(true);
+        // Asked now: who is still at the tier when its store is gone finds that
+        // it is not there, and takes that for trouble.
+        let healthy = tier.is_healthy();
         let store = self.take_out(&mut table, &tier).inspect_err(|_| tier.set_draining(was_draining))?;
         tracing::info!(tier = %tier.name, location = %tier.location(), "tier was removed");
         self.renew_policy();
@@ -85,7 +88,7 @@ impl Volume {
         }
         let cleared = match store {
             None => Err(Error::new(Errno::ENODEV, "the tier is not there")),
-            Some(_) if !tier.is_healthy() => Err(Error::new(Errno::EIO, "the tier is in trouble")),
+            Some(_) if !healthy => Err(Error::new(Errno::EIO, "the tier is in trouble")),
             Some(store) => store.clear(),
         };
         let not_cleared = cleared.err().map(|error| error.to_string());

@@ -1,0 +1,272 @@
+//! The documents against the command: every command, flag, key, policy and
+//! variable that there is has its line in `docs/`, and nothing else has; and
+//! each command and flag is used by a test. What there is, the command itself
+//! tells: by its help, and by what it says to what it does not know.
+#![allow(clippy::unwrap_used, clippy::panic, reason = "a test fails by panicking")]
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+/// Flags of a command, by the words that name it.
+type Commands = BTreeMap<Vec<String>, BTreeSet<String>>;
+
+fn project() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../..")
+}
+
+fn files_in(dir: &Path, extension: &str) -> Vec<(PathBuf, String)> {
+    let paths = fs::read_dir(dir).unwrap().map(|entry| entry.unwrap().path());
+    let wanted = paths.filter(|path| path.extension().is_some_and(|found| found == extension));
+    wanted.map(|path| (path.clone(), fs::read_to_string(path).unwrap())).collect()
+}
+
+fn documents() -> Vec<(PathBuf, String)> {
+    let readme = project().join("README.md");
+    let mut files = files_in(&project().join("docs"), "md");
+    files.push((readme.clone(), fs::read_to_string(readme).unwrap()));
+    files
+}
+
+fn document(name: &str) -> String {
+    fs::read_to_string(project().join("docs").join(name)).unwrap()
+}
+
+fn help(words: &[String]) -> String {
+    let output = Command::new(env!("CARGO_BIN_EXE_braid")).args(words).arg("--help").output().unwrap();
+    assert!(output.status.success(), "{words:?}");
+    String::from_utf8(output.stdout).unwrap()
+}
+
+/// Long flags at the beginning of a line's words.
+fn flags_of(help: &str) -> BTreeSet<String> {
+    let options = help.split_once("Options:\n").map_or("", |(_, options)| options);
+    let lines = options.lines().filter(|line| line.trim_start().starts_with('-'));
+    let long =
+        |line: &str| line.split([' ', ',', '[']).find(|word| word.starts_with("--")).map(str::to_owned);
+    lines.filter_map(long).filter(|flag| !["--help", "--version"].contains(&flag.as_str())).collect()
+}
+
+/// What the command's help tells of, commands of commands too.
+fn commands() -> Commands {
+    let (mut found, mut left) = (Commands::new(), vec![Vec::new()]);
+    while let Some(words) = left.pop() {
+        let help = help(&words);
+        let below = help.split_once("Commands:\n").map_or("", |(_, rest)| rest);
+        let names: Vec<&str> = below
+            .lines()
+            .take_while(|line| line.starts_with("  "))
+            // What is told of a command may go on below it, further in.
+            .filter(|line| !line.starts_with("   "))
+            .filter_map(|line| line.split_whitespace().next())
+            .filter(|name| *name != "help")
+            .collect();
+        left.extend(names.iter().map(|name| [&words[..], &[(*name).to_owned()]].concat()));
+        if names.is_empty() {
+            found.insert(words, flags_of(&help));
+        }
+    }
+    assert!(found.len() > 20 && found.contains_key(&["tier".to_owned(), "add".to_owned()][..]), "{found:?}");
+    found
+}
+
+/// What stands in code in a document and calls the command: the words after
+/// `braid`.
+fn calls(text: &str) -> Vec<Vec<String>> {
+    let mut calls = Vec::new();
+    let mut enter = |code: &str| {
+        let code = code.trim_start_matches("$ ").replace("\\|", "|");
+        let code = code.split('#').next().unwrap();
+        if let Some(rest) = code.strip_prefix("braid ") {
+            calls.push(rest.split_whitespace().map(str::to_owned).collect());
+        }
+    };
+    for (at, part) in text.split("```").enumerate() {
+        if at % 2 == 1 {
+            part.lines().for_each(&mut enter);
+        } else {
+            part.lines().flat_map(|line| line.split('`').skip(1).step_by(2)).for_each(&mut enter);
+        }
+    }
+    calls
+}
+
+/// The commands that a call names; `a|b` are two.
+fn named(call: &[String]) -> Vec<Vec<String>> {
+    let is_name = |word: &&String| word.chars().all(|c| c.is_ascii_lowercase() || c == '|');
+    let mut named = vec![Vec::new()];
+    for word in call.iter().take(2).take_while(is_name) {
+        let longer = |before: &Vec<String>| {
+            word.split('|').map(|name| [&before[..], &[name.to_owned()]].concat()).collect::<Vec<_>>()
+        };
+        named = named.iter().flat_map(longer).collect();
+    }
+    named
+}
+
+#[test]
+fn every_command_and_flag_is_documented_and_no_other_is() {
+    let commands = commands();
+    let documents = documents();
+    let mut documented = BTreeSet::new();
+    for (path, text) in &documents {
+        for call in calls(text) {
+            for words in named(&call).into_iter().filter(|words| !words.is_empty()) {
+                let known = |words: &[String]| commands.keys().any(|command| command.starts_with(words));
+                let whole = commands.contains_key(&words[..1]);
+                assert!(known(&words) || whole && known(&words[..1]), "{}: braid {call:?}", path.display());
+                documented.insert(if whole { words[..1].to_vec() } else { words });
+            }
+            let first = call.first().unwrap();
+            let flags = call.iter().filter(|word| word.starts_with("--") && word.len() > 2);
+            for flag in flags.map(|flag| flag.trim_end_matches([']', ',', '.']).split('=').next().unwrap()) {
+                let of_this = commands.iter().filter(|(words, _)| words[0] == *first);
+                assert!(
+                    flag == "--help" || of_this.clone().any(|(_, flags)| flags.contains(flag)),
+                    "{}: braid {call:?}: {flag}",
+                    path.display()
+                );
+            }
+        }
+    }
+    for (words, flags) in &commands {
+        assert!(documented.contains(words), "braid {} is in no document", words.join(" "));
+        for flag in flags {
+            let told = documents.iter().any(|(_, text)| text.contains(flag.as_str()));
+            assert!(told, "braid {} {flag} is in no document", words.join(" "));
+        }
+    }
+}
+
+/// The text of all tests of the command.
+fn tests() -> String {
+    let dir = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests");
+    let files = [files_in(&dir, "rs"), files_in(&dir.join("common"), "rs")].concat();
+    files.into_iter().map(|(_, text)| text).collect()
+}
+
+#[test]
+fn every_command_and_flag_is_used_by_a_test() {
+    let sources = tests();
+    // Of the daemon itself, and not of what it serves.
+    let not_here = ["--foreground", "--log-level"];
+    let mut missing = Vec::new();
+    for (words, flags) in commands() {
+        let quoted: Vec<String> = words.iter().map(|word| format!("\"{word}\"")).collect();
+        if !sources.contains(&quoted.join(", ")) {
+            missing.push(format!("braid {}", words.join(" ")));
+        }
+        let unused = flags.iter().filter(|flag| !sources.contains(&format!("\"{flag}")));
+        let unused = unused.filter(|flag| !not_here.contains(&flag.as_str()));
+        missing.extend(unused.map(|flag| format!("braid {} {flag}", words.join(" "))));
+    }
+    assert!(missing.is_empty(), "no test uses {missing:?}");
+}
+
+/// What the command says to a stack file with these settings of the volume.
+fn said_to(rest: &str) -> String {
+    let dir = tempfile::tempdir().unwrap();
+    fs::write(dir.path().join("s.yaml"), rest).unwrap();
+    let mut command = Command::new(env!("CARGO_BIN_EXE_braid"));
+    let output = command.current_dir(dir.path()).args(["bench", "calibrate", "s.yaml"]).output().unwrap();
+    assert_eq!(output.status.code(), Some(1), "{rest}");
+    String::from_utf8(output.stderr).unwrap()
+}
+
+/// The names of a list in a message, after `before`.
+fn listed(said: &str, before: &str) -> BTreeSet<String> {
+    let Some((_, list)) = said.split_once(before) else { panic!("{before}: {said}") };
+    let list = list.lines().next().unwrap();
+    list.replace(" or ", ", ").split(", ").map(|name| name.trim().to_owned()).collect()
+}
+
+/// The first column of the table that begins with this line after a heading,
+/// without what stands around the names.
+fn first_column(text: &str, heading: &str, header: &str) -> BTreeSet<String> {
+    column(text, heading, header, 1)
+}
+
+/// The names in code in a column of a table.
+fn column(text: &str, heading: &str, header: &str, number: usize) -> BTreeSet<String> {
+    let Some((_, section)) = text.split_once(&format!("{heading}\n")) else { panic!("{heading}") };
+    let Some((_, table)) = section.split_once(&format!("{header}\n")) else { panic!("{header}") };
+    let rows = table.lines().skip(1).take_while(|line| line.starts_with('|'));
+    let cells = rows.map(|row| row.split('|').nth(number).unwrap().to_owned());
+    cells.flat_map(|cell| cell.split('`').skip(1).step_by(2).map(str::to_owned).collect::<Vec<_>>()).collect()
+}
+
+/// A stack file in which something stands in the place of `@`.
+fn with(place: &str, what: &str) -> String {
+    let text = format!(
+        "@top\nstack: {{ volume: {{ home: fast, @volume policy: {{ {} }}, tiers: {{ fast: {{ dir: a, @tier }} }} }} }}\n\
+         mount: {{ @mount }}\n",
+        if place.starts_with("policy") { what } else { "weighted: { }" }
+    );
+    let placed = text.replace(&format!("@{place}"), what);
+    ["@top", "@volume", "@tier", "@mount"].iter().fold(placed, |text, place| text.replace(place, ""))
+}
+
+#[test]
+fn every_key_of_a_stack_file_is_documented_and_set_by_a_test_and_no_other_is() {
+    let (configuration, tests) = (document("configuration.md"), tests());
+    let keys = "| key | value | default | meaning |";
+    for (place, what, heading, header) in [
+        ("volume", "qqqq: 1,", "### `stack.….volume`", keys),
+        ("tier", "qqqq: 1", "### `stack.….volume`", "| key of a tier | value | default | meaning |"),
+        ("volume", "rules: [ { qqqq: 1 } ],", "### `stack.….volume`", "| key of a rule | value | meaning |"),
+        ("volume", "movers: { qqqq: 1 },", "### `movers`", keys),
+        ("mount", "qqqq: 1", "### `mount`", keys),
+    ] {
+        let known = listed(&said_to(&with(place, what)), "the keys here are ");
+        assert_eq!(known, first_column(&configuration, heading, header), "{heading} {header}");
+        let unused: Vec<&String> = known.iter().filter(|key| !tests.contains(&format!("{key}: "))).collect();
+        assert!(unused.is_empty(), "{heading} {header}: no test sets {unused:?}");
+    }
+    let known = listed(&said_to(&with("volume", "rules: [ { qqqq: 1 } ],")), "the keys here are ");
+    assert_eq!(known, first_column(&document("placement.md"), "## Rules", "| key | meaning |"));
+    assert!(configuration.contains("{ budget: SIZE }"));
+    let known = listed(&said_to(&with("volume", "heat: { qqqq: 1 },")), "the keys here are ");
+    assert_eq!(known, BTreeSet::from(["budget".to_owned()]));
+    let known = listed(&said_to(&with("top", "qqqq: 1")), "the keys here are ");
+    assert_eq!(known, BTreeSet::from(["stack", "mount"].map(str::to_owned)));
+}
+
+#[test]
+fn every_policy_and_its_settings_are_documented_and_no_other() {
+    let (configuration, placement) = (document("configuration.md"), document("placement.md"));
+    let policies = listed(&said_to(&with("policy", "qqqq: { }")), "a policy is ");
+    let table = "| policy | settings | meaning |";
+    assert_eq!(policies, first_column(&configuration, "### `stack.….volume`", table));
+    assert_eq!(policies, first_column(&placement, "## Policies", "| policy | in one line | its source |"));
+    let flags = |policy: &str| configuration.contains(&format!("| `--policy {policy}"));
+    let (mut settings, mut documented) = (BTreeSet::new(), BTreeSet::new());
+    for policy in &policies {
+        assert!(flags(policy), "--policy {policy}");
+        let said = said_to(&with("policy", &format!("{policy}: {{ qqqq: 1 }}")));
+        if !said.contains("this takes no keys") {
+            settings.extend(listed(&said, "the keys here are "));
+        }
+    }
+    for name in column(&configuration, "### `stack.….volume`", table, 2) {
+        // Values stand in code too.
+        if settings.contains(&name) {
+            documented.insert(name);
+        }
+    }
+    assert_eq!(settings, documented);
+}
+
+#[test]
+fn every_variable_and_function_of_a_condition_is_documented_and_no_other() {
+    let placement = document("placement.md");
+    let rule = |when: &str| with("volume", &format!("rules: [ {{ when: '{when}', tier: fast }} ],"));
+    let variables = listed(&said_to(&rule("qqqq")), "the variables are ");
+    assert_eq!(variables, first_column(&placement, "## Rules", "| variable | type | what it is |"));
+    let said = said_to(&rule("qqqq(path)"));
+    assert!(said.contains("rules.1.when: qqqq(path): there is no function or operator 'qqqq'"), "{said}");
+    let functions = said.split_once("the functions are ").unwrap().1;
+    for function in ["matches", "startsWith", "endsWith", "contains", "size(text)"] {
+        assert!(functions.contains(function) && placement.contains(&format!("`{function}`")), "{function}");
+    }
+}
