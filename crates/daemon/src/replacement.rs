@@ -151,6 +151,9 @@ pub(crate) fn cant_open(dir: &Path, error: &Error) -> ErrorReply {
 fn cant_replace(dir: &Path, error: &Error) -> ErrorReply {
     let text = error.to_string();
     match error.errno() {
+        Errno::EBUSY if text.contains("is emptying") => {
+            refused(Errno::EBUSY, &text, "end that first: braid job cancel ID")
+        }
         Errno::EBUSY => {
             let advice = "only a tier that is failing, hangs or is absent is replaced so; for one that is well, name \
                  the new one, and nothing is lost: braid tier replace MOUNT TIER NAME=DIR";
