@@ -373,16 +373,23 @@ pub(crate) struct StackDumpArgs {
 }
 
 const REPLACE_HELP: &str = "\
-The home tier is copied to the new directory while the volume is used, and goes
-on there; this command shows how far it is, and gives it up when it is ended.
-Any other tier can be replaced only when it is failing, hangs or is absent. What
-was on it is lost: those bytes answer EIO until their files are cut or removed.
-Everything else goes on, and new data goes to the new directory.
+A tier that is well is replaced by a new one, NAME=DIR with settings as of braid
+tier add: that joins, everything is moved to it (what it has no room for, to the
+others), and the old tier is removed. Refused, with the numbers, if there is no
+room. The home tier, which keeps its name, is copied to DIR and goes on there.
+Both are jobs: Ctrl-C ends this command and leaves them running (braid job).
+
+A tier that is failing, hangs or is absent is replaced by the empty directory DIR
+at once. What was on it is lost: those bytes answer EIO until their files are cut
+or removed.
+
+The volume is used meanwhile, and the stack file follows.
 
 Examples:
+  braid tier replace /mnt/volume slow archive=/mnt/new-sata,weight=200
+  braid tier replace /mnt/volume fast /mnt/new-nvme --bandwidth 200MiB/s
   braid status /mnt/volume --affected
-  braid tier replace /mnt/volume slow /mnt/new-sata
-  braid tier replace /mnt/volume fast /mnt/new-nvme";
+  braid tier replace /mnt/volume dead /mnt/other-sata";
 
 #[derive(Debug, Args)]
 #[command(after_help = REPLACE_HELP)]
@@ -393,12 +400,12 @@ pub(crate) struct ReplaceArgs {
     /// Name of the tier
     pub(crate) tier: String,
 
-    /// Empty directory on a native file system
-    pub(crate) dir: PathBuf,
+    /// Empty directory on a native file system; of a tier that is well, with the new one's name
+    #[arg(value_name = "DIR|NAME=DIR[,SETTING...]")]
+    pub(crate) new: PathBuf,
 
-    /// Print JSON
-    #[arg(long)]
-    pub(crate) json: bool,
+    #[command(flatten)]
+    pub(crate) start: StartArgs,
 }
 
 const DRILL_HELP: &str = "\

@@ -9,7 +9,7 @@ use crate::{locate, table};
 use braid_daemon::units::{SIZE_FORMS, parse_size};
 use braid_ipc::Client;
 use braid_ipc::mounts::Mount;
-use braid_ipc::protocol::{Job, JobChange, Reply, Request};
+use braid_ipc::protocol::{Job, JobChange, JobState, Reply, Request};
 use signal_hook::consts::SIGINT;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -122,11 +122,11 @@ pub(crate) fn conclude(job: &Job, json: bool) -> Result<()> {
 }
 
 fn judge(job: &Job, told: bool) -> Result<()> {
-    if job.state == "done" {
+    if job.state == JobState::Done {
         return Ok(());
     }
     let why = job.message.as_ref().map_or(String::new(), |why| format!(": {why}"));
-    let failure = Failure::new(format!("job {}: {}: {}{why}", job.id, job.text, job.state));
+    let failure = Failure::new(format!("job {}: {}: {}{why}", job.id, job.text, job.state.name()));
     Err(if told { failure.told() } else { failure })
 }
 
@@ -141,11 +141,7 @@ pub(crate) fn wait(daemon: &mut Client, mount: &Mount, mut job: Job) -> Result<J
         std::thread::sleep(LOOK);
         if interrupted.load(Ordering::Relaxed) {
             drop(progress);
-            let (id, point) = (job.id, mount.point.display());
-            return Err(Failure::new(format!(
-                "job {id} goes on in the background\n  help: look at it: braid job show {id} --mount {point}; \
-                 end it: braid job cancel {id} --mount {point}"
-            )));
+            return Err(goes_on(job.id, mount));
         }
         job = ask_job(daemon, &Request::Job { id: job.id })?;
     }
@@ -153,6 +149,15 @@ pub(crate) fn wait(daemon: &mut Client, mount: &Mount, mut job: Job) -> Result<J
         signal_hook::low_level::unregister(registered);
     }
     Ok(job)
+}
+
+/// The command ends, and the job does not.
+pub(crate) fn goes_on(id: u64, mount: &Mount) -> Failure {
+    let point = mount.point.display();
+    Failure::new(format!(
+        "job {id} goes on in the background\n  help: look at it: braid job show {id} --mount {point}; \
+         end it: braid job cancel {id} --mount {point}"
+    ))
 }
 
 #[cfg(test)]

@@ -5,7 +5,7 @@ use crate::args::{EvacuateArgs, MoveArgs, PathArgs, RebalanceArgs, StartArgs};
 use crate::failure::Result;
 use crate::{job, locate, table};
 use braid_ipc::mounts::Mount;
-use braid_ipc::protocol::{JobKind, Reply, Request, StartJob};
+use braid_ipc::protocol::{Job, JobKind, Reply, Request, StartJob};
 use std::path::Path;
 
 pub(crate) fn move_to(args: &MoveArgs) -> Result<()> {
@@ -49,8 +49,13 @@ pub(crate) fn start(mount: &Mount, what: JobKind, args: &StartArgs) -> Result<()
         let ended = job::wait(&mut daemon, mount, started)?;
         return job::conclude(&ended, args.json);
     }
-    if args.json {
-        return table::print_json(&started);
+    tell_started(mount, &started, args.json)
+}
+
+/// Prints a job that nobody waits for.
+pub(crate) fn tell_started(mount: &Mount, started: &Job, json: bool) -> Result<()> {
+    if json {
+        return table::print_json(started);
     }
     let (id, point) = (started.id, shown(&mount.point));
     table::print(&format!("job {id}: {}\nlook at it: braid job show {id} --mount {point}\n", started.text))

@@ -1,14 +1,15 @@
 //! `braid tier`: the tiers of a volume that is mounted are listed, added, set,
-//! removed, and replaced when they are lost. The daemon does it.
+//! removed and replaced. The daemon does it.
 
-use crate::args::{ReplaceArgs, TierAddArgs, TierListArgs, TierRemoveArgs, TierSetArgs};
+use crate::args::{ReplaceArgs, StartArgs, TierAddArgs, TierListArgs, TierRemoveArgs, TierSetArgs};
 use crate::failure::{Failure, Result};
 use crate::table::{Align, Table};
-use crate::{locate, movers, rehome, table};
+use crate::{job, locate, movers, rehome, table};
 use braid_daemon::flags;
 use braid_daemon::units::show_size;
 use braid_ipc::Client;
-use braid_ipc::protocol::{JobKind, Replaced, Reply, Request, Saved, TierStatus};
+use braid_ipc::mounts::Mount;
+use braid_ipc::protocol::{JobKind, Replaced, Replacing, Reply, Request, Saved, TierAdded, TierStatus};
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
@@ -66,8 +67,12 @@ pub(crate) fn add(args: &TierAddArgs) -> Result<()> {
     if args.json {
         return table::print_json(&added);
     }
+    table::print(&render_added(&added))
+}
+
+fn render_added(added: &TierAdded) -> String {
     let text = format!("tier {} is at {}, and takes new data\n", added.tier.name, added.location);
-    table::print(&(text + &render_saved(&added.saved)))
+    text + &render_saved(&added.saved)
 }
 
 pub(crate) fn set(args: &TierSetArgs) -> Result<()> {
@@ -147,31 +152,86 @@ fn remove_by_job(args: &TierRemoveArgs) -> Result<()> {
     if args.start.background {
         return Ok(());
     }
-    let mut daemon = locate::need_daemon(&mount)?;
-    locate::ask(&mut daemon, &Request::Status, |reply| matches!(reply, Reply::Status(_)).then_some(()))?;
-    match args.start.json {
+    finish_removal(&mut locate::need_daemon(&mount)?, &args.tier, args.start.json)
+}
+
+/// A job removed the tier: the stack file follows, and it is said.
+fn finish_removal(daemon: &mut Client, tier: &str, json: bool) -> Result<()> {
+    locate::ask(daemon, &Request::Status, |reply| matches!(reply, Reply::Status(_)).then_some(()))?;
+    match json {
         true => Ok(()),
-        false => table::print(&format!("tier {} is not part of the volume any more\n", args.tier)),
+        false => table::print(&format!("tier {tier} is not part of the volume any more\n")),
     }
 }
 
 pub(crate) fn replace(args: &ReplaceArgs) -> Result<()> {
     let mount = locate::containing(&args.mountpoint)?;
     let mut daemon = locate::need_daemon(&mount)?;
-    let dir = real(&args.dir)?;
-    if is_home(&mut daemon, &args.tier)? {
-        return rehome::replace(&mut daemon, dir, args);
+    let home = is_home(&mut daemon, &args.tier)?;
+    if let Some((by, rest)) = named(&args.new) {
+        if home {
+            let what = format!("{by}: tier {} is home, which keeps its name", args.tier);
+            return Err(Failure::usage(format!("{what}\n  help: give the directory alone")));
+        }
+        return replace_by(&mut daemon, &mount, args, (by, rest));
+    }
+    let dir = real(&args.new)?;
+    if home {
+        return rehome::replace(&mut daemon, &mount, dir, args);
+    }
+    if args.start.background || args.start.bandwidth.is_some() {
+        let what = "--background and --bandwidth are for what is moved";
+        let advice = "a tier that is well is replaced by NAME=DIR; leave them out for one that is lost";
+        return Err(Failure::usage(format!("{what}\n  help: {advice}")));
     }
     let request = Request::ReplaceTier { tier: args.tier.clone(), dir };
     let replaced = locate::ask(&mut daemon, &request, |reply| match reply {
         Reply::Replaced(replaced) => Some(replaced),
         _ => None,
     })?;
-    if args.json {
+    if args.start.json {
         table::print_json(&replaced)
     } else {
         table::print(&render(&replaced, &mount.point.display().to_string()))
     }
+}
+
+/// The name of a new tier and what is behind it, if that is what is written: a
+/// directory has a slash before an equals sign.
+fn named(new: &Path) -> Option<(&str, &str)> {
+    new.to_str()?.split_once('=').filter(|(name, _)| !name.contains('/'))
+}
+
+/// Puts a new tier in the place of one that is well.
+fn replace_by(
+    daemon: &mut Client,
+    mount: &Mount,
+    args: &ReplaceArgs,
+    (by, rest): (&str, &str),
+) -> Result<()> {
+    let StartArgs { bandwidth, background, json } = &args.start;
+    let (dir, settings) = flags::split(rest);
+    let settings = settings.into_iter().map(|(key, value)| (key.to_owned(), value.to_owned()));
+    let request = Request::ReplaceTierBy {
+        tier: args.tier.clone(),
+        by: by.to_owned(),
+        dir: real(Path::new(dir))?,
+        settings: settings.collect(),
+        bandwidth: bandwidth.as_deref().map(job::rate).transpose()?,
+    };
+    let Replacing { added, job } = locate::ask(daemon, &request, |reply| match reply {
+        Reply::Replacing(replacing) => Some(replacing),
+        _ => None,
+    })?;
+    if !json {
+        table::print(&render_added(&added))?;
+    }
+    if *background {
+        return movers::tell_started(mount, &job, *json);
+    }
+    let ended = job::wait(daemon, mount, job)?;
+    job::conclude(&ended, *json)?;
+    finish_removal(daemon, &args.tier, *json)
 }
 
 fn is_home(daemon: &mut Client, tier: &str) -> Result<bool> {

@@ -148,8 +148,10 @@ fn a_replacement_waits_for_passthrough_and_can_be_given_up() {
     let (mut child, held) = waiting(&bench);
     let (status, beside) = bench.fails(&["fsck", "m"]);
     assert!(status == 8 && beside.contains("the home tier is being replaced"), "{beside}");
+    // To end the command leaves the job.
     child.kill().unwrap();
     child.wait().unwrap();
+    bench.ok(&["job", "cancel", "1", "--mount", "m"]);
     while !is_empty(&bench.path("new")) {
         std::thread::yield_now();
     }

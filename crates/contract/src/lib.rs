@@ -15,6 +15,7 @@ mod error;
 mod file_system;
 mod hint;
 mod id;
+mod job;
 mod native;
 mod store;
 
@@ -29,5 +30,6 @@ pub use file_system::{
 };
 pub use hint::{Hint, LifetimeGroup, StreamId};
 pub use id::{HandleId, InodeId, ObjectId, ParseIdError, TierId, VolumeId};
+pub use job::{Amount, JobKind, JobState};
 pub use native::{Access, Fd, NativeDirEntry, NativeFd, NativeHandle, NativeStat, NativeUsage, NativeWords};
 pub use store::{ObjectStat, PieceIo, Store, StoreCapabilities, StoreIo, Usage};

@@ -7,9 +7,9 @@ use crate::tiers::Settings;
 use crate::wire::VolumeHandle;
 use braid_contract::Errno;
 use braid_ipc::protocol::{
-    AffectedFile, Drill, ErrorReply, Explanation, FsckRequest, FsckSummary, Hello, HomeProgress,
-    HomeReplaced, Job, JobChange, PinRequest, Pinned, Replaced, Reply, StackDump, StartJob, Status,
-    TierAdded, TierRemoved, TierSet,
+    AffectedFile, Drill, ErrorReply, Explanation, FsckRequest, FsckSummary, Hello, HomeReplaced, Job,
+    JobChange, PinRequest, Pinned, Replaced, Replacing, Reply, Saved, StackDump, StartJob, Status, TierAdded,
+    TierRemoved, TierSet,
 };
 use std::io;
 use std::path::{Path, PathBuf};
@@ -25,6 +25,14 @@ pub(crate) struct Control {
     running: Running,
     /// Held while tiers are changed, so that the stack file follows in order.
     changing: Mutex<()>,
+    home: Mutex<HomePlace>,
+}
+
+/// Where home is, as far as the stack file followed.
+struct HomePlace {
+    location: String,
+    /// What became of the stack file when home came there.
+    saved: Saved,
 }
 
 impl Control {
@@ -34,9 +42,12 @@ impl Control {
             pid: std::process::id(),
             mountpoint: mountpoint.display().to_string(),
         };
+        let home = volume.volume.status().tiers.into_iter().find(|tier| tier.home);
+        let location = home.map_or_else(String::new, |home| home.location);
         Self {
             volume,
             hello,
+            home: Mutex::new(HomePlace { location, saved: Saved::default() }),
             mountpoint: mountpoint.to_owned(),
             checking: Mutex::new(()),
             running: Running::of(config),
@@ -44,8 +55,8 @@ impl Control {
         }
     }
 
-    /// Lets the stack file follow a tier that the volume let go by itself, at
-    /// the end of a job.
+    /// Lets the stack file follow what jobs did in the end: a tier that went,
+    /// home that is elsewhere.
     pub(crate) fn follow(&self) {
         let _changing = self.changing();
         self.follow_volume();
@@ -60,6 +71,16 @@ impl Control {
             self.volume.let_go(&gone);
             self.running.change(&[Edit::Remove(gone)]);
         }
+        let mut known = self.home();
+        if let Some(home) = status.tiers.iter().find(|tier| tier.home && tier.location != known.location) {
+            let edit = Edit::Set(home.name.clone(), "dir", home.location.clone());
+            *known = HomePlace { location: home.location.clone(), saved: self.running.change(&[edit]) };
+        }
+    }
+
+    fn home(&self) -> MutexGuard<'_, HomePlace> {
+        // Each change is a single assignment.
+        self.home.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     fn changing(&self) -> MutexGuard<'_, ()> {
@@ -132,7 +153,7 @@ impl braid_ipc::Handler for Control {
     }
 
     fn start_job(&self, request: &StartJob) -> Result<Job, ErrorReply> {
-        self.volume.start_job(request)
+        self.volume.start_job(request, &self.mountpoint)
     }
 
     fn jobs(&self) -> Vec<Job> {
@@ -154,12 +175,29 @@ impl braid_ipc::Handler for Control {
     fn replace_home(
         &self,
         dir: &str,
-        tell: &mut dyn FnMut(HomeProgress) -> io::Result<()>,
+        bandwidth: Option<u64>,
+        tell: &mut dyn FnMut(Job) -> io::Result<()>,
     ) -> Result<HomeReplaced, ErrorReply> {
-        let replaced = self.volume.replace_home(Path::new(dir), &self.mountpoint, tell)?;
+        let job = self.volume.start_replacing_home(Path::new(dir), bandwidth, &self.mountpoint)?;
+        let replaced = self.volume.wait_for_home(job.id, tell)?;
+        self.follow();
+        Ok(HomeReplaced { saved: self.home().saved.clone(), ..replaced })
+    }
+
+    fn replace_tier_by(
+        &self,
+        tier: &str,
+        by: &str,
+        dir: &str,
+        settings: &Settings,
+        bandwidth: Option<u64>,
+    ) -> Result<Replacing, ErrorReply> {
         let _changing = self.changing();
-        let edit = Edit::Set(replaced.tier.name.clone(), "dir", replaced.location.clone());
-        Ok(HomeReplaced { saved: self.running.change(&[edit]), ..replaced })
+        self.follow_volume();
+        let (added, edit, job) =
+            self.volume.replace_tier_by(tier, (by, Path::new(dir), settings), bandwidth, &self.mountpoint)?;
+        let saved = self.running.change(&[edit]);
+        Ok(Replacing { added: TierAdded { tier: added, location: dir.to_owned(), saved }, job })
     }
 
     fn fsck(

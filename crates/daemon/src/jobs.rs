@@ -4,8 +4,9 @@
 use crate::replacement::own_words;
 use crate::wire::VolumeHandle;
 use braid_contract::{Errno, Error};
-use braid_ipc::protocol::{Amount, ErrorReply, Job, JobChange, JobKind, PinRequest, Pinned, StartJob};
+use braid_ipc::protocol::{ErrorReply, Job, JobChange, JobKind, PinRequest, Pinned, StartJob};
 use braid_volume::{JobStatus, PARALLEL_JOBS_MAX};
+use std::path::Path;
 
 /// Jobs at the same time that a stack may ask for.
 pub(crate) const PARALLEL: std::ops::RangeInclusive<usize> = 1..=PARALLEL_JOBS_MAX;
@@ -17,12 +18,19 @@ impl VolumeHandle {
     }
 
     /// Starts a job.
-    pub(crate) fn start_job(&self, request: &StartJob) -> Result<Job, ErrorReply> {
+    pub(crate) fn start_job(&self, request: &StartJob, mountpoint: &Path) -> Result<Job, ErrorReply> {
         match &request.what {
-            JobKind::Move { to: tier, .. } | JobKind::Evacuate { tier, .. } => drop(self.known_tier(tier)?),
+            JobKind::Move { to: tier, .. }
+            | JobKind::Evacuate { tier, .. }
+            | JobKind::Replace { tier, .. } => {
+                drop(self.known_tier(tier)?);
+            }
             JobKind::Promote { .. } | JobKind::Demote { .. } | JobKind::Rebalance {} => {}
+            JobKind::ReplaceHome { dir } => {
+                return self.start_replacing_home(Path::new(dir), request.bandwidth, mountpoint);
+            }
         }
-        let started = self.volume.start_job(asked(&request.what), request.bandwidth);
+        let started = self.volume.start_job(request.what.clone(), request.bandwidth);
         started.map(told).map_err(|error| plain(&error))
     }
 
@@ -66,7 +74,7 @@ impl VolumeHandle {
 
 /// An error whose text says it all: the system's words for its number are left
 /// out where the volume has its own.
-fn plain(error: &Error) -> ErrorReply {
+pub(crate) fn plain(error: &Error) -> ErrorReply {
     let own =
         matches!(error.errno(), Errno::EINVAL | Errno::EBUSY | Errno::EEXIST | Errno::ENOSPC | Errno::EAGAIN);
     let text = error.to_string();
@@ -75,44 +83,19 @@ fn plain(error: &Error) -> ErrorReply {
     ErrorReply { errno: Some(error.errno().0), message }
 }
 
-fn asked(what: &JobKind) -> braid_volume::JobKind {
-    use braid_volume::JobKind as Kind;
-    match what.clone() {
-        JobKind::Move { path, to } => Kind::Move { path, to },
-        JobKind::Promote { path } => Kind::Promote { path },
-        JobKind::Demote { path } => Kind::Demote { path },
-        JobKind::Rebalance {} => Kind::Rebalance {},
-        JobKind::Evacuate { tier, then_remove } => Kind::Evacuate { tier, then_remove },
-    }
-}
-
-fn kind(what: braid_volume::JobKind) -> JobKind {
-    use braid_volume::JobKind as Kind;
-    match what {
-        Kind::Move { path, to } => JobKind::Move { path, to },
-        Kind::Promote { path } => JobKind::Promote { path },
-        Kind::Demote { path } => JobKind::Demote { path },
-        Kind::Rebalance {} => JobKind::Rebalance {},
-        Kind::Evacuate { tier, then_remove } => JobKind::Evacuate { tier, then_remove },
-    }
-}
-
-fn amount(amount: braid_volume::Amount) -> Amount {
-    Amount { bytes: amount.bytes, ranges: amount.ranges, files: amount.files }
-}
-
-fn told(job: JobStatus) -> Job {
+pub(crate) fn told(job: JobStatus) -> Job {
     let record = job.record;
     Job {
         id: record.id,
         text: record.what.to_string(),
-        what: kind(record.what),
-        state: record.state.name().into(),
-        done: amount(record.done),
-        total: record.total.map(amount),
+        what: record.what,
+        state: record.state,
+        done: record.done,
+        total: record.total,
         skipped: record.skipped,
         errors: record.errors,
         waiting_for: job.waiting_for,
+        phase: job.phase.map(|phase| phase.name().to_owned()),
         bandwidth: record.bandwidth,
         // JSON has no other numbers.
         rate: if job.rate.is_finite() { job.rate } else { 0.0 },

@@ -1,65 +1,93 @@
 //! Another directory becomes the home tier (`braid tier replace` for home), and
 //! what a mount does first with what was left of that.
 
+use crate::jobs::told;
 use crate::replacement::{cant_open, refused};
 use crate::validate;
 use crate::wire::VolumeHandle;
-use braid_contract::{Errno, Error, Fd};
-use braid_ipc::protocol::{ErrorReply, HomeProgress, HomeReplaced, RunTier, Saved};
+use braid_contract::{Errno, Error, Fd, JobKind};
+use braid_ipc::protocol::{ErrorReply, HomeReplaced, Job, RunTier, Saved};
 use braid_stores::native::open_tier_dir;
-use braid_volume::RehomeProgress;
+use braid_volume::JobStatus;
 use std::io;
 use std::path::Path;
 
+/// How often the one who waits is told, at least.
+const TELL_NS: u64 = 200_000_000;
+
 impl VolumeHandle {
-    /// Makes `dir` the home tier; given up when `tell` fails.
-    pub(crate) fn replace_home(
+    /// Starts a job that makes `dir` the home tier.
+    pub(crate) fn start_replacing_home(
         &self,
         dir: &Path,
+        bandwidth: Option<u64>,
         mountpoint: &Path,
-        tell: &mut dyn FnMut(HomeProgress) -> io::Result<()>,
-    ) -> Result<HomeReplaced, ErrorReply> {
+    ) -> Result<Job, ErrorReply> {
         let tiers = self.volume.status().tiers;
-        let home = tiers.iter().find(|tier| tier.home);
-        let home = home.ok_or_else(|| ErrorReply::from(Error::from(Errno::ENOENT)))?;
-        let set = self.known_tier(&home.name)?;
         let others = tiers.iter().map(|tier| (tier.name.as_str(), Path::new(&tier.location)));
         let dir = validate::replacement(dir, others, mountpoint)
             .map_err(|refusal| ErrorReply { errno: Some(Errno::EINVAL.0), message: refusal.to_string() })?;
         let Some(location) = dir.to_str() else {
             return Err(refused(Errno::EINVAL, "the directory's name is not UTF-8", "name another one"));
         };
+        self.volume
+            .may_replace_home()
+            .map_err(|error| cant_replace(location, error.errno(), &error.to_string()))?;
         let root = open_tier_dir(&dir).map_err(|error| cant_open(&dir, &error))?;
-        let mut tell = |now: &RehomeProgress| tell(progress(now)).is_ok();
-        let replaced = self.volume.replace_home(&root, location, &mut tell);
-        let report = replaced.map_err(|error| cant_replace(location, &error))?;
+        let started = self.volume.start_replacing_home(root, location, bandwidth);
+        started.map(told).map_err(|error| cant_replace(location, error.errno(), &error.to_string()))
+    }
+
+    /// Waits until such a job has ended, and hands `tell` how it is doing. If
+    /// that fails, the job goes on.
+    pub(crate) fn wait_for_home(
+        &self,
+        id: u64,
+        tell: &mut dyn FnMut(Job) -> io::Result<()>,
+    ) -> Result<HomeReplaced, ErrorReply> {
+        loop {
+            let job = self.volume.job(id)?;
+            if job.record.state.is_final() {
+                return self.home_replaced(job);
+            }
+            tell(told(job)).map_err(|error| ErrorReply::new(error.to_string()))?;
+            self.volume.wait_for_jobs(TELL_NS);
+        }
+    }
+
+    /// What such a job came to.
+    fn home_replaced(&self, job: JobStatus) -> Result<HomeReplaced, ErrorReply> {
+        let JobKind::ReplaceHome { dir } = &job.record.what else {
+            return Err(ErrorReply::new(format!("job {} does something else", job.record.id)));
+        };
+        let report = match job.report {
+            Some(Ok(report)) => report,
+            Some(Err((errno, why))) => return Err(cant_replace(dir, errno, &why)),
+            None => {
+                let what = format!("job {}: {}: {}", job.record.id, job.record.what, job.record.state.name());
+                return Err(refused(Errno::ECANCELED, &what, "home is where it was"));
+            }
+        };
+        let tiers = self.volume.status().tiers;
+        let home = tiers.iter().find(|tier| tier.home);
+        let home = home.ok_or_else(|| ErrorReply::from(Error::from(Errno::ENOENT)))?;
         Ok(HomeReplaced {
             tier: RunTier { id: home.id.0, name: home.name.clone() },
             old_location: report.old_location,
-            location: location.to_owned(),
+            location: dir.clone(),
             files: report.files,
             bytes: report.bytes,
             held_up: report.held_up_ns as f64 / 1e9,
-            next_mount: set.next_mount(&dir),
+            next_mount: self.known_tier(&home.name)?.next_mount(Path::new(dir)),
             saved: Saved::default(),
         })
     }
 }
 
-fn progress(now: &RehomeProgress) -> HomeProgress {
-    HomeProgress {
-        phase: now.phase.name().into(),
-        files: now.files,
-        total_files: now.total_files,
-        bytes: now.bytes,
-        total_bytes: now.total_bytes,
-        waiting: now.waiting,
-    }
-}
-
-fn cant_replace(location: &str, error: &Error) -> ErrorReply {
-    let text = format!("{location}: {error}");
-    let advice = match error.errno() {
+fn cant_replace(location: &str, errno: Errno, why: &str) -> ErrorReply {
+    let text = format!("{location}: {why}");
+    let advice = match errno {
+        Errno::EBUSY | Errno::EEXIST if why.contains("job ") => "look at it: braid job list",
         Errno::ENOTEMPTY | Errno::EEXIST => "name an empty directory on a native file system",
         Errno::ENOSPC => "name a directory on a file system with more room; nothing was changed",
         Errno::EROFS => "remount it for writing (mount -o remount,rw)",
@@ -68,7 +96,7 @@ fn cant_replace(location: &str, error: &Error) -> ErrorReply {
         Errno::ECANCELED => "nothing was changed",
         _ => "home is where it was; check the directory and its file system; the log may say more",
     };
-    refused(error.errno(), &text, advice)
+    refused(errno, &text, advice)
 }
 
 /// Looks, before a mount, whether home was being replaced when the daemon or

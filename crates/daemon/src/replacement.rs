@@ -151,9 +151,12 @@ pub(crate) fn cant_open(dir: &Path, error: &Error) -> ErrorReply {
 fn cant_replace(dir: &Path, error: &Error) -> ErrorReply {
     let text = error.to_string();
     match error.errno() {
+        Errno::EBUSY if text.contains("is emptying") => {
+            refused(Errno::EBUSY, &text, "end that first: braid job cancel ID")
+        }
         Errno::EBUSY => {
-            let advice = "only a tier that is failing, hangs or is absent is replaced; to put another in the place \
-                 of one that is well, add that, evacuate this one and remove it: braid tier add, evacuate, remove";
+            let advice = "only a tier that is failing, hangs or is absent is replaced so; for one that is well, name \
+                 the new one, and nothing is lost: braid tier replace MOUNT TIER NAME=DIR";
             refused(Errno::EBUSY, &text, advice)
         }
         Errno::EEXIST => refused(

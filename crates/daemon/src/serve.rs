@@ -106,8 +106,9 @@ fn serve(
     let served = session.run();
     tracing::info!("unmounted; closing the volume");
     drop(metrics);
-    follower.follow();
     let closed = volume.shutdown();
+    // No job does anything any more.
+    follower.follow();
     drop(signals);
     let error = match (served, closed) {
         (Err(error), _) => Some(format!("the connection to the kernel failed: {error}")),

@@ -4,6 +4,7 @@
 
 use crate::config::{Reserve, no_such_tier};
 use crate::drill;
+use crate::jobs::{plain, told};
 use crate::refusal::{Place, Refusal};
 use crate::replacement::{TierPlace, cant_open, own_words, refused};
 use crate::section::Section;
@@ -11,12 +12,13 @@ use crate::stack_text::Edit;
 use crate::validate;
 use crate::volume_settings::{self, check_name};
 use crate::wire::VolumeHandle;
-use braid_contract::{Errno, Error};
-use braid_ipc::protocol::{ErrorReply, RunTier};
+use braid_contract::{Errno, Error, TierId};
+use braid_ipc::protocol::{ErrorReply, Job, RunTier};
 use braid_stores::dir::DirStore;
+use braid_stores::fault::FaultControl;
 use braid_volume::{RemovedTier, TierChange, TierConfig};
 use std::collections::BTreeMap;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 /// Settings as they were written, by key.
 pub(crate) type Settings = BTreeMap<String, String>;
@@ -32,6 +34,14 @@ struct Read {
     keys: Vec<(&'static str, Option<String>)>,
 }
 
+/// A tier that is to join.
+struct Joining {
+    dir: PathBuf,
+    read: Read,
+    /// The faults that may be armed on it.
+    control: FaultControl,
+}
+
 impl VolumeHandle {
     /// Makes the directory `dir` one more tier.
     pub(crate) fn add_tier(
@@ -41,6 +51,39 @@ impl VolumeHandle {
         settings: &Settings,
         mountpoint: &Path,
     ) -> Result<(RunTier, Edit), ErrorReply> {
+        let (joining, config) = self.joining((name, dir, settings), mountpoint)?;
+        let id = self.volume.add_tier(config).map_err(|error| cant_add(&joining.dir, &error))?;
+        self.joined(name, id, joining)
+    }
+
+    /// Makes a directory a tier, which is to have this name, directory and
+    /// settings, and starts a job that lets it take the place of the tier
+    /// `old`.
+    pub(crate) fn replace_tier_by(
+        &self,
+        old: &str,
+        new: (&str, &Path, &Settings),
+        bandwidth: Option<u64>,
+        mountpoint: &Path,
+    ) -> Result<(RunTier, Edit, Job), ErrorReply> {
+        self.known_tier(old)?;
+        let (joining, config) = self.joining(new, mountpoint)?;
+        if joining.read.change.readonly == Some(true) {
+            let what = format!("tier {} can't be read only: it is to take what {old} has", new.0);
+            return Err(refused(Errno::EINVAL, &what, "set it to read-only when that is done"));
+        }
+        let replaced = self.volume.replace_tier_by(old, config, bandwidth);
+        let (id, job) = replaced.map_err(|error| cant_replace(old, &joining.dir, &error))?;
+        let (tier, edit) = self.joined(new.0, id, joining)?;
+        Ok((tier, edit, told(job)))
+    }
+
+    /// Looks at a tier that is to join.
+    fn joining(
+        &self,
+        (name, dir, settings): (&str, &Path, &Settings),
+        mountpoint: &Path,
+    ) -> Result<(Joining, TierConfig), ErrorReply> {
         let place = Place::flag(format!("tier {name}"));
         check_name(name, &place).map_err(invalid)?;
         if self.volume.status().tiers.iter().any(|tier| tier.name == name) {
@@ -53,19 +96,22 @@ impl VolumeHandle {
         let dir = validate::replacement(dir, others, mountpoint).map_err(invalid)?;
         let store = DirStore::open(&dir).map_err(|error| cant_open(&dir, &error))?;
         let (store, control) = drill::put_before(store, &[]);
-        let location = dir.display().to_string();
-        let weight = read.change.weight.flatten();
-        let reserve = read.change.reserve.unwrap_or_default();
         let config = TierConfig {
             name: name.to_owned(),
             store: Some(store),
-            location,
-            weight,
+            location: dir.display().to_string(),
+            weight: read.change.weight.flatten(),
             profile: None,
-            reserve,
+            reserve: read.change.reserve.unwrap_or_default(),
         };
-        let id = self.volume.add_tier(config).map_err(|error| cant_add(&dir, &error))?;
+        Ok((Joining { dir, read, control }, config))
+    }
+
+    /// It joined. Answers it, and how the stack file says so.
+    fn joined(&self, name: &str, id: TierId, joining: Joining) -> Result<(RunTier, Edit), ErrorReply> {
+        let Joining { dir, read, control } = joining;
         self.drills.enter(name, control);
+        let (weight, reserve) = (read.change.weight.flatten(), read.change.reserve.unwrap_or_default());
         self.enter_place(TierPlace::added(name, &dir, weight, reserve));
         // It may be refused for home only.
         self.volume.set_tier(name, read.change)?;
@@ -125,6 +171,20 @@ fn cant_add(dir: &Path, error: &Error) -> ErrorReply {
         _ => "check the directory and its file system; the log may say more",
     };
     refused(error.errno(), &text, advice)
+}
+
+/// Why a tier that is well was not replaced.
+fn cant_replace(old: &str, dir: &Path, error: &Error) -> ErrorReply {
+    match error.errno() {
+        Errno::EINVAL | Errno::ENOSPC => plain(error),
+        Errno::EBUSY if error.to_string().contains("policy") => cant_remove(old, true, error),
+        Errno::EBUSY => {
+            let advice = format!("an empty directory takes its place: braid tier replace MOUNT {old} DIR");
+            refused(Errno::EBUSY, &error.to_string(), &advice)
+        }
+        Errno::EEXIST if error.to_string().contains("job ") => plain(error),
+        _ => cant_add(dir, error),
+    }
 }
 
 fn cant_remove(name: &str, evacuate: bool, error: &Error) -> ErrorReply {

@@ -5,7 +5,8 @@
 
 mod jobs;
 
-pub use jobs::{Amount, Job, JobChange, JobKind, Pin, PinRequest, Pinned, StartJob};
+pub use braid_contract::{Amount, JobKind, JobState};
+pub use jobs::{Job, JobChange, Pin, PinRequest, Pinned, StartJob};
 
 use braid_contract::Error;
 use serde::{Deserialize, Serialize};
@@ -80,14 +81,32 @@ pub enum Request {
     },
     /// The stack as it is now. For the owner of the mount.
     DumpStack,
-    /// Makes an empty directory the home tier: any number of
-    /// [`Reply::HomeProgress`], one [`Reply::HomeReplaced`], then
-    /// [`Reply::Done`]. Given up when the
-    /// client hangs up, unless it is too late for that. For the owner of the
-    /// mount.
+    /// Puts a directory that becomes a tier in the place of a tier that is
+    /// well, by a job. For the owner of the mount.
+    ReplaceTierBy {
+        /// The name of the tier that goes.
+        tier: String,
+        /// The name of the new one.
+        by: String,
+        /// Its directory, absolute.
+        dir: String,
+        /// What to set of it, as in a stack file.
+        #[serde(default)]
+        settings: BTreeMap<String, String>,
+        /// Most bytes a second; as fast as it goes without.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        bandwidth: Option<u64>,
+    },
+    /// Makes an empty directory the home tier, by a job that goes on when the
+    /// client hangs up: any number of [`Reply::Job`], one
+    /// [`Reply::HomeReplaced`], then [`Reply::Done`]. [`StartJob`](Self::StartJob)
+    /// does the same without waiting. For the owner of the mount.
     ReplaceHome {
         /// The directory, absolute.
         dir: String,
+        /// Most bytes a second; as fast as it goes without.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        bandwidth: Option<u64>,
     },
     /// Check the volume while it is used: any number of
     /// [`Reply::FsckProgress`] and [`Reply::FsckProblem`], one
@@ -143,6 +162,7 @@ impl Request {
                 | Self::SetTier { .. }
                 | Self::RemoveTier { .. }
                 | Self::DumpStack
+                | Self::ReplaceTierBy { .. }
                 | Self::ReplaceHome { .. }
         );
         job || tier || matches!(self, Self::Affected | Self::Drill { .. } | Self::Fsck(_))
@@ -186,8 +206,8 @@ pub enum Reply {
     TierRemoved(TierRemoved),
     /// To [`Request::DumpStack`].
     StackDump(StackDump),
-    /// To [`Request::ReplaceHome`], now and then.
-    HomeProgress(HomeProgress),
+    /// To [`Request::ReplaceTierBy`].
+    Replacing(Replacing),
     /// To [`Request::ReplaceHome`], in the end.
     HomeReplaced(HomeReplaced),
     /// To [`Request::Fsck`], now and then.
@@ -196,7 +216,8 @@ pub enum Reply {
     FsckProblem(FsckProblem),
     /// To [`Request::Fsck`], in the end.
     FsckSummary(FsckSummary),
-    /// To [`Request::StartJob`], [`Request::Job`] and [`Request::ChangeJob`].
+    /// To [`Request::StartJob`], [`Request::Job`] and [`Request::ChangeJob`];
+    /// to [`Request::ReplaceHome`], now and then.
     Job(Job),
     /// To [`Request::Jobs`], oldest first.
     Jobs(Vec<Job>),
@@ -577,22 +598,13 @@ pub struct StackDump {
     pub text: String,
 }
 
-/// How far a replacement of the home tier has come.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct HomeProgress {
-    /// `counting`, `copying`, `catching up`, `waiting`, `switching` or
-    /// `cleaning up`.
-    pub phase: String,
-    /// Regular files copied.
-    pub files: u64,
-    /// How many there were at the beginning.
-    pub total_files: u64,
-    /// Bytes copied; what changes meanwhile is copied more than once.
-    pub bytes: u64,
-    /// Space that files took on the home tier at the beginning.
-    pub total_bytes: u64,
-    /// Files open by passthrough, which are waited for.
-    pub waiting: u64,
+/// A tier that is about to take the place of another one.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Replacing {
+    /// The new one, which is part of the volume.
+    pub added: TierAdded,
+    /// Moves everything to it, and removes the old one.
+    pub job: Job,
 }
 
 /// A home tier that was replaced.

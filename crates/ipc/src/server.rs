@@ -5,9 +5,9 @@
 //! nothing is closed, and each user has a limited number of connections.
 
 use crate::protocol::{
-    AffectedFile, Done, Drill, Ended, ErrorReply, Explanation, FsckRequest, FsckSummary, Hello, HomeProgress,
-    HomeReplaced, Job, JobChange, PROTOCOL, PinRequest, Pinned, REQUEST_BYTES_MAX, Replaced, Reply,
-    ReplyLine, Request, RequestLine, StackDump, StartJob, Status, TierAdded, TierRemoved, TierSet,
+    AffectedFile, Done, Drill, Ended, ErrorReply, Explanation, FsckRequest, FsckSummary, Hello, HomeReplaced,
+    Job, JobChange, PROTOCOL, PinRequest, Pinned, REQUEST_BYTES_MAX, Replaced, Replacing, Reply, ReplyLine,
+    Request, RequestLine, StackDump, StartJob, Status, TierAdded, TierRemoved, TierSet,
 };
 use rustix::fs::{Mode, chmod};
 use rustix::net::Shutdown;
@@ -125,16 +125,32 @@ pub trait Handler: Send + Sync + 'static {
     /// If there is none to tell.
     fn dump_stack(&self) -> Result<StackDump, ErrorReply>;
 
-    /// Makes the empty directory `dir` the home tier. Hands `tell` progress; it
-    /// fails when the client is gone, and then the replacement is given up, if
-    /// it still can be.
+    /// Puts a directory that becomes the tier `by` in the place of a tier that
+    /// is well, by a job.
     ///
     /// # Errors
-    /// If the directory won't do, or the replacement failed or was given up.
+    /// If there is no such tier, it is needed, the directory won't do, or there
+    /// is no room.
+    fn replace_tier_by(
+        &self,
+        tier: &str,
+        by: &str,
+        dir: &str,
+        settings: &BTreeMap<String, String>,
+        bandwidth: Option<u64>,
+    ) -> Result<Replacing, ErrorReply>;
+
+    /// Makes the empty directory `dir` the home tier, by a job. Hands `tell`
+    /// how that is doing; it fails when the client is gone, and then the job
+    /// goes on.
+    ///
+    /// # Errors
+    /// If the directory won't do, or the job failed or was cancelled.
     fn replace_home(
         &self,
         dir: &str,
-        tell: &mut dyn FnMut(HomeProgress) -> io::Result<()>,
+        bandwidth: Option<u64>,
+        tell: &mut dyn FnMut(Job) -> io::Result<()>,
     ) -> Result<HomeReplaced, ErrorReply>;
 
     /// Checks the volume. Hands `tell` progress and problems; it fails when the
@@ -442,11 +458,14 @@ fn handle(handler: &dyn Handler, request: &Request, send: &mut dyn FnMut(Reply) 
             handler.remove_tier(tier, *evacuate).map(Reply::TierRemoved)
         }
         Request::DumpStack => handler.dump_stack().map(Reply::StackDump),
-        Request::ReplaceHome { dir } => {
-            handler.replace_home(dir, &mut |now| send(Reply::HomeProgress(now))).and_then(|replaced| {
+        Request::ReplaceHome { dir, bandwidth } => {
+            handler.replace_home(dir, *bandwidth, &mut |now| send(Reply::Job(now))).and_then(|replaced| {
                 let sent = send(Reply::HomeReplaced(replaced));
                 sent.map_err(|error| ErrorReply::new(error.to_string())).map(|()| Reply::Done(Done {}))
             })
+        }
+        Request::ReplaceTierBy { tier, by, dir, settings, bandwidth } => {
+            handler.replace_tier_by(tier, by, dir, settings, *bandwidth).map(Reply::Replacing)
         }
         Request::ReplaceTier { tier, dir } => handler.replace_tier(tier, dir).map(Reply::Replaced),
         Request::StartJob(_)

@@ -3,8 +3,9 @@
 
 use braid_ipc::protocol::{
     AffectedFile, Amount, Drill, DrillTier, Ended, ErrorReply, Explanation, FsckProblem, FsckProgress,
-    FsckRequest, FsckSummary, Hello, HomeProgress, HomeReplaced, Job, JobChange, JobKind, PinRequest, Pinned,
-    Replaced, Reply, Request, RunTier, Saved, StackDump, StartJob, Status, TierAdded, TierRemoved, TierSet,
+    FsckRequest, FsckSummary, Hello, HomeReplaced, Job, JobChange, JobKind, JobState, PinRequest, Pinned,
+    Replaced, Replacing, Reply, Request, RunTier, Saved, StackDump, StartJob, Status, TierAdded, TierRemoved,
+    TierSet,
 };
 use braid_ipc::{Client, ClientError, Handler, Server};
 use std::collections::BTreeMap;
@@ -106,10 +107,22 @@ impl Handler for Fake {
         Ok(StackDump { text: "stack:\n".into() })
     }
 
+    fn replace_tier_by(
+        &self,
+        _: &str,
+        by: &str,
+        dir: &str,
+        settings: &BTreeMap<String, String>,
+        bandwidth: Option<u64>,
+    ) -> Result<Replacing, ErrorReply> {
+        Ok(Replacing { added: self.add_tier(by, dir, settings)?, job: Job { bandwidth, ..job(2) } })
+    }
+
     fn replace_home(
         &self,
         dir: &str,
-        _: &mut dyn FnMut(HomeProgress) -> io::Result<()>,
+        _: Option<u64>,
+        _: &mut dyn FnMut(Job) -> io::Result<()>,
     ) -> Result<HomeReplaced, ErrorReply> {
         Err(ErrorReply::new(format!("{dir} is not empty")))
     }
@@ -134,12 +147,13 @@ fn job(id: u64) -> Job {
         id,
         what: JobKind::Rebalance {},
         text: "rebalance".into(),
-        state: "running".into(),
+        state: JobState::Running,
         done: Amount { bytes: 1, ranges: 1, files: 0 },
         total: None,
         skipped: [("pinned".to_owned(), 3)].into(),
         errors: 0,
         waiting_for: 0,
+        phase: None,
         bandwidth: None,
         rate: 0.5,
         eta_seconds: None,
@@ -486,5 +500,15 @@ fn tiers_are_added_set_and_removed() {
     assert!(
         matches!(client.request(&Request::DumpStack), Ok(Reply::StackDump(dump)) if dump.text == "stack:\n")
     );
-    assert!([add, set, remove, Request::DumpStack].iter().all(Request::is_for_owner));
+    let (settings, bandwidth) = (BTreeMap::new(), Some(7));
+    let replace = Request::ReplaceTierBy {
+        tier: "old".into(),
+        by: "new".into(),
+        dir: "/x".into(),
+        settings,
+        bandwidth,
+    };
+    let Ok(Reply::Replacing(replacing)) = client.request(&replace) else { panic!("not replaced") };
+    assert_eq!((replacing.added.tier.name.as_str(), replacing.job.bandwidth), ("new", bandwidth));
+    assert!([add, set, remove, replace, Request::DumpStack].iter().all(Request::is_for_owner));
 }

@@ -4,14 +4,17 @@
 //!
 //! To go through costs two changes of a counter that few threads share.
 
-use crate::sync::{Condvar, Mutex};
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+#[cfg(all(test, loom))]
+mod model;
 
-/// Counters; more than there are processors that matter.
-const SHARDS: usize = 64;
+use crate::sync::checked::{AtomicBool, AtomicU64, Condvar, Mutex, Ordering};
+
+/// Counters; more than there are processors that matter, or as few as make a
+/// difference to the model checker.
+const SHARDS: usize = if cfg!(loom) { 2 } else { 64 };
 
 /// A counter in cache lines of its own.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 #[repr(align(128))]
 struct Count(AtomicU64);
 
@@ -41,7 +44,7 @@ const LOOK_NS: u64 = 5_000_000;
 impl Door {
     pub(crate) fn new() -> Self {
         Self {
-            inside: std::array::from_fn(|_| Count::default()),
+            inside: std::array::from_fn(|_| Count(AtomicU64::new(0))),
             closed: AtomicBool::new(false),
             lock: Mutex::new(()),
             changed: Condvar::new(),
@@ -50,25 +53,31 @@ impl Door {
 
     /// Goes in; waits while the door is closed.
     pub(crate) fn pass(&self) -> Pass<'_> {
-        let at = crate::migrate::place_of_this_thread() % SHARDS;
+        self.pass_at(crate::migrate::place_of_this_thread() % SHARDS)
+    }
+
+    fn pass_at(&self, at: usize) -> Pass<'_> {
         loop {
-            // Either this thread sees that the door is closed, or whoever
-            // closes it sees the count: both are in one order.
-            self.inside[at].0.fetch_add(1, Ordering::SeqCst);
-            if !self.closed.load(Ordering::SeqCst) {
+            // Whoever closes the door exchanges the count too (`is_entered`),
+            // and the second of the two at it knows what the first did before:
+            // either this thread sees that the door is closed, or whoever
+            // closes it sees the count.
+            self.inside[at].0.fetch_add(1, Ordering::AcqRel);
+            if !self.closed.load(Ordering::Acquire) {
                 return Pass { door: self, at };
             }
             self.leave(at);
             let mut guard = self.lock.lock();
-            while self.closed.load(Ordering::SeqCst) {
+            while self.closed.load(Ordering::Acquire) {
                 guard = self.changed.wait_for(guard, LOOK_NS);
             }
         }
     }
 
     fn leave(&self, at: usize) {
-        self.inside[at].0.fetch_sub(1, Ordering::SeqCst);
-        if self.closed.load(Ordering::SeqCst) {
+        self.inside[at].0.fetch_sub(1, Ordering::AcqRel);
+        if self.closed.load(Ordering::Acquire) {
+            // Whoever closes the door has looked and waits, or looks anew.
             drop(self.lock.lock());
             self.changed.notify_all();
         }
@@ -77,10 +86,10 @@ impl Door {
     /// Closes the door when everybody is out; gives up when `give_up` says so,
     /// which is asked every now and then. One at a time.
     pub(crate) fn close(&self, mut give_up: impl FnMut() -> bool) -> Option<Closed<'_>> {
-        self.closed.store(true, Ordering::SeqCst);
+        self.closed.store(true, Ordering::Release);
         let closed = Closed(self);
         let mut guard = self.lock.lock();
-        while self.inside.iter().any(|count| count.0.load(Ordering::SeqCst) > 0) {
+        while self.is_entered() {
             if give_up() {
                 drop(guard);
                 return None;
@@ -89,6 +98,12 @@ impl Door {
         }
         drop(guard);
         Some(closed)
+    }
+
+    /// Whether somebody is inside. To exchange the counts, rather than to load
+    /// them, puts this and all who come and go in one order.
+    fn is_entered(&self) -> bool {
+        self.inside.iter().any(|count| count.0.fetch_add(0, Ordering::AcqRel) > 0)
     }
 }
 
@@ -100,13 +115,13 @@ impl Drop for Pass<'_> {
 
 impl Drop for Closed<'_> {
     fn drop(&mut self) {
-        self.0.closed.store(false, Ordering::SeqCst);
+        self.0.closed.store(false, Ordering::Release);
         drop(self.0.lock.lock());
         self.0.changed.notify_all();
     }
 }
 
-#[cfg(test)]
+#[cfg(all(test, not(loom)))]
 mod tests {
     use super::*;
     use std::sync::atomic::AtomicU32;

@@ -50,12 +50,12 @@ pub use config::{
 };
 pub use explain::{Explanation, Layout, Run};
 pub use format::FORMAT_VERSION;
-pub use jobs::{Amount, JobKind, JobRecord, JobState, JobStatus, PARALLEL_MAX as PARALLEL_JOBS_MAX, Pinned};
+pub use jobs::{JobRecord, JobStatus, PARALLEL_MAX as PARALLEL_JOBS_MAX, Pinned};
 pub use lifecycle::{RemovedTier, TierChange};
 pub use open::OpenError;
 #[cfg(feature = "plant")]
 pub use plant::Plant;
-pub use rehome::{RehomePhase, RehomeProgress, RehomeReport, discard_copy, settle_home};
+pub use rehome::{RehomeOutcome, RehomePhase, RehomeProgress, RehomeReport, discard_copy, settle_home};
 pub use rules::{Condition, ConditionError};
 pub use status::{HotFile, MoveCount, TierStatus, VolumeStatus};
 pub use sync::Machine;

@@ -16,7 +16,7 @@ use crate::reap::Reaper;
 use crate::rehome::Changes;
 use crate::rules::Rules;
 use crate::sync::{Mutex, RwLock};
-use crate::tiers::{Counts, Place, Tier, TierParts, Tiers, bit};
+use crate::tiers::{Counts, Place, Tier, TierParts, Tiers};
 use crate::{RANGE_SIZE_DEFAULT, Volume, lifecycle, placement, rehome};
 use braid_contract::{Access, Environment, Errno, Error, Fd, InodeId, Result, TierId, VolumeId};
 use braid_sys::is_privileged;
@@ -451,7 +451,6 @@ fn plan_new(
             tiers,
             lost: Vec::new(),
             removed: Vec::new(),
-            draining: 0,
         },
         table_is_new: true,
         unlabelled: (0..config.tiers.len()).collect(),
@@ -622,9 +621,6 @@ fn assemble(home: Home, config: VolumeConfig, plan: &Plan) -> Opening<Volume> {
         }));
     }
     let tiers = Tiers::new(tiers, plan.table.lost.clone())?;
-    for tier in tiers.iter().filter(|tier| plan.table.draining & bit(tier.id) != 0) {
-        tier.set_draining(true);
-    }
     let policy = placement::make(&config.policy, |name| tiers.number(name)).ok_or(OpenError::UnknownTier)?;
     let rules = Rules::make(&config.rules, |name| tiers.number(name)).ok_or(OpenError::UnknownTier)?;
     let braid = home.braid()?;

@@ -72,9 +72,9 @@ impl Volume {
     /// # Errors
     /// Those of the tiers. What could not be done is done at the next mount.
     pub fn shutdown(&self) -> Result<()> {
+        self.jobs.stop();
         self.changes.end();
         self.movers.stop();
-        self.jobs.stop();
         self.background.stop();
         // The kernel does not release what was open when it was unmounted.
         for handle in self.handles.file_handles() {

@@ -5,9 +5,9 @@
 #[allow(dead_code, reason = "other tests use the rest")]
 mod common;
 
-use braid_contract::{Errno, FileSystem, InodeId};
+use braid_contract::{Errno, FileSystem, InodeId, JobKind, JobState};
 use braid_stores::dir::DirStore;
-use braid_volume::{JobKind, JobState, JobStatus, Reserve, TierConfig, Volume, VolumeConfig};
+use braid_volume::{JobStatus, Reserve, TierConfig, Volume, VolumeConfig};
 use common::{Bed, Open, RANGE, caller, pattern};
 use std::ffi::OsStr;
 use std::sync::Arc;

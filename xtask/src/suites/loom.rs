@@ -1,5 +1,6 @@
-//! What keeps a range's move and its readers and writers apart, under a model
-//! checker: every interleaving of a few threads.
+//! What keeps a range's move and its readers and writers apart, and operations
+//! and the replacement of home, under a model checker: every interleaving of a
+//! few threads.
 
 use super::{Report, Suite};
 use crate::error::Result;
@@ -8,19 +9,29 @@ use crate::sh::cmd;
 use crate::test::Options;
 
 /// Named in the list of suites.
-pub(super) const SUITE: Suite =
-    Suite { name: "loom", about: "the protocol of moving a range, in every interleaving", run };
+pub(super) const SUITE: Suite = Suite {
+    name: "loom",
+    about: "the protocols of moving a range and of replacing home, in every interleaving",
+    run,
+};
 
 fn run(options: &Options, report: &mut Report) -> Result<()> {
     if options.on.is_some() {
         report.skip("loom", "is about a volume");
         return Ok(());
     }
-    report.case("readers, writers and a move", || {
-        let test = ["test", "--quiet", "--locked", "--release", "-p", "braid-volume", "--lib"];
-        // A directory of its own: every crate is built anew with the flag.
-        let target = paths::root().join("target/loom");
-        let checked = cmd("cargo").args(test).arg("migrate::model").dir(&paths::root());
-        checked.env("RUSTFLAGS", "--cfg loom").env("CARGO_TARGET_DIR", target).run()
-    })
+    for (case, model) in
+        [("readers, writers and a move", "migrate::model"), ("operations and a door", "door::model")]
+    {
+        report.case(case, || check(model))?;
+    }
+    Ok(())
+}
+
+fn check(model: &str) -> Result<()> {
+    let test = ["test", "--quiet", "--locked", "--release", "-p", "braid-volume", "--lib"];
+    // A directory of its own: every crate is built anew with the flag.
+    let target = paths::root().join("target/loom");
+    let checked = cmd("cargo").args(test).arg(model).dir(&paths::root());
+    checked.env("RUSTFLAGS", "--cfg loom").env("CARGO_TARGET_DIR", target).run()
 }

@@ -24,7 +24,7 @@ pub(super) fn list(jobs: &[Job]) -> String {
     for job in jobs {
         table.row(vec![
             job.id.to_string(),
-            job.state.clone(),
+            job.state.name().to_owned(),
             show_size(job.done.bytes),
             job.total.map_or("-".into(), |total| show_size(total.bytes)),
             if job.rate > 0.0 { format!("{}/s", show_size(job.rate as u64)) } else { "-".into() },
@@ -71,13 +71,14 @@ pub(super) fn all(job: &Job) -> String {
 
 /// What it is and how it is.
 pub(super) fn line(job: &Job) -> String {
-    format!("job {}: {}: {}{}\n", job.id, job.text, job.state, waiting(job))
+    format!("job {}: {}: {}{}\n", job.id, job.text, job.state.name(), waiting(job))
 }
 
 fn waiting(job: &Job) -> String {
-    match job.waiting_for {
-        0 => String::new(),
-        files => format!(", waiting for {files} files that are in use"),
+    match (job.waiting_for, &job.phase) {
+        (0, None) => String::new(),
+        (0, Some(phase)) => format!(", {phase}"),
+        (files, _) => format!(", waiting for {files} files that are in use"),
     }
 }
 
@@ -89,7 +90,7 @@ pub(super) fn end(job: &Job) -> String {
         "job {}: {}: {}: moved {} in {} ranges of {} files{skipped}\n",
         job.id,
         job.text,
-        job.state,
+        job.state.name(),
         show_size(job.done.bytes),
         job.done.ranges,
         job.done.files,
@@ -98,7 +99,7 @@ pub(super) fn end(job: &Job) -> String {
 
 /// How far it is, in one line.
 pub(super) fn progress(job: &Job) -> String {
-    let head = format!("job {} {}{}", job.id, job.state, waiting(job));
+    let head = format!("job {} {}{}", job.id, job.state.name(), waiting(job));
     let Some(total) = job.total else { return head };
     let rate = match job.rate > 0.0 {
         true => format!(", {}/s", show_size(job.rate as u64)),
@@ -112,19 +113,20 @@ pub(super) fn progress(job: &Job) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use braid_ipc::protocol::{Amount, JobKind};
+    use braid_ipc::protocol::{Amount, JobKind, JobState};
 
     fn job() -> Job {
         Job {
             id: 3,
             what: JobKind::Rebalance {},
             text: "rebalance".into(),
-            state: "running".into(),
+            state: JobState::Running,
             done: Amount { bytes: 1 << 20, ranges: 1, files: 0 },
             total: Some(Amount { bytes: 2 << 20, ranges: 2, files: 1 }),
             skipped: [("pinned".to_owned(), 2)].into(),
             errors: 0,
             waiting_for: 1,
+            phase: None,
             bandwidth: Some(1 << 20),
             rate: 524_288.0,
             eta_seconds: Some(2.0),

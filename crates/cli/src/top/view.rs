@@ -164,7 +164,7 @@ impl View<'_> {
             let rate = if job.rate > 0.0 { format!("{}/s", show_size(job.rate as u64)) } else { "-".into() };
             Row::new([
                 job.id.to_string(),
-                job.state.clone(),
+                job.state.name().to_owned(),
                 bar(share, JOB_BAR),
                 format!("{:.0}%", share.min(1.0) * 100.0),
                 rate,

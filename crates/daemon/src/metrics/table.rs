@@ -2,6 +2,7 @@
 //! volume. The one table of `docs/metrics.md` says the same. Called for each
 //! scrape.
 
+use braid_contract::JobState;
 use braid_ipc::protocol::{Device, Job, Latency, MoveCount, Status, TierStatus};
 use prometheus_client::collector::Collector;
 use prometheus_client::encoding::{DescriptorEncoder, text};
@@ -13,7 +14,14 @@ use std::fmt;
 const STATES: [&str; 6] = ["online", "full", "read-only", "failing", "hanging", "absent"];
 
 /// Every state of a job.
-const JOB_STATES: [&str; 6] = ["queued", "running", "paused", "done", "failed", "cancelled"];
+const JOB_STATES: [JobState; 6] = [
+    JobState::Queued,
+    JobState::Running,
+    JobState::Paused,
+    JobState::Done,
+    JobState::Failed,
+    JobState::Cancelled,
+];
 
 /// What is told about.
 #[derive(Debug)]
@@ -297,9 +305,9 @@ fn moves(told: &Told, value: fn(&MoveCount) -> u64) -> Samples {
 }
 
 fn jobs(told: &Told) -> Samples {
-    let of = |state: &'static str| {
+    let of = |state: JobState| {
         let mut labels = volume(told);
-        labels.push(("state", state.into()));
+        labels.push(("state", state.name().into()));
         (labels, told.jobs.iter().filter(|job| job.state == state).count() as f64)
     };
     JOB_STATES.map(of).into()

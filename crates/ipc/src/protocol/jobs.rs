@@ -1,40 +1,8 @@
 //! What is said of jobs and pins.
 
+use braid_contract::{Amount, JobKind, JobState};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
-
-/// What a job is to move, and where to. Paths are below the volume's root.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(tag = "kind", rename_all = "kebab-case")]
-pub enum JobKind {
-    /// A file, or all files of a directory, to one tier.
-    Move {
-        /// File or directory.
-        path: String,
-        /// The tier's name.
-        to: String,
-    },
-    /// A file, or all files of a directory, to the fastest tier with room.
-    Promote {
-        /// File or directory.
-        path: String,
-    },
-    /// A file, or all files of a directory, to the slowest tier with room.
-    Demote {
-        /// File or directory.
-        path: String,
-    },
-    /// Ranges of all files, so that every tier has its share.
-    Rebalance {},
-    /// Everything off one tier, which takes no new ranges from then on.
-    Evacuate {
-        /// The tier's name.
-        tier: String,
-        /// Whether the tier leaves the volume once it is empty.
-        #[serde(default)]
-        then_remove: bool,
-    },
-}
 
 /// A job that is to be started.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -60,17 +28,6 @@ pub enum JobChange {
     Bandwidth(Option<u64>),
 }
 
-/// How much was moved, or is to be.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Amount {
-    /// Bytes of files.
-    pub bytes: u64,
-    /// Ranges.
-    pub ranges: u64,
-    /// Files with such ranges.
-    pub files: u64,
-}
-
 /// A job. Times are in nanoseconds since the epoch.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Job {
@@ -80,8 +37,8 @@ pub struct Job {
     pub what: JobKind,
     /// The same, for people.
     pub text: String,
-    /// `queued`, `running`, `paused`, `done`, `failed` or `cancelled`.
-    pub state: String,
+    /// Where it is in its life.
+    pub state: JobState,
     /// What was moved.
     pub done: Amount,
     /// What is moved in the end; `None` before it was counted.
@@ -92,6 +49,9 @@ pub struct Job {
     pub errors: u64,
     /// Files that it waits for, since they are in use.
     pub waiting_for: u64,
+    /// What it is at, where that is more than moving.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub phase: Option<String>,
     /// Most bytes a second; `None` has no cap.
     pub bandwidth: Option<u64>,
     /// Bytes moved a second, now.
@@ -112,7 +72,7 @@ impl Job {
     /// Whether it has ended.
     #[must_use]
     pub fn is_over(&self) -> bool {
-        matches!(self.state.as_str(), "done" | "failed" | "cancelled")
+        self.state.is_final()
     }
 }
 

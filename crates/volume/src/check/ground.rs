@@ -388,7 +388,6 @@ fn table_from(home: &Label, labels: &[Found<Label>]) -> VolumeTable {
         tiers,
         lost: Vec::new(),
         removed: Vec::new(),
-        draining: 0,
     }
 }
 

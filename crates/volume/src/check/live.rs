@@ -20,34 +20,24 @@ impl Check<'_> {
         identity: &Identity,
         strangers: &mut Vec<Subject>,
     ) -> Result<()> {
-        let inode = volume.inodes.enter(&volume.home, identity, Fd::clone(fd));
-        let ino = inode.ino;
-        let visited = {
-            let slot = inode.file.lock();
-            match slot.upgrade() {
-                None => {
-                    self.in_use = false;
-                    self.visit_if_named(path, fd, strangers)
-                }
-                Some(file) => {
-                    drop(slot);
-                    // What a move has copied so far would look left over.
-                    let still = match &*file.layout.read() {
-                        Layout::Plain => None,
-                        Layout::Spread(spread) => Some(Arc::clone(&spread.moving)),
-                    };
-                    let _still = still.map(|moving| moving.hold());
-                    let layout = file.layout.read();
-                    self.in_use = true;
-                    let visited = self.visit_if_named(path, fd, strangers);
-                    self.in_use = false;
-                    drop(layout);
-                    visited
-                }
-            }
+        let found = volume.found(identity, Fd::clone(fd));
+        let slot = found.inode.file.lock();
+        let Some(file) = slot.upgrade() else {
+            self.in_use = false;
+            return self.visit_if_named(path, fd, strangers);
         };
-        drop(inode);
-        volume.inodes.forget(ino, 1);
+        drop(slot);
+        // What a move has copied so far would look left over.
+        let still = match &*file.layout.read() {
+            Layout::Plain => None,
+            Layout::Spread(spread) => Some(Arc::clone(&spread.moving)),
+        };
+        let _still = still.map(|moving| moving.hold());
+        let layout = file.layout.read();
+        self.in_use = true;
+        let visited = self.visit_if_named(path, fd, strangers);
+        self.in_use = false;
+        drop(layout);
         visited
     }
 

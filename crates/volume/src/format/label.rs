@@ -88,8 +88,6 @@ pub(crate) struct VolumeTable {
     pub(crate) lost: Vec<(TierId, String)>,
     /// Those of tiers that were removed.
     pub(crate) removed: Vec<Removed>,
-    /// Tiers that take no new ranges, as bits.
-    pub(crate) draining: u64,
 }
 
 /// A tier that was removed.
@@ -108,10 +106,6 @@ const SLOT_LOST: u8 = 2;
 const SLOT_LEAVING: u8 = 3;
 const SLOT_REMOVED: u8 = 4;
 
-/// Where in a slot flags are.
-const FLAGS_AT: usize = 50;
-const FLAG_DRAINING: u8 = 1;
-
 impl VolumeTable {
     pub(crate) fn encode(&self) -> Vec<u8> {
         let mut bytes = vec![0; TABLE_LEN];
@@ -124,9 +118,6 @@ impl VolumeTable {
         let lost = self.lost.iter().map(|tier| (SLOT_LOST, tier));
         for (kind, (tier, name)) in tiers.chain(lost) {
             put_slot(&mut bytes, kind, *tier, name);
-            if kind == SLOT_TIER && self.draining & 1 << tier.0 != 0 {
-                bytes[slot_at(*tier) + FLAGS_AT] = FLAG_DRAINING;
-            }
         }
         for Removed { tier, name, leaving } in &self.removed {
             put_slot(&mut bytes, if *leaving { SLOT_LEAVING } else { SLOT_REMOVED }, *tier, name);
@@ -137,15 +128,12 @@ impl VolumeTable {
 
     pub(crate) fn decode(bytes: &[u8]) -> Result<Self, FormatError> {
         check_sealed(bytes, TABLE_LEN, TABLE_MAGIC)?;
-        let (mut tiers, mut lost, mut removed, mut draining) = (Vec::new(), Vec::new(), Vec::new(), 0);
+        let (mut tiers, mut lost, mut removed) = (Vec::new(), Vec::new(), Vec::new());
         for tier in (0..TierId::LIMIT).map(TierId) {
             let slot = &bytes[slot_at(tier)..][..SLOT_LEN];
             let name = || decode_name(slot[1], &slot[2..]);
             match slot[0] {
-                SLOT_TIER => {
-                    tiers.push((tier, name()?));
-                    draining |= u64::from(slot[FLAGS_AT] & FLAG_DRAINING) << tier.0;
-                }
+                SLOT_TIER => tiers.push((tier, name()?)),
                 SLOT_LOST => lost.push((tier, name()?)),
                 kind @ (SLOT_LEAVING | SLOT_REMOVED) => {
                     removed.push(Removed { tier, name: name()?, leaving: kind == SLOT_LEAVING });
@@ -158,7 +146,7 @@ impl VolumeTable {
             return Err(FormatError::Damaged("its home tier is not among its tiers"));
         }
         let range_size = check_range_size(get_u32(bytes, 32))?;
-        Ok(Self { volume: VolumeId(get(bytes, 16)), range_size, home, tiers, lost, removed, draining })
+        Ok(Self { volume: VolumeId(get(bytes, 16)), range_size, home, tiers, lost, removed })
     }
 }
 
@@ -250,7 +238,6 @@ mod tests {
                 Removed { tier: TierId(8), name: "going".into(), leaving: true },
                 Removed { tier: TierId(9), name: "gone".into(), leaving: false },
             ],
-            draining: 1 << 62,
         };
         assert_eq!(VolumeTable::decode(&table.encode()), Ok(table.clone()));
         let homeless = VolumeTable { home: TierId(1), ..table };

@@ -2,11 +2,11 @@
 //! and slow them down. The daemon calls this; `start` begins new ones.
 
 use super::list::{Job, Jobs, unknown};
-use super::record::{JobKind, JobRecord, JobState};
+use super::record::JobRecord;
 use super::shelf;
 use crate::Volume;
-use crate::tiers::bit;
-use braid_contract::Result;
+use crate::rehome::{RehomeOutcome, RehomePhase};
+use braid_contract::{Errno, Error, JobKind, JobState, Result};
 use std::sync::Arc;
 
 /// A job and how it is doing.
@@ -20,6 +20,10 @@ pub struct JobStatus {
     pub eta_seconds: Option<f64>,
     /// Files that it waits for, since they are in use.
     pub waiting_for: u64,
+    /// What a replacement of home is at.
+    pub phase: Option<RehomePhase>,
+    /// What it came to, if it ended since the volume was opened.
+    pub report: Option<RehomeOutcome>,
 }
 
 impl Volume {
@@ -42,8 +46,16 @@ impl Volume {
     /// Stops a job, so that it can go on later.
     ///
     /// # Errors
-    /// `ENOENT` if there is no such job, `EINVAL` if it has ended or is paused.
+    /// `ENOENT` if there is no such job, `EINVAL` if it has ended or is paused,
+    /// or replaces home.
     pub fn pause_job(&self, id: u64) -> Result<JobStatus> {
+        if let JobKind::ReplaceHome { .. } = self.job(id)?.record.what {
+            let what = format!(
+                "job {id} replaces home: it can't be paused, since it follows all that changes; slow it down \
+                 (braid job set {id} bandwidth=RATE) or cancel it"
+            );
+            return Err(Error::new(Errno::EINVAL, what));
+        }
         self.change_job(id, &[JobState::Queued, JobState::Running], JobState::Paused)
     }
 
@@ -59,7 +71,8 @@ impl Volume {
     /// being emptied takes new ranges again.
     ///
     /// # Errors
-    /// `ENOENT` if there is no such job, `EINVAL` if it has ended.
+    /// `ENOENT` if there is no such job, `EINVAL` if it has ended, `EBUSY` if it
+    /// replaces home and that is as good as done.
     pub fn cancel_job(&self, id: u64) -> Result<JobStatus> {
         let from = [JobState::Queued, JobState::Running, JobState::Paused];
         let cancelled = self.change_job(id, &from, JobState::Cancelled)?;
@@ -90,33 +103,6 @@ impl Volume {
         self.job(id)
     }
 
-    /// A tier that was emptied takes new ranges again.
-    ///
-    /// # Errors
-    /// `ENOENT` if there is no such tier, `EINVAL` if it was not emptied, or is
-    /// being emptied: that job can be cancelled.
-    pub fn undo_evacuation(&self, tier: &str) -> Result<()> {
-        let tier = self.tier_named(tier)?;
-        let holding = self.jobs.each(|job| holds(&job.record, &tier.name).then(|| job.record.clone()));
-        for record in holding.into_iter().flatten() {
-            if !record.state.is_final() {
-                let what = format!("job {} is emptying tier {}: cancel it", record.id, tier.name);
-                return Err(braid_contract::Error::new(braid_contract::Errno::EINVAL, what));
-            }
-            let record = self.jobs.update(record.id, |job| {
-                job.record.holds = false;
-                job.record.clone()
-            })?;
-            self.keep_job(&record)?;
-        }
-        if !tier.is_draining() {
-            let what = format!("tier {} takes new ranges: it was not emptied", tier.name);
-            return Err(braid_contract::Error::new(braid_contract::Errno::EINVAL, what));
-        }
-        self.apply_draining();
-        Ok(())
-    }
-
     fn change_job(&self, id: u64, from: &[JobState], wanted: JobState) -> Result<JobStatus> {
         let record = self.jobs.change_state(id, from, wanted)?;
         self.keep_job(&record)?;
@@ -128,10 +114,29 @@ impl Volume {
     /// can be used.
     pub(crate) fn load_jobs(&self) {
         match shelf::load(&self.home) {
-            Ok(shelf) => self.jobs.restore(shelf.records, shelf.last),
+            Ok(mut shelf) => {
+                let lost = shelf.records.iter_mut().filter(|record| is_lost(record));
+                let lost: Vec<JobRecord> = lost.map(|record| self.give_up(record)).collect();
+                self.jobs.restore(shelf.records, shelf.last);
+                lost.iter().for_each(|record| self.try_keep_job(record));
+            }
             Err(error) => tracing::error!(%error, "the jobs can't be read: none goes on"),
         }
         self.apply_draining();
+    }
+
+    /// A job that can't go on after a restart has failed.
+    fn give_up(&self, record: &mut JobRecord) -> JobRecord {
+        record.state = JobState::Failed;
+        record.ended_ns = Some(self.environment.wall_ns());
+        record.message = Some("the volume was closed before it was done: home is where it was".into());
+        record.clone()
+    }
+
+    /// Waits until something changes about jobs, at most for so many
+    /// nanoseconds.
+    pub fn wait_for_jobs(&self, max_ns: u64) {
+        self.jobs.wait_for_change(max_ns);
     }
 
     /// Lets jobs run, so many at a time; called when the volume can be used.
@@ -151,6 +156,11 @@ impl Volume {
     /// Writes what is known of a job, as it is now.
     pub(super) fn keep_job(&self, record: &JobRecord) -> Result<()> {
         let _pass = self.door.pass();
+        self.keep_job_inside(record)
+    }
+
+    /// As [`keep_job`](Self::keep_job), for those who are through the door.
+    pub(super) fn keep_job_inside(&self, record: &JobRecord) -> Result<()> {
         let _saving = self.jobs.saving.lock();
         // Somebody may have changed it since.
         let latest = self.jobs.update(record.id, |job| job.record.clone());
@@ -166,26 +176,19 @@ impl Volume {
 
     /// Removes what is kept of jobs that are forgotten.
     pub(super) fn forget_jobs(&self, ids: &[u64]) {
+        let _pass = self.door.pass();
         for id in ids {
             if let Err(error) = shelf::remove(&self.home, *id) {
                 tracing::warn!(job = id, %error, "an old job can't be forgotten");
             }
         }
     }
-
-    /// Tells each tier whether it takes new ranges, as far as jobs go.
-    pub(super) fn apply_draining(&self) {
-        let table = self.table.lock().draining;
-        for tier in self.tiers.iter() {
-            let held = self.jobs.each(|job| holds(&job.record, &tier.name));
-            tier.set_draining(table & bit(tier.id) != 0 || held.contains(&true));
-        }
-    }
 }
 
-/// Whether a job keeps new ranges away from the tier of this name.
-fn holds(record: &JobRecord, name: &str) -> bool {
-    record.holds && matches!(&record.what, JobKind::Evacuate { tier, .. } if tier == name)
+/// Whether the job can't go on after a restart: what was copied of home is not
+/// worth anything then. One that was done says so on the new home.
+fn is_lost(record: &JobRecord) -> bool {
+    matches!(record.what, JobKind::ReplaceHome { .. }) && !record.state.is_final()
 }
 
 fn status(job: &Job, now_ns: u64) -> JobStatus {
@@ -194,7 +197,8 @@ fn status(job: &Job, now_ns: u64) -> JobStatus {
     let left = record.total.map(|total| total.bytes.saturating_sub(record.done.bytes));
     let eta_seconds = left.filter(|_| rate > 0.0).map(|left| left as f64 / rate);
     let running = record.state == JobState::Running;
-    JobStatus { record, rate, eta_seconds, waiting_for: if running { job.waiting } else { 0 } }
+    let (phase, report) = (job.rehome.phase, job.rehome.report.clone());
+    JobStatus { record, rate, eta_seconds, waiting_for: if running { job.waiting } else { 0 }, phase, report }
 }
 
 /// What the thread of the jobs does until the volume ends.

@@ -1,13 +1,12 @@
 //! Which ranges a job moves, and where to.
 
-use super::record::JobKind;
 use super::shares::Shares;
 use crate::Volume;
 use crate::file::{Asking, File, Layout};
 use crate::format::{PinAttr, Reason};
 use crate::placement::{Origin, Span};
 use crate::tiers::{Tier, bit};
-use braid_contract::{Errno, Error, Result, TierId};
+use braid_contract::{Errno, Error, JobKind, Result, TierId};
 use std::path::PathBuf;
 use std::sync::Arc;
 
@@ -20,8 +19,8 @@ pub(super) enum Goal {
     Ranked { tiers: Vec<(Arc<Tier>, f64)>, reason: Reason },
     /// Every tier has its share of each file.
     Shares,
-    /// Nothing on this tier.
-    Off(Arc<Tier>),
+    /// Nothing on `tier`; all of it on `to`, if there is one and it has room.
+    Off { tier: Arc<Tier>, to: Option<Arc<Tier>> },
 }
 
 /// A range that is to be moved.
@@ -46,9 +45,9 @@ pub(super) enum Target {
 }
 
 impl Volume {
-    /// What a kind of job wants.
-    pub(super) fn goal_of(&self, what: &JobKind) -> Result<Goal> {
-        Ok(match what {
+    /// What a kind of job wants; `None` if that is not about ranges.
+    pub(super) fn goal_of(&self, what: &JobKind) -> Result<Option<Goal>> {
+        Ok(Some(match what {
             JobKind::Move { to, .. } => Goal::To(self.target_named(to)?),
             JobKind::Promote { .. } => Goal::Ranked { tiers: self.ranked_tiers()?, reason: Reason::Promoted },
             JobKind::Demote { .. } => {
@@ -57,8 +56,12 @@ impl Volume {
                 Goal::Ranked { tiers, reason: Reason::Demoted }
             }
             JobKind::Rebalance {} => Goal::Shares,
-            JobKind::Evacuate { tier, .. } => Goal::Off(self.tier_named(tier)?),
-        })
+            JobKind::Evacuate { tier, .. } => Goal::Off { tier: self.tier_named(tier)?, to: None },
+            JobKind::Replace { tier, by } => {
+                Goal::Off { tier: self.tier_named(tier)?, to: Some(self.tier_named(by)?) }
+            }
+            JobKind::ReplaceHome { .. } => return Ok(None),
+        }))
     }
 
     /// The next ranges of a file that are to be moved, from `first` on and at
@@ -77,12 +80,12 @@ impl Volume {
             let wanted = match goal {
                 Goal::To(tier) => from != tier.id,
                 Goal::Ranked { tiers, .. } => is_better(tiers, 0, from),
-                Goal::Off(tier) => from == tier.id,
+                Goal::Off { tier, .. } => from == tier.id,
                 Goal::Shares => to.is_some(),
             };
             // What lies behind the end goes with the first thing that happens
             // to the file, and has only to go from a tier that is to be empty.
-            if !wanted || range < first || len == 0 && !matches!(goal, Goal::Off(_)) {
+            if !wanted || range < first || len == 0 && !matches!(goal, Goal::Off { .. }) {
                 return Ok(());
             }
             taken += 1;
@@ -118,7 +121,8 @@ impl Volume {
                 Some(tier) => Target::Tier(tier),
                 None => Target::Stay,
             },
-            Goal::Off(tier) => {
+            Goal::Off { to: Some(to), .. } if fits(to) => Target::Tier(Arc::clone(to)),
+            Goal::Off { tier, .. } => {
                 let excluded = excluded | bit(tier.id);
                 match self.choose_for(file, range_size.min(step.len.max(1)), excluded) {
                     Ok(tier) => Target::Tier(tier),
@@ -152,7 +156,7 @@ impl Goal {
             Self::To(_) => Reason::Asked,
             Self::Ranked { reason, .. } => *reason,
             Self::Shares => Reason::Rebalanced,
-            Self::Off(_) => Reason::Evacuated,
+            Self::Off { .. } => Reason::Evacuated,
         }
     }
 
@@ -163,7 +167,7 @@ impl Goal {
             Self::Ranked { tiers, .. } => size > 0 && tiers.first().is_some_and(|(tier, _)| !tier.is_home()),
             // Small files stay as they are.
             Self::Shares => size > u64::from(range_size),
-            Self::Off(_) => false,
+            Self::Off { .. } => false,
         }
     }
 
@@ -172,7 +176,7 @@ impl Goal {
     pub(super) fn overrides(&self, pin: &PinAttr) -> bool {
         match self {
             Self::To(tier) => pin.tier.as_ref() == Some(&tier.name),
-            Self::Off(_) => true,
+            Self::Off { .. } => true,
             Self::Ranked { .. } | Self::Shares => false,
         }
     }
@@ -193,6 +197,9 @@ pub(super) fn starts(what: &JobKind) -> Vec<PathBuf> {
         JobKind::Move { path, .. } | JobKind::Promote { path } | JobKind::Demote { path } => {
             if path.is_empty() { Vec::new() } else { vec![path.into()] }
         }
-        JobKind::Rebalance {} | JobKind::Evacuate { .. } => Vec::new(),
+        JobKind::Rebalance {}
+        | JobKind::Evacuate { .. }
+        | JobKind::Replace { .. }
+        | JobKind::ReplaceHome { .. } => Vec::new(),
     }
 }

@@ -1,10 +1,11 @@
 //! Which jobs there are, which of them may run now, and what becomes of them.
 //! Plain data behind one lock; who waits for something to do waits here.
 
-use super::record::{Amount, JobKind, JobRecord, JobState};
+use super::record::JobRecord;
 use crate::migrate::Pace;
+use crate::rehome::{RehomeOutcome, RehomePhase};
 use crate::sync::{Condvar, Mutex};
-use braid_contract::{Environment, Errno, Error, Result};
+use braid_contract::{Amount, Environment, Errno, Error, Fd, JobKind, JobState, Result};
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -44,6 +45,18 @@ pub(super) struct Job {
     pub(super) waiting: u64,
     pub(super) meter: Meter,
     saved_ns: u64,
+    pub(super) rehome: Rehome,
+}
+
+/// What a replacement of home needs and comes to, beyond what is kept.
+#[derive(Default)]
+pub(super) struct Rehome {
+    /// The directory that becomes home.
+    pub(super) root: Option<Fd>,
+    pub(super) phase: Option<RehomePhase>,
+    /// It is too late to end it.
+    committed: bool,
+    pub(super) report: Option<RehomeOutcome>,
 }
 
 /// What is left to look at.
@@ -127,6 +140,7 @@ impl Jobs {
             waiting: 0,
             meter: Meter::new(now_ns),
             saved_ns: now_ns,
+            rehome: Rehome::default(),
         }
     }
 
@@ -176,13 +190,15 @@ impl Jobs {
         self.changed.notify_all();
     }
 
-    /// Interrupts all runs, and keeps others from being begun. Waits for those
-    /// under way; what was running goes on when the answer is dropped.
-    pub(crate) fn hold(&self) -> HeldJobs<'_> {
+    /// Interrupts all runs but that of the job `but`, and keeps others from
+    /// being begun. Waits for those under way; what was running goes on when the
+    /// answer is dropped.
+    pub(crate) fn hold(&self, but: Option<u64>) -> HeldJobs<'_> {
         let mut state = self.state.lock();
         state.held = true;
-        state.jobs.values().for_each(|job| job.pace.stop());
-        while self.environment.threads() && state.jobs.values().any(|job| job.active) {
+        let others = |job: &&Job| Some(job.record.id) != but;
+        state.jobs.values().filter(others).for_each(|job| job.pace.stop());
+        while self.environment.threads() && state.jobs.values().filter(others).any(|job| job.active) {
             state = self.changed.wait_for(state, WAIT_MAX_NS);
         }
         HeldJobs(self)
@@ -252,12 +268,34 @@ impl Jobs {
             || state.jobs.get(&id).is_none_or(|job| job.record.state != JobState::Running)
     }
 
+    /// Whether somebody paused or cancelled a job, or the volume ends.
+    pub(super) fn is_given_up(&self, id: u64) -> bool {
+        let state = self.state.lock();
+        state.stopped || state.jobs.get(&id).is_none_or(|job| job.record.state != JobState::Running)
+    }
+
+    /// Nobody ends the job from here on; `false` if somebody has.
+    pub(crate) fn commit(&self, id: u64) -> bool {
+        let mut state = self.state.lock();
+        if state.stopped {
+            return false;
+        }
+        let job = state.jobs.get_mut(&id).filter(|job| job.record.state == JobState::Running);
+        job.map(|job| job.rehome.committed = true).is_some()
+    }
+
+    /// Waits until something changes, at most for so long.
+    pub(super) fn wait_for_change(&self, max_ns: u64) {
+        drop(self.changed.wait_for(self.state.lock(), max_ns));
+    }
+
     /// A run ended. Answers what has to be kept, and which jobs are forgotten.
     pub(super) fn ended(&self, id: u64, outcome: Outcome) -> Option<(JobRecord, Vec<u64>)> {
         let mut state = self.state.lock();
         let job = state.jobs.get_mut(&id)?;
         job.active = false;
         job.waiting = 0;
+        (job.rehome.phase, job.rehome.committed) = (None, false);
         match outcome {
             // Somebody ended it first.
             _ if job.record.state.is_final() => {}
@@ -270,6 +308,10 @@ impl Jobs {
             }
             Outcome::Finished => self.end(job, JobState::Done, None),
             Outcome::Failed(why) => self.end(job, JobState::Failed, Some(why)),
+        }
+        if job.record.state.is_final() {
+            // Nothing keeps the directory from being used otherwise.
+            job.rehome.root = None;
         }
         let record = job.record.clone();
         let old = forget_old(&mut state);
@@ -337,6 +379,10 @@ impl Jobs {
                 let what = format!("job {id} is {}, not {which}", state.name());
                 return Err(Error::new(Errno::EINVAL, what));
             }
+            if job.rehome.committed {
+                let what = format!("job {id} is about to be done: it is too late for that");
+                return Err(Error::new(Errno::EBUSY, what));
+            }
             job.record.state = wanted;
             job.not_before_ns = 0;
             if wanted != JobState::Queued {
@@ -346,6 +392,7 @@ impl Jobs {
             if wanted == JobState::Cancelled {
                 job.record.ended_ns = Some(now_ns);
                 job.record.holds = false;
+                job.rehome.root = None;
             }
             Ok(job.record.clone())
         })?
@@ -372,6 +419,11 @@ fn forget_old(state: &mut State) -> Vec<u64> {
 }
 
 impl Job {
+    /// Whether it will do something, or still does.
+    pub(super) fn is_at_work(&self) -> bool {
+        self.active || !self.record.state.is_final()
+    }
+
     fn may_run(&self) -> bool {
         !self.active && matches!(self.record.state, JobState::Queued | JobState::Running)
     }

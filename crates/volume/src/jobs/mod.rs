@@ -5,13 +5,15 @@
 //!
 //! `record` is what is known of a job and kept on home, `shelf` where it is
 //! kept, `list` which jobs there are and which may run; `start` and `control`
-//! are what can be asked for, `run` how a job is carried out and `moves` what
-//! that does to one file, `goal` which ranges it moves and where to, `shares`
+//! are what can be asked for, `drain` which tiers they keep free, `run` how a job is carried out and `moves` what
+//! that does to one file, `home` one that moves home, `goal` which ranges it moves and where to, `shares`
 //! what each tier is to have of a file, `room` whether the rest can take what a
 //! tier has, `pins` which files are left alone.
 
 mod control;
+mod drain;
 mod goal;
+mod home;
 mod list;
 mod moves;
 mod pins;
@@ -25,7 +27,7 @@ mod start;
 pub use control::JobStatus;
 pub use list::PARALLEL_MAX;
 pub use pins::Pinned;
-pub use record::{Amount, JobKind, JobRecord, JobState};
+pub use record::JobRecord;
 
 pub(crate) use control::work;
 pub(crate) use list::Jobs;

@@ -2,13 +2,12 @@
 //! several tiers side by side. `run` calls it for each file.
 
 use super::goal::{Goal, Step, Target};
-use super::record::Amount;
 use super::room::show;
 use super::run::{BATCH, Run, Stop, is_gone};
 use crate::file::File;
 use crate::sync::Mutex;
 use crate::tiers::{Tier, bit};
-use braid_contract::{Errno, Error, Result, TierId};
+use braid_contract::{Amount, Errno, Error, Result, TierId};
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -60,7 +59,7 @@ impl Run<'_> {
     /// Moves some ranges; those that go to several tiers, side by side.
     fn move_steps(&self, file: &File, steps: &[Step], done: &mut Done) -> Result<()> {
         let mut by_tier: BTreeMap<TierId, (Arc<Tier>, Vec<&Step>)> = BTreeMap::new();
-        if matches!(self.goal, Goal::Off(_) | Goal::Shares) {
+        if matches!(self.goal, Goal::Off { .. } | Goal::Shares) {
             for step in steps {
                 match self.volume.target(&self.goal, file, step, 0)? {
                     Target::Tier(tier) => {
@@ -77,7 +76,7 @@ impl Run<'_> {
             Goal::To(_) | Goal::Ranked { .. } => {
                 steps.iter().try_for_each(|step| self.move_step(file, step, None, &all))
             }
-            Goal::Off(_) | Goal::Shares => {
+            Goal::Off { .. } | Goal::Shares => {
                 self.volume.side_by_side(by_tier.into_values(), |(tier, steps)| {
                     steps.into_iter().try_for_each(|step| self.move_step(file, step, Some(&tier), &all))
                 })
@@ -152,7 +151,7 @@ impl Run<'_> {
                 .collect(),
         };
         let of = match &self.goal {
-            Goal::Off(tier) => {
+            Goal::Off { tier, .. } => {
                 let ranges = tier.ranges.load(Ordering::Relaxed);
                 format!("; {ranges} ranges are left on {}", tier.name)
             }

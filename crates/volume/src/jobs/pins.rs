@@ -104,9 +104,7 @@ impl Volume {
             file.pin_was_set();
         }
         if self.changes.is_on() {
-            let inode = self.inodes.enter(&self.home, identity, Fd::clone(fd));
-            self.note_inode(&inode);
-            self.inodes.forget(inode.ino, 1);
+            self.note_inode(&self.found(identity, Fd::clone(fd)).inode);
         }
         Ok(true)
     }

@@ -2,6 +2,7 @@
 //! files is where.
 
 use crate::Volume;
+use crate::config::TierConfig;
 use crate::file::{File, Layout};
 use crate::format::SIZE_MAX;
 use crate::tiers::{Backend, Counts, Tier};
@@ -104,17 +105,22 @@ impl Volume {
         Ok(bytes)
     }
 
-    /// Whether the other tiers have room for what `tier` has; the numbers, if
-    /// not.
-    pub(super) fn check_room_for_evacuation(&self, tier: &Tier) -> Result<()> {
+    /// Whether the other tiers, and `new`, which is about to join them, have
+    /// room for what `tier` has; the numbers, if not.
+    pub(super) fn check_room_for_evacuation(&self, tier: &Tier, new: Option<&TierConfig>) -> Result<()> {
         let takes = |other: &Tier| other.id != tier.id && !other.is_draining() && other.is_healthy();
-        let rooms: Vec<(String, u64)> = self
+        let mut rooms: Vec<(String, u64)> = self
             .tiers
             .iter()
             .filter(|other| takes(other))
             .map(|other| (other.name.clone(), other.room()))
             .collect();
-        let room = rooms.iter().map(|(_, room)| room).sum();
+        if let Some((new, store)) = new.and_then(|new| Some((new, new.store.as_ref()?))) {
+            let usage = store.usage()?;
+            let room = usage.available.saturating_sub(new.reserve.bytes(usage.total));
+            rooms.push((new.name.clone(), room));
+        }
+        let room = rooms.iter().fold(0_u64, |sum, (_, room)| sum.saturating_add(*room));
         let needed = self.bytes_on(tier, room)?;
         if needed <= room {
             return Ok(());

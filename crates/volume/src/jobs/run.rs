@@ -2,18 +2,17 @@
 //! and moves their ranges. A thread of the volume calls [`Volume::run_job`];
 //! in a simulation, each tick does.
 
+use super::drain::removed;
 use super::goal::{Goal, starts};
 use super::list::{Outcome, Rest};
-use super::record::{Amount, JobKind};
 use super::room::show;
 use crate::Volume;
 use crate::file::File;
 use crate::migrate::Pace;
 use crate::namespace::{Identity, Seen};
-use braid_contract::{Errno, Error, Fd, Result};
+use braid_contract::{Amount, Errno, Error, Fd, JobKind, Result};
 use std::collections::{BTreeMap, HashSet};
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
 
 /// Ranges that are collected at a time.
 pub(super) const BATCH: usize = 256;
@@ -91,7 +90,11 @@ impl Volume {
     }
 
     fn carry_on(&self, id: u64, what: &JobKind, pace: &Pace) -> std::result::Result<Outcome, Stop> {
-        let goal = self.goal_of(what).map_err(failed)?;
+        if removed(what).is_some_and(|tier| self.tiers.number(tier).is_none()) {
+            // A crash came when it was removed already.
+            return Ok(Outcome::Finished);
+        }
+        let Some(goal) = self.goal_of(what).map_err(failed)? else { return self.move_home(id, pace) };
         let mut run = Run {
             volume: self,
             id,
@@ -130,21 +133,6 @@ impl Volume {
         }
         run.finish(what)
     }
-
-    /// Does something with a file that was found by name.
-    pub(super) fn with_file<T>(
-        &self,
-        fd: &Fd,
-        identity: &Identity,
-        work: impl FnOnce(&Arc<File>) -> Result<T>,
-    ) -> Result<T> {
-        let inode = self.inodes.enter(&self.home, identity, Fd::clone(fd));
-        let ino = inode.ino;
-        let done = self.file_of(&inode).and_then(|file| work(&file));
-        drop(inode);
-        self.inodes.forget(ino, 1);
-        done
-    }
 }
 
 impl Run<'_> {
@@ -152,6 +140,7 @@ impl Run<'_> {
     fn count(&mut self, what: &JobKind) -> std::result::Result<(), Stop> {
         self.counting = true;
         self.walk(&starts(what))?;
+        self.nameless()?;
         self.counting = false;
         self.linked.clear();
         let left = self.counted;
@@ -176,7 +165,7 @@ impl Run<'_> {
             self.skipped.clear();
         }
         self.walk(places)?;
-        if whole && matches!(self.goal, Goal::Off(_)) {
+        if whole {
             self.nameless()?;
         }
         if whole {
@@ -205,12 +194,21 @@ impl Run<'_> {
         }
     }
 
-    /// Files without a name that are open still.
+    /// Files without a name that are open still: a tier that is to be empty has
+    /// nothing of them either.
     fn nameless(&mut self) -> std::result::Result<(), Stop> {
+        if !matches!(self.goal, Goal::Off { .. }) {
+            return Ok(());
+        }
+        let mut seen = HashSet::new();
         for open in self.volume.handles.files() {
             let nameless = open.file.data().stat().is_ok_and(|stat| stat.attr.nlink == 0);
-            if nameless {
-                let moved = self.move_file("(removed, and open still)", &open.file);
+            // It may be open several times.
+            if nameless && open.file.spread_id().is_some_and(|id| seen.insert(id)) {
+                if self.volume.jobs.is_interrupted(self.id) {
+                    return Err(Stop::Interrupted);
+                }
+                let moved = self.visit_file("(removed, and open still)", &open.file);
                 self.judge(Path::new(""), moved)?;
             }
         }
@@ -263,19 +261,24 @@ impl Run<'_> {
                 }
                 return Ok(None);
             }
-            if self.counting {
-                return self.count_file(file).map(|()| None);
-            }
-            // Most files have nothing to move, and stay as they are.
-            if volume.steps(&self.goal, file, 0, 1)?.is_empty() {
-                return Ok(None);
-            }
-            file.opened(false)?;
-            let moved = self.move_file(&shown, file);
-            let ended = volume.end_use(file, false);
-            let moved = moved?;
-            ended.map(|()| moved)
+            self.visit_file(&shown, file)
         })
+    }
+
+    fn visit_file(&mut self, shown: &str, file: &File) -> Result<Option<Stop>> {
+        if self.counting {
+            return self.count_file(file).map(|()| None);
+        }
+        // Most files have nothing to move, and stay as they are.
+        if self.volume.steps(&self.goal, file, 0, 1)?.is_empty() {
+            return Ok(None);
+        }
+        // Its data does not go while it is moved.
+        file.opened(false)?;
+        let moved = self.move_file(shown, file);
+        let ended = self.volume.end_use(file, false);
+        let moved = moved?;
+        ended.map(|()| moved)
     }
 
     fn count_file(&mut self, file: &File) -> Result<()> {
@@ -320,7 +323,7 @@ impl Run<'_> {
 
     /// Whether a tier that is to be empty is; `true` for other jobs.
     fn is_empty_at_last(&self) -> std::result::Result<bool, Stop> {
-        let Goal::Off(tier) = &self.goal else { return Ok(true) };
+        let Goal::Off { tier, .. } = &self.goal else { return Ok(true) };
         if self.has_errors()? {
             return Ok(true);
         }
@@ -341,9 +344,7 @@ impl Run<'_> {
             let first = record.message.unwrap_or_default();
             return Ok(Outcome::Failed(format!("{} could not be moved; the first: {first}", record.errors)));
         }
-        let (Goal::Off(tier), JobKind::Evacuate { then_remove, .. }) = (&self.goal, what) else {
-            return Ok(Outcome::Finished);
-        };
+        let Goal::Off { tier, .. } = &self.goal else { return Ok(Outcome::Finished) };
         let left = self.volume.ranges_on(tier).map_err(failed)?;
         if left > 0 {
             let why = format!(
@@ -352,10 +353,8 @@ impl Run<'_> {
             );
             return Ok(Outcome::Failed(why));
         }
-        if *then_remove {
+        if removed(what).is_some() {
             self.volume.remove_tier(&tier.name).map_err(failed)?;
-            // Another tier may get the name.
-            self.volume.jobs.update(self.id, |job| job.record.holds = false).map_err(failed)?;
         }
         Ok(Outcome::Finished)
     }

@@ -2,11 +2,14 @@
 //! changed.
 
 use super::control::JobStatus;
-use super::record::{JobKind, JobRecord};
+use super::drain::{emptied, filled};
+use super::list::Job;
+use super::record::JobRecord;
 use super::room::show;
 use crate::Volume;
+use crate::config::TierConfig;
 use crate::tiers::{Tier, TierState};
-use braid_contract::{Access, Errno, Error, Fd, FileKind, Result};
+use braid_contract::{Access, Errno, Error, Fd, FileKind, JobKind, Result, TierId};
 use std::path::{Component, Path};
 use std::sync::Arc;
 
@@ -20,39 +23,94 @@ impl Volume {
     /// is no room; those of the home tier.
     pub fn start_job(&self, what: JobKind, bandwidth: Option<u64>) -> Result<JobStatus> {
         self.check_job(&what)?;
-        let record = self.jobs.add(what.clone(), bandwidth, |other| allowed(&what, other))?;
-        self.supersede(&record);
-        // Nothing new may come to a tier before it is known to be emptied.
-        self.apply_draining();
-        let kept = self.keep_job(&record);
-        self.jobs.release(record.id, kept.is_ok());
-        if kept.is_err() {
-            self.apply_draining();
-        }
-        kept?;
-        tracing::info!(job = record.id, what = %record.what, "a job was started");
-        self.job(record.id)
+        self.begin_job(what, bandwidth, |_| Ok(()))
     }
 
-    /// What an earlier job of the kind left in force is this one's now.
-    fn supersede(&self, record: &JobRecord) {
-        let is_old = |other: &JobRecord| {
-            let same = match (&other.what, &record.what) {
-                (JobKind::Evacuate { tier, .. }, JobKind::Evacuate { tier: now, .. }) => tier == now,
-                _ => false,
-            };
-            same && other.holds && other.id != record.id
+    /// Puts `new`, which joins under a name of its own, in the place of the
+    /// tier `old`, which is well. It joins now, and a job moves what `old` has
+    /// there, as far as it has room, and else to the others; then `old` is
+    /// removed. The job is kept first, so that a crash leaves none of it, or a
+    /// job that fails or goes on. Answers the number of the new tier.
+    ///
+    /// # Errors
+    /// Those of [`start_job`](Self::start_job) for an evacuation, of
+    /// [`add_tier`](Self::add_tier), and `EBUSY` if the policy names `old`.
+    pub fn replace_tier_by(
+        &self,
+        old: &str,
+        new: TierConfig,
+        bandwidth: Option<u64>,
+    ) -> Result<(TierId, JobStatus)> {
+        let tier = self.tier_named(old)?;
+        self.check_evacuation(&tier, Some(&new))?;
+        self.may_leave(&tier)?;
+        let what = JobKind::Replace { tier: old.to_owned(), by: new.name.clone() };
+        let mut id = None;
+        let status = self.begin_job(what, bandwidth, |_| {
+            id = Some(self.add_tier(new)?);
+            Ok(())
+        })?;
+        Ok((id.ok_or(Errno::EINVAL)?, status))
+    }
+
+    /// Starts a job that makes the empty directory `root` home, as
+    /// [`replace_home`](Self::replace_home) does.
+    ///
+    /// # Errors
+    /// `EBUSY` beside a check, `EEXIST` beside another such job; those of
+    /// [`replace_home`](Self::replace_home) that are known at once, and of the
+    /// home tier.
+    pub fn start_replacing_home(
+        &self,
+        root: Fd,
+        location: &str,
+        bandwidth: Option<u64>,
+    ) -> Result<JobStatus> {
+        self.may_replace_home()?;
+        self.check_new_home(&root)?;
+        let what = JobKind::ReplaceHome { dir: location.to_owned() };
+        self.begin_job(what, bandwidth, |id| self.jobs.update(id, |job| job.rehome.root = Some(root)))
+    }
+
+    /// Whether home can be replaced, as far as other jobs go.
+    ///
+    /// # Errors
+    /// `EEXIST` if a job does so, or removes what it copied.
+    pub fn may_replace_home(&self) -> Result<()> {
+        let at_it = |job: &Job| {
+            let moves_home = matches!(job.record.what, JobKind::ReplaceHome { .. });
+            (moves_home && job.is_at_work()).then_some(job.record.id)
         };
-        let old = self.jobs.each(|job| is_old(&job.record).then_some(job.record.id));
-        for id in old.into_iter().flatten() {
-            let released = self.jobs.update(id, |job| {
-                job.record.holds = false;
-                job.record.clone()
-            });
-            if let Ok(record) = released {
-                self.try_keep_job(&record);
+        match self.jobs.each(at_it).into_iter().flatten().next() {
+            None => Ok(()),
+            Some(id) => {
+                let what = format!("job {id} replaces home already, or removes what it copied");
+                Err(Error::new(Errno::EEXIST, what))
             }
         }
+    }
+
+    /// Enters a job and keeps it; it runs when `prepare`, which gets its
+    /// number, is done.
+    fn begin_job(
+        &self,
+        what: JobKind,
+        bandwidth: Option<u64>,
+        prepare: impl FnOnce(u64) -> Result<()>,
+    ) -> Result<JobStatus> {
+        let record = self.jobs.add(what.clone(), bandwidth, |other| allowed(&what, other))?;
+        // Nothing new may come to a tier before it is known to be emptied.
+        self.apply_draining();
+        let begun = self.keep_job(&record).and_then(|()| prepare(record.id));
+        self.jobs.release(record.id, begun.is_ok());
+        if begun.is_err() {
+            self.forget_jobs(&[record.id]);
+            self.apply_draining();
+        }
+        begun?;
+        self.supersede(&record);
+        tracing::info!(job = record.id, what = %record.what, "a job was started");
+        self.job(record.id)
     }
 
     fn check_job(&self, what: &JobKind) -> Result<()> {
@@ -66,7 +124,10 @@ impl Volume {
                 self.ranked_tiers().map(drop)
             }
             JobKind::Rebalance {} => Ok(()),
-            JobKind::Evacuate { tier, .. } => self.check_evacuation(&*self.tier_named(tier)?),
+            JobKind::Evacuate { tier, .. } => self.check_evacuation(&*self.tier_named(tier)?, None),
+            JobKind::Replace { .. } | JobKind::ReplaceHome { .. } => {
+                Err(Error::new(Errno::EINVAL, format!("{what}: this needs a directory")))
+            }
         }
     }
 
@@ -88,11 +149,10 @@ impl Volume {
     /// # Errors
     /// `EINVAL` if none is known to be faster than another.
     pub(super) fn ranked_tiers(&self) -> Result<Vec<(Arc<Tier>, f64)>> {
-        let mut tiers = Vec::new();
-        for view in self.tiers.views(0, 0).into_iter().filter(|view| view.has_room) {
-            tiers.push((self.tiers.get(view.id)?, view.weight));
-        }
-        tiers.sort_by(|(_, a), (_, b)| b.total_cmp(a));
+        let views = self.tiers.views(0, 0);
+        let view = |tier: &Tier| views.iter().find(|view| view.id == tier.id);
+        let mut tiers = self.tiers.by_speed(false, |tier| view(tier).map_or(0.0, |view| view.weight));
+        tiers.retain(|(tier, _)| view(tier).is_some_and(|view| view.has_room));
         match (tiers.first(), tiers.last()) {
             (Some((_, fastest)), Some((_, slowest))) if fastest > slowest => Ok(tiers),
             _ => {
@@ -150,7 +210,8 @@ impl Volume {
         self.home.root().open_at(shown.as_os_str(), Access::Path).map_err(|error| error.context(path))
     }
 
-    fn check_evacuation(&self, tier: &Tier) -> Result<()> {
+    /// Whether a tier can be emptied; `new` is one that is about to join.
+    fn check_evacuation(&self, tier: &Tier, new: Option<&TierConfig>) -> Result<()> {
         let refuse = |errno, what: String| Err(Error::new(errno, what));
         if tier.is_home() {
             let what = format!("tier {} is home: it holds the names of all files", tier.name);
@@ -164,7 +225,7 @@ impl Volume {
             );
             return refuse(Errno::EBUSY, what);
         }
-        self.check_room_for_evacuation(tier)
+        self.check_room_for_evacuation(tier, new)
     }
 }
 
@@ -174,13 +235,15 @@ fn allowed(what: &JobKind, other: &JobRecord) -> Result<()> {
         return Ok(());
     }
     let refuse = |what: &str| Err(Error::new(Errno::EEXIST, format!("job {} {what}", other.id)));
+    let same = |a: Option<&str>, b: Option<&str>| a.is_some() && a == b;
     match (what, &other.what) {
         (JobKind::Rebalance {}, JobKind::Rebalance {}) => refuse("rebalances the volume already"),
-        (JobKind::Evacuate { tier, .. }, JobKind::Evacuate { tier: same, .. }) if tier == same => {
-            refuse(&format!("evacuates tier {tier} already"))
+        (JobKind::ReplaceHome { .. }, JobKind::ReplaceHome { .. }) => refuse("replaces home already"),
+        (what, theirs) if same(emptied(what), emptied(theirs)) => {
+            refuse(&format!("evacuates tier {} already", emptied(what).unwrap_or_default()))
         }
-        (JobKind::Evacuate { tier, .. }, JobKind::Move { to, .. }) if tier == to => {
-            refuse(&format!("moves data to tier {tier}: cancel it first"))
+        (what, theirs) if same(emptied(what), filled(theirs)) => {
+            refuse(&format!("moves data to tier {}: cancel it first", emptied(what).unwrap_or_default()))
         }
         _ => Ok(()),
     }

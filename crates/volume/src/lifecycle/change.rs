@@ -2,7 +2,6 @@
 
 use crate::Volume;
 use crate::config::Reserve;
-use crate::tiers::bit;
 use braid_contract::{Errno, Error, Result};
 
 /// What is to be changed of a tier; `None` leaves it as it is.
@@ -41,30 +40,6 @@ impl Volume {
             tier.set_readonly(readonly);
         }
         tracing::info!(tier = %name, ?change, "settings of a tier were changed");
-        Ok(())
-    }
-
-    /// Closes a tier to new ranges, or opens it again, until it is told
-    /// otherwise: it stays so over mounts. What is on it is read and written as
-    /// ever.
-    ///
-    /// # Errors
-    /// `ENOENT` if there is no such tier, `EBUSY` if it is home; those of the
-    /// home tier.
-    pub fn set_draining(&self, name: &str, draining: bool) -> Result<()> {
-        let _pass = self.door.pass();
-        let mut table = self.table.lock();
-        let tier = self.tier_named(name)?;
-        if tier.is_home() {
-            let what = "the home tier holds the names of all files, and can't be emptied";
-            return Err(Error::new(Errno::EBUSY, what));
-        }
-        let mut next = table.clone();
-        next.draining = if draining { next.draining | bit(tier.id) } else { next.draining & !bit(tier.id) };
-        if next != *table {
-            self.switch_table(&mut table, next)?;
-        }
-        tier.set_draining(draining);
         Ok(())
     }
 }

@@ -13,7 +13,7 @@ use crate::format::{Label, Removed, TABLE_LEN, VolumeTable};
 use crate::index::Index;
 use crate::placement;
 use crate::rules::Rules;
-use crate::tiers::{Counts, Tier, bit};
+use crate::tiers::{Counts, Tier};
 use braid_contract::{Errno, Error, ObjectId, Result, Store, TierId};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -64,16 +64,7 @@ impl Volume {
         let _pass = self.door.pass();
         let mut table = self.table.lock();
         let tier = self.tier_named(name)?;
-        if tier.is_home() {
-            let what = format!("tier {name} is the home tier, which holds the names of all files");
-            return Err(Error::new(Errno::EBUSY, what));
-        }
-        if placement::make(&self.policy_config, |of| self.tiers.number(of).filter(|_| of != name)).is_none() {
-            return Err(Error::new(Errno::EBUSY, format!("the policy names tier {name}")));
-        }
-        if Rules::make(&self.rules_config, |of| self.tiers.number(of).filter(|_| of != name)).is_none() {
-            return Err(Error::new(Errno::EBUSY, format!("a rule of the policy names tier {name}")));
-        }
+        self.may_leave(&tier)?;
         let was_draining = tier.is_draining();
         tier.set_draining(true);
         // Asked now: who is still at the tier when its store is gone finds that
@@ -81,6 +72,7 @@ impl Volume {
         let healthy = tier.is_healthy();
         let store = self.take_out(&mut table, &tier).inspect_err(|_| tier.set_draining(was_draining))?;
         tracing::info!(tier = %tier.name, location = %tier.location(), "tier was removed");
+        self.release_tier(&tier.name);
         self.renew_policy();
         // What fails from here on is done at the next mount.
         if let Err(error) = self.forget_leaving(&mut table) {
@@ -93,6 +85,23 @@ impl Volume {
         };
         let not_cleared = cleared.err().map(|error| error.to_string());
         Ok(RemovedTier { id: tier.id, location: tier.location(), not_cleared })
+    }
+
+    /// Whether the volume can go without a tier, wherever its ranges are.
+    pub(crate) fn may_leave(&self, tier: &Tier) -> Result<()> {
+        let refuse = |what: String| Err(Error::new(Errno::EBUSY, what));
+        let name = tier.name.as_str();
+        if tier.is_home() {
+            return refuse(format!("tier {name} is the home tier, which holds the names of all files"));
+        }
+        let others = |of: &str| self.tiers.number(of).filter(|_| of != name);
+        if placement::make(&self.policy_config, others).is_none() {
+            return refuse(format!("the policy names tier {name}"));
+        }
+        if Rules::make(&self.rules_config, others).is_none() {
+            return refuse(format!("a rule of the policy names tier {name}"));
+        }
+        Ok(())
     }
 
     /// Makes sure that nothing is on the tier, and switches the table. Answers
@@ -113,7 +122,6 @@ impl Volume {
         self.put_right(tier)?;
         let mut next = table.clone();
         next.tiers.retain(|(number, _)| *number != tier.id);
-        next.draining &= !bit(tier.id);
         next.removed.retain(|old| old.name != tier.name || old.leaving);
         next.removed.push(Removed { tier: tier.id, name: tier.name.clone(), leaving: true });
         self.switch_table(table, next)?;
@@ -304,17 +312,11 @@ impl Volume {
             let index: Option<Index> = self.index.open_index(*id).ok();
             match self.find_owner(*id, index.as_ref(), &mut search)? {
                 Some(owner) => {
-                    let inode = self.inodes.enter(&self.home, &owner.identity, owner.fd);
-                    let visited = match self.file_of(&inode) {
-                        Ok(file) => visit(&file),
+                    match self.with_file(&owner.fd, &owner.identity, |file| visit(file)) {
                         // It is gone by now.
-                        Err(error) if error.errno() == Errno::ESTALE => Ok(()),
-                        Err(error) => Err(error),
-                    };
-                    let ino = inode.ino;
-                    drop(inode);
-                    self.inodes.forget(ino, 1);
-                    visited?;
+                        Err(error) if error.errno() == Errno::ESTALE => {}
+                        visited => visited?,
+                    }
                 }
                 None => {
                     let files = self.handles.files();

@@ -15,8 +15,9 @@ impl Volume {
     /// a crash leaves the volume with the old tier or with the new one.
     ///
     /// # Errors
-    /// `ENOENT` if there is no such tier, `EBUSY` if it is home or is doing
-    /// well, `EEXIST` if the new one has a label, those of the new one.
+    /// `ENOENT` if there is no such tier, `EBUSY` if it is home, is doing well
+    /// or is being emptied by a job, `EEXIST` if the new one has a label, those
+    /// of the new one.
     pub fn replace_tier(&self, new: TierConfig) -> Result<()> {
         let _pass = self.door.pass();
         let mut table = self.table.lock();
@@ -29,9 +30,14 @@ impl Volume {
             let what = format!("tier {} is {}: what is on it would be lost", old.name, old.state().name());
             return Err(Error::new(Errno::EBUSY, what));
         }
+        if let Some(id) = self.emptied_by(&old.name) {
+            let what = format!("job {id} is emptying tier {}: cancel it", old.name);
+            return Err(Error::new(Errno::EBUSY, what));
+        }
+        // The new one has the name, and takes new ranges.
+        self.release_tier(&old.name);
         let mut next = table.clone();
         next.tiers.retain(|(number, _)| *number != old.id);
-        next.draining &= !bit(old.id);
         next.lost.push((old.id, old.name.clone()));
         let new = self.let_join(&mut table, next, new)?;
         self.tiers.replace(&old, new);

@@ -3,7 +3,6 @@
 use crate::Volume;
 use crate::config::PolicyConfig;
 use crate::tiers::Tier;
-use std::cmp::Ordering;
 use std::sync::Arc;
 
 /// A tier counts as faster than another from this ratio of their bandwidths
@@ -38,26 +37,20 @@ pub(super) fn used(tier: &Tier) -> f64 {
     if usage.total == 0 { 1.0 } else { 1.0 - usage.free as f64 / usage.total as f64 }
 }
 
-/// Sorts tiers by speed, and says whether the first is much faster.
-fn compare(a: (bool, f64), b: (bool, f64), home_first: bool) -> (Ordering, bool) {
-    let ((a_home, a_weight), (b_home, b_weight)) = (a, b);
-    if home_first && a_home != b_home {
-        return if a_home { (Ordering::Less, true) } else { (Ordering::Greater, false) };
+/// Whether the first of two tiers is much faster.
+fn is_much_faster(a: (bool, f64), b: (bool, f64), home_first: bool) -> bool {
+    match home_first && a.0 != b.0 {
+        true => a.0,
+        false => a.1 >= b.1 * FASTER,
     }
-    (b_weight.total_cmp(&a_weight), a_weight >= b_weight * FASTER)
 }
 
 impl Volume {
     /// All tiers, the fastest first: by bandwidth, but home before all others
     /// where the policy puts it there.
     pub(super) fn tiers_by_speed(&self) -> Vec<Arc<Tier>> {
-        let mut tiers: Vec<Arc<Tier>> = self.tiers.iter().collect();
-        // Home before others that are as fast, and those by number.
-        tiers.sort_by_key(|tier| (!tier.is_home(), tier.id));
-        let home_first = self.is_home_first();
-        let speed = |tier: &Tier| (tier.is_home(), tier.weight().unwrap_or(0.0));
-        tiers.sort_by(|a, b| compare(speed(a), speed(b), home_first).0);
-        tiers
+        let tiers = self.tiers.by_speed(self.is_home_first(), |tier| tier.weight().unwrap_or(0.0));
+        tiers.into_iter().map(|(tier, _)| tier).collect()
     }
 
     /// Whether a range that is in use is better off on `a` than on `b`.
@@ -68,7 +61,7 @@ impl Volume {
             return false;
         }
         let speed = |tier: &Tier| (tier.is_home(), tier.weight().unwrap_or(0.0));
-        compare(speed(a), speed(b), home_first).1
+        is_much_faster(speed(a), speed(b), home_first)
     }
 
     fn is_home_first(&self) -> bool {
@@ -93,13 +86,10 @@ mod tests {
     use super::*;
 
     #[test]
-    fn speed_decides_and_home_first_puts_home_before() {
+    fn a_tier_that_is_about_as_fast_is_not_worth_a_move() {
         let (home, other) = ((true, 100.0), (false, 200.0));
-        assert_eq!(compare(home, other, false), (Ordering::Greater, false));
-        assert_eq!(compare(other, home, false), (Ordering::Less, true));
-        assert_eq!(compare(home, other, true), (Ordering::Less, true));
-        assert_eq!(compare(other, home, true), (Ordering::Greater, false));
-        // About as fast: ordered, and not worth a move.
-        assert_eq!(compare((false, 110.0), (false, 100.0), true), (Ordering::Less, false));
+        assert!(is_much_faster(other, home, false) && !is_much_faster(home, other, false));
+        assert!(is_much_faster(home, other, true) && !is_much_faster(other, home, true));
+        assert!(!is_much_faster((false, 110.0), (false, 100.0), true));
     }
 }

@@ -4,7 +4,7 @@
 use crate::Volume;
 use crate::file::{File, Layout};
 use crate::heat::{FileKey, key_of};
-use crate::namespace::{Identity, Inode};
+use crate::namespace::{Found, Identity};
 use crate::tiers::Tier;
 use braid_contract::{Access, Errno, Fd, FileKind, NativeHandle, Result};
 use std::sync::Arc;
@@ -14,23 +14,7 @@ pub(super) struct Reached<'v> {
     volume: &'v Volume,
     pub(super) file: Arc<File>,
     pub(super) key: FileKey,
-    _known: Known<'v>,
-}
-
-/// An inode that is known as long as this exists.
-struct Known<'v> {
-    volume: &'v Volume,
-    inode: Arc<Inode>,
-    /// It was looked up for this.
-    entered: bool,
-}
-
-impl Drop for Known<'_> {
-    fn drop(&mut self) {
-        if self.entered {
-            self.volume.inodes.forget(self.inode.ino, 1);
-        }
-    }
+    _found: Found<'v>,
 }
 
 impl Drop for Reached<'_> {
@@ -48,7 +32,7 @@ impl Volume {
         if let Ok(inode) = self.inodes.get(braid_contract::InodeId(key.ino))
             && key_of(&inode) == key
         {
-            return self.use_inode(Known { volume: self, inode, entered: false });
+            return self.use_inode(Found::known(inode));
         }
         let handle = self.heat.table().file(key).and_then(|heat| heat.handle.clone());
         let fd = match &handle {
@@ -64,14 +48,13 @@ impl Volume {
         if identity.kind() != FileKind::Regular || identity.attr.nlink == 0 {
             return Err(Errno::ESTALE.into());
         }
-        let inode = self.inodes.enter(&self.home, identity, fd);
-        self.use_inode(Known { volume: self, inode, entered: true })
+        self.use_inode(self.found(identity, fd))
     }
 
-    fn use_inode<'v>(&'v self, known: Known<'v>) -> Result<Reached<'v>> {
-        let file = self.file_of(&known.inode)?;
+    fn use_inode<'v>(&'v self, found: Found<'v>) -> Result<Reached<'v>> {
+        let file = self.file_of(&found.inode)?;
         file.opened(false)?;
-        Ok(Reached { volume: self, key: key_of(&known.inode), file, _known: known })
+        Ok(Reached { volume: self, key: key_of(&found.inode), file, _found: found })
     }
 
     /// The tier that a range is on; home for all of a plain file, `None` if the

@@ -12,49 +12,49 @@ use braid_contract::{
 use std::collections::BTreeMap;
 use std::ffi::{OsStr, OsString};
 use std::io::IoSliceMut;
+use std::ops::Range;
 use std::os::unix::ffi::OsStrExt;
+
+/// Bytes of an index that are copied at a time; its header is in the first.
+const INDEX_CHUNK: u64 = 64 << 10;
 
 const ID_ATTRS: [&str; 2] = ["trusted.braid.id", "user.braid.id"];
 
+/// Where a name is made.
+#[derive(Clone, Copy)]
+pub(super) struct Spot<'a> {
+    pub(super) dir: &'a dyn NativeFd,
+    pub(super) name: &'a OsStr,
+}
+
 impl Copier<'_> {
-    /// Makes a copy of an inode under a name of `new_dir`. A directory is made
-    /// empty, and its contents are to follow.
-    pub(super) fn make(
-        &mut self,
-        fd: &Fd,
-        identity: &Identity,
-        new_dir: &dyn NativeFd,
-        name: &OsStr,
-    ) -> Result<()> {
-        match self.make_inode(fd, identity, new_dir, name) {
+    /// Makes a copy of an inode. A directory is made empty, and its contents are
+    /// to follow.
+    pub(super) fn make(&mut self, fd: &Fd, identity: &Identity, spot: Spot<'_>) -> Result<()> {
+        match self.make_inode(fd, identity, spot) {
             // Somebody gave the name to something else meanwhile: that is
             // noted, and a later pass sees to it.
             Err(error) if error.errno() == Errno::EEXIST && !self.last => Ok(()),
-            result => result.with_context(|| format!("copying {}", name.display())),
+            result => result.with_context(|| format!("copying {}", spot.name.display())),
         }
     }
 
-    fn make_inode(
-        &mut self,
-        fd: &Fd,
-        identity: &Identity,
-        new_dir: &dyn NativeFd,
-        name: &OsStr,
-    ) -> Result<()> {
+    fn make_inode(&mut self, fd: &Fd, identity: &Identity, spot: Spot<'_>) -> Result<()> {
+        let Spot { dir, name } = spot;
         let mode = u32::from(identity.attr.mode);
         match identity.kind() {
-            FileKind::Regular => return self.make_file(fd, identity, new_dir, name),
-            FileKind::Directory => new_dir.make_dir_at(name, 0o700)?,
+            FileKind::Regular => return self.make_file(fd, identity, spot),
+            FileKind::Directory => dir.make_dir_at(name, 0o700)?,
             FileKind::Symlink => {
-                new_dir.make_symlink_at(name, OsStr::from_bytes(&fd.read_link()?))?;
+                dir.make_symlink_at(name, OsStr::from_bytes(&fd.read_link()?))?;
             }
-            FileKind::Fifo => new_dir.make_node_at(name, 0o010_000 | mode, 0)?,
-            FileKind::Socket => new_dir.make_node_at(name, 0o140_000 | mode, 0)?,
-            FileKind::CharDevice => new_dir.make_node_at(name, 0o020_000 | mode, identity.attr.rdev)?,
-            FileKind::BlockDevice => new_dir.make_node_at(name, 0o060_000 | mode, identity.attr.rdev)?,
+            FileKind::Fifo => dir.make_node_at(name, 0o010_000 | mode, 0)?,
+            FileKind::Socket => dir.make_node_at(name, 0o140_000 | mode, 0)?,
+            FileKind::CharDevice => dir.make_node_at(name, 0o020_000 | mode, identity.attr.rdev)?,
+            FileKind::BlockDevice => dir.make_node_at(name, 0o060_000 | mode, identity.attr.rdev)?,
         }
         self.was_read(identity, &**fd)?;
-        let new = new_dir.open_at(name, Access::Path)?;
+        let new = dir.open_at(name, Access::Path)?;
         self.enter(identity, &*new)?;
         if identity.kind() == FileKind::Directory {
             self.pending.push(identity.clone());
@@ -62,16 +62,10 @@ impl Copier<'_> {
         self.copy_attributes(fd, identity, &new)
     }
 
-    fn make_file(
-        &mut self,
-        fd: &Fd,
-        identity: &Identity,
-        new_dir: &dyn NativeFd,
-        name: &OsStr,
-    ) -> Result<()> {
+    fn make_file(&mut self, fd: &Fd, identity: &Identity, spot: Spot<'_>) -> Result<()> {
         // One that nobody can open any more was removed meanwhile.
         let old = fd.reopen(Access::Read)?;
-        let new = new_dir.create_at(name, 0o600)?;
+        let new = spot.dir.create_at(spot.name, 0o600)?;
         self.enter(identity, &*new)?;
         self.progress.files += 1;
         let all = ChangedData { from: 0, ..ChangedData::nothing() };
@@ -112,30 +106,12 @@ impl Copier<'_> {
 
     /// Copies what there is between two places; holes stay holes.
     fn copy_span(&mut self, old: &dyn NativeFd, new: &dyn NativeFd, start: u64, end: u64) -> Result<()> {
-        let mut at = start;
-        let mut buf = Vec::new();
-        while at < end {
-            let (from, to) = match old.next_data(at) {
-                Ok(Some((from, to))) if from < end => (from, to.min(end)),
-                Ok(_) => break,
-                // It was cut meanwhile.
-                Err(error) if error.errno() == Errno::ENXIO => break,
-                Err(error) => return Err(error),
-            };
-            at = from;
-            while at < to {
-                buf.resize((to - at).min(CHUNK) as usize, 0);
-                self.take(buf.len() as u64)?;
-                let done = old.read_at(at, &mut [IoSliceMut::new(&mut buf)], false)?;
-                if done == 0 {
-                    return Ok(());
-                }
-                new.write_all_at(at, &buf[..done])?;
-                at += done as u64;
-                self.progress.bytes += done as u64;
-            }
-        }
-        Ok(())
+        each_piece(old, start..end, CHUNK, &mut |at, piece| {
+            self.take(piece.len() as u64)?;
+            new.write_all_at(at, piece)?;
+            self.progress.bytes += piece.len() as u64;
+            Ok(())
+        })
     }
 
     /// The id attribute, which names its inode, and the index.
@@ -169,23 +145,12 @@ impl Copier<'_> {
             result => result?,
         };
         new.truncate(0)?;
-        let mut at = 0;
-        let mut buf = vec![0; 64 << 10];
-        while let Some((from, to)) = old.next_data(at)? {
-            at = from;
-            while at < to {
-                let len = (to - at).min(buf.len() as u64) as usize;
-                let done = old.read_at(at, &mut [IoSliceMut::new(&mut buf[..len])], false)?;
-                if done == 0 {
-                    break;
-                }
-                if at == 0 && done >= MUTABLE_FROM {
-                    rewrite_header(&mut buf[..done], owner);
-                }
-                new.write_all_at(at, &buf[..done])?;
-                at += done as u64;
+        each_piece(&*old, 0..u64::MAX, INDEX_CHUNK, &mut |at, piece| {
+            if at == 0 && piece.len() >= MUTABLE_FROM {
+                rewrite_header(piece, owner);
             }
-        }
+            new.write_all_at(at, piece)
+        })?;
         new.truncate(old.stat()?.attr.size.max(HEADER_LEN as u64))
     }
 
@@ -217,13 +182,45 @@ impl Copier<'_> {
     }
 
     /// Remembers which inode is the copy of which.
-    fn enter(&mut self, identity: &Identity, new: &dyn NativeFd) -> Result<()> {
+    pub(super) fn enter(&mut self, identity: &Identity, new: &dyn NativeFd) -> Result<()> {
         let made = self.new.identify(new)?;
         let handle = made.handle.clone().ok_or(Errno::EOPNOTSUPP)?;
         let copied = Copied { generation: generation(identity), new_ino: made.ino(), handle };
         self.known.insert(identity.ino(), copied);
         Ok(())
     }
+}
+
+/// Calls `visit` with what a file has in `span`, at most `max` bytes at a time;
+/// holes are passed over.
+fn each_piece(
+    file: &dyn NativeFd,
+    span: Range<u64>,
+    max: u64,
+    visit: &mut dyn FnMut(u64, &mut [u8]) -> Result<()>,
+) -> Result<()> {
+    let mut at = span.start;
+    let mut buf = Vec::new();
+    while at < span.end {
+        let (from, to) = match file.next_data(at) {
+            Ok(Some((from, to))) if from < span.end => (from, to.min(span.end)),
+            Ok(_) => break,
+            // It was cut meanwhile.
+            Err(error) if error.errno() == Errno::ENXIO => break,
+            Err(error) => return Err(error),
+        };
+        at = from;
+        while at < to {
+            buf.resize((to - at).min(max) as usize, 0);
+            let done = file.read_at(at, &mut [IoSliceMut::new(&mut buf)], false)?;
+            if done == 0 {
+                return Ok(());
+            }
+            visit(at, &mut buf[..done])?;
+            at += done as u64;
+        }
+    }
+    Ok(())
 }
 
 /// What tells an inode from another one that has its number later.

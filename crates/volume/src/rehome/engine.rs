@@ -63,7 +63,7 @@ pub struct RehomeProgress {
 }
 
 /// What a replacement of the home tier came to.
-#[derive(Clone, Debug)]
+#[derive(Clone, PartialEq, Eq, Debug)]
 pub struct RehomeReport {
     /// Where home was.
     pub old_location: String,
@@ -74,6 +74,9 @@ pub struct RehomeReport {
     /// For how long nothing else went on, in nanoseconds.
     pub held_up_ns: u64,
 }
+
+/// What a job that replaces home came to; if it failed, why.
+pub type RehomeOutcome = std::result::Result<RehomeReport, (Errno, String)>;
 
 /// With this little left to copy, everything is held up for it.
 const LAST_BYTES: u64 = 16 << 20;
@@ -104,30 +107,34 @@ impl Volume {
         location: &str,
         tell: &mut dyn FnMut(&RehomeProgress) -> bool,
     ) -> Result<RehomeReport> {
+        let _alone = self.overhaul.try_lock().ok_or_else(not_alone)?;
         let pace = Pace::new(None, &self.environment);
-        self.replace_home_at(root, location, &pace, tell)
+        self.replace_home_for(root, location, (&pace, None), tell)
+    }
+
+    /// Looks at a directory that is to become home.
+    pub(crate) fn check_new_home(&self, root: &Fd) -> Result<()> {
+        let _alone = self.overhaul.try_lock().ok_or_else(not_alone)?;
+        self.usable_home(root).map(drop)
     }
 
     /// As [`replace_home`](Self::replace_home), as fast as `pace` allows; ends
-    /// too when that is stopped.
-    pub(crate) fn replace_home_at(
+    /// too when that is stopped. `job` is the one that does it. The caller keeps
+    /// others like it away.
+    pub(crate) fn replace_home_for(
         &self,
         root: &Fd,
         location: &str,
-        pace: &Pace,
+        (pace, job): (&Pace, Option<u64>),
         tell: &mut dyn FnMut(&RehomeProgress) -> bool,
     ) -> Result<RehomeReport> {
-        let Some(_alone) = self.overhaul.try_lock() else {
-            let what = "a check or another replacement of the home tier is under way: wait for it to end";
-            return Err(Error::new(Errno::EBUSY, what));
-        };
         let _copying = self.changes.copying.lock();
         let new = self.usable_home(root)?;
         let copy = self.new_object_id()?.0;
         let old_location = self.tiers.home().location();
         let result = self.begin_copy(root, copy, location).and_then(|()| {
             self.changes.switch(true);
-            let copier = Copier::new(self, new, pace, tell)?;
+            let copier = Copier::new(self, new, (pace, job), tell)?;
             copier.run(copy, location)
         });
         self.changes.switch(false);
@@ -205,7 +212,7 @@ impl<'a> Copier<'a> {
     fn new(
         volume: &'a Volume,
         new: Home,
-        pace: &'a Pace,
+        (pace, job): (&'a Pace, Option<u64>),
         tell: &'a mut dyn FnMut(&RehomeProgress) -> bool,
     ) -> Result<Self> {
         let braid = new.braid()?;
@@ -232,6 +239,7 @@ impl<'a> Copier<'a> {
             last: false,
             progress,
             pace,
+            job,
             tell,
             told_ns: 0,
         })
@@ -244,7 +252,7 @@ impl<'a> Copier<'a> {
         self.phase(RehomePhase::Copying)?;
         self.copy_tree()?;
         // They come to files by what they found out earlier.
-        let (_jobs, _movers) = (volume.jobs.hold(), volume.movers.hold());
+        let (_jobs, _movers) = (volume.jobs.hold(self.job), volume.movers.hold());
         for _ in 0..TRIES_MAX {
             self.catch_up()?;
             self.wait_for_passthrough()?;
@@ -257,6 +265,9 @@ impl<'a> Copier<'a> {
             };
             if volume.passed_through() > 0 {
                 continue;
+            }
+            if self.job.is_some_and(|id| !volume.jobs.commit(id)) {
+                return Err(cancelled());
             }
             // Nobody is told of anything while all wait.
             self.last = true;
@@ -353,6 +364,9 @@ impl<'a> Copier<'a> {
         self.copy_changes(set)?;
         let import = self.prepare_import()?;
         self.copy_state()?;
+        if let Some(id) = self.job {
+            self.volume.keep_done(id, &self.new)?;
+        }
         self.take_orphans_names()?;
         self.take_extra_links()?;
         self.new.root().sync_fs()?;
@@ -369,4 +383,9 @@ impl<'a> Copier<'a> {
         let RehomeProgress { files, bytes, .. } = self.progress;
         RehomeReport { old_location: String::new(), files, bytes, held_up_ns }
     }
+}
+
+fn not_alone() -> Error {
+    let what = "a check or another replacement of the home tier is under way: wait for it to end";
+    Error::new(Errno::EBUSY, what)
 }

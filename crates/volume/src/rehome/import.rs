@@ -2,6 +2,7 @@
 //! the numbers and handles that it has. It is prepared while nothing goes on,
 //! and put in place when the new home is complete; that can't fail.
 
+use super::copy::Spot;
 use super::passes::limbo_name;
 use super::{Copied, Copier, is_gone};
 use crate::Volume;
@@ -85,7 +86,8 @@ impl Copier<'_> {
             None => {
                 let name = OsString::from(format!("open-{:x}", identity.ino()));
                 let limbo = Fd::clone(&self.limbo);
-                self.make(old, &identity, &*limbo, &name).context("copying an open file without a name")?;
+                self.make(old, &identity, Spot { dir: &*limbo, name: &name })
+                    .context("copying an open file without a name")?;
                 // There is nothing in a directory that was removed.
                 self.pending.retain(|pending| pending.ino() != identity.ino());
                 name

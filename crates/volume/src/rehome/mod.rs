@@ -1,5 +1,5 @@
 //! Another directory becomes home while applications use the volume
-//! (`Volume::replace_home`).
+//! (`Volume::replace_home`, and a job that does it).
 //!
 //! The home tree is copied while everything goes on, and what changes meanwhile
 //! is noted (`changes`) and copied again (`passes`). At last the volume's door
@@ -20,7 +20,7 @@ mod state;
 pub(crate) use changes::Changes;
 use commit::INTENT;
 pub(crate) use commit::RECORD;
-pub use engine::{RehomePhase, RehomeProgress, RehomeReport};
+pub use engine::{RehomeOutcome, RehomePhase, RehomeProgress, RehomeReport};
 pub(crate) use mounting::{clean_up, copy_begun, guard};
 pub use mounting::{discard_copy, settle_home};
 
@@ -70,6 +70,8 @@ struct Copier<'a> {
     last: bool,
     progress: RehomeProgress,
     pace: &'a Pace,
+    /// The job that this is.
+    job: Option<u64>,
     tell: &'a mut dyn FnMut(&RehomeProgress) -> bool,
     told_ns: u64,
 }

@@ -3,6 +3,7 @@
 //! name or, in the end, away.
 
 use super::changes::{Change, ChangeSet};
+use super::copy::Spot;
 use super::{Copied, Copier, is_gone};
 use crate::namespace::{BRAID_DIR, Identity, Inode, names_in};
 use braid_contract::{Access, Context, Errno, Fd, FileKind, NativeFd, RenameMode, Result};
@@ -21,10 +22,7 @@ impl Copier<'_> {
         let root = self.volume.home.root();
         let identity = self.volume.home.identify(&*root)?;
         let new_root = self.new.root();
-        let made = self.new.identify(&*new_root)?;
-        let handle = made.handle.clone().ok_or(Errno::EOPNOTSUPP)?;
-        let copied = Copied { generation: super::copy::generation(&identity), new_ino: made.ino(), handle };
-        self.known.insert(identity.ino(), copied);
+        self.enter(&identity, &*new_root)?;
         self.pending.push(identity);
         self.copy_pending()
     }
@@ -70,7 +68,7 @@ impl Copier<'_> {
         let Some((fd, identity)) = self.look(old_dir, name)? else { return Ok(()) };
         match self.copy_of(&identity).cloned() {
             Some(copied) => self.give_name(&copied, identity.kind(), new_dir, name),
-            None => match self.make(&fd, &identity, new_dir, name) {
+            None => match self.make(&fd, &identity, Spot { dir: new_dir, name }) {
                 // What is removed while it is copied is noted.
                 Err(error) if is_gone(&error) && !self.last => Ok(()),
                 result => result,

@@ -8,6 +8,7 @@ mod latency;
 mod learn;
 mod load;
 mod monitor;
+mod order;
 mod room;
 mod settings;
 mod threads;

@@ -1,12 +1,12 @@
 //! The volume as the crash explorer's subject.
 
-use braid_contract::{Errno, Error, FileSystem, InodeId, Result};
+use braid_contract::{Errno, Error, FileSystem, InodeId, JobKind, JobState, Result};
 use braid_stores::dir::DirStore;
 use braid_testkit::crash::{Mounted, RANGE, Setup, Subject};
 use braid_testkit::sim::{Disk, SimEnvironment};
 use braid_volume::{
-    HomeConfig, JobKind, JobState, JobStatus, LargeFiles, OpenError, PolicyConfig, Problem, Reserve,
-    Severity, TierConfig, Volume, VolumeConfig,
+    HomeConfig, JobStatus, LargeFiles, OpenError, PolicyConfig, Problem, Reserve, Severity, TierConfig,
+    Volume, VolumeConfig,
 };
 use std::sync::Arc;
 

@@ -1,0 +1,478 @@
+//! Tiers that are well are replaced and drained on a mounted volume, and home
+//! is moved by a job, by the `braid` command. Needs root and /dev/fuse; passed
+//! over without them.
+#![allow(clippy::unwrap_used, clippy::panic, reason = "a test fails by panicking")]
+
+mod common;
+
+use common::Bench;
+use rustix::process::{Pid, PidfdFlags, Signal, kill_process, pidfd_open};
+use serde_json::Value;
+use std::fs::{self, File};
+use std::io::{BufRead, BufReader, Read};
+use std::os::unix::fs::FileExt;
+use std::path::Path;
+use std::process::{Child, Command, Stdio};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+const RANGE: usize = 64 << 10;
+
+/// A mounted volume with more empty directories beside it.
+fn mounted() -> Option<Bench> {
+    let bench = Bench::new()?;
+    for name in ["c", "new"] {
+        fs::create_dir(bench.path(name)).unwrap();
+    }
+    bench.ok(&["mount", "s.yaml", "m"]);
+    Some(bench)
+}
+
+/// As [`mounted`], with nothing on top of the volume, so that the kernel may
+/// read plain files by itself.
+fn mounted_plainly() -> Option<Bench> {
+    let bench = Bench::new()?;
+    fs::create_dir(bench.path("new")).unwrap();
+    let stack = "stack:\n  volume:\n    home: fast\n    policy: { weighted: { } }\n    range: 64KiB\n    tiers:\n      \
+                 fast: { dir: a, weight: 1 }\n      slow: { dir: b, weight: 1 }\n";
+    fs::write(bench.path("s.yaml"), stack).unwrap();
+    bench.ok(&["mount", "s.yaml", "m"]);
+    Some(bench)
+}
+
+fn pattern(seed: u64, len: usize) -> Vec<u8> {
+    let mut state = seed.wrapping_mul(2).wrapping_add(1);
+    let next = |_| {
+        state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        (state >> 56) as u8
+    };
+    (0..len).map(next).collect()
+}
+
+/// Makes a file of 16 ranges, each written by itself, so that they are dealt.
+fn put(bench: &Bench, name: &str, seed: u64) -> (File, Vec<u8>) {
+    let data = pattern(seed, 16 * RANGE);
+    let path = bench.path(name);
+    let file = File::options().read(true).write(true).create(true).truncate(true).open(path).unwrap();
+    for (at, range) in data.chunks(RANGE).enumerate() {
+        file.write_all_at(range, (at * RANGE) as u64).unwrap();
+    }
+    (file, data)
+}
+
+#[track_caller]
+fn has(file: &File, data: &[u8]) {
+    let mut found = vec![0; data.len()];
+    file.read_exact_at(&mut found, 0).unwrap();
+    assert!(found == data, "the contents changed");
+}
+
+/// A tier as status tells of it.
+fn tier(bench: &Bench, name: &str) -> Option<Value> {
+    let status = bench.json(&["status", "m", "--json"]);
+    status["tiers"].as_array().unwrap().iter().find(|tier| tier["name"] == name).cloned()
+}
+
+fn state(bench: &Bench, name: &str) -> String {
+    tier(bench, name).unwrap()["state"].as_str().unwrap().to_owned()
+}
+
+fn ranges(bench: &Bench, name: &str) -> u64 {
+    tier(bench, name).unwrap()["ranges"].as_u64().unwrap()
+}
+
+fn stack(bench: &Bench) -> String {
+    fs::read_to_string(bench.path("s.yaml")).unwrap()
+}
+
+fn job(bench: &Bench, id: u64) -> Value {
+    bench.json(&["job", "show", &id.to_string(), "--mount", "m", "--json"])
+}
+
+/// Asks until the job is as `wanted`.
+#[track_caller]
+fn until(bench: &Bench, id: u64, wanted: impl Fn(&Value) -> bool) -> Value {
+    loop {
+        let job = job(bench, id);
+        if wanted(&job) {
+            return job;
+        }
+        assert!(!["done", "failed", "cancelled"].contains(&job["state"].as_str().unwrap()), "{job}");
+        std::thread::sleep(Duration::from_millis(20));
+    }
+}
+
+fn is_empty(dir: &Path) -> bool {
+    fs::read_dir(dir).unwrap().next().is_none()
+}
+
+/// Waits until what a replacement copied is gone.
+fn until_empty(bench: &Bench, name: &str) {
+    while !is_empty(&bench.path(name)) {
+        std::thread::sleep(Duration::from_millis(20));
+    }
+}
+
+/// Kills the daemon.
+fn kill(bench: &Bench) {
+    let daemon = bench.json(&["status", "m", "--json"])["pid"].as_i64().unwrap();
+    let pid = Pid::from_raw(i32::try_from(daemon).unwrap()).unwrap();
+    let watch = pidfd_open(pid, PidfdFlags::empty()).unwrap();
+    kill_process(pid, Signal::KILL).unwrap();
+    let mut ended = [rustix::event::PollFd::new(&watch, rustix::event::PollFlags::IN)];
+    rustix::event::poll(&mut ended, None).unwrap();
+    bench.ok(&["umount", "m"]);
+}
+
+#[track_caller]
+fn is_well(bench: &Bench) {
+    let said = bench.ok(&["fsck", "s.yaml"]);
+    assert!(!said.contains("damage:") && !said.contains("leak:"), "{said}");
+}
+
+#[test]
+fn a_tier_that_is_well_is_replaced_under_programs_that_use_it() {
+    let Some(bench) = mounted() else { return };
+    let (file, data) = put(&bench, "m/f", 1);
+    let (gone, gone_data) = put(&bench, "m/gone", 2);
+    fs::remove_file(bench.path("m/gone")).unwrap();
+    let before = (ranges(&bench, "slow"), ranges(&bench, "fast"));
+    assert!(before.0 > 0);
+    let end = AtomicBool::new(false);
+    let said = std::thread::scope(|scope| {
+        let writer = scope.spawn(|| {
+            let mut turn = 10;
+            while !end.load(Ordering::Relaxed) {
+                let (file, data) = put(&bench, "m/w", turn);
+                has(&file, &data);
+                turn += 1;
+            }
+            turn
+        });
+        let replaced = bench.braid(&["tier", "replace", "m", "slow", "archive=c,weight=2"]);
+        end.store(true, Ordering::Relaxed);
+        let turns = writer.join().unwrap();
+        has(&File::open(bench.path("m/w")).unwrap(), &pattern(turns - 1, 16 * RANGE));
+        let error = String::from_utf8(replaced.stderr).unwrap();
+        assert!(replaced.status.success(), "{error}");
+        String::from_utf8(replaced.stdout).unwrap()
+    });
+    for part in
+        ["tier archive is at ", "replace slow by archive: done", "slow is not part of the volume any more"]
+    {
+        assert!(said.contains(part), "{part}: {said}");
+    }
+    assert!(tier(&bench, "slow").is_none() && is_empty(&bench.path("b")));
+    has(&file, &data);
+    has(&gone, &gone_data);
+    let runs = bench.json(&["explain", "m/f", "--json"]);
+    assert!(runs.to_string().contains("archive") && !runs.to_string().contains("slow"), "{runs}");
+    drop((file, gone));
+    assert!(!stack(&bench).contains("slow") && stack(&bench).contains("archive: {"), "{}", stack(&bench));
+    bench.ok(&["umount", "m"]);
+    is_well(&bench);
+    bench.ok(&["mount", "s.yaml", "m"]);
+    has(&File::open(bench.path("m/f")).unwrap(), &data);
+    assert_eq!(state(&bench, "archive"), "online");
+    bench.ok(&["umount", "m"]);
+}
+
+/// Starts to replace `slow`, so slowly that one range is moved.
+fn begin(bench: &Bench) -> u64 {
+    let begun = bench.ok(&["tier", "replace", "m", "slow", "archive=c", "--bandwidth", "1", "--background"]);
+    assert!(begun.contains("job 1: replace slow by archive"), "{begun}");
+    until(bench, 1, |job| job["done"]["ranges"] == 1);
+    1
+}
+
+#[test]
+fn a_replacement_goes_on_after_the_daemon_was_killed() {
+    let Some(bench) = mounted() else { return };
+    let (file, data) = put(&bench, "m/f", 1);
+    drop(file);
+    let id = begin(&bench);
+    assert!(stack(&bench).contains("archive") && stack(&bench).contains("slow"));
+    kill(&bench);
+    bench.ok(&["mount", "s.yaml", "m"]);
+    assert_eq!(state(&bench, "slow"), "draining");
+    assert!(ranges(&bench, "slow") > 0);
+    assert!(["queued", "running"].contains(&job(&bench, id)["state"].as_str().unwrap()));
+    put(&bench, "m/g", 2);
+    bench.ok(&["job", "set", "1", "bandwidth=none", "--mount", "m"]);
+    bench.ok(&["job", "wait", "1", "--mount", "m"]);
+    assert!(tier(&bench, "slow").is_none() && is_empty(&bench.path("b")));
+    assert!(!stack(&bench).contains("slow"), "{}", stack(&bench));
+    has(&File::open(bench.path("m/f")).unwrap(), &data);
+    bench.ok(&["umount", "m"]);
+    is_well(&bench);
+}
+
+#[test]
+fn a_replacement_that_is_cancelled_leaves_both_tiers_in_use() {
+    let Some(bench) = mounted() else { return };
+    let (file, data) = put(&bench, "m/f", 1);
+    begin(&bench);
+    for (words, said) in [
+        (&["tier", "evacuate", "slow", "m"][..], "job 1 evacuates tier slow already"),
+        (&["tier", "evacuate", "archive", "m"], "job 1 moves data to tier archive: cancel it first"),
+        (&["tier", "replace", "m", "slow", "third=new"], "job 1 evacuates tier slow already"),
+    ] {
+        let (_, found) = bench.fails(words);
+        assert!(found.contains(said), "{words:?}: {found}");
+    }
+    assert!(is_empty(&bench.path("new")));
+    bench.ok(&["job", "cancel", "1", "--mount", "m"]);
+    assert_eq!((state(&bench, "slow").as_str(), state(&bench, "archive").as_str()), ("online", "online"));
+    let before = ranges(&bench, "slow");
+    put(&bench, "m/g", 2);
+    assert!(ranges(&bench, "slow") > before);
+    kill(&bench);
+    bench.ok(&["mount", "s.yaml", "m"]);
+    assert_eq!(state(&bench, "slow"), "online");
+    // It can be done the other way round.
+    bench.ok(&["tier", "remove", "archive", "m"]);
+    assert!(tier(&bench, "archive").is_none() && !stack(&bench).contains("archive"));
+    drop(file);
+    has(&File::open(bench.path("m/f")).unwrap(), &data);
+    bench.ok(&["umount", "m"]);
+    is_well(&bench);
+}
+
+#[test]
+fn what_can_not_replace_a_tier_is_refused_and_nothing_changes() {
+    let Some(bench) = mounted() else { return };
+    put(&bench, "m/f", 1);
+    let held = ranges(&bench, "slow") * RANGE as u64;
+    let before = stack(&bench);
+    let numbers = format!("tier slow holds {held} bytes, and the other tiers have room for 0 bytes");
+    bench.ok(&["tier", "set", "fast", "reserve=1000TiB", "m"]);
+    let set = stack(&bench);
+    for (words, said) in [
+        (&["slow", "archive=c,reserve=1000TiB"][..], format!("{numbers} (fast 0 bytes, archive 0 bytes)")),
+        (&["slow", "c"], "tier slow is online: what is on it would be lost".into()),
+        (&["slow", "c"], "braid tier replace MOUNT TIER NAME=DIR".into()),
+        (&["slow", "fast=c"], "there is a tier 'fast' already".into()),
+        (&["slow", "archive=c,wight=2"], "did you mean 'weight'".into()),
+        (&["slow", "archive=c,readonly=true"], "tier archive can't be read only".into()),
+        (&["slow", "archive=b"], "tier 'slow' is at".into()),
+        (&["slow", "archive=none"], "o such".into()),
+        (&["slwo", "archive=c"], "did you mean 'slow'".into()),
+        (&["fast", "archive=c"], "tier fast is home, which keeps its name".into()),
+        (&["slow", "c", "--background"], "--background and --bandwidth are for what is moved".into()),
+    ] {
+        let (_, found) = bench.fails(&[&["tier", "replace", "m"], words].concat());
+        assert!(found.contains(&said), "{words:?}: {found}");
+        assert!(is_empty(&bench.path("c")), "{words:?}");
+    }
+    assert_eq!(bench.ok(&["job", "list", "--mount", "m"]), "there are no jobs\n");
+    assert_eq!((stack(&bench), state(&bench, "slow").as_str()), (set, "online"));
+    bench.ok(&["tier", "set", "fast", "reserve=default", "m"]);
+    assert_eq!(stack(&bench), before);
+    bench.ok(&["umount", "m"]);
+    // One that the policy names is needed.
+    fs::write(bench.path("s.yaml"), before.replace("weighted: { }", "size: { large: slow }")).unwrap();
+    bench.ok(&["mount", "s.yaml", "m"]);
+    let (_, said) = bench.fails(&["tier", "replace", "m", "slow", "archive=c"]);
+    assert!(said.contains("the policy names tier slow"), "{said}");
+    bench.ok(&["umount", "m"]);
+}
+
+#[test]
+fn files_that_are_open_without_a_name_do_not_keep_a_tier() {
+    let Some(bench) = mounted() else { return };
+    let (first, mut data) = put(&bench, "m/first", 1);
+    let again = File::options().read(true).write(true).open(bench.path("m/first")).unwrap();
+    let (second, other) = put(&bench, "m/second", 2);
+    for name in ["m/first", "m/second"] {
+        fs::remove_file(bench.path(name)).unwrap();
+    }
+    let held = ranges(&bench, "slow");
+    assert!(held > 0);
+    let (_, said) = bench.fails(&["tier", "remove", "slow", "m", "--no-evacuate"]);
+    assert!(said.contains(&format!("{held} ranges")), "{said}");
+    let job = bench.json(&["tier", "remove", "slow", "m", "--json"]);
+    assert_eq!(
+        (&job["state"], &job["done"]["ranges"], &job["total"]["ranges"]),
+        (&"done".into(), &held.into(), &held.into())
+    );
+    assert!(tier(&bench, "slow").is_none() && is_empty(&bench.path("b")));
+    has(&second, &other);
+    again.write_all_at(b"changed", 3 * RANGE as u64 - 3).unwrap();
+    data[3 * RANGE - 3..][..7].copy_from_slice(b"changed");
+    has(&first, &data);
+    first.sync_all().unwrap();
+    drop((first, again, second));
+    bench.ok(&["umount", "m"]);
+    is_well(&bench);
+}
+
+#[test]
+fn a_name_that_is_given_again_is_of_a_tier_that_takes_data() {
+    let Some(bench) = mounted() else { return };
+    put(&bench, "m/f", 1);
+    bench.ok(&["tier", "evacuate", "slow", "m"]);
+    assert_eq!(state(&bench, "slow"), "draining");
+    bench.ok(&["umount", "m"]);
+    bench.ok(&["mount", "s.yaml", "m"]);
+    assert_eq!(state(&bench, "slow"), "draining");
+    bench.ok(&["tier", "remove", "slow", "m", "--no-evacuate"]);
+    bench.ok(&["tier", "add", "slow=c,weight=3", "m"]);
+    assert_eq!(state(&bench, "slow"), "online");
+    bench.ok(&["umount", "m"]);
+    bench.ok(&["mount", "s.yaml", "m"]);
+    assert_eq!(state(&bench, "slow"), "online");
+    put(&bench, "m/g", 2);
+    assert!(ranges(&bench, "slow") > 0);
+    bench.ok(&["umount", "m"]);
+    is_well(&bench);
+}
+
+/// A file that the kernel reads by itself.
+fn held(bench: &Bench) -> File {
+    fs::write(bench.path("m/held"), "held").unwrap();
+    // It does so when nobody has the file open in another way.
+    while bench.json(&["status", "m", "--json"])["open_files"] != 0 {
+        std::thread::sleep(Duration::from_millis(10));
+    }
+    File::open(bench.path("m/held")).unwrap()
+}
+
+/// Starts a job that moves home and waits for a file that the kernel reads by
+/// itself.
+fn waiting(bench: &Bench) -> File {
+    let held = held(bench);
+    let job = bench.json(&["tier", "replace", "m", "fast", "new", "--background", "--json"]);
+    let id = job["id"].as_u64().unwrap();
+    until(bench, id, |job| job["phase"] == "waiting");
+    held
+}
+
+fn home_is_at(bench: &Bench, name: &str) -> bool {
+    let home = tier(bench, "fast").unwrap();
+    Path::new(home["location"].as_str().unwrap()) == bench.path(name).canonicalize().unwrap()
+}
+
+#[test]
+fn a_job_that_moves_home_is_shown_and_waited_for_and_the_stack_file_follows() {
+    let Some(bench) = mounted_plainly() else { return };
+    let (file, data) = put(&bench, "m/f", 1);
+    drop(file);
+    let held = waiting(&bench);
+    let shown = bench.ok(&["job", "show", "1", "--mount", "m"]);
+    assert!(shown.contains(": running, waiting for 1 files that are in use\n"), "{shown}");
+    let listed = bench.ok(&["job", "list", "--mount", "m"]);
+    assert!(listed.contains("replace home by /") && listed.contains("/new"), "{listed}");
+    for (words, said) in [
+        (&["job", "pause", "1", "--mount", "m"][..], "it can't be paused"),
+        (&["tier", "replace", "m", "fast", "new"], "job 1 replaces home already"),
+        (&["fsck", "m"], "the home tier is being replaced"),
+    ] {
+        let (_, found) = bench.fails(words);
+        assert!(found.contains(said), "{words:?}: {found}");
+    }
+    bench.ok(&["job", "set", "1", "bandwidth=100MiB/s", "--mount", "m"]);
+    drop(held);
+    let ended = bench.json(&["job", "wait", "1", "--mount", "m", "--json"]);
+    assert_eq!(ended[0]["state"], "done");
+    assert!(
+        ended[0]["done"]["bytes"].as_u64().unwrap() > 0 && ended[0]["done"]["files"].as_u64().unwrap() >= 2,
+        "{ended}"
+    );
+    assert!(home_is_at(&bench, "new"));
+    assert!(stack(&bench).contains("/new"), "the stack file follows: {}", stack(&bench));
+    has(&File::open(bench.path("m/f")).unwrap(), &data);
+    bench.ok(&["umount", "m"]);
+    is_well(&bench);
+    bench.ok(&["mount", "s.yaml", "m"]);
+    assert_eq!(job(&bench, 1)["state"], "done");
+    has(&File::open(bench.path("m/f")).unwrap(), &data);
+    bench.ok(&["umount", "m"]);
+}
+
+#[test]
+fn a_job_that_moves_home_can_be_cancelled_and_started_again() {
+    let Some(bench) = mounted_plainly() else { return };
+    let held = waiting(&bench);
+    bench.ok(&["job", "cancel", "1", "--mount", "m"]);
+    until_empty(&bench, "new");
+    assert!(home_is_at(&bench, "a"));
+    assert_eq!(job(&bench, 1)["state"], "cancelled");
+    drop(held);
+    fs::write(bench.path("m/more"), "more").unwrap();
+    let said = loop {
+        let output = bench.braid(&["tier", "replace", "m", "fast", "new"]);
+        if output.status.success() {
+            break String::from_utf8(output.stdout).unwrap();
+        }
+        // The directory is empty before the job has let go of it.
+        let error = String::from_utf8(output.stderr).unwrap();
+        assert!(error.contains("job 1 replaces home already, or removes what it copied"), "{error}");
+    };
+    assert!(said.contains("operations held up for") && said.contains("/s.yaml says so"), "{said}");
+    assert!(home_is_at(&bench, "new"));
+    assert_eq!(fs::read(bench.path("m/more")).unwrap(), b"more");
+    let states: Vec<Value> = (1..=2).map(|id| job(&bench, id)["state"].clone()).collect();
+    assert_eq!(states, ["cancelled", "done"]);
+    bench.ok(&["umount", "m"]);
+    is_well(&bench);
+}
+
+#[test]
+fn a_job_that_moves_home_has_failed_after_the_daemon_was_killed_or_the_volume_unmounted() {
+    let Some(bench) = mounted_plainly() else { return };
+    for (id, end) in [(1, "kill"), (2, "umount")] {
+        let held = waiting(&bench);
+        match end {
+            "kill" => {
+                kill(&bench);
+                drop(held);
+            }
+            _ => {
+                drop(bench.ok(&["umount", "--lazy", "m"]));
+                drop(held);
+                // The daemon ends when the file is closed.
+                let mounted = || bench.braid(&["mount", "s.yaml", "m"]).status.success();
+                while !mounted() {
+                    std::thread::sleep(Duration::from_millis(50));
+                }
+                bench.ok(&["umount", "m"]);
+            }
+        }
+        bench.ok(&["mount", "s.yaml", "m"]);
+        let job = job(&bench, id);
+        assert_eq!(job["state"], "failed", "{job}");
+        assert!(job["message"].as_str().unwrap().contains("home is where it was"), "{job}");
+        until_empty(&bench, "new");
+        assert!(home_is_at(&bench, "a"));
+        assert_eq!(fs::read(bench.path("m/held")).unwrap(), b"held");
+    }
+    bench.ok(&["umount", "m"]);
+    is_well(&bench);
+}
+
+#[test]
+fn ctrl_c_leaves_the_job_that_moves_home_running() {
+    let Some(bench) = mounted_plainly() else { return };
+    let held = held(&bench);
+    let mut child = replacing(&bench);
+    let mut said = BufReader::new(child.stderr.take().unwrap());
+    let mut line = String::new();
+    said.read_line(&mut line).unwrap();
+    assert!(line.contains("waiting for 1 files that are open by passthrough"), "{line}");
+    kill_process(Pid::from_child(&child), Signal::INT).unwrap();
+    let mut rest = String::new();
+    said.read_to_string(&mut rest).unwrap();
+    assert_eq!(child.wait().unwrap().code(), Some(1));
+    assert!(rest.contains("job 1 goes on in the background"), "{rest}");
+    assert_eq!(job(&bench, 1)["state"], "running");
+    drop(held);
+    bench.ok(&["job", "wait", "1", "--mount", "m"]);
+    assert!(home_is_at(&bench, "new"));
+    bench.ok(&["umount", "m"]);
+}
+
+fn replacing(bench: &Bench) -> Child {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_braid"));
+    command.current_dir(bench.path("")).args(["tier", "replace", "m", "fast", "new"]).stdin(Stdio::null());
+    command.stdout(Stdio::null()).stderr(Stdio::piped()).spawn().unwrap()
+}

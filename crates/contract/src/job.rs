@@ -1,0 +1,127 @@
+//! Jobs: what moves data for long, was started by somebody, and goes on after
+//! a restart. The volume carries them out and keeps them; the control protocol
+//! tells of them in the same terms.
+
+use serde::{Deserialize, Serialize};
+use std::fmt;
+
+/// What a job moves, and where to. Paths are below the volume's root.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+#[serde(tag = "kind", rename_all = "kebab-case", deny_unknown_fields)]
+pub enum JobKind {
+    /// A file, or all files of a directory, to one tier.
+    Move {
+        /// File or directory.
+        path: String,
+        /// The tier's name.
+        to: String,
+    },
+    /// A file, or all files of a directory, to the fastest tier with room.
+    Promote {
+        /// File or directory.
+        path: String,
+    },
+    /// A file, or all files of a directory, to the slowest tier with room.
+    Demote {
+        /// File or directory.
+        path: String,
+    },
+    /// Ranges of all files, so that every tier has its share.
+    Rebalance {},
+    /// Everything off one tier, which takes no new ranges from then on.
+    Evacuate {
+        /// The tier's name.
+        tier: String,
+        /// Whether the tier leaves the volume once it is empty.
+        #[serde(default)]
+        then_remove: bool,
+    },
+    /// Everything off one tier to a new one, as far as that has room, and else
+    /// to the others; then the first leaves the volume.
+    Replace {
+        /// The name of the tier that goes.
+        tier: String,
+        /// The name of the tier that takes its place.
+        by: String,
+    },
+    /// Home to another directory, with the names of all files.
+    ReplaceHome {
+        /// The directory, absolute.
+        dir: String,
+    },
+}
+
+impl fmt::Display for JobKind {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let shown = |path: &str| if path.is_empty() { "/".to_owned() } else { path.to_owned() };
+        match self {
+            Self::Move { path, to } => write!(f, "move {} to {to}", shown(path)),
+            Self::Promote { path } => write!(f, "promote {}", shown(path)),
+            Self::Demote { path } => write!(f, "demote {}", shown(path)),
+            Self::Rebalance {} => f.write_str("rebalance"),
+            Self::Evacuate { tier, then_remove: false } => write!(f, "evacuate {tier}"),
+            Self::Evacuate { tier, then_remove: true } => write!(f, "evacuate {tier} and remove it"),
+            Self::Replace { tier, by } => write!(f, "replace {tier} by {by}"),
+            Self::ReplaceHome { dir } => write!(f, "replace home by {dir}"),
+        }
+    }
+}
+
+/// Where a job is in its life.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum JobState {
+    /// It waits for others to end.
+    Queued,
+    /// It moves data, or waits for files that are in use.
+    Running,
+    /// Somebody stopped it, and may let it go on.
+    Paused,
+    /// It did what it was to do.
+    Done,
+    /// It could not do what it was to do.
+    Failed,
+    /// Somebody ended it.
+    Cancelled,
+}
+
+impl JobState {
+    /// The word for it.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Queued => "queued",
+            Self::Running => "running",
+            Self::Paused => "paused",
+            Self::Done => "done",
+            Self::Failed => "failed",
+            Self::Cancelled => "cancelled",
+        }
+    }
+
+    /// Whether nothing comes after it.
+    #[must_use]
+    pub fn is_final(self) -> bool {
+        matches!(self, Self::Done | Self::Failed | Self::Cancelled)
+    }
+}
+
+/// How much was moved, or is to be.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Amount {
+    /// Bytes of files.
+    pub bytes: u64,
+    /// Ranges.
+    pub ranges: u64,
+    /// Files with such ranges.
+    pub files: u64,
+}
+
+impl std::ops::AddAssign for Amount {
+    fn add_assign(&mut self, more: Self) {
+        self.bytes += more.bytes;
+        self.ranges += more.ranges;
+        self.files += more.files;
+    }
+}

@@ -1,0 +1,123 @@
+//! The door under the model checker: every interleaving of one thread that
+//! closes it and two that go through. Run by `cargo xtask test --suite loom`.
+
+use super::{Door, SHARDS};
+use loom::sync::Arc;
+use loom::sync::atomic::{AtomicU64, Ordering};
+
+/// What is behind the door. All of it is accessed without an order of its own:
+/// the door alone makes who comes later see what was done before.
+struct World {
+    door: Door,
+    /// Two words that are exchanged while the door is closed.
+    seat: [AtomicU64; 2],
+    begun: [AtomicU64; SHARDS],
+    ended: [AtomicU64; SHARDS],
+}
+
+impl World {
+    fn new() -> Arc<Self> {
+        let zero = |_| AtomicU64::new(0);
+        Arc::new(Self {
+            door: Door::new(),
+            seat: std::array::from_fn(zero),
+            begun: std::array::from_fn(zero),
+            ended: std::array::from_fn(zero),
+        })
+    }
+
+    /// An operation, which must find one seat from its beginning to its end.
+    fn operate(&self, at: usize) -> u64 {
+        let _pass = self.door.pass_at(at);
+        count(&self.begun[at]);
+        let found = self.seat[0].load(Ordering::Relaxed);
+        assert_eq!(self.seat[1].load(Ordering::Relaxed), found, "the seat was exchanged meanwhile");
+        count(&self.ended[at]);
+        found
+    }
+
+    /// Exchanges the seat, while no operation is under way.
+    fn exchange(&self, give_up: impl FnMut() -> bool) -> bool {
+        let Some(_closed) = self.door.close(give_up) else { return false };
+        for (begun, ended) in self.begun.iter().zip(&self.ended) {
+            assert_eq!(begun.load(Ordering::Relaxed), ended.load(Ordering::Relaxed), "somebody is inside");
+        }
+        self.seat.iter().for_each(count);
+        true
+    }
+}
+
+/// Adds one, where no other thread does; not as one step, so that what it
+/// overlaps with is seen.
+fn count(word: &AtomicU64) {
+    word.store(word.load(Ordering::Relaxed) + 1, Ordering::Relaxed);
+}
+
+fn check(preemptions: usize, model: impl Fn() + Sync + Send + 'static) {
+    let mut builder = loom::model::Builder::new();
+    builder.preemption_bound = Some(preemptions);
+    builder.check(model);
+}
+
+fn operating(world: &Arc<World>, at: usize, times: usize) -> loom::thread::JoinHandle<()> {
+    let world = Arc::clone(world);
+    loom::thread::spawn(move || {
+        let mut last = 0;
+        for _ in 0..times {
+            let found = world.operate(at);
+            assert!(found >= last, "an earlier seat is back");
+            last = found;
+        }
+    })
+}
+
+#[test]
+fn nothing_is_under_way_while_the_door_is_closed() {
+    check(3, || {
+        let world = World::new();
+        let threads = [operating(&world, 0, 1), operating(&world, 1, 1)];
+        assert!(world.exchange(|| false));
+        threads.into_iter().for_each(|thread| thread.join().unwrap());
+        assert_eq!(world.operate(0), 1);
+    });
+}
+
+#[test]
+fn threads_that_share_a_counter_do_not_hide_each_other() {
+    check(3, || {
+        let world = World::new();
+        // One counter: `begun` and `ended` are then of both, and told apart by
+        // nobody, so only one of them counts.
+        let door_only = {
+            let world = Arc::clone(&world);
+            loom::thread::spawn(move || drop(world.door.pass_at(0)))
+        };
+        let thread = operating(&world, 0, 1);
+        assert!(world.exchange(|| false));
+        door_only.join().unwrap();
+        thread.join().unwrap();
+    });
+}
+
+#[test]
+fn an_operation_after_the_other_goes_on_when_the_door_is_open_again() {
+    check(4, || {
+        let world = World::new();
+        let thread = operating(&world, 0, 2);
+        assert!(world.exchange(|| false));
+        assert!(world.exchange(|| false));
+        thread.join().unwrap();
+        assert_eq!(world.operate(1), 2);
+    });
+}
+
+#[test]
+fn who_gives_up_leaves_the_door_open() {
+    check(4, || {
+        let world = World::new();
+        let thread = operating(&world, 1, 2);
+        let exchanged = world.exchange(|| true);
+        thread.join().unwrap();
+        assert_eq!(world.operate(0), u64::from(exchanged));
+    });
+}

@@ -1,0 +1,113 @@
+//! Which tiers take no new ranges, since a job empties them or has emptied
+//! them. The records of the jobs say so (`holds`), and nothing else: a tier is
+//! drained from before its job is started until that is cancelled, fails, or is
+//! undone, over restarts and crashes.
+
+use super::record::JobRecord;
+use crate::Volume;
+use braid_contract::{Errno, Error, JobKind, Result};
+
+impl Volume {
+    /// A tier that was emptied takes new ranges again.
+    ///
+    /// # Errors
+    /// `ENOENT` if there is no such tier, `EINVAL` if it was not emptied, or is
+    /// being emptied: that job can be cancelled.
+    pub fn undo_evacuation(&self, tier: &str) -> Result<()> {
+        let tier = self.tier_named(tier)?;
+        if let Some(id) = self.emptied_by(&tier.name) {
+            let what = format!("job {id} is emptying tier {}: cancel it", tier.name);
+            return Err(Error::new(Errno::EINVAL, what));
+        }
+        if !tier.is_draining() {
+            let what = format!("tier {} takes new ranges: it was not emptied", tier.name);
+            return Err(Error::new(Errno::EINVAL, what));
+        }
+        for record in self.released(&tier.name, None) {
+            self.keep_job(&record)?;
+        }
+        self.apply_draining();
+        Ok(())
+    }
+
+    /// The job that is emptying the tier of this name.
+    pub(crate) fn emptied_by(&self, name: &str) -> Option<u64> {
+        let at_it = |record: &JobRecord| !record.state.is_final() && holds(record, name);
+        self.jobs.each(|job| at_it(&job.record).then_some(job.record.id)).into_iter().flatten().next()
+    }
+
+    /// The tier of this name goes, and another may get the name: no job keeps
+    /// new ranges away from that. The caller is through the door.
+    pub(crate) fn release_tier(&self, name: &str) {
+        for record in self.released(name, None) {
+            if let Err(error) = self.keep_job_inside(&record) {
+                tracing::warn!(job = record.id, %error, "the state of a job can't be kept");
+            }
+        }
+    }
+
+    /// What earlier jobs of the kind left in force is this one's now.
+    pub(super) fn supersede(&self, record: &JobRecord) {
+        if let Some(tier) = emptied(&record.what) {
+            self.released(tier, Some(record.id)).iter().for_each(|old| self.try_keep_job(old));
+        }
+    }
+
+    /// Tells each tier whether it takes new ranges, as far as jobs go.
+    pub(super) fn apply_draining(&self) {
+        // Whoever holds it to take a tier out has its own will with that.
+        let _table = self.table.lock();
+        for tier in self.tiers.iter() {
+            let held = self.jobs.each(|job| holds(&job.record, &tier.name));
+            tier.set_draining(held.contains(&true));
+        }
+    }
+
+    /// Lets no job but `but` keep new ranges away from the tier of this name;
+    /// answers those that did, as they are to be kept.
+    fn released(&self, name: &str, but: Option<u64>) -> Vec<JobRecord> {
+        let which = |record: &JobRecord| holds(record, name) && Some(record.id) != but;
+        let ids = self.jobs.each(|job| which(&job.record).then_some(job.record.id));
+        let release = |id| {
+            let released = self.jobs.update(id, |job| {
+                job.record.holds = false;
+                job.record.clone()
+            });
+            released.ok()
+        };
+        ids.into_iter().flatten().filter_map(release).collect()
+    }
+}
+
+/// The tier that a job of this kind empties.
+pub(super) fn emptied(what: &JobKind) -> Option<&str> {
+    match what {
+        JobKind::Evacuate { tier, .. } | JobKind::Replace { tier, .. } => Some(tier),
+        JobKind::Move { .. }
+        | JobKind::Promote { .. }
+        | JobKind::Demote { .. }
+        | JobKind::Rebalance {}
+        | JobKind::ReplaceHome { .. } => None,
+    }
+}
+
+/// The tier that a job of this kind takes out of the volume in the end.
+pub(super) fn removed(what: &JobKind) -> Option<&str> {
+    match what {
+        JobKind::Evacuate { then_remove: false, .. } => None,
+        what => emptied(what),
+    }
+}
+
+/// The tier that a job of this kind moves everything to.
+pub(super) fn filled(what: &JobKind) -> Option<&str> {
+    match what {
+        JobKind::Move { to: tier, .. } | JobKind::Replace { by: tier, .. } => Some(tier),
+        _ => None,
+    }
+}
+
+/// Whether a job keeps new ranges away from the tier of this name.
+fn holds(record: &JobRecord, name: &str) -> bool {
+    record.holds && emptied(&record.what) == Some(name)
+}

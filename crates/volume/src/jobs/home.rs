@@ -1,0 +1,73 @@
+//! The job that moves home to another directory: `rehome` does it, and here it
+//! is told how far it has come and whether it is to go on.
+
+use super::list::{Outcome, Rest};
+use super::run::Stop;
+use super::shelf;
+use crate::Volume;
+use crate::migrate::Pace;
+use crate::namespace::Home;
+use crate::rehome::{RehomePhase, RehomeProgress};
+use braid_contract::{Amount, Error, JobKind, JobState, Result};
+
+impl Volume {
+    /// Carries such a job out, all at once: what was copied before is of no use
+    /// after an end that came too early, and is removed.
+    pub(super) fn move_home(&self, id: u64, pace: &Pace) -> std::result::Result<Outcome, Stop> {
+        let failed = |error: Error| Stop::Failed(error.to_string());
+        let begun = self.jobs.update(id, |job| {
+            job.record.done = Amount::default();
+            (job.rehome.root.clone(), job.record.what.clone())
+        });
+        let (Some(root), JobKind::ReplaceHome { dir }) = begun.map_err(failed)? else {
+            return Err(Stop::Failed("its directory is not known any more".into()));
+        };
+        let Some(alone) = self.overhaul.try_lock() else {
+            // A check goes on.
+            return Ok(Outcome::Waiting(0, Rest::All));
+        };
+        let result =
+            self.replace_home_for(&root, &dir, (pace, Some(id)), &mut |now| self.tell_of_home(id, now));
+        drop(alone);
+        if result.is_err() && self.jobs.is_given_up(id) {
+            return Ok(Outcome::Interrupted);
+        }
+        let report = result.map_err(|error| (error.errno(), error.to_string()));
+        self.jobs.update(id, |job| job.rehome.report = Some(report.clone())).map_err(failed)?;
+        match report {
+            Ok(_) => Ok(Outcome::Finished),
+            Err((_, why)) => Ok(Outcome::Failed(why)),
+        }
+    }
+
+    /// Notes how far it is; answers whether it is to go on.
+    fn tell_of_home(&self, id: u64, now: &RehomeProgress) -> bool {
+        let more = self.jobs.update(id, |job| {
+            job.rehome.phase = Some(now.phase);
+            job.waiting = now.waiting;
+            if now.phase != RehomePhase::Counting {
+                let total = Amount { bytes: now.total_bytes, ranges: 0, files: now.total_files };
+                job.record.total = Some(total);
+            }
+            let done = job.record.done;
+            let (bytes, files) = (now.bytes - done.bytes, now.files - done.files);
+            Amount { bytes, ranges: 0, files }
+        });
+        let Ok(more) = more else { return false };
+        if let Some(record) = self.jobs.moved(id, more) {
+            self.try_keep_job(&record);
+        }
+        !self.jobs.is_given_up(id)
+    }
+
+    /// Writes to a home that is about to be complete that the job is done: a
+    /// mount finds it there, or, before it is complete, unfinished on the old
+    /// one.
+    pub(crate) fn keep_done(&self, id: u64, home: &Home) -> Result<()> {
+        let mut record = self.jobs.update(id, |job| job.record.clone())?;
+        record.state = JobState::Done;
+        record.ended_ns = Some(self.environment.wall_ns());
+        record.total = Some(record.done);
+        shelf::save(home, &record)
+    }
+}
