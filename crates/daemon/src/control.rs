@@ -9,7 +9,7 @@ use braid_contract::Errno;
 use braid_ipc::protocol::{
     AffectedFile, Drill, ErrorReply, Explanation, FsckRequest, FsckSummary, Hello, HomeProgress,
     HomeReplaced, Job, JobChange, PinRequest, Pinned, Replaced, Reply, StackDump, StartJob, Status,
-    TierAdded, TierRemoved, TierSet,
+    TierAdded, TierRemoved, TierSet, TraceRequest,
 };
 use std::io;
 use std::path::{Path, PathBuf};
@@ -25,6 +25,8 @@ pub(crate) struct Control {
     running: Running,
     /// Held while tiers are changed, so that the stack file follows in order.
     changing: Mutex<()>,
+    /// Held while operations are recorded.
+    recording: Mutex<()>,
 }
 
 impl Control {
@@ -41,7 +43,14 @@ impl Control {
             checking: Mutex::new(()),
             running: Running::of(config),
             changing: Mutex::new(()),
+            recording: Mutex::new(()),
         }
+    }
+
+    /// Waits until a recording that was ended is told to the end, for as long
+    /// as its client takes it.
+    pub(crate) fn await_recording(&self) {
+        drop(self.recording.lock().unwrap_or_else(PoisonError::into_inner));
     }
 
     /// Lets the stack file follow a tier that the volume let go by itself, at
@@ -160,6 +169,20 @@ impl braid_ipc::Handler for Control {
         let _changing = self.changing();
         let edit = Edit::Set(replaced.tier.name.clone(), "dir", replaced.location.clone());
         Ok(HomeReplaced { saved: self.running.change(&[edit]), ..replaced })
+    }
+
+    fn record_trace(
+        &self,
+        request: &TraceRequest,
+        tell: &mut dyn FnMut(Reply) -> io::Result<()>,
+    ) -> Result<(), ErrorReply> {
+        // Where it is held already, the volume refuses.
+        let _recording = self.recording.try_lock();
+        self.volume.record_trace(request, tell)
+    }
+
+    fn stop_trace(&self, id: u64) -> Result<(), ErrorReply> {
+        self.volume.stop_trace(id)
     }
 
     fn fsck(

@@ -108,6 +108,7 @@ fn serve(
     drop(metrics);
     follower.follow();
     let closed = volume.shutdown();
+    follower.await_recording();
     drop(signals);
     let error = match (served, closed) {
         (Err(error), _) => Some(format!("the connection to the kernel failed: {error}")),

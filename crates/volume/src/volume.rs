@@ -17,6 +17,7 @@ use crate::rehome::Changes;
 use crate::rules::Rules;
 use crate::sync::{Mutex, RwLock};
 use crate::tiers::{Tiers, act_for, present};
+use crate::trace::Tracing;
 use braid_contract::{Environment, Errno, Error, InodeId, ObjectId, Result, VolumeId};
 use std::sync::Arc;
 
@@ -59,6 +60,8 @@ pub struct Volume {
     pub(crate) movers: Movers,
     /// Whether latencies and threads are watched.
     pub(crate) monitor: bool,
+    /// What records operations, if anybody wants them recorded.
+    pub(crate) tracing: Tracing,
     pub(crate) jobs: Arc<Jobs>,
     pub(crate) environment: Arc<dyn Environment>,
     #[cfg(feature = "plant")]
@@ -73,6 +76,7 @@ impl Volume {
     /// Those of the tiers. What could not be done is done at the next mount.
     pub fn shutdown(&self) -> Result<()> {
         self.changes.end();
+        self.tracing.close();
         self.movers.stop();
         self.jobs.stop();
         self.background.stop();
