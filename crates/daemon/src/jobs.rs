@@ -65,7 +65,7 @@ impl VolumeHandle {
 
 /// An error whose text says it all: the system's words for its number are left
 /// out where the volume has its own.
-fn plain(error: &Error) -> ErrorReply {
+pub(crate) fn plain(error: &Error) -> ErrorReply {
     let text = error.to_string();
     let system = format!(": {}", std::io::Error::from_raw_os_error(error.errno().0));
     let own =

@@ -1,6 +1,7 @@
 //! Recording a mounted volume, for the control socket, and reading what was
 //! recorded.
 
+use crate::jobs::plain;
 use crate::refusal::{Place, Refusal};
 use crate::wire::VolumeHandle;
 use braid_contract::Errno;
@@ -23,12 +24,12 @@ impl VolumeHandle {
         tell: &mut dyn FnMut(Reply) -> io::Result<()>,
     ) -> Result<(), ErrorReply> {
         let started = self.volume.start_recording(request.path.as_deref());
-        let mut recording = started.map_err(|error| match error.errno() {
-            Errno::EBUSY => ErrorReply {
-                errno: Some(Errno::EBUSY.0),
-                message: format!("{error}\n  help: end that first: one recording at a time"),
-            },
-            _ => error.into(),
+        let mut recording = started.map_err(|error| {
+            let mut refused = plain(&error);
+            if error.errno() == Errno::EBUSY {
+                refused.message.push_str("\n  help: end that first: one recording at a time");
+            }
+            refused
         })?;
         let mut tell = |reply| tell(reply).map_err(|error| ErrorReply::new(error.to_string()));
         tell(Reply::TraceBegun(TraceBegun { id: recording.number(), head: recording.head().to_owned() }))?;

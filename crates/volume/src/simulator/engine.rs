@@ -4,21 +4,18 @@ use super::device::Device;
 use super::file::{File, Piece};
 use super::source::{OpId, Source};
 use super::{PlacedBy, Simulated, SimulatedTier, SimulatorConfig, TierSimulated};
-use crate::format::Reason;
-use crate::placement::{
-    Context, Deal, Known, Origin, Policy, Span, TierEpoch, TierView, believed, filled, make,
-};
-use crate::rules::{Chosen, Facts, Rules, Subject};
+use crate::placement::{Known, Policy, TierEpoch, TierView, believed, filled, make};
+use crate::rules::Rules;
 use crate::tiers::{Direction, Load};
-use crate::trace::{TraceFile, TraceOp, TraceOpKind};
-use braid_contract::{Environment, Hint, StreamId, TierId};
+use crate::trace::TraceOpKind;
+use braid_contract::{Environment, TierId};
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BinaryHeap, HashMap, VecDeque};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 /// Home has the first number.
-const HOME: TierId = TierId(0);
+pub(super) const HOME: TierId = TierId(0);
 
 /// The time of the simulation.
 #[derive(Debug, Default)]
@@ -44,16 +41,16 @@ impl Environment for Clock {
 }
 
 /// A tier and what it did.
-struct Tier {
+pub(super) struct Tier {
     given: SimulatedTier,
     device: Device,
     load: Load,
     bytes: [u64; 2],
-    used: u64,
+    pub(super) used: u64,
     in_flight: u32,
     busy_since_ns: u64,
     busy_ns: u64,
-    ranges: BTreeMap<PlacedBy, u64>,
+    pub(super) ranges: BTreeMap<PlacedBy, u64>,
 }
 
 /// An operation that was begun.
@@ -87,35 +84,14 @@ enum Event {
     },
 }
 
-/// What is said of a file that is asked for a tier, to rules.
-struct About<'a> {
-    file: &'a TraceFile,
-    now_ns: u64,
-}
-
-impl Facts for About<'_> {
-    fn path(&self) -> &str {
-        &self.file.path
-    }
-
-    fn owner(&self) -> i64 {
-        self.file.uid.into()
-    }
-
-    fn age_ns(&self) -> i64 {
-        let since_ns = self.now_ns.saturating_sub(self.file.at_ns);
-        i64::try_from(self.file.age_ns.saturating_add(since_ns)).unwrap_or(i64::MAX)
-    }
-}
-
 /// A simulation.
 pub(super) struct Engine {
-    range_size: u64,
+    pub(super) range_size: u64,
     epoch_ns: u64,
-    policy: Arc<dyn Policy>,
-    rules: Rules,
+    pub(super) policy: Arc<dyn Policy>,
+    pub(super) rules: Rules,
     clock: Arc<Clock>,
-    tiers: Vec<Tier>,
+    pub(super) tiers: Vec<Tier>,
     files: HashMap<u64, File>,
     events: BinaryHeap<Reverse<(u64, u64, Event)>>,
     sequence: u64,
@@ -124,7 +100,7 @@ pub(super) struct Engine {
     left: usize,
     /// When the last byte was through.
     last_byte_ns: u64,
-    refused_bytes: u64,
+    pub(super) refused_bytes: u64,
     #[cfg(test)]
     pub(super) changes: Vec<[f64; 2]>,
     /// Bytes a second in each epoch.
@@ -214,7 +190,7 @@ impl Engine {
         }
     }
 
-    fn now(&self) -> u64 {
+    pub(super) fn now(&self) -> u64 {
         self.clock.monotonic_ns()
     }
 
@@ -284,166 +260,6 @@ impl Engine {
         self.send_next(id);
     }
 
-    /// Does what takes no time, and answers what does.
-    fn carry_out(&mut self, op: &TraceOp, about: &TraceFile, file: &mut File) -> Vec<Piece> {
-        let end = op.offset + op.len;
-        match op.kind {
-            TraceOpKind::Read => {
-                let end = end.min(file.size);
-                self.find(op, about, file, end);
-                file.pieces(op.offset, end)
-            }
-            TraceOpKind::Write => {
-                self.find(op, about, file, end.min(file.found));
-                self.write(op, about, file, end)
-            }
-            TraceOpKind::Allocate => {
-                // Range by range, as a volume gives them their tiers.
-                for range in file.ranges_of(op.offset, end) {
-                    let offset = (range * self.range_size).max(op.offset);
-                    let end = ((range + 1) * self.range_size).min(end);
-                    let part = TraceOp { offset, len: end - offset, ..*op };
-                    self.find(&part, about, file, end.min(file.found));
-                    self.write(&part, about, file, end);
-                }
-                Vec::new()
-            }
-            TraceOpKind::Truncate => {
-                self.free(&file.cut(op.size));
-                Vec::new()
-            }
-            TraceOpKind::Remove => {
-                self.free(&file.cut(0));
-                Vec::new()
-            }
-            TraceOpKind::Create | TraceOpKind::Open | TraceOpKind::Sync => Vec::new(),
-        }
-    }
-
-    /// Decides where ranges of `offset .. end` are that were there before, as
-    /// the policy would have it for one thread; nobody waits for that.
-    fn find(&mut self, op: &TraceOp, about: &TraceFile, file: &mut File, end: u64) {
-        for range in file.ranges_of(op.offset, end) {
-            if file.is_placed(range) || !file.is_found(range) {
-                continue;
-            }
-            let start = range * self.range_size;
-            let span = Span {
-                offset: start,
-                len: self.range_size,
-                size: start,
-                size_after: file.found,
-                new_bytes: self.range_size,
-            };
-            let asking = (about, Origin { uid: about.uid, ..Origin::default() }, span);
-            let home_first = range == 0 && !self.sends_away(asking);
-            let chosen = if home_first { None } else { self.choose(asking, &file.deal) };
-            let tier = chosen.as_ref().map_or(HOME, |chosen| chosen.tier);
-            let share = chosen.as_ref().map_or(&self.policy, |chosen| &chosen.policy).share(&self.view(tier));
-            file.deal.add(tier, self.range_size, share);
-            self.put(file, range, tier, PlacedBy::Before);
-            self.take(&file.fill(start, start + file.found_bytes(range)));
-        }
-    }
-
-    /// Gives the bytes of a write their tiers, as a volume does, and answers
-    /// where they go.
-    fn write(&mut self, op: &TraceOp, about: &TraceFile, file: &mut File, end: u64) -> Vec<Piece> {
-        if op.len == 0 {
-            return Vec::new();
-        }
-        let origin = origin(op);
-        let grows = end.saturating_sub(file.size.max(op.offset));
-        let is_full = grows > self.room(&self.tiers[index(HOME)]);
-        if !file.spread && (is_full || !self.stays_plain(op, about, file, end)) {
-            file.spread = true;
-            let home_bytes = file.placed_count() * self.range_size;
-            if home_bytes > 0 {
-                let share = self.policy.share(&self.view(HOME));
-                file.deal.add(HOME, home_bytes, share);
-            }
-        }
-        let new: Vec<u64> = file.ranges_of(op.offset, end).filter(|range| !file.is_placed(*range)).collect();
-        if !file.spread {
-            new.into_iter().for_each(|range| self.put(file, range, HOME, PlacedBy::Plain));
-        } else if !new.is_empty() {
-            let new_bytes = new.len() as u64 * self.range_size;
-            let span = span(op, file.size, end, new_bytes);
-            let Some(chosen) = self.choose((about, origin, span), &file.deal) else {
-                self.refused_bytes += op.len;
-                return Vec::new();
-            };
-            let tiers = self.views(new_bytes);
-            chosen.policy.placed(&context(about, origin, span, &file.deal, &tiers), chosen.tier);
-            file.deal.add(chosen.tier, new_bytes, chosen.policy.share(&tiers[index(chosen.tier)]));
-            new.into_iter().for_each(|range| self.put(file, range, chosen.tier, placed_by(&chosen)));
-        }
-        file.size = file.size.max(end);
-        self.take(&file.fill(op.offset, end));
-        file.pieces(op.offset, end)
-    }
-
-    /// Whether a plain file stays one with a write: what it grows into is home,
-    /// or the policy wants it there.
-    fn stays_plain(&self, op: &TraceOp, about: &TraceFile, file: &File, end: u64) -> bool {
-        let (origin, range_size) = (origin(op), self.range_size);
-        let room = self.room(&self.tiers[index(HOME)]);
-        if end <= range_size && room >= op.len {
-            let new = op.offset == 0 && file.size == 0;
-            return !(new && self.sends_away((about, origin, span(op, 0, end, range_size))));
-        }
-        let grows_from = file.size.next_multiple_of(range_size).max(op.offset);
-        if grows_from >= end {
-            return end <= file.size || room > 0;
-        }
-        let new_bytes = end.next_multiple_of(range_size) - op.offset / range_size * range_size;
-        let mut deal = Deal::new(about.number, range_size as u32);
-        if file.size > 0 {
-            let share = self.policy.share(&self.view(HOME));
-            deal.add(HOME, file.size.next_multiple_of(range_size), share);
-        }
-        let asking = (about, origin, span(op, file.size, end, new_bytes));
-        let Some(chosen) = self.choose(asking, &deal) else { return true };
-        if chosen.tier == HOME {
-            let tiers = self.views(new_bytes);
-            chosen.policy.placed(&context(about, origin, asking.2, &deal, &tiers), HOME);
-        }
-        chosen.tier == HOME
-    }
-
-    fn choose(&self, (about, origin, span): (&TraceFile, Origin, Span), deal: &Deal) -> Option<Chosen> {
-        let tiers = self.views(span.new_bytes);
-        let context = context(about, origin, span, deal, &tiers);
-        let facts = About { file: about, now_ns: self.now() };
-        self.rules.choose(&self.policy, &context, &facts, &|name| self.number(name))
-    }
-
-    fn sends_away(&self, (about, origin, span): (&TraceFile, Origin, Span)) -> bool {
-        let facts = About { file: about, now_ns: self.now() };
-        let subject = Subject { facts: &facts, origin, span };
-        self.rules.sends_away(&subject, HOME, &|name| self.number(name))
-    }
-
-    fn number(&self, name: &str) -> Option<TierId> {
-        number(self.tiers.iter().map(|tier| &tier.given), name)
-    }
-
-    fn put(&mut self, file: &mut File, range: u64, tier: TierId, by: PlacedBy) {
-        file.put(range, tier);
-        *self.tiers[index(tier)].ranges.entry(by).or_default() += 1;
-    }
-
-    fn take(&mut self, pieces: &[Piece]) {
-        pieces.iter().for_each(|piece| self.tiers[index(piece.tier)].used += piece.bytes);
-    }
-
-    fn free(&mut self, pieces: &[Piece]) {
-        for piece in pieces {
-            let used = &mut self.tiers[index(piece.tier)].used;
-            *used = used.saturating_sub(piece.bytes);
-        }
-    }
-
     /// Sends the next piece of an operation to its tier; all that are left, if
     /// they are read.
     fn send_next(&mut self, id: OpId) {
@@ -495,6 +311,11 @@ impl Engine {
         self.at(ends_ns, if is_over { Event::Ended(id) } else { Event::Next(id) });
     }
 
+    /// The tier of this name.
+    pub(super) fn number(&self, name: &str) -> Option<TierId> {
+        number(self.tiers.iter().map(|tier| &tier.given), name)
+    }
+
     fn epoch(&mut self) {
         self.tiers.iter().for_each(|tier| tier.load.close_epoch());
         let bandwidths = self.believed();
@@ -523,14 +344,14 @@ impl Engine {
     }
 
     /// Bytes that a tier takes still.
-    fn room(&self, tier: &Tier) -> u64 {
+    pub(super) fn room(&self, tier: &Tier) -> u64 {
         let free =
             |total: u64| total.saturating_sub(tier.given.reserve.bytes(total).saturating_add(tier.used));
         tier.given.capacity.map_or(u64::MAX, free)
     }
 
     /// The tiers as a policy sees them, for `new_bytes` more.
-    fn views(&self, new_bytes: u64) -> Vec<TierView> {
+    pub(super) fn views(&self, new_bytes: u64) -> Vec<TierView> {
         let weights = filled(&self.tiers.iter().map(weight).collect::<Vec<_>>(), 1.0);
         let bandwidths = self.believed();
         let view = |(at, tier): (usize, &Tier)| TierView {
@@ -550,7 +371,7 @@ impl Engine {
         self.tiers.iter().enumerate().map(view).collect()
     }
 
-    fn view(&self, tier: TierId) -> TierView {
+    pub(super) fn view(&self, tier: TierId) -> TierView {
         self.views(0).swap_remove(index(tier))
     }
 }
@@ -566,40 +387,6 @@ fn number<'a>(mut tiers: impl Iterator<Item = &'a SimulatedTier>, name: &str) ->
     u8::try_from(at).ok().map(TierId)
 }
 
-fn index(tier: TierId) -> usize {
+pub(super) fn index(tier: TierId) -> usize {
     usize::from(tier.0)
-}
-
-fn origin(op: &TraceOp) -> Origin {
-    Origin {
-        uid: op.uid,
-        gid: op.gid,
-        thread: op.thread,
-        sync: op.sync,
-        direct: op.direct,
-        hint: Hint { stream: op.stream.map(StreamId), group: None },
-    }
-}
-
-fn span(op: &TraceOp, size: u64, end: u64, new_bytes: u64) -> Span {
-    Span { offset: op.offset, len: end - op.offset, size, size_after: size.max(end), new_bytes }
-}
-
-fn context<'a>(
-    about: &TraceFile,
-    origin: Origin,
-    span: Span,
-    deal: &'a Deal,
-    tiers: &'a [TierView],
-) -> Context<'a> {
-    Context { origin, span, file: about.number, deal, tiers }
-}
-
-fn placed_by(chosen: &Chosen) -> PlacedBy {
-    match (&chosen.rule, chosen.reason) {
-        (Some(rule), Reason::Rule) => PlacedBy::Rule(rule.number),
-        (Some(rule), Reason::Policy) if rule.policy.is_some() => PlacedBy::Rule(rule.number),
-        (_, Reason::Spill) => PlacedBy::Spill,
-        _ => PlacedBy::Policy,
-    }
 }

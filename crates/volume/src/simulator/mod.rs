@@ -3,7 +3,7 @@
 //! It has no chance in it: a run comes out the same each time.
 //!
 //! `engine` runs it, over `device`s (how long a tier takes) and `file`s (where
-//! their ranges are). What is done comes from a [`Source`](source::Source): a
+//! their ranges are, which `placing` decides). What is done comes from a [`Source`](source::Source): a
 //! trace ([`simulate`], which `braid placement simulate` calls), or made-up work
 //! (`workload`, for `tests`, which compare the policies; `docs/placement.md` has
 //! the figures).
@@ -11,6 +11,7 @@
 mod device;
 mod engine;
 mod file;
+mod placing;
 mod replay;
 mod source;
 #[cfg(test)]
