@@ -99,7 +99,7 @@ pub struct TierSimulated {
 pub enum PlacedBy {
     /// It was there before the trace began.
     Before,
-    /// It is of a plain file, whose bytes are on home.
+    /// Nobody: it is the first of a file, which goes home.
     Plain,
     /// The policy.
     Policy,

@@ -102,7 +102,8 @@ impl Engine {
         let origin = origin(op);
         let grows = end.saturating_sub(file.size.max(op.offset));
         let is_full = grows > self.room(&self.tiers[index(HOME)]);
-        if !file.spread && (is_full || !self.stays_plain(op, about, file, end)) {
+        let stays = if file.spread || is_full { None } else { self.stays_plain(op, about, file, end) };
+        if !file.spread && stays.is_none() {
             file.spread = true;
             let home_bytes = file.placed_count() * self.range_size;
             if home_bytes > 0 {
@@ -111,8 +112,8 @@ impl Engine {
             }
         }
         let new: Vec<u64> = file.ranges_of(op.offset, end).filter(|range| !file.is_placed(*range)).collect();
-        if !file.spread {
-            new.into_iter().for_each(|range| self.put(file, range, HOME, PlacedBy::Plain));
+        if let Some(by) = stays {
+            new.into_iter().for_each(|range| self.put(file, range, HOME, by));
         } else if !new.is_empty() {
             let new_bytes = new.len() as u64 * self.range_size;
             let span = span(op, file.size, end, new_bytes);
@@ -130,18 +131,19 @@ impl Engine {
         file.pieces(op.offset, end)
     }
 
-    /// Whether a plain file stays one with a write: what it grows into is home,
-    /// or the policy wants it there.
-    fn stays_plain(&self, op: &TraceOp, about: &TraceFile, file: &File, end: u64) -> bool {
+    /// Whether a plain file stays one with a write, and who puts on home what
+    /// it grows into.
+    fn stays_plain(&self, op: &TraceOp, about: &TraceFile, file: &File, end: u64) -> Option<PlacedBy> {
         let (origin, range_size) = (origin(op), self.range_size);
         let room = self.room(&self.tiers[index(HOME)]);
         if end <= range_size && room >= op.len {
             let new = op.offset == 0 && file.size == 0;
-            return !(new && self.sends_away((about, origin, span(op, 0, end, range_size))));
+            let goes = new && self.sends_away((about, origin, span(op, 0, end, range_size)));
+            return (!goes).then_some(PlacedBy::Plain);
         }
         let grows_from = file.size.next_multiple_of(range_size).max(op.offset);
         if grows_from >= end {
-            return end <= file.size || room > 0;
+            return (end <= file.size || room > 0).then_some(PlacedBy::Plain);
         }
         let new_bytes = end.next_multiple_of(range_size) - op.offset / range_size * range_size;
         let mut deal = Deal::new(about.number, range_size as u32);
@@ -150,12 +152,13 @@ impl Engine {
             deal.add(HOME, file.size.next_multiple_of(range_size), share);
         }
         let asking = (about, origin, span(op, file.size, end, new_bytes));
-        let Some(chosen) = self.choose(asking, &deal) else { return true };
-        if chosen.tier == HOME {
-            let tiers = self.views(new_bytes);
-            chosen.policy.placed(&context(about, origin, asking.2, &deal, &tiers), HOME);
+        let Some(chosen) = self.choose(asking, &deal) else { return Some(PlacedBy::Plain) };
+        if chosen.tier != HOME {
+            return None;
         }
-        chosen.tier == HOME
+        let tiers = self.views(new_bytes);
+        chosen.policy.placed(&context(about, origin, asking.2, &deal, &tiers), HOME);
+        Some(placed_by(&chosen))
     }
 
     fn choose(&self, (about, origin, span): (&TraceFile, Origin, Span), deal: &Deal) -> Option<Chosen> {
@@ -196,6 +199,7 @@ fn origin(op: &TraceOp) -> Origin {
         sync: op.sync,
         direct: op.direct,
         hint: Hint { stream: op.stream.map(StreamId), group: None },
+        ..Origin::default()
     }
 }
 
