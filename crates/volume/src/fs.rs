@@ -251,7 +251,7 @@ impl FileSystem for Volume {
             self.clear_set_id(&open.file)?;
         }
         let begun = self.trace_begin(&open.file).filter(|_| mode != FallocateMode::PunchHole);
-        let result = self.allocate_file(&open.file, offset, len, mode, Origin::of_caller(caller));
+        let result = self.allocate_file(&open.file, offset, len, mode, Origin::of_reserving(caller));
         self.note_data(&open.file.inode, offset, len);
         let begun = begun.filter(|_| result.is_ok());
         self.trace_span(begun, TraceOpKind::Allocate, &open.file, caller, (offset, len));

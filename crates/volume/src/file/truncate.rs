@@ -24,7 +24,7 @@ impl Volume {
         }
         let home_size = file.home_size()?;
         if size > home_size {
-            self.spread_ahead(file, home_size, size, Origin::of_caller(caller))?;
+            self.spread_ahead(file, home_size, size, Origin::of_reserving(caller))?;
         }
         let mut layout = file.layout.write();
         self.trim_late(file, &layout);

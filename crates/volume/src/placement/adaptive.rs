@@ -34,6 +34,8 @@ struct State {
     /// Bytes that are in memory and on their way to each tier, about.
     behind: PerTier<f64>,
     boost: PerTier<Boost>,
+    /// Whether anything was placed in this epoch.
+    placed: bool,
 }
 
 struct Stream {
@@ -85,8 +87,9 @@ struct Boost {
 impl Boost {
     const NONE: Self = Self { factor: 1.0, idle: 0 };
 
-    /// The boost after an epoch in which the busiest tier was so busy.
-    fn next(self, tier: &TierEpoch, busiest: f64) -> Self {
+    /// The boost after an epoch in which the busiest tier was so busy, and in
+    /// which ranges were placed or not.
+    fn next(self, tier: &TierEpoch, busiest: f64, placed: bool) -> Self {
         let (seen, busy) = (tier.load[1], tier.load[1].busy);
         if busiest < LOADED || busy >= NO_REST {
             return Self { factor: 1.0 + (self.factor - 1.0) * KEPT, idle: 0 };
@@ -94,8 +97,9 @@ impl Boost {
         if busy >= IDLE * busiest {
             return Self { idle: 0, ..self };
         }
-        if seen.rate == 0.0 && !tier.known {
-            // It was not asked.
+        if !placed || seen.rate == 0.0 && !tier.known {
+            // It was not asked: what is written was placed long ago, and more
+            // of a boost would show no effect before it is far too much.
             return self;
         }
         let idle = self.idle + 1;
@@ -116,6 +120,7 @@ impl Adaptive {
             to_write: PerTier::all(0.0),
             behind: PerTier::all(0.0),
             boost: PerTier::all(Boost::NONE),
+            placed: false,
         };
         Self { state: Mutex::new(state) }
     }
@@ -140,6 +145,7 @@ impl Policy for Adaptive {
     fn placed(&self, context: &Context<'_>, tier: TierId) {
         let Some(view) = context.tier(tier) else { return };
         let state = &mut *self.state.lock();
+        state.placed = true;
         let (span, key) = (&context.span, context.stream());
         // Who writes here and there fills no range.
         let bytes = if span.appends() { span.new_bytes } else { span.new_bytes.min(2 * span.len) } as f64;
@@ -150,7 +156,7 @@ impl Policy for Adaptive {
             let until = state.epoch + epochs + LINGER;
             state.streams.insert(key, Stream { tier, bytes: bytes / 2.0, until });
         }
-        if !context.origin.direct && !context.origin.sync {
+        if context.origin.is_buffered() {
             let most = view.bandwidth[1] * BEHIND_SECONDS_MAX;
             state.behind[tier] = (state.behind[tier] + bytes).min(most);
         }
@@ -163,10 +169,11 @@ impl Policy for Adaptive {
         // What goes into memory says nothing of how busy a tier is.
         let own = tiers.iter().map(|tier| tier.load[1]).filter(|load| load.direct >= DIRECT_MIN);
         let busiest = own.map(|load| load.busy).fold(0.0, f64::max);
+        let placed = std::mem::take(&mut state.placed);
         for tier in tiers {
             let done = tier.bandwidth[1] * EPOCH_SECONDS;
             state.behind[tier.id] = (state.behind[tier.id] - done).max(0.0);
-            state.boost[tier.id] = state.boost[tier.id].next(tier, busiest);
+            state.boost[tier.id] = state.boost[tier.id].next(tier, busiest, placed);
         }
     }
 }
@@ -209,4 +216,70 @@ impl State {
 fn share(tier: &TierView) -> f64 {
     let [read, write] = tier.bandwidth;
     2.0 / (1.0 / read + 1.0 / write)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::tests::view;
+    use super::super::{Deal, Origin, Span};
+    use super::*;
+    use crate::tiers::EpochLoad;
+
+    const RANGE: u32 = 1 << 21;
+
+    /// Where the ranges of a new file go, one after the other.
+    fn deal_file(policy: &Adaptive, origin: Origin, ranges: u64) -> Vec<TierId> {
+        let mut tiers = [view(0, 1.0), view(1, 1.0)];
+        tiers[0].bandwidth = [400e6, 200e6];
+        tiers[1].bandwidth = [120e6, 60e6];
+        let mut deal = Deal::new(0, RANGE);
+        let mut given = Vec::new();
+        for range in 0..ranges {
+            let (size, len) = (range * u64::from(RANGE), u64::from(RANGE));
+            let span = Span { offset: size, len, size, size_after: size + len, new_bytes: len };
+            let context = Context::for_tests(origin, span, &deal, &tiers);
+            let tier = policy.place(&context).expect("both have room");
+            policy.placed(&context, tier);
+            let share = policy.share(&tiers[usize::from(tier.0)]);
+            deal.add(tier, len, share);
+            given.push(tier);
+        }
+        given
+    }
+
+    #[test]
+    fn a_tier_that_rests_is_given_more_only_while_something_is_placed() {
+        let policy = Adaptive::new();
+        let tier = |id, busy| {
+            let seen = EpochLoad { rate: 10e6, in_flight: busy, busy, direct: 1.0 };
+            TierEpoch {
+                id: TierId(id),
+                load: [EpochLoad::default(), seen],
+                bandwidth: [60e6; 2],
+                known: true,
+            }
+        };
+        let share = || policy.share(&view(1, 1.0));
+        let before = share();
+        (0..20).for_each(|_| policy.epoch(&[tier(0, 1.0), tier(1, 0.1)]));
+        assert_eq!(share(), before, "what was placed ahead is only worked off");
+        for _ in 0..5 {
+            deal_file(&policy, Origin::default(), 1);
+            policy.epoch(&[tier(0, 1.0), tier(1, 0.1)]);
+        }
+        assert!(share() > 1.2 * before);
+    }
+
+    #[test]
+    fn space_that_is_set_aside_is_not_taken_for_data_in_memory() {
+        let direct = Origin { thread: 1, direct: true, ..Origin::default() };
+        let usual = deal_file(&Adaptive::new(), direct, 100);
+        let after = |first: Origin| {
+            let policy = Adaptive::new();
+            deal_file(&policy, first, 37);
+            deal_file(&policy, direct, 100)
+        };
+        assert_eq!(after(Origin { reserves: true, direct: false, ..direct }), usual);
+        assert_ne!(after(Origin { direct: false, ..direct }), usual, "what is in memory counts");
+    }
 }

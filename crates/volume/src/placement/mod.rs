@@ -40,6 +40,8 @@ pub(crate) struct Origin {
     pub(crate) sync: bool,
     /// It must not stay in memory.
     pub(crate) direct: bool,
+    /// Space is only set aside: there is no data yet.
+    pub(crate) reserves: bool,
     /// What is known of the data.
     pub(crate) hint: Hint,
 }
@@ -50,9 +52,20 @@ impl Origin {
         Self { sync: flags.sync, direct: flags.direct, hint: flags.hint, ..Self::of_caller(caller) }
     }
 
+    /// Of an operation that sets space aside.
+    pub(crate) fn of_reserving(caller: &Caller) -> Self {
+        Self { reserves: true, ..Self::of_caller(caller) }
+    }
+
     /// Of another operation.
     pub(crate) fn of_caller(caller: &Caller) -> Self {
         Self { uid: caller.uid, gid: caller.gid, thread: caller.tid, ..Self::default() }
+    }
+
+    /// Whether data stays in memory for a while, and is written to the tier
+    /// with nobody waiting for it.
+    fn is_buffered(&self) -> bool {
+        !(self.direct || self.sync || self.reserves)
     }
 
     /// What a store needs to know of it.

@@ -198,8 +198,8 @@ fn origin(op: &TraceOp) -> Origin {
         thread: op.thread,
         sync: op.sync,
         direct: op.direct,
+        reserves: op.kind == TraceOpKind::Allocate,
         hint: Hint { stream: op.stream.map(StreamId), group: None },
-        ..Origin::default()
     }
 }
 

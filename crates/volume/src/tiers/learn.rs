@@ -14,6 +14,8 @@ use crate::config::DirectionProfile;
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Learned {
     best: Option<Best>,
+    /// The rate of the epoch before.
+    before: f64,
     /// The same where data went through memory: it may be memory's.
     guess: Option<f64>,
 }
@@ -50,7 +52,7 @@ impl Learned {
     pub(super) fn seeded(profile: &DirectionProfile) -> Self {
         let threads = f64::from(profile.threads);
         let best = Best { bandwidth: profile.bandwidth.max(1.0), in_flight: threads, enough: threads };
-        Self { best: Some(best), guess: None }
+        Self { best: Some(best), ..Self::default() }
     }
 
     pub(super) fn bandwidth(&self) -> Option<f64> {
@@ -69,6 +71,11 @@ impl Learned {
 
     /// Looks at an epoch. `alone` says that nothing went the other way.
     pub(super) fn learn(&mut self, seen: EpochLoad, alone: bool) {
+        // A device that had a rest may be fast for a moment: a throttle lets
+        // through what was not used, a disk's cache is empty. Two epochs in a
+        // row are no such moment.
+        let own = if seen.direct < DIRECT_MIN { 0.0 } else { seen.rate };
+        let lasting = own.min(std::mem::replace(&mut self.before, own));
         if seen.rate <= 0.0 {
             return;
         }
@@ -91,13 +98,14 @@ impl Learned {
         let slower = alone
             && (seen.in_flight >= QUEUE_SHARE_MIN * best.in_flight
                 || wait(seen.rate, seen.in_flight) >= WAIT_SHARE_MIN * wait(best.bandwidth, best.in_flight));
-        if seen.rate * NEARLY > best.bandwidth {
+        if lasting * NEARLY > best.bandwidth {
             best.enough = seen.in_flight;
         } else if counts && seen.rate >= NEARLY * best.bandwidth {
             best.enough = best.enough.min(seen.in_flight);
         }
-        if seen.rate > best.bandwidth || counts && slower {
-            best.bandwidth += FOLLOW * (seen.rate - best.bandwidth);
+        let toward = if lasting > best.bandwidth { lasting } else { seen.rate };
+        if lasting > best.bandwidth || counts && slower && seen.rate < best.bandwidth {
+            best.bandwidth += FOLLOW * (toward - best.bandwidth);
             best.in_flight += FOLLOW * (seen.in_flight - best.in_flight);
         }
     }
@@ -143,6 +151,13 @@ mod tests {
     }
 
     #[test]
+    fn a_moment_is_not_taken_for_what_a_tier_can_do() {
+        let (usual, burst) = (epoch(60e6, 4.0, 1.0), epoch(90e6, 4.0, 1.0));
+        assert_eq!(learned(&[usual, burst, usual, burst, usual]), 60e6);
+        assert!(learned(&[usual, burst, burst, burst]) > 80e6);
+    }
+
+    #[test]
     fn what_memory_takes_is_not_taken_for_the_tiers_doing() {
         let mut learned = Learned::default();
         learned.learn(EpochLoad { direct: 0.0, ..epoch(1e9, 8.0, 1.0) }, true);
@@ -155,9 +170,14 @@ mod tests {
     #[test]
     fn the_fewest_that_reach_the_bandwidth_saturate_the_tier() {
         let mut learned = Learned::default();
-        for (rate, in_flight, enough) in
-            [(100.0, 16.0, 16), (95.0, 3.2, 4), (60.0, 1.0, 4), (300.0, 8.0, 8), (250.0, 6.0, 6)]
-        {
+        for (rate, in_flight, enough) in [
+            (100.0, 16.0, 16),
+            (95.0, 3.2, 4),
+            (60.0, 1.0, 4),
+            (300.0, 8.0, 4),
+            (300.0, 8.0, 8),
+            (250.0, 6.0, 6),
+        ] {
             learned.learn(epoch(rate, in_flight, 1.0), true);
             assert_eq!(learned.saturating(), Some(enough), "{rate}");
         }
