@@ -379,14 +379,14 @@ mod tests {
 
     #[test]
     fn a_full_tier_is_passed_over_and_what_has_no_room_anywhere_is_told() {
-        let capacities = vec!["fast=640KiB".into(), "slow=1MiB".into()];
+        let capacities = vec!["fast=2MiB".into(), "slow=512KiB".into()];
         let policies = vec!["weighted".into()];
         let stack = STACK
             .replace("weight: 30", "weight: 30, reserve: 0")
             .replace("weight: 10", "weight: 10, reserve: 0");
         let report = simulated(&stack, &Options { capacities, policies, ..Options::default() }).unwrap();
         let policy = &report.policies[0];
-        assert_eq!((policy.tiers[0].used, policy.tiers[1].used), (640 << 10, 1 << 20));
+        assert_eq!((policy.tiers[0].used, policy.tiers[1].used), (2 << 20, 512 << 10));
         assert_eq!(policy.written_bytes + policy.refused_bytes, 80 * 65536);
         assert!(policy.placed_by["spill"] > 0, "{policy:?}");
     }
