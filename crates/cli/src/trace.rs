@@ -8,9 +8,9 @@ use crate::failure::{Failure, Result};
 use crate::progress::Progress;
 use crate::{locate, table};
 use braid_daemon::units::{parse_duration, parse_size, show_size};
+use braid_ipc::Client;
 use braid_ipc::mounts::Mount;
 use braid_ipc::protocol::{Reply, Request, TraceBegun, TraceRequest};
-use braid_ipc::{Client, ClientError};
 use output::Output;
 use serde::Serialize;
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
@@ -122,7 +122,6 @@ impl Taken {
                     return Ok(());
                 }
                 Ok(_) => return Err(Failure::new("the daemon answered something else")),
-                Err(ClientError::Io(error)) => return Err(broken_off(output, self.ops, &error.to_string())),
                 Err(error) => return Err(broken_off(output, self.ops, &error.to_string())),
             }
         }
