@@ -1,11 +1,14 @@
 //! The command line.
 
 mod jobs;
+mod trace;
 
 pub(crate) use jobs::{
     EvacuateArgs, JobCommand, JobIdArgs, JobListArgs, JobSetArgs, JobShowArgs, JobWaitArgs, MoveArgs,
     PathArgs, PinArgs, RebalanceArgs, StartArgs, UnpinArgs,
 };
+
+pub(crate) use trace::{PlacementCommand, SimulateArgs, TraceCommand, TraceRecordArgs};
 
 use clap::{Args, Parser, Subcommand};
 use std::path::PathBuf;
@@ -52,6 +55,12 @@ pub(crate) enum Command {
     /// Show the stack of a mounted volume
     #[command(subcommand)]
     Stack(StackCommand),
+    /// Record what applications do with a volume
+    #[command(subcommand)]
+    Trace(TraceCommand),
+    /// Try placement policies
+    #[command(subcommand)]
+    Placement(PlacementCommand),
     /// Let a tier fail, to see what happens then
     Drill(DrillArgs),
     /// Check a volume, mounted or not, and repair it

@@ -18,14 +18,16 @@ mod pin;
 mod poll;
 mod progress;
 mod rehome;
+mod simulate;
 mod stack;
 mod status;
 mod table;
 mod tier;
 mod top;
+mod trace;
 mod umount;
 
-use args::{BenchCommand, Command, CommandLine, StackCommand, TierCommand};
+use args::{BenchCommand, Command, CommandLine, PlacementCommand, StackCommand, TierCommand, TraceCommand};
 use clap::Parser;
 use std::process::ExitCode;
 
@@ -50,6 +52,8 @@ fn main() -> ExitCode {
         Command::Pin(args) => pin::pin(&args),
         Command::Unpin(args) => pin::unpin(&args),
         Command::Job(command) => job::run(&command),
+        Command::Trace(TraceCommand::Record(args)) => trace::record(&args),
+        Command::Placement(PlacementCommand::Simulate(args)) => simulate::run(&args),
         Command::Drill(args) => drill::run(&args),
         Command::Fsck(args) => return fsck::run(&args),
         Command::Bench(BenchCommand::Calibrate(args)) => bench::calibrate(&args),

@@ -198,6 +198,21 @@ pub enum Policy {
     },
 }
 
+impl Policy {
+    /// Its name, as it is written.
+    #[must_use]
+    pub fn name(&self) -> &'static str {
+        match self {
+            Self::Weighted => "weighted",
+            Self::Adaptive => "adaptive",
+            Self::Static { .. } => "static",
+            Self::Dynamic { .. } => "dynamic",
+            Self::HomeFirst { .. } => "home-first",
+            Self::Size { .. } => "size",
+        }
+    }
+}
+
 /// Where the policy `size` puts large files.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Large {
@@ -292,7 +307,7 @@ pub(crate) fn check_names(volume: &VolumeSettings) -> Result<(), Refusal> {
 }
 
 /// Refuses a policy that names a tier that there is not.
-fn check_policy(volume: &VolumeSettings, policy: &Policy) -> Result<(), Refusal> {
+pub(crate) fn check_policy(volume: &VolumeSettings, policy: &Policy) -> Result<(), Refusal> {
     match policy {
         Policy::Size { large: Large::Tier(tier), .. } => known(&volume.tiers, tier),
         _ => Ok(()),
@@ -300,7 +315,7 @@ fn check_policy(volume: &VolumeSettings, policy: &Policy) -> Result<(), Refusal>
 }
 
 /// Refuses a name that no tier has.
-fn known(tiers: &[TierSettings], named: &Located<String>) -> Result<(), Refusal> {
+pub(crate) fn known(tiers: &[TierSettings], named: &Located<String>) -> Result<(), Refusal> {
     if tiers.iter().any(|tier| tier.name == named.value) {
         return Ok(());
     }

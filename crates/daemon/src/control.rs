@@ -9,7 +9,7 @@ use braid_contract::Errno;
 use braid_ipc::protocol::{
     AffectedFile, Drill, ErrorReply, Explanation, FsckRequest, FsckSummary, Hello, HomeReplaced, Job,
     JobChange, PinRequest, Pinned, Replaced, Replacing, Reply, Saved, StackDump, StartJob, Status, TierAdded,
-    TierRemoved, TierSet,
+    TierRemoved, TierSet, TraceRequest,
 };
 use std::io;
 use std::path::{Path, PathBuf};
@@ -25,6 +25,8 @@ pub(crate) struct Control {
     running: Running,
     /// Held while tiers are changed, so that the stack file follows in order.
     changing: Mutex<()>,
+    /// Held while operations are recorded.
+    recording: Mutex<()>,
     home: Mutex<HomePlace>,
 }
 
@@ -52,7 +54,14 @@ impl Control {
             checking: Mutex::new(()),
             running: Running::of(config),
             changing: Mutex::new(()),
+            recording: Mutex::new(()),
         }
+    }
+
+    /// Waits until a recording that was ended is told to the end, for as long
+    /// as its client takes it.
+    pub(crate) fn await_recording(&self) {
+        drop(self.recording.lock().unwrap_or_else(PoisonError::into_inner));
     }
 
     /// Lets the stack file follow what jobs did in the end: a tier that went,
@@ -198,6 +207,20 @@ impl braid_ipc::Handler for Control {
             self.volume.replace_tier_by(tier, (by, Path::new(dir), settings), bandwidth, &self.mountpoint)?;
         let saved = self.running.change(&[edit]);
         Ok(Replacing { added: TierAdded { tier: added, location: dir.to_owned(), saved }, job })
+    }
+
+    fn record_trace(
+        &self,
+        request: &TraceRequest,
+        tell: &mut dyn FnMut(Reply) -> io::Result<()>,
+    ) -> Result<(), ErrorReply> {
+        // Where it is held already, the volume refuses.
+        let _recording = self.recording.try_lock();
+        self.volume.record_trace(request, tell)
+    }
+
+    fn stop_trace(&self, id: u64) -> Result<(), ErrorReply> {
+        self.volume.stop_trace(id)
     }
 
     fn fsck(

@@ -2,7 +2,8 @@
 //!
 //! [`config`] says what can be set, [`stack_file`] and [`flags`] read it,
 //! [`validate`] refuses what can't work before anything is touched, [`serve`]
-//! runs the daemon, [`check`] the offline check, [`calibrate`] measures tiers.
+//! runs the daemon, [`check`] the offline check, [`calibrate`] measures tiers,
+//! [`simulate`] replays a [`trace`].
 //! `wire` opens the volume and mounts the front end; `control` answers for a
 //! volume that is mounted, with the help of `wire`, [`check`], `drill`, `jobs`,
 //! `tiers`, `replacement` and `running`; [`metrics`] is what Prometheus reads. The command line is
@@ -19,7 +20,9 @@ pub mod profile;
 pub mod refusal;
 pub mod rules;
 pub mod serve;
+pub mod simulate;
 pub mod stack_file;
+pub mod trace;
 pub mod units;
 pub mod validate;
 

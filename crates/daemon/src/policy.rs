@@ -12,7 +12,7 @@ use crate::yaml::Value;
 /// More threads than that are never needed to saturate a tier.
 const SATURATING_MAX: usize = 1024;
 /// The policies.
-const NAMES: &[&str] = &["adaptive", "weighted", "static", "dynamic", "home-first", "size"];
+pub(crate) const NAMES: &[&str] = &["adaptive", "weighted", "static", "dynamic", "home-first", "size"];
 
 /// The settings that the policy `name` has; `None` if there is no such policy.
 fn keys(name: &str) -> Option<&'static [&'static str]> {

@@ -109,6 +109,7 @@ fn serve(
     let closed = volume.shutdown();
     // No job does anything any more.
     follower.follow();
+    follower.await_recording();
     drop(signals);
     let error = match (served, closed) {
         (Err(error), _) => Some(format!("the connection to the kernel failed: {error}")),

@@ -329,7 +329,7 @@ pub(crate) fn reserve(tier: &TierSettings) -> Reserve {
     }
 }
 
-fn rule(rule: &Rule) -> RuleConfig {
+pub(crate) fn rule(rule: &Rule) -> RuleConfig {
     RuleConfig {
         when: rule.when.value.clone(),
         tiers: rule.tiers.iter().map(|tier| tier.value.clone()).collect(),
@@ -338,7 +338,7 @@ fn rule(rule: &Rule) -> RuleConfig {
     }
 }
 
-fn policy(policy: &Policy) -> PolicyConfig {
+pub(crate) fn policy(policy: &Policy) -> PolicyConfig {
     match policy {
         Policy::Weighted => PolicyConfig::Weighted,
         Policy::Adaptive => PolicyConfig::Adaptive,

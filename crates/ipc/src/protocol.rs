@@ -4,9 +4,11 @@
 //! older peer would misread raises [`PROTOCOL`].
 
 mod jobs;
+mod trace;
 
 pub use braid_contract::{Amount, JobKind, JobState};
 pub use jobs::{Job, JobChange, Pin, PinRequest, Pinned, StartJob};
+pub use trace::{TraceBegun, TraceEnded, TraceLines, TraceRequest};
 
 use braid_contract::Error;
 use serde::{Deserialize, Serialize};
@@ -137,6 +139,16 @@ pub enum Request {
     },
     /// Pins files, or unpins them.
     Pin(PinRequest),
+    /// Records what applications do: one [`Reply::TraceBegun`], any number of
+    /// [`Reply::TraceLines`], one [`Reply::TraceEnded`], then [`Reply::Done`].
+    /// Ends with [`StopTrace`](Self::StopTrace), with the mount, or when the
+    /// client hangs up.
+    RecordTrace(TraceRequest),
+    /// Ends a recording that another connection asked for.
+    StopTrace {
+        /// Its number.
+        id: u64,
+    },
     /// Answered when the daemon has ended, with how it went.
     Wait,
 }
@@ -165,7 +177,8 @@ impl Request {
                 | Self::ReplaceTierBy { .. }
                 | Self::ReplaceHome { .. }
         );
-        job || tier || matches!(self, Self::Affected | Self::Drill { .. } | Self::Fsck(_))
+        let trace = matches!(self, Self::RecordTrace(_) | Self::StopTrace { .. });
+        job || tier || trace || matches!(self, Self::Affected | Self::Drill { .. } | Self::Fsck(_))
     }
 }
 
@@ -223,6 +236,12 @@ pub enum Reply {
     Jobs(Vec<Job>),
     /// To [`Request::Pin`].
     Pinned(Pinned),
+    /// To [`Request::RecordTrace`], at once.
+    TraceBegun(TraceBegun),
+    /// To [`Request::RecordTrace`], several times a second.
+    TraceLines(TraceLines),
+    /// To [`Request::RecordTrace`], in the end.
+    TraceEnded(TraceEnded),
     /// To [`Request::Wait`].
     Ended(Ended),
     /// After the last of several replies.

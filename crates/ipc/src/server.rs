@@ -7,7 +7,7 @@
 use crate::protocol::{
     AffectedFile, Done, Drill, Ended, ErrorReply, Explanation, FsckRequest, FsckSummary, Hello, HomeReplaced,
     Job, JobChange, PROTOCOL, PinRequest, Pinned, REQUEST_BYTES_MAX, Replaced, Replacing, Reply, ReplyLine,
-    Request, RequestLine, StackDump, StartJob, Status, TierAdded, TierRemoved, TierSet,
+    Request, RequestLine, StackDump, StartJob, Status, TierAdded, TierRemoved, TierSet, TraceRequest,
 };
 use rustix::fs::{Mode, chmod};
 use rustix::net::Shutdown;
@@ -152,6 +152,24 @@ pub trait Handler: Send + Sync + 'static {
         bandwidth: Option<u64>,
         tell: &mut dyn FnMut(Job) -> io::Result<()>,
     ) -> Result<HomeReplaced, ErrorReply>;
+
+    /// Records what applications do. Hands `tell` what was done, from
+    /// [`Reply::TraceBegun`] to [`Reply::TraceEnded`]; it fails when the client
+    /// is gone, and then the recording ends.
+    ///
+    /// # Errors
+    /// If it can't be recorded, or the client is gone.
+    fn record_trace(
+        &self,
+        request: &TraceRequest,
+        tell: &mut dyn FnMut(Reply) -> io::Result<()>,
+    ) -> Result<(), ErrorReply>;
+
+    /// Ends a recording.
+    ///
+    /// # Errors
+    /// If there is none of this number.
+    fn stop_trace(&self, id: u64) -> Result<(), ErrorReply>;
 
     /// Checks the volume. Hands `tell` progress and problems; it fails when the
     /// client is gone, and then the check ends.
@@ -446,10 +464,11 @@ fn handle(handler: &dyn Handler, request: &Request, send: &mut dyn FnMut(Reply) 
             handler.affected(&mut |file| send(Reply::Affected(file))).map(|()| Reply::Done(Done {}))
         }
         Request::Drill { tier, rules } => handler.drill(tier.as_deref(), rules.as_deref()).map(Reply::Drill),
-        Request::Fsck(request) => handler.fsck(request, send).and_then(|summary| {
-            let sent = send(Reply::FsckSummary(summary));
-            sent.map_err(|error| ErrorReply::new(error.to_string())).map(|()| Reply::Done(Done {}))
-        }),
+        Request::Fsck(request) => {
+            handler.fsck(request, send).and_then(|summary| last_of_several(send, Reply::FsckSummary(summary)))
+        }
+        Request::RecordTrace(request) => handler.record_trace(request, send).map(|()| Reply::Done(Done {})),
+        Request::StopTrace { id } => handler.stop_trace(*id).map(|()| Reply::Done(Done {})),
         Request::AddTier { tier, dir, settings } => {
             handler.add_tier(tier, dir, settings).map(Reply::TierAdded)
         }
@@ -459,10 +478,8 @@ fn handle(handler: &dyn Handler, request: &Request, send: &mut dyn FnMut(Reply) 
         }
         Request::DumpStack => handler.dump_stack().map(Reply::StackDump),
         Request::ReplaceHome { dir, bandwidth } => {
-            handler.replace_home(dir, *bandwidth, &mut |now| send(Reply::Job(now))).and_then(|replaced| {
-                let sent = send(Reply::HomeReplaced(replaced));
-                sent.map_err(|error| ErrorReply::new(error.to_string())).map(|()| Reply::Done(Done {}))
-            })
+            let replaced = handler.replace_home(dir, *bandwidth, &mut |now| send(Reply::Job(now)));
+            replaced.and_then(|replaced| last_of_several(send, Reply::HomeReplaced(replaced)))
         }
         Request::ReplaceTierBy { tier, by, dir, settings, bandwidth } => {
             handler.replace_tier_by(tier, by, dir, settings, *bandwidth).map(Reply::Replacing)
@@ -476,6 +493,11 @@ fn handle(handler: &dyn Handler, request: &Request, send: &mut dyn FnMut(Reply) 
         | Request::Pin(_) => handle_job(handler, request),
     };
     reply.unwrap_or_else(Reply::Error)
+}
+
+/// Sends what several replies come to.
+fn last_of_several(send: &mut dyn FnMut(Reply) -> io::Result<()>, last: Reply) -> Result<Reply, ErrorReply> {
+    send(last).map_err(|error| ErrorReply::new(error.to_string())).map(|()| Reply::Done(Done {}))
 }
 
 /// Carries out a request that is about jobs or pins.

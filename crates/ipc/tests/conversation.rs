@@ -5,7 +5,7 @@ use braid_ipc::protocol::{
     AffectedFile, Amount, Drill, DrillTier, Ended, ErrorReply, Explanation, FsckProblem, FsckProgress,
     FsckRequest, FsckSummary, Hello, HomeReplaced, Job, JobChange, JobKind, JobState, PinRequest, Pinned,
     Replaced, Replacing, Reply, Request, RunTier, Saved, StackDump, StartJob, Status, TierAdded, TierRemoved,
-    TierSet,
+    TierSet, TraceBegun, TraceEnded, TraceLines, TraceRequest,
 };
 use braid_ipc::{Client, ClientError, Handler, Server};
 use std::collections::BTreeMap;
@@ -125,6 +125,23 @@ impl Handler for Fake {
         _: &mut dyn FnMut(Job) -> io::Result<()>,
     ) -> Result<HomeReplaced, ErrorReply> {
         Err(ErrorReply::new(format!("{dir} is not empty")))
+    }
+
+    fn record_trace(
+        &self,
+        request: &TraceRequest,
+        tell: &mut dyn FnMut(Reply) -> io::Result<()>,
+    ) -> Result<(), ErrorReply> {
+        let mut say = |reply| tell(reply).map_err(|error| ErrorReply::new(error.to_string()));
+        say(Reply::TraceBegun(TraceBegun { id: 7, head: request.path.clone().unwrap_or_default() }))?;
+        for ops in 0..1000 {
+            say(Reply::TraceLines(TraceLines { lines: "line\n".into(), ops, ..TraceLines::default() }))?;
+        }
+        say(Reply::TraceEnded(TraceEnded { age_ns: 5 }))
+    }
+
+    fn stop_trace(&self, id: u64) -> Result<(), ErrorReply> {
+        Err(ErrorReply { errno: Some(2), message: format!("there is no recording {id}") })
     }
 
     fn fsck(
@@ -511,4 +528,23 @@ fn tiers_are_added_set_and_removed() {
     let Ok(Reply::Replacing(replacing)) = client.request(&replace) else { panic!("not replaced") };
     assert_eq!((replacing.added.tier.name.as_str(), replacing.job.bandwidth), ("new", bandwidth));
     assert!([add, set, remove, replace, Request::DumpStack].iter().all(Request::is_for_owner));
+}
+
+#[test]
+fn a_recording_is_told_to_its_end_and_is_for_the_owner() {
+    let bench = bench();
+    let request = Request::RecordTrace(TraceRequest { path: Some("*.wal".into()) });
+    let mut told = Vec::new();
+    let asked = bench.client().request_all(&request, &mut |reply| {
+        told.push(reply);
+        true
+    });
+    asked.unwrap();
+    assert_eq!(told.len(), 1002);
+    assert_eq!(told[0], Reply::TraceBegun(TraceBegun { id: 7, head: "*.wal".into() }));
+    assert_eq!(told[1001], Reply::TraceEnded(TraceEnded { age_ns: 5 }));
+    let stop = Request::StopTrace { id: 9 };
+    let Err(ClientError::Refused(error)) = bench.client().request(&stop) else { panic!("not refused") };
+    assert_eq!((error.errno, error.message.as_str()), (Some(2), "there is no recording 9"));
+    assert!([request, stop].iter().all(Request::is_for_owner));
 }

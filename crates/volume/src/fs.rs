@@ -4,6 +4,7 @@
 use crate::Volume;
 use crate::placement::Origin;
 use crate::tiers::{Account, act_for};
+use crate::trace::TraceOpKind;
 use braid_contract::{
     Attr, Caller, DirSink, Entry, Errno, FallocateMode, FileSystem, FileSystemCapabilities, HandleId,
     InodeId, OpenFlags, OpenRequest, Opened, RenameMode, Result, SeekTarget, SetAttr, StatFs, WriteFlags,
@@ -50,8 +51,12 @@ impl FileSystem for Volume {
         changes: &SetAttr,
     ) -> Result<Attr> {
         let _pass = self.door.pass();
+        let begun = changes.size.and_then(|_| self.trace_begin_unopened());
         let result = self.set_attr(caller, ino, handle, changes);
         self.note_set_attr(ino, changes);
+        if let (Some(size), true) = (changes.size, result.is_ok()) {
+            self.trace_truncate(begun, ino, caller, size);
+        }
         result
     }
 
@@ -98,8 +103,10 @@ impl FileSystem for Volume {
 
     fn unlink(&self, _caller: &Caller, parent: InodeId, name: &OsStr) -> Result<()> {
         let _pass = self.door.pass();
+        let doomed = self.trace_doomed(parent, name);
         let result = self.remove_name(parent, name);
         self.note_name(parent, name);
+        self.trace_unnamed(doomed.filter(|_| result.is_ok()));
         result
     }
 
@@ -120,15 +127,21 @@ impl FileSystem for Volume {
         mode: RenameMode,
     ) -> Result<()> {
         let _pass = self.door.pass();
+        let replaces = mode == RenameMode::Replace;
+        let doomed = if replaces { self.trace_doomed(new_parent, new_name) } else { None };
         let result = self.rename_name((parent, name), (new_parent, new_name), mode);
         self.note_name(parent, name);
         self.note_name(new_parent, new_name);
+        self.trace_unnamed(doomed.filter(|_| result.is_ok()));
         result
     }
 
-    fn open(&self, _caller: &Caller, ino: InodeId, request: OpenRequest) -> Result<Opened> {
+    fn open(&self, caller: &Caller, ino: InodeId, request: OpenRequest) -> Result<Opened> {
         let _pass = self.door.pass();
-        self.open_inode(ino, request)
+        let begun = self.trace_begin_unopened();
+        let opened = self.open_inode(ino, request)?;
+        self.trace_open(begun, caller, &opened, request.flags, false);
+        Ok(opened)
     }
 
     fn create(
@@ -142,8 +155,12 @@ impl FileSystem for Volume {
         flags: OpenFlags,
     ) -> Result<(Entry, Opened)> {
         let _pass = self.door.pass();
+        let begun = self.trace_begin_unopened();
         let result = self.make_file(caller, parent, name, mode, umask, exclusive, flags);
         self.note_name(parent, name);
+        if let Ok((_, opened)) = &result {
+            self.trace_open(begun, caller, opened, flags, true);
+        }
         result
     }
 
@@ -157,7 +174,11 @@ impl FileSystem for Volume {
     ) -> Result<usize> {
         let _pass = self.door.pass();
         let _for = act_for(Account::Thread(caller.tid));
-        self.read_file(&self.handles.file(handle)?.file, offset, buf, direct)
+        let open = self.handles.file(handle)?;
+        let begun = self.trace_begin(&open.file);
+        let done = self.read_file(&open.file, offset, buf, direct)?;
+        self.trace_read(begun, &open.file, caller, (offset, done), direct);
+        Ok(done)
     }
 
     fn write(
@@ -171,12 +192,14 @@ impl FileSystem for Volume {
         let _pass = self.door.pass();
         let _for = act_for(Account::Thread(caller.tid));
         let open = self.handles.file(handle)?;
+        let begun = self.trace_begin(&open.file);
         let written = self.write_file(&open.file, offset, data, flags, caller);
         self.note_data(&open.file.inode, offset, data.len() as u64);
         let done = written?;
         if flags.sync && done > 0 {
             self.sync_open(&open, true)?;
         }
+        self.trace_write(begun, &open.file, caller, (offset, done), flags);
         Ok(done)
     }
 
@@ -194,14 +217,20 @@ impl FileSystem for Volume {
 
     fn release(&self, handle: HandleId) -> Result<()> {
         let _pass = self.door.pass();
-        self.close_file(handle)
+        let closing = self.trace_closing(handle);
+        let result = self.close_file(handle);
+        self.trace_closed(closing);
+        result
     }
 
-    fn fsync(&self, _caller: &Caller, handle: HandleId, data_only: bool) -> Result<()> {
+    fn fsync(&self, caller: &Caller, handle: HandleId, data_only: bool) -> Result<()> {
         let _pass = self.door.pass();
         let open = self.handles.file(handle)?;
+        let begun = self.trace_begin(&open.file);
         let result = self.sync_open(&open, data_only);
         self.note_inode(&open.file.inode);
+        let begun = begun.filter(|_| result.is_ok());
+        self.trace_span(begun, TraceOpKind::Sync, &open.file, caller, (0, 0));
         result
     }
 
@@ -221,8 +250,11 @@ impl FileSystem for Volume {
         if !caller.keeps_set_id_bits() {
             self.clear_set_id(&open.file)?;
         }
+        let begun = self.trace_begin(&open.file).filter(|_| mode != FallocateMode::PunchHole);
         let result = self.allocate_file(&open.file, offset, len, mode, Origin::of_reserving(caller));
         self.note_data(&open.file.inode, offset, len);
+        let begun = begun.filter(|_| result.is_ok());
+        self.trace_span(begun, TraceOpKind::Allocate, &open.file, caller, (offset, len));
         result
     }
 
@@ -245,6 +277,7 @@ impl FileSystem for Volume {
         if !caller.keeps_set_id_bits() {
             self.clear_set_id(&to.file)?;
         }
+        let begun = [self.trace_begin(&from.file), self.trace_begin(&to.file)];
         let result = self.copy_between(
             (&from.file, from_offset),
             (&to.file, to_offset),
@@ -252,6 +285,10 @@ impl FileSystem for Volume {
             Origin::of_caller(caller),
         );
         self.note_data(&to.file.inode, to_offset, len);
+        if let Ok(copied) = result {
+            self.trace_span(begun[0], TraceOpKind::Read, &from.file, caller, (from_offset, copied));
+            self.trace_span(begun[1], TraceOpKind::Write, &to.file, caller, (to_offset, copied));
+        }
         result
     }
 

@@ -9,7 +9,8 @@
 //! `placement` (where new ones go), `heat` and `movers` (what moves them),
 //! `tiers`, `file` (all I/O), `namespace` (names and attributes), `jobs` (long
 //! moves that somebody started), `reap` and `recover` (what goes on after a removal
-//! or a crash), `volume` (how it is put together).
+//! or a crash), `volume` (how it is put together). Beside it: `trace` (what
+//! applications do, recorded) and `simulator` (policies tried on that).
 #![forbid(unsafe_code)]
 
 mod affected;
@@ -37,9 +38,11 @@ mod reap;
 mod recover;
 mod rehome;
 mod rules;
+mod simulator;
 mod status;
 mod sync;
 mod tiers;
+mod trace;
 mod volume;
 
 pub use affected::{AffectedFile, AffectedRun};
@@ -57,9 +60,13 @@ pub use open::OpenError;
 pub use plant::Plant;
 pub use rehome::{RehomeOutcome, RehomePhase, RehomeProgress, RehomeReport, discard_copy, settle_home};
 pub use rules::{Condition, ConditionError};
+pub use simulator::{Pace, PlacedBy, Simulated, SimulatedTier, SimulatorConfig, TierSimulated, simulate};
 pub use status::{HotFile, MoveCount, TierStatus, VolumeStatus};
 pub use sync::Machine;
 pub use tiers::{Latency, TierState};
+pub use trace::{
+    Recorded, Recording, TRACE_VERSION, Trace, TraceError, TraceFile, TraceOp, TraceOpKind, end_line,
+};
 pub use volume::Volume;
 
 /// Smallest range size in bytes.

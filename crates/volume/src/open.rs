@@ -650,6 +650,7 @@ fn assemble(home: Home, config: VolumeConfig, plan: &Plan) -> Opening<Volume> {
         heat: Heat::new(config.heat_budget, config.movers.heat_threshold, &*environment),
         movers: Movers::new(config.movers, &environment),
         monitor: config.monitor,
+        tracing: crate::trace::Tracing::new(),
         jobs: Arc::new(Jobs::new(Arc::clone(&environment))),
         environment,
         #[cfg(feature = "plant")]

@@ -156,7 +156,7 @@ impl Volume {
     }
 
     /// The policy, and how many rules go before it.
-    fn describe_policy(&self) -> String {
+    pub(crate) fn describe_policy(&self) -> String {
         let policy = self.policy.read().describe();
         match self.rules.read().len() {
             0 => policy,

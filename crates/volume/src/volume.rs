@@ -17,6 +17,7 @@ use crate::rehome::Changes;
 use crate::rules::Rules;
 use crate::sync::{Mutex, RwLock};
 use crate::tiers::{Tiers, act_for, present};
+use crate::trace::Tracing;
 use braid_contract::{Environment, Errno, Error, InodeId, ObjectId, Result, VolumeId};
 use std::sync::Arc;
 
@@ -59,6 +60,8 @@ pub struct Volume {
     pub(crate) movers: Movers,
     /// Whether latencies and threads are watched.
     pub(crate) monitor: bool,
+    /// What records operations, if anybody wants them recorded.
+    pub(crate) tracing: Tracing,
     pub(crate) jobs: Arc<Jobs>,
     pub(crate) environment: Arc<dyn Environment>,
     #[cfg(feature = "plant")]
@@ -74,6 +77,7 @@ impl Volume {
     pub fn shutdown(&self) -> Result<()> {
         self.jobs.stop();
         self.changes.end();
+        self.tracing.close();
         self.movers.stop();
         self.background.stop();
         // The kernel does not release what was open when it was unmounted.

@@ -5,9 +5,9 @@ use super::File;
 use crate::Volume;
 use crate::format::Reason;
 use crate::placement::{self, Deal, Origin, Policy, Span, TierView};
-use crate::rules::{Facts, Rule, Subject};
+use crate::rules::{Chosen, Facts, Rule, Subject};
 use crate::tiers::Tier;
-use braid_contract::{Errno, Result, TierId};
+use braid_contract::{Errno, Result};
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -32,24 +32,12 @@ impl Volume {
     /// question. `ENOSPC` if no tier has room.
     pub(crate) fn choose(&self, asking: &Asking<'_>, deal: &Deal, excluded: u64) -> Result<Choice> {
         let tiers = self.tiers.views(asking.span.new_bytes, excluded);
-        let found = self.rule_for(asking.file, asking.origin, asking.span);
-        let rule = found.as_deref();
-        let policy = rule.and_then(|rule| rule.policy.clone());
-        let policy = policy.unwrap_or_else(|| Arc::clone(&self.policy.read()));
-        let named: Vec<TierId> = rule.map(|rule| self.named_by(rule)).unwrap_or_default();
-        let has_room = |id: &&TierId| tiers.iter().any(|tier| tier.id == **id && tier.has_room);
-        let (chosen, reason) = match named.iter().find(has_room) {
-            Some(tier) => (*tier, Reason::Rule),
-            None => {
-                let chosen = policy.place(&asking.context(deal, &tiers)).ok_or(Errno::ENOSPC)?;
-                let mut everywhere = tiers.clone();
-                everywhere.iter_mut().for_each(|tier| tier.has_room = true);
-                let wished = policy.place(&asking.context(deal, &everywhere));
-                let as_wished = named.is_empty() && wished == Some(chosen);
-                (chosen, if as_wished { Reason::Policy } else { Reason::Spill })
-            }
-        };
-        Ok(Choice { tier: self.tiers.get(chosen)?, reason, policy, pin: rule.is_some_and(|rule| rule.pin) })
+        let (rules, policy) = (Arc::clone(&self.rules.read()), Arc::clone(&self.policy.read()));
+        let facts = FileFacts { volume: self, file: asking.file };
+        let number = |name: &str| self.tiers.number(name);
+        let chosen = rules.choose(&policy, &asking.context(deal, &tiers), &facts, &number);
+        let Chosen { tier, reason, policy, rule } = chosen.ok_or(Errno::ENOSPC)?;
+        Ok(Choice { tier: self.tiers.get(tier)?, reason, policy, pin: rule.is_some_and(|rule| rule.pin) })
     }
 
     /// A plain file grows on home, as was chosen: the policy goes on from there.
@@ -81,9 +69,9 @@ impl Volume {
     /// Whether a rule sends the file to other tiers than home from its first
     /// byte on, however small it is.
     pub(super) fn is_ruled_away(&self, file: &File, origin: Origin, span: Span) -> bool {
-        let home = self.tiers.home().id;
-        let named = self.rule_for(file, origin, span).map(|rule| self.named_by(&rule)).unwrap_or_default();
-        named.first().is_some_and(|tier| *tier != home)
+        let subject = Subject { facts: &FileFacts { volume: self, file }, origin, span };
+        let number = |name: &str| self.tiers.number(name);
+        Arc::clone(&self.rules.read()).sends_away(&subject, self.tiers.home().id, &number)
     }
 
     /// Whether a rule that pins placed some of the file's ranges, or would now.
@@ -104,10 +92,6 @@ impl Volume {
         }
         rules.find(&Subject { facts: &FileFacts { volume: self, file }, origin, span })
     }
-
-    fn named_by(&self, rule: &Rule) -> Vec<TierId> {
-        rule.tiers.iter().filter_map(|name| self.tiers.number(name)).collect()
-    }
 }
 
 impl Asking<'_> {
@@ -117,9 +101,9 @@ impl Asking<'_> {
 }
 
 /// What a rule may ask of a file.
-struct FileFacts<'a> {
-    volume: &'a Volume,
-    file: &'a File,
+pub(crate) struct FileFacts<'a> {
+    pub(crate) volume: &'a Volume,
+    pub(crate) file: &'a File,
 }
 
 impl Facts for FileFacts<'_> {

@@ -5,6 +5,7 @@ use crate::format::PinAttr;
 use crate::heat::Tag;
 use crate::namespace::{Home, Inode, Witness};
 use crate::sync::{Mutex, RwLock};
+use crate::trace::FileTrace;
 use braid_contract::{Errno, Error, Fd, ObjectId, Result, TierId, Timestamp};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, OnceLock};
@@ -49,6 +50,8 @@ pub(crate) struct File {
     check_set_id: AtomicBool,
     /// Names the file to those who count its use.
     pub(crate) heat: OnceLock<Arc<Tag>>,
+    /// What is known of it where operations are recorded.
+    pub(crate) trace: FileTrace,
     /// Its path below the volume's root, as it was when a rule first asked.
     pub(super) path: OnceLock<String>,
     /// A rule that pins placed some of its ranges.
@@ -92,6 +95,7 @@ impl File {
             sync_errors: Mutex::new(SyncErrors::default()),
             check_set_id: AtomicBool::new(true),
             heat: OnceLock::new(),
+            trace: FileTrace::default(),
             path: OnceLock::new(),
             pinned: AtomicBool::new(false),
             pin: Mutex::new(None),

@@ -22,7 +22,7 @@ mod sync;
 mod truncate;
 mod write;
 
-pub(crate) use choose::Asking;
+pub(crate) use choose::{Asking, FileFacts};
 pub(crate) use handles::{Handles, OpenFile};
 pub(crate) use live::{File, Layout};
 pub(crate) use spread::Spread;

@@ -11,8 +11,6 @@ mod deal;
 mod dynamic;
 mod fixed;
 mod home_first;
-#[cfg(test)]
-mod simulator;
 mod size;
 mod threads;
 mod weighted;

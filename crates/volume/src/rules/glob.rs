@@ -6,7 +6,7 @@
 //! root.
 
 /// Whether `path` matches.
-pub(super) fn matches(pattern: &str, path: &str) -> bool {
+pub(crate) fn matches(pattern: &str, path: &str) -> bool {
     let path = match pattern.contains('/') {
         true => path,
         false => path.rsplit('/').next().unwrap_or(path),
@@ -26,7 +26,7 @@ pub(super) fn matches(pattern: &str, path: &str) -> bool {
 }
 
 /// Whether a pattern can be read; the error is what is wrong.
-pub(super) fn check(pattern: &str) -> Result<(), String> {
+pub(crate) fn check(pattern: &str) -> Result<(), String> {
     let mut open = false;
     for c in pattern.chars() {
         match c {

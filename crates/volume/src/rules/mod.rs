@@ -4,17 +4,20 @@
 //!
 //! `condition` is the language of conditions, `types` refuses those that make
 //! no sense, `units` reads sizes and durations in them, `glob` matches paths,
-//! `facts` is what they are about.
+//! `facts` is what they are about, `choose` is how rules and policies decide
+//! together.
 
+mod choose;
 mod condition;
 mod facts;
-mod glob;
+pub(crate) mod glob;
 mod types;
 mod units;
 
 use crate::config::RuleConfig;
 use crate::placement::{self, Policy};
 use braid_contract::TierId;
+pub(crate) use choose::Chosen;
 pub use condition::{Condition, ConditionError};
 pub(crate) use facts::{Facts, Subject};
 use std::sync::Arc;
@@ -27,6 +30,8 @@ pub(crate) struct Rules {
 
 /// One rule.
 pub(crate) struct Rule {
+    /// Its place in the list, from 1 on.
+    pub(crate) number: usize,
     when: Condition,
     /// The tiers that it names; the first with room gets the ranges.
     pub(crate) tiers: Vec<String>,
@@ -39,17 +44,23 @@ pub(crate) struct Rule {
 impl Rules {
     /// `None` if a rule names a tier that `tier` does not know.
     pub(crate) fn make(config: &[RuleConfig], tier: impl Fn(&str) -> Option<TierId>) -> Option<Self> {
-        let rule = |rule: &RuleConfig| {
+        let rule = |(at, rule): (usize, &RuleConfig)| {
             let known = rule.tiers.iter().all(|name| tier(name).is_some());
             let policy = match &rule.policy {
                 Some(policy) => Some(placement::make(policy, &tier)?),
                 None => None,
             };
             known.then(|| {
-                Arc::new(Rule { when: rule.when.clone(), tiers: rule.tiers.clone(), policy, pin: rule.pin })
+                Arc::new(Rule {
+                    number: at + 1,
+                    when: rule.when.clone(),
+                    tiers: rule.tiers.clone(),
+                    policy,
+                    pin: rule.pin,
+                })
             })
         };
-        Some(Self { list: config.iter().map(rule).collect::<Option<_>>()? })
+        Some(Self { list: config.iter().enumerate().map(rule).collect::<Option<_>>()? })
     }
 
     pub(crate) fn is_empty(&self) -> bool {

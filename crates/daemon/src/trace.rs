@@ -1,0 +1,83 @@
+//! Recording a mounted volume, for the control socket, and reading what was
+//! recorded.
+
+use crate::jobs::plain;
+use crate::refusal::{Place, Refusal};
+use crate::wire::VolumeHandle;
+use braid_contract::Errno;
+use braid_ipc::protocol::{ErrorReply, Reply, TraceBegun, TraceEnded, TraceLines, TraceRequest};
+use braid_volume::TraceError;
+pub use braid_volume::{Trace, end_line};
+use std::fs::File;
+use std::io::{self, BufReader};
+use std::path::Path;
+use std::time::Duration;
+
+/// How long lines may wait to be sent, and nothing may be said to a client.
+const PATIENCE: Duration = Duration::from_millis(200);
+
+impl VolumeHandle {
+    /// Records until somebody ends it, the client is gone, or the volume is.
+    pub(crate) fn record_trace(
+        &self,
+        request: &TraceRequest,
+        tell: &mut dyn FnMut(Reply) -> io::Result<()>,
+    ) -> Result<(), ErrorReply> {
+        let started = self.volume.start_recording(request.path.as_deref());
+        let mut recording = started.map_err(|error| {
+            let mut refused = plain(&error);
+            if error.errno() == Errno::EBUSY {
+                refused.message.push_str("\n  help: end that first: one recording at a time");
+            }
+            refused
+        })?;
+        let mut tell = |reply| tell(reply).map_err(|error| ErrorReply::new(error.to_string()));
+        tell(Reply::TraceBegun(TraceBegun { id: recording.number(), head: recording.head().to_owned() }))?;
+        while let Some(recorded) = recording.next(PATIENCE) {
+            tell(Reply::TraceLines(TraceLines {
+                lines: recorded.lines,
+                ops: recorded.ops,
+                dropped: recorded.dropped,
+                passthrough_opens: recorded.passthrough_opens,
+                age_ns: recording.age_ns(),
+            }))?;
+        }
+        tell(Reply::TraceEnded(TraceEnded { age_ns: recording.age_ns() }))
+    }
+
+    /// Ends a recording.
+    pub(crate) fn stop_trace(&self, id: u64) -> Result<(), ErrorReply> {
+        match self.volume.stop_recording(id) {
+            true => Ok(()),
+            false => Err(ErrorReply {
+                errno: Some(Errno::ENOENT.0),
+                message: format!("there is no recording {id} under way"),
+            }),
+        }
+    }
+}
+
+/// Reads the trace at `path`.
+///
+/// # Errors
+/// If it can't be read, or the first thing that is wrong with it: with file and
+/// line.
+pub fn load(path: &Path) -> Result<Trace, Refusal> {
+    const ADVICE: &str = "a trace is recorded by: braid trace record MOUNTPOINT";
+    let place = Place::file(&path.display().to_string());
+    let read = File::open(path).map_err(TraceError::Io).and_then(|file| Trace::read(BufReader::new(file)));
+    let trace = read.map_err(|error| match error {
+        TraceError::Io(error) if error.kind() == io::ErrorKind::NotFound => {
+            place.refuse("there is no such file", ADVICE)
+        }
+        TraceError::Line { line, found } => {
+            place.at_line(line).refuse(found, "the file was damaged, or changed by hand; record it again")
+        }
+        TraceError::Newer(_) => place.refuse(error.to_string(), "use a newer Braid"),
+        error => place.refuse(error.to_string(), ADVICE),
+    })?;
+    if trace.ops.is_empty() {
+        return Err(place.refuse("no operation was recorded in it", "record while something is done"));
+    }
+    Ok(trace)
+}

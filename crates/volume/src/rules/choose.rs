@@ -1,0 +1,67 @@
+//! Which tier new ranges get: what the rules say, or else the policy. A volume
+//! asks here, and so does the simulator.
+
+use super::{Facts, Rule, Rules, Subject};
+use crate::format::Reason;
+use crate::placement::{Context, Policy};
+use braid_contract::TierId;
+use std::sync::Arc;
+
+/// The tier that was chosen, by whom and why.
+pub(crate) struct Chosen {
+    pub(crate) tier: TierId,
+    pub(crate) reason: Reason,
+    /// The policy that counts for the file, whether it was asked or not.
+    pub(crate) policy: Arc<dyn Policy>,
+    /// The rule that counts, if one does.
+    pub(crate) rule: Option<Arc<Rule>>,
+}
+
+impl Rules {
+    /// The tier for new ranges of the file that `facts` tells of; `policy` is
+    /// the volume's, and `number` finds a tier by its name. `None` if no tier
+    /// has room.
+    pub(crate) fn choose(
+        &self,
+        policy: &Arc<dyn Policy>,
+        context: &Context<'_>,
+        facts: &dyn Facts,
+        number: &dyn Fn(&str) -> Option<TierId>,
+    ) -> Option<Chosen> {
+        let rule = self.find(&Subject { facts, origin: context.origin, span: context.span });
+        let policy = rule.as_deref().and_then(|rule| rule.policy.as_ref()).unwrap_or(policy);
+        let named = rule.as_deref().map(|rule| rule.named(number)).unwrap_or_default();
+        let has_room = |id: &&TierId| context.tiers.iter().any(|tier| tier.id == **id && tier.has_room);
+        let (tier, reason) = match named.iter().find(has_room) {
+            Some(tier) => (*tier, Reason::Rule),
+            None => {
+                let chosen = policy.place(context)?;
+                let mut everywhere = context.tiers.to_vec();
+                everywhere.iter_mut().for_each(|tier| tier.has_room = true);
+                let wished = policy.place(&Context { tiers: &everywhere, ..*context });
+                let as_wished = named.is_empty() && wished == Some(chosen);
+                (chosen, if as_wished { Reason::Policy } else { Reason::Spill })
+            }
+        };
+        Some(Chosen { tier, reason, policy: Arc::clone(policy), rule })
+    }
+
+    /// Whether a rule sends the file to other tiers than `home` from its first
+    /// byte on, however small it is.
+    pub(crate) fn sends_away(
+        &self,
+        subject: &Subject<'_>,
+        home: TierId,
+        number: &dyn Fn(&str) -> Option<TierId>,
+    ) -> bool {
+        let named = self.find(subject).map(|rule| rule.named(number)).unwrap_or_default();
+        named.first().is_some_and(|tier| *tier != home)
+    }
+}
+
+impl Rule {
+    /// The tiers that it names, those that there are.
+    fn named(&self, number: &dyn Fn(&str) -> Option<TierId>) -> Vec<TierId> {
+        self.tiers.iter().filter_map(|name| number(name)).collect()
+    }
+}

@@ -1,0 +1,313 @@
+//! The policies against each other. Figures are shares of the sum of what the
+//! tiers can do. `cargo test -p braid-volume --lib simulator -- --nocapture`
+//! prints them.
+
+use super::engine::Engine;
+use super::workload::{Work, Workload};
+use super::*;
+use crate::EPOCH_NS_DEFAULT;
+use crate::trace::{TraceFile, TraceOp, TraceOpKind};
+
+/// What tiers read and write, and their weights.
+const FAST: ([f64; 2], Option<f64>) = ([400e6, 200e6], Some(200.0));
+const SLOW: ([f64; 2], Option<f64>) = ([120e6, 60e6], Some(60.0));
+const SLOWEST: ([f64; 2], Option<f64>) = ([50e6, 25e6], Some(25.0));
+/// A slice of their throttle.
+const SLICE_NS: u64 = 100_000_000;
+/// What the way to a tier and back takes.
+const OVERHEAD_NS: u64 = 40_000;
+const RANGE: u64 = 2 << 20;
+/// Bytes of all files together.
+const BYTES: u64 = 512 << 20;
+
+const STATIC: PolicyConfig = PolicyConfig::Static { threads: 8 };
+const DYNAMIC: PolicyConfig =
+    PolicyConfig::Dynamic { threads: 8, tier_threshold_percent: 50.0, global_threshold_percent: 50.0 };
+
+type Device = ([f64; 2], Option<f64>);
+
+/// A tier gets other bandwidths at some time, in nanoseconds.
+struct Change {
+    at_ns: u64,
+    tier: usize,
+    bandwidth: [f64; 2],
+}
+
+/// How it went.
+struct Outcome {
+    /// Bytes a second until the last byte, read and written.
+    rates: [f64; 2],
+    /// Bytes a second written in each epoch.
+    epochs: Vec<f64>,
+}
+
+fn tier(name: &str, (bandwidth, weight): Device) -> SimulatedTier {
+    SimulatedTier {
+        name: name.into(),
+        bandwidth,
+        latency_ns: [OVERHEAD_NS; 2],
+        weight,
+        profile: None,
+        capacity: None,
+        reserve: Reserve::Bytes(0),
+        readonly: false,
+    }
+}
+
+fn config(policy: &PolicyConfig, devices: &[Device], range_size: u64) -> SimulatorConfig {
+    let names = ["fast", "slow", "slowest"].iter();
+    SimulatorConfig {
+        tiers: names.zip(devices).map(|(name, device)| tier(name, *device)).collect(),
+        range_size: range_size as u32,
+        policy: policy.clone(),
+        rules: Vec::new(),
+        epoch_ns: EPOCH_NS_DEFAULT,
+        throttle_ns: None,
+    }
+}
+
+/// All files are written, then all of them are read.
+fn run(policy: &PolicyConfig, devices: &[Device], work: Work, changes: &[Change]) -> Outcome {
+    let config = SimulatorConfig { throttle_ns: Some(SLICE_NS), ..config(policy, devices, RANGE) };
+    let mut engine = Engine::new(&config).unwrap();
+    for change in changes {
+        engine.change_at(change.at_ns, change.tier, change.bandwidth);
+    }
+    let bytes = (u64::from(work.threads) * u64::from(work.files) * work.file_size) as f64;
+    let write = bytes / engine.run(&mut Workload::new(work, TraceOpKind::Write)) as f64 * 1e9;
+    let epochs = std::mem::take(&mut engine.epochs);
+    let read = bytes / engine.run(&mut Workload::new(work, TraceOpKind::Read)) as f64 * 1e9;
+    Outcome { rates: [read, write], epochs }
+}
+
+fn work(threads: u32, block: u64, depth: u32) -> Work {
+    Work { threads, files: 1, file_size: BYTES / u64::from(threads), block, depth }
+}
+
+/// Read and write, as shares of the sum.
+fn shares(policy: &PolicyConfig, devices: &[Device], work: Work) -> [f64; 2] {
+    let rates = run(policy, devices, work, &[]).rates;
+    [0, 1].map(|at: usize| rates[at] / devices.iter().map(|device| device.0[at]).sum::<f64>())
+}
+
+fn cases() -> impl Iterator<Item = Work> {
+    let threads = [1, 2, 4, 8, 16, 32].into_iter();
+    threads.flat_map(|threads| {
+        [(64 << 10, 1), (1 << 20, 1), (1 << 20, 16)].map(|(block, depth)| work(threads, block, depth))
+    })
+}
+
+/// The least of reads and writes of `adaptive`, against the other policies.
+fn compare(devices: &[Device], at_least: f64) {
+    for work in cases() {
+        let [weighted, fixed, dynamic, adaptive] =
+            [&PolicyConfig::Weighted, &STATIC, &DYNAMIC, &PolicyConfig::Adaptive]
+                .map(|policy| shares(policy, devices, work));
+        println!(
+            "{} tiers {:2} threads {:4} KiB depth {:2}: read/write weighted {weighted:.2?} static {fixed:.2?} \
+             dynamic {dynamic:.2?} adaptive {adaptive:.2?}",
+            devices.len(),
+            work.threads,
+            work.block >> 10,
+            work.depth
+        );
+        let least = |shares: [f64; 2]| shares[0].min(shares[1]);
+        assert!(least(adaptive) >= at_least, "{work:?}: {adaptive:.3?}");
+        assert!(least(adaptive) >= least(weighted) - 0.06, "{work:?}: {adaptive:.3?} {weighted:.3?}");
+        assert!(least(adaptive) > least(fixed) && least(adaptive) > least(dynamic), "{work:?}");
+    }
+}
+
+#[test]
+fn adaptive_uses_two_tiers_whatever_the_threads_are() {
+    compare(&[FAST, SLOW], 0.93);
+}
+
+#[test]
+fn adaptive_uses_three_tiers_whatever_the_threads_are() {
+    compare(&[FAST, SLOW, SLOWEST], 0.92);
+}
+
+#[test]
+fn adaptive_learns_what_nobody_told_it() {
+    let devices = [FAST, SLOW].map(|device| (device.0, None));
+    // A run of two seconds, of which learning takes a part.
+    for (threads, least) in [(2, 0.9), (8, 0.95), (32, 0.95)] {
+        let [read, write] = shares(&PolicyConfig::Adaptive, &devices, work(threads, 1 << 20, 1));
+        println!("untold, {threads:2} threads: read {read:.2} write {write:.2}");
+        assert!(read >= least && write >= least, "{threads}: {read:.3} {write:.3}");
+    }
+}
+
+/// Rates of epochs after the tier `tier` got slower, and after it recovered,
+/// against the best possible then.
+fn after_changes(policy: &PolicyConfig, tier: usize, threads: u32, depth: u32) -> [Vec<f64>; 2] {
+    let devices = [FAST, SLOW];
+    let full = devices[tier].0;
+    let change = |epoch: u64, factor: f64| Change {
+        at_ns: epoch * EPOCH_NS_DEFAULT,
+        tier,
+        bandwidth: full.map(|bandwidth| bandwidth * factor),
+    };
+    let work = Work { file_size: (2 << 30) / u64::from(threads), ..work(threads, 1 << 20, depth) };
+    let epochs = run(policy, &devices, work, &[change(10, 1.0 / 3.0), change(25, 1.0)]).epochs;
+    let of = |from: usize, to: usize, best: f64| -> Vec<f64> {
+        epochs[from..to.min(epochs.len())].iter().map(|rate| rate / best).collect()
+    };
+    [of(10, 25, 260e6 - full[1] * 2.0 / 3.0), of(25, 38, 260e6)]
+}
+
+fn mean(values: &[f64]) -> f64 {
+    values.iter().sum::<f64>() / values.len() as f64
+}
+
+#[test]
+fn adaptive_follows_a_tier_that_slows_down_and_recovers_within_ten_epochs() {
+    for tier in [0, 1] {
+        for (threads, depth) in [(1, 16), (8, 1), (32, 1)] {
+            let [slow, back] = after_changes(&PolicyConfig::Adaptive, tier, threads, depth);
+            println!("tier {tier}, {threads:2} threads: slow {slow:.2?} back {back:.2?}");
+            assert!(mean(&slow[10..]) > 0.9, "{tier} {threads}: {slow:.2?}");
+            assert!(mean(&back[10..]) > 0.9, "{tier} {threads}: {back:.2?}");
+            // No way back and forth: an epoch is never far below the others.
+            assert!(slow[10..].iter().chain(&back[10..]).all(|rate| *rate > 0.7), "{slow:.2?} {back:.2?}");
+        }
+    }
+}
+
+#[test]
+fn adaptive_follows_better_than_algorithm_1_and_than_a_fixed_deal() {
+    for tier in [0, 1] {
+        let total = |policy: &PolicyConfig| {
+            let [slow, back] = after_changes(policy, tier, 8, 1);
+            mean(&slow) + mean(&back)
+        };
+        let adaptive = total(&PolicyConfig::Adaptive);
+        assert!(adaptive > total(&DYNAMIC) && adaptive > total(&PolicyConfig::Weighted));
+    }
+}
+
+#[test]
+fn threads_that_finish_leave_no_gap() {
+    // Two files each, so that threads begin anew at different times.
+    let work = Work { files: 4, file_size: 16 << 20, ..work(8, 64 << 10, 1) };
+    let [read, write] = shares(&PolicyConfig::Adaptive, &[FAST, SLOW], work);
+    assert!(read > 0.9 && write > 0.9, "{read:.3} {write:.3}");
+}
+
+/// A trace in the making.
+#[derive(Default)]
+struct Made(Trace);
+
+impl Made {
+    fn file(&mut self, number: u64, path: &str, size: u64) -> usize {
+        let file = TraceFile { number, path: path.into(), size, ..TraceFile::default() };
+        self.0.files.push(file);
+        self.0.files.len() - 1
+    }
+
+    /// An operation of a thread, from a millisecond on and for so many.
+    fn op(&mut self, kind: TraceOpKind, (thread, file): (u32, usize), ms: (u64, u64), bytes: (u64, u64)) {
+        self.0.ops.push(TraceOp {
+            kind,
+            at_ns: ms.0 * 1_000_000,
+            took_ns: ms.1 * 1_000_000,
+            thread,
+            file,
+            offset: bytes.0,
+            len: bytes.1,
+            size: bytes.1,
+            sync: false,
+            direct: true,
+            uid: 0,
+            gid: 0,
+            stream: None,
+        });
+    }
+}
+
+const KIB64: u64 = 64 << 10;
+/// Two tiers that take a range of 64 KiB in 1 ms and 10 ms.
+const PAIR: [Device; 2] = [([65_536e3; 2], Some(10.0)), ([65_536e2; 2], Some(1.0))];
+const HOME_FIRST: PolicyConfig = PolicyConfig::HomeFirst { watermark_percent: 100.0 };
+
+fn pair(policy: &PolicyConfig) -> SimulatorConfig {
+    let mut config = config(policy, &PAIR, KIB64);
+    config.tiers.iter_mut().for_each(|tier| tier.latency_ns = [0; 2]);
+    config
+}
+
+fn ms(simulated: &Simulated) -> u64 {
+    (simulated.seconds * 1e3).round() as u64
+}
+
+#[test]
+fn a_thread_thinks_as_long_as_it_did_unless_told_otherwise() {
+    let mut made = Made::default();
+    let file = made.file(1, "a", 0);
+    // Two writes with 100 ms in between, from 50 ms on.
+    made.op(TraceOpKind::Write, (1, file), (50, 4), (0, KIB64));
+    made.op(TraceOpKind::Write, (1, file), (154, 4), (0, KIB64));
+    let simulated = simulate(&pair(&HOME_FIRST), &made.0, Pace::Recorded).unwrap();
+    assert_eq!(ms(&simulated), 50 + 1 + 100 + 1);
+    let simulated = simulate(&pair(&HOME_FIRST), &made.0, Pace::Fastest).unwrap();
+    assert_eq!((ms(&simulated), simulated.bytes), (2, [0, 2 * KIB64]));
+    assert!((simulated.tiers[0].busy - 1.0).abs() < 1e-9 && simulated.tiers[1].busy == 0.0);
+}
+
+#[test]
+fn what_was_under_way_together_is_so_again_and_what_was_written_before_is_waited_for() {
+    let mut made = Made::default();
+    let (a, b) = (made.file(1, "a", 10 * KIB64), made.file(2, "b", 0));
+    for at in 0..3 {
+        made.op(TraceOpKind::Read, (1, a), (at, 30), (at * KIB64, KIB64));
+    }
+    made.op(TraceOpKind::Write, (2, b), (0, 1), (0, KIB64));
+    // Another thread reads what was written.
+    made.op(TraceOpKind::Read, (3, b), (1, 1), (0, KIB64));
+    let simulated = simulate(&pair(&HOME_FIRST), &made.0, Pace::Fastest).unwrap();
+    assert_eq!((ms(&simulated), simulated.bytes), (5, [4 * KIB64, KIB64]));
+    assert_eq!(simulated.tiers[0].ranges[&PlacedBy::Before], 3);
+    assert_eq!(simulated.tiers[0].ranges[&PlacedBy::Plain], 1);
+}
+
+#[test]
+fn rules_capacity_and_what_is_removed_count() {
+    let rule = RuleConfig {
+        when: crate::Condition::parse("path.matches(\"*.wal\") && sync == false").unwrap(),
+        tiers: vec!["slow".into()],
+        policy: None,
+        pin: false,
+    };
+    let mut made = Made::default();
+    let (wal, data) = (made.file(1, "db/x.wal", 0), made.file(2, "db/x.sst", 0));
+    made.op(TraceOpKind::Create, (1, wal), (0, 0), (0, 0));
+    made.op(TraceOpKind::Write, (1, wal), (1, 1), (0, 2 * KIB64));
+    for at in 0..4 {
+        made.op(TraceOpKind::Write, (1, data), (10 + at, 1), (at * KIB64, KIB64));
+    }
+    let mut config = SimulatorConfig { rules: vec![rule], ..pair(&HOME_FIRST) };
+    config.tiers[0].capacity = Some(3 * KIB64);
+    let simulated = simulate(&config, &made.0, Pace::Fastest).unwrap();
+    let [fast, slow] = &simulated.tiers[..] else { panic!("{simulated:?}") };
+    assert_eq!(slow.ranges, [(PlacedBy::Policy, 1), (PlacedBy::Rule(1), 2)].into());
+    assert_eq!(fast.ranges, [(PlacedBy::Plain, 1), (PlacedBy::Policy, 2)].into());
+    assert_eq!((fast.used, slow.used), (3 * KIB64, 3 * KIB64));
+
+    // Without the log there is room again; and nowhere else, if the other tier
+    // takes nothing.
+    config.tiers[1].readonly = true;
+    config.rules.clear();
+    made.op(TraceOpKind::Remove, (1, data), (20, 0), (0, 0));
+    made.op(TraceOpKind::Write, (1, wal), (21, 1), (0, 3 * KIB64));
+    let simulated = simulate(&config, &made.0, Pace::Fastest).unwrap();
+    assert_eq!(simulated.tiers[0].used, 3 * KIB64);
+    assert_eq!(simulated.refused_bytes, 3 * KIB64);
+}
+
+#[test]
+fn a_policy_that_names_no_tier_is_none() {
+    let large = crate::LargeFiles::Tier("no".into());
+    let policy = PolicyConfig::Size { small: 1, sync: 1, large };
+    assert!(simulate(&pair(&policy), &Trace::default(), Pace::Recorded).is_none());
+}

@@ -1,0 +1,104 @@
+//! Recording a volume: what is told of files, and that nobody waits for
+//! whoever records.
+#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
+
+#[allow(dead_code, reason = "other tests need more of it")]
+mod common;
+
+use braid_contract::{Caller, Errno, FileSystem, InodeId, SetAttr, WriteFlags};
+use braid_volume::{Recording, Trace, TraceOpKind, end_line};
+use common::{Bed, Open, RANGE, caller};
+use std::ffi::OsStr;
+use std::time::Duration;
+
+/// Takes all of a recording that has ended.
+fn take(recording: &mut Recording) -> (String, u64) {
+    let (mut text, mut dropped) = (recording.head().to_owned(), 0);
+    while let Some(recorded) = recording.next(Duration::ZERO) {
+        text.push_str(&recorded.lines);
+        dropped += recorded.dropped;
+    }
+    (text, dropped)
+}
+
+/// Ends a recording and reads it.
+fn trace(volume: &Open, mut recording: Recording) -> Trace {
+    assert!(volume.volume.stop_recording(recording.number()));
+    let (text, dropped) = take(&mut recording);
+    assert_eq!(dropped, 0);
+    Trace::read((text + &end_line(0, 0, 0, "test")).as_bytes()).unwrap()
+}
+
+fn kinds(trace: &Trace) -> Vec<TraceOpKind> {
+    trace.ops.iter().map(|op| op.kind).collect()
+}
+
+#[test]
+fn what_comes_too_fast_is_counted_and_nobody_waits() {
+    const WRITES: u64 = 50_000;
+    let bed = Bed::new();
+    let volume = bed.open();
+    let mut recording = volume.volume.start_recording(None).unwrap();
+    let (_, handle) = volume.create("f");
+    // Nobody takes any of it meanwhile.
+    (0..WRITES).for_each(|_| volume.write(handle, 0, b"x"));
+    let first = recording.next(Duration::ZERO).unwrap();
+    assert!(first.dropped > 0 && first.dropped < WRITES, "{}", first.dropped);
+    volume.write(handle, 0, b"y");
+    assert!(volume.volume.stop_recording(recording.number()));
+    volume.write(handle, 0, b"z");
+    let (rest, dropped) = take(&mut recording);
+    // The head comes first.
+    let text = recording.head().to_owned() + &first.lines + rest.strip_prefix(recording.head()).unwrap();
+    let trace = Trace::read(text.as_bytes()).unwrap();
+    let told = trace.ops.len() as u64;
+    // All that was done while it was recorded, and the file that was made.
+    assert_eq!((dropped, told + first.dropped), (0, WRITES + 2));
+    assert_eq!((trace.dropped, trace.complete), (first.dropped, false));
+}
+
+#[test]
+fn one_at_a_time_until_it_is_dropped_and_none_once_the_volume_ends() {
+    let bed = Bed::new();
+    let volume = bed.open();
+    let start = |path| volume.volume.start_recording(path).map_err(|error| error.errno());
+    let first = start(None).unwrap();
+    assert_eq!(start(None).err(), Some(Errno::EBUSY));
+    assert!(!volume.volume.stop_recording(first.number() + 1));
+    drop(first);
+    assert_eq!(start(Some("[a")).err(), Some(Errno::EINVAL));
+    let mut second = start(None).unwrap();
+    volume.create("f");
+    volume.volume.shutdown().unwrap();
+    assert!(take(&mut second).0.contains("\"path\":\"f\""));
+    assert_eq!(start(None).err(), Some(Errno::ENODEV));
+}
+
+#[test]
+fn a_file_is_told_of_again_when_it_comes_into_use_and_is_gone_when_nobody_has_it_open() {
+    let bed = Bed::new();
+    let volume = bed.open();
+    let (ino, handle) = volume.create("before");
+    volume.write(handle, 0, &[1; 100]);
+    let recording = volume.volume.start_recording(None).unwrap();
+    let other = Caller { uid: 0, gid: 7, tid: 42, ..caller() };
+    let flags = WriteFlags { sync: true, direct: true, ..WriteFlags::default() };
+    volume.volume.write(&other, handle, 2 * RANGE, &[1; 50], flags).unwrap();
+    volume.volume.release(handle).unwrap();
+    let handle = volume.open(ino);
+    let shorter = SetAttr { size: Some(5), ..SetAttr::default() };
+    volume.volume.setattr(&caller(), ino, Some(handle), &shorter).unwrap();
+    volume.volume.unlink(&caller(), InodeId::ROOT, OsStr::new("before")).unwrap();
+    let mut bytes = [0; 10];
+    assert_eq!(volume.volume.read(&other, handle, 0, &mut bytes, false).unwrap(), 5);
+    volume.volume.release(handle).unwrap();
+    let trace = trace(&volume, recording);
+    use TraceOpKind::{Open, Read, Remove, Truncate, Write};
+    assert_eq!(kinds(&trace), [Write, Open, Truncate, Read, Remove]);
+    let paths: Vec<(&str, u64)> = trace.files.iter().map(|file| (file.path.as_str(), file.size)).collect();
+    assert_eq!(paths, [("before", 100), ("before", 2 * RANGE + 50)]);
+    let write = trace.ops[0];
+    assert_eq!((write.thread, write.gid, write.offset, write.len), (42, 7, 2 * RANGE, 50));
+    assert_eq!((write.size, write.sync, write.direct), (100, true, true));
+    assert_eq!((trace.ops[2].size, trace.ops[3].len, trace.ops[3].size), (5, 5, 5));
+}
