@@ -79,7 +79,7 @@ fn a_file_stays_plain_up_to_a_range_of_its_own_and_keeps_the_size_that_it_gets()
     }
     let (ino, handle) = first.create("plain.big");
     write_pieces(&first, handle, 0, &pattern(9, 640 << 10));
-    assert_eq!(shape(&first, ino).0, false);
+    assert!(!shape(&first, ino).0);
     first.volume.release(handle).unwrap();
     first.close();
     assert_sound(&bed, Vec::new());

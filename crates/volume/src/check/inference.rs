@@ -9,6 +9,9 @@ use braid_contract::{Access, Errno, Result, TierId};
 use std::collections::HashMap;
 use std::ops::Range;
 
+/// A stretch of data, and the tier that has it.
+type Data = (TierId, Range<u64>);
+
 /// The entry that a word was before one of its bits was flipped. Its check has
 /// 32 bits: no other entry is one bit away.
 pub(super) fn corrected(words: Words, raw: &RawEntry, is_tier: impl Fn(TierId) -> bool) -> Option<Entry> {
@@ -75,8 +78,8 @@ impl Check<'_> {
 
     /// Where there is data of a file below `size`, and on which tier. `None` if
     /// a tier can't tell.
-    fn data_of(&self, subject: &Subject, size: u64) -> Result<Option<Vec<(TierId, Range<u64>)>>> {
-        let mut data = Vec::new();
+    fn data_of(&self, subject: &Subject, size: u64) -> Result<Option<Vec<Data>>> {
+        let mut data: Vec<Data> = Vec::new();
         let mut add = |tier: TierId, next: &dyn Fn(u64) -> Result<Option<(u64, u64)>>| -> Result<()> {
             let mut at = 0;
             while let Some((start, end)) = next(at)?.filter(|(start, _)| *start < size) {
