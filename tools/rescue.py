@@ -31,6 +31,7 @@ NAMESPACES = ("trusted.", "user.")
 KIND_SPREAD, KIND_EMPTIED = 1, 2
 SLOT_IN_USE, SLOT_LOST = 1, 2
 SIZE_WORD, SYNCED_SIZE_WORD, OWNERS_WORD, DURABLE_FLAGS = 256, 264, 272, 512
+RANGE_SIZE_MIN, RANGE_SIZE_MAX = 1 << 16, 1 << 26
 CHUNK = 1 << 20
 SECTOR = 4096
 
@@ -82,7 +83,7 @@ def check_block(block, size, magic, crc_end):
 
 def check_range_size(size):
     """A range size is a power of two from 64 KiB to 64 MiB."""
-    if size & (size - 1) or not 1 << 16 <= size <= 1 << 26:
+    if size & (size - 1) or not RANGE_SIZE_MIN <= size <= RANGE_SIZE_MAX:
         raise Damaged("its range size is %d" % size)
 
 
@@ -132,15 +133,31 @@ class Attribute:
 class Header:
     """The header of an index."""
 
-    def __init__(self, block, volume, id_, range_size):
+    def __init__(self, block, volume, id_):
         check_block(block, HEADER_SIZE, b"BRAIDIDX", 256)
         if block[16:32] != volume:
             raise Damaged("it belongs to another volume")
         if block[32:48] != id_:
             raise Damaged("it belongs to another file")
-        if struct.unpack_from("<I", block, 48)[0] != range_size:
-            raise Damaged("its range size is not the volume's")
+        (self.range_size,) = struct.unpack_from("<I", block, 48)
+        check_range_size(self.range_size)
         self.ino, self.btime = struct.unpack_from("<Qq", block, 56)
+
+
+def correct_range_size(block, volume, id_, usual):
+    """The range size in a damaged header of this index: before one bit of it
+    flipped, or if it is the usual one, which damage does not make. None if
+    nothing tells."""
+    if block[16:48] == volume + id_ and struct.unpack_from("<I", block, 48) == (usual,):
+        return usual
+    for bit in range(8 * 256):
+        other = bytearray(block)
+        other[bit >> 3] ^= 1 << (bit & 7)
+        try:
+            return Header(bytes(other), volume, id_).range_size
+        except Damaged:
+            pass
+    return None
 
 
 def size_of_word(block, offset, id_):
@@ -279,6 +296,7 @@ class File:
     def __init__(self, kind, name, size):
         self.kind, self.name, self.size = kind, name, size
         self.id, self.runs, self.home, self.mtime_owner, self.never_durable = None, [], None, None, ()
+        self.range_size = None
         self.lost, self.guessed, self.notes = [], [], []
 
     def lose(self, why, start=None, end=None):
@@ -529,7 +547,7 @@ class Rescue:
                 path = self.home.found.get(id_)
                 if path is None:
                     raise Damaged("it is missing")
-                self.headers[id_] = Header(read_file(path, HEADER_SIZE), self.volume, id_, self.range_size)
+                self.headers[id_] = Header(read_file(path, HEADER_SIZE), self.volume, id_)
             except OSError as error:
                 self.headers[id_] = Damaged(str(error))
             except Damaged as error:
@@ -570,6 +588,10 @@ class Rescue:
                 file.never_durable = [tier for tier, flag in enumerate(flags) if flag == 0]
             self.find_size(file, block)
             file.mtime_owner = mtime_owner(block, file.id)
+            if isinstance(header, Damaged):
+                self.find_range_size(file, fd, block)
+            else:
+                file.range_size = header.range_size
             self.find_runs(file, fd)
         except OSError as error:
             self.guess_all(file, header if isinstance(header, Damaged) else error)
@@ -596,15 +618,45 @@ class Rescue:
         """The length of the longest thing that holds data of a file."""
         return max([os.fstat(fd).st_size for _, fd in self.sources(file)], default=0)
 
+    def find_range_size(self, file, fd, block):
+        """How long the ranges of a file are whose header can't be used: as far as
+        that still tells, or else so that all data is where the entries say. By
+        every size of which that is true, the file is the same."""
+        file.range_size = correct_range_size(block, self.volume, file.id, self.range_size)
+        if file.range_size is not None:
+            return
+        data = [(tier, piece) for tier, source in self.sources(file) for piece in data_pieces(source, 0, file.size)]
+        sizes = [self.range_size] + [1 << bits for bits in range(26, 15, -1)]
+        for file.range_size in sizes:
+            if self.agrees(file, fd, data):
+                return
+        file.range_size = self.range_size
+        file.guessed.append("nothing tells how long its ranges are; %d bytes, as is usual, was taken" % file.range_size)
+
+    @staticmethod
+    def agrees(file, fd, data):
+        """Whether all data is on the tier that the entry of its range names."""
+        seed, size = crc32c(file.id), file.range_size
+        for tier, (start, end) in data:
+            first, after = start // size, -(-end // size)
+            words = read_all(fd, 8 * (after - first), HEADER_SIZE + 8 * first).ljust(8 * (after - first), b"\0")
+            for number, (word,) in enumerate(struct.iter_unpack("<Q", words), first):
+                try:
+                    if tier_of_entry(seed, number, word) != tier:
+                        return False
+                except Damaged:
+                    pass  # It may have said anything.
+        return True
+
     def find_runs(self, file, fd):
         """Runs of neighbouring ranges on the same tier, from the entries."""
-        seed = crc32c(file.id)
-        ranges = -(-file.size // self.range_size)
+        seed, size = crc32c(file.id), file.range_size
+        ranges = -(-file.size // size)
         for first in range(0, ranges, CHUNK // 8):
             count = min(CHUNK // 8, ranges - first)
             block = read_all(fd, 8 * count, HEADER_SIZE + 8 * first).ljust(8 * count, b"\0")
             for number, (word,) in enumerate(struct.iter_unpack("<Q", block), first):
-                start, end = number * self.range_size, min(file.size, (number + 1) * self.range_size)
+                start, end = number * size, min(file.size, (number + 1) * size)
                 try:
                     tier = tier_of_entry(seed, number, word)
                 except Damaged as error:
@@ -628,14 +680,27 @@ class Rescue:
         if file.home is None or self.marked(file.id):
             file.size = max(file.size, self.longest(file))
         for start in range(0, file.size, self.range_size):
-            end = min(file.size, start + self.range_size)
+            self.guess_piece(file, start, min(file.size, start + self.range_size))
+
+    def guess_piece(self, file, start, end):
+        """A stretch without an index. Its ranges may be shorter than is usual:
+        where several tiers have data in it, its halves may tell."""
+        if end - start > RANGE_SIZE_MIN and len(self.holders(file, start, end)) > 1:
+            middle = start + max(RANGE_SIZE_MIN, 1 << (end - start - 1).bit_length() - 1)
+            self.guess_piece(file, start, middle)
+            self.guess_piece(file, middle, end)
+        else:
             self.add_run(file, start, end, self.guess_tier(file, start, end, None))
+
+    def holders(self, file, start, end):
+        """The tiers that have data of a file there, with the time of its last write."""
+        return [(os.fstat(fd).st_mtime_ns, tier) for tier, fd in self.sources(file)
+                if next(data_pieces(fd, start, end), None) is not None]
 
     def guess_tier(self, file, start, end, why):
         """The tier that has data where the index does not say; the one written
         last if there are several."""
-        holders = [(os.fstat(fd).st_mtime_ns, tier) for tier, fd in self.sources(file)
-                   if next(data_pieces(fd, start, end), None) is not None]
+        holders = self.holders(file, start, end)
         if why is not None and not holders:
             file.lose(why + ", and no tier has data there", start, end)
         elif why is not None or len(holders) > 1:

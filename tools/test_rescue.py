@@ -91,6 +91,14 @@ class Volume:
         write(self.home(".braid/volume"), with_crc(table, 12))
         shutil.rmtree(os.path.join(self.root, NAMES[tier]))
 
+    def set_range_size(self, size):
+        """Says in label and table that ranges are so long."""
+        for path, offset in [(".braid/label", 36), (".braid/volume", 32)]:
+            with open(self.home(path), "rb") as file:
+                block = bytearray(file.read())
+            struct.pack_into("<I", block, offset, size)
+            write(self.home(path), with_crc(bytes(block), 12))
+
     def home(self, path):
         return os.path.join(self.root, "fast", path)
 
@@ -100,7 +108,7 @@ class Volume:
     def object(self, tier, id_):
         return os.path.join(self.root, NAMES[tier], ".braid/data/%s/%s" % (id_.hex()[:2], id_.hex()))
 
-    def spread(self, path, id_, size, owners, seed=1, rubbish=True):
+    def spread(self, path, id_, size, owners, seed=1, rubbish=True, range_size=RANGE):
         """Makes a spread file whose range r lies on tier owners[r] (None: a
         hole), with rubbish (or a hole) wherever a tier does not own the range.
         Returns what the file holds."""
@@ -108,7 +116,7 @@ class Volume:
         pieces = [bytearray(b"\xee" * size) for _ in NAMES]
         entries = b""
         for number, tier in enumerate(owners):
-            start, end = number * RANGE, min(size, (number + 1) * RANGE)
+            start, end = number * range_size, min(size, (number + 1) * range_size)
             if tier is None:
                 entries += bytes(8)
                 continue
@@ -121,11 +129,12 @@ class Volume:
             write(place, bytes(pieces[tier]) if rubbish else b"")
             os.truncate(place, size)
             for number in (n for n, owner in enumerate(owners) if owner == tier and not rubbish):
-                patch(place, number * RANGE, bytes(pieces[tier][number * RANGE : (number + 1) * RANGE]))
+                start = number * range_size
+                patch(place, start, bytes(pieces[tier][start : start + range_size]))
         info = os.stat(self.home(path))
         born = rescue.birth_time(os.fsencode(self.home(path))) or 0
         os.setxattr(self.home(path), "user.braid.id", own_attribute(self.home(path), id_))
-        header = struct.pack("<8sHHI16s16sIiQqQB", b"BRAIDIDX", 1, 0, 0, VOLUME, id_, RANGE, 0, info.st_ino,
+        header = struct.pack("<8sHHI16s16sIiQqQB", b"BRAIDIDX", 1, 0, 0, VOLUME, id_, range_size, 0, info.st_ino,
                              born, 0, 0)
         header = with_crc(header.ljust(256, b"\0"), 12)
         header += size_word(id_, 256, size) + size_word(id_, 264, size) + owners_word(id_, 0, owners[-1] or 0, 0)
@@ -378,12 +387,41 @@ class RescueTest(unittest.TestCase):
                    "big: lost: bytes 65536 to 131072: damaged index entry, and no tier has data", tiers=NAMES[:2])
 
     def test_entries_are_used_where_the_header_is_damaged(self):
-        for offset, damage in [(72, b"\xff"), (0, bytes(256)), (32, OTHER)]:
+        for offset, damage, rubbish in [(72, b"\xff", True), (0, bytes(256), False), (32, OTHER, False)]:
             with self.subTest(offset=offset):
                 self.setUp()
-                expected = self.volume.spread("big", ID, 3 * RANGE, [0, 1, 1])
+                expected = self.volume.spread("big", ID, 3 * RANGE, [0, 1, 1], rubbish=rubbish)
                 patch(self.volume.index(ID), offset, damage)
                 self.check(0, expected, "big: note: the header of its index can't be used")
+
+    def test_ranges_are_as_long_as_the_index_says(self):
+        for size, owners in [(8 * RANGE, [0, 1, None, 2]), (2 * RANGE, [0, 1, 1, 2, 0])]:
+            expected = self.volume.spread("big", ID, len(owners) * size - 5, owners, range_size=size)
+            self.assertEqual(self.run_rescue()[0], 0)
+            self.assertEqual(self.rebuilt("big"), expected)
+            self.setUp()
+
+    def test_range_size_is_inferred_where_the_header_is_damaged(self):
+        for size in [2 * RANGE, 64 * RANGE]:
+            for offset, damage in [(50, b"\x41"), (0, bytes(256)), (48, b"\xff" * 4), (32, OTHER)]:
+                with self.subTest(size=size, offset=offset):
+                    self.setUp()
+                    expected = self.volume.spread("big", ID, 4 * size, [0, 1, 1, 2], rubbish=False, range_size=size)
+                    patch(self.volume.index(ID), offset, damage)
+                    self.check(0, expected, "big: note: the header of its index can't be used")
+
+    def test_range_size_that_nothing_tells_is_guessed(self):
+        self.volume.spread("big", ID, 4 * RANGE, [0, 1, 1, 2])
+        patch(self.volume.index(ID), 0, bytes(256))
+        status, _, messages = self.run_rescue()
+        self.assertEqual(status, 1)
+        self.assertIn("big: guessed: nothing tells how long its ranges are", messages)
+
+    def test_missing_index_of_a_file_with_short_ranges(self):
+        self.volume.set_range_size(4 * RANGE)
+        expected = self.volume.spread("big", ID, 9 * RANGE + 7, [0, 1, 2, 2, 0, 1, None, 2, 0, 1], rubbish=False)
+        os.unlink(self.volume.index(ID))
+        self.check(1, expected, "big: guessed: its index can't be used", summary(1, 1, guessed=1))
 
     def test_zeros_in_place_of_the_header_are_not_taken_for_an_empty_file(self):
         expected = self.volume.spread("big", ID, 3 * RANGE, [0, 1, 1])

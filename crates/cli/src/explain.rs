@@ -36,6 +36,11 @@ fn render(path: &Path, explanation: &Explanation) -> String {
         ),
         None => format!("{}: {}, {size}\n", path.display(), explanation.layout),
     };
+    if let Some(usual) = explanation.volume_range_size.filter(|usual| *usual != explanation.range_size) {
+        let spread = if explanation.object.is_some() { "of" } else { "if it is spread now, of" };
+        let (own, usual) = (write_size(explanation.range_size.into()), write_size(usual.into()));
+        text.push_str(&format!("ranges: {spread} {own}; those of the volume are of {usual}\n"));
+    }
     text.push_str(&match explanation.durable {
         true => "durability: what is synced survives power loss\n".to_owned(),
         false => {

@@ -148,6 +148,68 @@ rules:
 }
 
 #[test]
+fn a_rule_gives_files_ranges_of_their_own_size_which_they_keep() {
+    let Some(bench) = Bench::new() else { return };
+    let settings = r#"policy: { weighted: { } }
+rules:
+  - { when: 'path.matches("*.big")', range: 256KiB }
+  - { when: 'path.matches("*.log")', tier: disk, range: 128KiB }"#;
+    let explain = |name: &str| -> serde_json::Value {
+        serde_json::from_str(&bench.ok(&["explain", &format!("m/{name}"), "--json"])).unwrap()
+    };
+    let size = |name: &str| explain(name)["range_size"].as_u64().unwrap();
+    let layout = |name: &str| explain(name)["layout"].as_str().unwrap().to_owned();
+    let text = |name: &str| bench.ok(&["explain", &format!("m/{name}")]);
+    let mut places = Vec::new();
+    bench.mounted(settings, || {
+        // As long as it fits into one of its ranges, it is plain.
+        bench.write("a.big", 4, 0);
+        assert_eq!((layout("a.big"), size("a.big")), ("plain".into(), 256 << 10));
+        let said = "ranges: if it is spread now, of 256KiB; those of the volume are of 64KiB\n";
+        assert!(text("a.big").contains(said), "{}", text("a.big"));
+        bench.write("b.big", 40, 0);
+        assert_eq!((layout("b.big"), size("b.big")), ("spread".into(), 256 << 10));
+        assert!(text("b.big").contains("in ranges of 256KiB"), "{}", text("b.big"));
+        assert!(text("b.big").contains("ranges: of 256KiB; those of the volume are of 64KiB\n"));
+        // Ten ranges, of which the fast tier has three fifths.
+        places = bench.tiers("b.big");
+        assert_eq!(places.len(), 10);
+        let fast = places.iter().filter(|tier| *tier == "fast").count();
+        assert!((5..=7).contains(&fast), "{places:?}");
+        // From the first byte on, and in one range.
+        bench.write("c.log", 3, 0);
+        assert_eq!((bench.tiers("c.log"), size("c.log")), (vec!["disk".to_owned(); 2], 128 << 10));
+        bench.write("usual", 40, 0);
+        assert_eq!((bench.tiers("usual").len(), size("usual")), (40, 64 << 10));
+        assert!(!text("usual").contains("those of the volume"));
+        // A copy is a file of its own.
+        let copied = Command::new("cp").arg(bench.path("m/b.big")).arg(bench.path("m/copy")).status();
+        assert!(copied.unwrap().success());
+        assert_eq!((layout("copy"), size("copy")), ("spread".into(), 64 << 10));
+    });
+    // The rule is gone: what is spread keeps its ranges, and grows by them.
+    bench.mounted("policy: { weighted: { } }", || {
+        assert_eq!((bench.tiers("b.big"), size("b.big")), (places.clone(), 256 << 10));
+        bench.write("b.big", 48, 0);
+        assert_eq!((bench.tiers("b.big").len(), size("b.big")), (12, 256 << 10));
+        assert_eq!(bench.tiers("b.big")[..10], places);
+        assert_eq!(fs::read(bench.path("m/b.big")).unwrap(), vec![7; 48 * RANGE]);
+        assert_eq!((layout("a.big"), size("a.big")), ("plain".into(), 64 << 10));
+        bench.write("a.big", 8, 0);
+        assert_eq!((layout("a.big"), size("a.big")), ("spread".into(), 64 << 10));
+        assert_eq!(fs::read(bench.path("m/a.big")).unwrap(), vec![7; 8 * RANGE]);
+        // What is moved is moved by its own ranges.
+        bench.ok(&["move", "m/b.big", "--to", "slow"]);
+        assert_eq!((bench.tiers("b.big"), size("b.big")), (vec!["slow".to_owned(); 12], 256 << 10));
+    });
+    // What is written by a dump says the same.
+    bench.mounted(settings, || {
+        let dump = bench.ok(&["stack", "dump", "m"]);
+        assert!(dump.contains("range: 256KiB") && dump.contains("range: 64KiB"), "{dump}");
+    });
+}
+
+#[test]
 fn wrong_rules_and_profiles_are_refused_before_anything_is_made() {
     let Some(bench) = Bench::of_three() else { return };
     let rule = |rule: &str| format!("policy: {{ weighted: {{ }} }}\nrules:\n  - {{ {rule} }}");
@@ -172,7 +234,16 @@ fn wrong_rules_and_profiles_are_refused_before_anything_is_made() {
         ("when: 'sync'", "rules.1: the rule says nothing of where files go"),
         ("tier: fast", "rules.1: the key 'when' is missing"),
         ("when: 'sync', pin: perhaps", "rules.1.pin: found 'perhaps', expected true or false"),
-        ("when: 'sync', range: 1MiB", "rules.1.range: a rule can't set the size of ranges"),
+        (
+            "when: 'sync', range: 3MiB",
+            "s.yaml:7: stack.volume.rules.1.range: a range of 3MiB is not a power of two from 64KiB to 64MiB\n  \
+             help: write 2MiB or 4MiB",
+        ),
+        ("when: 'sync', range: 32KiB", "rules.1.range: a range of 32KiB is not a power of two"),
+        ("when: 'sync', range: 128MiB", "rules.1.range: a range of 128MiB is not a power of two"),
+        ("when: 'sync', range: 8M", "rules.1.range: found '8M', expected a size"),
+        ("when: 'sync', range: [ 1MiB ]", "rules.1.range: found a list"),
+        ("range: 1MiB", "rules.1: the key 'when' is missing"),
     ] {
         let said = bench.refuses(&rule(text));
         assert!(said.contains(message), "{text}: {said}");

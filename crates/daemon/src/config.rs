@@ -8,6 +8,7 @@ use crate::refusal::{Located, Place, Refusal};
 use crate::rules::Rule;
 use crate::running::Source;
 use braid_modules::Wrapper;
+use braid_volume::RangeSize;
 use std::path::PathBuf;
 
 /// A mount: the stack, and how it is served.
@@ -88,9 +89,9 @@ pub struct VolumeSettings {
     pub epoch: Option<Located<u64>>,
     /// What calibration found of the tiers, and the file that says it.
     pub profile: Option<Located<Profile>>,
-    /// Size of a range in bytes; the volume's own, or the default for a new
-    /// one, if it is not set.
-    pub range: Option<Located<u32>>,
+    /// How long ranges are; the volume's own, or the default for a new one, if it
+    /// is not set.
+    pub range: Option<Located<RangeSize>>,
     /// Jobs that run at the same time; the default if it is not set.
     pub jobs: Option<Located<usize>>,
     /// The tiers, home among them, in the order in which they were written.
@@ -251,8 +252,6 @@ pub const SATURATING_DEFAULT: u32 = 8;
 pub const THRESHOLD_DEFAULT: f64 = 50.0;
 /// The bounds of an epoch, in nanoseconds.
 pub const EPOCH: std::ops::RangeInclusive<u64> = 10_000_000..=60_000_000_000;
-/// The bounds of the size of a range.
-pub const RANGE: std::ops::RangeInclusive<u64> = (64 << 10)..=(64 << 20);
 
 impl MountSettings {
     /// Settings of flags, and of the file for what no flag sets.

@@ -5,8 +5,9 @@ use crate::config::Policy;
 use crate::policy;
 use crate::refusal::{Located, Refusal};
 use crate::section::{Field, Section};
+use crate::volume_settings;
 use crate::yaml::Value;
-use braid_volume::Condition;
+use braid_volume::{Condition, RangeSize};
 
 /// A rule.
 #[derive(Debug)]
@@ -19,6 +20,8 @@ pub struct Rule {
     pub policy: Option<Located<Policy>>,
     /// Whether movers leave what it places where it is.
     pub pin: bool,
+    /// How long the ranges of what matches are, in place of the volume's.
+    pub range: Option<Located<RangeSize>>,
 }
 
 /// The keys of a rule.
@@ -32,12 +35,6 @@ pub(crate) fn from_file(field: &Field) -> Result<Vec<Rule>, Refusal> {
 }
 
 fn rule(field: &Field) -> Result<Rule, Refusal> {
-    if let Some(range) = Section::open(field)?.take("range") {
-        let found = "a rule can't set the size of ranges: it is the same for all files of a volume";
-        return Err(range
-            .place
-            .refuse(found, "set it for the volume, before the volume is made: range: 2MiB"));
-    }
     let mut section = Section::of(field, KEYS)?;
     let when = section.require("when", "when: a condition, such as 'path.matches(\"*.wal\")'")?;
     let when = when.text("a condition in quotes")?;
@@ -49,11 +46,12 @@ fn rule(field: &Field) -> Result<Rule, Refusal> {
         None => None,
     };
     let pin = section.take("pin").map(|field| field.truth()).transpose()?.is_some_and(|pin| pin.value);
-    if tiers.is_empty() && policy.is_none() && !pin {
+    let range = section.take("range").map(|field| volume_settings::range(&field)).transpose()?;
+    if tiers.is_empty() && policy.is_none() && range.is_none() && !pin {
         let found = "the rule says nothing of where files go";
-        return Err(section.place().refuse(found, "add tier: NAME, policy: NAME or pin: true"));
+        return Err(section.place().refuse(found, "add tier: NAME, policy: NAME, pin: true or range: SIZE"));
     }
-    Ok(Rule { when: Located::new(condition, when.place), tiers, policy, pin })
+    Ok(Rule { when: Located::new(condition, when.place), tiers, policy, pin, range })
 }
 
 /// A name, or a list of names.

@@ -139,7 +139,7 @@ pub fn run(
         };
         reports.push(report(name, own, simulated));
     }
-    Ok(Report { range_size, tiers: given, policies: reports })
+    Ok(Report { range_size: range_size.get(), tiers: given, policies: reports })
 }
 
 /// The policies by their names, and whether they are the stack's own.
@@ -319,7 +319,7 @@ mod tests {
         };
         let ops = (0..80).map(|at| write(at, (at % 2) as usize)).collect();
         let files = vec![file(1, "a"), file(2, "b.wal")];
-        Trace { range_size: 2 << 20, files, ops, complete: true, ..Trace::default() }
+        Trace { files, ops, complete: true, ..Trace::default() }
     }
 
     fn simulated(stack: &str, options: &Options) -> Result<Report, Refusal> {

@@ -1,7 +1,7 @@
 //! The settings of a volume and its tiers, from a stack file; the parts that
 //! flags share.
 
-use crate::config::{EPOCH, RANGE, Reserve, TierSettings, VolumeSettings, check_names};
+use crate::config::{EPOCH, Reserve, TierSettings, VolumeSettings, check_names};
 use crate::drill::{self, FaultRule};
 use crate::jobs::PARALLEL;
 use crate::movers;
@@ -11,6 +11,7 @@ use crate::refusal::{Located, Place, Refusal};
 use crate::rules;
 use crate::section::{Field, Section};
 use crate::units::{self, parse_size, write_size};
+use braid_volume::{RANGE_SIZE_MAX, RANGE_SIZE_MIN, RangeSize};
 use std::path::{Path, PathBuf};
 
 /// Longest name of a tier.
@@ -98,16 +99,16 @@ pub(crate) fn check_name(name: &str, place: &Place) -> Result<(), Refusal> {
 }
 
 /// The size of a range.
-pub(crate) fn range(field: &Field) -> Result<Located<u32>, Refusal> {
+pub(crate) fn range(field: &Field) -> Result<Located<RangeSize>, Refusal> {
     let Located { value: size, place } = field.size()?;
-    let good = size.is_power_of_two() && RANGE.contains(&size);
-    if let Some(size) = u32::try_from(size).ok().filter(|_| good) {
+    if let Some(size) = u32::try_from(size).ok().and_then(RangeSize::new) {
         return Ok(Located::new(size, place));
     }
-    let bounds = format!("{} to {}", write_size(*RANGE.start()), write_size(*RANGE.end()));
-    let above = size.clamp(*RANGE.start(), *RANGE.end()).next_power_of_two();
+    let (least, most) = (u64::from(RANGE_SIZE_MIN), u64::from(RANGE_SIZE_MAX));
+    let bounds = format!("{} to {}", write_size(least), write_size(most));
+    let above = size.clamp(least, most).next_power_of_two();
     let advice = match above {
-        _ if size >= above || size < *RANGE.start() => format!("write {}", write_size(above)),
+        _ if size >= above || size < least => format!("write {}", write_size(above)),
         _ => format!("write {} or {}", write_size(above / 2), write_size(above)),
     };
     Err(place.refuse(format!("a range of {} is not a power of two from {bounds}", write_size(size)), advice))

@@ -119,6 +119,7 @@ impl VolumeHandle {
             object,
             size: explanation.size,
             range_size: explanation.range_size,
+            volume_range_size: Some(explanation.volume_range_size),
             durable: volatile_tiers.is_empty(),
             volatile_tiers,
             pin: explanation.pin.map(|tier| Pin { tier }),
@@ -283,7 +284,7 @@ fn volume_config(settings: &VolumeSettings, drills: Option<&Drills>) -> Result<V
         let found = format!("there is no tier '{}'", settings.home.value);
         return Err(settings.home.place.refuse(found, "name one of the tiers"));
     };
-    let range_size = settings.range.as_ref().map(|range| range.value);
+    let range_size = settings.range.as_ref().map(|range| range.value.get());
     let policy = policy(&settings.policy.value);
     let epoch_ns = settings.epoch.as_ref().map_or(EPOCH_NS_DEFAULT, |epoch| epoch.value);
     let rules = settings.rules.iter().map(rule).collect();
@@ -335,6 +336,7 @@ pub(crate) fn rule(rule: &Rule) -> RuleConfig {
         tiers: rule.tiers.iter().map(|tier| tier.value.clone()).collect(),
         policy: rule.policy.as_ref().map(|located| policy(&located.value)),
         pin: rule.pin,
+        range_size: rule.range.as_ref().map(|range| range.value),
     }
 }
 

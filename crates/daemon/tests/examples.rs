@@ -30,7 +30,7 @@ fn two_tier_says_what_it_means() {
     let volume = config.stack.volume();
     assert_eq!(volume.home.value, "fast");
     assert_eq!(volume.policy.value, Policy::Weighted);
-    assert_eq!(volume.range.as_ref().unwrap().value, 2 << 20);
+    assert_eq!(volume.range.as_ref().unwrap().value.get(), 2 << 20);
     let (fast, slow) = (volume.tier("fast").unwrap(), volume.tier("slow").unwrap());
     assert_eq!(fast.dir.value, Path::new("/mnt/nvme"));
     assert_eq!((fast.weight.as_ref().unwrap().value, &fast.reserve), (400.0, &None));
@@ -101,5 +101,7 @@ fn rules_say_what_they_mean() {
     };
     assert_eq!(rule(0), (vec!["fast"], true, None));
     assert_eq!(rule(1), (vec!["disk", "slow"], false, None));
+    let ranges = |at: usize| volume.rules[at].range.as_ref().map(|range| range.value.get());
+    assert_eq!([0, 1, 2].map(ranges), [None, Some(16 << 20), None]);
     assert!(matches!(rule(2), (tiers, false, Some(Policy::Dynamic { .. })) if tiers.is_empty()));
 }

@@ -657,8 +657,12 @@ pub struct Explanation {
     pub object: Option<String>,
     /// Size of the file in bytes.
     pub size: u64,
-    /// Size of a range in bytes.
+    /// Size of a range of the file in bytes; for a plain one, what it would be.
     pub range_size: u32,
+    /// Size of a range of files that no rule gives another one, in bytes; `None`
+    /// from a daemon of an earlier version.
+    #[serde(default)]
+    pub volume_range_size: Option<u32>,
     /// Whether what was synced of it survives power loss: whether all tiers do
     /// that it is on, home among them.
     #[serde(default = "durable")]

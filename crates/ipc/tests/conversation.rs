@@ -32,6 +32,7 @@ impl Handler for Fake {
             object: None,
             size: ino,
             range_size: 65536,
+            volume_range_size: Some(65536),
             durable: true,
             volatile_tiers: vec![],
             next: None,

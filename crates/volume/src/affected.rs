@@ -90,11 +90,11 @@ impl Volume {
         visit: &mut dyn FnMut(AffectedFile) -> Result<()>,
     ) -> Result<()> {
         let index = self.index.open_index(id)?;
-        let size = index.size()?;
+        let (size, ranges) = (index.size()?, index.range_size());
         let mut runs: Vec<AffectedRun> = Vec::new();
         let mut unknown = None;
         index.for_each(0, |range, entry| {
-            let offset = self.range_start(range);
+            let offset = ranges.start_of(range);
             let entry = match entry {
                 Ok(entry) => entry,
                 Err(error) => {
@@ -105,7 +105,7 @@ impl Volume {
             let Some((name, state)) = troubled.get(&entry.tier).filter(|_| offset < size) else {
                 return Ok(());
             };
-            let len = u64::from(self.range_size).min(size - offset);
+            let len = ranges.bytes().min(size - offset);
             match runs.last_mut() {
                 Some(last) if last.tier.0 == entry.tier && last.offset + last.len == offset => {
                     last.len += len;

@@ -1,6 +1,7 @@
 //! What a volume is made of and how it behaves. The daemon fills this in from
 //! a stack file or from command-line flags.
 
+use crate::format::RangeSize;
 use crate::rules::Condition;
 use braid_contract::{Environment, Fd, Store};
 use std::sync::Arc;
@@ -12,7 +13,8 @@ pub struct VolumeConfig {
     pub home: HomeConfig,
     /// All other tiers.
     pub tiers: Vec<TierConfig>,
-    /// Range size in bytes, a power of two from
+    /// Range size in bytes of files that no rule gives another one, a power of
+    /// two from
     /// [`RANGE_SIZE_MIN`](crate::RANGE_SIZE_MIN) to
     /// [`RANGE_SIZE_MAX`](crate::RANGE_SIZE_MAX). `None` takes what the volume
     /// has, or [`RANGE_SIZE_DEFAULT`](crate::RANGE_SIZE_DEFAULT) for a new one.
@@ -198,6 +200,9 @@ pub struct RuleConfig {
     pub policy: Option<PolicyConfig>,
     /// Movers leave what is placed by the rule where it is.
     pub pin: bool,
+    /// How long the ranges of a file are that gets its index under the rule, in
+    /// place of the volume's; it keeps them.
+    pub range_size: Option<RangeSize>,
 }
 
 /// Where [`PolicyConfig::Size`] puts large files.

@@ -3,7 +3,7 @@
 
 use crate::Volume;
 use crate::file::{self, File, Spread};
-use crate::format::Reason;
+use crate::format::{RangeSize, Reason};
 use crate::heat::{DEGREE_MAX, FileKey, key_of};
 use crate::placement::{self, Deal, Origin};
 use braid_contract::{InodeId, ObjectId, Result, TierId};
@@ -29,8 +29,10 @@ pub struct Explanation {
     pub layout: Layout,
     /// Size of the file in bytes.
     pub size: u64,
-    /// Range size in bytes.
+    /// How long the file's ranges are, in bytes; or would be, if it is plain.
     pub range_size: u32,
+    /// How long ranges are where no rule says otherwise, in bytes.
+    pub volume_range_size: u32,
     /// The tier that the policy would give a new range of the file now.
     pub next: Option<(TierId, String)>,
     /// Whether movers leave the file where it is, and the tier that it was
@@ -72,40 +74,50 @@ impl Volume {
         let inode = self.inodes.get(ino)?;
         let file = self.file_of(&inode)?;
         self.refresh_heat();
+        let pinned = self.is_pinned(&file)?;
+        let layout = file.layout.read();
+        let ranges = self.range_size_in(&file, &layout)?;
         let mut told = Told {
             volume: self,
             key: key_of(&inode),
-            pinned: self.is_pinned(&file)?,
+            pinned,
             now: self.heat_now(),
             verdicts: HashMap::new(),
             size: 0,
+            ranges,
             runs: Vec::new(),
         };
-        let layout = file.layout.read();
         let (layout, next) = match &*layout {
             file::Layout::Plain => {
                 told.size = file.home_size()?;
                 told.plain();
-                (Layout::Plain, self.next_tier(&file, None, told.size))
+                (Layout::Plain, self.next_tier(&file, None, told.size, ranges))
             }
             file::Layout::Spread(spread) => {
                 told.size = spread.size();
                 told.spread(spread)?;
-                (Layout::Spread { id: spread.id() }, self.next_tier(&file, Some(spread), told.size))
+                (Layout::Spread { id: spread.id() }, self.next_tier(&file, Some(spread), told.size, ranges))
             }
         };
         let pin = file.pin(&self.home)?.map(|pin| pin.tier);
         let pin = pin.or_else(|| told.pinned.then_some(None));
         let (size, runs) = (told.size, told.runs);
-        Ok(Explanation { layout, size, range_size: self.range_size, next, pin, runs })
+        let (range_size, volume_range_size) = (ranges.get(), self.range_size.get());
+        Ok(Explanation { layout, size, range_size, volume_range_size, next, pin, runs })
     }
 
     /// The tier that the policy would give a new range at the end of the file.
-    fn next_tier(&self, file: &File, spread: Option<&Spread>, size: u64) -> Option<(TierId, String)> {
-        let bytes = u64::from(self.range_size);
+    fn next_tier(
+        &self,
+        file: &File,
+        spread: Option<&Spread>,
+        size: u64,
+        ranges: RangeSize,
+    ) -> Option<(TierId, String)> {
+        let bytes = ranges.bytes();
         let deal = match spread {
             Some(spread) => spread.placing.lock().clone(),
-            None => Deal::new(file.inode.ino.0, self.range_size),
+            None => Deal::new(file.inode.ino.0, ranges.get()),
         };
         let span =
             placement::Span { offset: size, len: bytes, size, size_after: size + bytes, new_bytes: bytes };
@@ -124,6 +136,7 @@ struct Told<'v> {
     /// What would be done with a range on this tier and of this degree.
     verdicts: HashMap<(TierId, u8), String>,
     size: u64,
+    ranges: RangeSize,
     runs: Vec<Run>,
 }
 
@@ -134,17 +147,17 @@ impl Told<'_> {
     fn plain(&mut self) {
         let volume = self.volume;
         let home = volume.tiers.home().id;
-        if self.size <= u64::from(volume.range_size) && !self.pinned {
+        if self.size <= self.ranges.bytes() && !self.pinned {
             for degree in 0..=DEGREE_MAX {
                 self.verdicts.insert((home, degree), "stays: too small to be moved".into());
             }
         }
-        let ranges = 0..self.size.div_ceil(u64::from(volume.range_size));
+        let ranges = 0..self.ranges.count(self.size);
         self.add(ranges, Some(home), 0, "plain file: all of it in the home tree");
     }
 
     fn spread(&mut self, spread: &Spread) -> Result<()> {
-        let count = self.size.div_ceil(u64::from(self.volume.range_size));
+        let count = self.ranges.count(self.size);
         let mut next = 0;
         spread.index.for_each(0, |range, entry| {
             let entry = entry?;
@@ -169,10 +182,10 @@ impl Told<'_> {
         let record = tier.and_then(|_| volume.heat.table().record(self.key, record as u32));
         let degree = record.map_or(0, |record| record.degree_at(self.now));
         let since = record.map(|record| u64::from(record.since)).filter(|since| *since > 0);
-        let offset = volume.range_start(ranges.start);
+        let bytes = self.ranges.bytes_of(ranges.clone(), self.size);
         let run = Run {
-            offset,
-            len: volume.range_start(ranges.end).min(self.size) - offset,
+            offset: bytes.start,
+            len: bytes.end - bytes.start,
             ranges: ranges.end - ranges.start,
             tier: tier.map(|tier| (tier, volume.tier_name(tier))),
             reason: reason.to_owned(),

@@ -52,7 +52,7 @@ pub use config::{
     PolicyConfig, Reserve, RuleConfig, TierConfig, TierProfile, VolumeConfig,
 };
 pub use explain::{Explanation, Layout, Run};
-pub use format::FORMAT_VERSION;
+pub use format::{FORMAT_VERSION, RangeSize};
 pub use jobs::{JobRecord, JobStatus, PARALLEL_MAX as PARALLEL_JOBS_MAX, Pinned};
 pub use lifecycle::{RemovedTier, TierChange};
 pub use open::OpenError;

@@ -5,7 +5,7 @@ use crate::background::Background;
 use crate::config::{HomeConfig, TierConfig, VolumeConfig};
 use crate::door::Door;
 use crate::file::Handles;
-use crate::format::{FORMAT_VERSION, FormatError, Label, TABLE_LEN, VolumeTable};
+use crate::format::{FORMAT_VERSION, FormatError, Label, RangeSize, TABLE_LEN, VolumeTable};
 use crate::heat::Heat;
 use crate::index::IndexDir;
 use crate::jobs::Jobs;
@@ -256,7 +256,7 @@ type Opening<T> = std::result::Result<T, OpenError>;
 /// What the tiers' labels say, all of it checked.
 struct Plan {
     volume: VolumeId,
-    range_size: u32,
+    range_size: RangeSize,
     user_xattr: bool,
     home: TierId,
     /// Number of each tier of the configuration, in its order.
@@ -435,6 +435,10 @@ fn plan_new(
         }
     }
     let range_size = config.range_size.unwrap_or(RANGE_SIZE_DEFAULT);
+    let range_size = RangeSize::new(range_size).ok_or_else(|| {
+        let what = format!("there can be no ranges of {range_size} bytes; leave the range size out");
+        OpenError::Other(Error::new(Errno::EINVAL, what))
+    })?;
     let numbers: Vec<TierId> = (1..TierId::LIMIT).map(TierId).take(config.tiers.len()).collect();
     let named = numbers.iter().copied().zip(config.tiers.iter().map(|tier| tier.name.clone()));
     let tiers = std::iter::once((TierId(0), config.home.name.clone())).chain(named).collect();
@@ -471,8 +475,9 @@ fn plan_existing(
         return Err(OpenError::Damaged { tier: config.home.name.clone(), what });
     }
     check_name(&config.home.name, &home.name)?;
-    if let Some(asked) = config.range_size.filter(|asked| *asked != table.range_size) {
-        return Err(OpenError::RangeSizeDiffers { found: table.range_size, asked });
+    let found = table.range_size.get();
+    if let Some(asked) = config.range_size.filter(|asked| *asked != found) {
+        return Err(OpenError::RangeSizeDiffers { found, asked });
     }
     let mut new_table = table.clone();
     let mut plan = Plan {

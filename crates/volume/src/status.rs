@@ -11,7 +11,7 @@ use std::collections::BTreeSet;
 pub struct VolumeStatus {
     /// The volume.
     pub id: VolumeId,
-    /// Range size in bytes.
+    /// Range size in bytes, of files that no rule gives another one.
     pub range_size: u32,
     /// The placement policy and its settings.
     pub policy: String,
@@ -139,7 +139,7 @@ impl Volume {
         let others = self.tiers.iter().filter(|tier| !tier.is_home());
         VolumeStatus {
             id: self.id,
-            range_size: self.range_size,
+            range_size: self.range_size.get(),
             policy: self.describe_policy(),
             tiers: home
                 .chain(others)

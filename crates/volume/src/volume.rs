@@ -4,7 +4,7 @@ use crate::background::Background;
 use crate::config::{PolicyConfig, RuleConfig};
 use crate::door::Door;
 use crate::file::Handles;
-use crate::format::{Reason, VolumeTable};
+use crate::format::{RangeSize, Reason, VolumeTable};
 use crate::heat::Heat;
 use crate::index::IndexDir;
 use crate::jobs::Jobs;
@@ -24,8 +24,9 @@ use std::sync::Arc;
 /// An open volume. [`open`](Volume::open) makes one.
 pub struct Volume {
     pub(crate) id: VolumeId,
-    /// Range size in bytes.
-    pub(crate) range_size: u32,
+    /// How long the ranges of a new spread file are, unless a rule says
+    /// otherwise. Those of one that exists are as its index says.
+    pub(crate) range_size: RangeSize,
     pub(crate) home: Home,
     pub(crate) tiers: Tiers,
     pub(crate) policy: RwLock<Arc<dyn Policy>>,

@@ -31,6 +31,11 @@ pub(crate) const SIZE: &str = "{ size: { small: 64KiB, large: spread } }";
 /// All at home until it is half full.
 pub(crate) const HOME_FIRST: &str = "{ home-first: { watermark: 50% } }";
 
+/// As [`WEIGHTED`], with ranges as long as the size of a file makes them when it
+/// is spread: the lines that follow a policy are rules.
+pub(crate) const RANGES: &str = "{ weighted: { } }\n    rules:\n      \
+    - { when: 'size % 128KiB < 64KiB', range: 128KiB }\n      - { when: 'size > 200KiB', range: 1MiB }";
+
 /// The smallest range, so that files spread soon.
 pub(crate) const RANGE: &str = "64KiB";
 

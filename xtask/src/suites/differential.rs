@@ -1,7 +1,7 @@
 //! The same random operations on a Braid volume and on a native directory must
 //! agree in results, contents and attributes.
 
-use super::arena::{Arena, HOME_FIRST, SIZE, Shape};
+use super::arena::{Arena, HOME_FIRST, RANGES, SIZE, Shape};
 use super::{Report, Suite};
 use crate::error::Result;
 use crate::lab::Kind;
@@ -18,6 +18,7 @@ const SHAPES: &[Shape] = &[
     Shape::spread(Kind::Ext4, Kind::Xfs).mib(1024),
     Shape::spread(Kind::Ext4, Kind::Tmpfs).policy(SIZE).mib(1024),
     Shape::spread(Kind::Ext4, Kind::Btrfs).policy(HOME_FIRST).mib(1024),
+    Shape::spread(Kind::Xfs, Kind::Ext4).policy(RANGES).mib(1024),
 ];
 
 fn run(options: &Options, report: &mut Report) -> Result<()> {

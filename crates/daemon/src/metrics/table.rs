@@ -94,7 +94,9 @@ fn of_volume() -> Vec<Metric> {
             labels.push(("policy", told.volume.policy.clone()));
             vec![(labels, 1.0)]
         }),
-        gauge("braid_range_size_bytes", "Size of a range", |told| whole(told, told.volume.range_size.into())),
+        gauge("braid_range_size_bytes", "Size of a range, of files that no rule gives another one", |told| {
+            whole(told, told.volume.range_size.into())
+        }),
         gauge("braid_open_files", "Files that are open", |told| whole(told, told.volume.open_files)),
         gauge("braid_known_inodes", "Inodes held in memory", |told| whole(told, told.volume.known_inodes)),
         gauge("braid_pending_removals", "Removed files whose space is not given back yet", |told| {

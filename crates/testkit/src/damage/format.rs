@@ -10,6 +10,8 @@ pub(super) const HEADER_LEN: usize = 4096;
 pub(super) const LABEL_LEN: usize = 512;
 /// Length of the volume table.
 pub(super) const TABLE_LEN: usize = 4096;
+/// Offset of the range size in an index header.
+pub(super) const RANGE_SIZE: usize = 48;
 /// Offsets of some words of an index header that change in place.
 pub(super) const SIZE: u64 = 256;
 pub(super) const SYNCED_SIZE: u64 = 264;

@@ -1,6 +1,6 @@
 //! Damage to an index as a file, and to its header.
 
-use super::format::{self, HEADER_LEN, Header, entry_at, seal_header};
+use super::format::{self, HEADER_LEN, Header, RANGE_SIZE, entry_at, seal_header};
 use super::scene::{self, Scene, read};
 use super::{Answer, Applied, Error, Finding, Kind, Repair};
 use std::os::unix::fs::symlink;
@@ -65,12 +65,12 @@ pub(super) const KINDS: &[Kind] = &[
         inflict: header_other_volume,
     },
     Kind {
-        name: "index-header-other-range-size",
-        does: "lets the header have another range size, with a right CRC",
+        name: "index-header-impossible-range-size",
+        does: "lets the header have a range size that there is none of, with a right CRC",
         finding: Finding::Reported,
         repair: Repair::Lossless,
         answer: UNREADABLE,
-        inflict: header_other_range_size,
+        inflict: header_impossible_range_size,
     },
     Kind {
         name: "index-cut-in-header",
@@ -185,9 +185,10 @@ fn header_other_volume(scene: &mut Scene) -> Result<Applied, Error> {
     reseal(scene, 16, &id.0)
 }
 
-fn header_other_range_size(scene: &mut Scene) -> Result<Applied, Error> {
-    let size = if scene.range_size() == 1 << 16 { 1_u32 << 17 } else { 1 << 16 };
-    reseal(scene, 48, &size.to_le_bytes())
+fn header_impossible_range_size(scene: &mut Scene) -> Result<Applied, Error> {
+    let sizes = [0, 1, 512, 3 << 16, 1_u32 << 27, 1 << 31, u32::MAX];
+    let size = scene.one_of(&sizes).unwrap_or(0);
+    reseal(scene, RANGE_SIZE, &size.to_le_bytes())
 }
 
 fn cut_in_header(scene: &mut Scene) -> Result<Applied, Error> {

@@ -1,6 +1,8 @@
 //! A volume that is not mounted and one of its files, as damage finds them.
 
-use super::format::{self, Entry, HEADER_LEN, IdAttr, Label, SIZE, durable_at, entry_at, flag_word, number};
+use super::format::{
+    self, Entry, HEADER_LEN, IdAttr, Label, RANGE_SIZE, SIZE, durable_at, entry_at, flag_word, number,
+};
 use super::{Error, Target, Volume};
 use crate::sim::SplitMix;
 use braid_contract::{ObjectId, VolumeId};
@@ -25,6 +27,8 @@ pub(super) struct Spread {
     pub(super) path: PathBuf,
     pub(super) id: ObjectId,
     pub(super) size: u64,
+    /// How long its ranges are, as its index says.
+    pub(super) range_size: u64,
     /// Its entries below the size.
     pub(super) entries: Vec<Option<Entry>>,
 }
@@ -50,7 +54,13 @@ impl Scene {
         if !tiers[0].label.home {
             return Err(Error::Unsuited("the first tier is not the volume's home tier"));
         }
-        let file = Spread { path: PathBuf::new(), id: ObjectId([0; 16]), size: 0, entries: Vec::new() };
+        let file = Spread {
+            path: PathBuf::new(),
+            id: ObjectId([0; 16]),
+            size: 0,
+            range_size: 1,
+            entries: Vec::new(),
+        };
         let mut scene = Self { tiers, file, files: Vec::new(), random: SplitMix::new(seed) };
         let mut files = Vec::new();
         scene.find_files(&volume.home, &mut files)?;
@@ -90,11 +100,15 @@ impl Scene {
         }
         let word = |at: u64| index.get(at as usize..at as usize + 8).map_or(0, number);
         let Ok(size) = format::decode_size(attr.id, SIZE, word(SIZE)) else { return Ok(None) };
-        let ranges = 0..size.div_ceil(self.range_size());
+        let range_size = number(&index[RANGE_SIZE..][..4]);
+        if !range_size.is_power_of_two() {
+            return Ok(None);
+        }
+        let ranges = 0..size.div_ceil(range_size);
         let entries = ranges.map(|range| Entry::decode(attr.id, range, word(entry_at(range))).ok().flatten());
         let entries = entries.collect();
         let path = path.strip_prefix(&self.tiers[0].dir).unwrap_or(path).to_owned();
-        Ok(Some(Spread { path, id: attr.id, size, entries }))
+        Ok(Some(Spread { path, id: attr.id, size, range_size, entries }))
     }
 
     fn choose(&mut self, target: &Target) -> Result<Spread> {
@@ -121,8 +135,9 @@ impl Scene {
         self.tiers[0].label.volume
     }
 
+    /// How long the ranges of the file are.
     pub(super) fn range_size(&self) -> u64 {
-        self.tiers[0].label.range_size.into()
+        self.file.range_size
     }
 
     /// The name of Braid's extended attribute.

@@ -4,7 +4,7 @@ use super::inference::corrected;
 use super::raw_index::{RawEntry, RawIndex};
 use super::report::Problem;
 use super::{Check, When};
-use crate::format::{Entry, FormatError, Header, IdAttr, IdKind};
+use crate::format::{Entry, FormatError, Header, IdAttr, IdKind, RangeSize};
 use crate::namespace::Identity;
 use braid_contract::{Fd, ObjectId, Result, TierId};
 use std::collections::BTreeMap;
@@ -36,10 +36,11 @@ impl Subject {
 }
 
 /// What a file's entries say.
-#[derive(Default)]
 pub(super) struct Tally {
     /// Size of the file in bytes.
     pub(super) size: u64,
+    /// How long its ranges are.
+    pub(super) ranges: RangeSize,
     /// Tiers that hold ranges of it, as bits.
     pub(super) tiers: u64,
     /// Entries that can be believed, and others, below the size.
@@ -60,6 +61,28 @@ pub(super) struct Tally {
 
 /// How many ranges an index places, by the tier's number.
 pub(super) type Placed = BTreeMap<TierId, u64>;
+
+impl Tally {
+    fn new(size: u64, ranges: RangeSize) -> Self {
+        Self {
+            size,
+            ranges,
+            tiers: 0,
+            sound: 0,
+            bad: Vec::new(),
+            beyond: 0,
+            nowhere: Vec::new(),
+            home_end: 0,
+            last: None,
+            placed: Placed::new(),
+        }
+    }
+
+    /// The bytes of ranges, as far as the file goes.
+    pub(super) fn bytes_of(&self, ranges: Range<u64>) -> Range<u64> {
+        self.ranges.bytes_of(ranges, self.size)
+    }
+}
 
 impl Check<'_> {
     /// Another file that has the id and this inode number.
@@ -128,65 +151,63 @@ impl Check<'_> {
     /// Looks at the header, and on if the file can be read. Answers whether the
     /// header names another inode: then it is to be seen whose the index is.
     fn header(&mut self, subject: &Subject, index: &RawIndex) -> Result<bool> {
-        let (id, range_size) = (subject.attr.id, self.ground.range_size);
-        let header = match &index.header {
+        let id = subject.attr.id;
+        let what = match &index.header {
             Err(FormatError::Newer(version)) => {
                 let what = format!("its index has format version {version}, which this Braid does not know");
                 let problem = subject.of(Problem::damage("index-newer", what));
                 self.found(problem.repair("nothing is done: use the newer Braid"));
                 return Ok(false);
             }
-            Err(error) => {
-                self.new_header(subject, index, 0, format!("the header of its index is damaged: {error}"))?;
-                None
-            }
-            Ok(header) if header.id != id => {
-                self.new_header(
-                    subject,
-                    index,
-                    0,
-                    format!("the header of its index is that of {}", header.id),
-                )?;
-                None
-            }
-            Ok(header) => Some(header),
+            Err(error) => format!("the header of its index is damaged: {error}"),
+            Ok(header) if header.id != id => format!("the header of its index is that of {}", header.id),
+            Ok(header) => return self.own_header(subject, index, header),
         };
-        if let Some(header) = header {
-            if header.volume != self.ground.volume || u64::from(header.range_size) != range_size {
-                let what = format!(
-                    "the header of its index names volume {} and ranges of {} bytes",
-                    header.volume, header.range_size
-                );
-                self.new_header(subject, index, header.plain_size, what)?;
-            } else if header.ino != subject.identity.ino() {
-                return Ok(true);
-            } else if !is_of(header, &subject.identity) {
-                self.other_inode(subject, index)?;
-                return Ok(false);
+        match self.inferred_ranges(subject, index)? {
+            Some(ranges) => {
+                self.new_header(subject, index, (0, ranges), what)?;
+                self.compare(subject, index, ranges)?;
+            }
+            None => {
+                let problem = subject.of(Problem::damage("index-header", what));
+                self.found(problem.repair("nothing is done: nothing tells how long its ranges are"));
+                self.count_ranges(index)?;
             }
         }
-        self.compare(subject, index)?;
+        Ok(false)
+    }
+
+    /// The same for a header that is sound and has the file's id.
+    fn own_header(&mut self, subject: &Subject, index: &RawIndex, header: &Header) -> Result<bool> {
+        if header.volume != self.ground.volume {
+            let what = format!("the header of its index names volume {}", header.volume);
+            self.new_header(subject, index, (header.plain_size, header.range_size), what)?;
+        } else if header.ino != subject.identity.ino() {
+            return Ok(true);
+        } else if !is_of(header, &subject.identity) {
+            self.other_inode(subject, index, header)?;
+            return Ok(false);
+        }
+        self.compare(subject, index, header.range_size)?;
         Ok(false)
     }
 
     /// The index names another inode, which does not have the id: the header is
     /// wrong, and recovery would take the file for removed.
-    pub(super) fn other_inode(&mut self, subject: &Subject, index: &RawIndex) -> Result<()> {
-        if let Ok(header) = &index.header {
-            let what = format!("its index names inode {}, or another one that had its number", header.ino);
-            self.new_header(subject, index, header.plain_size, what)?;
-        }
-        self.compare(subject, index)
+    pub(super) fn other_inode(&mut self, subject: &Subject, index: &RawIndex, header: &Header) -> Result<()> {
+        let what = format!("its index names inode {}, or another one that had its number", header.ino);
+        self.new_header(subject, index, (header.plain_size, header.range_size), what)?;
+        self.compare(subject, index, header.range_size)
     }
 
     fn new_header(
         &mut self,
         subject: &Subject,
         index: &RawIndex,
-        plain_size: u64,
+        (plain_size, ranges): (u64, RangeSize),
         what: String,
     ) -> Result<()> {
-        let tally = self.tally(index, u64::MAX)?;
+        let tally = self.tally(index, u64::MAX, ranges)?;
         let problem = subject.of(Problem::damage("index-header", what));
         let own = tally.sound > 0 || tally.bad.is_empty() && index.size()?.is_ok_and(|size| size > 0);
         if !own {
@@ -195,18 +216,17 @@ impl Check<'_> {
         }
         let problem = problem.repair("makes the header anew from the file's inode");
         self.mend(problem, When::Unused, |check| {
-            index.write_header(&*check.ground.braid, &check.header_of(subject, plain_size))
+            index.write_header(&*check.ground.braid, &check.header_of(subject, plain_size, ranges))
         });
         Ok(())
     }
 
     /// The header that the index of a file must have.
-    pub(super) fn header_of(&self, subject: &Subject, plain_size: u64) -> Header {
+    pub(super) fn header_of(&self, subject: &Subject, plain_size: u64, ranges: RangeSize) -> Header {
         Header {
             volume: self.ground.volume,
             id: subject.attr.id,
-            // Range sizes are 32 bits wide on disk.
-            range_size: self.ground.range_size as u32,
+            range_size: ranges,
             ino: subject.identity.ino(),
             btime_ns: subject.identity.btime_ns(),
             plain_size,
@@ -215,13 +235,13 @@ impl Check<'_> {
     }
 
     /// Goes through the entries of a file of `size` bytes.
-    pub(super) fn tally(&self, index: &RawIndex, size: u64) -> Result<Tally> {
-        let mut tally = Tally { size, ..Tally::default() };
+    pub(super) fn tally(&self, index: &RawIndex, size: u64, ranges: RangeSize) -> Result<Tally> {
+        let mut tally = Tally::new(size, ranges);
         index.for_each(|raw| {
             if let Ok(entry) = raw.entry {
                 *tally.placed.entry(entry.tier).or_default() += 1;
             }
-            if self.ground.start_of(raw.range) >= size {
+            if ranges.start_of(raw.range) >= size {
                 tally.beyond += 1;
                 return Ok(());
             }
@@ -243,17 +263,17 @@ impl Check<'_> {
         }
         tally.tiers |= crate::tiers::bit(entry.tier);
         if entry.tier == self.ground.home_id {
-            tally.home_end = self.ground.start_of(range + 1).min(tally.size);
+            tally.home_end = tally.bytes_of(range..range + 1).end;
         }
     }
 
     /// Compares entries, words and objects.
-    fn compare(&mut self, subject: &Subject, index: &RawIndex) -> Result<()> {
+    fn compare(&mut self, subject: &Subject, index: &RawIndex, ranges: RangeSize) -> Result<()> {
         let size = match index.size()? {
             Ok(size) => size,
-            Err(error) => self.size_damaged(subject, index, &error)?,
+            Err(error) => self.size_damaged(subject, index, ranges, &error)?,
         };
-        let tally = self.tally(index, size)?;
+        let tally = self.tally(index, size, ranges)?;
         self.report.ranges += tally.sound;
         self.count_placed(&tally.placed);
         self.bad_entries(subject, index, &tally)?;
@@ -269,9 +289,14 @@ impl Check<'_> {
 
     /// Counts all ranges that an index places, for the saved counts.
     pub(super) fn count_ranges(&mut self, index: &RawIndex) -> Result<()> {
-        let placed = self.tally(index, u64::MAX)?.placed;
+        let placed = self.placed_by(index)?;
         self.count_placed(&placed);
         Ok(())
+    }
+
+    /// How many ranges an index places on each tier, however long they are.
+    pub(super) fn placed_by(&self, index: &RawIndex) -> Result<Placed> {
+        Ok(self.tally(index, u64::MAX, self.ground.range_size)?.placed)
     }
 
     pub(super) fn count_placed(&mut self, placed: &Placed) {
@@ -288,7 +313,7 @@ impl Check<'_> {
         for raw in &tally.bad {
             let mut entry = corrected(index.words, raw, |tier| self.ground.is_tier(tier));
             if entry.is_none() && self.options.repair && self.refusal(When::Unused).is_none() {
-                entry = self.inferred(subject, index, raw.range, tally.size)?;
+                entry = self.inferred(subject, index, &tally.bytes_of(raw.range..raw.range + 1))?;
             }
             mended.push((raw.range, entry));
         }
@@ -296,7 +321,7 @@ impl Check<'_> {
             b.0 == a.0 + 1 && a.1.is_some() == b.1.is_some()
         };
         for run in mended.chunk_by(together) {
-            let bytes = self.bytes_of(run[0].0..run[0].0 + run.len() as u64, tally.size);
+            let bytes = tally.bytes_of(run[0].0..run[0].0 + run.len() as u64);
             let what = format!("{} of its index entries are damaged: those bytes can't be read", run.len());
             let problem = subject.of(Problem::damage("entry-damaged", what)).bytes(bytes);
             if run[0].1.is_none() {
@@ -319,7 +344,7 @@ impl Check<'_> {
     fn entries_nowhere(&mut self, subject: &Subject, tally: &Tally) {
         let together = |a: &(u64, TierId), b: &(u64, TierId)| b.0 == a.0 + 1 && a.1 == b.1;
         for run in tally.nowhere.chunk_by(together) {
-            let bytes = self.bytes_of(run[0].0..run[0].0 + run.len() as u64, tally.size);
+            let bytes = tally.bytes_of(run[0].0..run[0].0 + run.len() as u64);
             let number = run[0].1;
             let lost = self.ground.lost.iter().find(|(id, _)| *id == number).map(|(_, name)| name.clone());
             let problem = match &lost {
@@ -350,14 +375,8 @@ impl Check<'_> {
             return;
         }
         let problem = problem.repair("clears them");
-        let first = tally.size.div_ceil(self.ground.range_size);
+        let first = tally.ranges.count(tally.size);
         self.mend(problem, When::Unused, |check| index.clear_from(&*check.ground.braid, first));
-    }
-
-    /// The bytes of ranges, as far as the file goes.
-    pub(super) fn bytes_of(&self, ranges: Range<u64>, size: u64) -> Range<u64> {
-        let start = self.ground.start_of(ranges.start).min(size);
-        start..self.ground.start_of(ranges.end).min(size)
     }
 }
 

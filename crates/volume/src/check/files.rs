@@ -162,7 +162,11 @@ impl Check<'_> {
                 self.found(problem);
                 Ok(())
             }
-            None => self.other_inode(&subject, &index),
+            None => match &index.header {
+                Ok(header) => self.other_inode(&subject, &index, header),
+                // It was sound when the file was put aside.
+                Err(_) => Ok(()),
+            },
         }
     }
 

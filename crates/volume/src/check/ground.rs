@@ -4,7 +4,7 @@
 use super::report::{CheckOptions, Problem};
 use crate::Volume;
 use crate::config::{TierConfig, VolumeConfig};
-use crate::format::{FORMAT_VERSION, FormatError, Label, TABLE_LEN, VolumeTable};
+use crate::format::{FORMAT_VERSION, FormatError, Label, RangeSize, TABLE_LEN, VolumeTable};
 use crate::namespace::Home;
 use crate::open::OpenError;
 use crate::rehome;
@@ -26,8 +26,8 @@ pub(super) struct GroundTier {
 /// The volume that is checked.
 pub(super) struct Ground<'a> {
     pub(super) volume: VolumeId,
-    /// In bytes.
-    pub(super) range_size: u64,
+    /// Of files that no rule gives another one.
+    pub(super) range_size: RangeSize,
     pub(super) home_id: TierId,
     pub(super) home_name: String,
     pub(super) home: Home,
@@ -86,11 +86,6 @@ impl Ground<'_> {
     pub(super) fn attr_name(&self) -> &'static str {
         if self.user_xattr { "user.braid.id" } else { "trusted.braid.id" }
     }
-
-    /// First byte of a range.
-    pub(super) fn start_of(&self, range: u64) -> u64 {
-        range.saturating_mul(self.range_size)
-    }
 }
 
 impl<'a> Ground<'a> {
@@ -113,7 +108,7 @@ impl<'a> Ground<'a> {
         home.use_user_xattr(user_xattr);
         Ok(Self {
             volume: volume.id,
-            range_size: u64::from(volume.range_size),
+            range_size: volume.range_size,
             home_id: volume.tiers.home().id,
             home_name: volume.tiers.home().name.clone(),
             braid: home.braid()?,
@@ -173,7 +168,7 @@ impl<'a> Ground<'a> {
         }
         let ground = Self {
             volume: known.volume,
-            range_size: u64::from(known.range_size),
+            range_size: known.range_size,
             home_id: known.home,
             home_name: config.home.name.clone(),
             braid,

@@ -4,7 +4,7 @@ use super::file::{SIZES_DIFFER, Subject, Tally};
 use super::raw_index::RawIndex;
 use super::report::Problem;
 use super::{Check, When, is_missing};
-use crate::format::{FormatError, Owners};
+use crate::format::{FormatError, Owners, RangeSize};
 use crate::index::{GAPS_AT, OWNERS_AT, SIZE_AT, SYNCED_SIZE_AT, durable_at};
 use crate::tiers::{bit, cut_object};
 use braid_contract::{ObjectStat, Result, Store, TierId};
@@ -25,9 +25,10 @@ impl Check<'_> {
         &mut self,
         subject: &Subject,
         index: &RawIndex,
+        ranges: RangeSize,
         error: &FormatError,
     ) -> Result<u64> {
-        let size = self.estimated_size(subject, index)?;
+        let size = self.estimated_size(subject, index, ranges)?;
         let problem = Problem::damage(
             "size-damaged",
             format!("its size can't be believed ({error}): it can't be read"),
@@ -38,13 +39,13 @@ impl Check<'_> {
     }
 
     /// The end of the home file, or of an object that owns where it ends.
-    fn estimated_size(&self, subject: &Subject, index: &RawIndex) -> Result<u64> {
+    fn estimated_size(&self, subject: &Subject, index: &RawIndex, ranges: RangeSize) -> Result<u64> {
         let mut size = subject.identity.size();
         for tier in &self.ground.tiers {
             let Some(store) = &tier.store else { continue };
             let end = store.stat(subject.attr.id).map_or(0, |stat| stat.size);
             if end > size {
-                let range = (end - 1) / self.ground.range_size;
+                let range = ranges.range_of(end - 1);
                 let entry = index.words.decode_entry(range, index.word(crate::index::entry_at(range))?);
                 if entry.ok().flatten().is_some_and(|entry| entry.tier == tier.id) {
                     size = end;
@@ -180,7 +181,7 @@ impl Check<'_> {
     fn stretches_on(&self, index: &RawIndex, tally: &Tally, tier: TierId) -> Result<Vec<Range<u64>>> {
         let mut stretches: Vec<Range<u64>> = Vec::new();
         index.for_each(|raw| {
-            let bytes = self.bytes_of(raw.range..raw.range + 1, tally.size);
+            let bytes = tally.bytes_of(raw.range..raw.range + 1);
             if bytes.is_empty() || !raw.entry.is_ok_and(|entry| entry.tier == tier) {
                 return Ok(());
             }

@@ -166,7 +166,7 @@ impl Check<'_> {
             AttrFound::Failed(_) => return Ok(()),
             AttrFound::Copied(attr) if attr.id == id => (None, true),
             AttrFound::Own(_) => (None, self.shows_data_of_another(&found, file)?),
-            AttrFound::None | AttrFound::Copied(_) => (None, self.looks_spread(id, file)?),
+            AttrFound::None | AttrFound::Copied(_) => (None, self.looks_spread(header, file)?),
         };
         if !sure {
             let what =
@@ -220,7 +220,7 @@ impl Check<'_> {
     /// again.
     fn uncount(&mut self, id: ObjectId) -> Result<()> {
         let Some(index) = RawIndex::open(&*self.ground.braid, id)? else { return Ok(()) };
-        for (tier, ranges) in self.tally(&index, u64::MAX)?.placed {
+        for (tier, ranges) in self.placed_by(&index)? {
             if let Some(count) = self.counted.get_mut(usize::from(tier.0)) {
                 *count -= ranges;
             }
@@ -239,8 +239,8 @@ impl Check<'_> {
     /// Whether a plain file looks like one that is spread: as long as its index
     /// says, and with holes where that says that the data is elsewhere. A file
     /// that was emptied and written again does not.
-    fn looks_spread(&self, id: ObjectId, file: &Candidate) -> Result<bool> {
-        let Some(index) = RawIndex::open(&*self.ground.braid, id)? else { return Ok(false) };
+    fn looks_spread(&self, header: &Header, file: &Candidate) -> Result<bool> {
+        let Some(index) = RawIndex::open(&*self.ground.braid, header.id)? else { return Ok(false) };
         let Ok(size) = index.size()? else { return Ok(false) };
         if size != file.identity.size() || size == 0 {
             return Ok(false);
@@ -248,7 +248,7 @@ impl Check<'_> {
         let home = file.fd.reopen(Access::Read)?;
         let (mut elsewhere, mut with_data) = (0, 0);
         index.for_each(|raw| {
-            let bytes = self.bytes_of(raw.range..raw.range + 1, size);
+            let bytes = header.range_size.bytes_of(raw.range..raw.range + 1, size);
             let Ok(entry) = raw.entry else { return Ok(()) };
             if !bytes.is_empty() && entry.tier != self.ground.home_id {
                 elsewhere += 1;

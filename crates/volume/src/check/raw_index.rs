@@ -53,6 +53,18 @@ impl RawIndex {
         self.len < HEADER_LEN as u64
     }
 
+    /// The header as it was before one of its bits was flipped. Its check has 32
+    /// bits: no other header is one bit away.
+    pub(super) fn corrected_header(&self) -> Option<Header> {
+        let mut bytes = [0; MUTABLE_FROM];
+        self.read(0, &mut bytes).ok()?;
+        (0..MUTABLE_FROM * 8).find_map(|bit| {
+            let mut other = bytes;
+            other[bit / 8] ^= 1 << (bit % 8);
+            Header::decode(&other).ok().filter(|header| header.id == self.id)
+        })
+    }
+
     /// Reads; what lies past the end is zero.
     fn read(&self, at: u64, bytes: &mut [u8]) -> Result<()> {
         let mut done = 0;

@@ -4,7 +4,7 @@ use super::file::Subject;
 use super::raw_index::path_of;
 use super::report::Problem;
 use super::{Check, When, is_missing};
-use crate::format::{Entry, HEADER_LEN, Reason, Words};
+use crate::format::{Entry, HEADER_LEN, RangeSize, Reason, Words};
 use crate::index::{GAPS_AT, SIZE_AT, SYNCED_SIZE_AT, durable_at, entry_at};
 use crate::tiers::bit;
 use braid_contract::{Access, Errno, Error, Result, TierId};
@@ -22,6 +22,8 @@ const RANGES_MAX: u64 = 1 << 24;
 /// What is left of a file whose index is lost.
 struct Remains {
     size: u64,
+    /// How long its ranges are taken to be.
+    range_size: RangeSize,
     /// Tiers with data in a range, as bits; each range has its place.
     ranges: BTreeMap<u64, u64>,
     /// Tiers other than home with an object.
@@ -30,10 +32,15 @@ struct Remains {
 
 impl Remains {
     /// Adds a stretch of data on a tier.
-    fn add(&mut self, tier: TierId, data: Range<u64>, range_size: u64) {
-        for range in data.start / range_size..data.end.div_ceil(range_size) {
+    fn add(&mut self, tier: TierId, data: &Range<u64>) {
+        for range in self.range_size.ranges_of(data.start, data.end) {
             *self.ranges.entry(range).or_insert(0) |= bit(tier);
         }
+    }
+
+    /// Whether several tiers have data in the same range.
+    fn is_ambiguous(&self) -> bool {
+        self.ranges.values().any(|tiers| tiers.count_ones() > 1)
     }
 
     /// Ranges with data on one tier.
@@ -41,10 +48,13 @@ impl Remains {
         self.ranges.values().filter(|tiers| tiers.count_ones() == 1).count()
     }
 
-    /// Ranges with data on several tiers, or on none: those may never have been
-    /// written, or be lost.
-    fn doubtful(&self) -> Vec<u64> {
-        self.ranges.iter().filter(|(_, tiers)| tiers.count_ones() != 1).map(|(range, _)| *range).collect()
+    /// The bytes of ranges with data on several tiers, or on none: those may
+    /// never have been written, or be lost.
+    fn doubtful(&self) -> Vec<Range<u64>> {
+        let ranges = self.ranges.iter().filter(|(_, tiers)| tiers.count_ones() != 1);
+        let ranges: Vec<u64> = ranges.map(|(range, _)| *range).collect();
+        let bytes = |run: &[u64]| self.range_size.bytes_of(run[0]..run[0] + run.len() as u64, self.size);
+        ranges.chunk_by(|a, b| *b == a + 1).map(bytes).collect()
     }
 }
 
@@ -56,20 +66,21 @@ impl Check<'_> {
             false => ("index-missing", "its index is missing: it can't be read"),
         };
         let problem = subject.of(Problem::damage(code, what));
-        let mut doubtful = Vec::new();
-        let mut size = 0;
+        let mut doubtful: Vec<Range<u64>> = Vec::new();
         let repair = "makes it anew: each range is on the one tier that has data of it";
         let at = self.mend(problem.repair(repair), When::Unmounted, |check| {
             let remains = check.remains(subject)?;
             if remains.clear() == 0 || remains.objects.is_empty() {
                 return Err(Error::new(Errno::EUCLEAN, "nothing tells on which tier its data is"));
             }
+            // Ranges of another size are another number of ranges.
+            check.ground.braid.ensure_gone_at("counts")?;
+            check.ground.braid.sync(false)?;
             check.write_index(subject, &remains, cut)?;
-            (doubtful, size) = (remains.doubtful(), remains.size);
+            doubtful = remains.doubtful();
             Ok(())
         });
-        for run in doubtful.chunk_by(|a, b| *b == a + 1) {
-            let bytes = self.bytes_of(run[0]..run[0] + run.len() as u64, size);
+        for bytes in doubtful {
             let what = "several tiers have data of these bytes, or none, and nothing tells which is right: \
                         they can't be read";
             let repair = "nothing is done: write them anew, or remove the file";
@@ -86,7 +97,7 @@ impl Check<'_> {
     fn check_again(&mut self, subject: &Subject) -> Result<()> {
         if let Some(index) = super::raw_index::RawIndex::open(&*self.ground.braid, subject.attr.id)? {
             self.indexes.ids.insert(subject.attr.id);
-            let tally = self.tally(&index, u64::MAX)?;
+            let tally = self.tally(&index, u64::MAX, self.ground.range_size)?;
             self.report.ranges += tally.sound;
             self.count_placed(&tally.placed);
         }
@@ -96,40 +107,49 @@ impl Check<'_> {
     /// Looks for data of a file on all tiers. `EIO` if one of them can't tell.
     fn remains(&self, subject: &Subject) -> Result<Remains> {
         let id = subject.attr.id;
-        let mut remains =
-            Remains { size: subject.identity.size(), ranges: BTreeMap::new(), objects: Vec::new() };
-        let range_size = self.ground.range_size;
+        let (mut size, mut objects, mut found) = (subject.identity.size(), Vec::new(), Vec::new());
         let home = subject.fd.reopen(Access::Read)?;
         let mut at = 0;
         while let Some(data) = home.next_data(at)?.map(span) {
             at = data.end;
-            remains.add(self.ground.home_id, data, range_size);
+            found.push((self.ground.home_id, data));
         }
         for tier in &self.ground.tiers {
             let store = tier.store.as_ref().ok_or_else(|| {
                 Error::new(Errno::EIO, format!("tier {} is absent, and may have data of it", tier.name))
             })?;
             match store.stat(id) {
-                Ok(stat) => remains.size = remains.size.max(stat.size),
+                Ok(stat) => size = size.max(stat.size),
                 Err(error) if is_missing(&error) => continue,
                 Err(error) => return Err(error),
             }
-            remains.objects.push(tier.id);
+            objects.push(tier.id);
             at = 0;
             while let Some(data) = store.next_data(id, at)?.map(span) {
                 at = data.end;
-                remains.add(tier.id, data, range_size);
+                found.push((tier.id, data));
             }
             store.sync(&[id], false)?;
         }
-        let count = remains.size.div_ceil(range_size);
-        if count > RANGES_MAX {
-            return Err(Error::new(Errno::EFBIG, "it is too long to be looked through"));
+        let lay_out = |range_size: RangeSize| {
+            let count = range_size.count(size);
+            if count > RANGES_MAX {
+                return Err(Error::new(Errno::EFBIG, "it is too long to be looked through"));
+            }
+            let ranges = (0..count).map(|range| (range, 0)).collect();
+            let mut remains = Remains { size, range_size, ranges, objects: objects.clone() };
+            found.iter().for_each(|(tier, data)| remains.add(*tier, data));
+            Ok(remains)
+        };
+        // Nothing tells how long its ranges were: if they were shorter than the
+        // volume's, several tiers have data in one of those.
+        let usual = lay_out(self.ground.range_size)?;
+        if !usual.is_ambiguous() {
+            return Ok(usual);
         }
-        for range in 0..count {
-            remains.ranges.entry(range).or_insert(0);
-        }
-        Ok(remains)
+        let shorter = RangeSize::all().filter(|size| *size < self.ground.range_size);
+        let clear = shorter.filter_map(|size| lay_out(size).ok()).find(|remains| !remains.is_ambiguous());
+        Ok(clear.unwrap_or(usual))
     }
 
     fn write_index(&self, subject: &Subject, remains: &Remains, cut: bool) -> Result<()> {
@@ -155,7 +175,7 @@ impl Check<'_> {
             file.write_all_at(entry_at(*range), &word.to_le_bytes())?;
         }
         // Home has no say in where its holes are: what was there is in it.
-        let mut header = self.header_of(subject, 0).encode();
+        let mut header = self.header_of(subject, 0, remains.range_size).encode();
         header.resize(HEADER_LEN, 0);
         let mut put =
             |at: u64, word: u64| header[at as usize..at as usize + 8].copy_from_slice(&word.to_le_bytes());

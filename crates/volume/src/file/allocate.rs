@@ -43,7 +43,10 @@ impl Volume {
             drop(layout);
             match allocated? {
                 Allocated::All => return Ok(()),
-                Allocated::FullAt(_) if plain => self.spread_out(file).map_err(|_| Errno::ENOSPC)?,
+                Allocated::FullAt(_) if plain => {
+                    let ranges = self.range_size_for(file, offset, end, origin)?;
+                    self.spread_out(file, ranges).map_err(|_| Errno::ENOSPC)?;
+                }
                 Allocated::FullAt(at) => {
                     if self.move_full_range(file, at)? {
                         moves.count(at, self.tiers.iter().count())?;
@@ -92,8 +95,8 @@ impl Volume {
             spread.index.set_gaps(true)?;
             self.index.sync(&spread.index)?;
         }
-        for range in self.ranges_of(offset, end) {
-            let (start, end) = self.part_of(range, offset, end);
+        for range in spread.range_size().ranges_of(offset, end) {
+            let (start, end) = part_of(spread, range, offset, end);
             let _writing = self.writing(spread, start, end);
             let Some(entry) = spread.index.entry(range)? else { continue };
             let tier = self.tiers.get(entry.tier)?;
@@ -118,8 +121,8 @@ impl Volume {
         if offset < end {
             self.refuse_hopeless(spread, offset, end)?;
         }
-        for range in self.ranges_of(offset, end) {
-            let (start, end) = self.part_of(range, offset, end);
+        for range in spread.range_size().ranges_of(offset, end) {
+            let (start, end) = part_of(spread, range, offset, end);
             self.place(file, spread, start, end, origin)?;
             let _writing = self.writing(spread, start, end);
             let entry = spread.index.entry(range)?.ok_or(Errno::EIO)?;
@@ -157,20 +160,14 @@ impl Volume {
     /// An allocation that can't fit is refused before it fills every tier.
     fn refuse_hopeless(&self, spread: &Spread, offset: u64, end: u64) -> Result<()> {
         let mut new_bytes = 0;
-        for range in self.ranges_of(offset, end) {
+        for range in spread.range_size().ranges_of(offset, end) {
             if spread.index.entry(range)?.is_none() {
-                let (start, end) = self.part_of(range, offset, end);
+                let (start, end) = part_of(spread, range, offset, end);
                 new_bytes += end - start;
             }
         }
         let room: u64 = self.tiers.iter().map(|tier| tier.room()).sum();
         if new_bytes > room { Err(Errno::ENOSPC.into()) } else { Ok(()) }
-    }
-
-    /// The part of `range` that is in `offset .. end`.
-    fn part_of(&self, range: u64, offset: u64, end: u64) -> (u64, u64) {
-        let start = self.range_start(range);
-        (start.max(offset), (start + u64::from(self.range_size)).min(end))
     }
 
     /// Copies between two plain files as the home file system does it, shared
@@ -184,7 +181,7 @@ impl Volume {
         origin: Origin,
     ) -> Result<u64> {
         let end = to_offset.checked_add(len).filter(|end| *end <= SIZE_MAX).ok_or(Errno::EFBIG)?;
-        if self.should_spread(to, to_offset, end, origin)? {
+        if self.should_spread(to, to_offset, end, origin)?.is_some() {
             return Err(Errno::EOPNOTSUPP.into());
         }
         // Always in the same order, and the same file once: a copy the other
@@ -202,4 +199,10 @@ impl Volume {
             result => result,
         }
     }
+}
+
+/// The part of `range` that is in `offset .. end`.
+fn part_of(spread: &Spread, range: u64, offset: u64, end: u64) -> (u64, u64) {
+    let bytes = spread.range_size().bytes_of(range..range + 1, end);
+    (bytes.start.max(offset), bytes.end)
 }

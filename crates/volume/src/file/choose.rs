@@ -80,12 +80,11 @@ impl Volume {
             return false;
         }
         let size = file.ahead().map(|ahead| ahead.size).or_else(|| file.home_size().ok()).unwrap_or(0);
-        let span = Span { size, size_after: size, ..Span::default() };
         file.pinned.load(Ordering::Relaxed)
-            || self.rule_for(file, Origin::default(), span).is_some_and(|rule| rule.pin)
+            || self.rule_for(file, Origin::default(), Span::at_rest(size)).is_some_and(|rule| rule.pin)
     }
 
-    fn rule_for(&self, file: &File, origin: Origin, span: Span) -> Option<Arc<Rule>> {
+    pub(super) fn rule_for(&self, file: &File, origin: Origin, span: Span) -> Option<Arc<Rule>> {
         let rules = Arc::clone(&self.rules.read());
         if rules.is_empty() {
             return None;

@@ -16,7 +16,7 @@ impl Volume {
     pub(crate) fn prepare_leave(&self, file: &File, tier: &Tier) -> Result<u64> {
         let layout = file.layout.write();
         let Layout::Spread(spread) = &*layout else { return Ok(0) };
-        let end = spread.size().div_ceil(u64::from(self.range_size));
+        let end = spread.range_size().count(spread.size());
         let (mut ranges, mut beyond) = (0, false);
         spread.index.for_each(0, |range, entry| {
             let there = entry?.tier == tier.id;

@@ -14,6 +14,7 @@ mod live;
 mod open;
 mod pieces;
 mod place;
+mod ranges;
 mod read;
 mod relocate;
 mod seek;

@@ -74,10 +74,11 @@ impl Volume {
             return Ok(Layout::Plain);
         }
         let index = self.index.open_index(attr.id)?;
-        if index.header().volume != self.id || index.header().range_size != self.range_size {
+        if index.header().volume != self.id {
             return Err(Error::new(Errno::EUCLEAN, format!("index {} belongs to another volume", attr.id)));
         }
-        let spread = Spread::load(index, Deal::new(identity.ino(), self.range_size), &self.environment);
+        let deal = Deal::new(identity.ino(), index.range_size().get());
+        let spread = Spread::load(index, deal, &self.environment);
         Ok(Layout::Spread(Box::new(spread.with_context(|| format!("file {}", attr.id))?)))
     }
 

@@ -3,12 +3,11 @@
 use super::choose::Asking;
 use super::{File, Layout, Spread};
 use crate::Volume;
-use crate::format::{Entry, Header, IdAttr, IdKind, Reason, SIZE_MAX};
+use crate::format::{Entry, Header, IdAttr, IdKind, RangeSize, Reason, SIZE_MAX};
 use crate::namespace::Shape;
 use crate::placement::{Deal, Origin, Span};
 use crate::tiers::{Backend, Tier, bit};
 use braid_contract::{Context, Errno, Error, Result, TierId};
-use std::ops::Range;
 
 /// Why a file could not be spread.
 pub(crate) enum NotSpread {
@@ -19,30 +18,6 @@ pub(crate) enum NotSpread {
 }
 
 impl Volume {
-    /// Number of the range that `offset` is in.
-    pub(crate) fn range_of(&self, offset: u64) -> u64 {
-        offset / u64::from(self.range_size)
-    }
-
-    /// Bytes from `offset` to the end of its range.
-    pub(crate) fn range_rest(&self, offset: u64) -> u64 {
-        let size = u64::from(self.range_size);
-        size - offset % size
-    }
-
-    /// Offset at which a range begins.
-    pub(crate) fn range_start(&self, range: u64) -> u64 {
-        range * u64::from(self.range_size)
-    }
-
-    /// Ranges that the bytes `offset .. end` are in; none if there are none.
-    pub(crate) fn ranges_of(&self, offset: u64, end: u64) -> Range<u64> {
-        if offset >= end {
-            return 0..0;
-        }
-        self.range_of(offset)..end.div_ceil(u64::from(self.range_size))
-    }
-
     /// Gives all ranges of `offset .. end` that have no tier yet one and the
     /// same (PolyStore §4.4.2: one write, one tier).
     pub(crate) fn place(
@@ -53,7 +28,8 @@ impl Volume {
         end: u64,
         origin: Origin,
     ) -> Result<()> {
-        let ranges = self.ranges_of(offset, end);
+        let size = spread.range_size();
+        let ranges = size.ranges_of(offset, end);
         let mut missing = false;
         for range in ranges.clone() {
             missing |= spread.index.entry(range)?.is_none();
@@ -68,7 +44,7 @@ impl Volume {
                 new.push(range);
             }
         }
-        let (size, new_bytes) = (spread.size(), new.len() as u64 * u64::from(self.range_size));
+        let (size, new_bytes) = (spread.size(), new.len() as u64 * size.bytes());
         let span = Span { offset, len: end - offset, size, size_after: size.max(end), new_bytes };
         self.place_new(spread, &Asking { file, origin, span }, &new, &mut deal)
     }
@@ -94,8 +70,8 @@ impl Volume {
     }
 
     /// The deal of a file that has so many bytes, all of them on home.
-    fn deal_from_home(&self, file: &File, bytes: u64) -> Deal {
-        let mut deal = Deal::new(file.inode.ino.0, self.range_size);
+    fn deal_from_home(&self, file: &File, bytes: u64, ranges: RangeSize) -> Deal {
+        let mut deal = Deal::new(file.inode.ino.0, ranges.get());
         if bytes > 0 {
             deal.add(self.tiers.home().id, bytes, self.share_of(self.tiers.home()));
         }
@@ -121,12 +97,13 @@ impl Volume {
     /// which must never show: they go, durably, before the entry says that the
     /// range is there (ordering rule 5).
     fn clear_leftovers(&self, file: &File, spread: &Spread, tier: &Tier, range: u64) -> Result<()> {
-        let (start, len) = (self.range_start(range), u64::from(self.range_size));
+        let ranges = spread.range_size();
+        let start = ranges.start_of(range);
         let size = match &tier.backend {
             Backend::Home(_) => file.home_size()?,
             Backend::Store(store) => store.stat(spread.id())?.size,
         };
-        if size > start && self.next_data_on(file, spread, tier, start, start + len)?.is_some() {
+        if size > start && self.next_data_on(file, spread, tier, start, start + ranges.bytes())?.is_some() {
             self.release_range(file, spread, tier, range).context("clearing leftovers")?;
             self.sync_tier(file, spread, tier, true)?;
         }
@@ -134,80 +111,112 @@ impl Volume {
     }
 
     /// Whether a plain file should be spread before a write of
-    /// `offset .. end`: the write goes beyond the ranges that the file has, and
-    /// the policy wants another tier for it.
-    pub(crate) fn should_spread(&self, file: &File, offset: u64, end: u64, origin: Origin) -> Result<bool> {
+    /// `offset .. end`, and how long its ranges are to be then: the write goes
+    /// beyond the ranges that the file has, and the policy wants another tier
+    /// for it.
+    pub(crate) fn should_spread(
+        &self,
+        file: &File,
+        offset: u64,
+        end: u64,
+        origin: Origin,
+    ) -> Result<Option<RangeSize>> {
         let home = self.tiers.home();
-        if end <= u64::from(self.range_size) && home.room() >= end - offset {
+        let has_room = home.room() >= end - offset;
+        let smallest = self.smallest_range();
+        if end <= smallest.bytes() && has_room {
             return self.should_spread_small(file, offset, end, origin);
         }
         let size = file.home_size()?;
-        let grows_into = self.ranges_of(size.next_multiple_of(u64::from(self.range_size)).max(offset), end);
-        if grows_into.is_empty() && (end <= size || home.room() > 0) || !may_spread(file) {
-            return Ok(false);
+        let grows = |ranges: RangeSize| !ranges.ranges_of(ranges.round_up(size).max(offset), end).is_empty();
+        let has_no_room = end > size && home.room() == 0;
+        if !(grows(smallest) || has_no_room) || !may_spread(file) {
+            return Ok(None);
         }
-        let new_bytes =
-            end.next_multiple_of(u64::from(self.range_size)) - self.range_start(self.range_of(offset));
-        let deal = self.deal_of_plain(file, size);
+        let ranges = self.range_size_for(file, offset, end, origin)?;
+        if end <= ranges.bytes() && has_room {
+            return self.should_spread_small(file, offset, end, origin);
+        }
+        if !(grows(ranges) || has_no_room) {
+            return Ok(None);
+        }
+        let new_bytes = ranges.round_up(end) - ranges.start_of(ranges.range_of(offset));
+        let deal = self.deal_of_plain(file, size, ranges);
         let span = Span { offset, len: end - offset, size, size_after: end.max(size), new_bytes };
         let asking = Asking { file, origin, span };
-        let Ok(choice) = self.choose(&asking, &deal, 0) else { return Ok(false) };
+        let Ok(choice) = self.choose(&asking, &deal, 0) else { return Ok(None) };
         if choice.tier.is_home() {
             self.stays(&asking, &deal, &choice);
         }
-        Ok(!choice.tier.is_home())
+        Ok((!choice.tier.is_home()).then_some(ranges))
     }
 
     /// Whether a file should be spread before its first bytes come: no policy
     /// wants that for what fits in one range, but a rule may.
-    fn should_spread_small(&self, file: &File, offset: u64, end: u64, origin: Origin) -> Result<bool> {
+    fn should_spread_small(
+        &self,
+        file: &File,
+        offset: u64,
+        end: u64,
+        origin: Origin,
+    ) -> Result<Option<RangeSize>> {
         if self.rules.read().is_empty() || offset > 0 || !may_spread(file) || file.home_size()? > 0 {
-            return Ok(false);
+            return Ok(None);
         }
-        let new_bytes = u64::from(self.range_size);
-        let span = Span { offset, len: end - offset, size: 0, size_after: end, new_bytes };
-        Ok(self.is_ruled_away(file, origin, span))
+        let ranges = self.range_size_for(file, offset, end, origin)?;
+        let span = Span { offset, len: end - offset, size: 0, size_after: end, new_bytes: ranges.bytes() };
+        Ok(self.is_ruled_away(file, origin, span).then_some(ranges))
     }
 
     /// Spreads a plain file before it gets room for data in `offset .. end`, if
     /// the policy wants another tier for some of it.
     pub(crate) fn spread_ahead(&self, file: &File, offset: u64, end: u64, origin: Origin) -> Result<()> {
         let plain = matches!(&*file.layout.read(), Layout::Plain);
-        if plain && self.should_spread_ahead(file, offset, end, origin)? {
+        if plain && let Some(ranges) = self.should_spread_ahead(file, offset, end, origin)? {
             // If it can't be spread, home gives the room.
-            let _ = self.spread_out(file);
+            let _ = self.spread_out(file, ranges);
         }
         Ok(())
     }
 
-    fn should_spread_ahead(&self, file: &File, offset: u64, end: u64, origin: Origin) -> Result<bool> {
+    fn should_spread_ahead(
+        &self,
+        file: &File,
+        offset: u64,
+        end: u64,
+        origin: Origin,
+    ) -> Result<Option<RangeSize>> {
         /// Turns of the policy that are looked at: its pattern repeats.
         const TURNS_MAX: usize = 256;
-        if end <= u64::from(self.range_size) || !may_spread(file) {
-            return Ok(false);
+        if end <= self.smallest_range().bytes() || !may_spread(file) {
+            return Ok(None);
+        }
+        let ranges = self.range_size_for(file, offset, end, origin)?;
+        if end <= ranges.bytes() {
+            return Ok(None);
         }
         let size = file.home_size()?;
-        let mut deal = self.deal_of_plain(file, size.min(offset));
-        let range_size = u64::from(self.range_size);
-        for range in self.ranges_of(offset, end).take(TURNS_MAX) {
-            let (offset, size_after) = (self.range_start(range), end.max(size));
-            let span = Span { offset, len: range_size, size, size_after, new_bytes: range_size };
+        let mut deal = self.deal_of_plain(file, size.min(offset), ranges);
+        for range in ranges.ranges_of(offset, end).take(TURNS_MAX) {
+            let (offset, size_after) = (ranges.start_of(range), end.max(size));
+            let span = Span { offset, len: ranges.bytes(), size, size_after, new_bytes: ranges.bytes() };
             match self.choose(&Asking { file, origin, span }, &deal, 0) {
-                Ok(choice) if !choice.tier.is_home() => return Ok(true),
-                Ok(choice) => deal.add(choice.tier.id, range_size, self.share_of(&choice.tier)),
-                Err(_) => return Ok(false),
+                Ok(choice) if !choice.tier.is_home() => return Ok(Some(ranges)),
+                Ok(choice) => deal.add(choice.tier.id, ranges.bytes(), self.share_of(&choice.tier)),
+                Err(_) => return Ok(None),
             }
         }
-        Ok(false)
+        Ok(None)
     }
 
     /// What a plain file of `size` bytes has dealt so far: all of it to home.
-    fn deal_of_plain(&self, file: &File, size: u64) -> Deal {
-        self.deal_from_home(file, size.next_multiple_of(u64::from(self.range_size)))
+    fn deal_of_plain(&self, file: &File, size: u64, ranges: RangeSize) -> Deal {
+        self.deal_from_home(file, ranges.round_up(size), ranges)
     }
 
-    /// Makes a plain file a spread file, all of whose data is on home so far.
-    pub(crate) fn spread_out(&self, file: &File) -> std::result::Result<(), NotSpread> {
+    /// Makes a plain file a spread file with such ranges, all of whose data is
+    /// on home so far.
+    pub(crate) fn spread_out(&self, file: &File, ranges: RangeSize) -> std::result::Result<(), NotSpread> {
         let mut layout = file.layout.write();
         if matches!(*layout, Layout::Spread(_)) {
             return Ok(());
@@ -215,7 +224,7 @@ impl Volume {
         if file.opens.lock().passthrough > 0 {
             return Err(NotSpread::PassedThrough);
         }
-        let spread = self.make_spread(file).map_err(NotSpread::Failed)?;
+        let spread = self.make_spread(file, ranges).map_err(NotSpread::Failed)?;
         file.inode.set_shape(Shape::Spread);
         *layout = Layout::Spread(Box::new(spread));
         Ok(())
@@ -223,7 +232,7 @@ impl Volume {
 
     /// Index first, durably; then the attribute that makes it count. A crash
     /// in between leaves a plain file, and an index that its mark leads to.
-    fn make_spread(&self, file: &File) -> Result<Spread> {
+    fn make_spread(&self, file: &File, ranges: RangeSize) -> Result<Spread> {
         let identity = self.home.identify(&**file.data())?;
         if identity.size() > SIZE_MAX {
             return Err(Errno::EFBIG.into());
@@ -232,7 +241,7 @@ impl Volume {
         let header = Header {
             volume: self.id,
             id,
-            range_size: self.range_size,
+            range_size: ranges,
             ino: identity.ino(),
             btime_ns: identity.btime_ns(),
             plain_size: identity.size(),
@@ -246,7 +255,7 @@ impl Volume {
             index.set_size(identity.size())?;
             self.index.sync(&index)?;
             self.home.set_id_attr(&**file.data(), &attr)?;
-            Spread::load(index, self.deal_from_home(file, home_bytes), &self.environment)
+            Spread::load(index, self.deal_from_home(file, home_bytes, ranges), &self.environment)
         };
         match make() {
             Ok(spread) => {
@@ -265,16 +274,16 @@ impl Volume {
     /// bytes they are.
     fn enter_home_ranges(&self, file: &File, index: &crate::index::Index, size: u64) -> Result<u64> {
         let home = self.tiers.home().id;
-        let (mut offset, mut ranges) = (0, 0);
+        let (mut offset, mut count, ranges) = (0, 0, index.range_size());
         while let Some((start, end)) = self.next_home_data(file, offset, size)? {
-            for range in self.ranges_of(start.max(offset), end) {
+            for range in ranges.ranges_of(start.max(offset), end) {
                 index.set_entry(range, Entry { tier: home, reason: Reason::WasPlain, version: 0 })?;
                 self.tiers.count_range(None, Some(home));
-                ranges += 1;
+                count += 1;
             }
-            offset = end.next_multiple_of(u64::from(self.range_size));
+            offset = ranges.round_up(end);
         }
-        Ok(ranges * u64::from(self.range_size))
+        Ok(count * ranges.bytes())
     }
 
     /// The tier that holds the byte before `end`, home if it is in a hole.
@@ -283,7 +292,8 @@ impl Volume {
         if end == 0 {
             return Ok(home);
         }
-        Ok(spread.index.entry(self.range_of(end - 1))?.map_or(home, |entry| entry.tier))
+        let last = spread.range_size().range_of(end - 1);
+        Ok(spread.index.entry(last)?.map_or(home, |entry| entry.tier))
     }
 }
 

@@ -68,7 +68,8 @@ impl Volume {
         mut look: impl FnMut() -> Result<T>,
     ) -> Result<T> {
         let entries = || -> Result<Vec<Option<Entry>>> {
-            self.ranges_of(offset, end).map(|range| spread.index.entry(range)).collect()
+            let ranges = spread.range_size().ranges_of(offset, end);
+            ranges.map(|range| spread.index.entry(range)).collect()
         };
         loop {
             let (switches, moving) = (spread.moving.switches(), spread.moving.is_active());
@@ -102,13 +103,14 @@ impl Volume {
     /// The tier of the range at `offset`, `None` if it was never written; and
     /// how many of `len` bytes from there on are in the same place.
     pub(crate) fn run_at(&self, spread: &Spread, offset: u64, len: usize) -> Result<(Option<TierId>, usize)> {
+        let ranges = spread.range_size();
         let tier_at = |offset| -> Result<Option<TierId>> {
-            Ok(spread.index.entry(self.range_of(offset))?.map(|entry| entry.tier))
+            Ok(spread.index.entry(ranges.range_of(offset))?.map(|entry| entry.tier))
         };
         let tier = tier_at(offset)?;
-        let mut run = self.range_rest(offset);
+        let mut run = ranges.rest_of(offset);
         while (run as usize) < len && tier_at(offset + run)? == tier {
-            run += u64::from(self.range_size);
+            run += ranges.bytes();
         }
         Ok((tier, len.min(run as usize)))
     }
@@ -118,7 +120,7 @@ impl Volume {
             None => piece.buf.fill(0),
             Some(tier) => {
                 let end = piece.offset + piece.buf.len() as u64;
-                self.heat.used(file, tier, self.ranges_of(piece.offset, end));
+                self.heat.used(file, tier, spread.range_size().ranges_of(piece.offset, end));
                 self.read_piece(file, spread, &*self.tiers.get(tier)?, piece.offset, piece.buf, direct)?;
             }
         }

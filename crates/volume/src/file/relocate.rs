@@ -9,7 +9,7 @@ use super::truncate::note_release;
 use super::{File, Layout, Spread};
 use crate::Volume;
 use crate::door::Pass;
-use crate::format::{Entry, Reason};
+use crate::format::{Entry, RangeSize, Reason};
 use crate::migrate::{Busy, CHUNKS, Ground, Outcome, Pace, Registered, Span, carry_out};
 use crate::placement::{self, Origin};
 use crate::plant::Plant;
@@ -100,7 +100,7 @@ impl Volume {
     fn entry_at(&self, file: &File, offset: u64) -> Result<Option<Entry>> {
         match &*file.layout.read() {
             Layout::Plain => Ok(None),
-            Layout::Spread(spread) => spread.index.entry(self.range_of(offset)),
+            Layout::Spread(spread) => spread.index.entry(spread.range_size().range_of(offset)),
         }
     }
 
@@ -109,9 +109,9 @@ impl Volume {
     fn next_target(&self, file: &File, offset: u64, excluded: u64) -> Result<Option<Arc<Tier>>> {
         let layout = file.layout.read();
         let Layout::Spread(spread) = &*layout else { return Ok(None) };
-        let bytes = u64::from(self.range_size);
+        let (ranges, size) = (spread.range_size(), spread.size());
+        let (start, bytes) = (ranges.start_of(ranges.range_of(offset)), ranges.bytes());
         let deal = spread.placing.lock();
-        let (start, size) = (self.range_start(self.range_of(offset)), spread.size());
         let span = placement::Span { offset: start, len: bytes, size, size_after: size, new_bytes: bytes };
         let asking = Asking { file, origin: Origin::default(), span };
         Ok(Some(self.choose(&asking, &deal, excluded)?.tier))
@@ -119,11 +119,11 @@ impl Volume {
 
     /// Ends the move of a range that somebody else began.
     fn end_move_at(&self, file: &File, offset: u64) {
-        let moving = match &*file.layout.read() {
+        let (moving, range) = match &*file.layout.read() {
             Layout::Plain => return,
-            Layout::Spread(spread) => Arc::clone(&spread.moving),
+            Layout::Spread(spread) => (Arc::clone(&spread.moving), spread.range_size().range_of(offset)),
         };
-        moving.end(self.range_of(offset));
+        moving.end(range);
     }
 
     /// Moves the range at `offset` to a tier, if it is not there already, as
@@ -159,21 +159,22 @@ impl Volume {
         if self.entry_at(file, offset)?.is_none_or(|entry| entry.tier == to.id) {
             return Ok(0);
         }
-        if pace.take(u64::from(self.range_size)).is_err() {
+        let bytes = self.range_size_of(file)?.bytes();
+        if pace.take(bytes).is_err() {
             return Err(Errno::ECANCELED.into());
         }
         let _pass = self.enter_to_move(file)?;
         // What is read and written here is nobody's who waits for it.
         let _for = act_for(Account::Mover);
         let moved = self.move_range_at(file, offset, to, reason, between)?;
-        Ok(moved.map_or(0, |_| u64::from(self.range_size)))
+        Ok(moved.map_or(0, |_| bytes))
     }
 
     /// A plain file is spread before any of it can leave home.
     fn spread_to_move(&self, file: &File, to: &Tier) -> Result<()> {
         let _pass = self.enter_to_move(file)?;
         if matches!(&*file.layout.read(), Layout::Plain) && !to.is_home() {
-            let spread = self.spread_out(file);
+            let spread = self.spread_out(file, self.range_size_of(file)?);
             self.note_inode(&file.inode);
             spread.map_err(|not| match not {
                 NotSpread::PassedThrough => Errno::EBUSY.into(),
@@ -199,24 +200,24 @@ impl Volume {
         reason: Reason,
         between: &mut dyn FnMut(),
     ) -> Moved<Option<Outcome>> {
-        let range = self.range_of(offset);
-        let (this, entry, span) = {
+        let (ranges, range, this, entry, span) = {
             let layout = file.layout.read();
             let Layout::Spread(spread) = &*layout else { return Ok(None) };
+            let (ranges, range) = (spread.range_size(), spread.range_size().range_of(offset));
             self.mark(file, spread).map_err(NotMoved::Other)?;
             let this = spread.moving.begin(range).map_err(|Busy| NotMoved::Busy)?;
             let Some(entry) = spread.index.entry(range).map_err(NotMoved::Other)? else { return Ok(None) };
             if entry.tier == to.id {
                 return Ok(None);
             }
-            (this, entry, Span::new(spread.id(), &(range..range + 1)))
+            (ranges, range, this, entry, Span::new(spread.id(), &(range..range + 1)))
         };
         let from = self.tiers.get(entry.tier).map_err(NotMoved::Other)?;
         let between = RefCell::new(between);
-        let move_ = RangeMove { volume: self, file, range, entry, from, to, reason, this, between };
+        let move_ = RangeMove { volume: self, file, ranges, range, entry, from, to, reason, this, between };
         let outcome = move_.run(span);
         move_.release_what_is_left(outcome.is_ok());
-        self.note_data(&file.inode, self.range_start(range), u64::from(self.range_size));
+        self.note_data(&file.inode, ranges.start_of(range), ranges.bytes());
         outcome.map(Some)
     }
 
@@ -245,9 +246,10 @@ impl Volume {
 
     /// Frees what a tier holds of a range that is not, or no longer, its.
     pub(crate) fn release_range(&self, file: &File, spread: &Spread, tier: &Tier, range: u64) -> Result<()> {
-        let (start, len) = (self.range_start(range), u64::from(self.range_size));
+        let ranges = spread.range_size();
         note_release(spread, tier.id);
-        self.punch_piece(file, spread, tier, start, len).context("releasing a range")
+        self.punch_piece(file, spread, tier, ranges.start_of(range), ranges.bytes())
+            .context("releasing a range")
     }
 }
 
@@ -255,6 +257,7 @@ impl Volume {
 struct RangeMove<'a> {
     volume: &'a Volume,
     file: &'a File,
+    ranges: RangeSize,
     range: u64,
     /// What the index said when the move began.
     entry: Entry,
@@ -319,13 +322,13 @@ impl RangeMove<'_> {
             }
         }
         if moved {
-            self.to.took(u64::from(self.volume.range_size));
+            self.to.took(self.ranges.bytes());
         }
     }
 
     /// Bytes of a chunk.
     fn chunk(&self) -> u64 {
-        u64::from(self.volume.range_size) / CHUNKS
+        self.ranges.bytes() / CHUNKS
     }
 
     /// Copies what the source has of `start .. end`.
@@ -388,7 +391,7 @@ impl Ground for RangeMove<'_> {
     fn copy(&self, hold: &Hold<'_>, chunks: u64, again: bool) -> Moved<()> {
         let spread = hold.spread()?;
         let first = u64::from(chunks.trailing_zeros());
-        let start = self.volume.range_start(self.range) + first * self.chunk();
+        let start = self.ranges.start_of(self.range) + first * self.chunk();
         let len = u64::from(chunks.count_ones()) * self.chunk();
         if again {
             // What became a hole must not stay data.

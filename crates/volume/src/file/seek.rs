@@ -42,15 +42,15 @@ impl Volume {
         size: u64,
     ) -> Result<Option<(u64, u64)>> {
         let mut found = None;
-        let first = self.range_of(offset);
+        let ranges = spread.range_size();
         let visit = |range: u64, entry: Result<crate::format::Entry>| {
-            let start = self.range_start(range).max(offset);
-            let end = (self.range_start(range) + u64::from(self.range_size)).min(size);
+            let bytes = ranges.bytes_of(range..range + 1, size);
+            let (start, end) = (bytes.start.max(offset), bytes.end);
             found = self.next_data_on(file, spread, &*self.tiers.get(entry?.tier)?, start, end)?;
             // Stops the visit; taken back below.
             if found.is_some() || end >= size { Err(Errno::EINTR.into()) } else { Ok(()) }
         };
-        match spread.index.for_each(first, visit) {
+        match spread.index.for_each(ranges.range_of(offset), visit) {
             Err(error) if error.errno() != Errno::EINTR => Err(error),
             _ => Ok(found),
         }

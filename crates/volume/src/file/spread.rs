@@ -1,5 +1,6 @@
 //! What a spread file has beyond its home file.
 
+use crate::format::RangeSize;
 use crate::index::Index;
 use crate::migrate::Moving;
 use crate::placement::Deal;
@@ -95,6 +96,11 @@ impl Spread {
 
     pub(crate) fn id(&self) -> ObjectId {
         self.index.id()
+    }
+
+    /// How long its ranges are.
+    pub(crate) fn range_size(&self) -> RangeSize {
+        self.index.range_size()
     }
 
     pub(crate) fn size(&self) -> u64 {

@@ -135,7 +135,7 @@ impl Volume {
     pub(crate) fn trim(&self, file: &File, spread: &Spread, size: u64) -> Result<()> {
         // What is being copied now was read before.
         spread.moving.cancel_all();
-        let first = size.div_ceil(u64::from(self.range_size));
+        let first = spread.range_size().count(size);
         let mut cleared = false;
         spread.index.for_each(first, |_, entry| {
             cleared = true;

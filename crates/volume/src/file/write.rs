@@ -4,7 +4,7 @@ use super::place::NotSpread;
 use super::relocate::Moves;
 use super::{File, Layout, Spread};
 use crate::Volume;
-use crate::format::SIZE_MAX;
+use crate::format::{RangeSize, SIZE_MAX};
 use crate::migrate::{SPAN_RANGES_MAX, Span, Writing};
 use crate::placement::Origin;
 use crate::tiers::Tier;
@@ -65,7 +65,7 @@ impl Volume {
         match &*layout {
             Layout::Plain => {
                 let spread = self.should_spread(file, offset, end, io)?;
-                let written = if spread {
+                let written = if spread.is_some() {
                     Err(Errno::ENOSPC.into())
                 } else {
                     self.heat.used(file, self.tiers.home().id, 0..1);
@@ -73,7 +73,10 @@ impl Volume {
                 };
                 drop(layout);
                 match written {
-                    Err(error) if error.is_full() => self.make_room_in_plain(file, offset, data, io, error),
+                    Err(full) if full.is_full() => {
+                        let ranges = spread.map_or_else(|| self.range_size_for(file, offset, end, io), Ok)?;
+                        self.make_room_in_plain(file, offset, data, io, (ranges, full))
+                    }
                     result => result,
                 }
             }
@@ -81,9 +84,10 @@ impl Volume {
                 Progress::Done(done) => Ok(done),
                 Progress::RangeMustMove { done } if done > 0 => Ok(done),
                 Progress::RangeMustMove { .. } => {
+                    let range = spread.range_size().range_of(offset);
                     drop(layout);
                     if self.move_full_range(file, offset)? {
-                        moves.count(self.range_of(offset), self.tiers.iter().count())?;
+                        moves.count(range, self.tiers.iter().count())?;
                     }
                     Ok(0)
                 }
@@ -100,9 +104,9 @@ impl Volume {
         offset: u64,
         data: &[u8],
         io: Origin,
-        full: Error,
+        (ranges, full): (RangeSize, Error),
     ) -> Result<usize> {
-        match self.spread_out(file) {
+        match self.spread_out(file, ranges) {
             Ok(()) => Ok(0),
             Err(NotSpread::PassedThrough) => {
                 self.reaper.reap_now(self);
@@ -129,7 +133,7 @@ impl Volume {
         if offset > spread.size() {
             spread.index.set_gaps(true)?;
         }
-        let end = (offset + data.len() as u64).min(self.writing_end(offset));
+        let end = (offset + data.len() as u64).min(writing_end(spread, offset));
         let data = &data[..(end - offset) as usize];
         self.place(file, spread, offset, end, io)?;
         // From here to the end, the ranges stay where they are.
@@ -142,7 +146,7 @@ impl Volume {
             match self.write_piece(file, spread, &tier, at, &data[done..done + len], io.store_io()) {
                 Ok(written) => {
                     done += written;
-                    self.heat.used(file, tier.id, self.ranges_of(at, at + written as u64));
+                    self.heat.used(file, tier.id, spread.range_size().ranges_of(at, at + written as u64));
                     spread.wrote(tier.id)?;
                     self.grow(file, spread, offset + done as u64, &tier)?;
                 }
@@ -157,14 +161,9 @@ impl Volume {
     /// Keeps the ranges of `offset .. end` on their tiers until the answer is
     /// dropped, and tells whoever moves one that it was written.
     pub(crate) fn writing(&self, spread: &Spread, offset: u64, end: u64) -> Writing<'_> {
-        let span = Span::new(spread.id(), &self.ranges_of(offset, end));
-        spread.moving.write(&self.slots, span, offset..end, u64::from(self.range_size))
-    }
-
-    /// Where one call of [`writing`](Self::writing) from `offset` on has to end
-    /// at the latest.
-    fn writing_end(&self, offset: u64) -> u64 {
-        self.range_start(self.range_of(offset) + SPAN_RANGES_MAX)
+        let ranges = spread.range_size();
+        let span = Span::new(spread.id(), &ranges.ranges_of(offset, end));
+        spread.moving.write(&self.slots, span, offset..end, ranges.bytes())
     }
 
     /// The file now reaches to `end` at least; `tier` holds its last byte.
@@ -197,4 +196,11 @@ impl Volume {
             _ => Ok(()),
         }
     }
+}
+
+/// Where one call of [`Volume::writing`] from `offset` on has to end at the
+/// latest.
+fn writing_end(spread: &Spread, offset: u64) -> u64 {
+    let ranges = spread.range_size();
+    ranges.start_of(ranges.range_of(offset) + SPAN_RANGES_MAX)
 }

@@ -1,7 +1,7 @@
 //! The part of an index header that never changes.
 
 use super::bytes::{check_sealed, get, get_u32, get_u64, put, seal};
-use super::{FORMAT_VERSION, FormatError};
+use super::{FORMAT_VERSION, FormatError, RangeSize};
 use braid_contract::{NativeHandle, ObjectId, VolumeId};
 
 /// Length of the header in bytes; entries follow it.
@@ -17,7 +17,8 @@ const HANDLE_MAX: u8 = 128;
 pub(crate) struct Header {
     pub(crate) volume: VolumeId,
     pub(crate) id: ObjectId,
-    pub(crate) range_size: u32,
+    /// Of this file: others may have ranges of another size.
+    pub(crate) range_size: RangeSize,
     pub(crate) ino: u64,
     pub(crate) btime_ns: i64,
     /// Size of the file when it was spread; all of it was in the home file.
@@ -33,7 +34,7 @@ impl Header {
         put(&mut bytes, 8, &FORMAT_VERSION.to_le_bytes());
         put(&mut bytes, 16, &self.volume.0);
         put(&mut bytes, 32, &self.id.0);
-        put(&mut bytes, 48, &self.range_size.to_le_bytes());
+        put(&mut bytes, 48, &self.range_size.get().to_le_bytes());
         put(&mut bytes, 56, &self.ino.to_le_bytes());
         put(&mut bytes, 64, &self.btime_ns.to_le_bytes());
         put(&mut bytes, 72, &self.plain_size.to_le_bytes());
@@ -58,7 +59,7 @@ impl Header {
         Ok(Self {
             volume: VolumeId(get(bytes, 16)),
             id: ObjectId(get(bytes, 32)),
-            range_size: get_u32(bytes, 48),
+            range_size: RangeSize::decode(get_u32(bytes, 48))?,
             ino: get_u64(bytes, 56),
             btime_ns: i64::from_le_bytes(get(bytes, 64)),
             plain_size: get_u64(bytes, 72),
@@ -76,7 +77,7 @@ mod tests {
         let header = Header {
             volume: VolumeId([1; 16]),
             id: ObjectId([2; 16]),
-            range_size: 1 << 21,
+            range_size: RangeSize::new(1 << 21).unwrap(),
             ino: 3,
             btime_ns: 4,
             plain_size: 5,

@@ -1,7 +1,7 @@
 //! The label of a tier and the volume table of the home tier.
 
 use super::bytes::{check_sealed, get, get_u32, put, seal};
-use super::{FORMAT_VERSION, FormatError};
+use super::{FORMAT_VERSION, FormatError, RangeSize};
 use braid_contract::{TierId, VolumeId};
 
 /// Length of a label in bytes.
@@ -25,7 +25,7 @@ pub(crate) struct Label {
     pub(crate) home: bool,
     /// Braid's extended attribute is in the `user.` namespace.
     pub(crate) user_xattr: bool,
-    pub(crate) range_size: u32,
+    pub(crate) range_size: RangeSize,
     pub(crate) name: String,
 }
 
@@ -39,7 +39,7 @@ impl Label {
         bytes[33] = u8::from(self.home);
         bytes[34] = u8::from(self.user_xattr);
         bytes[35] = self.name.len() as u8;
-        put(&mut bytes, 36, &self.range_size.to_le_bytes());
+        put(&mut bytes, 36, &self.range_size.get().to_le_bytes());
         put(&mut bytes, 40, self.name.as_bytes());
         seal(&mut bytes, 12);
         bytes
@@ -70,7 +70,7 @@ impl Label {
             tier,
             home: bytes[33] == 1,
             user_xattr: bytes[34] == 1,
-            range_size: check_range_size(get_u32(bytes, 36))?,
+            range_size: RangeSize::decode(get_u32(bytes, 36))?,
             name: decode_name(bytes[35], &bytes[40..])?,
         })
     }
@@ -80,7 +80,7 @@ impl Label {
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(crate) struct VolumeTable {
     pub(crate) volume: VolumeId,
-    pub(crate) range_size: u32,
+    pub(crate) range_size: RangeSize,
     pub(crate) home: TierId,
     /// Number and name of each tier, in order of number.
     pub(crate) tiers: Vec<(TierId, String)>,
@@ -112,7 +112,7 @@ impl VolumeTable {
         put(&mut bytes, 0, TABLE_MAGIC);
         put(&mut bytes, 8, &FORMAT_VERSION.to_le_bytes());
         put(&mut bytes, 16, &self.volume.0);
-        put(&mut bytes, 32, &self.range_size.to_le_bytes());
+        put(&mut bytes, 32, &self.range_size.get().to_le_bytes());
         bytes[36] = self.home.0;
         let tiers = self.tiers.iter().map(|tier| (SLOT_TIER, tier));
         let lost = self.lost.iter().map(|tier| (SLOT_LOST, tier));
@@ -145,7 +145,7 @@ impl VolumeTable {
         if !tiers.iter().any(|(tier, _)| *tier == home) {
             return Err(FormatError::Damaged("its home tier is not among its tiers"));
         }
-        let range_size = check_range_size(get_u32(bytes, 32))?;
+        let range_size = RangeSize::decode(get_u32(bytes, 32))?;
         Ok(Self { volume: VolumeId(get(bytes, 16)), range_size, home, tiers, lost, removed })
     }
 }
@@ -159,14 +159,6 @@ fn put_slot(bytes: &mut [u8], kind: u8, tier: TierId, name: &str) {
     bytes[at] = kind;
     bytes[at + 1] = name.len() as u8;
     put(bytes, at + 2, name.as_bytes());
-}
-
-fn check_range_size(bytes: u32) -> Result<u32, FormatError> {
-    if bytes.is_power_of_two() && (crate::RANGE_SIZE_MIN..=crate::RANGE_SIZE_MAX).contains(&bytes) {
-        Ok(bytes)
-    } else {
-        Err(FormatError::Damaged("its range size is impossible"))
-    }
 }
 
 fn decode_name(len: u8, bytes: &[u8]) -> Result<String, FormatError> {
@@ -190,7 +182,7 @@ mod tests {
             tier: TierId(62),
             home: false,
             user_xattr: true,
-            range_size: 1 << 16,
+            range_size: RangeSize::new(1 << 16).unwrap(),
             name: "slow-1".into(),
         }
     }
@@ -230,7 +222,7 @@ mod tests {
     fn tables_round_trip() {
         let table = VolumeTable {
             volume: VolumeId([9; 16]),
-            range_size: 1 << 26,
+            range_size: RangeSize::new(1 << 26).unwrap(),
             home: TierId(0),
             tiers: vec![(TierId(0), "fast".into()), (TierId(62), "x".repeat(48))],
             lost: vec![(TierId(7), "old".into())],

@@ -10,6 +10,7 @@ mod heat;
 mod id_attr;
 mod label;
 mod pin_attr;
+mod range_size;
 mod rehome;
 mod words;
 
@@ -19,6 +20,7 @@ pub(crate) use heat::{decode_heat, encode_heat};
 pub(crate) use id_attr::{IdAttr, IdKind};
 pub(crate) use label::{Label, Removed, TABLE_LEN, VolumeTable};
 pub(crate) use pin_attr::PinAttr;
+pub use range_size::RangeSize;
 pub(crate) use rehome::{RehomeRecord, RehomeStage};
 pub(crate) use words::{Entry, Owners, Reason, SIZE_MAX, Words};
 

@@ -14,7 +14,7 @@ pub(crate) use dir::{Dirs, IndexDir, ids_in, path_of};
 
 use ballast::Ballast;
 
-use crate::format::{Entry, HEADER_LEN, Header, MUTABLE_FROM, Owners, Words};
+use crate::format::{Entry, HEADER_LEN, Header, MUTABLE_FROM, Owners, RangeSize, Words};
 use crate::sync::Mutex;
 use braid_contract::{Context, Errno, Error, Fd, ObjectId, Result, TierId};
 use segments::Segments;
@@ -88,6 +88,11 @@ impl Index {
 
     pub(crate) fn id(&self) -> ObjectId {
         self.header.id
+    }
+
+    /// How long the file's ranges are.
+    pub(crate) fn range_size(&self) -> RangeSize {
+        self.header.range_size
     }
 
     /// Size of the file.
@@ -243,7 +248,7 @@ mod tests {
         Header {
             volume: VolumeId([1; 16]),
             id: ObjectId([2; 16]),
-            range_size: 1 << 16,
+            range_size: crate::RangeSize::new(1 << 16).unwrap(),
             ino: 1,
             btime_ns: 0,
             plain_size: 0,

@@ -1,9 +1,10 @@
 //! Which ranges a job moves, and where to.
 
+use super::room::Stretch;
 use super::shares::Shares;
 use crate::Volume;
 use crate::file::{Asking, File, Layout};
-use crate::format::{PinAttr, Reason};
+use crate::format::{PinAttr, RangeSize, Reason};
 use crate::placement::{Origin, Span};
 use crate::tiers::{Tier, bit};
 use braid_contract::{Errno, Error, JobKind, Result, TierId};
@@ -26,9 +27,12 @@ pub(super) enum Goal {
 /// A range that is to be moved.
 #[derive(Clone)]
 pub(super) struct Step {
-    pub(super) range: u64,
+    /// First byte.
+    pub(super) offset: u64,
     /// Bytes of the file in it.
     pub(super) len: u64,
+    /// How long the file's ranges were when this was found.
+    pub(super) ranges: RangeSize,
     pub(super) from: TierId,
     /// Where to, where that follows from the rest of the file.
     pub(super) to: Option<TierId>,
@@ -64,8 +68,8 @@ impl Volume {
         }))
     }
 
-    /// The next ranges of a file that are to be moved, from `first` on and at
-    /// most so many.
+    /// The next ranges of a file that are to be moved, from the one at offset
+    /// `first` on and at most so many.
     pub(super) fn steps(&self, goal: &Goal, file: &File, first: u64, max: usize) -> Result<Vec<Step>> {
         let mut shares = match goal {
             Goal::Shares => Some(self.shares_of(file)?),
@@ -75,7 +79,7 @@ impl Volume {
         let mut taken = 0;
         // Shares follow from the whole file.
         let begin = if shares.is_some() { 0 } else { first };
-        let collected = self.each_range(file, begin, &mut |range, from, len| {
+        let collected = self.each_range(file, begin, &mut |Stretch { offset, len, ranges, tier: from }| {
             let to = shares.as_mut().and_then(|shares: &mut Shares| shares.take_from(from));
             let wanted = match goal {
                 Goal::To(tier) => from != tier.id,
@@ -85,11 +89,11 @@ impl Volume {
             };
             // What lies behind the end goes with the first thing that happens
             // to the file, and has only to go from a tier that is to be empty.
-            if !wanted || range < first || len == 0 && !matches!(goal, Goal::Off { .. }) {
+            if !wanted || offset < first || len == 0 && !matches!(goal, Goal::Off { .. }) {
                 return Ok(());
             }
             taken += 1;
-            steps.push(Step { range, len, from, to });
+            steps.push(Step { offset, len, ranges, from, to });
             if taken == max { Err(Errno::ECANCELED.into()) } else { Ok(()) }
         });
         match collected {
@@ -100,7 +104,6 @@ impl Volume {
 
     /// Where a range goes, but for the tiers in `excluded`, a set of bits.
     pub(super) fn target(&self, goal: &Goal, file: &File, step: &Step, excluded: u64) -> Result<Target> {
-        let range_size = u64::from(self.range_size);
         let fits = |tier: &Tier| {
             excluded & bit(tier.id) == 0
                 && !tier.is_draining()
@@ -124,7 +127,7 @@ impl Volume {
             Goal::Off { to: Some(to), .. } if fits(to) => Target::Tier(Arc::clone(to)),
             Goal::Off { tier, .. } => {
                 let excluded = excluded | bit(tier.id);
-                match self.choose_for(file, range_size.min(step.len.max(1)), excluded) {
+                match self.choose_for(file, step.len.max(1), excluded) {
                     Ok(tier) => Target::Tier(tier),
                     Err(error) if error.is_full() => Target::NoRoom,
                     Err(error) => return Err(error),
@@ -149,6 +152,13 @@ impl Volume {
     }
 }
 
+impl Step {
+    /// Where the next range begins.
+    pub(super) fn end(&self) -> u64 {
+        self.offset + self.ranges.bytes()
+    }
+}
+
 impl Goal {
     /// Why a range is on its new tier.
     pub(super) fn reason(&self) -> Reason {
@@ -160,13 +170,14 @@ impl Goal {
         }
     }
 
-    /// Whether it is of interest what a plain file of this size has.
-    pub(super) fn wants_plain(&self, size: u64, range_size: u32) -> bool {
+    /// Whether it is of interest what a plain file of this size has, with ranges
+    /// of this size if it was spread.
+    pub(super) fn wants_plain(&self, size: u64, ranges: RangeSize) -> bool {
         match self {
             Self::To(tier) => size > 0 && !tier.is_home(),
             Self::Ranked { tiers, .. } => size > 0 && tiers.first().is_some_and(|(tier, _)| !tier.is_home()),
             // Small files stay as they are.
-            Self::Shares => size > u64::from(range_size),
+            Self::Shares => size > ranges.bytes(),
             Self::Off { .. } => false,
         }
     }

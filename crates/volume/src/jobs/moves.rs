@@ -28,7 +28,7 @@ impl Run<'_> {
         loop {
             let steps = self.volume.steps(&self.goal, file, first, self.batch())?;
             let Some(last) = steps.last() else { break };
-            first = last.range + 1;
+            let next = last.end();
             for chunk in steps.chunks(BATCH) {
                 let mut done = Done::default();
                 let result = self.move_steps(file, chunk, &mut done);
@@ -46,6 +46,9 @@ impl Run<'_> {
                     result => result?,
                 }
             }
+            // It may have been spread meanwhile, by somebody to whom another
+            // rule applies: then these were not all of its ranges.
+            first = if self.volume.range_size_of(file)? == steps[0].ranges { next } else { steps[0].offset };
         }
         if stayed > 0 {
             *self.skipped.entry("no room on a better tier".into()).or_default() += 1;
@@ -113,7 +116,7 @@ impl Run<'_> {
                     Target::NoRoom => return Err(Errno::ENOSPC.into()),
                 },
             };
-            let offset = volume.range_start(step.range);
+            let offset = step.offset;
             match volume.relocate(file, offset, &to, (self.goal.reason(), self.pace)) {
                 Ok(0) => return Ok(()),
                 Ok(_) => {

@@ -1,13 +1,25 @@
 //! Whether the other tiers have room for what one of them has; and what of
 //! files is where.
 
-use crate::Volume;
 use crate::config::TierConfig;
 use crate::file::{File, Layout};
-use crate::format::SIZE_MAX;
+use crate::format::{RangeSize, SIZE_MAX};
+use crate::index::Index;
 use crate::tiers::{Backend, Counts, Tier};
+use crate::{RANGE_SIZE_MAX, Volume};
 use braid_contract::{Errno, Error, ObjectId, Result, TierId};
 use std::sync::atomic::Ordering;
+
+/// A range of a file that is somewhere.
+pub(super) struct Stretch {
+    /// First byte.
+    pub(super) offset: u64,
+    /// Bytes of the file in it; none behind its end.
+    pub(super) len: u64,
+    /// How long the file's ranges are.
+    pub(super) ranges: RangeSize,
+    pub(super) tier: TierId,
+}
 
 /// A size for messages.
 pub(super) fn show(bytes: u64) -> String {
@@ -16,29 +28,30 @@ pub(super) fn show(bytes: u64) -> String {
 }
 
 impl Volume {
-    /// Calls `visit` with each range of a file from `first` on that is
-    /// somewhere: its number, its tier and how many bytes of the file it has.
-    /// A range behind the end has none.
+    /// Calls `visit` with each range of a file that is somewhere, from the one
+    /// at offset `first` on.
     pub(super) fn each_range(
         &self,
         file: &File,
         first: u64,
-        visit: &mut dyn FnMut(u64, TierId, u64) -> Result<()>,
+        visit: &mut dyn FnMut(Stretch) -> Result<()>,
     ) -> Result<()> {
-        let len = |range: u64, size: u64| {
-            size.saturating_sub(self.range_start(range)).min(u64::from(self.range_size))
+        let layout = file.layout.read();
+        let ranges = self.range_size_in(file, &layout)?;
+        let first = ranges.range_of(first);
+        let stretch = |range: u64, tier: TierId, size: u64| {
+            let offset = ranges.start_of(range);
+            Stretch { offset, len: size.saturating_sub(offset).min(ranges.bytes()), ranges, tier }
         };
-        match &*file.layout.read() {
+        match &*layout {
             Layout::Plain => {
-                let (size, home) = (file.home_size()?, self.tiers.home().id);
-                self.ranges_of(0, size.min(SIZE_MAX))
-                    .skip(usize::try_from(first).unwrap_or(usize::MAX))
-                    .try_for_each(|range| visit(range, home, len(range, size)))
+                let (size, home) = (file.home_size()?.min(SIZE_MAX), self.tiers.home().id);
+                (first..ranges.count(size)).try_for_each(|range| visit(stretch(range, home, size)))
             }
             Layout::Spread(spread) => {
                 let size = spread.size();
                 spread.index.for_each(first, |range, entry| match entry {
-                    Ok(entry) => visit(range, entry.tier, len(range, size)),
+                    Ok(entry) => visit(stretch(range, entry.tier, size)),
                     // Nobody knows where it is; reading it says so.
                     Err(_) => Ok(()),
                 })
@@ -49,8 +62,8 @@ impl Volume {
     /// Bytes of a file that are on other tiers.
     pub(super) fn bytes_elsewhere(&self, file: &File, than: &Tier) -> Result<u64> {
         let mut bytes = 0;
-        self.each_range(file, 0, &mut |_, tier, len| {
-            bytes += if tier == than.id { 0 } else { len };
+        self.each_range(file, 0, &mut |range| {
+            bytes += if range.tier == than.id { 0 } else { range.len };
             Ok(())
         })?;
         Ok(bytes)
@@ -61,7 +74,7 @@ impl Volume {
     pub(super) fn ranges_on(&self, tier: &Tier) -> Result<u64> {
         let mut ranges = 0;
         self.each_index(&mut |id| {
-            ranges += self.ranges_in(id, tier)?;
+            ranges += self.ranges_in(&self.index.open_index(id)?, tier)?;
             Ok(())
         })?;
         Ok(ranges)
@@ -75,9 +88,9 @@ impl Volume {
         })
     }
 
-    fn ranges_in(&self, id: ObjectId, tier: &Tier) -> Result<u64> {
+    fn ranges_in(&self, index: &Index, tier: &Tier) -> Result<u64> {
         let mut ranges = 0;
-        self.index.open_index(id)?.for_each(0, |_, entry| {
+        index.for_each(0, |_, entry| {
             ranges += u64::from(entry.is_ok_and(|entry| entry.tier == tier.id));
             Ok(())
         })?;
@@ -85,20 +98,21 @@ impl Volume {
     }
 
     /// Bytes that may have to find another place when a tier is emptied: as
-    /// far as is known without looking, then by what its objects take.
+    /// far as is known without looking, then by what its objects take. What is
+    /// known is a number of ranges, each of which may be as long as can be.
     fn bytes_on(&self, tier: &Tier, room: u64) -> Result<u64> {
-        let range_size = u64::from(self.range_size);
-        let most = tier.ranges.load(Ordering::Relaxed) * range_size;
+        let most = tier.ranges.load(Ordering::Relaxed).saturating_mul(RANGE_SIZE_MAX.into());
         if self.tiers.counts() == Counts::Exact && most <= room {
             return Ok(most);
         }
         let Backend::Store(store) = &tier.backend else { return Ok(most) };
-        let mut bytes = 0;
+        let mut bytes = 0_u64;
         self.each_index(&mut |id| {
-            let ranges = self.ranges_in(id, tier)?;
+            let index = self.index.open_index(id)?;
+            let ranges = self.ranges_in(&index, tier)?;
             if ranges > 0 {
                 let taken = store.stat(id).map_or(u64::MAX, |stat| stat.allocated);
-                bytes += taken.min(ranges * range_size);
+                bytes = bytes.saturating_add(taken.min(index.range_size().start_of(ranges)));
             }
             Ok(())
         })?;

@@ -248,11 +248,15 @@ impl Run<'_> {
     fn visit(&mut self, path: &Path, fd: &Fd, identity: &Identity) -> Result<Option<Stop>> {
         let volume = self.volume;
         let plain = volume.home.id_attr(&**fd, identity)?.is_none();
-        if plain && !self.goal.wants_plain(identity.size(), volume.range_size) {
+        // Which ranges it would have is only known once it is looked at.
+        if plain && !self.goal.wants_plain(identity.size(), volume.smallest_range()) {
             return Ok(None);
         }
         let shown = path.display().to_string();
         volume.with_file(fd, identity, |file| {
+            if plain && !self.goal.wants_plain(identity.size(), volume.range_size_of(file)?) {
+                return Ok(None);
+            }
             if volume.is_pinned(file)?
                 && !file.pin(&volume.home)?.is_some_and(|pin| self.goal.overrides(&pin))
             {
@@ -287,7 +291,7 @@ impl Run<'_> {
         loop {
             let steps = self.volume.steps(&self.goal, file, first, self.batch())?;
             let Some(last) = steps.last() else { break };
-            first = last.range + 1;
+            first = last.end();
             amount.ranges += steps.iter().filter(|step| step.len > 0).count() as u64;
             amount.bytes += steps.iter().map(|step| step.len).sum::<u64>();
         }

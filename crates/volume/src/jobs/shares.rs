@@ -1,9 +1,11 @@
 //! What each tier is to have of a file, so that every tier has its share, and
 //! what it has too much.
 
+use super::room::Stretch;
 use crate::Volume;
 use crate::config::PolicyConfig;
 use crate::file::{Asking, File};
+use crate::format::RangeSize;
 use crate::placement::{Deal, Origin, Span, TierView, shares};
 use braid_contract::{Result, TierId};
 
@@ -66,48 +68,60 @@ impl Volume {
     /// What of a file is to be moved for every tier to have its share.
     pub(super) fn shares_of(&self, file: &File) -> Result<Shares> {
         let (mut have, mut size) = ([0; TIERS], 0);
-        self.each_range(file, 0, &mut |range, tier, len| {
+        self.each_range(file, 0, &mut |Stretch { offset, len, tier, .. }| {
             have[usize::from(tier.0)] += u64::from(len > 0);
-            size = self.range_start(range) + len;
+            size = offset + len;
             Ok(())
         })?;
+        let ranges = self.range_size_of(file)?;
         let count: u64 = have.iter().sum();
         let dealt = count.min(DEALT_MAX);
         let views = self.tiers.views(0, 0);
-        let deal = Deal::new(file.inode.ino.0, self.range_size);
+        let deal = Deal::new(file.inode.ino.0, ranges.get());
         let mut want = match self.policy_config {
             PolicyConfig::HomeFirst { .. } | PolicyConfig::Size { .. } => {
-                self.as_chosen(file, deal, dealt, size)
+                self.as_chosen(file, deal, dealt, (size, ranges))
             }
             // The others spread their load by what it does at the moment.
-            _ => shares(deal, &views, dealt, self.range_size),
+            _ => shares(deal, &views, dealt, ranges.get()),
         };
         if count > dealt {
             scale(&mut want, count, dealt);
         }
-        self.keep_within_room(&views, &have, &mut want);
+        self.keep_within_room(&views, &have, &mut want, ranges);
         Ok(Shares::new(&have, &want))
     }
 
     /// What the policy would give each tier, if the file was written anew.
-    fn as_chosen(&self, file: &File, mut deal: Deal, count: u64, size: u64) -> [u64; TIERS] {
+    fn as_chosen(
+        &self,
+        file: &File,
+        mut deal: Deal,
+        count: u64,
+        (size, ranges): (u64, RangeSize),
+    ) -> [u64; TIERS] {
         let mut want = [0; TIERS];
         for _ in 0..count {
             // Those that are full have room for what they have.
             let span = Span { offset: 0, len: 0, size, size_after: size, new_bytes: 0 };
             let asking = Asking { file, origin: Origin::default(), span };
             let Ok(choice) = self.choose(&asking, &deal, 0) else { break };
-            deal.add(choice.tier.id, u64::from(self.range_size), 1.0);
+            deal.add(choice.tier.id, ranges.bytes(), 1.0);
             want[usize::from(choice.tier.id.0)] += 1;
         }
         want
     }
 
     /// A tier that is full gets no more than it has: the others get it.
-    fn keep_within_room(&self, views: &[TierView], have: &[u64; TIERS], want: &mut [u64; TIERS]) {
+    fn keep_within_room(
+        &self,
+        views: &[TierView],
+        have: &[u64; TIERS],
+        want: &mut [u64; TIERS],
+        ranges: RangeSize,
+    ) {
         let is_full = |view: &&TierView| {
-            view.has_room
-                && self.tiers.get(view.id).is_ok_and(|tier| tier.room() < u64::from(self.range_size))
+            view.has_room && self.tiers.get(view.id).is_ok_and(|tier| tier.room() < ranges.bytes())
         };
         let mut rest = 0;
         for view in views.iter().filter(is_full) {

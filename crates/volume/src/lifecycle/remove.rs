@@ -191,7 +191,7 @@ impl Volume {
 
     fn mentions(&self, id: ObjectId, tier: TierId) -> Result<Mentions> {
         let index = self.index.open_index(id)?;
-        let end = index.size()?.div_ceil(u64::from(self.range_size));
+        let end = index.range_size().count(index.size()?);
         let owners = index.owners()?;
         let mut mentions = Mentions {
             owner: [owners.size, owners.mtime, owners.atime, owners.synced_mtime].contains(&tier),

@@ -77,7 +77,9 @@ impl Volume {
 
     /// Moves what is known to be cold; answers how many bytes.
     fn demote_known(&self, from: &Tier, goal: u64, stopped: &dyn Fn() -> bool) -> u64 {
-        let wanted = usize::try_from(goal / u64::from(self.range_size) + 1).unwrap_or(BATCH_MAX);
+        // Of files with ranges of another size this is too many or too few: it
+        // ends when enough was moved, or goes on in the next round.
+        let wanted = usize::try_from(goal / self.range_size.bytes() + 1).unwrap_or(BATCH_MAX);
         self.refresh_heat();
         let now = self.heat_now();
         let cold = self.heat.table().coldest(from.id, self.heat.cold_below(), wanted.min(BATCH_MAX), now);
@@ -117,7 +119,8 @@ impl Volume {
                 self.heat.table().set_stays(key);
                 return Ok(0);
             }
-            ranges.truncate(usize::try_from(goal.div_ceil(u64::from(self.range_size))).unwrap_or(BATCH_MAX));
+            let size = self.range_size_of(&reached.file)?;
+            ranges.truncate(usize::try_from(size.count(goal)).unwrap_or(BATCH_MAX));
             Ok(self.move_ranges(&reached, &ranges, &errand).bytes())
         });
         moved.unwrap_or_else(|error| {
@@ -173,16 +176,16 @@ impl Volume {
 
     /// The ranges of a file that are on the tier and not frequently used.
     fn cold_ranges(&self, from: &Tier, fd: &Fd, identity: &Identity, key: FileKey) -> Result<Vec<u32>> {
-        let (now, range_size) = (self.heat_now(), u64::from(self.range_size));
+        let now = self.heat_now();
         let attr = self.home.id_attr(&**fd, identity)?.filter(|attr| attr.kind == IdKind::Spread);
         let is_cold = |range: u64| {
             let record = self.heat.table().record(key, range as u32);
             record.is_none_or(|record| record.degree_at(now) < self.heat.cold_below())
         };
         let Some(attr) = attr else {
-            let worth_it = from.is_home() && identity.size() > range_size && is_cold(0);
-            let all = u32::try_from(identity.size().div_ceil(range_size)).unwrap_or(0);
-            return Ok(if worth_it { (0..all).collect() } else { Vec::new() });
+            let large = identity.size() > self.smallest_range().bytes();
+            // It moves as a whole, if at all.
+            return Ok(if from.is_home() && large && is_cold(0) { vec![0] } else { Vec::new() });
         };
         let mut ranges = Vec::new();
         self.index.open_index(attr.id)?.for_each(0, |range, entry| {

@@ -330,14 +330,15 @@ impl Volume {
         if from.id == errand.to.id || !(errand.leaves)(&from) {
             return Ok(0);
         }
-        if self.closed(errand.to).is_some() {
+        let ranges = self.range_size_of(&reached.file)?;
+        if self.closed(errand.to).is_some() || errand.to.room() < ranges.bytes() {
             return Err(Errno::ENOSPC.into());
         }
         // Both tiers' caps are kept.
-        if self.movers.lane(from.id).pace.take(u64::from(self.range_size)).is_err() {
+        if self.movers.lane(from.id).pace.take(ranges.bytes()).is_err() {
             return Err(Errno::ECANCELED.into());
         }
-        let offset = self.range_start(range.into());
+        let offset = ranges.start_of(range.into());
         let lane = self.movers.lane(errand.to.id);
         let moved = self.relocate(&reached.file, offset, errand.to, (errand.mover.reason(), &lane.pace))?;
         if moved > 0 {

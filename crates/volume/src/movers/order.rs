@@ -74,7 +74,7 @@ impl Volume {
         if !tier.is_healthy() || tier.is_absent() {
             return Some(Closed::Unwell);
         }
-        if used(tier) >= self.movers.config.watermark_high || tier.room() < u64::from(self.range_size) {
+        if used(tier) >= self.movers.config.watermark_high || tier.room() < self.smallest_range().bytes() {
             return Some(Closed::Full);
         }
         tier.is_saturated().then_some(Closed::Saturated)

@@ -63,7 +63,7 @@ impl Volume {
         let id = match &*file.layout.read() {
             Layout::Plain => Some(self.tiers.home().id),
             Layout::Spread(spread) => {
-                let within = self.range_start(range.into()) < spread.size();
+                let within = spread.range_size().start_of(range.into()) < spread.size();
                 spread.index.entry(range.into())?.filter(|_| within).map(|entry| entry.tier)
             }
         };
@@ -74,12 +74,13 @@ impl Volume {
     /// one record for all of it, moves as a whole, unless it is too small to be
     /// worth an index.
     pub(super) fn ranges_to_move(&self, file: &File, ranges: &[u32]) -> Result<Vec<u32>> {
-        match &*file.layout.read() {
+        let layout = file.layout.read();
+        match &*layout {
             Layout::Spread(_) => Ok(ranges.to_vec()),
             Layout::Plain => {
-                let size = file.home_size()?;
-                let all = u32::try_from(size.div_ceil(u64::from(self.range_size))).unwrap_or(0);
-                Ok(if size > u64::from(self.range_size) { (0..all).collect() } else { Vec::new() })
+                let (size, ranges) = (file.home_size()?, self.range_size_in(file, &layout)?);
+                let all = u32::try_from(ranges.count(size)).unwrap_or(0);
+                Ok(if all > 1 { (0..all).collect() } else { Vec::new() })
             }
         }
     }

@@ -17,7 +17,8 @@ pub(crate) struct Deal {
     range_size: f64,
 }
 
-/// How many ranges a tier that got none for a while may be behind.
+/// How many ranges, of the file's own size, a tier that got none for a while may
+/// be behind: one that may be behind by less than a range misses its turn.
 const BEHIND_MAX: f64 = 16.0;
 
 impl Deal {
@@ -89,6 +90,27 @@ mod tests {
         assert!(deal_on(&mut deal, 110, [100.0, 10.0]).abs_diff(10) <= 1);
         assert!(deal_on(&mut deal, 100, [100.0, 100.0]).abs_diff(50) <= 9);
         assert!(deal_on(&mut deal, 110, [100.0, 10.0]).abs_diff(10) <= 1);
+    }
+
+    #[test]
+    fn what_is_dealt_does_not_depend_on_how_long_ranges_are() {
+        let deal = |range: u64| {
+            let mut deal = Deal::new(1, range as u32);
+            // One that was away for long is behind by no more than 16 ranges.
+            (0..1000).for_each(|_| deal.add(TierId(0), range, 16.0));
+            let of = |deal: &Deal, tier, share| deal.after(TierId(tier), range, share);
+            let dealt = (0..200).map(|_| {
+                let slow = of(&deal, 1, 1.0) < of(&deal, 0, 16.0);
+                let (tier, share) = if slow { (1, 1.0) } else { (0, 16.0) };
+                deal.add(TierId(tier), range, share);
+                tier
+            });
+            dealt.collect::<Vec<u8>>()
+        };
+        let usual = deal(RANGE);
+        let slow = usual.iter().filter(|tier| **tier == 1).count();
+        assert!((11..=28).contains(&slow), "{slow}");
+        assert_eq!([1 << 16, 1 << 26].map(deal), [usual.clone(), usual]);
     }
 
     #[test]

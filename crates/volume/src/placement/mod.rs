@@ -90,6 +90,11 @@ pub(crate) struct Span {
 }
 
 impl Span {
+    /// Of a file of `size` bytes that nobody writes to.
+    pub(crate) fn at_rest(size: u64) -> Self {
+        Self { size, size_after: size, ..Self::default() }
+    }
+
     /// Whether the write begins at the end of the file, or beyond.
     pub(crate) fn appends(&self) -> bool {
         self.offset >= self.size

@@ -192,7 +192,7 @@ impl Volume {
         self.recover_inode(owner, index, size)?;
         // Until this is durable, a next recovery starts from where this did.
         self.index.sync(index)?;
-        index.clear_from(size.div_ceil(u64::from(self.range_size)))?;
+        index.clear_from(index.range_size().count(size))?;
         self.index.sync(index)?;
         self.cut_objects(index.id(), size)?;
         self.index.unmark_gone(owner.attr.id)
@@ -241,8 +241,8 @@ impl Volume {
         }
         let home = owner.fd.reopen(Access::Read)?;
         while at < size {
-            let range = self.range_of(at);
-            let end = (self.range_start(range) + u64::from(self.range_size)).min(size);
+            let range = index.range_size().range_of(at);
+            let end = index.range_size().bytes_of(range..range + 1, size).end;
             let Some(entry) = index.entry(range)? else { return Ok(at) };
             match self.data_of(&*home, index.id(), entry, at) {
                 Ok(Some((start, data_end))) if start <= at && data_end > at => at = data_end.min(end),

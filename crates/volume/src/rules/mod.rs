@@ -15,6 +15,7 @@ mod types;
 mod units;
 
 use crate::config::RuleConfig;
+use crate::format::RangeSize;
 use crate::placement::{self, Policy};
 use braid_contract::TierId;
 pub(crate) use choose::Chosen;
@@ -39,6 +40,8 @@ pub(crate) struct Rule {
     pub(crate) policy: Option<Arc<dyn Policy>>,
     /// What it places stays there.
     pub(crate) pin: bool,
+    /// How long the ranges of a file are that is spread under it.
+    pub(crate) range_size: Option<RangeSize>,
 }
 
 impl Rules {
@@ -51,12 +54,14 @@ impl Rules {
                 None => None,
             };
             known.then(|| {
+                let (when, tiers) = (rule.when.clone(), rule.tiers.clone());
                 Arc::new(Rule {
                     number: at + 1,
-                    when: rule.when.clone(),
-                    tiers: rule.tiers.clone(),
+                    when,
+                    tiers,
                     policy,
                     pin: rule.pin,
+                    range_size: rule.range_size,
                 })
             })
         };
@@ -70,6 +75,11 @@ impl Rules {
     /// The rule that counts for what is asked; `None` if none does.
     pub(crate) fn find(&self, subject: &Subject<'_>) -> Option<Arc<Rule>> {
         self.list.iter().find(|rule| rule.when.holds(subject)).map(Arc::clone)
+    }
+
+    /// The shortest ranges that a rule asks for; `None` if none asks for any.
+    pub(crate) fn smallest_range(&self) -> Option<RangeSize> {
+        self.list.iter().filter_map(|rule| rule.range_size).min()
     }
 
     /// The policies of the rules.

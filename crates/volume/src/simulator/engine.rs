@@ -4,6 +4,7 @@ use super::device::Device;
 use super::file::{File, Piece};
 use super::source::{OpId, Source};
 use super::{PlacedBy, Simulated, SimulatedTier, SimulatorConfig, TierSimulated};
+use crate::format::RangeSize;
 use crate::placement::{Known, Policy, TierEpoch, TierView, believed, filled, make};
 use crate::rules::Rules;
 use crate::tiers::{Direction, Load};
@@ -86,7 +87,8 @@ enum Event {
 
 /// A simulation.
 pub(super) struct Engine {
-    pub(super) range_size: u64,
+    /// Of files that no rule gives another one.
+    pub(super) range_size: RangeSize,
     epoch_ns: u64,
     pub(super) policy: Arc<dyn Policy>,
     pub(super) rules: Rules,
@@ -134,7 +136,7 @@ impl Engine {
         let tiers: Vec<Tier> = config.tiers.iter().map(tier).collect();
         (!tiers.is_empty()).then_some(())?;
         Some(Self {
-            range_size: config.range_size.into(),
+            range_size: config.range_size,
             epoch_ns: config.epoch_ns.max(1),
             policy: make(&config.policy, number)?,
             rules: Rules::make(&config.rules, number)?,

@@ -1,6 +1,7 @@
 //! A file in a simulation: which of its ranges are where, and how much of each
 //! is filled.
 
+use crate::format::RangeSize;
 use crate::placement::Deal;
 use braid_contract::TierId;
 use std::collections::BTreeMap;
@@ -16,7 +17,9 @@ pub(super) struct File {
     pub(super) spread: bool,
     ranges: BTreeMap<u64, Filled>,
     number: u64,
-    range_size: u64,
+    range_size: RangeSize,
+    /// The range size is fixed.
+    settled: bool,
 }
 
 /// A range that is somewhere.
@@ -35,24 +38,49 @@ pub(super) struct Piece {
 }
 
 impl File {
-    /// One that has `size` bytes already.
-    pub(super) fn new(number: u64, size: u64, range_size: u64) -> Self {
+    /// One that has `size` bytes already, and ranges of this size unless it is
+    /// [settled](Self::settle) otherwise.
+    pub(super) fn new(number: u64, size: u64, range_size: RangeSize) -> Self {
         Self {
-            deal: Deal::new(number, range_size as u32),
+            deal: Deal::new(number, range_size.get()),
             size,
             found: size,
             // What it was by its policy is not known; the policy goes on as if
             // it had been spread.
-            spread: size > range_size,
+            spread: size > range_size.bytes(),
             ranges: BTreeMap::new(),
             number,
             range_size,
+            settled: false,
         }
+    }
+
+    /// Fixes the size of its ranges.
+    pub(super) fn settle(&mut self, range_size: RangeSize) {
+        if range_size != self.range_size {
+            *self = Self::new(self.number, self.size, range_size);
+        }
+        self.settled = true;
+    }
+
+    pub(super) fn is_settled(&self) -> bool {
+        self.settled
+    }
+
+    /// The deal of one that has nothing yet.
+    pub(super) fn fresh_deal(&self) -> Deal {
+        Deal::new(self.number, self.range_size.get())
+    }
+
+    /// Bytes of a range.
+    pub(super) fn range_size(&self) -> u64 {
+        self.range_size.bytes()
     }
 
     /// The ranges that bytes `offset .. end` are in.
     pub(super) fn ranges_of(&self, offset: u64, end: u64) -> Range<u64> {
-        if offset < end { offset / self.range_size..end.div_ceil(self.range_size) } else { 0..0 }
+        let range_size = self.range_size();
+        if offset < end { offset / range_size..end.div_ceil(range_size) } else { 0..0 }
     }
 
     pub(super) fn is_placed(&self, range: u64) -> bool {
@@ -61,12 +89,12 @@ impl File {
 
     /// Whether the range was there before the trace began.
     pub(super) fn is_found(&self, range: u64) -> bool {
-        range * self.range_size < self.found
+        range * self.range_size() < self.found
     }
 
     /// Bytes of a range that was there before.
     pub(super) fn found_bytes(&self, range: u64) -> u64 {
-        (self.found - range * self.range_size).min(self.range_size)
+        (self.found - range * self.range_size()).min(self.range_size())
     }
 
     /// How many ranges are somewhere.
@@ -81,7 +109,7 @@ impl File {
     /// Bytes `offset .. end` take space now, on the tiers that their ranges are
     /// on. Answers how much more than before on each.
     pub(super) fn fill(&mut self, offset: u64, end: u64) -> Vec<Piece> {
-        let range_size = self.range_size;
+        let range_size = self.range_size();
         let mut more = Vec::new();
         for range in self.ranges_of(offset, end) {
             let Some(filled) = self.ranges.get_mut(&range) else { continue };
@@ -99,8 +127,8 @@ impl File {
         let mut pieces: Vec<Piece> = Vec::with_capacity(1);
         let mut joins = false;
         for range in self.ranges_of(offset, end) {
-            let start = range * self.range_size;
-            let bytes = (start + self.range_size).min(end) - start.max(offset);
+            let start = range * self.range_size();
+            let bytes = (start + self.range_size()).min(end) - start.max(offset);
             match (self.ranges.get(&range), pieces.last_mut()) {
                 (None, _) => joins = false,
                 (Some(filled), Some(last)) if joins && last.tier == filled.tier => last.bytes += bytes,
@@ -116,7 +144,7 @@ impl File {
     /// The file has so many bytes from now on. Answers what space that gives
     /// back.
     pub(super) fn cut(&mut self, size: u64) -> Vec<Piece> {
-        let range_size = self.range_size;
+        let range_size = self.range_size();
         let gone = self.ranges.split_off(&size.div_ceil(range_size));
         let mut freed: Vec<Piece> =
             gone.into_values().map(|filled| Piece { tier: filled.tier, bytes: filled.bytes }).collect();
@@ -127,8 +155,8 @@ impl File {
         }
         (self.size, self.found) = (size, self.found.min(size));
         if size == 0 {
-            self.spread = false;
-            self.deal = Deal::new(self.number, range_size as u32);
+            (self.spread, self.settled) = (false, false);
+            self.deal = self.fresh_deal();
         }
         freed
     }
@@ -138,30 +166,32 @@ impl File {
 mod tests {
     use super::*;
 
+    const K: u64 = 1 << 16;
+
     fn piece(tier: u8, bytes: u64) -> Piece {
         Piece { tier: TierId(tier), bytes }
     }
 
     #[test]
     fn pieces_run_as_far_as_the_tier_does_and_holes_are_left_out() {
-        let mut file = File::new(1, 0, 100);
+        let mut file = File::new(1, 0, RangeSize::new(K as u32).unwrap());
         for (range, tier) in [(0, 0), (1, 0), (2, 1), (4, 1), (5, 1)] {
             file.put(range, TierId(tier));
         }
-        assert_eq!(file.pieces(50, 560), [piece(0, 150), piece(1, 100), piece(1, 160)]);
-        assert_eq!(file.pieces(310, 320), []);
+        assert_eq!(file.pieces(K / 2, 6 * K - 40), [piece(0, 3 * K / 2), piece(1, K), piece(1, 2 * K - 40)]);
+        assert_eq!(file.pieces(3 * K + 10, 3 * K + 20), []);
         assert_eq!(file.pieces(10, 10), []);
     }
 
     #[test]
     fn space_is_taken_once_and_given_back() {
-        let mut file = File::new(1, 0, 100);
+        let mut file = File::new(1, 0, RangeSize::new(K as u32).unwrap());
         (0..3).for_each(|range| file.put(range, TierId(range as u8)));
-        assert_eq!(file.fill(0, 150), [piece(0, 100), piece(1, 50)]);
-        assert_eq!(file.fill(120, 210), [piece(1, 50), piece(2, 10)]);
-        assert_eq!(file.fill(0, 210), []);
-        assert_eq!(file.cut(130), [piece(2, 10), piece(1, 70)]);
-        assert_eq!((file.size, file.placed_count()), (130, 2));
-        assert_eq!(file.cut(0).iter().map(|piece| piece.bytes).sum::<u64>(), 130);
+        assert_eq!(file.fill(0, K + 50), [piece(0, K), piece(1, 50)]);
+        assert_eq!(file.fill(K + 20, 2 * K + 10), [piece(1, K - 50), piece(2, 10)]);
+        assert_eq!(file.fill(0, 2 * K + 10), []);
+        assert_eq!(file.cut(K + 30), [piece(2, 10), piece(1, K - 30)]);
+        assert_eq!((file.size, file.placed_count()), (K + 30, 2));
+        assert_eq!(file.cut(0).iter().map(|piece| piece.bytes).sum::<u64>(), K + 30);
     }
 }

@@ -19,6 +19,7 @@ mod tests;
 #[cfg(test)]
 mod workload;
 
+use crate::RangeSize;
 use crate::config::{PolicyConfig, Reserve, RuleConfig, TierProfile};
 use crate::trace::Trace;
 use engine::Engine;
@@ -30,8 +31,8 @@ use std::collections::BTreeMap;
 pub struct SimulatorConfig {
     /// The tiers; the first is home.
     pub tiers: Vec<SimulatedTier>,
-    /// Range size in bytes.
-    pub range_size: u32,
+    /// Size of the ranges of files that no rule gives another one.
+    pub range_size: RangeSize,
     /// Where new ranges go.
     pub policy: PolicyConfig,
     /// What goes before it.
@@ -123,6 +124,6 @@ pub enum Pace {
 #[must_use]
 pub fn simulate(config: &SimulatorConfig, trace: &Trace, pace: Pace) -> Option<Simulated> {
     let mut engine = Engine::new(config)?;
-    engine.run(&mut Replay::new(trace, config.range_size, pace));
+    engine.run(&mut Replay::new(trace, config.range_size.get(), pace));
     Some(engine.outcome())
 }

@@ -34,6 +34,7 @@ impl Engine {
     /// Does what takes no time, and answers what does.
     pub(super) fn carry_out(&mut self, op: &TraceOp, about: &TraceFile, file: &mut File) -> Vec<Piece> {
         let end = op.offset + op.len;
+        self.settle(op, about, file, end);
         match op.kind {
             TraceOpKind::Read => {
                 let end = end.min(file.size);
@@ -47,8 +48,8 @@ impl Engine {
             TraceOpKind::Allocate => {
                 // Range by range, as a volume gives them their tiers.
                 for range in file.ranges_of(op.offset, end) {
-                    let offset = (range * self.range_size).max(op.offset);
-                    let end = ((range + 1) * self.range_size).min(end);
+                    let offset = (range * file.range_size()).max(op.offset);
+                    let end = ((range + 1) * file.range_size()).min(end);
                     let part = TraceOp { offset, len: end - offset, ..*op };
                     self.find(&part, about, file, end.min(file.found));
                     self.write(&part, about, file, end);
@@ -67,6 +68,22 @@ impl Engine {
         }
     }
 
+    /// Fixes the size of a file's ranges with the first operation on its data,
+    /// as the rules would have it then.
+    fn settle(&self, op: &TraceOp, about: &TraceFile, file: &mut File, end: u64) {
+        let (origin, span) = match op.kind {
+            _ if file.is_settled() => return,
+            _ if file.found > 0 => {
+                (Origin { uid: about.uid, ..Origin::default() }, Span::at_rest(file.found))
+            }
+            TraceOpKind::Write | TraceOpKind::Allocate => (origin(op), span(op, file.size, end, 0)),
+            _ => return,
+        };
+        let facts = About { file: about, now_ns: self.now() };
+        let rule = self.rules.find(&Subject { facts: &facts, origin, span });
+        file.settle(rule.and_then(|rule| rule.range_size).unwrap_or(self.range_size));
+    }
+
     /// Decides where ranges of `offset .. end` are that were there before, as
     /// the policy would have it for one thread; nobody waits for that.
     fn find(&mut self, op: &TraceOp, about: &TraceFile, file: &mut File, end: u64) {
@@ -74,20 +91,20 @@ impl Engine {
             if file.is_placed(range) || !file.is_found(range) {
                 continue;
             }
-            let start = range * self.range_size;
+            let start = range * file.range_size();
             let span = Span {
                 offset: start,
-                len: self.range_size,
+                len: file.range_size(),
                 size: start,
                 size_after: file.found,
-                new_bytes: self.range_size,
+                new_bytes: file.range_size(),
             };
             let asking = (about, Origin { uid: about.uid, ..Origin::default() }, span);
             let home_first = range == 0 && !self.sends_away(asking);
             let chosen = if home_first { None } else { self.choose(asking, &file.deal) };
             let tier = chosen.as_ref().map_or(HOME, |chosen| chosen.tier);
             let share = chosen.as_ref().map_or(&self.policy, |chosen| &chosen.policy).share(&self.view(tier));
-            file.deal.add(tier, self.range_size, share);
+            file.deal.add(tier, file.range_size(), share);
             self.put(file, range, tier, PlacedBy::Before);
             self.take(&file.fill(start, start + file.found_bytes(range)));
         }
@@ -105,7 +122,7 @@ impl Engine {
         let stays = if file.spread || is_full { None } else { self.stays_plain(op, about, file, end) };
         if !file.spread && stays.is_none() {
             file.spread = true;
-            let home_bytes = file.placed_count() * self.range_size;
+            let home_bytes = file.placed_count() * file.range_size();
             if home_bytes > 0 {
                 let share = self.policy.share(&self.view(HOME));
                 file.deal.add(HOME, home_bytes, share);
@@ -115,7 +132,7 @@ impl Engine {
         if let Some(by) = stays {
             new.into_iter().for_each(|range| self.put(file, range, HOME, by));
         } else if !new.is_empty() {
-            let new_bytes = new.len() as u64 * self.range_size;
+            let new_bytes = new.len() as u64 * file.range_size();
             let span = span(op, file.size, end, new_bytes);
             let Some(chosen) = self.choose((about, origin, span), &file.deal) else {
                 self.refused_bytes += op.len;
@@ -134,7 +151,7 @@ impl Engine {
     /// Whether a plain file stays one with a write, and who puts on home what
     /// it grows into.
     fn stays_plain(&self, op: &TraceOp, about: &TraceFile, file: &File, end: u64) -> Option<PlacedBy> {
-        let (origin, range_size) = (origin(op), self.range_size);
+        let (origin, range_size) = (origin(op), file.range_size());
         let room = self.room(&self.tiers[index(HOME)]);
         if end <= range_size && room >= op.len {
             let new = op.offset == 0 && file.size == 0;
@@ -146,7 +163,7 @@ impl Engine {
             return (end <= file.size || room > 0).then_some(PlacedBy::Plain);
         }
         let new_bytes = end.next_multiple_of(range_size) - op.offset / range_size * range_size;
-        let mut deal = Deal::new(about.number, range_size as u32);
+        let mut deal = file.fresh_deal();
         if file.size > 0 {
             let share = self.policy.share(&self.view(HOME));
             deal.add(HOME, file.size.next_multiple_of(range_size), share);

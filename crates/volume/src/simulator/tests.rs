@@ -58,7 +58,7 @@ fn config(policy: &PolicyConfig, devices: &[Device], range_size: u64) -> Simulat
     let names = ["fast", "slow", "slowest"].iter();
     SimulatorConfig {
         tiers: names.zip(devices).map(|(name, device)| tier(name, *device)).collect(),
-        range_size: range_size as u32,
+        range_size: RangeSize::new(range_size as u32).unwrap(),
         policy: policy.clone(),
         rules: Vec::new(),
         epoch_ns: EPOCH_NS_DEFAULT,
@@ -278,6 +278,7 @@ fn rules_capacity_and_what_is_removed_count() {
         tiers: vec!["slow".into()],
         policy: None,
         pin: false,
+        range_size: None,
     };
     let mut made = Made::default();
     let (wal, data) = (made.file(1, "db/x.wal", 0), made.file(2, "db/x.sst", 0));
@@ -303,6 +304,25 @@ fn rules_capacity_and_what_is_removed_count() {
     let simulated = simulate(&config, &made.0, Pace::Fastest).unwrap();
     assert_eq!(simulated.tiers[0].used, 3 * KIB64);
     assert_eq!(simulated.refused_bytes, 3 * KIB64);
+}
+
+#[test]
+fn a_rule_gives_files_ranges_of_a_size_of_their_own() {
+    let rule = RuleConfig {
+        when: crate::Condition::parse("path.matches(\"*.long\")").unwrap(),
+        tiers: vec!["slow".into()],
+        policy: None,
+        pin: false,
+        range_size: RangeSize::new(4 * KIB64 as u32),
+    };
+    let mut made = Made::default();
+    let (long, found) = (made.file(1, "a.long", 0), made.file(2, "b.long", 8 * KIB64));
+    made.op(TraceOpKind::Create, (1, long), (0, 0), (0, 0));
+    made.op(TraceOpKind::Write, (1, long), (1, 1), (0, 5 * KIB64));
+    made.op(TraceOpKind::Read, (1, found), (9, 1), (0, 8 * KIB64));
+    let config = SimulatorConfig { rules: vec![rule], ..pair(&HOME_FIRST) };
+    let simulated = simulate(&config, &made.0, Pace::Fastest).unwrap();
+    assert_eq!(simulated.tiers[1].ranges, [(PlacedBy::Before, 2), (PlacedBy::Rule(1), 2)].into());
 }
 
 #[test]

@@ -1,8 +1,8 @@
 //! Takes a trace in, and refuses what is none.
 
 use super::record::{Header, Record, TRACE_VERSION, Told, TraceOpKind, VersionOnly};
+use crate::RangeSize;
 use crate::format::SIZE_MAX;
-use crate::{RANGE_SIZE_MAX, RANGE_SIZE_MIN};
 use std::collections::HashMap;
 use std::fmt;
 use std::io::{self, BufRead};
@@ -15,8 +15,8 @@ const IO_BYTES_MAX: u64 = 1 << 30;
 /// A trace.
 #[derive(Clone, PartialEq, Debug, Default)]
 pub struct Trace {
-    /// Range size of the volume that was recorded, in bytes.
-    pub range_size: u32,
+    /// Range size of the volume that was recorded.
+    pub range_size: RangeSize,
     /// What is told of files. One that was opened several times may come
     /// several times.
     pub files: Vec<TraceFile>,
@@ -125,8 +125,7 @@ impl Trace {
     pub fn read(from: impl BufRead) -> Result<Self, TraceError> {
         let mut lines = Lines { from, number: 0, text: Vec::new() };
         let first = lines.next()?.ok_or(TraceError::Empty)?;
-        let header = header(first)?;
-        let mut trace = Self { range_size: header.range, ..Self::default() };
+        let mut trace = Self { range_size: range_size(first)?, ..Self::default() };
         let mut known = HashMap::new();
         while let Some(text) = lines.next()? {
             let record = serde_json::from_slice::<Record>(text).map_err(|error| error.to_string());
@@ -176,7 +175,8 @@ impl Trace {
     }
 }
 
-fn header(text: &[u8]) -> Result<Header, TraceError> {
+/// What the first line says of the volume.
+fn range_size(text: &[u8]) -> Result<RangeSize, TraceError> {
     let version = serde_json::from_slice::<VersionOnly>(text)
         .map_err(|_| TraceError::Foreign("its first line is not that of a trace".into()))?
         .version;
@@ -185,11 +185,8 @@ fn header(text: &[u8]) -> Result<Header, TraceError> {
     }
     let header: Header = serde_json::from_slice(text)
         .map_err(|error| TraceError::Line { line: 1, found: format!("not the head of a trace: {error}") })?;
-    if header.range.is_power_of_two() && (RANGE_SIZE_MIN..=RANGE_SIZE_MAX).contains(&header.range) {
-        return Ok(header);
-    }
-    let found = format!("no volume has ranges of {} bytes", header.range);
-    Err(TraceError::Line { line: 1, found })
+    let found = || format!("no volume has ranges of {} bytes", header.range);
+    RangeSize::new(header.range).ok_or_else(|| TraceError::Line { line: 1, found: found() })
 }
 
 fn op(kind: TraceOpKind, file: usize, record: &Record) -> Result<TraceOp, String> {
@@ -278,7 +275,7 @@ mod tests {
         let text =
             [HEAD.to_owned(), line(&file), line(&write), line(&lost), end_line(20, 1, 2, "size")].concat();
         let trace = read(&text).unwrap();
-        assert_eq!((trace.range_size, trace.dropped, trace.complete), (65536, 2, true));
+        assert_eq!((trace.range_size.get(), trace.dropped, trace.complete), (65536, 2, true));
         assert_eq!(trace.files[0].path, "a \"b\"\n");
         assert_eq!((trace.files[0].size, trace.files[0].uid, trace.files[0].age_ns), (9, 3, 5));
         let op = trace.ops[0];

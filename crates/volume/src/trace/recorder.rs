@@ -169,7 +169,7 @@ impl Volume {
             version: TRACE_VERSION,
             braid: env!("CARGO_PKG_VERSION").into(),
             volume: self.id.to_string(),
-            range: self.range_size,
+            range: self.range_size.get(),
             policy: self.describe_policy(),
             began: self.environment.wall_ns() / 1_000_000_000,
             path: path.clone(),

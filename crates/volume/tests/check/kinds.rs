@@ -39,7 +39,7 @@ const ALL: &[Expected] = &[
     expect("index-header-of-another", "index-header", Whole),
     expect("index-header-other-inode", "index-header", Whole),
     expect("index-header-other-volume", "index-header", Whole),
-    expect("index-header-other-range-size", "index-header", Whole),
+    expect("index-header-impossible-range-size", "index-header", Whole),
     expect("index-cut-in-header", "index-cut", Whole),
     expect("index-empty", "index-cut", Whole),
     expect("index-cut-in-entries", "counts-wrong", Clean),

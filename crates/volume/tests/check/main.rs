@@ -8,3 +8,4 @@ mod kinds;
 mod limits;
 mod mounted;
 mod repairs;
+mod sizes;

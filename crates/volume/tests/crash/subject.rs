@@ -5,13 +5,13 @@ use braid_stores::dir::DirStore;
 use braid_testkit::crash::{Mounted, RANGE, Setup, Subject};
 use braid_testkit::sim::{Disk, SimEnvironment};
 use braid_volume::{
-    HomeConfig, JobStatus, LargeFiles, OpenError, PolicyConfig, Problem, Reserve, Severity, TierConfig,
-    Volume, VolumeConfig,
+    Condition, HomeConfig, JobStatus, LargeFiles, OpenError, PolicyConfig, Problem, RangeSize, Reserve,
+    RuleConfig, Severity, TierConfig, Volume, VolumeConfig,
 };
 use std::sync::Arc;
 
 /// Names of the policies, and what they stand for.
-const POLICIES: [&str; 4] = ["weighted", "home-first", "size-spread", "size-tier"];
+const POLICIES: [&str; 5] = ["weighted", "home-first", "size-spread", "size-tier", "range-sizes"];
 
 #[cfg(feature = "plant")]
 type Plant = braid_volume::Plant;
@@ -183,7 +183,7 @@ fn config(setup: &Setup, disks: &[Disk], environment: Arc<SimEnvironment>) -> Re
         tiers: tiers.collect::<Result<_>>()?,
         range_size: Some(RANGE as u32),
         policy: policy(&setup.policy)?,
-        rules: Vec::new(),
+        rules: rules(&setup.policy)?,
         epoch_ns: braid_volume::EPOCH_NS_DEFAULT,
         heat_budget: braid_volume::HEAT_BUDGET_DEFAULT,
         monitor: true,
@@ -205,13 +205,27 @@ fn tier(at: usize, disk: &Disk) -> Result<TierConfig> {
 
 fn policy(name: &str) -> Result<PolicyConfig> {
     Ok(match name {
-        "weighted" => PolicyConfig::Weighted,
+        "weighted" | "range-sizes" => PolicyConfig::Weighted,
         // So low that some workloads come above it.
         "home-first" => PolicyConfig::HomeFirst { watermark_percent: 0.5 },
         "size-spread" => PolicyConfig::Size { small: RANGE, sync: RANGE, large: LargeFiles::Spread },
         "size-tier" => PolicyConfig::Size { small: 0, sync: 0, large: LargeFiles::Tier(tier_name(1)) },
         _ => return Err(Error::new(Errno::EINVAL, format!("there is no policy {name}"))),
     })
+}
+
+/// With `range-sizes`, the ranges of a file are as long as follows from its size
+/// when it is spread.
+fn rules(policy: &str) -> Result<Vec<RuleConfig>> {
+    if policy != "range-sizes" {
+        return Ok(Vec::new());
+    }
+    let rule = |(when, times): (&str, u64)| {
+        let when = Condition::parse(when).map_err(|error| Error::new(Errno::EINVAL, error.to_string()))?;
+        let range_size = RangeSize::new((RANGE * times) as u32);
+        Ok(RuleConfig { when, tiers: Vec::new(), policy: None, pin: false, range_size })
+    };
+    [("size % 128KiB < 64KiB", 2), ("size > 200KiB", 4)].into_iter().map(rule).collect()
 }
 
 fn plain(error: OpenError) -> Error {

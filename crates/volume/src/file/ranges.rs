@@ -1,0 +1,60 @@
+//! How long the ranges of a file are: as its index says if it has one, and
+//! otherwise as the rules, or the volume, say now. It is fixed when the index
+//! is made.
+
+use super::{File, Layout};
+use crate::Volume;
+use crate::format::RangeSize;
+use crate::placement::{Origin, Span};
+use braid_contract::Result;
+
+impl Volume {
+    /// How long the ranges of a file are, or would be if it was spread now,
+    /// without anybody writing.
+    pub(crate) fn range_size_of(&self, file: &File) -> Result<RangeSize> {
+        self.range_size_in(file, &file.layout.read())
+    }
+
+    /// The same for who has the file's layout.
+    pub(crate) fn range_size_in(&self, file: &File, layout: &Layout) -> Result<RangeSize> {
+        match layout {
+            Layout::Spread(spread) => Ok(spread.range_size()),
+            Layout::Plain => self.range_size_by_rule(file, Origin::default(), Span::at_rest),
+        }
+    }
+
+    /// How long the ranges of a plain file are if it is spread for a write of
+    /// `offset .. end`.
+    pub(super) fn range_size_for(
+        &self,
+        file: &File,
+        offset: u64,
+        end: u64,
+        origin: Origin,
+    ) -> Result<RangeSize> {
+        let span =
+            |size: u64| Span { offset, len: end - offset, size, size_after: size.max(end), new_bytes: 0 };
+        self.range_size_by_rule(file, origin, span)
+    }
+
+    /// What the rules say of a plain file, with the span that follows from its
+    /// size.
+    fn range_size_by_rule(
+        &self,
+        file: &File,
+        origin: Origin,
+        span: impl FnOnce(u64) -> Span,
+    ) -> Result<RangeSize> {
+        if self.rules.read().smallest_range().is_none() {
+            return Ok(self.range_size);
+        }
+        let rule = self.rule_for(file, origin, span(file.home_size()?));
+        Ok(rule.and_then(|rule| rule.range_size).unwrap_or(self.range_size))
+    }
+
+    /// The shortest ranges that any plain file would get: what fits into one of
+    /// them fits into one range of any file.
+    pub(crate) fn smallest_range(&self) -> RangeSize {
+        self.rules.read().smallest_range().map_or(self.range_size, |smallest| smallest.min(self.range_size))
+    }
+}

@@ -1,0 +1,114 @@
+//! How long the ranges of a file are, and which bytes each of them has.
+
+use super::FormatError;
+use crate::{RANGE_SIZE_DEFAULT, RANGE_SIZE_MAX, RANGE_SIZE_MIN};
+use std::ops::Range;
+
+/// The size of a range: a power of two from [`RANGE_SIZE_MIN`] to
+/// [`RANGE_SIZE_MAX`] bytes.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+pub struct RangeSize(u32);
+
+impl Default for RangeSize {
+    fn default() -> Self {
+        Self(RANGE_SIZE_DEFAULT)
+    }
+}
+
+impl RangeSize {
+    /// A range of so many bytes; `None` if there can be none.
+    #[must_use]
+    pub fn new(bytes: u32) -> Option<Self> {
+        let good = bytes.is_power_of_two() && (RANGE_SIZE_MIN..=RANGE_SIZE_MAX).contains(&bytes);
+        good.then_some(Self(bytes))
+    }
+
+    /// In bytes, as it is stored.
+    #[must_use]
+    pub fn get(self) -> u32 {
+        self.0
+    }
+
+    pub(crate) fn decode(bytes: u32) -> Result<Self, FormatError> {
+        Self::new(bytes).ok_or(FormatError::Damaged("its range size is impossible"))
+    }
+
+    /// All there are, the largest first.
+    pub(crate) fn all() -> impl Iterator<Item = Self> {
+        (RANGE_SIZE_MIN.ilog2()..=RANGE_SIZE_MAX.ilog2()).rev().map(|bits| Self(1 << bits))
+    }
+
+    pub(crate) fn bytes(self) -> u64 {
+        self.0.into()
+    }
+
+    /// Number of the range that `offset` is in.
+    pub(crate) fn range_of(self, offset: u64) -> u64 {
+        offset / self.bytes()
+    }
+
+    /// Offset at which a range begins. A number that no file has so many
+    /// ranges for, as a damaged index may have it, is beyond all files.
+    pub(crate) fn start_of(self, range: u64) -> u64 {
+        range.saturating_mul(self.bytes())
+    }
+
+    /// Bytes from `offset` to the end of its range.
+    pub(crate) fn rest_of(self, offset: u64) -> u64 {
+        self.bytes() - offset % self.bytes()
+    }
+
+    /// Where ranges begin, at `offset` or after it.
+    pub(crate) fn round_up(self, offset: u64) -> u64 {
+        self.start_of(self.count(offset))
+    }
+
+    /// How many ranges a file of so many bytes has.
+    pub(crate) fn count(self, size: u64) -> u64 {
+        size.div_ceil(self.bytes())
+    }
+
+    /// Ranges that the bytes `offset .. end` are in; none if there are none.
+    pub(crate) fn ranges_of(self, offset: u64, end: u64) -> Range<u64> {
+        if offset >= end { 0..0 } else { self.range_of(offset)..self.count(end) }
+    }
+
+    /// The bytes of ranges, as far as a file of `size` bytes goes.
+    pub(crate) fn bytes_of(self, ranges: Range<u64>, size: u64) -> Range<u64> {
+        self.start_of(ranges.start).min(size)..self.start_of(ranges.end).min(size)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn powers_of_two_within_the_limits_only() {
+        let good = |bytes| RangeSize::new(bytes).is_some();
+        assert!([1 << 16, 1 << 21, 1 << 26].into_iter().all(good));
+        assert!(![0, 1, 1 << 15, 3 << 16, (1 << 16) + 1, 1 << 27, 1 << 31, u32::MAX].into_iter().any(good));
+        let all: Vec<u32> = RangeSize::all().map(RangeSize::get).collect();
+        assert_eq!((all.len(), all[0], all[10]), (11, 1 << 26, 1 << 16));
+    }
+
+    #[test]
+    fn offsets_and_ranges_agree_up_to_where_numbers_end() {
+        for ranges in RangeSize::all() {
+            let bytes = ranges.bytes();
+            assert_eq!(
+                (ranges.range_of(bytes - 1), ranges.range_of(bytes), ranges.start_of(1)),
+                (0, 1, bytes)
+            );
+            assert_eq!((ranges.rest_of(0), ranges.rest_of(bytes - 1)), (bytes, 1));
+            assert_eq!((ranges.count(0), ranges.count(1), ranges.count(bytes + 1)), (0, 1, 2));
+            assert_eq!((ranges.round_up(0), ranges.round_up(1), ranges.round_up(bytes)), (0, bytes, bytes));
+            assert_eq!((ranges.ranges_of(5, 5), ranges.ranges_of(bytes - 1, bytes + 1)), (0..0, 0..2));
+            assert_eq!(ranges.bytes_of(1..3, bytes + 7), bytes..bytes + 7);
+            // What a damaged index may hold.
+            assert_eq!(ranges.start_of(u64::MAX), u64::MAX);
+            assert_eq!(ranges.bytes_of(u64::MAX - 1..u64::MAX, 9), 9..9);
+            assert_eq!(ranges.round_up(u64::MAX), u64::MAX);
+        }
+    }
+}

@@ -1,0 +1,120 @@
+//! Files whose ranges are not as long as the volume's: damage to what says so.
+
+use crate::bed::{Bed, Contents, lookup, pattern, write};
+use braid_contract::Errno;
+use braid_volume::{Condition, RangeSize, RuleConfig, Volume, VolumeConfig};
+use std::path::Path;
+use std::sync::Arc;
+
+const KIB: usize = 1 << 10;
+/// By the first letter of the name; the volume's are of 256 KiB.
+const SIZES: [(&str, usize); 3] = [("short", 64 * KIB), ("usual", 256 * KIB), ("long", 512 * KIB)];
+
+fn rule(when: &str, range: usize) -> RuleConfig {
+    RuleConfig {
+        when: Condition::parse(when).unwrap(),
+        tiers: Vec::new(),
+        policy: None,
+        pin: false,
+        range_size: RangeSize::new(range as u32),
+    }
+}
+
+fn mount(bed: &Bed) -> Arc<Volume> {
+    let rules = vec![rule(r#"path.matches("s*")"#, 64 * KIB), rule(r#"path.matches("l*")"#, 512 * KIB)];
+    Volume::open(VolumeConfig { range_size: Some(256 << 10), rules, ..bed.config() }).unwrap()
+}
+
+/// A file of each size, without holes, and what they hold.
+fn filled() -> (Bed, Contents) {
+    let bed = Bed::empty();
+    let volume = mount(&bed);
+    for (name, range) in SIZES {
+        let data = pattern(range as u64, 6 * range.min(256 * KIB) + 100);
+        let pieces: Vec<_> =
+            data.chunks(64 * KIB).enumerate().map(|(at, it)| ((at * 64 * KIB) as u64, it.to_vec())).collect();
+        write(&volume, name, &pieces);
+        assert_eq!(size_of(&volume, name), range);
+    }
+    volume.shutdown().unwrap();
+    drop(volume);
+    let before = bed.contents();
+    assert_eq!((before.len(), bed.codes(false)), (3, Vec::new()));
+    (bed, before)
+}
+
+/// How long the ranges of a file are.
+fn size_of(volume: &Volume, name: &str) -> usize {
+    let ino = lookup(volume, Path::new(name)).unwrap();
+    volume.explain(ino).unwrap().range_size as usize
+}
+
+/// Changes bytes of a file's index.
+fn patch(bed: &Bed, name: &str, at: u64, bytes: &[u8]) {
+    use std::os::unix::fs::FileExt;
+    let index = std::fs::File::options().write(true).open(bed.object("fast", name)).unwrap();
+    index.write_all_at(bytes, at).unwrap();
+}
+
+#[test]
+fn a_damaged_header_gets_the_size_that_the_data_agrees_with() {
+    for (name, range) in SIZES {
+        let (bed, before) = filled();
+        let other = if name == "usual" { "short" } else { "usual" };
+        let header = std::fs::read(bed.object("fast", other)).unwrap()[..256].to_vec();
+        // A bit of the size itself; all of the header; that of another file.
+        for damage in [(50, vec![0x81]), (0, vec![0; 256]), (0, header)] {
+            patch(&bed, name, damage.0, &damage.1);
+            assert_eq!(bed.contents()[Path::new(name)], None);
+            assert_eq!(bed.codes(true), ["index-header"], "{name}");
+            assert_eq!((bed.codes(false), bed.contents() == before), (Vec::new(), true), "{name}");
+            let volume = mount(&bed);
+            assert_eq!(size_of(&volume, name), range, "{name}");
+            volume.shutdown().unwrap();
+            drop(volume);
+        }
+    }
+}
+
+#[test]
+fn a_size_that_nothing_tells_is_not_made_up() {
+    let (bed, _) = filled();
+    // What a tier does not own is no evidence, and may contradict.
+    let object = std::fs::File::options().write(true).open(bed.object("slow", "short")).unwrap();
+    std::os::unix::fs::FileExt::write_all_at(&object, &pattern(1, 6 * 64 * KIB), 0).unwrap();
+    assert_eq!(bed.codes(false), Vec::<&str>::new());
+    patch(&bed, "short", 0, &[0; 256]);
+    for _ in 0..2 {
+        let problems = bed.check(true);
+        assert_eq!((problems.len(), problems[0].code, problems[0].repaired), (1, "index-header", false));
+        assert!(problems[0].repair.contains("nothing tells how long its ranges are"), "{problems:?}");
+    }
+    // The others are as usual.
+    let volume = mount(&bed);
+    let read = |name: &str| crate::bed::read(&volume, Path::new(name));
+    assert_eq!(read("short").unwrap_err().errno(), Errno::EUCLEAN);
+    assert!(read("usual").is_ok() && read("long").is_ok());
+    volume.shutdown().unwrap();
+    drop(volume);
+}
+
+#[test]
+fn a_lost_index_of_short_ranges_is_made_anew() {
+    for (name, _) in SIZES {
+        let (bed, before) = filled();
+        std::fs::remove_file(bed.object("fast", name)).unwrap();
+        assert_eq!(bed.codes(true), ["index-missing"], "{name}");
+        assert_eq!((bed.codes(false), bed.contents() == before), (Vec::new(), true), "{name}");
+    }
+}
+
+#[test]
+fn damaged_entries_are_told_of_by_the_bytes_of_the_file_s_own_ranges() {
+    let (bed, before) = filled();
+    patch(&bed, "long", 4096 + 8, &[0x77; 8]);
+    let problems = bed.check(false);
+    assert_eq!((problems.len(), problems[0].code), (1, "entry-damaged"));
+    assert_eq!(problems[0].bytes, Some(512 << 10..1 << 20));
+    assert_eq!(bed.codes(true), ["entry-damaged"]);
+    assert!(bed.contents() == before);
+}
