@@ -8,12 +8,12 @@ use crate::failure::{Failure, Result};
 use crate::progress::Progress;
 use crate::{locate, table};
 use braid_daemon::units::{parse_duration, parse_size, show_size};
-use braid_ipc::Client;
 use braid_ipc::mounts::Mount;
 use braid_ipc::protocol::{Reply, Request, TraceBegun, TraceRequest};
+use braid_ipc::{Breaker, Client};
 use output::Output;
 use serde::Serialize;
-use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
+use signal_hook::consts::{SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, sync_channel};
 use std::sync::{Arc, OnceLock};
@@ -26,6 +26,8 @@ enum End {
     Interrupted,
     Duration,
     Size,
+    /// By somebody else, through the control socket.
+    Stopped,
     Unmounted,
 }
 
@@ -35,6 +37,7 @@ impl End {
             Self::Interrupted => "interrupted",
             Self::Duration => "duration",
             Self::Size => "size",
+            Self::Stopped => "stopped",
             Self::Unmounted => "unmounted",
         }
     }
@@ -65,15 +68,17 @@ pub(crate) fn record(args: &TraceRecordArgs) -> Result<()> {
     let begun = begin(&mut daemon, args).inspect_err(|_| output.remove())?;
     output.put(&begun.head)?;
     let asked = Arc::new(OnceLock::new());
-    let stopper = Stopper { mount: mount.clone(), id: begun.id, asked: Arc::clone(&asked) };
+    let breaker =
+        daemon.breaker().map_err(|error| Failure::new(format!("no connection is left: {error}")))?;
+    let stopper = Stopper { mount: mount.clone(), id: begun.id, asked: Arc::clone(&asked), breaker };
     let _ = std::thread::Builder::new()
         .name("end".into())
         .spawn(move || stopper.run(&ends, duration))
         .map_err(|error| Failure::new(format!("no thread can be started: {error}")))?;
     eprintln!("braid: recording {} into {}; Ctrl-C ends it", mount.point.display(), args.output.display());
     let mut taken = Taken::default();
-    taken.all(&mut daemon, &mut output, &ender)?;
-    let ended = asked.get().copied().unwrap_or(End::Unmounted);
+    let by_daemon = taken.all(&mut daemon, &mut output, (&ender, &asked))?;
+    let ended = asked.get().copied().unwrap_or(by_daemon);
     output.end(taken.age_ns, taken.ops, taken.dropped, ended.name())?;
     tell(args, &output, &taken, ended)
 }
@@ -96,8 +101,14 @@ struct Taken {
 }
 
 impl Taken {
-    /// Takes all lines until the recording has ended.
-    fn all(&mut self, daemon: &mut Client, output: &mut Output, ender: &SyncSender<End>) -> Result<()> {
+    /// Takes all lines until the recording has ended; answers why, as far as
+    /// the daemon knows.
+    fn all(
+        &mut self,
+        daemon: &mut Client,
+        output: &mut Output,
+        (ender, asked): (&SyncSender<End>, &OnceLock<End>),
+    ) -> Result<End> {
         let mut progress = Progress::new();
         loop {
             match daemon.receive() {
@@ -119,10 +130,14 @@ impl Taken {
                     if !output.is_full() {
                         self.age_ns = ended.age_ns;
                     }
-                    return Ok(());
+                    return Ok(if ended.unmounted { End::Unmounted } else { End::Stopped });
                 }
                 Ok(_) => return Err(Failure::new("the daemon answered something else")),
-                Err(error) => return Err(broken_off(output, self.ops, &error.to_string())),
+                Err(error) => {
+                    // The daemon could not be asked to end it, and was hung up.
+                    let asked = asked.get().copied();
+                    return asked.ok_or_else(|| broken_off(output, self.ops, &error.to_string()));
+                }
             }
         }
     }
@@ -136,7 +151,8 @@ impl Taken {
 
 fn broken_off(output: &Output, ops: u64, why: &str) -> Failure {
     Failure::new(format!(
-        "the daemon is gone while it recorded ({why})\n  help: {} is good up to its last line, with {ops} operations",
+        "the recording was broken off: {why}\n  help: the daemon is gone, or this command was stopped for more than ten seconds; \
+         {} is good up to its last line, with {ops} operations",
         output.path().display()
     ))
 }
@@ -147,6 +163,8 @@ struct Stopper {
     id: u64,
     /// Why it ended.
     asked: Arc<OnceLock<End>>,
+    /// Of the connection that the recording comes through.
+    breaker: Breaker,
 }
 
 impl Stopper {
@@ -166,9 +184,9 @@ impl Stopper {
                 matches!(reply, Reply::Done(_)).then_some(())
             })
         });
-        if let Err(failure) = stopped {
-            // One that has ended by itself tells so on the other connection.
-            eprintln!("braid: the recording could not be ended: {failure}");
+        if stopped.is_err() {
+            // It ends when nobody takes it any more.
+            self.breaker.hang_up();
         }
     }
 }
@@ -176,10 +194,14 @@ impl Stopper {
 /// The first signal ends the recording, the second this command.
 fn watch_signals(ender: SyncSender<End>) -> Result<()> {
     let watch = || {
-        let mut signals = Signals::new([SIGINT, SIGTERM, SIGHUP])?;
+        // Not SIGHUP: `nohup` has it ignored, and without the command the
+        // recording ends too.
+        let mut signals = Signals::new([SIGINT, SIGTERM])?;
         std::thread::Builder::new().name("signals".into()).spawn(move || {
             for (count, signal) in signals.forever().enumerate() {
-                if count > 0 || ender.try_send(End::Interrupted).is_err() {
+                // Where nobody takes it, the recording is ending already.
+                let _ = ender.try_send(End::Interrupted);
+                if count > 0 {
                     let _ = signal_hook::low_level::emulate_default_handler(signal);
                 }
             }

@@ -13,7 +13,7 @@ use braid_ipc::protocol::{
 };
 use std::io;
 use std::path::{Path, PathBuf};
-use std::sync::{Mutex, MutexGuard, PoisonError, TryLockError};
+use std::sync::{Mutex, MutexGuard, PoisonError, RwLock, TryLockError};
 
 /// What is told about a mounted volume.
 pub(crate) struct Control {
@@ -26,7 +26,7 @@ pub(crate) struct Control {
     /// Held while tiers are changed, so that the stack file follows in order.
     changing: Mutex<()>,
     /// Held while operations are recorded.
-    recording: Mutex<()>,
+    recording: RwLock<()>,
     home: Mutex<HomePlace>,
 }
 
@@ -54,14 +54,14 @@ impl Control {
             checking: Mutex::new(()),
             running: Running::of(config),
             changing: Mutex::new(()),
-            recording: Mutex::new(()),
+            recording: RwLock::new(()),
         }
     }
 
     /// Waits until a recording that was ended is told to the end, for as long
     /// as its client takes it.
     pub(crate) fn await_recording(&self) {
-        drop(self.recording.lock().unwrap_or_else(PoisonError::into_inner));
+        drop(self.recording.write().unwrap_or_else(PoisonError::into_inner));
     }
 
     /// Lets the stack file follow what jobs did in the end: a tier that went,
@@ -214,8 +214,8 @@ impl braid_ipc::Handler for Control {
         request: &TraceRequest,
         tell: &mut dyn FnMut(Reply) -> io::Result<()>,
     ) -> Result<(), ErrorReply> {
-        // Where it is held already, the volume refuses.
-        let _recording = self.recording.try_lock();
+        // It guards no state of its own.
+        let _recording = self.recording.read().unwrap_or_else(PoisonError::into_inner);
         self.volume.record_trace(request, tell)
     }
 

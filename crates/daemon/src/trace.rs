@@ -27,7 +27,9 @@ impl VolumeHandle {
         let mut recording = started.map_err(|error| {
             let mut refused = plain(&error);
             if error.errno() == Errno::EBUSY {
-                refused.message.push_str("\n  help: end that first: one recording at a time");
+                refused.message.push_str(
+                    "\n  help: end the `braid trace record` that does it with Ctrl-C, or wait for it",
+                );
             }
             refused
         })?;
@@ -42,7 +44,7 @@ impl VolumeHandle {
                 age_ns: recording.age_ns(),
             }))?;
         }
-        tell(Reply::TraceEnded(TraceEnded { age_ns: recording.age_ns() }))
+        tell(Reply::TraceEnded(TraceEnded { age_ns: recording.age_ns(), unmounted: recording.is_cut_off() }))
     }
 
     /// Ends a recording.

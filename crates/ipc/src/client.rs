@@ -48,6 +48,18 @@ pub struct Client {
     stream: BufReader<UnixStream>,
 }
 
+/// Ends a connection that another thread waits for.
+#[derive(Debug)]
+pub struct Breaker(UnixStream);
+
+impl Breaker {
+    /// Hangs up: whoever waits for an answer is told that there is none.
+    pub fn hang_up(&self) {
+        // One that has ended already is as good.
+        let _ = self.0.shutdown(std::net::Shutdown::Both);
+    }
+}
+
 impl Client {
     /// Connects to the daemon that serves the file system `dev` for the user
     /// `owner`.
@@ -83,6 +95,14 @@ impl Client {
         Ok(Self { stream: BufReader::new(stream) })
     }
 
+    /// What ends the connection from another thread.
+    ///
+    /// # Errors
+    /// If there is no descriptor left.
+    pub fn breaker(&self) -> io::Result<Breaker> {
+        self.stream.get_ref().try_clone().map(Breaker)
+    }
+
     /// The daemon's process id in this process's pid namespace; `None` if it is
     /// not visible from here.
     #[must_use]
@@ -97,8 +117,11 @@ impl Client {
     /// [`ClientError::Refused`] if the daemon says so, the others if it does
     /// not answer.
     pub fn request(&mut self, request: &Request) -> Result<Reply, ClientError> {
-        // All indexes are looked at before a tier is removed.
-        let takes_long = matches!(request, Request::Wait | Request::RemoveTier { .. });
+        // All indexes may be looked at before a tier is emptied or removed.
+        let takes_long = matches!(
+            request,
+            Request::Wait | Request::RemoveTier { .. } | Request::ReplaceTierBy { .. } | Request::StartJob(_)
+        );
         let patience = (!takes_long).then_some(ANSWER_TIMEOUT);
         self.stream.get_ref().set_read_timeout(patience)?;
         self.send(request)?;

@@ -12,5 +12,5 @@ pub mod protocol;
 pub mod server;
 pub mod socket;
 
-pub use client::{Client, ClientError};
+pub use client::{Breaker, Client, ClientError};
 pub use server::{Handler, Server};

@@ -138,7 +138,7 @@ impl Handler for Fake {
         for ops in 0..1000 {
             say(Reply::TraceLines(TraceLines { lines: "line\n".into(), ops, ..TraceLines::default() }))?;
         }
-        say(Reply::TraceEnded(TraceEnded { age_ns: 5 }))
+        say(Reply::TraceEnded(TraceEnded { age_ns: 5, unmounted: false }))
     }
 
     fn stop_trace(&self, id: u64) -> Result<(), ErrorReply> {
@@ -543,7 +543,7 @@ fn a_recording_is_told_to_its_end_and_is_for_the_owner() {
     asked.unwrap();
     assert_eq!(told.len(), 1002);
     assert_eq!(told[0], Reply::TraceBegun(TraceBegun { id: 7, head: "*.wal".into() }));
-    assert_eq!(told[1001], Reply::TraceEnded(TraceEnded { age_ns: 5 }));
+    assert_eq!(told[1001], Reply::TraceEnded(TraceEnded { age_ns: 5, unmounted: false }));
     let stop = Request::StopTrace { id: 9 };
     let Err(ClientError::Refused(error)) = bench.client().request(&stop) else { panic!("not refused") };
     assert_eq!((error.errno, error.message.as_str()), (Some(2), "there is no recording 9"));

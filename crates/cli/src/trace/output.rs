@@ -6,7 +6,7 @@ use braid_ipc::mounts::Mount;
 use braid_ipc::protocol::TraceLines;
 use std::fs::{File, OpenOptions};
 use std::io::{ErrorKind, Write};
-use std::os::unix::fs::MetadataExt;
+use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 
 /// A file that may not become larger has no room for anything.
@@ -41,9 +41,10 @@ pub(super) fn check_place(path: &Path, mount: &Mount) -> Result<()> {
 }
 
 impl Output {
-    /// Makes the file. It may become `limit` bytes large.
+    /// Makes the file, which nobody else can read: it has the names of all
+    /// files. It may become `limit` bytes large.
     pub(super) fn create(path: &Path, limit: Option<u64>) -> Result<Self> {
-        let file = OpenOptions::new().write(true).create_new(true).open(path);
+        let file = OpenOptions::new().write(true).create_new(true).mode(0o600).open(path);
         let file = file.map_err(|error| match error.kind() {
             ErrorKind::AlreadyExists => Failure::new(format!(
                 "{}: there is such a file already\n  help: remove it, or name another one: --output FILE",
@@ -145,6 +146,7 @@ mod tests {
         };
         assert_eq!(output.write(&lines(2)).unwrap(), 2);
         assert!(!output.is_full());
+        assert_eq!(std::fs::metadata(&path).unwrap().mode() & 0o777, 0o600);
         assert_eq!(output.write(&lines(20)).unwrap(), 5);
         assert!(output.is_full());
         output.end(1, 7, 0, "size").unwrap();

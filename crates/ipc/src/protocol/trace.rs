@@ -39,4 +39,6 @@ pub struct TraceLines {
 pub struct TraceEnded {
     /// Nanoseconds since it began.
     pub age_ns: u64,
+    /// Nobody ended it: the volume was unmounted.
+    pub unmounted: bool,
 }

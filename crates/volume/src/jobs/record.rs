@@ -124,6 +124,8 @@ mod tests {
             JobKind::Demote { path: String::new() },
             JobKind::Rebalance {},
             JobKind::Evacuate { tier: "slow".into(), then_remove: false },
+            JobKind::Replace { tier: "slow".into(), by: "new".into() },
+            JobKind::ReplaceHome { dir: "/new/ä".into() },
         ] {
             let record = JobRecord::new(1, what, None, 0);
             assert_eq!(JobRecord::decode(1, &record.encode()), Ok(record));

@@ -34,12 +34,12 @@ impl Volume {
             let what = format!("job {id} is emptying tier {}: cancel it", old.name);
             return Err(Error::new(Errno::EBUSY, what));
         }
-        // The new one has the name, and takes new ranges.
-        self.release_tier(&old.name);
         let mut next = table.clone();
         next.tiers.retain(|(number, _)| *number != old.id);
         next.lost.push((old.id, old.name.clone()));
         let new = self.let_join(&mut table, next, new)?;
+        // The new one has the name, and takes new ranges.
+        self.release_tier(&old.name);
         self.tiers.replace(&old, new);
         self.renew_policy();
         self.tell_of_loss(&old);

@@ -9,8 +9,13 @@ use std::io::{self, BufRead};
 
 /// A line that is longer is none of a trace: paths have at most 4096 bytes.
 const LINE_BYTES_MAX: u64 = 64 << 10;
-/// No single read or write is longer, in bytes.
-const IO_BYTES_MAX: u64 = 1 << 30;
+/// No single read or write is longer, in bytes: a copy within the volume is
+/// one of each, and answers at most that.
+const IO_BYTES_MAX: u64 = 1 << 32;
+/// No more space is reserved at once, in bytes: each range of it is simulated.
+const RESERVED_BYTES_MAX: u64 = 1 << 42;
+/// No recording is longer, in nanoseconds: each epoch of it is simulated.
+const AGE_NS_MAX: u64 = 366 * 24 * 3600 * 1_000_000_000;
 
 /// A trace.
 #[derive(Clone, PartialEq, Debug, Default)]
@@ -153,7 +158,7 @@ impl Trace {
                     age_ns: record.age,
                 });
             }
-            Told::Dropped => self.dropped += record.dropped,
+            Told::Dropped => self.dropped = self.dropped.saturating_add(record.dropped),
             Told::End => self.complete = true,
             Told::Op(kind) => {
                 let file = *known
@@ -192,7 +197,11 @@ fn range_size(text: &[u8]) -> Result<RangeSize, TraceError> {
 fn op(kind: TraceOpKind, file: usize, record: &Record) -> Result<TraceOp, String> {
     let fits = record.offset.checked_add(record.length).is_some_and(|end| end <= SIZE_MAX);
     let moves = matches!(kind, TraceOpKind::Read | TraceOpKind::Write);
-    if !fits || record.size > SIZE_MAX || moves && record.length > IO_BYTES_MAX {
+    if record.at.checked_add(record.took).is_none_or(|end_ns| end_ns > AGE_NS_MAX) {
+        return Err("a recording does not take longer than a year".into());
+    }
+    let most = if moves { IO_BYTES_MAX } else { RESERVED_BYTES_MAX };
+    if !fits || record.size > SIZE_MAX || record.length > most {
         let (offset, length, size) = (record.offset, record.length, record.size);
         return Err(format!("no file has {length} bytes from {offset} on with a size of {size}"));
     }

@@ -213,6 +213,12 @@ impl Recording {
         self.volume.environment.monotonic_ns().saturating_sub(self.began_ns)
     }
 
+    /// Whether nobody ended it, but the volume ends.
+    #[must_use]
+    pub fn is_cut_off(&self) -> bool {
+        self.volume.tracing.closed.load(Ordering::Relaxed)
+    }
+
     /// What was done since the last call; waits until something is, at most for
     /// so long. `None` once the recording has ended and all of it was taken.
     pub fn next(&mut self, patience: Duration) -> Option<Recorded> {
