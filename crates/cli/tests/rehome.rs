@@ -151,7 +151,7 @@ fn a_replacement_waits_for_passthrough_and_can_be_given_up() {
     // To end the command leaves the job.
     child.kill().unwrap();
     child.wait().unwrap();
-    bench.ok(&["job", "cancel", "1", "--mount", "m"]);
+    bench.ok(&["job", "cancel", "1"]);
     while !is_empty(&bench.path("new")) {
         std::thread::yield_now();
     }

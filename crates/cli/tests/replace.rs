@@ -5,8 +5,8 @@
 
 mod common;
 
-use common::Bench;
-use rustix::process::{Pid, PidfdFlags, Signal, kill_process, pidfd_open};
+use common::{Bench, is_empty, pattern};
+use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
 use std::fs::{self, File};
 use std::io::{BufRead, BufReader, Read};
@@ -38,15 +38,6 @@ fn mounted_plainly() -> Option<Bench> {
     fs::write(bench.path("s.yaml"), stack).unwrap();
     bench.ok(&["mount", "s.yaml", "m"]);
     Some(bench)
-}
-
-fn pattern(seed: u64, len: usize) -> Vec<u8> {
-    let mut state = seed.wrapping_mul(2).wrapping_add(1);
-    let next = |_| {
-        state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
-        (state >> 56) as u8
-    };
-    (0..len).map(next).collect()
 }
 
 /// Makes a file of 16 ranges, each written by itself, so that they are dealt.
@@ -86,7 +77,7 @@ fn stack(bench: &Bench) -> String {
 }
 
 fn job(bench: &Bench, id: u64) -> Value {
-    bench.json(&["job", "show", &id.to_string(), "--mount", "m", "--json"])
+    bench.json(&["job", "show", &id.to_string(), "--json"])
 }
 
 /// Asks until the job is as `wanted`.
@@ -102,26 +93,11 @@ fn until(bench: &Bench, id: u64, wanted: impl Fn(&Value) -> bool) -> Value {
     }
 }
 
-fn is_empty(dir: &Path) -> bool {
-    fs::read_dir(dir).unwrap().next().is_none()
-}
-
 /// Waits until what a replacement copied is gone.
 fn until_empty(bench: &Bench, name: &str) {
     while !is_empty(&bench.path(name)) {
         std::thread::sleep(Duration::from_millis(20));
     }
-}
-
-/// Kills the daemon.
-fn kill(bench: &Bench) {
-    let daemon = bench.json(&["status", "m", "--json"])["pid"].as_i64().unwrap();
-    let pid = Pid::from_raw(i32::try_from(daemon).unwrap()).unwrap();
-    let watch = pidfd_open(pid, PidfdFlags::empty()).unwrap();
-    kill_process(pid, Signal::KILL).unwrap();
-    let mut ended = [rustix::event::PollFd::new(&watch, rustix::event::PollFlags::IN)];
-    rustix::event::poll(&mut ended, None).unwrap();
-    bench.ok(&["umount", "m"]);
 }
 
 #[track_caller]
@@ -192,14 +168,14 @@ fn a_replacement_goes_on_after_the_daemon_was_killed() {
     drop(file);
     let id = begin(&bench);
     assert!(stack(&bench).contains("archive") && stack(&bench).contains("slow"));
-    kill(&bench);
+    bench.kill();
     bench.ok(&["mount", "s.yaml", "m"]);
     assert_eq!(state(&bench, "slow"), "draining");
     assert!(ranges(&bench, "slow") > 0);
     assert!(["queued", "running"].contains(&job(&bench, id)["state"].as_str().unwrap()));
     put(&bench, "m/g", 2);
-    bench.ok(&["job", "set", "1", "bandwidth=none", "--mount", "m"]);
-    bench.ok(&["job", "wait", "1", "--mount", "m"]);
+    bench.ok(&["job", "set", "1", "bandwidth=none"]);
+    bench.ok(&["job", "wait", "1"]);
     assert!(tier(&bench, "slow").is_none() && is_empty(&bench.path("b")));
     assert!(!stack(&bench).contains("slow"), "{}", stack(&bench));
     has(&File::open(bench.path("m/f")).unwrap(), &data);
@@ -221,12 +197,12 @@ fn a_replacement_that_is_cancelled_leaves_both_tiers_in_use() {
         assert!(found.contains(said), "{words:?}: {found}");
     }
     assert!(is_empty(&bench.path("new")));
-    bench.ok(&["job", "cancel", "1", "--mount", "m"]);
+    bench.ok(&["job", "cancel", "1"]);
     assert_eq!((state(&bench, "slow").as_str(), state(&bench, "archive").as_str()), ("online", "online"));
     let before = ranges(&bench, "slow");
     put(&bench, "m/g", 2);
     assert!(ranges(&bench, "slow") > before);
-    kill(&bench);
+    bench.kill();
     bench.ok(&["mount", "s.yaml", "m"]);
     assert_eq!(state(&bench, "slow"), "online");
     // It can be done the other way round.
@@ -264,7 +240,7 @@ fn what_can_not_replace_a_tier_is_refused_and_nothing_changes() {
         assert!(found.contains(&said), "{words:?}: {found}");
         assert!(is_empty(&bench.path("c")), "{words:?}");
     }
-    assert_eq!(bench.ok(&["job", "list", "--mount", "m"]), "there are no jobs\n");
+    assert_eq!(bench.ok(&["job", "list"]), "there are no jobs\n");
     assert_eq!((stack(&bench), state(&bench, "slow").as_str()), (set, "online"));
     bench.ok(&["tier", "set", "fast", "reserve=default", "m"]);
     assert_eq!(stack(&bench), before);
@@ -358,21 +334,21 @@ fn a_job_that_moves_home_is_shown_and_waited_for_and_the_stack_file_follows() {
     let (file, data) = put(&bench, "m/f", 1);
     drop(file);
     let held = waiting(&bench);
-    let shown = bench.ok(&["job", "show", "1", "--mount", "m"]);
+    let shown = bench.ok(&["job", "show", "1"]);
     assert!(shown.contains(": running, waiting for 1 files that are in use\n"), "{shown}");
-    let listed = bench.ok(&["job", "list", "--mount", "m"]);
+    let listed = bench.ok(&["job", "list"]);
     assert!(listed.contains("replace home by /") && listed.contains("/new"), "{listed}");
     for (words, said) in [
-        (&["job", "pause", "1", "--mount", "m"][..], "it can't be paused"),
+        (&["job", "pause", "1"][..], "it can't be paused"),
         (&["tier", "replace", "m", "fast", "new"], "job 1 replaces home already"),
         (&["fsck", "m"], "the home tier is being replaced"),
     ] {
         let (_, found) = bench.fails(words);
         assert!(found.contains(said), "{words:?}: {found}");
     }
-    bench.ok(&["job", "set", "1", "bandwidth=100MiB/s", "--mount", "m"]);
+    bench.ok(&["job", "set", "1", "bandwidth=100MiB/s"]);
     drop(held);
-    let ended = bench.json(&["job", "wait", "1", "--mount", "m", "--json"]);
+    let ended = bench.json(&["job", "wait", "1", "--json"]);
     assert_eq!(ended[0]["state"], "done");
     assert!(
         ended[0]["done"]["bytes"].as_u64().unwrap() > 0 && ended[0]["done"]["files"].as_u64().unwrap() >= 2,
@@ -393,7 +369,7 @@ fn a_job_that_moves_home_is_shown_and_waited_for_and_the_stack_file_follows() {
 fn a_job_that_moves_home_can_be_cancelled_and_started_again() {
     let Some(bench) = mounted_plainly() else { return };
     let held = waiting(&bench);
-    bench.ok(&["job", "cancel", "1", "--mount", "m"]);
+    bench.ok(&["job", "cancel", "1"]);
     until_empty(&bench, "new");
     assert!(home_is_at(&bench, "a"));
     assert_eq!(job(&bench, 1)["state"], "cancelled");
@@ -424,7 +400,7 @@ fn a_job_that_moves_home_has_failed_after_the_daemon_was_killed_or_the_volume_un
         let held = waiting(&bench);
         match end {
             "kill" => {
-                kill(&bench);
+                bench.kill();
                 drop(held);
             }
             _ => {
@@ -466,7 +442,7 @@ fn ctrl_c_leaves_the_job_that_moves_home_running() {
     assert!(rest.contains("job 1 goes on in the background"), "{rest}");
     assert_eq!(job(&bench, 1)["state"], "running");
     drop(held);
-    bench.ok(&["job", "wait", "1", "--mount", "m"]);
+    bench.ok(&["job", "wait", "1"]);
     assert!(home_is_at(&bench, "new"));
     bench.ok(&["umount", "m"]);
 }
