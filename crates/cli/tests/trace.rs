@@ -178,7 +178,7 @@ fn a_recording_ends_as_it_is_told_and_takes_no_more_than_it_is_to() {
     for (words, says) in [
         (
             &["trace", "record", "m", "--output", "t3"][..],
-            "the volume is being recorded already\n  help: end that first",
+            "the volume is being recorded already\n  help: end the `braid trace record`",
         ),
         (&["trace", "record", "m", "--output", "t1"][..], "t1: there is such a file already"),
         (&["trace", "record", "m", "--output", "m/t"][..], "m/t: it is in the volume that is to be recorded"),

@@ -105,13 +105,18 @@ pub(crate) struct FileFacts<'a> {
     pub(crate) file: &'a File,
 }
 
+impl FileFacts<'_> {
+    /// The path below the mount that the file has now; empty if it has none.
+    pub(crate) fn path_now(&self) -> String {
+        let (path, root) = (self.file.data().path(), self.volume.home.root().path());
+        let (Ok(path), Ok(root)) = (path, root) else { return String::new() };
+        path.strip_prefix(root).unwrap_or(Path::new("")).to_string_lossy().into_owned()
+    }
+}
+
 impl Facts for FileFacts<'_> {
     fn path(&self) -> &str {
-        self.file.path.get_or_init(|| {
-            let (path, root) = (self.file.data().path(), self.volume.home.root().path());
-            let (Ok(path), Ok(root)) = (path, root) else { return String::new() };
-            path.strip_prefix(root).unwrap_or(Path::new("")).to_string_lossy().into_owned()
-        })
+        self.file.path.get_or_init(|| self.path_now())
     }
 
     fn owner(&self) -> i64 {

@@ -47,8 +47,9 @@ impl Run<'_> {
                 }
             }
             // It may have been spread meanwhile, by somebody to whom another
-            // rule applies: then these were not all of its ranges.
-            first = if self.volume.range_size_of(file)? == steps[0].ranges { next } else { steps[0].offset };
+            // rule applies: then these were not all of its ranges, and others
+            // begin elsewhere.
+            first = if self.volume.range_size_of(file)? == steps[0].ranges { next } else { 0 };
         }
         if stayed > 0 {
             *self.skipped.entry("no room on a better tier".into()).or_default() += 1;

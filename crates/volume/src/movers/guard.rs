@@ -13,7 +13,7 @@ pub(super) struct Seen {
     /// Bytes a second that movers came to.
     pub(super) mover_rate: f64,
     /// Share of all the time that applications waited for tiers in which they
-    /// waited for this one, 0 to 1.
+    /// waited for this one, 0 to 1; 1 if some of them use no other.
     pub(super) waited: f64,
 }
 

@@ -16,7 +16,7 @@ use crate::heat::FileKey;
 use crate::migrate::Pace;
 use crate::status::MoveCount;
 use crate::sync::{Mutex, ReadGuard, RwLock, WriteGuard};
-use crate::tiers::Tier;
+use crate::tiers::{Tier, bit};
 use braid_contract::{Environment, Errno, Error, Result, TierId};
 use guard::{Advice, Guard, Seen};
 use std::collections::{BTreeMap, HashMap};
@@ -31,6 +31,8 @@ const LATER_MAX: usize = 4096;
 
 /// Operations within a window from which a percentile says something.
 const P99_OPS_MIN: u64 = 20;
+/// Operations of a thread in an epoch that tell which tiers it works on.
+const SETTLED_OPS_MIN: u64 = 8;
 
 /// One of the two movers.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
@@ -228,13 +230,15 @@ impl Volume {
         }
         // Operations under way, on average, are seconds waited in a second.
         let all: f64 = self.tiers.iter().map(|tier| tier.monitor.now().in_flight).sum();
+        let settled = self.settled_tiers();
         for tier in self.tiers.iter() {
             let now = tier.monitor.now();
+            let waited = if all > 0.0 { now.in_flight / all } else { 0.0 };
             let seen = Seen {
                 now_ns: self.environment.monotonic_ns(),
                 p99_ns: now.latency.map(|kind| (kind.ops >= P99_OPS_MIN).then_some(kind.p99_ns)),
                 mover_rate: now.mover_rate.iter().sum(),
-                waited: if all > 0.0 { now.in_flight / all } else { 0.0 },
+                waited: if settled & bit(tier.id) == 0 { waited } else { 1.0 },
             };
             let lane = self.movers.lane(tier.id);
             let advice = lane.guard.lock().step(&seen);
@@ -246,6 +250,24 @@ impl Volume {
                 }
             }
         }
+    }
+
+    /// The tiers that some thread does nearly all of its work on: whoever that
+    /// is feels what happens there, however much others wait elsewhere.
+    fn settled_tiers(&self) -> u64 {
+        let mut threads: HashMap<u32, Vec<(TierId, u64)>> = HashMap::new();
+        for tier in self.tiers.iter() {
+            for (thread, load) in tier.monitor.threads() {
+                threads.entry(thread).or_default().push((tier.id, load.ops.iter().sum()));
+            }
+        }
+        let mut settled = 0;
+        for work in threads.values() {
+            let all: u64 = work.iter().map(|(_, ops)| ops).sum();
+            let own = work.iter().filter(|(_, ops)| all >= SETTLED_OPS_MIN && ops * 10 >= all * 9);
+            own.for_each(|(tier, _)| settled |= bit(*tier));
+        }
+        settled
     }
 
     /// Bytes a second that movers may come to on the tier now; `None` if there
@@ -331,8 +353,12 @@ impl Volume {
             return Ok(0);
         }
         let ranges = self.range_size_of(&reached.file)?;
-        if self.closed(errand.to).is_some() || errand.to.room() < ranges.bytes() {
+        if self.closed(errand.to).is_some() {
             return Err(Errno::ENOSPC.into());
+        }
+        if errand.to.room() < ranges.bytes() {
+            // There may be room for others, whose ranges are shorter.
+            return Err(Errno::EFBIG.into());
         }
         // Both tiers' caps are kept.
         if self.movers.lane(from.id).pace.take(ranges.bytes()).is_err() {
@@ -355,7 +381,8 @@ impl Volume {
             Errno::ECANCELED => return true,
             errno if errno.is_full() => return true,
             Errno::ENOENT | Errno::ESTALE => self.heat.table().forget(file),
-            // The kernel does I/O on it by itself, or a tier is in trouble.
+            // The kernel does I/O on it by itself, its ranges are too long for
+            // the room there is, or a tier is in trouble.
             _ => self.movers.leave_alone(file),
         }
         false

@@ -136,7 +136,6 @@ impl Monitor {
 
     /// Threads that used the tier in the last epoch, by number, and what they
     /// did there.
-    #[cfg_attr(not(test), expect(dead_code, reason = "read by policies that map threads to tiers"))]
     pub(crate) fn threads(&self) -> Vec<(u32, ThreadLoad)> {
         self.threads.active()
     }

@@ -297,6 +297,15 @@ mod tests {
     }
 
     #[test]
+    fn a_copy_may_be_longer_than_any_write() {
+        let text = format!(
+            "{HEAD}{{\"op\":\"file\",\"file\":7,\"path\":\"a\"}}\n\
+             {{\"op\":\"write\",\"file\":7,\"length\":4000000000}}\n"
+        );
+        assert_eq!(read(&text).unwrap().ops[0].len, 4_000_000_000);
+    }
+
+    #[test]
     fn what_is_no_trace_is_refused_with_its_line() {
         let file = "{\"op\":\"file\",\"at\":0,\"file\":7,\"path\":\"a\"}\n";
         let with = |lines: &str| format!("{HEAD}{file}{lines}");
@@ -319,7 +328,13 @@ mod tests {
                 with("{\"op\":\"read\",\"file\":7,\"offset\":18446744073709551615,\"length\":1}\n"),
                 "line 3: no file",
             ),
-            (with("{\"op\":\"write\",\"file\":7,\"length\":4000000000}\n"), "line 3: no file has"),
+            (with("{\"op\":\"write\",\"file\":7,\"length\":5000000000}\n"), "line 3: no file has"),
+            (with("{\"op\":\"allocate\",\"file\":7,\"length\":5000000000000}\n"), "line 3: no file has"),
+            (with("{\"op\":\"read\",\"file\":7,\"at\":1000000000000000000}\n"), "line 3: a recording does"),
+            (
+                with("{\"op\":\"read\",\"file\":7,\"at\":2,\"took\":18446744073709551615}\n"),
+                "line 3: a recording does",
+            ),
             (with("{\"op\":\"file\",\"file\":8}\n"), "line 3: a file without a path"),
             (with("{\"op\":\"end\"}\n{\"op\":\"end\"}\n"), "line 4: there is something after the end"),
             (with(&"y".repeat(70_000)), "line 3: the line is too long"),

@@ -14,6 +14,8 @@ use std::time::Duration;
 
 /// Records that wait to be taken, at most: some 8 MiB.
 const RECORDS_MAX: usize = 40_000;
+/// Files that a recording tells of at a time, at most: some 32 MiB.
+const TOLD_MAX: usize = 1 << 20;
 /// About how many bytes of lines are taken at a time.
 const LINES_BYTES: usize = 128 << 10;
 
@@ -100,6 +102,16 @@ impl Recorder {
             self.lost.fetch_add(1, Ordering::Relaxed);
         }
         put
+    }
+
+    /// Whether another file may be told of: what is remembered of them is
+    /// bounded. If not, what would have been recorded is counted as lost.
+    pub(super) fn may_tell(&self) -> bool {
+        let may = self.told.lock().len() < TOLD_MAX;
+        if !may {
+            self.lost.fetch_add(1, Ordering::Relaxed);
+        }
+        may
     }
 
     /// Notes that the file was told of.

@@ -192,20 +192,22 @@ impl Volume {
             return told & 1 == 0;
         }
         let facts = FileFacts { volume: self, file };
-        let path = facts.path();
-        let wanted = recorder.wants(path);
+        // Not the one that rules see: they would see it from now on.
+        let path = facts.path_now();
+        let wanted = recorder.wants(&path);
         let ino = file.inode.ino.0;
         let told_now = !wanted
-            || recorder.put(Record {
-                op: Told::File,
-                at: begun.at_ns.saturating_sub(recorder.began_ns),
-                file: ino,
-                path: Some(path.to_owned()),
-                size: begun.size,
-                age: facts.age_ns().max(0).cast_unsigned(),
-                uid: u32::try_from(facts.owner()).unwrap_or(0),
-                ..Record::default()
-            });
+            || recorder.may_tell()
+                && recorder.put(Record {
+                    op: Told::File,
+                    at: begun.at_ns.saturating_sub(recorder.began_ns),
+                    file: ino,
+                    path: Some(path),
+                    size: begun.size,
+                    age: facts.age_ns().max(0).cast_unsigned(),
+                    uid: u32::try_from(facts.owner()).unwrap_or(0),
+                    ..Record::default()
+                });
         if told_now {
             if wanted {
                 recorder.tell_of(ino);
