@@ -7,7 +7,7 @@ mod common;
 
 use braid_contract::{Errno, FileSystem, InodeId, JobKind, JobState};
 use braid_stores::dir::DirStore;
-use braid_volume::{JobStatus, Reserve, TierConfig, Volume, VolumeConfig};
+use braid_volume::{Condition, JobStatus, Reserve, RuleConfig, TierConfig, Volume, VolumeConfig};
 use common::{Bed, Open, RANGE, caller, pattern};
 use std::ffi::OsStr;
 use std::sync::Arc;
@@ -347,6 +347,35 @@ fn pinned_files_stay_where_they_are() {
     assert!(content(&open2, ino) == data);
     open2.close();
     is_clean(&bed);
+}
+
+#[test]
+fn files_that_a_rule_pins_leave_a_tier_that_goes_too() {
+    for tiers in [vec!["slow".to_owned()], Vec::new()] {
+        let bed = Bed::new();
+        let named = !tiers.is_empty();
+        let rule = RuleConfig {
+            when: Condition::parse("true").unwrap(),
+            tiers,
+            policy: None,
+            pin: true,
+            range_size: None,
+        };
+        let open = open(VolumeConfig { rules: vec![rule], ..bed.config() });
+        let data = pattern(8, (RANGES * RANGE) as usize);
+        let (ino, handle) = open.create("a");
+        open.write_ranges(handle, &data);
+        open.volume.release(handle).unwrap();
+        assert!(on(&open, ino, "slow") > 0);
+        let job = done(&open, move_to("", "fast")).record;
+        assert_eq!((job.done.ranges, job.skipped.get("pinned")), (0, Some(&1)));
+        // A tier that a rule names does not leave the volume.
+        done(&open, JobKind::Evacuate { tier: "slow".into(), then_remove: !named });
+        assert_eq!(on(&open, ino, "fast"), RANGES);
+        assert_eq!(open.volume.status().tiers.len(), if named { 2 } else { 1 });
+        assert!(content(&open, ino) == data);
+        open.close();
+    }
 }
 
 #[test]

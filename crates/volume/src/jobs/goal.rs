@@ -183,10 +183,10 @@ impl Goal {
     }
 
     /// Whether a pinned file is moved all the same: to where it is pinned, and
-    /// off a tier that goes.
-    pub(super) fn overrides(&self, pin: &PinAttr) -> bool {
+    /// off a tier that goes. Without a `pin` of its own, a rule pins it.
+    pub(super) fn overrides(&self, pin: Option<&PinAttr>) -> bool {
         match self {
-            Self::To(tier) => pin.tier.as_ref() == Some(&tier.name),
+            Self::To(tier) => pin.is_some_and(|pin| pin.tier.as_ref() == Some(&tier.name)),
             Self::Off { .. } => true,
             Self::Ranked { .. } | Self::Shares => false,
         }

@@ -257,9 +257,7 @@ impl Run<'_> {
             if plain && !self.goal.wants_plain(identity.size(), volume.range_size_of(file)?) {
                 return Ok(None);
             }
-            if volume.is_pinned(file)?
-                && !file.pin(&volume.home)?.is_some_and(|pin| self.goal.overrides(&pin))
-            {
+            if volume.is_pinned(file)? && !self.goal.overrides(file.pin(&volume.home)?.as_ref()) {
                 if !self.counting && !volume.steps(&self.goal, file, 0, 1)?.is_empty() {
                     *self.skipped.entry("pinned".into()).or_default() += 1;
                 }
