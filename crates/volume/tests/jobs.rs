@@ -7,10 +7,11 @@ mod common;
 
 use braid_contract::{Errno, FileSystem, InodeId, JobKind, JobState};
 use braid_stores::dir::DirStore;
+use braid_testkit::sim::{Disk, DiskConfig, Model};
 use braid_volume::{Condition, JobStatus, Reserve, RuleConfig, TierConfig, Volume, VolumeConfig};
 use common::{Bed, Open, RANGE, caller, pattern};
 use std::ffi::OsStr;
-use std::sync::Arc;
+use std::sync::{Arc, mpsc};
 
 /// Ranges of the test file.
 const RANGES: u64 = 8;
@@ -376,6 +377,42 @@ fn files_that_a_rule_pins_leave_a_tier_that_goes_too() {
         assert!(content(&open, ino) == data);
         open.close();
     }
+}
+
+#[test]
+fn a_job_that_removes_its_tier_by_now_is_not_ended() {
+    let bed = Bed::new();
+    let disk = Disk::new(DiskConfig {
+        name: "slow".into(),
+        capacity: 64 << 20,
+        device: 1,
+        volatile: false,
+        model: Model::EXT4,
+    });
+    let mut config = bed.config();
+    config.tiers[0].store = Some(Arc::new(DirStore::new(disk.root()).unwrap()));
+    let open = open(config);
+    let (ino, handle) = open.create("a");
+    open.write_ranges(handle, &pattern(9, (RANGES * RANGE) as usize));
+    open.volume.release(handle).unwrap();
+    let what = JobKind::Evacuate { tier: "slow".into(), then_remove: true };
+    let id = open.volume.start_job(what, STUCK).unwrap().record.id;
+    let (volume, (tell, told)) = (Arc::clone(&open.volume), mpsc::channel());
+    disk.set_observer(Some(Arc::new(move |effect| {
+        // The tier is out of the volume, and its directory is cleared.
+        if effect.to_string().contains("label") {
+            let paused = volume.pause_job(id).map(|job| job.record.state);
+            tell.send(paused.map_err(|error| (error.errno(), error.to_string()))).unwrap();
+        }
+    })));
+    open.volume.set_job_bandwidth(id, None).unwrap();
+    assert_eq!(ended(&open, id).record.state, JobState::Done);
+    disk.set_observer(None);
+    let (errno, said) = told.recv().unwrap().unwrap_err();
+    assert!(errno == Errno::EBUSY && said.contains("too late"), "{said}");
+    assert_eq!(on(&open, ino, "fast"), RANGES);
+    assert_eq!(open.volume.status().tiers.len(), 1);
+    open.close();
 }
 
 #[test]

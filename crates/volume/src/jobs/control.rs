@@ -47,7 +47,7 @@ impl Volume {
     ///
     /// # Errors
     /// `ENOENT` if there is no such job, `EINVAL` if it has ended or is paused,
-    /// or replaces home.
+    /// or replaces home, `EBUSY` if it is as good as done.
     pub fn pause_job(&self, id: u64) -> Result<JobStatus> {
         if let JobKind::ReplaceHome { .. } = self.job(id)?.record.what {
             let what = format!(
@@ -72,7 +72,7 @@ impl Volume {
     ///
     /// # Errors
     /// `ENOENT` if there is no such job, `EINVAL` if it has ended, `EBUSY` if it
-    /// replaces home and that is as good as done.
+    /// is as good as done: it switches to the new home, or removes its tier.
     pub fn cancel_job(&self, id: u64) -> Result<JobStatus> {
         let from = [JobState::Queued, JobState::Running, JobState::Paused];
         let cancelled = self.change_job(id, &from, JobState::Cancelled)?;

@@ -356,6 +356,10 @@ impl Run<'_> {
             return Ok(Outcome::Failed(why));
         }
         if removed(what).is_some() {
+            // Whoever was told that it is cancelled or paused keeps the tier.
+            if !self.volume.jobs.commit(self.id) {
+                return Err(Stop::Interrupted);
+            }
             self.volume.remove_tier(&tier.name).map_err(failed)?;
         }
         Ok(Outcome::Finished)
