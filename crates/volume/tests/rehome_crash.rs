@@ -7,7 +7,7 @@
 #[allow(dead_code, reason = "other tests need more of it")]
 mod common;
 
-use braid_contract::{Errno, FileSystem, HandleId, InodeId, OpenFlags, OpenRequest};
+use braid_contract::{Errno, FileSystem, HandleId, InodeId, JobState, OpenFlags, OpenRequest};
 use braid_stores::dir::DirStore;
 use braid_testkit::sim::{
     AllKept, AllLost, Chooser, Disk, DiskConfig, Frozen, Model, Seeded, SimClock, SimEnvironment,
@@ -271,6 +271,45 @@ fn a_home_without_room_is_refused_with_the_numbers() {
     open.close();
     assert!(Volume::open(machine.config(NEW)).is_err());
     machine.mount(OLD).unwrap();
+}
+
+#[test]
+fn once_it_has_switched_a_job_is_done_whatever_comes() {
+    let machine = Machine::new(Model::EXT4);
+    let open = machine.mount(OLD).unwrap();
+    fill(&open);
+    let id = open.volume.start_replacing_home(machine.disks[NEW].root(), "new", None).unwrap().record.id;
+    let moments = Arc::new(Mutex::new(Vec::new()));
+    let observe = |disk: &Disk| {
+        let (volume, clock) = (Arc::clone(&open.volume), Arc::clone(machine.environment.clock()));
+        let (moments, disks) = (Arc::clone(&moments), machine.disks.clone());
+        let observer = move |what: String| match volume.job(id).unwrap().phase {
+            // Its progress was not written for long.
+            Some(RehomePhase::Switching) => clock.advance(1_000_000_000),
+            Some(RehomePhase::CleaningUp) => {
+                let disks = std::array::from_fn(|at| disks[at].freeze());
+                moments.lock().unwrap().push(Moment { disks, what, synced: 0 });
+            }
+            _ => {}
+        };
+        disk.set_observer(Some(Arc::new(move |effect| observer(effect.to_string()))));
+    };
+    machine.disks.iter().for_each(observe);
+    open.volume.tick();
+    machine.disks.iter().for_each(|disk| disk.set_observer(None));
+    assert_eq!(open.volume.job(id).unwrap().record.state, JobState::Done);
+    let moments = std::mem::take(&mut *moments.lock().unwrap());
+    assert!(moments.len() > 3, "{}", moments.len());
+    for (at, moment) in moments.iter().enumerate() {
+        for seed in 0..5 {
+            let machine = after(moment, seed);
+            assert!(machine.mount(OLD).is_err());
+            let open = machine.mount(NEW).unwrap();
+            let record = open.volume.job(id).unwrap().record;
+            let context = format!("moment {at}, before {}, seed {seed}: {record:?}", moment.what);
+            assert_eq!(record.state, JobState::Done, "{context}");
+        }
+    }
 }
 
 #[test]

@@ -163,7 +163,7 @@ impl Volume {
     pub(super) fn keep_job_inside(&self, record: &JobRecord) -> Result<()> {
         let _saving = self.jobs.saving.lock();
         // Somebody may have changed it since.
-        let latest = self.jobs.update(record.id, |job| job.record.clone());
+        let latest = self.jobs.update(record.id, |job| job.kept(self.environment.wall_ns()));
         shelf::save(&self.home, latest.as_ref().unwrap_or(record))
     }
 

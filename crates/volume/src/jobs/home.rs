@@ -8,7 +8,7 @@ use crate::Volume;
 use crate::migrate::Pace;
 use crate::namespace::Home;
 use crate::rehome::{RehomePhase, RehomeProgress};
-use braid_contract::{Amount, Error, JobKind, JobState, Result};
+use braid_contract::{Amount, Error, JobKind, Result};
 
 impl Volume {
     /// Carries such a job out, all at once: what was copied before is of no use
@@ -65,9 +65,15 @@ impl Volume {
     /// one.
     pub(crate) fn keep_done(&self, id: u64, home: &Home) -> Result<()> {
         let mut record = self.jobs.update(id, |job| job.record.clone())?;
-        record.state = JobState::Done;
-        record.ended_ns = Some(self.environment.wall_ns());
-        record.total = Some(record.done);
+        record.be_done(self.environment.wall_ns());
         shelf::save(home, &record)
+    }
+
+    /// The new directory is home: whatever is written of the job from here on
+    /// says that it is done, as what [`keep_done`](Self::keep_done) wrote does.
+    /// The door is still closed.
+    pub(crate) fn note_switched(&self, id: u64) {
+        // A job that has a run is not forgotten.
+        let _ = self.jobs.update(id, |job| job.rehome.switched = true);
     }
 }

@@ -45,6 +45,8 @@ pub(super) struct Job {
     pub(super) waiting: u64,
     pub(super) meter: Meter,
     saved_ns: u64,
+    /// It is too late to end it.
+    committed: bool,
     pub(super) rehome: Rehome,
 }
 
@@ -54,8 +56,8 @@ pub(super) struct Rehome {
     /// The directory that becomes home.
     pub(super) root: Option<Fd>,
     pub(super) phase: Option<RehomePhase>,
-    /// It is too late to end it.
-    committed: bool,
+    /// The new directory is home.
+    pub(super) switched: bool,
     pub(super) report: Option<RehomeOutcome>,
 }
 
@@ -140,6 +142,7 @@ impl Jobs {
             waiting: 0,
             meter: Meter::new(now_ns),
             saved_ns: now_ns,
+            committed: false,
             rehome: Rehome::default(),
         }
     }
@@ -281,7 +284,7 @@ impl Jobs {
             return false;
         }
         let job = state.jobs.get_mut(&id).filter(|job| job.record.state == JobState::Running);
-        job.map(|job| job.rehome.committed = true).is_some()
+        job.map(|job| job.committed = true).is_some()
     }
 
     /// Waits until something changes, at most for so long.
@@ -295,7 +298,7 @@ impl Jobs {
         let job = state.jobs.get_mut(&id)?;
         job.active = false;
         job.waiting = 0;
-        (job.rehome.phase, job.rehome.committed) = (None, false);
+        (job.rehome.phase, job.rehome.switched, job.committed) = (None, false, false);
         match outcome {
             // Somebody ended it first.
             _ if job.record.state.is_final() => {}
@@ -320,17 +323,14 @@ impl Jobs {
     }
 
     fn end(&self, job: &mut Job, state: JobState, message: Option<String>) {
-        let record = &mut job.record;
-        record.state = state;
-        record.ended_ns = Some(self.environment.wall_ns());
-        record.message = message;
+        let (record, now_ns) = (&mut job.record, self.environment.wall_ns());
         if state == JobState::Done {
-            // What was removed meanwhile, or turned out to be a hole, is not
-            // waited for.
-            record.total = Some(record.done);
-        } else {
-            record.holds = false;
+            return record.be_done(now_ns);
         }
+        record.state = state;
+        record.ended_ns = Some(now_ns);
+        record.message = message;
+        record.holds = false;
     }
 
     /// Notes what was moved; answers what is to be kept, now and then.
@@ -379,7 +379,7 @@ impl Jobs {
                 let what = format!("job {id} is {}, not {which}", state.name());
                 return Err(Error::new(Errno::EINVAL, what));
             }
-            if job.rehome.committed {
+            if job.committed {
                 let what = format!("job {id} is about to be done: it is too late for that");
                 return Err(Error::new(Errno::EBUSY, what));
             }
@@ -419,6 +419,16 @@ fn forget_old(state: &mut State) -> Vec<u64> {
 }
 
 impl Job {
+    /// What is kept of it at the time `now_ns`: that it is done, once home is
+    /// where it brings it, though its run still tidies up.
+    pub(super) fn kept(&self, now_ns: i64) -> JobRecord {
+        let mut record = self.record.clone();
+        if self.rehome.switched && !record.state.is_final() {
+            record.be_done(now_ns);
+        }
+        record
+    }
+
     /// Whether it will do something, or still does.
     pub(super) fn is_at_work(&self) -> bool {
         self.active || !self.record.state.is_final()

@@ -63,6 +63,16 @@ impl JobRecord {
         }
     }
 
+    /// It has come to its end, at the time `now_ns`.
+    pub(super) fn be_done(&mut self, now_ns: i64) {
+        self.state = JobState::Done;
+        self.ended_ns = Some(now_ns);
+        self.message = None;
+        // What was removed meanwhile, or turned out to be a hole, is not waited
+        // for.
+        self.total = Some(self.done);
+    }
+
     pub(super) fn encode(&self) -> Vec<u8> {
         // A record is numbers, texts and maps by text: it always has a form.
         let body = serde_json::to_string_pretty(self).unwrap_or_default() + "\n";

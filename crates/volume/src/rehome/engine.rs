@@ -272,6 +272,9 @@ impl<'a> Copier<'a> {
             // Nobody is told of anything while all wait.
             self.last = true;
             self.finish(copy, location)?.put_in_place(volume, location);
+            if let Some(id) = self.job {
+                volume.note_switched(id);
+            }
             let held_up_ns = volume.environment.monotonic_ns().saturating_sub(began_ns);
             drop(closed);
             return Ok(self.clean_up(held_up_ns));
