@@ -416,6 +416,44 @@ fn a_job_that_removes_its_tier_by_now_is_not_ended() {
 }
 
 #[test]
+fn what_can_not_be_kept_is_as_it_was_and_can_be_tried_again() {
+    let bed = Bed::new();
+    let (open1, ..) = with_file(&bed, "a");
+    let draining = |open: &Open| {
+        open.volume.status().tiers.iter().find(|tier| tier.name == "slow").unwrap().state.name() == "draining"
+    };
+    let id = open1.volume.start_job(evacuate("slow"), STUCK).unwrap().record.id;
+    until(&open1, id, |job| job.record.done.ranges == 1);
+    // Nothing can be written where a directory is.
+    let way = bed.path(&format!("home/.braid/jobs/{id}.new"));
+    std::fs::create_dir(&way).unwrap();
+    assert!(open1.volume.cancel_job(id).is_err() && open1.volume.pause_job(id).is_err());
+    let record = open1.volume.job(id).unwrap().record;
+    assert!(!record.state.is_final() && record.ended_ns.is_none() && record.holds, "{record:?}");
+    assert!(draining(&open1));
+    std::fs::remove_dir(&way).unwrap();
+    assert_eq!(open1.volume.cancel_job(id).unwrap().record.state, JobState::Cancelled);
+    assert!(!draining(&open1));
+
+    let id = done(&open1, evacuate("slow")).record.id;
+    open1.close();
+    let way = bed.path(&format!("home/.braid/jobs/{id}.new"));
+    std::fs::create_dir(&way).unwrap();
+    // What is in the way does not keep the jobs from being read.
+    let open2 = open(bed.config());
+    assert!(draining(&open2) && open2.volume.job(id).unwrap().record.holds);
+    open2.volume.undo_evacuation("slow").unwrap_err();
+    assert!(draining(&open2));
+    std::fs::remove_dir(&way).unwrap();
+    open2.volume.undo_evacuation("slow").unwrap();
+    assert!(!draining(&open2));
+    open2.close();
+    let open3 = open(bed.config());
+    assert!(!draining(&open3));
+    open3.close();
+}
+
+#[test]
 fn damaged_jobs_are_passed_over_and_told() {
     let bed = Bed::new();
     let (open1, ..) = with_file(&bed, "a");

@@ -5,7 +5,7 @@
 #[allow(dead_code, reason = "other tests need more of it")]
 mod common;
 
-use braid_contract::{Errno, FileSystem, InodeId, JobKind};
+use braid_contract::{Errno, FileSystem, InodeId, JobKind, JobState};
 use braid_volume::{LargeFiles, PolicyConfig, Reserve, TierChange, TierConfig, Volume, VolumeConfig, check};
 use common::{Bed, Open, RANGE, caller, pattern};
 use std::path::Path;
@@ -160,6 +160,47 @@ fn a_tier_goes_when_it_is_empty_and_its_directory_can_be_used_anew() {
     let third = bed.open();
     assert_eq!(state(&third, "slow"), "online");
     third.close();
+    is_well(bed.config());
+}
+
+#[test]
+fn a_job_of_an_earlier_tier_does_not_fall_on_the_next_one_of_that_name() {
+    let bed = Bed::new();
+    let kept = |id: u64| bed.path(&format!("home/.braid/jobs/{id}"));
+    let first = bed.open();
+    let empty = start_emptying(&first);
+    // Nothing can be written where a directory is: as after a crash, what is
+    // kept of the job is from before the tier was removed.
+    std::fs::create_dir(kept(empty).with_extension("new")).unwrap();
+    first.volume.remove_tier("slow").unwrap();
+    // It would be emptied, too.
+    let refused = first.volume.add_tier(bed.tier("slow")).unwrap_err();
+    assert!(refused.to_string().contains(&format!("job {empty} ")), "{refused}");
+    assert_eq!(refused.errno(), Errno::EBUSY);
+    assert!(is_clear(&bed.path("slow")));
+    std::fs::remove_dir(kept(empty).with_extension("new")).unwrap();
+    first.kill();
+
+    let second = open(only(&bed, &[]));
+    let record = second.volume.job(empty).unwrap().record;
+    assert!(record.state == JobState::Failed && !record.holds, "{record:?}");
+    second.volume.add_tier(bed.tier("slow")).unwrap();
+    assert_eq!(state(&second, "slow"), "online");
+    let what = JobKind::Evacuate { tier: "slow".into(), then_remove: true };
+    let remove = second.volume.start_job(what, None).unwrap().record.id;
+    std::fs::create_dir(kept(remove).with_extension("new")).unwrap();
+    second.volume.remove_tier("slow").unwrap();
+    std::fs::remove_dir(kept(remove).with_extension("new")).unwrap();
+    second.kill();
+
+    let third = open(only(&bed, &[]));
+    let record = third.volume.job(remove).unwrap().record;
+    assert!(record.state == JobState::Done && !record.holds, "{record:?}");
+    third.volume.add_tier(bed.tier("slow")).unwrap();
+    third.close();
+    let fourth = bed.open();
+    assert_eq!(state(&fourth, "slow"), "online");
+    fourth.close();
     is_well(bed.config());
 }
 

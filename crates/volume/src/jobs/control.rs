@@ -1,6 +1,7 @@
 //! What can be asked for of jobs: to look at them, to pause, resume, cancel
 //! and slow them down. The daemon calls this; `start` begins new ones.
 
+use super::drain::{emptied, removed};
 use super::list::{Job, Jobs, unknown};
 use super::record::JobRecord;
 use super::shelf;
@@ -104,8 +105,13 @@ impl Volume {
     }
 
     fn change_job(&self, id: u64, from: &[JobState], wanted: JobState) -> Result<JobStatus> {
-        let record = self.jobs.change_state(id, from, wanted)?;
-        self.keep_job(&record)?;
+        let (record, before) = self.jobs.change_state(id, from, wanted)?;
+        if let Err(error) = self.keep_job(&record) {
+            // What is kept is as before; with this, it can be tried again.
+            self.jobs.change_back(id, wanted, before);
+            self.apply_draining();
+            return Err(error);
+        }
         tracing::info!(job = id, what = %record.what, state = wanted.name(), "a job was changed");
         self.job(id)
     }
@@ -115,22 +121,38 @@ impl Volume {
     pub(crate) fn load_jobs(&self) {
         match shelf::load(&self.home) {
             Ok(mut shelf) => {
-                let lost = shelf.records.iter_mut().filter(|record| is_lost(record));
-                let lost: Vec<JobRecord> = lost.map(|record| self.give_up(record)).collect();
+                let settled = shelf.records.iter_mut().filter_map(|record| self.settle_job(record));
+                let settled: Vec<JobRecord> = settled.collect();
                 self.jobs.restore(shelf.records, shelf.last);
-                lost.iter().for_each(|record| self.try_keep_job(record));
+                settled.iter().for_each(|record| self.try_keep_job(record));
             }
             Err(error) => tracing::error!(%error, "the jobs can't be read: none goes on"),
         }
         self.apply_draining();
     }
 
-    /// A job that can't go on after a restart has failed.
-    fn give_up(&self, record: &mut JobRecord) -> JobRecord {
-        record.state = JobState::Failed;
-        record.ended_ns = Some(self.environment.wall_ns());
-        record.message = Some("the volume was closed before it was done: home is where it was".into());
-        record.clone()
+    /// Ends a job that can't go on after a restart, or has nothing left to do;
+    /// answers it if something changed.
+    fn settle_job(&self, record: &mut JobRecord) -> Option<JobRecord> {
+        let now_ns = self.environment.wall_ns();
+        if is_lost(record) {
+            let why = "the volume was closed before it was done: home is where it was";
+            record.be_failed(now_ns, why.into());
+            return Some(record.clone());
+        }
+        let tier = emptied(&record.what).filter(|tier| self.tiers.number(tier).is_none())?.to_owned();
+        match (record.state.is_final(), removed(&record.what)) {
+            (true, _) if !record.holds => return None,
+            (true, _) => {}
+            // A crash came when it was removed already.
+            (false, Some(_)) => record.be_done(now_ns),
+            (false, None) => {
+                record.be_failed(now_ns, format!("tier {tier} is not part of the volume any more"));
+            }
+        }
+        // Another one may get the name.
+        record.holds = false;
+        Some(record.clone())
     }
 
     /// Waits until something changes about jobs, at most for so many

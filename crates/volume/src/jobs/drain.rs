@@ -23,11 +23,16 @@ impl Volume {
             let what = format!("tier {} takes new ranges: it was not emptied", tier.name);
             return Err(Error::new(Errno::EINVAL, what));
         }
-        for record in self.released(&tier.name, None) {
-            self.keep_job(&record)?;
+        let released = self.released(&tier.name, |record| record.state.is_final());
+        let kept = released.iter().try_for_each(|record| self.keep_job(record));
+        if kept.is_err() {
+            // What is kept says so still; with this, it can be tried again.
+            for record in &released {
+                let _ = self.jobs.update(record.id, |job| job.record.holds = true);
+            }
         }
         self.apply_draining();
-        Ok(())
+        kept
     }
 
     /// The job that is emptying the tier of this name.
@@ -36,20 +41,46 @@ impl Volume {
         self.jobs.each(|job| at_it(&job.record).then_some(job.record.id)).into_iter().flatten().next()
     }
 
-    /// The tier of this name goes, and another may get the name: no job keeps
-    /// new ranges away from that. The caller is through the door.
-    pub(crate) fn release_tier(&self, name: &str) {
-        for record in self.released(name, None) {
+    /// The tier of this name goes, and another may get the name: none of these
+    /// jobs keeps new ranges away from that. The caller is through the door.
+    pub(crate) fn release_tier(&self, name: &str, which: impl Fn(&JobRecord) -> bool) {
+        for record in self.released(name, which) {
             if let Err(error) = self.keep_job_inside(&record) {
                 tracing::warn!(job = record.id, %error, "the state of a job can't be kept");
             }
         }
     }
 
+    /// A tier of this name is about to join, brought by the job `by` or by
+    /// somebody: no job that was about an earlier one falls on it. The caller
+    /// is through the door.
+    ///
+    /// # Errors
+    /// `EBUSY` if such a job has not ended; those of the home tier.
+    pub(crate) fn free_name(&self, name: &str, by: Option<u64>) -> Result<()> {
+        let others = |record: &JobRecord| {
+            let named = [emptied(&record.what), filled(&record.what)].contains(&Some(name));
+            named && Some(record.id) != by
+        };
+        let records = self.jobs.each(|job| others(&job.record).then(|| job.record.clone()));
+        let records: Vec<JobRecord> = records.into_iter().flatten().collect();
+        if let Some(JobRecord { id, what, .. }) = records.iter().find(|record| !record.state.is_final()) {
+            let what = format!("job {id} has not ended, and names tier {name} ({what}): cancel it first");
+            return Err(Error::new(Errno::EBUSY, what));
+        }
+        for record in records.iter().filter(|record| emptied(&record.what) == Some(name)) {
+            // It may be so already, but not be kept.
+            self.jobs.update(record.id, |job| job.record.holds = false)?;
+            self.keep_job_inside(record)?;
+        }
+        Ok(())
+    }
+
     /// What earlier jobs of the kind left in force is this one's now.
     pub(super) fn supersede(&self, record: &JobRecord) {
         if let Some(tier) = emptied(&record.what) {
-            self.released(tier, Some(record.id)).iter().for_each(|old| self.try_keep_job(old));
+            let earlier = |old: &JobRecord| old.id != record.id && old.state.is_final();
+            self.released(tier, earlier).iter().for_each(|old| self.try_keep_job(old));
         }
     }
 
@@ -63,17 +94,19 @@ impl Volume {
         }
     }
 
-    /// Lets no job but `but` keep new ranges away from the tier of this name;
+    /// Lets none of these jobs keep new ranges away from the tier of this name;
     /// answers those that did, as they are to be kept.
-    fn released(&self, name: &str, but: Option<u64>) -> Vec<JobRecord> {
-        let which = |record: &JobRecord| holds(record, name) && Some(record.id) != but;
+    fn released(&self, name: &str, which: impl Fn(&JobRecord) -> bool) -> Vec<JobRecord> {
+        let which = |record: &JobRecord| holds(record, name) && which(record);
         let ids = self.jobs.each(|job| which(&job.record).then_some(job.record.id));
         let release = |id| {
             let released = self.jobs.update(id, |job| {
-                job.record.holds = false;
-                job.record.clone()
+                which(&job.record).then(|| {
+                    job.record.holds = false;
+                    job.record.clone()
+                })
             });
-            released.ok()
+            released.ok().flatten()
         };
         ids.into_iter().flatten().filter_map(release).collect()
     }

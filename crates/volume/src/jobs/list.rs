@@ -61,6 +61,13 @@ pub(super) struct Rehome {
     pub(super) report: Option<RehomeOutcome>,
 }
 
+/// What a job was before somebody changed its state.
+pub(super) struct Before {
+    state: JobState,
+    holds: bool,
+    root: Option<Fd>,
+}
+
 /// What is left to look at.
 #[derive(Clone, Default)]
 pub(super) enum Rest {
@@ -309,8 +316,8 @@ impl Jobs {
                 job.not_before_ns = self.environment.monotonic_ns() + job.retry_ns;
                 job.retry_ns = (job.retry_ns * 2).min(RETRY_MAX_NS);
             }
-            Outcome::Finished => self.end(job, JobState::Done, None),
-            Outcome::Failed(why) => self.end(job, JobState::Failed, Some(why)),
+            Outcome::Finished => job.record.be_done(self.environment.wall_ns()),
+            Outcome::Failed(why) => job.record.be_failed(self.environment.wall_ns(), why),
         }
         if job.record.state.is_final() {
             // Nothing keeps the directory from being used otherwise.
@@ -320,17 +327,6 @@ impl Jobs {
         let old = forget_old(&mut state);
         self.changed.notify_all();
         Some((record, old))
-    }
-
-    fn end(&self, job: &mut Job, state: JobState, message: Option<String>) {
-        let (record, now_ns) = (&mut job.record, self.environment.wall_ns());
-        if state == JobState::Done {
-            return record.be_done(now_ns);
-        }
-        record.state = state;
-        record.ended_ns = Some(now_ns);
-        record.message = message;
-        record.holds = false;
     }
 
     /// Notes what was moved; answers what is to be kept, now and then.
@@ -366,7 +362,12 @@ impl Jobs {
 
     /// Somebody wants a job to be in another state: `wanted`, if it is in one
     /// of `from`.
-    pub(super) fn change_state(&self, id: u64, from: &[JobState], wanted: JobState) -> Result<JobRecord> {
+    pub(super) fn change_state(
+        &self,
+        id: u64,
+        from: &[JobState],
+        wanted: JobState,
+    ) -> Result<(JobRecord, Before)> {
         let now_ns = self.environment.wall_ns();
         self.update(id, |job| {
             let state = job.record.state;
@@ -383,6 +384,7 @@ impl Jobs {
                 let what = format!("job {id} is about to be done: it is too late for that");
                 return Err(Error::new(Errno::EBUSY, what));
             }
+            let mut before = Before { state, holds: job.record.holds, root: None };
             job.record.state = wanted;
             job.not_before_ns = 0;
             if wanted != JobState::Queued {
@@ -392,10 +394,23 @@ impl Jobs {
             if wanted == JobState::Cancelled {
                 job.record.ended_ns = Some(now_ns);
                 job.record.holds = false;
-                job.rehome.root = None;
+                before.root = job.rehome.root.take();
             }
-            Ok(job.record.clone())
+            Ok((job.record.clone(), before))
         })?
+    }
+
+    /// A change to `wanted` could not be kept: the job is as it was `before`,
+    /// unless something else became of it.
+    pub(super) fn change_back(&self, id: u64, wanted: JobState, before: Before) {
+        // One that is forgotten is not missed.
+        let _ = self.update(id, |job| {
+            if job.record.state == wanted {
+                (job.record.state, job.record.holds) = (before.state, before.holds);
+                job.record.ended_ns = None;
+                job.rehome.root = job.rehome.root.take().or(before.root);
+            }
+        });
     }
 
     /// Forgets the oldest jobs that have ended, but for some; answers which.

@@ -73,6 +73,14 @@ impl JobRecord {
         self.total = Some(self.done);
     }
 
+    /// It can't be done, as is known at the time `now_ns`.
+    pub(super) fn be_failed(&mut self, now_ns: i64, why: String) {
+        self.state = JobState::Failed;
+        self.ended_ns = Some(now_ns);
+        self.message = Some(why);
+        self.holds = false;
+    }
+
     pub(super) fn encode(&self) -> Vec<u8> {
         // A record is numbers, texts and maps by text: it always has a form.
         let body = serde_json::to_string_pretty(self).unwrap_or_default() + "\n";

@@ -91,7 +91,7 @@ impl Volume {
 
     fn carry_on(&self, id: u64, what: &JobKind, pace: &Pace) -> std::result::Result<Outcome, Stop> {
         if removed(what).is_some_and(|tier| self.tiers.number(tier).is_none()) {
-            // A crash came when it was removed already.
+            // Somebody else removed it.
             return Ok(Outcome::Finished);
         }
         let Some(goal) = self.goal_of(what).map_err(failed)? else { return self.move_home(id, pace) };

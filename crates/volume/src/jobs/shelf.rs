@@ -45,7 +45,9 @@ pub(super) fn load(home: &Home) -> Result<Shelf> {
     for name in names_in(&*dir)? {
         if name.to_str().is_some_and(|name| name.ends_with(".new")) {
             // A crash came while it was to replace another one.
-            dir.remove_at(&name, false)?;
+            if let Err(error) = dir.remove_at(&name, false) {
+                tracing::warn!(name = %name.display(), %error, "what is left of a job's file can't be removed");
+            }
             continue;
         }
         let Some(id) = number(&name) else { continue };

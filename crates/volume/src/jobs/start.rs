@@ -46,8 +46,8 @@ impl Volume {
         self.may_leave(&tier)?;
         let what = JobKind::Replace { tier: old.to_owned(), by: new.name.clone() };
         let mut id = None;
-        let status = self.begin_job(what, bandwidth, |_| {
-            id = Some(self.add_tier(new)?);
+        let status = self.begin_job(what, bandwidth, |job| {
+            id = Some(self.add_tier_for(new, Some(job))?);
             Ok(())
         })?;
         Ok((id.ok_or(Errno::EINVAL)?, status))
@@ -102,13 +102,17 @@ impl Volume {
         // Nothing new may come to a tier before it is known to be emptied.
         self.apply_draining();
         let begun = self.keep_job(&record).and_then(|()| prepare(record.id));
+        if begun.is_ok() {
+            // Before it can end, and what it leaves in force be undone.
+            self.supersede(&record);
+        }
         self.jobs.release(record.id, begun.is_ok());
         if begun.is_err() {
             self.forget_jobs(&[record.id]);
-            self.apply_draining();
         }
+        // Somebody may have cancelled it already.
+        self.apply_draining();
         begun?;
-        self.supersede(&record);
         tracing::info!(job = record.id, what = %record.what, "a job was started");
         self.job(record.id)
     }

@@ -14,13 +14,20 @@ impl Volume {
     /// # Errors
     /// `EEXIST` if a tier has the name already, or the store is a tier already
     /// of this volume or another; `ENOSPC` if the volume has as many tiers as
-    /// it may; `EINVAL` without a store; those of the store.
+    /// it may; `EINVAL` without a store; `EBUSY` if a job that has not ended
+    /// names an earlier tier of that name; those of the store.
     pub fn add_tier(&self, new: TierConfig) -> Result<TierId> {
+        self.add_tier_for(new, None)
+    }
+
+    /// As [`add_tier`](Self::add_tier), for the job `by`.
+    pub(crate) fn add_tier_for(&self, new: TierConfig, by: Option<u64>) -> Result<TierId> {
         let _pass = self.door.pass();
         let mut table = self.table.lock();
         if self.tiers.number(&new.name).is_some() {
             return Err(Error::new(Errno::EEXIST, format!("there is a tier {} already", new.name)));
         }
+        self.free_name(&new.name, by)?;
         let next = table.clone();
         let new = self.let_join(&mut table, next, new)?;
         let id = new.id;

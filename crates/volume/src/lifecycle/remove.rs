@@ -72,7 +72,7 @@ impl Volume {
         let healthy = tier.is_healthy();
         let store = self.take_out(&mut table, &tier).inspect_err(|_| tier.set_draining(was_draining))?;
         tracing::info!(tier = %tier.name, location = %tier.location(), "tier was removed");
-        self.release_tier(&tier.name);
+        self.release_tier(&tier.name, |_| true);
         self.renew_policy();
         // What fails from here on is done at the next mount.
         if let Err(error) = self.forget_leaving(&mut table) {

@@ -39,7 +39,7 @@ impl Volume {
         next.lost.push((old.id, old.name.clone()));
         let new = self.let_join(&mut table, next, new)?;
         // The new one has the name, and takes new ranges.
-        self.release_tier(&old.name);
+        self.release_tier(&old.name, |record| record.state.is_final());
         self.tiers.replace(&old, new);
         self.renew_policy();
         self.tell_of_loss(&old);
