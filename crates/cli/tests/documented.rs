@@ -39,10 +39,15 @@ fn help(words: &[String]) -> String {
     String::from_utf8(output.stdout).unwrap()
 }
 
-/// Long flags at the beginning of a line's words.
+/// Long flags at the beginning of a line's words: what is told of them stands
+/// further in, and what is told of the command further out.
 fn flags_of(help: &str) -> BTreeSet<String> {
     let options = help.split_once("Options:\n").map_or("", |(_, options)| options);
-    let lines = options.lines().filter(|line| line.trim_start().starts_with('-'));
+    let is_flag = |line: &&str| {
+        let words = line.trim_start();
+        words.starts_with('-') && (2..=6).contains(&(line.len() - words.len()))
+    };
+    let lines = options.lines().filter(is_flag);
     let long =
         |line: &str| line.split([' ', ',', '[']).find(|word| word.starts_with("--")).map(str::to_owned);
     lines.filter_map(long).filter(|flag| !["--help", "--version"].contains(&flag.as_str())).collect()

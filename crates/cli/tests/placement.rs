@@ -149,7 +149,7 @@ rules:
 
 #[test]
 fn a_rule_gives_files_ranges_of_their_own_size_which_they_keep() {
-    let Some(bench) = Bench::new() else { return };
+    let Some(bench) = Bench::of_three() else { return };
     let settings = r#"policy: { weighted: { } }
 rules:
   - { when: 'path.matches("*.big")', range: 256KiB }

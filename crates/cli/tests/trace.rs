@@ -160,6 +160,11 @@ fn what_applications_do_is_recorded_and_can_be_simulated() {
     assert!(weighted[0]["ranges"].as_u64() > weighted[1]["ranges"].as_u64(), "{weighted}");
     let home_first = policies.iter().find(|policy| policy["policy"] == "home-first").unwrap();
     assert_eq!(home_first["tiers"][1]["ranges"], 0);
+    // Nobody notices the throttle's slices here but for the time.
+    let throttled =
+        bench.json(&["placement", "simulate", "far.yaml", "--trace", "t", "--throttled", "--json"]);
+    assert_eq!(throttled["policies"].as_array().unwrap().len(), 6);
+    assert_ne!(throttled["policies"][0]["seconds"], policies[0]["seconds"], "{throttled}");
     let text = bench.ok(&["placement", "simulate", "s.yaml", "--trace", "t", "--as-fast-as-possible"]);
     for words in ["weighted (stack)", "adaptive", "LAST BYTE", "tier fast: 2.86 MiB/s read", "policy "] {
         assert!(text.contains(words), "{words}: {text}");

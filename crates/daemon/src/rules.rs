@@ -25,7 +25,7 @@ pub struct Rule {
 }
 
 /// The keys of a rule.
-const KEYS: &[&str] = &["when", "tier", "policy", "pin"];
+const KEYS: &[&str] = &["when", "tier", "policy", "pin", "range"];
 const EXAMPLE: &str = "rules: [ { when: 'path.matches(\"*.wal\")', tier: fast } ]";
 
 /// `rules: [ { when: CONDITION, … }, … ]`

@@ -94,7 +94,7 @@ fn check_tiers(document: &Document, volume: &TestVolume) -> &'static str {
     document.says(
         "A slot of 64 bytes: byte 0 is 1 if the tier is part of the volume, 2 if it was lost and replaced",
     );
-    document.says("byte 1 the length of the name, bytes 2 … 49 the name, byte 50 flags");
+    document.says("byte 1 the length of the name, bytes 2 … 49 the name, the rest reserved");
     for (number, slot) in decoded.bytes("slot *n*").chunks(64).enumerate() {
         let name: &[u8] = [&b"fast"[..], b"slow"].get(number).copied().unwrap_or_default();
         let mut expected = vec![u8::from(!name.is_empty()), name.len() as u8];

@@ -100,23 +100,31 @@ impl Output {
         &self.path
     }
 
-    /// Writes whole lines.
+    /// Writes whole lines; of those that there is no room for, as many as go.
     pub(super) fn put(&mut self, lines: &str) -> Result<()> {
-        match self.file.write_all(lines.as_bytes()) {
-            Ok(()) => {
-                self.bytes += lines.len() as u64;
-                Ok(())
+        let mut left = lines.as_bytes();
+        let error = loop {
+            match self.file.write(left) {
+                _ if left.is_empty() => {
+                    self.bytes += lines.len() as u64;
+                    return Ok(());
+                }
+                Ok(0) => break std::io::Error::from(ErrorKind::WriteZero),
+                Ok(written) => left = &left[written..],
+                Err(error) if error.kind() == ErrorKind::Interrupted => {}
+                Err(error) => break error,
             }
-            Err(error) => {
-                // What is there of the lines is cut off. If that fails too,
-                // whoever reads it passes half a line over.
-                let _ = self.file.set_len(self.bytes);
-                Err(Failure::new(format!(
-                    "{}: can't be written: {error}\n  help: it is good up to its last line; make room and record again",
-                    self.path.display()
-                )))
-            }
-        }
+        };
+        let written = &lines.as_bytes()[..lines.len() - left.len()];
+        let whole = written.iter().rposition(|byte| *byte == b'\n').map_or(0, |at| at + 1);
+        self.bytes += whole as u64;
+        // Half a line is cut off. If that fails too, whoever reads it passes
+        // it over.
+        let _ = self.file.set_len(self.bytes);
+        Err(Failure::new(format!(
+            "{}: can't be written: {error}\n  help: it is good up to its last line; make room and record again",
+            self.path.display()
+        )))
     }
 }
 
