@@ -18,7 +18,7 @@ const SHAPES: &[Shape] = &[
     Shape::spread(Kind::Ext4, Kind::Xfs).mib(1024),
     Shape::spread(Kind::Ext4, Kind::Tmpfs).policy(SIZE).mib(1024),
     Shape::spread(Kind::Ext4, Kind::Btrfs).policy(HOME_FIRST).mib(1024),
-    Shape::spread(Kind::Xfs, Kind::Ext4).policy(RANGES).mib(1024),
+    Shape::spread(Kind::Ext4, Kind::Btrfs).policy(RANGES).mib(1024),
 ];
 
 fn run(options: &Options, report: &mut Report) -> Result<()> {
