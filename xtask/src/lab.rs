@@ -234,15 +234,24 @@ impl Lab {
         })
     }
 
-    /// Ends the daemon that is our child by `SIGKILL`, and clears the mount
-    /// point that it leaves.
-    pub(crate) fn kill_daemon(&mut self, mount: &Mount) -> Result<()> {
-        let Some(Undo::Daemon(_, mut child)) = self.undo.pop() else {
+    /// Ends the daemon that is our child by `SIGKILL`. What is below the mount
+    /// point fails from now on, until [`clear_mount`](Self::clear_mount).
+    pub(crate) fn kill_daemon(&mut self) -> Result<()> {
+        let Some(Undo::Daemon(mount, mut child)) = self.undo.pop() else {
             return fail("there is no daemon to kill");
         };
+        self.undo.push(Undo::Braid(mount));
         child.kill()?;
         child.wait()?;
-        self.braid().args(["umount", "--lazy"]).arg(&mount.point).cleanup().quiet()
+        Ok(())
+    }
+
+    /// Clears the mount point that a killed daemon has left. Nothing may be at
+    /// work below it: it would write to the directory beneath.
+    pub(crate) fn clear_mount(&mut self, mount: &Mount) -> Result<()> {
+        self.braid().args(["umount", "--lazy"]).arg(&mount.point).cleanup().quiet()?;
+        self.undo.retain(|undo| !matches!(undo, Undo::Braid(other) if other.point == mount.point));
+        Ok(())
     }
 
     /// Unmounts a volume.

@@ -91,7 +91,8 @@ impl Killed {
         let Self { lab, mount, writers, random } = self;
         lab.mount_by_child(mount)?;
         let enough = 20 + random.below(400) as usize;
-        load(writers, Writer::work, (enough, 0), || lab.kill_daemon(mount))?;
+        load(writers, Writer::work, (enough, 0), || lab.kill_daemon())?;
+        lab.clear_mount(mount)?;
         lab.mount_by_child(mount).context("mount after the kill")?;
         writers.iter_mut().try_for_each(Writer::verify)?;
         lab.unmount(mount)?;

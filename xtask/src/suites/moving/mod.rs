@@ -172,7 +172,8 @@ impl Bed {
         })?;
         let Self { lab, mount, loads, .. } = self;
         let work = |load: &mut Load, done: &_, phase: &_| load.work(done, phase, true);
-        load(loads, work, (ROUNDS.0, 0), || lab.kill_daemon(mount))?;
+        load(loads, work, (ROUNDS.0, 0), || lab.kill_daemon())?;
+        lab.clear_mount(mount)?;
         self.lab.mount_by_child(&self.mount)?;
         self.loads.iter().try_for_each(Load::verify)?;
         self.finish_evacuation(&job)
