@@ -103,17 +103,18 @@ impl Output {
     /// Writes whole lines; of those that there is no room for, as many as go.
     pub(super) fn put(&mut self, lines: &str) -> Result<()> {
         let mut left = lines.as_bytes();
-        let error = loop {
+        let mut failed = None;
+        while !left.is_empty() && failed.is_none() {
             match self.file.write(left) {
-                _ if left.is_empty() => {
-                    self.bytes += lines.len() as u64;
-                    return Ok(());
-                }
-                Ok(0) => break std::io::Error::from(ErrorKind::WriteZero),
+                Ok(0) => failed = Some(std::io::Error::from(ErrorKind::WriteZero)),
                 Ok(written) => left = &left[written..],
                 Err(error) if error.kind() == ErrorKind::Interrupted => {}
-                Err(error) => break error,
+                Err(error) => failed = Some(error),
             }
+        }
+        let Some(error) = failed else {
+            self.bytes += lines.len() as u64;
+            return Ok(());
         };
         let written = &lines.as_bytes()[..lines.len() - left.len()];
         let whole = written.iter().rposition(|byte| *byte == b'\n').map_or(0, |at| at + 1);

@@ -229,18 +229,18 @@ impl Volume {
             return;
         }
         // Operations under way, on average, are seconds waited in a second.
-        let all: f64 = self.tiers.iter().map(|tier| tier.monitor.now().in_flight).sum();
+        let tiers: Vec<_> = self.tiers.iter().map(|tier| (tier.id, tier.monitor.now())).collect();
+        let all: f64 = tiers.iter().map(|(_, now)| now.in_flight).sum();
         let settled = self.settled_tiers();
-        for tier in self.tiers.iter() {
-            let now = tier.monitor.now();
+        for (tier, now) in tiers {
             let waited = if all > 0.0 { now.in_flight / all } else { 0.0 };
             let seen = Seen {
                 now_ns: self.environment.monotonic_ns(),
                 p99_ns: now.latency.map(|kind| (kind.ops >= P99_OPS_MIN).then_some(kind.p99_ns)),
                 mover_rate: now.mover_rate.iter().sum(),
-                waited: if settled & bit(tier.id) == 0 { waited } else { 1.0 },
+                waited: if settled & bit(tier) == 0 { waited } else { 1.0 },
             };
-            let lane = self.movers.lane(tier.id);
+            let lane = self.movers.lane(tier);
             let advice = lane.guard.lock().step(&seen);
             match advice {
                 Advice::Wait => lane.pace.set_paused(true),

@@ -36,10 +36,7 @@ impl Rules {
             Some(tier) => (*tier, Reason::Rule),
             None => {
                 let chosen = policy.place(context)?;
-                let mut everywhere = context.tiers.to_vec();
-                everywhere.iter_mut().for_each(|tier| tier.has_room = true);
-                let wished = policy.place(&Context { tiers: &everywhere, ..*context });
-                let as_wished = named.is_empty() && wished == Some(chosen);
+                let as_wished = named.is_empty() && wished(policy.as_ref(), context, chosen);
                 (chosen, if as_wished { Reason::Policy } else { Reason::Spill })
             }
         };
@@ -57,6 +54,16 @@ impl Rules {
         let named = self.find(subject).map(|rule| rule.named(number)).unwrap_or_default();
         named.first().is_some_and(|tier| *tier != home)
     }
+}
+
+/// Whether the policy would take this tier if all had room.
+fn wished(policy: &dyn Policy, context: &Context<'_>, chosen: TierId) -> bool {
+    if context.tiers.iter().all(|tier| tier.has_room) {
+        return true;
+    }
+    let mut everywhere = context.tiers.to_vec();
+    everywhere.iter_mut().for_each(|tier| tier.has_room = true);
+    policy.place(&Context { tiers: &everywhere, ..*context }) == Some(chosen)
 }
 
 impl Rule {

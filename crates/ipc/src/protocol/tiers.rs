@@ -1,0 +1,107 @@
+//! What is told of tiers that were added, set, removed and replaced, and of
+//! the stack file, which follows.
+
+use super::{Job, RunTier};
+use serde::{Deserialize, Serialize};
+
+/// A tier that was replaced.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Replaced {
+    /// The lost tier, with the number that it had.
+    pub lost: RunTier,
+    /// Where it was.
+    pub lost_location: String,
+    /// How many ranges were on it.
+    pub lost_ranges: u64,
+    /// Where the new one is.
+    pub location: String,
+    /// What to change for the next mount.
+    pub next_mount: String,
+    /// Whether the stack file says so already.
+    #[serde(default)]
+    pub saved: Saved,
+}
+
+/// What became of the stack file when tiers were changed.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Saved {
+    /// The stack file; `None` where the volume was mounted by flags.
+    pub file: Option<String>,
+    /// It says what is in force now.
+    pub written: bool,
+    /// Why it does not.
+    pub why_not: Option<String>,
+    /// What to change by hand before the next mount, one by one.
+    pub by_hand: Vec<String>,
+}
+
+/// A tier that was added.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct TierAdded {
+    /// The tier.
+    pub tier: RunTier,
+    /// Where it is.
+    pub location: String,
+    /// What became of the stack file.
+    pub saved: Saved,
+}
+
+/// A tier that was set.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct TierSet {
+    /// The tier's name.
+    pub tier: String,
+    /// What became of the stack file.
+    pub saved: Saved,
+}
+
+/// A tier that was removed.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct TierRemoved {
+    /// The tier's name.
+    pub tier: String,
+    /// Where it was.
+    pub location: String,
+    /// Why its directory could not be cleared; `None` if it was.
+    pub not_cleared: Option<String>,
+    /// What became of the stack file.
+    pub saved: Saved,
+}
+
+/// A stack file that makes a mount like this one.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct StackDump {
+    /// Its text.
+    pub text: String,
+}
+
+/// A tier that is about to take the place of another one.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Replacing {
+    /// The new one, which is part of the volume.
+    pub added: TierAdded,
+    /// Moves everything to it, and removes the old one.
+    pub job: Job,
+}
+
+/// A home tier that was replaced.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct HomeReplaced {
+    /// The tier.
+    pub tier: RunTier,
+    /// Where it was.
+    pub old_location: String,
+    /// Where it is.
+    pub location: String,
+    /// Regular files copied.
+    pub files: u64,
+    /// Bytes copied.
+    pub bytes: u64,
+    /// For how long operations were held up in the end, in seconds.
+    pub held_up: f64,
+    /// What to change for the next mount.
+    pub next_mount: String,
+    /// Whether the stack file says so already.
+    #[serde(default)]
+    pub saved: Saved,
+}
