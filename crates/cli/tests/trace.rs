@@ -367,4 +367,10 @@ fn what_can_not_be_simulated_is_refused_with_place_and_reason() {
         let seconds = policy["seconds"].as_f64().unwrap();
         assert!((0.026..0.029).contains(&seconds), "{policy}");
     }
+    let words = ["placement", "simulate", "s.yaml", "--trace", "t", "--capacity", "fast=1MiB", "--json"];
+    let output =
+        Command::new(env!("CARGO_BIN_EXE_braid")).current_dir(dir.path()).args(words).output().unwrap();
+    let report: Value = serde_json::from_slice(&output.stdout).unwrap();
+    let capacities = [&report["tiers"][0]["capacity"], &report["tiers"][1]["capacity"]];
+    assert_eq!(capacities, [&Value::from(1 << 20), &Value::Null]);
 }

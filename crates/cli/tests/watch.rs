@@ -5,7 +5,7 @@
 mod common;
 
 use braid_daemon::profile;
-use common::{Bench, is_empty};
+use common::{Bench, is_empty, until};
 use rustix::pty::{OpenptFlags, openpt, ptsname, unlockpt};
 use rustix::termios::{Winsize, tcsetwinsize};
 use std::fs;
@@ -49,8 +49,8 @@ fn calibration_writes_a_profile_and_a_plot_and_leaves_nothing_else() {
 
     // One tier anew, elsewhere; what the profile has of the other stays.
     fs::copy(&file, bench.path("p.yaml")).unwrap();
-    let files = ["--tiers", "slow", "--output", "p.yaml", "--svg", "p.svg", "--json"];
-    let measured = bench.json(&calibrate(&files));
+    let measured =
+        bench.json(&calibrate(&["--tiers", "slow", "--output", "p.yaml", "--svg", "p.svg", "--json"]));
     assert!(measured["tiers"]["slow"]["read"]["bandwidth"].as_u64() > Some(0));
     assert!(measured["tiers"].get("fast").is_none());
     let merged = profile::parse(&fs::read_to_string(bench.path("p.yaml")).unwrap(), "p").unwrap();
@@ -140,10 +140,10 @@ fn a_calibration_that_is_ended_leaves_nothing() {
         let words = ["bench", "calibrate", "s.yaml", "--seconds", "600", "--size", "2MiB"];
         let mut child = bench.start(&words);
         // All of the first tier's files are there: it is being measured.
-        while !has_scratch(child.id(), 2 << 20) {
+        until("it is measured", || {
             assert!(child.try_wait().unwrap().is_none(), "it ended by itself");
-            std::thread::yield_now();
-        }
+            has_scratch(child.id(), 2 << 20)
+        });
         signal(&child, end);
         assert!(!child.wait().unwrap().success());
         assert!(is_empty(&bench.path("a")) && is_empty(&bench.path("b")));

@@ -1,9 +1,8 @@
 //! Jobs and pins, as the volume has them and as they are told. The control
 //! socket calls this.
 
-use crate::replacement::own_words;
 use crate::wire::VolumeHandle;
-use braid_contract::{Errno, Error};
+use braid_contract::Error;
 use braid_ipc::protocol::{ErrorReply, Job, JobChange, JobKind, PinRequest, Pinned, StartJob};
 use braid_volume::{JobStatus, PARALLEL_JOBS_MAX};
 use std::path::Path;
@@ -31,7 +30,7 @@ impl VolumeHandle {
             }
         }
         let started = self.volume.start_job(request.what.clone(), request.bandwidth);
-        started.map(told).map_err(|error| plain(&error))
+        Ok(started.map(told)?)
     }
 
     /// All jobs, oldest first.
@@ -48,13 +47,13 @@ impl VolumeHandle {
             Some(JobChange::Cancel) => self.volume.cancel_job(id),
             Some(JobChange::Bandwidth(bandwidth)) => self.volume.set_job_bandwidth(id, bandwidth),
         };
-        job.map(told).map_err(|error| plain(&error))
+        Ok(job.map(told)?)
     }
 
     /// Lets a tier that was emptied take new ranges again.
     pub(crate) fn undo_evacuation(&self, tier: &str) -> Result<(), ErrorReply> {
         self.known_tier(tier)?;
-        self.volume.undo_evacuation(tier).map_err(|error| plain(&error))
+        Ok(self.volume.undo_evacuation(tier)?)
     }
 
     /// Pins files, or unpins them.
@@ -67,20 +66,9 @@ impl VolumeHandle {
             true => self.volume.pin(&request.path, tier, request.recursive),
             false => self.volume.unpin(&request.path, request.recursive),
         };
-        let pinned = pinned.map_err(|error| plain(&error))?;
+        let pinned = pinned?;
         Ok(Pinned { files: pinned.files, changed: pinned.changed })
     }
-}
-
-/// An error whose text says it all: the system's words for its number are left
-/// out where the volume has its own.
-pub(crate) fn plain(error: &Error) -> ErrorReply {
-    let own =
-        matches!(error.errno(), Errno::EINVAL | Errno::EBUSY | Errno::EEXIST | Errno::ENOSPC | Errno::EAGAIN);
-    let text = error.to_string();
-    let unknown = error.errno() == Errno::ENOENT && text.starts_with("there is no ");
-    let message = if own || unknown { own_words(error) } else { text };
-    ErrorReply { errno: Some(error.errno().0), message }
 }
 
 pub(crate) fn told(job: JobStatus) -> Job {
@@ -104,5 +92,6 @@ pub(crate) fn told(job: JobStatus) -> Job {
         started_ns: record.started_ns,
         ended_ns: record.ended_ns,
         message: record.message,
+        stack_file: None,
     }
 }

@@ -179,6 +179,7 @@ fn job(id: u64) -> Job {
         started_ns: Some(8),
         ended_ns: None,
         message: None,
+        stack_file: None,
     }
 }
 

@@ -18,7 +18,7 @@ use crate::rules::Rules;
 use crate::sync::{Mutex, RwLock};
 use crate::tiers::{Counts, Place, Tier, TierParts, Tiers};
 use crate::{RANGE_SIZE_DEFAULT, Volume, lifecycle, placement, rehome};
-use braid_contract::{Access, Environment, Errno, Error, Fd, InodeId, Result, TierId, VolumeId};
+use braid_contract::{Access, Environment, Errno, Error, Fd, InodeId, RefusalKind, Result, TierId, VolumeId};
 use braid_sys::is_privileged;
 use std::ffi::OsStr;
 use std::fmt;
@@ -556,7 +556,8 @@ pub(crate) fn join(table: &mut VolumeTable, name: &str) -> Opening<TierId> {
     let fresh = numbers().find(|number| !taken(table, *number));
     let freed = || table.removed.iter().find(|old| !old.leaving).map(|old| old.tier);
     let number = fresh.or_else(freed).ok_or_else(|| {
-        Error::new(Errno::ENOSPC, "a volume has at most 63 tiers, those that were lost among them")
+        let what = "a volume has at most 63 tiers, those that were lost among them";
+        Error::refused(Errno::ENOSPC, RefusalKind::Request, what)
     })?;
     // A tier of this name there is again; what is leaving is known by number.
     table.removed.retain(|old| old.tier != number && (old.leaving || old.name != name));

@@ -3,8 +3,9 @@
 use crate::progress::bar;
 use crate::status::show_duration;
 use crate::table::{Align, Table};
+use crate::tier::render_saved;
 use braid_daemon::units::show_size;
-use braid_ipc::protocol::Job;
+use braid_ipc::protocol::{Job, JobKind, JobState};
 use std::fmt::Write as _;
 
 /// A table of all jobs.
@@ -66,6 +67,18 @@ pub(super) fn all(job: &Job) -> String {
     if let Some(message) = &job.message {
         _ = writeln!(text, "why: {message}");
     }
+    text + &changed(job)
+}
+
+/// What its end changed of the tiers, and whether the stack file says so.
+fn changed(job: &Job) -> String {
+    let mut text = match (&job.what, job.what.removed_tier()) {
+        _ if job.state != JobState::Done => String::new(),
+        (JobKind::ReplaceHome { dir }, _) => format!("home is at {dir} now\n"),
+        (_, Some(tier)) => format!("tier {tier} is not part of the volume any more\n"),
+        (_, None) => String::new(),
+    };
+    text.extend(job.stack_file.as_ref().map(render_saved));
     text
 }
 
@@ -94,7 +107,7 @@ pub(super) fn end(job: &Job) -> String {
         show_size(job.done.bytes),
         job.done.ranges,
         job.done.files,
-    )
+    ) + &changed(job)
 }
 
 /// How far it is, in one line.
@@ -113,7 +126,7 @@ pub(super) fn progress(job: &Job) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use braid_ipc::protocol::{Amount, JobKind, JobState};
+    use braid_ipc::protocol::Amount;
 
     fn job() -> Job {
         Job {
@@ -134,6 +147,7 @@ mod tests {
             started_ns: None,
             ended_ns: None,
             message: None,
+            stack_file: None,
         }
     }
 

@@ -1,5 +1,6 @@
 //! What is said of jobs and pins.
 
+use super::Saved;
 use braid_contract::{Amount, JobKind, JobState};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
@@ -66,6 +67,10 @@ pub struct Job {
     pub ended_ns: Option<i64>,
     /// Why it failed, or the first of its errors.
     pub message: Option<String>,
+    /// What became of the stack file, if it changed the tiers in the end and
+    /// the daemon is the one that it did so under.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub stack_file: Option<Saved>,
 }
 
 impl Job {

@@ -32,7 +32,7 @@ pub use report::{CheckOptions, CheckProgress, CheckReport, Problem, Severity};
 use crate::Volume;
 use crate::config::VolumeConfig;
 use crate::open::OpenError;
-use braid_contract::{Errno, Error, ObjectId, Result, TierId};
+use braid_contract::{Errno, Error, ObjectId, RefusalKind, Result, TierId};
 use files::Doubt;
 use ground::Ground;
 use report::Reporter;
@@ -98,7 +98,7 @@ impl Volume {
     ) -> Result<CheckReport> {
         let Some(_alone) = self.overhaul.try_lock() else {
             let what = "another check is under way, or the home tier is being replaced: wait for it to end";
-            return Err(Error::new(Errno::EBUSY, what));
+            return Err(Error::refused(Errno::EBUSY, RefusalKind::Busy, what));
         };
         let mut reporter = Reporter::new(Arc::clone(&self.environment), progress);
         reporter.phase("tiers", None)?;

@@ -1,13 +1,12 @@
 //! What can be asked for of jobs: to look at them, to pause, resume, cancel
 //! and slow them down. The daemon calls this; `start` begins new ones.
 
-use super::drain::{emptied, removed};
 use super::list::{Job, Jobs, unknown};
 use super::record::JobRecord;
 use super::shelf;
 use crate::Volume;
 use crate::rehome::{RehomeOutcome, RehomePhase};
-use braid_contract::{Errno, Error, JobKind, JobState, Result};
+use braid_contract::{Errno, Error, JobKind, JobState, RefusalKind, Result};
 use std::sync::Arc;
 
 /// A job and how it is doing.
@@ -55,7 +54,7 @@ impl Volume {
                 "job {id} replaces home: it can't be paused, since it follows all that changes; slow it down \
                  (braid job set {id} bandwidth=RATE) or cancel it"
             );
-            return Err(Error::new(Errno::EINVAL, what));
+            return Err(Error::refused(Errno::EINVAL, RefusalKind::Request, what));
         }
         self.change_job(id, &[JobState::Queued, JobState::Running], JobState::Paused)
     }
@@ -140,8 +139,8 @@ impl Volume {
             record.be_failed(now_ns, why.into());
             return Some(record.clone());
         }
-        let tier = emptied(&record.what).filter(|tier| self.tiers.number(tier).is_none())?.to_owned();
-        match (record.state.is_final(), removed(&record.what)) {
+        let tier = record.what.emptied_tier().filter(|tier| self.tiers.number(tier).is_none())?.to_owned();
+        match (record.state.is_final(), record.what.removed_tier()) {
             (true, _) if !record.holds => return None,
             (true, _) => {}
             // A crash came when it was removed already.

@@ -5,7 +5,7 @@
 
 use super::record::JobRecord;
 use crate::Volume;
-use braid_contract::{Errno, Error, JobKind, Result};
+use braid_contract::{Errno, Error, JobKind, RefusalKind, Result};
 
 impl Volume {
     /// A tier that was emptied takes new ranges again.
@@ -17,11 +17,11 @@ impl Volume {
         let tier = self.tier_named(tier)?;
         if let Some(id) = self.emptied_by(&tier.name) {
             let what = format!("job {id} is emptying tier {}: cancel it", tier.name);
-            return Err(Error::new(Errno::EINVAL, what));
+            return Err(Error::refused(Errno::EINVAL, RefusalKind::Job, what));
         }
         if !tier.is_draining() {
             let what = format!("tier {} takes new ranges: it was not emptied", tier.name);
-            return Err(Error::new(Errno::EINVAL, what));
+            return Err(Error::refused(Errno::EINVAL, RefusalKind::Request, what));
         }
         let released = self.released(&tier.name, |record| record.state.is_final());
         let kept = released.iter().try_for_each(|record| self.keep_job(record));
@@ -59,16 +59,16 @@ impl Volume {
     /// `EBUSY` if such a job has not ended; those of the home tier.
     pub(crate) fn free_name(&self, name: &str, by: Option<u64>) -> Result<()> {
         let others = |record: &JobRecord| {
-            let named = [emptied(&record.what), filled(&record.what)].contains(&Some(name));
+            let named = [record.what.emptied_tier(), filled(&record.what)].contains(&Some(name));
             named && Some(record.id) != by
         };
         let records = self.jobs.each(|job| others(&job.record).then(|| job.record.clone()));
         let records: Vec<JobRecord> = records.into_iter().flatten().collect();
         if let Some(JobRecord { id, what, .. }) = records.iter().find(|record| !record.state.is_final()) {
             let what = format!("job {id} has not ended, and names tier {name} ({what}): cancel it first");
-            return Err(Error::new(Errno::EBUSY, what));
+            return Err(Error::refused(Errno::EBUSY, RefusalKind::Job, what));
         }
-        for record in records.iter().filter(|record| emptied(&record.what) == Some(name)) {
+        for record in records.iter().filter(|record| record.what.emptied_tier() == Some(name)) {
             // It may be so already, but not be kept.
             self.jobs.update(record.id, |job| job.record.holds = false)?;
             self.keep_job_inside(record)?;
@@ -78,7 +78,7 @@ impl Volume {
 
     /// What earlier jobs of the kind left in force is this one's now.
     pub(super) fn supersede(&self, record: &JobRecord) {
-        if let Some(tier) = emptied(&record.what) {
+        if let Some(tier) = record.what.emptied_tier() {
             let earlier = |old: &JobRecord| old.id != record.id && old.state.is_final();
             self.released(tier, earlier).iter().for_each(|old| self.try_keep_job(old));
         }
@@ -112,26 +112,6 @@ impl Volume {
     }
 }
 
-/// The tier that a job of this kind empties.
-pub(super) fn emptied(what: &JobKind) -> Option<&str> {
-    match what {
-        JobKind::Evacuate { tier, .. } | JobKind::Replace { tier, .. } => Some(tier),
-        JobKind::Move { .. }
-        | JobKind::Promote { .. }
-        | JobKind::Demote { .. }
-        | JobKind::Rebalance {}
-        | JobKind::ReplaceHome { .. } => None,
-    }
-}
-
-/// The tier that a job of this kind takes out of the volume in the end.
-pub(super) fn removed(what: &JobKind) -> Option<&str> {
-    match what {
-        JobKind::Evacuate { then_remove: false, .. } => None,
-        what => emptied(what),
-    }
-}
-
 /// The tier that a job of this kind moves everything to.
 pub(super) fn filled(what: &JobKind) -> Option<&str> {
     match what {
@@ -142,5 +122,5 @@ pub(super) fn filled(what: &JobKind) -> Option<&str> {
 
 /// Whether a job keeps new ranges away from the tier of this name.
 fn holds(record: &JobRecord, name: &str) -> bool {
-    record.holds && emptied(&record.what) == Some(name)
+    record.holds && record.what.emptied_tier() == Some(name)
 }

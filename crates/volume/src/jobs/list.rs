@@ -5,7 +5,7 @@ use super::record::JobRecord;
 use crate::migrate::Pace;
 use crate::rehome::{RehomeOutcome, RehomePhase};
 use crate::sync::{Condvar, Mutex};
-use braid_contract::{Amount, Environment, Errno, Error, Fd, JobKind, JobState, Result};
+use braid_contract::{Amount, Environment, Errno, Error, Fd, JobKind, JobState, RefusalKind, Result};
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -166,7 +166,7 @@ impl Jobs {
         let unfinished = state.jobs.values().filter(|job| !job.record.state.is_final()).count();
         if unfinished >= UNFINISHED_MAX {
             let what = format!("{unfinished} jobs have not ended; wait for some, or cancel them");
-            return Err(Error::new(Errno::EAGAIN, what));
+            return Err(Error::refused(Errno::EAGAIN, RefusalKind::Job, what));
         }
         state.jobs.values().try_for_each(|job| allowed(&job.record))?;
         state.last += 1;
@@ -378,11 +378,11 @@ impl Jobs {
                     which.replace_range(last..last + 2, " or ");
                 }
                 let what = format!("job {id} is {}, not {which}", state.name());
-                return Err(Error::new(Errno::EINVAL, what));
+                return Err(Error::refused(Errno::EINVAL, RefusalKind::Request, what));
             }
             if job.committed {
                 let what = format!("job {id} is about to be done: it is too late for that");
-                return Err(Error::new(Errno::EBUSY, what));
+                return Err(Error::refused(Errno::EBUSY, RefusalKind::Busy, what));
             }
             let mut before = Before { state, holds: job.record.holds, root: None };
             job.record.state = wanted;
@@ -456,7 +456,7 @@ impl Job {
 
 /// There is no such job.
 pub(super) fn unknown(id: u64) -> Error {
-    Error::new(Errno::ENOENT, format!("there is no job {id}"))
+    Error::refused(Errno::ENOENT, RefusalKind::Request, format!("there is no job {id}"))
 }
 
 /// How fast a job is, of late.

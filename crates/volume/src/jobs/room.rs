@@ -7,7 +7,7 @@ use crate::format::{RangeSize, SIZE_MAX};
 use crate::index::Index;
 use crate::tiers::{Backend, Counts, Tier};
 use crate::{RANGE_SIZE_MAX, Volume};
-use braid_contract::{Errno, Error, ObjectId, Result, TierId};
+use braid_contract::{Errno, Error, ObjectId, RefusalKind, Result, TierId};
 use std::sync::atomic::Ordering;
 
 /// A range of a file that is somewhere.
@@ -149,6 +149,6 @@ impl Volume {
             show(room),
             if each.is_empty() { "there is none".into() } else { each.join(", ") }
         );
-        Err(Error::new(Errno::ENOSPC, what))
+        Err(Error::refused(Errno::ENOSPC, RefusalKind::Room, what))
     }
 }

@@ -4,7 +4,7 @@ use crate::Volume;
 use crate::config::TierConfig;
 use crate::file::Layout;
 use crate::tiers::{Tier, bit};
-use braid_contract::{Errno, Error, Result};
+use braid_contract::{Errno, Error, RefusalKind, Result};
 
 impl Volume {
     /// Puts an empty tier in the place of one that is failing, hangs or is
@@ -24,15 +24,15 @@ impl Volume {
         let old = self.tier_named(&new.name)?;
         if old.is_home() {
             let what = "the home tier holds the names of all files, and can't be replaced while the volume is mounted";
-            return Err(Error::new(Errno::EBUSY, what));
+            return Err(Error::refused(Errno::EBUSY, RefusalKind::Home, what));
         }
         if old.is_healthy() {
             let what = format!("tier {} is {}: what is on it would be lost", old.name, old.state().name());
-            return Err(Error::new(Errno::EBUSY, what));
+            return Err(Error::refused(Errno::EBUSY, RefusalKind::Healthy, what));
         }
         if let Some(id) = self.emptied_by(&old.name) {
             let what = format!("job {id} is emptying tier {}: cancel it", old.name);
-            return Err(Error::new(Errno::EBUSY, what));
+            return Err(Error::refused(Errno::EBUSY, RefusalKind::Job, what));
         }
         let mut next = table.clone();
         next.tiers.retain(|(number, _)| *number != old.id);

@@ -9,7 +9,7 @@ use crate::index::Dirs;
 use crate::migrate::Pace;
 use crate::namespace::{BRAID_DIR, Home, names_in};
 use crate::sync::{Condvar, Mutex};
-use braid_contract::{Access, Context, Errno, Error, Fd, Result};
+use braid_contract::{Access, Context, Errno, Error, Fd, RefusalKind, Result};
 use std::collections::{HashMap, HashSet};
 use std::ffi::OsStr;
 
@@ -76,7 +76,7 @@ pub struct RehomeReport {
 }
 
 /// What a job that replaces home came to; if it failed, why.
-pub type RehomeOutcome = std::result::Result<RehomeReport, (Errno, String)>;
+pub type RehomeOutcome = Result<RehomeReport>;
 
 /// With this little left to copy, everything is held up for it.
 const LAST_BYTES: u64 = 16 << 20;
@@ -155,10 +155,11 @@ impl Volume {
         let mut new = Home::open(Fd::clone(root))?;
         if !(self.home.opens_handles() && new.opens_handles()) {
             let what = "home can be replaced only as root, between file systems that have file handles";
-            return Err(Error::new(Errno::EOPNOTSUPP, what));
+            return Err(Error::refused(Errno::EOPNOTSUPP, RefusalKind::Request, what));
         }
         if root.usage()?.read_only {
-            return Err(Error::new(Errno::EROFS, "the new directory's file system is read-only"));
+            let what = "the new directory's file system is read-only";
+            return Err(Error::refused(Errno::EROFS, RefusalKind::Request, what));
         }
         self.empty_enough(root)?;
         new.use_user_xattr(self.user_xattr);
@@ -171,7 +172,7 @@ impl Volume {
             Some((Some(label), true)) if label.volume == self.id => discard_copy(root)?,
             Some(_) => {
                 let what = "the directory is a tier already, of this or another volume";
-                return Err(Error::new(Errno::EEXIST, what));
+                return Err(Error::refused(Errno::EEXIST, RefusalKind::Taken, what));
             }
             None => {}
         }
@@ -180,7 +181,7 @@ impl Volume {
             let gone = name == "lost+found" && root.remove_at(&name, true).is_ok();
             if !gone {
                 let what = format!("the directory is not empty: there is {}", name.display());
-                return Err(Error::new(Errno::ENOTEMPTY, what));
+                return Err(Error::refused(Errno::ENOTEMPTY, RefusalKind::Taken, what));
             }
         }
         Ok(())
@@ -280,7 +281,7 @@ impl<'a> Copier<'a> {
             return Ok(self.clean_up(held_up_ns));
         }
         let what = "operations under way do not end, perhaps since a tier hangs: braid status tells";
-        Err(Error::new(Errno::EBUSY, what))
+        Err(Error::refused(Errno::EBUSY, RefusalKind::Busy, what))
     }
 
     /// Counts what there is to copy; `ENOSPC` if there is no room for it.
@@ -304,12 +305,12 @@ impl<'a> Copier<'a> {
             let what = format!(
                 "the home tier has {bytes} bytes in {files} files, and the new one room for {room} bytes"
             );
-            return Err(Error::new(Errno::ENOSPC, what));
+            return Err(Error::refused(Errno::ENOSPC, RefusalKind::Room, what));
         }
         if usage.files > 0 && files > usage.files_free {
             let left = usage.files_free;
             let what = format!("the home tier has {files} files, and the new one room for {left}");
-            return Err(Error::new(Errno::ENOSPC, what));
+            return Err(Error::refused(Errno::ENOSPC, RefusalKind::Room, what));
         }
         Ok(())
     }
@@ -390,5 +391,5 @@ impl<'a> Copier<'a> {
 
 fn not_alone() -> Error {
     let what = "a check or another replacement of the home tier is under way: wait for it to end";
-    Error::new(Errno::EBUSY, what)
+    Error::refused(Errno::EBUSY, RefusalKind::Busy, what)
 }

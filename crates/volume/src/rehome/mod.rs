@@ -28,7 +28,9 @@ use crate::Volume;
 use crate::index::Dirs;
 use crate::migrate::Pace;
 use crate::namespace::{Home, Identity, Inode};
-use braid_contract::{Access, Errno, Error, Fd, InodeId, NativeFd, NativeHandle, Result, Timestamp};
+use braid_contract::{
+    Access, Errno, Error, Fd, InodeId, NativeFd, NativeHandle, RefusalKind, Result, Timestamp,
+};
 use std::collections::{HashMap, HashSet};
 use std::ffi::OsString;
 use std::sync::Arc;
@@ -138,7 +140,7 @@ impl Copier<'_> {
 }
 
 fn cancelled() -> Error {
-    Error::new(Errno::ECANCELED, "the replacement of the home tier was cancelled")
+    Error::refused(Errno::ECANCELED, RefusalKind::Request, "the replacement of the home tier was cancelled")
 }
 
 /// Whether an inode is gone, or its name is.

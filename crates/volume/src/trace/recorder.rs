@@ -6,7 +6,7 @@ use super::record::{Header, Record, TRACE_VERSION, Told, line};
 use crate::Volume;
 use crate::rules::glob;
 use crate::sync::{Mutex, Receiver, RecvTimeoutError, RwLock, SyncSender, sync_channel};
-use braid_contract::{Errno, Error, Result};
+use braid_contract::{Errno, Error, RefusalKind, Result};
 use std::collections::HashSet;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -163,12 +163,17 @@ impl Volume {
     pub fn start_recording(self: &Arc<Self>, path: Option<&str>) -> Result<Recording> {
         if let Some(pattern) = path {
             glob::check(pattern).map_err(|what| {
-                Error::new(Errno::EINVAL, format!("'{pattern}' is not a pattern of paths: {what}"))
+                let what = format!("'{pattern}' is not a pattern of paths: {what}");
+                Error::refused(Errno::EINVAL, RefusalKind::Request, what)
             })?;
         }
         let mut current = self.tracing.current.write();
         if current.is_some() {
-            return Err(Error::new(Errno::EBUSY, "the volume is being recorded already"));
+            return Err(Error::refused(
+                Errno::EBUSY,
+                RefusalKind::Busy,
+                "the volume is being recorded already",
+            ));
         }
         if self.tracing.closed.load(Ordering::Relaxed) {
             return Err(Error::new(Errno::ENODEV, "the volume is being closed"));
