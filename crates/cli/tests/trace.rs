@@ -113,6 +113,10 @@ fn what_applications_do_is_recorded_and_can_be_simulated() {
     drop(file);
     fs::rename(bench.path("m/db/x.wal"), bench.path("m/old")).unwrap();
     fs::metadata(bench.path("m/old")).unwrap();
+    // The kernel does not wait for what it tells of a close.
+    while fs::read_to_string(bench.path("t")).unwrap().matches("\"op\":\"remove\"").count() < 2 {
+        std::thread::yield_now();
+    }
     recording.interrupt();
     let told = recording.ended();
     assert_eq!(
