@@ -22,7 +22,7 @@ use std::collections::BTreeMap;
 use std::fmt;
 
 /// The version of the protocol that this crate speaks.
-pub const PROTOCOL: u32 = 1;
+pub const PROTOCOL: u32 = 2;
 
 /// The longest request line that a daemon reads, in bytes: room for the paths
 /// of a check, as many as a command line has.

@@ -197,7 +197,7 @@ impl Volume {
         let wanted = recorder.wants(&path);
         let ino = file.inode.ino.0;
         let told_now = !wanted
-            || recorder.may_tell()
+            || recorder.may_tell(ino)
                 && recorder.put(Record {
                     op: Told::File,
                     at: begun.at_ns.saturating_sub(recorder.began_ns),
