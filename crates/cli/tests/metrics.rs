@@ -192,7 +192,8 @@ fn every_metric_has_samples_once_what_it_tells_of_has_happened() {
 /// The buckets of a histogram of one tier: bounds and counts.
 fn buckets(text: &str, name: &str, tier: &str) -> Vec<(f64, f64)> {
     let mine = format!("tier=\"{tier}\"");
-    let lines = text.lines().filter(|line| line.starts_with(&format!("{name}_bucket{{")) && line.contains(&mine));
+    let lines =
+        text.lines().filter(|line| line.starts_with(&format!("{name}_bucket{{")) && line.contains(&mine));
     let parts = |line: &str| {
         let bound = line.split("le=\"").nth(1).unwrap().split('"').next().unwrap();
         (bound.parse().unwrap(), line.rsplit_once(' ').unwrap().1.parse().unwrap())
@@ -228,7 +229,8 @@ fn latencies_are_histograms_of_every_operation_since_the_mount() {
             assert_eq!(sums.collect::<Vec<_>>(), found);
             // A mean is between the bounds of those that there are.
             let mean = json["sum"].as_f64().unwrap() / ops / 1e9;
-            let least = found.iter().take_while(|(_, count)| *count == 0.0).last().map_or(0.0, |(bound, _)| *bound);
+            let least =
+                found.iter().take_while(|(_, count)| *count == 0.0).last().map_or(0.0, |(bound, _)| *bound);
             let most = found.iter().find(|(_, count)| *count == ops).unwrap().0;
             assert!((least..most).contains(&mean), "{mean}: {found:?}");
         }

@@ -166,7 +166,17 @@ fn top_prints_a_frame_or_json() {
     for words in [&["top", "m", "--once"][..], &["top", "m"]] {
         let frame = bench.ok(words);
         assert!(frame.starts_with(&format!("{point}  policy weighted  ")), "{frame}");
-        for part in ["\nTIER ", "\nfast* ", "\nslow ", " in flight", " threads", "\nTHREAD ", "\nJOB ", "\nHEAT ", "░"] {
+        for part in [
+            "\nTIER ",
+            "\nfast* ",
+            "\nslow ",
+            " in flight",
+            " threads",
+            "\nTHREAD ",
+            "\nJOB ",
+            "\nHEAT ",
+            "░",
+        ] {
             assert!(frame.contains(part), "{part}: {frame}");
         }
         assert!(!frame.contains('\x1b'), "{frame}");
@@ -247,7 +257,10 @@ fn the_busiest_threads_of_each_tier_are_told_to_root_and_the_owner() {
             // What is under way on average is operations a second by seconds.
             let under_way = ops * figure("write_latency_ns") / 1e9;
             assert!(under_way > 0.0 && figure("in_flight") >= under_way * 0.999, "{thread}");
-            assert_eq!((figure("read_rate"), figure("read_op_rate"), figure("read_latency_ns")), (0.0, 0.0, 0.0));
+            assert_eq!(
+                (figure("read_rate"), figure("read_op_rate"), figure("read_latency_ns")),
+                (0.0, 0.0, 0.0)
+            );
         }
         let frame = bench.ok(&["top", "m", "--once"]);
         let (_, shown) = frame.split_once("\nTHREAD ").unwrap();

@@ -237,7 +237,7 @@ mod tests {
         let mut bed = Bed::new();
         bed.step(Some(100), 0.0);
         let mut seen = |began_ms: u64| {
-            let [began_ns, ended_ns] = [began_ms, began_ms + 1000].map(|ms| 200_000_000_000 + ms * 1_000_000);
+            let [began_ns, ended_ns] = [began_ms, began_ms + 1000].map(|ms| 101_000_000_000 + ms * 1_000_000);
             let p99_ns = [Some(900_000), None];
             bed.guard.step(&Seen { began_ns, ended_ns, p99_ns, mover_rate: 60.0 * MIB, waited: 1.0 })
         };
