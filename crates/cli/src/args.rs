@@ -221,10 +221,11 @@ pub(crate) struct StatusArgs {
 const TOP_HELP: &str = "\
 Of each tier: what is read and written a second, against the most that it does
 as calibrated or learned (or, with ~, the most that was seen since the start);
-how long half and 99 in a hundred operations of the last second took at most;
-operations under way and threads at it; space. Then the jobs that have not
-ended and the hottest files; jobs and names are for root and the user who
-mounted.
+how long half and 99 in a hundred operations of the last second (or of the last
+epoch, where that is longer) took at most; operations under way and threads at
+it; space. Then the busiest threads of applications, the jobs that have not
+ended and the hottest files; threads, jobs and names are for root and the user
+who mounted.
 
 Keys: q ends it, left and right choose the order of the tiers, up and down
 scroll the files. Where standard output is no terminal, one frame is printed.

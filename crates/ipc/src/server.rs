@@ -171,12 +171,14 @@ impl Shared {
     }
 
     /// Takes out of a reply what only the owner may be told: names that
-    /// directory permissions may hide.
+    /// directory permissions may hide, and what others' threads do, which the
+    /// kernel does not tell everybody either.
     fn redact(&self, number: u64, mut reply: Reply) -> Reply {
         if let Reply::Status(status) = &mut reply
             && !self.is_owner(number)
         {
             status.hottest.iter_mut().for_each(|file| file.path = None);
+            status.tiers.iter_mut().for_each(|tier| tier.busiest_threads.clear());
         }
         reply
     }

@@ -61,9 +61,9 @@ pub use plant::Plant;
 pub use rehome::{RehomeOutcome, RehomePhase, RehomeProgress, RehomeReport, discard_copy, settle_home};
 pub use rules::{Condition, ConditionError};
 pub use simulator::{Pace, PlacedBy, Simulated, SimulatedTier, SimulatorConfig, TierSimulated, simulate};
-pub use status::{HotFile, MoveCount, TierStatus, VolumeStatus};
+pub use status::{HotFile, MoveCount, ThreadStatus, TierStatus, VolumeStatus};
 pub use sync::Machine;
-pub use tiers::{Latency, TierState};
+pub use tiers::{Latency, LatencyHistogram, TierState};
 pub use trace::{
     Recorded, Recording, TRACE_VERSION, Trace, TraceError, TraceFile, TraceOp, TraceOpKind, end_line,
 };

@@ -136,11 +136,11 @@ pub struct TierStatus {
     /// The same for bytes written.
     #[serde(default)]
     pub write_bandwidth: Option<f64>,
-    /// How long reads for applications took within the last second, in
-    /// nanoseconds.
+    /// How long reads for applications took within the last second, or the last
+    /// epoch where that is longer, in nanoseconds.
     #[serde(default)]
     pub read_latency_ns: Latency,
-    /// How long writes for applications took within the last second.
+    /// How long writes for applications took, in the same time.
     #[serde(default)]
     pub write_latency_ns: Latency,
     /// The same for reads since the mount.
@@ -149,13 +149,24 @@ pub struct TierStatus {
     /// The same for writes since the mount.
     #[serde(default)]
     pub write_latency_total_ns: Latency,
-    /// Operations for applications that were under way at a time within the
-    /// last second, on average.
+    /// How many reads for applications took how long since the mount.
+    #[serde(default)]
+    pub read_latency_histogram_ns: LatencyHistogram,
+    /// The same for writes.
+    #[serde(default)]
+    pub write_latency_histogram_ns: LatencyHistogram,
+    /// Operations for applications that were under way at a time, on average,
+    /// within the last second or epoch.
     #[serde(default)]
     pub in_flight: f64,
-    /// Threads of applications that used the tier in the last epoch.
+    /// Threads of applications that used the tier in the last whole second, or
+    /// epoch where that is longer.
     #[serde(default)]
     pub threads: u32,
+    /// Eight of them at most that moved most bytes in that time, the busiest
+    /// first. Told to root and the user who mounted.
+    #[serde(default)]
+    pub busiest_threads: Vec<ThreadStatus>,
     /// Bytes a second that movers read from it and write to it.
     #[serde(default)]
     pub mover_rate: f64,
@@ -195,6 +206,47 @@ pub struct Latency {
     pub p50: u64,
     /// 99 in a hundred took no longer.
     pub p99: u64,
+}
+
+/// How many operations took how long.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct LatencyHistogram {
+    /// Time of all of them together, in nanoseconds.
+    pub sum: u64,
+    /// The shortest first.
+    pub buckets: Vec<LatencyBucket>,
+}
+
+/// Operations that took less than some time, and no less than those of the
+/// bucket before.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct LatencyBucket {
+    /// That time in nanoseconds; `None` for the last bucket, which has the
+    /// longest.
+    pub below: Option<u64>,
+    /// How many there were.
+    pub ops: u64,
+}
+
+/// What a thread of an application does on a tier.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct ThreadStatus {
+    /// The thread's id.
+    pub thread: u32,
+    /// Bytes read a second.
+    pub read_rate: f64,
+    /// Bytes written a second.
+    pub write_rate: f64,
+    /// Reads a second.
+    pub read_op_rate: f64,
+    /// Writes a second.
+    pub write_op_rate: f64,
+    /// How long a read took on average, in nanoseconds; 0 if there was none.
+    pub read_latency_ns: u64,
+    /// The same of a write.
+    pub write_latency_ns: u64,
+    /// Operations under way at a time, on average.
+    pub in_flight: f64,
 }
 
 pub(super) fn durable() -> bool {

@@ -6,7 +6,9 @@
 /// What the monitor saw of one tier within its window.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Seen {
-    pub(super) now_ns: u64,
+    /// When the window began and ended.
+    pub(super) began_ns: u64,
+    pub(super) ended_ns: u64,
     /// 99th percentile of applications' reads and writes; `None` where there
     /// were too few to tell.
     pub(super) p99_ns: [Option<u64>; 2],
@@ -20,16 +22,12 @@ pub(super) struct Seen {
 /// Movers go no slower than this, in bytes a second: what has begun must end.
 const RATE_MIN: f64 = (1 << 20) as f64;
 
-/// By how much the pace grows within a second, while all is well.
+/// By how much the pace grows within a window, while all is well.
 const GROWTH: f64 = 1.25;
 
-/// What the monitor saw must be of the pace that is in force: as long as its
-/// window is.
-const SETTLE_NS: u64 = 1_000_000_000;
-
-/// For how long a latency without movement is believed while movers are slowed
-/// down for it: load may have changed.
-const BELIEVED_NS: u64 = 3_000_000_000;
+/// For how many windows a latency without movement is believed while movers are
+/// slowed down for it: load may have changed.
+const BELIEVED_WINDOWS: u64 = 3;
 
 /// Where applications spend less of their waiting than this share, it isn't
 /// what they feel: hot data's first ranges on a fast tier need not hold up the
@@ -45,6 +43,7 @@ pub(super) struct Guard {
     cap: f64,
     factor: f64,
     rate: f64,
+    /// The end of the window for which the pace was last thought over.
     changed_ns: u64,
     /// 99th percentiles without movement, and when they were last seen.
     quiet_ns: [Option<f64>; 2],
@@ -104,9 +103,9 @@ impl Guard {
                 *quiet = Some(old.map_or(new, |old| old + (new - old) * NEW_SHARE));
             }
         }
-        self.quiet_at_ns = seen.now_ns;
+        self.quiet_at_ns = seen.ended_ns;
         if std::mem::take(&mut self.paused) {
-            self.changed_ns = seen.now_ns;
+            self.changed_ns = seen.ended_ns;
         }
         if self.felt_ns.take().is_some_and(|felt| self.slowdown(felt) <= self.factor) {
             // It was not for the movers.
@@ -122,14 +121,16 @@ impl Guard {
     }
 
     fn adjust(&mut self, seen: &Seen) {
-        if seen.now_ns.saturating_sub(self.changed_ns) < SETTLE_NS {
+        if seen.began_ns < self.changed_ns {
+            // What the monitor saw is not all of the pace that is in force.
             return;
         }
         let p99_ns = if seen.waited < WAITED_MIN { [None; 2] } else { seen.p99_ns };
         let unknown = p99_ns.iter().zip(self.quiet_ns).any(|(p99, quiet)| p99.is_some() && quiet.is_none());
         let slower = self.slowdown(p99_ns);
+        let believed_ns = BELIEVED_WINDOWS * seen.ended_ns.saturating_sub(seen.began_ns);
         let doubted = self.rate < self.cap / 2.0
-            && seen.now_ns.saturating_sub(self.quiet_at_ns) > BELIEVED_NS
+            && seen.ended_ns.saturating_sub(self.quiet_at_ns) > believed_ns
             && slower > self.factor;
         if unknown || doubted {
             (self.paused, self.felt_ns) = (true, Some(p99_ns));
@@ -139,7 +140,7 @@ impl Guard {
         } else {
             self.rate = (self.rate * GROWTH).min(self.cap);
         }
-        self.changed_ns = seen.now_ns;
+        self.changed_ns = seen.ended_ns;
     }
 }
 
@@ -149,25 +150,31 @@ mod tests {
 
     const MIB: f64 = (1 << 20) as f64;
 
-    /// A guard with a cap of 64 MiB/s, stepped once a second.
+    /// A guard with a cap of 64 MiB/s, stepped once in a window.
     struct Bed {
         guard: Guard,
-        seconds: u64,
+        window_ns: u64,
+        windows: u64,
     }
 
     impl Bed {
         fn new() -> Self {
-            Self { guard: Guard::new(64.0 * MIB, 2.0), seconds: 100 }
+            Self::with_window(1_000_000_000)
+        }
+
+        fn with_window(window_ns: u64) -> Self {
+            Self { guard: Guard::new(64.0 * MIB, 2.0), window_ns, windows: 100 }
         }
 
         fn step(&mut self, p99_us: Option<u64>, mover_rate: f64) -> Advice {
-            self.seconds += 1;
+            self.windows += 1;
             let p99_ns = [p99_us.map(|us| us * 1000), None];
             self.step_where(1.0, p99_ns, mover_rate)
         }
 
         fn step_where(&mut self, waited: f64, p99_ns: [Option<u64>; 2], mover_rate: f64) -> Advice {
-            self.guard.step(&Seen { now_ns: self.seconds * 1_000_000_000, p99_ns, mover_rate, waited })
+            let [began_ns, ended_ns] = [self.windows - 1, self.windows].map(|at| at * self.window_ns);
+            self.guard.step(&Seen { began_ns, ended_ns, p99_ns, mover_rate, waited })
         }
     }
 
@@ -198,7 +205,7 @@ mod tests {
         let mut bed = Bed::new();
         bed.step(Some(100), 0.0);
         for (waited, rate) in [(0.05, 64.0), (0.5, 32.0)] {
-            bed.seconds += 1;
+            bed.windows += 1;
             let advice = bed.step_where(waited, [Some(500_000), None], 64.0 * MIB);
             assert_eq!(advice, Advice::Go(rate * MIB), "{waited}");
         }
@@ -223,6 +230,32 @@ mod tests {
         assert_eq!(bed.step(Some(9000), 0.0), Advice::Go(64.0 * MIB), "as slow without them");
         assert_eq!(bed.step(Some(19_000), 60.0 * MIB), Advice::Go(30.0 * MIB));
         assert_eq!(bed.step(Some(9000), 0.0), Advice::Go(30.0 * MIB), "it was for them");
+    }
+
+    #[test]
+    fn what_movers_did_at_another_pace_is_not_held_against_them() {
+        let mut bed = Bed::new();
+        bed.step(Some(100), 0.0);
+        let mut seen = |began_ms: u64| {
+            let [began_ns, ended_ns] = [began_ms, began_ms + 1000].map(|ms| 101_000_000_000 + ms * 1_000_000);
+            let p99_ns = [Some(900_000), None];
+            bed.guard.step(&Seen { began_ns, ended_ns, p99_ns, mover_rate: 60.0 * MIB, waited: 1.0 })
+        };
+        assert_eq!(seen(0), Advice::Go(30.0 * MIB));
+        assert_eq!([200, 400, 999].map(&mut seen), [Advice::Go(30.0 * MIB); 3]);
+        assert_eq!(seen(1000), Advice::Go(15.0 * MIB));
+    }
+
+    #[test]
+    fn what_was_seen_without_movement_is_believed_for_some_windows_however_long_they_are() {
+        for window_ns in [1_000_000_000, 5_000_000_000] {
+            let mut bed = Bed::with_window(window_ns);
+            bed.step(Some(100), 0.0);
+            let advice =
+                [32.0, 16.0, 8.0].map(|rate| (bed.step(Some(900), 64.0 * MIB), Advice::Go(rate * MIB)));
+            assert!(advice.iter().all(|(is, expected)| is == expected), "{window_ns}: {advice:?}");
+            assert_eq!(bed.step(Some(900), 8.0 * MIB), Advice::Wait, "{window_ns}");
+        }
     }
 
     #[test]

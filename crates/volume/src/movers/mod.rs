@@ -31,8 +31,9 @@ const LATER_MAX: usize = 4096;
 
 /// Operations within a window from which a percentile says something.
 const P99_OPS_MIN: u64 = 20;
-/// Operations of a thread in an epoch that tell which tiers it works on.
-const SETTLED_OPS_MIN: u64 = 8;
+/// Operations of a thread in the monitor's last second, or epoch where that is
+/// longer, that tell which tiers it works on.
+const SETTLED_OPS_MIN: u64 = 40;
 
 /// One of the two movers.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
@@ -235,7 +236,8 @@ impl Volume {
         for (tier, now) in tiers {
             let waited = if all > 0.0 { now.in_flight / all } else { 0.0 };
             let seen = Seen {
-                now_ns: self.environment.monotonic_ns(),
+                began_ns: now.began_ns,
+                ended_ns: now.ended_ns,
                 p99_ns: now.latency.map(|kind| (kind.ops >= P99_OPS_MIN).then_some(kind.p99_ns)),
                 mover_rate: now.mover_rate.iter().sum(),
                 waited: if settled & bit(tier) == 0 { waited } else { 1.0 },

@@ -18,7 +18,7 @@ const ROUND_NS: u64 = 2_000_000_000;
 type List = BTreeMap<FileKey, Vec<u32>>;
 
 impl Volume {
-    /// Moves what was found to be frequently used in the last epoch.
+    /// Moves what was found to be frequently used since this was last done.
     pub(crate) fn promote(&self, stopped: &(dyn Fn() -> bool + Sync)) {
         let Some(_round) = self.movers.round() else { return };
         let lists = self.promotions();

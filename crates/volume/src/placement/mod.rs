@@ -152,6 +152,21 @@ pub(crate) struct TierView {
     pub(crate) saturating: Option<u32>,
 }
 
+/// An epoch that ended.
+#[derive(Clone, Debug)]
+pub(crate) struct Epoch {
+    /// How long it was, in nanoseconds.
+    pub(crate) nanos: u64,
+    /// The tiers, in their order.
+    pub(crate) tiers: Vec<TierEpoch>,
+}
+
+impl Epoch {
+    fn seconds(&self) -> f64 {
+        self.nanos as f64 / 1e9
+    }
+}
+
 /// A tier at the end of an epoch.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct TierEpoch {
@@ -206,8 +221,8 @@ pub(crate) trait Policy: Send + Sync {
     /// The ranges were placed on this tier.
     fn placed(&self, _context: &Context<'_>, _tier: TierId) {}
 
-    /// An epoch ended; the tiers are in their order.
-    fn epoch(&self, _tiers: &[TierEpoch]) {}
+    /// An epoch ended.
+    fn epoch(&self, _epoch: &Epoch) {}
 }
 
 /// Makes the policy that `config` asks for. `tier` finds a tier by its name;

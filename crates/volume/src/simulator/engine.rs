@@ -5,7 +5,7 @@ use super::file::{File, Piece};
 use super::source::{OpId, Source};
 use super::{PlacedBy, Simulated, SimulatedTier, SimulatorConfig, TierSimulated};
 use crate::format::RangeSize;
-use crate::placement::{Known, Policy, TierEpoch, TierView, believed, filled, make};
+use crate::placement::{Epoch, Known, Policy, TierEpoch, TierView, believed, filled, make};
 use crate::rules::Rules;
 use crate::tiers::{Direction, Load};
 use crate::trace::TraceOpKind;
@@ -321,15 +321,17 @@ impl Engine {
     fn epoch(&mut self) {
         self.tiers.iter().for_each(|tier| tier.load.close_epoch());
         let bandwidths = self.believed();
-        let epoch = |(at, tier): (usize, &Tier)| TierEpoch {
+        let of = |(at, tier): (usize, &Tier)| TierEpoch {
             id: TierId(at as u8),
             load: Direction::BOTH.map(|direction| tier.load.last_epoch(direction)),
             bandwidth: bandwidths[at],
             known: weight(tier).is_some(),
         };
-        let tiers: Vec<TierEpoch> = self.tiers.iter().enumerate().map(epoch).collect();
-        self.policy.epoch(&tiers);
-        self.rules.policies().for_each(|policy| policy.epoch(&tiers));
+        let tiers = self.tiers.iter().enumerate().map(of).collect();
+        let nanos = self.tiers[index(HOME)].load.last_epoch_ns();
+        let epoch = Epoch { nanos, tiers };
+        self.policy.epoch(&epoch);
+        self.rules.policies().for_each(|policy| policy.epoch(&epoch));
         #[cfg(test)]
         self.epochs.push(0.0);
         let next_ns = self.now() + self.epoch_ns;

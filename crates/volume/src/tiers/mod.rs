@@ -14,13 +14,13 @@ mod settings;
 mod threads;
 
 use crate::config::{Reserve, TierProfile};
-use crate::placement::{Known, TierEpoch, TierView, believed, filled};
+use crate::placement::{Epoch, Known, TierEpoch, TierView, believed, filled};
 use crate::sync::{Mutex, RwLock};
 pub(crate) use account::{Account, act_for, present};
 use braid_contract::{Environment, Errno, Error, Fd, ObjectId, Result, Store, TierId, Usage};
 use gate::Gate;
 use health::{Health, Trouble};
-pub use latency::Latency;
+pub use latency::{Latency, LatencyHistogram};
 pub(crate) use load::{Direction, EpochLoad, Load};
 use monitor::Monitor;
 use room::{AGE_MAX_NS, Figures, Room};
@@ -497,17 +497,19 @@ impl Tiers {
         all.iter().enumerate().map(view).collect()
     }
 
-    /// The tiers at the end of an epoch.
-    pub(crate) fn epochs(&self) -> Vec<TierEpoch> {
+    /// The epoch that ended last. It was as long as home says, which is always
+    /// one of the tiers.
+    pub(crate) fn last_epoch(&self) -> Epoch {
         let all = self.all();
         let bandwidths = believed(&all.iter().map(|tier| tier.known()).collect::<Vec<_>>());
-        let epoch = |(tier, bandwidth): (&Arc<Tier>, [f64; 2])| TierEpoch {
+        let tier = |(tier, bandwidth): (&Arc<Tier>, [f64; 2])| TierEpoch {
             id: tier.id,
             load: Direction::BOTH.map(|direction| tier.load.last_epoch(direction)),
             bandwidth,
             known: tier.weight().is_some(),
         };
-        all.iter().zip(bandwidths).map(epoch).collect()
+        let tiers = all.iter().zip(bandwidths).map(tier).collect();
+        Epoch { nanos: self.home.load.last_epoch_ns(), tiers }
     }
 
     pub(crate) fn counts(&self) -> Counts {
