@@ -3,6 +3,7 @@
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 mod common;
+mod rules;
 
 use common::{Bench, RANGE, is_empty, pattern, write_ranges};
 use rustix::fs::OFlags;

@@ -1,0 +1,99 @@
+//! What rules do beyond the first write: what `braid rebalance` moves.
+
+use super::common::{Bench, RANGE, pattern, read_anew, write_ranges};
+use std::fs;
+
+/// Ranges of each file here.
+const RANGES: usize = 40;
+
+/// What the volume does where no rule says otherwise: all of it on home.
+const HOME: &str = "policy: { home-first: { watermark: 100% } }\nmovers: { promote: false, demote: false }";
+
+impl Bench {
+    /// How many ranges of a file are on each of the three tiers.
+    fn spread_over(&self, name: &str) -> [usize; 3] {
+        let tiers = self.tiers(name);
+        ["fast", "slow", "disk"].map(|tier| tiers.iter().filter(|found| *found == tier).count())
+    }
+
+    /// Writes a file of [`RANGES`] ranges in the mount; answers what is in it.
+    fn write_whole(&self, name: &str) -> Vec<u8> {
+        let data = pattern(name.len() as u64, RANGES * RANGE);
+        fs::create_dir_all(self.path("m").join(name).parent().unwrap()).unwrap();
+        write_ranges(&self.path("m").join(name), &data);
+        data
+    }
+
+    /// Writes these files with all on home, and rebalances them with other
+    /// settings; a second time nothing is to be moved.
+    fn rebalanced(&self, names: &[&str], settings: &str, look: impl FnOnce()) {
+        let mut whole = Vec::new();
+        self.mounted(HOME, || {
+            whole = names.iter().map(|name| self.write_whole(name)).collect();
+            assert!(names.iter().all(|name| self.spread_over(name) == [RANGES, 0, 0]));
+        });
+        self.mounted(settings, || {
+            self.ok(&["rebalance", "m"]);
+            look();
+            let again = self.json(&["rebalance", "m", "--json"]);
+            assert_eq!(again["done"]["ranges"], 0, "{again}");
+            for (name, data) in names.iter().zip(&whole) {
+                assert!(read_anew(&self.path("m").join(name)) == *data, "{name}");
+            }
+            names.iter().for_each(|name| fs::remove_file(self.path("m").join(name)).unwrap());
+        });
+    }
+
+    /// Fails unless a file is dealt by the weights, 3 to 1 to 1. Where in its
+    /// turn each tier begins differs from file to file.
+    #[track_caller]
+    fn is_dealt_by_weight(&self, name: &str) {
+        let found = self.spread_over(name);
+        let wanted = [3, 1, 1].map(|weight| RANGES * weight / 5);
+        assert!(found.iter().zip(wanted).all(|(found, wanted)| found.abs_diff(wanted) <= 2), "{found:?}");
+    }
+}
+
+#[test]
+fn rebalancing_gives_files_what_their_rule_wants() {
+    let Some(bench) = Bench::of_three() else { return };
+    let names = ["x.wal", "x.big", "x.even", "other"];
+    let settings = r#"policy: { weighted: { } }
+rules:
+  - { when: 'path.matches("*.wal")', tier: slow }
+  - { when: 'path.matches("*.big")', policy: { size: { small: 64KiB, large: disk } } }
+  - { when: 'path.matches("*.even")', policy: adaptive }"#;
+    bench.rebalanced(&names, settings, || {
+        assert_eq!(bench.spread_over("x.wal"), [0, RANGES, 0]);
+        assert_eq!(bench.spread_over("x.big"), [0, 0, RANGES]);
+        bench.is_dealt_by_weight("x.even");
+        bench.is_dealt_by_weight("other");
+    });
+    // The volume's policy says where files belong, and a rule that they are
+    // dealt by weight.
+    let settings = r#"policy: { size: { small: 64KiB, large: disk } }
+rules: [ { when: 'path.matches("*.even")', policy: weighted } ]"#;
+    bench.rebalanced(&["x.even", "other"], settings, || {
+        bench.is_dealt_by_weight("x.even");
+        assert_eq!(bench.spread_over("other"), [0, 0, RANGES]);
+    });
+    bench.rebalanced(&["other"], "policy: { size: { small: 64KiB } }", || bench.is_dealt_by_weight("other"));
+}
+
+#[test]
+fn rebalancing_takes_the_first_tier_of_a_rule_that_has_room() {
+    let Some(bench) = Bench::of_three() else { return };
+    bench.mounted(HOME, || _ = bench.write_whole("x.wal"));
+    bench.stack("policy: { weighted: { } }\nrules: [ { when: 'true', tier: [ disk, slow ] } ]");
+    let stack = fs::read_to_string(bench.path("s.yaml")).unwrap();
+    bench.write_stack(&stack.replace("dir: c, weight: 1", "dir: c, weight: 1, reserve: 1000TiB"));
+    bench.ok(&["mount", "s.yaml", "m"]);
+    bench.ok(&["rebalance", "m"]);
+    assert_eq!(bench.spread_over("x.wal"), [0, RANGES, 0]);
+    bench.unmount_clean();
+    bench.write_stack(&stack);
+    bench.ok(&["mount", "s.yaml", "m"]);
+    bench.ok(&["rebalance", "m"]);
+    assert_eq!(bench.spread_over("x.wal"), [0, 0, RANGES]);
+    bench.unmount_clean();
+}
