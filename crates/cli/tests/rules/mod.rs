@@ -1,6 +1,8 @@
-//! What rules do beyond the first write: what `braid rebalance` moves.
+//! What rules do beyond the first write: what `braid rebalance` moves, and
+//! what `braid explain` tells of them.
 
 use super::common::{Bench, RANGE, pattern, read_anew, write_ranges};
+use serde_json::{Value, json};
 use std::fs;
 
 /// Ranges of each file here.
@@ -10,6 +12,11 @@ const RANGES: usize = 40;
 const HOME: &str = "policy: { home-first: { watermark: 100% } }\nmovers: { promote: false, demote: false }";
 
 impl Bench {
+    fn explained(&self, name: &str) -> (Value, String) {
+        let path = format!("m/{name}");
+        (self.json(&["explain", &path, "--json"]), self.ok(&["explain", &path]))
+    }
+
     /// How many ranges of a file are on each of the three tiers.
     fn spread_over(&self, name: &str) -> [usize; 3] {
         let tiers = self.tiers(name);
@@ -96,4 +103,49 @@ fn rebalancing_takes_the_first_tier_of_a_rule_that_has_room() {
     bench.ok(&["rebalance", "m"]);
     assert_eq!(bench.spread_over("x.wal"), [0, 0, RANGES]);
     bench.unmount_clean();
+}
+
+#[test]
+fn explain_tells_the_rule_and_the_policy_that_count_now() {
+    let Some(bench) = Bench::of_three() else { return };
+    let wal = r#"{ when: 'path.matches("*.wal")', tier: [ slow, disk ] }"#;
+    let dyn_ = r#"{ when: 'path.matches("*.dyn")', policy: { static: { threads: 1 } } }"#;
+    let rules = |list: &[&str]| format!("{HOME}\nrules: [ {} ]", list.join(", "));
+    let home = "home-first, watermark 100%";
+    let wal_rule = |number: u64| json!({ "number": number, "when": "path.matches(\"*.wal\")", "tiers": ["slow", "disk"], "policy": null });
+    bench.mounted(&rules(&[wal, dyn_]), || {
+        for name in ["x.wal", "x.dyn", "other"] {
+            bench.write(name, 3, 0);
+        }
+        let (told, text) = bench.explained("x.wal");
+        assert_eq!((&told["rule"], &told["policy"]), (&wal_rule(1), &home.into()));
+        let says = format!(
+            "\nrule: number 1 holds for it now: path.matches(\"*.wal\"); it goes to slow, or else to disk\n\
+             policy: the volume's: {home}\nplacement: a new range of it would go to slow\n"
+        );
+        assert!(text.contains(&says), "{text}");
+
+        let (told, text) = bench.explained("x.dyn");
+        let threads = "static, 1 threads saturate a tier unless more is known";
+        let rule = json!({ "number": 2, "when": "path.matches(\"*.dyn\")", "tiers": [], "policy": threads });
+        assert_eq!((&told["rule"], &told["policy"]), (&rule, &threads.into()));
+        let says = format!(
+            "\nrule: number 2 holds for it now: path.matches(\"*.dyn\")\npolicy: that of rule 2: {threads}\n"
+        );
+        assert!(text.contains(&says), "{text}");
+
+        let (told, text) = bench.explained("other");
+        assert_eq!((&told["rule"], &told["policy"]), (&Value::Null, &home.into()));
+        assert!(text.contains(&format!("\npolicy: the volume's: {home}\n")), "{text}");
+        assert!(!text.contains("\nrule: "), "{text}");
+    });
+    // What placed the ranges is not asked for again.
+    bench.mounted(&rules(&[dyn_, wal]), || {
+        assert_eq!(bench.explained("x.wal").0["rule"], wal_rule(2));
+    });
+    bench.mounted(HOME, || {
+        let (told, text) = bench.explained("x.wal");
+        assert_eq!(told["rule"], Value::Null);
+        assert!(text.contains("placed by a rule") && !text.contains("\nrule: "), "{text}");
+    });
 }
