@@ -1,5 +1,5 @@
-//! What rules do beyond the first write: what `braid rebalance` moves, and
-//! what `braid explain` tells of them.
+//! What rules do beyond the first write: what `braid rebalance` moves, what
+//! `braid explain` tells of them, and files that they pin.
 
 use super::common::{Bench, RANGE, pattern, read_anew, write_ranges};
 use serde_json::{Value, json};
@@ -147,5 +147,35 @@ fn explain_tells_the_rule_and_the_policy_that_count_now() {
         let (told, text) = bench.explained("x.wal");
         assert_eq!(told["rule"], Value::Null);
         assert!(text.contains("placed by a rule") && !text.contains("\nrule: "), "{text}");
+    });
+}
+
+#[test]
+fn a_rule_that_pins_keeps_jobs_from_a_file() {
+    let Some(bench) = Bench::of_three() else { return };
+    let settings = "policy: { weighted: { } }\nrules: [ { when: 'path.matches(\"db/*.pin\")', pin: true } ]";
+    let mut before = Vec::new();
+    bench.mounted(settings, || {
+        bench.write("db/x.pin", RANGES, 0);
+        bench.write("db/free", RANGES, 0);
+        before = bench.tiers("db/x.pin");
+        let (told, text) = bench.explained("db/x.pin");
+        assert!(text.contains("\npinned: movers leave it where it is\n"), "{text}");
+        assert!(told["pin"].is_object() && bench.explained("db/free").0["pin"].is_null(), "{told}");
+        assert!(bench.runs("m/db/x.pin").iter().all(|run| run["now"] == "stays: pinned"), "{told}");
+
+        let job = bench.json(&["move", "m/db", "--to", "disk", "--json"]);
+        assert_eq!((&job["state"], &job["skipped"]), (&"done".into(), &json!({ "pinned": 1 })));
+        assert_eq!((bench.tiers("db/x.pin"), bench.spread_over("db/free")), (before.clone(), [0, 0, RANGES]));
+        // Named by itself it is passed over, too.
+        let job = bench.json(&["move", "m/db/x.pin", "--to", "disk", "--json"]);
+        assert_eq!((&job["skipped"], &job["done"]["ranges"]), (&json!({ "pinned": 1 }), &0.into()));
+        assert_eq!(bench.tiers("db/x.pin"), before);
+    });
+    // Without the rule, nothing pins it.
+    bench.mounted("policy: { weighted: { } }", || {
+        assert!(bench.explained("db/x.pin").0["pin"].is_null());
+        bench.ok(&["move", "m/db", "--to", "disk"]);
+        assert_eq!(bench.spread_over("db/x.pin"), [0, 0, RANGES]);
     });
 }
