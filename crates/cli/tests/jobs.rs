@@ -150,6 +150,35 @@ fn every_command_that_starts_a_job_takes_the_same_options() {
 }
 
 #[test]
+fn ranges_that_leave_different_tiers_do_not_wait_for_each_other() {
+    let Some(bench) = Bench::with_files() else { return };
+    bench.ok(&["umount", "m"]);
+    bench.stack(
+        "fast: { dir: a, weight: 4 }",
+        "slow: { dir: b, weight: 2 }\n      third: { dir: c, weight: 2 }",
+    );
+    bench.ok(&["mount", "s.yaml", "m"]);
+    for (at, words) in [&["move", "m/d/big", "--to", "fast"][..], &["promote", "m/d/big"]].iter().enumerate()
+    {
+        let file = format!("m/d/new{at}");
+        let words: Vec<&str> =
+            words.iter().map(|word| if *word == "m/d/big" { &file } else { *word }).collect();
+        bench.put(&file);
+        let (stuck, others) = (bench.on(&file, "slow"), bench.on(&file, "third"));
+        assert!(stuck > 0 && others > 0);
+        bench.ok(&["drill", "m", "slow", "read:hang"]);
+        let id = bench.json(&[&words[..], &["--background", "--json"]].concat())["id"].as_u64().unwrap();
+        bench.until(id, |job| moved(job) == others);
+        assert_eq!((bench.on(&file, "slow"), bench.on(&file, "third")), (stuck, 0));
+        bench.ok(&["drill", "m", "slow", "--clear"]);
+        bench.ok(&["job", "wait", &id.to_string()]);
+        assert_eq!(bench.on(&file, "fast"), RANGES);
+        assert!(fs::read(bench.path(&file)).unwrap() == data());
+    }
+    bench.finish();
+}
+
+#[test]
 fn a_tier_that_was_added_gets_its_share_and_is_emptied_again() {
     let Some(bench) = Bench::with_files() else { return };
     bench.ok(&["umount", "m"]);

@@ -12,7 +12,7 @@ use crate::validate;
 use braid_contract::{Errno, Error, FileSystem, InodeId, Store};
 use braid_fuse::{FuseConfig, Session};
 use braid_ipc::protocol::{
-    AffectedFile, AffectedRun, Drill, ErrorReply, Explanation, Hello, HotFile, Latency, LatencyBucket,
+    AffectedFile, AffectedRun, Drill, ErrorReply, Explanation, Hello, HoldingRule, HotFile, Latency, LatencyBucket,
     LatencyHistogram, MoveCount, Pin, Run, RunTier, Status, ThreadStatus, TierStatus, Trouble,
 };
 use braid_stores::dir::DirStore;
@@ -122,6 +122,13 @@ impl VolumeHandle {
             volume_range_size: Some(explanation.volume_range_size),
             durable: volatile_tiers.is_empty(),
             volatile_tiers,
+            rule: explanation.rule.map(|rule| HoldingRule {
+                number: rule.number as u64,
+                when: rule.when,
+                tiers: rule.tiers,
+                policy: rule.policy,
+            }),
+            policy: Some(explanation.policy),
             pin: explanation.pin.map(|tier| Pin { tier }),
             next: explanation.next.map(|(id, name)| RunTier { id: id.0, name }),
             runs: explanation.runs.into_iter().map(run).collect(),

@@ -369,7 +369,16 @@ pub struct Explanation {
     /// The tiers of the file that do not.
     #[serde(default)]
     pub volatile_tiers: Vec<RunTier>,
-    /// The tier that the policy would give a new range of the file now.
+    /// The rule that holds for the file now, while nobody writes to it: not
+    /// always the one that placed its ranges. `None` if none does.
+    #[serde(default)]
+    pub rule: Option<HoldingRule>,
+    /// The policy that counts for the file now, and its settings: the one that
+    /// `rule` names, or else the volume's. `None` from a daemon of an earlier
+    /// version.
+    #[serde(default)]
+    pub policy: Option<String>,
+    /// The tier that rules and policy would give a new range of the file now.
     #[serde(default)]
     pub next: Option<RunTier>,
     /// Where movers leave the file; `None` if it is not pinned.
@@ -377,6 +386,19 @@ pub struct Explanation {
     pub pin: Option<Pin>,
     /// Stretches of ranges of which the same is to be said, in file order.
     pub runs: Vec<Run>,
+}
+
+/// A rule that holds for a file.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct HoldingRule {
+    /// Its place in the stack file's list, from 1 on.
+    pub number: u64,
+    /// Its condition, as the stack file has it.
+    pub when: String,
+    /// The tiers that it names, best first.
+    pub tiers: Vec<String>,
+    /// The policy that it names, and its settings.
+    pub policy: Option<String>,
 }
 
 /// A stretch of ranges on one tier.

@@ -35,6 +35,8 @@ impl Handler for Fake {
             volume_range_size: Some(65536),
             durable: true,
             volatile_tiers: vec![],
+            rule: None,
+            policy: None,
             next: None,
             pin: None,
             runs: vec![],

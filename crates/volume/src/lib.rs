@@ -51,7 +51,7 @@ pub use config::{
     DirectionProfile, EPOCH_NS_DEFAULT, HEAT_BUDGET_DEFAULT, HomeConfig, LargeFiles, MoversConfig,
     PolicyConfig, Reserve, RuleConfig, TierConfig, TierProfile, VolumeConfig,
 };
-pub use explain::{Explanation, Layout, Run};
+pub use explain::{Explanation, HoldingRule, Layout, Run};
 pub use format::{FORMAT_VERSION, RangeSize};
 pub use jobs::{JobRecord, JobStatus, PARALLEL_MAX as PARALLEL_JOBS_MAX, Pinned};
 pub use lifecycle::{RemovedTier, TierChange};

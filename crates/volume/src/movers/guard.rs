@@ -193,6 +193,15 @@ mod tests {
     }
 
     #[test]
+    fn the_factor_says_from_when_on_they_are_felt() {
+        for (factor, rate) in [(1.5, 32.0), (5.0, 64.0)] {
+            let mut bed = Bed { guard: Guard::new(64.0 * MIB, factor), seconds: 100 };
+            bed.step(Some(100), 0.0);
+            assert_eq!(bed.step(Some(160), 64.0 * MIB), Advice::Go(rate * MIB), "{factor}");
+        }
+    }
+
+    #[test]
     fn without_anybody_to_feel_them_they_go_as_fast_as_they_may() {
         let mut bed = Bed::new();
         for _ in 0..5 {

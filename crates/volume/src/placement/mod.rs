@@ -218,6 +218,12 @@ pub(crate) trait Policy: Send + Sync {
         tier.weight
     }
 
+    /// Whether it says which share of a file each tier is to have: by the file,
+    /// and not by what tiers do at the moment.
+    fn decides_shares(&self) -> bool {
+        false
+    }
+
     /// The ranges were placed on this tier.
     fn placed(&self, _context: &Context<'_>, _tier: TierId) {}
 
