@@ -240,7 +240,8 @@ impl Lab {
     /// Ends the daemon that is our child by `SIGKILL`. What is below the mount
     /// point fails from now on, until [`clear_mount`](Self::clear_mount).
     pub(crate) fn kill_daemon(&mut self) -> Result<()> {
-        let Some(Undo::Daemon(mount, mut child)) = self.undo.pop() else {
+        let at = self.undo.iter().rposition(|undo| matches!(undo, Undo::Daemon(..)));
+        let Some(Undo::Daemon(mount, mut child)) = at.map(|at| self.undo.remove(at)) else {
             return fail("there is no daemon to kill");
         };
         self.undo.push(Undo::Braid(mount));

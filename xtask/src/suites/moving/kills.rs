@@ -5,6 +5,7 @@ use super::super::Report;
 use super::bed::{Bed, ROUNDS, has_ended, wait_for};
 use crate::error::{Context, Result, ensure};
 use crate::sh::uninterrupted;
+use serde_json::Value;
 use std::path::Path;
 use std::sync::atomic::Ordering;
 
@@ -32,24 +33,14 @@ pub(super) fn run(bed: &mut Bed, round: u64, report: &mut Report) -> Result<()> 
         bed.expect_home(job, &home, &dir, false)
     })?;
     bed.case(report, &title("the switch to another home"), |bed| {
-        let dir = bed.new_dir(&format!("home-{round}"))?;
-        let home = bed.home()?;
-        let job = bed.kill(|bed| {
-            let job = bed.begin(&["tier", "replace", &bed.point(), "home", &dir])?;
-            // It ends by itself, and the steps that are waited for are short.
-            while !is_switching(&bed.job(job)?) {
-                uninterrupted()?;
-            }
-            Ok(job)
-        })?;
-        let moved = bed.home()? == dir;
-        bed.expect_home(job, &home, &dir, moved)
+        let (job, old, new) = bed.kill_at_switch(&format!("home-{round}"), &["switching", "cleaning up"])?;
+        let moved = bed.home()? == new;
+        bed.expect_home(job, &old, &new, moved)
+    })?;
+    bed.case(report, &title("what follows the switch"), |bed| {
+        let (job, old, new) = bed.kill_at_switch(&format!("next-home-{round}"), &["cleaning up"])?;
+        bed.expect_home(job, &old, &new, true)
     })
-}
-
-/// Whether a replacement of home is at its last steps, or beyond.
-fn is_switching(job: &serde_json::Value) -> bool {
-    has_ended(job) || ["switching", "cleaning up"].iter().any(|phase| job["phase"] == *phase)
 }
 
 impl Bed {
@@ -97,6 +88,22 @@ impl Bed {
         self.mount_after_kill(&home)?;
         self.verify()?;
         Ok(job)
+    }
+
+    /// Kills the daemon as soon as a replacement of home is in one of these
+    /// phases, or is done; answers the job's number, the old home and the new.
+    fn kill_at_switch(&mut self, name: &str, phases: &[&str]) -> Result<(u64, String, String)> {
+        let (old, new) = (self.home()?, self.new_dir(name)?);
+        let job = self.kill(|bed| {
+            let id = bed.begin(&["tier", "replace", &bed.point(), "home", &new])?;
+            let is_there = |job: &Value| has_ended(job) || phases.iter().any(|phase| job["phase"] == *phase);
+            // It ends by itself, and the steps that are waited for are short.
+            while !is_there(&bed.job(id)?) {
+                uninterrupted()?;
+            }
+            Ok(id)
+        })?;
+        Ok((job, old, new))
     }
 
     /// Mounts again. Where home has moved and the stack file did not follow, it
