@@ -13,7 +13,8 @@ pub use braid_contract::{Amount, JobKind, JobState};
 pub use fsck::{FsckProblem, FsckProgress, FsckRequest, FsckSummary};
 pub use jobs::{Job, JobChange, Pin, PinRequest, Pinned, StartJob};
 pub use status::{
-    Device, HotFile, Latency, LatencyBucket, LatencyHistogram, MoveCount, Status, ThreadStatus, TierStatus, Trouble,
+    Device, HotFile, Latency, LatencyBucket, LatencyHistogram, MoveCount, Status, ThreadStatus, TierStatus,
+    Trouble,
 };
 pub use tiers::{HomeReplaced, Replaced, Replacing, Saved, StackDump, TierAdded, TierRemoved, TierSet};
 pub use trace::{TraceBegun, TraceEnded, TraceLines, TraceRequest};

@@ -195,7 +195,7 @@ mod tests {
     #[test]
     fn the_factor_says_from_when_on_they_are_felt() {
         for (factor, rate) in [(1.5, 32.0), (5.0, 64.0)] {
-            let mut bed = Bed { guard: Guard::new(64.0 * MIB, factor), seconds: 100 };
+            let mut bed = Bed { guard: Guard::new(64.0 * MIB, factor), ..Bed::new() };
             bed.step(Some(100), 0.0);
             assert_eq!(bed.step(Some(160), 64.0 * MIB), Advice::Go(rate * MIB), "{factor}");
         }
