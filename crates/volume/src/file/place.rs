@@ -54,12 +54,12 @@ impl Volume {
     fn place_new(&self, spread: &Spread, asking: &Asking<'_>, new: &[u64], deal: &mut Deal) -> Result<()> {
         let mut excluded = 0;
         while !new.is_empty() {
-            let choice = self.choose(asking, deal, excluded)?;
+            let choice = self.find_room(asking, deal, excluded)?;
             let tier = &choice.tier;
             match self.give(asking.file, spread, tier, choice.reason, new) {
                 Ok(()) => {
                     self.placed(asking, deal, &choice);
-                    tier.took(asking.span.new_bytes);
+                    tier.took(asking.span.taken_bytes());
                     break;
                 }
                 Err(error) if tier.is_home() && !error.is_full() => return Err(error),

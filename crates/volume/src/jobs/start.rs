@@ -191,6 +191,7 @@ impl Volume {
 
     /// Whether `to` has room for so much.
     pub(super) fn check_room(&self, what: &str, needed: u64, to: &Tier) -> Result<()> {
+        to.measure_again();
         let room = to.room();
         if needed <= room {
             return Ok(());

@@ -368,7 +368,6 @@ impl Volume {
         let lane = self.movers.lane(errand.to.id);
         let moved = self.relocate(&reached.file, offset, errand.to, (errand.mover.reason(), &lane.pace))?;
         if moved > 0 {
-            errand.to.took(moved);
             self.movers.count(errand.mover, from.id, errand.to.id, moved);
         }
         Ok(moved)
