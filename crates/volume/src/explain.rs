@@ -204,9 +204,9 @@ impl Told<'_> {
     }
 
     fn verdict(&mut self, tier: TierId, degree: u8) -> String {
-        let (volume, pinned) = (self.volume, self.pinned);
+        let (volume, ranges, pinned) = (self.volume, self.ranges, self.pinned);
         let verdict = || match volume.tiers.get(tier) {
-            Ok(tier) => volume.verdict(&tier, degree, pinned),
+            Ok(tier) => volume.verdict(&tier, ranges, degree, pinned),
             Err(_) => "lost".into(),
         };
         self.verdicts.entry((tier, degree)).or_insert_with(verdict).clone()

@@ -225,3 +225,52 @@ fn a_tier_is_asked_again_before_a_job_is_refused() {
     open.close();
     sim.assert_sound();
 }
+
+/// Three tiers of these weights; `slow` has room for 1 MiB, which is less than
+/// a range, but more than one of files that there are none of.
+fn with_little_room(sim: &Sim, weights: [f64; 3], movers: MoversConfig) -> Open {
+    let mut config = sim.config();
+    config.home.weight = Some(weights[0]);
+    config.tiers.iter_mut().zip(&weights[1..]).for_each(|(tier, weight)| tier.weight = Some(*weight));
+    config.tiers[0].reserve = Reserve::Bytes(63 * MIB);
+    config.rules = vec![rule(r#"path.matches("*.never")"#, None, 64 * KIB)];
+    config.movers = MoversConfig { watermark_high: 0.5, watermark_low: 0.3, bandwidth: GIB, ..movers };
+    open(config)
+}
+
+fn round(sim: &Sim, open: &Open) {
+    sim.environment.clock().advance(3_000_000_000);
+    open.volume.tick();
+}
+
+#[test]
+fn a_full_tier_is_relieved_past_one_that_has_no_room_for_a_range() {
+    let sim = Sim::new(&[64 * MIB; 3]);
+    let movers = MoversConfig { demote: true, ..MoversConfig::NONE };
+    let open = with_little_room(&sim, [3.0, 2.0, 1.0], movers);
+    let (ino, handle) = open.create("f");
+    (0..20).for_each(|at| open.write(handle, at * 2 * MIB, &pattern(at, 2 * MIB as usize)));
+    open.volume.release(handle).unwrap();
+    (0..3).for_each(|_| round(&sim, &open));
+    assert!(on(&open, ino, "third") >= 10, "{:?}", open.volume.explain(ino));
+    assert_eq!(on(&open, ino, "slow"), 0);
+    open.close();
+    sim.assert_sound();
+}
+
+#[test]
+fn what_is_in_use_goes_to_the_next_tier_if_the_fastest_has_no_room_for_a_range() {
+    let sim = Sim::new(&[64 * MIB; 3]);
+    let movers = MoversConfig { promote: true, ..MoversConfig::NONE };
+    let open = with_little_room(&sim, [1.0, 4.0, 2.0], movers);
+    let (ino, handle) = open.create("f");
+    open.write(handle, 0, &pattern(4, 8 * MIB as usize));
+    for _ in 0..6 {
+        open.read(handle, 0, MIB as usize);
+        round(&sim, &open);
+    }
+    assert_eq!((on(&open, ino, "third"), on(&open, ino, "slow")), (4, 0));
+    open.volume.release(handle).unwrap();
+    open.close();
+    sim.assert_sound();
+}
