@@ -83,6 +83,17 @@ impl Volume {
         self.clean_up();
         if !self.environment.threads() {
             self.step_jobs();
+            self.step_movers();
+        }
+    }
+
+    /// Runs movers where no threads may be started: each for one round.
+    fn step_movers(&self) {
+        if self.movers.config.promote {
+            self.promote(&|| false);
+        }
+        if self.movers.config.demote {
+            self.demote(&|| false);
         }
     }
 

@@ -90,6 +90,7 @@ impl Volume {
     /// `ESTALE` if nobody has looked the inode up, `EISDIR` or `EINVAL` if it
     /// is not a regular file.
     pub fn explain(&self, ino: InodeId) -> Result<Explanation> {
+        let _pass = self.door.pass();
         let inode = self.inodes.get(ino)?;
         let file = self.file_of(&inode)?;
         self.refresh_heat();
@@ -231,9 +232,9 @@ impl Told<'_> {
     }
 
     fn verdict(&mut self, tier: TierId, degree: u8) -> String {
-        let (volume, pinned) = (self.volume, self.pinned);
+        let (volume, ranges, pinned) = (self.volume, self.ranges, self.pinned);
         let verdict = || match volume.tiers.get(tier) {
-            Ok(tier) => volume.verdict(&tier, degree, pinned),
+            Ok(tier) => volume.verdict(&tier, ranges, degree, pinned),
             Err(_) => "lost".into(),
         };
         self.verdicts.entry((tier, degree)).or_insert_with(verdict).clone()

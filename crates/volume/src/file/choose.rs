@@ -43,10 +43,23 @@ impl Holding {
 }
 
 impl Volume {
+    /// As [`choose`](Self::choose), for ranges that need a tier now: that none
+    /// has room is believed only of figures that are new.
+    pub(crate) fn find_room(&self, asking: &Asking<'_>, deal: &Deal, excluded: u64) -> Result<Choice> {
+        match self.choose(asking, deal, excluded) {
+            Err(error) if error.is_full() => {
+                self.tiers.measure_again();
+                self.choose(asking, deal, excluded)
+            }
+            chosen => chosen,
+        }
+    }
+
     /// The tier for new ranges. Those in `excluded`, as bits, are out of the
-    /// question. `ENOSPC` if no tier has room.
+    /// question. `ENOSPC` if no tier has room, by figures that may be a moment
+    /// old.
     pub(crate) fn choose(&self, asking: &Asking<'_>, deal: &Deal, excluded: u64) -> Result<Choice> {
-        let tiers = self.tiers.views(asking.span.new_bytes, excluded);
+        let tiers = self.tiers.views(asking.span.needed_bytes(), excluded);
         let (rules, policy) = (Arc::clone(&self.rules.read()), Arc::clone(&self.policy.read()));
         let facts = FileFacts { volume: self, file: asking.file };
         let number = |name: &str| self.tiers.number(name);
@@ -57,13 +70,13 @@ impl Volume {
 
     /// A plain file grows on home, as was chosen: the policy goes on from there.
     pub(super) fn stays(&self, asking: &Asking<'_>, deal: &Deal, choice: &Choice) {
-        let tiers = self.tiers.views(asking.span.new_bytes, 0);
+        let tiers = self.tiers.views(asking.span.needed_bytes(), 0);
         choice.policy.placed(&asking.context(deal, &tiers), choice.tier.id);
     }
 
     /// The choice was carried out: the policy and the deal go on from there.
     pub(crate) fn placed(&self, asking: &Asking<'_>, deal: &mut Deal, choice: &Choice) {
-        let tiers = self.tiers.views(asking.span.new_bytes, 0);
+        let tiers = self.tiers.views(asking.span.needed_bytes(), 0);
         choice.policy.placed(&asking.context(deal, &tiers), choice.tier.id);
         choice.add_to(deal, &tiers, asking.span.new_bytes);
         if choice.pin {

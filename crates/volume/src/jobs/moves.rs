@@ -106,7 +106,6 @@ impl Run<'_> {
             match volume.relocate(file, offset, &to, (self.goal.reason(), self.pace)) {
                 Ok(0) => return Ok(()),
                 Ok(_) => {
-                    to.took(step.len);
                     let moved = Amount { bytes: step.len, ranges: 1, files: 0 };
                     done.lock().moved += moved;
                     self.note(moved);

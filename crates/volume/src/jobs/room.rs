@@ -124,6 +124,7 @@ impl Volume {
     /// Whether the other tiers, and `new`, which is about to join them, have
     /// room for what `tier` has; the numbers, if not.
     pub(super) fn check_room_for_evacuation(&self, tier: &Tier, new: Option<&TierConfig>) -> Result<()> {
+        self.tiers.measure_again();
         let takes = |other: &Tier| other.id != tier.id && !other.is_draining() && other.is_healthy();
         let mut rooms: Vec<(String, u64)> = self
             .tiers

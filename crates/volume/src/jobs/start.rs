@@ -173,6 +173,8 @@ impl Volume {
     /// Whether there is something to move at `path`; of a single file, also
     /// whether it may be moved, and fits on `to`.
     fn check_path(&self, path: &str, to: Option<&Arc<Tier>>) -> Result<()> {
+        // What is entered and forgotten here is on one home.
+        let _pass = self.door.pass();
         let fd = self.open_below(path)?;
         let identity = self.home.identify(&*fd)?;
         match identity.kind() {
@@ -196,6 +198,7 @@ impl Volume {
 
     /// Whether `to` has room for so much.
     pub(super) fn check_room(&self, what: &str, needed: u64, to: &Tier) -> Result<()> {
+        to.measure_again();
         let room = to.room();
         if needed <= room {
             return Ok(());

@@ -100,7 +100,7 @@ impl Volume {
         moved
     }
 
-    /// Moves ranges of one file off `from`, to the first tier that takes them,
+    /// Moves ranges of one file off `from`, to the first tiers that take them,
     /// about `goal` bytes at most; answers how many.
     fn demote_file(
         &self,
@@ -110,9 +110,12 @@ impl Volume {
         (from, goal): (&Tier, u64),
         stopped: &dyn Fn() -> bool,
     ) -> u64 {
-        let Some(to) = self.relief_targets(from).into_iter().next() else { return 0 };
-        let leaves = |tier: &Tier| tier.id == from.id;
-        let errand = Errand { mover: Mover::Demote, to: &to, leaves: &leaves, stop: &stopped };
+        let targets = self.relief_targets(from);
+        if targets.is_empty() {
+            return 0;
+        }
+        let leaves = |tier: &Tier, _: &Tier| tier.id == from.id;
+        let errand = Errand { mover: Mover::Demote, to: &targets, leaves: &leaves, stop: &stopped };
         let moved = reached.and_then(|reached| {
             let mut ranges = self.ranges_to_move(&reached.file, ranges)?;
             if ranges.is_empty() || self.is_pinned(&reached.file).unwrap_or(true) {

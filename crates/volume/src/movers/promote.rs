@@ -60,8 +60,10 @@ impl Volume {
     }
 
     fn promote_to(&self, to: &Tier, list: &List, stop: &dyn Fn() -> bool) {
-        let leaves = |from: &Tier| self.is_faster(to, from);
-        let errand = Errand { mover: Mover::Promote, to, leaves: &leaves, stop };
+        // What it has no room for goes to the next one.
+        let targets: Vec<_> = self.tiers_by_speed().into_iter().skip_while(|tier| tier.id != to.id).collect();
+        let leaves = |from: &Tier, to: &Tier| self.is_faster(to, from);
+        let errand = Errand { mover: Mover::Promote, to: &targets, leaves: &leaves, stop };
         for (key, ranges) in list {
             match self.promote_file(*key, ranges, &errand) {
                 Ok(Outcome::Done(_)) => {}

@@ -99,6 +99,20 @@ impl Span {
     pub(crate) fn appends(&self) -> bool {
         self.offset >= self.size
     }
+
+    /// Bytes that a tier has to have room for to get the new ranges: all of
+    /// them if the file is large enough to fill them soon. A file is taken to
+    /// become as long again as it is, so that a small one with long ranges is
+    /// not kept from a tier that has room for it.
+    pub(crate) fn needed_bytes(&self) -> u64 {
+        self.new_bytes.min(self.len.max(self.size))
+    }
+
+    /// Bytes of them that count as taken before the tier is measured again. A
+    /// write into a hole says nothing of what comes next.
+    pub(crate) fn taken_bytes(&self) -> u64 {
+        if self.appends() { self.needed_bytes() } else { self.new_bytes.min(self.len) }
+    }
 }
 
 /// What is known of the write that first touches some ranges.

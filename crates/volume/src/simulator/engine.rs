@@ -354,8 +354,8 @@ impl Engine {
         tier.given.capacity.map_or(u64::MAX, free)
     }
 
-    /// The tiers as a policy sees them, for `new_bytes` more.
-    pub(super) fn views(&self, new_bytes: u64) -> Vec<TierView> {
+    /// The tiers as a policy sees them, for `needed` more bytes.
+    pub(super) fn views(&self, needed: u64) -> Vec<TierView> {
         let weights = filled(&self.tiers.iter().map(weight).collect::<Vec<_>>(), 1.0);
         let bandwidths = self.believed();
         let view = |(at, tier): (usize, &Tier)| TierView {
@@ -363,7 +363,7 @@ impl Engine {
             home: at == index(HOME),
             weight: weights[at],
             bandwidth: bandwidths[at],
-            has_room: !tier.given.readonly && self.room(tier) >= new_bytes,
+            has_room: !tier.given.readonly && self.room(tier) >= needed,
             used: tier.given.capacity.map_or(0.0, |total| tier.used as f64 / total.max(1) as f64),
             queued: tier.load.queued(Direction::Write),
             saturating: tier

@@ -470,9 +470,14 @@ impl Tiers {
         old.gate.as_ref().and_then(|gate| gate.take())
     }
 
-    /// The tiers as a policy sees them, for `new_bytes` more. Those in
+    /// Asks the tiers that are well for their space: what was freed counts.
+    pub(crate) fn measure_again(&self) {
+        self.iter().filter(|tier| tier.is_healthy()).for_each(|tier| tier.measure_again());
+    }
+
+    /// The tiers as a policy sees them, for `needed` more bytes. Those in
     /// `excluded`, a set of bits by tier number, count as without room.
-    pub(crate) fn views(&self, new_bytes: u64, excluded: u64) -> Vec<TierView> {
+    pub(crate) fn views(&self, needed: u64, excluded: u64) -> Vec<TierView> {
         let all = self.all();
         let weights = filled(&all.iter().map(|tier| tier.weight()).collect::<Vec<_>>(), 1.0);
         let bandwidths = believed(&all.iter().map(|tier| tier.known()).collect::<Vec<_>>());
@@ -488,7 +493,7 @@ impl Tiers {
                 home: tier.is_home(),
                 weight: weights[at],
                 bandwidth: bandwidths[at],
-                has_room: healthy && tier.takes_ranges() && room >= new_bytes && excluded & bit(tier.id) == 0,
+                has_room: healthy && tier.takes_ranges() && room >= needed && excluded & bit(tier.id) == 0,
                 used,
                 queued: tier.load.queued(Direction::Write),
                 saturating: tier.saturating(),
