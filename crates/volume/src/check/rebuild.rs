@@ -73,10 +73,7 @@ impl Check<'_> {
             if remains.clear() == 0 || remains.objects.is_empty() {
                 return Err(Error::new(Errno::EUCLEAN, "nothing tells on which tier its data is"));
             }
-            // Ranges of another size are another number of ranges.
-            check.ground.braid.ensure_gone_at("counts")?;
-            check.ground.braid.sync(false)?;
-            check.write_index(subject, &remains, cut)?;
+            check.change_placed(|| check.write_index(subject, &remains, cut))?;
             doubtful = remains.doubtful();
             Ok(())
         });

@@ -1,8 +1,9 @@
 //! Files whose ranges are not as long as the volume's: damage to what says so.
 
 use crate::bed::{Bed, Contents, lookup, pattern, write};
-use braid_contract::Errno;
+use braid_contract::{Caller, Errno, FileSystem, InodeId};
 use braid_volume::{Condition, RangeSize, RuleConfig, Volume, VolumeConfig};
+use std::ffi::OsStr;
 use std::path::Path;
 use std::sync::Arc;
 
@@ -106,6 +107,28 @@ fn a_lost_index_of_short_ranges_is_made_anew() {
         assert_eq!(bed.codes(true), ["index-missing"], "{name}");
         assert_eq!((bed.codes(false), bed.contents() == before), (Vec::new(), true), "{name}");
     }
+}
+
+#[test]
+fn entries_that_a_repair_clears_do_not_keep_their_tier() {
+    let (bed, before) = filled();
+    let volume = mount(&bed);
+    let ino = lookup(&volume, Path::new("short")).unwrap();
+    (0..7).for_each(|at| volume.move_range(ino, at * 64 * KIB as u64, "slow", &mut || {}).unwrap());
+    volume.shutdown().unwrap();
+    drop(volume);
+    // All of it is on one tier: by the volume's size it reads the same.
+    patch(&bed, "short", 0, &[0; 256]);
+    let problems = bed.check(true);
+    let codes: Vec<_> = problems.iter().map(|problem| (problem.code, problem.repaired)).collect();
+    assert_eq!(codes, [("index-header", true), ("entries-beyond-size", true)]);
+    assert!(bed.contents() == before);
+    let volume = mount(&bed);
+    for (name, _) in SIZES {
+        volume.unlink(&Caller::root(), InodeId::ROOT, OsStr::new(name)).unwrap();
+    }
+    volume.remove_tier("slow").unwrap();
+    volume.shutdown().unwrap();
 }
 
 #[test]
