@@ -111,6 +111,8 @@ class VolumeTable:
         self.volume = block[16:32]
         self.range_size, self.home = struct.unpack_from("<IB", block, 32)
         check_range_size(self.range_size)
+        (bits,) = struct.unpack_from("<H", block, 38)
+        self.range_size_min = min([self.range_size] + [RANGE_SIZE_MIN << bit for bit in range(11) if bits >> bit & 1])
         slots = [(number, block[64 + 64 * number :]) for number in range(TIERS_MAX)]
         named = [(slot[0], number, slot[2 : 2 + slot[1]].decode("ascii", "replace")) for number, slot in slots]
         self.names = {number: name for state, number, name in named if state == SLOT_IN_USE}
@@ -396,6 +398,8 @@ class Rescue:
         self.out, self.messages, self.output = out, messages, output
         self.tiers, self.names, self.lost_names, self.namespaces = {}, {}, {}, NAMESPACES
         self.volume = self.range_size = None
+        # Rules may have given files shorter ranges, of any length if nothing tells.
+        self.range_size_min = RANGE_SIZE_MIN
         self.links, self.headers = {}, {}
         # By (device, inode number): ids of spread files; what is wrong with others.
         self.ids, self.emptied, self.doubts, self.notes = {}, set(), {}, {}
@@ -453,6 +457,7 @@ class Rescue:
         try:
             table = VolumeTable(read_file(self.home.braid(b"volume"), TABLE_SIZE))
             self.names, self.lost_names = table.names, table.lost_names
+            self.range_size_min = table.range_size_min
         except (OSError, Damaged) as error:
             self.say("note: volume table of the home tier: %s" % error)
         source = label or table
@@ -746,10 +751,11 @@ class Rescue:
             self.guess_piece(file, start, min(file.size, start + self.range_size))
 
     def guess_piece(self, file, start, end):
-        """A stretch without an index. Its ranges may be shorter than is usual:
-        where several tiers have data in it, its halves may tell."""
-        if end - start > RANGE_SIZE_MIN and len(self.holders(file, start, end)) > 1:
-            middle = start + max(RANGE_SIZE_MIN, 1 << (end - start - 1).bit_length() - 1)
+        """A stretch without an index. Its ranges may be shorter than is usual, if
+        there are such files: where several tiers have data in it, its halves may
+        tell."""
+        if end - start > self.range_size_min and len(self.holders(file, start, end)) > 1:
+            middle = start + max(self.range_size_min, 1 << (end - start - 1).bit_length() - 1)
             self.guess_piece(file, start, middle)
             self.guess_piece(file, middle, end)
         else:

@@ -99,6 +99,13 @@ class Volume:
             struct.pack_into("<I", block, offset, size)
             write(self.home(path), with_crc(bytes(block), 12))
 
+    def allow_range_size(self, size):
+        """Says in the table that rules gave files ranges so long."""
+        with open(self.home(".braid/volume"), "rb") as file:
+            table = bytearray(file.read())
+        table[38] |= size // 65536
+        write(self.home(".braid/volume"), with_crc(bytes(table), 12))
+
     def home(self, path):
         return os.path.join(self.root, "fast", path)
 
@@ -444,9 +451,23 @@ class RescueTest(unittest.TestCase):
 
     def test_missing_index_of_a_file_with_short_ranges(self):
         self.volume.set_range_size(4 * RANGE)
+        self.volume.allow_range_size(RANGE)
         expected = self.volume.spread("big", ID, 9 * RANGE + 7, [0, 1, 2, 2, 0, 1, None, 2, 0, 1], rubbish=False)
         os.unlink(self.volume.index(ID))
         self.check(1, expected, "big: guessed: its index can't be used", summary(1, 1, guessed=1))
+
+    def test_missing_index_beside_what_a_crash_left_is_guessed_by_whole_ranges(self):
+        self.volume.set_range_size(4 * RANGE)
+        expected = bytearray(self.volume.spread("big", ID, 8 * RANGE, [1, 2], rubbish=False, range_size=4 * RANGE))
+        self.leave(2, 0, RANGE)
+        place = self.volume.object(1, ID)
+        write(place, b"")
+        os.truncate(place, 8 * RANGE)
+        patch(place, RANGE, bytes(expected[RANGE : 4 * RANGE]))
+        expected[:RANGE] = bytes(RANGE)
+        os.utime(self.volume.object(2, ID), ns=(1, 1))
+        os.unlink(self.volume.index(ID))
+        self.check(1, bytes(expected), "big: guessed: bytes 0 to 262144: no index; taken from the first of the tiers")
 
     def test_zeros_in_place_of_the_header_are_not_taken_for_an_empty_file(self):
         expected = self.volume.spread("big", ID, 3 * RANGE, [0, 1, 1])

@@ -1,7 +1,7 @@
 //! Files whose ranges are not as long as the volume's: damage to what says so.
 
 use crate::bed::{Bed, Contents, TIERS, lookup, pattern, write};
-use braid_contract::{Caller, Errno, FileSystem, InodeId};
+use braid_contract::{Caller, Errno, FallocateMode, FileSystem, InodeId, OpenFlags, OpenRequest, WriteFlags};
 use braid_volume::{CheckOptions, Condition, RangeSize, RuleConfig, Volume, VolumeConfig, check_with};
 use std::ffi::OsStr;
 use std::os::unix::fs::FileExt;
@@ -217,6 +217,50 @@ fn entries_that_a_repair_clears_do_not_keep_their_tier() {
         volume.unlink(&Caller::root(), InodeId::ROOT, OsStr::new(name)).unwrap();
     }
     volume.remove_tier("slow").unwrap();
+    volume.shutdown().unwrap();
+}
+
+#[test]
+fn what_a_crash_left_of_a_move_is_not_taken_for_a_short_range() {
+    let bed = Bed::empty();
+    let mount = || Volume::open(VolumeConfig { range_size: Some(256 << 10), ..bed.config() }).unwrap();
+    let volume = mount();
+    write(&volume, "f", &[(0, pattern(1, 256 * KIB)), (256 << 10, pattern(2, 256 * KIB))]);
+    let ino = lookup(&volume, Path::new("f")).unwrap();
+    for offset in [0, 256 << 10] {
+        volume.move_range(ino, offset, "slow", &mut || {}).unwrap();
+    }
+    volume.shutdown().unwrap();
+    drop(volume);
+    let stale = std::fs::read(bed.object("slow", "f")).unwrap()[..64 * KIB].to_vec();
+    let volume = mount();
+    let ino = lookup(&volume, Path::new("f")).unwrap();
+    volume.move_range(ino, 0, "far", &mut || {}).unwrap();
+    let caller = Caller::root();
+    let flags = OpenFlags { read: true, write: true, ..OpenFlags::default() };
+    let request = OpenRequest { flags, ..OpenRequest::default() };
+    let handle = volume.open(&caller, ino, request).unwrap().handle;
+    volume.fallocate(&caller, handle, 0, 64 << 10, FallocateMode::PunchHole).unwrap();
+    volume.write(&caller, handle, 64 << 10, &pattern(3, 64 * KIB), WriteFlags::default()).unwrap();
+    volume.fsync(&caller, handle, false).unwrap();
+    volume.release(handle).unwrap();
+    volume.shutdown().unwrap();
+    drop(volume);
+    // A crash in the middle of punching what was moved.
+    let slow = std::fs::File::options().write(true).open(bed.object("slow", "f")).unwrap();
+    slow.write_all_at(&stale, 0).unwrap();
+    assert_eq!(bed.codes(false), Vec::<&str>::new());
+    std::fs::remove_file(bed.object("fast", "f")).unwrap();
+    assert_eq!(bed.codes(true), ["index-missing", "entry-doubtful"]);
+    let volume = mount();
+    let ino = lookup(&volume, Path::new("f")).unwrap();
+    let handle = volume.open(&caller, ino, request).unwrap().handle;
+    let mut found = vec![0; 64 * KIB];
+    let read = volume.read(&caller, handle, 0, &mut found, false);
+    assert!(read.is_err() || found.iter().all(|byte| *byte == 0), "stale bytes are shown");
+    assert_eq!(volume.read(&caller, handle, 256 << 10, &mut found, false).unwrap(), 64 * KIB);
+    assert!(found == pattern(2, 256 * KIB)[..64 * KIB]);
+    volume.release(handle).unwrap();
     volume.shutdown().unwrap();
 }
 
