@@ -5,7 +5,7 @@ use crate::background::Background;
 use crate::config::{HomeConfig, TierConfig, VolumeConfig};
 use crate::door::Door;
 use crate::file::Handles;
-use crate::format::{FORMAT_VERSION, FormatError, Label, RangeSize, TABLE_LEN, VolumeTable};
+use crate::format::{FORMAT_VERSION, FormatError, Label, RangeSize, RangeSizes, TABLE_LEN, VolumeTable};
 use crate::heat::Heat;
 use crate::index::IndexDir;
 use crate::jobs::Jobs;
@@ -451,6 +451,7 @@ fn plan_new(
         table: VolumeTable {
             volume,
             range_size,
+            range_sizes: sizes_by_rules(config, RangeSizes::default()),
             home: TierId(0),
             tiers,
             lost: Vec::new(),
@@ -480,6 +481,7 @@ fn plan_existing(
         return Err(OpenError::RangeSizeDiffers { found, asked });
     }
     let mut new_table = table.clone();
+    new_table.range_sizes = sizes_by_rules(config, table.range_sizes);
     let mut plan = Plan {
         volume: table.volume,
         range_size: table.range_size,
@@ -515,6 +517,13 @@ fn plan_existing(
     plan.table_is_new = new_table != table;
     plan.table = new_table;
     Ok(plan)
+}
+
+/// What sizes of ranges files may have by the rules, beside those of earlier
+/// mounts.
+pub(crate) fn sizes_by_rules(config: &VolumeConfig, mut sizes: RangeSizes) -> RangeSizes {
+    config.rules.iter().filter_map(|rule| rule.range_size).for_each(|size| sizes.insert(size));
+    sizes
 }
 
 fn check_label(tier: &TierConfig, label: &Label, table: &mut VolumeTable) -> Opening<TierId> {

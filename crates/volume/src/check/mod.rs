@@ -194,6 +194,19 @@ impl<'a> Check<'a> {
         self.found(problem)
     }
 
+    /// Takes entries away, or puts others in their place. What was saved of how
+    /// many ranges each tier holds must not be believed after that.
+    fn change_placed(&self, act: impl FnOnce() -> Result<()>) -> Result<()> {
+        if let Some(volume) = self.ground.mounted {
+            let done = act();
+            volume.tiers.distrust_counts();
+            return done;
+        }
+        self.ground.braid.ensure_gone_at("counts")?;
+        self.ground.braid.sync(false)?;
+        act()
+    }
+
     /// Why a repair can't be carried out now.
     fn refusal(&self, when: When) -> Option<&'static str> {
         match when {

@@ -190,7 +190,13 @@ impl Volume {
 
     /// As [`keep_job`](Self::keep_job), where nobody can be told of a failure.
     pub(super) fn try_keep_job(&self, record: &JobRecord) {
-        if let Err(error) = self.keep_job(record) {
+        let _pass = self.door.pass();
+        self.try_keep_job_inside(record);
+    }
+
+    /// The same for a caller that is through the door.
+    pub(super) fn try_keep_job_inside(&self, record: &JobRecord) {
+        if let Err(error) = self.keep_job_inside(record) {
             tracing::warn!(job = record.id, %error, "the state of a job can't be kept");
         }
     }

@@ -44,11 +44,7 @@ impl Volume {
     /// The tier of this name goes, and another may get the name: none of these
     /// jobs keeps new ranges away from that. The caller is through the door.
     pub(crate) fn release_tier(&self, name: &str, which: impl Fn(&JobRecord) -> bool) {
-        for record in self.released(name, which) {
-            if let Err(error) = self.keep_job_inside(&record) {
-                tracing::warn!(job = record.id, %error, "the state of a job can't be kept");
-            }
-        }
+        self.released(name, which).iter().for_each(|record| self.try_keep_job_inside(record));
     }
 
     /// A tier of this name is about to join, brought by the job `by` or by
@@ -68,12 +64,38 @@ impl Volume {
             let what = format!("job {id} has not ended, and names tier {name} ({what}): cancel it first");
             return Err(Error::refused(Errno::EBUSY, RefusalKind::Job, what));
         }
-        for record in records.iter().filter(|record| record.what.emptied_tier() == Some(name)) {
-            // It may be so already, but not be kept.
-            self.jobs.update(record.id, |job| job.record.holds = false)?;
-            self.keep_job_inside(record)?;
+        self.free_ranges(name).map(drop)
+    }
+
+    /// Another tier is about to have this name: no job that has ended keeps new
+    /// ranges away from that, durably. Answers those that did. The caller is
+    /// through the door.
+    ///
+    /// # Errors
+    /// Those of the home tier; nothing changed then.
+    pub(crate) fn free_ranges(&self, name: &str) -> Result<Vec<JobRecord>> {
+        let released = self.released(name, |record| record.state.is_final());
+        // What some say already may not be kept.
+        let ended = |record: &JobRecord| record.state.is_final() && record.what.emptied_tier() == Some(name);
+        let records = self.jobs.each(|job| ended(&job.record).then(|| job.record.clone()));
+        let kept = records.iter().flatten().try_for_each(|record| self.keep_job_inside(record));
+        match kept {
+            Ok(()) => Ok(released),
+            Err(error) => {
+                self.hold_again(&released);
+                Err(error)
+            }
         }
-        Ok(())
+    }
+
+    /// The tier stays that these jobs kept new ranges away from, and they go on
+    /// with that. The caller is through the door.
+    pub(crate) fn hold_again(&self, released: &[JobRecord]) {
+        for record in released {
+            // One that is forgotten is not missed.
+            let _ = self.jobs.update(record.id, |job| job.record.holds = true);
+            self.try_keep_job_inside(record);
+        }
     }
 
     /// What earlier jobs of the kind left in force is this one's now.

@@ -17,7 +17,7 @@ impl Volume {
     /// # Errors
     /// `ENOENT` if there is no such tier, `EBUSY` if it is home, is doing well
     /// or is being emptied by a job, `EEXIST` if the new one has a label, those
-    /// of the new one.
+    /// of the new one and of the home tier.
     pub fn replace_tier(&self, new: TierConfig) -> Result<()> {
         let _pass = self.door.pass();
         let mut table = self.table.lock();
@@ -37,9 +37,10 @@ impl Volume {
         let mut next = table.clone();
         next.tiers.retain(|(number, _)| *number != old.id);
         next.lost.push((old.id, old.name.clone()));
-        let new = self.let_join(&mut table, next, new)?;
-        // The new one has the name, and takes new ranges.
-        self.release_tier(&old.name, |record| record.state.is_final());
+        // The new one takes new ranges, also if a crash comes as soon as it has
+        // the name.
+        let freed = self.free_ranges(&old.name)?;
+        let new = self.let_join(&mut table, next, new).inspect_err(|_| self.hold_again(&freed))?;
         self.tiers.replace(&old, new);
         self.renew_policy();
         self.tell_of_loss(&old);

@@ -56,6 +56,11 @@ impl Pace {
         Ok(())
     }
 
+    /// Whether a mover may go on that does not keep to the cap.
+    pub(crate) fn go_on(&self) -> Result<(), Stopped> {
+        if self.state.lock().stopped { Err(Stopped) } else { Ok(()) }
+    }
+
     /// Changes the cap; who waits sees it at once.
     pub(crate) fn set_rate(&self, rate: Option<f64>) {
         self.state.lock().rate = rate;

@@ -525,6 +525,16 @@ impl Tiers {
         *self.counts.lock() = counts;
     }
 
+    /// Entries went that nobody counted.
+    pub(crate) fn distrust_counts(&self) {
+        // Whoever counts just now may have seen them.
+        self.changes.fetch_add(1, Ordering::AcqRel);
+        let mut counts = self.counts.lock();
+        if *counts == Counts::Exact {
+            *counts = Counts::Near;
+        }
+    }
+
     /// Changes of the counts so far.
     pub(crate) fn changes(&self) -> u64 {
         self.changes.load(Ordering::Acquire)
