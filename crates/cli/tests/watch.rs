@@ -234,7 +234,7 @@ fn the_busiest_threads_of_each_tier_are_told_to_root_and_the_owner() {
             scope.spawn(move || {
                 number.send(rustix::thread::gettid().as_raw_nonzero().get()).unwrap();
                 while !ended.load(Ordering::Relaxed) {
-                    write_ranges(&file, &pattern(at, 4 * RANGE));
+                    write_ranges(&file, &pattern(at, 12 * RANGE));
                 }
             });
         }
@@ -244,7 +244,8 @@ fn the_busiest_threads_of_each_tier_are_told_to_root_and_the_owner() {
             let status = bench.json(&["status", "m", "--json"]);
             let tiers = status["tiers"].as_array().unwrap().clone();
             let threads = |tier: &serde_json::Value| tier["busiest_threads"].as_array().unwrap().clone();
-            if tiers.iter().all(|tier| tier["threads"] == 10 && threads(tier).len() == 8) {
+            if tiers.iter().all(|tier| threads(tier).len() == 8) {
+                assert!(tiers.iter().all(|tier| tier["threads"].as_u64() >= Some(8)), "{status}");
                 break tiers.iter().flat_map(threads).collect::<Vec<_>>();
             }
             assert!(begun.elapsed() < Duration::from_secs(60), "{status}");

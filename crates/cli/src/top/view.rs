@@ -417,7 +417,7 @@ mod tests {
             // Nothing is known of it but what it did so far.
             "online       write ██████████████████ 250 MiB/s   ~250 MiB/s  -       -",
             "0 threads      25% of 100 GiB",
-            "77       slow         0 B/s       2.0 MiB/s   0        50       -         1.5 ms     0.8",
+            "77       slow         0 B/s       2.00 MiB/s  0        50       -         1.5 ms     0.8",
             "2.50     slow                     a/b",
             "0.50     fast slow                inode 8",
             "3     running  ██████████░░░░░░░░░░ 50%   10.0 MiB/s  1 min 5 s    a/b to slow",

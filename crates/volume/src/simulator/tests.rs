@@ -129,6 +129,19 @@ fn adaptive_uses_three_tiers_whatever_the_threads_are() {
 }
 
 #[test]
+fn adaptive_uses_two_tiers_whatever_an_epoch_is() {
+    let (devices, work) = ([FAST, SLOW], work(8, 1 << 20, 1));
+    for epoch_ms in [10, 50, 1000, 5000] {
+        let config = config(&PolicyConfig::Adaptive, &devices, RANGE);
+        let mut engine = Engine::new(&SimulatorConfig { epoch_ns: epoch_ms * 1_000_000, ..config }).unwrap();
+        let mut rate = |kind| BYTES as f64 / engine.run(&mut Workload::new(work, kind)) as f64 * 1e9;
+        let (write, read) = (rate(TraceOpKind::Write) / 260e6, rate(TraceOpKind::Read) / 520e6);
+        println!("epochs of {epoch_ms} ms: read {read:.2} write {write:.2}");
+        assert!(read > 0.9 && write > 0.9, "{epoch_ms}: {read:.3} {write:.3}");
+    }
+}
+
+#[test]
 fn adaptive_learns_what_nobody_told_it() {
     let devices = [FAST, SLOW].map(|device| (device.0, None));
     // A run of two seconds, of which learning takes a part.
