@@ -15,8 +15,8 @@ use std::time::{Duration, Instant};
 pub(super) const ROUNDS: (usize, usize) = (3, 3);
 
 /// What is to be in the midst of its work has far more to move than it does at
-/// this rate while anybody looks: two ranges a second.
-const SLOWLY: &str = "128KiB/s";
+/// this rate while anybody looks: a range a second.
+const SLOWLY: &str = "64KiB/s";
 
 /// What comes about by itself has so long to do so: it is a failure, and no
 /// measure.

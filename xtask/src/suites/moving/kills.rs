@@ -57,8 +57,7 @@ impl Bed {
         let other = tiers.as_array().into_iter().flatten().find(|tier| tier["name"] == "other");
         let state = other.map(|tier| tier["state"].clone()).unwrap_or_default();
         ensure(state == "draining", || format!("tier other is not empty: {tiers}"))?;
-        self.braid(&["tier", "evacuate", "other", "--undo"])?;
-        self.beside_loads(|bed| bed.braid(&["rebalance"]))
+        self.braid(&["tier", "evacuate", "other", "--undo"])
     }
 
     /// The daemon ends and is started again.

@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 /// The loads write more than the fast tier may keep. The lines that follow a
 /// policy are settings of the volume.
 const POLICY: &str = "{ size: { small: 64KiB, large: fast } }\n    \
-    movers: { bandwidth: 200MiB/s, watermark_high: 60%, watermark_low: 40% }";
+    movers: { bandwidth: 200MiB/s, watermark_high: 40%, watermark_low: 25% }";
 
 /// How long it is waited for the movers beside the loads. Where these leave
 /// them no room for so long, they go on when the loads have ended.
