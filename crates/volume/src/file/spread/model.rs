@@ -42,6 +42,9 @@ fn the_time_of_a_write_beside_a_sync_is_not_lost() {
         let home = times.mtime().unwrap();
         times.mtime_was_stored(home);
         write.join().unwrap();
-        assert_eq!(times.mtime().or(Some(home)), timestamp(2));
+        // Exchanged, for the last of all: to the model checker, two stores that
+        // nothing puts in order are in none.
+        let ahead = timestamp(times.mtime_ns.swap(0, Ordering::Relaxed));
+        assert_eq!(ahead.or(Some(home)), timestamp(2));
     });
 }
