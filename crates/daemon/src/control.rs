@@ -5,7 +5,7 @@ use crate::running::Running;
 use crate::stack_text::Edit;
 use crate::tiers::Settings;
 use crate::wire::VolumeHandle;
-use braid_contract::Errno;
+use braid_contract::{Errno, JobId};
 use braid_ipc::protocol::{
     AffectedFile, Drill, ErrorReply, Explanation, FsckRequest, FsckSummary, Hello, HomeReplaced, Job,
     JobChange, PinRequest, Pinned, Replaced, Replacing, Reply, Saved, StackDump, StartJob, Status, TierAdded,
@@ -169,7 +169,7 @@ impl braid_ipc::Handler for Control {
         self.volume.jobs()
     }
 
-    fn job(&self, id: u64, change: Option<JobChange>) -> Result<Job, ErrorReply> {
+    fn job(&self, id: JobId, change: Option<JobChange>) -> Result<Job, ErrorReply> {
         self.volume.job(id, change)
     }
 
@@ -188,7 +188,8 @@ impl braid_ipc::Handler for Control {
         tell: &mut dyn FnMut(Job) -> io::Result<()>,
     ) -> Result<HomeReplaced, ErrorReply> {
         let job = self.volume.start_replacing_home(Path::new(dir), bandwidth, &self.mountpoint)?;
-        let replaced = self.volume.wait_for_home(job.id, tell)?;
+        let JobId::Number(id) = job.id else { return Err(ErrorReply::new("the job has no number")) };
+        let replaced = self.volume.wait_for_home(id, tell)?;
         self.follow();
         Ok(HomeReplaced { saved: self.home().saved.clone(), ..replaced })
     }

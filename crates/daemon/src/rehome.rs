@@ -1,7 +1,6 @@
 //! Another directory becomes the home tier (`braid tier replace` for home), and
 //! what a mount does first with what was left of that.
 
-use crate::jobs::told;
 use crate::replacement::{cant_open, refused};
 use crate::validate;
 use crate::wire::VolumeHandle;
@@ -35,7 +34,9 @@ impl VolumeHandle {
             .map_err(|error| cant_replace(location, error.errno(), &error.to_string()))?;
         let root = open_tier_dir(&dir).map_err(|error| cant_open(&dir, &error))?;
         let started = self.volume.start_replacing_home(root, location, bandwidth);
-        started.map(told).map_err(|error| cant_replace(location, error.errno(), &error.to_string()))
+        started
+            .map(|job| self.told(job))
+            .map_err(|error| cant_replace(location, error.errno(), &error.to_string()))
     }
 
     /// Waits until such a job has ended, and hands `tell` how it is doing. If
@@ -50,7 +51,7 @@ impl VolumeHandle {
             if job.record.state.is_final() {
                 return self.home_replaced(job);
             }
-            tell(told(job)).map_err(|error| ErrorReply::new(error.to_string()))?;
+            tell(self.told(job)).map_err(|error| ErrorReply::new(error.to_string()))?;
             self.volume.wait_for_jobs(TELL_NS);
         }
     }

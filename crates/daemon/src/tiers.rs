@@ -4,7 +4,7 @@
 
 use crate::config::{Reserve, no_such_tier};
 use crate::drill;
-use crate::jobs::{plain, told};
+use crate::jobs::plain;
 use crate::refusal::{Place, Refusal};
 use crate::replacement::{TierPlace, cant_open, own_words, refused};
 use crate::section::Section;
@@ -75,7 +75,7 @@ impl VolumeHandle {
         let replaced = self.volume.replace_tier_by(old, config, bandwidth);
         let (id, job) = replaced.map_err(|error| cant_replace(old, &joining.dir, &error))?;
         let (tier, edit) = self.joined(new.0, id, joining)?;
-        Ok((tier, edit, told(job)))
+        Ok((tier, edit, self.told(job)))
     }
 
     /// Looks at a tier that is to join.

@@ -7,7 +7,7 @@ mod jobs;
 mod tiers;
 mod trace;
 
-pub use braid_contract::{Amount, JobKind, JobState};
+pub use braid_contract::{Amount, JobId, JobKind, JobState, Mover};
 pub use jobs::{Job, JobChange, Pin, PinRequest, Pinned, StartJob};
 pub use tiers::{HomeReplaced, Replaced, Replacing, Saved, StackDump, TierAdded, TierRemoved, TierSet};
 pub use trace::{TraceBegun, TraceEnded, TraceLines, TraceRequest};
@@ -120,17 +120,17 @@ pub enum Request {
     /// Starts a job. For the owner of the mount, as are all that follow but
     /// [`Wait`](Self::Wait).
     StartJob(StartJob),
-    /// All jobs that are known.
+    /// The movers, and all jobs that are known.
     Jobs,
     /// One job.
     Job {
-        /// Its number.
-        id: u64,
+        /// Its number, or the name of a mover.
+        id: JobId,
     },
     /// Changes a job.
     ChangeJob {
-        /// Its number.
-        id: u64,
+        /// Its number, or the name of a mover.
+        id: JobId,
         /// What is to become of it.
         change: JobChange,
     },
@@ -437,11 +437,11 @@ pub struct TierStatus {
     /// Threads of applications that used the tier in the last epoch.
     #[serde(default)]
     pub threads: u32,
-    /// Bytes a second that movers read from it and write to it.
+    /// Bytes a second that movers and jobs read from it and write to it.
     #[serde(default)]
     pub mover_rate: f64,
-    /// Bytes a second that movers may come to there at present; `None` if
-    /// there is no cap, or there are no movers.
+    /// Bytes a second that movers and jobs may come to there at present; `None` if
+    /// there is no cap.
     #[serde(default)]
     pub mover_limit: Option<f64>,
     /// The block device beneath, if there is one.

@@ -6,8 +6,9 @@
 
 use crate::protocol::{
     AffectedFile, Done, Drill, Ended, ErrorReply, Explanation, FsckRequest, FsckSummary, Hello, HomeReplaced,
-    Job, JobChange, PROTOCOL, PinRequest, Pinned, REQUEST_BYTES_MAX, Replaced, Replacing, Reply, ReplyLine,
-    Request, RequestLine, StackDump, StartJob, Status, TierAdded, TierRemoved, TierSet, TraceRequest,
+    Job, JobChange, JobId, PROTOCOL, PinRequest, Pinned, REQUEST_BYTES_MAX, Replaced, Replacing, Reply,
+    ReplyLine, Request, RequestLine, StackDump, StartJob, Status, TierAdded, TierRemoved, TierSet,
+    TraceRequest,
 };
 use rustix::fs::{Mode, chmod};
 use rustix::net::Shutdown;
@@ -75,14 +76,14 @@ pub trait Handler: Send + Sync + 'static {
     /// If it can't be done.
     fn start_job(&self, request: &StartJob) -> Result<Job, ErrorReply>;
 
-    /// All jobs, oldest first.
+    /// The movers, then all jobs, oldest first.
     fn jobs(&self) -> Vec<Job>;
 
     /// One job, changed first if that is asked for.
     ///
     /// # Errors
-    /// If there is none of this number, or it can't be changed so.
-    fn job(&self, id: u64, change: Option<JobChange>) -> Result<Job, ErrorReply>;
+    /// If there is none of this name, or it can't be changed so.
+    fn job(&self, id: JobId, change: Option<JobChange>) -> Result<Job, ErrorReply>;
 
     /// Lets a tier that was emptied take new ranges again.
     ///

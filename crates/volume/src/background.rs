@@ -112,7 +112,7 @@ impl Volume {
         }
         let _pass = self.door.pass();
         self.close_heat_epoch();
-        self.guard_movers();
+        self.guard_lanes();
         self.inodes.drop_forgotten();
     }
 

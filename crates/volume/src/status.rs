@@ -123,9 +123,9 @@ pub struct TierStatus {
     pub in_flight: f64,
     /// Threads of applications that used it in the last epoch.
     pub threads: u32,
-    /// Bytes a second that movers read from it and write to it.
+    /// Bytes a second that movers and jobs read from it and write to it.
     pub mover_rate: f64,
-    /// Bytes a second that movers may come to there at present.
+    /// Bytes a second that movers and jobs may come to there at present.
     pub mover_limit: Option<f64>,
     /// The file system beneath, as `stat` numbers it.
     pub device: u64,

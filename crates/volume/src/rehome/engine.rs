@@ -108,7 +108,7 @@ impl Volume {
         tell: &mut dyn FnMut(&RehomeProgress) -> bool,
     ) -> Result<RehomeReport> {
         let _alone = self.overhaul.try_lock().ok_or_else(not_alone)?;
-        let pace = Pace::new(None, &self.environment);
+        let pace = Pace::new(None, &self.paces);
         self.replace_home_for(root, location, (&pace, None), tell)
     }
 

@@ -27,6 +27,7 @@ pub use mounting::{discard_copy, settle_home};
 use crate::Volume;
 use crate::index::Dirs;
 use crate::migrate::Pace;
+use crate::movers::{Drive, Who};
 use crate::namespace::{Home, Identity, Inode};
 use braid_contract::{Access, Errno, Error, Fd, InodeId, NativeFd, NativeHandle, Result, Timestamp};
 use std::collections::{HashMap, HashSet};
@@ -127,7 +128,9 @@ impl Copier<'_> {
         if self.last {
             return Ok(());
         }
-        self.pace.take(bytes).map_err(|_| cancelled())?;
+        let who = self.job.map_or(Who::UnguardedJob, |job| self.volume.jobs.who(job));
+        let drive = Drive { pace: self.pace, who };
+        drop(self.volume.enter_lanes(&[self.volume.tiers.home()], bytes, drive).map_err(|_| cancelled())?);
         self.report()
     }
 
