@@ -15,13 +15,14 @@ sys.dont_write_bytecode = True
 ROOT = Path(__file__).resolve().parent
 
 from braidbench import (applications, bandwidth, capacity, change, evaluation, hot, memory, metadata,  # noqa: E402
-                        native, overhead, plots, recovery, render, shared, stream, sync)
+                        monitor, native, overhead, plots, recovery, render, shared, stream, sync)
 from braidbench.devices import Limit  # noqa: E402
 from braidbench.host import BenchError, Host, describe, stale_runs, sweep  # noqa: E402
 from braidbench.report import Report  # noqa: E402
 
 EVALUATION = {"bandwidth": bandwidth, "shared": shared, "change": change, "hot": hot, "capacity": capacity,
-              "native": native, "metadata": metadata, "applications": applications}
+              "native": native, "monitor": monitor, "metadata": metadata,
+              "applications": applications}
 SCENARIOS = {"stream": stream, "overhead": overhead, "memory": memory, "sync": sync, "recovery": recovery, **EVALUATION}
 NEEDED = ["fio", "losetup", "mount", "umount", "mkfs.ext4", "mkfs.xfs"]
 

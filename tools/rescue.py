@@ -16,6 +16,7 @@ no file leads to it, 2 wrong usage.
 """
 
 import argparse
+import bisect
 import ctypes
 import errno
 import json
@@ -110,6 +111,8 @@ class VolumeTable:
         self.volume = block[16:32]
         self.range_size, self.home = struct.unpack_from("<IB", block, 32)
         check_range_size(self.range_size)
+        (bits,) = struct.unpack_from("<H", block, 38)
+        self.range_size_min = min([self.range_size] + [RANGE_SIZE_MIN << bit for bit in range(11) if bits >> bit & 1])
         slots = [(number, block[64 + 64 * number :]) for number in range(TIERS_MAX)]
         named = [(slot[0], number, slot[2 : 2 + slot[1]].decode("ascii", "replace")) for number, slot in slots]
         self.names = {number: name for state, number, name in named if state == SLOT_IN_USE}
@@ -196,6 +199,58 @@ def correct_entry(seed, number, word):
     return None
 
 
+# How long ranges are, by where data is: owners are tiers by the number of their
+# entries (None: damaged, it may have said anything), data is pieces by tier
+
+
+def split(data, size):
+    """Pieces of data, cut where ranges begin: (tier, range, start, end) each."""
+    for tier, pieces in data.items():
+        for start, end in pieces:
+            for number in range(start // size, -(-end // size)):
+                yield tier, number, max(start, number * size), min(end, (number + 1) * size)
+
+
+def all_owned(owners, data, size):
+    """Whether all data is on the tier that the entry of its range names."""
+    return all(number in owners and owners[number] in (tier, None) for tier, number, _, _ in split(data, size))
+
+
+def shown_data(owners, data, missing, size, file_size):
+    """The pieces of data that a file shows, and where those of missing tiers
+    may be; None if there is other data where the entry's tier has none, or an
+    entry lies behind the end."""
+    shown = []
+
+    def show(tier, start, end):
+        if shown and shown[-1][0] == tier and shown[-1][2] == start:
+            start = shown.pop()[1]
+        shown.append((tier, start, end))
+
+    if any(number * size >= file_size for number in owners):
+        return None
+    for tier, number, start, end in split(data, size):
+        if number not in owners:
+            return None
+        if owners[number] in (tier, None):
+            show(tier, start, end)
+        elif not covers(data.get(owners[number], []), start, end):
+            return None
+    for number in sorted(owners):
+        if owners[number] in missing:
+            show(owners[number], number * size, min(file_size, (number + 1) * size))
+    return shown
+
+
+def covers(pieces, start, end):
+    """Whether there is data everywhere between two places."""
+    at = max(0, bisect.bisect_right(pieces, (start, end)) - 1)
+    while at < len(pieces) and pieces[at][0] <= start < end:
+        start = max(start, pieces[at][1])
+        at += 1
+    return start >= end
+
+
 # Reading without leaving traces
 
 
@@ -265,6 +320,23 @@ def data_pieces(fd, start, end):
         start = hole
 
 
+def entry_owners(fd, id_):
+    """The tiers that an index names, by the numbers of their entries."""
+    seed, owners = crc32c(id_), {}
+    for start, end in data_pieces(fd, HEADER_SIZE, os.fstat(fd).st_size):
+        start -= start % 8
+        block = read_all(fd, end - start, start)
+        for at in range(0, len(block) - 7, 8):
+            (word,) = struct.unpack_from("<Q", block, at)
+            if word:
+                number = (start + at - HEADER_SIZE) // 8
+                try:
+                    owners[number] = tier_of_entry(seed, number, word)
+                except Damaged:
+                    owners[number] = None
+    return owners
+
+
 class Tier:
     """A tier's directory, as given on the command line."""
 
@@ -326,6 +398,8 @@ class Rescue:
         self.out, self.messages, self.output = out, messages, output
         self.tiers, self.names, self.lost_names, self.namespaces = {}, {}, {}, NAMESPACES
         self.volume = self.range_size = None
+        # Rules may have given files shorter ranges, of any length if nothing tells.
+        self.range_size_min = RANGE_SIZE_MIN
         self.links, self.headers = {}, {}
         # By (device, inode number): ids of spread files; what is wrong with others.
         self.ids, self.emptied, self.doubts, self.notes = {}, set(), {}, {}
@@ -383,6 +457,7 @@ class Rescue:
         try:
             table = VolumeTable(read_file(self.home.braid(b"volume"), TABLE_SIZE))
             self.names, self.lost_names = table.names, table.lost_names
+            self.range_size_min = table.range_size_min
         except (OSError, Damaged) as error:
             self.say("note: volume table of the home tier: %s" % error)
         source = label or table
@@ -602,8 +677,8 @@ class Rescue:
     def find_size(self, file, block):
         """The size, from the best source that is not damaged."""
         size, synced = (size_of_word(block, at, file.id) for at in (SIZE_WORD, SYNCED_SIZE_WORD))
-        # A header of zeros is no header, and its words are not words.
-        if size is None or not any(block):
+        # Zeros in place of the header are no header, nor are those behind it words.
+        if size is None or not any(block[:512]):
             source = "that of its home file"
             size = file.size if file.home is not None else self.longest(file)
             if synced and (file.home is None or self.marked(file.id)):
@@ -621,32 +696,25 @@ class Rescue:
     def find_range_size(self, file, fd, block):
         """How long the ranges of a file are whose header can't be used: as far as
         that still tells, or else so that all data is where the entries say. By
-        every size of which that is true, the file is the same."""
+        every size of which that is true, the file is the same. If there is none,
+        or a tier is not there, what a crash left of a move is passed over, and
+        all sizes by which the rest is where the entries say must show the same."""
         file.range_size = correct_range_size(block, self.volume, file.id, self.range_size)
         if file.range_size is not None:
             return
-        data = [(tier, piece) for tier, source in self.sources(file) for piece in data_pieces(source, 0, file.size)]
+        owners = entry_owners(fd, file.id)
+        data = {tier: list(data_pieces(source, 0, file.size)) for tier, source in self.sources(file)}
+        missing = set(self.names) - set(self.tiers)
         sizes = [self.range_size] + [1 << bits for bits in range(26, 15, -1)]
-        for file.range_size in sizes:
-            if self.agrees(file, fd, data):
-                return
-        file.range_size = self.range_size
-        file.guessed.append("nothing tells how long its ranges are; %d bytes, as is usual, was taken" % file.range_size)
-
-    @staticmethod
-    def agrees(file, fd, data):
-        """Whether all data is on the tier that the entry of its range names."""
-        seed, size = crc32c(file.id), file.range_size
-        for tier, (start, end) in data:
-            first, after = start // size, -(-end // size)
-            words = read_all(fd, 8 * (after - first), HEADER_SIZE + 8 * first).ljust(8 * (after - first), b"\0")
-            for number, (word,) in enumerate(struct.iter_unpack("<Q", words), first):
-                try:
-                    if tier_of_entry(seed, number, word) != tier:
-                        return False
-                except Damaged:
-                    pass  # It may have said anything.
-        return True
+        agreeing = [size for size in sizes if not missing and all_owned(owners, data, size)][:1]
+        if not agreeing:
+            shown = [(size, shown_data(owners, data, missing, size, file.size)) for size in sizes]
+            agreeing = [size for size, pieces in shown if pieces is not None]
+            if any(pieces != dict(shown)[agreeing[0]] for _, pieces in shown if pieces is not None):
+                agreeing = []
+        if not agreeing:
+            file.guessed.append("nothing tells how long its ranges are; %d bytes, as is usual, was taken" % self.range_size)
+        file.range_size = (agreeing or sizes)[0]
 
     def find_runs(self, file, fd):
         """Runs of neighbouring ranges on the same tier, from the entries."""
@@ -683,10 +751,11 @@ class Rescue:
             self.guess_piece(file, start, min(file.size, start + self.range_size))
 
     def guess_piece(self, file, start, end):
-        """A stretch without an index. Its ranges may be shorter than is usual:
-        where several tiers have data in it, its halves may tell."""
-        if end - start > RANGE_SIZE_MIN and len(self.holders(file, start, end)) > 1:
-            middle = start + max(RANGE_SIZE_MIN, 1 << (end - start - 1).bit_length() - 1)
+        """A stretch without an index. Its ranges may be shorter than is usual, if
+        there are such files: where several tiers have data in it, its halves may
+        tell."""
+        if end - start > self.range_size_min and len(self.holders(file, start, end)) > 1:
+            middle = start + max(self.range_size_min, 1 << (end - start - 1).bit_length() - 1)
             self.guess_piece(file, start, middle)
             self.guess_piece(file, middle, end)
         else:

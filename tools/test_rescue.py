@@ -99,6 +99,13 @@ class Volume:
             struct.pack_into("<I", block, offset, size)
             write(self.home(path), with_crc(bytes(block), 12))
 
+    def allow_range_size(self, size):
+        """Says in the table that rules gave files ranges so long."""
+        with open(self.home(".braid/volume"), "rb") as file:
+            table = bytearray(file.read())
+        table[38] |= size // 65536
+        write(self.home(".braid/volume"), with_crc(bytes(table), 12))
+
     def home(self, path):
         return os.path.join(self.root, "fast", path)
 
@@ -410,8 +417,33 @@ class RescueTest(unittest.TestCase):
                     patch(self.volume.index(ID), offset, damage)
                     self.check(0, expected, "big: note: the header of its index can't be used")
 
+    def leave(self, tier, start, end):
+        """Makes data of the other file that a crash left of a move."""
+        patch(self.volume.object(tier, ID) if tier else self.volume.home("big"), start, b"\xdd" * (end - start))
+
+    def test_range_size_is_inferred_beside_what_a_crash_left(self):
+        for size, owners, tier in [(RANGE, [0, 1, 1, 2], 2), (4 * RANGE, [0, 1, 1, 2], 0), (RANGE, [1] * 8 + [2], 1)]:
+            with self.subTest(size=size, owners=owners):
+                self.setUp()
+                self.volume.set_range_size(4 * RANGE)
+                expected = self.volume.spread("big", ID, len(owners) * size, owners, rubbish=False, range_size=size)
+                number = len(owners) - 1 if tier == 1 else 1
+                self.leave(tier, number * size, (number + 1) * size)
+                patch(self.volume.index(ID), 0, bytes(256))
+                self.check(0, expected, "big: note: the header of its index can't be used")
+
+    def test_range_size_is_inferred_without_a_tier(self):
+        self.volume.set_range_size(4 * RANGE)
+        expected = self.volume.spread("big", ID, 6 * RANGE, [0, 2, 2, 1, 0, 1], rubbish=False)
+        patch(self.volume.index(ID), 0, bytes(256))
+        expected = expected[:RANGE] + bytes(2 * RANGE) + expected[3 * RANGE :]
+        self.check(1, expected, "big: note: the header of its index can't be used",
+                   "big: lost: bytes 65536 to 196608: tier 2 (far) is not there", summary(1, 1, lost=1), tiers=NAMES[:2])
+
     def test_range_size_that_nothing_tells_is_guessed(self):
-        self.volume.spread("big", ID, 4 * RANGE, [0, 1, 1, 2])
+        self.volume.spread("big", ID, 4 * RANGE, [0, 1, 1, 2], rubbish=False)
+        self.leave(2, 0, 4 * RANGE)
+        os.truncate(self.volume.object(1, ID), 0)
         patch(self.volume.index(ID), 0, bytes(256))
         status, _, messages = self.run_rescue()
         self.assertEqual(status, 1)
@@ -419,14 +451,30 @@ class RescueTest(unittest.TestCase):
 
     def test_missing_index_of_a_file_with_short_ranges(self):
         self.volume.set_range_size(4 * RANGE)
+        self.volume.allow_range_size(RANGE)
         expected = self.volume.spread("big", ID, 9 * RANGE + 7, [0, 1, 2, 2, 0, 1, None, 2, 0, 1], rubbish=False)
         os.unlink(self.volume.index(ID))
         self.check(1, expected, "big: guessed: its index can't be used", summary(1, 1, guessed=1))
 
+    def test_missing_index_beside_what_a_crash_left_is_guessed_by_whole_ranges(self):
+        self.volume.set_range_size(4 * RANGE)
+        expected = bytearray(self.volume.spread("big", ID, 8 * RANGE, [1, 2], rubbish=False, range_size=4 * RANGE))
+        self.leave(2, 0, RANGE)
+        place = self.volume.object(1, ID)
+        write(place, b"")
+        os.truncate(place, 8 * RANGE)
+        patch(place, RANGE, bytes(expected[RANGE : 4 * RANGE]))
+        expected[:RANGE] = bytes(RANGE)
+        os.utime(self.volume.object(2, ID), ns=(1, 1))
+        os.unlink(self.volume.index(ID))
+        self.check(1, bytes(expected), "big: guessed: bytes 0 to 262144: no index; taken from the first of the tiers")
+
     def test_zeros_in_place_of_the_header_are_not_taken_for_an_empty_file(self):
         expected = self.volume.spread("big", ID, 3 * RANGE, [0, 1, 1])
-        patch(self.volume.index(ID), 0, bytes(4096))
-        self.check(1, expected, "big: guessed: its size is damaged; 196608, that of its home file")
+        for length in [512, 4096]:
+            patch(self.volume.index(ID), 0, bytes(length))
+            self.check(1, expected, "big: guessed: its size is damaged; 196608, that of its home file")
+            shutil.rmtree(self.out)
 
     def test_damaged_size_is_that_of_the_home_file_if_that_agreed(self):
         expected = self.volume.spread("big", ID, 3 * RANGE, [0, 1, 1])

@@ -23,7 +23,8 @@ MERGERFS_PASSTHROUGH = (2, 41)
 
 def add_arguments(parser: argparse.ArgumentParser, limit: Callable, names: Callable) -> None:
     """Options of the evaluation's scenarios."""
-    group = parser.add_argument_group("evaluation (bandwidth, shared, change, hot, capacity, native, metadata, applications)")
+    group = parser.add_argument_group("evaluation (bandwidth, shared, change, hot, capacity, native, monitor, metadata, "
+                                      "applications)")
     group.add_argument("--policies", type=_policies, default=list(POLICIES), help="Braid's sides: policies as `braid "
                        f"mount --policy` takes them; separate those with settings by `;` (default {','.join(POLICIES)})")
     group.add_argument("--volume-key", action="append", default=[], metavar="YAML",

@@ -227,7 +227,10 @@ impl Lab {
         let args = ["mount", "--foreground"];
         let mut child = self.braid().args(args).arg(&mount.stack).arg(&mount.point).start(&log)?;
         let mounted = wait_until_mounted(&mount.point, &mut child);
-        self.undo.push(Undo::Daemon(mount.clone(), child));
+        // Of one that has ended by itself nothing is left to undo.
+        if !matches!(child.try_wait(), Ok(Some(_))) {
+            self.undo.push(Undo::Daemon(mount.clone(), child));
+        }
         mounted.map_err(|failure| {
             let said = std::fs::read_to_string(&log).unwrap_or_default();
             Failure(format!("{failure}\n{}", said.trim_end()))
@@ -237,7 +240,8 @@ impl Lab {
     /// Ends the daemon that is our child by `SIGKILL`. What is below the mount
     /// point fails from now on, until [`clear_mount`](Self::clear_mount).
     pub(crate) fn kill_daemon(&mut self) -> Result<()> {
-        let Some(Undo::Daemon(mount, mut child)) = self.undo.pop() else {
+        let at = self.undo.iter().rposition(|undo| matches!(undo, Undo::Daemon(..)));
+        let Some(Undo::Daemon(mount, mut child)) = at.map(|at| self.undo.remove(at)) else {
             return fail("there is no daemon to kill");
         };
         self.undo.push(Undo::Braid(mount));

@@ -20,6 +20,11 @@ pub(crate) fn braid() -> PathBuf {
     std::env::var_os("BRAID").map_or_else(|| target().join("release/braid"), PathBuf::from)
 }
 
+/// A program of ours as it is built with the tests.
+pub(crate) fn built(name: &str) -> PathBuf {
+    target().join("debug").join(name)
+}
+
 /// Where tools are installed, so that nothing outside the tree is touched.
 pub(crate) fn tools() -> PathBuf {
     target().join("tools")

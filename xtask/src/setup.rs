@@ -122,5 +122,7 @@ fn install_crate(name: &str, version: &str) -> Result<()> {
         .arg(paths::tools())
         .args(["--version", &version, name])
         .env("CARGO_TARGET_DIR", paths::target().join("tools/build"))
+        // They wait for the file system: to build them takes longer than to run.
+        .env("CARGO_PROFILE_RELEASE_OPT_LEVEL", "1")
         .run()
 }

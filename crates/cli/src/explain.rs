@@ -55,6 +55,7 @@ fn render(path: &Path, explanation: &Explanation) -> String {
         let to = pin.tier.as_ref().map_or(String::new(), |tier| format!(" to {tier}"));
         text.push_str(&format!("pinned{to}: movers leave it where it is\n"));
     }
+    text.push_str(&placed_by(explanation));
     if let Some(next) = &explanation.next {
         text.push_str(&format!("placement: a new range of it would go to {}\n", next.name));
     }
@@ -93,6 +94,24 @@ fn render(path: &Path, explanation: &Explanation) -> String {
         format!("{tier} {} ({percent:.1} %)", show_size(*len))
     };
     text.push_str(&format!("in all: {}\n", sums.iter().map(share).collect::<Vec<_>>().join(", ")));
+    text
+}
+
+/// The rule and the policy that count for the file now.
+fn placed_by(explanation: &Explanation) -> String {
+    let mut text = String::new();
+    if let Some(rule) = &explanation.rule {
+        text.push_str(&format!("rule: number {} holds for it now: {}", rule.number, rule.when));
+        if !rule.tiers.is_empty() {
+            text.push_str(&format!("; it goes to {}", rule.tiers.join(", or else to ")));
+        }
+        text.push('\n');
+    }
+    if let Some(policy) = &explanation.policy {
+        let of_rule = explanation.rule.as_ref().filter(|rule| rule.policy.is_some());
+        let whose = of_rule.map_or("the volume's".into(), |rule| format!("that of rule {}", rule.number));
+        text.push_str(&format!("policy: {whose}: {policy}\n"));
+    }
     text
 }
 

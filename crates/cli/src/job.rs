@@ -5,14 +5,11 @@ mod show;
 use crate::args::{JobCommand, JobIdArgs, JobListArgs, JobSetArgs, JobShowArgs, JobWaitArgs};
 use crate::failure::{Failure, Result};
 use crate::progress::Progress;
-use crate::{locate, table};
+use crate::{interrupt, locate, table};
 use braid_daemon::units::{SIZE_FORMS, parse_size};
 use braid_ipc::Client;
 use braid_ipc::mounts::Mount;
 use braid_ipc::protocol::{Job, JobChange, JobId, JobState, Reply, Request};
-use signal_hook::consts::SIGINT;
-use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 /// Time between two looks at a job that is waited for.
@@ -156,20 +153,16 @@ fn judge(job: &Job, told: bool) -> Result<()> {
 /// Shows how far a job is until it has ended. Ctrl-C ends that, and not the
 /// job.
 pub(crate) fn wait(daemon: &mut Client, mount: &Mount, mut job: Job) -> Result<Job> {
-    let interrupted = Arc::new(AtomicBool::new(false));
-    let registered = signal_hook::flag::register(SIGINT, Arc::clone(&interrupted));
+    interrupt::watch();
     let mut progress = Progress::new();
     while !job.is_over() {
         progress.show(&show::progress(&job));
         std::thread::sleep(LOOK);
-        if interrupted.load(Ordering::Relaxed) {
+        if interrupt::came() {
             drop(progress);
             return Err(goes_on(job.id, mount));
         }
         job = ask_job(daemon, &Request::Job { id: job.id })?;
-    }
-    if let Ok(registered) = registered {
-        signal_hook::low_level::unregister(registered);
     }
     Ok(job)
 }

@@ -10,6 +10,7 @@ mod drill;
 mod explain;
 mod failure;
 mod fsck;
+mod interrupt;
 mod job;
 mod locate;
 mod mount;

@@ -22,11 +22,18 @@ impl Progress {
     }
 
     pub(crate) fn show(&mut self, text: &str) {
+        if self.terminal || self.told.elapsed() >= PACE {
+            self.show_now(text);
+        }
+    }
+
+    /// Shows what is to be seen at once, on a terminal or not.
+    pub(crate) fn show_now(&mut self, text: &str) {
         let mut stderr = io::stderr().lock();
         // Nobody has to see it.
         if self.terminal {
             let _ = write!(stderr, "\r\x1b[K{text}").and_then(|()| stderr.flush());
-        } else if self.told.elapsed() >= PACE {
+        } else {
             self.told = Instant::now();
             let _ = writeln!(stderr, "{text}");
         }

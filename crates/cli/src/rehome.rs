@@ -3,83 +3,46 @@
 
 use crate::args::ReplaceArgs;
 use crate::failure::{Failure, Result};
-use crate::{job, movers, table};
+use crate::progress::Progress;
+use crate::{interrupt, job, movers, table};
 use braid_daemon::units::show_size;
 use braid_ipc::Client;
 use braid_ipc::mounts::Mount;
 use braid_ipc::protocol::{HomeReplaced, Job, JobKind, Reply, Request};
-use signal_hook::consts::SIGINT;
-use std::io::{self, IsTerminal, Write};
-use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
-use std::time::{Duration, Instant};
 
-/// Time between two lines where there is no terminal.
-const PACE: Duration = Duration::from_secs(5);
-
-/// Asks for it, and waits. Ctrl-C ends that, and not the job.
+/// Asks for it, and waits. Ctrl-C ends that, and not the job; a second one also
+/// where the daemon does not answer.
 pub(crate) fn replace(daemon: &mut Client, mount: &Mount, dir: String, args: &ReplaceArgs) -> Result<()> {
     if args.start.background {
         return movers::start(mount, JobKind::ReplaceHome { dir }, &args.start);
     }
     let bandwidth = args.start.bandwidth.as_deref().map(job::rate).transpose()?;
-    let interrupted = Arc::new(AtomicBool::new(false));
-    // Without it, Ctrl-C ends the command without a word.
-    let _registered = signal_hook::flag::register(SIGINT, Arc::clone(&interrupted));
-    let (mut shown, mut replaced, mut left) = (Shown::new(), None, None);
+    interrupt::watch();
+    let (mut progress, mut waits) = (Progress::new(), false);
+    let (mut replaced, mut left) = (None, None);
     let asked = daemon.request_all(&Request::ReplaceHome { dir, bandwidth }, &mut |reply| {
         match reply {
-            Reply::Job(now) if interrupted.load(Ordering::Relaxed) => {
+            Reply::Job(now) if interrupt::came() => {
                 left = Some(now.id);
                 return false;
             }
-            Reply::Job(now) => shown.show(&now),
+            Reply::Job(now) => {
+                // What holds it up, and may for long, is told at once.
+                let waited = std::mem::replace(&mut waits, now.waiting_for > 0);
+                if waits && !waited { progress.show_now(&line(&now)) } else { progress.show(&line(&now)) }
+            }
             Reply::HomeReplaced(done) => replaced = Some(done),
             _ => return false,
         }
         true
     });
-    drop(shown);
+    drop(progress);
     if let Some(id) = left {
         return Err(job::goes_on(id, mount));
     }
     asked.map_err(|error| Failure::new(error.to_string()))?;
     let replaced = replaced.ok_or_else(|| Failure::new("the daemon did not finish the replacement"))?;
     if args.start.json { table::print_json(&replaced) } else { table::print(&render(&replaced)) }
-}
-
-/// Progress on standard error; gone from a terminal when it is dropped.
-struct Shown {
-    terminal: bool,
-    told: Option<(String, Instant)>,
-}
-
-impl Shown {
-    fn new() -> Self {
-        Self { terminal: io::stderr().is_terminal(), told: None }
-    }
-
-    fn show(&mut self, now: &Job) {
-        let mut stderr = io::stderr().lock();
-        if self.terminal {
-            let _ = write!(stderr, "\r\x1b[K{}", line(now)).and_then(|()| stderr.flush());
-            return;
-        }
-        let phase = phase(now);
-        let first = self.told.get_or_insert_with(|| (phase.to_owned(), Instant::now()));
-        if first.1.elapsed() >= PACE || first.0 != phase && now.waiting_for > 0 {
-            *first = (phase.to_owned(), Instant::now());
-            let _ = writeln!(stderr, "{}", line(now));
-        }
-    }
-}
-
-impl Drop for Shown {
-    fn drop(&mut self) {
-        if self.terminal {
-            let _ = write!(io::stderr(), "\r\x1b[K");
-        }
-    }
 }
 
 /// What the job is at; before it runs, that it does not.

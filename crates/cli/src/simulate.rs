@@ -66,7 +66,7 @@ fn warnings(trace: &Trace) -> Vec<String> {
         warnings.push("the recording was broken off; what is there is simulated".to_owned());
     }
     if trace.dropped > 0 {
-        warnings.push(format!("{} operations came too fast to be recorded", trace.dropped));
+        warnings.push(format!("{} operations were not recorded and are missing", trace.dropped));
     }
     if trace.passthrough_opens > 0 {
         let opens = trace.passthrough_opens;

@@ -143,25 +143,10 @@ pub(crate) fn remove(args: &TierRemoveArgs) -> Result<()> {
     table::print(&(text + &render_saved(&removed.saved)))
 }
 
-/// The daemon moves away what the tier holds, removes it, and changes the stack
-/// file when it is next asked for anything.
+/// The daemon moves away what the tier holds, and removes it.
 fn remove_by_job(args: &TierRemoveArgs) -> Result<()> {
     let mount = locate::given_or_only(args.mountpoint.as_deref())?;
-    let what = JobKind::Evacuate { tier: args.tier.clone(), then_remove: true };
-    movers::start(&mount, what, &args.start)?;
-    if args.start.background {
-        return Ok(());
-    }
-    finish_removal(&mut locate::need_daemon(&mount)?, &args.tier, args.start.json)
-}
-
-/// A job removed the tier: the stack file follows, and it is said.
-fn finish_removal(daemon: &mut Client, tier: &str, json: bool) -> Result<()> {
-    locate::ask(daemon, &Request::Status, |reply| matches!(reply, Reply::Status(_)).then_some(()))?;
-    match json {
-        true => Ok(()),
-        false => table::print(&format!("tier {tier} is not part of the volume any more\n")),
-    }
+    movers::start(&mount, JobKind::Evacuate { tier: args.tier.clone(), then_remove: true }, &args.start)
 }
 
 pub(crate) fn replace(args: &ReplaceArgs) -> Result<()> {
@@ -229,9 +214,7 @@ fn replace_by(
     if *background {
         return movers::tell_started(mount, &job, *json);
     }
-    let ended = job::wait(daemon, mount, job)?;
-    job::conclude(&ended, *json)?;
-    finish_removal(daemon, &args.tier, *json)
+    job::conclude(&job::wait(daemon, mount, job)?, *json)
 }
 
 fn is_home(daemon: &mut Client, tier: &str) -> Result<bool> {

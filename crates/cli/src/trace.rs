@@ -8,10 +8,10 @@ use crate::failure::{Failure, Result};
 use crate::progress::Progress;
 use crate::{locate, table};
 use braid_daemon::units::{parse_duration, parse_size, show_size};
-use braid_ipc::mounts::Mount;
 use braid_ipc::protocol::{Reply, Request, TraceBegun, TraceRequest};
-use braid_ipc::{Breaker, Client};
+use braid_ipc::{Breaker, Client, ClientError};
 use output::Output;
+use rustix::io::Errno;
 use serde::Serialize;
 use signal_hook::consts::{SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
@@ -67,10 +67,15 @@ pub(crate) fn record(args: &TraceRecordArgs) -> Result<()> {
     let mut output = Output::create(&args.output, limit)?;
     let begun = begin(&mut daemon, args).inspect_err(|_| output.remove())?;
     output.put(&begun.head)?;
-    let asked = Arc::new(OnceLock::new());
+    let (asked, place) = (Arc::new(OnceLock::new()), mount.clone());
     let breaker =
         daemon.breaker().map_err(|error| Failure::new(format!("no connection is left: {error}")))?;
-    let stopper = Stopper { mount: mount.clone(), id: begun.id, asked: Arc::clone(&asked), breaker };
+    let request = Request::StopTrace { id: begun.id };
+    let stop = move || {
+        let mut daemon = locate::need_daemon(&place)?;
+        locate::ask(&mut daemon, &request, |reply| matches!(reply, Reply::Done(_)).then_some(()))
+    };
+    let stopper = Stopper { stop, asked: Arc::clone(&asked), breaker };
     let _ = std::thread::Builder::new()
         .name("end".into())
         .spawn(move || stopper.run(&ends, duration))
@@ -133,11 +138,9 @@ impl Taken {
                     return Ok(if ended.unmounted { End::Unmounted } else { End::Stopped });
                 }
                 Ok(_) => return Err(Failure::new("the daemon answered something else")),
-                Err(error) => {
-                    // The daemon could not be asked to end it, and was hung up.
-                    let asked = asked.get().copied();
-                    return asked.ok_or_else(|| broken_off(output, self.ops, &error.to_string()));
-                }
+                // Nothing is missing that there would be room for.
+                Err(_) if output.is_full() => return Ok(End::Size),
+                Err(error) => return Err(broken_off(output, self.ops, asked.get().is_some(), &error)),
             }
         }
     }
@@ -149,26 +152,32 @@ impl Taken {
     }
 }
 
-fn broken_off(output: &Output, ops: u64, why: &str) -> Failure {
+/// The recording has ended, and not all of it came; `ending` if this command
+/// was about to end it.
+fn broken_off(output: &Output, ops: u64, ending: bool, why: &ClientError) -> Failure {
+    let (when, cause) = match ending {
+        true => (" when it was to end", "the daemon is gone, or could not be asked to end it"),
+        false => ("", "the daemon is gone, or this command was stopped for more than ten seconds"),
+    };
     Failure::new(format!(
-        "the recording was broken off: {why}\n  help: the daemon is gone, or this command was stopped for more than ten seconds; \
-         {} is good up to its last line, with {ops} operations",
+        "the recording was broken off{when}: {why}\n  help: {cause}; what was not fetched by then is missing, \
+         and {} is good up to its last line, with {ops} operations",
         output.path().display()
     ))
 }
 
 /// Ends the recording when it is time.
-struct Stopper {
-    mount: Mount,
-    id: u64,
+struct Stopper<S> {
+    /// Asks the daemon to end it.
+    stop: S,
     /// Why it ended.
     asked: Arc<OnceLock<End>>,
     /// Of the connection that the recording comes through.
     breaker: Breaker,
 }
 
-impl Stopper {
-    fn run(&self, ends: &Receiver<End>, duration: Option<Duration>) {
+impl<S: FnOnce() -> Result<()>> Stopper<S> {
+    fn run(self, ends: &Receiver<End>, duration: Option<Duration>) {
         let end = match duration {
             None => ends.recv().ok(),
             Some(duration) => match ends.recv_timeout(duration) {
@@ -179,12 +188,9 @@ impl Stopper {
         };
         let Some(end) = end else { return };
         let _ = self.asked.set(end);
-        let stopped = locate::need_daemon(&self.mount).and_then(|mut daemon| {
-            locate::ask(&mut daemon, &Request::StopTrace { id: self.id }, |reply| {
-                matches!(reply, Reply::Done(_)).then_some(())
-            })
-        });
-        if stopped.is_err() {
+        // One that is not under way is ending already, and the rest of it comes.
+        let is_ending = |failure: &Failure| failure.errno() == Some(Errno::NOENT.raw_os_error());
+        if (self.stop)().is_err_and(|failure| !is_ending(&failure)) {
             // It ends when nobody takes it any more.
             self.breaker.hang_up();
         }
@@ -228,7 +234,7 @@ fn tell(args: &TraceRecordArgs, output: &Output, taken: &Taken, ended: End) -> R
     let mut text = format!("{file}: {ops} operations in {seconds:.1} s, {} ({ended})\n", show_size(bytes));
     if dropped > 0 {
         text.push_str(&format!(
-            "{dropped} more came too fast to be recorded; --path would leave others out\n"
+            "{dropped} more were not recorded: they came too fast, or there were too many files; --path would leave others out\n"
         ));
     }
     if passthrough_opens > 0 {
@@ -261,6 +267,34 @@ fn size(text: &str) -> Result<u64> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use braid_ipc::protocol::{ErrorReply, PROTOCOL};
+    use std::io::Write;
+    use std::os::unix::net::UnixListener;
+
+    #[test]
+    fn what_is_ending_already_is_heard_out_and_what_can_not_be_ended_is_hung_up() {
+        let dir = tempfile::tempdir().unwrap();
+        let listener = UnixListener::bind(dir.path().join("s")).unwrap();
+        for (errno, heard) in [
+            (Some(Errno::NOENT.raw_os_error()), true),
+            (Some(Errno::IO.raw_os_error()), false),
+            (None, false),
+        ] {
+            let owner = rustix::process::geteuid().as_raw();
+            let mut client = Client::connect(&dir.path().join("s"), owner).unwrap();
+            let (mut daemon, _) = listener.accept().unwrap();
+            let refused = ClientError::Refused(ErrorReply { errno, message: "no".into() });
+            let stop = move || Err(Failure::of_client(&refused));
+            let asked = Arc::new(OnceLock::new());
+            let stopper = Stopper { stop, asked: Arc::clone(&asked), breaker: client.breaker().unwrap() };
+            let (ender, ends) = sync_channel(1);
+            ender.send(End::Interrupted).unwrap();
+            stopper.run(&ends, None);
+            assert_eq!(asked.get(), Some(&End::Interrupted));
+            let _ = daemon.write_all(format!("{{\"protocol\":{PROTOCOL},\"done\":{{}}}}\n").as_bytes());
+            assert_eq!(client.receive().is_ok(), heard, "{errno:?}");
+        }
+    }
 
     #[test]
     fn bounds_are_durations_and_sizes() {

@@ -1,9 +1,11 @@
 //! The documents against the command: every command, flag, key, policy and
 //! variable that there is has its line in `docs/`, and nothing else has; and
-//! each command and flag is used by a test. What there is, the command itself
+//! each command is used by a test with each flag. What there is, the command itself
 //! tells: by its help, and by what it says to what it does not know.
 #![allow(clippy::unwrap_used, clippy::panic, reason = "a test fails by panicking")]
 
+use braid_ipc::protocol::Request;
+use serde_json::Value;
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -151,22 +153,84 @@ fn tests() -> String {
     files.into_iter().map(|(_, text)| text).collect()
 }
 
+/// Flags that `common` adds to a command, or to all that begin with the word;
+/// and those of the daemon itself, rather than of what it serves.
+const NOT_LISTED: [(&str, &str); 4] =
+    [("mount", "--log-file"), ("job", "--mount"), ("mount", "--foreground"), ("mount", "--log-level")];
+
+/// What tests call with the rest of a command's arguments, and the words that
+/// it puts before them.
+const CALLERS: [(&str, &[&str]); 2] =
+    [("calibrate(&", &["bench", "calibrate"]), ("Recording::start(&bench, &", &["trace", "record"])];
+
+/// The texts in each pair of brackets of a source, roughly: lists of arguments
+/// are among them.
+fn lists(source: &str) -> Vec<Vec<String>> {
+    let (mut lists, mut open) = (Vec::new(), Vec::<Vec<String>>::new());
+    let mut rest = source;
+    while let Some(at) = rest.find(['"', '[', ']', '\'', '/']) {
+        let (before, here) = (&source[..source.len() - rest.len() + at], &rest[at..]);
+        rest = &here[1..];
+        match here.as_bytes() {
+            [b'/', b'/', ..] => rest = rest.split_once('\n').map_or("", |(_, next)| next),
+            [b'\'', _, b'\'', ..] => rest = &here[3..],
+            [b'[', ..] => {
+                let caller = CALLERS.iter().find(|(call, _)| before.ends_with(call));
+                let begun = caller.map_or(&[][..], |(_, words)| words);
+                open.push(begun.iter().map(|word| (*word).to_owned()).collect());
+            }
+            [b']', ..] => lists.extend(open.pop()),
+            [b'"', ..] => {
+                let mut escaped = false;
+                let end = rest.find(|c| {
+                    let ends = c == '"' && !escaped;
+                    escaped = c == '\\' && !escaped;
+                    ends
+                });
+                let (text, behind) = rest.split_at(end.unwrap());
+                open.iter_mut().last().into_iter().for_each(|list| list.push(text.to_owned()));
+                rest = &behind[1..];
+            }
+            _ => {}
+        }
+    }
+    lists
+}
+
 #[test]
-fn every_command_and_flag_is_used_by_a_test() {
-    let sources = tests();
-    // Of the daemon itself, and not of what it serves.
-    let not_here = ["--foreground", "--log-level"];
+fn every_command_is_used_by_a_test_with_each_of_its_flags() {
+    let lists = lists(&tests());
     let mut missing = Vec::new();
     for (words, flags) in commands() {
-        let quoted: Vec<String> = words.iter().map(|word| format!("\"{word}\"")).collect();
-        if !sources.contains(&quoted.join(", ")) {
+        let calls: Vec<&Vec<String>> = lists.iter().filter(|list| list.starts_with(&words)).collect();
+        if calls.is_empty() {
             missing.push(format!("braid {}", words.join(" ")));
         }
-        let unused = flags.iter().filter(|flag| !sources.contains(&format!("\"{flag}")));
-        let unused = unused.filter(|flag| !not_here.contains(&flag.as_str()));
+        let used = |flag: &String| {
+            let in_call = |call: &&Vec<String>| call.iter().any(|word| word.split('=').next() == Some(flag));
+            calls.iter().any(in_call) || NOT_LISTED.contains(&(words[0].as_str(), flag))
+        };
+        let unused = flags.iter().filter(|flag| !used(flag));
         missing.extend(unused.map(|flag| format!("braid {} {flag}", words.join(" "))));
     }
     assert!(missing.is_empty(), "no test uses {missing:?}");
+}
+
+#[test]
+fn every_verb_of_the_control_socket_is_documented_and_no_other() {
+    let said = serde_json::from_str::<Request>(r#"{"verb":"qqqq"}"#).unwrap_err().to_string();
+    let (_, verbs) = said.split_once("expected one of ").unwrap();
+    let verbs: BTreeSet<String> = verbs.split('`').skip(1).step_by(2).map(str::to_owned).collect();
+    assert!(verbs.contains("replace-tier-by"), "{said}");
+    let requests = column(&document("configuration.md"), "## Control socket", "| request | reply |", 1);
+    let verb = |request: &String| {
+        serde_json::from_str::<Value>(
+            &request.split_once(',').map_or_else(|| request.clone(), |(verb, _)| format!("{verb}}}")),
+        )
+    };
+    let documented: BTreeSet<String> =
+        requests.iter().map(|request| verb(request).unwrap()["verb"].as_str().unwrap().to_owned()).collect();
+    assert_eq!(verbs, documented);
 }
 
 /// What the command says to a stack file with these settings of the volume.

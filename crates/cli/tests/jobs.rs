@@ -4,7 +4,7 @@
 
 mod common;
 
-use common::{Bench, RANGE, pattern, write_ranges};
+use common::{Bench, RANGE, pattern, until, write_ranges};
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
 use std::fs;
@@ -50,23 +50,6 @@ impl Bench {
     fn kill_and_mount(&self) {
         self.kill();
         self.ok(&["mount", "s.yaml", "m"]);
-    }
-
-    fn job(&self, id: u64) -> Value {
-        self.json(&["job", "show", &id.to_string(), "--json"])
-    }
-
-    /// Asks until the job is as `wanted`.
-    fn until(&self, id: u64, wanted: impl Fn(&Value) -> bool) -> Value {
-        loop {
-            let job = self.job(id);
-            if wanted(&job) {
-                return job;
-            }
-            let state = job["state"].as_str().unwrap();
-            assert!(!["done", "failed", "cancelled"].contains(&state), "{job}");
-            std::thread::sleep(Duration::from_millis(20));
-        }
     }
 
     /// Starts a job that moves one range and then waits for very long.
@@ -144,6 +127,59 @@ fn promotion_and_demotion_follow_the_weights() {
 }
 
 #[test]
+fn every_command_that_starts_a_job_takes_the_same_options() {
+    let Some(bench) = Bench::with_files() else { return };
+    bench.ok(&["umount", "m"]);
+    let others = "slow: { dir: b, weight: 1 }\n      third: { dir: c, weight: 1 }";
+    bench.stack("fast: { dir: a, weight: 3 }", others);
+    bench.ok(&["mount", "s.yaml", "m"]);
+    for words in [
+        &["demote", "m/d", "--bandwidth", "1GiB/s", "--background", "--json"][..],
+        &["promote", "m/d", "--bandwidth", "1GiB/s", "--background", "--json"],
+        &["rebalance", "m", "--bandwidth", "1GiB/s", "--background", "--json"],
+        &["tier", "remove", "third", "m", "--bandwidth", "1GiB/s", "--background", "--json"],
+        &["pin", "m/d/big", "--to", "slow", "--bandwidth", "1GiB/s", "--background", "--json"],
+        &["tier", "evacuate", "slow", "m", "--bandwidth", "1GiB/s", "--background", "--json"],
+    ] {
+        let job = bench.json(words);
+        assert_eq!(job["bandwidth"], 1_u64 << 30, "{words:?}: {job}");
+        let ended = bench.json(&["job", "wait", &job["id"].to_string(), "--json"]);
+        assert_eq!(ended[0]["state"], "done", "{words:?}: {ended}");
+    }
+    assert!(bench.tier("third").is_null() && bench.on("m/d/big", "fast") == RANGES);
+    bench.finish();
+}
+
+#[test]
+fn ranges_that_leave_different_tiers_do_not_wait_for_each_other() {
+    let Some(bench) = Bench::with_files() else { return };
+    bench.ok(&["umount", "m"]);
+    bench.stack(
+        "fast: { dir: a, weight: 4 }",
+        "slow: { dir: b, weight: 2 }\n      third: { dir: c, weight: 2 }",
+    );
+    bench.ok(&["mount", "s.yaml", "m"]);
+    for (at, words) in [&["move", "m/d/big", "--to", "fast"][..], &["promote", "m/d/big"]].iter().enumerate()
+    {
+        let file = format!("m/d/new{at}");
+        let words: Vec<&str> =
+            words.iter().map(|word| if *word == "m/d/big" { &file } else { *word }).collect();
+        bench.put(&file);
+        let (stuck, others) = (bench.on(&file, "slow"), bench.on(&file, "third"));
+        assert!(stuck > 0 && others > 0);
+        bench.ok(&["drill", "m", "slow", "read:hang"]);
+        let id = bench.json(&[&words[..], &["--background", "--json"]].concat())["id"].as_u64().unwrap();
+        bench.until(id, |job| moved(job) == others);
+        assert_eq!((bench.on(&file, "slow"), bench.on(&file, "third")), (stuck, 0));
+        bench.ok(&["drill", "m", "slow", "--clear"]);
+        bench.ok(&["job", "wait", &id.to_string()]);
+        assert_eq!(bench.on(&file, "fast"), RANGES);
+        assert!(fs::read(bench.path(&file)).unwrap() == data());
+    }
+    bench.finish();
+}
+
+#[test]
 fn a_tier_that_was_added_gets_its_share_and_is_emptied_again() {
     let Some(bench) = Bench::with_files() else { return };
     bench.ok(&["umount", "m"]);
@@ -188,11 +224,11 @@ fn a_job_is_paused_resumed_slowed_down_and_cancelled() {
     assert_eq!(said, format!("braid: job {id} is paused, not queued or running\n"));
     let said = bench.refused(&["tier", "evacuate", "slow", "m"]);
     assert_eq!(said, format!("braid: job {id} evacuates tier slow already\n"));
-    bench.ok(&["job", "resume", &id]);
+    assert_eq!(bench.json(&["job", "resume", &id, "--json"])["id"].to_string(), id);
     bench.until(id.parse().unwrap(), |job| moved(job) == 2);
     assert!(bench.ok(&["job", "show", &id]).contains("at most: 1 B/s"));
-    bench.ok(&["job", "set", &id, "bandwidth=2/s"]);
-    bench.ok(&["job", "cancel", &id]);
+    assert_eq!(bench.json(&["job", "set", &id, "bandwidth=2/s", "--json"])["bandwidth"], 2);
+    assert_eq!(bench.json(&["job", "cancel", &id, "--json"])["state"], "cancelled");
     let said = bench.refused(&["job", "wait", &id]);
     assert!(said.contains(&format!("job {id}: evacuate slow: cancelled")), "{said}");
     let said = bench.refused(&["job", "resume", &id]);
@@ -255,7 +291,7 @@ fn a_job_goes_on_after_the_daemon_was_killed() {
     let Some(bench) = Bench::with_files() else { return };
     let running = bench.stuck(&["tier", "evacuate", "slow", "m"]);
     let paused = bench.stuck(&["move", "m/d/big", "--to", "fast"]);
-    bench.ok(&["job", "pause", &paused.to_string()]);
+    assert_eq!(bench.json(&["job", "pause", &paused.to_string(), "--json"])["state"], "paused");
     bench.kill_and_mount();
     bench.is_whole();
     assert_eq!(bench.job(paused)["state"], "paused");
@@ -307,9 +343,7 @@ fn ctrl_c_leaves_the_job_running() {
     let Some(bench) = Bench::with_files() else { return };
     let mut command = bench.command(&["move", "m/d/big", "--to", "slow", "--bandwidth", "1"]);
     let child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
-    while bench.json(&["job", "list", "--json"]).as_array().unwrap().is_empty() {
-        std::thread::sleep(Duration::from_millis(20));
-    }
+    until("the job is started", || !bench.json(&["job", "list", "--json"]).as_array().unwrap().is_empty());
     bench.until(1, |job| moved(job) == 1);
     kill_process(Pid::from_child(&child), Signal::INT).unwrap();
     let (status, said) = wait_for_end(child);

@@ -53,10 +53,18 @@ fn served(text: &str) -> BTreeMap<String, Metric> {
         } else if let Some((name, rest)) = line.split_once('{') {
             let labels = rest.rsplit_once('}').unwrap().0;
             let keys = labels.split("\",").map(|label| label.split_once('=').unwrap().0.to_owned());
-            metrics.get_mut(name).unwrap_or_else(|| panic!("{line}")).labels.extend(keys);
+            let name = metric_of(name, &metrics);
+            metrics.get_mut(&name).unwrap_or_else(|| panic!("{line}")).labels.extend(keys);
         }
     }
     metrics
+}
+
+/// The metric that samples of this name are of: a histogram has three names.
+fn metric_of(sample: &str, metrics: &BTreeMap<String, Metric>) -> String {
+    let base = ["_bucket", "_count", "_sum"].iter().find_map(|suffix| sample.strip_suffix(suffix));
+    let is_histogram = |base: &&str| metrics.get(*base).is_some_and(|metric| metric.kind == "histogram");
+    base.filter(is_histogram).unwrap_or(sample).to_owned()
 }
 
 /// Metrics as the document has them.
@@ -114,7 +122,7 @@ fn what_is_served_is_documented_and_what_is_documented_is_served() {
     named_in(&serde_json::from_str(&docs("examples/grafana.json")).unwrap(), &mut shown);
     assert!(shown.len() >= 10, "{shown:?}");
     for name in shown {
-        assert!(served.contains_key(&name), "{name} is on the dashboard and not served");
+        assert!(served.contains_key(&metric_of(&name, &served)), "{name} is on the dashboard and not served");
     }
     bench.ok(&["umount", "m"]);
     assert!(!socket.exists(), "the socket was left");
@@ -149,12 +157,16 @@ fn every_metric_has_samples_once_what_it_tells_of_has_happened() {
     }
     bench.ok(&["move", "m/f1", "--to", "disk"]);
     let device = bench.tier("disk")["device"].is_object();
-    let told: Vec<String> =
-        documented().into_keys().filter(|name| device || !name.starts_with("braid_device_")).collect();
+    let sample_of = |(name, metric): (String, Metric)| match &*metric.kind {
+        "histogram" => name + "_bucket",
+        _ => name,
+    };
+    let told = documented().into_iter().map(sample_of);
+    let told: Vec<String> = told.filter(|name| device || !name.starts_with("braid_device_")).collect();
     let begun = Instant::now();
     let mut turn = 0;
     loop {
-        // Latencies are those of the last second.
+        // What tiers can do is learned as they do it.
         for at in [1, 2] {
             read_anew(&bench.path(&format!("m/f{at}")));
         }
@@ -174,6 +186,58 @@ fn every_metric_has_samples_once_what_it_tells_of_has_happened() {
     let jobs =
         text.lines().find(|line| line.starts_with("braid_jobs{") && line.contains("\"done\"")).unwrap();
     assert!(jobs.ends_with(" 1.0"), "{jobs}");
+    bench.unmount_clean();
+}
+
+/// The buckets of a histogram of one tier: bounds and counts.
+fn buckets(text: &str, name: &str, tier: &str) -> Vec<(f64, f64)> {
+    let mine = format!("tier=\"{tier}\"");
+    let lines =
+        text.lines().filter(|line| line.starts_with(&format!("{name}_bucket{{")) && line.contains(&mine));
+    let parts = |line: &str| {
+        let bound = line.split("le=\"").nth(1).unwrap().split('"').next().unwrap();
+        (bound.parse().unwrap(), line.rsplit_once(' ').unwrap().1.parse().unwrap())
+    };
+    lines.map(parts).collect()
+}
+
+#[test]
+fn latencies_are_histograms_of_every_operation_since_the_mount() {
+    let Some(bench) = Bench::new() else { return };
+    let socket = bench.path("metrics.sock");
+    bench.ok(&["mount", "s.yaml", "m", "--metrics", &format!("unix:{}", socket.display())]);
+    write_ranges(&bench.path("m/f"), &pattern(1, 1 << 20));
+    read_anew(&bench.path("m/f"));
+    let text = scrape(UnixStream::connect(&socket).unwrap());
+    let status = bench.json(&["status", "m", "--json"]);
+    for tier in status["tiers"].as_array().unwrap() {
+        for kind in ["read", "write"] {
+            let name = format!("braid_tier_{kind}_latency_seconds");
+            let found = buckets(&text, &name, tier["name"].as_str().unwrap());
+            assert!(found.is_sorted_by(|a, b| a.0 < b.0 && a.1 <= b.1), "{found:?}");
+            assert!(found[0].0 <= 10e-6 && found[found.len() - 2].0 >= 10.0, "{found:?}");
+            let (last, ops) = found[found.len() - 1];
+            assert!(last.is_infinite() && ops > 0.0 && found.len() <= 24, "{found:?}");
+            assert_eq!(tier[format!("{kind}_latency_total_ns")]["ops"].as_f64(), Some(ops), "{tier}");
+            // The JSON has the same, not yet summed up.
+            let json = &tier[format!("{kind}_latency_histogram_ns")];
+            let counts = json["buckets"].as_array().unwrap();
+            let sums = counts.iter().scan(0.0, |sum, bucket| {
+                *sum += bucket["ops"].as_f64().unwrap();
+                Some((bucket["below"].as_f64().map_or(f64::INFINITY, |ns| ns / 1e9), *sum))
+            });
+            assert_eq!(sums.collect::<Vec<_>>(), found);
+            // A mean is between the bounds of those that there are.
+            let mean = json["sum"].as_f64().unwrap() / ops / 1e9;
+            let least =
+                found.iter().take_while(|(_, count)| *count == 0.0).last().map_or(0.0, |(bound, _)| *bound);
+            let most = found.iter().find(|(_, count)| *count == ops).unwrap().0;
+            assert!((least..most).contains(&mean), "{mean}: {found:?}");
+        }
+    }
+    let sums = values(&text, "braid_tier_write_latency_seconds_sum");
+    let counts = values(&text, "braid_tier_write_latency_seconds_count");
+    assert!(sums.len() == 2 && sums.iter().chain(&counts).all(|value| *value > 0.0), "{sums:?} {counts:?}");
     bench.unmount_clean();
 }
 

@@ -5,16 +5,12 @@
 
 mod common;
 
-use common::{Bench, RANGE, pattern, read_anew, write_ranges};
+use common::{Bench, RANGE, pattern, read_anew, until, write_ranges};
 use rustix::fs::XattrFlags;
 use serde_json::Value;
 use std::fs;
 use std::os::unix::fs::MetadataExt;
 use std::path::Path;
-use std::time::{Duration, Instant};
-
-/// What comes about by itself has so long to do so.
-const PATIENCE: Duration = Duration::from_secs(90);
 
 impl Bench {
     /// Two small tiers, each a file system in memory of its own, mounted with
@@ -60,16 +56,6 @@ fn same(path: &Path, data: &[u8]) {
         "{shown}: {length} bytes and not {}, which differ from {differs:?} on",
         data.len()
     );
-}
-
-/// Does something again and again until what is to come about has.
-#[track_caller]
-fn until(what: &str, mut step: impl FnMut() -> bool) {
-    let begun = Instant::now();
-    while !step() {
-        assert!(begun.elapsed() < PATIENCE, "{what}");
-        std::thread::sleep(Duration::from_millis(200));
-    }
 }
 
 #[test]

@@ -4,7 +4,7 @@
 
 mod common;
 
-use common::{Bench, is_empty, kill_and_wait, pattern};
+use common::{Bench, is_empty, kill_and_wait, pattern, stack, until};
 use std::fs::{self, File};
 use std::io::{BufRead, BufReader, Read, Write};
 use std::os::unix::fs::{FileExt, MetadataExt};
@@ -26,11 +26,6 @@ impl Bench {
              tiers:\n      fast: {{ dir: {home}, weight: 1 }}\n      slow: {{ dir: b, weight: 1 }}\n"
         );
         self.write_stack(&stack);
-    }
-
-    fn home_is_at(&self, name: &str) -> bool {
-        let status = self.status();
-        Path::new(status["tiers"][0]["location"].as_str().unwrap()) == self.path(name).canonicalize().unwrap()
     }
 }
 
@@ -116,7 +111,7 @@ fn home_is_replaced_under_programs_that_go_on() {
         verify(&bench.path(name), *rounds);
     }
     bench.ok(&["umount", "m"]);
-    let stack = fs::read_to_string(bench.path("s.yaml")).unwrap();
+    let stack = stack(&bench);
     assert!(stack.contains("/new"), "the stack file follows: {stack}");
     bench.home_in("a");
     let said = bench.refused(&["mount", "s.yaml", "m"]);
@@ -152,9 +147,7 @@ fn a_replacement_waits_for_passthrough_and_can_be_given_up() {
     child.kill().unwrap();
     child.wait().unwrap();
     bench.ok(&["job", "cancel", "1"]);
-    while !is_empty(&bench.path("new")) {
-        std::thread::yield_now();
-    }
+    until("the copy is removed", || is_empty(&bench.path("new")));
     assert!(bench.home_is_at("a"));
     fs::write(bench.path("m/held2"), "goes on").unwrap();
     drop(held);
@@ -194,9 +187,7 @@ fn a_daemon_killed_in_the_middle_leaves_the_old_home() {
     bench.home_in("a");
     bench.ok(&["mount", "s.yaml", "m"]);
     assert_eq!(fs::read(bench.path("m/held")).unwrap(), b"held");
-    while !is_empty(&bench.path("new")) {
-        std::thread::yield_now();
-    }
+    until("the copy is removed", || is_empty(&bench.path("new")));
     bench.ok(&["umount", "m"]);
     bench.ok(&["fsck", "s.yaml"]);
 }

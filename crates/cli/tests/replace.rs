@@ -5,18 +5,14 @@
 
 mod common;
 
-use common::{Bench, is_empty, pattern};
+use common::{Bench, RANGE, is_empty, is_well, pattern, stack, until, write_ranges};
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
 use std::fs::{self, File};
 use std::io::{BufRead, BufReader, Read};
 use std::os::unix::fs::FileExt;
-use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::time::Duration;
-
-const RANGE: usize = 64 << 10;
 
 /// A mounted volume with more empty directories beside it.
 fn mounted() -> Option<Bench> {
@@ -44,11 +40,8 @@ fn mounted_plainly() -> Option<Bench> {
 fn put(bench: &Bench, name: &str, seed: u64) -> (File, Vec<u8>) {
     let data = pattern(seed, 16 * RANGE);
     let path = bench.path(name);
-    let file = File::options().read(true).write(true).create(true).truncate(true).open(path).unwrap();
-    for (at, range) in data.chunks(RANGE).enumerate() {
-        file.write_all_at(range, (at * RANGE) as u64).unwrap();
-    }
-    (file, data)
+    write_ranges(&path, &data);
+    (File::options().read(true).write(true).open(path).unwrap(), data)
 }
 
 #[track_caller]
@@ -58,61 +51,13 @@ fn has(file: &File, data: &[u8]) {
     assert!(found == data, "the contents changed");
 }
 
-/// A tier as status tells of it.
-fn tier(bench: &Bench, name: &str) -> Option<Value> {
-    let status = bench.json(&["status", "m", "--json"]);
-    status["tiers"].as_array().unwrap().iter().find(|tier| tier["name"] == name).cloned()
-}
-
-fn state(bench: &Bench, name: &str) -> String {
-    tier(bench, name).unwrap()["state"].as_str().unwrap().to_owned()
-}
-
-fn ranges(bench: &Bench, name: &str) -> u64 {
-    tier(bench, name).unwrap()["ranges"].as_u64().unwrap()
-}
-
-fn stack(bench: &Bench) -> String {
-    fs::read_to_string(bench.path("s.yaml")).unwrap()
-}
-
-fn job(bench: &Bench, id: u64) -> Value {
-    bench.json(&["job", "show", &id.to_string(), "--json"])
-}
-
-/// Asks until the job is as `wanted`.
-#[track_caller]
-fn until(bench: &Bench, id: u64, wanted: impl Fn(&Value) -> bool) -> Value {
-    loop {
-        let job = job(bench, id);
-        if wanted(&job) {
-            return job;
-        }
-        assert!(!["done", "failed", "cancelled"].contains(&job["state"].as_str().unwrap()), "{job}");
-        std::thread::sleep(Duration::from_millis(20));
-    }
-}
-
-/// Waits until what a replacement copied is gone.
-fn until_empty(bench: &Bench, name: &str) {
-    while !is_empty(&bench.path(name)) {
-        std::thread::sleep(Duration::from_millis(20));
-    }
-}
-
-#[track_caller]
-fn is_well(bench: &Bench) {
-    let said = bench.ok(&["fsck", "s.yaml"]);
-    assert!(!said.contains("damage:") && !said.contains("leak:"), "{said}");
-}
-
 #[test]
 fn a_tier_that_is_well_is_replaced_under_programs_that_use_it() {
     let Some(bench) = mounted() else { return };
     let (file, data) = put(&bench, "m/f", 1);
     let (gone, gone_data) = put(&bench, "m/gone", 2);
     fs::remove_file(bench.path("m/gone")).unwrap();
-    let before = (ranges(&bench, "slow"), ranges(&bench, "fast"));
+    let before = (bench.ranges_on("slow"), bench.ranges_on("fast"));
     assert!(before.0 > 0);
     let end = AtomicBool::new(false);
     let said = std::thread::scope(|scope| {
@@ -138,18 +83,19 @@ fn a_tier_that_is_well_is_replaced_under_programs_that_use_it() {
     {
         assert!(said.contains(part), "{part}: {said}");
     }
-    assert!(tier(&bench, "slow").is_none() && is_empty(&bench.path("b")));
+    assert!(bench.tier("slow").is_null() && is_empty(&bench.path("b")));
     has(&file, &data);
     has(&gone, &gone_data);
     let runs = bench.json(&["explain", "m/f", "--json"]);
     assert!(runs.to_string().contains("archive") && !runs.to_string().contains("slow"), "{runs}");
     drop((file, gone));
+    assert!(said.ends_with("/s.yaml says so\n"), "{said}");
     assert!(!stack(&bench).contains("slow") && stack(&bench).contains("archive: {"), "{}", stack(&bench));
     bench.ok(&["umount", "m"]);
     is_well(&bench);
     bench.ok(&["mount", "s.yaml", "m"]);
     has(&File::open(bench.path("m/f")).unwrap(), &data);
-    assert_eq!(state(&bench, "archive"), "online");
+    assert_eq!(bench.state("archive"), "online");
     bench.ok(&["umount", "m"]);
 }
 
@@ -157,7 +103,7 @@ fn a_tier_that_is_well_is_replaced_under_programs_that_use_it() {
 fn begin(bench: &Bench) -> u64 {
     let begun = bench.ok(&["tier", "replace", "m", "slow", "archive=c", "--bandwidth", "1", "--background"]);
     assert!(begun.contains("job 1: replace slow by archive"), "{begun}");
-    until(bench, 1, |job| job["done"]["ranges"] == 1);
+    bench.until(1, |job| job["done"]["ranges"] == 1);
     1
 }
 
@@ -170,13 +116,13 @@ fn a_replacement_goes_on_after_the_daemon_was_killed() {
     assert!(stack(&bench).contains("archive") && stack(&bench).contains("slow"));
     bench.kill();
     bench.ok(&["mount", "s.yaml", "m"]);
-    assert_eq!(state(&bench, "slow"), "draining");
-    assert!(ranges(&bench, "slow") > 0);
-    assert!(["queued", "running"].contains(&job(&bench, id)["state"].as_str().unwrap()));
+    assert_eq!(bench.state("slow"), "draining");
+    assert!(bench.ranges_on("slow") > 0);
+    assert!(["queued", "running"].contains(&bench.job(id)["state"].as_str().unwrap()));
     put(&bench, "m/g", 2);
     bench.ok(&["job", "set", "1", "bandwidth=none"]);
     bench.ok(&["job", "wait", "1"]);
-    assert!(tier(&bench, "slow").is_none() && is_empty(&bench.path("b")));
+    assert!(bench.tier("slow").is_null() && is_empty(&bench.path("b")));
     assert!(!stack(&bench).contains("slow"), "{}", stack(&bench));
     has(&File::open(bench.path("m/f")).unwrap(), &data);
     bench.ok(&["umount", "m"]);
@@ -198,16 +144,16 @@ fn a_replacement_that_is_cancelled_leaves_both_tiers_in_use() {
     }
     assert!(is_empty(&bench.path("new")));
     bench.ok(&["job", "cancel", "1"]);
-    assert_eq!((state(&bench, "slow").as_str(), state(&bench, "archive").as_str()), ("online", "online"));
-    let before = ranges(&bench, "slow");
+    assert_eq!((bench.state("slow").as_str(), bench.state("archive").as_str()), ("online", "online"));
+    let before = bench.ranges_on("slow");
     put(&bench, "m/g", 2);
-    assert!(ranges(&bench, "slow") > before);
+    assert!(bench.ranges_on("slow") > before);
     bench.kill();
     bench.ok(&["mount", "s.yaml", "m"]);
-    assert_eq!(state(&bench, "slow"), "online");
+    assert_eq!(bench.state("slow"), "online");
     // It can be done the other way round.
     bench.ok(&["tier", "remove", "archive", "m"]);
-    assert!(tier(&bench, "archive").is_none() && !stack(&bench).contains("archive"));
+    assert!(bench.tier("archive").is_null() && !stack(&bench).contains("archive"));
     drop(file);
     has(&File::open(bench.path("m/f")).unwrap(), &data);
     bench.ok(&["umount", "m"]);
@@ -218,7 +164,7 @@ fn a_replacement_that_is_cancelled_leaves_both_tiers_in_use() {
 fn what_can_not_replace_a_tier_is_refused_and_nothing_changes() {
     let Some(bench) = mounted() else { return };
     put(&bench, "m/f", 1);
-    let held = ranges(&bench, "slow") * RANGE as u64;
+    let held = bench.ranges_on("slow") * RANGE as u64;
     let before = stack(&bench);
     let numbers = format!("tier slow holds {held} bytes, and the other tiers have room for 0 bytes");
     bench.ok(&["tier", "set", "fast", "reserve=1000TiB", "m"]);
@@ -238,10 +184,11 @@ fn what_can_not_replace_a_tier_is_refused_and_nothing_changes() {
     ] {
         let (_, found) = bench.fails(&[&["tier", "replace", "m"], words].concat());
         assert!(found.contains(&said), "{words:?}: {found}");
+        assert!(!found.contains("os error") || said == "o such", "{words:?}: {found}");
         assert!(is_empty(&bench.path("c")), "{words:?}");
     }
     assert_eq!(bench.ok(&["job", "list"]), "there are no jobs\n");
-    assert_eq!((stack(&bench), state(&bench, "slow").as_str()), (set, "online"));
+    assert_eq!((stack(&bench), bench.state("slow").as_str()), (set, "online"));
     bench.ok(&["tier", "set", "fast", "reserve=default", "m"]);
     assert_eq!(stack(&bench), before);
     bench.ok(&["umount", "m"]);
@@ -249,7 +196,55 @@ fn what_can_not_replace_a_tier_is_refused_and_nothing_changes() {
     fs::write(bench.path("s.yaml"), before.replace("weighted: { }", "size: { large: slow }")).unwrap();
     bench.ok(&["mount", "s.yaml", "m"]);
     let (_, said) = bench.fails(&["tier", "replace", "m", "slow", "archive=c"]);
-    assert!(said.contains("the policy names tier slow"), "{said}");
+    let expected = "braid: the policy names tier slow\n  help: change the policy in the stack file, and mount \
+                    anew, first\n";
+    assert_eq!(said, expected);
+    bench.ok(&["umount", "m"]);
+}
+
+#[test]
+fn what_is_advised_follows_from_the_reason_and_not_from_names() {
+    let Some(bench) = Bench::bare(&["a", "b", "policy-job", "x", "y", "m"]) else { return };
+    bench.ok(&["mount", "--tier", "x=x", "--tier", "y=y", "m"]);
+    bench.ok(&["umount", "m"]);
+    bench.write_stack(
+        "stack: { volume: { home: fast, range: 64KiB, policy: { weighted: { } },\n  \
+         tiers: { fast: { dir: a, weight: 1 }, policy-disk: { dir: b, weight: 1 } } } }\n",
+    );
+    bench.ok(&["mount", "s.yaml", "m"]);
+    put(&bench, "m/f", 1);
+    bench.ok(&["umount", "m"]);
+    bench.ok(&["mount", "s.yaml", "m", "--without", "policy-disk"]);
+    let shown = |name: &str| bench.path(name).canonicalize().unwrap().display().to_string();
+    for (words, says) in [
+        (
+            &["tier", "replace", "m", "policy-disk", "new=policy-job"][..],
+            "braid: tier policy-disk is absent: what is on it can't be read, so it can only be replaced\n  \
+             help: an empty directory takes its place: braid tier replace MOUNT policy-disk DIR\n"
+                .to_owned(),
+        ),
+        (
+            &["tier", "replace", "m", "fast", "x"],
+            format!(
+                "braid: {}: the directory is a tier already, of this or another volume\n  \
+                 help: name an empty directory on a native file system\n",
+                shown("x")
+            ),
+        ),
+        (
+            &["tier", "remove", "fast", "m", "--no-evacuate"],
+            "braid: tier fast is the home tier, which holds the names of all files\n  help: the home tier stays; \
+             only its directory is replaced: braid tier replace MOUNT HOME DIR\n"
+                .to_owned(),
+        ),
+        (
+            &["tier", "evacuate", "policy-disk", "m"],
+            "braid: tier policy-disk is absent: what is on it can't be read, so it can only be replaced\n"
+                .to_owned(),
+        ),
+    ] {
+        assert_eq!(bench.refused(words), says, "{words:?}");
+    }
     bench.ok(&["umount", "m"]);
 }
 
@@ -262,7 +257,7 @@ fn files_that_are_open_without_a_name_do_not_keep_a_tier() {
     for name in ["m/first", "m/second"] {
         fs::remove_file(bench.path(name)).unwrap();
     }
-    let held = ranges(&bench, "slow");
+    let held = bench.ranges_on("slow");
     assert!(held > 0);
     let (_, said) = bench.fails(&["tier", "remove", "slow", "m", "--no-evacuate"]);
     assert!(said.contains(&format!("{held} ranges")), "{said}");
@@ -271,7 +266,7 @@ fn files_that_are_open_without_a_name_do_not_keep_a_tier() {
         (&job["state"], &job["done"]["ranges"], &job["total"]["ranges"]),
         (&"done".into(), &held.into(), &held.into())
     );
-    assert!(tier(&bench, "slow").is_none() && is_empty(&bench.path("b")));
+    assert!(bench.tier("slow").is_null() && is_empty(&bench.path("b")));
     has(&second, &other);
     again.write_all_at(b"changed", 3 * RANGE as u64 - 3).unwrap();
     data[3 * RANGE - 3..][..7].copy_from_slice(b"changed");
@@ -287,18 +282,18 @@ fn a_name_that_is_given_again_is_of_a_tier_that_takes_data() {
     let Some(bench) = mounted() else { return };
     put(&bench, "m/f", 1);
     bench.ok(&["tier", "evacuate", "slow", "m"]);
-    assert_eq!(state(&bench, "slow"), "draining");
+    assert_eq!(bench.state("slow"), "draining");
     bench.ok(&["umount", "m"]);
     bench.ok(&["mount", "s.yaml", "m"]);
-    assert_eq!(state(&bench, "slow"), "draining");
+    assert_eq!(bench.state("slow"), "draining");
     bench.ok(&["tier", "remove", "slow", "m", "--no-evacuate"]);
     bench.ok(&["tier", "add", "slow=c,weight=3", "m"]);
-    assert_eq!(state(&bench, "slow"), "online");
+    assert_eq!(bench.state("slow"), "online");
     bench.ok(&["umount", "m"]);
     bench.ok(&["mount", "s.yaml", "m"]);
-    assert_eq!(state(&bench, "slow"), "online");
+    assert_eq!(bench.state("slow"), "online");
     put(&bench, "m/g", 2);
-    assert!(ranges(&bench, "slow") > 0);
+    assert!(bench.ranges_on("slow") > 0);
     bench.ok(&["umount", "m"]);
     is_well(&bench);
 }
@@ -307,9 +302,7 @@ fn a_name_that_is_given_again_is_of_a_tier_that_takes_data() {
 fn held(bench: &Bench) -> File {
     fs::write(bench.path("m/held"), "held").unwrap();
     // It does so when nobody has the file open in another way.
-    while bench.json(&["status", "m", "--json"])["open_files"] != 0 {
-        std::thread::sleep(Duration::from_millis(10));
-    }
+    until("nobody has it open", || bench.status()["open_files"] == 0);
     File::open(bench.path("m/held")).unwrap()
 }
 
@@ -319,13 +312,8 @@ fn waiting(bench: &Bench) -> File {
     let held = held(bench);
     let job = bench.json(&["tier", "replace", "m", "fast", "new", "--background", "--json"]);
     let id = job["id"].as_u64().unwrap();
-    until(bench, id, |job| job["phase"] == "waiting");
+    bench.until(id, |job| job["phase"] == "waiting");
     held
-}
-
-fn home_is_at(bench: &Bench, name: &str) -> bool {
-    let home = tier(bench, "fast").unwrap();
-    Path::new(home["location"].as_str().unwrap()) == bench.path(name).canonicalize().unwrap()
 }
 
 #[test]
@@ -354,15 +342,61 @@ fn a_job_that_moves_home_is_shown_and_waited_for_and_the_stack_file_follows() {
         ended[0]["done"]["bytes"].as_u64().unwrap() > 0 && ended[0]["done"]["files"].as_u64().unwrap() >= 2,
         "{ended}"
     );
-    assert!(home_is_at(&bench, "new"));
+    assert!(bench.home_is_at("new"));
     assert!(stack(&bench).contains("/new"), "the stack file follows: {}", stack(&bench));
     has(&File::open(bench.path("m/f")).unwrap(), &data);
     bench.ok(&["umount", "m"]);
     is_well(&bench);
     bench.ok(&["mount", "s.yaml", "m"]);
-    assert_eq!(job(&bench, 1)["state"], "done");
+    assert_eq!(bench.job(1)["state"], "done");
     has(&File::open(bench.path("m/f")).unwrap(), &data);
     bench.ok(&["umount", "m"]);
+}
+
+#[test]
+fn a_job_tells_that_the_stack_file_could_not_follow() {
+    let Some(bench) = mounted() else { return };
+    let (file, data) = put(&bench, "m/f", 1);
+    drop(file);
+    begin(&bench);
+    let (text, path) = (stack(&bench), bench.path("s.yaml"));
+    fs::remove_file(&path).unwrap();
+    bench.make_dir("s.yaml");
+    let why_not = "/s.yaml was not changed: it can't be read: Is a directory";
+    bench.ok(&["job", "set", "1", "bandwidth=none"]);
+    let (waited, shown) = (bench.ok(&["job", "wait", "1"]), bench.ok(&["job", "show", "1"]));
+    for said in [waited, shown] {
+        for part in ["tier slow is not part of the volume any more\n", why_not, "\n  take out  slow\n"] {
+            assert!(said.contains(part), "{part}: {said}");
+        }
+    }
+    let told = |at: usize| bench.json(&["job", "list", "--json"])[at]["stack_file"].clone();
+    assert_eq!((&told(0)["written"], &told(0)["by_hand"][0]), (&false.into(), &"take out  slow".into()));
+    let begun = bench.json(&["tier", "replace", "m", "fast", "new", "--background", "--json"]);
+    assert_eq!(begun["stack_file"], Value::Null);
+    let said = bench.ok(&["job", "wait", "2"]);
+    let home = bench.path("new").canonicalize().unwrap();
+    for part in [&format!("home is at {} now\n", home.display()), why_not, "\n  set for fast  dir: "] {
+        assert!(said.contains(part), "{part}: {said}");
+    }
+    // By one that is not a job of its own, too.
+    put(&bench, "m/g", 2);
+    let said = bench.ok(&["tier", "replace", "m", "archive", "third=b"]);
+    for part in [why_not, "\n  add  third: { dir: ", "\n  take out  archive\n"] {
+        assert!(said.contains(part), "{part}: {said}");
+    }
+    bench.ok(&["umount", "m"]);
+    fs::remove_dir(&path).unwrap();
+    let text = text.replace("dir: a,", "dir: new,").replace("  slow: { dir: b,", "  third: { dir: b,");
+    let text: String =
+        text.lines().filter(|line| !line.contains("archive:")).map(|line| format!("{line}\n")).collect();
+    bench.write_stack(&text);
+    bench.ok(&["mount", "s.yaml", "m"]);
+    assert_eq!(bench.job(1)["stack_file"], Value::Null);
+    assert!(bench.home_is_at("new"));
+    has(&File::open(bench.path("m/f")).unwrap(), &data);
+    bench.ok(&["umount", "m"]);
+    is_well(&bench);
 }
 
 #[test]
@@ -370,24 +404,24 @@ fn a_job_that_moves_home_can_be_cancelled_and_started_again() {
     let Some(bench) = mounted_plainly() else { return };
     let held = waiting(&bench);
     bench.ok(&["job", "cancel", "1"]);
-    until_empty(&bench, "new");
-    assert!(home_is_at(&bench, "a"));
-    assert_eq!(job(&bench, 1)["state"], "cancelled");
+    until("the copy is removed", || is_empty(&bench.path("new")));
+    assert!(bench.home_is_at("a"));
+    assert_eq!(bench.job(1)["state"], "cancelled");
     drop(held);
     fs::write(bench.path("m/more"), "more").unwrap();
-    let said = loop {
+    let mut said = String::new();
+    until("the job has let go of the directory, which was empty before", || {
         let output = bench.braid(&["tier", "replace", "m", "fast", "new"]);
-        if output.status.success() {
-            break String::from_utf8(output.stdout).unwrap();
-        }
-        // The directory is empty before the job has let go of it.
+        said = String::from_utf8(output.stdout).unwrap();
         let error = String::from_utf8(output.stderr).unwrap();
-        assert!(error.contains("job 1 replaces home already, or removes what it copied"), "{error}");
-    };
+        let refused = error.contains("job 1 replaces home already, or removes what it copied");
+        assert!(output.status.success() || refused, "{error}");
+        output.status.success()
+    });
     assert!(said.contains("operations held up for") && said.contains("/s.yaml says so"), "{said}");
-    assert!(home_is_at(&bench, "new"));
+    assert!(bench.home_is_at("new"));
     assert_eq!(fs::read(bench.path("m/more")).unwrap(), b"more");
-    let states: Vec<Value> = (1..=2).map(|id| job(&bench, id)["state"].clone()).collect();
+    let states: Vec<Value> = (1..=2).map(|id| bench.job(id)["state"].clone()).collect();
     assert_eq!(states, ["cancelled", "done"]);
     bench.ok(&["umount", "m"]);
     is_well(&bench);
@@ -407,19 +441,16 @@ fn a_job_that_moves_home_has_failed_after_the_daemon_was_killed_or_the_volume_un
                 drop(bench.ok(&["umount", "--lazy", "m"]));
                 drop(held);
                 // The daemon ends when the file is closed.
-                let mounted = || bench.braid(&["mount", "s.yaml", "m"]).status.success();
-                while !mounted() {
-                    std::thread::sleep(Duration::from_millis(50));
-                }
+                until("the volume is free", || bench.braid(&["mount", "s.yaml", "m"]).status.success());
                 bench.ok(&["umount", "m"]);
             }
         }
         bench.ok(&["mount", "s.yaml", "m"]);
-        let job = job(&bench, id);
+        let job = bench.job(id);
         assert_eq!(job["state"], "failed", "{job}");
         assert!(job["message"].as_str().unwrap().contains("home is where it was"), "{job}");
-        until_empty(&bench, "new");
-        assert!(home_is_at(&bench, "a"));
+        until("the copy is removed", || is_empty(&bench.path("new")));
+        assert!(bench.home_is_at("a"));
         assert_eq!(fs::read(bench.path("m/held")).unwrap(), b"held");
     }
     bench.ok(&["umount", "m"]);
@@ -440,10 +471,54 @@ fn ctrl_c_leaves_the_job_that_moves_home_running() {
     said.read_to_string(&mut rest).unwrap();
     assert_eq!(child.wait().unwrap().code(), Some(1));
     assert!(rest.contains("job 1 goes on in the background"), "{rest}");
-    assert_eq!(job(&bench, 1)["state"], "running");
+    assert_eq!(bench.job(1)["state"], "running");
     drop(held);
     bench.ok(&["job", "wait", "1"]);
-    assert!(home_is_at(&bench, "new"));
+    assert!(bench.home_is_at("new"));
+    bench.ok(&["umount", "m"]);
+}
+
+/// A daemon that does nothing until this is dropped.
+struct Stopped(Pid);
+
+impl Stopped {
+    fn daemon_of(bench: &Bench) -> Self {
+        let pid = Pid::from_raw(i32::try_from(bench.status()["pid"].as_i64().unwrap()).unwrap()).unwrap();
+        kill_process(pid, Signal::STOP).unwrap();
+        Self(pid)
+    }
+}
+
+impl Drop for Stopped {
+    fn drop(&mut self) {
+        kill_process(self.0, Signal::CONT).unwrap();
+    }
+}
+
+#[test]
+fn a_second_ctrl_c_ends_a_command_that_gets_no_answer() {
+    let Some(bench) = mounted_plainly() else { return };
+    let held = held(&bench);
+    let mut child = replacing(&bench);
+    let mut said = BufReader::new(child.stderr.take().unwrap());
+    let mut line = String::new();
+    said.read_line(&mut line).unwrap();
+    assert!(line.contains("waiting for 1 files that are open by passthrough"), "{line}");
+    let stopped = Stopped::daemon_of(&bench);
+    let mut ended = None;
+    until("the command ends", || {
+        kill_process(Pid::from_child(&child), Signal::INT).unwrap();
+        ended = child.try_wait().unwrap();
+        ended.is_some()
+    });
+    drop(stopped);
+    // An answer may have been on its way when the first one came.
+    let status = ended.unwrap().code();
+    assert!([Some(130), Some(1)].contains(&status), "{status:?}");
+    assert_eq!(bench.job(1)["state"], "running");
+    drop(held);
+    bench.ok(&["job", "wait", "1"]);
+    assert!(bench.home_is_at("new"));
     bench.ok(&["umount", "m"]);
 }
 

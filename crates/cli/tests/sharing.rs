@@ -6,9 +6,8 @@
 
 mod common;
 
-use common::{Bench, RANGE, pattern, read_anew, write_ranges};
+use common::{Bench, RANGE, pattern, read_anew, until, write_ranges};
 use rustix::fs::{Advice, OFlags};
-use serde_json::Value;
 use std::collections::BTreeMap;
 use std::fs::{self, File};
 use std::io::Write;
@@ -25,10 +24,8 @@ impl Bench {
     fn begin_move(&self, file: &str, to: &str) -> u64 {
         let words = ["move", file, "--to", to, "--bandwidth", "1", "--background", "--json"];
         let id = self.json(&words)["id"].as_u64().unwrap();
-        while self.job(id)["done"]["ranges"] == 0 {
-            std::thread::yield_now();
-        }
-        assert_eq!(self.job(id)["state"], "running");
+        let job = self.until(id, |job| job["done"]["ranges"] != 0);
+        assert_eq!(job["state"], "running");
         id
     }
 
@@ -41,19 +38,13 @@ impl Bench {
     fn hang_in<T>(&self, fault: &str, work: impl FnOnce() -> T) -> T {
         self.ok(&["drill", "m", "slow", fault]);
         let begun = work();
-        while self.hanging() == 0 {
-            std::thread::yield_now();
-        }
+        until("an operation hangs", || self.hanging() > 0);
         begun
     }
 
     /// Operations on `slow` that hang.
     fn hanging(&self) -> u64 {
         self.json(&["drill", "m", "slow", "--json"])["tiers"][0]["hanging"].as_u64().unwrap()
-    }
-
-    fn job(&self, id: u64) -> Value {
-        self.json(&["job", "show", &id.to_string(), "--json"])
     }
 }
 
@@ -291,9 +282,8 @@ fn readers_beside_writers(bench: &Bench, flags: OFlags) {
                 let (from, job) = (reads.load(Ordering::Relaxed), bench.begin_move("m/blocks", to));
                 bench.let_go(job);
                 bench.ok(&["job", "wait", &job.to_string()]);
-                while reads.load(Ordering::Relaxed) == from && !reader.is_finished() {
-                    std::thread::yield_now();
-                }
+                let reads = || reads.load(Ordering::Relaxed);
+                until("somebody reads", || reads() > from || reader.is_finished());
             }
         }));
         end.store(true, Ordering::Relaxed);
@@ -399,9 +389,7 @@ fn a_move_that_is_held_up_keeps_nobody_from_other_ranges_or_from_closing() {
     assert_eq!(bench.on("m/f", "third"), 3);
     let words = ["move", "m/f", "--to", "slow", "--background", "--json"];
     let id = bench.json(&words)["id"].as_u64().unwrap().to_string();
-    while bench.hanging() == 0 {
-        std::thread::yield_now();
-    }
+    until("the move hangs", || bench.hanging() > 0);
     let ended = ends({
         let (path, data) = (path.clone(), data.clone());
         move || {

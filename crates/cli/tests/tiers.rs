@@ -5,7 +5,7 @@
 
 mod common;
 
-use common::{Bench, is_empty, pattern};
+use common::{Bench, is_empty, is_well, pattern, stack, until};
 use std::fs::{self, File};
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
@@ -39,10 +39,10 @@ impl Load {
     /// Waits until the load has gone on for a while.
     fn goes_on(&self) {
         let from = self.turns.load(Ordering::SeqCst);
-        while self.turns.load(Ordering::SeqCst) < from + 8 {
+        until("the load goes on", || {
             assert!(!self.thread.is_finished(), "the load ended");
-            std::thread::yield_now();
-        }
+            self.turns.load(Ordering::SeqCst) >= from + 8
+        });
     }
 
     fn end(self) {
@@ -67,16 +67,6 @@ fn write_and_compare(path: &Path, number: u64) {
     let mut found = vec![0; data.len()];
     file.read_exact_at(&mut found, 0).unwrap();
     assert!(found == data, "{}: other bytes than were written", path.display());
-}
-
-fn stack(bench: &Bench) -> String {
-    fs::read_to_string(bench.path("s.yaml")).unwrap()
-}
-
-fn is_well(bench: &Bench) {
-    let said = bench.ok(&["fsck", "s.yaml"]);
-    assert!(said.ends_with("no problems\n") || said.contains("not unmounted cleanly"), "{said}");
-    assert!(!said.contains("damage:") && !said.contains("leak:"), "{said}");
 }
 
 #[test]
@@ -196,6 +186,7 @@ fn what_is_refused_says_why_and_changes_nothing() {
     ] {
         let (status, said) = bench.fails(words);
         assert!(status == 1 && said.contains(expected), "{words:?}: {said}");
+        assert!(!said.contains("os error") || expected == "No such file", "{words:?}: {said}");
     }
     for words in [
         &["tier", "add", "e", "m"][..],
@@ -239,7 +230,8 @@ fn a_stack_file_that_somebody_changed_is_not_written_over() {
     // Not the tiers: what was written there stays.
     let noted = format!("# a note\n{first}mount: {{ threads: 9 }}\n");
     fs::write(bench.path("s.yaml"), &noted).unwrap();
-    bench.ok(&["tier", "set", "slow", "weight=7", "m"]);
+    let set = bench.json(&["tier", "set", "slow", "weight=7", "m", "--json"]);
+    assert_eq!((&set["tier"], &set["saved"]["written"]), (&"slow".into(), &true.into()));
     assert_eq!(stack(&bench), noted.replace("dir: b, weight: 1", "dir: b, weight: 7"));
     // The tiers: it says what to do, and what is in force is in force.
     let mine = noted.replace("dir: a", "dir: ./a");
@@ -285,6 +277,8 @@ fn a_dump_of_what_is_mounted_makes_the_same_mount() {
             "slow=b",
             "--policy",
             "size:small=1MiB,large=spread",
+            "--range",
+            "64KiB",
             "m",
         ],
     ] {

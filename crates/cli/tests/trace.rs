@@ -48,6 +48,13 @@ impl Recording {
         kill_process(Pid::from_child(&self.child), Signal::INT).unwrap();
     }
 
+    /// How many sockets it has.
+    fn sockets(&self) -> usize {
+        let fds = fs::read_dir(format!("/proc/{}/fd", self.child.id())).unwrap();
+        let link = |fd: std::io::Result<fs::DirEntry>| fs::read_link(fd.unwrap().path()).unwrap_or_default();
+        fds.map(link).filter(|link| link.to_string_lossy().starts_with("socket:")).count()
+    }
+
     /// Waits for the end: exit status, standard output and standard error.
     fn wait(mut self) -> (i32, String, String) {
         let (mut told, mut errors) = (String::new(), String::new());
@@ -106,6 +113,10 @@ fn what_applications_do_is_recorded_and_can_be_simulated() {
     drop(file);
     fs::rename(bench.path("m/db/x.wal"), bench.path("m/old")).unwrap();
     fs::metadata(bench.path("m/old")).unwrap();
+    // The kernel does not wait for what it tells of a close.
+    while fs::read_to_string(bench.path("t")).unwrap().matches("\"op\":\"remove\"").count() < 2 {
+        std::thread::yield_now();
+    }
     recording.interrupt();
     let told = recording.ended();
     assert_eq!(
@@ -275,24 +286,59 @@ fn a_recording_that_is_broken_off_leaves_whole_lines() {
     assert!(status == 1 && said.contains("the recording was broken off: "), "{said}");
     assert!(fs::read_to_string(bench.path("t")).unwrap().ends_with('\n'));
     bench.ok(&["umount", "m"]);
+
+    // So is one whose end the daemon was asked for, and did not live to see.
+    bench.ok(&["mount", "s.yaml", "m", "--no-passthrough"]);
+    let recording = Recording::start(&bench, &["--output", "u"]);
+    let pid = bench.json(&["status", "m", "--json"])["pid"].as_i64().unwrap();
+    let daemon = Pid::from_raw(pid as i32).unwrap();
+    kill_process(daemon, Signal::STOP).unwrap();
+    let sockets = recording.sockets();
+    recording.interrupt();
+    while recording.sockets() == sockets {
+        std::thread::yield_now();
+    }
+    kill_process(daemon, Signal::KILL).unwrap();
+    let (status, told, said) = recording.wait();
+    assert!(status == 1 && told.is_empty() && said.contains("was broken off when it was to end: "), "{said}");
+    assert!(said.contains("what was not fetched by then is missing, and u is good"), "{said}");
+    let text = fs::read_to_string(bench.path("u")).unwrap();
+    assert!(text.ends_with('\n') && !text.contains("\"op\":\"end\""), "{text}");
+    bench.ok(&["umount", "m"]);
+}
+
+/// Records that a file is read, on a new mount. Whether its open is told as one
+/// by passthrough, whether the read is, and what the command says.
+fn read_while_recorded(bench: &Bench, output: &str, option: &[&str]) -> (bool, bool, String) {
+    bench.ok(&[&["mount", "s.yaml", "m"], option].concat());
+    fs::write(bench.path("m/plain"), "x").unwrap();
+    // A kernel that takes no backing file says so at the first open.
+    fs::read(bench.path("m/plain")).unwrap();
+    let recording = Recording::start(bench, &["--output", output]);
+    let mut file = fs::File::open(bench.path("m/plain")).unwrap();
+    rustix::fs::fadvise(&file, 0, None, rustix::fs::Advice::DontNeed).unwrap();
+    assert_eq!(file.read(&mut [0; 9]).unwrap(), 1);
+    drop(file);
+    recording.interrupt();
+    let (status, told, _) = recording.wait();
+    assert_eq!(status, 0);
+    bench.ok(&["umount", "m"]);
+    let lines = lines(&bench.path(output));
+    let opens = ops(&lines, "open", "plain");
+    assert_eq!(opens.len(), 1, "{lines:?}");
+    (opens[0]["passthrough"] == true, !ops(&lines, "read", "plain").is_empty(), told)
 }
 
 #[test]
 fn reads_by_passthrough_are_not_seen_and_that_is_told() {
     let Some(bench) = Bench::new() else { return };
-    bench.ok(&["mount", "s.yaml", "m"]);
-    fs::write(bench.path("m/plain"), "x").unwrap();
-    let recording = Recording::start(&bench, &["--output", "t"]);
-    assert_eq!(fs::read(bench.path("m/plain")).unwrap(), b"x");
-    recording.interrupt();
-    let (status, told, _) = recording.wait();
-    assert_eq!(status, 0);
-    let lines = lines(&bench.path("t"));
-    // Where the kernel has no passthrough, it is read as anything else.
-    let passed = ops(&lines, "open", "plain").iter().any(|op| op["passthrough"] == true);
-    assert_eq!(passed, told.contains("1 opens were by passthrough"), "{told}");
-    assert_eq!(passed, ops(&lines, "read", "plain").is_empty(), "{lines:?}");
-    bench.ok(&["umount", "m"]);
+    let (passed, seen, told) = read_while_recorded(&bench, "t", &["--log-level", "debug"]);
+    let log = fs::read_to_string(bench.path("log")).unwrap();
+    let has = log.contains("FUSE_PASSTHROUGH") && !log.contains("the kernel refuses passthrough");
+    assert_eq!((passed, seen), (has, !has), "{log}");
+    assert_eq!(told.contains("1 opens were by passthrough"), has, "{told}");
+    let (passed, seen, told) = read_while_recorded(&bench, "u", &["--no-passthrough"]);
+    assert!(!passed && seen && !told.contains("passthrough"), "{told}");
 }
 
 #[test]
@@ -367,4 +413,10 @@ fn what_can_not_be_simulated_is_refused_with_place_and_reason() {
         let seconds = policy["seconds"].as_f64().unwrap();
         assert!((0.026..0.029).contains(&seconds), "{policy}");
     }
+    let words = ["placement", "simulate", "s.yaml", "--trace", "t", "--capacity", "fast=1MiB", "--json"];
+    let output =
+        Command::new(env!("CARGO_BIN_EXE_braid")).current_dir(dir.path()).args(words).output().unwrap();
+    let report: Value = serde_json::from_slice(&output.stdout).unwrap();
+    let capacities = [&report["tiers"][0]["capacity"], &report["tiers"][1]["capacity"]];
+    assert_eq!(capacities, [&Value::from(1 << 20), &Value::Null]);
 }

@@ -5,13 +5,18 @@
 mod common;
 
 use braid_daemon::profile;
-use common::{Bench, is_empty};
+use common::{Bench, RANGE, is_empty, pattern, until, write_ranges};
 use rustix::pty::{OpenptFlags, openpt, ptsname, unlockpt};
 use rustix::termios::{Winsize, tcsetwinsize};
 use std::fs;
 use std::io::{BufRead, BufReader, Read, Write};
+use std::os::unix::fs::PermissionsExt;
+use std::os::unix::process::CommandExt;
 use std::path::Path;
 use std::process::{Child, Command};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::mpsc;
+use std::time::{Duration, Instant};
 
 /// Flags that make a calibration short.
 const SHORT: [&str; 6] = ["--seconds", "0.1", "--threads-max", "2", "--size", "1MiB"];
@@ -49,8 +54,8 @@ fn calibration_writes_a_profile_and_a_plot_and_leaves_nothing_else() {
 
     // One tier anew, elsewhere; what the profile has of the other stays.
     fs::copy(&file, bench.path("p.yaml")).unwrap();
-    let files = ["--tiers", "slow", "--output", "p.yaml", "--svg", "p.svg", "--json"];
-    let measured = bench.json(&calibrate(&files));
+    let measured =
+        bench.json(&calibrate(&["--tiers", "slow", "--output", "p.yaml", "--svg", "p.svg", "--json"]));
     assert!(measured["tiers"]["slow"]["read"]["bandwidth"].as_u64() > Some(0));
     assert!(measured["tiers"].get("fast").is_none());
     let merged = profile::parse(&fs::read_to_string(bench.path("p.yaml")).unwrap(), "p").unwrap();
@@ -140,10 +145,10 @@ fn a_calibration_that_is_ended_leaves_nothing() {
         let words = ["bench", "calibrate", "s.yaml", "--seconds", "600", "--size", "2MiB"];
         let mut child = bench.start(&words);
         // All of the first tier's files are there: it is being measured.
-        while !has_scratch(child.id(), 2 << 20) {
+        until("it is measured", || {
             assert!(child.try_wait().unwrap().is_none(), "it ended by itself");
-            std::thread::yield_now();
-        }
+            has_scratch(child.id(), 2 << 20)
+        });
         signal(&child, end);
         assert!(!child.wait().unwrap().success());
         assert!(is_empty(&bench.path("a")) && is_empty(&bench.path("b")));
@@ -161,7 +166,17 @@ fn top_prints_a_frame_or_json() {
     for words in [&["top", "m", "--once"][..], &["top", "m"]] {
         let frame = bench.ok(words);
         assert!(frame.starts_with(&format!("{point}  policy weighted  ")), "{frame}");
-        for part in ["\nTIER ", "\nfast* ", "\nslow ", " in flight", " threads", "\nJOB ", "\nHEAT ", "░"] {
+        for part in [
+            "\nTIER ",
+            "\nfast* ",
+            "\nslow ",
+            " in flight",
+            " threads",
+            "\nTHREAD ",
+            "\nJOB ",
+            "\nHEAT ",
+            "░",
+        ] {
             assert!(frame.contains(part), "{part}: {frame}");
         }
         assert!(!frame.contains('\x1b'), "{frame}");
@@ -188,6 +203,80 @@ fn top_prints_a_frame_or_json() {
     assert_eq!(bench.fails(&["top", "m", "--interval", "0"]).0, 2);
     let (status, said) = bench.fails(&["top", "m"]);
     assert!(status == 1 && said.contains("is not in a Braid file system"), "{said}");
+}
+
+/// Tells threads that they are to end, also where a test fails.
+struct End<'a>(&'a AtomicBool);
+
+impl Drop for End<'_> {
+    fn drop(&mut self) {
+        self.0.store(true, Ordering::Relaxed);
+    }
+}
+
+#[test]
+fn the_busiest_threads_of_each_tier_are_told_to_root_and_the_owner() {
+    let Some(bench) = Bench::new() else { return };
+    // Another user has to get at the mount, and at the command.
+    fs::set_permissions(bench.path("."), fs::Permissions::from_mode(0o755)).unwrap();
+    let (braid, mine) = (env!("CARGO_BIN_EXE_braid"), bench.path("braid"));
+    fs::hard_link(braid, &mine).or_else(|_| fs::copy(braid, &mine).map(drop)).unwrap();
+    let text = fs::read_to_string(bench.path("s.yaml")).unwrap();
+    // What is told of is a second, however short an epoch is.
+    bench.write_stack(&text.replace("range: 64KiB", "range: 64KiB\n      epoch: 10ms"));
+    bench.ok(&["mount", "s.yaml", "m"]);
+    let ended = AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        let _end = End(&ended);
+        let (number, told) = mpsc::channel();
+        for at in 0..10 {
+            let (file, number, ended) = (bench.path(&format!("m/f{at}")), number.clone(), &ended);
+            scope.spawn(move || {
+                number.send(rustix::thread::gettid().as_raw_nonzero().get()).unwrap();
+                while !ended.load(Ordering::Relaxed) {
+                    write_ranges(&file, &pattern(at, 4 * RANGE));
+                }
+            });
+        }
+        let writers: Vec<i64> = told.iter().take(10).map(i64::from).collect();
+        let begun = Instant::now();
+        let threads = loop {
+            let status = bench.json(&["status", "m", "--json"]);
+            let tiers = status["tiers"].as_array().unwrap().clone();
+            let threads = |tier: &serde_json::Value| tier["busiest_threads"].as_array().unwrap().clone();
+            if tiers.iter().all(|tier| tier["threads"] == 10 && threads(tier).len() == 8) {
+                break tiers.iter().flat_map(threads).collect::<Vec<_>>();
+            }
+            assert!(begun.elapsed() < Duration::from_secs(60), "{status}");
+        };
+        for thread in threads {
+            let figure = |name: &str| thread[name].as_f64().unwrap();
+            assert!(writers.contains(&thread["thread"].as_i64().unwrap()), "{writers:?} {thread}");
+            let (rate, ops) = (figure("write_rate"), figure("write_op_rate"));
+            assert!(ops > 0.0 && rate > 0.0 && rate <= ops * RANGE as f64 * 1.001, "{thread}");
+            // What is under way on average is operations a second by seconds.
+            let under_way = ops * figure("write_latency_ns") / 1e9;
+            assert!(under_way > 0.0 && figure("in_flight") >= under_way * 0.999, "{thread}");
+            assert_eq!(
+                (figure("read_rate"), figure("read_op_rate"), figure("read_latency_ns")),
+                (0.0, 0.0, 0.0)
+            );
+        }
+        let frame = bench.ok(&["top", "m", "--once"]);
+        let (_, shown) = frame.split_once("\nTHREAD ").unwrap();
+        let shown = shown.lines().nth(1).unwrap().split_whitespace().next().unwrap();
+        assert!(writers.contains(&shown.parse().unwrap()), "{frame}");
+
+        let mut other = Command::new(&mine);
+        other.args(["status", "--json"]).arg(bench.path("m")).uid(4711).gid(4711);
+        let output = other.output().unwrap();
+        assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+        let status: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
+        for tier in status["tiers"].as_array().unwrap() {
+            assert_eq!(tier["busiest_threads"], serde_json::json!([]), "{tier}");
+        }
+    });
+    bench.unmount_clean();
 }
 
 /// `braid top` on a terminal of its own: what it showed from the first frame to

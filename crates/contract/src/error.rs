@@ -12,29 +12,75 @@ pub type Result<T> = std::result::Result<T, Error>;
 /// An error without context is two words and allocates nothing, since `ENOENT`
 /// is an ordinary answer. Context is added where the name of the thing is
 /// known; the error is logged where it is consumed, not where it passes.
+#[derive(Clone, PartialEq, Eq)]
 pub struct Error {
     errno: Errno,
     context: Option<Box<Contexts>>,
 }
 
 /// Boxed, so that an error without context stays small.
-#[derive(Default)]
+#[derive(Clone, Default, PartialEq, Eq)]
 struct Contexts {
     /// Innermost first.
     texts: Vec<String>,
+    refusal: Option<RefusalKind>,
+}
+
+/// Why the volume refused what somebody asked of its tiers and jobs: who tells
+/// them chooses by it what to advise.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum RefusalKind {
+    /// It makes no sense, or not now; there is nothing more to be said than
+    /// the text says.
+    Request,
+    /// A job that has not ended is in the way.
+    Job,
+    /// There is no room for what would have to be moved.
+    Room,
+    /// The tier is home, which has to stay.
+    Home,
+    /// The policy, or a rule of it, names the tier.
+    Policy,
+    /// Something is on the tier.
+    Occupied,
+    /// The tier is doing well: what is on it would be lost.
+    Healthy,
+    /// The tier is failing, hangs or is absent.
+    Trouble,
+    /// The directory or the name is a tier's already.
+    Taken,
+    /// Something is under way that ends by itself.
+    Busy,
 }
 
 impl Error {
     /// An error with what was being done, outermost context last.
     #[must_use]
     pub fn new(errno: Errno, context: impl Into<String>) -> Self {
-        Self { errno, context: Some(Box::new(Contexts { texts: vec![context.into()] })) }
+        Self::with_text(errno, context.into(), None)
+    }
+
+    /// A refusal. The text says it all: the system's words for the number are
+    /// not added to it.
+    #[must_use]
+    pub fn refused(errno: Errno, why: RefusalKind, text: impl Into<String>) -> Self {
+        Self::with_text(errno, text.into(), Some(why))
+    }
+
+    fn with_text(errno: Errno, text: String, refusal: Option<RefusalKind>) -> Self {
+        Self { errno, context: Some(Box::new(Contexts { texts: vec![text], refusal })) }
     }
 
     /// The error number that the application sees.
     #[must_use]
     pub fn errno(&self) -> Errno {
         self.errno
+    }
+
+    /// Why it was refused, if it is a [refusal](Self::refused).
+    #[must_use]
+    pub fn refusal(&self) -> Option<RefusalKind> {
+        self.context.as_ref()?.refusal
     }
 
     /// Adds what was being done when this error passed.
@@ -81,8 +127,12 @@ impl From<Error> for std::io::Error {
 
 impl fmt::Display for Error {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        for context in self.context.iter().flat_map(|contexts| contexts.texts.iter().rev()) {
-            write!(f, "{context}: ")?;
+        if let Some(contexts) = &self.context {
+            f.write_str(&contexts.texts.iter().rev().map(String::as_str).collect::<Vec<_>>().join(": "))?;
+            if contexts.refusal.is_some() {
+                return Ok(());
+            }
+            f.write_str(": ")?;
         }
         let text = std::io::Error::from_raw_os_error(self.errno.0);
         write!(f, "{text}")
@@ -131,6 +181,15 @@ mod tests {
         let error = Error::from(Errno::ENOSPC).context("writing the index").context("file 7");
         assert_eq!(error.to_string(), "file 7: writing the index: No space left on device (os error 28)");
         assert_eq!(error.errno(), Errno::ENOSPC);
+    }
+
+    #[test]
+    fn a_refusal_has_words_of_its_own_and_keeps_its_kind() {
+        let error =
+            Error::refused(Errno::EBUSY, RefusalKind::Policy, "the policy names tier a").context("tier a");
+        assert_eq!(error.to_string(), "tier a: the policy names tier a");
+        assert_eq!((error.errno(), error.refusal()), (Errno::EBUSY, Some(RefusalKind::Policy)));
+        assert_eq!(Error::new(Errno::EBUSY, "the policy").refusal(), None);
     }
 
     #[test]

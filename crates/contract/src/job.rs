@@ -52,6 +52,30 @@ pub enum JobKind {
     },
 }
 
+impl JobKind {
+    /// The tier that such a job empties.
+    #[must_use]
+    pub fn emptied_tier(&self) -> Option<&str> {
+        match self {
+            Self::Evacuate { tier, .. } | Self::Replace { tier, .. } => Some(tier),
+            Self::Move { .. }
+            | Self::Promote { .. }
+            | Self::Demote { .. }
+            | Self::Rebalance {}
+            | Self::ReplaceHome { .. } => None,
+        }
+    }
+
+    /// The tier that such a job takes out of the volume in the end.
+    #[must_use]
+    pub fn removed_tier(&self) -> Option<&str> {
+        match self {
+            Self::Evacuate { then_remove: false, .. } => None,
+            what => what.emptied_tier(),
+        }
+    }
+}
+
 impl fmt::Display for JobKind {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let shown = |path: &str| if path.is_empty() { "/".to_owned() } else { path.to_owned() };
@@ -100,7 +124,7 @@ impl fmt::Display for Mover {
 }
 
 /// What a job is called.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug, Serialize, Deserialize)]
 #[serde(untagged)]
 pub enum JobId {
     /// One that somebody started, by its number.

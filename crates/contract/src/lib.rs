@@ -23,7 +23,7 @@ pub use attr::{Attr, FileKind, SetAttr, SetTime, Timestamp};
 pub use caller::Caller;
 pub use environment::Environment;
 pub use errno::Errno;
-pub use error::{Context, Error, Result};
+pub use error::{Context, Error, RefusalKind, Result};
 pub use file_system::{
     DirEntry, DirSink, Entry, FallocateMode, FileSystem, FileSystemCapabilities, IoMode, OpenFlags,
     OpenRequest, Opened, RenameMode, SeekTarget, StatFs, WriteFlags, XattrMode,

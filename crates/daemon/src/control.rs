@@ -8,9 +8,10 @@ use crate::wire::VolumeHandle;
 use braid_contract::{Errno, JobId};
 use braid_ipc::protocol::{
     AffectedFile, Drill, ErrorReply, Explanation, FsckRequest, FsckSummary, Hello, HomeReplaced, Job,
-    JobChange, PinRequest, Pinned, Replaced, Replacing, Reply, Saved, StackDump, StartJob, Status, TierAdded,
-    TierRemoved, TierSet, TraceRequest,
+    JobChange, JobKind, JobState, PinRequest, Pinned, Replaced, Replacing, Reply, Saved, StackDump, StartJob,
+    Status, TierAdded, TierRemoved, TierSet, TraceRequest,
 };
+use std::collections::BTreeMap;
 use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::{Mutex, MutexGuard, PoisonError, RwLock, TryLockError};
@@ -27,14 +28,16 @@ pub(crate) struct Control {
     changing: Mutex<()>,
     /// Held while operations are recorded.
     recording: RwLock<()>,
-    home: Mutex<HomePlace>,
+    followed: Mutex<Followed>,
 }
 
-/// Where home is, as far as the stack file followed.
-struct HomePlace {
-    location: String,
-    /// What became of the stack file when home came there.
-    saved: Saved,
+/// How far the stack file followed what jobs did in the end.
+struct Followed {
+    /// Where home is, as the stack file has it.
+    home: String,
+    /// By the number of a job that was done, what became of the stack file;
+    /// `None` if it was done before the mount, or had nothing to change.
+    jobs: BTreeMap<JobId, Option<Saved>>,
 }
 
 impl Control {
@@ -45,11 +48,13 @@ impl Control {
             mountpoint: mountpoint.display().to_string(),
         };
         let home = volume.volume.status().tiers.into_iter().find(|tier| tier.home);
-        let location = home.map_or_else(String::new, |home| home.location);
+        let home = home.map_or_else(String::new, |home| home.location);
+        let jobs = volume.jobs();
+        let jobs = jobs.iter().filter(|job| changed_tiers(job)).map(|job| (job.id, None)).collect();
         Self {
             volume,
             hello,
-            home: Mutex::new(HomePlace { location, saved: Saved::default() }),
+            followed: Mutex::new(Followed { home, jobs }),
             mountpoint: mountpoint.to_owned(),
             checking: Mutex::new(()),
             running: Running::of(config),
@@ -72,30 +77,68 @@ impl Control {
     }
 
     fn follow_volume(&self) {
+        // Before the tiers: these are as a job that is done has left them.
+        let jobs = self.volume.jobs();
         let status = self.volume.volume.status();
         let names = status.tiers.iter().map(|tier| tier.name.as_str());
         // One that was left out stands in the file of somebody who may mean it.
         let names: Vec<&str> = names.chain(status.left_out_tiers.iter().map(String::as_str)).collect();
         for gone in self.running.missing(&names) {
             self.volume.let_go(&gone);
-            self.running.change(&[Edit::Remove(gone)]);
+            let saved = self.running.change(&[Edit::Remove(gone.clone())]);
+            self.followed().note(&jobs, saved, |what| what.removed_tier() == Some(&gone));
         }
-        let mut known = self.home();
-        if let Some(home) = status.tiers.iter().find(|tier| tier.home && tier.location != known.location) {
-            let edit = Edit::Set(home.name.clone(), "dir", home.location.clone());
-            *known = HomePlace { location: home.location.clone(), saved: self.running.change(&[edit]) };
+        let known = self.followed().home.clone();
+        if let Some(home) = status.tiers.iter().find(|tier| tier.home && tier.location != known) {
+            let saved = self.running.change(&[Edit::Set(home.name.clone(), "dir", home.location.clone())]);
+            let mut followed = self.followed();
+            followed.home.clone_from(&home.location);
+            let came = |what: &JobKind| matches!(what, JobKind::ReplaceHome { dir } if *dir == home.location);
+            followed.note(&jobs, saved, came);
+        }
+        let mut followed = self.followed();
+        followed.jobs.retain(|id, _| jobs.iter().any(|job| job.id == *id));
+        for job in jobs.iter().filter(|job| changed_tiers(job)) {
+            followed.jobs.entry(job.id).or_default();
         }
     }
 
-    fn home(&self) -> MutexGuard<'_, HomePlace> {
-        // Each change is a single assignment.
-        self.home.lock().unwrap_or_else(PoisonError::into_inner)
+    /// Adds what became of the stack file.
+    fn with_stack_file(&self, job: Job) -> Job {
+        let stack_file = self.followed().jobs.get(&job.id).cloned().flatten();
+        Job { stack_file, ..job }
+    }
+
+    /// Whether the stack file is still to follow what the job did in the end.
+    fn is_to_follow(&self, job: &Job) -> bool {
+        changed_tiers(job) && !self.followed().jobs.contains_key(&job.id)
+    }
+
+    fn followed(&self) -> MutexGuard<'_, Followed> {
+        // Each change is a single call or assignment.
+        self.followed.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     fn changing(&self) -> MutexGuard<'_, ()> {
         // It guards no state of its own.
         self.changing.lock().unwrap_or_else(PoisonError::into_inner)
     }
+}
+
+impl Followed {
+    /// Notes what became of the stack file because of the last such job.
+    fn note(&mut self, jobs: &[Job], saved: Saved, is_such: impl Fn(&JobKind) -> bool) {
+        if let Some(job) = jobs.iter().rfind(|job| job.what.as_ref().is_some_and(&is_such)) {
+            self.jobs.insert(job.id, Some(saved));
+        }
+    }
+}
+
+/// Whether the job changed the tiers in the end.
+fn changed_tiers(job: &Job) -> bool {
+    let changes =
+        |what: &JobKind| what.removed_tier().is_some() || matches!(what, JobKind::ReplaceHome { .. });
+    job.what.as_ref().is_some_and(changes) && job.state == JobState::Done
 }
 
 impl braid_ipc::Handler for Control {
@@ -166,11 +209,22 @@ impl braid_ipc::Handler for Control {
     }
 
     fn jobs(&self) -> Vec<Job> {
-        self.volume.jobs()
+        let jobs = self.volume.jobs();
+        // Whoever changes tiers may take long.
+        if jobs.iter().any(|job| self.is_to_follow(job))
+            && let Ok(_changing) = self.changing.try_lock()
+        {
+            self.follow_volume();
+        }
+        jobs.into_iter().map(|job| self.with_stack_file(job)).collect()
     }
 
     fn job(&self, id: JobId, change: Option<JobChange>) -> Result<Job, ErrorReply> {
-        self.volume.job(id, change)
+        let job = self.volume.job(id, change)?;
+        if self.is_to_follow(&job) {
+            self.follow();
+        }
+        Ok(self.with_stack_file(job))
     }
 
     fn undo_evacuation(&self, tier: &str) -> Result<(), ErrorReply> {
@@ -191,7 +245,8 @@ impl braid_ipc::Handler for Control {
         let JobId::Number(id) = job.id else { return Err(ErrorReply::new("the job has no number")) };
         let replaced = self.volume.wait_for_home(id, tell)?;
         self.follow();
-        Ok(HomeReplaced { saved: self.home().saved.clone(), ..replaced })
+        let saved = self.followed().jobs.get(&job.id).cloned().flatten();
+        Ok(HomeReplaced { saved: saved.unwrap_or_default(), ..replaced })
     }
 
     fn replace_tier_by(

@@ -1,9 +1,8 @@
 //! Jobs and pins, as the volume has them and as they are told. The control
 //! socket calls this.
 
-use crate::replacement::own_words;
 use crate::wire::VolumeHandle;
-use braid_contract::{Errno, Error, JobId, JobKind, Mover};
+use braid_contract::{Errno, Error, JobId, JobKind, Mover, RefusalKind};
 use braid_ipc::protocol::{ErrorReply, Job, JobChange, PinRequest, Pinned, StartJob};
 use braid_volume::{JobStatus, MoverStatus, PARALLEL_JOBS_MAX};
 use std::collections::BTreeMap;
@@ -32,7 +31,7 @@ impl VolumeHandle {
             }
         }
         let started = self.volume.start_job(request.what.clone(), request.bandwidth);
-        started.map(|job| self.told(job)).map_err(|error| plain(&error))
+        Ok(started.map(|job| self.told(job))?)
     }
 
     /// The movers, then all jobs, oldest first.
@@ -55,13 +54,13 @@ impl VolumeHandle {
             Some(JobChange::Bandwidth(bandwidth)) => self.volume.set_job_bandwidth(id, bandwidth),
             Some(JobChange::Guard(guarded)) => self.volume.set_job_guarded(id, guarded),
         };
-        job.map(|job| self.told(job)).map_err(|error| plain(&error))
+        Ok(job.map(|job| self.told(job))?)
     }
 
     /// A mover as a job, changed first if that is asked for.
     fn mover(&self, mover: Mover, change: Option<JobChange>) -> Result<Job, ErrorReply> {
         let name = mover.name();
-        let refuse = |what: String| Err(Error::new(Errno::EINVAL, what));
+        let refuse = |what: String| Err(Error::refused(Errno::EINVAL, RefusalKind::Request, what));
         let status = match change {
             None => self.volume.mover(mover),
             Some(JobChange::Pause) => self.volume.pause_mover(mover),
@@ -79,7 +78,7 @@ impl VolumeHandle {
                 ))
             }),
         };
-        status.map(|status| self.told_mover(status)).map_err(|error| plain(&error))
+        Ok(status.map(|status| self.told_mover(status))?)
     }
 
     fn told_mover(&self, status: MoverStatus) -> Job {
@@ -104,6 +103,7 @@ impl VolumeHandle {
             started_ns: None,
             ended_ns: None,
             message: None,
+            stack_file: None,
         }
     }
 
@@ -132,13 +132,14 @@ impl VolumeHandle {
             started_ns: record.started_ns,
             ended_ns: record.ended_ns,
             message: record.message,
+            stack_file: None,
         }
     }
 
     /// Lets a tier that was emptied take new ranges again.
     pub(crate) fn undo_evacuation(&self, tier: &str) -> Result<(), ErrorReply> {
         self.known_tier(tier)?;
-        self.volume.undo_evacuation(tier).map_err(|error| plain(&error))
+        Ok(self.volume.undo_evacuation(tier)?)
     }
 
     /// Pins files, or unpins them.
@@ -151,18 +152,7 @@ impl VolumeHandle {
             true => self.volume.pin(&request.path, tier, request.recursive),
             false => self.volume.unpin(&request.path, request.recursive),
         };
-        let pinned = pinned.map_err(|error| plain(&error))?;
+        let pinned = pinned?;
         Ok(Pinned { files: pinned.files, changed: pinned.changed })
     }
-}
-
-/// An error whose text says it all: the system's words for its number are left
-/// out where the volume has its own.
-pub(crate) fn plain(error: &Error) -> ErrorReply {
-    let own =
-        matches!(error.errno(), Errno::EINVAL | Errno::EBUSY | Errno::EEXIST | Errno::ENOSPC | Errno::EAGAIN);
-    let text = error.to_string();
-    let unknown = error.errno() == Errno::ENOENT && text.starts_with("there is no ");
-    let message = if own || unknown { own_words(error) } else { text };
-    ErrorReply { errno: Some(error.errno().0), message }
 }

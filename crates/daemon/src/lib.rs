@@ -26,6 +26,7 @@ pub mod trace;
 pub mod units;
 pub mod validate;
 
+mod advice;
 mod control;
 mod device;
 mod drill;

@@ -1,6 +1,7 @@
 //! Another directory becomes the home tier (`braid tier replace` for home), and
 //! what a mount does first with what was left of that.
 
+use crate::advice::Asked;
 use crate::replacement::{cant_open, refused};
 use crate::validate;
 use crate::wire::VolumeHandle;
@@ -29,14 +30,11 @@ impl VolumeHandle {
         let Some(location) = dir.to_str() else {
             return Err(refused(Errno::EINVAL, "the directory's name is not UTF-8", "name another one"));
         };
-        self.volume
-            .may_replace_home()
-            .map_err(|error| cant_replace(location, error.errno(), &error.to_string()))?;
+        let failed = |error| Asked::ReplaceHome { dir: &dir }.failed(&error);
+        self.volume.may_replace_home().map_err(failed)?;
         let root = open_tier_dir(&dir).map_err(|error| cant_open(&dir, &error))?;
         let started = self.volume.start_replacing_home(root, location, bandwidth);
-        started
-            .map(|job| self.told(job))
-            .map_err(|error| cant_replace(location, error.errno(), &error.to_string()))
+        started.map(|job| self.told(job)).map_err(failed)
     }
 
     /// Waits until such a job has ended, and hands `tell` how it is doing. If
@@ -63,7 +61,7 @@ impl VolumeHandle {
         };
         let report = match job.report {
             Some(Ok(report)) => report,
-            Some(Err((errno, why))) => return Err(cant_replace(dir, errno, &why)),
+            Some(Err(error)) => return Err(Asked::ReplaceHome { dir: Path::new(dir) }.failed(&error)),
             None => {
                 let what = format!("job {}: {}: {}", job.record.id, job.record.what, job.record.state.name());
                 return Err(refused(Errno::ECANCELED, &what, "home is where it was"));
@@ -83,21 +81,6 @@ impl VolumeHandle {
             saved: Saved::default(),
         })
     }
-}
-
-fn cant_replace(location: &str, errno: Errno, why: &str) -> ErrorReply {
-    let text = format!("{location}: {why}");
-    let advice = match errno {
-        Errno::EBUSY | Errno::EEXIST if why.contains("job ") => "look at it: braid job list",
-        Errno::ENOTEMPTY | Errno::EEXIST => "name an empty directory on a native file system",
-        Errno::ENOSPC => "name a directory on a file system with more room; nothing was changed",
-        Errno::EROFS => "remount it for writing (mount -o remount,rw)",
-        Errno::EBUSY => "try again when that has ended",
-        Errno::EOPNOTSUPP => "mount as root, and name a directory on ext4, xfs or btrfs",
-        Errno::ECANCELED => "nothing was changed",
-        _ => "home is where it was; check the directory and its file system; the log may say more",
-    };
-    refused(errno, &text, advice)
 }
 
 /// Looks, before a mount, whether home was being replaced when the daemon or

@@ -1,5 +1,6 @@
 //! An empty directory takes the place of a tier that is lost.
 
+use crate::advice::Asked;
 use crate::config::{TierSettings, VolumeSettings, no_such_tier};
 use crate::drill;
 use crate::refusal::Place;
@@ -77,7 +78,8 @@ impl VolumeHandle {
             profile: None,
             reserve: old.reserve,
         };
-        self.volume.replace_tier(config).map_err(|error| cant_replace(&dir, &error))?;
+        let replaced = self.volume.replace_tier(config);
+        replaced.map_err(|error| Asked::ReplaceLost { dir: &dir }.failed(&error))?;
         self.drills.enter(name, control);
         Ok(Replaced {
             lost: RunTier { id: before.id.0, name: name.to_owned() },
@@ -148,36 +150,8 @@ pub(crate) fn cant_open(dir: &Path, error: &Error) -> ErrorReply {
     }
 }
 
-fn cant_replace(dir: &Path, error: &Error) -> ErrorReply {
-    let text = error.to_string();
-    match error.errno() {
-        Errno::EBUSY if text.contains("is emptying") => {
-            refused(Errno::EBUSY, &text, "end that first: braid job cancel ID")
-        }
-        Errno::EBUSY => {
-            let advice = "only a tier that is failing, hangs or is absent is replaced so; for one that is well, name \
-                 the new one, and nothing is lost: braid tier replace MOUNT TIER NAME=DIR";
-            refused(Errno::EBUSY, &text, advice)
-        }
-        Errno::EEXIST => refused(
-            Errno::EEXIST,
-            &format!("{}: {text}", dir.display()),
-            "name an empty directory; a tier that is only elsewhere is given there at the next mount",
-        ),
-        errno => refused(errno, &text, "check the directory and its file system; the log may say more"),
-    }
-}
-
 pub(crate) fn refused(errno: Errno, what: &str, advice: &str) -> ErrorReply {
     ErrorReply { errno: Some(errno.0), message: format!("{what}\n  help: {advice}") }
-}
-
-/// The text of an error that says it all, without the system's words for its
-/// number.
-pub(crate) fn own_words(error: &Error) -> String {
-    let text = error.to_string();
-    let system = format!(": {}", std::io::Error::from_raw_os_error(error.errno().0));
-    text.strip_suffix(&system).map(str::to_owned).unwrap_or(text)
 }
 
 #[cfg(test)]

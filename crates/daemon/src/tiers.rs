@@ -2,17 +2,17 @@
 //! the control socket. The volume does it; here, what was asked for is read and
 //! looked at first, and what it comes to is said for people.
 
+use crate::advice::Asked;
 use crate::config::{Reserve, no_such_tier};
 use crate::drill;
-use crate::jobs::plain;
 use crate::refusal::{Place, Refusal};
-use crate::replacement::{TierPlace, cant_open, own_words, refused};
+use crate::replacement::{TierPlace, cant_open, refused};
 use crate::section::Section;
 use crate::stack_text::Edit;
 use crate::validate;
 use crate::volume_settings::{self, check_name};
 use crate::wire::VolumeHandle;
-use braid_contract::{Errno, Error, TierId};
+use braid_contract::{Errno, TierId};
 use braid_ipc::protocol::{ErrorReply, Job, RunTier};
 use braid_stores::dir::DirStore;
 use braid_stores::fault::FaultControl;
@@ -52,7 +52,8 @@ impl VolumeHandle {
         mountpoint: &Path,
     ) -> Result<(RunTier, Edit), ErrorReply> {
         let (joining, config) = self.joining((name, dir, settings), mountpoint)?;
-        let id = self.volume.add_tier(config).map_err(|error| cant_add(&joining.dir, &error))?;
+        let added = self.volume.add_tier(config);
+        let id = added.map_err(|error| Asked::Add { dir: &joining.dir }.failed(&error))?;
         self.joined(name, id, joining)
     }
 
@@ -73,7 +74,8 @@ impl VolumeHandle {
             return Err(refused(Errno::EINVAL, &what, "set it to read-only when that is done"));
         }
         let replaced = self.volume.replace_tier_by(old, config, bandwidth);
-        let (id, job) = replaced.map_err(|error| cant_replace(old, &joining.dir, &error))?;
+        let asked = Asked::ReplaceBy { old, dir: &joining.dir };
+        let (id, job) = replaced.map_err(|error| asked.failed(&error))?;
         let (tier, edit) = self.joined(new.0, id, joining)?;
         Ok((tier, edit, self.told(job)))
     }
@@ -129,10 +131,7 @@ impl VolumeHandle {
             return Err(refused(Errno::EINVAL, "there is nothing to be set", &advice));
         }
         let read = read(name, settings)?;
-        self.volume.set_tier(name, read.change).map_err(|error| match error.errno() {
-            Errno::EBUSY => refused(Errno::EBUSY, &own_words(&error), "set another tier to read-only"),
-            _ => error.into(),
-        })?;
+        self.volume.set_tier(name, read.change).map_err(|error| Asked::Set.failed(&error))?;
         self.change_place(name, read.change);
         let edit = |(key, value): (&'static str, Option<String>)| match value {
             Some(value) => Edit::Set(name.to_owned(), key, value),
@@ -149,7 +148,8 @@ impl VolumeHandle {
             let (what, advice) = no_such_tier(name, status.tiers.iter().map(|tier| tier.name.as_str()));
             return Err(refused(Errno::ENOENT, &what, &advice));
         }
-        let removed = self.volume.remove_tier(name).map_err(|error| cant_remove(name, evacuate, &error))?;
+        let asked = Asked::Remove { tier: name, evacuate };
+        let removed = self.volume.remove_tier(name).map_err(|error| asked.failed(&error))?;
         self.let_go(name);
         Ok(removed)
     }
@@ -159,52 +159,6 @@ impl VolumeHandle {
         self.drills.leave(name);
         self.leave_place(name);
     }
-}
-
-fn cant_add(dir: &Path, error: &Error) -> ErrorReply {
-    let text = format!("{}: {error}", dir.display());
-    let advice = match error.errno() {
-        Errno::EEXIST => {
-            "name an empty directory; one that belongs to a volume that is gone is free when its .braid directory is"
-        }
-        Errno::ENOSPC => "make room on its file system, or remove a tier first",
-        _ => "check the directory and its file system; the log may say more",
-    };
-    refused(error.errno(), &text, advice)
-}
-
-/// Why a tier that is well was not replaced.
-fn cant_replace(old: &str, dir: &Path, error: &Error) -> ErrorReply {
-    match error.errno() {
-        Errno::EINVAL | Errno::ENOSPC => plain(error),
-        Errno::EBUSY if error.to_string().contains("policy") => cant_remove(old, true, error),
-        Errno::EBUSY => {
-            let advice = format!("an empty directory takes its place: braid tier replace MOUNT {old} DIR");
-            refused(Errno::EBUSY, &error.to_string(), &advice)
-        }
-        Errno::EEXIST if error.to_string().contains("job ") => plain(error),
-        _ => cant_add(dir, error),
-    }
-}
-
-fn cant_remove(name: &str, evacuate: bool, error: &Error) -> ErrorReply {
-    let text = match error.errno() {
-        Errno::ENOTEMPTY | Errno::EBUSY => own_words(error),
-        _ => error.to_string(),
-    };
-    let advice = match error.errno() {
-        Errno::ENOTEMPTY if evacuate => format!("move them away first: braid tier evacuate {name}"),
-        Errno::ENOTEMPTY => {
-            format!("move them away first: braid tier evacuate {name}, or remove it without --no-evacuate")
-        }
-        Errno::EBUSY if text.contains("policy") => {
-            "change the policy in the stack file, and mount anew, first".to_owned()
-        }
-        Errno::EBUSY => "the home tier stays; what is being removed is gone in a moment".to_owned(),
-        Errno::EUCLEAN => "it is not known what is on the tier: run braid fsck".to_owned(),
-        _ => "the log may say more".to_owned(),
-    };
-    refused(error.errno(), &text, &advice)
 }
 
 /// Reads settings of a tier. `auto` and `default` unset what was set.

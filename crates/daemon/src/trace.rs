@@ -1,10 +1,9 @@
 //! Recording a mounted volume, for the control socket, and reading what was
 //! recorded.
 
-use crate::jobs::plain;
 use crate::refusal::{Place, Refusal};
 use crate::wire::VolumeHandle;
-use braid_contract::Errno;
+use braid_contract::{Errno, RefusalKind};
 use braid_ipc::protocol::{ErrorReply, Reply, TraceBegun, TraceEnded, TraceLines, TraceRequest};
 use braid_volume::TraceError;
 pub use braid_volume::{Trace, end_line};
@@ -25,8 +24,9 @@ impl VolumeHandle {
     ) -> Result<(), ErrorReply> {
         let started = self.volume.start_recording(request.path.as_deref());
         let mut recording = started.map_err(|error| {
-            let mut refused = plain(&error);
-            if error.errno() == Errno::EBUSY {
+            let busy = error.refusal() == Some(RefusalKind::Busy);
+            let mut refused = ErrorReply::from(error);
+            if busy {
                 refused.message.push_str(
                     "\n  help: end the `braid trace record` that does it with Ctrl-C, or wait for it",
                 );

@@ -12,8 +12,8 @@ use crate::validate;
 use braid_contract::{Errno, Error, FileSystem, InodeId, Store};
 use braid_fuse::{FuseConfig, Session};
 use braid_ipc::protocol::{
-    AffectedFile, AffectedRun, Drill, ErrorReply, Explanation, Hello, HotFile, Latency, MoveCount, Pin, Run,
-    RunTier, Status, TierStatus, Trouble,
+    AffectedFile, AffectedRun, Drill, ErrorReply, Explanation, Hello, HoldingRule, HotFile, Latency,
+    LatencyBucket, LatencyHistogram, MoveCount, Pin, Run, RunTier, Status, ThreadStatus, TierStatus, Trouble,
 };
 use braid_stores::dir::DirStore;
 use braid_stores::native::open_tier_dir;
@@ -122,6 +122,13 @@ impl VolumeHandle {
             volume_range_size: Some(explanation.volume_range_size),
             durable: volatile_tiers.is_empty(),
             volatile_tiers,
+            rule: explanation.rule.map(|rule| HoldingRule {
+                number: rule.number as u64,
+                when: rule.when,
+                tiers: rule.tiers,
+                policy: rule.policy,
+            }),
+            policy: Some(explanation.policy),
             pin: explanation.pin.map(|tier| Pin { tier }),
             next: explanation.next.map(|(id, name)| RunTier { id: id.0, name }),
             runs: explanation.runs.into_iter().map(run).collect(),
@@ -235,8 +242,11 @@ impl VolumeHandle {
             write_latency_ns: latency(tier.latency[1]),
             read_latency_total_ns: latency(tier.latency_total[0]),
             write_latency_total_ns: latency(tier.latency_total[1]),
+            read_latency_histogram_ns: histogram(&tier.latency_histogram[0]),
+            write_latency_histogram_ns: histogram(&tier.latency_histogram[1]),
             in_flight: finite(tier.in_flight),
             threads: tier.threads,
+            busiest_threads: tier.busiest_threads.iter().map(thread_status).collect(),
             mover_rate: finite(tier.mover_rate),
             mover_limit: tier.mover_limit.filter(|limit| limit.is_finite()),
             device: self.devices.look(tier.device),
@@ -259,6 +269,24 @@ fn move_count(count: braid_volume::MoveCount) -> MoveCount {
 fn latency(latency: braid_volume::Latency) -> Latency {
     let braid_volume::Latency { ops, mean_ns, p50_ns, p99_ns } = latency;
     Latency { ops, mean: mean_ns, p50: p50_ns, p99: p99_ns }
+}
+
+fn histogram(histogram: &braid_volume::LatencyHistogram) -> LatencyHistogram {
+    let buckets = histogram.buckets.iter().map(|(below, ops)| LatencyBucket { below: *below, ops: *ops });
+    LatencyHistogram { sum: histogram.sum_ns, buckets: buckets.collect() }
+}
+
+fn thread_status(thread: &braid_volume::ThreadStatus) -> ThreadStatus {
+    ThreadStatus {
+        thread: thread.thread,
+        read_rate: thread.rate[0],
+        write_rate: thread.rate[1],
+        read_op_rate: thread.op_rate[0],
+        write_op_rate: thread.op_rate[1],
+        read_latency_ns: thread.latency_ns[0],
+        write_latency_ns: thread.latency_ns[1],
+        in_flight: thread.in_flight,
+    }
 }
 
 /// The volume as it is set; with faults in front of its stores where it is to

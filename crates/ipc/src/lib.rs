@@ -1,16 +1,19 @@
 //! How the command line and a running daemon talk.
 //!
 //! One JSON object a line over a UNIX stream socket: [`protocol`] says what,
-//! [`socket`] says where, [`client`] asks and [`server`] answers. [`mounts`]
-//! reads the kernel's mount table, by which both ends find each other. The
-//! command line and the daemon call this crate; it knows nothing of volumes.
+//! [`socket`] says where, [`client`] asks and [`server`] answers, with what
+//! its [`handler`] knows. [`mounts`] reads the kernel's mount table, by which
+//! both ends find each other. The command line and the daemon call this crate;
+//! it knows nothing of volumes.
 #![forbid(unsafe_code)]
 
 pub mod client;
+pub mod handler;
 pub mod mounts;
 pub mod protocol;
 pub mod server;
 pub mod socket;
 
 pub use client::{Breaker, Client, ClientError};
-pub use server::{Handler, Server};
+pub use handler::Handler;
+pub use server::Server;

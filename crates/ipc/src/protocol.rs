@@ -3,12 +3,19 @@
 //! Unknown fields are ignored and new ones may be added; a change that an
 //! older peer would misread raises [`PROTOCOL`].
 
+mod fsck;
 mod jobs;
+mod status;
 mod tiers;
 mod trace;
 
 pub use braid_contract::{Amount, JobId, JobKind, JobState, Mover};
+pub use fsck::{FsckProblem, FsckProgress, FsckRequest, FsckSummary};
 pub use jobs::{Job, JobChange, Pin, PinRequest, Pinned, StartJob};
+pub use status::{
+    Device, HotFile, Latency, LatencyBucket, LatencyHistogram, MoveCount, Status, ThreadStatus, TierStatus,
+    Trouble,
+};
 pub use tiers::{HomeReplaced, Replaced, Replacing, Saved, StackDump, TierAdded, TierRemoved, TierSet};
 pub use trace::{TraceBegun, TraceEnded, TraceLines, TraceRequest};
 
@@ -18,7 +25,7 @@ use std::collections::BTreeMap;
 use std::fmt;
 
 /// The version of the protocol that this crate speaks.
-pub const PROTOCOL: u32 = 1;
+pub const PROTOCOL: u32 = 2;
 
 /// The longest request line that a daemon reads, in bytes: room for the paths
 /// of a check, as many as a command line has.
@@ -284,213 +291,6 @@ pub struct Ended {
     pub error: Option<String>,
 }
 
-/// The state of a volume.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub struct Status {
-    /// The volume's id: 32 hexadecimal digits.
-    pub volume: String,
-    /// Where it is mounted.
-    pub mountpoint: String,
-    /// Version of the daemon's program.
-    pub version: String,
-    /// The daemon's process id, in its own pid namespace.
-    pub pid: u32,
-    /// Size of a range in bytes.
-    pub range_size: u32,
-    /// The policy in force, with its settings.
-    pub policy: String,
-    /// Files that are open at present.
-    pub open_files: u64,
-    /// Inodes held in memory.
-    pub known_inodes: u64,
-    /// Removed files whose space is not given back yet.
-    pub pending_removals: u64,
-    /// The tiers, by number.
-    pub tiers: Vec<TierStatus>,
-    /// Tiers that were lost and replaced: files may still have ranges that
-    /// were on them.
-    #[serde(default)]
-    pub lost_tiers: Vec<RunTier>,
-    /// Tiers that the mount was given and left out, since they were removed
-    /// from the volume.
-    #[serde(default)]
-    pub left_out_tiers: Vec<String>,
-    /// The files that are used most, hottest first.
-    #[serde(default)]
-    pub hottest: Vec<HotFile>,
-    /// What movers moved since the mount.
-    #[serde(default)]
-    pub moves: Vec<MoveCount>,
-}
-
-/// A file that is used much.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub struct HotFile {
-    /// Its inode number.
-    pub ino: u64,
-    /// Its path below the mount point, where that is known; for root and the
-    /// user who mounted only.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub path: Option<String>,
-    /// The heat of its ranges together: one that is in constant use counts 1.
-    pub heat: f64,
-    /// The tiers that its hot ranges are on.
-    pub tier_names: Vec<String>,
-}
-
-/// What one mover moved from one tier to another for one reason.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct MoveCount {
-    /// `promote` or `demote`.
-    pub mover: String,
-    /// The tier that the ranges left.
-    pub from: String,
-    /// The tier that they are on since.
-    pub to: String,
-    /// Why they were moved: `hot`, or `watermark`.
-    pub reason: String,
-    /// How many ranges.
-    pub ranges: u64,
-    /// How many bytes that is.
-    pub bytes: u64,
-}
-
-/// The state of one tier. Sizes are in bytes.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub struct TierStatus {
-    /// The tier's number within the volume.
-    pub id: u8,
-    /// The tier's name.
-    pub name: String,
-    /// Where it is.
-    pub location: String,
-    /// Whether it holds the namespace.
-    pub home: bool,
-    /// `online`, `full`, `draining`, `read-only`, `failing`, `hanging` or `absent`.
-    pub state: String,
-    /// What its trouble began with; `None` while it has none.
-    #[serde(default)]
-    pub trouble: Option<Trouble>,
-    /// Whether what was synced to it survives power loss; it does not on a
-    /// file system in memory.
-    #[serde(default = "durable")]
-    pub durable: bool,
-    /// Faults that are armed on it for a drill.
-    #[serde(default)]
-    pub faults: Vec<String>,
-    /// Its share when ranges are dealt by weight; 0 while it is not known.
-    pub weight: f64,
-    /// Space that Braid leaves free.
-    pub reserve: u64,
-    /// It was set to be read only.
-    #[serde(default)]
-    pub readonly: bool,
-    /// It takes no new ranges: what is on it is to go elsewhere.
-    #[serde(default)]
-    pub draining: bool,
-    /// Size of the file system beneath.
-    pub total: u64,
-    /// Free space of the file system beneath.
-    pub free: u64,
-    /// What Braid may still put there.
-    pub available: u64,
-    /// Space in use on the file system beneath, by anybody.
-    pub used: u64,
-    /// Ranges of spread files there.
-    pub ranges: u64,
-    /// Bytes read since the mount.
-    pub read_bytes: u64,
-    /// Reads since the mount.
-    pub read_ops: u64,
-    /// Bytes written since the mount.
-    pub write_bytes: u64,
-    /// Writes since the mount.
-    pub write_ops: u64,
-    /// Bytes read a second, now.
-    pub read_rate: f64,
-    /// Bytes written a second, now.
-    pub write_rate: f64,
-    /// Bytes read a second at most, as calibrated or learned; `None` while
-    /// nothing is known.
-    #[serde(default)]
-    pub read_bandwidth: Option<f64>,
-    /// The same for bytes written.
-    #[serde(default)]
-    pub write_bandwidth: Option<f64>,
-    /// How long reads for applications took within the last second, in
-    /// nanoseconds.
-    #[serde(default)]
-    pub read_latency_ns: Latency,
-    /// How long writes for applications took within the last second.
-    #[serde(default)]
-    pub write_latency_ns: Latency,
-    /// The same for reads since the mount.
-    #[serde(default)]
-    pub read_latency_total_ns: Latency,
-    /// The same for writes since the mount.
-    #[serde(default)]
-    pub write_latency_total_ns: Latency,
-    /// Operations for applications that were under way at a time within the
-    /// last second, on average.
-    #[serde(default)]
-    pub in_flight: f64,
-    /// Threads of applications that used the tier in the last epoch.
-    #[serde(default)]
-    pub threads: u32,
-    /// Bytes a second that movers and jobs read from it and write to it.
-    #[serde(default)]
-    pub mover_rate: f64,
-    /// Bytes a second that movers and jobs may come to there at present; `None` if
-    /// there is no cap.
-    #[serde(default)]
-    pub mover_limit: Option<f64>,
-    /// The block device beneath, if there is one.
-    #[serde(default)]
-    pub device: Option<Device>,
-}
-
-/// Figures of a block device, of everything that uses it.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub struct Device {
-    /// The kernel's name of it.
-    pub name: String,
-    /// Bytes read a second.
-    pub read_rate: f64,
-    /// Bytes written a second.
-    pub write_rate: f64,
-    /// Operations under way at present.
-    pub in_flight: u64,
-    /// Share of time in which something was under way, 0 to 1.
-    pub busy: f64,
-}
-
-/// How long operations took, in nanoseconds; zeros if there were none.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Latency {
-    /// How many there were.
-    #[serde(default)]
-    pub ops: u64,
-    /// On average.
-    pub mean: u64,
-    /// Half of them took no longer.
-    pub p50: u64,
-    /// 99 in a hundred took no longer.
-    pub p99: u64,
-}
-
-fn durable() -> bool {
-    true
-}
-
-/// Why a tier can't be relied on.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub struct Trouble {
-    /// The error that it began with.
-    pub error: String,
-    /// How long it has lasted, in seconds.
-    pub seconds: f64,
-}
-
 /// A file with ranges on tiers that can't be relied on.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct AffectedFile {
@@ -565,12 +365,21 @@ pub struct Explanation {
     pub volume_range_size: Option<u32>,
     /// Whether what was synced of it survives power loss: whether all tiers do
     /// that it is on, home among them.
-    #[serde(default = "durable")]
+    #[serde(default = "status::durable")]
     pub durable: bool,
     /// The tiers of the file that do not.
     #[serde(default)]
     pub volatile_tiers: Vec<RunTier>,
-    /// The tier that the policy would give a new range of the file now.
+    /// The rule that holds for the file now, while nobody writes to it: not
+    /// always the one that placed its ranges. `None` if none does.
+    #[serde(default)]
+    pub rule: Option<HoldingRule>,
+    /// The policy that counts for the file now, and its settings: the one that
+    /// `rule` names, or else the volume's. `None` from a daemon of an earlier
+    /// version.
+    #[serde(default)]
+    pub policy: Option<String>,
+    /// The tier that rules and policy would give a new range of the file now.
     #[serde(default)]
     pub next: Option<RunTier>,
     /// Where movers leave the file; `None` if it is not pinned.
@@ -578,6 +387,19 @@ pub struct Explanation {
     pub pin: Option<Pin>,
     /// Stretches of ranges of which the same is to be said, in file order.
     pub runs: Vec<Run>,
+}
+
+/// A rule that holds for a file.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct HoldingRule {
+    /// Its place in the stack file's list, from 1 on.
+    pub number: u64,
+    /// Its condition, as the stack file has it.
+    pub when: String,
+    /// The tiers that it names, best first.
+    pub tiers: Vec<String>,
+    /// The policy that it names, and its settings.
+    pub policy: Option<String>,
 }
 
 /// A stretch of ranges on one tier.
@@ -613,80 +435,6 @@ pub struct RunTier {
     pub id: u8,
     /// The tier's name.
     pub name: String,
-}
-
-/// What is to be checked, and how.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct FsckRequest {
-    /// Put right what can be put right without losing data.
-    #[serde(default)]
-    pub repair: bool,
-    /// Tell of states too that are unusual and legal.
-    #[serde(default)]
-    pub verbose: bool,
-    /// Files and directories to check, below the volume's root; all of it if
-    /// there are none.
-    #[serde(default)]
-    pub paths: Vec<String>,
-}
-
-/// How far a check has come.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct FsckProgress {
-    /// What is being checked.
-    pub phase: String,
-    /// How many of them are done.
-    pub done: u64,
-    /// How many there are, where that is known.
-    pub total: Option<u64>,
-}
-
-/// Something that a check found (`docs/fsck.md`).
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct FsckProblem {
-    /// Which kind it is.
-    pub code: String,
-    /// `damage`, `leak` or `note`.
-    pub severity: String,
-    /// The file concerned, below the volume's root, if one is known.
-    pub path: Option<String>,
-    /// The object id concerned: 32 hexadecimal digits.
-    pub id: Option<String>,
-    /// The tier concerned.
-    pub tier: Option<String>,
-    /// First byte of the file that is concerned.
-    pub offset: Option<u64>,
-    /// How many bytes are.
-    pub len: Option<u64>,
-    /// What was found.
-    pub what: String,
-    /// What a repair does, or did, or why it does nothing.
-    pub repair: String,
-    /// Whether it was put right.
-    pub repaired: bool,
-}
-
-/// What a check comes to.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct FsckSummary {
-    /// Regular files that were looked at, by name.
-    pub files: u64,
-    /// Those that are spread.
-    pub spread_files: u64,
-    /// Ranges that they have.
-    pub ranges: u64,
-    /// Objects on all tiers.
-    pub objects: u64,
-    /// Problems of each severity.
-    pub damage: u64,
-    /// Space that is used for nothing.
-    pub leaks: u64,
-    /// What is unusual and does no harm.
-    pub notes: u64,
-    /// Problems that were put right.
-    pub repaired: u64,
-    /// Damage and leaks that were not.
-    pub left: u64,
 }
 
 /// Why a request was not answered.

@@ -35,6 +35,8 @@ impl Handler for Fake {
             volume_range_size: Some(65536),
             durable: true,
             volatile_tiers: vec![],
+            rule: None,
+            policy: None,
             next: None,
             pin: None,
             runs: vec![],
@@ -182,6 +184,7 @@ fn job(id: u64) -> Job {
         started_ns: Some(8),
         ended_ns: None,
         message: None,
+        stack_file: None,
     }
 }
 
@@ -251,9 +254,9 @@ fn every_verb_is_answered_on_one_connection() {
 fn the_wire_is_one_json_object_a_line() {
     let bench = bench();
     let mut stream = bench.raw();
-    let hello = "{\"protocol\":1,\"hello\":{\"version\":\"1.2.3\",\"pid\":42,\"mountpoint\":\"/mnt/x\"}}\n";
+    let hello = "{\"protocol\":2,\"hello\":{\"version\":\"1.2.3\",\"pid\":42,\"mountpoint\":\"/mnt/x\"}}\n";
     assert_eq!(say(&mut stream, "{\"verb\":\"hello\"}\n"), hello);
-    assert_eq!(say(&mut stream, "{\"protocol\":1,\"verb\":\"hello\",\"new\":true}\n"), hello);
+    assert_eq!(say(&mut stream, "{\"protocol\":2,\"verb\":\"hello\",\"new\":true}\n"), hello);
 }
 
 #[test]
@@ -281,13 +284,13 @@ fn a_drill_and_a_replacement_are_asked_for_in_one_line() {
     let said = say(&mut stream, "{\"verb\":\"drill\",\"tier\":\"slow\",\"rules\":[\"read:EIO\"]}\n");
     assert_eq!(
         said,
-        "{\"protocol\":1,\"drill\":{\"tiers\":[{\"tier\":\"slow\",\"faults\":[],\"hanging\":1}]}}\n"
+        "{\"protocol\":2,\"drill\":{\"tiers\":[{\"tier\":\"slow\",\"faults\":[],\"hanging\":1}]}}\n"
     );
     let said = say(&mut stream, "{\"verb\":\"replace-home\",\"dir\":\"/x\"}\n");
-    assert_eq!(said, "{\"protocol\":1,\"error\":{\"message\":\"/x is not empty\"}}\n");
+    assert_eq!(said, "{\"protocol\":2,\"error\":{\"message\":\"/x is not empty\"}}\n");
     let said = say(&mut stream, "{\"verb\":\"replace-tier\",\"tier\":\"slow\",\"dir\":\"/x\"}\n");
     let expected =
-        "{\"protocol\":1,\"error\":{\"errno\":16,\"message\":\"tier slow is online; /x is not needed\"}}\n";
+        "{\"protocol\":2,\"error\":{\"errno\":16,\"message\":\"tier slow is online; /x is not needed\"}}\n";
     assert_eq!(said, expected);
 }
 
@@ -338,14 +341,14 @@ fn malformed_requests_get_an_error_and_the_daemon_lives() {
     ] {
         let reply = say(&mut stream, line);
         assert!(
-            reply.starts_with("{\"protocol\":1,\"error\":{\"message\":\"the request is not"),
+            reply.starts_with("{\"protocol\":2,\"error\":{\"message\":\"the request is not"),
             "{line:?}: {reply}"
         );
     }
-    let reply = say(&mut stream, "{\"protocol\":2,\"verb\":\"hello\"}\n");
+    let reply = say(&mut stream, "{\"protocol\":1,\"verb\":\"hello\"}\n");
     assert_eq!(
         reply,
-        "{\"protocol\":1,\"error\":{\"message\":\"the request is of protocol version 2; this daemon speaks 1\"}}\n"
+        "{\"protocol\":2,\"error\":{\"message\":\"the request is of protocol version 1; this daemon speaks 2\"}}\n"
     );
 
     let mut stream = bench.raw();
@@ -355,6 +358,18 @@ fn malformed_requests_get_an_error_and_the_daemon_lives() {
     stream.read_line(&mut reply).unwrap();
     assert!(reply.contains("at most 1048576 bytes"), "{reply}");
     bench.client().request(&Request::Hello).unwrap();
+}
+
+#[test]
+fn a_daemon_of_another_version_is_named_whatever_it_answers() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("s");
+    let listener = std::os::unix::net::UnixListener::bind(&path).unwrap();
+    let mut client = Client::connect(&path, rustix::process::geteuid().as_raw()).unwrap();
+    let (mut daemon, _) = listener.accept().unwrap();
+    daemon.write_all(b"{\"protocol\":1,\"home-progress\":{\"phase\":\"copying\"}}\n").unwrap();
+    let error = client.receive().unwrap_err().to_string();
+    assert!(error.contains("it speaks version 1 of the control protocol, this program 2"), "{error}");
 }
 
 #[test]

@@ -8,8 +8,9 @@ use crate::sync::{Condvar, Mutex};
 use std::sync::{Arc, Weak};
 use std::thread::JoinHandle;
 
-/// How often due removals are looked for.
-const CLEAN_UP_NS: u64 = 200_000_000;
+/// How often tiers are looked after, due removals looked for, and what is hot
+/// or cold moved, however long an epoch is.
+const ROUND_NS: u64 = 200_000_000;
 
 type Stop = (Mutex<bool>, Condvar);
 
@@ -77,24 +78,43 @@ impl Volume {
     /// One round of what goes on in the background. Where threads may be
     /// started, the volume's own do this.
     pub fn tick(&self) {
+        self.close_epoch();
         self.look_after_tiers();
         self.clean_up();
         if !self.environment.threads() {
             self.step_jobs();
+            self.step_movers();
         }
     }
 
-    /// Closes the tiers' epochs, measures their space, and asks those in
-    /// trouble whether they are back. Never waits for a tier.
-    fn look_after_tiers(&self) {
+    /// Runs movers where no threads may be started: each for one round.
+    fn step_movers(&self) {
+        if self.movers.config.promote {
+            self.promote(&|| false);
+        }
+        if self.movers.config.demote {
+            self.demote(&|| false);
+        }
+    }
+
+    /// Closes the tiers' epochs, and tells policies and movers of them. Never
+    /// waits for a tier.
+    fn close_epoch(&self) {
         for tier in self.tiers.iter() {
             tier.monitor.enable(self.monitor);
             tier.close_epoch();
         }
         let policy = Arc::clone(&self.policy.read());
-        let epochs = self.tiers.epochs();
-        policy.epoch(&epochs);
-        self.rules.read().policies().for_each(|policy| policy.epoch(&epochs));
+        let epoch = self.tiers.last_epoch();
+        policy.epoch(&epoch);
+        self.rules.read().policies().for_each(|policy| policy.epoch(&epoch));
+        let _pass = self.door.pass();
+        self.guard_lanes();
+    }
+
+    /// Measures the tiers' space, and asks those in trouble whether they are
+    /// back. Never waits for a tier.
+    fn look_after_tiers(&self) {
         for tier in self.tiers.iter() {
             let Some(pool) = &self.pool else {
                 if tier.begin_probe() {
@@ -112,7 +132,6 @@ impl Volume {
         }
         let _pass = self.door.pass();
         self.close_heat_epoch();
-        self.guard_lanes();
         self.inodes.drop_forgotten();
     }
 
@@ -137,43 +156,51 @@ fn count((stopped, _): &Stop, volume: &Weak<Volume>) {
 fn waited((stopped, changed): &Stop, nanos: u64) -> bool {
     let mut guard = stopped.lock();
     if !*guard {
-        // One that wakes early ends its epoch early, which does no harm.
+        // One that wakes early does its round early, which does no harm.
         guard = changed.wait_for(guard, nanos);
     }
     !*guard
 }
 
 fn clean_up(stop: &Stop, volume: &Weak<Volume>) {
-    while waited(stop, CLEAN_UP_NS) {
+    while waited(stop, ROUND_NS) {
         let Some(volume) = volume.upgrade() else { return };
         volume.clean_up();
     }
 }
 
 fn promote(stop: &Stop, volume: &Weak<Volume>) {
-    at_epochs(stop, volume, |volume| volume.promote(&|| *stop.0.lock()));
+    in_rounds(stop, volume, |volume| volume.promote(&|| *stop.0.lock()));
 }
 
 fn demote(stop: &Stop, volume: &Weak<Volume>) {
-    at_epochs(stop, volume, |volume| volume.demote(&|| *stop.0.lock()));
+    in_rounds(stop, volume, |volume| volume.demote(&|| *stop.0.lock()));
 }
 
-/// Does `work` once in an epoch, until the volume ends.
-fn at_epochs(stop: &Stop, volume: &Weak<Volume>, work: impl Fn(&Volume)) {
-    let mut epoch_ns = 0;
-    while waited(stop, epoch_ns) {
+/// Does `work` again and again, until the volume ends.
+fn in_rounds(stop: &Stop, volume: &Weak<Volume>, work: impl Fn(&Volume)) {
+    while waited(stop, ROUND_NS) {
         let Some(volume) = volume.upgrade() else { return };
-        epoch_ns = volume.epoch_ns;
         work(&volume);
     }
 }
 
 fn run(stop: &Stop, volume: &Weak<Volume>) {
-    let (mut inodes_max, mut epoch_ns) = (0, 0);
-    while waited(stop, epoch_ns) {
+    let (mut inodes_max, mut wait_ns) = (0, 0);
+    // When an epoch ends, and when tiers are looked after, next.
+    let (mut epoch_at_ns, mut round_at_ns) = (0, 0);
+    while waited(stop, wait_ns) {
         let Some(volume) = volume.upgrade() else { return };
-        epoch_ns = volume.epoch_ns;
-        volume.look_after_tiers();
+        let now_ns = volume.environment.monotonic_ns();
+        if now_ns >= epoch_at_ns {
+            epoch_at_ns = now_ns + volume.epoch_ns;
+            volume.close_epoch();
+        }
+        if now_ns >= round_at_ns {
+            round_at_ns = now_ns + ROUND_NS;
+            volume.look_after_tiers();
+        }
+        wait_ns = epoch_at_ns.min(round_at_ns).saturating_sub(volume.environment.monotonic_ns());
         let inodes = volume.inodes.len();
         inodes_max = inodes.max(inodes_max);
         if inodes_max - inodes >= FORGOTTEN_MIN {

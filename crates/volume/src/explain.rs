@@ -33,13 +33,32 @@ pub struct Explanation {
     pub range_size: u32,
     /// How long ranges are where no rule says otherwise, in bytes.
     pub volume_range_size: u32,
-    /// The tier that the policy would give a new range of the file now.
+    /// The rule that holds for the file now, while nobody writes to it: not
+    /// always the one that placed its ranges.
+    pub rule: Option<HoldingRule>,
+    /// The policy that counts for the file now, and its settings: the one that
+    /// `rule` names, or else the volume's.
+    pub policy: String,
+    /// The tier that rules and policy would give a new range of the file now.
     pub next: Option<(TierId, String)>,
     /// Whether movers leave the file where it is, and the tier that it was
     /// pinned to, if one was named.
     pub pin: Option<Option<String>>,
     /// Runs of ranges of which the same is to be said, in order.
     pub runs: Vec<Run>,
+}
+
+/// A rule that holds for a file.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct HoldingRule {
+    /// Its place in the volume's list, from 1 on.
+    pub number: usize,
+    /// Its condition, as it was written.
+    pub when: String,
+    /// The tiers that it names, best first.
+    pub tiers: Vec<String>,
+    /// The policy that it names, and its settings.
+    pub policy: Option<String>,
 }
 
 /// A run of ranges.
@@ -71,10 +90,12 @@ impl Volume {
     /// `ESTALE` if nobody has looked the inode up, `EISDIR` or `EINVAL` if it
     /// is not a regular file.
     pub fn explain(&self, ino: InodeId) -> Result<Explanation> {
+        let _pass = self.door.pass();
         let inode = self.inodes.get(ino)?;
         let file = self.file_of(&inode)?;
         self.refresh_heat();
         let pinned = self.is_pinned(&file)?;
+        let holding = self.holding(&file);
         let layout = file.layout.read();
         let ranges = self.range_size_in(&file, &layout)?;
         let mut told = Told {
@@ -103,10 +124,17 @@ impl Volume {
         let pin = pin.or_else(|| told.pinned.then_some(None));
         let (size, runs) = (told.size, told.runs);
         let (range_size, volume_range_size) = (ranges.get(), self.range_size.get());
-        Ok(Explanation { layout, size, range_size, volume_range_size, next, pin, runs })
+        let policy = holding.policy.describe();
+        let rule = holding.rule.map(|rule| HoldingRule {
+            number: rule.number,
+            when: rule.when.text().to_owned(),
+            tiers: rule.tiers.clone(),
+            policy: rule.policy.as_ref().map(|policy| policy.describe()),
+        });
+        Ok(Explanation { layout, size, range_size, volume_range_size, rule, policy, next, pin, runs })
     }
 
-    /// The tier that the policy would give a new range at the end of the file.
+    /// The tier that rules and policy would give a new range at the end of the file.
     fn next_tier(
         &self,
         file: &File,
@@ -204,9 +232,9 @@ impl Told<'_> {
     }
 
     fn verdict(&mut self, tier: TierId, degree: u8) -> String {
-        let (volume, pinned) = (self.volume, self.pinned);
+        let (volume, ranges, pinned) = (self.volume, self.ranges, self.pinned);
         let verdict = || match volume.tiers.get(tier) {
-            Ok(tier) => volume.verdict(&tier, degree, pinned),
+            Ok(tier) => volume.verdict(&tier, ranges, degree, pinned),
             Err(_) => "lost".into(),
         };
         self.verdicts.entry((tier, degree)).or_insert_with(verdict).clone()

@@ -250,7 +250,12 @@ impl FileSystem for Volume {
         if !caller.keeps_set_id_bits() {
             self.clear_set_id(&open.file)?;
         }
-        let begun = self.trace_begin(&open.file).filter(|_| mode != FallocateMode::PunchHole);
+        // What leaves the size alone is no growth to whoever simulates it.
+        let keeps_size = !matches!(
+            mode,
+            FallocateMode::Allocate { keep_size: false } | FallocateMode::ZeroRange { keep_size: false }
+        );
+        let begun = self.trace_begin(&open.file).filter(|_| !keeps_size);
         let result = self.allocate_file(&open.file, offset, len, mode, Origin::of_reserving(caller));
         self.note_data(&open.file.inode, offset, len);
         let begun = begun.filter(|_| result.is_ok());

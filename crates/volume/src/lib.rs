@@ -51,7 +51,7 @@ pub use config::{
     DirectionProfile, EPOCH_NS_DEFAULT, HEAT_BUDGET_DEFAULT, HomeConfig, LargeFiles, MoversConfig,
     PolicyConfig, Reserve, RuleConfig, TierConfig, TierProfile, VolumeConfig,
 };
-pub use explain::{Explanation, Layout, Run};
+pub use explain::{Explanation, HoldingRule, Layout, Run};
 pub use format::{FORMAT_VERSION, RangeSize};
 pub use jobs::{JobRecord, JobStatus, PARALLEL_MAX as PARALLEL_JOBS_MAX, Pinned};
 pub use lifecycle::{RemovedTier, TierChange};
@@ -62,9 +62,9 @@ pub use plant::Plant;
 pub use rehome::{RehomeOutcome, RehomePhase, RehomeProgress, RehomeReport, discard_copy, settle_home};
 pub use rules::{Condition, ConditionError};
 pub use simulator::{Pace, PlacedBy, Simulated, SimulatedTier, SimulatorConfig, TierSimulated, simulate};
-pub use status::{HotFile, MoveCount, TierStatus, VolumeStatus};
+pub use status::{HotFile, MoveCount, ThreadStatus, TierStatus, VolumeStatus};
 pub use sync::Machine;
-pub use tiers::{Latency, TierState};
+pub use tiers::{Latency, LatencyHistogram, TierState};
 pub use trace::{
     Recorded, Recording, TRACE_VERSION, Trace, TraceError, TraceFile, TraceOp, TraceOpKind, end_line,
 };

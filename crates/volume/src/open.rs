@@ -5,7 +5,7 @@ use crate::background::Background;
 use crate::config::{HomeConfig, TierConfig, VolumeConfig};
 use crate::door::Door;
 use crate::file::Handles;
-use crate::format::{FORMAT_VERSION, FormatError, Label, RangeSize, TABLE_LEN, VolumeTable};
+use crate::format::{FORMAT_VERSION, FormatError, Label, RangeSize, RangeSizes, TABLE_LEN, VolumeTable};
 use crate::heat::Heat;
 use crate::index::IndexDir;
 use crate::jobs::Jobs;
@@ -18,7 +18,7 @@ use crate::rules::Rules;
 use crate::sync::{Mutex, RwLock};
 use crate::tiers::{Counts, Place, Tier, TierParts, Tiers};
 use crate::{RANGE_SIZE_DEFAULT, Volume, lifecycle, placement, rehome};
-use braid_contract::{Access, Environment, Errno, Error, Fd, InodeId, Result, TierId, VolumeId};
+use braid_contract::{Access, Environment, Errno, Error, Fd, InodeId, RefusalKind, Result, TierId, VolumeId};
 use braid_sys::is_privileged;
 use std::ffi::OsStr;
 use std::fmt;
@@ -451,6 +451,7 @@ fn plan_new(
         table: VolumeTable {
             volume,
             range_size,
+            range_sizes: sizes_by_rules(config, RangeSizes::default()),
             home: TierId(0),
             tiers,
             lost: Vec::new(),
@@ -480,6 +481,7 @@ fn plan_existing(
         return Err(OpenError::RangeSizeDiffers { found, asked });
     }
     let mut new_table = table.clone();
+    new_table.range_sizes = sizes_by_rules(config, table.range_sizes);
     let mut plan = Plan {
         volume: table.volume,
         range_size: table.range_size,
@@ -515,6 +517,13 @@ fn plan_existing(
     plan.table_is_new = new_table != table;
     plan.table = new_table;
     Ok(plan)
+}
+
+/// What sizes of ranges files may have by the rules, beside those of earlier
+/// mounts.
+pub(crate) fn sizes_by_rules(config: &VolumeConfig, mut sizes: RangeSizes) -> RangeSizes {
+    config.rules.iter().filter_map(|rule| rule.range_size).for_each(|size| sizes.insert(size));
+    sizes
 }
 
 fn check_label(tier: &TierConfig, label: &Label, table: &mut VolumeTable) -> Opening<TierId> {
@@ -556,7 +565,8 @@ pub(crate) fn join(table: &mut VolumeTable, name: &str) -> Opening<TierId> {
     let fresh = numbers().find(|number| !taken(table, *number));
     let freed = || table.removed.iter().find(|old| !old.leaving).map(|old| old.tier);
     let number = fresh.or_else(freed).ok_or_else(|| {
-        Error::new(Errno::ENOSPC, "a volume has at most 63 tiers, those that were lost among them")
+        let what = "a volume has at most 63 tiers, those that were lost among them";
+        Error::refused(Errno::ENOSPC, RefusalKind::Request, what)
     })?;
     // A tier of this name there is again; what is leaving is known by number.
     table.removed.retain(|old| old.tier != number && (old.leaving || old.name != name));

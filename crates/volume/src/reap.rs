@@ -136,7 +136,7 @@ impl Reaper {
             return false;
         }
         self.remove(volume, files.iter().map(|(id, _)| *id).collect());
-        volume.tiers.iter().for_each(|tier| tier.measure_again());
+        volume.tiers.measure_again();
         true
     }
 

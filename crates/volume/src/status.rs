@@ -2,7 +2,7 @@
 
 use crate::Volume;
 use crate::heat::FileKey;
-use crate::tiers::{Latency, TierState};
+use crate::tiers::{Latency, LatencyHistogram, TierState};
 use braid_contract::{Fd, InodeId, TierId, VolumeId};
 use std::collections::BTreeSet;
 
@@ -115,14 +115,20 @@ pub struct TierStatus {
     pub write_rate: f64,
     /// The most bytes a second that it is known to read and to write.
     pub bandwidth: [Option<f64>; 2],
-    /// How long reads and writes for applications took within the last second.
+    /// How long reads and writes for applications took within the last second,
+    /// or the last epoch where that is longer.
     pub latency: [Latency; 2],
     /// The same since the mount.
     pub latency_total: [Latency; 2],
+    /// How many took how long since the mount.
+    pub latency_histogram: [LatencyHistogram; 2],
     /// Operations for applications under way at a time, on average.
     pub in_flight: f64,
-    /// Threads of applications that used it in the last epoch.
+    /// Threads of applications that used it in the last second, or the last
+    /// epoch where that is longer.
     pub threads: u32,
+    /// Those of them that moved most bytes, the busiest first; not all.
+    pub busiest_threads: Vec<ThreadStatus>,
     /// Bytes a second that movers and jobs read from it and write to it.
     pub mover_rate: f64,
     /// Bytes a second that movers and jobs may come to there at present.
@@ -130,6 +136,25 @@ pub struct TierStatus {
     /// The file system beneath, as `stat` numbers it.
     pub device: u64,
 }
+
+/// What a thread of an application does on a tier, read and written.
+#[derive(Clone, PartialEq, Debug)]
+pub struct ThreadStatus {
+    /// The thread's id, as the kernel counts it.
+    pub thread: u32,
+    /// Bytes a second.
+    pub rate: [f64; 2],
+    /// Operations a second.
+    pub op_rate: [f64; 2],
+    /// How long an operation took on average, in nanoseconds; 0 if there was
+    /// none.
+    pub latency_ns: [u64; 2],
+    /// Operations under way at a time, on average.
+    pub in_flight: f64,
+}
+
+/// Threads of a tier that are told of, at most.
+const THREADS_TOLD_MAX: usize = 8;
 
 impl Volume {
     /// The state of the volume and its tiers.
@@ -221,8 +246,10 @@ fn tier_status(tier: &crate::tiers::Tier) -> TierStatus {
         bandwidth: tier.bandwidth(),
         latency: now.latency,
         latency_total: tier.monitor.total(),
+        latency_histogram: tier.monitor.histograms(),
         in_flight: now.in_flight,
         threads: tier.monitor.thread_count(),
+        busiest_threads: tier.monitor.busiest_threads(THREADS_TOLD_MAX),
         mover_rate: now.mover_rate.iter().sum(),
         mover_limit: None,
         device: usage.device,

@@ -1,14 +1,19 @@
 //! Tiers that come and go while files are in use.
 
-#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
+#![allow(clippy::unwrap_used, clippy::panic, reason = "a test fails by panicking")]
 
 #[allow(dead_code, reason = "other tests need more of it")]
 mod common;
 
 use braid_contract::{Errno, FileSystem, InodeId, JobKind, JobState};
+use braid_stores::dir::DirStore;
+use braid_testkit::sim::{
+    AllKept, AllLost, Chooser, Disk, DiskConfig, Frozen, Model, Seeded, SimClock, SimEnvironment,
+};
 use braid_volume::{LargeFiles, PolicyConfig, Reserve, TierChange, TierConfig, Volume, VolumeConfig, check};
 use common::{Bed, Open, RANGE, caller, pattern};
 use std::path::Path;
+use std::sync::{Arc, Mutex};
 
 /// The tiers `fast` and `slow`, and these.
 fn config(bed: &Bed, more: &[&str]) -> VolumeConfig {
@@ -202,6 +207,169 @@ fn a_job_of_an_earlier_tier_does_not_fall_on_the_next_one_of_that_name() {
     assert_eq!(state(&fourth, "slow"), "online");
     fourth.close();
     is_well(bed.config());
+}
+
+/// What is kept of the job that emptied a tier.
+fn kept_holds(bed: &Bed, id: u64) -> bool {
+    let kept = std::fs::read_to_string(bed.path(&format!("home/.braid/jobs/{id}"))).unwrap();
+    kept.contains(r#""holds": true"#)
+}
+
+#[test]
+fn a_tier_that_could_not_be_replaced_stays_drained() {
+    let bed = Bed::new();
+    let first = bed.open();
+    let id = start_emptying(&first);
+    first.volume.start_jobs(None).unwrap();
+    while !first.volume.job(id).unwrap().record.state.is_final() {
+        std::thread::sleep(std::time::Duration::from_millis(2));
+    }
+    first.close();
+    let mut absent = bed.config();
+    absent.tiers[0].store = None;
+    let new = || TierConfig { name: "slow".into(), ..bed.tier("new") };
+    let second = open(absent);
+    // Nothing can be written where a directory is.
+    let blocked = bed.path(&format!("home/.braid/jobs/{id}.new"));
+    std::fs::create_dir(&blocked).unwrap();
+    assert!(second.volume.replace_tier(new()).is_err());
+    std::fs::remove_dir(&blocked).unwrap();
+    assert!(kept_holds(&bed, id) && is_clear(&bed.path("new")));
+    // Nor may something else take its place.
+    let other = bed.tier("other");
+    other.store.as_ref().unwrap().set_label(&[7; 512]).unwrap();
+    let refused = second.volume.replace_tier(TierConfig { name: "slow".into(), ..other }).unwrap_err();
+    assert_eq!(refused.errno(), Errno::EEXIST);
+    assert!(kept_holds(&bed, id) && second.volume.job(id).unwrap().record.holds);
+    second.volume.replace_tier(new()).unwrap();
+    assert!(!kept_holds(&bed, id));
+    assert_eq!(state(&second, "slow"), "online");
+    second.close();
+}
+
+const HOME: usize = 0;
+const OLD: usize = 1;
+const NEW: usize = 2;
+
+/// Home, a tier and the one that takes its place, on simulated disks.
+struct Simulated {
+    disks: [Disk; 3],
+    environment: Arc<SimEnvironment>,
+}
+
+impl Simulated {
+    fn of(disks: [Disk; 3], seed: u64) -> Self {
+        let clock = Arc::new(SimClock::new());
+        disks.iter().for_each(|disk| disk.set_clock(Arc::clone(&clock)));
+        Self { disks, environment: Arc::new(SimEnvironment::new(clock, seed)) }
+    }
+
+    fn after(frozen: &[Frozen; 3], seed: u64) -> Self {
+        let disks = std::array::from_fn(|at| {
+            let mut chooser: Box<dyn Chooser> = match seed {
+                0 => Box::new(AllLost),
+                1 => Box::new(AllKept),
+                2 => return frozen[at].after_process_crash(),
+                seed => Box::new(Seeded::new(seed * 3 + at as u64)),
+            };
+            frozen[at].after_power_loss(&mut *chooser)
+        });
+        Self::of(disks, seed + 5)
+    }
+
+    /// The tier `slow` on a disk, or on none.
+    fn slow(&self, disk: Option<usize>) -> TierConfig {
+        let store = |disk: usize| Arc::new(DirStore::new(self.disks[disk].root()).unwrap());
+        TierConfig {
+            name: "slow".into(),
+            store: disk.map(|disk| store(disk) as Arc<dyn braid_contract::Store>),
+            location: "slow".into(),
+            weight: Some(1.0),
+            profile: None,
+            reserve: Reserve::Bytes(0),
+        }
+    }
+
+    fn open(&self, slow: Option<usize>) -> Result<Open, braid_volume::OpenError> {
+        let config = VolumeConfig {
+            home: braid_volume::HomeConfig {
+                name: "fast".into(),
+                root: self.disks[HOME].root(),
+                location: "fast".into(),
+                weight: Some(1.0),
+                profile: None,
+                reserve: Reserve::Bytes(0),
+            },
+            tiers: vec![self.slow(slow)],
+            range_size: Some(RANGE as u32),
+            policy: PolicyConfig::Weighted,
+            rules: Vec::new(),
+            epoch_ns: braid_volume::EPOCH_NS_DEFAULT,
+            heat_budget: braid_volume::HEAT_BUDGET_DEFAULT,
+            monitor: true,
+            movers: braid_volume::MoversConfig::NONE,
+            environment: self.environment.clone(),
+        };
+        Volume::open(config).map(|volume| Open { volume })
+    }
+}
+
+/// Empties a tier, loses it and replaces it; answers the moments before each
+/// effect of that.
+fn record_replacement(model: Model) -> Vec<(String, [Frozen; 3])> {
+    let disk = |at: usize| {
+        let (name, device) = (["home", "old", "new"][at].to_owned(), at as u64 + 1);
+        Disk::new(DiskConfig { name, capacity: 64 << 20, device, volatile: false, model })
+    };
+    let machine = Simulated::of([disk(HOME), disk(OLD), disk(NEW)], 1);
+    let first = machine.open(Some(OLD)).unwrap();
+    let (_, handle) = first.create("f");
+    first.write_ranges(handle, &pattern(1, 6 * RANGE as usize));
+    start_emptying(&first);
+    first.volume.tick();
+    assert_eq!((state(&first, "slow"), ranges(&first, "slow")), ("draining", 0));
+    first.volume.release(handle).unwrap();
+    first.close();
+    let second = machine.open(None).unwrap();
+    let moments = Arc::new(Mutex::new(Vec::new()));
+    for disk in &machine.disks {
+        let (moments, disks) = (Arc::clone(&moments), machine.disks.clone());
+        let freeze = move |what: String| {
+            moments.lock().unwrap().push((what, std::array::from_fn(|at| disks[at].freeze())));
+        };
+        disk.set_observer(Some(Arc::new(move |effect| freeze(effect.to_string()))));
+    }
+    second.volume.replace_tier(machine.slow(Some(NEW))).unwrap();
+    machine.disks.iter().for_each(|disk| disk.set_observer(None));
+    assert_eq!(state(&second, "slow"), "online");
+    let mut moments = std::mem::take(&mut *moments.lock().unwrap());
+    moments.push(("the end".to_owned(), std::array::from_fn(|at| machine.disks[at].freeze())));
+    moments
+}
+
+#[test]
+fn a_tier_in_the_place_of_one_that_was_emptied_takes_ranges_whenever_a_crash_comes() {
+    for model in [Model::EXT4, Model::WORST] {
+        let moments = record_replacement(model);
+        let (mut on_old, mut on_new) = (0, 0);
+        for (at, (what, disks)) in moments.iter().enumerate() {
+            for seed in 0..6 {
+                let context = format!("moment {at}, before {what}, seed {seed}");
+                match Simulated::after(disks, seed).open(Some(NEW)) {
+                    Ok(open) => {
+                        assert_eq!(state(&open, "slow"), "online", "{context}");
+                        on_new += 1;
+                    }
+                    Err(_) => {
+                        let old = Simulated::after(disks, seed).open(None);
+                        old.map(drop).unwrap_or_else(|error| panic!("{context}: {error}"));
+                        on_old += 1;
+                    }
+                }
+            }
+        }
+        assert!(on_old > 10 && on_new > 3, "{on_old} {on_new}");
+    }
 }
 
 #[test]

@@ -274,6 +274,32 @@ fn a_home_without_room_is_refused_with_the_numbers() {
 }
 
 #[test]
+fn nothing_is_held_up_for_the_rest_if_that_is_much() {
+    let machine = Machine::new(Model::EXT4);
+    let open = machine.mount(OLD).unwrap();
+    let (_, handle) = open.create("large");
+    // Every other range is on the home tier.
+    let change = |byte: u8| (0..300).for_each(|piece| open.write(handle, piece << 20, &[byte]));
+    change(1);
+    let mut tries = 0;
+    let mut tell = |progress: &RehomeProgress| {
+        if progress.phase == RehomePhase::Switching {
+            tries += 1;
+            change(2);
+        }
+        true
+    };
+    let refused = open.volume.replace_home(&machine.disks[NEW].root(), "new", &mut tell).unwrap_err();
+    assert!(refused.to_string().contains("faster than it can be copied"), "{refused}");
+    assert_eq!(refused.errno(), Errno::EBUSY);
+    assert!(tries > 1);
+    assert_eq!(open.read(handle, 299 << 20, 2), [2]);
+    open.close();
+    assert!(Volume::open(machine.config(NEW)).is_err());
+    machine.mount(OLD).unwrap().close();
+}
+
+#[test]
 fn once_it_has_switched_a_job_is_done_whatever_comes() {
     let machine = Machine::new(Model::EXT4);
     let open = machine.mount(OLD).unwrap();

@@ -5,7 +5,7 @@
 #[allow(dead_code, reason = "other tests need more of it")]
 mod common;
 
-use braid_contract::{Caller, Errno, FileSystem, InodeId, SetAttr, WriteFlags};
+use braid_contract::{Caller, Errno, FallocateMode, FileSystem, InodeId, OpenFlags, SetAttr, WriteFlags};
 use braid_volume::{Recording, Trace, TraceOpKind, end_line};
 use common::{Bed, Open, RANGE, caller};
 use std::ffi::OsStr;
@@ -101,4 +101,64 @@ fn a_file_is_told_of_again_when_it_comes_into_use_and_is_gone_when_nobody_has_it
     assert_eq!((write.thread, write.gid, write.offset, write.len), (42, 7, 2 * RANGE, 50));
     assert_eq!((write.size, write.sync, write.direct), (100, true, true));
     assert_eq!((trace.ops[2].size, trace.ops[3].len, trace.ops[3].size), (5, 5, 5));
+}
+
+#[test]
+fn room_is_told_of_where_the_file_may_grow() {
+    let bed = Bed::new();
+    let volume = bed.open();
+    let (_, handle) = volume.create("f");
+    let recording = volume.volume.start_recording(None).unwrap();
+    let allocate = |offset: u64, mode| {
+        volume.volume.fallocate(&caller(), handle, offset, RANGE, mode).unwrap();
+    };
+    allocate(0, FallocateMode::Allocate { keep_size: true });
+    allocate(0, FallocateMode::Allocate { keep_size: false });
+    allocate(3 * RANGE, FallocateMode::ZeroRange { keep_size: true });
+    allocate(RANGE, FallocateMode::ZeroRange { keep_size: false });
+    allocate(0, FallocateMode::PunchHole);
+    let trace = trace(&volume, recording);
+    let told: Vec<_> = trace.ops.iter().map(|op| (op.kind, op.offset, op.len, op.size)).collect();
+    let allocated = TraceOpKind::Allocate;
+    assert_eq!(told, [(allocated, 0, RANGE, 0), (allocated, RANGE, RANGE, RANGE)]);
+}
+
+#[test]
+fn long_paths_wait_within_a_bound_too() {
+    const NAME: usize = 250;
+    let bed = Bed::new();
+    let volume = bed.open();
+    let mut dir = InodeId::ROOT;
+    for _ in 0..12 {
+        let made = volume.volume.mkdir(&caller(), dir, OsStr::new(&"d".repeat(NAME)), 0o755, 0o022);
+        dir = made.unwrap().attr.ino;
+    }
+    let mut recording = volume.volume.start_recording(None).unwrap();
+    let flags = OpenFlags { write: true, ..OpenFlags::default() };
+    let make = |at: u32| {
+        let name = format!("{at:0250}");
+        let made = volume.volume.create(&caller(), dir, OsStr::new(&name), 0o100_644, 0o022, true, flags);
+        volume.volume.release(made.unwrap().1.handle).unwrap();
+    };
+    // Operations that are told, bytes of all that is, and operations that are missing.
+    let mut take = || {
+        let (mut ops, mut bytes, mut dropped) = (0, 0, 0);
+        loop {
+            let recorded = recording.next(Duration::ZERO).unwrap();
+            if recorded.lines.is_empty() {
+                return (ops, bytes, dropped);
+            }
+            (ops, bytes) = (ops + recorded.ops, bytes + recorded.lines.len());
+            dropped += recorded.dropped;
+        }
+    };
+    // More than 9 MiB of paths, and little else.
+    (0..3000).for_each(make);
+    let (ops, bytes, dropped) = take();
+    assert!(ops > 0 && dropped > 0 && bytes < 9 << 20, "{ops} {bytes} {dropped}");
+    assert_eq!(ops + dropped, 3000);
+    // Once they are taken there is room again.
+    make(3000);
+    let (ops, _, dropped) = take();
+    assert_eq!((ops, dropped), (1, 0));
 }

@@ -25,6 +25,9 @@ pub(crate) struct Shape {
 /// Ranges dealt over both tiers.
 pub(crate) const WEIGHTED: &str = "{ weighted: { } }";
 
+/// Ranges where they are done soonest, as the tiers' load has it.
+pub(crate) const ADAPTIVE: &str = "{ adaptive: { } }";
+
 /// Small files at home, the others spread.
 pub(crate) const SIZE: &str = "{ size: { small: 64KiB, large: spread } }";
 

@@ -16,7 +16,7 @@ fn run(options: &Options, report: &mut Report) -> Result<()> {
         report.skip("crash", "is about a volume");
         return Ok(());
     }
-    let planted = || explore(&["--features", "plant"], &["--states", "1000000"]);
+    let planted = || explore(&["--features", "braid-volume/plant"], &["--states", "1000000"]);
     report.case("each planted bug is found", planted)?;
     let states = options.iterations.unwrap_or_else(|| options.scale(20_000, 100_000, 1_000_000)).to_string();
     let seed = options.seed.to_string();
@@ -29,6 +29,7 @@ fn run(options: &Options, report: &mut Report) -> Result<()> {
 
 /// Runs the explorer. What it finds, it prints, with the way to repeat it.
 fn explore(build: &[&str], arguments: &[&str]) -> Result<()> {
-    let test = ["test", "--quiet", "--locked", "-p", "braid-volume", "--test", "crash"];
+    // As a part of all tests: what they are made of is built once.
+    let test = ["test", "--quiet", "--workspace", "--locked", "--test", "crash"];
     cmd("cargo").args(test).args(build).arg("--").args(arguments).dir(&paths::root()).run()
 }

@@ -22,8 +22,8 @@ const SHAPES: &[Shape] = &[
 ];
 
 fn run(options: &Options, report: &mut Report) -> Result<()> {
-    let build =
-        ["build", "--quiet", "--release", "--locked", "--package", "braid-testkit", "--bin", "differential"];
+    // As a part of all tests: what they are made of is built once.
+    let build = ["test", "--quiet", "--workspace", "--no-run", "--locked", "--test", "differential"];
     cmd("cargo").args(build).dir(&paths::root()).run()?;
     let count = options.scale(5_000, 40_000, 1_000_000);
     let shapes = if options.on.is_some() { &SHAPES[..1] } else { SHAPES };
@@ -44,7 +44,7 @@ fn run(options: &Options, report: &mut Report) -> Result<()> {
 
 /// A sequence that differs is kept below `target`, to be replayed.
 fn compare(arena: &Arena, reference: &Path, numbers: &[(&str, u64)]) -> Result<()> {
-    let mut differential = cmd(paths::target().join("release/differential"))
+    let mut differential = cmd(paths::built("differential"))
         .arg("--mount")
         .arg(arena.fresh("differential")?)
         .arg("--reference")

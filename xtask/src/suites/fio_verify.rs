@@ -1,7 +1,7 @@
 //! fio writes blocks with checksums by several engines and reads them back, at
 //! once and after a remount.
 
-use super::arena::{Arena, Shape, expect_spread};
+use super::arena::{ADAPTIVE, Arena, Shape, expect_spread};
 use super::{Report, Suite};
 use crate::error::Result;
 use crate::lab::Kind;
@@ -30,7 +30,8 @@ const JOBS: &[(&str, &[&str])] = &[
     ),
 ];
 
-const SHAPES: &[Shape] = &[Shape::spread(Kind::Ext4, Kind::Xfs), Shape::spread(Kind::Xfs, Kind::Ext4)];
+const SHAPES: &[Shape] =
+    &[Shape::spread(Kind::Ext4, Kind::Xfs), Shape::spread(Kind::Xfs, Kind::Ext4).policy(ADAPTIVE)];
 
 fn run(options: &Options, report: &mut Report) -> Result<()> {
     let shapes = if options.on.is_some() || options.quick { &SHAPES[..1] } else { SHAPES };

@@ -8,7 +8,7 @@
 mod model;
 pub(super) mod writer;
 
-use super::arena::{HOME_FIRST, RANGE, SIZE, WEIGHTED, policy_name};
+use super::arena::{ADAPTIVE, HOME_FIRST, RANGE, SIZE, WEIGHTED, policy_name};
 use super::load::load;
 use super::{Report, Suite};
 use crate::error::{Context, Result};
@@ -26,7 +26,7 @@ pub(super) const SUITE: Suite =
 const WRITERS: u64 = 4;
 
 fn run(options: &Options, report: &mut Report) -> Result<()> {
-    let rounds = options.iterations.unwrap_or_else(|| options.scale(2, 6, 50));
+    let rounds = options.iterations.unwrap_or_else(|| options.scale(4, 8, 50));
     if let Some(on) = &options.on {
         return report.case("the load, without a kill", || native(on, options.seed));
     }
@@ -34,9 +34,9 @@ fn run(options: &Options, report: &mut Report) -> Result<()> {
         report.skip("kill9", "needs root, to make file systems");
         return Ok(());
     }
-    let policies = [WEIGHTED, SIZE, HOME_FIRST];
+    let policies = [WEIGHTED, ADAPTIVE, SIZE, HOME_FIRST];
     for (policy, at) in policies.iter().zip(0..) {
-        let rounds = (rounds + 2 - at) / 3;
+        let rounds = (rounds + 3 - at) / 4;
         let mut killed = Killed::set_up(policy, options.seed + at)?;
         for round in 1..=rounds {
             let title = format!("round {round} of {rounds}, {}", policy_name(policy));

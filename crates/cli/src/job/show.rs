@@ -3,8 +3,9 @@
 use crate::progress::bar;
 use crate::status::show_duration;
 use crate::table::{Align, Table};
+use crate::tier::render_saved;
 use braid_daemon::units::show_size;
-use braid_ipc::protocol::Job;
+use braid_ipc::protocol::{Job, JobKind, JobState};
 use std::fmt::Write as _;
 
 /// A table of all jobs.
@@ -84,6 +85,18 @@ pub(super) fn all(job: &Job) -> String {
     if let Some(message) = &job.message {
         _ = writeln!(text, "why: {message}");
     }
+    text + &changed(job)
+}
+
+/// What its end changed of the tiers, and whether the stack file says so.
+fn changed(job: &Job) -> String {
+    let mut text = match (&job.what, job.what.as_ref().and_then(JobKind::removed_tier)) {
+        _ if job.state != JobState::Done => String::new(),
+        (Some(JobKind::ReplaceHome { dir }), _) => format!("home is at {dir} now\n"),
+        (_, Some(tier)) => format!("tier {tier} is not part of the volume any more\n"),
+        (_, None) => String::new(),
+    };
+    text.extend(job.stack_file.as_ref().map(render_saved));
     text
 }
 
@@ -104,15 +117,18 @@ fn waiting(job: &Job) -> String {
 pub(super) fn end(job: &Job) -> String {
     let skipped: String =
         job.skipped.iter().map(|(why, files)| format!("; {files} files left: {why}")).collect();
+    // Of one that failed, the failure says it.
+    let but = job.message.as_ref().filter(|_| job.state == JobState::Done);
+    let but = but.map_or(String::new(), |what| format!("; {what}"));
     format!(
-        "job {}: {}: {}: moved {} in {} ranges of {} files{skipped}\n",
+        "job {}: {}: {}: moved {} in {} ranges of {} files{skipped}{but}\n",
         job.id,
         job.text,
         job.state.name(),
         show_size(job.done.bytes),
         job.done.ranges,
         job.done.files,
-    )
+    ) + &changed(job)
 }
 
 /// How far it is, in one line.
@@ -131,7 +147,7 @@ pub(super) fn progress(job: &Job) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use braid_ipc::protocol::{Amount, JobKind, JobState};
+    use braid_ipc::protocol::Amount;
 
     fn job() -> Job {
         Job {
@@ -155,6 +171,7 @@ mod tests {
             started_ns: None,
             ended_ns: None,
             message: None,
+            stack_file: None,
         }
     }
 
@@ -176,5 +193,15 @@ left where they are: 2 files: pinned
         let table = list(&[job()]);
         assert!(table.contains("JOB  STATE") && table.contains("512 KiB/s   2 s  rebalance"), "{table}");
         assert_eq!(list(&[]), "there are no jobs\n");
+    }
+
+    #[test]
+    fn what_a_job_that_is_done_left_undone_is_told() {
+        let message = Some("/d could not be cleared (EIO)".to_owned());
+        let done = Job { state: JobState::Done, skipped: [].into(), message: message.clone(), ..job() };
+        let expected = "job 3: rebalance: done: moved 1.00 MiB in 1 ranges of 0 files; \
+            /d could not be cleared (EIO)\n";
+        assert_eq!(end(&done), expected);
+        assert!(!end(&Job { state: JobState::Failed, message, ..job() }).contains("cleared"));
     }
 }

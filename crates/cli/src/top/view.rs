@@ -4,7 +4,7 @@
 use crate::status::show_duration;
 use crate::table::show_latency;
 use braid_daemon::units::show_size;
-use braid_ipc::protocol::{Amount, HotFile, Job, Latency, Status, TierStatus};
+use braid_ipc::protocol::{Amount, HotFile, Job, Latency, Status, ThreadStatus, TierStatus};
 use ratatui::buffer::Buffer;
 use ratatui::layout::{Constraint, Layout, Rect};
 use ratatui::style::{Color, Modifier, Style};
@@ -16,6 +16,8 @@ use std::collections::BTreeMap;
 const FILES_MIN: u16 = 3;
 /// Jobs that are shown at most.
 const JOBS_MAX: usize = 5;
+/// Threads that are shown at most.
+const THREADS_MAX: usize = 5;
 /// Width of a job's bar.
 const JOB_BAR: usize = 20;
 /// Width of what a tier's row has besides the bar.
@@ -118,9 +120,10 @@ pub(crate) fn text(view: &View<'_>, width: u16) -> String {
 
 /// Draws a frame.
 pub(crate) fn draw(area: Rect, buffer: &mut Buffer, view: &View<'_>) {
-    let [head, tiers, jobs, files, foot] = Layout::vertical([
+    let [head, tiers, threads, jobs, files, foot] = Layout::vertical([
         Constraint::Length(2),
         Constraint::Length(view.tiers_height()),
+        Constraint::Length(view.threads_height()),
         Constraint::Length(view.jobs_height()),
         Constraint::Min(FILES_MIN),
         Constraint::Length(u16::from(view.keys)),
@@ -128,6 +131,7 @@ pub(crate) fn draw(area: Rect, buffer: &mut Buffer, view: &View<'_>) {
     .areas(area);
     view.head().render(head, buffer);
     Widget::render(view.tiers(tiers.width), tiers, buffer);
+    Widget::render(view.threads(), threads, buffer);
     Widget::render(view.jobs(), jobs, buffer);
     Widget::render(view.files(), files, buffer);
     let keys = format!(" q quit   ← → sort by: {}   ↑ ↓ scroll files", view.order.name());
@@ -139,6 +143,7 @@ impl View<'_> {
     fn height(&self) -> u16 {
         let files = u16::try_from(self.status.hottest.len()).unwrap_or(u16::MAX);
         (2 + self.tiers_height())
+            .saturating_add(self.threads_height())
             .saturating_add(self.jobs_height())
             .saturating_add(files.max(2))
             .saturating_add(1)
@@ -148,9 +153,60 @@ impl View<'_> {
         u16::try_from(self.status.tiers.len() * 2 + 2).unwrap_or(u16::MAX)
     }
 
+    fn threads_height(&self) -> u16 {
+        // As for jobs.
+        u16::try_from(self.busiest_threads().len().max(1) + 2).unwrap_or(u16::MAX)
+    }
+
     fn jobs_height(&self) -> u16 {
         // A head and a blank line; a line too for there being none.
         u16::try_from(self.current_jobs().count().clamp(1, JOBS_MAX) + 2).unwrap_or(u16::MAX)
+    }
+
+    /// The threads that move most bytes on some tier, and its name.
+    fn busiest_threads(&self) -> Vec<(&str, &ThreadStatus)> {
+        let mut threads = Vec::new();
+        for tier in &self.status.tiers {
+            threads.extend(tier.busiest_threads.iter().map(|thread| (&*tier.name, thread)));
+        }
+        let rate = |(_, thread): &(&str, &ThreadStatus)| thread.read_rate + thread.write_rate;
+        threads.sort_by(|a, b| rate(b).total_cmp(&rate(a)));
+        threads.truncate(THREADS_MAX);
+        threads
+    }
+
+    fn threads(&self) -> Table<'static> {
+        let took = |op_rate: f64, nanos: u64| if op_rate > 0.0 { show_latency(nanos) } else { "-".into() };
+        let row = |(tier, thread): &(&str, &ThreadStatus)| {
+            Row::new([
+                thread.thread.to_string(),
+                (*tier).to_owned(),
+                format!("{}/s", show_size(thread.read_rate as u64)),
+                format!("{}/s", show_size(thread.write_rate as u64)),
+                format!("{:.0}", thread.read_op_rate),
+                format!("{:.0}", thread.write_op_rate),
+                took(thread.read_op_rate, thread.read_latency_ns),
+                took(thread.write_op_rate, thread.write_latency_ns),
+                format!("{:.1}", thread.in_flight),
+            ])
+        };
+        let mut rows: Vec<Row<'_>> = self.busiest_threads().iter().map(row).collect();
+        if rows.is_empty() {
+            rows.push(Row::new(["-"]));
+        }
+        let widths = [8, 12, 11, 11, 8, 8, 9, 10, 9].map(Constraint::Length);
+        let head = [
+            "THREAD",
+            "TIER",
+            "READ",
+            "WRITE",
+            "READS/S",
+            "WRITES/S",
+            "READ TOOK",
+            "WRITE TOOK",
+            "IN FLIGHT",
+        ];
+        Table::new(rows, widths).header(header(&head)).column_spacing(1)
     }
 
     /// Jobs that have not ended, the latest first.
@@ -321,6 +377,15 @@ mod tests {
         fast["write_bandwidth"] = (200 << 20).into();
         fast["write_latency_ns"] =
             serde_json::json!({ "ops": 5, "mean": 0, "p50": 1_500_000, "p99": 84_000_000 });
+        let thread = |thread: u32, write_rate: f64| {
+            serde_json::json!({
+                "thread": thread, "read_rate": 0.0, "write_rate": write_rate, "read_op_rate": 0.0,
+                "write_op_rate": 50.0, "read_latency_ns": 0, "write_latency_ns": 1_500_000, "in_flight": 0.75,
+            })
+        };
+        fast["busiest_threads"] = serde_json::json!([thread(77, 3e6), thread(78, 1e6)]);
+        let mut slow = tier(1, "slow", 250.0 * 1024.0 * 1024.0);
+        slow["busiest_threads"] = serde_json::json!([thread(77, 2_097_152.0)]);
         let hot = serde_json::json!([
             { "ino": 7, "path": "a/b", "heat": 2.5, "tier_names": ["slow"] },
             { "ino": 8, "heat": 0.5, "tier_names": ["fast", "slow"] },
@@ -328,7 +393,7 @@ mod tests {
         serde_json::from_value(serde_json::json!({
             "volume": "v", "mountpoint": "/mnt", "version": "1", "pid": 1, "range_size": 65536,
             "policy": "weighted", "open_files": 3, "known_inodes": 4, "pending_removals": 0,
-            "tiers": [fast, tier(1, "slow", 250.0 * 1024.0 * 1024.0)], "hottest": hot,
+            "tiers": [fast, slow], "hottest": hot,
         }))
         .unwrap()
     }
@@ -357,7 +422,7 @@ mod tests {
         let (order, jobs) = (Order::default(), [job("running"), job("done")]);
         let mut view =
             View { status: &status, jobs: Some(&jobs), peaks: &peaks, order, scroll: 0, keys: true };
-        let shown = screen(&view, 110, 18);
+        let shown = screen(&view, 110, 23);
         for words in [
             "/mnt  policy weighted  3 open files",
             "fast*        read  ░░░░░░░░░░░░░░░░░░ 0 B/s       -           -       -",
@@ -365,6 +430,7 @@ mod tests {
             // Nothing is known of it but what it did so far.
             "online       write ██████████████████ 250 MiB/s   ~250 MiB/s  -       -",
             "0 threads      25% of 100 GiB",
+            "77       slow         0 B/s       2.0 MiB/s   0        50       -         1.5 ms     0.8",
             "2.50     slow                     a/b",
             "0.50     fast slow                inode 8",
             "3       running  ██████████░░░░░░░░░░ 50%   10.0 MiB/s  1 min 5 s    a/b to slow",
@@ -375,7 +441,7 @@ mod tests {
         let first = |shown: &str| shown.find("slow  ").unwrap() < shown.find("fast*").unwrap();
         assert!(!first(&shown));
         (view.order, view.scroll) = (Order::Written, 1);
-        let shown = screen(&view, 110, 18);
+        let shown = screen(&view, 110, 23);
         assert!(first(&shown) && !shown.contains("2.50  ") && shown.contains("inode 8"), "{shown}");
     }
 

@@ -11,10 +11,14 @@ use std::fs::{self, File};
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Output, Stdio};
+use std::time::{Duration, Instant};
 use tempfile::TempDir;
 
 /// Bytes of a range in the stack files of the tests.
 pub(crate) const RANGE: usize = 64 << 10;
+
+/// What comes about by itself has so long to do so.
+const PATIENCE: Duration = Duration::from_secs(90);
 
 /// A directory with directories for tiers, a stack file `s.yaml` and a mount
 /// point `m`; commands run in it.
@@ -152,6 +156,38 @@ stack:
         found.cloned().unwrap_or(Value::Null)
     }
 
+    pub(crate) fn state(&self, tier: &str) -> String {
+        self.tier(tier)["state"].as_str().unwrap().to_owned()
+    }
+
+    /// Ranges that are on a tier.
+    pub(crate) fn ranges_on(&self, tier: &str) -> u64 {
+        self.tier(tier)["ranges"].as_u64().unwrap()
+    }
+
+    /// Whether home is in this directory.
+    pub(crate) fn home_is_at(&self, name: &str) -> bool {
+        let home = self.tier("fast");
+        Path::new(home["location"].as_str().unwrap()) == self.path(name).canonicalize().unwrap()
+    }
+
+    pub(crate) fn job(&self, id: u64) -> Value {
+        self.json(&["job", "show", &id.to_string(), "--json"])
+    }
+
+    /// Asks until the job is as `wanted`; fails if it ends before.
+    #[track_caller]
+    pub(crate) fn until(&self, id: u64, wanted: impl Fn(&Value) -> bool) -> Value {
+        let mut job = Value::Null;
+        until(&format!("job {id} comes to what is waited for"), || {
+            job = self.job(id);
+            let over = ["done", "failed", "cancelled"].contains(&job["state"].as_str().unwrap());
+            assert!(wanted(&job) || !over, "{job}");
+            wanted(&job)
+        });
+        job
+    }
+
     /// The stretches of a file, as `braid explain` tells them.
     pub(crate) fn runs(&self, file: &str) -> Vec<Value> {
         self.json(&["explain", file, "--json"])["runs"].as_array().unwrap().clone()
@@ -187,6 +223,31 @@ impl Drop for Bench {
             let _ = rustix::mount::unmount(path, UnmountFlags::DETACH);
         }
     }
+}
+
+/// Does something again and again until what is to come about has; fails where
+/// it does not.
+#[track_caller]
+pub(crate) fn until(what: &str, mut step: impl FnMut() -> bool) {
+    let begun = Instant::now();
+    while !step() {
+        assert!(begun.elapsed() < PATIENCE, "{what}");
+        std::thread::sleep(Duration::from_millis(50));
+    }
+}
+
+/// The text of the stack file.
+pub(crate) fn stack(bench: &Bench) -> String {
+    fs::read_to_string(bench.path("s.yaml")).unwrap()
+}
+
+/// Finds nothing wrong with what is not mounted, but that its daemon was
+/// killed.
+#[track_caller]
+pub(crate) fn is_well(bench: &Bench) {
+    let said = bench.ok(&["fsck", "s.yaml"]);
+    assert!(said.ends_with("no problems\n") || said.contains("not unmounted cleanly"), "{said}");
+    assert!(!said.contains("damage:") && !said.contains("leak:"), "{said}");
 }
 
 /// Ends a process by `SIGKILL`, and waits until it is gone.

@@ -3,9 +3,9 @@
 //! scrape.
 
 use braid_contract::JobState;
-use braid_ipc::protocol::{Device, Job, Latency, MoveCount, Status, TierStatus};
+use braid_ipc::protocol::{Device, Job, LatencyHistogram, MoveCount, Status, TierStatus};
 use prometheus_client::collector::Collector;
-use prometheus_client::encoding::{DescriptorEncoder, text};
+use prometheus_client::encoding::{DescriptorEncoder, MetricEncoder, text};
 use prometheus_client::metrics::MetricType;
 use prometheus_client::registry::Registry;
 use std::fmt;
@@ -35,16 +35,25 @@ struct Told {
 type Labels = Vec<(&'static str, String)>;
 
 /// Samples of one metric, each with its labels.
-type Samples = Vec<(Labels, f64)>;
+type Samples<T = f64> = Vec<(Labels, T)>;
 
 /// One metric.
 struct Metric {
     /// Without the `_total` of a counter.
     name: &'static str,
-    kind: MetricType,
     /// Without a full stop at the end.
     help: &'static str,
-    samples: fn(&Told) -> Samples,
+    values: Values,
+}
+
+/// What is known of a metric.
+enum Values {
+    /// It goes up and down.
+    Gauge(fn(&Told) -> Samples),
+    /// It only goes up.
+    Counter(fn(&Told) -> Samples),
+    /// Latencies.
+    Histogram(fn(&Told) -> Samples<&LatencyHistogram>),
 }
 
 /// The metrics of a volume in this state, in the OpenMetrics text format.
@@ -59,12 +68,27 @@ pub(crate) fn exposition(volume: Status, jobs: Vec<Job>) -> Result<String, Strin
 impl Collector for Told {
     fn encode(&self, mut encoder: DescriptorEncoder<'_>) -> Result<(), fmt::Error> {
         for metric in metrics() {
-            let mut family = encoder.encode_descriptor(metric.name, metric.help, None, metric.kind)?;
-            for (labels, value) in (metric.samples)(self) {
-                let mut sample = family.encode_family(&labels)?;
-                match metric.kind {
-                    MetricType::Counter => sample.encode_counter::<Labels, _, f64>(&value, None)?,
-                    _ => sample.encode_gauge(&value)?,
+            let kind = match metric.values {
+                Values::Gauge(_) => MetricType::Gauge,
+                Values::Counter(_) => MetricType::Counter,
+                Values::Histogram(_) => MetricType::Histogram,
+            };
+            let mut family = encoder.encode_descriptor(metric.name, metric.help, None, kind)?;
+            match metric.values {
+                Values::Gauge(samples) => {
+                    for (labels, value) in samples(self) {
+                        family.encode_family(&labels)?.encode_gauge(&value)?;
+                    }
+                }
+                Values::Counter(samples) => {
+                    for (labels, value) in samples(self) {
+                        family.encode_family(&labels)?.encode_counter::<Labels, _, f64>(&value, None)?;
+                    }
+                }
+                Values::Histogram(samples) => {
+                    for (labels, histogram) in samples(self) {
+                        encode_histogram(&mut family.encode_family(&labels)?, histogram)?;
+                    }
                 }
             }
         }
@@ -72,16 +96,33 @@ impl Collector for Told {
     }
 }
 
+fn encode_histogram(sample: &mut MetricEncoder<'_>, histogram: &LatencyHistogram) -> fmt::Result {
+    let seconds = |nanos: u64| nanos as f64 / 1e9;
+    let bound = |below: Option<u64>| below.map_or(f64::INFINITY, seconds);
+    let buckets: Vec<(f64, u64)> =
+        histogram.buckets.iter().map(|bucket| (bound(bucket.below), bucket.ops)).collect();
+    let ops = buckets.iter().map(|(_, ops)| ops).sum();
+    sample.encode_histogram::<Labels>(seconds(histogram.sum), ops, &buckets, None)
+}
+
 fn metrics() -> impl Iterator<Item = Metric> {
     of_volume().into_iter().chain(of_tiers()).chain(of_traffic()).chain(of_devices())
 }
 
 fn counter(name: &'static str, help: &'static str, samples: fn(&Told) -> Samples) -> Metric {
-    Metric { name, kind: MetricType::Counter, help, samples }
+    Metric { name, help, values: Values::Counter(samples) }
 }
 
 fn gauge(name: &'static str, help: &'static str, samples: fn(&Told) -> Samples) -> Metric {
-    Metric { name, kind: MetricType::Gauge, help, samples }
+    Metric { name, help, values: Values::Gauge(samples) }
+}
+
+fn histogram(
+    name: &'static str,
+    help: &'static str,
+    samples: fn(&Told) -> Samples<&LatencyHistogram>,
+) -> Metric {
+    Metric { name, help, values: Values::Histogram(samples) }
 }
 
 fn of_volume() -> Vec<Metric> {
@@ -174,23 +215,15 @@ fn of_traffic() -> Vec<Metric> {
         counter("braid_tier_write_operations", "Writes since the mount", |told| {
             tiers(told, |tier| tier.write_ops as f64)
         }),
-        gauge(
+        histogram(
             "braid_tier_read_latency_seconds",
-            "Time that reads for applications took within the last second, by quantile",
-            |told| latencies(told, |tier| &tier.read_latency_ns),
+            "Time that each read for applications took since the mount",
+            |told| latencies(told, |tier| &tier.read_latency_histogram_ns),
         ),
-        gauge(
+        histogram(
             "braid_tier_write_latency_seconds",
-            "Time that writes for applications took within the last second, by quantile",
-            |told| latencies(told, |tier| &tier.write_latency_ns),
-        ),
-        counter("braid_tier_read_seconds", "Time that reads for applications took since the mount", |told| {
-            tiers(told, |tier| spent(&tier.read_latency_total_ns))
-        }),
-        counter(
-            "braid_tier_write_seconds",
-            "Time that writes for applications took since the mount",
-            |told| tiers(told, |tier| spent(&tier.write_latency_total_ns)),
+            "Time that each write for applications took since the mount",
+            |told| latencies(told, |tier| &tier.write_latency_histogram_ns),
         ),
         gauge(
             "braid_tier_in_flight",
@@ -272,27 +305,9 @@ fn states(told: &Told) -> Samples {
     told.volume.tiers.iter().flat_map(of).collect()
 }
 
-/// The quantiles of each tier that did anything.
-fn latencies(told: &Told, latency: fn(&TierStatus) -> &Latency) -> Samples {
-    let of = |tier: &TierStatus| {
-        let latency = latency(tier);
-        let quantiles = [("0.5", latency.p50), ("0.99", latency.p99)];
-        quantiles
-            .into_iter()
-            .filter(|_| latency.ops > 0)
-            .map(|(quantile, nanos)| {
-                let mut labels = of_tier(told, tier);
-                labels.push(("quantile", quantile.into()));
-                (labels, nanos as f64 / 1e9)
-            })
-            .collect::<Vec<_>>()
-    };
-    told.volume.tiers.iter().flat_map(of).collect()
-}
-
-/// Seconds of all operations together.
-fn spent(latency: &Latency) -> f64 {
-    latency.mean as f64 * latency.ops as f64 / 1e9
+/// The histogram of each tier.
+fn latencies(told: &Told, of: fn(&TierStatus) -> &LatencyHistogram) -> Samples<&LatencyHistogram> {
+    told.volume.tiers.iter().map(|tier| (of_tier(told, tier), of(tier))).collect()
 }
 
 fn moves(told: &Told, value: fn(&MoveCount) -> u64) -> Samples {

@@ -1,5 +1,6 @@
 //! What is said of jobs and pins.
 
+use super::Saved;
 use braid_contract::{Amount, JobId, JobKind, JobState};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
@@ -79,8 +80,12 @@ pub struct Job {
     pub started_ns: Option<i64>,
     /// When it ended.
     pub ended_ns: Option<i64>,
-    /// Why it failed, or the first of its errors.
+    /// Why it failed, the first of its errors, or what it left undone.
     pub message: Option<String>,
+    /// What became of the stack file, if it changed the tiers in the end and
+    /// the daemon is the one that it did so under.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub stack_file: Option<Saved>,
 }
 
 /// A daemon that does not say it knows no others.

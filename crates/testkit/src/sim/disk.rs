@@ -6,7 +6,7 @@ use super::fd::SimFd;
 use super::inode::ROOT;
 use super::power::Frozen;
 use super::state::{Context, Opens, State};
-use braid_contract::{Access, Fd, Result};
+use braid_contract::{Access, Errno, Fd, Result};
 use std::fmt;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
@@ -69,6 +69,7 @@ pub(super) struct Shared {
     /// after another.
     effects: Mutex<()>,
     observer: Mutex<Option<Observer>>,
+    refused: Mutex<Option<(&'static str, Errno)>>,
     clock: Mutex<Arc<SimClock>>,
     violations: Mutex<Vec<String>>,
 }
@@ -118,6 +119,7 @@ impl Disk {
             state: Mutex::new(Guarded { state, opens: Opens::new() }),
             effects: Mutex::default(),
             observer: Mutex::default(),
+            refused: Mutex::default(),
             clock: Mutex::new(clock),
             violations: Mutex::default(),
         };
@@ -134,6 +136,12 @@ impl Disk {
     /// takes, right before each effect. It must not change the disk.
     pub fn set_observer(&self, observer: Option<Observer>) {
         *lock(&self.shared.observer) = observer;
+    }
+
+    /// From now on, operations of this name, as effects have it, are answered
+    /// with this error and do nothing; with `None`, none are.
+    pub fn refuse(&self, refused: Option<(&'static str, Errno)>) {
+        *lock(&self.shared.refused) = refused;
     }
 
     /// Sets the clock that the times of inodes come from.
@@ -181,6 +189,10 @@ impl Shared {
         subject: Subject<'_>,
         change: impl FnOnce(&mut State, &Context<'_>) -> Result<R>,
     ) -> Result<R> {
+        if let Some((_, errno)) = lock(&self.refused).filter(|(operation, _)| *operation == subject.operation)
+        {
+            return Err(errno.into());
+        }
         let now = lock(&self.clock).now();
         let Some(observer) = lock(&self.observer).clone() else {
             let Guarded { state, opens } = &mut *self.lock();

@@ -376,7 +376,9 @@ impl Check<'_> {
         }
         let problem = problem.repair("clears them");
         let first = tally.ranges.count(tally.size);
-        self.mend(problem, When::Unused, |check| index.clear_from(&*check.ground.braid, first));
+        self.mend(problem, When::Unused, |check| {
+            check.change_placed(|| index.clear_from(&*check.ground.braid, first))
+        });
     }
 }
 

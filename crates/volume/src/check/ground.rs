@@ -4,9 +4,9 @@
 use super::report::{CheckOptions, Problem};
 use crate::Volume;
 use crate::config::{TierConfig, VolumeConfig};
-use crate::format::{FORMAT_VERSION, FormatError, Label, RangeSize, TABLE_LEN, VolumeTable};
+use crate::format::{FORMAT_VERSION, FormatError, Label, RangeSize, RangeSizes, TABLE_LEN, VolumeTable};
 use crate::namespace::Home;
-use crate::open::OpenError;
+use crate::open::{OpenError, sizes_by_rules};
 use crate::rehome;
 use crate::tiers::Backend;
 use braid_contract::{Errno, Error, Fd, NativeFd, ObjectId, Result, Store, TierId, VolumeId};
@@ -28,6 +28,8 @@ pub(super) struct Ground<'a> {
     pub(super) volume: VolumeId,
     /// Of files that no rule gives another one.
     pub(super) range_size: RangeSize,
+    /// Others that files may have, by the rules of today or of earlier mounts.
+    pub(super) range_sizes: RangeSizes,
     pub(super) home_id: TierId,
     pub(super) home_name: String,
     pub(super) home: Home,
@@ -109,6 +111,7 @@ impl<'a> Ground<'a> {
         Ok(Self {
             volume: volume.id,
             range_size: volume.range_size,
+            range_sizes: volume.table.lock().range_sizes,
             home_id: volume.tiers.home().id,
             home_name: volume.tiers.home().name.clone(),
             braid: home.braid()?,
@@ -169,6 +172,7 @@ impl<'a> Ground<'a> {
         let ground = Self {
             volume: known.volume,
             range_size: known.range_size,
+            range_sizes: sizes_by_rules(config, known.range_sizes),
             home_id: known.home,
             home_name: config.home.name.clone(),
             braid,
@@ -379,6 +383,8 @@ fn table_from(home: &Label, labels: &[Found<Label>]) -> VolumeTable {
     VolumeTable {
         volume: home.volume,
         range_size: home.range_size,
+        // What rules gave files is known again when they are mounted with.
+        range_sizes: RangeSizes::default(),
         home: home.tier,
         tiers,
         lost: Vec::new(),

@@ -32,7 +32,7 @@ pub use report::{CheckOptions, CheckProgress, CheckReport, Problem, Severity};
 use crate::Volume;
 use crate::config::VolumeConfig;
 use crate::open::OpenError;
-use braid_contract::{Errno, Error, ObjectId, Result, TierId};
+use braid_contract::{Errno, Error, ObjectId, RefusalKind, Result, TierId};
 use files::Doubt;
 use ground::Ground;
 use report::Reporter;
@@ -98,7 +98,7 @@ impl Volume {
     ) -> Result<CheckReport> {
         let Some(_alone) = self.overhaul.try_lock() else {
             let what = "another check is under way, or the home tier is being replaced: wait for it to end";
-            return Err(Error::new(Errno::EBUSY, what));
+            return Err(Error::refused(Errno::EBUSY, RefusalKind::Busy, what));
         };
         let mut reporter = Reporter::new(Arc::clone(&self.environment), progress);
         reporter.phase("tiers", None)?;
@@ -192,6 +192,19 @@ impl<'a> Check<'a> {
             }
         }
         self.found(problem)
+    }
+
+    /// Takes entries away, or puts others in their place. What was saved of how
+    /// many ranges each tier holds must not be believed after that.
+    fn change_placed(&self, act: impl FnOnce() -> Result<()>) -> Result<()> {
+        if let Some(volume) = self.ground.mounted {
+            let done = act();
+            volume.tiers.distrust_counts();
+            return done;
+        }
+        self.ground.braid.ensure_gone_at("counts")?;
+        self.ground.braid.sync(false)?;
+        act()
     }
 
     /// Why a repair can't be carried out now.

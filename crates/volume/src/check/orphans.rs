@@ -92,10 +92,10 @@ impl Check<'_> {
         let when = if self.is_surely_gone(header) { When::Always } else { When::Unmounted };
         let at = self.mend(problem.repair("removes it, and its objects"), when, |check| {
             check.remove_objects(id)?;
-            match check.ground.braid.remove_at(OsStr::new(&path_of(id)), false) {
+            check.change_placed(|| match check.ground.braid.remove_at(OsStr::new(&path_of(id)), false) {
                 Err(error) if !is_missing(&error) => Err(error),
                 _ => Ok(()),
-            }
+            })
         });
         if !self.report.problems[at].repaired {
             self.spared.insert(id);

@@ -10,6 +10,9 @@ use std::io::IoSliceMut;
 
 /// Bytes of entries that are read at a time.
 const CHUNK: usize = 64 << 10;
+/// Bytes of the words behind the header, of which a spread file's are not all
+/// zero.
+const WORDS_LEN: usize = 256;
 /// How often a word is read again that may be changing.
 const TRIES: usize = 4;
 
@@ -19,6 +22,9 @@ pub(super) struct RawIndex {
     pub(super) words: Words,
     pub(super) len: u64,
     pub(super) header: std::result::Result<Header, FormatError>,
+    /// There are zeros in place of the header and of the words behind it: those
+    /// are no words.
+    is_wiped: bool,
     file: Fd,
 }
 
@@ -39,12 +45,14 @@ impl RawIndex {
             words: Words::of(id),
             len: file.stat()?.attr.size,
             header: Err(FormatError::Damaged("it is cut off in its header")),
+            is_wiped: false,
             file,
         };
         if index.len >= HEADER_LEN as u64 {
-            let mut bytes = [0; MUTABLE_FROM];
+            let mut bytes = [0; MUTABLE_FROM + WORDS_LEN];
             index.read(0, &mut bytes)?;
-            index.header = Header::decode(&bytes);
+            index.header = Header::decode(&bytes[..MUTABLE_FROM]);
+            index.is_wiped = bytes == [0; MUTABLE_FROM + WORDS_LEN];
         }
         Ok(Some(index))
     }
@@ -94,6 +102,9 @@ impl RawIndex {
         at: u64,
         decode: impl Fn(u64) -> std::result::Result<T, FormatError>,
     ) -> Result<std::result::Result<T, FormatError>> {
+        if self.is_wiped && at < HEADER_LEN as u64 && self.word(at)? == 0 {
+            return Ok(Err(FormatError::Damaged("it is zero, as its header is")));
+        }
         let mut decoded = decode(self.word(at)?);
         for _ in 0..TRIES {
             if decoded.is_ok() {

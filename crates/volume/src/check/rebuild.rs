@@ -73,10 +73,7 @@ impl Check<'_> {
             if remains.clear() == 0 || remains.objects.is_empty() {
                 return Err(Error::new(Errno::EUCLEAN, "nothing tells on which tier its data is"));
             }
-            // Ranges of another size are another number of ranges.
-            check.ground.braid.ensure_gone_at("counts")?;
-            check.ground.braid.sync(false)?;
-            check.write_index(subject, &remains, cut)?;
+            check.change_placed(|| check.write_index(subject, &remains, cut))?;
             doubtful = remains.doubtful();
             Ok(())
         });
@@ -141,13 +138,16 @@ impl Check<'_> {
             found.iter().for_each(|(tier, data)| remains.add(*tier, data));
             Ok(remains)
         };
-        // Nothing tells how long its ranges were: if they were shorter than the
-        // volume's, several tiers have data in one of those.
+        // Nothing tells how long its ranges were: if a rule made them shorter
+        // than the volume's, several tiers have data in one of those. Or one of
+        // them has what a crash left, which only looks like a shorter range: no
+        // sizes are tried that there were no rules for.
         let usual = lay_out(self.ground.range_size)?;
         if !usual.is_ambiguous() {
             return Ok(usual);
         }
         let shorter = RangeSize::all().filter(|size| *size < self.ground.range_size);
+        let shorter = shorter.filter(|size| self.ground.range_sizes.contains(*size));
         let clear = shorter.filter_map(|size| lay_out(size).ok()).find(|remains| !remains.is_ambiguous());
         Ok(clear.unwrap_or(usual))
     }

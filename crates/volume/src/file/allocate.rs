@@ -166,8 +166,12 @@ impl Volume {
                 new_bytes += end - start;
             }
         }
-        let room: u64 = self.tiers.iter().map(|tier| tier.room()).sum();
-        if new_bytes > room { Err(Errno::ENOSPC.into()) } else { Ok(()) }
+        let fits = || new_bytes <= self.tiers.iter().map(|tier| tier.room()).sum::<u64>();
+        if fits() {
+            return Ok(());
+        }
+        self.tiers.measure_again();
+        if fits() { Ok(()) } else { Err(Errno::ENOSPC.into()) }
     }
 
     /// Copies between two plain files as the home file system does it, shared

@@ -27,11 +27,39 @@ pub(crate) struct Choice {
     pin: bool,
 }
 
+/// What counts for a file now, while nobody writes to it.
+pub(crate) struct Holding {
+    /// The rule that holds, if one does.
+    pub(crate) rule: Option<Arc<Rule>>,
+    /// The policy that the rule names, or else the volume's.
+    pub(crate) policy: Arc<dyn Policy>,
+}
+
+impl Holding {
+    /// Whether rule or policy say which share of the file each tier is to have.
+    pub(crate) fn decides_shares(&self) -> bool {
+        self.rule.as_ref().is_some_and(|rule| !rule.tiers.is_empty()) || self.policy.decides_shares()
+    }
+}
+
 impl Volume {
+    /// As [`choose`](Self::choose), for ranges that need a tier now: that none
+    /// has room is believed only of figures that are new.
+    pub(crate) fn find_room(&self, asking: &Asking<'_>, deal: &Deal, excluded: u64) -> Result<Choice> {
+        match self.choose(asking, deal, excluded) {
+            Err(error) if error.is_full() => {
+                self.tiers.measure_again();
+                self.choose(asking, deal, excluded)
+            }
+            chosen => chosen,
+        }
+    }
+
     /// The tier for new ranges. Those in `excluded`, as bits, are out of the
-    /// question. `ENOSPC` if no tier has room.
+    /// question. `ENOSPC` if no tier has room, by figures that may be a moment
+    /// old.
     pub(crate) fn choose(&self, asking: &Asking<'_>, deal: &Deal, excluded: u64) -> Result<Choice> {
-        let tiers = self.tiers.views(asking.span.new_bytes, excluded);
+        let tiers = self.tiers.views(asking.span.needed_bytes(), excluded);
         let (rules, policy) = (Arc::clone(&self.rules.read()), Arc::clone(&self.policy.read()));
         let facts = FileFacts { volume: self, file: asking.file };
         let number = |name: &str| self.tiers.number(name);
@@ -42,18 +70,15 @@ impl Volume {
 
     /// A plain file grows on home, as was chosen: the policy goes on from there.
     pub(super) fn stays(&self, asking: &Asking<'_>, deal: &Deal, choice: &Choice) {
-        let tiers = self.tiers.views(asking.span.new_bytes, 0);
+        let tiers = self.tiers.views(asking.span.needed_bytes(), 0);
         choice.policy.placed(&asking.context(deal, &tiers), choice.tier.id);
     }
 
     /// The choice was carried out: the policy and the deal go on from there.
     pub(crate) fn placed(&self, asking: &Asking<'_>, deal: &mut Deal, choice: &Choice) {
-        let tiers = self.tiers.views(asking.span.new_bytes, 0);
-        let tier = choice.tier.id;
-        choice.policy.placed(&asking.context(deal, &tiers), tier);
-        if let Some(view) = tiers.iter().find(|view| view.id == tier) {
-            deal.add(tier, asking.span.new_bytes, choice.policy.share(view));
-        }
+        let tiers = self.tiers.views(asking.span.needed_bytes(), 0);
+        choice.policy.placed(&asking.context(deal, &tiers), choice.tier.id);
+        choice.add_to(deal, &tiers, asking.span.new_bytes);
         if choice.pin {
             asking.file.pinned.store(true, Ordering::Relaxed);
         }
@@ -79,9 +104,15 @@ impl Volume {
         if self.rules.read().is_empty() {
             return false;
         }
-        let size = file.ahead().map(|ahead| ahead.size).or_else(|| file.home_size().ok()).unwrap_or(0);
-        file.pinned.load(Ordering::Relaxed)
-            || self.rule_for(file, Origin::default(), Span::at_rest(size)).is_some_and(|rule| rule.pin)
+        file.pinned.load(Ordering::Relaxed) || self.holding(file).rule.is_some_and(|rule| rule.pin)
+    }
+
+    /// What counts for a file now, while nobody writes to it.
+    pub(crate) fn holding(&self, file: &File) -> Holding {
+        let rule = self.rule_for(file, Origin::default(), Span::at_rest(file.size_now()));
+        let named = rule.as_deref().and_then(|rule| rule.policy.clone());
+        let policy = named.unwrap_or_else(|| Arc::clone(&self.policy.read()));
+        Holding { rule, policy }
     }
 
     pub(super) fn rule_for(&self, file: &File, origin: Origin, span: Span) -> Option<Arc<Rule>> {
@@ -90,6 +121,15 @@ impl Volume {
             return None;
         }
         rules.find(&Subject { facts: &FileFacts { volume: self, file }, origin, span })
+    }
+}
+
+impl Choice {
+    /// So many bytes are dealt to the tier.
+    pub(crate) fn add_to(&self, deal: &mut Deal, tiers: &[TierView], bytes: u64) {
+        if let Some(view) = tiers.iter().find(|view| view.id == self.tier.id) {
+            deal.add(view.id, bytes, self.policy.share(view));
+        }
     }
 }
 

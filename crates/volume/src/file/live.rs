@@ -138,6 +138,11 @@ impl File {
         Ok(self.data().stat()?.attr.size)
     }
 
+    /// Size of the file now; 0 if that can't be told.
+    pub(crate) fn size_now(&self) -> u64 {
+        self.ahead().map(|ahead| ahead.size).or_else(|| self.home_size().ok()).unwrap_or(0)
+    }
+
     /// The home file, for writing too.
     pub(crate) fn writable(&self) -> Result<&Fd> {
         if self.first_writes {

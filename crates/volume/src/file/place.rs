@@ -54,12 +54,12 @@ impl Volume {
     fn place_new(&self, spread: &Spread, asking: &Asking<'_>, new: &[u64], deal: &mut Deal) -> Result<()> {
         let mut excluded = 0;
         while !new.is_empty() {
-            let choice = self.choose(asking, deal, excluded)?;
+            let choice = self.find_room(asking, deal, excluded)?;
             let tier = &choice.tier;
             match self.give(asking.file, spread, tier, choice.reason, new) {
                 Ok(()) => {
                     self.placed(asking, deal, &choice);
-                    tier.took(asking.span.new_bytes);
+                    tier.took(asking.span.taken_bytes());
                     break;
                 }
                 Err(error) if tier.is_home() && !error.is_full() => return Err(error),
@@ -249,16 +249,19 @@ impl Volume {
         };
         self.index.mark(id)?;
         let attr = IdAttr { kind: IdKind::Spread, id, ino: identity.ino(), btime_ns: identity.btime_ns() };
-        let make = || -> Result<Spread> {
+        let make = || -> Result<(Spread, u64)> {
             let index = self.index.create_index(header)?;
-            let home_bytes = self.enter_home_ranges(file, &index, identity.size())?;
+            let home_ranges = self.enter_home_ranges(file, &index, identity.size())?;
             index.set_size(identity.size())?;
             self.index.sync(&index)?;
             self.home.set_id_attr(&**file.data(), &attr)?;
-            Spread::load(index, self.deal_from_home(file, home_bytes, ranges), &self.environment)
+            let deal = self.deal_from_home(file, home_ranges * ranges.bytes(), ranges);
+            Ok((Spread::load(index, deal, &self.environment)?, home_ranges))
         };
         match make() {
-            Ok(spread) => {
+            Ok((spread, home_ranges)) => {
+                let home = self.tiers.home().id;
+                (0..home_ranges).for_each(|_| self.tiers.count_range(None, Some(home)));
                 *spread.marked.lock() = true;
                 Ok(spread)
             }
@@ -271,19 +274,18 @@ impl Volume {
     }
 
     /// Records the ranges in which the home file has data; answers how many
-    /// bytes they are.
+    /// they are, which count once the index does.
     fn enter_home_ranges(&self, file: &File, index: &crate::index::Index, size: u64) -> Result<u64> {
         let home = self.tiers.home().id;
         let (mut offset, mut count, ranges) = (0, 0, index.range_size());
         while let Some((start, end)) = self.next_home_data(file, offset, size)? {
             for range in ranges.ranges_of(start.max(offset), end) {
                 index.set_entry(range, Entry { tier: home, reason: Reason::WasPlain, version: 0 })?;
-                self.tiers.count_range(None, Some(home));
                 count += 1;
             }
             offset = ranges.round_up(end);
         }
-        Ok(count * ranges.bytes())
+        Ok(count)
     }
 
     /// The tier that holds the byte before `end`, home if it is in a hole.

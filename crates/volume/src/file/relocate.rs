@@ -115,7 +115,7 @@ impl Volume {
         let deal = spread.placing.lock();
         let span = placement::Span { offset: start, len: bytes, size, size_after: size, new_bytes: bytes };
         let asking = Asking { file, origin: Origin::default(), span };
-        Ok(Some(self.choose(&asking, &deal, excluded)?.tier))
+        Ok(Some(self.find_room(&asking, &deal, excluded)?.tier))
     }
 
     /// Ends the move of a range that somebody else began.
@@ -321,7 +321,8 @@ impl RangeMove<'_> {
             }
         }
         if moved {
-            self.to.took(self.ranges.bytes());
+            let start = self.ranges.start_of(self.range);
+            self.to.took(spread.size().saturating_sub(start).min(self.ranges.bytes()));
         }
     }
 

@@ -1,13 +1,17 @@
 //! What a spread file has beyond its home file.
 
+#[cfg(all(test, loom))]
+mod model;
+
 use crate::format::RangeSize;
 use crate::index::Index;
 use crate::migrate::Moving;
 use crate::placement::Deal;
 use crate::sync::Mutex;
+use crate::sync::checked::AtomicI64;
 use braid_contract::{Environment, ObjectId, Result, TierId, Timestamp};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 /// Every tier, as bits.
 const ALL_TIERS: u64 = u64::MAX;
@@ -228,6 +232,14 @@ impl Times {
         let (last, now) = (self.atime_ns.load(Ordering::Relaxed), self.environment.wall_ns());
         let due = last <= self.mtime_ns.load(Ordering::Relaxed) || now - last > ATIME_AGE_MAX_NS;
         due && self.atime_ns.swap(now, Ordering::Relaxed) == last
+    }
+
+    /// The home inode has this time, which was ahead of it. It still is behind
+    /// if a write came meanwhile.
+    pub(crate) fn mtime_was_stored(&self, time: Timestamp) {
+        let stored_ns = time.secs * 1_000_000_000 + i64::from(time.nanos);
+        // Whatever else is there now is ahead.
+        let _ = self.mtime_ns.compare_exchange(stored_ns, 0, Ordering::Relaxed, Ordering::Relaxed);
     }
 
     /// The home inode's time is right again, or is about to be set.

@@ -1,7 +1,7 @@
 //! The label of a tier and the volume table of the home tier.
 
 use super::bytes::{check_sealed, get, get_u32, put, seal};
-use super::{FORMAT_VERSION, FormatError, RangeSize};
+use super::{FORMAT_VERSION, FormatError, RangeSize, RangeSizes};
 use braid_contract::{TierId, VolumeId};
 
 /// Length of a label in bytes.
@@ -14,6 +14,7 @@ const TABLE_MAGIC: &[u8; 8] = b"BRAIDVOL";
 /// In place of the byte that says whether the tier is home.
 const INCOMING: u8 = 2;
 const NAME_MAX: usize = 48;
+const RANGE_SIZES_AT: usize = 38;
 const SLOTS_AT: usize = 64;
 const SLOT_LEN: usize = 64;
 
@@ -81,6 +82,8 @@ impl Label {
 pub(crate) struct VolumeTable {
     pub(crate) volume: VolumeId,
     pub(crate) range_size: RangeSize,
+    /// Others, that rules may have given to files.
+    pub(crate) range_sizes: RangeSizes,
     pub(crate) home: TierId,
     /// Number and name of each tier, in order of number.
     pub(crate) tiers: Vec<(TierId, String)>,
@@ -114,6 +117,7 @@ impl VolumeTable {
         put(&mut bytes, 16, &self.volume.0);
         put(&mut bytes, 32, &self.range_size.get().to_le_bytes());
         bytes[36] = self.home.0;
+        put(&mut bytes, RANGE_SIZES_AT, &self.range_sizes.get().to_le_bytes());
         let tiers = self.tiers.iter().map(|tier| (SLOT_TIER, tier));
         let lost = self.lost.iter().map(|tier| (SLOT_LOST, tier));
         for (kind, (tier, name)) in tiers.chain(lost) {
@@ -146,7 +150,8 @@ impl VolumeTable {
             return Err(FormatError::Damaged("its home tier is not among its tiers"));
         }
         let range_size = RangeSize::decode(get_u32(bytes, 32))?;
-        Ok(Self { volume: VolumeId(get(bytes, 16)), range_size, home, tiers, lost, removed })
+        let range_sizes = RangeSizes::decode(u16::from_le_bytes(get(bytes, RANGE_SIZES_AT)));
+        Ok(Self { volume: VolumeId(get(bytes, 16)), range_size, range_sizes, home, tiers, lost, removed })
     }
 }
 
@@ -223,6 +228,7 @@ mod tests {
         let table = VolumeTable {
             volume: VolumeId([9; 16]),
             range_size: RangeSize::new(1 << 26).unwrap(),
+            range_sizes: RangeSizes::decode(0b101),
             home: TierId(0),
             tiers: vec![(TierId(0), "fast".into()), (TierId(62), "x".repeat(48))],
             lost: vec![(TierId(7), "old".into())],

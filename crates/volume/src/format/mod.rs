@@ -21,6 +21,7 @@ pub(crate) use id_attr::{IdAttr, IdKind};
 pub(crate) use label::{Label, Removed, TABLE_LEN, VolumeTable};
 pub(crate) use pin_attr::PinAttr;
 pub use range_size::RangeSize;
+pub(crate) use range_size::RangeSizes;
 pub(crate) use rehome::{RehomeRecord, RehomeStage};
 pub(crate) use words::{Entry, Owners, Reason, SIZE_MAX, Words};
 

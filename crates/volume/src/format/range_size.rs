@@ -33,6 +33,11 @@ impl RangeSize {
         Self::new(bytes).ok_or(FormatError::Damaged("its range size is impossible"))
     }
 
+    /// Its place among all there are, the smallest first.
+    fn place(self) -> u32 {
+        self.0.ilog2() - RANGE_SIZE_MIN.ilog2()
+    }
+
     /// All there are, the largest first.
     pub(crate) fn all() -> impl Iterator<Item = Self> {
         (RANGE_SIZE_MIN.ilog2()..=RANGE_SIZE_MAX.ilog2()).rev().map(|bits| Self(1 << bits))
@@ -79,9 +84,46 @@ impl RangeSize {
     }
 }
 
+/// Sizes of ranges: a set of them, one bit each.
+#[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
+pub(crate) struct RangeSizes(u16);
+
+impl RangeSizes {
+    /// As it is stored; bits that stand for no size are ignored.
+    pub(crate) fn decode(bits: u16) -> Self {
+        let all = RangeSize::all().fold(0, |all, size| all | 1 << size.place());
+        Self(bits & all)
+    }
+
+    /// As it is stored.
+    pub(crate) fn get(self) -> u16 {
+        self.0
+    }
+
+    pub(crate) fn insert(&mut self, size: RangeSize) {
+        self.0 |= 1 << size.place();
+    }
+
+    pub(crate) fn contains(self, size: RangeSize) -> bool {
+        self.0 & 1 << size.place() != 0
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn each_size_has_a_bit_of_its_own() {
+        let mut set = RangeSizes::default();
+        for (count, size) in (1..).zip(RangeSize::all()) {
+            assert!(!set.contains(size));
+            set.insert(size);
+            assert!(set.contains(size));
+            assert_eq!((set.get().count_ones(), RangeSizes::decode(set.get())), (count, set));
+        }
+        assert_eq!((set.get(), RangeSizes::decode(u16::MAX)), (0x7ff, set));
+    }
 
     #[test]
     fn powers_of_two_within_the_limits_only() {

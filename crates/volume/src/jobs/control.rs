@@ -1,13 +1,12 @@
 //! What can be asked for of jobs: to look at them, to pause, resume, cancel
 //! and slow them down. The daemon calls this; `start` begins new ones.
 
-use super::drain::{emptied, removed};
 use super::list::{Job, Jobs, unknown};
 use super::record::JobRecord;
 use super::shelf;
 use crate::Volume;
 use crate::rehome::{RehomeOutcome, RehomePhase};
-use braid_contract::{Errno, Error, JobKind, JobState, Result};
+use braid_contract::{Errno, Error, JobKind, JobState, RefusalKind, Result};
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
@@ -59,7 +58,7 @@ impl Volume {
                 "job {id} replaces home: it can't be paused, since it follows all that changes; slow it down \
                  (braid job set {id} bandwidth=RATE) or cancel it"
             );
-            return Err(Error::new(Errno::EINVAL, what));
+            return Err(Error::refused(Errno::EINVAL, RefusalKind::Request, what));
         }
         self.change_job(id, &[JobState::Queued, JobState::Running], JobState::Paused)
     }
@@ -159,8 +158,8 @@ impl Volume {
             record.be_failed(now_ns, why.into());
             return Some(record.clone());
         }
-        let tier = emptied(&record.what).filter(|tier| self.tiers.number(tier).is_none())?.to_owned();
-        match (record.state.is_final(), removed(&record.what)) {
+        let tier = record.what.emptied_tier().filter(|tier| self.tiers.number(tier).is_none())?.to_owned();
+        match (record.state.is_final(), record.what.removed_tier()) {
             (true, _) if !record.holds => return None,
             (true, _) => {}
             // A crash came when it was removed already.
@@ -210,7 +209,13 @@ impl Volume {
 
     /// As [`keep_job`](Self::keep_job), where nobody can be told of a failure.
     pub(super) fn try_keep_job(&self, record: &JobRecord) {
-        if let Err(error) = self.keep_job(record) {
+        let _pass = self.door.pass();
+        self.try_keep_job_inside(record);
+    }
+
+    /// The same for a caller that is through the door.
+    pub(super) fn try_keep_job_inside(&self, record: &JobRecord) {
+        if let Err(error) = self.keep_job_inside(record) {
             tracing::warn!(job = record.id, %error, "the state of a job can't be kept");
         }
     }

@@ -5,7 +5,7 @@
 
 use super::record::JobRecord;
 use crate::Volume;
-use braid_contract::{Errno, Error, JobKind, Result};
+use braid_contract::{Errno, Error, JobKind, RefusalKind, Result};
 
 impl Volume {
     /// A tier that was emptied takes new ranges again.
@@ -17,11 +17,11 @@ impl Volume {
         let tier = self.tier_named(tier)?;
         if let Some(id) = self.emptied_by(&tier.name) {
             let what = format!("job {id} is emptying tier {}: cancel it", tier.name);
-            return Err(Error::new(Errno::EINVAL, what));
+            return Err(Error::refused(Errno::EINVAL, RefusalKind::Job, what));
         }
         if !tier.is_draining() {
             let what = format!("tier {} takes new ranges: it was not emptied", tier.name);
-            return Err(Error::new(Errno::EINVAL, what));
+            return Err(Error::refused(Errno::EINVAL, RefusalKind::Request, what));
         }
         let released = self.released(&tier.name, |record| record.state.is_final());
         let kept = released.iter().try_for_each(|record| self.keep_job(record));
@@ -44,11 +44,7 @@ impl Volume {
     /// The tier of this name goes, and another may get the name: none of these
     /// jobs keeps new ranges away from that. The caller is through the door.
     pub(crate) fn release_tier(&self, name: &str, which: impl Fn(&JobRecord) -> bool) {
-        for record in self.released(name, which) {
-            if let Err(error) = self.keep_job_inside(&record) {
-                tracing::warn!(job = record.id, %error, "the state of a job can't be kept");
-            }
-        }
+        self.released(name, which).iter().for_each(|record| self.try_keep_job_inside(record));
     }
 
     /// A tier of this name is about to join, brought by the job `by` or by
@@ -59,26 +55,52 @@ impl Volume {
     /// `EBUSY` if such a job has not ended; those of the home tier.
     pub(crate) fn free_name(&self, name: &str, by: Option<u64>) -> Result<()> {
         let others = |record: &JobRecord| {
-            let named = [emptied(&record.what), filled(&record.what)].contains(&Some(name));
+            let named = [record.what.emptied_tier(), filled(&record.what)].contains(&Some(name));
             named && Some(record.id) != by
         };
         let records = self.jobs.each(|job| others(&job.record).then(|| job.record.clone()));
         let records: Vec<JobRecord> = records.into_iter().flatten().collect();
         if let Some(JobRecord { id, what, .. }) = records.iter().find(|record| !record.state.is_final()) {
             let what = format!("job {id} has not ended, and names tier {name} ({what}): cancel it first");
-            return Err(Error::new(Errno::EBUSY, what));
+            return Err(Error::refused(Errno::EBUSY, RefusalKind::Job, what));
         }
-        for record in records.iter().filter(|record| emptied(&record.what) == Some(name)) {
-            // It may be so already, but not be kept.
-            self.jobs.update(record.id, |job| job.record.holds = false)?;
-            self.keep_job_inside(record)?;
+        self.free_ranges(name).map(drop)
+    }
+
+    /// Another tier is about to have this name: no job that has ended keeps new
+    /// ranges away from that, durably. Answers those that did. The caller is
+    /// through the door.
+    ///
+    /// # Errors
+    /// Those of the home tier; nothing changed then.
+    pub(crate) fn free_ranges(&self, name: &str) -> Result<Vec<JobRecord>> {
+        let released = self.released(name, |record| record.state.is_final());
+        // What some say already may not be kept.
+        let ended = |record: &JobRecord| record.state.is_final() && record.what.emptied_tier() == Some(name);
+        let records = self.jobs.each(|job| ended(&job.record).then(|| job.record.clone()));
+        let kept = records.iter().flatten().try_for_each(|record| self.keep_job_inside(record));
+        match kept {
+            Ok(()) => Ok(released),
+            Err(error) => {
+                self.hold_again(&released);
+                Err(error)
+            }
         }
-        Ok(())
+    }
+
+    /// The tier stays that these jobs kept new ranges away from, and they go on
+    /// with that. The caller is through the door.
+    pub(crate) fn hold_again(&self, released: &[JobRecord]) {
+        for record in released {
+            // One that is forgotten is not missed.
+            let _ = self.jobs.update(record.id, |job| job.record.holds = true);
+            self.try_keep_job_inside(record);
+        }
     }
 
     /// What earlier jobs of the kind left in force is this one's now.
     pub(super) fn supersede(&self, record: &JobRecord) {
-        if let Some(tier) = emptied(&record.what) {
+        if let Some(tier) = record.what.emptied_tier() {
             let earlier = |old: &JobRecord| old.id != record.id && old.state.is_final();
             self.released(tier, earlier).iter().for_each(|old| self.try_keep_job(old));
         }
@@ -112,26 +134,6 @@ impl Volume {
     }
 }
 
-/// The tier that a job of this kind empties.
-pub(super) fn emptied(what: &JobKind) -> Option<&str> {
-    match what {
-        JobKind::Evacuate { tier, .. } | JobKind::Replace { tier, .. } => Some(tier),
-        JobKind::Move { .. }
-        | JobKind::Promote { .. }
-        | JobKind::Demote { .. }
-        | JobKind::Rebalance {}
-        | JobKind::ReplaceHome { .. } => None,
-    }
-}
-
-/// The tier that a job of this kind takes out of the volume in the end.
-pub(super) fn removed(what: &JobKind) -> Option<&str> {
-    match what {
-        JobKind::Evacuate { then_remove: false, .. } => None,
-        what => emptied(what),
-    }
-}
-
 /// The tier that a job of this kind moves everything to.
 pub(super) fn filled(what: &JobKind) -> Option<&str> {
     match what {
@@ -142,5 +144,5 @@ pub(super) fn filled(what: &JobKind) -> Option<&str> {
 
 /// Whether a job keeps new ranges away from the tier of this name.
 fn holds(record: &JobRecord, name: &str) -> bool {
-    record.holds && emptied(&record.what) == Some(name)
+    record.holds && record.what.emptied_tier() == Some(name)
 }

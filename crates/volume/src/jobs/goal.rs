@@ -112,7 +112,11 @@ impl Volume {
         };
         Ok(match goal {
             Goal::To(tier) if fits(tier) => Target::Tier(Arc::clone(tier)),
-            Goal::To(_) => Target::NoRoom,
+            Goal::To(tier) => {
+                // The figures may be a moment old, and the job ends here.
+                tier.measure_again();
+                if fits(tier) { Target::Tier(Arc::clone(tier)) } else { Target::NoRoom }
+            }
             Goal::Ranked { tiers, .. } => {
                 let candidates = (0..tiers.len()).filter(|at| is_better(tiers, *at, step.from));
                 match candidates.map(|at| &tiers[at].0).find(|tier| fits(tier)) {
@@ -146,7 +150,7 @@ impl Volume {
         let size = spread.size();
         let span = Span { offset: 0, len: bytes, size, size_after: size, new_bytes: bytes };
         let asking = Asking { file, origin: Origin::default(), span };
-        let choice = self.choose(&asking, &deal, excluded)?;
+        let choice = self.find_room(&asking, &deal, excluded)?;
         self.placed(&asking, &mut deal, &choice);
         Ok(choice.tier)
     }

@@ -32,11 +32,10 @@ impl Volume {
         if result.is_err() && self.jobs.is_given_up(id) {
             return Ok(Outcome::Interrupted);
         }
-        let report = result.map_err(|error| (error.errno(), error.to_string()));
-        self.jobs.update(id, |job| job.rehome.report = Some(report.clone())).map_err(failed)?;
-        match report {
+        self.jobs.update(id, |job| job.rehome.report = Some(result.clone())).map_err(failed)?;
+        match result {
             Ok(_) => Ok(Outcome::Finished),
-            Err((_, why)) => Ok(Outcome::Failed(why)),
+            Err(why) => Ok(Outcome::Failed(why.to_string())),
         }
     }
 

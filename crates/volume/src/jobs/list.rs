@@ -6,7 +6,7 @@ use crate::migrate::{Meter, Pace, Paces};
 use crate::movers::Who;
 use crate::rehome::{RehomeOutcome, RehomePhase};
 use crate::sync::{Condvar, Mutex};
-use braid_contract::{Amount, Environment, Errno, Error, Fd, JobKind, JobState, Result};
+use braid_contract::{Amount, Environment, Errno, Error, Fd, JobKind, JobState, RefusalKind, Result};
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -85,6 +85,8 @@ pub(super) enum Rest {
 pub(super) enum Outcome {
     /// There is nothing left to do.
     Finished,
+    /// The same, but for what this says.
+    FinishedBut(String),
     /// Files are in use; these are to be tried again.
     Waiting(u64, Rest),
     /// Somebody paused or cancelled it, or the volume ends.
@@ -168,7 +170,7 @@ impl Jobs {
         let unfinished = state.jobs.values().filter(|job| !job.record.state.is_final()).count();
         if unfinished >= UNFINISHED_MAX {
             let what = format!("{unfinished} jobs have not ended; wait for some, or cancel them");
-            return Err(Error::new(Errno::EAGAIN, what));
+            return Err(Error::refused(Errno::EAGAIN, RefusalKind::Job, what));
         }
         state.jobs.values().try_for_each(|job| allowed(&job.record))?;
         state.last += 1;
@@ -326,6 +328,10 @@ impl Jobs {
                 job.retry_ns = (job.retry_ns * 2).min(RETRY_MAX_NS);
             }
             Outcome::Finished => job.record.be_done(self.environment.wall_ns()),
+            Outcome::FinishedBut(what) => {
+                job.record.be_done(self.environment.wall_ns());
+                job.record.message = Some(what);
+            }
             Outcome::Failed(why) => job.record.be_failed(self.environment.wall_ns(), why),
         }
         if job.record.state.is_final() {
@@ -387,11 +393,11 @@ impl Jobs {
                     which.replace_range(last..last + 2, " or ");
                 }
                 let what = format!("job {id} is {}, not {which}", state.name());
-                return Err(Error::new(Errno::EINVAL, what));
+                return Err(Error::refused(Errno::EINVAL, RefusalKind::Request, what));
             }
             if job.committed {
                 let what = format!("job {id} is about to be done: it is too late for that");
-                return Err(Error::new(Errno::EBUSY, what));
+                return Err(Error::refused(Errno::EBUSY, RefusalKind::Busy, what));
             }
             let mut before = Before { state, holds: job.record.holds, root: None };
             job.record.state = wanted;
@@ -465,5 +471,5 @@ impl Job {
 
 /// There is no such job.
 pub(super) fn unknown(id: u64) -> Error {
-    Error::new(Errno::ENOENT, format!("there is no job {id}"))
+    Error::refused(Errno::ENOENT, RefusalKind::Request, format!("there is no job {id}"))
 }

@@ -1,5 +1,5 @@
-//! How a run moves the ranges of one file: a batch at a time, those that go to
-//! several tiers side by side. `run` calls it for each file.
+//! How a run moves the ranges of one file: a batch at a time, those between
+//! different tiers side by side. `run` calls it for each file.
 
 use super::goal::{Goal, Step, Target};
 use super::room::show;
@@ -8,7 +8,7 @@ use crate::file::File;
 use crate::movers::Drive;
 use crate::sync::Mutex;
 use crate::tiers::{Tier, bit};
-use braid_contract::{Amount, Errno, Error, Result, TierId};
+use braid_contract::{Amount, Errno, Error, Result};
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -61,47 +61,32 @@ impl Run<'_> {
         Ok(None)
     }
 
-    /// Moves some ranges; those that go to several tiers, side by side.
+    /// Moves some ranges; those between different tiers, side by side.
     fn move_steps(&self, file: &File, steps: &[Step], done: &mut Done) -> Result<()> {
-        let mut by_tier: BTreeMap<TierId, (Arc<Tier>, Vec<&Step>)> = BTreeMap::new();
-        if matches!(self.goal, Goal::Off { .. } | Goal::Shares) {
-            for step in steps {
-                match self.volume.target(&self.goal, file, step, 0)? {
-                    Target::Tier(tier) => {
-                        by_tier.entry(tier.id).or_insert_with(|| (tier, Vec::new())).1.push(step);
-                    }
-                    Target::Stay => done.stayed += 1,
-                    Target::NoRoom => return Err(Errno::ENOSPC.into()),
+        let mut by_route: BTreeMap<_, (Arc<Tier>, Vec<&Step>)> = BTreeMap::new();
+        for step in steps {
+            match self.volume.target(&self.goal, file, step, 0)? {
+                Target::Tier(tier) => {
+                    let route = (step.from, tier.id);
+                    by_route.entry(route).or_insert_with(|| (tier, Vec::new())).1.push(step);
                 }
+                Target::Stay => done.stayed += 1,
+                Target::NoRoom => return Err(Errno::ENOSPC.into()),
             }
         }
         let all = Mutex::new(std::mem::take(done));
-        let result = match self.goal {
-            // All to one tier, or where there is room at that moment.
-            Goal::To(_) | Goal::Ranked { .. } => {
-                steps.iter().try_for_each(|step| self.move_step(file, step, None, &all))
-            }
-            Goal::Off { .. } | Goal::Shares => {
-                self.volume.side_by_side(by_tier.into_values(), |(tier, steps)| {
-                    steps.into_iter().try_for_each(|step| self.move_step(file, step, Some(&tier), &all))
-                })
-            }
-        };
+        let result = self.volume.side_by_side(by_route.into_values(), |(tier, steps)| {
+            steps.into_iter().try_for_each(|step| self.move_step(file, step, &tier, &all))
+        });
         *done = std::mem::take(&mut *all.lock());
         result
     }
 
     /// Moves one range, to `first` or to another tier that will do. Errors end
     /// the file; those of this range alone are noted.
-    fn move_step(
-        &self,
-        file: &File,
-        step: &Step,
-        first: Option<&Arc<Tier>>,
-        done: &Mutex<Done>,
-    ) -> Result<()> {
+    fn move_step(&self, file: &File, step: &Step, first: &Arc<Tier>, done: &Mutex<Done>) -> Result<()> {
         let volume = self.volume;
-        let (mut excluded, mut wished) = (0, first.cloned());
+        let (mut excluded, mut wished) = (0, Some(Arc::clone(first)));
         loop {
             if volume.jobs.is_interrupted(self.id) {
                 return Err(Errno::ECANCELED.into());
@@ -123,7 +108,6 @@ impl Run<'_> {
             match volume.relocate(file, offset, &to, (self.goal.reason(), drive)) {
                 Ok(0) => return Ok(()),
                 Ok(_) => {
-                    to.took(step.len);
                     let moved = Amount { bytes: step.len, ranges: 1, files: 0 };
                     done.lock().moved += moved;
                     self.note(moved);

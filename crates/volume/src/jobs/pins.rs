@@ -4,7 +4,7 @@ use crate::Volume;
 use crate::file::File;
 use crate::format::PinAttr;
 use crate::namespace::{Identity, Seen};
-use braid_contract::{Access, Context, Errno, Error, Fd, FileKind, Result};
+use braid_contract::{Access, Context, Errno, Error, Fd, FileKind, RefusalKind, Result};
 use std::path::Path;
 
 /// Files that are synced one by one when they are pinned; more than these
@@ -56,7 +56,10 @@ impl Volume {
             FileKind::Regular => {}
             FileKind::Directory if recursive => {}
             FileKind::Directory => return Err(Error::new(Errno::EISDIR, path)),
-            _ => return Err(Error::new(Errno::EINVAL, format!("{path} has no data: nothing moves it"))),
+            _ => {
+                let what = format!("{path} has no data: nothing moves it");
+                return Err(Error::refused(Errno::EINVAL, RefusalKind::Request, what));
+            }
         }
         let mut pinned = Pinned::default();
         let mut alone = Vec::new();

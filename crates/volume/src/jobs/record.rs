@@ -48,7 +48,7 @@ pub struct JobRecord {
 impl JobRecord {
     /// A job that somebody just asked for.
     pub(super) fn new(id: u64, what: JobKind, bandwidth: Option<u64>, now_ns: i64) -> Self {
-        let holds = super::drain::emptied(&what).is_some();
+        let holds = what.emptied_tier().is_some();
         Self {
             id,
             what,

@@ -7,7 +7,7 @@ use crate::format::{RangeSize, SIZE_MAX};
 use crate::index::Index;
 use crate::tiers::{Backend, Counts, Tier};
 use crate::{RANGE_SIZE_MAX, Volume};
-use braid_contract::{Errno, Error, ObjectId, Result, TierId};
+use braid_contract::{Errno, Error, ObjectId, RefusalKind, Result, TierId};
 use std::sync::atomic::Ordering;
 
 /// A range of a file that is somewhere.
@@ -124,6 +124,7 @@ impl Volume {
     /// Whether the other tiers, and `new`, which is about to join them, have
     /// room for what `tier` has; the numbers, if not.
     pub(super) fn check_room_for_evacuation(&self, tier: &Tier, new: Option<&TierConfig>) -> Result<()> {
+        self.tiers.measure_again();
         let takes = |other: &Tier| other.id != tier.id && !other.is_draining() && other.is_healthy();
         let mut rooms: Vec<(String, u64)> = self
             .tiers
@@ -149,6 +150,6 @@ impl Volume {
             show(room),
             if each.is_empty() { "there is none".into() } else { each.join(", ") }
         );
-        Err(Error::new(Errno::ENOSPC, what))
+        Err(Error::refused(Errno::ENOSPC, RefusalKind::Room, what))
     }
 }

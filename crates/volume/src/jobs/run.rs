@@ -2,7 +2,6 @@
 //! and moves their ranges. A thread of the volume calls [`Volume::run_job`];
 //! in a simulation, each tick does.
 
-use super::drain::removed;
 use super::goal::{Goal, starts};
 use super::list::{Outcome, Rest};
 use super::room::show;
@@ -90,7 +89,7 @@ impl Volume {
     }
 
     fn carry_on(&self, id: u64, what: &JobKind, pace: &Pace) -> std::result::Result<Outcome, Stop> {
-        if removed(what).is_some_and(|tier| self.tiers.number(tier).is_none()) {
+        if what.removed_tier().is_some_and(|tier| self.tiers.number(tier).is_none()) {
             // Somebody else removed it.
             return Ok(Outcome::Finished);
         }
@@ -153,7 +152,7 @@ impl Run<'_> {
         self.volume.try_keep_job(&updated.map_err(failed)?);
         let Goal::To(to) = &self.goal else { return Ok(()) };
         let what = format!("{} in {} files are to be moved there", show(left.bytes), left.files);
-        self.volume.check_room(&what, left.bytes, to).map_err(|error| failed_short(&error))
+        self.volume.check_room(&what, left.bytes, to).map_err(failed)
     }
 
     /// Moves what there is at and below `places`.
@@ -355,12 +354,19 @@ impl Run<'_> {
             );
             return Ok(Outcome::Failed(why));
         }
-        if removed(what).is_some() {
+        if what.removed_tier().is_some() {
             // Whoever was told that it is cancelled or paused keeps the tier.
             if !self.volume.jobs.commit(self.id) {
                 return Err(Stop::Interrupted);
             }
-            self.volume.remove_tier(&tier.name).map_err(failed)?;
+            let removed = self.volume.remove_tier(&tier.name).map_err(failed)?;
+            if let Some(why) = removed.not_cleared {
+                let what = format!(
+                    "{} could not be cleared ({why}): remove its .braid directory before it is used anew",
+                    removed.location
+                );
+                return Ok(Outcome::FinishedBut(what));
+            }
         }
         Ok(Outcome::Finished)
     }
@@ -372,10 +378,4 @@ pub(super) fn is_gone(error: &Error) -> bool {
 
 fn failed(error: Error) -> Stop {
     Stop::Failed(error.to_string())
-}
-
-/// Without the system's words for it: the numbers say it.
-fn failed_short(error: &Error) -> Stop {
-    let text = error.to_string();
-    Stop::Failed(text.split(": No space left").next().unwrap_or(&text).to_owned())
 }

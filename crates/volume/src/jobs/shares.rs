@@ -3,10 +3,10 @@
 
 use super::room::Stretch;
 use crate::Volume;
-use crate::config::PolicyConfig;
 use crate::file::{Asking, File};
 use crate::format::RangeSize;
 use crate::placement::{Deal, Origin, Span, TierView, shares};
+use crate::tiers::bit;
 use braid_contract::{Result, TierId};
 
 const TIERS: usize = TierId::LIMIT as usize;
@@ -67,46 +67,56 @@ impl Shares {
 impl Volume {
     /// What of a file is to be moved for every tier to have its share.
     pub(super) fn shares_of(&self, file: &File) -> Result<Shares> {
-        let (mut have, mut size) = ([0; TIERS], 0);
-        self.each_range(file, 0, &mut |Stretch { offset, len, tier, .. }| {
+        let mut have = [0; TIERS];
+        self.each_range(file, 0, &mut |Stretch { len, tier, .. }| {
             have[usize::from(tier.0)] += u64::from(len > 0);
-            size = offset + len;
             Ok(())
         })?;
         let ranges = self.range_size_of(file)?;
         let count: u64 = have.iter().sum();
         let dealt = count.min(DEALT_MAX);
         let views = self.tiers.views(0, 0);
-        let deal = Deal::new(file.inode.ino.0, ranges.get());
-        let mut want = match self.policy_config {
-            PolicyConfig::HomeFirst { .. } | PolicyConfig::Size { .. } => {
-                self.as_chosen(file, deal, dealt, (size, ranges))
+        let chosen = self.holding(file).decides_shares();
+        let mut want = match chosen {
+            true => {
+                let most = self.most_within_room(&views, &have, ranges);
+                self.as_chosen(file, ranges, dealt, &most.map(|most| in_proportion(most, dealt, count)))
             }
             // The others spread their load by what it does at the moment.
-            _ => shares(deal, &views, dealt, ranges.get()),
+            false => shares(Deal::new(file.inode.ino.0, ranges.get()), &views, dealt, ranges.get()),
         };
         if count > dealt {
             scale(&mut want, count, dealt);
         }
-        self.keep_within_room(&views, &have, &mut want, ranges);
+        if !chosen {
+            self.keep_within_room(&views, &have, &mut want, ranges);
+        }
         Ok(Shares::new(&have, &want))
     }
 
-    /// What the policy would give each tier, if the file was written anew.
-    fn as_chosen(
-        &self,
-        file: &File,
-        mut deal: Deal,
-        count: u64,
-        (size, ranges): (u64, RangeSize),
-    ) -> [u64; TIERS] {
+    /// The most ranges of a file that each tier can have: those that it has, and
+    /// those that it has room for.
+    fn most_within_room(&self, views: &[TierView], have: &[u64; TIERS], ranges: RangeSize) -> [u64; TIERS] {
+        let mut most = *have;
+        for view in views.iter().filter(|view| view.has_room) {
+            let room = self.tiers.get(view.id).map_or(0, |tier| tier.room());
+            most[usize::from(view.id.0)] += room / ranges.bytes();
+        }
+        most
+    }
+
+    /// What rules and policy would give each tier of so many ranges, if the file
+    /// was written anew.
+    fn as_chosen(&self, file: &File, ranges: RangeSize, count: u64, most: &[u64; TIERS]) -> [u64; TIERS] {
+        let asking = Asking { file, origin: Origin::default(), span: Span::at_rest(file.size_now()) };
+        let mut deal = Deal::new(file.inode.ino.0, ranges.get());
+        let views = self.tiers.views(0, 0);
         let mut want = [0; TIERS];
         for _ in 0..count {
-            // Those that are full have room for what they have.
-            let span = Span { offset: 0, len: 0, size, size_after: size, new_bytes: 0 };
-            let asking = Asking { file, origin: Origin::default(), span };
-            let Ok(choice) = self.choose(&asking, &deal, 0) else { break };
-            deal.add(choice.tier.id, ranges.bytes(), 1.0);
+            let full = (0..TIERS).filter(|at| want[*at] >= most[*at]);
+            let full = full.fold(0, |full, at| full | bit(TierId(at as u8)));
+            let Ok(choice) = self.choose(&asking, &deal, full) else { break };
+            choice.add_to(&mut deal, &views, ranges.bytes());
             want[usize::from(choice.tier.id.0)] += 1;
         }
         want
@@ -143,11 +153,16 @@ impl Volume {
     }
 }
 
+/// What is to `whole` as `part` is to `of`; 0 of nothing.
+fn in_proportion(part: u64, whole: u64, of: u64) -> u64 {
+    (u128::from(part) * u128::from(whole) / u128::from(of.max(1))) as u64
+}
+
 /// Scales shares of `dealt` to shares of `count`.
 fn scale(want: &mut [u64; TIERS], count: u64, dealt: u64) {
     let mut sum = 0;
     for share in want.iter_mut() {
-        *share = (u128::from(*share) * u128::from(count) / u128::from(dealt)) as u64;
+        *share = in_proportion(*share, count, dealt);
         sum += *share;
     }
     if let Some(largest) = want.iter_mut().max() {

@@ -2,14 +2,14 @@
 //! changed.
 
 use super::control::JobStatus;
-use super::drain::{emptied, filled};
+use super::drain::filled;
 use super::list::Job;
 use super::record::JobRecord;
 use super::room::show;
 use crate::Volume;
 use crate::config::TierConfig;
 use crate::tiers::{Tier, TierState};
-use braid_contract::{Access, Errno, Error, Fd, FileKind, JobKind, Result, TierId};
+use braid_contract::{Access, Errno, Error, Fd, FileKind, JobKind, RefusalKind, Result, TierId};
 use std::path::{Component, Path};
 use std::sync::Arc;
 
@@ -85,7 +85,7 @@ impl Volume {
             None => Ok(()),
             Some(id) => {
                 let what = format!("job {id} replaces home already, or removes what it copied");
-                Err(Error::new(Errno::EEXIST, what))
+                Err(Error::refused(Errno::EEXIST, RefusalKind::Job, what))
             }
         }
     }
@@ -130,7 +130,8 @@ impl Volume {
             JobKind::Rebalance {} => Ok(()),
             JobKind::Evacuate { tier, .. } => self.check_evacuation(&*self.tier_named(tier)?, None),
             JobKind::Replace { .. } | JobKind::ReplaceHome { .. } => {
-                Err(Error::new(Errno::EINVAL, format!("{what}: this needs a directory")))
+                let what = format!("{what}: this needs a directory");
+                Err(Error::refused(Errno::EINVAL, RefusalKind::Request, what))
             }
         }
     }
@@ -140,11 +141,14 @@ impl Volume {
         let tier = self.tier_named(name)?;
         if tier.is_draining() {
             let what = format!("tier {name} takes no new ranges: it is to be empty");
-            return Err(Error::new(Errno::EBUSY, what));
+            return Err(Error::refused(Errno::EBUSY, RefusalKind::Request, what));
         }
         match tier.is_healthy() {
             true => Ok(tier),
-            false => Err(Error::new(Errno::EBUSY, format!("tier {name} is {}", tier.state().name()))),
+            false => {
+                let what = format!("tier {name} is {}", tier.state().name());
+                Err(Error::refused(Errno::EBUSY, RefusalKind::Trouble, what))
+            }
         }
     }
 
@@ -161,7 +165,7 @@ impl Volume {
             (Some((_, fastest)), Some((_, slowest))) if fastest > slowest => Ok(tiers),
             _ => {
                 let what = "no tier is known to be faster than another: give them weights, or name the tier";
-                Err(Error::new(Errno::EINVAL, what))
+                Err(Error::refused(Errno::EINVAL, RefusalKind::Request, what))
             }
         }
     }
@@ -169,6 +173,8 @@ impl Volume {
     /// Whether there is something to move at `path`; of a single file, also
     /// whether it may be moved, and fits on `to`.
     fn check_path(&self, path: &str, to: Option<&Arc<Tier>>) -> Result<()> {
+        // What is entered and forgotten here is on one home.
+        let _pass = self.door.pass();
         let fd = self.open_below(path)?;
         let identity = self.home.identify(&*fd)?;
         match identity.kind() {
@@ -177,12 +183,13 @@ impl Volume {
             _ => {
                 let what =
                     format!("{path} is neither a regular file nor a directory: it has no data to move");
-                return Err(Error::new(Errno::EINVAL, what));
+                return Err(Error::refused(Errno::EINVAL, RefusalKind::Request, what));
             }
         }
         let pin = self.home.pin_of(&*fd)?;
         if pin.is_some_and(|pin| to.is_none_or(|to| pin.tier.as_ref() != Some(&to.name))) {
-            return Err(Error::new(Errno::EBUSY, format!("{path} is pinned: unpin it first")));
+            let what = format!("{path} is pinned: unpin it first");
+            return Err(Error::refused(Errno::EBUSY, RefusalKind::Request, what));
         }
         let Some(to) = to else { return Ok(()) };
         let needed = self.with_file(&fd, &identity, |file| self.bytes_elsewhere(file, to))?;
@@ -191,12 +198,13 @@ impl Volume {
 
     /// Whether `to` has room for so much.
     pub(super) fn check_room(&self, what: &str, needed: u64, to: &Tier) -> Result<()> {
+        to.measure_again();
         let room = to.room();
         if needed <= room {
             return Ok(());
         }
         let what = format!("tier {} has room for {}, and {what}", to.name, show(room));
-        Err(Error::new(Errno::ENOSPC, what))
+        Err(Error::refused(Errno::ENOSPC, RefusalKind::Room, what))
     }
 
     /// What is at a path below the root.
@@ -208,7 +216,7 @@ impl Volume {
             || path.contains('\0')
         {
             let what = format!("{path}: paths are below the volume's root, without '..'");
-            return Err(Error::new(Errno::EINVAL, what));
+            return Err(Error::refused(Errno::EINVAL, RefusalKind::Request, what));
         }
         let shown = if path.is_empty() { Path::new(".") } else { below };
         self.home.root().open_at(shown.as_os_str(), Access::Path).map_err(|error| error.context(path))
@@ -216,10 +224,9 @@ impl Volume {
 
     /// Whether a tier can be emptied; `new` is one that is about to join.
     fn check_evacuation(&self, tier: &Tier, new: Option<&TierConfig>) -> Result<()> {
-        let refuse = |errno, what: String| Err(Error::new(errno, what));
         if tier.is_home() {
             let what = format!("tier {} is home: it holds the names of all files", tier.name);
-            return refuse(Errno::EINVAL, what);
+            return Err(Error::refused(Errno::EINVAL, RefusalKind::Home, what));
         }
         if matches!(tier.state(), TierState::Absent | TierState::Hanging | TierState::Failing) {
             let what = format!(
@@ -227,7 +234,7 @@ impl Volume {
                 tier.name,
                 tier.state().name()
             );
-            return refuse(Errno::EBUSY, what);
+            return Err(Error::refused(Errno::EBUSY, RefusalKind::Trouble, what));
         }
         self.check_room_for_evacuation(tier, new)
     }
@@ -238,17 +245,19 @@ fn allowed(what: &JobKind, other: &JobRecord) -> Result<()> {
     if other.state.is_final() {
         return Ok(());
     }
-    let refuse = |what: &str| Err(Error::new(Errno::EEXIST, format!("job {} {what}", other.id)));
+    let refuse =
+        |what: &str| Err(Error::refused(Errno::EEXIST, RefusalKind::Job, format!("job {} {what}", other.id)));
     let same = |a: Option<&str>, b: Option<&str>| a.is_some() && a == b;
     match (what, &other.what) {
         (JobKind::Rebalance {}, JobKind::Rebalance {}) => refuse("rebalances the volume already"),
         (JobKind::ReplaceHome { .. }, JobKind::ReplaceHome { .. }) => refuse("replaces home already"),
-        (what, theirs) if same(emptied(what), emptied(theirs)) => {
-            refuse(&format!("evacuates tier {} already", emptied(what).unwrap_or_default()))
+        (what, theirs) if same(what.emptied_tier(), theirs.emptied_tier()) => {
+            refuse(&format!("evacuates tier {} already", what.emptied_tier().unwrap_or_default()))
         }
-        (what, theirs) if same(emptied(what), filled(theirs)) => {
-            refuse(&format!("moves data to tier {}: cancel it first", emptied(what).unwrap_or_default()))
-        }
+        (what, theirs) if same(what.emptied_tier(), filled(theirs)) => refuse(&format!(
+            "moves data to tier {}: cancel it first",
+            what.emptied_tier().unwrap_or_default()
+        )),
         _ => Ok(()),
     }
 }

@@ -2,7 +2,7 @@
 
 use crate::Volume;
 use crate::config::TierConfig;
-use braid_contract::{Errno, Error, Result, TierId};
+use braid_contract::{Errno, Error, RefusalKind, Result, TierId};
 
 impl Volume {
     /// Makes a store one more tier of the volume; when this returns, new ranges
@@ -25,7 +25,8 @@ impl Volume {
         let _pass = self.door.pass();
         let mut table = self.table.lock();
         if self.tiers.number(&new.name).is_some() {
-            return Err(Error::new(Errno::EEXIST, format!("there is a tier {} already", new.name)));
+            let what = format!("there is a tier {} already", new.name);
+            return Err(Error::refused(Errno::EEXIST, RefusalKind::Taken, what));
         }
         self.free_name(&new.name, by)?;
         let next = table.clone();

@@ -2,7 +2,7 @@
 
 use crate::Volume;
 use crate::config::Reserve;
-use braid_contract::{Errno, Error, Result};
+use braid_contract::{Errno, Error, RefusalKind, Result};
 
 /// What is to be changed of a tier; `None` leaves it as it is.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
@@ -28,7 +28,7 @@ impl Volume {
         let tier = self.tier_named(name)?;
         if tier.is_home() && change.readonly == Some(true) {
             let what = "the home tier holds the names of all files, and can't be read only";
-            return Err(Error::new(Errno::EBUSY, what));
+            return Err(Error::refused(Errno::EBUSY, RefusalKind::Home, what));
         }
         if let Some(weight) = change.weight {
             tier.set_weight(weight);

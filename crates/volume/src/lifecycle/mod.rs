@@ -22,14 +22,16 @@ use crate::open::join;
 use crate::placement;
 use crate::rules::Rules;
 use crate::tiers::{Place, Tier, TierParts};
-use braid_contract::{Errno, Error, Result, TierId};
+use braid_contract::{Errno, Error, RefusalKind, Result, TierId};
 use std::sync::Arc;
 
 impl Volume {
     /// The tier of this name.
     pub(crate) fn tier_named(&self, name: &str) -> Result<Arc<Tier>> {
         let found = self.tiers.iter().find(|tier| tier.name == name);
-        found.ok_or_else(|| Error::new(Errno::ENOENT, format!("there is no tier {name}")))
+        found.ok_or_else(|| {
+            Error::refused(Errno::ENOENT, RefusalKind::Request, format!("there is no tier {name}"))
+        })
     }
 
     /// Writes a changed volume table, which counts when this returns.
@@ -66,7 +68,8 @@ impl Volume {
     /// table as it is to be otherwise.
     fn let_join(&self, table: &mut VolumeTable, mut next: VolumeTable, new: TierConfig) -> Result<Tier> {
         let store = new.store.ok_or(Errno::EINVAL)?;
-        let id = join(&mut next, &new.name).map_err(|error| Error::new(Errno::ENOSPC, error.to_string()))?;
+        let id = join(&mut next, &new.name)
+            .map_err(|error| Error::refused(Errno::ENOSPC, RefusalKind::Request, error.to_string()))?;
         let label = self.label_of(id, &new.name).encode();
         if self.may_take(&next, &label, store.label()?)? {
             store.clear()?;
@@ -91,7 +94,7 @@ impl Volume {
     /// to go first.
     fn may_take(&self, table: &VolumeTable, label: &[u8], found: Option<Vec<u8>>) -> Result<bool> {
         let Some(found) = found else { return Ok(false) };
-        let refused = |what: String| Err(Error::new(Errno::EEXIST, what));
+        let refused = |what: String| Err(Error::refused(Errno::EEXIST, RefusalKind::Taken, what));
         // One like that was left where the table could not be written.
         if found == label {
             return Ok(false);

@@ -14,7 +14,7 @@ use crate::index::Index;
 use crate::placement;
 use crate::rules::Rules;
 use crate::tiers::{Counts, Tier};
-use braid_contract::{Errno, Error, ObjectId, Result, Store, TierId};
+use braid_contract::{Errno, Error, ObjectId, RefusalKind, Result, Store, TierId};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
@@ -89,17 +89,20 @@ impl Volume {
 
     /// Whether the volume can go without a tier, wherever its ranges are.
     pub(crate) fn may_leave(&self, tier: &Tier) -> Result<()> {
-        let refuse = |what: String| Err(Error::new(Errno::EBUSY, what));
+        let refuse = |why, what: String| Err(Error::refused(Errno::EBUSY, why, what));
         let name = tier.name.as_str();
         if tier.is_home() {
-            return refuse(format!("tier {name} is the home tier, which holds the names of all files"));
+            return refuse(
+                RefusalKind::Home,
+                format!("tier {name} is the home tier, which holds the names of all files"),
+            );
         }
         let others = |of: &str| self.tiers.number(of).filter(|_| of != name);
         if placement::make(&self.policy_config, others).is_none() {
-            return refuse(format!("the policy names tier {name}"));
+            return refuse(RefusalKind::Policy, format!("the policy names tier {name}"));
         }
         if Rules::make(&self.rules_config, others).is_none() {
-            return refuse(format!("a rule of the policy names tier {name}"));
+            return refuse(RefusalKind::Policy, format!("a rule of the policy names tier {name}"));
         }
         Ok(())
     }
@@ -153,7 +156,7 @@ impl Volume {
         // What was removed meanwhile must not come back with power loss.
         self.reaper.reap_now(self);
         if self.reaper.len() > 0 {
-            return Err(Error::new(Errno::EBUSY, "files are being removed; try again"));
+            return Err(Error::refused(Errno::EBUSY, RefusalKind::Busy, "files are being removed"));
         }
         Ok(())
     }
@@ -293,7 +296,8 @@ fn belongs_elsewhere(table: &VolumeTable, tier: &TierConfig) -> bool {
 
 fn not_empty(tier: &Tier, ranges: u64, files: Option<u64>) -> Error {
     let of = files.map_or_else(String::new, |files| format!(" of {files} files"));
-    Error::new(Errno::ENOTEMPTY, format!("tier {} is not empty: {ranges} ranges{of} are on it", tier.name))
+    let what = format!("tier {} is not empty: {ranges} ranges{of} are on it", tier.name);
+    Error::refused(Errno::ENOTEMPTY, RefusalKind::Occupied, what)
 }
 
 impl Volume {

@@ -4,7 +4,7 @@ use crate::Volume;
 use crate::config::TierConfig;
 use crate::file::Layout;
 use crate::tiers::{Tier, bit};
-use braid_contract::{Errno, Error, Result};
+use braid_contract::{Errno, Error, RefusalKind, Result};
 
 impl Volume {
     /// Puts an empty tier in the place of one that is failing, hangs or is
@@ -17,29 +17,30 @@ impl Volume {
     /// # Errors
     /// `ENOENT` if there is no such tier, `EBUSY` if it is home, is doing well
     /// or is being emptied by a job, `EEXIST` if the new one has a label, those
-    /// of the new one.
+    /// of the new one and of the home tier.
     pub fn replace_tier(&self, new: TierConfig) -> Result<()> {
         let _pass = self.door.pass();
         let mut table = self.table.lock();
         let old = self.tier_named(&new.name)?;
         if old.is_home() {
             let what = "the home tier holds the names of all files, and can't be replaced while the volume is mounted";
-            return Err(Error::new(Errno::EBUSY, what));
+            return Err(Error::refused(Errno::EBUSY, RefusalKind::Home, what));
         }
         if old.is_healthy() {
             let what = format!("tier {} is {}: what is on it would be lost", old.name, old.state().name());
-            return Err(Error::new(Errno::EBUSY, what));
+            return Err(Error::refused(Errno::EBUSY, RefusalKind::Healthy, what));
         }
         if let Some(id) = self.emptied_by(&old.name) {
             let what = format!("job {id} is emptying tier {}: cancel it", old.name);
-            return Err(Error::new(Errno::EBUSY, what));
+            return Err(Error::refused(Errno::EBUSY, RefusalKind::Job, what));
         }
         let mut next = table.clone();
         next.tiers.retain(|(number, _)| *number != old.id);
         next.lost.push((old.id, old.name.clone()));
-        let new = self.let_join(&mut table, next, new)?;
-        // The new one has the name, and takes new ranges.
-        self.release_tier(&old.name, |record| record.state.is_final());
+        // The new one takes new ranges, also if a crash comes as soon as it has
+        // the name.
+        let freed = self.free_ranges(&old.name)?;
+        let new = self.let_join(&mut table, next, new).inspect_err(|_| self.hold_again(&freed))?;
         self.tiers.replace(&old, new);
         self.renew_policy();
         self.tell_of_loss(&old);

@@ -81,6 +81,11 @@ impl Pace {
         Self { state: Mutex::new(state), paces: Arc::clone(paces) }
     }
 
+    /// Whether a mover may go on that does not keep to the cap.
+    pub(crate) fn go_on(&self) -> Result<(), Stopped> {
+        if self.state.lock().stopped { Err(Stopped) } else { Ok(()) }
+    }
+
     /// Changes the cap; who waits sees it at once.
     pub(crate) fn set_rate(&self, rate: Option<f64>) {
         self.change(|state| state.rate = rate);

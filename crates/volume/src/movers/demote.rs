@@ -109,7 +109,7 @@ impl Volume {
         moved
     }
 
-    /// Moves ranges of one file off `from`, to the first tier that takes them,
+    /// Moves ranges of one file off `from`, to the first tiers that take them,
     /// about `goal` bytes at most; answers how many.
     fn demote_file(
         &self,
@@ -119,10 +119,13 @@ impl Volume {
         (from, goal): (&Tier, u64),
         until: Until<'_>,
     ) -> u64 {
-        let Some(to) = self.relief_targets(from).into_iter().next() else { return 0 };
-        let leaves = |tier: &Tier| tier.id == from.id;
-        let errand =
-            Errand { mover: Mover::Demote, pace: until.pace, to: &to, leaves: &leaves, stop: until.stopped };
+        let targets = self.relief_targets(from);
+        if targets.is_empty() {
+            return 0;
+        }
+        let leaves = |tier: &Tier, _: &Tier| tier.id == from.id;
+        let (pace, stop) = (until.pace, until.stopped);
+        let errand = Errand { mover: Mover::Demote, pace, to: &targets, leaves: &leaves, stop };
         let moved = reached.and_then(|reached| {
             let mut ranges = self.ranges_to_move(&reached.file, ranges)?;
             if ranges.is_empty() || self.is_pinned(&reached.file).unwrap_or(true) {

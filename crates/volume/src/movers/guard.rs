@@ -6,7 +6,9 @@
 /// What the monitor saw of one tier within its window.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Seen {
-    pub(super) now_ns: u64,
+    /// When the window began and ended.
+    pub(super) began_ns: u64,
+    pub(super) ended_ns: u64,
     /// 99th percentile of applications' reads and writes; `None` where there
     /// were too few to tell.
     pub(super) p99_ns: [Option<u64>; 2],
@@ -19,35 +21,39 @@ pub(super) struct Seen {
     pub(super) waited: f64,
 }
 
+impl Seen {
+    /// Nanoseconds of so many windows.
+    fn windows(&self, count: u64) -> u64 {
+        count * self.ended_ns.saturating_sub(self.began_ns)
+    }
+}
+
 /// Movers go no slower than this, in bytes a second: what has begun must end.
 const RATE_MIN: f64 = (1 << 20) as f64;
 
-/// By how much the pace grows within a second, while all is well.
+/// By how much the pace grows within a window, while all is well.
 const GROWTH: f64 = 1.25;
 
 /// Where all is well at a pace that is so many times what is moved, it is not the
 /// guard that limits that.
 const UNUSED: f64 = 4.0;
 
-/// What the monitor saw must be of the pace that is in force: as long as its
-/// window is.
-const SETTLE_NS: u64 = 1_000_000_000;
+/// For how many windows a latency without movement is believed while movers are
+/// slowed down for it: load may have changed. Each time that it had not, for
+/// twice as many.
+const BELIEVED_WINDOWS: u64 = 3;
 
-/// For how long a latency without movement is believed while movers are slowed
-/// down for it: load may have changed. Each time that it had not, twice as long.
-const BELIEVED_NS: u64 = 3_000_000_000;
-
-/// For how long it is believed at most. What moves without a break, as a job
+/// For how many it is believed at most. What moves without a break, as a job
 /// does, is held up so often to see it anew.
-const BELIEVED_MAX_NS: u64 = 60_000_000_000;
+const BELIEVED_WINDOWS_MAX: u64 = 60;
 
-/// For how long movers are held up at most: something may move that does not
+/// For how many windows movers are held up at most: something may move that does not
 /// heed the guard, and then it is never quiet.
-const PAUSE_MAX_NS: u64 = 5_000_000_000;
+const PAUSE_WINDOWS_MAX: u64 = 5;
 
 /// After a pause in which not all was learned that was to be, the next one is
-/// so much later.
-const PAUSE_AGAIN_NS: u64 = 10_000_000_000;
+/// so many windows later.
+const PAUSE_AGAIN_WINDOWS: u64 = 10;
 
 /// Where applications spend less of their waiting than this share, it isn't
 /// what they feel: hot data's first ranges on a fast tier need not hold up the
@@ -63,6 +69,7 @@ pub(super) struct Guard {
     cap: f64,
     factor: f64,
     rate: f64,
+    /// The end of the window for which the pace was last thought over.
     changed_ns: u64,
     /// When something last moved.
     moved_at_ns: u64,
@@ -76,8 +83,9 @@ pub(super) struct Guard {
     paused_ns: Option<u64>,
     /// They are not held up before this.
     pause_at_ns: u64,
-    /// For how long the latencies without movement are believed at present.
-    believed_ns: u64,
+    /// For how many windows the latencies without movement are believed at
+    /// present.
+    believed: u64,
 }
 
 /// What movers are to do.
@@ -104,7 +112,7 @@ impl Guard {
             felt_ns: None,
             paused_ns: None,
             pause_at_ns: 0,
-            believed_ns: BELIEVED_NS,
+            believed: BELIEVED_WINDOWS,
         }
     }
 
@@ -117,15 +125,16 @@ impl Guard {
     /// Looks at what was seen and answers what to do until the next time.
     pub(super) fn step(&mut self, seen: &Seen) -> Advice {
         if seen.mover_rate > 0.0 {
-            self.moved_at_ns = seen.now_ns;
+            self.moved_at_ns = seen.ended_ns;
         }
         if seen.mover_rate <= 0.0 {
             self.note_quiet(seen);
         } else if let Some(since_ns) = self.paused_ns {
-            if seen.now_ns.saturating_sub(since_ns) >= PAUSE_MAX_NS {
+            if seen.ended_ns.saturating_sub(since_ns) >= seen.windows(PAUSE_WINDOWS_MAX) {
                 // It does not become quiet.
                 self.paused_ns = None;
-                (self.changed_ns, self.pause_at_ns) = (seen.now_ns, seen.now_ns + BELIEVED_MAX_NS);
+                self.changed_ns = seen.ended_ns;
+                self.pause_at_ns = seen.ended_ns + seen.windows(BELIEVED_WINDOWS_MAX);
             }
         } else {
             self.adjust(seen);
@@ -144,24 +153,24 @@ impl Guard {
                 *quiet = Some(old.map_or(new, |old| old + (new - old) * NEW_SHARE));
             }
         }
-        self.quiet_at_ns = seen.now_ns;
+        self.quiet_at_ns = seen.ended_ns;
         let paused = self.paused_ns.take().is_some();
         if paused {
-            self.changed_ns = seen.now_ns;
+            self.changed_ns = seen.ended_ns;
         }
-        if seen.now_ns.saturating_sub(self.moved_at_ns) > BELIEVED_MAX_NS {
+        if seen.ended_ns.saturating_sub(self.moved_at_ns) > seen.windows(BELIEVED_WINDOWS_MAX) {
             // What moves next begins anew.
-            (self.rate, self.believed_ns) = (self.cap, BELIEVED_NS);
+            (self.rate, self.believed) = (self.cap, BELIEVED_WINDOWS);
         }
         let Some(felt) = self.felt_ns.take() else { return };
         if paused && self.is_unknown(felt) {
-            self.pause_at_ns = seen.now_ns + PAUSE_AGAIN_NS;
+            self.pause_at_ns = seen.ended_ns + seen.windows(PAUSE_AGAIN_WINDOWS);
         }
         if self.slowdown(felt) <= self.factor {
             // It was not for the movers.
-            (self.rate, self.believed_ns) = (self.cap, BELIEVED_NS);
+            (self.rate, self.believed) = (self.cap, BELIEVED_WINDOWS);
         } else if paused {
-            self.believed_ns = (self.believed_ns * 2).min(BELIEVED_MAX_NS);
+            self.believed = (self.believed * 2).min(BELIEVED_WINDOWS_MAX);
         }
     }
 
@@ -179,17 +188,18 @@ impl Guard {
     }
 
     fn adjust(&mut self, seen: &Seen) {
-        if seen.now_ns.saturating_sub(self.changed_ns) < SETTLE_NS {
+        if seen.began_ns < self.changed_ns {
+            // What the monitor saw is not all of the pace that is in force.
             return;
         }
         let p99_ns = if seen.waited < WAITED_MIN { [None; 2] } else { seen.p99_ns };
         let (unknown, slower) = (self.is_unknown(p99_ns), self.slowdown(p99_ns));
-        let believed_for_ns = seen.now_ns.saturating_sub(self.quiet_at_ns);
+        let believed_for_ns = seen.ended_ns.saturating_sub(self.quiet_at_ns);
         let felt = slower > self.factor;
-        let doubted = felt && self.rate < self.cap / 2.0 && believed_for_ns > self.believed_ns;
-        let old = p99_ns != [None; 2] && believed_for_ns > BELIEVED_MAX_NS;
-        if (unknown || doubted || old) && seen.now_ns >= self.pause_at_ns {
-            (self.paused_ns, self.felt_ns) = (Some(seen.now_ns), Some(p99_ns));
+        let doubted = felt && self.rate < self.cap / 2.0 && believed_for_ns > seen.windows(self.believed);
+        let old = p99_ns != [None; 2] && believed_for_ns > seen.windows(BELIEVED_WINDOWS_MAX);
+        if (unknown || doubted || old) && seen.ended_ns >= self.pause_at_ns {
+            (self.paused_ns, self.felt_ns) = (Some(seen.ended_ns), Some(p99_ns));
         } else if felt {
             self.rate = self.rate.min(seen.mover_rate) / 2.0;
             self.felt_ns = Some(p99_ns);
@@ -199,7 +209,7 @@ impl Guard {
                 self.rate = self.cap;
             }
         }
-        self.changed_ns = seen.now_ns;
+        self.changed_ns = seen.ended_ns;
     }
 }
 
@@ -209,32 +219,33 @@ mod tests {
 
     const MIB: f64 = (1 << 20) as f64;
 
-    /// A guard with a cap of 64 MiB/s, stepped once a second.
+    /// A guard with a cap of 64 MiB/s, stepped once in a window.
     struct Bed {
         guard: Guard,
-        seconds: u64,
+        window_ns: u64,
+        windows: u64,
         floor: f64,
     }
 
     impl Bed {
         fn new() -> Self {
-            Self { guard: Guard::new(64.0 * MIB, 2.0), seconds: 100, floor: 0.0 }
+            Self::with_window(1_000_000_000)
+        }
+
+        fn with_window(window_ns: u64) -> Self {
+            Self { guard: Guard::new(64.0 * MIB, 2.0), window_ns, windows: 100, floor: 0.0 }
         }
 
         fn step(&mut self, p99_us: Option<u64>, mover_rate: f64) -> Advice {
-            self.seconds += 1;
+            self.windows += 1;
             let p99_ns = [p99_us.map(|us| us * 1000), None];
             self.step_where(1.0, p99_ns, mover_rate)
         }
 
         fn step_where(&mut self, waited: f64, p99_ns: [Option<u64>; 2], mover_rate: f64) -> Advice {
-            self.guard.step(&Seen {
-                now_ns: self.seconds * 1_000_000_000,
-                p99_ns,
-                mover_rate,
-                floor: self.floor,
-                waited,
-            })
+            let [began_ns, ended_ns] = [self.windows - 1, self.windows].map(|at| at * self.window_ns);
+            let floor = self.floor;
+            self.guard.step(&Seen { began_ns, ended_ns, p99_ns, mover_rate, floor, waited })
         }
     }
 
@@ -253,6 +264,15 @@ mod tests {
     }
 
     #[test]
+    fn the_factor_says_from_when_on_they_are_felt() {
+        for (factor, rate) in [(1.5, 32.0), (5.0, 64.0)] {
+            let mut bed = Bed { guard: Guard::new(64.0 * MIB, factor), ..Bed::new() };
+            bed.step(Some(100), 0.0);
+            assert_eq!(bed.step(Some(160), 64.0 * MIB), Advice::Go(rate * MIB), "{factor}");
+        }
+    }
+
+    #[test]
     fn without_anybody_to_feel_them_they_go_as_fast_as_they_may() {
         let mut bed = Bed::new();
         for _ in 0..5 {
@@ -265,7 +285,7 @@ mod tests {
         let mut bed = Bed::new();
         bed.step(Some(100), 0.0);
         for (waited, rate) in [(0.05, 64.0), (0.5, 32.0)] {
-            bed.seconds += 1;
+            bed.windows += 1;
             let advice = bed.step_where(waited, [Some(500_000), None], 64.0 * MIB);
             assert_eq!(advice, Advice::Go(rate * MIB), "{waited}");
         }
@@ -290,6 +310,39 @@ mod tests {
         assert_eq!(bed.step(Some(9000), 0.0), Advice::Go(64.0 * MIB), "as slow without them");
         assert_eq!(bed.step(Some(19_000), 60.0 * MIB), Advice::Go(30.0 * MIB));
         assert_eq!(bed.step(Some(9000), 0.0), Advice::Go(30.0 * MIB), "it was for them");
+    }
+
+    #[test]
+    fn what_movers_did_at_another_pace_is_not_held_against_them() {
+        let mut bed = Bed::new();
+        bed.step(Some(100), 0.0);
+        let mut seen = |began_ms: u64| {
+            let [began_ns, ended_ns] = [began_ms, began_ms + 1000].map(|ms| 101_000_000_000 + ms * 1_000_000);
+            let p99_ns = [Some(900_000), None];
+            bed.guard.step(&Seen {
+                began_ns,
+                ended_ns,
+                p99_ns,
+                mover_rate: 60.0 * MIB,
+                floor: 0.0,
+                waited: 1.0,
+            })
+        };
+        assert_eq!(seen(0), Advice::Go(30.0 * MIB));
+        assert_eq!([200, 400, 999].map(&mut seen), [Advice::Go(30.0 * MIB); 3]);
+        assert_eq!(seen(1000), Advice::Go(15.0 * MIB));
+    }
+
+    #[test]
+    fn what_was_seen_without_movement_is_believed_for_some_windows_however_long_they_are() {
+        for window_ns in [1_000_000_000, 5_000_000_000] {
+            let mut bed = Bed::with_window(window_ns);
+            bed.step(Some(100), 0.0);
+            let advice =
+                [32.0, 16.0, 8.0].map(|rate| (bed.step(Some(900), 64.0 * MIB), Advice::Go(rate * MIB)));
+            assert!(advice.iter().all(|(is, expected)| is == expected), "{window_ns}: {advice:?}");
+            assert_eq!(bed.step(Some(900), 8.0 * MIB), Advice::Wait, "{window_ns}");
+        }
     }
 
     #[test]

@@ -15,8 +15,9 @@ use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 
 /// Operations within a window from which a percentile says something.
 const P99_OPS_MIN: u64 = 20;
-/// Operations of a thread in an epoch that tell which tiers it works on.
-const SETTLED_OPS_MIN: u64 = 8;
+/// Operations of a thread in the monitor's last second, or epoch where that is
+/// longer, that tell which tiers it works on.
+const SETTLED_OPS_MIN: u64 = 40;
 /// For how long after a job's last range a lane counts as used by jobs.
 const JOB_NS: u64 = 2_000_000_000;
 
@@ -178,7 +179,8 @@ impl Volume {
             let waited = if all > 0.0 { now.in_flight / all } else { 0.0 };
             let floor = if lane.is_used_by_jobs(now_ns) { self.movers.config.job_floor } else { 0 };
             lane.step(&Seen {
-                now_ns,
+                began_ns: now.began_ns,
+                ended_ns: now.ended_ns,
                 p99_ns: now.latency.map(|kind| (kind.ops >= P99_OPS_MIN).then_some(kind.p99_ns)),
                 mover_rate: now.mover_rate.iter().sum(),
                 floor: floor as f64,
@@ -256,8 +258,8 @@ mod tests {
 
     /// What is seen in a second in which operations took so long.
     fn seen(second: u64, p99_ns: u64, mover_rate: f64, floor: f64) -> Seen {
-        let now_ns = (100 + second) * 1_000_000_000;
-        Seen { now_ns, p99_ns: [Some(p99_ns), None], mover_rate, floor, waited: 1.0 }
+        let [began_ns, ended_ns] = [99, 100].map(|at| (at + second) * 1_000_000_000);
+        Seen { began_ns, ended_ns, p99_ns: [Some(p99_ns), None], mover_rate, floor, waited: 1.0 }
     }
 
     #[test]

@@ -13,7 +13,7 @@ mod standing;
 
 use crate::Volume;
 use crate::config::MoversConfig;
-use crate::format::Reason;
+use crate::format::{RangeSize, Reason};
 use crate::heat::FileKey;
 use crate::migrate::{Pace, Paces};
 use crate::status::MoveCount;
@@ -155,9 +155,11 @@ struct Errand<'a> {
     mover: Mover,
     /// Of its round.
     pace: &'a Pace,
-    to: &'a Tier,
-    /// Whether a range is to leave the tier that it turns out to be on.
-    leaves: &'a dyn Fn(&Tier) -> bool,
+    /// The tiers that ranges may go to, the first choice first.
+    to: &'a [Arc<Tier>],
+    /// Whether a range is to leave the tier that it turns out to be on, for one
+    /// of those.
+    leaves: &'a dyn Fn(&Tier, &Tier) -> bool,
     stop: &'a dyn Fn() -> bool,
 }
 
@@ -166,7 +168,7 @@ struct Errand<'a> {
 enum Outcome {
     /// All that was to move did, or is to stay; so many bytes moved.
     Done(u64),
-    /// The target takes no more, or all is to end; so many bytes moved before.
+    /// No target takes more, or all is to end; so many bytes moved before.
     Ended(u64),
 }
 
@@ -195,8 +197,9 @@ impl Volume {
         counts.iter().map(count).collect()
     }
 
-    /// What the movers would do with a range of this heat on this tier.
-    pub(crate) fn verdict(&self, tier: &Tier, degree: u8, pinned: bool) -> String {
+    /// What the movers would do with a range of this size and heat on this tier.
+    pub(crate) fn verdict(&self, tier: &Tier, ranges: RangeSize, degree: u8, pinned: bool) -> String {
+        let has_room = |to: &Arc<Tier>| to.room() >= ranges.bytes();
         if pinned {
             return "stays: pinned".into();
         }
@@ -204,7 +207,7 @@ impl Volume {
             let tiers = self.tiers_by_speed();
             let mut faster = tiers.iter().filter(|to| self.is_faster(to, tier)).peekable();
             let first = faster.peek().map(|to| (to.name.clone(), self.closed(to)));
-            if let Some(to) = faster.find(|to| self.closed(to).is_none()) {
+            if let Some(to) = faster.find(|to| self.closed(to).is_none() && has_room(to)) {
                 return format!("goes to {}: in use", to.name);
             }
             if let Some((name, Some(closed))) = first {
@@ -213,7 +216,7 @@ impl Volume {
         }
         if self.movers.is_at_work(Mover::Demote) && degree < self.heat.cold_below() && self.needs_relief(tier)
         {
-            let to = self.relief_targets(tier).into_iter().next();
+            let to = self.relief_targets(tier).into_iter().find(has_room);
             return match to {
                 Some(to) => format!("goes to {}: {} is filled to its watermark", to.name, tier.name),
                 None => "stays: no slower tier takes it now".into(),
@@ -247,31 +250,42 @@ impl Volume {
             return Ok(0);
         };
         self.heat.table().seen_on(reached.key, range, from.id);
-        if from.id == errand.to.id || !(errand.leaves)(&from) {
-            return Ok(0);
-        }
         let ranges = self.range_size_of(&reached.file)?;
-        if self.closed(errand.to).is_some() {
-            return Err(Errno::ENOSPC.into());
-        }
-        if errand.to.room() < ranges.bytes() {
-            // There may be room for others, whose ranges are shorter.
-            return Err(Errno::EFBIG.into());
-        }
+        let Some(to) = self.target_for(&from, ranges, errand)? else { return Ok(0) };
         let offset = ranges.start_of(range.into());
         self.movers.begins_work(errand.mover);
         let drive = Drive { pace: errand.pace, who: Who::Mover };
-        let moved = self.relocate(&reached.file, offset, errand.to, (reason(errand.mover), drive))?;
+        let moved = self.relocate(&reached.file, offset, to, (reason(errand.mover), drive))?;
         if moved > 0 {
-            errand.to.took(moved);
-            self.movers.count(errand.mover, from.id, errand.to.id, moved);
+            self.movers.count(errand.mover, from.id, to.id, moved);
         }
         Ok(moved)
     }
 
+    /// The first tier that takes a range of this size off `from`; `None` if it
+    /// is to stay. `ENOSPC` if no tier takes any, `EFBIG` if some have room for
+    /// shorter ones.
+    fn target_for<'a>(
+        &self,
+        from: &Tier,
+        ranges: RangeSize,
+        errand: &Errand<'a>,
+    ) -> Result<Option<&'a Arc<Tier>>> {
+        let wanted = |to: &&Arc<Tier>| to.id != from.id && (errand.leaves)(from, to);
+        let mut targets = errand.to.iter().filter(wanted).peekable();
+        if targets.peek().is_none() {
+            return Ok(None);
+        }
+        let mut open = targets.filter(|to| self.closed(to).is_none()).peekable();
+        if open.peek().is_none() {
+            return Err(Errno::ENOSPC.into());
+        }
+        open.find(|to| to.room() >= ranges.bytes()).map(Some).ok_or_else(|| Errno::EFBIG.into())
+    }
+
     /// Something was not moved; answers whether the whole errand ends.
     fn note_unmoved(&self, file: FileKey, errand: &Errand<'_>, error: &Error) -> bool {
-        tracing::debug!(ino = file.ino, to = %errand.to.name, %error, "a range was not moved");
+        tracing::debug!(ino = file.ino, mover = errand.mover.name(), %error, "a range was not moved");
         match error.errno() {
             Errno::ECANCELED => return true,
             errno if errno.is_full() => return true,

@@ -19,7 +19,7 @@ const ROUND_NS: u64 = 2_000_000_000;
 type List = BTreeMap<FileKey, Vec<u32>>;
 
 impl Volume {
-    /// Moves what was found to be frequently used in the last epoch.
+    /// Moves what was found to be frequently used since this was last done.
     pub(crate) fn promote(&self, stopped: &(dyn Fn() -> bool + Sync)) {
         let Some(round) = self.movers.round(Mover::Promote) else {
             // What is hot now is not what is hot when it goes on.
@@ -66,8 +66,10 @@ impl Volume {
     }
 
     fn promote_to(&self, to: &Tier, list: &List, pace: &Pace, stop: &dyn Fn() -> bool) {
-        let leaves = |from: &Tier| self.is_faster(to, from);
-        let errand = Errand { mover: Mover::Promote, pace, to, leaves: &leaves, stop };
+        // What it has no room for goes to the next one.
+        let targets: Vec<_> = self.tiers_by_speed().into_iter().skip_while(|tier| tier.id != to.id).collect();
+        let leaves = |from: &Tier, to: &Tier| self.is_faster(to, from);
+        let errand = Errand { mover: Mover::Promote, pace, to: &targets, leaves: &leaves, stop };
         for (key, ranges) in list {
             match self.promote_file(*key, ranges, &errand) {
                 Ok(Outcome::Done(_)) => {}

@@ -6,7 +6,7 @@ use super::Movers;
 use crate::Volume;
 use crate::migrate::{Meter, Pace};
 use crate::sync::ReadGuard;
-use braid_contract::{Amount, Errno, Error, JobState, Mover, Result};
+use braid_contract::{Amount, Errno, Error, JobState, Mover, RefusalKind, Result};
 use std::sync::Arc;
 
 /// For how long after its last work a mover counts as running: rounds are
@@ -165,7 +165,7 @@ impl Movers {
         let Some(standing) = all.get_mut(&mover) else {
             let name = mover.name();
             let what = format!("there is no job {name}: the stack file has no movers: {{ {name}: true }}");
-            return Err(Error::new(Errno::ENOENT, what));
+            return Err(Error::refused(Errno::ENOENT, RefusalKind::Request, what));
         };
         let state = standing.state(now_ns);
         change(standing, state)?;
@@ -234,5 +234,5 @@ impl Volume {
 }
 
 fn refuse(wrong: bool, why: impl FnOnce() -> String) -> Result<()> {
-    if wrong { Err(Error::new(Errno::EINVAL, why())) } else { Ok(()) }
+    if wrong { Err(Error::refused(Errno::EINVAL, RefusalKind::Request, why())) } else { Ok(()) }
 }

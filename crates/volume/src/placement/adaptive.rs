@@ -16,7 +16,7 @@
 //! What a tier can do is learned (`tiers/learn.rs`); one that could do more
 //! than was ever asked of it is given more as long as others have too much.
 
-use super::{Context, PerTier, Policy, TierEpoch, TierView};
+use super::{Context, Epoch, PerTier, Policy, TierEpoch, TierView};
 use crate::sync::Mutex;
 use braid_contract::TierId;
 use std::collections::BTreeMap;
@@ -26,7 +26,6 @@ pub(super) struct Adaptive {
 }
 
 struct State {
-    epoch: u64,
     /// Where each thread that places ranges does so now.
     streams: BTreeMap<u64, Stream>,
     /// Bytes that the streams still have to write to each tier, about.
@@ -42,16 +41,16 @@ struct Stream {
     tier: TierId,
     /// Bytes that it has still to write there, about.
     bytes: f64,
-    /// It is taken for ended from this epoch on.
-    until: u64,
+    /// The seconds after which it is taken for ended. The epoch in which it
+    /// placed something is not counted.
+    left: f64,
+    counted: bool,
 }
 
-/// An epoch in seconds, where only about how long matters.
-const EPOCH_SECONDS: f64 = 0.2;
 /// Streams that are kept track of at most.
 const STREAMS_MAX: usize = 4096;
-/// How long a stream is kept track of beyond what it should need, in epochs.
-const LINGER: u64 = 3;
+/// How many seconds a stream is kept track of beyond what it should need.
+const LINGER: f64 = 0.2;
 /// Most seconds of work that a tier may have behind it in memory.
 const BEHIND_SECONDS_MAX: f64 = 10.0;
 /// Under load, the busiest tier is at least so busy, as a share of the time.
@@ -115,7 +114,6 @@ impl Boost {
 impl Adaptive {
     pub(super) fn new() -> Self {
         let state = State {
-            epoch: 0,
             streams: BTreeMap::new(),
             to_write: PerTier::all(0.0),
             behind: PerTier::all(0.0),
@@ -152,9 +150,8 @@ impl Policy for Adaptive {
         state.end(key);
         if state.streams.len() < STREAMS_MAX {
             state.to_write[tier] += bytes / 2.0;
-            let epochs = (state.to_write[tier] * 4.0 / view.bandwidth[1] / EPOCH_SECONDS) as u64;
-            let until = state.epoch + epochs + LINGER;
-            state.streams.insert(key, Stream { tier, bytes: bytes / 2.0, until });
+            let left = state.to_write[tier] * 4.0 / view.bandwidth[1] + LINGER;
+            state.streams.insert(key, Stream { tier, bytes: bytes / 2.0, left, counted: false });
         }
         if context.origin.is_buffered() {
             let most = view.bandwidth[1] * BEHIND_SECONDS_MAX;
@@ -162,16 +159,15 @@ impl Policy for Adaptive {
         }
     }
 
-    fn epoch(&self, tiers: &[TierEpoch]) {
-        let state = &mut *self.state.lock();
-        state.epoch += 1;
-        state.end_old();
+    fn epoch(&self, epoch: &Epoch) {
+        let (state, tiers) = (&mut *self.state.lock(), &epoch.tiers);
+        state.end_old(epoch.seconds());
         // What goes into memory says nothing of how busy a tier is.
         let own = tiers.iter().map(|tier| tier.load[1]).filter(|load| load.direct >= DIRECT_MIN);
         let busiest = own.map(|load| load.busy).fold(0.0, f64::max);
         let placed = std::mem::take(&mut state.placed);
         for tier in tiers {
-            let done = tier.bandwidth[1] * EPOCH_SECONDS;
+            let done = tier.bandwidth[1] * epoch.seconds();
             state.behind[tier.id] = (state.behind[tier.id] - done).max(0.0);
             state.boost[tier.id] = state.boost[tier.id].next(tier, busiest, placed);
         }
@@ -196,13 +192,15 @@ impl State {
         }
     }
 
-    fn end_old(&mut self) {
-        let old: Vec<u64> = self
-            .streams
-            .iter()
-            .filter(|(_, stream)| stream.until <= self.epoch)
-            .map(|(key, _)| *key)
-            .collect();
+    /// An epoch of so many seconds ended, and streams with it.
+    fn end_old(&mut self, seconds: f64) {
+        for stream in self.streams.values_mut() {
+            if std::mem::replace(&mut stream.counted, true) {
+                stream.left -= seconds;
+            }
+        }
+        let is_old = |(_, stream): &(&u64, &Stream)| stream.left <= 0.0;
+        let old: Vec<u64> = self.streams.iter().filter(is_old).map(|(key, _)| *key).collect();
         old.into_iter().for_each(|key| self.end(key));
         if self.streams.is_empty() {
             // Sums of fractions drift.
@@ -261,11 +259,12 @@ mod tests {
         };
         let share = || policy.share(&view(1, 1.0));
         let before = share();
-        (0..20).for_each(|_| policy.epoch(&[tier(0, 1.0), tier(1, 0.1)]));
+        let epoch = Epoch { nanos: 200_000_000, tiers: vec![tier(0, 1.0), tier(1, 0.1)] };
+        (0..20).for_each(|_| policy.epoch(&epoch));
         assert_eq!(share(), before, "what was placed ahead is only worked off");
         for _ in 0..5 {
             deal_file(&policy, Origin::default(), 1);
-            policy.epoch(&[tier(0, 1.0), tier(1, 0.1)]);
+            policy.epoch(&epoch);
         }
         assert!(share() > 1.2 * before);
     }
@@ -281,5 +280,50 @@ mod tests {
         };
         assert_eq!(after(Origin { reserves: true, direct: false, ..direct }), usual);
         assert_ne!(after(Origin { direct: false, ..direct }), usual, "what is in memory counts");
+    }
+
+    /// Seconds until nothing is left of what was given to two tiers, by epochs
+    /// of so many milliseconds: of data in memory, and of streams.
+    fn worked_off(epoch_ms: u64) -> [f64; 2] {
+        let policy = Adaptive::new();
+        deal_file(&policy, Origin { thread: 1, ..Origin::default() }, 100);
+        let tier = |id: u8, write: f64| TierEpoch {
+            id: TierId(id),
+            load: [EpochLoad::default(); 2],
+            bandwidth: [write; 2],
+            known: true,
+        };
+        let epoch = Epoch { nanos: epoch_ms * 1_000_000, tiers: vec![tier(0, 200e6), tier(1, 60e6)] };
+        let mut seconds = [0.0; 2];
+        for passed in 1..10_000 {
+            policy.epoch(&epoch);
+            let state = policy.state.lock();
+            let left = [state.behind[TierId(0)] + state.behind[TierId(1)] > 0.0, !state.streams.is_empty()];
+            for (seconds, left) in seconds.iter_mut().zip(left) {
+                *seconds = if left { f64::from(passed) * epoch.seconds() } else { *seconds };
+            }
+            if left == [false; 2] {
+                return seconds;
+            }
+        }
+        panic!("{epoch_ms} ms: something is never worked off");
+    }
+
+    #[test]
+    fn a_tier_works_off_as_much_in_a_second_whatever_an_epoch_is() {
+        // 200 MiB at 260 MB/s.
+        for (epoch_ms, slack) in [(10, 0.05), (200, 0.2), (300, 0.3)] {
+            let [behind, _] = worked_off(epoch_ms);
+            assert!((behind - 0.8).abs() <= slack, "{epoch_ms}: {behind}");
+        }
+        assert_eq!(worked_off(5000)[0], 0.0, "an epoch is more than it takes");
+    }
+
+    #[test]
+    fn a_stream_is_kept_track_of_for_as_long_whatever_an_epoch_is() {
+        let [short, usual] = [10, 200].map(|epoch_ms| worked_off(epoch_ms)[1]);
+        assert!((short - usual).abs() <= 0.4 && short > 0.1, "{short} {usual}");
+        // It may have begun at the end of the epoch, and be there in the next.
+        assert_eq!(worked_off(5000)[1], 5.0);
     }
 }

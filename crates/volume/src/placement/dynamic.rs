@@ -5,7 +5,7 @@
 //! a choice, `docs/placement.md` says which was made.
 
 use super::threads::ThreadMap;
-use super::{Context, Policy, TierEpoch};
+use super::{Context, Epoch, Policy, TierEpoch};
 use crate::sync::Mutex;
 use braid_contract::TierId;
 use std::collections::BTreeMap;
@@ -75,9 +75,9 @@ impl Policy for Dynamic {
     }
 
     /// PolyPlacement (1 to 5).
-    fn epoch(&self, tiers: &[TierEpoch]) {
-        let inner = &mut *self.inner.lock();
-        inner.map.epoch();
+    fn epoch(&self, epoch: &Epoch) {
+        let (inner, tiers) = (&mut *self.inner.lock(), &epoch.tiers);
+        inner.map.epoch(epoch.nanos);
         let now: BTreeMap<TierId, f64> =
             tiers.iter().map(|tier| (tier.id, tier.load[0].rate + tier.load[1].rate)).collect();
         let sum = |rates: &BTreeMap<TierId, f64>| rates.values().sum::<f64>();
@@ -159,7 +159,7 @@ mod tests {
             bandwidth: [[200.0, 60.0][usize::from(id)]; 2],
             known: true,
         };
-        dynamic.epoch(&[tier(0), tier(1)]);
+        dynamic.epoch(&Epoch { nanos: 200_000_000, tiers: vec![tier(0), tier(1)] });
         let inner = dynamic.inner.lock();
         (inner.states[&(TIERS[0], TIERS[1])], inner.map.counts(&TIERS))
     }

@@ -2,7 +2,7 @@
 //! the rest to the next, and so on (PolyStore §4.4.2).
 
 use super::threads::ThreadMap;
-use super::{Context, Policy, TierEpoch};
+use super::{Context, Epoch, Policy};
 use crate::sync::Mutex;
 use braid_contract::TierId;
 
@@ -31,8 +31,8 @@ impl Policy for Static {
         self.map.lock().placed(context);
     }
 
-    fn epoch(&self, _tiers: &[TierEpoch]) {
-        self.map.lock().epoch();
+    fn epoch(&self, epoch: &Epoch) {
+        self.map.lock().epoch(epoch.nanos);
     }
 }
 
@@ -66,7 +66,7 @@ mod tests {
         assert_eq!([1, 2].map(|thread| placed_by(&policy, thread, &tiers)), [1, 0]);
         for _ in 0..20 {
             placed_by(&policy, 2, &tiers);
-            policy.epoch(&[]);
+            policy.epoch(&Epoch { nanos: 200_000_000, tiers: Vec::new() });
         }
         assert_eq!([3, 2].map(|thread| placed_by(&policy, thread, &tiers)), [1, 0]);
         tiers.iter_mut().for_each(|tier| tier.has_room = false);

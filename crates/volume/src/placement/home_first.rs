@@ -15,6 +15,10 @@ impl Policy for HomeFirst {
         format!("home-first, watermark {}%", self.watermark * 100.0)
     }
 
+    fn decides_shares(&self) -> bool {
+        true
+    }
+
     fn place(&self, context: &Context<'_>) -> Option<TierId> {
         let home = context.home().filter(|home| home.has_room);
         if let Some(home) = home.filter(|home| home.used < self.watermark) {

@@ -99,6 +99,20 @@ impl Span {
     pub(crate) fn appends(&self) -> bool {
         self.offset >= self.size
     }
+
+    /// Bytes that a tier has to have room for to get the new ranges: all of
+    /// them if the file is large enough to fill them soon. A file is taken to
+    /// become as long again as it is, so that a small one with long ranges is
+    /// not kept from a tier that has room for it.
+    pub(crate) fn needed_bytes(&self) -> u64 {
+        self.new_bytes.min(self.len.max(self.size))
+    }
+
+    /// Bytes of them that count as taken before the tier is measured again. A
+    /// write into a hole says nothing of what comes next.
+    pub(crate) fn taken_bytes(&self) -> u64 {
+        if self.appends() { self.needed_bytes() } else { self.new_bytes.min(self.len) }
+    }
 }
 
 /// What is known of the write that first touches some ranges.
@@ -152,6 +166,21 @@ pub(crate) struct TierView {
     pub(crate) saturating: Option<u32>,
 }
 
+/// An epoch that ended.
+#[derive(Clone, Debug)]
+pub(crate) struct Epoch {
+    /// How long it was, in nanoseconds.
+    pub(crate) nanos: u64,
+    /// The tiers, in their order.
+    pub(crate) tiers: Vec<TierEpoch>,
+}
+
+impl Epoch {
+    fn seconds(&self) -> f64 {
+        self.nanos as f64 / 1e9
+    }
+}
+
 /// A tier at the end of an epoch.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct TierEpoch {
@@ -203,11 +232,17 @@ pub(crate) trait Policy: Send + Sync {
         tier.weight
     }
 
+    /// Whether it says which share of a file each tier is to have: by the file,
+    /// and not by what tiers do at the moment.
+    fn decides_shares(&self) -> bool {
+        false
+    }
+
     /// The ranges were placed on this tier.
     fn placed(&self, _context: &Context<'_>, _tier: TierId) {}
 
-    /// An epoch ended; the tiers are in their order.
-    fn epoch(&self, _tiers: &[TierEpoch]) {}
+    /// An epoch ended.
+    fn epoch(&self, _epoch: &Epoch) {}
 }
 
 /// Makes the policy that `config` asks for. `tier` finds a tier by its name;

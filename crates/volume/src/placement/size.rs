@@ -51,6 +51,10 @@ impl Policy for Size {
         format!("size, up to {small} bytes and synchronous writes up to {sync} home, larger: {large}")
     }
 
+    fn decides_shares(&self) -> bool {
+        true
+    }
+
     fn place(&self, context: &Context<'_>) -> Option<TierId> {
         let has_room = |id| context.tier(id).is_some_and(|tier| tier.has_room);
         let wanted = match self.belongs_home(context) {

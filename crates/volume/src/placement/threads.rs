@@ -10,25 +10,27 @@ use std::collections::BTreeMap;
 pub(super) struct ThreadMap {
     /// Threads that saturate a tier of which that is not known.
     threads: u32,
-    epoch: u64,
+    /// The end of the last epoch, in nanoseconds since the beginning.
+    now_ns: u64,
     mapped: BTreeMap<u64, Mapped>,
 }
 
 #[derive(Clone, Copy, Debug)]
 struct Mapped {
     tier: TierId,
-    /// The epoch in which it last placed something.
-    seen: u64,
+    /// When the epoch began in which it last placed something.
+    seen_ns: u64,
 }
 
-/// A thread that places nothing for so many epochs gives its place back.
-const IDLE_EPOCHS: u64 = 15;
+/// A thread that places nothing for so long gives its place back: one that
+/// fills a range of a slow tier is not idle.
+const IDLE_NS: u64 = 3_000_000_000;
 /// Threads that are kept track of at most.
 const THREADS_MAX: usize = 4096;
 
 impl ThreadMap {
     pub(super) fn new(threads: u32) -> Self {
-        Self { threads, epoch: 0, mapped: BTreeMap::new() }
+        Self { threads, now_ns: 0, mapped: BTreeMap::new() }
     }
 
     /// The tier that the thread is mapped to, or would be.
@@ -69,22 +71,24 @@ impl ThreadMap {
         let Some(tier) = self.wanted(context) else { return };
         let key = context.stream();
         if self.mapped.len() < THREADS_MAX || self.mapped.contains_key(&key) {
-            self.mapped.insert(key, Mapped { tier, seen: self.epoch });
+            self.mapped.insert(key, Mapped { tier, seen_ns: self.now_ns });
         }
     }
 
-    /// An epoch ended: threads that are idle give their places back.
-    pub(super) fn epoch(&mut self) {
-        self.epoch += 1;
-        let epoch = self.epoch;
-        self.mapped.retain(|_, mapped| mapped.seen + IDLE_EPOCHS > epoch);
+    /// An epoch of so many nanoseconds ended: threads that are idle give their
+    /// places back, but for those that placed something in it.
+    pub(super) fn epoch(&mut self, nanos: u64) {
+        let began_ns = self.now_ns;
+        self.now_ns += nanos;
+        let now_ns = self.now_ns;
+        self.mapped.retain(|_, mapped| mapped.seen_ns == began_ns || mapped.seen_ns + IDLE_NS > now_ns);
     }
 
     /// Maps one thread from a tier to another: the one that placed something
     /// last.
     pub(super) fn remap_one(&mut self, from: TierId, to: TierId) {
         let on = self.mapped.iter().filter(|(_, mapped)| mapped.tier == from);
-        if let Some(key) = on.max_by_key(|(key, mapped)| (mapped.seen, **key)).map(|(key, _)| *key)
+        if let Some(key) = on.max_by_key(|(key, mapped)| (mapped.seen_ns, **key)).map(|(key, _)| *key)
             && let Some(mapped) = self.mapped.get_mut(&key)
         {
             mapped.tier = to;
@@ -107,4 +111,27 @@ pub(super) fn fastest_first(tiers: &[TierView]) -> Vec<&TierView> {
     let mut ordered: Vec<&TierView> = tiers.iter().collect();
     ordered.sort_by(|a, b| b.bandwidth[1].total_cmp(&a.bandwidth[1]));
     ordered
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::tests::view;
+    use super::super::{Deal, Origin, Span};
+    use super::*;
+
+    #[test]
+    fn a_thread_gives_its_place_back_after_the_same_time_whatever_an_epoch_is() {
+        let (tiers, deal) = ([view(0, 1.0)], Deal::new(0, 1));
+        let origin = Origin { thread: 1, ..Origin::default() };
+        let context = Context::for_tests(origin, Span::default(), &deal, &tiers);
+        for (epoch_ms, stays) in [(10, 299), (200, 14), (5000, 1)] {
+            let mut map = ThreadMap::new(1);
+            map.placed(&context);
+            let mut epoch = || {
+                map.epoch(epoch_ms * 1_000_000);
+                map.counts(&[TierId(0)]) == [1]
+            };
+            assert!((0..stays).all(|_| epoch()) && !epoch(), "{epoch_ms}");
+        }
+    }
 }

@@ -39,6 +39,16 @@ pub(crate) struct ChangeSet {
     pub(crate) names: HashMap<InodeId, (Arc<Inode>, HashSet<OsString>)>,
 }
 
+/// How much there is to copy.
+pub(super) struct Extent {
+    /// Things to look at.
+    pub(super) things: u64,
+    /// Bytes of pieces, at most.
+    pub(super) bytes: u64,
+    /// Files that are copied from some byte on.
+    pub(super) tails: Vec<(Arc<Inode>, u64)>,
+}
+
 /// What changed of one inode; its attributes at least.
 pub(crate) struct Change {
     pub(crate) inode: Arc<Inode>,
@@ -80,16 +90,16 @@ impl ChangedData {
 }
 
 impl ChangeSet {
-    /// How many bytes there may be to copy; those of files that are copied
-    /// from some byte on are not known.
-    pub(crate) fn bytes(&self) -> u64 {
-        self.inodes.values().map(|change| change.data.chunks.len() as u64 * CHUNK).sum()
-    }
-
-    /// How many things there are to look at.
-    pub(crate) fn len(&self) -> u64 {
+    /// How much it is.
+    pub(super) fn extent(&self) -> Extent {
         let names: usize = self.names.values().map(|(_, names)| names.len()).sum();
-        (self.inodes.len() + names) as u64
+        let changes = || self.inodes.values();
+        let tails = changes().filter(|change| change.data.from != u64::MAX);
+        Extent {
+            things: (self.inodes.len() + names) as u64,
+            bytes: changes().map(|change| change.data.chunks.len() as u64 * CHUNK).sum(),
+            tails: tails.map(|change| (Arc::clone(&change.inode), change.data.from)).collect(),
+        }
     }
 
     pub(crate) fn change(&mut self, inode: &Arc<Inode>) -> &mut Change {
@@ -136,6 +146,11 @@ impl Changes {
     /// What was noted since the last time.
     pub(crate) fn take(&self) -> ChangeSet {
         std::mem::take(&mut *self.set.lock())
+    }
+
+    /// How much was noted since.
+    pub(super) fn extent(&self) -> Extent {
+        self.set.lock().extent()
     }
 
     fn note(&self, note: impl FnOnce(&mut ChangeSet)) {

@@ -1,5 +1,6 @@
 //! The replacement from its beginning to its end.
 
+use super::changes::Extent;
 use super::commit::{LIMBO, read_label, remove_record};
 use super::import::Import;
 use super::{Copier, cancelled, discard_copy};
@@ -7,11 +8,12 @@ use crate::Volume;
 use crate::file::Layout;
 use crate::index::Dirs;
 use crate::migrate::Pace;
-use crate::namespace::{BRAID_DIR, Home, names_in};
+use crate::namespace::{BRAID_DIR, Home, Inode, names_in};
 use crate::sync::{Condvar, Mutex};
-use braid_contract::{Access, Context, Errno, Error, Fd, Result};
+use braid_contract::{Access, Attr, Context, Errno, Error, Fd, RefusalKind, Result};
 use std::collections::{HashMap, HashSet};
 use std::ffi::OsStr;
+use std::sync::Arc;
 
 /// What a replacement of the home tier is at.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -76,13 +78,23 @@ pub struct RehomeReport {
 }
 
 /// What a job that replaces home came to; if it failed, why.
-pub type RehomeOutcome = std::result::Result<RehomeReport, (Errno, String)>;
+pub type RehomeOutcome = Result<RehomeReport>;
+
+/// What is left to copy.
+struct Amount {
+    things: u64,
+    bytes: u64,
+}
 
 /// With this little left to copy, everything is held up for it.
-const LAST_BYTES: u64 = 16 << 20;
-const LAST_CHANGES: u64 = 256;
-/// As many passes are made for it to become so little.
+const LITTLE: Amount = Amount { things: 256, bytes: 16 << 20 };
+/// With more than this left, nothing is.
+const LAST_MAX: Amount = Amount { things: 16 << 10, bytes: 128 << 20 };
+/// As many passes are made for it to become little.
 const PASSES_MAX: u32 = 12;
+/// As many of all passes keep to the pace: applications may be faster than that
+/// for ever.
+const PASSES_PACED: u32 = 2;
 /// How long operations under way are waited for before others go on.
 const PATIENCE_NS: u64 = 1_000_000_000;
 /// How often that is tried.
@@ -155,10 +167,11 @@ impl Volume {
         let mut new = Home::open(Fd::clone(root))?;
         if !(self.home.opens_handles() && new.opens_handles()) {
             let what = "home can be replaced only as root, between file systems that have file handles";
-            return Err(Error::new(Errno::EOPNOTSUPP, what));
+            return Err(Error::refused(Errno::EOPNOTSUPP, RefusalKind::Request, what));
         }
         if root.usage()?.read_only {
-            return Err(Error::new(Errno::EROFS, "the new directory's file system is read-only"));
+            let what = "the new directory's file system is read-only";
+            return Err(Error::refused(Errno::EROFS, RefusalKind::Request, what));
         }
         self.empty_enough(root)?;
         new.use_user_xattr(self.user_xattr);
@@ -171,7 +184,7 @@ impl Volume {
             Some((Some(label), true)) if label.volume == self.id => discard_copy(root)?,
             Some(_) => {
                 let what = "the directory is a tier already, of this or another volume";
-                return Err(Error::new(Errno::EEXIST, what));
+                return Err(Error::refused(Errno::EEXIST, RefusalKind::Taken, what));
             }
             None => {}
         }
@@ -180,7 +193,7 @@ impl Volume {
             let gone = name == "lost+found" && root.remove_at(&name, true).is_ok();
             if !gone {
                 let what = format!("the directory is not empty: there is {}", name.display());
-                return Err(Error::new(Errno::ENOTEMPTY, what));
+                return Err(Error::refused(Errno::ENOTEMPTY, RefusalKind::Taken, what));
             }
         }
         Ok(())
@@ -237,6 +250,8 @@ impl<'a> Copier<'a> {
             orphans: Vec::new(),
             read_times: HashMap::new(),
             last: false,
+            passes: 0,
+            hurried: false,
             progress,
             pace,
             job,
@@ -255,7 +270,9 @@ impl<'a> Copier<'a> {
         let (_jobs, _movers) = (volume.jobs.hold(self.job), volume.movers.hold());
         for _ in 0..TRIES_MAX {
             self.catch_up()?;
-            self.wait_for_passthrough()?;
+            while self.waited_for_passthrough()? {
+                self.catch_up()?;
+            }
             self.phase(RehomePhase::Switching)?;
             let began_ns = volume.environment.monotonic_ns();
             let impatient = || volume.environment.monotonic_ns() > began_ns + PATIENCE_NS;
@@ -263,7 +280,7 @@ impl<'a> Copier<'a> {
                 self.pause()?;
                 continue;
             };
-            if volume.passed_through() > 0 {
+            if volume.passed_through() > 0 || !self.left().is_within(&LAST_MAX) {
                 continue;
             }
             if self.job.is_some_and(|id| !volume.jobs.commit(id)) {
@@ -279,8 +296,11 @@ impl<'a> Copier<'a> {
             drop(closed);
             return Ok(self.clean_up(held_up_ns));
         }
+        if !self.left().is_within(&LAST_MAX) {
+            return Err(not_caught_up());
+        }
         let what = "operations under way do not end, perhaps since a tier hangs: braid status tells";
-        Err(Error::new(Errno::EBUSY, what))
+        Err(Error::refused(Errno::EBUSY, RefusalKind::Busy, what))
     }
 
     /// Counts what there is to copy; `ENOSPC` if there is no room for it.
@@ -304,38 +324,69 @@ impl<'a> Copier<'a> {
             let what = format!(
                 "the home tier has {bytes} bytes in {files} files, and the new one room for {room} bytes"
             );
-            return Err(Error::new(Errno::ENOSPC, what));
+            return Err(Error::refused(Errno::ENOSPC, RefusalKind::Room, what));
         }
         if usage.files > 0 && files > usage.files_free {
             let left = usage.files_free;
             let what = format!("the home tier has {files} files, and the new one room for {left}");
-            return Err(Error::new(Errno::ENOSPC, what));
+            return Err(Error::refused(Errno::ENOSPC, RefusalKind::Room, what));
         }
         Ok(())
     }
 
     /// Copies what changed, until that is little.
+    ///
+    /// # Errors
+    /// `EBUSY` if it stays too much.
     fn catch_up(&mut self) -> Result<()> {
-        self.phase(RehomePhase::CatchingUp)?;
         for _ in 0..PASSES_MAX {
+            self.phase(RehomePhase::CatchingUp)?;
             let set = self.volume.changes.take();
-            let little = set.len() <= LAST_CHANGES && set.bytes() <= LAST_BYTES;
+            let little = self.amount(&set.extent()).is_within(&LITTLE);
+            // While little is copied slowly, much changes.
+            self.hurried = little || self.passes >= PASSES_PACED;
+            self.passes += 1;
             self.copy_changes(set)?;
             // Much that is new would have to be written while all wait.
             self.new.root().sync_fs()?;
+            self.hurried = false;
             if little {
-                break;
+                return Ok(());
             }
         }
-        Ok(())
+        if self.left().is_within(&LAST_MAX) { Ok(()) } else { Err(not_caught_up()) }
     }
 
-    fn wait_for_passthrough(&mut self) -> Result<()> {
+    /// What changed and is not copied yet.
+    fn left(&self) -> Amount {
+        self.amount(&self.volume.changes.extent())
+    }
+
+    fn amount(&self, Extent { things, bytes, tails }: &Extent) -> Amount {
+        let volume = self.volume;
+        let tail = |(inode, from): &(Arc<Inode>, u64)| match volume.inodes.path(&volume.home, inode) {
+            Ok(fd) => fd.stat().map_or(0, |stat| {
+                let Attr { size, blocks, .. } = stat.attr;
+                size.saturating_sub(*from).min(blocks * 512)
+            }),
+            // It is gone.
+            Err(_) => 0,
+        };
+        // Where there are many, nobody asks.
+        let tails = if *things <= LAST_MAX.things { &tails[..] } else { &[] };
+        Amount { things: *things, bytes: bytes + tails.iter().map(tail).sum::<u64>() }
+    }
+
+    /// Waits for files that the kernel reads by itself; answers whether there
+    /// were any.
+    fn waited_for_passthrough(&mut self) -> Result<bool> {
+        let mut waited = false;
         loop {
             self.progress.waiting = self.volume.passed_through();
             if self.progress.waiting == 0 {
-                return Ok(());
+                return Ok(waited);
             }
+            waited = true;
             if !self.volume.environment.threads() {
                 return Err(Error::new(Errno::EBUSY, "files are open by passthrough"));
             }
@@ -351,7 +402,7 @@ impl<'a> Copier<'a> {
             let (lock, never) = (Mutex::new(()), Condvar::new());
             drop(never.wait_for(lock.lock(), PAUSE_NS));
         }
-        self.take(0)?;
+        self.pace.go_on().map_err(|_| cancelled())?;
         self.tell_now()
     }
 
@@ -388,7 +439,101 @@ impl<'a> Copier<'a> {
     }
 }
 
+impl Amount {
+    fn is_within(&self, limit: &Self) -> bool {
+        self.things <= limit.things && self.bytes <= limit.bytes
+    }
+}
+
+fn not_caught_up() -> Error {
+    let what = "applications change the home tier faster than it can be copied, and would have to wait long for \
+                the last of it: try again when they are quieter";
+    Error::refused(Errno::EBUSY, RefusalKind::Busy, what)
+}
+
 fn not_alone() -> Error {
     let what = "a check or another replacement of the home tier is under way: wait for it to end";
-    Error::new(Errno::EBUSY, what)
+    Error::refused(Errno::EBUSY, RefusalKind::Busy, what)
+}
+
+#[cfg(all(test, not(loom)))]
+mod tests {
+    use super::*;
+    use crate::{HomeConfig, Machine, MoversConfig, PolicyConfig, Reserve, VolumeConfig};
+    use braid_contract::{Caller, FileSystem, InodeId, OpenFlags, WriteFlags};
+    use braid_stores::native::open_tier_dir;
+    use std::sync::atomic::{AtomicBool, Ordering};
+    use std::sync::mpsc;
+    use std::time::Duration;
+
+    /// Pieces of the file, each with a byte of data.
+    const PIECES: u64 = 40;
+
+    fn config(root: Fd) -> VolumeConfig {
+        VolumeConfig {
+            home: HomeConfig {
+                name: "home".into(),
+                root,
+                location: "home".into(),
+                weight: None,
+                profile: None,
+                reserve: Reserve::Bytes(0),
+            },
+            tiers: Vec::new(),
+            range_size: None,
+            policy: PolicyConfig::Weighted,
+            rules: Vec::new(),
+            epoch_ns: crate::EPOCH_NS_DEFAULT,
+            heat_budget: crate::HEAT_BUDGET_DEFAULT,
+            monitor: false,
+            movers: MoversConfig::NONE,
+            environment: Arc::new(Machine),
+        }
+    }
+
+    #[test]
+    fn a_cap_that_applications_are_faster_than_does_not_hold_it_up_for_ever() {
+        let dir = tempfile::tempdir_in("/var/tmp").unwrap();
+        let [home, new] = ["home", "new"].map(|name| {
+            std::fs::create_dir(dir.path().join(name)).unwrap();
+            open_tier_dir(&dir.path().join(name)).unwrap()
+        });
+        let volume = Volume::open(config(home)).unwrap();
+        let (caller, flags) = (Caller::root(), OpenFlags { read: true, write: true, ..OpenFlags::default() });
+        let name = OsStr::new("f");
+        let made = volume.create(&caller, InodeId::ROOT, name, 0o100_644, 0, true, flags).unwrap();
+        let write = |byte: u8| {
+            for piece in 0..PIECES {
+                let at = piece * super::super::changes::CHUNK;
+                volume.write(&caller, made.1.handle, at, &[byte], WriteFlags::default()).unwrap();
+            }
+        };
+        write(1);
+        let pace = Pace::new(Some((PIECES * 4096 * 2) as f64), &volume.paces);
+        let (mut once, end, (done, is_done)) = (None, AtomicBool::new(false), mpsc::channel::<()>());
+        let mut tell = |progress: &RehomeProgress| {
+            if progress.phase == RehomePhase::CatchingUp
+                && 2 * progress.bytes > 7 * *once.get_or_insert(progress.bytes)
+            {
+                // It was copied, and what changed more than twice.
+                pace.set_rate(Some(0.0));
+            }
+            true
+        };
+        let replaced = std::thread::scope(|scope| {
+            scope.spawn(|| (2..=255).cycle().take_while(|_| !end.load(Ordering::Relaxed)).for_each(write));
+            let pace = &pace;
+            scope.spawn(move || {
+                if is_done.recv_timeout(Duration::from_secs(60)) == Err(mpsc::RecvTimeoutError::Timeout) {
+                    pace.stop();
+                }
+            });
+            let replaced = volume.replace_home_for(&new, "new", (pace, None), &mut tell);
+            end.store(true, Ordering::Relaxed);
+            drop(done);
+            replaced
+        });
+        assert!(replaced.is_ok(), "{replaced:?}");
+        volume.shutdown().unwrap();
+    }
 }

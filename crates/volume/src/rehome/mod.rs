@@ -26,10 +26,12 @@ pub use mounting::{discard_copy, settle_home};
 
 use crate::Volume;
 use crate::index::Dirs;
-use crate::migrate::Pace;
+use crate::migrate::{Pace, Stopped};
 use crate::movers::{Drive, Who};
 use crate::namespace::{Home, Identity, Inode};
-use braid_contract::{Access, Errno, Error, Fd, InodeId, NativeFd, NativeHandle, Result, Timestamp};
+use braid_contract::{
+    Access, Errno, Error, Fd, InodeId, NativeFd, NativeHandle, RefusalKind, Result, Timestamp,
+};
 use std::collections::{HashMap, HashSet};
 use std::ffi::OsString;
 use std::sync::Arc;
@@ -69,6 +71,10 @@ struct Copier<'a> {
     read_times: HashMap<u64, (Timestamp, Timestamp)>,
     /// Nothing changes any more.
     last: bool,
+    /// How often what changed was copied.
+    passes: u32,
+    /// The pace does not count.
+    hurried: bool,
     progress: RehomeProgress,
     pace: &'a Pace,
     /// The job that this is.
@@ -123,14 +129,20 @@ impl Copier<'_> {
         }
     }
 
+    /// Waits until so much may be read from home.
+    fn pass(&self, bytes: u64) -> std::result::Result<(), Stopped> {
+        let who = self.job.map_or(Who::UnguardedJob, |job| self.volume.jobs.who(job));
+        let drive = Drive { pace: self.pace, who };
+        self.volume.enter_lanes(&[self.volume.tiers.home()], bytes, drive).map(drop)
+    }
+
     /// Asks whether so many bytes may be copied now.
     fn take(&mut self, bytes: u64) -> Result<()> {
         if self.last {
             return Ok(());
         }
-        let who = self.job.map_or(Who::UnguardedJob, |job| self.volume.jobs.who(job));
-        let drive = Drive { pace: self.pace, who };
-        drop(self.volume.enter_lanes(&[self.volume.tiers.home()], bytes, drive).map_err(|_| cancelled())?);
+        let allowed = if self.hurried { self.pace.go_on() } else { self.pass(bytes) };
+        allowed.map_err(|Stopped| cancelled())?;
         self.report()
     }
 
@@ -141,7 +153,7 @@ impl Copier<'_> {
 }
 
 fn cancelled() -> Error {
-    Error::new(Errno::ECANCELED, "the replacement of the home tier was cancelled")
+    Error::refused(Errno::ECANCELED, RefusalKind::Request, "the replacement of the home tier was cancelled")
 }
 
 /// Whether an inode is gone, or its name is.

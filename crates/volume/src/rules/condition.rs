@@ -67,6 +67,11 @@ impl Condition {
         Ok(Self { text: text.into(), program: program.into(), environment: environment.into() })
     }
 
+    /// As it was written.
+    pub(crate) fn text(&self) -> &str {
+        &self.text
+    }
+
     /// Whether it holds. What can't be reckoned, such as a division by zero,
     /// does not.
     pub(crate) fn holds(&self, subject: &Subject<'_>) -> bool {

@@ -33,7 +33,7 @@ pub(crate) struct Rules {
 pub(crate) struct Rule {
     /// Its place in the list, from 1 on.
     pub(crate) number: usize,
-    when: Condition,
+    pub(crate) when: Condition,
     /// The tiers that it names; the first with room gets the ranges.
     pub(crate) tiers: Vec<String>,
     /// The policy in place of the volume's.

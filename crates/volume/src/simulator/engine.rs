@@ -5,7 +5,7 @@ use super::file::{File, Piece};
 use super::source::{OpId, Source};
 use super::{PlacedBy, Simulated, SimulatedTier, SimulatorConfig, TierSimulated};
 use crate::format::RangeSize;
-use crate::placement::{Known, Policy, TierEpoch, TierView, believed, filled, make};
+use crate::placement::{Epoch, Known, Policy, TierEpoch, TierView, believed, filled, make};
 use crate::rules::Rules;
 use crate::tiers::{Direction, Load};
 use crate::trace::TraceOpKind;
@@ -321,15 +321,17 @@ impl Engine {
     fn epoch(&mut self) {
         self.tiers.iter().for_each(|tier| tier.load.close_epoch());
         let bandwidths = self.believed();
-        let epoch = |(at, tier): (usize, &Tier)| TierEpoch {
+        let of = |(at, tier): (usize, &Tier)| TierEpoch {
             id: TierId(at as u8),
             load: Direction::BOTH.map(|direction| tier.load.last_epoch(direction)),
             bandwidth: bandwidths[at],
             known: weight(tier).is_some(),
         };
-        let tiers: Vec<TierEpoch> = self.tiers.iter().enumerate().map(epoch).collect();
-        self.policy.epoch(&tiers);
-        self.rules.policies().for_each(|policy| policy.epoch(&tiers));
+        let tiers = self.tiers.iter().enumerate().map(of).collect();
+        let nanos = self.tiers[index(HOME)].load.last_epoch_ns();
+        let epoch = Epoch { nanos, tiers };
+        self.policy.epoch(&epoch);
+        self.rules.policies().for_each(|policy| policy.epoch(&epoch));
         #[cfg(test)]
         self.epochs.push(0.0);
         let next_ns = self.now() + self.epoch_ns;
@@ -352,8 +354,8 @@ impl Engine {
         tier.given.capacity.map_or(u64::MAX, free)
     }
 
-    /// The tiers as a policy sees them, for `new_bytes` more.
-    pub(super) fn views(&self, new_bytes: u64) -> Vec<TierView> {
+    /// The tiers as a policy sees them, for `needed` more bytes.
+    pub(super) fn views(&self, needed: u64) -> Vec<TierView> {
         let weights = filled(&self.tiers.iter().map(weight).collect::<Vec<_>>(), 1.0);
         let bandwidths = self.believed();
         let view = |(at, tier): (usize, &Tier)| TierView {
@@ -361,7 +363,7 @@ impl Engine {
             home: at == index(HOME),
             weight: weights[at],
             bandwidth: bandwidths[at],
-            has_room: !tier.given.readonly && self.room(tier) >= new_bytes,
+            has_room: !tier.given.readonly && self.room(tier) >= needed,
             used: tier.given.capacity.map_or(0.0, |total| tier.used as f64 / total.max(1) as f64),
             queued: tier.load.queued(Direction::Write),
             saturating: tier

@@ -58,7 +58,8 @@ impl File {
     /// Fixes the size of its ranges.
     pub(super) fn settle(&mut self, range_size: RangeSize) {
         if range_size != self.range_size {
-            *self = Self::new(self.number, self.size, range_size);
+            // What it grew by since it was found is holes.
+            *self = Self { size: self.size, ..Self::new(self.number, self.found, range_size) };
         }
         self.settled = true;
     }

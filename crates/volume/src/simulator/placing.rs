@@ -138,7 +138,7 @@ impl Engine {
                 self.refused_bytes += op.len;
                 return Vec::new();
             };
-            let tiers = self.views(new_bytes);
+            let tiers = self.views(span.needed_bytes());
             chosen.policy.placed(&context(about, origin, span, &file.deal, &tiers), chosen.tier);
             file.deal.add(chosen.tier, new_bytes, chosen.policy.share(&tiers[index(chosen.tier)]));
             new.into_iter().for_each(|range| self.put(file, range, chosen.tier, placed_by(&chosen)));
@@ -173,13 +173,13 @@ impl Engine {
         if chosen.tier != HOME {
             return None;
         }
-        let tiers = self.views(new_bytes);
+        let tiers = self.views(asking.2.needed_bytes());
         chosen.policy.placed(&context(about, origin, asking.2, &deal, &tiers), HOME);
         Some(placed_by(&chosen))
     }
 
     fn choose(&self, (about, origin, span): (&TraceFile, Origin, Span), deal: &Deal) -> Option<Chosen> {
-        let tiers = self.views(span.new_bytes);
+        let tiers = self.views(span.needed_bytes());
         let context = context(about, origin, span, deal, &tiers);
         let facts = About { file: about, now_ns: self.now() };
         self.rules.choose(&self.policy, &context, &facts, &|name| self.number(name))

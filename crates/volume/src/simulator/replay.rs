@@ -4,7 +4,8 @@
 //! later as it did when it was recorded. The one before is the last that had
 //! ended when it began: operations that were under way together are so again.
 //! Besides, an operation waits for what other threads had done to its bytes
-//! before it began.
+//! before it began. A removal is no thread's: the file goes when all that was
+//! done to it is over.
 
 use super::Pace;
 use super::source::{OpId, Source};
@@ -16,7 +17,7 @@ pub(super) struct Replay<'a> {
     /// Who waits for whom and how long after, by whom it waits for.
     edges: Vec<Edge>,
     /// How many each operation still waits for.
-    waits: Vec<u8>,
+    waits: Vec<u32>,
     /// Not before, in nanoseconds.
     earliest: Vec<u64>,
 }
@@ -36,6 +37,8 @@ struct Latest {
     of_file: HashMap<u64, OpId>,
     /// That wrote to a range.
     of_range: HashMap<(u64, u64), OpId>,
+    /// All on a file since its number was given back, and what did that.
+    of_life: HashMap<u64, Vec<OpId>>,
 }
 
 impl<'a> Replay<'a> {
@@ -63,17 +66,32 @@ impl<'a> Replay<'a> {
     /// Finds out what an operation waits for.
     fn enter(&mut self, id: OpId, latest: &Latest, range_size: u32, pace: Pace) {
         let op = &self.trace.ops[id];
-        let before = latest.of_thread.get(&op.thread).copied();
-        if before.is_none() && pace == Pace::Recorded {
-            self.earliest[id] = op.at_ns;
+        if op.kind == TraceOpKind::Remove {
+            let life = latest.of_life.get(&self.file(op.file).number).map_or(&[][..], Vec::as_slice);
+            let (before, others) = life.split_last().map_or((None, life), |(last, rest)| (Some(*last), rest));
+            self.follow(id, before, others.iter().copied(), pace);
+        } else {
+            let before = latest.of_thread.get(&op.thread).copied();
+            let data = latest.before(self.trace, op, range_size).filter(|data| Some(*data) != before);
+            self.follow(id, before, data, pace);
         }
-        let data = latest.before(self.trace, op, range_size).filter(|data| Some(*data) != before);
-        for (from, thinks) in [(before, pace == Pace::Recorded), (data, false)] {
-            let Some(from) = from else { continue };
-            let gap_ns = if thinks { op.at_ns.saturating_sub(end_ns(&self.trace.ops[from])) } else { 0 };
-            self.edges.push(Edge { from, to: id, gap_ns });
-            self.waits[id] += 1;
+    }
+
+    /// An operation comes after `before`, by the time in between, and once
+    /// `others` have ended.
+    fn follow(&mut self, id: OpId, before: Option<OpId>, others: impl IntoIterator<Item = OpId>, pace: Pace) {
+        let op = &self.trace.ops[id];
+        let mut gap_ns = 0;
+        if pace == Pace::Recorded {
+            match before {
+                Some(before) => gap_ns = op.at_ns.saturating_sub(end_ns(&self.trace.ops[before])),
+                None => self.earliest[id] = op.at_ns,
+            }
         }
+        let edges = self.edges.len();
+        self.edges.extend(before.map(|from| Edge { from, to: id, gap_ns }));
+        self.edges.extend(others.into_iter().map(|from| Edge { from, to: id, gap_ns: 0 }));
+        self.waits[id] = (self.edges.len() - edges) as u32;
     }
 }
 
@@ -81,7 +99,13 @@ impl Latest {
     fn ended(&mut self, trace: &Trace, id: OpId, range_size: u32) {
         let op = &trace.ops[id];
         let file = trace.files[op.file].number;
-        self.of_thread.insert(op.thread, id);
+        let life = self.of_life.entry(file).or_default();
+        if op.kind == TraceOpKind::Remove {
+            life.clear();
+        } else {
+            self.of_thread.insert(op.thread, id);
+        }
+        life.push(id);
         match op.kind {
             TraceOpKind::Write => {
                 for range in ranges(op, range_size) {

@@ -299,11 +299,56 @@ fn rules_capacity_and_what_is_removed_count() {
     // takes nothing.
     config.tiers[1].readonly = true;
     config.rules.clear();
-    made.op(TraceOpKind::Remove, (1, data), (20, 0), (0, 0));
+    made.op(TraceOpKind::Remove, (0, data), (20, 0), (0, 0));
     made.op(TraceOpKind::Write, (1, wal), (21, 1), (0, 3 * KIB64));
     let simulated = simulate(&config, &made.0, Pace::Fastest).unwrap();
     assert_eq!(simulated.tiers[0].used, 3 * KIB64);
     assert_eq!(simulated.refused_bytes, 3 * KIB64);
+}
+
+#[test]
+fn a_file_goes_when_all_that_was_done_to_it_is_over() {
+    let mut made = Made::default();
+    for round in 0..2 {
+        // The same number again.
+        let (file, ms) = (made.file(1, "a", 0), round * 100);
+        made.op(TraceOpKind::Create, (1, file), (ms, 0), (0, 0));
+        // These take longer than they did when they were recorded.
+        made.op(TraceOpKind::Write, (1, file), (ms + 1, 1), (0, 8 * KIB64));
+        made.op(TraceOpKind::Write, (2, file), (ms + 1, 2), (8 * KIB64, 8 * KIB64));
+        made.op(TraceOpKind::Write, (2, file), (ms + 4, 1), (16 * KIB64, KIB64));
+        // Nobody is told to have done it.
+        made.op(TraceOpKind::Remove, (0, file), (ms + 5, 0), (0, 0));
+    }
+    for pace in [Pace::Recorded, Pace::Fastest] {
+        let simulated = simulate(&pair(&HOME_FIRST), &made.0, pace).unwrap();
+        assert_eq!(simulated.bytes, [0, 34 * KIB64], "{pace:?}");
+        assert_eq!(simulated.tiers.iter().map(|tier| tier.used).sum::<u64>(), 0, "{pace:?}");
+    }
+}
+
+#[test]
+fn what_a_new_file_was_grown_by_is_holes_whatever_its_range_size() {
+    let rule = RuleConfig {
+        when: crate::Condition::parse("path.matches(\"*.long\")").unwrap(),
+        tiers: vec!["slow".into()],
+        policy: None,
+        pin: false,
+        range_size: RangeSize::new(4 * KIB64 as u32),
+    };
+    let mut made = Made::default();
+    let long = made.file(1, "a.long", 0);
+    made.op(TraceOpKind::Create, (1, long), (0, 0), (0, 0));
+    made.op(TraceOpKind::Truncate, (1, long), (1, 0), (0, 64 * KIB64));
+    made.op(TraceOpKind::Write, (1, long), (2, 1), (8 * KIB64, KIB64));
+    made.op(TraceOpKind::Write, (1, long), (4, 1), (64 * KIB64, 8 * KIB64));
+    made.op(TraceOpKind::Read, (1, long), (6, 1), (0, 72 * KIB64));
+    let config = SimulatorConfig { rules: vec![rule], ..pair(&HOME_FIRST) };
+    let simulated = simulate(&config, &made.0, Pace::Fastest).unwrap();
+    // A hole of a plain file is filled at home; what grows goes by the rule.
+    assert_eq!(simulated.tiers[0].ranges, [(PlacedBy::Plain, 1)].into());
+    assert_eq!(simulated.tiers[1].ranges, [(PlacedBy::Rule(1), 2)].into());
+    assert_eq!((simulated.tiers[0].used, simulated.tiers[1].used), (KIB64, 8 * KIB64));
 }
 
 #[test]

@@ -16,6 +16,21 @@ pub struct Latency {
     pub p99_ns: u64,
 }
 
+/// How many operations took how long.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub struct LatencyHistogram {
+    /// Time of all of them together, in nanoseconds.
+    pub sum_ns: u64,
+    /// The shortest first: the time in nanoseconds that operations of this
+    /// bucket fell short of, and how many of them reached that of the bucket
+    /// before. The last bucket has no such time.
+    pub buckets: Vec<(Option<u64>, u64)>,
+}
+
+/// Powers of two of nanoseconds that a [`LatencyHistogram`] tells apart: from
+/// 8 µs to 17 s.
+const TOLD_POWERS: std::ops::RangeInclusive<u32> = 13..=34;
+
 /// Buckets for each power of two: a percentile is told to an eighth.
 const SUB_BITS: u32 = 3;
 const SUB: usize = 1 << SUB_BITS;
@@ -97,6 +112,17 @@ impl Counts {
         }
     }
 
+    /// The counts in few buckets. These begin and end where finer ones do, so
+    /// that nothing is in the wrong one.
+    pub(super) fn histogram(&self) -> LatencyHistogram {
+        let mut from = 0;
+        let mut count = |to: usize| self.buckets[std::mem::replace(&mut from, to)..to].iter().sum();
+        let mut buckets: Vec<(Option<u64>, u64)> =
+            TOLD_POWERS.map(|power| (Some(1 << power), count(bucket_of(1 << power)))).collect();
+        buckets.push((None, count(BUCKETS)));
+        LatencyHistogram { sum_ns: self.sum_ns, buckets }
+    }
+
     /// A length that so many in a hundred of `ops` do not exceed.
     fn percentile(&self, ops: u64, percent: u64) -> u64 {
         let mut left = (ops * percent).div_ceil(100);
@@ -139,5 +165,20 @@ mod tests {
         assert!((1000..=1125).contains(&latency.p50_ns), "{latency:?}");
         assert!((1_000_000..=1_125_000).contains(&latency.p99_ns), "{latency:?}");
         assert_eq!(before.since(&before).latency(), Latency::default());
+    }
+
+    #[test]
+    fn few_buckets_have_what_many_have() {
+        let histogram = Histogram::new();
+        let lengths = [0, 8191, 8192, 16_383, 16_384, 1 << 33, (1 << 34) - 1, 1 << 34, u64::MAX >> 1];
+        lengths.iter().for_each(|ns| histogram.add(*ns));
+        let told = histogram.counts().histogram();
+        let found: Vec<(Option<u64>, u64)> =
+            told.buckets.iter().filter(|(_, ops)| *ops > 0).copied().collect();
+        let expected =
+            [(Some(1 << 13), 2), (Some(1 << 14), 2), (Some(1 << 15), 1), (Some(1 << 34), 2), (None, 2)];
+        assert_eq!((found, told.sum_ns), (expected.into(), lengths.iter().sum()));
+        assert!(told.buckets.is_sorted_by_key(|(below, _)| below.unwrap_or(u64::MAX)));
+        assert_eq!(told.buckets.len(), 23);
     }
 }

@@ -48,6 +48,8 @@ struct Flow {
 #[derive(Debug)]
 struct Epoch {
     began_ns: u64,
+    /// How long the last one was.
+    last_ns: u64,
     /// The counters when it began.
     then: [Counters; 2],
     busy_then: u64,
@@ -89,6 +91,7 @@ impl Load {
     pub(crate) fn new(environment: Arc<dyn Environment>) -> Self {
         let epoch = Epoch {
             began_ns: environment.monotonic_ns(),
+            last_ns: 0,
             then: [Counters::default(); 2],
             busy_then: 0,
             last: [EpochLoad::default(); 2],
@@ -154,6 +157,7 @@ impl Load {
         let now_ns = self.environment.monotonic_ns();
         let mut epoch = self.epoch.lock();
         let nanos = now_ns.saturating_sub(epoch.began_ns);
+        epoch.last_ns = nanos;
         if nanos == 0 {
             return;
         }
@@ -213,6 +217,11 @@ impl Load {
             bandwidth.map_or(0.0, |bandwidth| epoch.last[direction as usize].rate / bandwidth)
         };
         used(direction) >= RATE_MIN || used(Direction::Read) + used(Direction::Write) >= 1.0
+    }
+
+    /// How long the last epoch was, in nanoseconds.
+    pub(crate) fn last_epoch_ns(&self) -> u64 {
+        self.epoch.lock().last_ns
     }
 
     /// What went this way in the last epoch.

@@ -14,13 +14,13 @@ mod settings;
 mod threads;
 
 use crate::config::{Reserve, TierProfile};
-use crate::placement::{Known, TierEpoch, TierView, believed, filled};
+use crate::placement::{Epoch, Known, TierEpoch, TierView, believed, filled};
 use crate::sync::{Mutex, RwLock};
 pub(crate) use account::{Account, act_for, present};
 use braid_contract::{Environment, Errno, Error, Fd, ObjectId, Result, Store, TierId, Usage};
 use gate::Gate;
 use health::{Health, Trouble};
-pub use latency::Latency;
+pub use latency::{Latency, LatencyHistogram};
 pub(crate) use load::{Direction, EpochLoad, Load};
 use monitor::Monitor;
 use room::{AGE_MAX_NS, Figures, Room};
@@ -470,9 +470,14 @@ impl Tiers {
         old.gate.as_ref().and_then(|gate| gate.take())
     }
 
-    /// The tiers as a policy sees them, for `new_bytes` more. Those in
+    /// Asks the tiers that are well for their space: what was freed counts.
+    pub(crate) fn measure_again(&self) {
+        self.iter().filter(|tier| tier.is_healthy()).for_each(|tier| tier.measure_again());
+    }
+
+    /// The tiers as a policy sees them, for `needed` more bytes. Those in
     /// `excluded`, a set of bits by tier number, count as without room.
-    pub(crate) fn views(&self, new_bytes: u64, excluded: u64) -> Vec<TierView> {
+    pub(crate) fn views(&self, needed: u64, excluded: u64) -> Vec<TierView> {
         let all = self.all();
         let weights = filled(&all.iter().map(|tier| tier.weight()).collect::<Vec<_>>(), 1.0);
         let bandwidths = believed(&all.iter().map(|tier| tier.known()).collect::<Vec<_>>());
@@ -488,7 +493,7 @@ impl Tiers {
                 home: tier.is_home(),
                 weight: weights[at],
                 bandwidth: bandwidths[at],
-                has_room: healthy && tier.takes_ranges() && room >= new_bytes && excluded & bit(tier.id) == 0,
+                has_room: healthy && tier.takes_ranges() && room >= needed && excluded & bit(tier.id) == 0,
                 used,
                 queued: tier.load.queued(Direction::Write),
                 saturating: tier.saturating(),
@@ -497,17 +502,19 @@ impl Tiers {
         all.iter().enumerate().map(view).collect()
     }
 
-    /// The tiers at the end of an epoch.
-    pub(crate) fn epochs(&self) -> Vec<TierEpoch> {
+    /// The epoch that ended last. It was as long as home says, which is always
+    /// one of the tiers.
+    pub(crate) fn last_epoch(&self) -> Epoch {
         let all = self.all();
         let bandwidths = believed(&all.iter().map(|tier| tier.known()).collect::<Vec<_>>());
-        let epoch = |(tier, bandwidth): (&Arc<Tier>, [f64; 2])| TierEpoch {
+        let tier = |(tier, bandwidth): (&Arc<Tier>, [f64; 2])| TierEpoch {
             id: tier.id,
             load: Direction::BOTH.map(|direction| tier.load.last_epoch(direction)),
             bandwidth,
             known: tier.weight().is_some(),
         };
-        all.iter().zip(bandwidths).map(epoch).collect()
+        let tiers = all.iter().zip(bandwidths).map(tier).collect();
+        Epoch { nanos: self.home.load.last_epoch_ns(), tiers }
     }
 
     pub(crate) fn counts(&self) -> Counts {
@@ -516,6 +523,16 @@ impl Tiers {
 
     pub(crate) fn set_counts(&self, counts: Counts) {
         *self.counts.lock() = counts;
+    }
+
+    /// Entries went that nobody counted.
+    pub(crate) fn distrust_counts(&self) {
+        // Whoever counts just now may have seen them.
+        self.changes.fetch_add(1, Ordering::AcqRel);
+        let mut counts = self.counts.lock();
+        if *counts == Counts::Exact {
+            *counts = Counts::Near;
+        }
     }
 
     /// Changes of the counts so far.

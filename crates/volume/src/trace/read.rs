@@ -12,8 +12,10 @@ const LINE_BYTES_MAX: u64 = 64 << 10;
 /// No single read or write is longer, in bytes: a copy within the volume is
 /// one of each, and answers at most that.
 const IO_BYTES_MAX: u64 = 1 << 32;
-/// No more space is reserved at once, in bytes: each range of it is simulated.
+/// What is taken of room that is made, in bytes: each range of it is simulated.
 const RESERVED_BYTES_MAX: u64 = 1 << 42;
+/// No file goes further, in bytes: offsets have a sign.
+const END_MAX: u64 = i64::MAX.cast_unsigned();
 /// No recording is longer, in nanoseconds: each epoch of it is simulated.
 const AGE_NS_MAX: u64 = 366 * 24 * 3600 * 1_000_000_000;
 
@@ -27,7 +29,7 @@ pub struct Trace {
     pub files: Vec<TraceFile>,
     /// The operations, in the order in which they ended.
     pub ops: Vec<TraceOp>,
-    /// Operations that were not recorded, since they came too fast.
+    /// Operations that were not recorded.
     pub dropped: u64,
     /// Opens of which the kernel did the reads by itself, so that none of them
     /// is here.
@@ -195,25 +197,26 @@ fn range_size(text: &[u8]) -> Result<RangeSize, TraceError> {
 }
 
 fn op(kind: TraceOpKind, file: usize, record: &Record) -> Result<TraceOp, String> {
-    let fits = record.offset.checked_add(record.length).is_some_and(|end| end <= SIZE_MAX);
+    let (offset, length, size) = (record.offset, record.length, record.size);
     let moves = matches!(kind, TraceOpKind::Read | TraceOpKind::Write);
     if record.at.checked_add(record.took).is_none_or(|end_ns| end_ns > AGE_NS_MAX) {
         return Err("a recording does not take longer than a year".into());
     }
-    let most = if moves { IO_BYTES_MAX } else { RESERVED_BYTES_MAX };
-    if !fits || record.size > SIZE_MAX || record.length > most {
-        let (offset, length, size) = (record.offset, record.length, record.size);
-        return Err(format!("no file has {length} bytes from {offset} on with a size of {size}"));
-    }
+    let end = offset.checked_add(length).filter(|end| *end <= END_MAX && (length <= IO_BYTES_MAX || !moves));
+    let end = end.ok_or_else(|| format!("nothing is done to {length} bytes from {offset} on at once"))?;
+    // A plain file may be longer than one that can be spread, and a read may
+    // begin anywhere: what is beyond is not simulated.
+    let offset = offset.min(SIZE_MAX);
+    let len = (end.min(SIZE_MAX) - offset).min(RESERVED_BYTES_MAX);
     Ok(TraceOp {
         kind,
         at_ns: record.at,
         took_ns: record.took,
         thread: record.thread,
         file,
-        offset: record.offset,
-        len: record.length,
-        size: record.size,
+        offset,
+        len,
+        size: size.min(SIZE_MAX),
         sync: record.sync,
         direct: record.direct,
         uid: record.uid,
@@ -306,6 +309,24 @@ mod tests {
     }
 
     #[test]
+    fn what_no_range_can_have_is_cut_off() {
+        for (line, expected) in [
+            // A read before and beyond the end of a file that is too long to be spread.
+            (
+                "\"read\",\"offset\":140737488355000,\"length\":1000,\"size\":1125899906842624",
+                (SIZE_MAX - 328, 328, SIZE_MAX),
+            ),
+            ("\"read\",\"offset\":1125899906842624,\"size\":5", (SIZE_MAX, 0, 5)),
+            ("\"truncate\",\"size\":1125899906842624", (0, 0, SIZE_MAX)),
+            ("\"allocate\",\"length\":5497558138880", (0, RESERVED_BYTES_MAX, 0)),
+        ] {
+            let file = "{\"op\":\"file\",\"file\":7,\"path\":\"a\"}";
+            let op = read(&format!("{HEAD}{file}\n{{\"file\":7,\"op\":{line}}}\n")).unwrap().ops[0];
+            assert_eq!((op.offset, op.len, op.size), expected, "{line}");
+        }
+    }
+
+    #[test]
     fn what_is_no_trace_is_refused_with_its_line() {
         let file = "{\"op\":\"file\",\"at\":0,\"file\":7,\"path\":\"a\"}\n";
         let with = |lines: &str| format!("{HEAD}{file}{lines}");
@@ -326,10 +347,13 @@ mod tests {
             (with("{\"op\":\"read\",\"at\":1,\"file\":8}\n"), "line 3: nothing was told of file 8 before"),
             (
                 with("{\"op\":\"read\",\"file\":7,\"offset\":18446744073709551615,\"length\":1}\n"),
-                "line 3: no file",
+                "line 3: nothing is done to 1 bytes",
             ),
-            (with("{\"op\":\"write\",\"file\":7,\"length\":5000000000}\n"), "line 3: no file has"),
-            (with("{\"op\":\"allocate\",\"file\":7,\"length\":5000000000000}\n"), "line 3: no file has"),
+            (with("{\"op\":\"write\",\"file\":7,\"length\":5000000000}\n"), "line 3: nothing is done to"),
+            (
+                with("{\"op\":\"allocate\",\"file\":7,\"length\":9223372036854775808}\n"),
+                "line 3: nothing is done to",
+            ),
             (with("{\"op\":\"read\",\"file\":7,\"at\":1000000000000000000}\n"), "line 3: a recording does"),
             (
                 with("{\"op\":\"read\",\"file\":7,\"at\":2,\"took\":18446744073709551615}\n"),

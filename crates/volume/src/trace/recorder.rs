@@ -6,14 +6,16 @@ use super::record::{Header, Record, TRACE_VERSION, Told, line};
 use crate::Volume;
 use crate::rules::glob;
 use crate::sync::{Mutex, Receiver, RecvTimeoutError, RwLock, SyncSender, sync_channel};
-use braid_contract::{Errno, Error, Result};
+use braid_contract::{Errno, Error, RefusalKind, Result};
 use std::collections::HashSet;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::time::Duration;
 
-/// Records that wait to be taken, at most: some 8 MiB.
+/// Records that wait to be taken, at most: some 8 MiB without their paths.
 const RECORDS_MAX: usize = 40_000;
+/// Bytes of the paths in them, at most.
+const PATHS_BYTES_MAX: usize = 8 << 20;
 /// Files that a recording tells of at a time, at most: some 32 MiB.
 const TOLD_MAX: usize = 1 << 20;
 /// About how many bytes of lines are taken at a time.
@@ -38,9 +40,18 @@ pub(super) struct Recorder {
     /// Which files; all if there is none.
     pub(super) path: Option<String>,
     sender: SyncSender<Record>,
-    lost: Arc<AtomicU64>,
+    counts: Arc<Counts>,
     /// The files that something was told of.
     told: Mutex<HashSet<u64>>,
+}
+
+/// What those who are recorded count for whoever records.
+#[derive(Debug, Default)]
+struct Counts {
+    /// Records that found no room since that was last told.
+    lost: AtomicU64,
+    /// Bytes of paths that wait to be taken.
+    paths_bytes: AtomicUsize,
 }
 
 /// What a file knows of being recorded.
@@ -97,19 +108,24 @@ impl Tracing {
 impl Recorder {
     /// Puts a record into the buffer; answers whether there was room.
     pub(super) fn put(&self, record: Record) -> bool {
-        let put = self.sender.try_send(record).is_ok();
+        let path_bytes = path_bytes(&record);
+        let waiting = self.counts.paths_bytes.fetch_add(path_bytes, Ordering::Relaxed);
+        let put = waiting + path_bytes <= PATHS_BYTES_MAX && self.sender.try_send(record).is_ok();
         if !put {
-            self.lost.fetch_add(1, Ordering::Relaxed);
+            self.counts.paths_bytes.fetch_sub(path_bytes, Ordering::Relaxed);
+            self.counts.lost.fetch_add(1, Ordering::Relaxed);
         }
         put
     }
 
-    /// Whether another file may be told of: what is remembered of them is
-    /// bounded. If not, what would have been recorded is counted as lost.
-    pub(super) fn may_tell(&self) -> bool {
-        let may = self.told.lock().len() < TOLD_MAX;
+    /// Whether this file may be told of, for the first time or again: what is
+    /// remembered of them is bounded. If not, what would have been recorded is
+    /// counted as lost.
+    pub(super) fn may_tell(&self, file: u64) -> bool {
+        let told = self.told.lock();
+        let may = told.len() < TOLD_MAX || told.contains(&file);
         if !may {
-            self.lost.fetch_add(1, Ordering::Relaxed);
+            self.counts.lost.fetch_add(1, Ordering::Relaxed);
         }
         may
     }
@@ -130,13 +146,18 @@ impl Recorder {
     }
 }
 
+/// What of a record is not counted by its number.
+fn path_bytes(record: &Record) -> usize {
+    record.path.as_ref().map_or(0, String::capacity)
+}
+
 /// A recording, as whoever asked for it sees it. It ends when this is dropped.
 pub struct Recording {
     volume: Arc<Volume>,
     number: u64,
     head: String,
     receiver: Receiver<Record>,
-    lost: Arc<AtomicU64>,
+    counts: Arc<Counts>,
     began_ns: u64,
 }
 
@@ -163,19 +184,24 @@ impl Volume {
     pub fn start_recording(self: &Arc<Self>, path: Option<&str>) -> Result<Recording> {
         if let Some(pattern) = path {
             glob::check(pattern).map_err(|what| {
-                Error::new(Errno::EINVAL, format!("'{pattern}' is not a pattern of paths: {what}"))
+                let what = format!("'{pattern}' is not a pattern of paths: {what}");
+                Error::refused(Errno::EINVAL, RefusalKind::Request, what)
             })?;
         }
         let mut current = self.tracing.current.write();
         if current.is_some() {
-            return Err(Error::new(Errno::EBUSY, "the volume is being recorded already"));
+            return Err(Error::refused(
+                Errno::EBUSY,
+                RefusalKind::Busy,
+                "the volume is being recorded already",
+            ));
         }
         if self.tracing.closed.load(Ordering::Relaxed) {
             return Err(Error::new(Errno::ENODEV, "the volume is being closed"));
         }
         let (sender, receiver) = sync_channel(RECORDS_MAX);
         let number = self.tracing.last.fetch_add(1, Ordering::Relaxed) + 1;
-        let (began_ns, lost) = (self.environment.monotonic_ns(), Arc::new(AtomicU64::new(0)));
+        let (began_ns, counts) = (self.environment.monotonic_ns(), Arc::<Counts>::default());
         let path = path.map(str::to_owned);
         let head = line(&Header {
             version: TRACE_VERSION,
@@ -191,13 +217,13 @@ impl Volume {
             began_ns,
             path,
             sender,
-            lost: Arc::clone(&lost),
+            counts: Arc::clone(&counts),
             told: Mutex::new(HashSet::new()),
         });
         // Still under the lock, so that whoever ends it comes after.
         self.tracing.on.store(true, Ordering::Relaxed);
         drop(current);
-        Ok(Recording { volume: Arc::clone(self), number, head, receiver, lost, began_ns })
+        Ok(Recording { volume: Arc::clone(self), number, head, receiver, counts, began_ns })
     }
 
     /// Ends the recording of this number. Answers whether it was under way.
@@ -238,17 +264,20 @@ impl Recording {
         let mut more = match self.receiver.recv_timeout(patience) {
             Ok(record) => Some(record),
             Err(RecvTimeoutError::Timeout) => None,
-            Err(RecvTimeoutError::Disconnected) if self.lost.load(Ordering::Relaxed) == 0 => return None,
+            Err(RecvTimeoutError::Disconnected) if self.counts.lost.load(Ordering::Relaxed) == 0 => {
+                return None;
+            }
             Err(RecvTimeoutError::Disconnected) => None,
         };
         while let Some(record) = more {
+            self.counts.paths_bytes.fetch_sub(path_bytes(&record), Ordering::Relaxed);
             recorded.ops += u64::from(record.is_op());
             recorded.passthrough_opens += u64::from(record.passthrough);
             recorded.lines.push_str(&line(&record));
             let is_enough = recorded.lines.len() >= LINES_BYTES;
             more = if is_enough { None } else { self.receiver.try_recv().ok() };
         }
-        recorded.dropped = self.lost.swap(0, Ordering::Relaxed);
+        recorded.dropped = self.counts.lost.swap(0, Ordering::Relaxed);
         if recorded.dropped > 0 {
             let (at, dropped) = (self.age_ns(), recorded.dropped);
             recorded.lines.push_str(&line(&Record { op: Told::Dropped, at, dropped, ..Record::default() }));
@@ -260,5 +289,22 @@ impl Recording {
 impl Drop for Recording {
     fn drop(&mut self) {
         self.volume.tracing.stop(self.number);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn files_told_of_before_may_be_told_of_again_and_others_once_there_is_room() {
+        let (sender, _receiver) = sync_channel(1);
+        let told = Mutex::new((0..TOLD_MAX as u64).collect());
+        let recorder = Recorder { number: 1, began_ns: 0, path: None, sender, counts: Arc::default(), told };
+        assert!(recorder.may_tell(5));
+        let new = TOLD_MAX as u64;
+        assert!(!recorder.may_tell(new));
+        assert_eq!(recorder.counts.lost.load(Ordering::Relaxed), 1);
+        assert!(recorder.forget(5) && recorder.may_tell(new));
     }
 }

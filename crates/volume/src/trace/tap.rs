@@ -30,7 +30,7 @@ impl Volume {
         if !self.tracing.is_on() {
             return None;
         }
-        Some(Begun { at_ns: self.environment.monotonic_ns(), size: size_of(file) })
+        Some(Begun { at_ns: self.environment.monotonic_ns(), size: file.size_now() })
     }
 
     /// The same for one that is not on an open file.
@@ -106,7 +106,7 @@ impl Volume {
     ) {
         let Some(begun) = begun else { return };
         let Ok(open) = self.handles.file(opened.handle) else { return };
-        let size = size_of(&open.file);
+        let size = open.file.size_now();
         // Somebody else may have made it a moment before.
         let kind = if made && size == 0 { TraceOpKind::Create } else { TraceOpKind::Open };
         let record = Record {
@@ -197,7 +197,7 @@ impl Volume {
         let wanted = recorder.wants(&path);
         let ino = file.inode.ino.0;
         let told_now = !wanted
-            || recorder.may_tell()
+            || recorder.may_tell(ino)
                 && recorder.put(Record {
                     op: Told::File,
                     at: begun.at_ns.saturating_sub(recorder.began_ns),
@@ -220,9 +220,4 @@ impl Volume {
 
 fn op(kind: TraceOpKind, file: &File, caller: &Caller) -> Record {
     Record { thread: caller.tid, uid: caller.uid, gid: caller.gid, ..Record::of(kind, file.inode.ino.0) }
-}
-
-/// Size of a file now; 0 if that can't be told.
-fn size_of(file: &File) -> u64 {
-    file.ahead().map(|ahead| ahead.size).or_else(|| file.home_size().ok()).unwrap_or(0)
 }

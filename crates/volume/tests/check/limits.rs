@@ -93,7 +93,11 @@ fn a_replacement_that_did_not_get_to_the_table_can_be_tried_again() {
         let far = config.tiers.iter_mut().find(|tier| tier.name == "far").unwrap();
         far.store = None;
         let new = TierConfig { store: Some(store), ..far.clone() };
-        Volume::open(config).unwrap().replace_tier(new)
+        let volume = Volume::open(config).unwrap();
+        let replaced = volume.replace_tier(new);
+        // What runs in the background would hold on to the directories.
+        volume.shutdown().unwrap();
+        replaced
     };
     let table = bed.path("fast").join(".braid/volume");
     let before = std::fs::read(&table).unwrap();

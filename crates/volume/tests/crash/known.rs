@@ -2,7 +2,7 @@
 //! once, with the seed with which their exploration found it; and such as are
 //! drawn too seldom for what can go wrong in them.
 
-use braid_testkit::crash::{Explorer, Limits};
+use braid_testkit::crash::{Explorer, Limits, Subject};
 
 const KNOWN: &[(&str, u64)] = &[
     // The mark of a removed file was gone for good, and its index was not.
@@ -32,13 +32,30 @@ const KNOWN: &[(&str, u64)] = &[
 ];
 
 /// Whether nothing is found in them any more.
-pub(crate) fn are_well(subject: &dyn braid_testkit::crash::Subject, limits: Limits) -> bool {
+pub(crate) fn are_well(subject: &dyn Subject, limits: Limits) -> bool {
     KNOWN.iter().all(|(workload, seed)| {
         let Ok(workload) = workload.parse() else { return false };
         match Explorer::new(subject, limits).explore(&workload, *seed) {
             Ok(_) => true,
             Err(failure) => {
                 println!("{failure}");
+                false
+            }
+        }
+    })
+}
+
+/// Whether a workload comes to the same each time, whatever the policy: none of
+/// them knows of anything but the simulated machine.
+pub(crate) fn come_to_the_same(subject: &dyn Subject, limits: Limits) -> bool {
+    let ops = "append:a:204800+fsync:a+tick+append:b:131072+append:a:131072+tick+append:a:66048+fsync:b";
+    subject.policies().iter().all(|policy| {
+        let line = format!("policy={policy},disks=3,small=0,model=jt,start=both,ops={ops}");
+        let Ok(workload) = line.parse() else { return false };
+        match [(); 2].map(|()| Explorer::new(subject, limits).explore(&workload, 6)) {
+            [Ok(first), Ok(second)] if first == second => true,
+            [first, second] => {
+                println!("{line} came to {first:?}, and then to {second:?}");
                 false
             }
         }

@@ -31,7 +31,12 @@ fn main() -> ExitCode {
     let sound = Braid::sound();
     let is_well = match &plants[..] {
         [] if arguments.replay.is_some() => run_cli(&arguments, &sound, None),
-        [] => known::are_well(&sound, arguments.search.limits) && run_cli(&arguments, &sound, None),
+        [] => {
+            let limits = arguments.search.limits;
+            known::come_to_the_same(&sound, limits)
+                && known::are_well(&sound, limits)
+                && run_cli(&arguments, &sound, None)
+        }
         plants => plants.iter().all(|name| find(&arguments, name, &sound)),
     };
     if is_well { ExitCode::SUCCESS } else { ExitCode::FAILURE }

@@ -11,7 +11,7 @@ use braid_volume::{
 use std::sync::Arc;
 
 /// Names of the policies, and what they stand for.
-const POLICIES: [&str; 5] = ["weighted", "home-first", "size-spread", "size-tier", "range-sizes"];
+const POLICIES: [&str; 6] = ["weighted", "adaptive", "home-first", "size-spread", "size-tier", "range-sizes"];
 
 #[cfg(feature = "plant")]
 type Plant = braid_volume::Plant;
@@ -206,6 +206,8 @@ fn tier(at: usize, disk: &Disk) -> Result<TierConfig> {
 fn policy(name: &str) -> Result<PolicyConfig> {
     Ok(match name {
         "weighted" | "range-sizes" => PolicyConfig::Weighted,
+        // What it knows of tiers' loads is reckoned with the simulated clock.
+        "adaptive" => PolicyConfig::Adaptive,
         // So low that some workloads come above it.
         "home-first" => PolicyConfig::HomeFirst { watermark_percent: 0.5 },
         "size-spread" => PolicyConfig::Size { small: RANGE, sync: RANGE, large: LargeFiles::Spread },

@@ -6,6 +6,7 @@ use crate::error::{Result, ensure};
 use crate::sh::cmd;
 use std::fmt::Write;
 use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::Sender;
 
 /// A program, where it works, and how many rounds it has done.
@@ -25,6 +26,9 @@ enum Kind {
 /// Rows of a round of SQLite.
 const ROWS: u64 = 40;
 
+/// The newest rows before those of a round, which it keeps.
+const ROWS_KEPT: u64 = 400;
+
 impl Load {
     /// All of them, each in a directory of its own below `dir`.
     pub(super) fn all(dir: &Path) -> Result<Vec<Self>> {
@@ -41,13 +45,13 @@ impl Load {
             .collect()
     }
 
-    /// Works until it is over. Where the daemon is killed, an error after that
-    /// is no surprise, and ends the work.
-    pub(super) fn work(&mut self, done: &Sender<()>, phase: &Phase, lethal: bool) -> Result<()> {
+    /// Works until it is over. Once the volume is `gone`, an error is no
+    /// surprise, and ends the work.
+    pub(super) fn work(&mut self, done: &Sender<()>, phase: &Phase, gone: &AtomicBool) -> Result<()> {
         while !phase.is_over() {
             match self.round() {
                 Ok(()) => self.rounds += 1,
-                Err(_) if lethal && phase.is_failing() => return Ok(()),
+                Err(_) if gone.load(Ordering::SeqCst) => return Ok(()),
                 Err(error) => return Err(error),
             }
             // Nobody may be listening any more.
@@ -58,7 +62,7 @@ impl Load {
 
     fn prepare(&self) -> Result<()> {
         match self.kind {
-            Kind::Fio => Ok(()),
+            Kind::Fio => self.kept("--do_verify=1"),
             Kind::Sqlite => self
                 .sqlite(
                     "PRAGMA journal_mode=WAL; CREATE TABLE t(n INTEGER, filling); CREATE INDEX i ON t(n);",
@@ -76,13 +80,25 @@ impl Load {
         }
     }
 
-    /// What is there after the daemon was killed is whole.
+    /// What was written and synced is there, and whole.
     pub(super) fn verify(&self) -> Result<()> {
         match self.kind {
-            Kind::Fio => Ok(()),
-            Kind::Sqlite => self.check_sqlite(),
+            Kind::Fio => self.kept("--verify_only"),
+            Kind::Sqlite => self.check_sqlite(self.rounds),
             Kind::Rocksdb => self.db_bench("readseq,verifychecksum", true),
         }
+    }
+
+    /// A file that is written once, and synced, or verified by what stands in
+    /// its blocks; past the cache.
+    fn kept(&self, mode: &str) -> Result<()> {
+        cmd("fio")
+            .arg("--name=kept")
+            .arg(format!("--directory={}", self.dir.display()))
+            .args(["--direct=1", "--ioengine=psync", "--rw=write", "--bs=64k", "--size=16m", "--end_fsync=1"])
+            .args(["--verify=crc32c", "--verify_fatal=1", "--verify_state_save=0", "--randseed=7"])
+            .args([mode, "--minimal"])
+            .quiet()
     }
 
     /// Written at random, by direct I/O and through the cache in turns, and
@@ -111,13 +127,27 @@ impl Load {
         }
         self.sqlite(&(script + "COMMIT;"))?;
         // It would grow without end.
-        self.sqlite(&format!("DELETE FROM t WHERE n < {};", (self.rounds * ROWS).saturating_sub(400)))?;
-        self.check_sqlite()
+        let old = (self.rounds * ROWS).saturating_sub(ROWS_KEPT);
+        self.sqlite(&format!("DELETE FROM t WHERE n < {old};"))?;
+        self.check_sqlite(self.rounds + 1)
     }
 
-    fn check_sqlite(&self) -> Result<()> {
-        let answer = self.sqlite("PRAGMA integrity_check; SELECT count(*) = count(DISTINCT n) FROM t;")?;
-        ensure(answer.split_whitespace().eq(["ok", "1"]), || format!("SQLite: {answer}"))
+    /// The newest rows of so many rounds that were acknowledged are there, each
+    /// once, and beyond them those of the next round, all or none: it may have
+    /// been committed without anybody being told.
+    fn check_sqlite(&self, rounds: u64) -> Result<()> {
+        let end = rounds * ROWS;
+        let answer = self.sqlite(&format!(
+            "PRAGMA integrity_check; SELECT count(*) = count(DISTINCT n) FROM t; \
+             SELECT count(*) FROM t WHERE n >= {begin} AND n < {end}; \
+             SELECT count(*) IN (0, {ROWS}) AND coalesce(max(n) = {last}, 1) FROM t WHERE n >= {end};",
+            begin = end.saturating_sub(ROWS_KEPT),
+            last = end + ROWS - 1,
+        ))?;
+        let expected = ["ok".to_owned(), "1".to_owned(), end.min(ROWS_KEPT).to_string(), "1".to_owned()];
+        ensure(answer.split_whitespace().eq(expected), || {
+            format!("SQLite after {rounds} rounds of {ROWS} rows: {answer}")
+        })
     }
 
     fn sqlite(&self, script: &str) -> Result<String> {

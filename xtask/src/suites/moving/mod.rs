@@ -1,40 +1,63 @@
 //! Tiers come and go, and data moves, while fio, SQLite and RocksDB work; the
 //! daemon is restarted and killed in the midst of it. Nothing may be lost, no
-//! program may see an error, and a check must find nothing.
+//! program may see an error, and a check must find nothing, after each case on
+//! the mounted volume and in the end on the tiers.
 
+mod bed;
+mod kills;
 mod loads;
+mod movers;
 
-use super::arena::{RANGE, WEIGHTED};
-use super::load::load;
+use super::arena::ADAPTIVE;
 use super::{Report, Suite};
-use crate::error::{Result, ensure, fail};
-use crate::lab::{Kind, Lab, Mount, Stack, Tier};
+use crate::error::{Result, ensure};
+use crate::lab::Kind;
 use crate::sh::is_root;
 use crate::test::Options;
-use loads::Load;
-use std::path::PathBuf;
+use bed::Bed;
 
 /// Named in the list of suites.
 pub(super) const SUITE: Suite =
     Suite { name: "moving", about: "tiers come and go under fio, SQLite and RocksDB", run };
-
-/// Rounds of the loads, all together, before something is done and after.
-const ROUNDS: (usize, usize) = (3, 6);
 
 fn run(options: &Options, report: &mut Report) -> Result<()> {
     if options.on.is_some() || !is_root() {
         report.skip("moving", "needs a volume of its own and root, to make file systems");
         return Ok(());
     }
-    let mut bed = Bed::set_up()?;
-    report.case("a tier is added, and the data rebalanced", || {
-        let third = bed.third.display().to_string();
+    let tiers = [("home", Kind::Ext4, 512, 100), ("other", Kind::Xfs, 512, 100)];
+    let mut bed = Bed::set_up(&tiers, ADAPTIVE)?;
+    for (name, kind) in [("third", Kind::Ext4), ("fourth", Kind::Btrfs), ("new-home", Kind::Xfs)] {
+        bed.lab.file_system(name, kind, 512)?;
+    }
+    tiers_change(&mut bed, report)?;
+    bed.case(report, "an evacuation is cancelled", |bed| {
+        bed.beside_loads(|bed| bed.cancel(bed.begin_slowly(&["tier", "evacuate", "other"])?))
+    })?;
+    bed.case(report, "a rebalance is cancelled", |bed| {
         bed.beside_loads(|bed| {
-            bed.braid(&["tier", "add", &format!("third={third},weight=100")])?;
+            bed.gather_on("third")?;
+            bed.cancel(bed.begin_slowly(&["rebalance"])?)
+        })
+    })?;
+    tiers_go(&mut bed, report)?;
+    bed.case(report, "the daemon is restarted in the midst of an evacuation", Bed::restart_amid_evacuation)?;
+    for round in 1..=options.scale(1, 1, 10) {
+        kills::run(&mut bed, round, report)?;
+    }
+    report.case("the check finds nothing", || bed.finish())?;
+    movers::run(report)
+}
+
+/// What changes at once, or by jobs that end.
+fn tiers_change(bed: &mut Bed, report: &mut Report) -> Result<()> {
+    bed.case(report, "a tier is added, and the data rebalanced", |bed| {
+        bed.beside_loads(|bed| {
+            bed.braid(&["tier", "add", &format!("third={},weight=100", bed.dir("third"))])?;
             bed.braid(&["rebalance"])
         })
     })?;
-    report.case("settings of a tier are changed", || {
+    bed.case(report, "settings of a tier are changed", |bed| {
         bed.beside_loads(|bed| {
             bed.braid(&["tier", "set", "third", "weight=300", "reserve=5%"])?;
             bed.braid(&["tier", "set", "other", "readonly"])?;
@@ -42,145 +65,41 @@ fn run(options: &Options, report: &mut Report) -> Result<()> {
             bed.braid(&["tier", "set", "other", "readonly=no"])
         })
     })?;
-    report.case("files are pinned, moved, promoted and demoted", || bed.beside_loads(Bed::move_files))?;
-    report.case("an evacuation is cancelled", || {
-        bed.beside_loads(|bed| {
-            let job = bed.evacuate_slowly()?;
-            bed.braid(&["job", "cancel", &job])
-        })
-    })?;
-    report.case("a tier is evacuated and removed, and added again", || {
+    bed.case(report, "files are pinned, moved, promoted and demoted", |bed| bed.beside_loads(move_files))
+}
+
+fn move_files(bed: &Bed) -> Result<()> {
+    let (fio, sqlite, rocksdb) = (bed.path("fio"), bed.path("sqlite"), bed.path("rocksdb"));
+    bed.braid(&["pin", &sqlite, "--recursive"])?;
+    bed.braid(&["move", &fio, "--to", "third"])?;
+    bed.braid(&["demote", &rocksdb])?;
+    bed.braid(&["promote", &fio])?;
+    bed.braid(&["unpin", &sqlite, "--recursive"])?;
+    bed.braid(&["move", &sqlite, "--to", "other"])
+}
+
+/// Tiers that leave.
+fn tiers_go(bed: &mut Bed, report: &mut Report) -> Result<()> {
+    bed.case(report, "a tier is evacuated and removed, and added again", |bed| {
         bed.beside_loads(|bed| {
             bed.braid(&["tier", "remove", "other"])?;
-            let other = bed.other.display().to_string();
-            bed.braid(&["tier", "add", &format!("other={other},weight=100")])?;
+            bed.braid(&["tier", "add", &format!("other={},weight=100", bed.dir("other"))])?;
             bed.braid(&["rebalance"])
         })
     })?;
-    report.case("home is replaced by a directory on another file system", || {
-        let (point, dir) = (bed.mount.point.display().to_string(), bed.new_home.display().to_string());
+    bed.case(report, "a tier that is well is replaced by another", |bed| {
         bed.beside_loads(|bed| {
-            bed.lab.braid().args(["tier", "replace", &point, "home", &dir]).read().map(drop)
+            bed.gather_on("third")?;
+            let by = format!("fourth={},weight=100", bed.dir("fourth"));
+            bed.braid(&["tier", "replace", &bed.point(), "third", &by])?;
+            let names = bed.tier_names()?;
+            ensure(names == ["home", "other", "fourth"], || format!("the tiers are {names:?}"))
         })
     })?;
-    report.case("the daemon is restarted in the midst of an evacuation", || bed.restart())?;
-    for round in 1..=options.scale(1, 2, 10) {
-        let title = format!("the daemon is killed in the midst of an evacuation, round {round}");
-        report.case(&title, || bed.kill())?;
-    }
-    report.case("the check finds nothing", || bed.finish())
-}
-
-struct Bed {
-    lab: Lab,
-    mount: Mount,
-    other: PathBuf,
-    third: PathBuf,
-    new_home: PathBuf,
-    loads: Vec<Load>,
-}
-
-impl Bed {
-    fn set_up() -> Result<Self> {
-        let mut lab = Lab::for_suite("moving")?;
-        let home = lab.file_system("home", Kind::Ext4, 1024)?;
-        let other = lab.file_system("other", Kind::Xfs, 1024)?;
-        let third = lab.file_system("third", Kind::Ext4, 1024)?;
-        let new_home = lab.file_system("new-home", Kind::Xfs, 1024)?;
-        let tiers = vec![Tier::new("home", &home, 100), Tier::new("other", &other, 100)];
-        let stack = Stack { policy: WEIGHTED.into(), range: RANGE.into(), tiers };
-        let mount = lab.volume("mnt", &stack)?;
-        lab.unmount(&mount)?;
-        lab.mount_by_child(&mount)?;
-        let loads = Load::all(&mount.point)?;
-        Ok(Self { lab, mount, other, third, new_home, loads })
-    }
-
-    /// Does `what` while the loads run, each of which must see nothing of it.
-    fn beside_loads(&mut self, what: impl FnOnce(&Self) -> Result<()>) -> Result<()> {
-        let mut loads = std::mem::take(&mut self.loads);
-        let work = |load: &mut Load, done: &_, phase: &_| load.work(done, phase, false);
-        let result = super::load::load(&mut loads, work, ROUNDS, || what(self));
-        self.loads = loads;
-        result
-    }
-
-    /// A command about the mounted volume.
-    fn braid(&self, words: &[&str]) -> Result<()> {
-        self.braid_reads(words).map(drop)
-    }
-
-    fn braid_reads(&self, words: &[&str]) -> Result<String> {
-        let command = self.lab.braid().args(words);
-        match words {
-            ["job", ..] => command.arg("--mount").arg(&self.mount.point).read(),
-            ["move" | "promote" | "demote" | "pin" | "unpin", ..] => command.read(),
-            _ => command.arg(&self.mount.point).read(),
-        }
-    }
-
-    fn move_files(&self) -> Result<()> {
-        let path = |name: &str| self.mount.point.join(name).display().to_string();
-        let (fio, sqlite, rocksdb) = (path("fio"), path("sqlite"), path("rocksdb"));
-        self.braid(&["pin", &sqlite, "--recursive"])?;
-        self.braid(&["move", &fio, "--to", "third"])?;
-        self.braid(&["demote", &rocksdb])?;
-        self.braid(&["promote", &fio])?;
-        self.braid(&["unpin", &sqlite, "--recursive"])?;
-        self.braid(&["move", &sqlite, "--to", "other"])
-    }
-
-    /// Starts to empty a tier so slowly that it is not done soon; answers the
-    /// job's number.
-    fn evacuate_slowly(&self) -> Result<String> {
-        let evacuate = ["tier", "evacuate", "other", "--bandwidth", "256KiB/s", "--background", "--json"];
-        let text = self.braid_reads(&evacuate)?;
-        let id = text.split("\"id\":").nth(1).map(str::trim_start);
-        let id = id.map(|rest| rest.chars().take_while(char::is_ascii_digit).collect::<String>());
-        id.filter(|id| !id.is_empty()).map_or_else(|| fail(format!("no job in {text}")), Ok)
-    }
-
-    /// The job goes on by itself, and ends when it is let.
-    fn finish_evacuation(&mut self, job: &str) -> Result<()> {
-        self.beside_loads(|bed| {
-            bed.braid(&["job", "set", job, "bandwidth=none"])?;
-            bed.braid(&["job", "wait", job])
-        })?;
-        let text = self.braid_reads(&["tier", "list"])?;
-        ensure(text.contains("draining"), || format!("tier other is not empty:\n{text}"))?;
-        self.braid(&["tier", "evacuate", "other", "--undo"])?;
-        self.beside_loads(|bed| bed.braid(&["rebalance"]))
-    }
-
-    fn restart(&mut self) -> Result<()> {
-        let mut job = String::new();
-        self.beside_loads(|bed| {
-            job = bed.evacuate_slowly()?;
-            Ok(())
-        })?;
-        self.lab.unmount(&self.mount)?;
-        self.lab.mount_by_child(&self.mount)?;
-        self.loads.iter().try_for_each(Load::verify)?;
-        self.finish_evacuation(&job)
-    }
-
-    fn kill(&mut self) -> Result<()> {
-        let mut job = String::new();
-        self.beside_loads(|bed| {
-            job = bed.evacuate_slowly()?;
-            Ok(())
-        })?;
-        let Self { lab, mount, loads, .. } = self;
-        let work = |load: &mut Load, done: &_, phase: &_| load.work(done, phase, true);
-        load(loads, work, (ROUNDS.0, 0), || lab.kill_daemon())?;
-        lab.clear_mount(mount)?;
-        self.lab.mount_by_child(&self.mount)?;
-        self.loads.iter().try_for_each(Load::verify)?;
-        self.finish_evacuation(&job)
-    }
-
-    fn finish(&mut self) -> Result<()> {
-        self.lab.unmount(&self.mount)?;
-        self.lab.fsck(&self.mount).map(drop)
-    }
+    bed.case(report, "home is replaced by a directory on another file system", |bed| {
+        let dir = bed.dir("new-home");
+        bed.beside_loads(|bed| bed.braid(&["tier", "replace", &bed.point(), "home", &dir]))?;
+        let home = bed.home()?;
+        ensure(home == dir, || format!("home is at {home}"))
+    })
 }
