@@ -9,7 +9,7 @@ use crate::{interrupt, locate, table};
 use braid_daemon::units::{SIZE_FORMS, parse_size};
 use braid_ipc::Client;
 use braid_ipc::mounts::Mount;
-use braid_ipc::protocol::{Job, JobChange, JobState, Reply, Request};
+use braid_ipc::protocol::{Job, JobChange, JobId, JobState, Reply, Request};
 use std::time::Duration;
 
 /// Time between two looks at a job that is waited for.
@@ -54,6 +54,7 @@ fn show(args: &JobShowArgs) -> Result<()> {
     let (mount, mut daemon) = daemon(&args.list)?;
     let mut job = ask_job(&mut daemon, &Request::Job { id: args.id })?;
     if args.follow {
+        must_end(job.id, "look at it: braid top")?;
         job = wait(&mut daemon, &mount, job)?;
     }
     tell(&job, args.list.json)
@@ -61,9 +62,16 @@ fn show(args: &JobShowArgs) -> Result<()> {
 
 fn wait_for(args: &JobWaitArgs) -> Result<()> {
     let (mount, mut daemon) = daemon(&args.list)?;
-    // One that there is not is told before any is waited for.
+    // One that there is not, or that does not end, is told before any is waited
+    // for.
     let jobs: Vec<Job> =
         args.ids.iter().map(|id| ask_job(&mut daemon, &Request::Job { id: *id })).collect::<Result<_>>()?;
+    for job in &jobs {
+        must_end(
+            job.id,
+            &format!("pause it: braid job pause {}; or switch it off in the stack file", job.id),
+        )?;
+    }
     let ended: Vec<Job> =
         jobs.into_iter().map(|job| wait(&mut daemon, &mount, job)).collect::<Result<_>>()?;
     if args.list.json {
@@ -81,15 +89,30 @@ fn change(args: &JobIdArgs, change: JobChange) -> Result<()> {
 }
 
 fn set(args: &JobSetArgs) -> Result<()> {
-    let Some(value) = args.setting.strip_prefix("bandwidth=") else {
-        let what =
-            format!("'{}' can't be set\n  help: write bandwidth=50MiB/s, or bandwidth=none", args.setting);
-        return Err(Failure::usage(what));
+    let set = match args.setting.split_once('=') {
+        Some(("bandwidth", "none")) => JobChange::Bandwidth(None),
+        Some(("bandwidth", value)) => JobChange::Bandwidth(Some(rate(value)?)),
+        Some(("guard", "on")) => JobChange::Guard(true),
+        Some(("guard", "off")) => JobChange::Guard(false),
+        _ => {
+            let what = format!(
+                "'{}' can't be set\n  help: write bandwidth=50MiB/s, bandwidth=none, guard=on or guard=off",
+                args.setting
+            );
+            return Err(Failure::usage(what));
+        }
     };
-    let bandwidth = if value == "none" { None } else { Some(rate(value)?) };
     let ids =
         JobIdArgs { id: args.id, list: JobListArgs { mount: args.list.mount.clone(), json: args.list.json } };
-    change(&ids, JobChange::Bandwidth(bandwidth))
+    change(&ids, set)
+}
+
+/// Refuses to wait for a mover.
+fn must_end(id: JobId, instead: &str) -> Result<()> {
+    match id {
+        JobId::Number(_) => Ok(()),
+        JobId::Mover(_) => Err(Failure::new(format!("job {id} stands, and does not end\n  help: {instead}"))),
+    }
 }
 
 /// Bytes a second.
@@ -145,7 +168,7 @@ pub(crate) fn wait(daemon: &mut Client, mount: &Mount, mut job: Job) -> Result<J
 }
 
 /// The command ends, and the job does not.
-pub(crate) fn goes_on(id: u64, mount: &Mount) -> Failure {
+pub(crate) fn goes_on(id: JobId, mount: &Mount) -> Failure {
     let point = mount.point.display();
     Failure::new(format!(
         "job {id} goes on in the background\n  help: look at it: braid job show {id} --mount {point}; \

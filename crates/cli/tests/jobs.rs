@@ -9,6 +9,7 @@ use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
 use std::fs;
 use std::process::{Child, Stdio};
+use std::time::{Duration, Instant};
 
 /// Ranges of the test file.
 const RANGES: u64 = 16;
@@ -245,6 +246,47 @@ fn a_job_is_paused_resumed_slowed_down_and_cancelled() {
 }
 
 #[test]
+fn a_job_keeps_the_caps_of_the_tiers_and_may_be_let_off_the_guard() {
+    let Some(bench) = Bench::with_files() else { return };
+    bench.ok(&["umount", "m"]);
+    bench.stack(
+        "fast: { dir: a, weight: 2 }",
+        "slow: { dir: b, weight: 2 }\n    movers: { promote: false, demote: false, bandwidth: 1MiB/s, job_floor: 2MiB/s }",
+    );
+    bench.ok(&["mount", "s.yaml", "m"]);
+    let limits = |bench: &Bench| ["fast", "slow"].map(|tier| bench.tier(tier)["mover_limit"].clone());
+    assert_eq!(limits(&bench), [f64::from(1 << 20), f64::from(1 << 20)], "movers are off, and jobs have it");
+    bench.ok(&["move", "m/d/big", "--to", "fast"]);
+    let begun = Instant::now();
+    bench.ok(&["move", "m/d/big", "--to", "slow"]);
+    // The first range waits for nothing; the others for those before them, but
+    // for a burst of a tenth of a second.
+    let least = Duration::from_secs_f64((RANGES - 1) as f64 * RANGE as f64 / f64::from(1 << 20) - 0.1);
+    assert!(begun.elapsed() >= least, "{:?}", begun.elapsed());
+    assert_eq!(bench.on("m/d/big", "slow"), RANGES);
+
+    let id = bench.stuck(&["move", "m/d/big", "--to", "fast"]).to_string();
+    let told = bench.ok(&["job", "show", &id]);
+    assert!(told.contains("at most: 1 B/s\nat most on each tier: 1.00 MiB/s\n"), "{told}");
+    assert!(!told.contains("guard: off"), "{told}");
+    let job = bench.json(&["job", "set", &id, "guard=off", "--json"]);
+    assert_eq!((&job["guarded"], &job["tier_bandwidth"]), (&false.into(), &(1 << 20).into()));
+    bench.kill_and_mount();
+    let told = bench.ok(&["job", "show", &id]);
+    assert!(told.contains("\nguard: off: applications may wait for it\n"), "{told}");
+    bench.ok(&["job", "set", &id, "guard=on"]);
+    assert_eq!(bench.job(id.parse().unwrap())["guarded"], true);
+    bench.ok(&["job", "set", &id, "guard=off"]);
+    // What waits for its own cap is told of a pause at once.
+    bench.ok(&["job", "pause", &id]);
+    bench.ok(&["job", "resume", &id]);
+    bench.ok(&["job", "set", &id, "bandwidth=none"]);
+    bench.ok(&["job", "wait", &id]);
+    assert_eq!(bench.on("m/d/big", "fast"), RANGES);
+    bench.finish();
+}
+
+#[test]
 fn a_job_goes_on_after_the_daemon_was_killed() {
     let Some(bench) = Bench::with_files() else { return };
     let running = bench.stuck(&["tier", "evacuate", "slow", "m"]);
@@ -381,6 +423,17 @@ fn what_can_not_be_done_is_refused_with_the_reason() {
         (1, &["job", "set", "7", "bandwidth=1MiB/s"], "there is no job 7"),
         (2, &["job", "set", "7", "bandwidth=fast"], "write a size a second, such as 50MiB/s"),
         (2, &["job", "set", "7", "speed=1"], "'speed=1' can't be set"),
+        (
+            2,
+            &["job", "set", "7", "guard=maybe"],
+            "write bandwidth=50MiB/s, bandwidth=none, guard=on or guard=off",
+        ),
+        (1, &["job", "set", "7", "guard=off"], "there is no job 7"),
+        (
+            1,
+            &["job", "pause", "demote"],
+            "there is no job demote: the stack file has no movers: { demote: true }",
+        ),
         (2, &["job", "show", "x"], "invalid value 'x'"),
         (2, &["move", "m/d", "--to", "slow", "--bandwidth", "0"], "to stop a job, use braid job pause"),
         (1, &["move", "m/d", "--to", "slwo"], "did you mean 'slow'"),

@@ -115,6 +115,82 @@ fn hot_ranges_go_to_the_faster_tier_and_stay_known_across_mounts() {
     bench.unmount_clean();
 }
 
+/// The movers, as `job list` tells of them.
+fn standing(bench: &Bench) -> Vec<Value> {
+    bench.json(&["job", "list", "--json"]).as_array().unwrap().clone()
+}
+
+#[test]
+fn movers_are_jobs_that_stand() {
+    let settings = "policy: { size: { small: 64KiB, large: slow } }, movers: { bandwidth: 200MiB/s }";
+    let Some(bench) = Bench::small(settings) else { return };
+    let jobs = standing(&bench);
+    let ids: Vec<&str> = jobs.iter().map(|job| job["id"].as_str().unwrap()).collect();
+    assert_eq!(ids, ["promote", "demote"]);
+    assert_eq!((&jobs[1]["state"], &jobs[1]["tier_bandwidth"]), (&"idle".into(), &(200 << 20).into()));
+    let said = bench.ok(&["job", "show", "demote"]);
+    let told = "job demote: demote what is cold from full tiers: idle\nmoved: 0 B, 0 ranges\n\
+                at most on each tier: 200 MiB/s\n";
+    assert_eq!(said, told);
+    assert!(bench.ok(&["top", "m", "--once"]).contains("promote what is in use"));
+
+    // Paused, it moves nothing; there is plenty to be moved.
+    assert!(bench.ok(&["job", "pause", "promote"]).ends_with(": paused\n"));
+    let said = bench.refused(&["job", "pause", "promote"]);
+    assert_eq!(said, "braid: job promote is paused, not running or idle\n");
+    let data = pattern(7, 20 * RANGE);
+    write_ranges(&bench.path("m/f"), &data);
+    let was = bench.bytes_on("m/f", "fast");
+    until("it is hot", || {
+        same(&bench.path("m/f"), &data);
+        bench.runs("m/f").iter().all(|run| run["heat"].as_u64().unwrap() >= 67)
+    });
+    let runs = bench.runs("m/f");
+    assert!(runs.iter().all(|run| run["now"] == "stays"), "{runs:?}");
+    assert_eq!((bench.bytes_on("m/f", "fast"), bench.moved("promote", "slow", "fast")), (was, 0));
+
+    // Slowed down to next to nothing, it moves one range and waits.
+    bench.ok(&["job", "set", "promote", "bandwidth=1"]);
+    assert!(bench.ok(&["job", "resume", "promote"]).contains("job promote: promote what is in use: "));
+    until("one range is moved", || {
+        same(&bench.path("m/f"), &data);
+        bench.json(&["job", "show", "promote", "--json"])["done"]["ranges"] == 1
+    });
+    assert_eq!(bench.moved("promote", "slow", "fast"), 1);
+    assert!(bench.ok(&["job", "show", "promote"]).contains("\nat most: 1 B/s\nat most on each tier: "));
+    bench.ok(&["job", "set", "promote", "bandwidth=none"]);
+    until("the rest follows", || {
+        same(&bench.path("m/f"), &data);
+        bench.bytes_on("m/f", "fast") == data.len() as u64
+    });
+
+    for (words, says) in [
+        (
+            &["job", "cancel", "promote"][..],
+            "job promote stands, and does not end: pause it (braid job pause promote)",
+        ),
+        (
+            &["job", "wait", "promote"],
+            "job promote stands, and does not end\n  help: pause it: braid job pause promote",
+        ),
+        (
+            &["job", "show", "demote", "--follow"],
+            "job demote stands, and does not end\n  help: look at it: braid top",
+        ),
+        (&["job", "resume", "demote"], "job demote is idle, not paused"),
+        (&["job", "set", "demote", "guard=off"], "job demote is always guarded"),
+    ] {
+        let said = bench.refused(words);
+        assert!(said.contains(says), "{words:?}: {said}");
+    }
+    // It is as the stack file says at the next mount.
+    bench.ok(&["job", "pause", "demote"]);
+    bench.ok(&["umount", "m"]);
+    bench.ok(&["mount", "s.yaml", "m"]);
+    assert!(standing(&bench).iter().all(|job| job["state"] != "paused" && job["done"]["ranges"] == 0));
+    bench.unmount_clean();
+}
+
 #[test]
 fn a_tier_at_its_watermark_gives_what_is_cold() {
     let settings = "policy: { size: { small: 1MiB, large: fast } }, \

@@ -4,6 +4,7 @@
 
 use serde::{Deserialize, Serialize};
 use std::fmt;
+use std::str::FromStr;
 
 /// What a job moves, and where to. Paths are below the volume's root.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
@@ -91,6 +92,76 @@ impl fmt::Display for JobKind {
     }
 }
 
+/// What moves ranges by itself: a job that nobody starts, and that goes on for
+/// as long as the volume is mounted.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Mover {
+    /// Ranges that are frequently used, to faster tiers.
+    Promote,
+    /// Cold ranges off tiers that run full, to slower ones.
+    Demote,
+}
+
+impl Mover {
+    /// The word for it.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Promote => "promote",
+            Self::Demote => "demote",
+        }
+    }
+}
+
+impl fmt::Display for Mover {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Promote => "promote what is in use",
+            Self::Demote => "demote what is cold from full tiers",
+        })
+    }
+}
+
+/// What a job is called.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug, Serialize, Deserialize)]
+#[serde(untagged)]
+pub enum JobId {
+    /// One that somebody started, by its number.
+    Number(u64),
+    /// A mover, by its name.
+    Mover(Mover),
+}
+
+impl From<u64> for JobId {
+    fn from(number: u64) -> Self {
+        Self::Number(number)
+    }
+}
+
+impl fmt::Display for JobId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Number(number) => write!(f, "{number}"),
+            Self::Mover(mover) => f.write_str(mover.name()),
+        }
+    }
+}
+
+impl FromStr for JobId {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        match text {
+            "promote" => Ok(Self::Mover(Mover::Promote)),
+            "demote" => Ok(Self::Mover(Mover::Demote)),
+            number => number.parse().map(Self::Number).map_err(|_| {
+                "a job is called by its number, or promote or demote, if it is one that stands".into()
+            }),
+        }
+    }
+}
+
 /// Where a job is in its life.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
@@ -101,6 +172,8 @@ pub enum JobState {
     Running,
     /// Somebody stopped it, and may let it go on.
     Paused,
+    /// It goes on for as long as the volume is mounted, and has nothing to do.
+    Idle,
     /// It did what it was to do.
     Done,
     /// It could not do what it was to do.
@@ -117,6 +190,7 @@ impl JobState {
             Self::Queued => "queued",
             Self::Running => "running",
             Self::Paused => "paused",
+            Self::Idle => "idle",
             Self::Done => "done",
             Self::Failed => "failed",
             Self::Cancelled => "cancelled",

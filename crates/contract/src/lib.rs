@@ -30,6 +30,6 @@ pub use file_system::{
 };
 pub use hint::{Hint, LifetimeGroup, StreamId};
 pub use id::{HandleId, InodeId, ObjectId, ParseIdError, TierId, VolumeId};
-pub use job::{Amount, JobKind, JobState};
+pub use job::{Amount, JobId, JobKind, JobState, Mover};
 pub use native::{Access, Fd, NativeDirEntry, NativeFd, NativeHandle, NativeStat, NativeUsage, NativeWords};
 pub use store::{ObjectStat, PieceIo, Store, StoreCapabilities, StoreIo, Usage};

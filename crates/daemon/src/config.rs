@@ -121,6 +121,8 @@ pub struct Movers {
     pub demote: Option<Located<bool>>,
     /// Bytes a second on each tier, at most.
     pub bandwidth: Option<Located<u64>>,
+    /// Bytes a second on each tier that jobs are left for certain.
+    pub job_floor: Option<Located<u64>>,
     /// How full a tier becomes before it is relieved, in percent.
     pub watermark_high: Option<Located<f64>>,
     /// How full it is left, in percent.

@@ -5,7 +5,7 @@ use crate::running::Running;
 use crate::stack_text::Edit;
 use crate::tiers::Settings;
 use crate::wire::VolumeHandle;
-use braid_contract::Errno;
+use braid_contract::{Errno, JobId};
 use braid_ipc::protocol::{
     AffectedFile, Drill, ErrorReply, Explanation, FsckRequest, FsckSummary, Hello, HomeReplaced, Job,
     JobChange, JobKind, JobState, PinRequest, Pinned, Replaced, Replacing, Reply, Saved, StackDump, StartJob,
@@ -37,7 +37,7 @@ struct Followed {
     home: String,
     /// By the number of a job that was done, what became of the stack file;
     /// `None` if it was done before the mount, or had nothing to change.
-    jobs: BTreeMap<u64, Option<Saved>>,
+    jobs: BTreeMap<JobId, Option<Saved>>,
 }
 
 impl Control {
@@ -128,7 +128,7 @@ impl Control {
 impl Followed {
     /// Notes what became of the stack file because of the last such job.
     fn note(&mut self, jobs: &[Job], saved: Saved, is_such: impl Fn(&JobKind) -> bool) {
-        if let Some(job) = jobs.iter().rfind(|job| is_such(&job.what)) {
+        if let Some(job) = jobs.iter().rfind(|job| job.what.as_ref().is_some_and(&is_such)) {
             self.jobs.insert(job.id, Some(saved));
         }
     }
@@ -136,8 +136,9 @@ impl Followed {
 
 /// Whether the job changed the tiers in the end.
 fn changed_tiers(job: &Job) -> bool {
-    let changes = job.what.removed_tier().is_some() || matches!(job.what, JobKind::ReplaceHome { .. });
-    changes && job.state == JobState::Done
+    let changes =
+        |what: &JobKind| what.removed_tier().is_some() || matches!(what, JobKind::ReplaceHome { .. });
+    job.what.as_ref().is_some_and(changes) && job.state == JobState::Done
 }
 
 impl braid_ipc::Handler for Control {
@@ -218,7 +219,7 @@ impl braid_ipc::Handler for Control {
         jobs.into_iter().map(|job| self.with_stack_file(job)).collect()
     }
 
-    fn job(&self, id: u64, change: Option<JobChange>) -> Result<Job, ErrorReply> {
+    fn job(&self, id: JobId, change: Option<JobChange>) -> Result<Job, ErrorReply> {
         let job = self.volume.job(id, change)?;
         if self.is_to_follow(&job) {
             self.follow();
@@ -241,7 +242,8 @@ impl braid_ipc::Handler for Control {
         tell: &mut dyn FnMut(Job) -> io::Result<()>,
     ) -> Result<HomeReplaced, ErrorReply> {
         let job = self.volume.start_replacing_home(Path::new(dir), bandwidth, &self.mountpoint)?;
-        let replaced = self.volume.wait_for_home(job.id, tell)?;
+        let JobId::Number(id) = job.id else { return Err(ErrorReply::new("the job has no number")) };
+        let replaced = self.volume.wait_for_home(id, tell)?;
         self.follow();
         let saved = self.followed().jobs.get(&job.id).cloned().flatten();
         Ok(HomeReplaced { saved: saved.unwrap_or_default(), ..replaced })

@@ -13,10 +13,14 @@ const BUDGET_MIN: u64 = 64 << 10;
 /// Slowest pace that may be set, in bytes a second.
 const BANDWIDTH_MIN: u64 = 1 << 20;
 
+const BANDWIDTH_ADVICE: &str = "write 1MiB/s or more; promote: false and demote: false move nothing";
+const FLOOR_ADVICE: &str = "write 1MiB/s or more: what somebody has started must end";
+
 const MOVER_KEYS: &[&str] = &[
     "promote",
     "demote",
     "bandwidth",
+    "job_floor",
     "watermark_high",
     "watermark_low",
     "heat_threshold",
@@ -44,7 +48,8 @@ pub(crate) fn from_file(field: &Field) -> Result<Movers, Refusal> {
     let movers = Movers {
         promote: section.take("promote").map(|field| field.truth()).transpose()?,
         demote: section.take("demote").map(|field| field.truth()).transpose()?,
-        bandwidth: section.take("bandwidth").map(|field| bandwidth(&field)).transpose()?,
+        bandwidth: section.take("bandwidth").map(|field| rate(&field, BANDWIDTH_ADVICE)).transpose()?,
+        job_floor: section.take("job_floor").map(|field| rate(&field, FLOOR_ADVICE)).transpose()?,
         watermark_high: high,
         watermark_low: low,
         heat_threshold: threshold,
@@ -57,13 +62,12 @@ fn share(field: &Field) -> Result<Located<f64>, Refusal> {
     field.parse("a percentage", units::parse_percent)
 }
 
-fn bandwidth(field: &Field) -> Result<Located<u64>, Refusal> {
+fn rate(field: &Field, advice: &str) -> Result<Located<u64>, Refusal> {
     let rate = field.parse("a rate", units::parse_rate)?;
     if rate.value >= BANDWIDTH_MIN {
         return Ok(rate);
     }
     let found = format!("{}/s is too slow for anything to be moved", units::write_size(rate.value));
-    let advice = "write 1MiB/s or more; promote: false and demote: false move nothing";
     Err(rate.place.refuse(found, advice))
 }
 
@@ -120,13 +124,15 @@ pub(crate) fn config(volume: &VolumeSettings) -> MoversConfig {
         |set: Option<&Option<Located<bool>>>| set.and_then(Option::as_ref).map_or(on, |set| set.value);
     let (high, low) = watermarks(volume);
     let threshold = given.and_then(|movers| movers.heat_threshold.as_ref()).map(|set| set.value / 100.0);
+    let rate = |set: fn(&Movers) -> &Option<Located<u64>>| {
+        given.and_then(|movers| set(movers).as_ref()).map(|set| set.value)
+    };
     let default = MoversConfig::NONE;
     MoversConfig {
         promote: truth(given.map(|movers| &movers.promote)),
         demote: truth(given.map(|movers| &movers.demote)),
-        bandwidth: given
-            .and_then(|movers| movers.bandwidth.as_ref())
-            .map_or(default.bandwidth, |set| set.value),
+        bandwidth: rate(|movers| &movers.bandwidth),
+        job_floor: rate(|movers| &movers.job_floor).unwrap_or(default.job_floor),
         watermark_high: high / 100.0,
         watermark_low: low / 100.0,
         // Home takes what is accessed at all (Mux's promotion on access).

@@ -2,7 +2,6 @@
 //! what a mount does first with what was left of that.
 
 use crate::advice::Asked;
-use crate::jobs::told;
 use crate::replacement::{cant_open, refused};
 use crate::validate;
 use crate::wire::VolumeHandle;
@@ -35,7 +34,7 @@ impl VolumeHandle {
         self.volume.may_replace_home().map_err(failed)?;
         let root = open_tier_dir(&dir).map_err(|error| cant_open(&dir, &error))?;
         let started = self.volume.start_replacing_home(root, location, bandwidth);
-        started.map(told).map_err(failed)
+        started.map(|job| self.told(job)).map_err(failed)
     }
 
     /// Waits until such a job has ended, and hands `tell` how it is doing. If
@@ -50,7 +49,7 @@ impl VolumeHandle {
             if job.record.state.is_final() {
                 return self.home_replaced(job);
             }
-            tell(told(job)).map_err(|error| ErrorReply::new(error.to_string()))?;
+            tell(self.told(job)).map_err(|error| ErrorReply::new(error.to_string()))?;
             self.volume.wait_for_jobs(TELL_NS);
         }
     }

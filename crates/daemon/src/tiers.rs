@@ -5,7 +5,6 @@
 use crate::advice::Asked;
 use crate::config::{Reserve, no_such_tier};
 use crate::drill;
-use crate::jobs::told;
 use crate::refusal::{Place, Refusal};
 use crate::replacement::{TierPlace, cant_open, refused};
 use crate::section::Section;
@@ -78,7 +77,7 @@ impl VolumeHandle {
         let asked = Asked::ReplaceBy { old, dir: &joining.dir };
         let (id, job) = replaced.map_err(|error| asked.failed(&error))?;
         let (tier, edit) = self.joined(new.0, id, joining)?;
-        Ok((tier, edit, told(job)))
+        Ok((tier, edit, self.told(job)))
     }
 
     /// Looks at a tier that is to join.

@@ -428,7 +428,7 @@ fn with(line: &str) -> String {
 fn movers_heat_and_monitor() {
     for line in [
         "movers: { }",
-        "movers: { promote: false, demote: true, bandwidth: 50MiB/s, latency_factor: 1.5 }",
+        "movers: { promote: false, demote: true, bandwidth: 50MiB/s, job_floor: 8MiB/s, latency_factor: 1.5 }",
         "movers: { watermark_high: 70%, watermark_low: 69.5%, heat_threshold: 0% }",
         "heat: { budget: 16MiB }",
         "heat: { budget: 0 }",
@@ -442,7 +442,7 @@ fn movers_heat_and_monitor() {
             "movers: { demot: true }",
             format!(
                 "{movers}.demot: unknown key\n  help: did you mean 'demote'? The keys here are promote, demote, \
-                 bandwidth, watermark_high, watermark_low, heat_threshold, latency_factor"
+                 bandwidth, job_floor, watermark_high, watermark_low, heat_threshold, latency_factor"
             ),
         ),
         (
@@ -457,6 +457,13 @@ fn movers_heat_and_monitor() {
             format!(
                 "{movers}.bandwidth: 5KiB/s is too slow for anything to be moved\n  \
                  help: write 1MiB/s or more; promote: false and demote: false move nothing"
+            ),
+        ),
+        (
+            "movers: { job_floor: 5KiB/s }",
+            format!(
+                "{movers}.job_floor: 5KiB/s is too slow for anything to be moved\n  \
+                 help: write 1MiB/s or more: what somebody has started must end"
             ),
         ),
         (

@@ -2,7 +2,7 @@
 
 use crate::protocol::{
     AffectedFile, Drill, ErrorReply, Explanation, FsckRequest, FsckSummary, Hello, HomeReplaced, Job,
-    JobChange, PinRequest, Pinned, Replaced, Replacing, Reply, StackDump, StartJob, Status, TierAdded,
+    JobChange, JobId, PinRequest, Pinned, Replaced, Replacing, Reply, StackDump, StartJob, Status, TierAdded,
     TierRemoved, TierSet, TraceRequest,
 };
 use std::collections::BTreeMap;
@@ -51,14 +51,14 @@ pub trait Handler: Send + Sync + 'static {
     /// If it can't be done.
     fn start_job(&self, request: &StartJob) -> Result<Job, ErrorReply>;
 
-    /// All jobs, oldest first.
+    /// The movers, then all jobs, oldest first.
     fn jobs(&self) -> Vec<Job>;
 
     /// One job, changed first if that is asked for.
     ///
     /// # Errors
-    /// If there is none of this number, or it can't be changed so.
-    fn job(&self, id: u64, change: Option<JobChange>) -> Result<Job, ErrorReply>;
+    /// If there is none of this name, or it can't be changed so.
+    fn job(&self, id: JobId, change: Option<JobChange>) -> Result<Job, ErrorReply>;
 
     /// Lets a tier that was emptied take new ranges again.
     ///

@@ -9,7 +9,7 @@ mod status;
 mod tiers;
 mod trace;
 
-pub use braid_contract::{Amount, JobKind, JobState};
+pub use braid_contract::{Amount, JobId, JobKind, JobState, Mover};
 pub use fsck::{FsckProblem, FsckProgress, FsckRequest, FsckSummary};
 pub use jobs::{Job, JobChange, Pin, PinRequest, Pinned, StartJob};
 pub use status::{
@@ -127,17 +127,17 @@ pub enum Request {
     /// Starts a job. For the owner of the mount, as are all that follow but
     /// [`Wait`](Self::Wait).
     StartJob(StartJob),
-    /// All jobs that are known.
+    /// The movers, and all jobs that are known.
     Jobs,
     /// One job.
     Job {
-        /// Its number.
-        id: u64,
+        /// Its number, or the name of a mover.
+        id: JobId,
     },
     /// Changes a job.
     ChangeJob {
-        /// Its number.
-        id: u64,
+        /// Its number, or the name of a mover.
+        id: JobId,
         /// What is to become of it.
         change: JobChange,
     },

@@ -3,9 +3,9 @@
 
 use braid_ipc::protocol::{
     AffectedFile, Amount, Drill, DrillTier, Ended, ErrorReply, Explanation, FsckProblem, FsckProgress,
-    FsckRequest, FsckSummary, Hello, HomeReplaced, Job, JobChange, JobKind, JobState, PinRequest, Pinned,
-    Replaced, Replacing, Reply, Request, RunTier, Saved, StackDump, StartJob, Status, TierAdded, TierRemoved,
-    TierSet, TraceBegun, TraceEnded, TraceLines, TraceRequest,
+    FsckRequest, FsckSummary, Hello, HomeReplaced, Job, JobChange, JobId, JobKind, JobState, Mover,
+    PinRequest, Pinned, Replaced, Replacing, Reply, Request, RunTier, Saved, StackDump, StartJob, Status,
+    TierAdded, TierRemoved, TierSet, TraceBegun, TraceEnded, TraceLines, TraceRequest,
 };
 use braid_ipc::{Client, ClientError, Handler, Server};
 use std::collections::BTreeMap;
@@ -67,15 +67,15 @@ impl Handler for Fake {
     }
 
     fn start_job(&self, request: &StartJob) -> Result<Job, ErrorReply> {
-        Ok(Job { what: request.what.clone(), bandwidth: request.bandwidth, ..job(1) })
+        Ok(Job { what: Some(request.what.clone()), bandwidth: request.bandwidth, ..job(1) })
     }
 
     fn jobs(&self) -> Vec<Job> {
         vec![job(1), job(2)]
     }
 
-    fn job(&self, id: u64, change: Option<JobChange>) -> Result<Job, ErrorReply> {
-        Ok(Job { message: change.map(|change| format!("{change:?}")), ..job(id) })
+    fn job(&self, id: JobId, change: Option<JobChange>) -> Result<Job, ErrorReply> {
+        Ok(Job { id, message: change.map(|change| format!("{change:?}")), ..job(0) })
     }
 
     fn undo_evacuation(&self, tier: &str) -> Result<(), ErrorReply> {
@@ -164,8 +164,8 @@ impl Handler for Fake {
 
 fn job(id: u64) -> Job {
     Job {
-        id,
-        what: JobKind::Rebalance {},
+        id: id.into(),
+        what: Some(JobKind::Rebalance {}),
         text: "rebalance".into(),
         state: JobState::Running,
         done: Amount { bytes: 1, ranges: 1, files: 0 },
@@ -175,6 +175,9 @@ fn job(id: u64) -> Job {
         waiting_for: 0,
         phase: None,
         bandwidth: None,
+        tier_bandwidth: None,
+        guarded: true,
+        slowed: BTreeMap::new(),
         rate: 0.5,
         eta_seconds: None,
         created_ns: 7,
@@ -486,15 +489,19 @@ fn jobs_are_started_changed_and_told() {
     let what = JobKind::Move { path: "d/a".into(), to: "slow".into() };
     let start = Request::StartJob(StartJob { what: what.clone(), bandwidth: Some(5) });
     let Reply::Job(started) = client.request(&start).unwrap() else { panic!("no job") };
-    assert_eq!((started.what, started.bandwidth), (what, Some(5)));
+    assert_eq!((started.what, started.bandwidth), (Some(what), Some(5)));
     assert_eq!(client.request(&Request::Jobs).unwrap(), Reply::Jobs(vec![job(1), job(2)]));
-    assert_eq!(client.request(&Request::Job { id: 9 }).unwrap(), Reply::Job(job(9)));
+    assert_eq!(client.request(&Request::Job { id: 9.into() }).unwrap(), Reply::Job(job(9)));
     for change in [JobChange::Pause, JobChange::Bandwidth(None), JobChange::Bandwidth(Some(7))] {
-        let Reply::Job(changed) = client.request(&Request::ChangeJob { id: 3, change }).unwrap() else {
+        let Reply::Job(changed) = client.request(&Request::ChangeJob { id: 3.into(), change }).unwrap()
+        else {
             panic!("no job")
         };
         assert_eq!(changed.message, Some(format!("{change:?}")));
     }
+    let demote = JobId::Mover(Mover::Demote);
+    let Reply::Job(told) = client.request(&Request::Job { id: demote }).unwrap() else { panic!("no job") };
+    assert_eq!(told.id, demote);
     let undo = client.request(&Request::UndoEvacuation { tier: "slow".into() });
     assert!(matches!(undo, Err(ClientError::Refused(error)) if error.message.contains("slow was not")));
     let pin = PinRequest { path: "a".into(), pin: true, tier: None, recursive: false };
@@ -507,8 +514,8 @@ fn jobs_are_started_changed_and_told() {
 fn jobs_are_the_owners_business() {
     for request in [
         Request::Jobs,
-        Request::Job { id: 1 },
-        Request::ChangeJob { id: 1, change: JobChange::Cancel },
+        Request::Job { id: 1.into() },
+        Request::ChangeJob { id: JobId::Mover(Mover::Demote), change: JobChange::Cancel },
         Request::StartJob(StartJob { what: JobKind::Rebalance {}, bandwidth: None }),
         Request::UndoEvacuation { tier: "slow".into() },
         Request::Pin(PinRequest { path: String::new(), pin: false, tier: None, recursive: true }),

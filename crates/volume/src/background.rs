@@ -109,7 +109,7 @@ impl Volume {
         policy.epoch(&epoch);
         self.rules.read().policies().for_each(|policy| policy.epoch(&epoch));
         let _pass = self.door.pass();
-        self.guard_movers();
+        self.guard_lanes();
     }
 
     /// Measures the tiers' space, and asks those in trouble whether they are

@@ -121,8 +121,13 @@ pub struct MoversConfig {
     pub promote: bool,
     /// A tier that ran full gives cold ranges to slower ones.
     pub demote: bool,
-    /// Bytes a second that movers read from a tier and write to it, at most.
-    pub bandwidth: u64,
+    /// Bytes a second that movers and jobs read from a tier and write to it, at
+    /// most; `None` is [`BANDWIDTH_DEFAULT`](Self::BANDWIDTH_DEFAULT) for
+    /// movers, and as fast as it goes for jobs.
+    pub bandwidth: Option<u64>,
+    /// Bytes a second that jobs are left on a tier, whatever applications feel
+    /// there.
+    pub job_floor: u64,
     /// Share of a tier's space, 0 to 1: when so much is used, it is relieved,
     /// and nothing is promoted to it.
     pub watermark_high: f64,
@@ -131,16 +136,21 @@ pub struct MoversConfig {
     /// From which heat on a range is frequently used, 0 to 1.
     pub heat_threshold: f64,
     /// How many times longer applications' operations may take on a tier while
-    /// movers use it, before those slow down.
+    /// movers and jobs use it, before those slow down.
     pub latency_factor: f64,
 }
 
 impl MoversConfig {
+    /// What movers read from a tier and write to it in a second at most, unless
+    /// set otherwise, in bytes.
+    pub const BANDWIDTH_DEFAULT: u64 = 50 << 20;
+
     /// No movers.
     pub const NONE: Self = Self {
         promote: false,
         demote: false,
-        bandwidth: 50 << 20,
+        bandwidth: None,
+        job_floor: 8 << 20,
         watermark_high: 0.9,
         watermark_low: 0.8,
         heat_threshold: 0.5,

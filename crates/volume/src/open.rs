@@ -9,7 +9,7 @@ use crate::format::{FORMAT_VERSION, FormatError, Label, RangeSize, RangeSizes, T
 use crate::heat::Heat;
 use crate::index::IndexDir;
 use crate::jobs::Jobs;
-use crate::migrate::Slots;
+use crate::migrate::{Paces, Slots};
 use crate::movers::Movers;
 use crate::namespace::{Home, InodeTable, names_in};
 use crate::reap::Reaper;
@@ -638,7 +638,7 @@ fn assemble(home: Home, config: VolumeConfig, plan: &Plan) -> Opening<Volume> {
     let tiers = Tiers::new(tiers, plan.table.lost.clone())?;
     let policy = placement::make(&config.policy, |name| tiers.number(name)).ok_or(OpenError::UnknownTier)?;
     let rules = Rules::make(&config.rules, |name| tiers.number(name)).ok_or(OpenError::UnknownTier)?;
-    let braid = home.braid()?;
+    let (braid, paces) = (home.braid()?, Paces::new(&environment));
     let volume = Volume {
         id: plan.volume,
         range_size: plan.range_size,
@@ -663,10 +663,11 @@ fn assemble(home: Home, config: VolumeConfig, plan: &Plan) -> Opening<Volume> {
         slots: Slots::new(SLOTS),
         background: Background::new(),
         heat: Heat::new(config.heat_budget, config.movers.heat_threshold, &*environment),
-        movers: Movers::new(config.movers, &environment),
+        movers: Movers::new(config.movers, &environment, &paces),
         monitor: config.monitor,
         tracing: crate::trace::Tracing::new(),
-        jobs: Arc::new(Jobs::new(Arc::clone(&environment))),
+        jobs: Arc::new(Jobs::new(Arc::clone(&environment), Arc::clone(&paces))),
+        paces,
         environment,
         #[cfg(feature = "plant")]
         plant: std::sync::OnceLock::new(),

@@ -129,9 +129,9 @@ pub struct TierStatus {
     pub threads: u32,
     /// Those of them that moved most bytes, the busiest first; not all.
     pub busiest_threads: Vec<ThreadStatus>,
-    /// Bytes a second that movers read from it and write to it.
+    /// Bytes a second that movers and jobs read from it and write to it.
     pub mover_rate: f64,
-    /// Bytes a second that movers may come to there at present.
+    /// Bytes a second that movers and jobs may come to there at present.
     pub mover_limit: Option<f64>,
     /// The file system beneath, as `stat` numbers it.
     pub device: u64,

@@ -8,8 +8,8 @@ use crate::format::{RangeSize, Reason, VolumeTable};
 use crate::heat::Heat;
 use crate::index::IndexDir;
 use crate::jobs::Jobs;
-use crate::migrate::{Pace, Slots};
-use crate::movers::Movers;
+use crate::migrate::{Pace, Paces, Slots};
+use crate::movers::{Drive, Movers, Who};
 use crate::namespace::{Home, InodeTable};
 use crate::placement::Policy;
 use crate::reap::Reaper;
@@ -64,6 +64,8 @@ pub struct Volume {
     /// What records operations, if anybody wants them recorded.
     pub(crate) tracing: Tracing,
     pub(crate) jobs: Arc<Jobs>,
+    /// What all paces share.
+    pub(crate) paces: Arc<Paces>,
     pub(crate) environment: Arc<dyn Environment>,
     #[cfg(feature = "plant")]
     pub(crate) plant: std::sync::OnceLock<crate::plant::Plant>,
@@ -115,8 +117,9 @@ impl Volume {
         let to = to.ok_or_else(|| Error::new(Errno::ENOENT, format!("there is no tier `{tier}`")))?;
         let file = self.file_of(&self.inodes.get(ino)?)?;
         file.opened(false)?;
-        let pace = Pace::new(None, &self.environment);
-        let moved = self.relocate_watched(&file, offset, &to, (Reason::Asked, &pace), between);
+        let pace = Pace::new(None, &self.paces);
+        let drive = Drive { pace: &pace, who: Who::UnguardedJob };
+        let moved = self.relocate_watched(&file, offset, &to, (Reason::Asked, drive), between);
         let ended = self.end_use(&file, false);
         moved.map(drop).and(ended)
     }

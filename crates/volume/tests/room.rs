@@ -252,7 +252,7 @@ fn with_little_room(sim: &Sim, weights: [f64; 3], movers: MoversConfig) -> Open 
     config.tiers.iter_mut().zip(&weights[1..]).for_each(|(tier, weight)| tier.weight = Some(*weight));
     config.tiers[0].reserve = Reserve::Bytes(63 * MIB);
     config.rules = vec![rule(r#"path.matches("*.never")"#, None, 64 * KIB)];
-    config.movers = MoversConfig { watermark_high: 0.5, watermark_low: 0.3, bandwidth: GIB, ..movers };
+    config.movers = MoversConfig { watermark_high: 0.5, watermark_low: 0.3, bandwidth: Some(GIB), ..movers };
     open(config)
 }
 

@@ -1,5 +1,6 @@
 //! The arguments of the commands that move data, pin files, and steer jobs.
 
+use braid_ipc::protocol::JobId;
 use clap::{Args, Subcommand};
 use std::path::PathBuf;
 
@@ -161,12 +162,18 @@ pub(crate) struct UnpinArgs {
 
 const JOB_HELP: &str = "\
 A job goes on after the daemon was restarted or killed, unless it is paused. The
-last 32 that have ended are told of.
+last 32 that have ended are told of. The movers of the stack file, promote and
+demote, are jobs too, which never end: their names stand for numbers.
+
+A job slows down on tiers where applications would wait for it; guard=off lets
+it go on as fast as it may. docs/jobs.md says more.
 
 Examples:
   braid job list
   braid job show 3 --follow
   braid job set 3 bandwidth=20MiB/s
+  braid job set 3 guard=off
+  braid job pause promote
   braid job wait 3 4 --mount /mnt/volume
 
 Exit status: 0 if it was done, 1 if not: no such job, or it is in a state that
@@ -188,7 +195,7 @@ pub(crate) enum JobCommand {
     Resume(JobIdArgs),
     /// End a job; what was moved stays where it is
     Cancel(JobIdArgs),
-    /// Change how fast a job may go
+    /// Change how fast a job may go, and whether it slows down for applications
     Set(JobSetArgs),
 }
 
@@ -206,8 +213,8 @@ pub(crate) struct JobListArgs {
 
 #[derive(Debug, Args)]
 pub(crate) struct JobIdArgs {
-    /// Number of the job
-    pub(crate) id: u64,
+    /// Number of the job, or promote or demote
+    pub(crate) id: JobId,
 
     #[command(flatten)]
     pub(crate) list: JobListArgs,
@@ -215,8 +222,8 @@ pub(crate) struct JobIdArgs {
 
 #[derive(Debug, Args)]
 pub(crate) struct JobShowArgs {
-    /// Number of the job
-    pub(crate) id: u64,
+    /// Number of the job, or promote or demote
+    pub(crate) id: JobId,
 
     /// Show how far it is until it has ended
     #[arg(long, short)]
@@ -230,7 +237,7 @@ pub(crate) struct JobShowArgs {
 pub(crate) struct JobWaitArgs {
     /// Numbers of the jobs
     #[arg(required = true)]
-    pub(crate) ids: Vec<u64>,
+    pub(crate) ids: Vec<JobId>,
 
     #[command(flatten)]
     pub(crate) list: JobListArgs,
@@ -238,10 +245,10 @@ pub(crate) struct JobWaitArgs {
 
 #[derive(Debug, Args)]
 pub(crate) struct JobSetArgs {
-    /// Number of the job
-    pub(crate) id: u64,
+    /// Number of the job, or promote or demote
+    pub(crate) id: JobId,
 
-    /// bandwidth=50MiB/s, or bandwidth=none
+    /// bandwidth=50MiB/s, bandwidth=none, guard=off or guard=on
     #[arg(value_name = "KEY=VALUE")]
     pub(crate) setting: String,
 

@@ -50,9 +50,27 @@ pub(super) fn all(job: &Job) -> String {
     };
     let ranges = of(job.done.ranges, job.total.map(|total| total.ranges));
     let files = of(job.done.files, job.total.map(|total| total.files));
-    _ = writeln!(text, "moved: {bytes}, {ranges} ranges, {files} files");
+    // Movers do not count files.
+    let files = if job.what.is_some() { format!(", {files} files") } else { String::new() };
+    _ = writeln!(text, "moved: {bytes}, {ranges} ranges{files}");
     if let Some(bandwidth) = job.bandwidth {
         _ = writeln!(text, "at most: {}/s", show_size(bandwidth));
+    }
+    if let Some(bandwidth) = job.tier_bandwidth.filter(|_| !job.is_over()) {
+        _ = writeln!(text, "at most on each tier: {}/s", show_size(bandwidth));
+    }
+    if !job.guarded && !job.is_over() {
+        _ = writeln!(text, "guard: off: applications may wait for it");
+    }
+    for (tier, rate) in &job.slowed {
+        _ = match *rate > 0.0 {
+            true => {
+                writeln!(text, "slowed down for applications: to {}/s on {tier}", show_size(*rate as u64))
+            }
+            false => {
+                writeln!(text, "held up for a moment on {tier}: to see what applications wait without it")
+            }
+        };
     }
     if job.rate > 0.0 {
         let left = job.eta_seconds.map_or(String::new(), |eta| format!(", {} left", show_duration(eta)));
@@ -72,9 +90,9 @@ pub(super) fn all(job: &Job) -> String {
 
 /// What its end changed of the tiers, and whether the stack file says so.
 fn changed(job: &Job) -> String {
-    let mut text = match (&job.what, job.what.removed_tier()) {
+    let mut text = match (&job.what, job.what.as_ref().and_then(JobKind::removed_tier)) {
         _ if job.state != JobState::Done => String::new(),
-        (JobKind::ReplaceHome { dir }, _) => format!("home is at {dir} now\n"),
+        (Some(JobKind::ReplaceHome { dir }), _) => format!("home is at {dir} now\n"),
         (_, Some(tier)) => format!("tier {tier} is not part of the volume any more\n"),
         (_, None) => String::new(),
     };
@@ -133,8 +151,8 @@ mod tests {
 
     fn job() -> Job {
         Job {
-            id: 3,
-            what: JobKind::Rebalance {},
+            id: 3.into(),
+            what: Some(JobKind::Rebalance {}),
             text: "rebalance".into(),
             state: JobState::Running,
             done: Amount { bytes: 1 << 20, ranges: 1, files: 0 },
@@ -144,6 +162,9 @@ mod tests {
             waiting_for: 1,
             phase: None,
             bandwidth: Some(1 << 20),
+            tier_bandwidth: Some(50 << 20),
+            guarded: true,
+            slowed: [("fast".to_owned(), 524_288.0)].into(),
             rate: 524_288.0,
             eta_seconds: Some(2.0),
             created_ns: 0,
@@ -163,6 +184,8 @@ mod tests {
 job 3: rebalance: running, waiting for 1 files that are in use
 moved: 1.00 MiB of 2.00 MiB, 1 of 2 ranges, 0 of 1 files
 at most: 1.00 MiB/s
+at most on each tier: 50.0 MiB/s
+slowed down for applications: to 512 KiB/s on fast
 now: 512 KiB/s, 2 s left
 left where they are: 2 files: pinned
 ";

@@ -4,7 +4,7 @@
 use crate::status::show_duration;
 use crate::table::show_latency;
 use braid_daemon::units::show_size;
-use braid_ipc::protocol::{HotFile, Job, Latency, Status, ThreadStatus, TierStatus};
+use braid_ipc::protocol::{Amount, HotFile, Job, Latency, Status, ThreadStatus, TierStatus};
 use ratatui::buffer::Buffer;
 use ratatui::layout::{Constraint, Layout, Rect};
 use ratatui::style::{Color, Modifier, Style};
@@ -216,23 +216,25 @@ impl View<'_> {
 
     fn jobs(&self) -> Table<'static> {
         let row = |job: &Job| {
-            let share = job.total.map_or(0.0, |total| job.done.bytes as f64 / total.bytes.max(1) as f64);
+            let share = |total: Amount| job.done.bytes as f64 / total.bytes.max(1) as f64;
+            let share = job.what.is_some().then(|| job.total.map_or(0.0, share));
             let rate = if job.rate > 0.0 { format!("{}/s", show_size(job.rate as u64)) } else { "-".into() };
             Row::new([
                 job.id.to_string(),
                 job.state.name().to_owned(),
-                bar(share, JOB_BAR),
-                format!("{:.0}%", share.min(1.0) * 100.0),
+                // A mover has no end that it comes nearer to.
+                share.map_or_else(|| show_size(job.done.bytes), |share| bar(share, JOB_BAR)),
+                share.map_or(String::new(), |share| format!("{:.0}%", share.min(1.0) * 100.0)),
                 rate,
                 job.eta_seconds.map_or("-".into(), show_duration),
-                job.message.as_ref().map_or(job.text.clone(), |why| format!("{}: {why}", job.text)),
+                what(job),
             ])
         };
         let mut rows: Vec<Row<'_>> = self.current_jobs().take(JOBS_MAX).map(row).collect();
         if rows.is_empty() {
             rows.push(Row::new(["-"]));
         }
-        let widths = [5, 8, JOB_BAR as u16, 5, 11, 12].map(Constraint::Length);
+        let widths = [7, 8, JOB_BAR as u16, 5, 11, 12].map(Constraint::Length);
         let widths = widths.into_iter().chain([Constraint::Min(20)]);
         let head = ["JOB", "STATE", "DONE", "", "RATE", "LEFT", "WHAT"];
         Table::new(rows, widths).header(header(&head)).column_spacing(1)
@@ -324,6 +326,17 @@ fn header(names: &[&'static str]) -> Row<'static> {
 
 fn used(tier: &TierStatus) -> f64 {
     if tier.total > 0 { tier.used as f64 / tier.total as f64 } else { 0.0 }
+}
+
+/// What a job is to do, and what keeps it from it.
+fn what(job: &Job) -> String {
+    let slowed: Vec<&str> = job.slowed.keys().map(String::as_str).collect();
+    let slowed = match slowed.is_empty() {
+        true => String::new(),
+        false => format!(", slowed down on {}", slowed.join(", ")),
+    };
+    let why = job.message.as_ref().map_or(String::new(), |why| format!(": {why}"));
+    format!("{}{slowed}{why}", job.text)
 }
 
 /// `share` of `width` characters.
@@ -420,7 +433,7 @@ mod tests {
             "77       slow         0 B/s       2.00 MiB/s  0        50       -         1.5 ms     0.8",
             "2.50     slow                     a/b",
             "0.50     fast slow                inode 8",
-            "3     running  ██████████░░░░░░░░░░ 50%   10.0 MiB/s  1 min 5 s    a/b to slow",
+            "3       running  ██████████░░░░░░░░░░ 50%   10.0 MiB/s  1 min 5 s    a/b to slow",
             "q quit   ← → sort by: number",
         ] {
             assert!(shown.contains(words), "{words}\n{shown}");

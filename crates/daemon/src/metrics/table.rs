@@ -14,10 +14,11 @@ use std::fmt;
 const STATES: [&str; 6] = ["online", "full", "read-only", "failing", "hanging", "absent"];
 
 /// Every state of a job.
-const JOB_STATES: [JobState; 6] = [
+const JOB_STATES: [JobState; 7] = [
     JobState::Queued,
     JobState::Running,
     JobState::Paused,
+    JobState::Idle,
     JobState::Done,
     JobState::Failed,
     JobState::Cancelled,
@@ -148,7 +149,7 @@ fn of_volume() -> Vec<Metric> {
             "Tiers that were lost and replaced, of which files may miss ranges",
             |told| whole(told, told.volume.lost_tiers.len() as u64),
         ),
-        gauge("braid_jobs", "Jobs that are known, by what became of them", jobs),
+        gauge("braid_jobs", "Jobs that are known, movers among them, by how they are", jobs),
         counter("braid_move_bytes", "Bytes that movers moved since the mount", |told| {
             moves(told, |moved| moved.bytes)
         }),
@@ -232,12 +233,14 @@ fn of_traffic() -> Vec<Metric> {
         gauge("braid_tier_threads", "Threads of applications that use the tier", |told| {
             tiers(told, |tier| f64::from(tier.threads))
         }),
-        gauge("braid_tier_mover_bytes_per_second", "Bytes a second that movers read and write", |told| {
-            tiers(told, |tier| tier.mover_rate)
-        }),
+        gauge(
+            "braid_tier_mover_bytes_per_second",
+            "Bytes a second that movers and jobs read and write",
+            |told| tiers(told, |tier| tier.mover_rate),
+        ),
         gauge(
             "braid_tier_mover_limit_bytes_per_second",
-            "Bytes a second that movers may come to; told while there is a cap",
+            "Bytes a second that movers and jobs may come to; told while there is a cap",
             |told| each(told, |tier| tier.mover_limit),
         ),
     ]

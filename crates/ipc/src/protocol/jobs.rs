@@ -1,7 +1,7 @@
 //! What is said of jobs and pins.
 
 use super::Saved;
-use braid_contract::{Amount, JobKind, JobState};
+use braid_contract::{Amount, JobId, JobKind, JobState};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 
@@ -27,15 +27,19 @@ pub enum JobChange {
     Cancel,
     /// It moves so many bytes a second at most; `None` has no cap.
     Bandwidth(Option<u64>),
+    /// Whether it slows down where applications wait for it. Not of a mover.
+    Guard(bool),
 }
 
-/// A job. Times are in nanoseconds since the epoch.
+/// A job, or a mover, which is one that stands. Times are in nanoseconds since
+/// the epoch.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Job {
-    /// Its number, which no other job of the volume gets.
-    pub id: u64,
-    /// What it is to do.
-    pub what: JobKind,
+    /// Its number, which no other job of the volume gets; the name of a mover.
+    pub id: JobId,
+    /// What it is to do; `None` for a mover.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub what: Option<JobKind>,
     /// The same, for people.
     pub text: String,
     /// Where it is in its life.
@@ -55,11 +59,22 @@ pub struct Job {
     pub phase: Option<String>,
     /// Most bytes a second; `None` has no cap.
     pub bandwidth: Option<u64>,
+    /// Most bytes a second that it may read from a tier and write to it,
+    /// together with all else that moves data; `None` has no cap.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub tier_bandwidth: Option<u64>,
+    /// Whether it slows down where applications wait for it.
+    #[serde(default = "guarded")]
+    pub guarded: bool,
+    /// Tiers on which jobs are slowed down at present, and to how many bytes a
+    /// second.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub slowed: BTreeMap<String, f64>,
     /// Bytes moved a second, now.
     pub rate: f64,
     /// Seconds until it is done, at this rate.
     pub eta_seconds: Option<f64>,
-    /// When somebody started it.
+    /// When somebody started it; when the volume was mounted, for a mover.
     pub created_ns: i64,
     /// When it first ran.
     pub started_ns: Option<i64>,
@@ -71,6 +86,11 @@ pub struct Job {
     /// the daemon is the one that it did so under.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub stack_file: Option<Saved>,
+}
+
+/// A daemon that does not say it knows no others.
+fn guarded() -> bool {
+    true
 }
 
 impl Job {

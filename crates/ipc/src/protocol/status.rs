@@ -167,11 +167,11 @@ pub struct TierStatus {
     /// first. Told to root and the user who mounted.
     #[serde(default)]
     pub busiest_threads: Vec<ThreadStatus>,
-    /// Bytes a second that movers read from it and write to it.
+    /// Bytes a second that movers and jobs read from it and write to it.
     #[serde(default)]
     pub mover_rate: f64,
-    /// Bytes a second that movers may come to there at present; `None` if
-    /// there is no cap, or there are no movers.
+    /// Bytes a second that movers and jobs may come to there at present; `None` if
+    /// there is no cap.
     #[serde(default)]
     pub mover_limit: Option<f64>,
     /// The block device beneath, if there is one.

@@ -10,7 +10,8 @@ use super::{File, Layout, Spread};
 use crate::Volume;
 use crate::door::Pass;
 use crate::format::{Entry, RangeSize, Reason};
-use crate::migrate::{Busy, CHUNKS, Ground, Outcome, Pace, Registered, Span, carry_out};
+use crate::migrate::{Busy, CHUNKS, Ground, Outcome, Registered, Span, Stopped, carry_out};
+use crate::movers::Drive;
 use crate::placement::{self, Origin};
 use crate::plant::Plant;
 use crate::sync::ReadGuard;
@@ -127,20 +128,20 @@ impl Volume {
     }
 
     /// Moves the range at `offset` to a tier, if it is not there already, as
-    /// fast as `pace` allows. Ranges that were never written are nowhere, and
+    /// fast as `order` and the lanes of both tiers allow. Ranges that were never written are nowhere, and
     /// stay so; a plain file is spread first. Answers the bytes that were
     /// copied. The caller has the file in use.
     ///
     /// # Errors
     /// `EBUSY` if the kernel does I/O on the file by itself at present, or
-    /// something else moves or changes the range; `ECANCELED` if `pace` was
+    /// something else moves or changes the range; `ECANCELED` if the pace was
     /// stopped; those of both tiers.
     pub(crate) fn relocate(
         &self,
         file: &File,
         offset: u64,
         to: &Tier,
-        order: (Reason, &Pace),
+        order: (Reason, Drive<'_>),
     ) -> Result<u64> {
         self.relocate_watched(file, offset, to, order, &mut || {})
     }
@@ -152,17 +153,15 @@ impl Volume {
         file: &File,
         offset: u64,
         to: &Tier,
-        (reason, pace): (Reason, &Pace),
+        (reason, drive): (Reason, Drive<'_>),
         between: &mut dyn FnMut(),
     ) -> Result<u64> {
         self.spread_to_move(file, to)?;
-        if self.entry_at(file, offset)?.is_none_or(|entry| entry.tier == to.id) {
+        let Some(entry) = self.entry_at(file, offset)?.filter(|entry| entry.tier != to.id) else {
             return Ok(0);
-        }
-        let bytes = self.range_size_of(file)?.bytes();
-        if pace.take(bytes).is_err() {
-            return Err(Errno::ECANCELED.into());
-        }
+        };
+        let (from, bytes) = (self.tiers.get(entry.tier)?, self.range_size_of(file)?.bytes());
+        let _passage = self.enter_lanes(&[&from, to], bytes, drive).map_err(|Stopped| Errno::ECANCELED)?;
         let _pass = self.enter_to_move(file)?;
         // What is read and written here is nobody's who waits for it.
         let _for = act_for(Account::Mover);

@@ -7,6 +7,7 @@ use super::shelf;
 use crate::Volume;
 use crate::rehome::{RehomeOutcome, RehomePhase};
 use braid_contract::{Errno, Error, JobKind, JobState, RefusalKind, Result};
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 /// A job and how it is doing.
@@ -22,6 +23,9 @@ pub struct JobStatus {
     pub waiting_for: u64,
     /// What a replacement of home is at.
     pub phase: Option<RehomePhase>,
+    /// The tiers on which jobs are slowed down for applications, and to how many
+    /// bytes a second; none while it does not run, or is not to be.
+    pub slowed: BTreeMap<String, f64>,
     /// What it came to, if it ended since the volume was opened.
     pub report: Option<RehomeOutcome>,
 }
@@ -30,8 +34,8 @@ impl Volume {
     /// All jobs that are known, oldest first.
     #[must_use]
     pub fn jobs(&self) -> Vec<JobStatus> {
-        let now_ns = self.environment.monotonic_ns();
-        self.jobs.each(|job| status(job, now_ns))
+        let (now_ns, slowed) = (self.environment.monotonic_ns(), self.slowed_tiers());
+        self.jobs.each(|job| status(job, now_ns, &slowed))
     }
 
     /// One job.
@@ -88,15 +92,30 @@ impl Volume {
     /// `ENOENT` if there is no such job, `EINVAL` if it has ended; those of the
     /// home tier.
     pub fn set_job_bandwidth(&self, id: u64, bandwidth: Option<u64>) -> Result<JobStatus> {
-        let all = [JobState::Queued, JobState::Running, JobState::Paused];
+        self.set_of_job(id, |job| {
+            job.record.bandwidth = bandwidth;
+            job.pace.set_rate(bandwidth.map(|rate| rate as f64));
+        })
+    }
+
+    /// Lets the guard hold a job up for applications, or not.
+    ///
+    /// # Errors
+    /// `ENOENT` if there is no such job, `EINVAL` if it has ended; those of the
+    /// home tier.
+    pub fn set_job_guarded(&self, id: u64, guarded: bool) -> Result<JobStatus> {
+        self.set_of_job(id, |job| job.record.unguarded = !guarded)
+    }
+
+    fn set_of_job(&self, id: u64, set: impl FnOnce(&mut Job)) -> Result<JobStatus> {
         let state = self.job(id)?.record.state;
         if state.is_final() {
             // Says what is wrong.
+            let all = [JobState::Queued, JobState::Running, JobState::Paused];
             return self.change_job(id, &all, state);
         }
         let record = self.jobs.update(id, |job| {
-            job.record.bandwidth = bandwidth;
-            job.pace.set_rate(bandwidth.map(|rate| rate as f64));
+            set(job);
             job.record.clone()
         })?;
         self.keep_job(&record)?;
@@ -218,14 +237,16 @@ fn is_lost(record: &JobRecord) -> bool {
     matches!(record.what, JobKind::ReplaceHome { .. }) && !record.state.is_final()
 }
 
-fn status(job: &Job, now_ns: u64) -> JobStatus {
+fn status(job: &Job, now_ns: u64, slowed: &BTreeMap<String, f64>) -> JobStatus {
     let record = job.record.clone();
     let rate = if record.state == JobState::Running { job.meter.rate(now_ns) } else { 0.0 };
     let left = record.total.map(|total| total.bytes.saturating_sub(record.done.bytes));
     let eta_seconds = left.filter(|_| rate > 0.0).map(|left| left as f64 / rate);
     let running = record.state == JobState::Running;
     let (phase, report) = (job.rehome.phase, job.rehome.report.clone());
-    JobStatus { record, rate, eta_seconds, waiting_for: if running { job.waiting } else { 0 }, phase, report }
+    let slowed = if running && !record.unguarded { slowed.clone() } else { BTreeMap::new() };
+    let waiting_for = if running { job.waiting } else { 0 };
+    JobStatus { record, rate, eta_seconds, waiting_for, phase, slowed, report }
 }
 
 /// What the thread of the jobs does until the volume ends.

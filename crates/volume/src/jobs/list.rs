@@ -2,7 +2,8 @@
 //! Plain data behind one lock; who waits for something to do waits here.
 
 use super::record::JobRecord;
-use crate::migrate::Pace;
+use crate::migrate::{Meter, Pace, Paces};
+use crate::movers::Who;
 use crate::rehome::{RehomeOutcome, RehomePhase};
 use crate::sync::{Condvar, Mutex};
 use braid_contract::{Amount, Environment, Errno, Error, Fd, JobKind, JobState, RefusalKind, Result};
@@ -100,6 +101,7 @@ pub(crate) struct Jobs {
     changed: Condvar,
     /// Held while a record is written, so that they are written in order.
     pub(super) saving: Mutex<()>,
+    paces: Arc<Paces>,
     environment: Arc<dyn Environment>,
 }
 
@@ -123,10 +125,10 @@ impl Drop for HeldJobs<'_> {
 }
 
 impl Jobs {
-    pub(crate) fn new(environment: Arc<dyn Environment>) -> Self {
+    pub(crate) fn new(environment: Arc<dyn Environment>, paces: Arc<Paces>) -> Self {
         let state =
             State { jobs: BTreeMap::new(), last: 0, parallel: PARALLEL_DEFAULT, stopped: false, held: false };
-        Self { state: Mutex::new(state), changed: Condvar::new(), saving: Mutex::new(()), environment }
+        Self { state: Mutex::new(state), changed: Condvar::new(), saving: Mutex::new(()), paces, environment }
     }
 
     /// Takes in what was kept.
@@ -142,7 +144,7 @@ impl Jobs {
     fn job(&self, record: JobRecord) -> Job {
         let now_ns = self.environment.monotonic_ns();
         Job {
-            pace: Arc::new(Pace::new(record.bandwidth.map(|rate| rate as f64), &self.environment)),
+            pace: Arc::new(Pace::new(record.bandwidth.map(|rate| rate as f64), &self.paces)),
             record,
             active: false,
             not_before_ns: 0,
@@ -267,7 +269,7 @@ impl Jobs {
             (job.record.errors, job.record.message) = (0, None);
         }
         let rate = job.record.bandwidth.map(|rate| rate as f64);
-        job.pace = Arc::new(Pace::new(rate, &self.environment));
+        job.pace = Arc::new(Pace::new(rate, &self.paces));
         job.meter = Meter::new(self.environment.monotonic_ns());
         Some((id, Arc::clone(&job.pace)))
     }
@@ -284,6 +286,13 @@ impl Jobs {
     pub(super) fn is_given_up(&self, id: u64) -> bool {
         let state = self.state.lock();
         state.stopped || state.jobs.get(&id).is_none_or(|job| job.record.state != JobState::Running)
+    }
+
+    /// What else than its own pace a job heeds.
+    pub(crate) fn who(&self, id: u64) -> Who {
+        let state = self.state.lock();
+        let unguarded = state.jobs.get(&id).is_some_and(|job| job.record.unguarded);
+        if unguarded { Who::UnguardedJob } else { Who::Job }
     }
 
     /// Nobody ends the job from here on; `false` if somebody has.
@@ -463,43 +472,4 @@ impl Job {
 /// There is no such job.
 pub(super) fn unknown(id: u64) -> Error {
     Error::refused(Errno::ENOENT, RefusalKind::Request, format!("there is no job {id}"))
-}
-
-/// How fast a job is, of late.
-pub(super) struct Meter {
-    since_ns: u64,
-    bytes: u64,
-    rate: Option<f64>,
-}
-
-impl Meter {
-    /// Shortest time that a rate is reckoned over.
-    const WINDOW_NS: u64 = 1_000_000_000;
-    /// What a new window counts for against those before.
-    const NEW: f64 = 0.4;
-
-    fn new(now_ns: u64) -> Self {
-        Self { since_ns: now_ns, bytes: 0, rate: None }
-    }
-
-    fn add(&mut self, now_ns: u64, bytes: u64) {
-        self.bytes += bytes;
-        if now_ns.saturating_sub(self.since_ns) >= Self::WINDOW_NS {
-            self.rate = Some(self.rate(now_ns));
-            self.since_ns = now_ns;
-            self.bytes = 0;
-        }
-    }
-
-    /// Bytes a second.
-    pub(super) fn rate(&self, now_ns: u64) -> f64 {
-        let elapsed_ns = now_ns.saturating_sub(self.since_ns);
-        let latest = self.bytes as f64 / (elapsed_ns.max(1) as f64 / 1e9);
-        match self.rate {
-            Some(rate) if elapsed_ns < Self::WINDOW_NS => rate,
-            Some(rate) => rate * (1.0 - Self::NEW) + latest * Self::NEW,
-            None if elapsed_ns < Self::WINDOW_NS / 10 => 0.0,
-            None => latest,
-        }
-    }
 }

@@ -5,6 +5,7 @@ use super::goal::{Goal, Step, Target};
 use super::room::show;
 use super::run::{BATCH, Run, Stop, is_gone};
 use crate::file::File;
+use crate::movers::Drive;
 use crate::sync::Mutex;
 use crate::tiers::{Tier, bit};
 use braid_contract::{Amount, Errno, Error, Result};
@@ -103,7 +104,8 @@ impl Run<'_> {
                 },
             };
             let offset = step.offset;
-            match volume.relocate(file, offset, &to, (self.goal.reason(), self.pace)) {
+            let drive = Drive { pace: self.pace, who: volume.jobs.who(self.id) };
+            match volume.relocate(file, offset, &to, (self.goal.reason(), drive)) {
                 Ok(0) => return Ok(()),
                 Ok(_) => {
                     let moved = Amount { bytes: step.len, ranges: 1, files: 0 };

@@ -40,6 +40,9 @@ pub struct JobRecord {
     pub message: Option<String>,
     /// Its tier takes no new ranges, also after it is done.
     pub holds: bool,
+    /// It goes on as fast as it may, whatever applications feel.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub unguarded: bool,
 }
 
 impl JobRecord {
@@ -60,6 +63,7 @@ impl JobRecord {
             errors: 0,
             message: None,
             holds,
+            unguarded: false,
         }
     }
 
@@ -106,6 +110,9 @@ impl JobRecord {
         }
         let record: Self =
             serde_json::from_str(body).map_err(|_| FormatError::Damaged("it does not describe a job"))?;
+        if record.state == JobState::Idle {
+            return Err(FormatError::Damaged("only movers are idle"));
+        }
         if record.id == id { Ok(record) } else { Err(FormatError::Damaged("it is the file of another job")) }
     }
 }
@@ -120,6 +127,7 @@ mod tests {
         let mut record = JobRecord::new(7, what, Some(1 << 20), 5);
         record.skipped.insert("pinned".into(), 2);
         record.total = Some(Amount { bytes: 9, ranges: 3, files: 1 });
+        record.unguarded = true;
         let good = record.encode();
         assert_eq!(JobRecord::decode(7, &good), Ok(record));
         assert!(JobRecord::decode(8, &good).is_err());
@@ -129,6 +137,8 @@ mod tests {
             assert!(JobRecord::decode(7, &bad).is_err(), "byte {at}");
             assert!(JobRecord::decode(7, &good[..at]).is_err(), "cut at {at}");
         }
+        let idle = JobRecord { state: JobState::Idle, ..JobRecord::decode(7, &good).unwrap() };
+        assert!(JobRecord::decode(7, &idle.encode()).is_err());
         let newer = String::from_utf8(good).unwrap().replacen("braid-job 1 ", "braid-job 2 ", 1);
         assert_eq!(JobRecord::decode(7, newer.as_bytes()), Err(FormatError::Newer(2)));
     }

@@ -1,16 +1,25 @@
-//! How fast a mover may go, and whether it may go on.
+//! How fast something may move data, and whether it may go on.
 
 use crate::sync::{Condvar, Mutex};
 use braid_contract::Environment;
 use std::sync::Arc;
 
+/// What the paces of a volume share: who waits for several of them at once
+/// hears of a change of each.
+#[derive(Debug)]
+pub(crate) struct Paces {
+    /// Held while somebody looks whether to wait, and told of changes.
+    looking: Mutex<()>,
+    changed: Condvar,
+    environment: Arc<dyn Environment>,
+}
+
 /// A cap on bytes per second that can be changed, held at zero and ended while
-/// somebody waits for it. One may be shared by several movers.
+/// somebody waits for it. One may be shared by several that move data.
 #[derive(Debug)]
 pub(crate) struct Pace {
     state: Mutex<State>,
-    changed: Condvar,
-    environment: Arc<dyn Environment>,
+    paces: Arc<Paces>,
 }
 
 #[derive(Debug)]
@@ -25,35 +34,51 @@ struct State {
     stopped: bool,
 }
 
-/// The mover is to end.
+/// What moves data is to end.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct Stopped;
 
 /// What may be moved at once after a pause, in seconds' worth of the rate.
 const BURST_SECONDS: f64 = 0.1;
 
-impl Pace {
-    /// `rate` is in bytes a second; `None` has no cap.
-    pub(crate) fn new(rate: Option<f64>, environment: &Arc<dyn Environment>) -> Self {
-        let state =
-            State { rate, credit: 0.0, at_ns: environment.monotonic_ns(), paused: false, stopped: false };
-        Self { state: Mutex::new(state), changed: Condvar::new(), environment: Arc::clone(environment) }
+impl Paces {
+    pub(crate) fn new(environment: &Arc<dyn Environment>) -> Arc<Self> {
+        Arc::new(Self {
+            looking: Mutex::new(()),
+            changed: Condvar::new(),
+            environment: Arc::clone(environment),
+        })
     }
 
-    /// Waits until `bytes` more may be moved. Where no threads may be started
-    /// there is nobody to wait for, and a cap has no effect.
-    pub(crate) fn take(&self, bytes: u64) -> Result<(), Stopped> {
-        let mut state = self.state.lock();
-        if self.environment.threads() {
-            while let Some(wait_ns) = state.wait_ns(self.environment.monotonic_ns()) {
-                state = self.changed.wait_for(state, wait_ns);
+    /// Waits until `bytes` more may be moved as far as all of `paces` go, which
+    /// are of this one. Where no threads may be started there is nobody to wait
+    /// for, and a cap has no effect.
+    pub(crate) fn take(&self, paces: &[&Pace], bytes: u64) -> Result<(), Stopped> {
+        let mut looking = self.looking.lock();
+        loop {
+            let now_ns = self.environment.monotonic_ns();
+            if paces.iter().any(|pace| pace.is_stopped()) {
+                return Err(Stopped);
+            }
+            let wait_ns = paces.iter().filter_map(|pace| pace.state.lock().wait_ns(now_ns)).max();
+            match wait_ns {
+                Some(wait_ns) if self.environment.threads() => {
+                    looking = self.changed.wait_for(looking, wait_ns);
+                }
+                _ => break,
             }
         }
-        if state.stopped {
-            return Err(Stopped);
-        }
-        state.credit -= bytes as f64;
+        paces.iter().for_each(|pace| pace.state.lock().credit -= bytes as f64);
         Ok(())
+    }
+}
+
+impl Pace {
+    /// `rate` is in bytes a second; `None` has no cap.
+    pub(crate) fn new(rate: Option<f64>, paces: &Arc<Paces>) -> Self {
+        let at_ns = paces.environment.monotonic_ns();
+        let state = State { rate, credit: 0.0, at_ns, paused: false, stopped: false };
+        Self { state: Mutex::new(state), paces: Arc::clone(paces) }
     }
 
     /// Whether a mover may go on that does not keep to the cap.
@@ -63,25 +88,35 @@ impl Pace {
 
     /// Changes the cap; who waits sees it at once.
     pub(crate) fn set_rate(&self, rate: Option<f64>) {
-        self.state.lock().rate = rate;
-        self.changed.notify_all();
+        self.change(|state| state.rate = rate);
     }
 
     /// The cap in bytes a second.
+    #[cfg(test)]
     pub(crate) fn rate(&self) -> Option<f64> {
         self.state.lock().rate
     }
 
-    /// Holds movers up, or lets them go on.
+    /// Holds up whoever takes from it, or lets it go on.
     pub(crate) fn set_paused(&self, paused: bool) {
-        self.state.lock().paused = paused;
-        self.changed.notify_all();
+        self.change(|state| state.paused = paused);
     }
 
-    /// Ends all movers: they get [`Stopped`] from now on.
+    /// Ends all that go by it: they get [`Stopped`] from now on.
     pub(crate) fn stop(&self) {
-        self.state.lock().stopped = true;
-        self.changed.notify_all();
+        self.change(|state| state.stopped = true);
+    }
+
+    /// Whether all that go by it are to end.
+    pub(crate) fn is_stopped(&self) -> bool {
+        self.state.lock().stopped
+    }
+
+    fn change(&self, change: impl FnOnce(&mut State)) {
+        change(&mut self.state.lock());
+        // Whoever looked before the change waits by now, and is woken.
+        drop(self.paces.looking.lock());
+        self.paces.changed.notify_all();
     }
 }
 
@@ -115,9 +150,9 @@ mod tests {
     use super::*;
     use crate::Machine;
 
-    fn pace(rate: Option<f64>) -> Arc<Pace> {
+    fn paces() -> Arc<Paces> {
         let machine: Arc<dyn Environment> = Arc::new(Machine);
-        Arc::new(Pace::new(rate, &machine))
+        Paces::new(&machine)
     }
 
     #[test]
@@ -135,15 +170,31 @@ mod tests {
 
     #[test]
     fn who_is_held_up_goes_on_or_ends_when_told() {
-        let held = pace(Some(0.0));
-        let other = Arc::clone(&held);
-        let mover = std::thread::spawn(move || (other.take(10), other.take(10)));
-        held.set_rate(None);
-        assert_eq!(mover.join().unwrap(), (Ok(()), Ok(())));
-        held.set_paused(true);
-        let other = Arc::clone(&held);
-        let mover = std::thread::spawn(move || other.take(10));
-        held.stop();
-        assert_eq!(mover.join().unwrap(), Err(Stopped));
+        let paces = paces();
+        let held = Pace::new(Some(0.0), &paces);
+        std::thread::scope(|scope| {
+            let mover = scope.spawn(|| (paces.take(&[&held], 10), paces.take(&[&held], 10)));
+            held.set_rate(None);
+            assert_eq!(mover.join().unwrap(), (Ok(()), Ok(())));
+            held.set_paused(true);
+            let mover = scope.spawn(|| paces.take(&[&held], 10));
+            held.stop();
+            assert_eq!(mover.join().unwrap(), Err(Stopped));
+        });
+    }
+
+    #[test]
+    fn all_of_several_are_waited_for_and_any_ends_the_wait() {
+        let paces = paces();
+        let [own, other] = [None, Some(0.0)].map(|rate| Pace::new(rate, &paces));
+        std::thread::scope(|scope| {
+            let waits = scope.spawn(|| paces.take(&[&own, &other], 10));
+            own.stop();
+            assert_eq!(waits.join().unwrap(), Err(Stopped));
+        });
+        let own = Pace::new(Some(1.0), &paces);
+        other.set_rate(None);
+        assert_eq!(paces.take(&[&own, &other], 10), Ok(()));
+        assert!(own.state.lock().credit <= -9.0, "each is charged");
     }
 }

@@ -3,15 +3,16 @@
 //! first, to slower tiers that are not saturated, until it is below the low
 //! one.
 
+use super::Errand;
 use super::order::used;
 use super::reach::{Reached, key_of_found};
-use super::{Errand, Mover};
 use crate::Volume;
 use crate::format::IdKind;
 use crate::heat::FileKey;
+use crate::migrate::Pace;
 use crate::namespace::{Identity, Seen};
 use crate::tiers::Tier;
-use braid_contract::{Errno, Error, Fd, Result};
+use braid_contract::{Errno, Error, Fd, Mover, Result};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
@@ -22,14 +23,22 @@ const BATCH_MAX: usize = 256;
 /// searched again for so long.
 const SEARCH_EVERY_NS: u64 = 60_000_000_000;
 
+/// By what a round goes, and when it ends.
+#[derive(Clone, Copy)]
+struct Until<'a> {
+    pace: &'a Pace,
+    stopped: &'a (dyn Fn() -> bool + Sync),
+}
+
 impl Volume {
     /// Relieves the tiers that are too full, side by side.
     pub(crate) fn demote(&self, stopped: &(dyn Fn() -> bool + Sync)) {
-        let Some(_round) = self.movers.round() else { return };
-        let stopped = &|| stopped() || self.movers.is_held();
+        let Some(round) = self.movers.round(Mover::Demote) else { return };
         let full: Vec<Arc<Tier>> = self.tiers.iter().filter(|tier| self.needs_relief(tier)).collect();
+        let pace = &*round.pace;
+        let until = Until { pace, stopped: &|| stopped() || pace.is_stopped() };
         let done = self.side_by_side(full, |tier| {
-            self.relieve(&tier, stopped);
+            self.relieve(&tier, until);
             Ok(())
         });
         if let Err(error) = done {
@@ -44,7 +53,7 @@ impl Volume {
             return false;
         }
         let (used, config) = (used(tier), &self.movers.config);
-        let lane = self.movers.lane(tier.id);
+        let lane = self.movers.lanes.of(tier.id);
         if used >= config.watermark_high {
             lane.relieving.store(true, Ordering::Release);
         } else if used < config.watermark_low {
@@ -59,15 +68,15 @@ impl Volume {
         slower.filter(|tier| self.closed(tier).is_none()).collect()
     }
 
-    fn relieve(&self, from: &Tier, stopped: &dyn Fn() -> bool) {
+    fn relieve(&self, from: &Tier, until: Until<'_>) {
         let usage = from.last_usage();
         let excess = used(from) - self.movers.config.watermark_low;
         let goal = (excess * usage.total as f64).max(0.0) as u64 + 1;
-        let moved = self.demote_known(from, goal, stopped);
-        let lane = self.movers.lane(from.id);
+        let moved = self.demote_known(from, goal, until);
+        let lane = self.movers.lanes.of(from.id);
         let now_ns = self.environment.monotonic_ns();
         if moved == 0 && now_ns >= lane.search_at_ns.load(Ordering::Acquire) {
-            let found = self.demote_found(from, goal, stopped);
+            let found = self.demote_found(from, goal, until);
             if found < goal {
                 lane.search_at_ns.store(now_ns + SEARCH_EVERY_NS, Ordering::Release);
             }
@@ -76,7 +85,7 @@ impl Volume {
     }
 
     /// Moves what is known to be cold; answers how many bytes.
-    fn demote_known(&self, from: &Tier, goal: u64, stopped: &dyn Fn() -> bool) -> u64 {
+    fn demote_known(&self, from: &Tier, goal: u64, until: Until<'_>) -> u64 {
         // Of files with ranges of another size this is too many or too few: it
         // ends when enough was moved, or goes on in the next round.
         let wanted = usize::try_from(goal / self.range_size.bytes() + 1).unwrap_or(BATCH_MAX);
@@ -92,10 +101,10 @@ impl Volume {
         }
         let mut moved = 0;
         for (key, ranges) in files {
-            if moved >= goal || stopped() {
+            if moved >= goal || (until.stopped)() {
                 break;
             }
-            moved += self.demote_file(key, self.reach(key), &ranges, (from, goal - moved), stopped);
+            moved += self.demote_file(key, self.reach(key), &ranges, (from, goal - moved), until);
         }
         moved
     }
@@ -108,14 +117,15 @@ impl Volume {
         reached: Result<Reached<'_>>,
         ranges: &[u32],
         (from, goal): (&Tier, u64),
-        stopped: &dyn Fn() -> bool,
+        until: Until<'_>,
     ) -> u64 {
         let targets = self.relief_targets(from);
         if targets.is_empty() {
             return 0;
         }
         let leaves = |tier: &Tier, _: &Tier| tier.id == from.id;
-        let errand = Errand { mover: Mover::Demote, to: &targets, leaves: &leaves, stop: &stopped };
+        let (pace, stop) = (until.pace, until.stopped);
+        let errand = Errand { mover: Mover::Demote, pace, to: &targets, leaves: &leaves, stop };
         let moved = reached.and_then(|reached| {
             let mut ranges = self.ranges_to_move(&reached.file, ranges)?;
             if ranges.is_empty() || self.is_pinned(&reached.file).unwrap_or(true) {
@@ -134,14 +144,14 @@ impl Volume {
 
     /// Searches the namespace for what nobody has used for so long that it is
     /// not remembered, and moves it; answers how many bytes.
-    fn demote_found(&self, from: &Tier, goal: u64, stopped: &dyn Fn() -> bool) -> u64 {
+    fn demote_found(&self, from: &Tier, goal: u64, until: Until<'_>) -> u64 {
         let mut moved = 0;
         let walked = self.home.walk_below(&[], &mut |seen| {
-            if moved >= goal || stopped() || !self.needs_relief(from) {
+            if moved >= goal || (until.stopped)() || !self.needs_relief(from) {
                 return Err(Errno::EINTR.into());
             }
             if let Seen::File(_, fd, identity) = seen {
-                moved += self.demote_unknown(from, fd, identity, goal - moved, stopped);
+                moved += self.demote_unknown(from, fd, identity, goal - moved, until);
             }
             Ok(())
         });
@@ -154,14 +164,7 @@ impl Volume {
         moved
     }
 
-    fn demote_unknown(
-        &self,
-        from: &Tier,
-        fd: &Fd,
-        identity: &Identity,
-        goal: u64,
-        stopped: &dyn Fn() -> bool,
-    ) -> u64 {
+    fn demote_unknown(&self, from: &Tier, fd: &Fd, identity: &Identity, goal: u64, until: Until<'_>) -> u64 {
         let key = key_of_found(identity);
         let ranges = match self.cold_ranges(from, fd, identity, key) {
             Ok(ranges) if !ranges.is_empty() && !self.movers.is_left_alone(key) => ranges,
@@ -169,7 +172,7 @@ impl Volume {
             Err(error) => return self.pass_over(key, &error),
         };
         let reached = self.reach_found(identity, Fd::clone(fd));
-        self.demote_file(key, reached, &ranges, (from, goal), stopped)
+        self.demote_file(key, reached, &ranges, (from, goal), until)
     }
 
     fn pass_over(&self, key: FileKey, error: &Error) -> u64 {

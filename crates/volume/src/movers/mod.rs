@@ -5,23 +5,28 @@
 
 mod demote;
 mod guard;
+mod lanes;
 mod order;
 mod promote;
 mod reach;
+mod standing;
 
 use crate::Volume;
 use crate::config::MoversConfig;
 use crate::format::{RangeSize, Reason};
 use crate::heat::FileKey;
-use crate::migrate::Pace;
+use crate::migrate::{Pace, Paces};
 use crate::status::MoveCount;
-use crate::sync::{Mutex, ReadGuard, RwLock, WriteGuard};
-use crate::tiers::{Tier, bit};
-use braid_contract::{Environment, Errno, Error, Result, TierId};
-use guard::{Advice, Guard, Seen};
+use crate::sync::{Mutex, RwLock, WriteGuard};
+use crate::tiers::Tier;
+use braid_contract::{Environment, Errno, Error, Mover, Result, TierId};
+use lanes::Lanes;
+pub(crate) use lanes::{Drive, Who};
+pub use standing::MoverStatus;
+use standing::Standing;
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, Ordering};
 
 /// For how long a file that can't be moved is left alone.
 const LATER_NS: u64 = 30_000_000_000;
@@ -29,52 +34,19 @@ const LATER_NS: u64 = 30_000_000_000;
 /// Files that are left alone, at most.
 const LATER_MAX: usize = 4096;
 
-/// Operations within a window from which a percentile says something.
-const P99_OPS_MIN: u64 = 20;
-/// Operations of a thread in the monitor's last second, or epoch where that is
-/// longer, that tell which tiers it works on.
-const SETTLED_OPS_MIN: u64 = 40;
-
-/// One of the two movers.
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
-pub(crate) enum Mover {
-    Promote,
-    Demote,
-}
-
-impl Mover {
-    fn name(self) -> &'static str {
-        match self {
-            Self::Promote => "promote",
-            Self::Demote => "demote",
-        }
-    }
-
-    /// Why it moves something, in a word.
-    fn cause(self) -> &'static str {
-        match self {
-            Self::Promote => "hot",
-            Self::Demote => "watermark",
-        }
-    }
-
-    fn reason(self) -> Reason {
-        match self {
-            Self::Promote => Reason::Promoted,
-            Self::Demote => Reason::Demoted,
-        }
+/// Why a mover moves something, in a word.
+fn cause(mover: Mover) -> &'static str {
+    match mover {
+        Mover::Promote => "hot",
+        Mover::Demote => "watermark",
     }
 }
 
-/// The movers' way to one tier.
-pub(crate) struct Lane {
-    pace: Pace,
-    guard: Mutex<Guard>,
-    /// The tier was filled to the high watermark, and not yet brought below the
-    /// low one.
-    relieving: AtomicBool,
-    /// The namespace is not searched for cold files before this.
-    search_at_ns: AtomicU64,
+fn reason(mover: Mover) -> Reason {
+    match mover {
+        Mover::Promote => Reason::Promoted,
+        Mover::Demote => Reason::Demoted,
+    }
 }
 
 /// What was moved by which mover, from where, to where: ranges and bytes.
@@ -83,7 +55,10 @@ type Counts = BTreeMap<(Mover, TierId, TierId), (u64, u64)>;
 /// The movers of a volume.
 pub(crate) struct Movers {
     pub(crate) config: MoversConfig,
-    lanes: Mutex<BTreeMap<TierId, Arc<Lane>>>,
+    /// The ways to the tiers, for jobs too.
+    lanes: Lanes,
+    /// Those that are on.
+    standing: Mutex<BTreeMap<Mover, Standing>>,
     counts: Mutex<Counts>,
     /// Files that are left alone until then.
     later: Mutex<HashMap<FileKey, u64>>,
@@ -92,6 +67,7 @@ pub(crate) struct Movers {
     held: AtomicBool,
     /// Shared by rounds.
     rounds: RwLock<()>,
+    opened_ns: i64,
     environment: Arc<dyn Environment>,
 }
 
@@ -108,67 +84,43 @@ impl Drop for HeldMovers<'_> {
 }
 
 impl Movers {
-    pub(crate) fn new(config: MoversConfig, environment: &Arc<dyn Environment>) -> Self {
-        Self {
+    pub(crate) fn new(config: MoversConfig, environment: &Arc<dyn Environment>, paces: &Arc<Paces>) -> Self {
+        let movers = Self {
             config,
-            lanes: Mutex::new(BTreeMap::new()),
+            lanes: Lanes::new(config, Arc::clone(paces)),
+            standing: Mutex::new(BTreeMap::new()),
             counts: Mutex::new(Counts::new()),
             later: Mutex::new(HashMap::new()),
             stopped: AtomicBool::new(false),
             held: AtomicBool::new(false),
             rounds: RwLock::new(()),
+            opened_ns: environment.wall_ns(),
             environment: Arc::clone(environment),
-        }
+        };
+        movers.stand();
+        movers
     }
 
     fn is_on(&self) -> bool {
         self.config.promote || self.config.demote
     }
 
-    /// Ends what is under way.
+    /// Ends what is under way, for good.
     pub(crate) fn stop(&self) {
-        // Lanes that are made later look at it under the same lock.
-        let lanes = self.lanes.lock();
         self.stopped.store(true, Ordering::Release);
-        lanes.values().for_each(|lane| lane.pace.stop());
-    }
-
-    /// Begins a round; `None` while movers are held.
-    fn round(&self) -> Option<ReadGuard<'_, ()>> {
-        let round = self.rounds.read();
-        (!self.is_held()).then_some(round)
+        self.end_rounds();
     }
 
     fn is_held(&self) -> bool {
-        self.held.load(Ordering::Acquire)
+        self.held.load(Ordering::Acquire) || self.stopped.load(Ordering::Acquire)
     }
 
     /// Ends all rounds, and keeps others from being begun until the answer is
     /// dropped.
     pub(crate) fn hold(&self) -> HeldMovers<'_> {
         self.held.store(true, Ordering::Release);
-        // New ones are made for later rounds.
-        let lanes = std::mem::take(&mut *self.lanes.lock());
-        lanes.values().for_each(|lane| lane.pace.stop());
+        self.end_rounds();
         HeldMovers { movers: self, _rounds: self.rounds.write() }
-    }
-
-    fn lane(&self, tier: TierId) -> Arc<Lane> {
-        let mut lanes = self.lanes.lock();
-        let make = || {
-            let cap = self.config.bandwidth as f64;
-            let pace = Pace::new(Some(cap), &self.environment);
-            if self.stopped.load(Ordering::Acquire) {
-                pace.stop();
-            }
-            Arc::new(Lane {
-                pace,
-                guard: Mutex::new(Guard::new(cap, self.config.latency_factor)),
-                relieving: AtomicBool::new(false),
-                search_at_ns: AtomicU64::new(0),
-            })
-        };
-        Arc::clone(lanes.entry(tier).or_insert_with(make))
     }
 
     fn count(&self, mover: Mover, from: TierId, to: TierId, bytes: u64) {
@@ -176,6 +128,8 @@ impl Movers {
         let count = counts.entry((mover, from, to)).or_default();
         count.0 += 1;
         count.1 += bytes;
+        drop(counts);
+        self.moved(mover, bytes);
     }
 
     /// The file is not tried again for a while.
@@ -199,6 +153,8 @@ impl Movers {
 /// Something that a mover set out to do, and when it is to end.
 struct Errand<'a> {
     mover: Mover,
+    /// Of its round.
+    pace: &'a Pace,
     /// The tiers that ranges may go to, the first choice first.
     to: &'a [Arc<Tier>],
     /// Whether a range is to leave the tier that it turns out to be on, for one
@@ -225,66 +181,6 @@ impl Outcome {
 }
 
 impl Volume {
-    /// Sets the movers' pace on each tier by what applications feel. Never
-    /// waits for a tier.
-    pub(crate) fn guard_movers(&self) {
-        if !self.movers.is_on() {
-            return;
-        }
-        // Operations under way, on average, are seconds waited in a second.
-        let tiers: Vec<_> = self.tiers.iter().map(|tier| (tier.id, tier.monitor.now())).collect();
-        let all: f64 = tiers.iter().map(|(_, now)| now.in_flight).sum();
-        let settled = self.settled_tiers();
-        for (tier, now) in tiers {
-            let waited = if all > 0.0 { now.in_flight / all } else { 0.0 };
-            let seen = Seen {
-                began_ns: now.began_ns,
-                ended_ns: now.ended_ns,
-                p99_ns: now.latency.map(|kind| (kind.ops >= P99_OPS_MIN).then_some(kind.p99_ns)),
-                mover_rate: now.mover_rate.iter().sum(),
-                waited: if settled & bit(tier) == 0 { waited } else { 1.0 },
-            };
-            let lane = self.movers.lane(tier);
-            let advice = lane.guard.lock().step(&seen);
-            match advice {
-                Advice::Wait => lane.pace.set_paused(true),
-                Advice::Go(rate) => {
-                    lane.pace.set_rate(Some(rate));
-                    lane.pace.set_paused(false);
-                }
-            }
-        }
-    }
-
-    /// The tiers that some thread does nearly all of its work on: whoever that
-    /// is feels what happens there, however much others wait elsewhere.
-    fn settled_tiers(&self) -> u64 {
-        let mut threads: HashMap<u32, Vec<(TierId, u64)>> = HashMap::new();
-        for tier in self.tiers.iter() {
-            for (thread, load) in tier.monitor.threads() {
-                threads.entry(thread).or_default().push((tier.id, load.ops.iter().sum()));
-            }
-        }
-        let mut settled = 0;
-        for work in threads.values() {
-            let all: u64 = work.iter().map(|(_, ops)| ops).sum();
-            let own = work.iter().filter(|(_, ops)| all >= SETTLED_OPS_MIN && ops * 10 >= all * 9);
-            own.for_each(|(tier, _)| settled |= bit(*tier));
-        }
-        settled
-    }
-
-    /// Bytes a second that movers may come to on the tier now; `None` if there
-    /// are none.
-    pub(crate) fn mover_limit(&self, tier: TierId) -> Option<f64> {
-        if !self.movers.is_on() {
-            return None;
-        }
-        let lane = self.movers.lane(tier);
-        let waits = lane.guard.lock().waits();
-        if waits { Some(0.0) } else { lane.pace.rate() }
-    }
-
     /// What movers moved since the mount.
     pub(crate) fn move_counts(&self) -> Vec<MoveCount> {
         let named = |id: TierId| (id, self.tier_name(id));
@@ -294,7 +190,7 @@ impl Volume {
                 mover: mover.name(),
                 from: named(*from),
                 to: named(*to),
-                reason: mover.cause(),
+                reason: cause(*mover),
                 ranges: *ranges,
                 bytes: *bytes,
             };
@@ -303,12 +199,11 @@ impl Volume {
 
     /// What the movers would do with a range of this size and heat on this tier.
     pub(crate) fn verdict(&self, tier: &Tier, ranges: RangeSize, degree: u8, pinned: bool) -> String {
-        let config = &self.movers.config;
         let has_room = |to: &Arc<Tier>| to.room() >= ranges.bytes();
         if pinned {
             return "stays: pinned".into();
         }
-        if config.promote && degree >= self.heat.frequent() {
+        if self.movers.is_at_work(Mover::Promote) && degree >= self.heat.frequent() {
             let tiers = self.tiers_by_speed();
             let mut faster = tiers.iter().filter(|to| self.is_faster(to, tier)).peekable();
             let first = faster.peek().map(|to| (to.name.clone(), self.closed(to)));
@@ -319,7 +214,8 @@ impl Volume {
                 return format!("stays: {name} {}", closed.describe());
             }
         }
-        if config.demote && degree < self.heat.cold_below() && self.needs_relief(tier) {
+        if self.movers.is_at_work(Mover::Demote) && degree < self.heat.cold_below() && self.needs_relief(tier)
+        {
             let to = self.relief_targets(tier).into_iter().find(has_room);
             return match to {
                 Some(to) => format!("goes to {}: {} is filled to its watermark", to.name, tier.name),
@@ -356,13 +252,10 @@ impl Volume {
         self.heat.table().seen_on(reached.key, range, from.id);
         let ranges = self.range_size_of(&reached.file)?;
         let Some(to) = self.target_for(&from, ranges, errand)? else { return Ok(0) };
-        // Both tiers' caps are kept.
-        if self.movers.lane(from.id).pace.take(ranges.bytes()).is_err() {
-            return Err(Errno::ECANCELED.into());
-        }
         let offset = ranges.start_of(range.into());
-        let lane = self.movers.lane(to.id);
-        let moved = self.relocate(&reached.file, offset, to, (errand.mover.reason(), &lane.pace))?;
+        self.movers.begins_work(errand.mover);
+        let drive = Drive { pace: errand.pace, who: Who::Mover };
+        let moved = self.relocate(&reached.file, offset, to, (reason(errand.mover), drive))?;
         if moved > 0 {
             self.movers.count(errand.mover, from.id, to.id, moved);
         }

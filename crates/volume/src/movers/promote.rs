@@ -3,11 +3,12 @@
 //! has room.
 
 use super::order::Closed;
-use super::{Errand, Mover, Outcome};
+use super::{Errand, Outcome};
 use crate::Volume;
 use crate::heat::{FileKey, Spot};
+use crate::migrate::Pace;
 use crate::tiers::Tier;
-use braid_contract::{Result, TierId};
+use braid_contract::{Mover, Result, TierId};
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
@@ -20,12 +21,17 @@ type List = BTreeMap<FileKey, Vec<u32>>;
 impl Volume {
     /// Moves what was found to be frequently used since this was last done.
     pub(crate) fn promote(&self, stopped: &(dyn Fn() -> bool + Sync)) {
-        let Some(_round) = self.movers.round() else { return };
+        let Some(round) = self.movers.round(Mover::Promote) else {
+            // What is hot now is not what is hot when it goes on.
+            drop(self.heat.take_hot());
+            return;
+        };
         let lists = self.promotions();
+        let pace = &*round.pace;
         let end_ns = self.environment.monotonic_ns() + ROUND_NS;
-        let stop = || stopped() || self.movers.is_held() || self.environment.monotonic_ns() >= end_ns;
+        let stop = || stopped() || pace.is_stopped() || self.environment.monotonic_ns() >= end_ns;
         let done = self.side_by_side(lists, |(to, list)| {
-            self.promote_to(&to, &list, &stop);
+            self.promote_to(&to, &list, pace, &stop);
             Ok(())
         });
         if let Err(error) = done {
@@ -59,11 +65,11 @@ impl Volume {
         lists.into_values().collect()
     }
 
-    fn promote_to(&self, to: &Tier, list: &List, stop: &dyn Fn() -> bool) {
+    fn promote_to(&self, to: &Tier, list: &List, pace: &Pace, stop: &dyn Fn() -> bool) {
         // What it has no room for goes to the next one.
         let targets: Vec<_> = self.tiers_by_speed().into_iter().skip_while(|tier| tier.id != to.id).collect();
         let leaves = |from: &Tier, to: &Tier| self.is_faster(to, from);
-        let errand = Errand { mover: Mover::Promote, to: &targets, leaves: &leaves, stop };
+        let errand = Errand { mover: Mover::Promote, pace, to: &targets, leaves: &leaves, stop };
         for (key, ranges) in list {
             match self.promote_file(*key, ranges, &errand) {
                 Ok(Outcome::Done(_)) => {}

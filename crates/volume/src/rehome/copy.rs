@@ -6,6 +6,7 @@ use super::{Copied, Copier};
 use crate::format::{HEADER_LEN, Header, IdAttr, MUTABLE_FROM};
 use crate::index::path_of;
 use crate::namespace::{Identity, read_value};
+use crate::tiers::{Account, Direction, Tier, act_for};
 use braid_contract::{
     Access, Context, Errno, FallocateMode, Fd, FileKind, NativeFd, ObjectId, Result, SetTime, XattrMode,
 };
@@ -106,7 +107,8 @@ impl Copier<'_> {
 
     /// Copies what there is between two places; holes stay holes.
     fn copy_span(&mut self, old: &dyn NativeFd, new: &dyn NativeFd, start: u64, end: u64) -> Result<()> {
-        each_piece(old, start..end, CHUNK, &mut |at, piece| {
+        let volume = self.volume;
+        each_piece((volume.tiers.home(), old), start..end, CHUNK, &mut |at, piece| {
             self.take(piece.len() as u64)?;
             new.write_all_at(at, piece)?;
             self.progress.bytes += piece.len() as u64;
@@ -145,7 +147,7 @@ impl Copier<'_> {
             result => result?,
         };
         new.truncate(0)?;
-        each_piece(&*old, 0..u64::MAX, INDEX_CHUNK, &mut |at, piece| {
+        each_piece((self.volume.tiers.home(), &*old), 0..u64::MAX, INDEX_CHUNK, &mut |at, piece| {
             if at == 0 && piece.len() >= MUTABLE_FROM {
                 rewrite_header(piece, owner);
             }
@@ -191,14 +193,16 @@ impl Copier<'_> {
     }
 }
 
-/// Calls `visit` with what a file has in `span`, at most `max` bytes at a time;
+/// Calls `visit` with what a file of home has in `span`, at most `max` bytes at a time;
 /// holes are passed over.
 fn each_piece(
-    file: &dyn NativeFd,
+    (home, file): (&Tier, &dyn NativeFd),
     span: Range<u64>,
     max: u64,
     visit: &mut dyn FnMut(u64, &mut [u8]) -> Result<()>,
 ) -> Result<()> {
+    // Nobody waits for it: it is a mover's reading.
+    let _for = act_for(Account::Mover);
     let mut at = span.start;
     let mut buf = Vec::new();
     while at < span.end {
@@ -212,7 +216,9 @@ fn each_piece(
         at = from;
         while at < to {
             buf.resize((to - at).min(max) as usize, 0);
-            let done = file.read_at(at, &mut [IoSliceMut::new(&mut buf)], false)?;
+            let len = buf.len();
+            let read = || file.read_at(at, &mut [IoSliceMut::new(&mut buf)], false);
+            let done = home.count(Direction::Read, (len, false), read)?;
             if done == 0 {
                 return Ok(());
             }

@@ -120,7 +120,7 @@ impl Volume {
         tell: &mut dyn FnMut(&RehomeProgress) -> bool,
     ) -> Result<RehomeReport> {
         let _alone = self.overhaul.try_lock().ok_or_else(not_alone)?;
-        let pace = Pace::new(None, &self.environment);
+        let pace = Pace::new(None, &self.paces);
         self.replace_home_for(root, location, (&pace, None), tell)
     }
 
@@ -460,7 +460,7 @@ fn not_alone() -> Error {
 mod tests {
     use super::*;
     use crate::{HomeConfig, Machine, MoversConfig, PolicyConfig, Reserve, VolumeConfig};
-    use braid_contract::{Caller, Environment, FileSystem, InodeId, OpenFlags, WriteFlags};
+    use braid_contract::{Caller, FileSystem, InodeId, OpenFlags, WriteFlags};
     use braid_stores::native::open_tier_dir;
     use std::sync::atomic::{AtomicBool, Ordering};
     use std::sync::mpsc;
@@ -509,8 +509,7 @@ mod tests {
             }
         };
         write(1);
-        let environment: Arc<dyn Environment> = Arc::new(Machine);
-        let pace = Pace::new(Some((PIECES * 4096 * 2) as f64), &environment);
+        let pace = Pace::new(Some((PIECES * 4096 * 2) as f64), &volume.paces);
         let (mut once, end, (done, is_done)) = (None, AtomicBool::new(false), mpsc::channel::<()>());
         let mut tell = |progress: &RehomeProgress| {
             if progress.phase == RehomePhase::CatchingUp

@@ -26,7 +26,8 @@ pub use mounting::{discard_copy, settle_home};
 
 use crate::Volume;
 use crate::index::Dirs;
-use crate::migrate::Pace;
+use crate::migrate::{Pace, Stopped};
+use crate::movers::{Drive, Who};
 use crate::namespace::{Home, Identity, Inode};
 use braid_contract::{
     Access, Errno, Error, Fd, InodeId, NativeFd, NativeHandle, RefusalKind, Result, Timestamp,
@@ -128,13 +129,20 @@ impl Copier<'_> {
         }
     }
 
+    /// Waits until so much may be read from home.
+    fn pass(&self, bytes: u64) -> std::result::Result<(), Stopped> {
+        let who = self.job.map_or(Who::UnguardedJob, |job| self.volume.jobs.who(job));
+        let drive = Drive { pace: self.pace, who };
+        self.volume.enter_lanes(&[self.volume.tiers.home()], bytes, drive).map(drop)
+    }
+
     /// Asks whether so many bytes may be copied now.
     fn take(&mut self, bytes: u64) -> Result<()> {
         if self.last {
             return Ok(());
         }
-        let allowed = if self.hurried { self.pace.go_on() } else { self.pace.take(bytes) };
-        allowed.map_err(|_| cancelled())?;
+        let allowed = if self.hurried { self.pace.go_on() } else { self.pass(bytes) };
+        allowed.map_err(|Stopped| cancelled())?;
         self.report()
     }
 

@@ -1,0 +1,238 @@
+//! The movers as jobs that stand: they go on for as long as the volume is
+//! mounted, can be looked at, paused and slowed down like the others, and are
+//! not kept.
+
+use super::Movers;
+use crate::Volume;
+use crate::migrate::{Meter, Pace};
+use crate::sync::ReadGuard;
+use braid_contract::{Amount, Errno, Error, JobState, Mover, RefusalKind, Result};
+use std::sync::Arc;
+
+/// For how long after its last work a mover counts as running: rounds are
+/// apart by an epoch.
+const RUNS_NS: u64 = 1_000_000_000;
+
+/// A mover, and what became of it since the mount.
+pub(super) struct Standing {
+    /// Of the round under way, or the next one.
+    pace: Arc<Pace>,
+    bandwidth: Option<u64>,
+    paused: bool,
+    /// It moves something in the round under way.
+    busy: bool,
+    busy_until_ns: Option<u64>,
+    done: Amount,
+    meter: Meter,
+}
+
+/// A mover and how it is doing.
+#[derive(Clone, Copy, PartialEq, Debug)]
+pub struct MoverStatus {
+    /// Which one.
+    pub mover: Mover,
+    /// `Running`, `Idle` or `Paused`.
+    pub state: JobState,
+    /// Most bytes a second that it was set to; `None` has no cap of its own.
+    pub bandwidth: Option<u64>,
+    /// What it moved since the mount. Files are not counted.
+    pub done: Amount,
+    /// Bytes moved a second, of late; 0 while it does not run.
+    pub rate: f64,
+    /// When the volume was opened, in nanoseconds since the epoch.
+    pub since_ns: i64,
+}
+
+/// A round of a mover.
+pub(super) struct Round<'m> {
+    movers: &'m Movers,
+    mover: Mover,
+    /// Stopped when the round is to end.
+    pub(super) pace: Arc<Pace>,
+    _rounds: ReadGuard<'m, ()>,
+}
+
+impl Drop for Round<'_> {
+    fn drop(&mut self) {
+        let now_ns = self.movers.environment.monotonic_ns();
+        if let Some(standing) = self.movers.standing.lock().get_mut(&self.mover)
+            && std::mem::take(&mut standing.busy)
+        {
+            standing.busy_until_ns = Some(now_ns + RUNS_NS);
+        }
+    }
+}
+
+impl Standing {
+    fn is_running(&self, now_ns: u64) -> bool {
+        self.busy || self.busy_until_ns.is_some_and(|until_ns| now_ns < until_ns)
+    }
+
+    fn state(&self, now_ns: u64) -> JobState {
+        match (self.paused, self.is_running(now_ns)) {
+            (true, _) => JobState::Paused,
+            (false, true) => JobState::Running,
+            (false, false) => JobState::Idle,
+        }
+    }
+}
+
+impl Movers {
+    pub(super) fn stand(&self) {
+        let on = [(Mover::Promote, self.config.promote), (Mover::Demote, self.config.demote)];
+        let now_ns = self.environment.monotonic_ns();
+        for (mover, _) in on.into_iter().filter(|(_, on)| *on) {
+            let standing = Standing {
+                pace: self.new_pace(None),
+                bandwidth: None,
+                paused: false,
+                busy: false,
+                busy_until_ns: None,
+                done: Amount::default(),
+                meter: Meter::new(now_ns),
+            };
+            self.standing.lock().insert(mover, standing);
+        }
+    }
+
+    fn new_pace(&self, bandwidth: Option<u64>) -> Arc<Pace> {
+        Arc::new(Pace::new(bandwidth.map(|rate| rate as f64), &self.lanes.paces))
+    }
+
+    /// Begins a round; `None` while movers are held, or the mover is paused.
+    pub(super) fn round(&self, mover: Mover) -> Option<Round<'_>> {
+        let rounds = self.rounds.read();
+        let pace = {
+            // Whoever holds movers ends the rounds after it said so, under the
+            // same lock.
+            let standing = self.standing.lock();
+            if self.is_held() {
+                return None;
+            }
+            Arc::clone(&standing.get(&mover).filter(|standing| !standing.paused)?.pace)
+        };
+        Some(Round { movers: self, mover, pace, _rounds: rounds })
+    }
+
+    /// Whether the mover would move something, if there was anything.
+    pub(super) fn is_at_work(&self, mover: Mover) -> bool {
+        self.standing.lock().get(&mover).is_some_and(|standing| !standing.paused)
+    }
+
+    /// Ends the rounds under way.
+    pub(super) fn end_rounds(&self) {
+        for standing in self.standing.lock().values_mut() {
+            standing.pace.stop();
+            standing.pace = self.new_pace(standing.bandwidth);
+        }
+    }
+
+    /// A mover is about to move something.
+    pub(super) fn begins_work(&self, mover: Mover) {
+        let now_ns = self.environment.monotonic_ns();
+        if let Some(standing) = self.standing.lock().get_mut(&mover) {
+            if !standing.is_running(now_ns) {
+                standing.meter = Meter::new(now_ns);
+            }
+            standing.busy = true;
+        }
+    }
+
+    /// Notes what a mover moved.
+    pub(super) fn moved(&self, mover: Mover, bytes: u64) {
+        let now_ns = self.environment.monotonic_ns();
+        if let Some(standing) = self.standing.lock().get_mut(&mover) {
+            standing.done += Amount { bytes, ranges: 1, files: 0 };
+            standing.meter.add(now_ns, bytes);
+        }
+    }
+
+    fn status(&self, mover: Mover, standing: &Standing) -> MoverStatus {
+        let now_ns = self.environment.monotonic_ns();
+        let state = standing.state(now_ns);
+        let rate = if state == JobState::Running { standing.meter.rate(now_ns) } else { 0.0 };
+        let Standing { bandwidth, done, .. } = *standing;
+        MoverStatus { mover, state, bandwidth, done, rate, since_ns: self.opened_ns }
+    }
+
+    fn change(
+        &self,
+        mover: Mover,
+        change: impl FnOnce(&mut Standing, JobState) -> Result<()>,
+    ) -> Result<MoverStatus> {
+        let now_ns = self.environment.monotonic_ns();
+        let mut all = self.standing.lock();
+        let Some(standing) = all.get_mut(&mover) else {
+            let name = mover.name();
+            let what = format!("there is no job {name}: the stack file has no movers: {{ {name}: true }}");
+            return Err(Error::refused(Errno::ENOENT, RefusalKind::Request, what));
+        };
+        let state = standing.state(now_ns);
+        change(standing, state)?;
+        Ok(self.status(mover, standing))
+    }
+}
+
+impl Volume {
+    /// The movers that are switched on.
+    #[must_use]
+    pub fn movers(&self) -> Vec<MoverStatus> {
+        let standing = self.movers.standing.lock();
+        standing.iter().map(|(mover, standing)| self.movers.status(*mover, standing)).collect()
+    }
+
+    /// One mover.
+    ///
+    /// # Errors
+    /// `ENOENT` if it is not switched on.
+    pub fn mover(&self, mover: Mover) -> Result<MoverStatus> {
+        self.movers.change(mover, |_, _| Ok(()))
+    }
+
+    /// Stops a mover until it is resumed, or the volume is opened anew.
+    ///
+    /// # Errors
+    /// `ENOENT` if it is not switched on, `EINVAL` if it is paused.
+    pub fn pause_mover(&self, mover: Mover) -> Result<MoverStatus> {
+        self.movers.change(mover, |standing, state| {
+            refuse(state == JobState::Paused, || {
+                format!("job {} is paused, not running or idle", mover.name())
+            })?;
+            standing.paused = true;
+            standing.pace.stop();
+            standing.pace = self.movers.new_pace(standing.bandwidth);
+            Ok(())
+        })
+    }
+
+    /// Lets a paused mover go on.
+    ///
+    /// # Errors
+    /// `ENOENT` if it is not switched on, `EINVAL` if it is not paused.
+    pub fn resume_mover(&self, mover: Mover) -> Result<MoverStatus> {
+        self.movers.change(mover, |standing, state| {
+            refuse(state != JobState::Paused, || {
+                format!("job {} is {}, not paused", mover.name(), state.name())
+            })?;
+            standing.paused = false;
+            Ok(())
+        })
+    }
+
+    /// Changes how fast a mover may go on all tiers together, in bytes a second,
+    /// until the volume is opened anew; `None` leaves it the tiers' caps.
+    ///
+    /// # Errors
+    /// `ENOENT` if it is not switched on.
+    pub fn set_mover_bandwidth(&self, mover: Mover, bandwidth: Option<u64>) -> Result<MoverStatus> {
+        self.movers.change(mover, |standing, _| {
+            standing.bandwidth = bandwidth;
+            standing.pace.set_rate(bandwidth.map(|rate| rate as f64));
+            Ok(())
+        })
+    }
+}
+
+fn refuse(wrong: bool, why: impl FnOnce() -> String) -> Result<()> {
+    if wrong { Err(Error::refused(Errno::EINVAL, RefusalKind::Request, why())) } else { Ok(()) }
+}
