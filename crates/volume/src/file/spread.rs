@@ -230,6 +230,14 @@ impl Times {
         due && self.atime_ns.swap(now, Ordering::Relaxed) == last
     }
 
+    /// The home inode has this time, which was ahead of it. It still is behind
+    /// if a write came meanwhile.
+    pub(crate) fn mtime_was_stored(&self, time: Timestamp) {
+        let stored_ns = time.secs * 1_000_000_000 + i64::from(time.nanos);
+        // Whatever else is there now is ahead.
+        let _ = self.mtime_ns.compare_exchange(stored_ns, 0, Ordering::Relaxed, Ordering::Relaxed);
+    }
+
     /// The home inode's time is right again, or is about to be set.
     pub(crate) fn give_up_mtime(&self) {
         self.mtime_ns.store(0, Ordering::Relaxed);
@@ -239,4 +247,23 @@ impl Times {
 fn timestamp(ns: i64) -> Option<Timestamp> {
     let secs = ns.div_euclid(1_000_000_000);
     (ns != 0).then(|| Timestamp { secs, nanos: ns.rem_euclid(1_000_000_000) as u32 })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::Machine;
+
+    #[test]
+    fn only_the_time_that_was_stored_is_forgotten() {
+        let times = Times::new(Arc::new(Machine));
+        times.mtime_ns.store(1_500_000_000, Ordering::Relaxed);
+        let stored = times.mtime().unwrap();
+        // A write comes before a sync forgets what it stored.
+        times.mtime_ns.store(2_000_000_001, Ordering::Relaxed);
+        times.mtime_was_stored(stored);
+        assert_eq!(times.mtime(), timestamp(2_000_000_001));
+        times.mtime_was_stored(times.mtime().unwrap());
+        assert_eq!(times.mtime(), None);
+    }
 }

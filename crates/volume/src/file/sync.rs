@@ -156,9 +156,8 @@ pub(super) fn update_times(file: &File, spread: &Spread, mtime: Option<Timestamp
     let ahead = spread.times.mtime();
     let Some(time) = ahead.or(mtime) else { return Ok(()) };
     file.data().set_times(None, Some(SetTime::At(time)))?;
-    // A write that came meanwhile made it be ahead again.
-    if spread.times.mtime() == ahead {
-        spread.times.give_up_mtime();
+    if let Some(ahead) = ahead {
+        spread.times.mtime_was_stored(ahead);
     }
     Ok(())
 }
