@@ -71,6 +71,7 @@ impl Volume {
     /// `ESTALE` if nobody has looked the inode up, `EISDIR` or `EINVAL` if it
     /// is not a regular file.
     pub fn explain(&self, ino: InodeId) -> Result<Explanation> {
+        let _pass = self.door.pass();
         let inode = self.inodes.get(ino)?;
         let file = self.file_of(&inode)?;
         self.refresh_heat();

@@ -169,6 +169,8 @@ impl Volume {
     /// Whether there is something to move at `path`; of a single file, also
     /// whether it may be moved, and fits on `to`.
     fn check_path(&self, path: &str, to: Option<&Arc<Tier>>) -> Result<()> {
+        // What is entered and forgotten here is on one home.
+        let _pass = self.door.pass();
         let fd = self.open_below(path)?;
         let identity = self.home.identify(&*fd)?;
         match identity.kind() {
