@@ -416,6 +416,23 @@ fn a_job_that_removes_its_tier_by_now_is_not_ended() {
 }
 
 #[test]
+fn a_store_that_could_not_be_cleared_is_told_of_by_the_job_that_removed_its_tier() {
+    use braid_stores::fault::{FaultKind, FaultOp, FaultRule, FaultStore};
+    let bed = Bed::new();
+    let mut config = bed.config();
+    let store = FaultStore::new(config.tiers[0].store.take().unwrap(), Vec::new());
+    let control = store.control();
+    config.tiers[0].store = Some(Arc::new(store));
+    let open = open(config);
+    control.set(vec![FaultRule::each(FaultOp::Label, FaultKind::Fail(Errno::EPERM))]);
+    let job = done(&open, JobKind::Evacuate { tier: "slow".into(), then_remove: true }).record;
+    let said = job.message.unwrap();
+    assert!(said.contains("could not be cleared") && said.contains("remove its .braid directory"), "{said}");
+    assert_eq!(open.volume.status().tiers.len(), 1);
+    open.close();
+}
+
+#[test]
 fn what_can_not_be_kept_is_as_it_was_and_can_be_tried_again() {
     let bed = Bed::new();
     let (open1, ..) = with_file(&bed, "a");

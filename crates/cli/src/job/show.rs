@@ -4,7 +4,7 @@ use crate::progress::bar;
 use crate::status::show_duration;
 use crate::table::{Align, Table};
 use braid_daemon::units::show_size;
-use braid_ipc::protocol::Job;
+use braid_ipc::protocol::{Job, JobState};
 use std::fmt::Write as _;
 
 /// A table of all jobs.
@@ -86,8 +86,11 @@ fn waiting(job: &Job) -> String {
 pub(super) fn end(job: &Job) -> String {
     let skipped: String =
         job.skipped.iter().map(|(why, files)| format!("; {files} files left: {why}")).collect();
+    // Of one that failed, the failure says it.
+    let but = job.message.as_ref().filter(|_| job.state == JobState::Done);
+    let but = but.map_or(String::new(), |what| format!("; {what}"));
     format!(
-        "job {}: {}: {}: moved {} in {} ranges of {} files{skipped}\n",
+        "job {}: {}: {}: moved {} in {} ranges of {} files{skipped}{but}\n",
         job.id,
         job.text,
         job.state.name(),
@@ -113,7 +116,7 @@ pub(super) fn progress(job: &Job) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use braid_ipc::protocol::{Amount, JobKind, JobState};
+    use braid_ipc::protocol::{Amount, JobKind};
 
     fn job() -> Job {
         Job {
@@ -153,5 +156,15 @@ left where they are: 2 files: pinned
         let table = list(&[job()]);
         assert!(table.contains("JOB  STATE") && table.contains("512 KiB/s   2 s  rebalance"), "{table}");
         assert_eq!(list(&[]), "there are no jobs\n");
+    }
+
+    #[test]
+    fn what_a_job_that_is_done_left_undone_is_told() {
+        let message = Some("/d could not be cleared (EIO)".to_owned());
+        let done = Job { state: JobState::Done, skipped: [].into(), message: message.clone(), ..job() };
+        let expected = "job 3: rebalance: done: moved 1.00 MiB in 1 ranges of 0 files; \
+            /d could not be cleared (EIO)\n";
+        assert_eq!(end(&done), expected);
+        assert!(!end(&Job { state: JobState::Failed, message, ..job() }).contains("cleared"));
     }
 }

@@ -64,7 +64,7 @@ pub struct Job {
     pub started_ns: Option<i64>,
     /// When it ended.
     pub ended_ns: Option<i64>,
-    /// Why it failed, or the first of its errors.
+    /// Why it failed, the first of its errors, or what it left undone.
     pub message: Option<String>,
 }
 

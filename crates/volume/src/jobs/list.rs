@@ -84,6 +84,8 @@ pub(super) enum Rest {
 pub(super) enum Outcome {
     /// There is nothing left to do.
     Finished,
+    /// The same, but for what this says.
+    FinishedBut(String),
     /// Files are in use; these are to be tried again.
     Waiting(u64, Rest),
     /// Somebody paused or cancelled it, or the volume ends.
@@ -317,6 +319,10 @@ impl Jobs {
                 job.retry_ns = (job.retry_ns * 2).min(RETRY_MAX_NS);
             }
             Outcome::Finished => job.record.be_done(self.environment.wall_ns()),
+            Outcome::FinishedBut(what) => {
+                job.record.be_done(self.environment.wall_ns());
+                job.record.message = Some(what);
+            }
             Outcome::Failed(why) => job.record.be_failed(self.environment.wall_ns(), why),
         }
         if job.record.state.is_final() {

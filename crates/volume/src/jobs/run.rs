@@ -360,7 +360,14 @@ impl Run<'_> {
             if !self.volume.jobs.commit(self.id) {
                 return Err(Stop::Interrupted);
             }
-            self.volume.remove_tier(&tier.name).map_err(failed)?;
+            let removed = self.volume.remove_tier(&tier.name).map_err(failed)?;
+            if let Some(why) = removed.not_cleared {
+                let what = format!(
+                    "{} could not be cleared ({why}): remove its .braid directory before it is used anew",
+                    removed.location
+                );
+                return Ok(Outcome::FinishedBut(what));
+            }
         }
         Ok(Outcome::Finished)
     }
