@@ -87,14 +87,14 @@ pub(crate) mod checked {
     pub(crate) use super::{Condvar, Mutex, MutexGuard};
     #[cfg(loom)]
     pub(crate) use loom::{
-        sync::atomic::{AtomicBool, AtomicI64, AtomicU32, AtomicU64, Ordering, fence},
+        sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering, fence},
         thread::yield_now,
     };
     #[cfg(loom)]
     pub(crate) use modelled::{Condvar, Mutex, MutexGuard};
     #[cfg(not(loom))]
     pub(crate) use std::{
-        sync::atomic::{AtomicBool, AtomicI64, AtomicU32, AtomicU64, Ordering, fence},
+        sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering, fence},
         thread::yield_now,
     };
 

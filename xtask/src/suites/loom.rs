@@ -1,6 +1,6 @@
-//! What keeps a range's move and its readers and writers apart, operations and
-//! the replacement of home, and the times of a write and a sync, under a model
-//! checker: every interleaving of a few threads.
+//! What keeps a range's move and its readers and writers apart, and operations
+//! and the replacement of home, under a model checker: every interleaving of a
+//! few threads.
 
 use super::{Report, Suite};
 use crate::error::Result;
@@ -11,7 +11,7 @@ use crate::test::Options;
 /// Named in the list of suites.
 pub(super) const SUITE: Suite = Suite {
     name: "loom",
-    about: "the protocols of moving a range, of replacing home and of a sync's times, in every interleaving",
+    about: "the protocols of moving a range and of replacing home, in every interleaving",
     run,
 };
 
@@ -20,11 +20,9 @@ fn run(options: &Options, report: &mut Report) -> Result<()> {
         report.skip("loom", "is about a volume");
         return Ok(());
     }
-    for (case, model) in [
-        ("readers, writers and a move", "migrate::model"),
-        ("operations and a door", "door::model"),
-        ("a write and a sync", "file::spread::model"),
-    ] {
+    for (case, model) in
+        [("readers, writers and a move", "migrate::model"), ("operations and a door", "door::model")]
+    {
         report.case(case, || check(model))?;
     }
     Ok(())

@@ -1,17 +1,13 @@
 //! What a spread file has beyond its home file.
 
-#[cfg(all(test, loom))]
-mod model;
-
 use crate::format::RangeSize;
 use crate::index::Index;
 use crate::migrate::Moving;
 use crate::placement::Deal;
 use crate::sync::Mutex;
-use crate::sync::checked::AtomicI64;
 use braid_contract::{Environment, ObjectId, Result, TierId, Timestamp};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU64, Ordering};
 
 /// Every tier, as bits.
 const ALL_TIERS: u64 = u64::MAX;
@@ -251,4 +247,23 @@ impl Times {
 fn timestamp(ns: i64) -> Option<Timestamp> {
     let secs = ns.div_euclid(1_000_000_000);
     (ns != 0).then(|| Timestamp { secs, nanos: ns.rem_euclid(1_000_000_000) as u32 })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::Machine;
+
+    #[test]
+    fn only_the_time_that_was_stored_is_forgotten() {
+        let times = Times::new(Arc::new(Machine));
+        times.mtime_ns.store(1_500_000_000, Ordering::Relaxed);
+        let stored = times.mtime().unwrap();
+        // A write comes before a sync forgets what it stored.
+        times.mtime_ns.store(2_000_000_001, Ordering::Relaxed);
+        times.mtime_was_stored(stored);
+        assert_eq!(times.mtime(), timestamp(2_000_000_001));
+        times.mtime_was_stored(times.mtime().unwrap());
+        assert_eq!(times.mtime(), None);
+    }
 }
