@@ -263,15 +263,17 @@ impl<'a> Copier<'a> {
     fn run(mut self, copy: [u8; 16], location: &str) -> Result<RehomeReport> {
         let volume = self.volume;
         self.phase(RehomePhase::Counting)?;
-        self.check_room()?;
+        self.check_room().map_err(during("counting what home has"))?;
         self.phase(RehomePhase::Copying)?;
-        self.copy_tree()?;
+        self.copy_tree().map_err(during("copying home"))?;
         // They come to files by what they found out earlier.
         let (_jobs, _movers) = (volume.jobs.hold(self.job), volume.movers.hold());
         for _ in 0..TRIES_MAX {
-            self.catch_up()?;
-            while self.waited_for_passthrough()? {
-                self.catch_up()?;
+            loop {
+                self.catch_up().map_err(during("catching up with what changed on home"))?;
+                if !self.waited_for_passthrough()? {
+                    break;
+                }
             }
             self.phase(RehomePhase::Switching)?;
             let began_ns = volume.environment.monotonic_ns();
@@ -288,7 +290,8 @@ impl<'a> Copier<'a> {
             }
             // Nobody is told of anything while all wait.
             self.last = true;
-            self.finish(copy, location)?.put_in_place(volume, location);
+            let finished = self.finish(copy, location).map_err(during("switching to the new home"))?;
+            finished.put_in_place(volume, location);
             if let Some(id) = self.job {
                 volume.note_switched(id);
             }
@@ -348,7 +351,7 @@ impl<'a> Copier<'a> {
             self.passes += 1;
             self.copy_changes(set)?;
             // Much that is new would have to be written while all wait.
-            self.new.root().sync_fs()?;
+            self.new.root().sync_fs().context("syncing the new file system")?;
             self.hurried = false;
             if little {
                 return Ok(());
@@ -449,6 +452,11 @@ fn not_caught_up() -> Error {
     let what = "applications change the home tier faster than it can be copied, and would have to wait long for \
                 the last of it: try again when they are quieter";
     Error::refused(Errno::EBUSY, RefusalKind::Busy, what)
+}
+
+/// Says at what an error came that has no words of its own.
+fn during(what: &'static str) -> impl Fn(Error) -> Error {
+    move |error| if error.refusal().is_some() { error } else { error.context(what) }
 }
 
 fn not_alone() -> Error {
