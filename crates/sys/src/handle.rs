@@ -8,6 +8,9 @@ use std::os::fd::{AsFd, AsRawFd, FromRawFd, OwnedFd};
 
 const BYTES_MAX: usize = 128;
 
+/// How often an inode is opened again that the kernel has no memory for.
+const TRIES: u32 = 1000;
+
 /// The kernel's `struct file_handle` with room for the longest handle.
 #[repr(C, align(8))]
 struct RawHandle {
@@ -50,7 +53,8 @@ pub fn handle_of(fd: impl AsFd) -> io::Result<(i32, Vec<u8>)> {
 ///
 /// # Errors
 /// `ESTALE` if the inode does not exist any more; `EPERM` without
-/// `CAP_DAC_READ_SEARCH`; `EINVAL` if there are more bytes than a handle has.
+/// `CAP_DAC_READ_SEARCH`; `EINVAL` if there are more bytes than a handle has;
+/// `ENOMEM`.
 pub fn open_handle(
     mount: impl AsFd,
     kind: i32,
@@ -63,12 +67,24 @@ pub fn open_handle(
     };
     room.copy_from_slice(bytes);
     let flags = (flags | rustix::fs::OFlags::CLOEXEC).bits().cast_signed();
-    // SAFETY: `raw` has the layout of `struct file_handle`, announces no more
-    // bytes than it has, and lives across the call.
-    let fd = unsafe { libc::open_by_handle_at(mount.as_fd().as_raw_fd(), (&raw mut raw).cast(), flags) };
-    if fd < 0 {
-        return Err(io::Error::last_os_error());
+    let mount = mount.as_fd().as_raw_fd();
+    let mut open = || {
+        // SAFETY: `raw` has the layout of `struct file_handle`, announces no
+        // more bytes than it has, and lives across the call.
+        let fd = unsafe { libc::open_by_handle_at(mount, (&raw mut raw).cast(), flags) };
+        if fd < 0 { Err(io::Error::last_os_error()) } else { Ok(fd) }
+    };
+    let mut opened = open();
+    for _ in 0..TRIES {
+        // The kernel says so, too, of the number of an inode that is gone while
+        // a new inode with that number is being made (seen with ext4 on 6.18).
+        if !opened.as_ref().is_err_and(|error| error.raw_os_error() == Some(libc::ENOMEM)) {
+            break;
+        }
+        std::thread::yield_now();
+        opened = open();
     }
+    let fd = opened?;
     // SAFETY: the call succeeded, so `fd` is open and nobody else's.
     Ok(unsafe { OwnedFd::from_raw_fd(fd) })
 }
@@ -95,6 +111,35 @@ mod tests {
         }
         std::fs::remove_file(dir.path().join("b")).unwrap();
         assert!(open_handle(&mount, kind, &bytes, OFlags::PATH).is_err());
+    }
+
+    #[test]
+    fn the_number_of_an_inode_that_is_gone_may_be_given_again_meanwhile() {
+        let dir = tempfile::tempdir_in("/var/tmp").unwrap();
+        let mount = File::open(dir.path()).unwrap();
+        let made = |name: &str| {
+            let path = dir.path().join(name);
+            let handle = handle_of(File::create(&path).unwrap());
+            std::fs::remove_file(path).unwrap();
+            handle
+        };
+        let Ok((kind, bytes)) = made("gone") else {
+            return; // A file system without handles has nothing to test.
+        };
+        let end = std::sync::atomic::AtomicBool::new(false);
+        std::thread::scope(|scope| {
+            let makes = scope.spawn(|| {
+                while !end.load(std::sync::atomic::Ordering::Relaxed) {
+                    let _ = made("new");
+                }
+            });
+            let found: std::collections::BTreeSet<_> = (0..200_000)
+                .map(|_| open_handle(&mount, kind, &bytes, OFlags::PATH).unwrap_err().raw_os_error())
+                .collect();
+            end.store(true, std::sync::atomic::Ordering::Relaxed);
+            makes.join().unwrap();
+            assert!(found.is_subset(&[Some(libc::ESTALE), Some(libc::EPERM)].into()), "{found:?}");
+        });
     }
 
     #[test]
