@@ -175,22 +175,22 @@ movers: { promote: false, demote: false }
 rules:
   - { when: 'path.matches("*.wal") && !sync', tier: slow, pin: true }
   - { when: 'path.matches("db/**")', tier: [ disk, slow ] }
-  - { when: 'path.matches("*.dyn")', policy: { static: { threads: 1 } } }
+  - { when: 'path.matches("*.big")', policy: { size: { small: 64KiB, large: disk } } }
   - { when: 'append && size > 128KiB && size <= 256KiB && uid == 0 && age < 1d', tier: slow }
   - { when: 'owner == 4711', policy: weighted }"#;
     bench.mounted(settings, || {
-        let by_rule = |tier: &str| (tier.to_owned(), "placed by a rule".to_owned());
+        let by_rule = |tier: &str, why: &str| (tier.to_owned(), format!("placed by {why}"));
         // From the first byte on, and in a file of less than a range too.
         bench.write("db/x.wal", 3, 0);
-        assert_eq!(bench.ranges("db/x.wal"), vec![by_rule("slow"); 3]);
+        assert_eq!(bench.ranges("db/x.wal"), vec![by_rule("slow", "rule 1"); 3]);
         fs::write(bench.path("m/tiny.wal"), "x").unwrap();
-        assert_eq!(bench.ranges("tiny.wal"), [by_rule("slow")]);
+        assert_eq!(bench.ranges("tiny.wal"), [by_rule("slow", "rule 1")]);
         bench.write("db/x.sst", 3, 0);
-        assert_eq!(bench.ranges("db/x.sst"), vec![by_rule("disk"); 3]);
+        assert_eq!(bench.ranges("db/x.sst"), vec![by_rule("disk", "rule 2"); 3]);
         bench.write("plain", 6, 0);
         assert_eq!(bench.tiers("plain"), ["fast", "fast", "slow", "slow", "fast", "fast"]);
-        bench.write("x.dyn", 4, 0);
-        assert_eq!(bench.tiers("x.dyn"), ["fast"; 4]);
+        bench.write("x.big", 4, 0);
+        assert_eq!(bench.ranges("x.big")[1..], vec![by_rule("disk", "the policy of rule 3"); 3]);
         assert!(bench.ok(&["status", "m"]).contains("5 rules before it"));
     });
     // They may change from mount to mount; what is there stays.

@@ -3,10 +3,11 @@
 
 use crate::Volume;
 use crate::file::{self, File, Spread};
-use crate::format::{RangeSize, Reason};
+use crate::format::{RangeSize, Reason, RuleNumber};
 use crate::heat::{DEGREE_MAX, FileKey, key_of};
 use crate::placement::{self, Deal, Origin};
 use braid_contract::{InodeId, ObjectId, Result, TierId};
+use std::borrow::Cow;
 use std::collections::HashMap;
 use std::ops::Range;
 
@@ -191,7 +192,7 @@ impl Told<'_> {
             let entry = entry?;
             if range < count {
                 self.add(next..range, None, range, NEVER);
-                self.add(range..range + 1, Some(entry.tier), range, describe(entry.reason));
+                self.add(range..range + 1, Some(entry.tier), range, &describe(entry.reason));
                 next = range + 1;
             }
             Ok(())
@@ -258,8 +259,11 @@ fn percent(degree: u8) -> u8 {
 
 const NEVER: &str = "never written: reads as zeros";
 
-fn describe(reason: Reason) -> &'static str {
+fn describe(reason: Reason) -> Cow<'static, str> {
+    let rule = |number: RuleNumber| number.get().map_or("a rule".into(), |number| format!("rule {number}"));
     match reason {
+        Reason::Rule(number) => return format!("placed by {}", rule(number)).into(),
+        Reason::RulePolicy(number) => return format!("placed by the policy of {}", rule(number)).into(),
         Reason::WasPlain => "written while the file was plain",
         Reason::Policy => "placed by the policy",
         Reason::Spill => "the tier that the policy wanted had no room or was failing",
@@ -268,7 +272,7 @@ fn describe(reason: Reason) -> &'static str {
         Reason::Demoted => "demoted: its tier ran full and it was not in use",
         Reason::Rebalanced => "moved to give every tier its share",
         Reason::Evacuated => "moved off a tier that is to be empty",
-        Reason::Rule => "placed by a rule",
         Reason::Moved => "moved off a tier that had no room for more of it",
     }
+    .into()
 }

@@ -86,10 +86,15 @@ impl Reaper {
 
     /// The files whose indexes are there still, and that nothing leads to.
     pub(crate) fn ids(&self) -> Vec<ObjectId> {
-        let mut ids: Vec<_> = self.pending.lock().files.iter().map(|(id, _)| *id).collect();
+        let mut ids = self.waiting();
         let removed = self.removed.lock();
         ids.extend(removed.failed.iter().chain(&removed.done));
         ids
+    }
+
+    /// The files whose removal may not be durable.
+    pub(crate) fn waiting(&self) -> Vec<ObjectId> {
+        self.pending.lock().files.iter().map(|(id, _)| *id).collect()
     }
 
     pub(crate) fn len(&self) -> u64 {

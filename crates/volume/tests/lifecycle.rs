@@ -13,6 +13,7 @@ use braid_testkit::sim::{
 use braid_volume::{LargeFiles, PolicyConfig, Reserve, TierChange, TierConfig, Volume, VolumeConfig, check};
 use common::{Bed, Open, RANGE, caller, pattern};
 use std::path::Path;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 
 /// The tiers `fast` and `slow`, and these.
@@ -396,6 +397,43 @@ fn what_was_removed_does_not_keep_a_tier_and_what_is_open_without_a_name_does() 
     first.volume.remove_tier("slow").unwrap();
     first.close();
     is_well(only(&bed, &[]));
+}
+
+#[test]
+fn a_tier_can_be_removed_while_files_are() {
+    let bed = Bed::new();
+    let open = bed.open();
+    let (stop, unlinked) = (AtomicBool::new(false), AtomicU64::new(0));
+    let data = pattern(9, 2 * RANGE as usize);
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            for turn in 0.. {
+                let name = format!("f{}", turn % 7);
+                let (_, handle) = open.create(&name);
+                open.write_ranges(handle, &data);
+                open.volume.release(handle).unwrap();
+                open.volume.unlink(&caller(), InodeId::ROOT, std::ffi::OsStr::new(&name)).unwrap();
+                unlinked.store(turn + 1, Ordering::Relaxed);
+                if stop.load(Ordering::Relaxed) {
+                    break;
+                }
+            }
+        });
+        // Files are removed between any two steps of some of these.
+        for turn in 0..30 {
+            let name = format!("t{}", turn % 3);
+            let full = Reserve::Percent(99.9);
+            open.volume.add_tier(TierConfig { reserve: full, ..bed.tier(&name) }).unwrap();
+            let removed = open.volume.remove_tier(&name);
+            if turn == 29 || removed.is_err() {
+                stop.store(true, Ordering::Relaxed);
+            }
+            removed.unwrap_or_else(|error| panic!("turn {turn}: {error}"));
+        }
+    });
+    assert!(unlinked.into_inner() > 20);
+    open.close();
+    is_well(bed.config());
 }
 
 #[test]

@@ -146,7 +146,7 @@ fn explain_tells_the_rule_and_the_policy_that_count_now() {
     bench.mounted(HOME, || {
         let (told, text) = bench.explained("x.wal");
         assert_eq!(told["rule"], Value::Null);
-        assert!(text.contains("placed by a rule") && !text.contains("\nrule: "), "{text}");
+        assert!(text.contains("placed by rule 1") && !text.contains("\nrule: "), "{text}");
     });
 }
 

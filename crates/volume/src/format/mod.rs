@@ -23,7 +23,7 @@ pub(crate) use pin_attr::PinAttr;
 pub use range_size::RangeSize;
 pub(crate) use range_size::RangeSizes;
 pub(crate) use rehome::{RehomeRecord, RehomeStage};
-pub(crate) use words::{Entry, Owners, Reason, SIZE_MAX, Words};
+pub(crate) use words::{Entry, Owners, Reason, RuleNumber, SIZE_MAX, Words};
 
 use std::fmt;
 

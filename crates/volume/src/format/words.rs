@@ -10,6 +10,25 @@ pub(crate) const SIZE_MAX: u64 = 1 << 47;
 
 const SIZE_BITS: u32 = 48;
 
+/// Number of a rule in its volume's list at the time, from 1 on; 0 if it is not
+/// known, or beyond what an entry can tell.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct RuleNumber(u8);
+
+impl RuleNumber {
+    /// The largest number that an entry can tell.
+    const MAX: u8 = 121;
+
+    pub(crate) fn of(number: usize) -> Self {
+        Self(u8::try_from(number).ok().filter(|number| *number <= Self::MAX).unwrap_or(0))
+    }
+
+    /// `None` if it is not known.
+    pub(crate) fn get(self) -> Option<u8> {
+        (self.0 > 0).then_some(self.0)
+    }
+}
+
 /// Why a range is on its tier.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Reason {
@@ -31,23 +50,17 @@ pub(crate) enum Reason {
     Rebalanced,
     /// Moved off a tier that is to be empty.
     Evacuated,
-    /// Placed or moved as a rule says.
-    Rule,
+    /// Placed on a tier that a rule names.
+    Rule(RuleNumber),
+    /// The first choice of the policy that a rule names.
+    RulePolicy(RuleNumber),
 }
 
 impl Reason {
-    const ALL: [Self; 10] = [
-        Self::WasPlain,
-        Self::Policy,
-        Self::Spill,
-        Self::Moved,
-        Self::Asked,
-        Self::Promoted,
-        Self::Demoted,
-        Self::Rebalanced,
-        Self::Evacuated,
-        Self::Rule,
-    ];
+    /// Codes of the rules' numbers begin here, with that of 0.
+    const RULE: u8 = 10;
+    const RULE_POLICY: u8 = Self::RULE + RuleNumber::MAX + 1;
+    const RULE_POLICY_LAST: u8 = Self::RULE_POLICY + RuleNumber::MAX;
 
     fn code(self) -> u8 {
         match self {
@@ -60,12 +73,28 @@ impl Reason {
             Self::Demoted => 7,
             Self::Rebalanced => 8,
             Self::Evacuated => 9,
-            Self::Rule => 10,
+            Self::Rule(number) => Self::RULE + number.0,
+            Self::RulePolicy(number) => Self::RULE_POLICY + number.0,
         }
     }
 
     fn from_code(code: u8) -> Option<Self> {
-        Self::ALL.into_iter().find(|reason| reason.code() == code)
+        Some(match code {
+            1 => Self::WasPlain,
+            2 => Self::Policy,
+            3 => Self::Spill,
+            4 => Self::Moved,
+            5 => Self::Asked,
+            6 => Self::Promoted,
+            7 => Self::Demoted,
+            8 => Self::Rebalanced,
+            9 => Self::Evacuated,
+            Self::RULE..Self::RULE_POLICY => Self::Rule(RuleNumber(code - Self::RULE)),
+            Self::RULE_POLICY..=Self::RULE_POLICY_LAST => {
+                Self::RulePolicy(RuleNumber(code - Self::RULE_POLICY))
+            }
+            _ => return None,
+        })
     }
 }
 
@@ -199,6 +228,20 @@ mod tests {
         assert_eq!(WORDS().decode_entry(7, 0), Ok(None));
         for bit in 0..64 {
             assert!(WORDS().decode_entry(7, word ^ 1 << bit).is_err(), "bit {bit}");
+        }
+    }
+
+    #[test]
+    fn each_code_is_of_one_reason_and_a_rule_keeps_its_number() {
+        for code in 0..=u8::MAX {
+            match Reason::from_code(code) {
+                Some(reason) => assert_eq!(reason.code(), code),
+                None => assert!(code == 0 || code > 253, "{code}"),
+            }
+        }
+        assert_eq!(Reason::Rule(RuleNumber::of(0)).code(), 10);
+        for (number, kept) in [(1, Some(1)), (121, Some(121)), (122, None), (256, None), (257, None)] {
+            assert_eq!(RuleNumber::of(number).get(), kept, "{number}");
         }
     }
 

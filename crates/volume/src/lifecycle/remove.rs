@@ -41,7 +41,16 @@ struct Mentions {
     owner: bool,
 }
 
-/// Files that an index of tells of the tier, and what is in the way.
+impl Mentions {
+    fn any(self) -> bool {
+        self.ranges > 0 || self.beyond || self.owner
+    }
+}
+
+/// How often it is tried to make removals durable that come in between.
+const REAPS_MAX: u32 = 3;
+
+/// Files whose indexes name the tier, and what is in the way.
 #[derive(Default)]
 struct Found {
     /// Those that have nothing there, but where something has to be put right.
@@ -153,12 +162,28 @@ impl Volume {
             self.for_files(&found.files, &mut |file| self.disown(file, tier))?;
             self.home.root().sync_fs()?;
         }
-        // What was removed meanwhile must not come back with power loss.
-        self.reaper.reap_now(self);
-        if self.reaper.len() > 0 {
-            return Err(Error::refused(Errno::EBUSY, RefusalKind::Busy, "files are being removed"));
+        self.reap_from(tier)
+    }
+
+    /// Removed files that have something on the tier must not come back with
+    /// power loss. Others may be removed meanwhile.
+    fn reap_from(&self, tier: &Tier) -> Result<()> {
+        for _ in 0..REAPS_MAX {
+            self.reaper.reap_now(self);
+            let mut left = 0;
+            for id in self.reaper.waiting() {
+                match self.mentions(id, tier.id) {
+                    Ok(mentions) => left += u64::from(mentions.any()),
+                    Err(error) if error.errno() == Errno::ENOENT => {}
+                    Err(error) => return Err(error),
+                }
+            }
+            if left == 0 {
+                return Ok(());
+            }
         }
-        Ok(())
+        let what = format!("removed files have data on tier {}, and their removal is not durable", tier.name);
+        Err(Error::refused(Errno::EBUSY, RefusalKind::Busy, what))
     }
 
     fn look_for(&self, tier: &Tier) -> Result<Found> {
@@ -174,7 +199,7 @@ impl Volume {
             };
             if mentions.ranges > 0 {
                 nameless.push((id, mentions.ranges));
-            } else if mentions.beyond || mentions.owner {
+            } else if mentions.any() {
                 found.files.push(id);
             }
             Ok(())

@@ -2,7 +2,7 @@
 //! asks here, and so does the simulator.
 
 use super::{Facts, Rule, Rules, Subject};
-use crate::format::Reason;
+use crate::format::{Reason, RuleNumber};
 use crate::placement::{Context, Policy};
 use braid_contract::TierId;
 use std::sync::Arc;
@@ -19,25 +19,27 @@ pub(crate) struct Chosen {
 
 impl Rules {
     /// The tier for new ranges of the file that `facts` tells of; `policy` is
-    /// the volume's, and `number` finds a tier by its name. `None` if no tier
+    /// the volume's, and `tier_of` finds a tier by its name. `None` if no tier
     /// has room.
     pub(crate) fn choose(
         &self,
         policy: &Arc<dyn Policy>,
         context: &Context<'_>,
         facts: &dyn Facts,
-        number: &dyn Fn(&str) -> Option<TierId>,
+        tier_of: &dyn Fn(&str) -> Option<TierId>,
     ) -> Option<Chosen> {
         let rule = self.find(&Subject { facts, origin: context.origin, span: context.span });
-        let policy = rule.as_deref().and_then(|rule| rule.policy.as_ref()).unwrap_or(policy);
-        let named = rule.as_deref().map(|rule| rule.named(number)).unwrap_or_default();
+        let number = RuleNumber::of(rule.as_deref().map_or(0, |rule| rule.number));
+        let own = rule.as_deref().and_then(|rule| rule.policy.as_ref());
+        let (policy, wanted) = own.map_or((policy, Reason::Policy), |own| (own, Reason::RulePolicy(number)));
+        let named = rule.as_deref().map(|rule| rule.named(tier_of)).unwrap_or_default();
         let has_room = |id: &&TierId| context.tiers.iter().any(|tier| tier.id == **id && tier.has_room);
         let (tier, reason) = match named.iter().find(has_room) {
-            Some(tier) => (*tier, Reason::Rule),
+            Some(tier) => (*tier, Reason::Rule(number)),
             None => {
                 let chosen = policy.place(context)?;
                 let as_wished = named.is_empty() && wished(policy.as_ref(), context, chosen);
-                (chosen, if as_wished { Reason::Policy } else { Reason::Spill })
+                (chosen, if as_wished { wanted } else { Reason::Spill })
             }
         };
         Some(Chosen { tier, reason, policy: Arc::clone(policy), rule })

@@ -236,8 +236,7 @@ fn context<'a>(
 
 fn placed_by(chosen: &Chosen) -> PlacedBy {
     match (&chosen.rule, chosen.reason) {
-        (Some(rule), Reason::Rule) => PlacedBy::Rule(rule.number),
-        (Some(rule), Reason::Policy) if rule.policy.is_some() => PlacedBy::Rule(rule.number),
+        (Some(rule), Reason::Rule(_) | Reason::RulePolicy(_)) => PlacedBy::Rule(rule.number),
         (_, Reason::Spill) => PlacedBy::Spill,
         _ => PlacedBy::Policy,
     }
