@@ -11,7 +11,7 @@ use serde_json::Value;
 use std::fs::{self, File};
 use std::io::{BufRead, BufReader, Read};
 use std::os::unix::fs::FileExt;
-use std::process::{Child, Command, Stdio};
+use std::process::{Child, ChildStderr, Command, Stdio};
 use std::sync::atomic::{AtomicBool, Ordering};
 
 /// A mounted volume with more empty directories beside it.
@@ -461,11 +461,7 @@ fn a_job_that_moves_home_has_failed_after_the_daemon_was_killed_or_the_volume_un
 fn ctrl_c_leaves_the_job_that_moves_home_running() {
     let Some(bench) = mounted_plainly() else { return };
     let held = held(&bench);
-    let mut child = replacing(&bench);
-    let mut said = BufReader::new(child.stderr.take().unwrap());
-    let mut line = String::new();
-    said.read_line(&mut line).unwrap();
-    assert!(line.contains("waiting for 1 files that are open by passthrough"), "{line}");
+    let (mut child, mut said) = replacing_held(&bench);
     kill_process(Pid::from_child(&child), Signal::INT).unwrap();
     let mut rest = String::new();
     said.read_to_string(&mut rest).unwrap();
@@ -499,11 +495,7 @@ impl Drop for Stopped {
 fn a_second_ctrl_c_ends_a_command_that_gets_no_answer() {
     let Some(bench) = mounted_plainly() else { return };
     let held = held(&bench);
-    let mut child = replacing(&bench);
-    let mut said = BufReader::new(child.stderr.take().unwrap());
-    let mut line = String::new();
-    said.read_line(&mut line).unwrap();
-    assert!(line.contains("waiting for 1 files that are open by passthrough"), "{line}");
+    let (mut child, _said) = replacing_held(&bench);
     let stopped = Stopped::daemon_of(&bench);
     let mut ended = None;
     until("the command ends", || {
@@ -522,8 +514,14 @@ fn a_second_ctrl_c_ends_a_command_that_gets_no_answer() {
     bench.ok(&["umount", "m"]);
 }
 
-fn replacing(bench: &Bench) -> Child {
+/// A command that waits for what is held, and has said so.
+fn replacing_held(bench: &Bench) -> (Child, BufReader<ChildStderr>) {
     let mut command = Command::new(env!("CARGO_BIN_EXE_braid"));
     command.current_dir(bench.path("")).args(["tier", "replace", "m", "fast", "new"]).stdin(Stdio::null());
-    command.stdout(Stdio::null()).stderr(Stdio::piped()).spawn().unwrap()
+    let mut child = command.stdout(Stdio::null()).stderr(Stdio::piped()).spawn().unwrap();
+    let mut said = BufReader::new(child.stderr.take().unwrap());
+    let mut line = String::new();
+    said.read_line(&mut line).unwrap();
+    assert!(line.contains("waiting for 1 files that are open by passthrough"), "{line}");
+    (child, said)
 }

@@ -210,7 +210,7 @@ fn entry_of_impossible_tier(scene: &mut Scene) -> Result<Applied, Error> {
 }
 
 fn entry_of_unknown_reason(scene: &mut Scene) -> Result<Applied, Error> {
-    change_entry(scene, |entry| entry.reason = 99)
+    change_entry(scene, |entry| entry.reason = 254)
 }
 
 fn entry_zeroed(scene: &mut Scene) -> Result<Applied, Error> {
