@@ -340,15 +340,19 @@ fn a_file_goes_when_all_that_was_done_to_it_is_over() {
     }
 }
 
-#[test]
-fn what_a_new_file_was_grown_by_is_holes_whatever_its_range_size() {
-    let rule = RuleConfig {
+/// Files `*.long` have ranges of 256 KiB, on `slow`.
+fn long_ranges() -> RuleConfig {
+    RuleConfig {
         when: crate::Condition::parse("path.matches(\"*.long\")").unwrap(),
         tiers: vec!["slow".into()],
         policy: None,
         pin: false,
         range_size: RangeSize::new(4 * KIB64 as u32),
-    };
+    }
+}
+
+#[test]
+fn what_a_new_file_was_grown_by_is_holes_whatever_its_range_size() {
     let mut made = Made::default();
     let long = made.file(1, "a.long", 0);
     made.op(TraceOpKind::Create, (1, long), (0, 0), (0, 0));
@@ -356,7 +360,7 @@ fn what_a_new_file_was_grown_by_is_holes_whatever_its_range_size() {
     made.op(TraceOpKind::Write, (1, long), (2, 1), (8 * KIB64, KIB64));
     made.op(TraceOpKind::Write, (1, long), (4, 1), (64 * KIB64, 8 * KIB64));
     made.op(TraceOpKind::Read, (1, long), (6, 1), (0, 72 * KIB64));
-    let config = SimulatorConfig { rules: vec![rule], ..pair(&HOME_FIRST) };
+    let config = SimulatorConfig { rules: vec![long_ranges()], ..pair(&HOME_FIRST) };
     let simulated = simulate(&config, &made.0, Pace::Fastest).unwrap();
     // A hole of a plain file is filled at home; what grows goes by the rule.
     assert_eq!(simulated.tiers[0].ranges, [(PlacedBy::Plain, 1)].into());
@@ -366,19 +370,12 @@ fn what_a_new_file_was_grown_by_is_holes_whatever_its_range_size() {
 
 #[test]
 fn a_rule_gives_files_ranges_of_a_size_of_their_own() {
-    let rule = RuleConfig {
-        when: crate::Condition::parse("path.matches(\"*.long\")").unwrap(),
-        tiers: vec!["slow".into()],
-        policy: None,
-        pin: false,
-        range_size: RangeSize::new(4 * KIB64 as u32),
-    };
     let mut made = Made::default();
     let (long, found) = (made.file(1, "a.long", 0), made.file(2, "b.long", 8 * KIB64));
     made.op(TraceOpKind::Create, (1, long), (0, 0), (0, 0));
     made.op(TraceOpKind::Write, (1, long), (1, 1), (0, 5 * KIB64));
     made.op(TraceOpKind::Read, (1, found), (9, 1), (0, 8 * KIB64));
-    let config = SimulatorConfig { rules: vec![rule], ..pair(&HOME_FIRST) };
+    let config = SimulatorConfig { rules: vec![long_ranges()], ..pair(&HOME_FIRST) };
     let simulated = simulate(&config, &made.0, Pace::Fastest).unwrap();
     assert_eq!(simulated.tiers[1].ranges, [(PlacedBy::Before, 2), (PlacedBy::Rule(1), 2)].into());
 }

@@ -6,6 +6,10 @@
 //! as long as when it was faster: then it became slow. Anything else is little
 //! demand, and changes nothing. Neither does what went through the page cache,
 //! which is as fast as memory until that is full.
+//!
+//! Until a tier had enough to do, what it could have done is reckoned from how
+//! its rate grew with the time that it was busy: not at all where something
+//! bounds the rate itself, as throttles and the limits of rented volumes do.
 
 use super::load::EpochLoad;
 use crate::config::DirectionProfile;
@@ -14,8 +18,9 @@ use crate::config::DirectionProfile;
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Learned {
     best: Option<Best>,
-    /// The rate of the epoch before.
-    before: f64,
+    /// The rates of the two epochs before.
+    before: [f64; 2],
+    trend: Trend,
     /// The same where data went through memory: it may be memory's.
     guess: Option<f64>,
 }
@@ -24,10 +29,23 @@ pub(super) struct Learned {
 struct Best {
     /// Bytes a second.
     bandwidth: f64,
-    /// Operations under way when it was reached.
+    /// Operations under way while it was reached.
     in_flight: f64,
     /// The fewest with which it was nearly reached.
     enough: f64,
+    /// Whether the tier had enough to do then; else it is an estimate.
+    reached: bool,
+}
+
+/// How a tier's rate goes with the share of an epoch in which it is busy: sums
+/// for a line of least squares, of which older epochs weigh less.
+#[derive(Clone, Copy, Debug, Default)]
+struct Trend {
+    epochs: f64,
+    busy: f64,
+    rate: f64,
+    busy_squared: f64,
+    busy_by_rate: f64,
 }
 
 /// Share of an epoch that a tier must have been busy for its rate to count.
@@ -39,8 +57,14 @@ const BUSY_MIN_FIRST: f64 = 0.5;
 const DIRECT_MIN: f64 = 0.9;
 /// Share of the bandwidth that is nearly all of it.
 const NEARLY: f64 = 0.9;
-/// How far the figure follows an epoch's rate.
+/// How far the figure follows an epoch's rate down.
 const FOLLOW: f64 = 0.5;
+/// The same up, to what lasted.
+const FOLLOW_UP: f64 = 0.75;
+/// How much an epoch still weighs in a trend when the next one is added.
+const TREND_KEPT: f64 = 0.9;
+/// How much the busy share must vary for a trend to say something.
+const BUSY_DEVIATION_MIN: f64 = 0.1;
 /// Share of the earlier queue that must have stood before a tier for a lower
 /// rate to mean that it became slow.
 const QUEUE_SHARE_MIN: f64 = 0.75;
@@ -51,7 +75,8 @@ impl Learned {
     /// What calibration found.
     pub(super) fn seeded(profile: &DirectionProfile) -> Self {
         let threads = f64::from(profile.threads);
-        let best = Best { bandwidth: profile.bandwidth.max(1.0), in_flight: threads, enough: threads };
+        let bandwidth = profile.bandwidth.max(1.0);
+        let best = Best { bandwidth, in_flight: threads, enough: threads, reached: true };
         Self { best: Some(best), ..Self::default() }
     }
 
@@ -71,11 +96,9 @@ impl Learned {
 
     /// Looks at an epoch. `alone` says that nothing went the other way.
     pub(super) fn learn(&mut self, seen: EpochLoad, alone: bool) {
-        // A device that had a rest may be fast for a moment: a throttle lets
-        // through what was not used, a disk's cache is empty. Two epochs in a
-        // row are no such moment.
         let own = if seen.direct < DIRECT_MIN { 0.0 } else { seen.rate };
-        let lasting = own.min(std::mem::replace(&mut self.before, own));
+        let [second, last] = self.before;
+        self.before = [last, own];
         if seen.rate <= 0.0 {
             return;
         }
@@ -86,28 +109,93 @@ impl Learned {
             }
             return;
         }
-        let Some(best) = &mut self.best else {
-            if seen.busy >= BUSY_MIN_FIRST {
-                let (bandwidth, in_flight) = (seen.rate / seen.busy, seen.in_flight);
-                self.best = Some(Best { bandwidth, in_flight, enough: in_flight });
+        // One in which the work began says less than it seems to.
+        if alone && (last > 0.0 || seen.busy >= BUSY_MIN) {
+            self.trend.add(seen);
+        }
+        match &mut self.best {
+            Some(best) if best.reached || !alone => {
+                // A device that had a rest may be fast for a moment: a throttle
+                // lets through what was not used, a disk's cache is empty.
+                // Three epochs in a row are no such moment.
+                best.follow(seen, own.min(last).min(second), alone);
             }
-            return;
-        };
+            best => {
+                if let Some(estimate) = self.trend.estimate(seen, alone) {
+                    // With fewer operations at once it may do less.
+                    let is_as_deep = |best: &Best| estimate.in_flight >= QUEUE_SHARE_MIN * best.in_flight;
+                    if best.is_none_or(|best| estimate.bandwidth > best.bandwidth || is_as_deep(&best)) {
+                        *best = Some(estimate);
+                    }
+                }
+            }
+        }
+    }
+}
+
+impl Best {
+    /// Follows an epoch; `lasting` is the rate that it and those before it all
+    /// had.
+    fn follow(&mut self, seen: EpochLoad, lasting: f64, alone: bool) {
         let counts = seen.busy >= BUSY_MIN;
         let wait = |rate: f64, in_flight: f64| in_flight / rate;
         let slower = alone
-            && (seen.in_flight >= QUEUE_SHARE_MIN * best.in_flight
-                || wait(seen.rate, seen.in_flight) >= WAIT_SHARE_MIN * wait(best.bandwidth, best.in_flight));
-        if lasting * NEARLY > best.bandwidth {
-            best.enough = seen.in_flight;
-        } else if counts && seen.rate >= NEARLY * best.bandwidth {
-            best.enough = best.enough.min(seen.in_flight);
+            && (seen.in_flight >= QUEUE_SHARE_MIN * self.in_flight
+                || wait(seen.rate, seen.in_flight) >= WAIT_SHARE_MIN * wait(self.bandwidth, self.in_flight));
+        if lasting * NEARLY > self.bandwidth {
+            self.enough = seen.in_flight;
+        } else if counts && seen.rate >= NEARLY * self.bandwidth {
+            self.enough = self.enough.min(seen.in_flight);
         }
-        let toward = if lasting > best.bandwidth { lasting } else { seen.rate };
-        if lasting > best.bandwidth || counts && slower && seen.rate < best.bandwidth {
-            best.bandwidth += FOLLOW * (toward - best.bandwidth);
-            best.in_flight += FOLLOW * (seen.in_flight - best.in_flight);
+        let (toward, follow) =
+            if lasting > self.bandwidth { (lasting, FOLLOW_UP) } else { (seen.rate, FOLLOW) };
+        if lasting > self.bandwidth || counts && slower && seen.rate < self.bandwidth {
+            self.bandwidth += follow * (toward - self.bandwidth);
+            self.in_flight += follow * (seen.in_flight - self.in_flight);
         }
+    }
+}
+
+impl Trend {
+    fn add(&mut self, seen: EpochLoad) {
+        let adds = [1.0, seen.busy, seen.rate, seen.busy * seen.busy, seen.busy * seen.rate];
+        let sums = [
+            &mut self.epochs,
+            &mut self.busy,
+            &mut self.rate,
+            &mut self.busy_squared,
+            &mut self.busy_by_rate,
+        ];
+        for (sum, add) in sums.into_iter().zip(adds) {
+            *sum = *sum * TREND_KEPT + add;
+        }
+    }
+
+    /// What the tier would do if it were busy all the time, judged in an epoch
+    /// like this; `None` while that is too little to judge by.
+    fn estimate(&self, seen: EpochLoad, alone: bool) -> Option<Best> {
+        if seen.busy < BUSY_MIN_FIRST {
+            return None;
+        }
+        let in_flight = seen.in_flight / seen.busy;
+        let reached = alone && seen.busy >= BUSY_MIN;
+        let bandwidth = if reached { seen.rate } else { self.when_busy().unwrap_or(seen.rate / seen.busy) };
+        Some(Best { bandwidth, in_flight, enough: in_flight, reached })
+    }
+
+    fn when_busy(&self) -> Option<f64> {
+        if self.epochs < 1.0 {
+            return None;
+        }
+        let [busy, rate] = [self.busy, self.rate].map(|sum| sum / self.epochs);
+        let variance = self.busy_squared / self.epochs - busy * busy;
+        let in_proportion = rate / busy;
+        let slope = if variance < BUSY_DEVIATION_MIN * BUSY_DEVIATION_MIN {
+            in_proportion
+        } else {
+            ((self.busy_by_rate / self.epochs - busy * rate) / variance).clamp(0.0, in_proportion)
+        };
+        Some(rate + slope * (1.0 - busy))
     }
 }
 
@@ -154,7 +242,34 @@ mod tests {
     fn a_moment_is_not_taken_for_what_a_tier_can_do() {
         let (usual, burst) = (epoch(60e6, 4.0, 1.0), epoch(90e6, 4.0, 1.0));
         assert_eq!(learned(&[usual, burst, usual, burst, usual]), 60e6);
+        assert_eq!(learned(&[usual, burst, burst, usual, burst, burst]), 60e6);
         assert!(learned(&[usual, burst, burst, burst]) > 80e6);
+    }
+
+    #[test]
+    fn a_tier_that_never_had_enough_to_do_is_judged_by_how_its_rate_grows() {
+        // Rests between what is asked of it: twice as busy, twice as much.
+        let device = [(30e6, 0.3), (60e6, 0.6), (40e6, 0.4), (70e6, 0.7)];
+        // A throttle lets the same through in no time, or makes it wait.
+        let throttled = [(58e6, 0.1), (62e6, 0.6), (60e6, 0.2), (61e6, 0.8)];
+        for (epochs, expected) in [(device, 100e6), (throttled, 61e6)] {
+            let epochs = epochs.map(|(rate, busy)| epoch(rate, busy, busy));
+            // In the first one it began at some point.
+            let began = epoch(10e6, 0.05, 0.05);
+            let found = learned(&[&[began], epochs.as_slice()].concat());
+            assert!((found / expected - 1.0).abs() < 0.03, "{found} of {expected}");
+        }
+        let one = epoch(30e6, 0.6, 0.6);
+        assert_eq!(learned(&[one]), 50e6, "better than nothing");
+        // As soon as it has enough to do, that holds.
+        assert_eq!(learned(&[one, epoch(35e6, 1.0, 1.0)]), 35e6);
+        // But not if it had others to do it for, nor is one at a time a measure
+        // for what many did.
+        let mut both_ways = Learned::default();
+        both_ways.learn(one, true);
+        both_ways.learn(epoch(35e6, 1.0, 1.0), false);
+        assert_eq!(both_ways.bandwidth(), Some(50e6));
+        assert_eq!(learned(&[epoch(30e6, 6.0, 0.6), epoch(20e6, 1.0, 1.0)]), 50e6);
     }
 
     #[test]
@@ -174,6 +289,7 @@ mod tests {
             (100.0, 16.0, 16),
             (95.0, 3.2, 4),
             (60.0, 1.0, 4),
+            (300.0, 8.0, 4),
             (300.0, 8.0, 4),
             (300.0, 8.0, 8),
             (250.0, 6.0, 6),
