@@ -205,4 +205,4 @@ def stop_all(lineup: list[sides.Side]) -> None:
 
 def device_size(written: int) -> int:
     """Room for that many bytes on any one tier, with space to spare."""
-    return max(2 * GIB, -(-(written * 3 // 2 + GIB) // GIB) * GIB)
+    return max(2 * GIB, -(-(written * 5 + 3 * GIB) // (4 * GIB)) * GIB)

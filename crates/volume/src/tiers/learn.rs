@@ -38,13 +38,13 @@ struct Best {
 }
 
 /// How a tier's rate goes with the share of an epoch in which it is busy: sums
-/// for a line of least squares, of which older epochs weigh less.
+/// over the last epochs, of which older ones weigh less.
 #[derive(Clone, Copy, Debug, Default)]
 struct Trend {
     epochs: f64,
-    busy: f64,
     rate: f64,
     busy_squared: f64,
+    rate_squared: f64,
     busy_by_rate: f64,
 }
 
@@ -63,8 +63,8 @@ const FOLLOW: f64 = 0.5;
 const FOLLOW_UP: f64 = 0.75;
 /// How much an epoch still weighs in a trend when the next one is added.
 const TREND_KEPT: f64 = 0.9;
-/// How much the busy share must vary for a trend to say something.
-const BUSY_DEVIATION_MIN: f64 = 0.1;
+/// By how much the busy share differs from epoch to epoch without a reason.
+const BUSY_NOISE: f64 = 0.05;
 /// Share of the earlier queue that must have stood before a tier for a lower
 /// rate to mean that it became slow.
 const QUEUE_SHARE_MIN: f64 = 0.75;
@@ -109,9 +109,10 @@ impl Learned {
             }
             return;
         }
+        let trend = self.trend.with(seen);
         // One in which the work began says less than it seems to.
         if alone && (last > 0.0 || seen.busy >= BUSY_MIN) {
-            self.trend.add(seen);
+            self.trend = trend;
         }
         match &mut self.best {
             Some(best) if best.reached || !alone => {
@@ -121,7 +122,7 @@ impl Learned {
                 best.follow(seen, own.min(last).min(second), alone);
             }
             best => {
-                if let Some(estimate) = self.trend.estimate(seen, alone) {
+                if let Some(estimate) = trend.estimate(seen, alone) {
                     // With fewer operations at once it may do less.
                     let is_as_deep = |best: &Best| estimate.in_flight >= QUEUE_SHARE_MIN * best.in_flight;
                     if best.is_none_or(|best| estimate.bandwidth > best.bandwidth || is_as_deep(&best)) {
@@ -157,45 +158,40 @@ impl Best {
 }
 
 impl Trend {
-    fn add(&mut self, seen: EpochLoad) {
-        let adds = [1.0, seen.busy, seen.rate, seen.busy * seen.busy, seen.busy * seen.rate];
-        let sums = [
-            &mut self.epochs,
-            &mut self.busy,
-            &mut self.rate,
-            &mut self.busy_squared,
-            &mut self.busy_by_rate,
-        ];
-        for (sum, add) in sums.into_iter().zip(adds) {
-            *sum = *sum * TREND_KEPT + add;
+    fn with(&self, seen: EpochLoad) -> Self {
+        let add = |sum: f64, seen: f64| sum * TREND_KEPT + seen;
+        Self {
+            epochs: add(self.epochs, 1.0),
+            rate: add(self.rate, seen.rate),
+            busy_squared: add(self.busy_squared, seen.busy * seen.busy),
+            rate_squared: add(self.rate_squared, seen.rate * seen.rate),
+            busy_by_rate: add(self.busy_by_rate, seen.busy * seen.rate),
         }
     }
 
     /// What the tier would do if it were busy all the time, judged in an epoch
-    /// like this; `None` while that is too little to judge by.
+    /// like this, the last one in the trend; `None` if it is too little to
+    /// judge by.
     fn estimate(&self, seen: EpochLoad, alone: bool) -> Option<Best> {
         if seen.busy < BUSY_MIN_FIRST {
             return None;
         }
         let in_flight = seen.in_flight / seen.busy;
         let reached = alone && seen.busy >= BUSY_MIN;
-        let bandwidth = if reached { seen.rate } else { self.when_busy().unwrap_or(seen.rate / seen.busy) };
+        let bandwidth = if reached { seen.rate } else { self.when_busy() };
         Some(Best { bandwidth, in_flight, enough: in_flight, reached })
     }
 
-    fn when_busy(&self) -> Option<f64> {
-        if self.epochs < 1.0 {
-            return None;
-        }
-        let [busy, rate] = [self.busy, self.rate].map(|sum| sum / self.epochs);
-        let variance = self.busy_squared / self.epochs - busy * busy;
-        let in_proportion = rate / busy;
-        let slope = if variance < BUSY_DEVIATION_MIN * BUSY_DEVIATION_MIN {
-            in_proportion
-        } else {
-            ((self.busy_by_rate / self.epochs - busy * rate) / variance).clamp(0.0, in_proportion)
-        };
-        Some(rate + slope * (1.0 - busy))
+    /// Between two answers, by how well each explains what was seen: the rate
+    /// is in proportion to the busy share, or it is bounded, whatever that is.
+    fn when_busy(&self) -> f64 {
+        let in_proportion = self.busy_by_rate / self.busy_squared;
+        let bounded = self.rate / self.epochs;
+        let unexplained_by = |explained: f64| (self.rate_squared - explained).max(0.0) / self.epochs;
+        let by_proportion = unexplained_by(in_proportion * self.busy_by_rate);
+        let by_bound = unexplained_by(bounded * self.rate);
+        let noise = (in_proportion * BUSY_NOISE).powi(2);
+        in_proportion + by_proportion / (by_proportion + by_bound + noise) * (bounded - in_proportion)
     }
 }
 
@@ -261,6 +257,9 @@ mod tests {
         }
         let one = epoch(30e6, 0.6, 0.6);
         assert_eq!(learned(&[one]), 50e6, "better than nothing");
+        let little = epoch(1e6, 0.001, 0.001);
+        let found = learned(&[little, little, epoch(0.0, 0.0, 0.0), one]);
+        assert!((found / 50e6 - 1.0).abs() < 0.03, "{found}");
         // As soon as it has enough to do, that holds.
         assert_eq!(learned(&[one, epoch(35e6, 1.0, 1.0)]), 35e6);
         // But not if it had others to do it for, nor is one at a time a measure
