@@ -17,9 +17,9 @@ from pathlib import Path
 
 PREFIX = "braid-bench-"
 COMMAND_TIMEOUT_S = 60
-# Bytes of a loop device in memory that are touched at once, and of memory that is left alone.
+# Bytes of a loop device in memory that are touched at once, and the share of the machine's memory that may be.
 FILL_BLOCK = 8 * 2**20
-MEMORY_KEPT = 4 * 2**30
+FILL_SHARE_MAX = 0.7
 
 
 class BenchError(Exception):
@@ -119,6 +119,7 @@ class Host:
         self.group = ControlGroup(self.work.name)
         self.throttled = self.group.path is not None
         self.warnings: list[str] = []
+        self._filled = 0
         self._in_memory = run("stat", "--file-system", "--format=%T", self.work).strip() == "tmpfs"
 
     def __enter__(self) -> "Host":
@@ -149,13 +150,14 @@ class Host:
     def _fill(self, file, size: int) -> None:
         """A virtual machine may have to ask its host for each page that it touches first, which takes longer than to
         write it, and hits some operations and not others."""
+        if self._filled + size > FILL_SHARE_MAX * _memory("MemTotal"):
+            self.warn("too little memory to touch all of the devices' before the measurements: "
+                      "first writes to some are slower than others")
+            return
         block = bytes(FILL_BLOCK)
         for _ in range(size // FILL_BLOCK):
-            if _memory("MemAvailable") < MEMORY_KEPT:
-                self.warn("too little memory to touch all of the devices' before the measurements: "
-                          "first writes to some are slower than others")
-                return
             file.write(block)
+        self._filled += size
 
     def directory(self, name: str) -> Path:
         """A new directory below the work directory."""
