@@ -205,4 +205,5 @@ def stop_all(lineup: list[sides.Side]) -> None:
 
 def device_size(written: int) -> int:
     """Room for that many bytes on any one tier, with space to spare."""
-    return max(2 * GIB, -(-(written * 5 + 3 * GIB) // (4 * GIB)) * GIB)
+    room = written * 5 // 4 + GIB * 3 // 4
+    return max(2 * GIB, -(-room // GIB) * GIB)

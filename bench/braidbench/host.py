@@ -141,7 +141,7 @@ class Host:
     def loop_device(self, name: str, size: int) -> str:
         """A loop device with direct I/O over a new file: a sparse one, or in memory that is there already."""
         backing = self.work / f"{name}.img"
-        with open(backing, "wb", buffering=0) as file:
+        with open(backing, "wb") as file:
             file.truncate(size)
             if self._in_memory:
                 self._fill(file, size)
@@ -150,7 +150,8 @@ class Host:
     def _fill(self, file, size: int) -> None:
         """A virtual machine may have to ask its host for each page that it touches first, which takes longer than to
         write it, and hits some operations and not others."""
-        if self._filled + size > FILL_SHARE_MAX * _memory("MemTotal"):
+        memory = min(_memory("MemTotal"), shutil.disk_usage(self.work).total)
+        if self._filled + size > FILL_SHARE_MAX * memory:
             self.warn("too little memory to touch all of the devices' before the measurements: "
                       "first writes to some are slower than others")
             return

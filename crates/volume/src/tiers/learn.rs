@@ -20,6 +20,7 @@ pub(super) struct Learned {
     best: Option<Best>,
     /// The rates of the two epochs before.
     before: [f64; 2],
+    /// Kept until it was reached.
     trend: Trend,
     /// The same where data went through memory: it may be memory's.
     guess: Option<f64>,
@@ -109,11 +110,6 @@ impl Learned {
             }
             return;
         }
-        let trend = self.trend.with(seen);
-        // One in which the work began says less than it seems to.
-        if alone && (last > 0.0 || seen.busy >= BUSY_MIN) {
-            self.trend = trend;
-        }
         match &mut self.best {
             Some(best) if best.reached || !alone => {
                 // A device that had a rest may be fast for a moment: a throttle
@@ -122,6 +118,11 @@ impl Learned {
                 best.follow(seen, own.min(last).min(second), alone);
             }
             best => {
+                let trend = self.trend.with(seen);
+                // One in which the work began says less than it seems to.
+                if alone && (last > 0.0 || seen.busy >= BUSY_MIN) {
+                    self.trend = trend;
+                }
                 if let Some(estimate) = trend.estimate(seen, alone) {
                     // With fewer operations at once it may do less.
                     let is_as_deep = |best: &Best| estimate.in_flight >= QUEUE_SHARE_MIN * best.in_flight;
@@ -158,6 +159,7 @@ impl Best {
 }
 
 impl Trend {
+    /// With one more epoch.
     fn with(&self, seen: EpochLoad) -> Self {
         let add = |sum: f64, seen: f64| sum * TREND_KEPT + seen;
         Self {
