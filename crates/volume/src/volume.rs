@@ -103,7 +103,7 @@ impl Volume {
 
     /// Moves the range that holds byte `offset` of a file to the tier of this
     /// name, if it is not there already (ordering rule 1). A plain file is
-    /// spread first; a range that was never written stays nowhere. `between`
+    /// spread first, and one that is wholly on home then is plain again; a range that was never written stays nowhere. `between`
     /// is called each time the range was copied, and before it is looked what
     /// was written to it meanwhile.
     ///
@@ -120,6 +120,7 @@ impl Volume {
         let pace = Pace::new(None, &self.paces);
         let drive = Drive { pace: &pace, who: Who::UnguardedJob };
         let moved = self.relocate_watched(&file, offset, &to, (Reason::Asked, drive), between);
+        let moved = moved.and_then(|_| self.gather(&file));
         let ended = self.end_use(&file, false);
         moved.map(drop).and(ended)
     }

@@ -8,6 +8,7 @@
 
 mod allocate;
 mod choose;
+mod gather;
 mod handles;
 mod leave;
 mod live;

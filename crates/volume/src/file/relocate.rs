@@ -184,7 +184,7 @@ impl Volume {
     }
 
     /// `ESTALE` if the file was taken into use before home was replaced.
-    fn enter_to_move(&self, file: &File) -> Result<Pass<'_>> {
+    pub(super) fn enter_to_move(&self, file: &File) -> Result<Pass<'_>> {
         let pass = self.door.pass();
         let usable = file.inode.is_of(&self.home) && !file.opens.lock().dead;
         if usable { Ok(pass) } else { Err(Errno::ESTALE.into()) }

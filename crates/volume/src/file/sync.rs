@@ -133,7 +133,7 @@ impl Volume {
 
 /// Makes the home file as long as the file is. The size of a file that became
 /// shorter was set when it did.
-fn grow_home_file(file: &File, spread: &Spread) -> Result<()> {
+pub(super) fn grow_home_file(file: &File, spread: &Spread) -> Result<()> {
     if file.home_size()? >= spread.size() {
         return update_times(file, spread, None);
     }

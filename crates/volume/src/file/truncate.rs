@@ -85,7 +85,7 @@ impl Volume {
     }
 
     /// What the file has elsewhere goes.
-    fn reap_emptied(&self, data: &Fd, id: ObjectId) -> Result<()> {
+    pub(super) fn reap_emptied(&self, data: &Fd, id: ObjectId) -> Result<()> {
         // The home file itself is what has to be durable before they go.
         let home_file = data.reopen(Access::Read).or_else(|_| data.reopen(Access::Write))?;
         self.reaper.add(self, id, Some(home_file));

@@ -277,6 +277,7 @@ impl Run<'_> {
         // Its data does not go while it is moved.
         file.opened(false)?;
         let moved = self.move_file(shown, file);
+        let moved = moved.and_then(|stop| self.volume.gather(file).map(|_| stop));
         let ended = self.volume.end_use(file, false);
         let moved = moved?;
         ended.map(|()| moved)

@@ -225,8 +225,19 @@ impl Volume {
         "stays".into()
     }
 
-    /// Carries an errand out for some ranges of one file.
+    /// Carries an errand out for some ranges of one file, which may be wholly
+    /// on home then.
     fn move_ranges(&self, reached: &reach::Reached<'_>, ranges: &[u32], errand: &Errand<'_>) -> Outcome {
+        let outcome = self.move_each(reached, ranges, errand);
+        if outcome.bytes() > 0
+            && let Err(error) = self.gather(&reached.file)
+        {
+            tracing::debug!(ino = reached.key.ino, %error, "a file that is wholly on home stays spread");
+        }
+        outcome
+    }
+
+    fn move_each(&self, reached: &reach::Reached<'_>, ranges: &[u32], errand: &Errand<'_>) -> Outcome {
         let mut bytes = 0;
         for range in ranges {
             if (errand.stop)() {

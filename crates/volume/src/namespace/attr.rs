@@ -11,10 +11,7 @@ impl Volume {
     pub(crate) fn get_attr(&self, ino: InodeId, handle: Option<HandleId>) -> Result<Attr> {
         let inode = self.inodes.get(ino)?;
         match handle.and_then(|handle| self.handles.file(handle).ok()) {
-            Some(open) => {
-                let identity = self.home.identify(&**open.file.data())?;
-                self.attr_with(&inode, &identity, Some(&open.file))
-            }
+            Some(open) => self.attr_of_file(&inode, &open.file),
             None => self.attr_now(&inode),
         }
     }
@@ -23,47 +20,55 @@ impl Volume {
     pub(crate) fn attr_now(&self, inode: &Arc<Inode>) -> Result<Attr> {
         // An open file answers even when its last name is gone.
         let live = inode.file.lock().upgrade();
-        let identity = match &live {
-            Some(file) => self.home.identify(&**file.data())?,
-            None => self.home.identify(&*self.inodes.path(&self.home, inode)?)?,
-        };
-        self.attr_with(inode, &identity, live.as_ref())
+        match live {
+            Some(file) => self.attr_of_file(inode, &file),
+            None => {
+                let identity = self.home.identify(&*self.inodes.path(&self.home, inode)?)?;
+                self.attr_at_rest(inode, &identity)
+            }
+        }
     }
 
     /// Attributes of an inode that was just looked at.
     pub(crate) fn attr_from(&self, inode: &Arc<Inode>, identity: &Identity) -> Result<Attr> {
         let live = inode.file.lock().upgrade();
-        self.attr_with(inode, identity, live.as_ref())
+        match live.filter(|_| inode.kind == FileKind::Regular) {
+            Some(file) => self.attr_of_file(inode, &file),
+            None => self.attr_at_rest(inode, identity),
+        }
     }
 
-    fn attr_with(&self, inode: &Arc<Inode>, identity: &Identity, live: Option<&Arc<File>>) -> Result<Attr> {
-        let mut attr = Attr { ino: inode.ino, ..identity.attr };
-        if inode.kind != FileKind::Regular || live.is_none() && inode.shape() == Shape::Plain {
+    /// Attributes of a file that nobody uses.
+    fn attr_at_rest(&self, inode: &Arc<Inode>, identity: &Identity) -> Result<Attr> {
+        let attr = Attr { ino: inode.ino, ..identity.attr };
+        if inode.kind != FileKind::Regular || inode.shape() == Shape::Plain {
             return Ok(attr);
         }
-        match live {
-            Some(file) => self.correct_attr(file, &mut attr)?,
+        // What is behind the inode now is cheaper to ask than to open.
+        let fd = self.inodes.path(&self.home, inode)?;
+        match self.home.id_attr(&*fd, identity)? {
             None => {
-                // What is behind the inode now is cheaper to ask than to open.
-                let fd = self.inodes.path(&self.home, inode)?;
-                match self.home.id_attr(&*fd, identity)? {
-                    None => inode.set_shape(Shape::Plain),
-                    Some(_) => self.correct_attr(&*self.file_of(inode)?, &mut attr)?,
-                }
+                inode.set_shape(Shape::Plain);
+                Ok(attr)
             }
+            Some(_) => self.attr_of_file(inode, &*self.file_of(inode)?),
         }
-        Ok(attr)
     }
 
-    /// Applies what is ahead of the home inode, and adds up the space.
-    fn correct_attr(&self, file: &File, attr: &mut Attr) -> Result<()> {
-        if let Some(ahead) = file.ahead() {
+    /// The home inode's, with what is ahead of it and with the space that the
+    /// file takes elsewhere.
+    fn attr_of_file(&self, inode: &Inode, file: &File) -> Result<Attr> {
+        // Looked at before: what becomes plain brings it to the home inode
+        // first.
+        let ahead = file.ahead();
+        let mut attr = Attr { ino: inode.ino, ..file.data().stat()?.attr };
+        if let Some(ahead) = ahead {
             attr.size = ahead.size;
             attr.mtime = ahead.mtime.unwrap_or(attr.mtime);
             attr.ctime = ahead.mtime.map_or(attr.ctime, |mtime| attr.ctime.max(mtime));
             attr.blocks += self.blocks_elsewhere(ahead.id);
         }
-        Ok(())
+        Ok(attr)
     }
 
     /// Units of 512 bytes that a file takes on tiers other than home; a tier
