@@ -68,6 +68,8 @@ pub(crate) enum Command {
     Drill(DrillArgs),
     /// Check a volume, mounted or not, and repair it
     Fsck(FsckArgs),
+    /// Take Braid out of a tree: all data comes home, as plain files
+    Eject(EjectArgs),
     /// Measure what the tiers can do
     #[command(subcommand)]
     Bench(BenchCommand),
@@ -375,6 +377,35 @@ pub(crate) struct FsckArgs {
     pub(crate) verbose: bool,
 
     /// Print JSON lines
+    #[arg(long)]
+    pub(crate) json: bool,
+}
+
+const EJECT_HELP: &str = "\
+All data comes to the home tier; then every file is a plain one, in its place in
+home's directory, and Braid's attributes and .braid directories are gone. The
+volume must not be mounted, and home must have room for everything. What was
+interrupted is gone on with by the same command; until the end, the volume can
+be mounted as ever.
+
+Examples:
+  braid eject --dry-run two-tier.yaml
+  braid eject two-tier.yaml
+
+Exit status: 0 nothing of Braid is left (or, with --dry-run, nothing is in the
+way), 1 refused, failed or interrupted, 2 wrong arguments.";
+
+#[derive(Debug, Args)]
+#[command(after_help = EJECT_HELP)]
+pub(crate) struct EjectArgs {
+    #[command(flatten)]
+    pub(crate) stack: StackArgs,
+
+    /// Only tell what there is to do, and what is in the way
+    #[arg(long)]
+    pub(crate) dry_run: bool,
+
+    /// Print JSON
     #[arg(long)]
     pub(crate) json: bool,
 }

@@ -7,6 +7,7 @@ mod args;
 mod background;
 mod bench;
 mod drill;
+mod eject;
 mod explain;
 mod failure;
 mod fsck;
@@ -57,6 +58,7 @@ fn main() -> ExitCode {
         Command::Placement(PlacementCommand::Simulate(args)) => simulate::run(&args),
         Command::Drill(args) => drill::run(&args),
         Command::Fsck(args) => return fsck::run(&args),
+        Command::Eject(args) => eject::run(&args),
         Command::Bench(BenchCommand::Calibrate(args)) => bench::calibrate(&args),
         Command::Version => table::print(&format!("braid {}\n", env!("CARGO_PKG_VERSION"))),
     };

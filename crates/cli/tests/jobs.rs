@@ -122,7 +122,8 @@ fn promotion_and_demotion_follow_the_weights() {
     assert_eq!(bench.on("m/d/big", "slow"), RANGES);
     bench.ok(&["promote", "m/d"]);
     assert_eq!(bench.on("m/d/big", "fast"), RANGES);
-    assert!(bench.ok(&["explain", "m/d/big"]).contains("promoted"));
+    // All of it is on home.
+    assert_eq!(bench.json(&["explain", "m/d/big", "--json"])["layout"], "plain");
     bench.finish();
 }
 
@@ -465,4 +466,26 @@ fn what_can_not_be_done_is_refused_with_the_reason() {
     let said = bench.refused(&["mount", "bad.yaml", "m"]);
     assert!(said.contains("bad.yaml:6: stack.volume.jobs: "), "{said}");
     bench.finish();
+}
+
+#[test]
+fn moving_a_file_does_not_change_its_time() {
+    let Some(bench) = Bench::with_files() else { return };
+    let mtime = |name: &str| fs::metadata(bench.path(name)).unwrap().modified().unwrap();
+    bench.put("m/d/other");
+    let written = mtime("m/d/other");
+    let set = std::time::SystemTime::UNIX_EPOCH + Duration::new(1_500_000_000, 123_456_789);
+    let file = fs::File::options().write(true).open(bench.path("m/d/big")).unwrap();
+    file.set_modified(set).unwrap();
+    drop(file);
+    for to in ["slow", "fast", "slow"] {
+        bench.ok(&["move", "m/d", "--to", to]);
+        bench.remount();
+        assert_eq!((mtime("m/d/big"), mtime("m/d/other")), (set, written), "to {to}");
+        bench.ok(&["move", "m/d", "--to", if to == "slow" { "fast" } else { "slow" }]);
+        bench.kill_and_mount();
+        assert_eq!((mtime("m/d/big"), mtime("m/d/other")), (set, written), "killed, to {to}");
+    }
+    bench.unmount_clean();
+    assert_eq!(mtime("a/d/big"), set);
 }

@@ -2,7 +2,7 @@
 //!
 //! [`config`] says what can be set, [`stack_file`] and [`flags`] read it,
 //! [`validate`] refuses what can't work before anything is touched, [`serve`]
-//! runs the daemon, [`check`] the offline check, [`calibrate`] measures tiers,
+//! runs the daemon, [`check`] the offline check, [`eject`] takes a volume apart, [`calibrate`] measures tiers,
 //! [`simulate`] replays a [`trace`].
 //! `wire` opens the volume and mounts the front end; `control` answers for a
 //! volume that is mounted, with the help of `wire`, [`check`], `drill`, `jobs`,
@@ -13,6 +13,7 @@
 pub mod calibrate;
 pub mod check;
 pub mod config;
+pub mod eject;
 pub mod flags;
 pub mod log;
 pub mod metrics;

@@ -291,7 +291,7 @@ fn thread_status(thread: &braid_volume::ThreadStatus) -> ThreadStatus {
 
 /// The volume as it is set; with faults in front of its stores where it is to
 /// be mounted.
-fn volume_config(settings: &VolumeSettings, drills: Option<&Drills>) -> Result<VolumeConfig, Refusal> {
+pub(crate) fn volume_config(settings: &VolumeSettings, drills: Option<&Drills>) -> Result<VolumeConfig, Refusal> {
     let (mut home, mut tiers) = (None, Vec::new());
     for tier in &settings.tiers {
         let weight = tier.weight.as_ref().map(|weight| weight.value);
@@ -392,7 +392,7 @@ pub(crate) fn policy(policy: &Policy) -> PolicyConfig {
 
 /// Says where the setting stands that the volume could not be opened for. What
 /// the volume says is what it found and then, after a semicolon, what to do.
-fn refuse(error: &OpenError, settings: &VolumeSettings) -> Refusal {
+pub(crate) fn refuse(error: &OpenError, settings: &VolumeSettings) -> Refusal {
     let text = error.to_string();
     let otherwise = match error {
         OpenError::NeedsRoot { .. } => "mount it as root, or make a volume of your own in other directories",

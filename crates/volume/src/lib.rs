@@ -18,6 +18,7 @@ mod background;
 mod check;
 mod config;
 mod door;
+mod eject;
 mod explain;
 mod file;
 mod format;
@@ -51,6 +52,7 @@ pub use config::{
     DirectionProfile, EPOCH_NS_DEFAULT, HEAT_BUDGET_DEFAULT, HomeConfig, LargeFiles, MoversConfig,
     PolicyConfig, Reserve, RuleConfig, TierConfig, TierProfile, VolumeConfig,
 };
+pub use eject::{EjectProgress, Ejection};
 pub use explain::{Explanation, HoldingRule, Layout, Run};
 pub use format::{FORMAT_VERSION, RangeSize};
 pub use jobs::{JobRecord, JobStatus, PARALLEL_MAX as PARALLEL_JOBS_MAX, Pinned};

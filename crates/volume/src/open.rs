@@ -17,7 +17,7 @@ use crate::rehome::Changes;
 use crate::rules::Rules;
 use crate::sync::{Mutex, RwLock};
 use crate::tiers::{Counts, Place, Tier, TierParts, Tiers};
-use crate::{RANGE_SIZE_DEFAULT, Volume, lifecycle, placement, rehome};
+use crate::{RANGE_SIZE_DEFAULT, Volume, eject, lifecycle, placement, rehome};
 use braid_contract::{Access, Environment, Errno, Error, Fd, InodeId, RefusalKind, Result, TierId, VolumeId};
 use braid_sys::is_privileged;
 use std::ffi::OsStr;
@@ -139,6 +139,11 @@ pub enum OpenError {
         /// Where the other one is.
         to: String,
     },
+    /// The volume was being taken apart, and all data is in plain files.
+    Ejected {
+        /// The home tier's name.
+        tier: String,
+    },
     /// The policy or a rule names a tier that there is not.
     UnknownTier,
     /// Something else failed.
@@ -162,6 +167,7 @@ impl OpenError {
             | Self::IncompleteHome { tier, .. }
             | Self::HomeMoved { tier, .. }
             | Self::HomeUndecided { tier, .. }
+            | Self::Ejected { tier }
             | Self::NeedsRoot { tier } => Some(tier),
             Self::RangeSizeDiffers { .. } | Self::MissingTier { .. } | Self::UnknownTier | Self::Other(_) => {
                 None
@@ -243,6 +249,9 @@ impl fmt::Display for OpenError {
                  make it reachable under that name (is its file system mounted?) and mount again, \
                  or, if it is lost for good, remove .braid/intent/rehome here"
             ),
+            Self::Ejected { .. } => f.write_str(
+                "the volume was being taken apart, and all of its data is in plain files here; go on with braid eject",
+            ),
             Self::UnknownTier => f.write_str("the policy or a rule names a tier that is not among the tiers"),
             Self::Other(error) => write!(f, "{error}"),
         }
@@ -315,6 +324,9 @@ impl Volume {
 fn examine(config: &VolumeConfig) -> Opening<(Home, Plan)> {
     let mut home = open_home(&config.home)?;
     rehome::guard(&home, &config.home.name)?;
+    if eject::begun(&home.root())? {
+        return Err(OpenError::Ejected { tier: config.home.name.clone() });
+    }
     let home_label = read_home_label(&home, &config.home.name)?;
     let table = read_table(&home, &config.home.name)?;
     let user_xattr = home_label.as_ref().map_or(!is_privileged(), |label| label.user_xattr);

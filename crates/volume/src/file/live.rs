@@ -41,6 +41,9 @@ pub(crate) struct File {
     /// make it longer, and held alone while its size is set.
     pub(crate) home_len: RwLock<()>,
     pub(crate) opens: Mutex<Opens>,
+    /// Held while the times of the home inode are set, by somebody or back to
+    /// what they were before a range moved.
+    pub(crate) setting_times: Mutex<()>,
     /// Held while a spread file is synced: whoever comes meanwhile must not be
     /// told that what the other is still syncing is durable.
     pub(crate) syncing: Mutex<()>,
@@ -91,6 +94,7 @@ impl File {
             layout: RwLock::new(layout),
             home_len: RwLock::new(()),
             opens: Mutex::new(Opens::default()),
+            setting_times: Mutex::new(()),
             syncing: Mutex::new(()),
             sync_errors: Mutex::new(SyncErrors::default()),
             check_set_id: AtomicBool::new(true),

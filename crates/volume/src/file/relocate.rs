@@ -5,18 +5,19 @@
 use super::choose::Asking;
 use super::pieces::is_absent;
 use super::place::NotSpread;
+use super::sync::{unnoticed, update_times};
 use super::truncate::note_release;
 use super::{File, Layout, Spread};
 use crate::Volume;
 use crate::door::Pass;
-use crate::format::{Entry, RangeSize, Reason};
+use crate::format::{Entry, Owners, RangeSize, Reason};
 use crate::migrate::{Busy, CHUNKS, Ground, Outcome, Registered, Span, Stopped, carry_out};
 use crate::movers::Drive;
 use crate::placement::{self, Origin};
 use crate::plant::Plant;
 use crate::sync::ReadGuard;
 use crate::tiers::{Account, Backend, Tier, act_for, bit};
-use braid_contract::{Context, Errno, Error, Hint, Result, StoreIo};
+use braid_contract::{Context, Errno, Error, Hint, Result, StoreIo, TierId};
 use braid_sys::AlignedBuf;
 use std::cell::RefCell;
 use std::sync::Arc;
@@ -212,12 +213,33 @@ impl Volume {
             (ranges, range, this, entry, Span::new(spread.id(), &(range..range + 1)))
         };
         let from = self.tiers.get(entry.tier).map_err(NotMoved::Other)?;
+        self.take_mtime_home(file, &[from.id, to.id]).map_err(NotMoved::Other)?;
         let between = RefCell::new(between);
         let move_ = RangeMove { volume: self, file, ranges, range, entry, from, to, reason, this, between };
         let outcome = move_.run(span);
         move_.release_what_is_left(outcome.is_ok());
         self.note_data(&file.inode, ranges.start_of(range), ranges.bytes());
         outcome.map(Some)
+    }
+
+    /// What moves changes the times of objects: if the tier that owns the
+    /// file's modification time is one of `moving`, home owns it from now on,
+    /// which knows it durably.
+    fn take_mtime_home(&self, file: &File, moving: &[TierId]) -> Result<()> {
+        let layout = file.layout.read();
+        let Layout::Spread(spread) = &*layout else { return Ok(()) };
+        let (owners, home) = (spread.index.owners()?, self.tiers.home().id);
+        let concerned = |owner: TierId| owner != home && moving.contains(&owner);
+        if !concerned(owners.mtime) && !concerned(owners.synced_mtime) {
+            return Ok(());
+        }
+        update_times(file, spread, None)?;
+        file.data().sync(false)?;
+        spread.change_owners(|owners| match spread.times.mtime() {
+            None => Owners { mtime: home, synced_mtime: home, ..owners },
+            // Somebody wrote meanwhile.
+            Some(_) => owners,
+        })
     }
 
     /// The first stretch of data of the file's part on `tier` in
@@ -247,7 +269,8 @@ impl Volume {
     pub(crate) fn release_range(&self, file: &File, spread: &Spread, tier: &Tier, range: u64) -> Result<()> {
         let ranges = spread.range_size();
         note_release(spread, tier.id);
-        self.punch_piece(file, spread, tier, ranges.start_of(range), ranges.bytes())
+        let punch = || self.punch_piece(file, spread, tier, ranges.start_of(range), ranges.bytes());
+        unnoticed(file, spread, tier, punch)
             .context("releasing a range")
     }
 }
@@ -356,8 +379,9 @@ impl RangeMove<'_> {
         let io = StoreIo { direct: true, hint: Hint::default() };
         let mut done = 0;
         while done < data.len() {
-            let written =
-                self.volume.write_piece(self.file, spread, self.to, at + done as u64, &data[done..], io);
+            let (at, data) = (at + done as u64, &data[done..]);
+            let write = || self.volume.write_piece(self.file, spread, self.to, at, data, io);
+            let written = unnoticed(self.file, spread, self.to, write);
             match written.map_err(NotMoved::Target)? {
                 0 => return Err(NotMoved::Target(Errno::EIO.into())),
                 more => done += more,
@@ -395,8 +419,8 @@ impl Ground for RangeMove<'_> {
         let len = u64::from(chunks.count_ones()) * self.chunk();
         if again {
             // What became a hole must not stay data.
-            let punched = self.volume.punch_piece(self.file, spread, self.to, start, len);
-            punched.map_err(NotMoved::Target)?;
+            let punch = || self.volume.punch_piece(self.file, spread, self.to, start, len);
+            unnoticed(self.file, spread, self.to, punch).map_err(NotMoved::Target)?;
         }
         self.copy_data(spread, start, (start + len).min(spread.size()))
     }

@@ -131,6 +131,24 @@ impl Volume {
     }
 }
 
+/// Changes the home file in a way that is none of its user's: its modification
+/// time stays.
+pub(super) fn unnoticed<T>(
+    file: &File,
+    spread: &Spread,
+    tier: &Tier,
+    change: impl FnOnce() -> Result<T>,
+) -> Result<T> {
+    if !tier.is_home() {
+        return change();
+    }
+    let _times = file.setting_times.lock();
+    let before = file.data().stat()?.attr.mtime;
+    let changed = change();
+    update_times(file, spread, Some(before))?;
+    changed
+}
+
 /// Makes the home file as long as the file is. The size of a file that became
 /// shorter was set when it did.
 pub(super) fn grow_home_file(file: &File, spread: &Spread) -> Result<()> {

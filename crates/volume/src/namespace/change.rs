@@ -59,12 +59,14 @@ impl Volume {
                 file.set_id_may_be_set();
             }
         }
+        let times = live.as_ref().map(|file| file.setting_times.lock());
         if changes.atime.is_some() || changes.mtime.is_some() {
             fd.set_times(changes.atime, changes.mtime)?;
         }
         if let Some(file) = &live {
             file.inode_is_set(changes.mtime.is_some(), self.tiers.home().id)?;
         }
+        drop(times);
         self.attr_now(&inode)
     }
 }

@@ -1,0 +1,26 @@
+//! Taking Braid out of a tree whose volume is not mounted. The command line
+//! calls this.
+
+use crate::config::Config;
+use crate::refusal::Refusal;
+use crate::{rehome, validate, wire};
+use braid_volume::{EjectProgress, Ejection};
+
+/// Brings all data of the volume that `config` describes home and takes the
+/// volume apart; with `dry_run`, only looks. `progress` is told how far it is,
+/// and ends it when it answers `false`.
+///
+/// # Errors
+/// If the volume can't be opened, or can't be taken apart to the end: it can be
+/// gone on with then.
+pub fn run(
+    config: &Config,
+    dry_run: bool,
+    progress: &mut dyn FnMut(EjectProgress) -> bool,
+) -> Result<Ejection, Refusal> {
+    let volume = config.stack.volume();
+    validate::tiers(volume)?;
+    let volume_config = wire::volume_config(volume, None)?;
+    rehome::settle(&volume_config.home.root);
+    braid_volume::Volume::eject(volume_config, dry_run, progress).map_err(|error| wire::refuse(&error, volume))
+}
