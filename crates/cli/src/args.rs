@@ -13,7 +13,8 @@ pub(crate) use tiers::{ReplaceArgs, TierAddArgs, TierCommand, TierListArgs, Tier
 
 pub(crate) use trace::{PlacementCommand, SimulateArgs, TraceCommand, TraceRecordArgs};
 
-use clap::{Args, Parser, Subcommand};
+use clap::error::ErrorKind;
+use clap::{Args, CommandFactory, Parser, Subcommand};
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -80,21 +81,31 @@ pub(crate) enum Command {
 const MOUNT_HELP: &str = "\
 Examples:
   braid mount two-tier.yaml /mnt/volume
+  braid mount two-tier.yaml /mnt/volume -o ro,noexec
+  braid mount two-tier.yaml                 the file says where: mount: { point: /mnt/volume }
   braid mount --tier fast=/mnt/nvme,weight=400 --tier slow=/mnt/sata,weight=120 /mnt/volume
   braid mount --tier fast=/mnt/nvme --tier slow=/mnt/sata,reserve=5% --policy home-first:watermark=80% /mnt/volume
 
 The command returns when the file system can be used; a daemon stays behind.
 Exit status: 0 mounted, 1 refused or failed, 2 wrong arguments.";
 
+const MOUNT_USAGE: &str = "\
+braid mount [OPTIONS] STACK.yaml [MOUNTPOINT]
+       braid mount [OPTIONS] --tier NAME=DIR … MOUNTPOINT";
+
 #[derive(Debug, Args)]
-#[command(after_help = MOUNT_HELP, allow_missing_positional = true)]
+#[command(after_help = MOUNT_HELP, override_usage = MOUNT_USAGE)]
 pub(crate) struct MountArgs {
     #[command(flatten)]
     pub(crate) stack: StackArgs,
 
-    /// Directory to mount on
+    /// Directory to mount on [default: what the stack file says]
     #[arg(index = 2)]
-    pub(crate) mountpoint: PathBuf,
+    pub(crate) mountpoint: Option<PathBuf>,
+
+    /// Options of any mount, separated by commas: ro, noexec, nosuid, nodev, noatime …; repeat at will
+    #[arg(long, short, value_name = "OPTIONS", value_delimiter = ',', value_parser = mount_option)]
+    pub(crate) options: Vec<String>,
 
     /// Stay in the foreground and log to standard error
     #[arg(long, short)]
@@ -145,7 +156,7 @@ pub(crate) struct MountArgs {
 #[derive(Debug, Args)]
 pub(crate) struct StackArgs {
     /// Stack file
-    #[arg(index = 1, value_name = "STACK.yaml", conflicts_with = "tiers")]
+    #[arg(index = 1, value_name = "STACK.yaml")]
     pub(crate) stack: Option<PathBuf>,
 
     /// A tier, in place of a stack file; repeat for each
@@ -153,17 +164,43 @@ pub(crate) struct StackArgs {
     pub(crate) tiers: Vec<String>,
 
     /// The tier that holds the names and the small files [default: the first]
-    #[arg(long, value_name = "NAME", requires = "tiers", conflicts_with = "stack")]
+    #[arg(long, value_name = "NAME", requires = "tiers")]
     pub(crate) home: Option<String>,
 
     /// adaptive, weighted, static[:threads=8], dynamic[:threads=8,threshold=50%,global-threshold=50%],
     /// home-first[:watermark=90%] or size[:small=4MiB,sync=64KiB,large=spread|TIER] [default: weighted]
-    #[arg(long, value_name = "POLICY", requires = "tiers", conflicts_with = "stack")]
+    #[arg(long, value_name = "POLICY", requires = "tiers")]
     pub(crate) policy: Option<String>,
 
     /// Size of a range: a power of two, 64KiB to 64MiB [default: the volume's, or 2MiB for a new one]
-    #[arg(long, value_name = "SIZE", requires = "tiers", conflicts_with = "stack")]
+    #[arg(long, value_name = "SIZE", requires = "tiers")]
     pub(crate) range: Option<String>,
+}
+
+impl MountArgs {
+    /// Puts the one place that is given beside `--tier` where it belongs.
+    pub(crate) fn settled(mut self) -> Result<Self, clap::Error> {
+        let about = |kind, text: &str| Err(CommandLine::command().error(kind, text));
+        match (&self.stack.stack, &self.mountpoint, self.stack.tiers.is_empty()) {
+            (Some(_), Some(_), false) => {
+                return about(ErrorKind::ArgumentConflict, "give a stack file or --tier, not both");
+            }
+            (None, _, _) => {
+                return about(ErrorKind::MissingRequiredArgument, "say where to mount (see braid mount --help)");
+            }
+            (Some(_), None, false) => self.mountpoint = self.stack.stack.take(),
+            (Some(place), None, true) if place.is_dir() => {
+                let text = "give a stack file, or --tier NAME=DIR for each tier (see braid mount --help)";
+                return about(ErrorKind::MissingRequiredArgument, text);
+            }
+            (Some(_), _, true) => {}
+        }
+        Ok(self)
+    }
+}
+
+fn mount_option(text: &str) -> Result<String, String> {
+    braid_daemon::config::mount_option(text)
 }
 
 const UMOUNT_HELP: &str = "\
@@ -470,11 +507,10 @@ pub(crate) struct CalibrateArgs {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use clap::CommandFactory;
 
     fn mount(line: &str) -> Result<MountArgs, clap::Error> {
         match CommandLine::try_parse_from(line.split(' '))?.command {
-            Command::Mount(args) => Ok(args),
+            Command::Mount(args) => args.settled(),
             other => panic!("{other:?}"),
         }
     }
@@ -487,10 +523,13 @@ mod tests {
     #[test]
     fn a_stack_file_comes_before_the_mount_point() {
         let args = mount("braid mount a.yaml /mnt").unwrap();
-        assert_eq!((args.stack.stack, args.mountpoint), (Some("a.yaml".into()), "/mnt".into()));
+        assert_eq!((args.stack.stack, args.mountpoint), (Some("a.yaml".into()), Some("/mnt".into())));
+        let args = mount("braid mount a.yaml -o ro,noexec -o dev").unwrap();
+        assert_eq!((args.stack.stack, args.mountpoint), (Some("a.yaml".into()), None));
+        assert_eq!(args.options, ["ro", "noexec", "dev"]);
 
         let args = mount("braid mount --tier a=/a --tier b=/b,weight=2 /mnt --range 1MiB").unwrap();
-        assert_eq!((args.stack.stack, args.mountpoint), (None, "/mnt".into()));
+        assert_eq!((args.stack.stack, args.mountpoint), (None, Some("/mnt".into())));
         assert_eq!(args.stack.tiers, ["a=/a", "b=/b,weight=2"]);
     }
 
@@ -498,6 +537,8 @@ mod tests {
     fn flags_that_exclude_each_other() {
         for line in [
             "braid mount",
+            "braid mount --tier a=/a",
+            "braid mount a.yaml /mnt -o what",
             "braid mount a.yaml --tier a=/a /mnt",
             "braid mount a.yaml /mnt --policy weighted",
             "braid mount /mnt --home a",

@@ -6,6 +6,7 @@ use crate::failure::{Failure, Result};
 use braid_daemon::log;
 use rustix::process::{geteuid, setsid};
 use std::cell::Cell;
+use std::ffi::OsString;
 use std::fmt::Write as _;
 use std::fs::{self, File};
 use std::io::{self, BufRead, BufReader, Write as _};
@@ -18,12 +19,12 @@ use std::process::{Child, Command, ExitStatus, Stdio};
 const LOG_NAME_BYTES_MAX: usize = 200;
 
 /// Starts the daemon and returns when the file system at `mountpoint` can be
-/// used.
-pub(crate) fn start(args: &MountArgs, mountpoint: &Path) -> Result<()> {
+/// used; `words` are what `args` were read from.
+pub(crate) fn start(args: &MountArgs, words: &[OsString], mountpoint: &Path) -> Result<()> {
     let log = Log::open(args.log_file.as_deref(), mountpoint)?;
     braid_daemon::pass_on_no_files();
     let mut child =
-        spawn(&log).map_err(|error| Failure::new(format!("the daemon can't be started: {error}")))?;
+        spawn(&log, words).map_err(|error| Failure::new(format!("the daemon can't be started: {error}")))?;
     let mut line = String::new();
     if let Some(stdout) = child.stdout.take() {
         // An error reads like an end: the daemon is gone without a word.
@@ -46,8 +47,8 @@ pub(crate) fn start(args: &MountArgs, mountpoint: &Path) -> Result<()> {
 }
 
 /// This command again, with the same arguments, in a session of its own.
-fn spawn(log: &Log) -> io::Result<Child> {
-    let mut words = std::env::args_os().skip(1);
+fn spawn(log: &Log, words: &[OsString]) -> io::Result<Child> {
+    let mut words = words.iter();
     let mut command = Command::new(std::env::current_exe()?);
     // Flags go directly behind the sub-command: behind `--` they would be
     // taken for paths.

@@ -12,6 +12,9 @@ use std::path::{Path, PathBuf};
 /// or does not let this user in.
 pub(crate) fn containing(path: &Path) -> Result<Mount> {
     let table = table()?;
+    if let Some(mount) = of_stack_file(&table, path) {
+        return Ok(mount);
+    }
     // A mount point is not asked what it is: its daemon may be unable to say.
     let named = std::path::absolute(path).unwrap_or_default();
     if let Some(mount) = mounts::at(&table, &named).filter(|mount| mount.is_braid()) {
@@ -51,9 +54,24 @@ pub(crate) fn containing_or_only(path: Option<&Path>) -> Result<Mount> {
     }
 }
 
-/// The Braid file system that is mounted at `path` itself.
+/// The Braid file system that was mounted with the stack file `path`, if it is
+/// one and there is.
+fn of_stack_file(table: &[Mount], path: &Path) -> Option<Mount> {
+    let is_source = |mount: &&Mount| mount.is_braid() && mount.source.starts_with('/');
+    if !table.iter().any(|mount| is_source(&mount)) || !std::fs::metadata(path).ok()?.is_file() {
+        return None;
+    }
+    let file = std::fs::canonicalize(path).ok()?;
+    table.iter().rev().filter(is_source).find(|mount| Path::new(&mount.source) == file).cloned()
+}
+
+/// The Braid file system that is mounted at `path` itself, or with the stack
+/// file `path`.
 pub(crate) fn mounted_at(path: &Path) -> Result<Mount> {
     let table = table()?;
+    if let Some(mount) = of_stack_file(&table, path) {
+        return Ok(mount);
+    }
     let resolved = resolve(path)?;
     match mounts::at(&table, &resolved) {
         Some(mount) if mount.is_braid() => Ok(mount.clone()),

@@ -15,6 +15,7 @@ mod interrupt;
 mod job;
 mod locate;
 mod mount;
+mod mount_helper;
 mod movers;
 mod pin;
 mod poll;
@@ -34,8 +35,15 @@ use clap::Parser;
 use std::process::ExitCode;
 
 fn main() -> ExitCode {
+    let mut words = std::env::args_os();
+    if let Some(done) = mount_helper::run(words.next().as_deref()) {
+        return done;
+    }
     let done = match CommandLine::parse().command {
-        Command::Mount(args) => mount::run(&args),
+        Command::Mount(args) => match args.settled() {
+            Ok(args) => mount::run(&args, &words.collect::<Vec<_>>()),
+            Err(error) => error.exit(),
+        },
         Command::Umount(args) => umount::run(&args),
         Command::Status(args) => status::run(&args),
         Command::Top(args) => top::run(&args),

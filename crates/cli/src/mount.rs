@@ -3,22 +3,47 @@
 use crate::args::{MountArgs, StackArgs};
 use crate::background;
 use crate::failure::{Failure, Result};
+use crate::umount;
 use braid_daemon::config::{Config, MountSettings, THREADS};
 use braid_daemon::flags::{self, StackFlags};
 use braid_daemon::metrics::Address;
 use braid_daemon::refusal::{Located, Place};
 use braid_daemon::serve::{self, ServeError};
 use braid_daemon::{log, stack_file, validate};
+use std::ffi::OsString;
+use std::path::PathBuf;
 
-/// Mounts in this process or, usually, in a daemon.
-pub(crate) fn run(args: &MountArgs) -> Result<()> {
+/// Mounts in this process or, usually, in a daemon; `words` are what `args`
+/// were read from.
+pub(crate) fn run(args: &MountArgs, words: &[OsString]) -> Result<()> {
     if args.foreground {
         return foreground(args);
     }
     // What is wrong is best said before anything is started or logged.
     let config = config(args)?;
-    let point = validate::mount(&config, &args.mountpoint, args.nonempty)?;
-    background::start(args, &point.path)
+    let point = clear_mount_point(args, &config)?;
+    let point = validate::mount(&config, &point, args.nonempty)?;
+    background::start(args, words, &point.path)
+}
+
+/// Looks whether this could be mounted, and leaves it at that.
+pub(crate) fn look(args: &MountArgs) -> Result<()> {
+    let config = config(args)?;
+    validate::mount(&config, &clear_mount_point(args, &config)?, args.nonempty)?;
+    Ok(())
+}
+
+/// Where to mount, free of what a daemon left that died.
+fn clear_mount_point(args: &MountArgs, config: &Config) -> Result<PathBuf> {
+    let in_file = || config.mount.point.as_ref().map(|point| point.value.clone());
+    let point = args.mountpoint.clone().or_else(in_file).ok_or_else(|| {
+        Failure::usage(
+            "it is not said where to mount\n  \
+             help: name a directory behind the stack file, or write mount: { point: DIRECTORY } in it",
+        )
+    })?;
+    umount::clear_dead(&point)?;
+    Ok(point)
 }
 
 /// The stack that the arguments describe.
@@ -62,6 +87,8 @@ fn mount_settings(args: &MountArgs) -> Result<MountSettings> {
     });
     let flag = |set: bool, name: &str, value: bool| set.then(|| Located::new(value, Place::flag(name)));
     Ok(MountSettings {
+        point: None,
+        options: args.options.clone(),
         threads,
         allow_other: flag(args.allow_other, "--allow-other", true).or(flag(
             args.no_allow_other,
@@ -77,7 +104,8 @@ fn mount_settings(args: &MountArgs) -> Result<MountSettings> {
 fn foreground(args: &MountArgs) -> Result<()> {
     let report = background::Report::new(args.ready_on_stdout);
     let served = prepare(args).and_then(|config| {
-        let served = serve::run(&config, &args.mountpoint, args.nonempty, || report.ready());
+        let point = clear_mount_point(args, &config)?;
+        let served = serve::run(&config, &point, args.nonempty, || report.ready());
         served.map_err(|error| match error {
             ServeError::Refused(refusal) => refusal.into(),
             ServeError::Failed(what) => Failure::new(what),

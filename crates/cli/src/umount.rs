@@ -33,6 +33,19 @@ pub(crate) fn run(args: &UmountArgs) -> Result<()> {
     }
 }
 
+/// Takes Braid file systems away from `point` whose daemons are gone: nothing
+/// can be reached through them.
+pub(crate) fn clear_dead(point: &Path) -> Result<()> {
+    while let Ok(mount) = locate::mounted_at(point)
+        && locate::daemon(&mount).is_err()
+        && mount.is_dead()
+    {
+        detach(&mount.point, true)?;
+        remove_socket(&mount);
+    }
+    Ok(())
+}
+
 fn detach(point: &Path, lazy: bool) -> Result<()> {
     let flags = if lazy { UnmountFlags::DETACH } else { UnmountFlags::empty() };
     match unmount(point, flags | UnmountFlags::NOFOLLOW) {

@@ -228,6 +228,11 @@ pub enum Large {
 /// How a file system is mounted; what is not set has a default.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct MountSettings {
+    /// Where, unless the command says where.
+    pub point: Option<Located<PathBuf>>,
+    /// Options that mean the same for every mount, each known; of two that
+    /// speak of one matter the last counts.
+    pub options: Vec<String>,
     /// Threads that answer the kernel.
     pub threads: Option<Located<usize>>,
     /// Whether other users may use the mount.
@@ -236,6 +241,24 @@ pub struct MountSettings {
     pub passthrough: Option<Located<bool>>,
     /// Where Prometheus finds metrics; nowhere if it is not set.
     pub metrics: Option<Located<Address>>,
+}
+
+/// The options that mean the same for every mount.
+pub fn mount_options() -> impl Iterator<Item = &'static str> {
+    braid_fuse::generic_options()
+}
+
+/// Refuses an option that is not one of those that mean the same for every
+/// mount, with what to write.
+///
+/// # Errors
+/// If it is not one of them.
+pub fn mount_option(text: &str) -> Result<String, String> {
+    let known: Vec<&str> = mount_options().collect();
+    if known.contains(&text) {
+        return Ok(text.to_owned());
+    }
+    Err(format!("the options are {}", known.join(", ")))
 }
 
 /// Threads that answer the kernel, unless set otherwise.
@@ -260,6 +283,8 @@ impl MountSettings {
     #[must_use]
     pub fn or(self, file: Self) -> Self {
         Self {
+            point: self.point.or(file.point),
+            options: file.options.into_iter().chain(self.options).collect(),
             threads: self.threads.or(file.threads),
             allow_other: self.allow_other.or(file.allow_other),
             passthrough: self.passthrough.or(file.passthrough),

@@ -132,6 +132,14 @@ impl Running {
         ] {
             set(&mut settings, key, Value::Scalar(value));
         }
+        let written = stack_text::get(&root, "mount").and_then(|mount| stack_text::get(mount, "point"));
+        if let Some(Node { value: Value::Scalar(point), .. }) = written {
+            set(&mut settings, "point", Value::Scalar(self.base.join(point).display().to_string()));
+        }
+        if !mount.options.is_empty() {
+            let options = mount.options.iter().map(|option| Node::new(Value::Scalar(option.clone())));
+            set(&mut settings, "options", Value::List(options.collect()));
+        }
         // What other keys there are stay as they were written.
         if let Some(Node { value: Value::Map(written), .. }) = stack_text::get(&root, "mount") {
             for entry in written {

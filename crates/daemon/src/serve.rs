@@ -66,6 +66,14 @@ pub fn run(
     served
 }
 
+/// Gives what is mounted at `point` other options of any mount.
+///
+/// # Errors
+/// Those of the system call.
+pub fn remount(point: &Path, options: &[String]) -> io::Result<()> {
+    braid_fuse::remount(point, options)
+}
+
 fn serve(
     config: &Config,
     point: &MountPoint,

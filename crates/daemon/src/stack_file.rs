@@ -1,11 +1,11 @@
 //! Reads a stack file.
 
-use crate::config::{Config, MountSettings, StackNode, THREADS};
+use crate::config::{Config, MountSettings, StackNode, THREADS, mount_option};
 use crate::metrics::Address;
-use crate::refusal::{Place, Refusal};
+use crate::refusal::{Located, Place, Refusal};
 use crate::running::Source;
 use crate::section::{Field, Section, nearest, one_of};
-use crate::volume_settings;
+use crate::volume_settings::{self, join};
 use crate::yaml::{self, Value};
 use braid_modules::WRAPPERS;
 use std::io;
@@ -62,7 +62,7 @@ pub fn parse(text: &str, name: &str, base: &Path) -> Result<Config, Refusal> {
     let mount = section.take("mount");
     Ok(Config {
         stack: stack_node(&stack, base, 0)?,
-        mount: mount.map(|field| mount_settings(&field)).transpose()?.unwrap_or_default(),
+        mount: mount.map(|field| mount_settings(&field, base)).transpose()?.unwrap_or_default(),
         source,
     })
 }
@@ -99,9 +99,15 @@ fn stack_node(field: &Field, base: &Path, depth: usize) -> Result<StackNode, Ref
     Ok(StackNode::Wrapper { module, child: Box::new(stack_node(&node, base, depth + 1)?) })
 }
 
-fn mount_settings(field: &Field) -> Result<MountSettings, Refusal> {
-    let mut section = Section::of(field, &["threads", "allow-other", "passthrough", "metrics"])?;
+fn mount_settings(field: &Field, base: &Path) -> Result<MountSettings, Refusal> {
+    let known = ["point", "options", "threads", "allow-other", "passthrough", "metrics"];
+    let mut section = Section::of(field, &known)?;
+    let option = |field: &Field| field.parse("an option of mounts", mount_option).map(|option| option.value);
+    let options = section.take("options").map(|field| field.items("options: [ ro, noexec ]")).transpose()?;
+    let point = section.take("point").map(|field| field.text("a directory")).transpose()?;
     Ok(MountSettings {
+        point: point.map(|point| Located::new(join(base, &point.value), point.place)),
+        options: options.unwrap_or_default().iter().map(option).collect::<Result<_, _>>()?,
         threads: section.take("threads").map(|field| field.count(THREADS)).transpose()?,
         allow_other: section.take("allow-other").map(|field| field.truth()).transpose()?,
         passthrough: section.take("passthrough").map(|field| field.truth()).transpose()?,

@@ -257,7 +257,7 @@ fn look_at_mount_point(given: &Path, nonempty: bool) -> Result<MountPoint, Refus
     let mounts = mounts::list().unwrap_or_default();
     if let Some(mount) = mounts::at(&mounts, &path).filter(|mount| mount.is_braid()) {
         if mount.is_dead() {
-            return Err(stale(given, &place));
+            return Err(stale(given, &place, true));
         }
         let advice = format!("unmount it first: braid umount {shown}");
         return Err(place.refuse("a Braid file system is mounted here already", advice));
@@ -276,7 +276,11 @@ fn unreachable_mount_point(given: &Path, place: &Place, error: &io::Error) -> Re
         Some(Errno::NOENT) => {
             place.refuse("there is no such directory", format!("make it: mkdir -p {shown}"))
         }
-        Some(Errno::NOTCONN) => stale(given, place),
+        Some(Errno::NOTCONN) => {
+            let mounts = mounts::list().unwrap_or_default();
+            let path = mounts::resolve(given).unwrap_or_else(|_| given.to_owned());
+            stale(given, place, mounts::containing(&mounts, &path).is_some_and(Mount::is_braid))
+        }
         Some(Errno::ACCESS) => place.refuse(
             "this user may not enter the directory",
             "choose another, or change the permissions on the way there",
@@ -285,10 +289,11 @@ fn unreachable_mount_point(given: &Path, place: &Place, error: &io::Error) -> Re
     }
 }
 
-fn stale(given: &Path, place: &Place) -> Refusal {
+fn stale(given: &Path, place: &Place, is_braid: bool) -> Refusal {
+    let command = if is_braid { "braid umount" } else { "umount -l" };
     place.refuse(
         "a file system is still mounted here, but its daemon is gone",
-        format!("clean it up: braid umount {}", given.display()),
+        format!("clean it up: {command} {}", given.display()),
     )
 }
 

@@ -167,6 +167,6 @@ pub(crate) fn reserve(field: &Field) -> Result<Located<Reserve>, Refusal> {
     })
 }
 
-fn join(base: &Path, dir: &str) -> PathBuf {
+pub(crate) fn join(base: &Path, dir: &str) -> PathBuf {
     if base.as_os_str().is_empty() { dir.into() } else { base.join(dir) }
 }

@@ -78,7 +78,11 @@ pub(crate) fn mount(fs: Arc<dyn FileSystem>, point: &Path, config: &Config) -> i
         threads: settings.threads.as_ref().map_or(THREADS_DEFAULT, |threads| threads.value),
         allow_other: settings.allow_other.as_ref().map_or(root, |allow| allow.value),
         passthrough: settings.passthrough.as_ref().is_none_or(|passthrough| passthrough.value),
-        fs_name: names.join("+"),
+        fs_name: match &config.source.file {
+            Some(file) => file.display().to_string(),
+            None => names.join("+"),
+        },
+        options: settings.options.clone(),
     };
     braid_fuse::mount(fs, point, &front)
 }

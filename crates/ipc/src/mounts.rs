@@ -45,7 +45,9 @@ impl Mount {
     /// the kernel's memory when nobody is there.
     #[must_use]
     pub fn is_dead(&self) -> bool {
-        rustix::fs::statfs(&self.point).is_err_and(|error| error == rustix::io::Errno::NOTCONN)
+        // Aborted is what the daemon died over just now.
+        let dead = [rustix::io::Errno::NOTCONN, rustix::io::Errno::CONNABORTED];
+        rustix::fs::statfs(&self.point).is_err_and(|error| dead.contains(&error))
     }
 
     /// Where `path`, which is below this mount, is within the file system.

@@ -30,4 +30,5 @@ mod ops;
 mod report;
 mod session;
 
+pub use mount::{generic_options, remount};
 pub use session::{FuseConfig, Session, Unmounter, mount};

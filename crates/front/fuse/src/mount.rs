@@ -30,6 +30,31 @@ const HELPER: &str = "fusermount3";
 /// Where the helper is told the descriptor to answer on.
 const HELPER_SOCKET_VARIABLE: &str = "_FUSE_COMMFD";
 
+/// Options that mean the same for every mount: the flags that each sets, and
+/// those that it takes back.
+const GENERIC: &[(&str, MountFlags, MountFlags)] = &[
+    ("ro", MountFlags::RDONLY, MountFlags::empty()),
+    ("rw", MountFlags::empty(), MountFlags::RDONLY),
+    ("noexec", MountFlags::NOEXEC, MountFlags::empty()),
+    ("exec", MountFlags::empty(), MountFlags::NOEXEC),
+    ("nosuid", MountFlags::NOSUID, MountFlags::empty()),
+    ("suid", MountFlags::empty(), MountFlags::NOSUID),
+    ("nodev", MountFlags::NODEV, MountFlags::empty()),
+    ("dev", MountFlags::empty(), MountFlags::NODEV),
+    ("noatime", MountFlags::NOATIME, ATIME.difference(MountFlags::NOATIME)),
+    ("atime", MountFlags::empty(), MountFlags::NOATIME),
+    ("relatime", MountFlags::RELATIME, ATIME.difference(MountFlags::RELATIME)),
+    ("strictatime", MountFlags::STRICTATIME, ATIME.difference(MountFlags::STRICTATIME)),
+    ("nodiratime", MountFlags::NODIRATIME, MountFlags::empty()),
+    ("diratime", MountFlags::empty(), MountFlags::NODIRATIME),
+    ("sync", MountFlags::SYNCHRONOUS, MountFlags::empty()),
+    ("async", MountFlags::empty(), MountFlags::SYNCHRONOUS),
+    ("dirsync", MountFlags::DIRSYNC, MountFlags::empty()),
+];
+
+/// The flags of which a mount has one.
+const ATIME: MountFlags = MountFlags::NOATIME.union(MountFlags::RELATIME).union(MountFlags::STRICTATIME);
+
 /// Data that the kernel reads ahead of a sequential reader: two ranges of the
 /// usual size, so that two tiers work for it at once. The protocol can only
 /// lower the kernel's default (128 KiB).
@@ -51,6 +76,28 @@ pub(crate) struct Mounted {
 pub(crate) struct Options<'a> {
     pub(crate) fs_name: &'a str,
     pub(crate) allow_other: bool,
+    /// Some of [`generic_options`]; the last that says something of a matter
+    /// counts.
+    pub(crate) generic: &'a [String],
+}
+
+/// The options that mean the same for every mount.
+pub fn generic_options() -> impl Iterator<Item = &'static str> {
+    GENERIC.iter().map(|(name, ..)| *name)
+}
+
+/// Gives a mount other generic options, as `mount -o remount` does.
+///
+/// # Errors
+/// Those of the system call.
+pub fn remount(path: &Path, generic: &[String]) -> io::Result<()> {
+    rustix::mount::mount_remount(path, flags(generic), c"")
+        .map_err(|error| about(path, "can't be remounted", &error.into()))
+}
+
+fn flags(generic: &[String]) -> MountFlags {
+    let known = generic.iter().filter_map(|name| GENERIC.iter().find(|(known, ..)| known == name));
+    known.fold(MountFlags::empty(), |flags, (_, set, unset)| flags.difference(*unset).union(*set))
 }
 
 /// Mounts at `path`, whose requests then arrive at the descriptor.
@@ -204,7 +251,7 @@ fn mount_by_call(path: &Path, options: &Options<'_>) -> io::Result<OwnedFd> {
         data.push_str(",allow_other");
     }
     let data = CString::new(data)?;
-    match rustix::mount::mount(options.fs_name, path, TYPE, MountFlags::empty(), data.as_c_str()) {
+    match rustix::mount::mount(options.fs_name, path, TYPE, flags(options.generic), data.as_c_str()) {
         Ok(()) => Ok(device.into()),
         Err(Os::PERM) => Err(Os::PERM.into()),
         Err(error) => Err(about(path, "can't be mounted on", &error.into())),
@@ -229,6 +276,10 @@ fn mount_by_helper(path: &Path, options: &Options<'_>) -> io::Result<OwnedFd> {
     );
     if options.allow_other {
         text.push_str(",allow_other");
+    }
+    for name in options.generic {
+        text.push(',');
+        text.push_str(name);
     }
     let (ours, theirs) = socketpair(AddressFamily::UNIX, SocketType::STREAM, SocketFlags::CLOEXEC, None)?;
     fcntl_setfd(&theirs, FdFlags::empty())?;
@@ -329,8 +380,17 @@ mod tests {
     }
 
     #[test]
+    fn of_options_the_last_that_says_something_of_a_matter_counts() {
+        let of = |text: &str| flags(&text.split(',').map(str::to_owned).collect::<Vec<_>>());
+        assert_eq!(of("ro,noexec,nosuid,rw"), MountFlags::NOEXEC | MountFlags::NOSUID);
+        assert_eq!(of("noatime,relatime"), MountFlags::RELATIME);
+        assert_eq!(of("strictatime,noatime,sync"), MountFlags::NOATIME | MountFlags::SYNCHRONOUS);
+        assert_eq!(of("what"), MountFlags::empty());
+    }
+
+    #[test]
     fn a_place_that_is_no_directory_is_refused() {
-        let options = Options { fs_name: "test", allow_other: false };
+        let options = Options { fs_name: "test", allow_other: false, generic: &[] };
         let missing = mount(Path::new("/nonexistent/place"), &options).unwrap_err();
         assert_eq!(missing.kind(), io::ErrorKind::NotFound);
         assert!(missing.to_string().contains("/nonexistent/place"), "{missing}");

@@ -22,6 +22,9 @@ pub struct FuseConfig {
     pub passthrough: bool,
     /// Source that the mount table shows.
     pub fs_name: String,
+    /// Options that mean the same for every mount: some of
+    /// [`generic_options`](crate::generic_options).
+    pub options: Vec<String>,
 }
 
 /// A mounted file system that is ready to be served.
@@ -47,7 +50,7 @@ pub struct Unmounter {
 /// and what to do about it.
 pub fn mount(fs: Arc<dyn FileSystem>, mountpoint: &Path, config: &FuseConfig) -> io::Result<Session> {
     let front = Front::new(fs, config.passthrough && rustix::process::geteuid().is_root());
-    let options = Options { fs_name: &config.fs_name, allow_other: config.allow_other };
+    let options = Options { fs_name: &config.fs_name, allow_other: config.allow_other, generic: &config.options };
     let (device, mounted) = mount::mount(mountpoint, &options)?;
     let unmounter = Unmounter { mounted: Arc::new(mounted) };
     // From here on, a failure takes the mount away again.

@@ -73,7 +73,13 @@ impl Drop for Mount {
 }
 
 pub(crate) fn config() -> FuseConfig {
-    FuseConfig { threads: 4, allow_other: true, passthrough: true, fs_name: "a,b\\c test".into() }
+    FuseConfig {
+        threads: 4,
+        allow_other: true,
+        passthrough: true,
+        fs_name: "a,b\\c test".into(),
+        options: Vec::new(),
+    }
 }
 
 /// Whether the kernel and privileges let passthrough be tested.
