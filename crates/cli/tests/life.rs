@@ -138,3 +138,28 @@ fn what_is_refused_leaves_nothing_behind() {
     assert!(fs::read_dir(bench.path("c")).unwrap().next().is_none(), "something was made");
     assert!(!bench.path("log").exists(), "a log was left");
 }
+
+#[test]
+fn each_tier_says_that_its_directory_is_no_backup() {
+    let Some(bench) = Bench::new() else { return };
+    ["c", "n"].iter().for_each(|name| bench.make_dir(name));
+    let says = |tier: &str| {
+        let text = fs::read_to_string(bench.path(tier).join(".braid/README")).unwrap_or_default();
+        text.contains("Do not back up or copy the tree") && text.contains("rescue.py")
+    };
+    bench.ok(&["mount", "s.yaml", "m"]);
+    assert!(says("a") && says("b"), "a new volume");
+    bench.ok(&["umount", "m"]);
+    // A volume from before there was one; and one that somebody wrote in.
+    fs::remove_file(bench.path("a/.braid/README")).unwrap();
+    fs::write(bench.path("b/.braid/README"), "something else").unwrap();
+    bench.ok(&["mount", "s.yaml", "m"]);
+    assert!(says("a") && says("b"), "an old volume");
+    bench.ok(&["tier", "add", "third=c", "m"]);
+    assert!(says("c"), "a tier that joined");
+    bench.ok(&["tier", "remove", "third", "m"]);
+    assert!(!bench.path("c/.braid").exists(), "a tier that left");
+    bench.ok(&["tier", "replace", "m", "fast", "n"]);
+    assert!(says("n"), "another home");
+    bench.unmount_clean();
+}

@@ -172,6 +172,13 @@ pub trait Store: Send + Sync {
     /// first label also lays out whatever else the store needs to keep objects.
     fn set_label(&self, label: &[u8]) -> Result<()>;
 
+    /// Leaves a text for people who come across the tier's place by other means
+    /// than the volume; does nothing where it is left already. It goes with
+    /// [`clear`](Self::clear). A store without such a place does nothing.
+    fn leave_notice(&self, _text: &[u8]) -> Result<()> {
+        Ok(())
+    }
+
     /// Whether the tier can be relied on, or can be again after it failed:
     /// opens it anew if need be, and makes sure that it is still the tier with
     /// this label. `ESTALE` if it is not, or not there; `EROFS` if it refuses

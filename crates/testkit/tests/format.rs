@@ -278,11 +278,11 @@ fn a_volume_is_as_the_document_says() {
 fn check_layout(volume: &TestVolume, ids: &[Vec<u8>]) {
     let (home, other) = (volume.home().join(".braid"), volume.other().join(".braid"));
     let mut expected: Vec<_> = ids.iter().map(|id| by_id(&home.join("index"), id)).collect();
-    expected.extend(["ballast", "counts", "heat", "label", "volume"].map(|name| home.join(name)));
+    expected.extend(["README", "ballast", "counts", "heat", "label", "volume"].map(|name| home.join(name)));
     expected.sort();
     assert_eq!(files_below(&home), expected, "after a clean unmount there are no marks");
     let mut expected: Vec<_> = ids.iter().map(|id| by_id(&other.join("data"), id)).collect();
-    expected.push(other.join("label"));
+    expected.extend(["README", "label"].map(|name| other.join(name)));
     expected.sort();
     assert_eq!(files_below(&other), expected);
     let names: Vec<_> =

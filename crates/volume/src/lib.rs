@@ -32,6 +32,7 @@ mod lifecycle;
 mod migrate;
 mod movers;
 mod namespace;
+mod notice;
 mod open;
 mod placement;
 mod plant;

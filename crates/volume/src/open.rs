@@ -313,6 +313,7 @@ impl Volume {
         volume.load_heat();
         volume.load_jobs();
         volume.finish_removals(left_out)?;
+        volume.leave_notices();
         if volume.environment.threads() {
             volume.background.start(&volume).map_err(Error::from)?;
         }

@@ -206,6 +206,10 @@ impl Store for DirStore {
         self.tier()?.set_label(bytes)
     }
 
+    fn leave_notice(&self, text: &[u8]) -> Result<()> {
+        self.tier()?.leave_notice(text)
+    }
+
     fn probe(&self, label: &[u8]) -> Result<()> {
         self.probe_tier(label)
     }

@@ -9,6 +9,8 @@ use std::io::IoSliceMut;
 use std::sync::{Arc, Mutex, PoisonError};
 
 pub(super) const LABEL: &str = ".braid/label";
+/// Tells people what the directory is.
+const NOTICE: &str = "README";
 pub(super) const LABEL_MAX: usize = 4096;
 
 /// One opening of a tier's directory. Another one takes its place when the
@@ -195,7 +197,7 @@ impl Tier {
         }
         // Without the label, nobody would know whose objects were left.
         self.root.sync_fs()?;
-        for name in ["label.new", "label"] {
+        for name in [NOTICE, "README.new", "label.new", "label"] {
             braid.ensure_gone_at(name)?;
         }
         self.root.remove_at(OsStr::new(".braid"), true).context("removing .braid")?;
@@ -209,6 +211,15 @@ impl Tier {
         let dir = self.root.open_at(OsStr::new(".braid"), Access::Directory)?;
         dir.replace_small("label", bytes).context("writing .braid/label")?;
         self.root.sync(false)
+    }
+
+    /// Leaves a text in `.braid`, if it is not there.
+    pub(super) fn leave_notice(&self, text: &[u8]) -> Result<()> {
+        let dir = self.root.open_at(OsStr::new(".braid"), Access::Directory)?;
+        match dir.read_small(NOTICE, text.len() + 1) {
+            Ok(Some(found)) if found == text => Ok(()),
+            _ => dir.replace_small(NOTICE, text).context("writing .braid/README"),
+        }
     }
 }
 
@@ -266,6 +277,9 @@ mod tests {
     fn what_is_cleared_can_be_used_anew_and_what_is_foreign_stays() {
         let (dir, tier) = tier();
         tier.create(ID).unwrap();
+        tier.leave_notice(b"read me").unwrap();
+        let notice = dir.path().join(".braid/README");
+        assert_eq!(std::fs::read(&notice).unwrap(), b"read me");
         std::fs::write(dir.path().join("notes"), "mine").unwrap();
         let foreign = dir.path().join(".braid/data/0a/foreign");
         std::fs::write(&foreign, "?").unwrap();

@@ -125,6 +125,10 @@ impl Store for FaultStore {
         self.inner.set_label(label)
     }
 
+    fn leave_notice(&self, text: &[u8]) -> Result<()> {
+        self.inner.leave_notice(text)
+    }
+
     fn probe(&self, label: &[u8]) -> Result<()> {
         self.meet(FaultOp::Probe, &[])?;
         self.inner.probe(label)

@@ -21,8 +21,8 @@ pub(super) struct Shelf {
 
 /// Names in `.braid` of a home tier and of another one.
 const HOME_NAMES: &[&str] =
-    &["label", "volume", "index", "open", "counts", "ballast", "intent", "limbo", "heat", "jobs"];
-const DATA_NAMES: &[&str] = &["label", "data"];
+    &["label", "volume", "index", "open", "counts", "ballast", "intent", "limbo", "heat", "jobs", "README"];
+const DATA_NAMES: &[&str] = &["label", "data", "README"];
 
 /// Everybody but the owner, and of those everybody who could change something.
 const OTHERS: u16 = 0o077;

@@ -20,6 +20,7 @@ use crate::config::TierConfig;
 use crate::format::{Label, VolumeTable};
 use crate::open::join;
 use crate::placement;
+use crate::notice::leave_notice;
 use crate::rules::Rules;
 use crate::tiers::{Place, Tier, TierParts};
 use braid_contract::{Errno, Error, RefusalKind, Result, TierId};
@@ -77,6 +78,7 @@ impl Volume {
         store.set_label(&label)?;
         self.switch_table(table, next)?;
         let parts = TierParts {
+        leave_notice(&new.name, &*store);
             id,
             name: new.name,
             location: new.location,

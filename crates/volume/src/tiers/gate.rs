@@ -249,6 +249,10 @@ impl Store for Gate {
         self.pass(|store| store.set_label(label))
     }
 
+    fn leave_notice(&self, text: &[u8]) -> Result<()> {
+        self.pass(|store| store.leave_notice(text))
+    }
+
     fn clear(&self) -> Result<()> {
         self.pass_long(|store| store.clear())
     }

@@ -1,0 +1,53 @@
+//! `.braid/README`: tells whoever comes across a tier's directory what it is,
+//! and that a backup of it is none.
+
+use crate::Volume;
+use braid_contract::Store;
+
+/// Its name on the home tier; other stores have one of their own.
+const NAME: &str = "README";
+
+/// What it says, on each tier.
+pub(crate) const NOTICE: &[u8] = b"\
+This directory is a tier of a Braid volume.
+
+Do not back up or copy the tree that this .braid is in, but the mounted volume:
+larger files are spread over several such directories. Here they look complete,
+at their full size, and read as zeros where another tier has the data. The
+small files of the home tier alone are whole here.
+
+While the volume is mounted, change nothing here: neither in .braid nor beside
+it. Without the contents of .braid, spread files are lost.
+
+To read the files without Braid, give the directories of all tiers to
+rescue.py, which needs nothing but Python. It comes with Braid, in
+/usr/share/braid or, with the source, in tools.
+
+Mounted where, and by what: braid status DIRECTORY, findmnt -t fuse.braid.
+";
+
+impl Volume {
+    /// Leaves the notice on every tier where it is missing: those of volumes
+    /// from before it, too. Nothing depends on it.
+    pub(crate) fn leave_notices(&self) {
+        let home = self.home.braid().and_then(|braid| match braid.read_small(NAME, NOTICE.len() + 1) {
+            Ok(Some(found)) if found == NOTICE => Ok(()),
+            _ => braid.replace_small(NAME, NOTICE),
+        });
+        if let Err(error) = home {
+            tracing::debug!(%error, "the home tier has no README");
+        }
+        for (tier, store) in self.tiers.stores() {
+            if !tier.is_absent() && tier.is_healthy() {
+                leave_notice(&tier.name, &*store);
+            }
+        }
+    }
+}
+
+/// Leaves the notice on a tier that joins.
+pub(crate) fn leave_notice(tier: &str, store: &dyn Store) {
+    if let Err(error) = store.leave_notice(NOTICE) {
+        tracing::debug!(tier, %error, "the tier has no README");
+    }
+}
