@@ -13,8 +13,8 @@ pub(crate) use tiers::{ReplaceArgs, TierAddArgs, TierCommand, TierListArgs, Tier
 
 pub(crate) use trace::{PlacementCommand, SimulateArgs, TraceCommand, TraceRecordArgs};
 
-use clap::error::ErrorKind;
-use clap::{Args, CommandFactory, Parser, Subcommand};
+use crate::failure::Failure;
+use clap::{Args, Parser, Subcommand};
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -56,6 +56,8 @@ pub(crate) enum Command {
     /// See and steer the jobs that move data
     #[command(subcommand)]
     Job(JobCommand),
+    /// Let what was changed in the stack file come into force on the mounted volume
+    Reload(ReloadArgs),
     /// Show the stack of a mounted volume
     #[command(subcommand)]
     Stack(StackCommand),
@@ -179,19 +181,18 @@ pub(crate) struct StackArgs {
 
 impl MountArgs {
     /// Puts the one place that is given beside `--tier` where it belongs.
-    pub(crate) fn settled(mut self) -> Result<Self, clap::Error> {
-        let about = |kind, text: &str| Err(CommandLine::command().error(kind, text));
+    pub(crate) fn settled(mut self) -> Result<Self, Failure> {
+        let wrong = |text: &str| Err(Failure::usage(format!("{text} (see --help)")));
         match (&self.stack.stack, &self.mountpoint, self.stack.tiers.is_empty()) {
             (Some(_), Some(_), false) => {
-                return about(ErrorKind::ArgumentConflict, "give a stack file or --tier, not both");
+                return wrong("give a stack file or --tier, not both");
             }
             (None, _, _) => {
-                return about(ErrorKind::MissingRequiredArgument, "say where to mount (see braid mount --help)");
+                return wrong("give a stack file or tiers, and the directory to mount on");
             }
             (Some(_), None, false) => self.mountpoint = self.stack.stack.take(),
             (Some(place), None, true) if place.is_dir() => {
-                let text = "give a stack file, or --tier NAME=DIR for each tier (see braid mount --help)";
-                return about(ErrorKind::MissingRequiredArgument, text);
+                return wrong("give a stack file, or --tier NAME=DIR for each tier");
             }
             (Some(_), _, true) => {}
         }
@@ -304,6 +305,32 @@ fn interval(text: &str) -> Result<Duration, String> {
 pub(crate) enum StackCommand {
     /// Print a stack file that makes a mount like this one
     Dump(StackDumpArgs),
+}
+
+const RELOAD_HELP: &str = "\
+The stack file that the volume was mounted with is read and checked first; then
+policy, rules, movers, settings of tiers and new tiers come into force, all or
+nothing. What counts for a mount as a whole is refused, with the line. A tier
+leaves by braid tier remove, which takes it out of the file too. SIGHUP makes
+the daemon do the same, and log how that went.
+
+Examples:
+  braid reload --dry-run
+  braid reload /mnt/volume";
+
+#[derive(Debug, Args)]
+#[command(after_help = RELOAD_HELP)]
+pub(crate) struct ReloadArgs {
+    /// Where the volume is mounted, anything below, or its stack file [default: the one that there is]
+    pub(crate) mountpoint: Option<PathBuf>,
+
+    /// Only tell what would change
+    #[arg(long)]
+    pub(crate) dry_run: bool,
+
+    /// Print JSON
+    #[arg(long)]
+    pub(crate) json: bool,
 }
 
 const STACK_DUMP_HELP: &str = "\
@@ -507,10 +534,13 @@ pub(crate) struct CalibrateArgs {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use clap::CommandFactory;
 
-    fn mount(line: &str) -> Result<MountArgs, clap::Error> {
-        match CommandLine::try_parse_from(line.split(' '))?.command {
-            Command::Mount(args) => args.settled(),
+    /// What a line comes to, or the exit status.
+    fn mount(line: &str) -> Result<MountArgs, i32> {
+        let line = CommandLine::try_parse_from(line.split(' ')).map_err(|error| error.exit_code())?;
+        match line.command {
+            Command::Mount(args) => args.settled().map_err(|failure| 1 + i32::from(failure.is_usage())),
             other => panic!("{other:?}"),
         }
     }
@@ -545,7 +575,7 @@ mod tests {
             "braid mount /mnt --ready-on-stdout",
             "braid frobnicate",
         ] {
-            assert_eq!(mount(line).unwrap_err().exit_code(), 2, "{line}");
+            assert_eq!(mount(line).unwrap_err(), 2, "{line}");
         }
     }
 }

@@ -40,14 +40,12 @@ fn main() -> ExitCode {
         return done;
     }
     let done = match CommandLine::parse().command {
-        Command::Mount(args) => match args.settled() {
-            Ok(args) => mount::run(&args, &words.collect::<Vec<_>>()),
-            Err(error) => error.exit(),
-        },
+        Command::Mount(args) => args.settled().and_then(|args| mount::run(&args, &words.collect::<Vec<_>>())),
         Command::Umount(args) => umount::run(&args),
         Command::Status(args) => status::run(&args),
         Command::Top(args) => top::run(&args),
         Command::Explain(args) => explain::run(&args),
+        Command::Reload(args) => stack::reload(&args),
         Command::Stack(StackCommand::Dump(args)) => stack::dump(&args),
         Command::Tier(TierCommand::List(args)) => tier::list(&args),
         Command::Tier(TierCommand::Add(args)) => tier::add(&args),

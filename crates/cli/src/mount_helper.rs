@@ -180,7 +180,8 @@ fn options(given: &[OsString], sloppy: bool) -> Result<Options> {
         .iter()
         .map(|text| text.to_str().ok_or_else(|| Failure::usage("the options are not UTF-8")))
         .collect::<Result<_>>()?;
-    let given: Vec<&str> = given.iter().flat_map(|text| text.split(',')).filter(|text| !text.is_empty()).collect();
+    let given: Vec<&str> =
+        given.iter().flat_map(|text| text.split(',')).filter(|text| !text.is_empty()).collect();
     options.remount = given.contains(&"remount");
     for option in given {
         let is_known = options.enter(option);
@@ -247,7 +248,8 @@ mod tests {
 
     #[test]
     fn options_are_for_the_kernel_for_us_or_for_others() {
-        let options = read("rw,nofail,x-systemd.automount,noexec,without=slow,ro,user=me,without=b,,defaults").unwrap();
+        let options =
+            read("rw,nofail,x-systemd.automount,noexec,without=slow,ro,user=me,without=b,,defaults").unwrap();
         assert_eq!(options.generic, ["noexec", "ro"]);
         assert_eq!(options.words, ["--without=slow", "--without=b"]);
         assert!(!options.remount);

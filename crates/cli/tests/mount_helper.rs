@@ -78,7 +78,10 @@ fn a_helper_says_what_it_does_not_know_and_why_it_failed() {
     let unknown = bench.mount_by_helper("ro,uid=1000");
     assert_eq!(unknown.status.code(), Some(1));
     let text = said(&unknown);
-    assert!(text.starts_with("braid: there is no option 'uid=1000'\n  help: the options are without=TIER"), "{text}");
+    assert!(
+        text.starts_with("braid: there is no option 'uid=1000'\n  help: the options are without=TIER"),
+        "{text}"
+    );
     done(&bench.helper("mount.braid", &["s.yaml", "m", "-s", "-f", "-o", "uid=1000"]));
     assert!(bench.mount_line().is_empty(), "-f mounts nothing");
 
@@ -98,10 +101,9 @@ fn a_helper_says_what_it_does_not_know_and_why_it_failed() {
 #[test]
 fn a_dead_mount_is_cleaned_up_by_the_next_one() {
     let Some(bench) = Bench::new() else { return };
-    for mount_again in [
-        &(|| done(&bench.mount_by_helper("defaults"))) as &dyn Fn(),
-        &|| _ = bench.ok(&["mount", "s.yaml", "m"]),
-    ] {
+    for mount_again in [&(|| done(&bench.mount_by_helper("defaults"))) as &dyn Fn(), &|| {
+        _ = bench.ok(&["mount", "s.yaml", "m"])
+    }] {
         bench.ok(&["mount", "s.yaml", "m"]);
         kill_and_wait(i32::try_from(bench.status()["pid"].as_i64().unwrap()).unwrap());
         mount_again();
@@ -126,7 +128,7 @@ fn the_stack_file_says_where_and_how_to_mount() {
     assert!(dump.contains("options: [ ro, nodev ]"), "{dump}");
     bench.ok(&["umount", "m"]);
     // A flag comes after what the file says.
-    bench.ok(&["mount", "s.yaml", "-o", "rw,sync"]);
+    bench.ok(&["mount", "s.yaml", "--options", "rw,sync"]);
     assert!(bench.mount_line().contains(" rw,sync,nodev"), "{}", bench.mount_line());
     bench.ok(&["umount", "m"]);
     bench.write_stack(&format!("{text}mount: {{ options: [ ro, uid=3 ] }}\n"));
@@ -160,7 +162,7 @@ exec 3< m/file
 fails umount m
 exec 3<&-
 umount m
-fails kill -0 "$daemon"
+fails test -e "/proc/$daemon/exe"
 
 echo "$stack $(realpath m) fuse.braid nofail,x-systemd.requires-mounts-for=/mnt,log_file=$PWD/log 0 0" > fstab
 mount -a -T fstab

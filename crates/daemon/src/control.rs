@@ -8,8 +8,8 @@ use crate::wire::VolumeHandle;
 use braid_contract::{Errno, JobId};
 use braid_ipc::protocol::{
     AffectedFile, Drill, ErrorReply, Explanation, FsckRequest, FsckSummary, Hello, HomeReplaced, Job,
-    JobChange, JobKind, JobState, PinRequest, Pinned, Replaced, Replacing, Reply, Saved, StackDump, StartJob,
-    Status, TierAdded, TierRemoved, TierSet, TraceRequest,
+    JobChange, JobKind, JobState, PinRequest, Pinned, Reloaded, Replaced, Replacing, Reply, Saved, StackDump,
+    StartJob, Status, TierAdded, TierRemoved, TierSet, TraceRequest,
 };
 use std::collections::BTreeMap;
 use std::io;
@@ -20,10 +20,10 @@ use std::sync::{Mutex, MutexGuard, PoisonError, RwLock, TryLockError};
 pub(crate) struct Control {
     pub(crate) volume: VolumeHandle,
     pub(crate) hello: Hello,
-    mountpoint: PathBuf,
+    pub(crate) mountpoint: PathBuf,
     /// Held while the volume is checked.
     checking: Mutex<()>,
-    running: Running,
+    pub(crate) running: Running,
     /// Held while tiers are changed, so that the stack file follows in order.
     changing: Mutex<()>,
     /// Held while operations are recorded.
@@ -196,6 +196,12 @@ impl braid_ipc::Handler for Control {
             not_cleared: removed.not_cleared,
             saved: self.running.change(&[Edit::Remove(tier.to_owned())]),
         })
+    }
+
+    fn reload(&self, dry_run: bool) -> Result<Reloaded, ErrorReply> {
+        let _changing = self.changing();
+        self.follow_volume();
+        self.reload_stack(dry_run)
     }
 
     fn dump_stack(&self) -> Result<StackDump, ErrorReply> {

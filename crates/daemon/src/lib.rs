@@ -6,7 +6,7 @@
 //! [`simulate`] replays a [`trace`].
 //! `wire` opens the volume and mounts the front end; `control` answers for a
 //! volume that is mounted, with the help of `wire`, [`check`], `drill`, `jobs`,
-//! `tiers`, `replacement` and `running`; [`metrics`] is what Prometheus reads. The command line is
+//! `tiers`, `replacement`, `reload` and `running`; [`metrics`] is what Prometheus reads. The command line is
 //! the one caller.
 #![forbid(unsafe_code)]
 
@@ -35,6 +35,7 @@ mod jobs;
 mod movers;
 mod policy;
 mod rehome;
+mod reload;
 mod replacement;
 mod running;
 mod section;

@@ -40,6 +40,11 @@ impl Place {
         Self { source, key: self.key.clone() }
     }
 
+    /// The same source as a whole.
+    pub(crate) fn whole_file(&self) -> Self {
+        Self { key: String::new(), ..self.at_line(0) }
+    }
+
     /// The key `name` below this one.
     #[must_use]
     pub fn key(&self, name: &str) -> Self {

@@ -80,6 +80,27 @@ impl Running {
         }
     }
 
+    /// The stack file, and what its directories are relative to; `None` if the
+    /// mount is not from one.
+    pub(crate) fn file(&self) -> Option<(&Path, &Path)> {
+        Some((self.file.as_deref()?, &self.base))
+    }
+
+    /// The stack as it is now.
+    pub(crate) fn stack(&self) -> Node {
+        self.root().clone()
+    }
+
+    /// The stack is this from now on, as the stack file says already.
+    pub(crate) fn is_now(&self, stack: Node) {
+        *self.root() = stack;
+    }
+
+    /// Whether the mount was told to go without the tier.
+    pub(crate) fn is_without(&self, tier: &str) -> bool {
+        self.without.iter().any(|name| name == tier)
+    }
+
     /// Tiers of the stack that are not among these.
     pub(crate) fn missing(&self, names: &[&str]) -> Vec<String> {
         let root = self.root();

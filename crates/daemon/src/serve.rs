@@ -87,11 +87,11 @@ fn serve(
         .map_err(|error| place().refuse(format!("can't be mounted: {error}"), mount_advice(&error)))?;
     let unmounter = session.unmounter();
     let control = Arc::new(Control::new(volume.clone(), &point.path, config));
-    let follower = Arc::clone(&control);
+    let (follower, reloader) = (Arc::clone(&control), Arc::clone(&control));
     let prepared = start_control(&point.path, Arc::clone(&control)).and_then(|server| {
         let unmounter = unmounter.clone();
         let metrics = listener.map(|listener| tell_metrics(listener, control)).transpose()?;
-        Ok((server, metrics, Watch::start(move || unmounter.unmount())?))
+        Ok((server, metrics, Watch::start(move || unmounter.unmount(), move || reloader.reload_and_log())?))
     });
     let (server, metrics, signals) = match prepared {
         Ok(prepared) => prepared,

@@ -1,5 +1,6 @@
 //! Signals that ask the daemon to end: they unmount, and the end follows from
-//! that, as it does for `umount(8)`.
+//! that, as it does for `umount(8)`. And one that asks it to read its stack
+//! file anew.
 
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use signal_hook::iterator::{Handle, Signals};
@@ -13,13 +14,20 @@ pub(crate) struct Watch {
 }
 
 impl Watch {
-    /// Calls `unmount` at each SIGINT and SIGTERM. SIGHUP is passed over, so
-    /// that closing a terminal does not end a mount.
-    pub(crate) fn start(unmount: impl Fn() -> io::Result<()> + Send + 'static) -> io::Result<Self> {
+    /// Calls `unmount` at each SIGINT and SIGTERM, and `reload` at each SIGHUP:
+    /// closing a terminal does not end a mount.
+    pub(crate) fn start(
+        unmount: impl Fn() -> io::Result<()> + Send + 'static,
+        reload: impl Fn() + Send + 'static,
+    ) -> io::Result<Self> {
         let mut signals = Signals::new([SIGINT, SIGTERM, SIGHUP])?;
         let handle = signals.handle();
         let thread = thread::Builder::new().name("signals".into()).spawn(move || {
-            for signal in signals.forever().filter(|signal| *signal != SIGHUP) {
+            for signal in signals.forever() {
+                if signal == SIGHUP {
+                    reload();
+                    continue;
+                }
                 tracing::info!(signal, "asked to end; unmounting");
                 if let Err(error) = unmount() {
                     tracing::error!(%error, "can't unmount; the file system stays (see who uses it: fuser -vm)");

@@ -6,7 +6,7 @@ use crate::refusal::{Located, Place, Refusal};
 use crate::running::Source;
 use crate::section::{Field, Section, nearest, one_of};
 use crate::volume_settings::{self, join};
-use crate::yaml::{self, Value};
+use crate::yaml::{self, Node, Value};
 use braid_modules::WRAPPERS;
 use std::io;
 use std::path::Path;
@@ -21,6 +21,15 @@ const DEPTH_MAX: usize = 64;
 /// # Errors
 /// The first thing that is wrong with it.
 pub fn load(path: &Path) -> Result<Config, Refusal> {
+    let mut config = load_at(path, path.parent().unwrap_or(Path::new("")))?;
+    // What is behind a symbolic link is what is changed.
+    config.source.file = std::fs::canonicalize(path).ok();
+    Ok(config)
+}
+
+/// Reads the stack file at `path`, whose relative directories are relative to
+/// `base`.
+pub(crate) fn load_at(path: &Path, base: &Path) -> Result<Config, Refusal> {
     let name = path.display().to_string();
     let place = Place::file(&name);
     let text = read_text(path).map_err(|error| match error.kind() {
@@ -30,10 +39,7 @@ pub fn load(path: &Path) -> Result<Config, Refusal> {
         io::ErrorKind::FileTooLarge => place.refuse("longer than 1 MiB", "check that this is a stack file"),
         _ => place.refuse(format!("can't be read: {error}"), "make it readable for this user"),
     })?;
-    let mut config = parse(&text, &name, path.parent().unwrap_or(Path::new("")))?;
-    // What is behind a symbolic link is what is changed.
-    config.source.file = std::fs::canonicalize(path).ok();
-    Ok(config)
+    parse(&text, &name, base)
 }
 
 /// Reads the stack file `text`, which is called `name` in messages and whose
@@ -42,11 +48,16 @@ pub fn load(path: &Path) -> Result<Config, Refusal> {
 /// # Errors
 /// The first thing that is wrong with it.
 pub fn parse(text: &str, name: &str, base: &Path) -> Result<Config, Refusal> {
+    of_document(yaml::parse(text, &Place::file(name))?, name, base)
+}
+
+/// What the document of a stack file says.
+pub(crate) fn of_document(document: Node, name: &str, base: &Path) -> Result<Config, Refusal> {
     let file = Place::file(name);
-    let document = yaml::parse(text, &file)?;
     let source = Source {
         root: document.clone(),
-        base: std::path::absolute(base).unwrap_or_else(|_| base.into()),
+        // That of a file in the working directory has no name.
+        base: std::path::absolute(Path::new(".").join(base)).unwrap_or_else(|_| base.into()),
         file: None,
     };
     let root = Field::root(document, &file);

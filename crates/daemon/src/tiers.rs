@@ -28,18 +28,18 @@ const KEYS: &[&str] = &["weight", "reserve", "readonly"];
 
 /// What was asked to be set, read.
 #[derive(Default)]
-struct Read {
-    change: TierChange,
+pub(crate) struct Read {
+    pub(crate) change: TierChange,
     /// As the stack file has it; `None` for what is not set there.
-    keys: Vec<(&'static str, Option<String>)>,
+    pub(crate) keys: Vec<(&'static str, Option<String>)>,
 }
 
 /// A tier that is to join.
-struct Joining {
-    dir: PathBuf,
+pub(crate) struct Joining {
+    pub(crate) dir: PathBuf,
     read: Read,
     /// The faults that may be armed on it.
-    control: FaultControl,
+    pub(crate) control: FaultControl,
 }
 
 impl VolumeHandle {
@@ -92,10 +92,21 @@ impl VolumeHandle {
             let what = format!("there is a tier '{name}' already");
             return Err(refused(Errno::EEXIST, &what, "give each tier a name of its own"));
         }
-        let read = read(name, settings)?;
+        self.looked_at((name, dir, read(name, settings)?), &[], mountpoint)
+    }
+
+    /// Looks at the directory of a tier that is to join with these `others`,
+    /// by name and directory.
+    pub(crate) fn looked_at(
+        &self,
+        (name, dir, read): (&str, &Path, Read),
+        others: &[(&str, &Path)],
+        mountpoint: &Path,
+    ) -> Result<(Joining, TierConfig), ErrorReply> {
         let status = self.volume.status();
-        let others = status.tiers.iter().map(|tier| (tier.name.as_str(), Path::new(&tier.location)));
-        let dir = validate::replacement(dir, others, mountpoint).map_err(invalid)?;
+        let there = status.tiers.iter().map(|tier| (tier.name.as_str(), Path::new(&tier.location)));
+        let dir =
+            validate::replacement(dir, there.chain(others.iter().copied()), mountpoint).map_err(invalid)?;
         let store = DirStore::open(&dir).map_err(|error| cant_open(&dir, &error))?;
         let (store, control) = drill::put_before(store, &[]);
         let config = TierConfig {
@@ -192,6 +203,6 @@ fn read(name: &str, settings: &Settings) -> Result<Read, ErrorReply> {
     Ok(read)
 }
 
-fn invalid(refusal: Refusal) -> ErrorReply {
+pub(crate) fn invalid(refusal: Refusal) -> ErrorReply {
     ErrorReply { errno: Some(Errno::EINVAL.0), message: refusal.to_string() }
 }

@@ -2,8 +2,8 @@
 
 use crate::protocol::{
     AffectedFile, Drill, ErrorReply, Explanation, FsckRequest, FsckSummary, Hello, HomeReplaced, Job,
-    JobChange, JobId, PinRequest, Pinned, Replaced, Replacing, Reply, StackDump, StartJob, Status, TierAdded,
-    TierRemoved, TierSet, TraceRequest,
+    JobChange, JobId, PinRequest, Pinned, Reloaded, Replaced, Replacing, Reply, StackDump, StartJob, Status,
+    TierAdded, TierRemoved, TierSet, TraceRequest,
 };
 use std::collections::BTreeMap;
 use std::io;
@@ -100,6 +100,14 @@ pub trait Handler: Send + Sync + 'static {
     /// # Errors
     /// If there is none to tell.
     fn dump_stack(&self) -> Result<StackDump, ErrorReply>;
+
+    /// Reads the stack file anew, and applies it unless that is only asked for;
+    /// all of it or nothing.
+    ///
+    /// # Errors
+    /// If there is no stack file, it is not valid, or changes what can't be
+    /// changed.
+    fn reload(&self, dry_run: bool) -> Result<Reloaded, ErrorReply>;
 
     /// Puts a directory that becomes the tier `by` in the place of a tier that
     /// is well, by a job.

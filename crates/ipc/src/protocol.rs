@@ -16,7 +16,9 @@ pub use status::{
     Device, HotFile, Latency, LatencyBucket, LatencyHistogram, MoveCount, Status, ThreadStatus, TierStatus,
     Trouble,
 };
-pub use tiers::{HomeReplaced, Replaced, Replacing, Saved, StackDump, TierAdded, TierRemoved, TierSet};
+pub use tiers::{
+    HomeReplaced, Reloaded, Replaced, Replacing, Saved, StackDump, TierAdded, TierRemoved, TierSet,
+};
 pub use trace::{TraceBegun, TraceEnded, TraceLines, TraceRequest};
 
 use braid_contract::Error;
@@ -92,6 +94,13 @@ pub enum Request {
     },
     /// The stack as it is now. For the owner of the mount.
     DumpStack,
+    /// Reads the stack file anew, and lets what changed in it come into force.
+    /// For the owner of the mount.
+    Reload {
+        /// Only tell what would change.
+        #[serde(default)]
+        dry_run: bool,
+    },
     /// Puts a directory that becomes a tier in the place of a tier that is
     /// well, by a job. For the owner of the mount.
     ReplaceTierBy {
@@ -183,6 +192,7 @@ impl Request {
                 | Self::SetTier { .. }
                 | Self::RemoveTier { .. }
                 | Self::DumpStack
+                | Self::Reload { .. }
                 | Self::ReplaceTierBy { .. }
                 | Self::ReplaceHome { .. }
         );
@@ -228,6 +238,8 @@ pub enum Reply {
     TierRemoved(TierRemoved),
     /// To [`Request::DumpStack`].
     StackDump(StackDump),
+    /// To [`Request::Reload`].
+    Reloaded(Reloaded),
     /// To [`Request::ReplaceTierBy`].
     Replacing(Replacing),
     /// To [`Request::ReplaceHome`], in the end.

@@ -4,8 +4,8 @@
 use braid_ipc::protocol::{
     AffectedFile, Amount, Drill, DrillTier, Ended, ErrorReply, Explanation, FsckProblem, FsckProgress,
     FsckRequest, FsckSummary, Hello, HomeReplaced, Job, JobChange, JobId, JobKind, JobState, Mover,
-    PinRequest, Pinned, Replaced, Replacing, Reply, Request, RunTier, Saved, StackDump, StartJob, Status,
-    TierAdded, TierRemoved, TierSet, TraceBegun, TraceEnded, TraceLines, TraceRequest,
+    PinRequest, Pinned, Reloaded, Replaced, Replacing, Reply, Request, RunTier, Saved, StackDump, StartJob,
+    Status, TierAdded, TierRemoved, TierSet, TraceBegun, TraceEnded, TraceLines, TraceRequest,
 };
 use braid_ipc::{Client, ClientError, Handler, Server};
 use std::collections::BTreeMap;
@@ -94,6 +94,10 @@ impl Handler for Fake {
     ) -> Result<TierAdded, ErrorReply> {
         let tier = RunTier { id: settings.len() as u8, name: tier.to_owned() };
         Ok(TierAdded { tier, location: dir.to_owned(), saved: Saved::default() })
+    }
+
+    fn reload(&self, dry_run: bool) -> Result<Reloaded, ErrorReply> {
+        Ok(Reloaded { file: "/s.yaml".into(), changes: vec![dry_run.to_string()] })
     }
 
     fn set_tier(&self, tier: &str, _: &BTreeMap<String, String>) -> Result<TierSet, ErrorReply> {
@@ -534,6 +538,8 @@ fn tiers_are_added_set_and_removed() {
     assert_eq!((added.tier.id, added.location.as_str()), (1, "/x"));
     let set = Request::SetTier { tier: "new".into(), settings };
     assert!(matches!(client.request(&set), Ok(Reply::TierSet(set)) if set.tier == "new"));
+    let reload = Request::Reload { dry_run: true };
+    assert!(matches!(client.request(&reload), Ok(Reply::Reloaded(done)) if done.changes == ["true"]));
     let remove = Request::RemoveTier { tier: "new".into(), evacuate: true };
     let Ok(Reply::TierRemoved(removed)) = client.request(&remove) else { panic!("not removed") };
     assert_eq!(removed.not_cleared.as_deref(), Some("evacuate: true"));

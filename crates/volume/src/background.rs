@@ -2,9 +2,12 @@
 //! removals, two move ranges, and one counts ranges after a crash and ends.
 
 use crate::Volume;
+use crate::config::MoversConfig;
 use crate::index::BALLAST_LEN;
 use crate::jobs;
 use crate::sync::{Condvar, Mutex};
+use braid_contract::Mover;
+use std::collections::BTreeSet;
 use std::sync::{Arc, Weak};
 use std::thread::JoinHandle;
 
@@ -18,31 +21,55 @@ type Stop = (Mutex<bool>, Condvar);
 pub(crate) struct Background {
     stop: Arc<Stop>,
     threads: Mutex<Vec<JoinHandle<()>>>,
+    /// The movers that have a thread.
+    movers: Mutex<BTreeSet<Mover>>,
 }
 
 impl Background {
     pub(crate) fn new() -> Self {
-        Self { stop: Arc::new((Mutex::new(false), Condvar::new())), threads: Mutex::new(Vec::new()) }
+        Self {
+            stop: Arc::new((Mutex::new(false), Condvar::new())),
+            threads: Mutex::default(),
+            movers: Mutex::default(),
+        }
     }
 
     /// Starts the threads. They end with [`stop`](Self::stop), or by themselves
     /// when the volume is gone.
     pub(crate) fn start(&self, volume: &Arc<Volume>) -> std::io::Result<()> {
-        let start = |name: &str, work: fn(&Stop, &Weak<Volume>)| {
-            let (stop, volume) = (Arc::clone(&self.stop), Arc::downgrade(volume));
-            let thread = std::thread::Builder::new().name(name.into()).spawn(move || work(&stop, &volume))?;
-            self.threads.lock().push(thread);
-            Ok(())
-        };
-        start("braid-volume", run)?;
-        start("braid-clean-up", clean_up)?;
-        if volume.movers.config.promote {
-            start("braid-promote", promote)?;
+        self.start_thread(volume, "braid-volume", run)?;
+        self.start_thread(volume, "braid-clean-up", clean_up)?;
+        self.start_movers(volume, &volume.movers.config())?;
+        self.start_thread(volume, "braid-count", count)
+    }
+
+    /// Starts the threads of the movers that are on by these settings, where
+    /// they have none. Those of movers that are off have nothing to do.
+    pub(crate) fn start_movers(&self, volume: &Arc<Volume>, config: &MoversConfig) -> std::io::Result<()> {
+        let movers: [(_, _, _, fn(&Stop, &Weak<Volume>)); 2] = [
+            (Mover::Promote, config.promote, "braid-promote", promote),
+            (Mover::Demote, config.demote, "braid-demote", demote),
+        ];
+        let mut started = self.movers.lock();
+        for (mover, _, name, work) in movers.into_iter().filter(|(_, on, ..)| *on) {
+            if !started.contains(&mover) {
+                self.start_thread(volume, name, work)?;
+                started.insert(mover);
+            }
         }
-        if volume.movers.config.demote {
-            start("braid-demote", demote)?;
-        }
-        start("braid-count", count)
+        Ok(())
+    }
+
+    fn start_thread(
+        &self,
+        volume: &Arc<Volume>,
+        name: &str,
+        work: fn(&Stop, &Weak<Volume>),
+    ) -> std::io::Result<()> {
+        let (stop, volume) = (Arc::clone(&self.stop), Arc::downgrade(volume));
+        let thread = std::thread::Builder::new().name(name.into()).spawn(move || work(&stop, &volume))?;
+        self.threads.lock().push(thread);
+        Ok(())
     }
 
     /// Starts the threads that carry out jobs. They end when the jobs are
@@ -89,10 +116,11 @@ impl Volume {
 
     /// Runs movers where no threads may be started: each for one round.
     fn step_movers(&self) {
-        if self.movers.config.promote {
+        let config = self.movers.config();
+        if config.promote {
             self.promote(&|| false);
         }
-        if self.movers.config.demote {
+        if config.demote {
             self.demote(&|| false);
         }
     }

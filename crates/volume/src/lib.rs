@@ -57,7 +57,7 @@ pub use eject::{EjectProgress, Ejection};
 pub use explain::{Explanation, HoldingRule, Layout, Run};
 pub use format::{FORMAT_VERSION, RangeSize};
 pub use jobs::{JobRecord, JobStatus, PARALLEL_MAX as PARALLEL_JOBS_MAX, Pinned};
-pub use lifecycle::{RemovedTier, TierChange};
+pub use lifecycle::{PlacementConfig, RemovedTier, TierChange};
 pub use movers::MoverStatus;
 pub use open::OpenError;
 #[cfg(feature = "plant")]

@@ -2,7 +2,7 @@
 //! the volume is made or recovered.
 
 use crate::background::Background;
-use crate::config::{HomeConfig, TierConfig, VolumeConfig};
+use crate::config::{HomeConfig, RuleConfig, TierConfig, VolumeConfig};
 use crate::door::Door;
 use crate::file::Handles;
 use crate::format::{FORMAT_VERSION, FormatError, Label, RangeSize, RangeSizes, TABLE_LEN, VolumeTable};
@@ -535,8 +535,13 @@ fn plan_existing(
 /// What sizes of ranges files may have by the rules, beside those of earlier
 /// mounts.
 pub(crate) fn sizes_by_rules(config: &VolumeConfig, mut sizes: RangeSizes) -> RangeSizes {
-    config.rules.iter().filter_map(|rule| rule.range_size).for_each(|size| sizes.insert(size));
+    add_sizes(&config.rules, &mut sizes);
     sizes
+}
+
+/// Adds the sizes of ranges that files may have by these rules.
+pub(crate) fn add_sizes(rules: &[RuleConfig], sizes: &mut RangeSizes) {
+    rules.iter().filter_map(|rule| rule.range_size).for_each(|size| sizes.insert(size));
 }
 
 fn check_label(tier: &TierConfig, label: &Label, table: &mut VolumeTable) -> Opening<TierId> {
@@ -659,9 +664,9 @@ fn assemble(home: Home, config: VolumeConfig, plan: &Plan) -> Opening<Volume> {
         home,
         tiers,
         policy: RwLock::new(policy),
-        policy_config: config.policy,
+        policy_config: RwLock::new(config.policy),
         rules: RwLock::new(Arc::new(rules)),
-        rules_config: config.rules,
+        rules_config: RwLock::new(config.rules),
         epoch_ns: config.epoch_ns,
         table: Mutex::new(plan.table.clone()),
         user_xattr: plan.user_xattr,

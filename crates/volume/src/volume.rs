@@ -30,9 +30,9 @@ pub struct Volume {
     pub(crate) home: Home,
     pub(crate) tiers: Tiers,
     pub(crate) policy: RwLock<Arc<dyn Policy>>,
-    pub(crate) policy_config: PolicyConfig,
+    pub(crate) policy_config: RwLock<PolicyConfig>,
     pub(crate) rules: RwLock<Arc<Rules>>,
-    pub(crate) rules_config: Vec<RuleConfig>,
+    pub(crate) rules_config: RwLock<Vec<RuleConfig>>,
     pub(crate) epoch_ns: u64,
     /// The volume table as it is on the home tier.
     pub(crate) table: Mutex<VolumeTable>,

@@ -50,7 +50,8 @@ pub struct Unmounter {
 /// and what to do about it.
 pub fn mount(fs: Arc<dyn FileSystem>, mountpoint: &Path, config: &FuseConfig) -> io::Result<Session> {
     let front = Front::new(fs, config.passthrough && rustix::process::geteuid().is_root());
-    let options = Options { fs_name: &config.fs_name, allow_other: config.allow_other, generic: &config.options };
+    let options =
+        Options { fs_name: &config.fs_name, allow_other: config.allow_other, generic: &config.options };
     let (device, mounted) = mount::mount(mountpoint, &options)?;
     let unmounter = Unmounter { mounted: Arc::new(mounted) };
     // From here on, a failure takes the mount away again.

@@ -75,6 +75,15 @@ pub struct StackDump {
     pub text: String,
 }
 
+/// A stack file that was read anew.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Reloaded {
+    /// The stack file.
+    pub file: String,
+    /// What changed by it, one by one; what would, if that was asked.
+    pub changes: Vec<String>,
+}
+
 /// A tier that is about to take the place of another one.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Replacing {

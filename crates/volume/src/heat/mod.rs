@@ -21,7 +21,7 @@ use std::ffi::OsStr;
 use std::io::IoSliceMut;
 use std::ops::Range;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::atomic::{AtomicU8, AtomicU32, Ordering};
 use touch::{SERIAL_MAX, Touch, Touches};
 
 /// Where heat is saved, below `.braid`.
@@ -49,7 +49,7 @@ pub(crate) struct Heat {
     /// 0 keeps no heat.
     budget: usize,
     /// From this degree on a range is frequently used.
-    frequent: u8,
+    frequent: AtomicU8,
     touches: Touches,
     next_serial: AtomicU32,
     /// Files that were touched, by serial; also those closed since.
@@ -72,6 +72,11 @@ pub(crate) fn seconds(environment: &dyn Environment) -> u32 {
     u32::try_from(environment.wall_ns() / 1_000_000_000).unwrap_or(0)
 }
 
+/// The degree that a share of the highest comes to.
+fn degree_of(threshold: f64) -> u8 {
+    ((threshold * f64::from(DEGREE_MAX)).ceil() as u8).clamp(1, DEGREE_MAX)
+}
+
 impl Heat {
     /// A `threshold` is the share of the highest degree from which on a range
     /// is frequently used.
@@ -80,7 +85,7 @@ impl Heat {
         let budget = usize::try_from(budget).unwrap_or(usize::MAX);
         Self {
             budget,
-            frequent: ((threshold * f64::from(DEGREE_MAX)).ceil() as u8).clamp(1, DEGREE_MAX),
+            frequent: AtomicU8::new(degree_of(threshold)),
             touches: Touches::new(),
             next_serial: AtomicU32::new(1),
             tags: Mutex::new(HashMap::new()),
@@ -93,13 +98,19 @@ impl Heat {
 
     /// From this degree on a range is frequently used.
     pub(crate) fn frequent(&self) -> u8 {
-        self.frequent
+        self.frequent.load(Ordering::Relaxed)
+    }
+
+    /// Changes from which share of the highest degree on a range is frequently
+    /// used.
+    pub(crate) fn set_threshold(&self, threshold: f64) {
+        self.frequent.store(degree_of(threshold), Ordering::Relaxed);
     }
 
     /// Ranges below this degree may leave a tier that is full: what was used
     /// once may, even where a single use is enough to be promoted.
     pub(crate) fn cold_below(&self) -> u8 {
-        self.frequent.max(2)
+        self.frequent().max(2)
     }
 
     /// Forgets everything.
@@ -173,7 +184,7 @@ impl Heat {
             }
             let record = table.used(tag.key, touch.range, touch.tier, now);
             table.set_handle(tag.key, tag.handle.as_ref());
-            if record.degree_at(now) >= self.frequent {
+            if record.degree_at(now) >= self.frequent() {
                 hot.push(Spot { file: tag.key, range: touch.range, record });
             }
         }

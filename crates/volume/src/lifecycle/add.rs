@@ -20,8 +20,37 @@ impl Volume {
         self.add_tier_for(new, None)
     }
 
+    /// As [`add_tier`](Self::add_tier), but read only until it is
+    /// [set](Self::set_tier) otherwise: nothing comes to be there, so that it
+    /// can be [taken back](Self::take_back_tier).
+    ///
+    /// # Errors
+    /// Those of `add_tier`.
+    pub fn add_tier_closed(&self, new: TierConfig) -> Result<TierId> {
+        self.join_as(new, None, true)
+    }
+
+    /// Undoes `add_tier_closed`: the volume is as if the tier had never been
+    /// one.
+    ///
+    /// # Errors
+    /// Those of [`remove_tier`](Self::remove_tier).
+    pub fn take_back_tier(&self, name: &str) -> Result<()> {
+        let id = self.tier_named(name)?.id;
+        self.remove_tier(name)?;
+        let mut table = self.table.lock();
+        let mut next = table.clone();
+        // Nothing on disk ever named its number.
+        next.removed.retain(|old| old.tier != id || old.leaving);
+        self.switch_table(&mut table, next)
+    }
+
     /// As [`add_tier`](Self::add_tier), for the job `by`.
     pub(crate) fn add_tier_for(&self, new: TierConfig, by: Option<u64>) -> Result<TierId> {
+        self.join_as(new, by, false)
+    }
+
+    fn join_as(&self, new: TierConfig, by: Option<u64>, readonly: bool) -> Result<TierId> {
         let _pass = self.door.pass();
         let mut table = self.table.lock();
         if self.tiers.number(&new.name).is_some() {
@@ -32,6 +61,7 @@ impl Volume {
         let next = table.clone();
         let new = self.let_join(&mut table, next, new)?;
         let id = new.id;
+        new.set_readonly(readonly);
         tracing::info!(tier = %new.name, location = %new.location(), "tier was added");
         self.left_out.lock().retain(|name| *name != new.name);
         self.tiers.add(new);

@@ -8,19 +8,21 @@
 
 mod add;
 mod change;
+mod reconfigure;
 mod remove;
 mod replace;
 
 pub use change::TierChange;
+pub use reconfigure::PlacementConfig;
 pub use remove::RemovedTier;
 pub(crate) use remove::leave_out_removed;
 
 use crate::Volume;
 use crate::config::TierConfig;
 use crate::format::{Label, VolumeTable};
+use crate::notice::leave_notice;
 use crate::open::join;
 use crate::placement;
-use crate::notice::leave_notice;
 use crate::rules::Rules;
 use crate::tiers::{Place, Tier, TierParts};
 use braid_contract::{Errno, Error, RefusalKind, Result, TierId};
@@ -44,10 +46,10 @@ impl Volume {
 
     /// Makes policy and rules anew: the tiers are not those that it was made for.
     fn renew_policy(&self) {
-        if let Some(policy) = placement::make(&self.policy_config, |name| self.tiers.number(name)) {
+        if let Some(policy) = placement::make(&self.policy_config.read(), |name| self.tiers.number(name)) {
             *self.policy.write() = policy;
         }
-        if let Some(rules) = Rules::make(&self.rules_config, |name| self.tiers.number(name)) {
+        if let Some(rules) = Rules::make(&self.rules_config.read(), |name| self.tiers.number(name)) {
             *self.rules.write() = Arc::new(rules);
         }
     }
@@ -76,9 +78,9 @@ impl Volume {
             store.clear()?;
         }
         store.set_label(&label)?;
+        leave_notice(&new.name, &*store);
         self.switch_table(table, next)?;
         let parts = TierParts {
-        leave_notice(&new.name, &*store);
             id,
             name: new.name,
             location: new.location,

@@ -107,10 +107,10 @@ impl Volume {
             );
         }
         let others = |of: &str| self.tiers.number(of).filter(|_| of != name);
-        if placement::make(&self.policy_config, others).is_none() {
+        if placement::make(&self.policy_config.read(), others).is_none() {
             return refuse(RefusalKind::Policy, format!("the policy names tier {name}"));
         }
-        if Rules::make(&self.rules_config, others).is_none() {
+        if Rules::make(&self.rules_config.read(), others).is_none() {
             return refuse(RefusalKind::Policy, format!("a rule of the policy names tier {name}"));
         }
         Ok(())

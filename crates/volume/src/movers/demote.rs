@@ -52,7 +52,7 @@ impl Volume {
         if !tier.is_healthy() || tier.is_absent() {
             return false;
         }
-        let (used, config) = (used(tier), &self.movers.config);
+        let (used, config) = (used(tier), self.movers.config());
         let lane = self.movers.lanes.of(tier.id);
         if used >= config.watermark_high {
             lane.relieving.store(true, Ordering::Release);
@@ -70,7 +70,7 @@ impl Volume {
 
     fn relieve(&self, from: &Tier, until: Until<'_>) {
         let usage = from.last_usage();
-        let excess = used(from) - self.movers.config.watermark_low;
+        let excess = used(from) - self.movers.config().watermark_low;
         let goal = (excess * usage.total as f64).max(0.0) as u64 + 1;
         let moved = self.demote_known(from, goal, until);
         let lane = self.movers.lanes.of(from.id);

@@ -6,7 +6,7 @@ use super::guard::{Advice, Guard, Seen};
 use crate::Volume;
 use crate::config::MoversConfig;
 use crate::migrate::{Pace, Paces, Stopped};
-use crate::sync::Mutex;
+use crate::sync::{Mutex, RwLock};
 use crate::tiers::{Tier, bit};
 use braid_contract::TierId;
 use std::collections::{BTreeMap, HashMap};
@@ -62,7 +62,7 @@ pub(crate) struct Lane {
 /// The lanes of all tiers.
 #[derive(Debug)]
 pub(crate) struct Lanes {
-    config: MoversConfig,
+    config: RwLock<MoversConfig>,
     lanes: Mutex<BTreeMap<TierId, Arc<Lane>>>,
     pub(super) paces: Arc<Paces>,
 }
@@ -76,16 +76,16 @@ pub(crate) struct Passage<'v> {
 
 impl Lanes {
     pub(super) fn new(config: MoversConfig, paces: Arc<Paces>) -> Self {
-        Self { config, lanes: Mutex::new(BTreeMap::new()), paces }
+        Self { config: RwLock::new(config), lanes: Mutex::new(BTreeMap::new()), paces }
     }
 
     pub(super) fn of(&self, tier: TierId) -> Arc<Lane> {
         let make = || {
-            let cap = self.config.bandwidth.unwrap_or(MoversConfig::BANDWIDTH_DEFAULT) as f64;
+            let config = self.config();
             Arc::new(Lane {
-                cap: Pace::new(Some(cap), &self.paces),
+                cap: Pace::new(Some(cap_of(&config)), &self.paces),
                 guarded: Pace::new(None, &self.paces),
-                guard: Mutex::new(Guard::new(self.tier_cap(), self.config.latency_factor)),
+                guard: Mutex::new(Guard::new(self.tier_cap(), config.latency_factor)),
                 jobs: AtomicU32::new(0),
                 job_at_ns: AtomicU64::new(0),
                 relieving: AtomicBool::new(false),
@@ -97,13 +97,37 @@ impl Lanes {
 
     /// What is set for each tier; infinite where nothing is.
     fn tier_cap(&self) -> f64 {
-        self.config.bandwidth.map_or(f64::INFINITY, |cap| cap as f64)
+        self.config().bandwidth.map_or(f64::INFINITY, |cap| cap as f64)
+    }
+
+    pub(super) fn config(&self) -> MoversConfig {
+        *self.config.read()
+    }
+
+    /// Goes by other settings: what the guards learned of other ones counts for
+    /// nothing.
+    pub(super) fn set(&self, config: MoversConfig) {
+        // No lane is made by the settings of before in the meantime.
+        let lanes = self.lanes.lock();
+        let before = std::mem::replace(&mut *self.config.write(), config);
+        if (before.bandwidth, before.latency_factor) == (config.bandwidth, config.latency_factor) {
+            return;
+        }
+        for lane in lanes.values() {
+            lane.cap.set_rate(Some(cap_of(&config)));
+            *lane.guard.lock() = Guard::new(self.tier_cap(), config.latency_factor);
+        }
     }
 
     /// Forgets the lanes of tiers that are gone.
     fn keep_only(&self, tiers: &[TierId]) {
         self.lanes.lock().retain(|tier, _| tiers.contains(tier));
     }
+}
+
+/// What movers take from a tier at most, in bytes a second.
+fn cap_of(config: &MoversConfig) -> f64 {
+    config.bandwidth.unwrap_or(MoversConfig::BANDWIDTH_DEFAULT) as f64
 }
 
 impl Lane {
@@ -151,7 +175,7 @@ impl Volume {
             passage.lanes.clone_from(&lanes);
         }
         let mut paces = vec![drive.pace];
-        if drive.who == Who::Mover || self.movers.config.bandwidth.is_some() {
+        if drive.who == Who::Mover || self.movers.config().bandwidth.is_some() {
             paces.extend(lanes.iter().map(|lane| &lane.cap));
         }
         if drive.who != Who::UnguardedJob {
@@ -177,7 +201,7 @@ impl Volume {
         for (tier, now) in tiers {
             let lane = self.movers.lanes.of(tier);
             let waited = if all > 0.0 { now.in_flight / all } else { 0.0 };
-            let floor = if lane.is_used_by_jobs(now_ns) { self.movers.config.job_floor } else { 0 };
+            let floor = if lane.is_used_by_jobs(now_ns) { self.movers.config().job_floor } else { 0 };
             lane.step(&Seen {
                 began_ns: now.began_ns,
                 ended_ns: now.ended_ns,
@@ -227,7 +251,7 @@ impl Volume {
     /// The same of jobs; `None` if nothing is set.
     #[must_use]
     pub fn job_bandwidth(&self) -> Option<u64> {
-        self.movers.config.bandwidth
+        self.movers.config().bandwidth
     }
 
     /// The tiers on which the guard holds jobs up at present, by name, and how

@@ -54,8 +54,7 @@ type Counts = BTreeMap<(Mover, TierId, TierId), (u64, u64)>;
 
 /// The movers of a volume.
 pub(crate) struct Movers {
-    pub(crate) config: MoversConfig,
-    /// The ways to the tiers, for jobs too.
+    /// The ways to the tiers, for jobs too; they have the settings of all.
     lanes: Lanes,
     /// Those that are on.
     standing: Mutex<BTreeMap<Mover, Standing>>,
@@ -86,7 +85,6 @@ impl Drop for HeldMovers<'_> {
 impl Movers {
     pub(crate) fn new(config: MoversConfig, environment: &Arc<dyn Environment>, paces: &Arc<Paces>) -> Self {
         let movers = Self {
-            config,
             lanes: Lanes::new(config, Arc::clone(paces)),
             standing: Mutex::new(BTreeMap::new()),
             counts: Mutex::new(Counts::new()),
@@ -101,8 +99,20 @@ impl Movers {
         movers
     }
 
+    /// The settings of now.
+    pub(crate) fn config(&self) -> MoversConfig {
+        self.lanes.config()
+    }
+
+    /// Goes by other settings from now on.
+    pub(crate) fn set(&self, config: MoversConfig) {
+        self.lanes.set(config);
+        self.stand();
+    }
+
     fn is_on(&self) -> bool {
-        self.config.promote || self.config.demote
+        let config = self.config();
+        config.promote || config.demote
     }
 
     /// Ends what is under way, for good.

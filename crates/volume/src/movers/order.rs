@@ -65,7 +65,7 @@ impl Volume {
     }
 
     fn is_home_first(&self) -> bool {
-        matches!(self.policy_config, PolicyConfig::HomeFirst { .. })
+        matches!(*self.policy_config.read(), PolicyConfig::HomeFirst { .. })
     }
 
     /// Whether movers may put more on a tier now (Algorithm 2: its bandwidth is
@@ -74,7 +74,7 @@ impl Volume {
         if !tier.is_healthy() || tier.is_absent() {
             return Some(Closed::Unwell);
         }
-        if used(tier) >= self.movers.config.watermark_high || tier.room() < self.smallest_range().bytes() {
+        if used(tier) >= self.movers.config().watermark_high || tier.room() < self.smallest_range().bytes() {
             return Some(Closed::Full);
         }
         tier.is_saturated().then_some(Closed::Saturated)

@@ -78,10 +78,20 @@ impl Standing {
 }
 
 impl Movers {
+    /// Lets those stand that are on, and no others.
     pub(super) fn stand(&self) {
-        let on = [(Mover::Promote, self.config.promote), (Mover::Demote, self.config.demote)];
+        let config = self.config();
         let now_ns = self.environment.monotonic_ns();
-        for (mover, _) in on.into_iter().filter(|(_, on)| *on) {
+        for (mover, on) in [(Mover::Promote, config.promote), (Mover::Demote, config.demote)] {
+            let mut all = self.standing.lock();
+            if !on {
+                // The round under way ends.
+                all.remove(&mover).inspect(|standing| standing.pace.stop());
+                continue;
+            }
+            if all.contains_key(&mover) {
+                continue;
+            }
             let standing = Standing {
                 pace: self.new_pace(None),
                 bandwidth: None,
@@ -91,7 +101,7 @@ impl Movers {
                 done: Amount::default(),
                 meter: Meter::new(now_ns),
             };
-            self.standing.lock().insert(mover, standing);
+            all.insert(mover, standing);
         }
     }
 

@@ -1,0 +1,373 @@
+//! A changed stack file comes into force on a volume that is mounted with it:
+//! checked first, then all of it or nothing. `control` calls this.
+
+use crate::advice::Asked;
+use crate::config::{Config, StackNode, TierSettings, VolumeSettings};
+use crate::control::Control;
+use crate::movers;
+use crate::refusal::{Place, Refusal};
+use crate::replacement::{TierPlace, real, refused};
+use crate::stack_file;
+use crate::stack_text::{get, same, volume_mut};
+use crate::tiers::{Joining, Read, invalid};
+use crate::wire::{self, VolumeHandle};
+use crate::yaml::{Node, Value};
+use braid_contract::Errno;
+use braid_ipc::Handler;
+use braid_ipc::protocol::{ErrorReply, Reloaded};
+use braid_volume::{MoversConfig, PlacementConfig, TierChange, TierConfig};
+use std::path::Path;
+
+/// Keys of the volume that only a mount sets.
+const FIXED: &[&str] = &["epoch", "profile", "jobs", "heat", "monitor"];
+
+/// What there is to do.
+struct Plan {
+    placement: PlacementConfig,
+    /// Tiers to be set.
+    set: Vec<(String, TierChange)>,
+    /// Tiers whose faults are others.
+    drills: Vec<(String, Vec<String>)>,
+    /// Tiers to be added.
+    add: Vec<New>,
+    /// What all this comes to, for people.
+    changes: Vec<String>,
+}
+
+/// A tier to be added.
+struct New {
+    joining: Joining,
+    config: TierConfig,
+    change: TierChange,
+    faults: Vec<String>,
+}
+
+/// The stack file of before and of now.
+struct Files<'a> {
+    old: &'a Config,
+    new: &'a Config,
+}
+
+impl Control {
+    /// Reads the stack file anew, and brings into force what changed. Called
+    /// with nobody else changing tiers.
+    pub(crate) fn reload_stack(&self, dry_run: bool) -> Result<Reloaded, ErrorReply> {
+        let Some((file, base)) = self.running.file() else {
+            let advice =
+                "change tiers by braid tier; or write a stack file (braid stack dump), and mount with that";
+            return Err(refused(
+                Errno::EINVAL,
+                "the volume was mounted by flags: there is no stack file to be read",
+                advice,
+            ));
+        };
+        let shown = file.display().to_string();
+        let new = stack_file::load_at(file, base).map_err(invalid)?;
+        let old = stack_file::of_document(self.running.stack(), &shown, base).map_err(invalid)?;
+        let plan = self.plan(&Files { old: &old, new: &new })?;
+        let changes = plan.changes.clone();
+        if !dry_run {
+            if !changes.is_empty() {
+                self.volume.apply(plan)?;
+                tracing::info!(file = shown, changes = changes.join("; "), "the stack file was read anew");
+            }
+            self.running.is_now(new.source.root);
+        }
+        Ok(Reloaded { file: shown, changes })
+    }
+
+    /// As a signal asks for.
+    pub(crate) fn reload_and_log(&self) {
+        match self.reload(false) {
+            Ok(reloaded) if reloaded.changes.is_empty() => {
+                tracing::info!(file = reloaded.file, "asked to read the stack file anew: nothing changed");
+            }
+            Ok(_) => {}
+            Err(error) => tracing::error!("asked to read the stack file anew; nothing is changed: {error}"),
+        }
+    }
+
+    /// Refuses what can't be changed, and works out what is to be.
+    fn plan(&self, files: &Files<'_>) -> Result<Plan, ErrorReply> {
+        let (old, new) = (files.old.stack.volume(), files.new.stack.volume());
+        let range_size = self.volume.volume.status().range_size;
+        files.refuse_fixed(range_size).map_err(invalid)?;
+        let placement = PlacementConfig {
+            policy: wire::policy(&new.policy.value),
+            rules: new.rules.iter().map(wire::rule).collect(),
+            movers: movers::config(new),
+        };
+        let changes = placement_changes(&self.volume.volume.placement(), &placement, old, new);
+        let mut plan = Plan { placement, set: Vec::new(), drills: Vec::new(), add: Vec::new(), changes };
+        for tier in &new.tiers {
+            match old.tier(&tier.name) {
+                Some(before) => self.plan_tier(before, tier, &mut plan).map_err(invalid)?,
+                None => self.plan_new(tier, new, &mut plan)?,
+            }
+        }
+        Ok(plan)
+    }
+
+    fn plan_tier(&self, old: &TierSettings, new: &TierSettings, plan: &mut Plan) -> Result<(), Refusal> {
+        let status = self.volume.volume.status();
+        let name = &new.name;
+        if real(&old.dir.value) != real(&new.dir.value) {
+            let advice = format!("put it back, and replace the tier: braid tier replace MOUNT {name} DIR");
+            return Err(new.dir.place.refuse(
+                format!(
+                    "tier '{name}' is at {}, and its directory can't be another one",
+                    old.dir.value.display()
+                ),
+                advice,
+            ));
+        }
+        let (before, after) = (change_of(old), change_of(new));
+        // One that was removed from the volume, and is still in the file.
+        if !status.tiers.iter().any(|tier| tier.name == *name) {
+            return Ok(());
+        }
+        if before != after {
+            plan.changes.push(format!("tier {name}: {}", tier_change(before, after)));
+            plan.set.push((name.clone(), after));
+        }
+        let (armed, faults) = (faults(old), faults(new));
+        if armed != faults {
+            if self.running.is_without(name) {
+                let place = new.faults.first().map_or(&new.place, |fault| &fault.place);
+                return Err(place.refuse(
+                    format!("tier '{name}' is absent: no faults can be armed on it"),
+                    "take them out, or mount with the tier",
+                ));
+            }
+            plan.changes.push(format!("tier {name}: faults"));
+            plan.drills.push((name.clone(), faults));
+        }
+        Ok(())
+    }
+
+    fn plan_new(&self, tier: &TierSettings, all: &VolumeSettings, plan: &mut Plan) -> Result<(), ErrorReply> {
+        let change = change_of(tier);
+        let read = Read { change, ..Read::default() };
+        let others: Vec<(&str, &Path)> =
+            plan.add.iter().map(|new| (new.config.name.as_str(), new.joining.dir.as_path())).collect();
+        let looked_at = self.volume.looked_at((&tier.name, &tier.dir.value, read), &others, &self.mountpoint);
+        let (joining, config) = looked_at.map_err(|error| ErrorReply {
+            message: format!("{}: {}", tier.dir.place, error.message),
+            ..error
+        })?;
+        let profile = all.profile.as_ref().and_then(|profile| profile.value.tier(&tier.name));
+        let config = TierConfig { profile, ..config };
+        plan.changes.push(format!("tier {}: added, at {}", tier.name, joining.dir.display()));
+        plan.add.push(New { joining, config, change, faults: faults(tier) });
+        Ok(())
+    }
+}
+
+impl VolumeHandle {
+    /// Brings a plan into force. What can fail comes first, and is undone if
+    /// something does.
+    fn apply(&self, plan: Plan) -> Result<(), ErrorReply> {
+        let mut added: Vec<String> = Vec::new();
+        let take_back = |added: &[String]| {
+            for name in added {
+                if let Err(error) = self.volume.take_back_tier(name) {
+                    tracing::error!(tier = name, %error, "a tier that was added can't be taken back; remove it");
+                }
+            }
+        };
+        for new in &plan.add {
+            if let Err(error) = self.volume.add_tier_closed(new.config.clone()) {
+                take_back(&added);
+                return Err(Asked::Add { dir: &new.joining.dir }.failed(&error));
+            }
+            added.push(new.config.name.clone());
+        }
+        if let Err(error) = self.volume.set_placement(plan.placement) {
+            take_back(&added);
+            return Err(error.into());
+        }
+        for New { joining, config, change, faults } in plan.add {
+            let name = config.name;
+            self.drills.enter(&name, joining.control);
+            let (weight, reserve) = (change.weight.flatten(), change.reserve.unwrap_or_default());
+            self.enter_place(TierPlace::added(&name, &joining.dir, weight, reserve));
+            self.set(&name, change);
+            if !faults.is_empty() {
+                self.arm(&name, &faults);
+            }
+        }
+        for (name, change) in plan.set {
+            self.set(&name, change);
+            self.change_place(&name, change);
+        }
+        plan.drills.iter().for_each(|(name, faults)| self.arm(name, faults));
+        Ok(())
+    }
+
+    /// Sets a tier. All that it could be refused for was looked at, but that a
+    /// job removed it just now.
+    fn set(&self, name: &str, change: TierChange) {
+        if let Err(error) = self.volume.set_tier(name, change) {
+            tracing::warn!(tier = name, %error, "the tier could not be set");
+        }
+    }
+
+    fn arm(&self, name: &str, faults: &[String]) {
+        if let Err(error) = self.drills.arm(name, faults) {
+            tracing::warn!(tier = name, %error, "the faults could not be armed");
+        }
+    }
+}
+
+impl Files<'_> {
+    /// Refuses what only a mount sets, or another command.
+    fn refuse_fixed(&self, range_size: u32) -> Result<(), Refusal> {
+        let (old, new) = (self.old.stack.volume(), self.new.stack.volume());
+        let file = self.file();
+        if modules(&self.old.stack) != modules(&self.new.stack) {
+            let found = format!("the modules were {}", modules(&self.old.stack).join(", "));
+            return Err(file.key("stack").refuse(found, anew("put them back")));
+        }
+        if old.home.value != new.home.value {
+            let found = format!("home is '{}', and can't be another tier", old.home.value);
+            return Err(new.home.place.refuse(
+                found,
+                "put it back; its directory is replaced by: braid tier replace MOUNT HOME DIR",
+            ));
+        }
+        if let Some(range) = new.range.as_ref().filter(|range| range.value.get() != range_size) {
+            let found = format!("the volume has ranges of {range_size} bytes, fixed when it was made");
+            return Err(range.place.refuse(found, "leave the range size out"));
+        }
+        if let Some(gone) = old.tiers.iter().find(|tier| new.tier(&tier.name).is_none()) {
+            let name = &gone.name;
+            let advice = format!(
+                "put it back, and let it be emptied and taken out, here too, by: braid tier remove {name}"
+            );
+            return Err(new.place.key("tiers").refuse(format!("tier '{name}' is not here any more"), advice));
+        }
+        let (mut old_root, mut new_root) = (self.old.source.root.clone(), self.new.source.root.clone());
+        if let (Some(old), Some(found)) = (volume_mut(&mut old_root), volume_mut(&mut new_root)) {
+            refuse_changed((old, found), &new.place, FIXED)?;
+        }
+        let nothing = Node::new(Value::Null);
+        let mounts = [&old_root, &new_root].map(|root| get(root, "mount").unwrap_or(&nothing));
+        let keys: Vec<&str> = mounts.into_iter().flat_map(keys_of).collect();
+        refuse_changed((mounts[0], mounts[1]), &file.key("mount"), &keys)
+    }
+
+    fn file(&self) -> Place {
+        self.new.stack.volume().place.whole_file()
+    }
+}
+
+/// Refuses keys that are not as they were. `place` is where they stand.
+fn refuse_changed((old, new): (&Node, &Node), place: &Place, keys: &[&str]) -> Result<(), Refusal> {
+    for key in keys {
+        let (before, now) = (get(old, key), get(new, key));
+        let refuse = |line: Option<u64>, found: &str| {
+            let place = line.map_or_else(|| place.clone(), |line| place.at_line(line)).key(key);
+            Err(place.refuse(found, anew("put it back")))
+        };
+        match (before, now) {
+            (Some(before), Some(now)) if same(before, now) => {}
+            (None, None) => {}
+            (_, Some(now)) => return refuse(Some(now.line), "this was changed since the mount"),
+            (Some(_), None) => return refuse(None, "this was taken out since the mount"),
+        }
+    }
+    Ok(())
+}
+
+fn anew(or: &str) -> String {
+    format!("{or}, or unmount and mount anew: it counts for a mount as a whole")
+}
+
+fn keys_of(node: &Node) -> Vec<&str> {
+    match &node.value {
+        Value::Map(entries) => entries.iter().map(|entry| entry.key.as_str()).collect(),
+        _ => Vec::new(),
+    }
+}
+
+/// The names of a stack's modules, from the top.
+fn modules(node: &StackNode) -> Vec<&'static str> {
+    match node {
+        StackNode::Volume(_) => vec!["volume"],
+        StackNode::Wrapper { module, child } => std::iter::once(module.name).chain(modules(child)).collect(),
+    }
+}
+
+/// All that may be set of a tier, as it is set.
+fn change_of(tier: &TierSettings) -> TierChange {
+    TierChange {
+        weight: Some(tier.weight.as_ref().map(|weight| weight.value)),
+        reserve: Some(wire::reserve(tier)),
+        readonly: Some(tier.readonly.as_ref().is_some_and(|readonly| readonly.value)),
+    }
+}
+
+fn faults(tier: &TierSettings) -> Vec<String> {
+    tier.faults.iter().map(|fault| fault.value.to_string()).collect()
+}
+
+fn tier_change(before: TierChange, after: TierChange) -> String {
+    let mut parts = Vec::new();
+    if before.weight != after.weight {
+        let shown = after.weight.flatten().map_or("auto".into(), |weight| weight.to_string());
+        parts.push(format!("weight {shown}"));
+    }
+    if before.reserve != after.reserve {
+        parts.push(match after.reserve.unwrap_or_default() {
+            braid_volume::Reserve::Bytes(bytes) => format!("reserve {bytes} bytes"),
+            braid_volume::Reserve::Percent(percent) => format!("reserve {percent}%"),
+        });
+    }
+    if before.readonly != after.readonly {
+        parts.push(if after.readonly == Some(true) { "read only" } else { "not read only" }.into());
+    }
+    parts.join(", ")
+}
+
+/// What changes of policy, rules and movers.
+fn placement_changes(
+    before: &PlacementConfig,
+    after: &PlacementConfig,
+    old: &VolumeSettings,
+    new: &VolumeSettings,
+) -> Vec<String> {
+    let mut changes = Vec::new();
+    if before.policy != after.policy {
+        let (was, is) = (old.policy.value.name(), new.policy.value.name());
+        changes.push(if was == is {
+            format!("policy: other settings of {is}")
+        } else {
+            format!("policy: {is}, was {was}")
+        });
+    }
+    if before.rules != after.rules {
+        changes.push(format!("rules: {}, were {}", after.rules.len(), before.rules.len()));
+    }
+    let movers = mover_changes(&before.movers, &after.movers);
+    if !movers.is_empty() {
+        changes.push(format!("movers: {}", movers.join(", ")));
+    }
+    changes
+}
+
+fn mover_changes(before: &MoversConfig, after: &MoversConfig) -> Vec<String> {
+    let rate = |rate: Option<u64>| rate.map_or("default".into(), |rate| format!("{rate} B/s"));
+    let percent = |share: f64| format!("{}%", (share * 1000.0).round() / 10.0);
+    let changes = [
+        ("promote", before.promote.to_string(), after.promote.to_string()),
+        ("demote", before.demote.to_string(), after.demote.to_string()),
+        ("bandwidth", rate(before.bandwidth), rate(after.bandwidth)),
+        ("job_floor", rate(Some(before.job_floor)), rate(Some(after.job_floor))),
+        ("watermark_high", percent(before.watermark_high), percent(after.watermark_high)),
+        ("watermark_low", percent(before.watermark_low), percent(after.watermark_low)),
+        ("heat_threshold", percent(before.heat_threshold), percent(after.heat_threshold)),
+        ("latency_factor", before.latency_factor.to_string(), after.latency_factor.to_string()),
+    ];
+    let changed = changes.into_iter().filter(|(_, before, after)| before != after);
+    changed.map(|(key, _, after)| format!("{key} {after}")).collect()
+}
