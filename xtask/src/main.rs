@@ -6,6 +6,7 @@
 
 mod check;
 mod demo;
+mod dist;
 mod error;
 mod lab;
 mod paths;
@@ -27,6 +28,8 @@ Usage: cargo xtask COMMAND
   check [OPTIONS]      the gate: format, lints, tidy, dependency policy, then test
   tidy                 the house rules: edges between crates, lengths, unsafe code
   setup [--demo]       installs what the tests (or the demo alone) need
+  dist [--test]        the Debian package, in target/dist; --test installs it in an
+                       empty directory, --test-debian in a clean Debian
   bench [ARGS]         the benchmarks: bench/run.py
 
 Options of test and check:
@@ -60,6 +63,7 @@ fn run(args: &[String]) -> Result<()> {
         "test" => test::run(&test::Options::parse(rest)?),
         "check" => check::run(&test::Options::parse(rest)?),
         "tidy" => tidy::run(),
+        "dist" => dist::run(rest),
         "setup" => setup::run(rest),
         // Not for people: what the power suite runs in its virtual machine.
         "power-guest" => suites::in_guest(),

@@ -30,6 +30,13 @@ const TESTS: &[Package] = &[
     Package("xfsprogs", "mkfs.xfs"),
 ];
 
+/// What the package is made and looked at with.
+const DIST: &[Package] =
+    &[Package("binutils", "strip"), Package("dpkg-dev", "dpkg-shlibdeps"), Package("man-db", "man")];
+
+/// What a clean Debian to try it in is made with.
+const DIST_DEBIAN: &[Package] = &[Package("mmdebstrap", "mmdebstrap")];
+
 /// What the virtual machine of the power suite needs.
 const POWER: &[Package] = &[
     Package("binutils", "strip"),
@@ -73,6 +80,16 @@ pub(crate) fn demo() -> Result<()> {
 /// What the power suite needs beside that.
 pub(crate) fn power() -> Result<()> {
     packages(POWER)
+}
+
+/// What the package needs.
+pub(crate) fn dist() -> Result<()> {
+    packages(DIST)
+}
+
+/// What a clean Debian needs beside that.
+pub(crate) fn dist_debian() -> Result<()> {
+    packages(DIST_DEBIAN)
 }
 
 /// Builds the `braid` command as users get it; not if the environment variable

@@ -78,6 +78,9 @@ pub(crate) enum Command {
     Bench(BenchCommand),
     /// Print the version
     Version,
+    /// Write the man pages and the shells' completions; for packages
+    #[command(hide = true)]
+    Manual(ManualArgs),
 }
 
 const MOUNT_HELP: &str = "\
@@ -305,6 +308,12 @@ fn interval(text: &str) -> Result<Duration, String> {
 pub(crate) enum StackCommand {
     /// Print a stack file that makes a mount like this one
     Dump(StackDumpArgs),
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct ManualArgs {
+    /// Where man1, man8 and completions are made
+    pub(crate) directory: PathBuf,
 }
 
 const RELOAD_HELP: &str = "\

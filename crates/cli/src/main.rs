@@ -14,6 +14,7 @@ mod fsck;
 mod interrupt;
 mod job;
 mod locate;
+mod manual;
 mod mount;
 mod mount_helper;
 mod movers;
@@ -66,6 +67,7 @@ fn main() -> ExitCode {
         Command::Fsck(args) => return fsck::run(&args),
         Command::Eject(args) => eject::run(&args),
         Command::Bench(BenchCommand::Calibrate(args)) => bench::calibrate(&args),
+        Command::Manual(args) => manual::write(&args),
         Command::Version => table::print(&format!("braid {}\n", env!("CARGO_PKG_VERSION"))),
     };
     match done {

@@ -40,18 +40,33 @@ const IGNORED: &[&str] = &[
 /// The same, with anything behind them.
 const IGNORED_PREFIXES: &[&str] = &["x-", "X-", "comment=", "user=", "uhelper=", "helper="];
 
+const USAGE_MOUNT: &str = "mount.fuse.braid STACK.yaml DIRECTORY [-sfnv] [-t TYPE] [-o OPTIONS]";
+const USAGE_UMOUNT: &str = "umount.fuse.braid DIRECTORY [-flnrv] [-t TYPE]";
+
 const HELP: &str = "\
 mount(8) calls this for `mount -t fuse.braid STACK.yaml DIRECTORY`, and for such
 lines of /etc/fstab:
 
   /etc/braid/all.yaml  /mnt/all  fuse.braid  nofail,noatime  0  0
 
-It returns when the file system can be used. Its own options are without=TIER,
-log_file=FILE, nonempty and allow_other; see mount.fuse.braid(8).";
+It returns when the file system can be used. Options, separated by commas:
+
+  ro, noexec, nosuid, nodev, noatime …   as for every mount
+  without=TIER       mounts without this tier; repeat for each
+  log_file=FILE      where the daemon logs
+  nonempty           mounts over a directory that is not empty
+  allow_other        lets others use the mount; so for root anyhow
+  remount            changes the options of every mount, and nothing else
+
+Options for others (nofail, noauto, user, _netdev, x-systemd.* …) are passed
+over. All else stands in the stack file.
+
+A mount whose daemon died is cleaned up first. Exit status: 0 mounted, 32 not
+mounted, with the reason on standard error, 1 wrong options.";
 
 /// Mounts a Braid file system
 #[derive(Debug, Parser)]
-#[command(name = "mount.fuse.braid", version, after_help = HELP)]
+#[command(name = "mount.fuse.braid", version, after_help = HELP, override_usage = USAGE_MOUNT)]
 pub(crate) struct MountHelperArgs {
     /// Stack file
     #[arg(value_name = "STACK.yaml")]
@@ -87,7 +102,7 @@ pub(crate) struct MountHelperArgs {
 
 /// Unmounts a Braid file system, and waits until its daemon has ended
 #[derive(Debug, Parser)]
-#[command(name = "umount.fuse.braid", version)]
+#[command(name = "umount.fuse.braid", version, override_usage = USAGE_UMOUNT)]
 pub(crate) struct UmountHelperArgs {
     /// Where it is mounted
     target: PathBuf,

@@ -10,6 +10,7 @@ use crate::wire;
 use braid_contract::FileSystem;
 use braid_ipc::protocol::Ended;
 use braid_ipc::{Handler, Server, mounts, socket};
+use sd_notify::NotifyState;
 use std::fmt;
 use std::io;
 use std::path::Path;
@@ -111,8 +112,10 @@ fn serve(
         tracing::error!(%error, "no job runs: there is no thread for them");
     }
     ready();
+    tell_manager(&[NotifyState::Ready]);
     let served = session.run();
     tracing::info!("unmounted; closing the volume");
+    tell_manager(&[NotifyState::Stopping]);
     drop(metrics);
     let closed = volume.shutdown();
     // No job does anything any more.
@@ -131,6 +134,14 @@ fn serve(
             tracing::error!("{error}");
             Err(ServeError::Failed(error))
         }
+    }
+}
+
+/// Tells a service manager that waits for it, as systemd does for a unit of
+/// type `notify`, how the daemon is doing.
+fn tell_manager(state: &[NotifyState<'_>]) {
+    if let Err(error) = sd_notify::notify(state) {
+        tracing::warn!(%error, "the service manager could not be told");
     }
 }
 

@@ -12,6 +12,7 @@ mod kill9;
 mod load;
 mod loom;
 mod moving;
+mod package;
 mod pjdfstest;
 mod power;
 mod programs;
@@ -48,6 +49,7 @@ const ALL: &[Suite] = &[
     faults::SUITE,
     kill9::SUITE,
     moving::SUITE,
+    package::SUITE,
 ];
 
 /// Suites that take hours: they run only when they are named.
