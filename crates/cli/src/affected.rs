@@ -3,6 +3,7 @@
 
 use crate::failure::{Failure, Result};
 use crate::table;
+use braid_contract::Shown;
 use braid_ipc::Client;
 use braid_ipc::protocol::{AffectedFile, Reply, Request};
 use std::fmt::Write as _;
@@ -51,12 +52,13 @@ fn add(files: &mut Vec<AffectedFile>, next: AffectedFile) {
 /// One line for each run, so that `sort`, `grep` and `cut` work on it.
 fn render(file: &AffectedFile, text: &mut String) {
     // Writing to a string does not fail.
+    let path = file.path.shown();
     for run in &file.runs {
         let (first, last) = (run.offset, run.offset + run.len.saturating_sub(1));
-        _ = writeln!(text, "{}: bytes {first}-{last}: tier {} is {}", file.path, run.tier.name, run.state);
+        _ = writeln!(text, "{path}: bytes {first}-{last}: tier {} is {}", run.tier.name, run.state);
     }
     if let Some(why) = &file.unknown {
-        _ = writeln!(text, "{}: not known: {why} (see braid fsck)", file.path);
+        _ = writeln!(text, "{path}: not known: {why} (see braid fsck)");
     }
 }
 

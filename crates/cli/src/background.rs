@@ -3,6 +3,7 @@
 
 use crate::args::MountArgs;
 use crate::failure::{Failure, Result};
+use braid_contract::Shown;
 use braid_daemon::log;
 use rustix::process::{geteuid, setsid};
 use std::cell::Cell;
@@ -40,7 +41,7 @@ pub(crate) fn start(args: &MountArgs, words: &[OsString], mountpoint: &Path) -> 
         return Err(Failure::new(error));
     }
     let how = ended.map_or_else(|error| error.to_string(), describe);
-    let log = log.path.display();
+    let log = log.path.shown();
     Err(Failure::new(format!(
         "the daemon ended before the file system could be used ({how})\n  help: its log may say why: {log}"
     )))
@@ -136,7 +137,7 @@ impl Log {
 }
 
 pub(crate) fn no_log(path: &Path, error: &io::Error) -> Failure {
-    let path = path.display();
+    let path = path.shown();
     Failure::new(format!("the log {path} can't be opened: {error}\n  help: name another with --log-file"))
 }
 

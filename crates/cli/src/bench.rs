@@ -5,6 +5,7 @@ use crate::args::CalibrateArgs;
 use crate::failure::Result;
 use crate::progress::Progress;
 use crate::table::{self, Align, Table};
+use braid_contract::Shown;
 use braid_daemon::calibrate::output::Output;
 use braid_daemon::calibrate::{self, Options, Step};
 use braid_daemon::profile::{Figures, Profile, TierFigures};
@@ -18,7 +19,7 @@ pub(crate) fn calibrate(args: &CalibrateArgs) -> Result<()> {
     let config = stack_file::load(&args.stack)?;
     let (profile, svg) = (args.output.as_deref(), args.svg.as_deref());
     let output = Output::prepare(&args.stack, profile, svg, !args.tiers.is_empty())?;
-    let written = format!("profile: {}\nplot: {}\n", output.profile().display(), output.plot().display());
+    let written = format!("profile: {}\nplot: {}\n", output.profile().shown(), output.plot().shown());
     let mut progress = Progress::new();
     let measured = calibrate::run(config.stack.volume(), &options, &mut |step| {
         // Warnings come before there is a line of progress.

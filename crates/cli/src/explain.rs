@@ -4,6 +4,7 @@ use crate::args::ExplainArgs;
 use crate::failure::{Failure, Result};
 use crate::locate;
 use crate::table::{self, Align, Table};
+use braid_contract::Shown;
 use braid_daemon::units::{show_size, write_size};
 use braid_ipc::protocol::{Explanation, Reply, Request};
 use std::collections::BTreeMap;
@@ -11,7 +12,7 @@ use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 
 pub(crate) fn run(args: &ExplainArgs) -> Result<()> {
-    let shown = args.path.display();
+    let shown = args.path.shown();
     let mount = locate::containing(&args.path)?;
     let mut daemon = locate::need_daemon(&mount)?;
     let found = std::fs::metadata(&args.path).map_err(|error| Failure::new(format!("{shown}: {error}")))?;
@@ -31,10 +32,10 @@ fn render(path: &Path, explanation: &Explanation) -> String {
     let mut text = match &explanation.object {
         Some(object) => format!(
             "{}: spread, {size} in ranges of {} (object {object})\n",
-            path.display(),
+            path.shown(),
             write_size(explanation.range_size.into())
         ),
-        None => format!("{}: {}, {size}\n", path.display(), explanation.layout),
+        None => format!("{}: {}, {size}\n", path.shown(), explanation.layout),
     };
     if let Some(usual) = explanation.volume_range_size.filter(|usual| *usual != explanation.range_size) {
         let spread = if explanation.object.is_some() { "of" } else { "if it is spread now, of" };

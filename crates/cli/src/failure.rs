@@ -1,8 +1,10 @@
 //! How a command that failed says so.
 
+use braid_contract::tame;
 use braid_daemon::Refusal;
 use braid_ipc::ClientError;
 use std::fmt;
+use std::io::{self, Write};
 use std::process::ExitCode;
 
 /// A message for the user, and the exit status that goes with it.
@@ -51,7 +53,8 @@ impl Failure {
     /// everything else.
     pub(crate) fn report(&self) -> ExitCode {
         if !self.told {
-            eprintln!("braid: {self}");
+            // Nobody may be there to read it any more: the status says it too.
+            let _ = writeln!(io::stderr(), "braid: {}", tame(&self.message));
         }
         ExitCode::from(if self.usage { 2 } else { 1 })
     }

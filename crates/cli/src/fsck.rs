@@ -7,6 +7,7 @@ use crate::args::{FsckArgs, StackArgs};
 use crate::failure::{Failure, Result};
 use crate::progress::Progress;
 use crate::{locate, mount, table};
+use braid_contract::Shown;
 use braid_daemon::check::{self, Report};
 use braid_daemon::config::Config;
 use braid_ipc::Client;
@@ -121,18 +122,18 @@ fn within(mount: &Mount, path: &Path) -> Result<PathBuf> {
     let resolved = mounts::resolve(path).unwrap_or_else(|_| path.to_owned());
     mount
         .path_within(&resolved)
-        .ok_or_else(|| Failure::usage(format!("{} is not below {}", path.display(), mount.point.display())))
+        .ok_or_else(|| Failure::usage(format!("{} is not below {}", path.shown(), mount.point.shown())))
 }
 
 fn request(args: &FsckArgs, paths: impl Iterator<Item = Result<PathBuf>>) -> Result<FsckRequest> {
     let text = |path: Result<PathBuf>| {
         let path = path?;
         if path.components().any(|part| part == Component::ParentDir) {
-            let what = format!("{}: PATHs are below the volume's root", path.display());
+            let what = format!("{}: PATHs are below the volume's root", path.shown());
             return Err(Failure::usage(what + "\n  help: write it without '..'"));
         }
         path.into_os_string().into_string().map_err(|path| {
-            Failure::usage(format!("{} is not UTF-8; check the directory that it is in", path.display()))
+            Failure::usage(format!("{} is not UTF-8; check the directory that it is in", path.shown()))
         })
     };
     Ok(FsckRequest {
@@ -204,7 +205,7 @@ fn render(report: &Report, repair: bool) -> String {
 
 fn render_problem(problem: &FsckProblem) -> String {
     let mut subject = match (&problem.path, &problem.id) {
-        (Some(path), _) => path.clone(),
+        (Some(path), _) => path.shown().to_string(),
         (None, Some(id)) => format!("object {id}"),
         (None, None) => "volume".into(),
     };

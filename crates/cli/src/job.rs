@@ -6,6 +6,7 @@ use crate::args::{JobCommand, JobIdArgs, JobListArgs, JobSetArgs, JobShowArgs, J
 use crate::failure::{Failure, Result};
 use crate::progress::Progress;
 use crate::{interrupt, locate, table};
+use braid_contract::Shown;
 use braid_daemon::units::{SIZE_FORMS, parse_size};
 use braid_ipc::Client;
 use braid_ipc::mounts::Mount;
@@ -169,7 +170,7 @@ pub(crate) fn wait(daemon: &mut Client, mount: &Mount, mut job: Job) -> Result<J
 
 /// The command ends, and the job does not.
 pub(crate) fn goes_on(id: JobId, mount: &Mount) -> Failure {
-    let point = mount.point.display();
+    let point = mount.point.shown();
     Failure::new(format!(
         "job {id} goes on in the background\n  help: look at it: braid job show {id} --mount {point}; \
          end it: braid job cancel {id} --mount {point}"

@@ -1,6 +1,7 @@
 //! From a path to the Braid file system it is in, and to its daemon.
 
 use crate::failure::{Failure, Result};
+use braid_contract::Shown;
 use braid_ipc::Client;
 use braid_ipc::mounts::{self, Mount};
 use braid_ipc::protocol::{Reply, Request};
@@ -44,7 +45,7 @@ pub(crate) fn containing_or_only(path: Option<&Path>) -> Result<Mount> {
         [] => Err(Failure::new("no Braid file system is mounted")),
         [mount] => Ok(mount.clone()),
         _ => {
-            let points: Vec<String> = mounts.iter().map(|mount| mount.point.display().to_string()).collect();
+            let points: Vec<String> = mounts.iter().map(|mount| mount.point.shown().to_string()).collect();
             let what = format!(
                 "there are several Braid file systems\n  help: name one at the end: {}",
                 points.join(", ")
@@ -79,10 +80,10 @@ pub(crate) fn mounted_at(path: &Path) -> Result<Mount> {
         None => match mounts::containing(&table, &resolved) {
             Some(mount) if mount.is_braid() => Err(Failure::new(format!(
                 "{} is not a mount point\n  help: it is below the one at {}",
-                path.display(),
-                mount.point.display()
+                path.shown(),
+                mount.point.shown()
             ))),
-            _ => Err(Failure::new(format!("nothing is mounted at {}", path.display()))),
+            _ => Err(Failure::new(format!("nothing is mounted at {}", path.shown()))),
         },
     }
 }
@@ -102,7 +103,7 @@ pub(crate) fn given_or_only(path: Option<&Path>) -> Result<Mount> {
         [mount] => Ok(mount.clone()),
         [] => Err(Failure::new("no Braid file system is mounted")),
         several => {
-            let points: Vec<String> = several.iter().map(|mount| mount.point.display().to_string()).collect();
+            let points: Vec<String> = several.iter().map(|mount| mount.point.shown().to_string()).collect();
             let points = points.join(", ");
             Err(Failure::usage(format!(
                 "several Braid file systems are mounted: {points}\n  help: say which one, or work in it"
@@ -125,7 +126,7 @@ pub(crate) fn within(path: &Path) -> Result<(Mount, String)> {
         Ok(below) => Ok((mount, below)),
         Err(name) => Err(Failure::new(format!(
             "{}: the name is not UTF-8\n  help: name the directory that it is in",
-            name.display()
+            name.shown()
         ))),
     }
 }
@@ -142,7 +143,7 @@ pub(crate) fn need_daemon(mount: &Mount) -> Result<Client> {
 
 /// Why the daemon of `mount` does not answer.
 pub(crate) fn no_daemon(mount: &Mount, error: &io::Error) -> Failure {
-    let point = mount.point.display();
+    let point = mount.point.shown();
     if mount.is_dead() {
         return Failure::new(format!(
             "the daemon of {point} is gone\n  help: clean up: braid umount {point}"
@@ -159,7 +160,7 @@ pub(crate) fn only() -> Result<Mount> {
         (None, _) => Err(Failure::new("no Braid file system is mounted\n  help: mount one: braid mount")),
         (Some(last), false) => {
             let points: Vec<String> =
-                mounts.iter().chain([&last]).map(|mount| mount.point.display().to_string()).collect();
+                mounts.iter().chain([&last]).map(|mount| mount.point.shown().to_string()).collect();
             let found = "several Braid file systems are mounted";
             Err(Failure::usage(format!("{found}\n  help: name one: {}", points.join(", "))))
         }
@@ -182,14 +183,14 @@ fn table() -> Result<Vec<Mount>> {
 }
 
 fn resolve(path: &Path) -> Result<PathBuf> {
-    mounts::resolve(path).map_err(|error| Failure::new(format!("{}: {error}", path.display())))
+    mounts::resolve(path).map_err(|error| Failure::new(format!("{}: {error}", path.shown())))
 }
 
 fn not_braid(path: &Path, mount: Option<&Mount>) -> Failure {
-    let path = path.display();
+    let path = path.shown();
     Failure::new(match mount {
         Some(mount) => {
-            let (kind, point) = (&mount.fs_type, mount.point.display());
+            let (kind, point) = (&mount.fs_type, mount.point.shown());
             format!("{path} is not in a Braid file system, but in the {kind} mounted at {point}")
         }
         None => format!("{path} is not in a Braid file system"),

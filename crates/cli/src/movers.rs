@@ -4,6 +4,7 @@
 use crate::args::{EvacuateArgs, MoveArgs, PathArgs, RebalanceArgs, StartArgs};
 use crate::failure::Result;
 use crate::{job, locate, table};
+use braid_contract::Shown;
 use braid_ipc::mounts::Mount;
 use braid_ipc::protocol::{Job, JobKind, Reply, Request, StartJob};
 use std::path::Path;
@@ -62,5 +63,5 @@ pub(crate) fn tell_started(mount: &Mount, started: &Job, json: bool) -> Result<(
 }
 
 fn shown(point: &Path) -> String {
-    point.display().to_string()
+    point.shown().to_string()
 }

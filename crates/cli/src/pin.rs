@@ -3,6 +3,7 @@
 use crate::args::{PinArgs, UnpinArgs};
 use crate::failure::{Failure, Result};
 use crate::{locate, movers, table};
+use braid_contract::Shown;
 use braid_ipc::mounts::Mount;
 use braid_ipc::protocol::{JobKind, PinRequest, Pinned, Reply, Request};
 use std::path::Path;
@@ -30,7 +31,7 @@ pub(crate) fn unpin(args: &UnpinArgs) -> Result<()> {
 
 fn ask(mount: &Mount, path: &Path, request: PinRequest) -> Result<Pinned> {
     if path.is_dir() && !request.recursive {
-        let what = format!("{} is a directory\n  help: add --recursive for all files in it", path.display());
+        let what = format!("{} is a directory\n  help: add --recursive for all files in it", path.shown());
         return Err(Failure::new(what));
     }
     let mut daemon = locate::need_daemon(mount)?;

@@ -5,6 +5,7 @@ use crate::args::ReplaceArgs;
 use crate::failure::{Failure, Result};
 use crate::progress::Progress;
 use crate::{interrupt, job, movers, table};
+use braid_contract::Shown;
 use braid_daemon::units::show_size;
 use braid_ipc::Client;
 use braid_ipc::mounts::Mount;
@@ -61,7 +62,8 @@ fn line(now: &Job) -> String {
 }
 
 fn render(replaced: &HomeReplaced) -> String {
-    let HomeReplaced { tier, old_location, location, files, held_up, next_mount, saved, .. } = replaced;
+    let HomeReplaced { tier, files, held_up, next_mount, saved, .. } = replaced;
+    let (location, old_location) = (replaced.location.shown(), replaced.old_location.shown());
     let next_mount = match saved.written {
         true => crate::tier::render_saved(saved),
         false => format!("before the next mount, set\n  {next_mount}\n"),

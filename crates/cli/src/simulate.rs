@@ -4,6 +4,7 @@ use crate::args::SimulateArgs;
 use crate::failure::Result;
 use crate::progress::Progress;
 use crate::table::{self, Align, Table};
+use braid_contract::Shown;
 use braid_daemon::simulate::{self, Options, PolicyReport, Report};
 use braid_daemon::stack_file;
 use braid_daemon::trace::{self, Trace};
@@ -43,10 +44,10 @@ pub(crate) fn run(args: &SimulateArgs) -> Result<()> {
     let report = simulate::run(config.stack.volume(), &trace, &options, &mut |policy| progress.show(policy));
     drop(progress);
     let report = report?;
-    let file = args.trace.display().to_string();
-    warnings(&trace).iter().for_each(|warning| eprintln!("braid: {file}: {warning}"));
+    let shown = args.trace.shown();
+    warnings(&trace).iter().for_each(|warning| eprintln!("braid: {shown}: {warning}"));
     let summary = Summary {
-        file,
+        file: args.trace.to_string_lossy().into_owned(),
         ops: trace.ops.len(),
         seconds: trace.seconds(),
         dropped: trace.dropped,
@@ -76,7 +77,8 @@ fn warnings(trace: &Trace) -> Vec<String> {
 }
 
 fn head(summary: &Summary, report: &Report) -> String {
-    let Summary { file, ops, seconds, .. } = summary;
+    let Summary { ops, seconds, .. } = summary;
+    let file = summary.file.shown();
     let range = write_size(report.range_size.into());
     let mut text = format!("{file}: {ops} operations in {seconds:.1} s; ranges of {range}\n");
     for tier in &report.tiers {

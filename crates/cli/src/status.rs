@@ -6,6 +6,7 @@ use crate::failure::Result;
 use crate::locate;
 use crate::poll::Poller;
 use crate::table::{self, Align, Table};
+use braid_contract::Shown;
 use braid_daemon::units::{show_size, write_size};
 use braid_ipc::protocol::{Reply, Request, Status, TierStatus};
 use std::fmt::Write as _;
@@ -26,7 +27,10 @@ pub(crate) fn run(args: &StatusArgs) -> Result<()> {
         Reply::Status(status) => Some(status),
         _ => None,
     })?;
-    if args.json { table::print_json(&status) } else { table::print(&render(&status, table::colour())) }
+    if args.json {
+        return table::print_json(&status);
+    }
+    table::print_to_reader(&render(&status, table::colour())).map(drop)
 }
 
 /// Shows the status again and again, until it is unmounted or nobody reads. On
@@ -87,7 +91,7 @@ fn render(status: &Status, colour: bool) -> String {
             show_size(tier.write_bytes),
             tier.write_ops.to_string(),
             show_size(tier.write_rate as u64),
-            tier.location.clone(),
+            tier.location.shown().to_string(),
         ]);
     }
     let paint = |cell: &str, padded: String| match cell {
@@ -98,7 +102,7 @@ fn render(status: &Status, colour: bool) -> String {
     format!(
         "{}: volume {}\npolicy {}, ranges of {}; {} open files, {} inodes in memory, {} removals pending\n\
          daemon {}, version {}\n\n{}* home: holds the names and the plain files\n{}",
-        status.mountpoint,
+        status.mountpoint.shown(),
         status.volume,
         status.policy,
         write_size(status.range_size.into()),
@@ -143,7 +147,7 @@ fn remarks(status: &Status) -> String {
         }
         if !tier.faults.is_empty() {
             let (name, faults) = (&tier.name, tier.faults.join(" "));
-            let point = &status.mountpoint;
+            let point = status.mountpoint.shown();
             _ = writeln!(
                 text,
                 "{name}: DRILL: faults are armed: {faults} (lift: braid drill {point} {name} --clear)"
@@ -164,7 +168,7 @@ fn remarks(status: &Status) -> String {
             || tier.readonly && tier.trouble.is_none()
     };
     if !status.lost_tiers.is_empty() || !status.tiers.iter().all(healthy) {
-        _ = writeln!(text, "the files concerned: braid status {} --affected", status.mountpoint);
+        _ = writeln!(text, "the files concerned: braid status {} --affected", status.mountpoint.shown());
     }
     text
 }

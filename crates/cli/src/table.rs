@@ -1,15 +1,17 @@
 //! Output for people: aligned tables, and colour on a terminal only.
 
 use crate::failure::{Failure, Result};
+use braid_contract::{tame, tame_json};
 use std::io::{self, IsTerminal, Write};
 
 /// Prints to standard output. A reader that has seen enough (`| head`) is not
 /// an error.
 pub(crate) fn print(text: &str) -> Result<()> {
-    print_to_reader(text).map(|_| ())
+    print_to_reader(&tame(text)).map(drop)
 }
 
-/// Prints to standard output, and says whether somebody still reads.
+/// Prints what has colours or moves the cursor, and says whether somebody still
+/// reads. What else is in it, is [tame](braid_contract::tame) or JSON.
 pub(crate) fn print_to_reader(text: &str) -> Result<bool> {
     let mut stdout = io::stdout().lock();
     match stdout.write_all(text.as_bytes()).and_then(|()| stdout.flush()) {
@@ -22,13 +24,13 @@ pub(crate) fn print_to_reader(text: &str) -> Result<bool> {
 /// Prints a value as JSON, indented.
 pub(crate) fn print_json(value: &impl serde::Serialize) -> Result<()> {
     let text = serde_json::to_string_pretty(value).map_err(|error| Failure::new(error.to_string()))?;
-    print(&(text + "\n"))
+    print(&(tame_json(&text).into_owned() + "\n"))
 }
 
 /// A value as one line of JSON.
 pub(crate) fn json_line(value: &impl serde::Serialize) -> Result<String> {
     let text = serde_json::to_string(value).map_err(|error| Failure::new(error.to_string()))?;
-    Ok(text + "\n")
+    Ok(tame_json(&text).into_owned() + "\n")
 }
 
 /// How a column is aligned.

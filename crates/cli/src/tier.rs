@@ -5,6 +5,7 @@ use crate::args::{ReplaceArgs, StartArgs, TierAddArgs, TierListArgs, TierRemoveA
 use crate::failure::{Failure, Result};
 use crate::table::{Align, Table};
 use crate::{job, locate, movers, rehome, table};
+use braid_contract::Shown;
 use braid_daemon::flags;
 use braid_daemon::units::show_size;
 use braid_ipc::Client;
@@ -43,7 +44,7 @@ fn render_list(tiers: &[TierStatus]) -> String {
             show_size(tier.reserve),
             show_size(tier.available),
             tier.ranges.to_string(),
-            tier.location.clone(),
+            tier.location.shown().to_string(),
         ]);
     }
     rows.render(|_, padded| padded)
@@ -71,7 +72,7 @@ pub(crate) fn add(args: &TierAddArgs) -> Result<()> {
 }
 
 fn render_added(added: &TierAdded) -> String {
-    let text = format!("tier {} is at {}, and takes new data\n", added.tier.name, added.location);
+    let text = format!("tier {} is at {}, and takes new data\n", added.tier.name, added.location.shown());
     text + &render_saved(&added.saved)
 }
 
@@ -133,11 +134,11 @@ pub(crate) fn remove(args: &TierRemoveArgs) -> Result<()> {
     let mut text = format!("tier {} is not part of the volume any more\n", removed.tier);
     // Writing to a string does not fail.
     _ = match &removed.not_cleared {
-        None => writeln!(text, "{} can be used anew", removed.location),
+        None => writeln!(text, "{} can be used anew", removed.location.shown()),
         Some(why) => writeln!(
             text,
             "{} could not be cleared ({why}): remove its .braid directory before it is used anew",
-            removed.location
+            removed.location.shown()
         ),
     };
     table::print(&(text + &render_saved(&removed.saved)))
@@ -177,7 +178,7 @@ pub(crate) fn replace(args: &ReplaceArgs) -> Result<()> {
     if args.start.json {
         table::print_json(&replaced)
     } else {
-        table::print(&render(&replaced, &mount.point.display().to_string()))
+        table::print(&render(&replaced, &mount.point.shown().to_string()))
     }
 }
 
@@ -226,7 +227,8 @@ fn is_home(daemon: &mut Client, tier: &str) -> Result<bool> {
 }
 
 fn render(replaced: &Replaced, point: &str) -> String {
-    let Replaced { lost, lost_location, lost_ranges, location, next_mount, saved } = replaced;
+    let Replaced { lost, lost_ranges, next_mount, saved, .. } = replaced;
+    let (location, lost_location) = (replaced.location.shown(), replaced.lost_location.shown());
     let next_mount = match saved.written {
         true => render_saved(saved),
         false => format!("before the next mount, set\n  {next_mount}\n"),
@@ -245,9 +247,10 @@ pub(crate) fn render_saved(saved: &Saved) -> String {
     let changes = || saved.by_hand.iter().map(|change| format!("  {change}\n")).collect::<String>();
     match (&saved.file, &saved.why_not) {
         _ if saved.file.is_none() && saved.by_hand.is_empty() => String::new(),
-        (Some(file), _) if saved.written => format!("{file} says so\n"),
+        (Some(file), _) if saved.written => format!("{} says so\n", file.shown()),
         (Some(file), why) => format!(
-            "{file} was not changed: {}\nbefore the next mount, change its tiers:\n{}",
+            "{} was not changed: {}\nbefore the next mount, change its tiers:\n{}",
+            file.shown(),
             why.as_deref().unwrap_or("the reason is not known"),
             changes()
         ),
@@ -267,7 +270,7 @@ fn ask<T>(mountpoint: Option<&Path>, request: &Request, pick: impl FnOnce(Reply)
 
 /// A directory as the daemon finds it, which works elsewhere.
 fn real(dir: &Path) -> Result<String> {
-    let shown = dir.display();
+    let shown = dir.shown();
     let real = std::fs::canonicalize(dir).map_err(|error| Failure::new(format!("{shown}: {error}")))?;
     match real.to_str() {
         Some(real) => Ok(real.to_owned()),

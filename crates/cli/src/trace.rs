@@ -7,6 +7,7 @@ use crate::args::TraceRecordArgs;
 use crate::failure::{Failure, Result};
 use crate::progress::Progress;
 use crate::{locate, table};
+use braid_contract::Shown;
 use braid_daemon::units::{parse_duration, parse_size, show_size};
 use braid_ipc::protocol::{Reply, Request, TraceBegun, TraceRequest};
 use braid_ipc::{Breaker, Client, ClientError};
@@ -80,7 +81,7 @@ pub(crate) fn record(args: &TraceRecordArgs) -> Result<()> {
         .name("end".into())
         .spawn(move || stopper.run(&ends, duration))
         .map_err(|error| Failure::new(format!("no thread can be started: {error}")))?;
-    eprintln!("braid: recording {} into {}; Ctrl-C ends it", mount.point.display(), args.output.display());
+    eprintln!("braid: recording {} into {}; Ctrl-C ends it", mount.point.shown(), args.output.shown());
     let mut taken = Taken::default();
     let by_daemon = taken.all(&mut daemon, &mut output, (&ender, &asked))?;
     let ended = asked.get().copied().unwrap_or(by_daemon);
@@ -162,7 +163,7 @@ fn broken_off(output: &Output, ops: u64, ending: bool, why: &ClientError) -> Fai
     Failure::new(format!(
         "the recording was broken off{when}: {why}\n  help: {cause}; what was not fetched by then is missing, \
          and {} is good up to its last line, with {ops} operations",
-        output.path().display()
+        output.path().shown()
     ))
 }
 
@@ -218,7 +219,7 @@ fn watch_signals(ender: SyncSender<End>) -> Result<()> {
 
 fn tell(args: &TraceRecordArgs, output: &Output, taken: &Taken, ended: End) -> Result<()> {
     let summary = Summary {
-        file: args.output.display().to_string(),
+        file: args.output.to_string_lossy().into_owned(),
         ops: taken.ops,
         dropped: taken.dropped,
         passthrough_opens: taken.passthrough_opens,
@@ -229,8 +230,8 @@ fn tell(args: &TraceRecordArgs, output: &Output, taken: &Taken, ended: End) -> R
     if args.json {
         return table::print_json(&summary);
     }
-    let Summary { file, ops, dropped, passthrough_opens, seconds, bytes, .. } = summary;
-    let ended = ended.name();
+    let Summary { ops, dropped, passthrough_opens, seconds, bytes, .. } = summary;
+    let (file, ended) = (args.output.shown(), ended.name());
     let mut text = format!("{file}: {ops} operations in {seconds:.1} s, {} ({ended})\n", show_size(bytes));
     if dropped > 0 {
         text.push_str(&format!(

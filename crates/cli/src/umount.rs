@@ -3,6 +3,7 @@
 use crate::args::UmountArgs;
 use crate::failure::{Failure, Result};
 use crate::locate;
+use braid_contract::Shown;
 use braid_ipc::mounts::Mount;
 use braid_ipc::protocol::{Reply, Request};
 use braid_ipc::{Client, ClientError, socket};
@@ -73,11 +74,11 @@ fn detach_by_helper(point: &Path, lazy: bool) -> Result<()> {
 }
 
 fn failed(point: &Path, what: &str) -> Failure {
-    Failure::new(format!("{} can't be unmounted: {what}", point.display()))
+    Failure::new(format!("{} can't be unmounted: {what}", point.shown()))
 }
 
 fn busy(point: &Path) -> Failure {
-    let point = point.display();
+    let point = point.shown();
     Failure::new(format!(
         "{point} is busy: somebody has files open in it, or works in it\n  \
          help: see who with: fuser -vm {point}; or detach it with: braid umount --lazy {point}"

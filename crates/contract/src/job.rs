@@ -2,6 +2,7 @@
 //! a restart. The volume carries them out and keeps them; the control protocol
 //! tells of them in the same terms.
 
+use crate::Shown;
 use serde::{Deserialize, Serialize};
 use std::fmt;
 use std::str::FromStr;
@@ -78,7 +79,7 @@ impl JobKind {
 
 impl fmt::Display for JobKind {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let shown = |path: &str| if path.is_empty() { "/".to_owned() } else { path.to_owned() };
+        let shown = |path: &str| if path.is_empty() { "/".to_owned() } else { path.shown().to_string() };
         match self {
             Self::Move { path, to } => write!(f, "move {} to {to}", shown(path)),
             Self::Promote { path } => write!(f, "promote {}", shown(path)),
@@ -87,7 +88,7 @@ impl fmt::Display for JobKind {
             Self::Evacuate { tier, then_remove: false } => write!(f, "evacuate {tier}"),
             Self::Evacuate { tier, then_remove: true } => write!(f, "evacuate {tier} and remove it"),
             Self::Replace { tier, by } => write!(f, "replace {tier} by {by}"),
-            Self::ReplaceHome { dir } => write!(f, "replace home by {dir}"),
+            Self::ReplaceHome { dir } => write!(f, "replace home by {}", dir.shown()),
         }
     }
 }

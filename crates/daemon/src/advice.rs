@@ -2,7 +2,7 @@
 //! of the refusal, and else by the number of the error.
 
 use crate::replacement::refused;
-use braid_contract::{Errno, Error, RefusalKind};
+use braid_contract::{Errno, Error, RefusalKind, Shown};
 use braid_ipc::protocol::ErrorReply;
 use std::path::Path;
 
@@ -31,7 +31,7 @@ impl<'a> Asked<'a> {
             None => self.against_number(error.errno()),
         };
         let text = match self.dir().filter(|_| self.is_about_dir(error.refusal())) {
-            Some(dir) => format!("{}: {error}", dir.display()),
+            Some(dir) => format!("{}: {error}", dir.shown()),
             None => error.to_string(),
         };
         match advice {

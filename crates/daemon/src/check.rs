@@ -111,7 +111,7 @@ fn problem(problem: Problem) -> FsckProblem {
     FsckProblem {
         code: problem.code.into(),
         severity: problem.severity.name().into(),
-        path: problem.path.map(|path| path.display().to_string()),
+        path: problem.path.map(|path| path.to_string_lossy().into_owned()),
         id: problem.id.map(|id| id.to_string()),
         tier: problem.tier,
         offset: problem.bytes.as_ref().map(|bytes| bytes.start),

@@ -45,7 +45,7 @@ impl Control {
         let hello = Hello {
             version: env!("CARGO_PKG_VERSION").into(),
             pid: std::process::id(),
-            mountpoint: mountpoint.display().to_string(),
+            mountpoint: mountpoint.to_string_lossy().into_owned(),
         };
         let home = volume.volume.status().tiers.into_iter().find(|tier| tier.home);
         let home = home.map_or_else(String::new, |home| home.location);

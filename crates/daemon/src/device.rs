@@ -112,7 +112,7 @@ pub(crate) fn path_below(file: &dyn NativeFd, dir: &Path) -> Option<String> {
     // It may have been renamed or removed; what is said must be so.
     let (mine, there) = (rustix::fs::fstat(&*fd).ok()?, rustix::fs::lstat(&path).ok()?);
     let same = (mine.st_dev, mine.st_ino) == (there.st_dev, there.st_ino);
-    same.then(|| below.display().to_string())
+    same.then(|| below.to_string_lossy().into_owned())
 }
 
 #[cfg(test)]

@@ -88,7 +88,7 @@ fn document(flags: &StackFlags, volume: &VolumeSettings) -> Node {
         let dir = std::path::absolute(&tier.dir.value).unwrap_or_else(|_| tier.dir.value.clone());
         let (_, settings) = split(flag);
         let settings = settings.iter().map(|(key, value)| entry(key, text(value)));
-        let dir = entry("dir", Value::Scalar(dir.display().to_string()));
+        let dir = entry("dir", Value::Scalar(dir.to_string_lossy().into_owned()));
         entry(&tier.name, Value::Map([dir].into_iter().chain(settings).collect()))
     };
     keys.push(entry("tiers", Value::Map(volume.tiers.iter().zip(&flags.tiers).map(tier).collect())));

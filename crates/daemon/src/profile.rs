@@ -6,6 +6,7 @@ use crate::refusal::{Place, Refusal};
 use crate::section::{Field, Section};
 use crate::stack_file::read_text;
 use crate::yaml::{self, Value};
+use braid_contract::Shown;
 use braid_volume::{DirectionProfile, TierProfile};
 use serde::Serialize;
 use std::collections::BTreeMap;
@@ -96,8 +97,8 @@ impl Figures {
 pub fn load(path: &Path, named: &Place) -> Result<Profile, Refusal> {
     let advice = "leave the key out until there is one: braid bench calibrate STACK.yaml writes it";
     let text = read_text(path)
-        .map_err(|error| named.refuse(format!("{} can't be read: {error}", path.display()), advice))?;
-    parse(&text, &path.display().to_string())
+        .map_err(|error| named.refuse(format!("{} can't be read: {error}", path.shown()), advice))?;
+    parse(&text, &path.to_string_lossy().into_owned())
 }
 
 /// Reads the profile `text`, which is called `name` in messages.

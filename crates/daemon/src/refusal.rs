@@ -1,5 +1,6 @@
 //! A setting that is refused: where it stands, what was found, what to do.
 
+use braid_contract::Shown;
 use std::fmt;
 use std::path::Path;
 use std::sync::Arc;
@@ -56,7 +57,7 @@ impl Place {
     pub(crate) fn absolute(&self) -> Self {
         let source = match &self.source {
             Source::File { name, line } => {
-                let path = std::path::absolute(&**name).map(|path| path.display().to_string());
+                let path = std::path::absolute(&**name).map(|path| path.to_string_lossy().into_owned());
                 Source::File { name: path.map_or_else(|_| Arc::clone(name), Arc::from), line: *line }
             }
             Source::Flag(text) => Source::Flag(Arc::clone(text)),
@@ -67,10 +68,13 @@ impl Place {
     /// How to set the directory `dir` here in place of the one that was written.
     pub(crate) fn instead(&self, written: &Path, dir: &Path) -> String {
         match &self.source {
-            Source::File { .. } => format!("{self}: {}", dir.display()),
+            Source::File { .. } => format!("{self}: {}", dir.shown()),
             Source::Flag(text) => {
-                let now = format!("={}", dir.display());
-                format!("{} in place of {text}", text.replacen(&format!("={}", written.display()), &now, 1))
+                let now = format!("={}", dir.to_string_lossy());
+                format!(
+                    "{} in place of {text}",
+                    text.replacen(&format!("={}", written.to_string_lossy()), &now, 1)
+                )
             }
         }
     }
@@ -85,11 +89,11 @@ impl Place {
 impl fmt::Display for Place {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match &self.source {
-            Source::File { name, line: 0 } => f.write_str(name)?,
-            Source::File { name, line } => write!(f, "{name}:{line}")?,
-            Source::Flag(text) => f.write_str(text)?,
+            Source::File { name, line: 0 } => write!(f, "{}", name.shown())?,
+            Source::File { name, line } => write!(f, "{}:{line}", name.shown())?,
+            Source::Flag(text) => write!(f, "{}", text.shown())?,
         }
-        if self.key.is_empty() { Ok(()) } else { write!(f, ": {}", self.key) }
+        if self.key.is_empty() { Ok(()) } else { write!(f, ": {}", self.key.shown()) }
     }
 }
 

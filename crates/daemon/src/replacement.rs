@@ -6,7 +6,7 @@ use crate::drill;
 use crate::refusal::Place;
 use crate::validate;
 use crate::wire::{VolumeHandle, reserve};
-use braid_contract::{Errno, Error};
+use braid_contract::{Errno, Error, Shown};
 use braid_ipc::protocol::{ErrorReply, Replaced, RunTier, Saved};
 use braid_stores::dir::DirStore;
 use braid_volume::{TierChange, TierConfig};
@@ -72,7 +72,7 @@ impl VolumeHandle {
         let config = TierConfig {
             name: name.to_owned(),
             store: Some(store),
-            location: dir.display().to_string(),
+            location: dir.to_string_lossy().into_owned(),
             weight: old.weight,
             // Another device may stand in its place.
             profile: None,
@@ -86,7 +86,7 @@ impl VolumeHandle {
             lost_location: before.location,
             lost_ranges: before.ranges,
             next_mount: old.next_mount(&dir),
-            location: dir.display().to_string(),
+            location: dir.to_string_lossy().into_owned(),
             saved: Saved::default(),
         })
     }
@@ -129,7 +129,7 @@ impl VolumeHandle {
 impl TierPlace {
     /// A tier that was added at `dir` while the volume was mounted.
     pub(crate) fn added(name: &str, dir: &Path, weight: Option<f64>, reserve: braid_volume::Reserve) -> Self {
-        let place = Place::flag(format!("--tier {name}={}", dir.display()));
+        let place = Place::flag(format!("--tier {name}={}", dir.to_string_lossy()));
         Self { name: name.to_owned(), place, written: dir.to_owned(), absent: false, weight, reserve }
     }
 
@@ -143,7 +143,7 @@ impl TierPlace {
 pub(crate) fn cant_open(dir: &Path, error: &Error) -> ErrorReply {
     match error.errno() {
         Errno::EBUSY => {
-            let what = format!("{}: the directory is a tier of a volume that is mounted now", dir.display());
+            let what = format!("{}: the directory is a tier of a volume that is mounted now", dir.shown());
             refused(Errno::EBUSY, &what, "name an empty directory of its own")
         }
         errno => refused(errno, &error.to_string(), "check the directory and its file system"),
@@ -165,7 +165,7 @@ mod tests {
     fn without_all_but_home(dir: &Path) -> VolumeHandle {
         let tier = |name: &str| {
             std::fs::create_dir(dir.join(name)).unwrap();
-            format!("{name}={}", dir.join(name).display())
+            format!("{name}={}", dir.join(name).shown())
         };
         let flags = StackFlags { tiers: ["home", "b", "c"].map(tier).to_vec(), ..StackFlags::default() };
         let mut config = parse(&flags).unwrap();

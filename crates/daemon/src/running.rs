@@ -9,6 +9,7 @@ use crate::stack_file;
 use crate::stack_text::{self, Edit, set};
 use crate::units::write_size;
 use crate::yaml::{self, Node, Value};
+use braid_contract::Shown;
 use braid_ipc::protocol::Saved;
 use std::io::Write;
 use std::os::unix::fs::{MetadataExt, OpenOptionsExt, fchown};
@@ -70,11 +71,11 @@ impl Running {
         let Some(file) = &self.file else {
             return Saved { file: None, written: false, why_not: None, by_hand: by_hand() };
         };
-        let shown = Some(file.display().to_string());
+        let shown = Some(file.to_string_lossy().into_owned());
         match self.change_file(file, &before, &root, edits) {
             Ok(()) => Saved { file: shown, written: true, why_not: None, by_hand: Vec::new() },
             Err(why) => {
-                tracing::warn!(file = %file.display(), why, "the stack file could not be changed");
+                tracing::warn!(file = %file.shown(), why, "the stack file could not be changed");
                 Saved { file: shown, written: false, why_not: Some(why), by_hand: by_hand() }
             }
         }
@@ -111,7 +112,7 @@ impl Running {
 
     fn change_file(&self, file: &Path, before: &Node, after: &Node, edits: &[Edit]) -> Result<(), String> {
         let text = std::fs::read_to_string(file).map_err(|error| format!("it can't be read: {error}"))?;
-        let parse = |text: &str| stack_file::parse(text, &file.display().to_string(), &self.base);
+        let parse = |text: &str| stack_file::parse(text, &file.to_string_lossy().into_owned(), &self.base);
         parse(&text)
             .map_err(|refusal| format!("it was changed since the mount, and is not valid now: {refusal}"))?;
         let found = yaml::parse(&text, &Place::file("")).map_err(|refusal| refusal.to_string())?;
@@ -176,7 +177,7 @@ impl Running {
 
     fn complete_tier(&self, name: &str, tier: &mut Node, drills: &Drills) {
         if let Some(Node { value: Value::Scalar(dir), .. }) = stack_text::get(tier, "dir") {
-            let dir = self.base.join(dir).display().to_string();
+            let dir = self.base.join(dir).to_string_lossy().into_owned();
             set(tier, "dir", Value::Scalar(dir));
         }
         let faults: Vec<Node> =

@@ -7,7 +7,7 @@ use crate::refusal::{Located, Place, Refusal};
 use crate::signals::Watch;
 use crate::validate::{self, MountPoint};
 use crate::wire;
-use braid_contract::FileSystem;
+use braid_contract::{FileSystem, Shown};
 use braid_ipc::protocol::Ended;
 use braid_ipc::{Handler, Server, mounts, socket};
 use sd_notify::NotifyState;
@@ -82,7 +82,7 @@ fn serve(
     listener: Option<Listener>,
     ready: impl FnOnce(),
 ) -> Result<(), ServeError> {
-    let place = || Place::flag(format!("mount point {}", point.given.display()));
+    let place = || Place::flag(format!("mount point {}", point.given.to_string_lossy()));
     let fs = build(&config.stack, volume.file_system());
     let session = wire::mount(fs, &point.path, config)
         .map_err(|error| place().refuse(format!("can't be mounted: {error}"), mount_advice(&error)))?;
@@ -106,7 +106,7 @@ fn serve(
     // A working directory would keep some other file system from being
     // unmounted.
     let _ = std::env::set_current_dir("/");
-    tracing::info!(mountpoint = %point.path.display(), "mounted");
+    tracing::info!(mountpoint = %point.path.shown(), "mounted");
     let parallel = config.stack.volume().jobs.as_ref().map(|jobs| jobs.value);
     if let Err(error) = volume.start_jobs(parallel) {
         tracing::error!(%error, "no job runs: there is no thread for them");

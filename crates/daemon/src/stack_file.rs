@@ -30,7 +30,7 @@ pub fn load(path: &Path) -> Result<Config, Refusal> {
 /// Reads the stack file at `path`, whose relative directories are relative to
 /// `base`.
 pub(crate) fn load_at(path: &Path, base: &Path) -> Result<Config, Refusal> {
-    let name = path.display().to_string();
+    let name = path.to_string_lossy().into_owned();
     let place = Place::file(&name);
     let text = read_text(path).map_err(|error| match error.kind() {
         io::ErrorKind::NotFound => place.refuse("there is no such file", "check the path of the stack file"),

@@ -5,6 +5,7 @@
 
 use crate::refusal::Place;
 use crate::yaml::{self, Entry, Node, Value};
+use braid_contract::is_unprintable;
 use std::fmt;
 
 /// One change of the tiers of a stack.
@@ -290,7 +291,7 @@ pub(crate) fn scalar(value: &str) -> String {
     for c in value.chars() {
         match c {
             '"' | '\\' => quoted.extend(['\\', c]),
-            c if c.is_control() => quoted.push_str(&format!("\\U{:08X}", u32::from(c))),
+            c if is_unprintable(c) => quoted.push_str(&format!("\\U{:08X}", u32::from(c))),
             c => quoted.push(c),
         }
     }

@@ -112,7 +112,7 @@ impl VolumeHandle {
         let config = TierConfig {
             name: name.to_owned(),
             store: Some(store),
-            location: dir.display().to_string(),
+            location: dir.to_string_lossy().into_owned(),
             weight: read.change.weight.flatten(),
             profile: None,
             reserve: read.change.reserve.unwrap_or_default(),
@@ -129,7 +129,7 @@ impl VolumeHandle {
         // It may be refused for home only.
         self.volume.set_tier(name, read.change)?;
         let keys = read.keys.into_iter().filter_map(|(key, value)| Some((key, value?)));
-        let keys = [("dir", dir.display().to_string())].into_iter().chain(keys).collect();
+        let keys = [("dir", dir.to_string_lossy().into_owned())].into_iter().chain(keys).collect();
         Ok((RunTier { id: id.0, name: name.to_owned() }, Edit::Add(name.to_owned(), keys)))
     }
 

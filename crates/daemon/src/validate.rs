@@ -3,6 +3,7 @@
 
 use crate::config::{Config, MountSettings, TierSettings, VolumeSettings};
 use crate::refusal::{Place, Refusal};
+use braid_contract::Shown;
 use braid_ipc::mounts::{self, Mount};
 use rustix::fs::{Access, AtFlags, CWD, StatVfsMountFlags, StatxAttributes, StatxFlags};
 use rustix::io::Errno;
@@ -124,7 +125,7 @@ fn look_at<'a>(tier: &'a TierSettings, mounts: &[Mount]) -> Result<Looked<'a>, R
 
 /// A directory that can be a tier: without symbolic links, and what it is.
 fn usable(dir: &Path, place: &Place, mounts: &[Mount]) -> Result<(PathBuf, Metadata), Refusal> {
-    let shown = dir.display();
+    let shown = dir.shown();
     let found = std::fs::metadata(dir).map_err(|error| unreachable_dir(dir, place, &error))?;
     if !found.is_dir() {
         return Err(place.refuse(format!("{shown} is not a directory"), "a tier is a directory; name one"));
@@ -157,26 +158,26 @@ pub(crate) fn replacement<'a>(
     others: impl Iterator<Item = (&'a str, &'a Path)>,
     mountpoint: &Path,
 ) -> Result<PathBuf, Refusal> {
-    let place = Place::flag(dir.display().to_string());
+    let place = Place::flag(dir.to_string_lossy().into_owned());
     let mounts = mounts::list().unwrap_or_default();
     let (real, _) = usable(dir, &place, &mounts)?;
     let spot = Spot::named(real.clone(), &mounts);
     for (name, other) in others {
         if spot.overlap(&Spot::named(other.to_owned(), &mounts)).is_some() {
-            let found = format!("tier '{name}' is at {}, and one would be inside the other", other.display());
+            let found = format!("tier '{name}' is at {}, and one would be inside the other", other.shown());
             return Err(place.refuse(found, "give each tier a directory of its own"));
         }
     }
     if real.starts_with(mountpoint) || mountpoint.starts_with(&real) {
         let found =
-            format!("the volume is mounted at {}, and one would be inside the other", mountpoint.display());
+            format!("the volume is mounted at {}, and one would be inside the other", mountpoint.shown());
         return Err(place.refuse(found, "name a directory elsewhere"));
     }
     Ok(real)
 }
 
 fn unreachable_dir(dir: &Path, place: &Place, error: &io::Error) -> Refusal {
-    let shown = dir.display();
+    let shown = dir.shown();
     match Errno::from_io_error(error) {
         Some(Errno::NOENT) => place.refuse(
             format!("there is no directory {shown}"),
@@ -191,7 +192,7 @@ fn unreachable_dir(dir: &Path, place: &Place, error: &io::Error) -> Refusal {
             let mounts = mounts::list().unwrap_or_default();
             let path = std::path::absolute(dir).unwrap_or_else(|_| dir.to_owned());
             let point = mounts::containing(&mounts, &path).map_or(path.as_path(), |mount| &mount.point);
-            let point = point.display();
+            let point = point.shown();
             place.refuse(
                 format!("{shown} is below {point}, a mount that has lost its daemon"),
                 format!("clean it up: braid umount {point}, or umount -l {point}"),
@@ -202,7 +203,7 @@ fn unreachable_dir(dir: &Path, place: &Place, error: &io::Error) -> Refusal {
 }
 
 fn check_writable(dir: &Path, place: &Place) -> Result<(), Refusal> {
-    let shown = dir.display();
+    let shown = dir.shown();
     let read_only = rustix::fs::statvfs(dir).is_ok_and(|fs| fs.f_flag.contains(StatVfsMountFlags::RDONLY));
     let access = rustix::fs::access(dir, Access::READ_OK | Access::WRITE_OK | Access::EXEC_OK);
     if read_only || access == Err(Errno::ROFS) {
@@ -229,7 +230,7 @@ fn compare(first: &Looked<'_>, second: &Looked<'_>) -> Result<(), Refusal> {
         None => return Ok(()),
         Some(Overlap::Same) => {
             let by = if first.spot.real == second.spot.real { "" } else { ", by way of a bind mount" };
-            let found = format!("{names} are the same directory, {}{by}", first.spot.real.display());
+            let found = format!("{names} are the same directory, {}{by}", first.spot.real.shown());
             return Err(place.refuse(found, "give each tier a directory of its own"));
         }
         Some(Overlap::SecondInside) => (first, second),
@@ -238,15 +239,15 @@ fn compare(first: &Looked<'_>, second: &Looked<'_>) -> Result<(), Refusal> {
     let found = format!(
         "tier '{}' ({}) is inside tier '{}' ({})",
         inner.tier.name,
-        inner.spot.real.display(),
+        inner.spot.real.shown(),
         outer.tier.name,
-        outer.spot.real.display()
+        outer.spot.real.shown()
     );
     Err(inner.tier.dir.place.refuse(found, "put the two beside each other, in directories of their own"))
 }
 
 fn look_at_mount_point(given: &Path, nonempty: bool) -> Result<MountPoint, Refusal> {
-    let shown = given.display();
+    let shown = given.shown();
     let place = Place::flag(format!("mount point {shown}"));
     let found = std::fs::metadata(given).map_err(|error| unreachable_mount_point(given, &place, &error))?;
     if !found.is_dir() {
@@ -271,7 +272,7 @@ fn look_at_mount_point(given: &Path, nonempty: bool) -> Result<MountPoint, Refus
 }
 
 fn unreachable_mount_point(given: &Path, place: &Place, error: &io::Error) -> Refusal {
-    let shown = given.display();
+    let shown = given.shown();
     match Errno::from_io_error(error) {
         Some(Errno::NOENT) => {
             place.refuse("there is no such directory", format!("make it: mkdir -p {shown}"))
@@ -293,24 +294,24 @@ fn stale(given: &Path, place: &Place, is_braid: bool) -> Refusal {
     let command = if is_braid { "braid umount" } else { "umount -l" };
     place.refuse(
         "a file system is still mounted here, but its daemon is gone",
-        format!("clean it up: {command} {}", given.display()),
+        format!("clean it up: {command} {}", given.shown()),
     )
 }
 
 /// Refuses a mount point and a tier of which one would hide the other.
 fn keep_apart(tier: &Looked<'_>, point: &MountPoint) -> Result<(), Refusal> {
-    let (name, real) = (&tier.tier.name, tier.spot.real.display());
+    let (name, real) = (&tier.tier.name, tier.spot.real.shown());
     let advice = "mount elsewhere: the mount would hide the tier, or the tier would hold the mount";
     if tier.spot.real == point.path {
         let found = format!("tier '{name}' and the mount point are the same directory, {real}");
         return Err(tier.tier.dir.place.refuse(found, advice));
     }
     if tier.spot.real.starts_with(&point.path) {
-        let found = format!("tier '{name}' ({real}) is inside the mount point {}", point.path.display());
+        let found = format!("tier '{name}' ({real}) is inside the mount point {}", point.path.shown());
         return Err(tier.tier.dir.place.refuse(found, advice));
     }
     if point.path.starts_with(&tier.spot.real) {
-        let place = Place::flag(format!("mount point {}", point.given.display()));
+        let place = Place::flag(format!("mount point {}", point.given.to_string_lossy()));
         return Err(place.refuse(format!("it is inside tier '{name}' ({real})"), advice));
     }
     Ok(())

@@ -9,7 +9,7 @@ use crate::rehome;
 use crate::replacement::{self, TierPlace};
 use crate::rules::Rule;
 use crate::validate;
-use braid_contract::{Errno, Error, FileSystem, InodeId, Store};
+use braid_contract::{Errno, Error, FileSystem, InodeId, Shown, Store};
 use braid_fuse::{FuseConfig, Session};
 use braid_ipc::protocol::{
     AffectedFile, AffectedRun, Drill, ErrorReply, Explanation, Hello, HoldingRule, HotFile, Latency,
@@ -160,7 +160,7 @@ impl VolumeHandle {
                 tier: RunTier { id: run.tier.0.0, name: run.tier.1 },
                 state: run.state.into(),
             };
-            let path = file.path.display().to_string();
+            let path = file.path.to_string_lossy().into_owned();
             tell(match file.runs {
                 Ok(runs) => AffectedFile { path, unknown: None, runs: runs.into_iter().map(run).collect() },
                 Err(why) => AffectedFile { path, unknown: Some(why), runs: Vec::new() },
@@ -303,7 +303,7 @@ pub(crate) fn volume_config(settings: &VolumeSettings, drills: Option<&Drills>) 
         let (name, reserve) = (tier.name.clone(), reserve(tier));
         // The daemon leaves its working directory, and `status` tells others.
         let dir = replacement::real(&tier.dir.value);
-        let location = dir.display().to_string();
+        let location = dir.to_string_lossy().into_owned();
         if tier.name == settings.home.value {
             let root = open_tier_dir(&dir).map_err(|error| cant_open(tier, &error))?;
             home = Some(HomeConfig { name, root, location, weight, profile, reserve });
@@ -344,7 +344,7 @@ fn open_store(tier: &TierSettings, dir: &Path, drills: Option<&Drills>) -> Resul
 }
 
 fn cant_open(tier: &TierSettings, error: &Error) -> Refusal {
-    let dir = tier.dir.value.display();
+    let dir = tier.dir.value.shown();
     match error.errno() {
         Errno::EBUSY => tier.dir.place.refuse(
             format!("{dir}: the directory is a tier of a volume that is mounted now"),
@@ -414,7 +414,7 @@ pub(crate) fn refuse(error: &OpenError, settings: &VolumeSettings) -> Refusal {
             settings.place.refuse(found, advice)
         }
         (_, Some(tier)) => {
-            let refusal = tier.dir.place.refuse(format!("{}: {found}", tier.dir.value.display()), advice);
+            let refusal = tier.dir.place.refuse(format!("{}: {found}", tier.dir.value.shown()), advice);
             let gone = matches!(
                 error,
                 OpenError::NotLabelled { .. }

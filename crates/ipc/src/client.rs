@@ -2,6 +2,7 @@
 
 use crate::protocol::{ErrorReply, PROTOCOL, Reply, ReplyLine, Request, RequestLine};
 use crate::socket;
+use braid_contract::Shown;
 use rustix::net::sockopt::socket_peercred;
 use std::fmt;
 use std::io::{self, BufRead, BufReader, Write};
@@ -88,7 +89,7 @@ impl Client {
         let stream = UnixStream::connect(path)?;
         let peer = socket_peercred(&stream)?.uid.as_raw();
         if peer != owner && peer != 0 {
-            let what = format!("{}: user {peer} answers in place of {owner}", path.display());
+            let what = format!("{}: user {peer} answers in place of {owner}", path.shown());
             return Err(io::Error::new(io::ErrorKind::PermissionDenied, what));
         }
         stream.set_write_timeout(Some(ANSWER_TIMEOUT))?;

@@ -6,6 +6,7 @@
 //! which is believed only if it belongs to that user and nobody else can write
 //! there.
 
+use braid_contract::Shown;
 use rustix::fs::{FlockOperation, Mode, OFlags, flock, mkdir, open};
 use rustix::process::geteuid;
 use std::io;
@@ -57,7 +58,7 @@ pub fn check_directory(directory: &Path, uid: u32) -> io::Result<()> {
     if found.is_dir() && ours && found.mode() & 0o022 == 0 {
         return Ok(());
     }
-    let what = format!("{}: not a directory that only user {uid} can write", directory.display());
+    let what = format!("{}: not a directory that only user {uid} can write", directory.shown());
     Err(io::Error::new(io::ErrorKind::PermissionDenied, what))
 }
 
@@ -100,7 +101,7 @@ fn make_directory(directory: &Path, uid: u32) -> io::Result<()> {
         Ok(()) | Err(rustix::io::Errno::EXIST) => check_directory(directory, uid),
         Err(error) => Err(io::Error::new(
             io::Error::from(error).kind(),
-            format!("{}: {}", directory.display(), io::Error::from(error)),
+            format!("{}: {}", directory.shown(), io::Error::from(error)),
         )),
     }
 }

@@ -17,6 +17,7 @@ pub(crate) const RULES: &[Rule] = &[
     ("forbid(unsafe_code)", forbids_unsafe),
     ("root entries", root_entries),
     ("forbidden macros", forbidden_macros),
+    ("names are escaped", raw_names),
     ("dead files", dead_files),
     ("module heads", module_heads),
     ("contract documented", contract_documented),
@@ -102,6 +103,25 @@ fn forbidden_macros(tree: &Tree) -> Vec<String> {
         }
     }
     found
+}
+
+/// Whoever names a file must not write messages by it: `shown()` of the
+/// contract escapes, `Path::display()` does not.
+fn raw_names(tree: &Tree) -> Vec<String> {
+    let shipped = tree.sources.iter().filter(|source| {
+        let in_crate = source.path.strip_prefix("crates/").is_some_and(|path| path.contains("/src/"));
+        in_crate && !source.path.starts_with("crates/testkit/")
+    });
+    shipped
+        .flat_map(|source| {
+            let code: String = source.code.iter().collect();
+            let shipped = code.split("#[cfg(test)]\nmod tests").next().unwrap_or_default();
+            let lines = shipped.lines().enumerate().filter(|(_, line)| line.contains(".display()"));
+            let told = lines
+                .map(|(at, _)| format!("{}:{}: write shown() in place of display()", source.path, at + 1));
+            told.collect::<Vec<_>>()
+        })
+        .collect()
 }
 
 fn dead_files(tree: &Tree) -> Vec<String> {

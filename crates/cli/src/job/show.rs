@@ -4,6 +4,7 @@ use crate::progress::bar;
 use crate::status::show_duration;
 use crate::table::{Align, Table};
 use crate::tier::render_saved;
+use braid_contract::Shown;
 use braid_daemon::units::show_size;
 use braid_ipc::protocol::{Job, JobKind, JobState};
 use std::fmt::Write as _;
@@ -92,7 +93,7 @@ pub(super) fn all(job: &Job) -> String {
 fn changed(job: &Job) -> String {
     let mut text = match (&job.what, job.what.as_ref().and_then(JobKind::removed_tier)) {
         _ if job.state != JobState::Done => String::new(),
-        (Some(JobKind::ReplaceHome { dir }), _) => format!("home is at {dir} now\n"),
+        (Some(JobKind::ReplaceHome { dir }), _) => format!("home is at {} now\n", dir.shown()),
         (_, Some(tier)) => format!("tier {tier} is not part of the volume any more\n"),
         (_, None) => String::new(),
     };

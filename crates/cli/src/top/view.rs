@@ -3,6 +3,7 @@
 
 use crate::status::show_duration;
 use crate::table::show_latency;
+use braid_contract::Shown;
 use braid_daemon::units::show_size;
 use braid_ipc::protocol::{Amount, HotFile, Job, Latency, Status, ThreadStatus, TierStatus};
 use ratatui::buffer::Buffer;
@@ -243,7 +244,7 @@ impl View<'_> {
     fn head(&self) -> Line<'static> {
         let Status { mountpoint, policy, open_files, known_inodes, pending_removals, .. } = self.status;
         Line::from(vec![
-            Span::styled(mountpoint.clone(), Modifier::BOLD),
+            Span::styled(mountpoint.shown().to_string(), Modifier::BOLD),
             Span::raw(format!(
                 "  policy {policy}  {open_files} open files, {known_inodes} inodes in memory, \
                  {pending_removals} removals pending"
@@ -307,7 +308,8 @@ impl View<'_> {
 
     fn files(&self) -> Table<'static> {
         let row = |file: &HotFile| {
-            let path = file.path.clone().unwrap_or_else(|| format!("inode {}", file.ino));
+            let path = file.path.as_ref().map(|path| path.shown().to_string());
+            let path = path.unwrap_or_else(|| format!("inode {}", file.ino));
             Row::new([format!("{:.2}", file.heat), file.tier_names.join(" "), path])
         };
         let mut rows: Vec<Row<'_>> = self.status.hottest.iter().skip(self.scroll).map(row).collect();

@@ -1,6 +1,7 @@
 //! The file that a trace goes to: whole lines, whatever happens.
 
 use crate::failure::{Failure, Result};
+use braid_contract::{Shown, tame_json};
 use braid_daemon::trace::end_line;
 use braid_ipc::mounts::Mount;
 use braid_ipc::protocol::TraceLines;
@@ -34,7 +35,7 @@ pub(super) fn check_place(path: &Path, mount: &Mount) -> Result<()> {
         return Err(Failure::new(format!(
             "{}: it is in the volume that is to be recorded, and would be recorded itself\n  \
              help: name a file elsewhere: --output /tmp/braid.trace",
-            path.display()
+            path.shown()
         )));
     }
     Ok(())
@@ -48,7 +49,7 @@ impl Output {
         let file = file.map_err(|error| match error.kind() {
             ErrorKind::AlreadyExists => Failure::new(format!(
                 "{}: there is such a file already\n  help: remove it, or name another one: --output FILE",
-                path.display()
+                path.shown()
             )),
             _ => refused(path, &error.to_string()),
         })?;
@@ -67,13 +68,14 @@ impl Output {
     pub(super) fn write(&mut self, lines: &TraceLines) -> Result<u64> {
         let room = self.limit.saturating_sub(self.bytes + END_BYTES);
         let room = usize::try_from(room).unwrap_or(usize::MAX);
-        if lines.lines.len() <= room {
-            self.put(&lines.lines)?;
+        let text = tame_json(&lines.lines);
+        if text.len() <= room {
+            self.put(&text)?;
             return Ok(lines.ops);
         }
         self.full = true;
-        let whole = lines.lines.as_bytes()[..room].iter().rposition(|byte| *byte == b'\n');
-        let some = &lines.lines[..whole.map_or(0, |at| at + 1)];
+        let whole = text.as_bytes()[..room].iter().rposition(|byte| *byte == b'\n');
+        let some = &text[..whole.map_or(0, |at| at + 1)];
         self.put(some)?;
         let is_op = |line: &&str| {
             !["file", "dropped"].iter().any(|op| line.starts_with(&format!("{{\"op\":\"{op}\"")))
@@ -124,7 +126,7 @@ impl Output {
         let _ = self.file.set_len(self.bytes);
         Err(Failure::new(format!(
             "{}: can't be written: {error}\n  help: it is good up to its last line; make room and record again",
-            self.path.display()
+            self.path.shown()
         )))
     }
 }
@@ -132,7 +134,7 @@ impl Output {
 fn refused(path: &Path, why: &str) -> Failure {
     Failure::new(format!(
         "{}: can't be written: {why}\n  help: name another file: --output FILE",
-        path.display()
+        path.shown()
     ))
 }
 

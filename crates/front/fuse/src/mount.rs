@@ -5,6 +5,7 @@
 //! try finds the file system busy, and unmounts whatever lies at the path once
 //! more when a session has ended.
 
+use braid_contract::Shown;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::fs::{AtFlags, CWD, StatxFlags};
 use rustix::io::{Errno as Os, FdFlags, fcntl_setfd};
@@ -107,7 +108,7 @@ pub(crate) fn mount(path: &Path, options: &Options<'_>) -> io::Result<(OwnedFd, 
     if !path.is_dir() {
         return Err(io::Error::new(
             io::ErrorKind::NotADirectory,
-            format!("{} is not a directory", path.display()),
+            format!("{} is not a directory", path.shown()),
         ));
     }
     let fd = match mount_by_call(&path, options) {
@@ -177,7 +178,7 @@ impl Mounted {
         if !self.is_in_mount_table()? {
             return Ok(false);
         }
-        let text = format!("{} is covered by another mount: unmount that first", self.path.display());
+        let text = format!("{} is covered by another mount: unmount that first", self.path.shown());
         Err(io::Error::new(io::ErrorKind::ResourceBusy, text))
     }
 
@@ -211,7 +212,7 @@ fn clear_dead_mount(path: &Path) -> io::Result<()> {
     if error.raw_os_error() != Some(Os::NOTCONN.raw_os_error()) {
         return Ok(());
     }
-    tracing::warn!("{} is left over from a daemon that died: unmounting it first", path.display());
+    tracing::warn!("{} is left over from a daemon that died: unmounting it first", path.shown());
     match rustix::mount::unmount(path, UnmountFlags::DETACH) {
         Err(Os::PERM) => unmount_by_helper(path, &["-u", "-z"]),
         result => {
@@ -359,7 +360,7 @@ fn unmount_by_helper(path: &Path, arguments: &[&str]) -> io::Result<()> {
 }
 
 fn about(path: &Path, what: &str, error: &io::Error) -> io::Error {
-    io::Error::new(error.kind(), format!("{} {what}: {error}", path.display()))
+    io::Error::new(error.kind(), format!("{} {what}: {error}", path.shown()))
 }
 
 #[cfg(test)]

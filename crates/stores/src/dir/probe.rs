@@ -3,7 +3,7 @@
 use super::store::DirStore;
 use super::tier::{LABEL, Tier, read_label_on_device};
 use crate::native::{mount_of, open_dir, try_lock};
-use braid_contract::{Access, Context, Errno, Error, Fd, Result, SetTime};
+use braid_contract::{Access, Context, Errno, Error, Fd, Result, SetTime, Shown};
 use std::ffi::OsStr;
 use std::path::Path;
 use std::sync::{Arc, PoisonError};
@@ -33,7 +33,7 @@ impl DirStore {
                     self.let_go();
                 }
             })
-            .with_context(|| path.display().to_string())
+            .with_context(|| path.shown().to_string())
     }
 
     fn probe_at(&self, path: &Path, label: &[u8]) -> Result<()> {

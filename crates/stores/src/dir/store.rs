@@ -3,7 +3,7 @@
 use super::tier::{LABEL, LABEL_MAX, Tier};
 use crate::native::open_tier_dir;
 use braid_contract::{
-    Context, Errno, Error, FallocateMode, Fd, NativeFd, ObjectId, ObjectStat, Result, Store,
+    Context, Errno, Error, FallocateMode, Fd, NativeFd, ObjectId, ObjectStat, Result, Shown, Store,
     StoreCapabilities, StoreIo, Usage,
 };
 use braid_sys::DIRECT_ALIGNMENT;
@@ -47,7 +47,7 @@ impl DirStore {
     /// `open(2)`.
     pub fn open(dir: &Path) -> Result<Self> {
         // A later look must not depend on the working directory.
-        let path = std::path::absolute(dir).with_context(|| dir.display().to_string())?;
+        let path = std::path::absolute(dir).with_context(|| dir.shown().to_string())?;
         let mut store = Self::new(open_tier_dir(dir)?)?;
         store.path = Some(path);
         Ok(store)

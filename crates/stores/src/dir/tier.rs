@@ -2,7 +2,7 @@
 
 use super::files::OpenFiles;
 use super::unsynced::{Mark, Unsynced};
-use braid_contract::{Access, Context, Errno, Fd, ObjectId, Result};
+use braid_contract::{Access, Context, Errno, Fd, ObjectId, Result, Shown};
 use braid_sys::AlignedBuf;
 use std::ffi::{OsStr, OsString};
 use std::io::IoSliceMut;
@@ -191,7 +191,7 @@ impl Tier {
         self.files.clear();
         if let Ok(data) = braid.open_at(OsStr::new("data"), Access::Directory) {
             for shard in names_in(&data)? {
-                data.remove_at(&shard, true).with_context(|| format!("removing {}", shard.display()))?;
+                data.remove_at(&shard, true).with_context(|| format!("removing {}", shard.shown()))?;
             }
             braid.remove_at(OsStr::new("data"), true).context("removing .braid/data")?;
         }

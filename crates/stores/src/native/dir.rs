@@ -1,7 +1,7 @@
 //! Directories that are opened by a path: the roots of tiers.
 
 use super::KernelFd;
-use braid_contract::{Context, Fd, Result};
+use braid_contract::{Context, Fd, Result, Shown};
 use braid_sys::lock_dir;
 use rustix::fs::{AtFlags, Mode, OFlags, StatxFlags};
 use std::path::Path;
@@ -13,7 +13,7 @@ use std::path::Path;
 /// Those of `open(2)`; `EBUSY` if another process has the lock.
 pub fn open_tier_dir(dir: &Path) -> Result<Fd> {
     let locked = open_dir(dir).and_then(|fd| try_lock(&fd).map(|()| fd));
-    locked.with_context(|| dir.display().to_string())
+    locked.with_context(|| dir.shown().to_string())
 }
 
 /// Opens a directory without locking it.

@@ -7,7 +7,7 @@ use super::report::Problem;
 use crate::format::{FormatError, IdAttr};
 use crate::namespace::Identity;
 use crate::namespace::Seen;
-use braid_contract::{Errno, Error, Fd, NativeFd, ObjectId, Result};
+use braid_contract::{Errno, Error, Fd, NativeFd, ObjectId, Result, Shown};
 use std::ffi::OsStr;
 use std::path::{Path, PathBuf};
 
@@ -182,7 +182,7 @@ impl Check<'_> {
     }
 
     pub(super) fn id_shared(&mut self, path: &Path, attr: &IdAttr, owner: &Path) {
-        let what = format!("it has the id of {}, whose data it shows in place of its own", owner.display());
+        let what = format!("it has the id of {}, whose data it shows in place of its own", owner.shown());
         let repair =
             "nothing is done: which data it should have is not known; copy what you need and remove it";
         self.found(Problem::damage("id-shared", what).path(path).id(attr.id).repair(repair));

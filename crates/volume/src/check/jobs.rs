@@ -6,14 +6,14 @@ use super::tree::{dir_if_there, look};
 use super::{Check, When};
 use crate::jobs::{DIR, Wrong, problem_of};
 use crate::namespace::names_in;
-use braid_contract::{Fd, FileKind, Result};
+use braid_contract::{Fd, FileKind, Result, Shown};
 
 impl Check<'_> {
     /// Whether each of them can be read.
     pub(super) fn jobs(&mut self, braid: &Fd, owner: u32, home: &str) -> Result<()> {
         let Some(dir) = dir_if_there(&**braid, DIR)? else { return Ok(()) };
         for name in names_in(&*dir)? {
-            let shown = format!(".braid/{DIR}/{}", name.display());
+            let shown = format!(".braid/{DIR}/{}", name.shown());
             let Some((fd, stat)) = look(&*dir, &name)? else { continue };
             if stat.attr.kind != FileKind::Regular {
                 self.foreign(&shown, home);

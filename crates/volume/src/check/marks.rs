@@ -6,7 +6,7 @@ use super::{Check, When};
 use crate::format::SavedCounts;
 use crate::namespace::names_in;
 use crate::rehome;
-use braid_contract::{ObjectId, Result};
+use braid_contract::{ObjectId, Result, Shown};
 
 impl Check<'_> {
     /// Takes in which files are marked.
@@ -20,7 +20,7 @@ impl Check<'_> {
                         Some(id) => {
                             self.marked.insert(id);
                         }
-                        None if whole => self.foreign(&format!(".braid/open/{}", name.display()), &home),
+                        None if whole => self.foreign(&format!(".braid/open/{}", name.shown()), &home),
                         None => {}
                     }
                 }
@@ -50,7 +50,7 @@ impl Check<'_> {
             if name == rehome::RECORD && self.home_copy() {
                 continue;
             }
-            let what = format!(".braid/intent/{} tells of an operation that is not known", name.display());
+            let what = format!(".braid/intent/{} tells of an operation that is not known", name.shown());
             let repair = "nothing is done: a later version of Braid may know it";
             self.found(Problem::note("intent-unknown", what).tier(&home).repair(repair));
         }

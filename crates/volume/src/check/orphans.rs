@@ -9,7 +9,7 @@ use super::report::Problem;
 use super::{Check, When, is_missing};
 use crate::format::{Header, IdAttr, IdKind};
 use crate::namespace::{Home, Identity, Seen};
-use braid_contract::{Access, Fd, ObjectId, Result, XattrMode};
+use braid_contract::{Access, Fd, ObjectId, Result, Shown, XattrMode};
 use std::collections::{HashMap, HashSet};
 use std::ffi::OsStr;
 use std::path::PathBuf;
@@ -291,7 +291,7 @@ impl Check<'_> {
         let problem = Problem::leak("object-orphan", what).id(id).tier(&name);
         let unresolved = self.doubts.iter().find(|doubt| !self.report.problems[doubt.problem].repaired);
         let kept = match unresolved {
-            Some(doubt) => Some(format!("it may belong to {}", doubt.path.display())),
+            Some(doubt) => Some(format!("it may belong to {}", doubt.path.shown())),
             None if self.incomplete => Some("a file that could not be looked at may need it".to_owned()),
             None if self.spared.contains(&id) => Some("an attribute or an index still names it".to_owned()),
             None => None,

@@ -6,7 +6,7 @@ use super::tree::{dir_if_there, look, move_between};
 use super::{Check, When};
 use crate::namespace::names_in;
 use crate::recover::TEMPORARIES;
-use braid_contract::{Errno, Error, Fd, FileKind, NativeStat, ObjectId, Result};
+use braid_contract::{Errno, Error, Fd, FileKind, NativeStat, ObjectId, Result, Shown};
 use std::collections::HashSet;
 use std::ffi::{OsStr, OsString};
 
@@ -94,7 +94,7 @@ impl Check<'_> {
     fn names(&mut self, braid: &Fd, known: &[&str], owner: u32, tier: &str) -> Result<()> {
         for name in names_in(&*dot(braid)?)? {
             let Some((fd, stat)) = look(&**braid, &name)? else { continue };
-            let shown = format!(".braid/{}", name.display());
+            let shown = format!(".braid/{}", name.shown());
             if known.iter().any(|known| name == *known) {
                 self.guard(&fd, &stat, OTHERS_WRITE, owner, &shown, tier);
             } else if is_temporary(&name) {
@@ -161,7 +161,7 @@ impl Check<'_> {
         };
         let mut misplaced = Vec::new();
         for name in names_in(&*dir)? {
-            let shown = format!(".braid/{}/{}", place.name, name.display());
+            let shown = format!(".braid/{}/{}", place.name, name.shown());
             let Some((fd, stat)) = look(&*dir, &name)? else { continue };
             match name
                 .to_str()
@@ -192,7 +192,7 @@ impl Check<'_> {
     ) -> Result<()> {
         let Some(opened) = dir_if_there(&**dir, shard)? else { return Ok(()) };
         for name in names_in(&*opened)? {
-            let shown = format!(".braid/{}/{shard}/{}", place.name, name.display());
+            let shown = format!(".braid/{}/{shard}/{}", place.name, name.shown());
             let Some((fd, stat)) = look(&*opened, &name)? else { continue };
             self.reporter.step()?;
             let Some(id) = name.to_str().and_then(|name| name.parse::<ObjectId>().ok()) else {

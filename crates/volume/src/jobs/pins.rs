@@ -4,7 +4,7 @@ use crate::Volume;
 use crate::file::File;
 use crate::format::PinAttr;
 use crate::namespace::{Identity, Seen};
-use braid_contract::{Access, Context, Errno, Error, Fd, FileKind, RefusalKind, Result};
+use braid_contract::{Access, Context, Errno, Error, Fd, FileKind, RefusalKind, Result, Shown};
 use std::path::Path;
 
 /// Files that are synced one by one when they are pinned; more than these
@@ -65,7 +65,7 @@ impl Volume {
         let mut alone = Vec::new();
         let mut set = |path: &Path, fd: &Fd, identity: &Identity| {
             pinned.files += 1;
-            if self.set_pin(fd, identity, pin).with_context(|| path.display().to_string())? {
+            if self.set_pin(fd, identity, pin).with_context(|| path.shown().to_string())? {
                 pinned.changed += 1;
                 if alone.len() <= SYNCED_ALONE_MAX {
                     alone.push(Fd::clone(fd));
@@ -79,7 +79,7 @@ impl Volume {
             let starts = if path.is_empty() { Vec::new() } else { vec![path.into()] };
             self.home.walk_below(&starts, &mut |seen| match seen {
                 Seen::File(path, fd, identity) => set(path, fd, identity),
-                Seen::Failed(path, error) => Err(error).with_context(|| path.display().to_string()),
+                Seen::Failed(path, error) => Err(error).with_context(|| path.shown().to_string()),
             })?;
         }
         self.sync_pins(&alone)?;

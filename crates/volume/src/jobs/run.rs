@@ -9,7 +9,7 @@ use crate::Volume;
 use crate::file::File;
 use crate::migrate::Pace;
 use crate::namespace::{Identity, Seen};
-use braid_contract::{Amount, Errno, Error, Fd, JobKind, Result};
+use braid_contract::{Amount, Errno, Error, Fd, JobKind, Result, Shown};
 use std::collections::{BTreeMap, HashSet};
 use std::path::{Path, PathBuf};
 
@@ -180,7 +180,7 @@ impl Run<'_> {
             let done = match seen {
                 Seen::File(path, fd, identity) => self.file(path, fd, identity),
                 Seen::Failed(_, error) if is_gone(&error) => Ok(()),
-                Seen::Failed(path, error) => self.error(&path.display().to_string(), &error),
+                Seen::Failed(path, error) => self.error(&path.shown().to_string(), &error),
             };
             done.map_err(|stop| {
                 self.stop = Some(stop);
@@ -240,7 +240,7 @@ impl Run<'_> {
             }
             // It was removed or emptied meanwhile.
             Err(error) if is_gone(&error) => Ok(()),
-            Err(error) => self.error(&path.display().to_string(), &error),
+            Err(error) => self.error(&path.shown().to_string(), &error),
         }
     }
 
@@ -251,7 +251,7 @@ impl Run<'_> {
         if plain && !self.goal.wants_plain(identity.size(), volume.smallest_range()) {
             return Ok(None);
         }
-        let shown = path.display().to_string();
+        let shown = path.shown().to_string();
         volume.with_file(fd, identity, |file| {
             if plain && !self.goal.wants_plain(identity.size(), volume.range_size_of(file)?) {
                 return Ok(None);

@@ -4,7 +4,7 @@
 use super::record::JobRecord;
 use crate::format::FormatError;
 use crate::namespace::{Home, names_in};
-use braid_contract::{Access, Context, Errno, Fd, NativeFd, Result};
+use braid_contract::{Access, Context, Errno, Fd, NativeFd, Result, Shown};
 use std::ffi::OsStr;
 
 /// The directory's name.
@@ -46,7 +46,7 @@ pub(super) fn load(home: &Home) -> Result<Shelf> {
         if name.to_str().is_some_and(|name| name.ends_with(".new")) {
             // A crash came while it was to replace another one.
             if let Err(error) = dir.remove_at(&name, false) {
-                tracing::warn!(name = %name.display(), %error, "what is left of a job's file can't be removed");
+                tracing::warn!(name = %name.shown(), %error, "what is left of a job's file can't be removed");
             }
             continue;
         }

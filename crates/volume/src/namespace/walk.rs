@@ -4,7 +4,7 @@
 
 use super::BRAID_DIR;
 use super::home::{Home, Identity, names_in};
-use braid_contract::{Access, Context, Errno, Error, Fd, FileKind, Result};
+use braid_contract::{Access, Context, Errno, Error, Fd, FileKind, Result, Shown};
 use std::path::{Path, PathBuf};
 
 /// What the walk comes by.
@@ -63,7 +63,7 @@ impl Home {
     pub(crate) fn walk(&self, visit: &mut dyn FnMut(&Path, &Fd, &Identity) -> Result<()>) -> Result<()> {
         self.walk_below(&[], &mut |seen| match seen {
             Seen::File(path, fd, identity) => visit(path, fd, identity),
-            Seen::Failed(path, error) => Err(error).with_context(|| path.display().to_string()),
+            Seen::Failed(path, error) => Err(error).with_context(|| path.shown().to_string()),
         })
     }
 

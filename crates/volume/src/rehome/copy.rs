@@ -8,7 +8,8 @@ use crate::index::path_of;
 use crate::namespace::{Identity, read_value};
 use crate::tiers::{Account, Direction, Tier, act_for};
 use braid_contract::{
-    Access, Context, Errno, FallocateMode, Fd, FileKind, NativeFd, ObjectId, Result, SetTime, XattrMode,
+    Access, Context, Errno, FallocateMode, Fd, FileKind, NativeFd, ObjectId, Result, SetTime, Shown,
+    XattrMode,
 };
 use std::collections::BTreeMap;
 use std::ffi::{OsStr, OsString};
@@ -36,7 +37,7 @@ impl Copier<'_> {
             // Somebody gave the name to something else meanwhile: that is
             // noted, and a later pass sees to it.
             Err(error) if error.errno() == Errno::EEXIST && !self.last => Ok(()),
-            result => result.with_context(|| format!("copying {}", spot.name.display())),
+            result => result.with_context(|| format!("copying {}", spot.name.shown())),
         }
     }
 
@@ -174,7 +175,7 @@ impl Copier<'_> {
         for (name, value) in &wanted {
             if found.get(name) != Some(value) {
                 let set = new.set_xattr(name, value, XattrMode::Set);
-                set.with_context(|| format!("setting its extended attribute {}", name.display()))?;
+                set.with_context(|| format!("setting its extended attribute {}", name.shown()))?;
             }
         }
         for name in found.keys().filter(|name| !wanted.contains_key(*name)) {

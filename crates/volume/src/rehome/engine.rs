@@ -10,7 +10,7 @@ use crate::index::Dirs;
 use crate::migrate::Pace;
 use crate::namespace::{BRAID_DIR, Home, Inode, names_in};
 use crate::sync::{Condvar, Mutex};
-use braid_contract::{Access, Attr, Context, Errno, Error, Fd, RefusalKind, Result};
+use braid_contract::{Access, Attr, Context, Errno, Error, Fd, RefusalKind, Result, Shown};
 use std::collections::{HashMap, HashSet};
 use std::ffi::OsStr;
 use std::sync::Arc;
@@ -192,7 +192,7 @@ impl Volume {
             // One that is empty was made with the file system.
             let gone = name == "lost+found" && root.remove_at(&name, true).is_ok();
             if !gone {
-                let what = format!("the directory is not empty: there is {}", name.display());
+                let what = format!("the directory is not empty: there is {}", name.shown());
                 return Err(Error::refused(Errno::ENOTEMPTY, RefusalKind::Taken, what));
             }
         }

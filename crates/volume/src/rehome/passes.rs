@@ -6,7 +6,7 @@ use super::changes::{Change, ChangeSet};
 use super::copy::Spot;
 use super::{Copied, Copier, is_gone};
 use crate::namespace::{BRAID_DIR, Identity, Inode, names_in};
-use braid_contract::{Access, Context, Errno, Fd, FileKind, NativeFd, RenameMode, Result};
+use braid_contract::{Access, Context, Errno, Fd, FileKind, NativeFd, RenameMode, Result, Shown};
 use std::collections::HashSet;
 use std::ffi::{OsStr, OsString};
 use std::sync::Arc;
@@ -81,7 +81,7 @@ impl Copier<'_> {
         match self.volume.identify_name(dir, name) {
             Ok(found) => Ok(Some(found)),
             Err(error) if error.errno() == Errno::EXDEV => {
-                tracing::warn!(name = %name.display(), "something is mounted inside the home tier; it is not copied");
+                tracing::warn!(name = %name.shown(), "something is mounted inside the home tier; it is not copied");
                 Ok(None)
             }
             Err(error) if is_gone(&error) => Ok(None),
@@ -109,7 +109,7 @@ impl Copier<'_> {
         let fd = self.new.root().open_handle(&copied.handle, Access::Path)?;
         match fd.link_to(new_dir, name) {
             Err(error) if error.errno() == Errno::EEXIST => Ok(()),
-            result => result.with_context(|| format!("linking {}", name.display())),
+            result => result.with_context(|| format!("linking {}", name.shown())),
         }
     }
 

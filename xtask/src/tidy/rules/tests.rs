@@ -139,3 +139,15 @@ fn percentiles_are_of_whole_functions() {
     );
     assert_eq!(percentile(&[], 90), 0);
 }
+
+#[test]
+fn names_that_are_not_escaped_are_found() {
+    let text = format!(
+        "{FINE}// a.display()\nfn f() {{\n    g(path.display());\n}}\n#[cfg(test)]\nmod tests {{ fn f() {{ a.display() }} }}\n"
+    );
+    assert_eq!(
+        raw_names(&volume(&text)),
+        ["crates/volume/src/lib.rs:5: write shown() in place of display()"]
+    );
+    assert_eq!(raw_names(&tree(&[("xtask/src/main.rs", text.as_str())])), [] as [String; 0]);
+}
