@@ -239,13 +239,19 @@ Examples:
   braid status /mnt/volume
   braid status /mnt/volume --affected
   braid status /mnt/volume --watch 5
-  braid status /mnt/volume --json | jq '.tiers[] | {name, state, free}'";
+  braid status /mnt/volume --check
+  braid status /mnt/volume --json | jq '.tiers[] | {name, state, free}'
+
+Exit status: 0 shown, 1 failed, 2 wrong arguments. With --check, as monitoring
+has it: 0 all is well, 1 something needs attention, 2 data or room is missing,
+3 it can't be told. (Wrong arguments are 2 there, too.)";
 
 #[derive(Debug, Args)]
 #[command(after_help = STATUS_HELP)]
 pub(crate) struct StatusArgs {
-    /// Where it is mounted, or anything below
-    pub(crate) mountpoint: PathBuf,
+    /// The volume: where it is mounted, or anything below [default: that of the working directory, or the only one]
+    #[arg(value_name = "MOUNT")]
+    pub(crate) mountpoint: Option<PathBuf>,
 
     /// List the files with data on tiers that are in trouble or lost, and which bytes
     #[arg(long)]
@@ -255,6 +261,10 @@ pub(crate) struct StatusArgs {
     #[arg(long, value_name = "SECONDS", num_args = 0..=1, default_missing_value = "2")]
     #[arg(value_parser = interval, conflicts_with = "affected")]
     pub(crate) watch: Option<Duration>,
+
+    /// Say in one line whether all is well, and by the exit status
+    #[arg(long, conflicts_with_all = ["affected", "watch"])]
+    pub(crate) check: bool,
 
     /// Print JSON, with sizes in bytes; with --affected, one object a line for each file
     #[arg(long)]
@@ -281,7 +291,8 @@ Examples:
 #[derive(Debug, Args)]
 #[command(after_help = TOP_HELP)]
 pub(crate) struct TopArgs {
-    /// Where it is mounted, or anything below [default: the one Braid file system there is]
+    /// The volume: where it is mounted, or anything below [default: that of the working directory, or the only one]
+    #[arg(value_name = "MOUNT")]
     pub(crate) mountpoint: Option<PathBuf>,
 
     /// Time between two frames, in seconds
@@ -352,7 +363,8 @@ Examples:
 #[derive(Debug, Args)]
 #[command(after_help = STACK_DUMP_HELP)]
 pub(crate) struct StackDumpArgs {
-    /// Where the volume is mounted, or anything below [default: the one that there is]
+    /// The volume: where it is mounted, or anything below [default: that of the working directory, or the only one]
+    #[arg(value_name = "MOUNT")]
     pub(crate) mountpoint: Option<PathBuf>,
 }
 
@@ -361,31 +373,27 @@ A fault is OPERATION:EFFECT, with conditions after commas. OPERATION: all, metad
 read, write, sync, create, remove, allocate, punch, truncate, stat, usage, label,
 probe, list, descriptor. EFFECT: the name of an error, short (half of the bytes) or
 hang (until the faults change). Conditions: after=N, every=N, count=N, once.
-Faults that are given replace those that were armed. The daemon of root takes them
-from root only.
+Faults that are given replace those that were armed; without any, what is armed
+is shown. The daemon of root takes them from root only. MOUNT is the volume: where
+it is mounted, or anything below, written with a slash; without it, that of the
+working directory, or the only one.
 
 Examples:
-  braid drill /mnt/volume slow all:EIO            a device that dies
-  braid drill /mnt/volume slow read:hang          one that hangs
-  braid drill /mnt/volume slow sync:EIO,once write:ENOSPC,after=100
+  braid drill slow all:EIO                        a device that dies
+  braid drill slow read:hang /mnt/volume          one that hangs
+  braid drill slow sync:EIO,once write:ENOSPC,after=100
   braid drill /mnt/volume                         what is armed
-  braid drill /mnt/volume slow --clear            back to normal";
+  braid drill slow --clear                        back to normal";
 
 #[derive(Debug, Args)]
 #[command(after_help = DRILL_HELP)]
 pub(crate) struct DrillArgs {
-    /// Where the volume is mounted, or anything below
-    pub(crate) mountpoint: PathBuf,
-
-    /// Name of the tier, any but home
-    pub(crate) tier: Option<String>,
-
-    /// Faults to arm; without any, what is armed is shown
-    #[arg(value_name = "FAULT")]
-    pub(crate) faults: Vec<String>,
+    /// Name of the tier, any but home; then faults to arm; then the volume
+    #[arg(value_names = ["TIER", "FAULT", "MOUNT"], num_args = 0..)]
+    pub(crate) words: Vec<String>,
 
     /// Lift all faults of the tier
-    #[arg(long, requires = "tier", conflicts_with = "faults")]
+    #[arg(long)]
     pub(crate) clear: bool,
 
     /// Print JSON

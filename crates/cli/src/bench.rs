@@ -5,7 +5,7 @@ use crate::args::CalibrateArgs;
 use crate::failure::Result;
 use crate::progress::Progress;
 use crate::table::{self, Align, Table};
-use braid_contract::Shown;
+use braid_contract::{Shown, counted};
 use braid_daemon::calibrate::output::Output;
 use braid_daemon::calibrate::{self, Options, Step};
 use braid_daemon::profile::{Figures, Profile, TierFigures};
@@ -16,7 +16,7 @@ use std::time::Duration;
 
 pub(crate) fn calibrate(args: &CalibrateArgs) -> Result<()> {
     let options = options(args)?;
-    let config = stack_file::load(&args.stack)?;
+    let config = stack_file::load_without_profile(&args.stack)?;
     let (profile, svg) = (args.output.as_deref(), args.svg.as_deref());
     let output = Output::prepare(&args.stack, profile, svg, !args.tiers.is_empty())?;
     let written = format!("profile: {}\nplot: {}\n", output.profile().shown(), output.plot().shown());
@@ -101,7 +101,7 @@ fn summary(side: &str, figures: &Figures) -> String {
 }
 
 fn count(threads: u32) -> String {
-    if threads == 1 { "1 thread".into() } else { format!("{threads} threads") }
+    counted(threads.into(), "thread")
 }
 
 #[cfg(test)]

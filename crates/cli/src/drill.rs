@@ -1,17 +1,24 @@
 //! `braid drill`: faults of a tier that is mounted, armed, shown and lifted.
 
 use crate::args::DrillArgs;
-use crate::failure::Result;
+use crate::failure::{Failure, Result};
 use crate::{locate, table};
+use braid_contract::counted;
 use braid_ipc::protocol::{Drill, Reply, Request};
 use std::fmt::Write as _;
 
 pub(crate) fn run(args: &DrillArgs) -> Result<()> {
-    let mount = locate::containing(&args.mountpoint)?;
+    let (words, mountpoint) = locate::split_mount(&args.words);
+    let mount = locate::given_or_only(mountpoint)?;
     let mut daemon = locate::need_daemon(&mount)?;
-    let change = args.clear || !args.faults.is_empty();
-    let rules = change.then(|| args.faults.clone());
-    let request = Request::Drill { tier: args.tier.clone(), rules };
+    let (tier, faults) = words.split_first().map_or((None, words), |(tier, faults)| (Some(tier), faults));
+    if args.clear && (tier.is_none() || !faults.is_empty()) {
+        let what = "--clear lifts all faults of one tier";
+        return Err(Failure::usage(format!("{what}\n  help: write braid drill TIER --clear")));
+    }
+    let change = args.clear || !faults.is_empty();
+    let rules = change.then(|| faults.to_vec());
+    let request = Request::Drill { tier: tier.cloned(), rules };
     let drill = locate::ask(&mut daemon, &request, |reply| match reply {
         Reply::Drill(drill) => Some(drill),
         _ => None,
@@ -27,10 +34,10 @@ fn render(drill: &Drill) -> String {
             _ = writeln!(text, "{}: no faults", tier.tier);
         }
         for fault in &tier.faults {
-            _ = writeln!(text, "{}: {} (met {} times)", tier.tier, fault.rule, fault.hits);
+            _ = writeln!(text, "{}: {} (met {})", tier.tier, fault.rule, counted(fault.hits, "time"));
         }
         if tier.hanging > 0 {
-            _ = writeln!(text, "{}: {} operations hang at present", tier.tier, tier.hanging);
+            _ = writeln!(text, "{}: hanging at present: {}", tier.tier, counted(tier.hanging, "operation"));
         }
     }
     text

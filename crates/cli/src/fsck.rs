@@ -7,7 +7,7 @@ use crate::args::{FsckArgs, StackArgs};
 use crate::failure::{Failure, Result};
 use crate::progress::Progress;
 use crate::{locate, mount, table};
-use braid_contract::Shown;
+use braid_contract::{Shown, counted};
 use braid_daemon::check::{self, Report};
 use braid_daemon::config::Config;
 use braid_ipc::Client;
@@ -188,7 +188,10 @@ fn render(report: &Report, repair: bool) -> String {
     // Writing to a string does not fail.
     _ = writeln!(
         text,
-        "{files} files, {spread_files} of them spread over {ranges} ranges in {objects} objects"
+        "{}, {spread_files} of them spread over {} in {}",
+        counted(*files, "file"),
+        counted(*ranges, "range"),
+        counted(*objects, "object")
     );
     if damage + leaks + notes == 0 {
         text.push_str("no problems\n");

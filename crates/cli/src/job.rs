@@ -7,10 +7,11 @@ use crate::failure::{Failure, Result};
 use crate::progress::Progress;
 use crate::{interrupt, locate, table};
 use braid_contract::Shown;
-use braid_daemon::units::{SIZE_FORMS, parse_size};
+use braid_daemon::units::{parse_rate, parse_truth};
 use braid_ipc::Client;
 use braid_ipc::mounts::Mount;
 use braid_ipc::protocol::{Job, JobChange, JobId, JobState, Reply, Request};
+use serde::Serialize;
 use std::time::Duration;
 
 /// Time between two looks at a job that is waited for.
@@ -28,8 +29,14 @@ pub(crate) fn run(command: &JobCommand) -> Result<()> {
     }
 }
 
+/// Jobs as JSON.
+#[derive(Serialize)]
+struct JobsTold<'a> {
+    jobs: &'a [Job],
+}
+
 fn daemon(args: &JobListArgs) -> Result<(Mount, Client)> {
-    let mount = locate::given_or_only(args.mount.as_deref())?;
+    let mount = locate::given_or_only(args.mountpoint.as_deref())?;
     let daemon = locate::need_daemon(&mount)?;
     Ok((mount, daemon))
 }
@@ -48,7 +55,7 @@ fn list(args: &JobListArgs) -> Result<()> {
         Reply::Jobs(jobs) => Some(jobs),
         _ => None,
     })?;
-    if args.json { table::print_json(&jobs) } else { table::print(&show::list(&jobs)) }
+    if args.json { table::print_json(&JobsTold { jobs: &jobs }) } else { table::print(&show::list(&jobs)) }
 }
 
 fn show(args: &JobShowArgs) -> Result<()> {
@@ -62,11 +69,18 @@ fn show(args: &JobShowArgs) -> Result<()> {
 }
 
 fn wait_for(args: &JobWaitArgs) -> Result<()> {
-    let (mount, mut daemon) = daemon(&args.list)?;
+    let (words, mountpoint) = locate::split_mount(&args.words);
+    let id = |word: &String| word.parse::<JobId>().map_err(|why| Failure::usage(format!("'{word}': {why}")));
+    let ids: Vec<JobId> = words.iter().map(id).collect::<Result<_>>()?;
+    if ids.is_empty() {
+        return Err(Failure::usage("no job is named\n  help: say which one: braid job list shows them"));
+    }
+    let mount = locate::given_or_only(mountpoint)?;
+    let mut daemon = locate::need_daemon(&mount)?;
     // One that there is not, or that does not end, is told before any is waited
     // for.
     let jobs: Vec<Job> =
-        args.ids.iter().map(|id| ask_job(&mut daemon, &Request::Job { id: *id })).collect::<Result<_>>()?;
+        ids.iter().map(|id| ask_job(&mut daemon, &Request::Job { id: *id })).collect::<Result<_>>()?;
     for job in &jobs {
         must_end(
             job.id,
@@ -75,12 +89,12 @@ fn wait_for(args: &JobWaitArgs) -> Result<()> {
     }
     let ended: Vec<Job> =
         jobs.into_iter().map(|job| wait(&mut daemon, &mount, job)).collect::<Result<_>>()?;
-    if args.list.json {
-        table::print_json(&ended)?;
+    if args.json {
+        table::print_json(&JobsTold { jobs: &ended })?;
     } else {
         table::print(&ended.iter().map(show::end).collect::<String>())?;
     }
-    ended.iter().try_for_each(|job| judge(job, args.list.json))
+    ended.iter().try_for_each(|job| judge(job, args.json))
 }
 
 fn change(args: &JobIdArgs, change: JobChange) -> Result<()> {
@@ -93,18 +107,21 @@ fn set(args: &JobSetArgs) -> Result<()> {
     let set = match args.setting.split_once('=') {
         Some(("bandwidth", "none")) => JobChange::Bandwidth(None),
         Some(("bandwidth", value)) => JobChange::Bandwidth(Some(rate(value)?)),
-        Some(("guard", "on")) => JobChange::Guard(true),
-        Some(("guard", "off")) => JobChange::Guard(false),
+        Some(("guard", value)) => JobChange::Guard(parse_truth(value).map_err(|advice| {
+            Failure::usage(format!("guard={value}: neither yes nor no\n  help: {advice}"))
+        })?),
         _ => {
             let what = format!(
-                "'{}' can't be set\n  help: write bandwidth=50MiB/s, bandwidth=none, guard=on or guard=off",
+                "'{}' can't be set\n  help: write bandwidth=50MiB/s, bandwidth=none, guard=yes or guard=no",
                 args.setting
             );
             return Err(Failure::usage(what));
         }
     };
-    let ids =
-        JobIdArgs { id: args.id, list: JobListArgs { mount: args.list.mount.clone(), json: args.list.json } };
+    let ids = JobIdArgs {
+        id: args.id,
+        list: JobListArgs { mountpoint: args.list.mountpoint.clone(), json: args.list.json },
+    };
     change(&ids, set)
 }
 
@@ -119,11 +136,10 @@ fn must_end(id: JobId, instead: &str) -> Result<()> {
 /// Bytes a second.
 pub(crate) fn rate(text: &str) -> Result<u64> {
     let refuse = |why: &str| Failure::usage(format!("'{text}' is not a bandwidth\n  help: {why}"));
-    let size = text.strip_suffix("/s").unwrap_or(text);
-    match parse_size(size) {
+    match parse_rate(text) {
         Ok(0) => Err(refuse("to stop a job, use braid job pause")),
         Ok(rate) => Ok(rate),
-        Err(_) => Err(refuse(&format!("write a size a second, such as 50MiB/s; a size is {SIZE_FORMS}"))),
+        Err(advice) => Err(refuse(&advice)),
     }
 }
 
@@ -172,8 +188,8 @@ pub(crate) fn wait(daemon: &mut Client, mount: &Mount, mut job: Job) -> Result<J
 pub(crate) fn goes_on(id: JobId, mount: &Mount) -> Failure {
     let point = mount.point.shown();
     Failure::new(format!(
-        "job {id} goes on in the background\n  help: look at it: braid job show {id} --mount {point}; \
-         end it: braid job cancel {id} --mount {point}"
+        "job {id} goes on in the background\n  help: look at it: braid job show {id} {point}; \
+         end it: braid job cancel {id} {point}"
     ))
 }
 
@@ -185,7 +201,8 @@ mod tests {
     fn bandwidths_are_sizes_a_second() {
         assert_eq!(rate("50MiB/s").unwrap(), 50 << 20);
         assert_eq!(rate("1000").unwrap(), 1000);
-        for bad in ["0", "fast", "5M", "-1", "50MiB/h"] {
+        assert_eq!(rate("5 M").unwrap(), 5 << 20);
+        for bad in ["0", "fast", "5X", "-1", "50MiB/h"] {
             assert!(rate(bad).unwrap_err().is_usage(), "{bad}");
         }
     }

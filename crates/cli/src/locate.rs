@@ -33,28 +33,6 @@ pub(crate) fn containing(path: &Path) -> Result<Mount> {
     }
 }
 
-/// The Braid file system that `path` is in; without a path, the only one that
-/// is mounted.
-pub(crate) fn containing_or_only(path: Option<&Path>) -> Result<Mount> {
-    if let Some(path) = path {
-        return containing(path);
-    }
-    let table = table()?;
-    let mounts: Vec<&Mount> = table.iter().filter(|mount| mount.is_braid()).collect();
-    match mounts[..] {
-        [] => Err(Failure::new("no Braid file system is mounted")),
-        [mount] => Ok(mount.clone()),
-        _ => {
-            let points: Vec<String> = mounts.iter().map(|mount| mount.point.shown().to_string()).collect();
-            let what = format!(
-                "there are several Braid file systems\n  help: name one at the end: {}",
-                points.join(", ")
-            );
-            Err(Failure::usage(what))
-        }
-    }
-}
-
 /// The Braid file system that was mounted with the stack file `path`, if it is
 /// one and there is.
 fn of_stack_file(table: &[Mount], path: &Path) -> Option<Mount> {
@@ -88,8 +66,9 @@ pub(crate) fn mounted_at(path: &Path) -> Result<Mount> {
     }
 }
 
-/// The Braid file system that `path` is in, or, without one, the only one
-/// there is, or the one of the working directory.
+/// The volume that a command is about, which is named by its last argument: the
+/// one that `path` is in; without a path, the one of the working directory or
+/// else the only one there is.
 pub(crate) fn given_or_only(path: Option<&Path>) -> Result<Mount> {
     if let Some(path) = path {
         return containing(path);
@@ -101,14 +80,25 @@ pub(crate) fn given_or_only(path: Option<&Path>) -> Result<Mount> {
     mounts.dedup_by_key(|mount| mount.dev);
     match mounts.as_slice() {
         [mount] => Ok(mount.clone()),
-        [] => Err(Failure::new("no Braid file system is mounted")),
+        [] => Err(Failure::new("no Braid file system is mounted\n  help: mount one: braid mount")),
         several => {
             let points: Vec<String> = several.iter().map(|mount| mount.point.shown().to_string()).collect();
             let points = points.join(", ");
             Err(Failure::usage(format!(
-                "several Braid file systems are mounted: {points}\n  help: say which one, or work in it"
+                "several Braid file systems are mounted: {points}\n  help: name one at the end, or work in it"
             )))
         }
+    }
+}
+
+/// Takes the volume off the end of words of which nothing else has a slash:
+/// a last one that has, or is `.` or `..`.
+pub(crate) fn split_mount(words: &[String]) -> (&[String], Option<&Path>) {
+    match words.split_last() {
+        Some((last, words)) if last.contains('/') || matches!(last.as_str(), "." | "..") => {
+            (words, Some(Path::new(last)))
+        }
+        _ => (words, None),
     }
 }
 
@@ -150,21 +140,6 @@ pub(crate) fn no_daemon(mount: &Mount, error: &io::Error) -> Failure {
         ));
     }
     Failure::new(format!("the daemon of {point} can't be asked: {error}"))
-}
-
-/// The one Braid file system that is mounted, for a command that names none.
-pub(crate) fn only() -> Result<Mount> {
-    let mut mounts: Vec<Mount> = table()?.into_iter().filter(Mount::is_braid).collect();
-    match (mounts.pop(), mounts.is_empty()) {
-        (Some(mount), true) => Ok(mount),
-        (None, _) => Err(Failure::new("no Braid file system is mounted\n  help: mount one: braid mount")),
-        (Some(last), false) => {
-            let points: Vec<String> =
-                mounts.iter().chain([&last]).map(|mount| mount.point.shown().to_string()).collect();
-            let found = "several Braid file systems are mounted";
-            Err(Failure::usage(format!("{found}\n  help: name one: {}", points.join(", "))))
-        }
-    }
 }
 
 /// Asks a daemon; `pick` takes the answer out of what it replies, if that is

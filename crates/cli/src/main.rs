@@ -11,6 +11,7 @@ mod eject;
 mod explain;
 mod failure;
 mod fsck;
+mod health;
 mod interrupt;
 mod job;
 mod locate;
@@ -43,6 +44,7 @@ fn main() -> ExitCode {
     let done = match CommandLine::parse().command {
         Command::Mount(args) => args.settled().and_then(|args| mount::run(&args, &words.collect::<Vec<_>>())),
         Command::Umount(args) => umount::run(&args),
+        Command::Status(args) if args.check => return health::run(&args),
         Command::Status(args) => status::run(&args),
         Command::Top(args) => top::run(&args),
         Command::Explain(args) => explain::run(&args),

@@ -59,7 +59,7 @@ pub(crate) fn tell_started(mount: &Mount, started: &Job, json: bool) -> Result<(
         return table::print_json(started);
     }
     let (id, point) = (started.id, shown(&mount.point));
-    table::print(&format!("job {id}: {}\nlook at it: braid job show {id} --mount {point}\n", started.text))
+    table::print(&format!("job {id}: {}\nlook at it: braid job show {id} {point}\n", started.text))
 }
 
 fn shown(point: &Path) -> String {

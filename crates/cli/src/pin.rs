@@ -3,7 +3,7 @@
 use crate::args::{PinArgs, UnpinArgs};
 use crate::failure::{Failure, Result};
 use crate::{locate, movers, table};
-use braid_contract::Shown;
+use braid_contract::{Shown, counted};
 use braid_ipc::mounts::Mount;
 use braid_ipc::protocol::{JobKind, PinRequest, Pinned, Reply, Request};
 use std::path::Path;
@@ -47,5 +47,5 @@ fn tell(pinned: Pinned, what: &str, json: bool) -> Result<()> {
     }
     let so = pinned.files - pinned.changed.min(pinned.files);
     let already = if so > 0 { format!(" ({so} were so already)") } else { String::new() };
-    table::print(&format!("{what}: {} files{already}\n", pinned.files))
+    table::print(&format!("{what}: {}{already}\n", counted(pinned.files, "file")))
 }

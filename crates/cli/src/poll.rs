@@ -37,7 +37,7 @@ impl Poller {
                 Some(answer) => Ok(Some(answer)),
                 None => Err(Failure::new("the daemon answered something else")),
             },
-            Err(ClientError::Io(_)) if self.is_unmounted() => Ok(None),
+            Err(_) if self.is_unmounted() => Ok(None),
             Err(ClientError::Io(error)) => Err(locate::no_daemon(&self.mount, &error)),
             Err(error) => Err(Failure::new(error.to_string())),
         }
@@ -63,6 +63,10 @@ impl Poller {
     fn request(&mut self, request: &Request) -> std::result::Result<Reply, ClientError> {
         let mut daemon = match self.daemon.take() {
             Some(daemon) => daemon,
+            // The number of a file system that is gone may be another's by now.
+            None if self.is_unmounted() => {
+                return Err(std::io::Error::from(std::io::ErrorKind::NotConnected).into());
+            }
             None => locate::daemon(&self.mount)?,
         };
         let reply = daemon.request(request)?;

@@ -5,7 +5,7 @@ use crate::args::ReplaceArgs;
 use crate::failure::{Failure, Result};
 use crate::progress::Progress;
 use crate::{interrupt, job, movers, table};
-use braid_contract::Shown;
+use braid_contract::{Shown, counted};
 use braid_daemon::units::show_size;
 use braid_ipc::Client;
 use braid_ipc::mounts::Mount;
@@ -54,15 +54,16 @@ fn phase(now: &Job) -> &str {
 fn line(now: &Job) -> String {
     if now.waiting_for > 0 {
         let waiting = now.waiting_for;
-        return format!("home: waiting for {waiting} files that are open by passthrough to be closed");
+        return format!("home: waiting for {} open by passthrough to be closed", counted(waiting, "file"));
     }
     let (done, total) = (now.done, now.total.unwrap_or_default());
     let (bytes, all) = (show_size(done.bytes), show_size(total.bytes));
-    format!("home: {}: {} of {} files, {bytes} of {all}", phase(now), done.files, total.files)
+    format!("home: {}: {} of {}, {bytes} of {all}", phase(now), done.files, counted(total.files, "file"))
 }
 
 fn render(replaced: &HomeReplaced) -> String {
-    let HomeReplaced { tier, files, held_up, next_mount, saved, .. } = replaced;
+    let HomeReplaced { tier, held_up, next_mount, saved, .. } = replaced;
+    let files = counted(replaced.files, "file");
     let (location, old_location) = (replaced.location.shown(), replaced.old_location.shown());
     let next_mount = match saved.written {
         true => crate::tier::render_saved(saved),
@@ -70,7 +71,7 @@ fn render(replaced: &HomeReplaced) -> String {
     };
     let bytes = show_size(replaced.bytes);
     format!(
-        "tier {} is at {location} now: {files} files and {bytes} were copied, and operations held up for {held_up:.3} s\n\
+        "tier {} is at {location} now: {files} and {bytes} were copied, and operations held up for {held_up:.3} s\n\
          {old_location} is not used any more, and can be removed\n\
          {next_mount}",
         tier.name

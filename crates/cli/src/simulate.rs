@@ -4,7 +4,7 @@ use crate::args::SimulateArgs;
 use crate::failure::Result;
 use crate::progress::Progress;
 use crate::table::{self, Align, Table};
-use braid_contract::Shown;
+use braid_contract::{Shown, counted};
 use braid_daemon::simulate::{self, Options, PolicyReport, Report};
 use braid_daemon::stack_file;
 use braid_daemon::trace::{self, Trace};
@@ -67,11 +67,11 @@ fn warnings(trace: &Trace) -> Vec<String> {
         warnings.push("the recording was broken off; what is there is simulated".to_owned());
     }
     if trace.dropped > 0 {
-        warnings.push(format!("{} operations were not recorded and are missing", trace.dropped));
+        warnings.push(format!("not recorded, and missing: {}", counted(trace.dropped, "operation")));
     }
     if trace.passthrough_opens > 0 {
         let opens = trace.passthrough_opens;
-        warnings.push(format!("{opens} opens were by passthrough: what was read so is missing"));
+        warnings.push(format!("{} by passthrough: what was read so is missing", counted(opens, "open")));
     }
     warnings
 }
@@ -80,7 +80,8 @@ fn head(summary: &Summary, report: &Report) -> String {
     let Summary { ops, seconds, .. } = summary;
     let file = summary.file.shown();
     let range = write_size(report.range_size.into());
-    let mut text = format!("{file}: {ops} operations in {seconds:.1} s; ranges of {range}\n");
+    let mut text =
+        format!("{file}: {} in {seconds:.1} s; ranges of {range}\n", counted(*ops as u64, "operation"));
     for tier in &report.tiers {
         let room = tier.capacity.map_or("any size".into(), show_size);
         // Writing to a string does not fail.

@@ -7,7 +7,7 @@ use crate::{locate, table};
 use braid_ipc::protocol::{Reply, Request};
 
 pub(crate) fn dump(args: &StackDumpArgs) -> Result<()> {
-    let mount = locate::containing_or_only(args.mountpoint.as_deref())?;
+    let mount = locate::given_or_only(args.mountpoint.as_deref())?;
     let mut daemon = locate::need_daemon(&mount)?;
     let dump = locate::ask(&mut daemon, &Request::DumpStack, |reply| match reply {
         Reply::StackDump(dump) => Some(dump),

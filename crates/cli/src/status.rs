@@ -6,7 +6,7 @@ use crate::failure::Result;
 use crate::locate;
 use crate::poll::Poller;
 use crate::table::{self, Align, Table};
-use braid_contract::Shown;
+use braid_contract::{Shown, counted};
 use braid_daemon::units::{show_size, write_size};
 use braid_ipc::protocol::{Reply, Request, Status, TierStatus};
 use std::fmt::Write as _;
@@ -15,7 +15,7 @@ use std::thread;
 use std::time::Duration;
 
 pub(crate) fn run(args: &StatusArgs) -> Result<()> {
-    let mount = locate::containing(&args.mountpoint)?;
+    let mount = locate::given_or_only(args.mountpoint.as_deref())?;
     if let Some(interval) = args.watch {
         return watch(&mut Poller::new(mount)?, interval, args.json);
     }
@@ -100,15 +100,15 @@ fn render(status: &Status, colour: bool) -> String {
         _ => padded,
     };
     format!(
-        "{}: volume {}\npolicy {}, ranges of {}; {} open files, {} inodes in memory, {} removals pending\n\
+        "{}: volume {}\npolicy {}, ranges of {}; {}, {} in memory, {} pending\n\
          daemon {}, version {}\n\n{}* home: holds the names and the plain files\n{}",
         status.mountpoint.shown(),
         status.volume,
         status.policy,
         write_size(status.range_size.into()),
-        status.open_files,
-        status.known_inodes,
-        status.pending_removals,
+        counted(status.open_files, "open file"),
+        counted(status.known_inodes, "inode"),
+        counted(status.pending_removals, "removal"),
         status.pid,
         status.version,
         table.render(paint),
@@ -122,7 +122,13 @@ fn moves(status: &Status) -> String {
     for count in &status.moves {
         let (mover, bytes) = (&count.mover, show_size(count.bytes));
         // Writing to a string does not fail.
-        _ = writeln!(text, "{mover}d from {} to {}: {} ranges, {bytes}", count.from, count.to, count.ranges);
+        _ = writeln!(
+            text,
+            "{mover}d from {} to {}: {}, {bytes}",
+            count.from,
+            count.to,
+            counted(count.ranges, "range")
+        );
     }
     text
 }
@@ -150,7 +156,7 @@ fn remarks(status: &Status) -> String {
             let point = status.mountpoint.shown();
             _ = writeln!(
                 text,
-                "{name}: DRILL: faults are armed: {faults} (lift: braid drill {point} {name} --clear)"
+                "{name}: DRILL: faults are armed: {faults} (lift: braid drill {name} --clear {point})"
             );
         }
     }

@@ -2,6 +2,7 @@
 
 use crate::failure::{Failure, Result};
 use braid_contract::{tame, tame_json};
+use serde::Serialize;
 use std::io::{self, IsTerminal, Write};
 
 /// Prints to standard output. A reader that has seen enough (`| head`) is not
@@ -21,15 +22,29 @@ pub(crate) fn print_to_reader(text: &str) -> Result<bool> {
     }
 }
 
-/// Prints a value as JSON, indented.
-pub(crate) fn print_json(value: &impl serde::Serialize) -> Result<()> {
-    let text = serde_json::to_string_pretty(value).map_err(|error| Failure::new(error.to_string()))?;
+/// The version of what `--json` prints. A change that a reader would trip over
+/// raises it; new fields do not.
+const SCHEMA: u32 = 1;
+
+/// An object with the version of its form.
+#[derive(Serialize)]
+struct Versioned<'a, T> {
+    schema: u32,
+    #[serde(flatten)]
+    value: &'a T,
+}
+
+/// Prints an object as JSON, indented.
+pub(crate) fn print_json(value: &impl Serialize) -> Result<()> {
+    let text = serde_json::to_string_pretty(&Versioned { schema: SCHEMA, value });
+    let text = text.map_err(|error| Failure::new(error.to_string()))?;
     print(&(tame_json(&text).into_owned() + "\n"))
 }
 
-/// A value as one line of JSON.
-pub(crate) fn json_line(value: &impl serde::Serialize) -> Result<String> {
-    let text = serde_json::to_string(value).map_err(|error| Failure::new(error.to_string()))?;
+/// An object as one line of JSON.
+pub(crate) fn json_line(value: &impl Serialize) -> Result<String> {
+    let text = serde_json::to_string(&Versioned { schema: SCHEMA, value });
+    let text = text.map_err(|error| Failure::new(error.to_string()))?;
     Ok(tame_json(&text).into_owned() + "\n")
 }
 

@@ -5,25 +5,40 @@ use crate::args::{ReplaceArgs, StartArgs, TierAddArgs, TierListArgs, TierRemoveA
 use crate::failure::{Failure, Result};
 use crate::table::{Align, Table};
 use crate::{job, locate, movers, rehome, table};
-use braid_contract::Shown;
+use braid_contract::{Shown, counted};
 use braid_daemon::flags;
 use braid_daemon::units::show_size;
 use braid_ipc::Client;
 use braid_ipc::mounts::Mount;
 use braid_ipc::protocol::{JobKind, Replaced, Replacing, Reply, Request, Saved, TierAdded, TierStatus};
+use serde::Serialize;
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 /// What the daemon answers of a tier that holds something.
 const ENOTEMPTY: i32 = 39;
 
 pub(crate) fn list(args: &TierListArgs) -> Result<()> {
-    let tiers = ask(args.mountpoint.as_deref(), &Request::Status, |reply| match reply {
+    let mut tiers = ask(args.mountpoint.as_deref(), &Request::Status, |reply| match reply {
         Reply::Status(status) => Some(status.tiers),
         _ => None,
     })?;
-    if args.json { table::print_json(&tiers) } else { table::print(&render_list(&tiers)) }
+    if !args.json {
+        return table::print(&render_list(&tiers));
+    }
+    for tier in &mut tiers {
+        // A list is to be read.
+        tier.read_latency_histogram_ns.buckets.clear();
+        tier.write_latency_histogram_ns.buckets.clear();
+    }
+    table::print_json(&TiersTold { tiers })
+}
+
+/// Tiers as JSON.
+#[derive(Serialize)]
+struct TiersTold {
+    tiers: Vec<TierStatus>,
 }
 
 fn render_list(tiers: &[TierStatus]) -> String {
@@ -79,7 +94,7 @@ fn render_added(added: &TierAdded) -> String {
 pub(crate) fn set(args: &TierSetArgs) -> Result<()> {
     let (settings, mountpoint) = split_settings(&args.settings)?;
     let request = Request::SetTier { tier: args.tier.clone(), settings };
-    let set = ask(mountpoint.as_deref(), &request, |reply| match reply {
+    let set = ask(mountpoint, &request, |reply| match reply {
         Reply::TierSet(set) => Some(set),
         _ => None,
     })?;
@@ -89,26 +104,16 @@ pub(crate) fn set(args: &TierSetArgs) -> Result<()> {
     table::print(&(format!("tier {} is set\n", set.tier) + &render_saved(&set.saved)))
 }
 
-/// The settings, and the mount point if one comes after them.
-fn split_settings(words: &[String]) -> Result<(BTreeMap<String, String>, Option<PathBuf>)> {
+/// The settings, and the volume if one comes after them.
+fn split_settings(words: &[String]) -> Result<(BTreeMap<String, String>, Option<&Path>)> {
+    let (words, mountpoint) = locate::split_mount(words);
     let mut settings = BTreeMap::new();
-    let mut mountpoint = None;
-    for (at, word) in words.iter().enumerate() {
-        let (key, value) = word.split_once('=').unwrap_or((word, "true"));
-        let is_path = key.contains('/') || key == "." || Path::new(word).is_dir();
-        if at > 0 && at + 1 == words.len() && is_path {
-            mountpoint = Some(PathBuf::from(word));
-            continue;
-        }
+    for word in words {
+        let (key, value) = word.split_once('=').unwrap_or((word, "yes"));
         if !word.contains('=') && key != "readonly" {
-            let advice = "a setting is weight=NUMBER, reserve=AMOUNT, readonly or readonly=no; a mount point comes last";
+            let advice = "a setting is weight=NUMBER, reserve=AMOUNT, readonly or readonly=no; a mount point comes last, with a slash: ./DIR";
             return Err(Failure::usage(format!("{word}: this is no setting\n  help: {advice}")));
         }
-        let value = match value {
-            "yes" if key == "readonly" => "true",
-            "no" if key == "readonly" => "false",
-            value => value,
-        };
         if settings.insert(key.to_owned(), value.to_owned()).is_some() {
             return Err(Failure::usage(format!("{key}: given twice\n  help: keep one of the two")));
         }
@@ -151,7 +156,7 @@ fn remove_by_job(args: &TierRemoveArgs) -> Result<()> {
 }
 
 pub(crate) fn replace(args: &ReplaceArgs) -> Result<()> {
-    let mount = locate::containing(&args.mountpoint)?;
+    let mount = locate::given_or_only(args.mountpoint.as_deref())?;
     let mut daemon = locate::need_daemon(&mount)?;
     let home = is_home(&mut daemon, &args.tier)?;
     if let Some((by, rest)) = named(&args.new) {
@@ -235,10 +240,12 @@ fn render(replaced: &Replaced, point: &str) -> String {
     };
     format!(
         "tier {} is at {location} now, and takes new data\n\
-         lost: tier number {} at {lost_location}, with {lost_ranges} ranges; what was there answers EIO\n  \
+         lost: tier number {} at {lost_location}, with {}; what was there answers EIO\n  \
          see what: braid status {point} --affected\n\
          {next_mount}",
-        lost.name, lost.id
+        lost.name,
+        lost.id,
+        counted(*lost_ranges, "range")
     )
 }
 
@@ -263,7 +270,7 @@ pub(crate) fn render_saved(saved: &Saved) -> String {
 
 /// Asks the daemon of the mount.
 fn ask<T>(mountpoint: Option<&Path>, request: &Request, pick: impl FnOnce(Reply) -> Option<T>) -> Result<T> {
-    let mount = locate::containing_or_only(mountpoint)?;
+    let mount = locate::given_or_only(mountpoint)?;
     let mut daemon = locate::need_daemon(&mount)?;
     locate::ask(&mut daemon, request, pick)
 }

@@ -7,7 +7,7 @@ use crate::args::TraceRecordArgs;
 use crate::failure::{Failure, Result};
 use crate::progress::Progress;
 use crate::{locate, table};
-use braid_contract::Shown;
+use braid_contract::{Shown, counted};
 use braid_daemon::units::{parse_duration, parse_size, show_size};
 use braid_ipc::protocol::{Reply, Request, TraceBegun, TraceRequest};
 use braid_ipc::{Breaker, Client, ClientError};
@@ -149,7 +149,7 @@ impl Taken {
     fn line(&self, bytes: u64) -> String {
         let (ops, seconds) = (self.ops, self.age_ns / 1_000_000_000);
         let dropped = if self.dropped > 0 { format!(", {} dropped", self.dropped) } else { String::new() };
-        format!("{seconds} s: {ops} operations, {}{dropped}", show_size(bytes))
+        format!("{seconds} s: {}, {}{dropped}", counted(ops, "operation"), show_size(bytes))
     }
 }
 
@@ -162,8 +162,9 @@ fn broken_off(output: &Output, ops: u64, ending: bool, why: &ClientError) -> Fai
     };
     Failure::new(format!(
         "the recording was broken off{when}: {why}\n  help: {cause}; what was not fetched by then is missing, \
-         and {} is good up to its last line, with {ops} operations",
-        output.path().shown()
+         and {} is good up to its last line, with {}",
+        output.path().shown(),
+        counted(ops, "operation")
     ))
 }
 
@@ -232,15 +233,17 @@ fn tell(args: &TraceRecordArgs, output: &Output, taken: &Taken, ended: End) -> R
     }
     let Summary { ops, dropped, passthrough_opens, seconds, bytes, .. } = summary;
     let (file, ended) = (args.output.shown(), ended.name());
-    let mut text = format!("{file}: {ops} operations in {seconds:.1} s, {} ({ended})\n", show_size(bytes));
+    let mut text =
+        format!("{file}: {} in {seconds:.1} s, {} ({ended})\n", counted(ops, "operation"), show_size(bytes));
     if dropped > 0 {
         text.push_str(&format!(
-            "{dropped} more were not recorded: they came too fast, or there were too many files; --path would leave others out\n"
+            "{dropped} more not recorded: they came too fast, or there were too many files; --path would leave others out\n"
         ));
     }
     if passthrough_opens > 0 {
         text.push_str(&format!(
-            "{passthrough_opens} opens were by passthrough: what was read so is not in it; mount with --no-passthrough to have it\n"
+            "{} by passthrough: what was read so is not in it; mount with --no-passthrough to have it\n",
+            counted(passthrough_opens, "open")
         ));
     }
     table::print(&text)

@@ -155,8 +155,8 @@ fn tests() -> String {
 
 /// Flags that `common` adds to a command, or to all that begin with the word;
 /// and those of the daemon itself, rather than of what it serves.
-const NOT_LISTED: [(&str, &str); 4] =
-    [("mount", "--log-file"), ("job", "--mount"), ("mount", "--foreground"), ("mount", "--log-level")];
+const NOT_LISTED: [(&str, &str); 3] =
+    [("mount", "--log-file"), ("mount", "--foreground"), ("mount", "--log-level")];
 
 /// What tests call with the rest of a command's arguments, and the words that
 /// it puts before them.

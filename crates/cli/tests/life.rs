@@ -55,7 +55,7 @@ fn mount_use_ask_unmount_check() {
     // The tiers are free at once: nothing is asked twice or waited for.
     assert!(bench.ok(&["fsck", "s.yaml"]).ends_with("no problems\n"));
     assert!(
-        bench.ok(&["fsck", "--tier", "fast=a", "--tier", "slow=b", "big"]).starts_with("1 files, 1 of them")
+        bench.ok(&["fsck", "--tier", "fast=a", "--tier", "slow=b", "big"]).starts_with("1 file, 1 of them")
     );
     bench.ok(&["mount", "s.yaml", "m"]);
     assert!(fs::read(bench.path("m/big")).unwrap() == data, "the contents changed");

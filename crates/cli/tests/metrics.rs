@@ -4,7 +4,7 @@
 
 mod common;
 
-use common::{Bench, pattern, read_anew, write_ranges};
+use common::{Bench, RANGE, pattern, read_anew, write_ranges};
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::io::{Read, Write};
@@ -70,15 +70,25 @@ fn metric_of(sample: &str, metrics: &BTreeMap<String, Metric>) -> String {
 /// Metrics as the document has them.
 fn documented() -> BTreeMap<String, Metric> {
     let text = docs("metrics.md");
-    let rows = text.lines().filter_map(|line| line.strip_prefix("| `braid_"));
+    let rows = text.lines().filter_map(|line| line.strip_prefix("| `"));
+    let rows = rows.filter(|row| row.starts_with("braid_") || row.starts_with("process_"));
     rows.map(|row| {
         let cells: Vec<&str> = row.split(" | ").collect();
         let labels = cells[2].split(", ").map(|label| label.trim_matches('`').to_owned());
-        let name = format!("braid_{}", cells[0].trim_end_matches('`'));
+        let name = cells[0].trim_end_matches('`').to_owned();
         let help = cells[3].trim_end_matches(" |").to_owned();
         (name, Metric { kind: cells[1].into(), help, labels: labels.collect() })
     })
     .collect()
+}
+
+/// The metrics that an expression names.
+fn metrics_in(expression: &str) -> Vec<String> {
+    let words = expression.split(|c: char| !c.is_ascii_alphanumeric() && c != '_');
+    words
+        .filter(|word| word.starts_with("braid_") || word.starts_with("process_"))
+        .map(str::to_owned)
+        .collect()
 }
 
 /// The metrics that a dashboard's expressions name.
@@ -87,8 +97,7 @@ fn named_in(dashboard: &serde_json::Value, names: &mut BTreeSet<String>) {
         serde_json::Value::Object(object) => {
             for (key, value) in object {
                 if let (true, Some(text)) = (key == "expr" || key == "query", value.as_str()) {
-                    let words = text.split(|c: char| !c.is_ascii_alphanumeric() && c != '_');
-                    names.extend(words.filter(|word| word.starts_with("braid_")).map(str::to_owned));
+                    names.extend(metrics_in(text));
                 }
                 named_in(value, names);
             }
@@ -118,6 +127,21 @@ fn what_is_served_is_documented_and_what_is_documented_is_served() {
     let written = values(&text, "braid_tier_write_bytes_total");
     assert_eq!(written.iter().sum::<f64>(), f64::from(1 << 20));
 
+    let states = text.lines().filter(|line| line.starts_with("braid_tier_state{"));
+    let of_slow: Vec<&str> = states.filter(|line| line.contains("tier=\"slow\"")).collect();
+    assert_eq!(of_slow.iter().filter(|line| line.ends_with(" 1.0")).count(), 1, "{of_slow:?}");
+    let alerts = docs("examples/braid-alerts.yaml");
+    let expressions: Vec<&str> =
+        alerts.lines().filter_map(|line| line.trim().strip_prefix("expr: ")).collect();
+    assert!(expressions.len() >= 8, "{alerts}");
+    for expression in expressions {
+        let named = metrics_in(expression);
+        assert!(!named.is_empty(), "{expression}");
+        for name in named {
+            assert!(served.contains_key(&metric_of(&name, &served)), "{name} is in an alert and not served");
+        }
+    }
+
     let mut shown = BTreeSet::new();
     named_in(&serde_json::from_str(&docs("examples/grafana.json")).unwrap(), &mut shown);
     assert!(shown.len() >= 10, "{shown:?}");
@@ -130,7 +154,7 @@ fn what_is_served_is_documented_and_what_is_documented_is_served() {
 
 /// The values of all samples of a metric.
 fn values(text: &str, name: &str) -> Vec<f64> {
-    let samples = text.lines().filter(|line| line.split('{').next() == Some(name));
+    let samples = text.lines().filter(|line| line.split(['{', ' ']).next() == Some(name));
     samples.map(|line| line.rsplit_once(' ').unwrap().1.parse().unwrap()).collect()
 }
 
@@ -287,4 +311,41 @@ fn an_address_that_others_reach_or_that_is_taken_is_refused() {
     let (_, said) = bench.fails(&["mount", "s.yaml", "m", "--metrics", &format!("unix:{}", file.display())]);
     assert!(said.contains("it exists and is not a socket"), "{said}");
     assert!(Path::new(&file).exists());
+}
+
+#[test]
+fn a_tier_that_is_being_emptied_and_one_that_answers_errors_are_told_of() {
+    let Some(bench) = Bench::new() else { return };
+    let socket = bench.path("metrics.sock");
+    bench.ok(&["mount", "s.yaml", "m", "--metrics", &format!("unix:{}", socket.display())]);
+    write_ranges(&bench.path("m/f"), &pattern(1, 8 * RANGE));
+    let sample = |name: &str, labels: &str| {
+        let text = scrape(UnixStream::connect(&socket).unwrap());
+        let line = text.lines().find(|line| line.starts_with(name) && line.contains(labels));
+        line.unwrap_or_else(|| panic!("{name} {labels}: {text}"))
+            .rsplit_once(' ')
+            .unwrap()
+            .1
+            .parse::<f64>()
+            .unwrap()
+    };
+    let draining = "tier=\"slow\",state=\"draining\"";
+    assert_eq!(sample("braid_tier_state{", draining), 0.0);
+    bench.ok(&["tier", "evacuate", "slow", "m"]);
+    assert_eq!(sample("braid_tier_state{", draining), 1.0);
+    bench.ok(&["tier", "evacuate", "slow", "--undo", "m"]);
+    assert_eq!(sample("braid_errors_total{", "tier=\"slow\",kind=\"io\""), 0.0);
+    bench.ok(&["drill", "slow", "write:EIO", "./m"]);
+    // It may or may not be told of the first of them.
+    let file = fs::File::create(bench.path("m/g")).unwrap();
+    for chunk in pattern(1, 16 * RANGE).chunks(RANGE) {
+        let _ = (&file).write_all(chunk);
+    }
+    drop(file);
+    assert!(sample("braid_errors_total{", "tier=\"slow\",kind=\"io\"") >= 1.0);
+    bench.ok(&["drill", "slow", "--clear", "./m"]);
+    assert!(sample("braid_uptime_seconds{", "volume=") > 0.0);
+    assert!(sample("process_resident_memory_bytes ", "") > 1e6);
+    assert!(sample("process_open_fds ", "") < sample("process_max_fds ", ""));
+    bench.ok(&["umount", "m"]);
 }

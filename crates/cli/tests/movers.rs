@@ -83,7 +83,10 @@ fn hot_ranges_go_to_the_faster_tier_and_stay_known_across_mounts() {
     let ino = fs::metadata(bench.path("m/hot")).unwrap().ino();
     let hottest = status["hottest"].as_array().unwrap();
     let hot_file = hottest.iter().find(|file| file["ino"] == ino).unwrap();
-    assert_eq!((&hot_file["path"], hot_file["heat"].as_f64().unwrap() > 1.0), (&"hot".into(), true));
+    assert_eq!(
+        (&hot_file["path"], (33..=100).contains(&hot_file["heat"].as_u64().unwrap())),
+        (&"hot".into(), true)
+    );
     assert!(hot_file["tier_names"].as_array().unwrap().contains(&"fast".into()), "{hot_file}");
     for tier in status["tiers"].as_array().unwrap() {
         assert!(tier["read_latency_total_ns"]["ops"].as_u64().unwrap() > 0, "{tier}");
@@ -117,7 +120,7 @@ fn hot_ranges_go_to_the_faster_tier_and_stay_known_across_mounts() {
 
 /// The movers, as `job list` tells of them.
 fn standing(bench: &Bench) -> Vec<Value> {
-    bench.json(&["job", "list", "--json"]).as_array().unwrap().clone()
+    bench.json(&["job", "list", "--json"])["jobs"].as_array().unwrap().clone()
 }
 
 #[test]

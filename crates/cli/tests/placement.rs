@@ -286,7 +286,7 @@ fn wrong_rules_and_profiles_are_refused_before_anything_is_made() {
         ("when: 'sync', teir: fast", "rules.1.teir: unknown key\n  help: did you mean 'tier'?"),
         ("when: 'sync'", "rules.1: the rule says nothing of where files go"),
         ("tier: fast", "rules.1: the key 'when' is missing"),
-        ("when: 'sync', pin: perhaps", "rules.1.pin: found 'perhaps', expected true or false"),
+        ("when: 'sync', pin: perhaps", "rules.1.pin: found 'perhaps', expected yes or no"),
         (
             "when: 'sync', range: 3MiB",
             "s.yaml:7: stack.volume.rules.1.range: a range of 3MiB is not a power of two from 64KiB to 64MiB\n  \
@@ -315,7 +315,7 @@ fn wrong_rules_and_profiles_are_refused_before_anything_is_made() {
         ("policy: { adaptive: { } }\nmovers: { bandwidth: 0/s }", "movers.bandwidth: 0/s is too slow"),
         (
             "policy: { adaptive: { } }\nmovers: { promote: 1 }",
-            "movers.promote: found '1', expected true or false",
+            "movers.promote: found '1', expected yes or no",
         ),
         (
             "policy: { adaptive: { } }\nmovers: { watermark_high: 50%, watermark_low: 60% }",

@@ -89,7 +89,7 @@ fn home_is_replaced_under_programs_that_go_on() {
             }
         };
         wait(10);
-        let replaced = bench.braid(&["tier", "replace", "m", "fast", "new", "--json"]);
+        let replaced = bench.braid(&["tier", "replace", "fast", "new", "m", "--json"]);
         wait(10);
         end.store(true, Ordering::Relaxed);
         let error = String::from_utf8_lossy(&replaced.stderr).into_owned();
@@ -129,10 +129,10 @@ fn home_is_replaced_under_programs_that_go_on() {
 fn waiting(bench: &Bench) -> (std::process::Child, File) {
     fs::write(bench.path("m/held"), "held").unwrap();
     let held = File::open(bench.path("m/held")).unwrap();
-    let mut command = bench.command(&["tier", "replace", "m", "fast", "new"]);
+    let mut command = bench.command(&["tier", "replace", "fast", "new", "m"]);
     let mut child = command.stderr(Stdio::piped()).stdout(Stdio::null()).spawn().unwrap();
     let said = BufReader::new(child.stderr.take().unwrap()).lines().next().unwrap().unwrap();
-    assert!(said.contains("waiting for 1 files that are open by passthrough"), "{said}");
+    assert!(said.contains("waiting for 1 file open by passthrough"), "{said}");
     (child, held)
 }
 
@@ -158,14 +158,14 @@ fn a_replacement_waits_for_passthrough_and_can_be_given_up() {
         ("b-file", "not a directory"),
         ("none", "o such"),
     ] {
-        let said = bench.refused(&["tier", "replace", "m", "fast", dir]);
+        let said = bench.refused(&["tier", "replace", "fast", dir, "m"]);
         assert!(why.split('|').any(|why| said.contains(why)), "{dir}: {said}");
     }
     fs::create_dir(bench.path("full")).unwrap();
     fs::write(bench.path("full/thing"), "x").unwrap();
-    assert!(bench.refused(&["tier", "replace", "m", "fast", "full"]).contains("not empty"));
+    assert!(bench.refused(&["tier", "replace", "fast", "full", "m"]).contains("not empty"));
     // How far it is comes on standard error.
-    let replaced = bench.braid(&["tier", "replace", "m", "fast", "new"]);
+    let replaced = bench.braid(&["tier", "replace", "fast", "new", "m"]);
     assert!(replaced.status.success(), "{}", String::from_utf8_lossy(&replaced.stderr));
     assert!(bench.home_is_at("new"));
     assert_eq!(fs::read(bench.path("m/held2")).unwrap(), b"goes on");

@@ -70,7 +70,7 @@ fn a_tier_that_is_well_is_replaced_under_programs_that_use_it() {
             }
             turn
         });
-        let replaced = bench.braid(&["tier", "replace", "m", "slow", "archive=c,weight=2"]);
+        let replaced = bench.braid(&["tier", "replace", "slow", "archive=c,weight=2", "m"]);
         end.store(true, Ordering::Relaxed);
         let turns = writer.join().unwrap();
         has(&File::open(bench.path("m/w")).unwrap(), &pattern(turns - 1, 16 * RANGE));
@@ -101,7 +101,7 @@ fn a_tier_that_is_well_is_replaced_under_programs_that_use_it() {
 
 /// Starts to replace `slow`, so slowly that one range is moved.
 fn begin(bench: &Bench) -> u64 {
-    let begun = bench.ok(&["tier", "replace", "m", "slow", "archive=c", "--bandwidth", "1", "--background"]);
+    let begun = bench.ok(&["tier", "replace", "slow", "archive=c", "m", "--bandwidth", "1", "--background"]);
     assert!(begun.contains("job 1: replace slow by archive"), "{begun}");
     bench.until(1, |job| job["done"]["ranges"] == 1);
     1
@@ -137,7 +137,7 @@ fn a_replacement_that_is_cancelled_leaves_both_tiers_in_use() {
     for (words, said) in [
         (&["tier", "evacuate", "slow", "m"][..], "job 1 evacuates tier slow already"),
         (&["tier", "evacuate", "archive", "m"], "job 1 moves data to tier archive: cancel it first"),
-        (&["tier", "replace", "m", "slow", "third=new"], "job 1 evacuates tier slow already"),
+        (&["tier", "replace", "slow", "third=new", "m"], "job 1 evacuates tier slow already"),
     ] {
         let (_, found) = bench.fails(words);
         assert!(found.contains(said), "{words:?}: {found}");
@@ -167,12 +167,12 @@ fn what_can_not_replace_a_tier_is_refused_and_nothing_changes() {
     let held = bench.ranges_on("slow") * RANGE as u64;
     let before = stack(&bench);
     let numbers = format!("tier slow holds {held} bytes, and the other tiers have room for 0 bytes");
-    bench.ok(&["tier", "set", "fast", "reserve=1000TiB", "m"]);
+    bench.ok(&["tier", "set", "fast", "reserve=1000TiB", "./m"]);
     let set = stack(&bench);
     for (words, said) in [
         (&["slow", "archive=c,reserve=1000TiB"][..], format!("{numbers} (fast 0 bytes, archive 0 bytes)")),
         (&["slow", "c"], "tier slow is online: what is on it would be lost".into()),
-        (&["slow", "c"], "braid tier replace MOUNT TIER NAME=DIR".into()),
+        (&["slow", "c"], "braid tier replace TIER NAME=DIR".into()),
         (&["slow", "fast=c"], "there is a tier 'fast' already".into()),
         (&["slow", "archive=c,wight=2"], "did you mean 'weight'".into()),
         (&["slow", "archive=c,readonly=true"], "tier archive can't be read only".into()),
@@ -182,20 +182,20 @@ fn what_can_not_replace_a_tier_is_refused_and_nothing_changes() {
         (&["fast", "archive=c"], "tier fast is home, which keeps its name".into()),
         (&["slow", "c", "--background"], "--background and --bandwidth are for what is moved".into()),
     ] {
-        let (_, found) = bench.fails(&[&["tier", "replace", "m"], words].concat());
+        let (_, found) = bench.fails(&[&["tier", "replace"], words, &["m"]].concat());
         assert!(found.contains(&said), "{words:?}: {found}");
         assert!(!found.contains("os error") || said == "o such", "{words:?}: {found}");
         assert!(is_empty(&bench.path("c")), "{words:?}");
     }
     assert_eq!(bench.ok(&["job", "list"]), "there are no jobs\n");
     assert_eq!((stack(&bench), bench.state("slow").as_str()), (set, "online"));
-    bench.ok(&["tier", "set", "fast", "reserve=default", "m"]);
+    bench.ok(&["tier", "set", "fast", "reserve=default", "./m"]);
     assert_eq!(stack(&bench), before);
     bench.ok(&["umount", "m"]);
     // One that the policy names is needed.
     fs::write(bench.path("s.yaml"), before.replace("weighted: { }", "size: { large: slow }")).unwrap();
     bench.ok(&["mount", "s.yaml", "m"]);
-    let (_, said) = bench.fails(&["tier", "replace", "m", "slow", "archive=c"]);
+    let (_, said) = bench.fails(&["tier", "replace", "slow", "archive=c", "m"]);
     let expected = "braid: the policy names tier slow\n  help: change the policy in the stack file, and mount \
                     anew, first\n";
     assert_eq!(said, expected);
@@ -218,13 +218,13 @@ fn what_is_advised_follows_from_the_reason_and_not_from_names() {
     let shown = |name: &str| bench.path(name).canonicalize().unwrap().display().to_string();
     for (words, says) in [
         (
-            &["tier", "replace", "m", "policy-disk", "new=policy-job"][..],
+            &["tier", "replace", "policy-disk", "new=policy-job", "m"][..],
             "braid: tier policy-disk is absent: what is on it can't be read, so it can only be replaced\n  \
              help: an empty directory takes its place: braid tier replace MOUNT policy-disk DIR\n"
                 .to_owned(),
         ),
         (
-            &["tier", "replace", "m", "fast", "x"],
+            &["tier", "replace", "fast", "x", "m"],
             format!(
                 "braid: {}: the directory is a tier already, of this or another volume\n  \
                  help: name an empty directory on a native file system\n",
@@ -310,7 +310,7 @@ fn held(bench: &Bench) -> File {
 /// itself.
 fn waiting(bench: &Bench) -> File {
     let held = held(bench);
-    let job = bench.json(&["tier", "replace", "m", "fast", "new", "--background", "--json"]);
+    let job = bench.json(&["tier", "replace", "fast", "new", "m", "--background", "--json"]);
     let id = job["id"].as_u64().unwrap();
     bench.until(id, |job| job["phase"] == "waiting");
     held
@@ -323,12 +323,12 @@ fn a_job_that_moves_home_is_shown_and_waited_for_and_the_stack_file_follows() {
     drop(file);
     let held = waiting(&bench);
     let shown = bench.ok(&["job", "show", "1"]);
-    assert!(shown.contains(": running, waiting for 1 files that are in use\n"), "{shown}");
+    assert!(shown.contains(": running, waiting for 1 file in use\n"), "{shown}");
     let listed = bench.ok(&["job", "list"]);
     assert!(listed.contains("replace home by /") && listed.contains("/new"), "{listed}");
     for (words, said) in [
         (&["job", "pause", "1"][..], "it can't be paused"),
-        (&["tier", "replace", "m", "fast", "new"], "job 1 replaces home already"),
+        (&["tier", "replace", "fast", "new", "m"], "job 1 replaces home already"),
         (&["fsck", "m"], "the home tier is being replaced"),
     ] {
         let (_, found) = bench.fails(words);
@@ -370,9 +370,9 @@ fn a_job_tells_that_the_stack_file_could_not_follow() {
             assert!(said.contains(part), "{part}: {said}");
         }
     }
-    let told = |at: usize| bench.json(&["job", "list", "--json"])[at]["stack_file"].clone();
+    let told = |at: usize| bench.json(&["job", "list", "--json"])["jobs"][at]["stack_file"].clone();
     assert_eq!((&told(0)["written"], &told(0)["by_hand"][0]), (&false.into(), &"take out  slow".into()));
-    let begun = bench.json(&["tier", "replace", "m", "fast", "new", "--background", "--json"]);
+    let begun = bench.json(&["tier", "replace", "fast", "new", "m", "--background", "--json"]);
     assert_eq!(begun["stack_file"], Value::Null);
     let said = bench.ok(&["job", "wait", "2"]);
     let home = bench.path("new").canonicalize().unwrap();
@@ -381,7 +381,7 @@ fn a_job_tells_that_the_stack_file_could_not_follow() {
     }
     // By one that is not a job of its own, too.
     put(&bench, "m/g", 2);
-    let said = bench.ok(&["tier", "replace", "m", "archive", "third=b"]);
+    let said = bench.ok(&["tier", "replace", "archive", "third=b", "m"]);
     for part in [why_not, "\n  add  third: { dir: ", "\n  take out  archive\n"] {
         assert!(said.contains(part), "{part}: {said}");
     }
@@ -411,7 +411,7 @@ fn a_job_that_moves_home_can_be_cancelled_and_started_again() {
     fs::write(bench.path("m/more"), "more").unwrap();
     let mut said = String::new();
     until("the job has let go of the directory, which was empty before", || {
-        let output = bench.braid(&["tier", "replace", "m", "fast", "new"]);
+        let output = bench.braid(&["tier", "replace", "fast", "new", "m"]);
         said = String::from_utf8(output.stdout).unwrap();
         let error = String::from_utf8(output.stderr).unwrap();
         let refused = error.contains("job 1 replaces home already, or removes what it copied");
@@ -517,11 +517,11 @@ fn a_second_ctrl_c_ends_a_command_that_gets_no_answer() {
 /// A command that waits for what is held, and has said so.
 fn replacing_held(bench: &Bench) -> (Child, BufReader<ChildStderr>) {
     let mut command = Command::new(env!("CARGO_BIN_EXE_braid"));
-    command.current_dir(bench.path("")).args(["tier", "replace", "m", "fast", "new"]).stdin(Stdio::null());
+    command.current_dir(bench.path("")).args(["tier", "replace", "fast", "new", "m"]).stdin(Stdio::null());
     let mut child = command.stdout(Stdio::null()).stderr(Stdio::piped()).spawn().unwrap();
     let mut said = BufReader::new(child.stderr.take().unwrap());
     let mut line = String::new();
     said.read_line(&mut line).unwrap();
-    assert!(line.contains("waiting for 1 files that are open by passthrough"), "{line}");
+    assert!(line.contains("waiting for 1 file open by passthrough"), "{line}");
     (child, said)
 }

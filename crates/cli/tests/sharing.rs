@@ -36,7 +36,7 @@ impl Bench {
     /// Lets an operation on `slow` hang that this fault is about, which `work`
     /// brings about; answers when it hangs.
     fn hang_in<T>(&self, fault: &str, work: impl FnOnce() -> T) -> T {
-        self.ok(&["drill", "m", "slow", fault]);
+        self.ok(&["drill", "slow", fault, "./m"]);
         let begun = work();
         until("an operation hangs", || self.hanging() > 0);
         begun
@@ -44,7 +44,7 @@ impl Bench {
 
     /// Operations on `slow` that hang.
     fn hanging(&self) -> u64 {
-        self.json(&["drill", "m", "slow", "--json"])["tiers"][0]["hanging"].as_u64().unwrap()
+        self.json(&["drill", "slow", "--json", "./m"])["tiers"][0]["hanging"].as_u64().unwrap()
     }
 }
 
@@ -365,7 +365,7 @@ fn a_write_that_is_held_up_keeps_nobody_from_other_ranges() {
         }
     });
     let hanging = bench.hanging();
-    bench.ok(&["drill", "m", "slow", "--clear"]);
+    bench.ok(&["drill", "slow", "--clear", "./m"]);
     ended.unwrap();
     assert_eq!(hanging, 1, "the write was not held up all the time");
     writer.join().unwrap();
@@ -403,7 +403,7 @@ fn a_move_that_is_held_up_keeps_nobody_from_other_ranges_or_from_closing() {
             }
         }
     });
-    bench.ok(&["drill", "m", "slow", "--clear"]);
+    bench.ok(&["drill", "slow", "--clear", "./m"]);
     ended.unwrap();
     bench.ok(&["job", "wait", &id]);
     let found = fs::read(&path).unwrap();
@@ -428,7 +428,7 @@ fn what_is_written_to_a_range_on_its_way_goes_with_it() {
     let file = File::options().write(true).open(&path).unwrap();
     file.write_all_at(&[2; 20_000], RANGE as u64 - 10_000).unwrap();
     drop(file);
-    bench.ok(&["drill", "m", "slow", "--clear"]);
+    bench.ok(&["drill", "slow", "--clear", "./m"]);
     bench.ok(&["job", "wait", &job]);
     data.extend([1; 10_000]);
     data[RANGE - 10_000..RANGE + 10_000].fill(2);
@@ -457,7 +457,7 @@ fn a_read_of_a_range_that_leaves_meanwhile_finds_what_is_in_it() {
     });
     bench.ok(&["move", "m/f", "--to", "fast"]);
     assert_eq!((bench.on("m/f", "slow"), bench.hanging()), (0, 1));
-    bench.ok(&["drill", "m", "slow", "--clear"]);
+    bench.ok(&["drill", "slow", "--clear", "./m"]);
     assert!(reader.join().unwrap() == data[RANGE..]);
     bench.unmount_clean();
 }

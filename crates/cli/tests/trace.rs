@@ -336,7 +336,7 @@ fn reads_by_passthrough_are_not_seen_and_that_is_told() {
     let log = fs::read_to_string(bench.path("log")).unwrap();
     let has = log.contains("FUSE_PASSTHROUGH") && !log.contains("the kernel refuses passthrough");
     assert_eq!((passed, seen), (has, !has), "{log}");
-    assert_eq!(told.contains("1 opens were by passthrough"), has, "{told}");
+    assert_eq!(told.contains("1 open by passthrough"), has, "{told}");
     let (passed, seen, told) = read_while_recorded(&bench, "u", &["--no-passthrough"]);
     assert!(!passed && seen && !told.contains("passthrough"), "{told}");
 }

@@ -10,6 +10,7 @@ use rustix::pty::{OpenptFlags, openpt, ptsname, unlockpt};
 use rustix::termios::{Winsize, tcsetwinsize};
 use std::fs;
 use std::io::{BufRead, BufReader, Read, Write};
+use std::os::fd::OwnedFd;
 use std::os::unix::fs::PermissionsExt;
 use std::os::unix::process::CommandExt;
 use std::path::Path;
@@ -250,9 +251,11 @@ fn the_busiest_threads_of_each_tier_are_told_to_root_and_the_owner() {
             }
             assert!(begun.elapsed() < Duration::from_secs(60), "{status}");
         };
+        let program = fs::read_to_string("/proc/self/comm").unwrap();
         for thread in threads {
             let figure = |name: &str| thread[name].as_f64().unwrap();
             assert!(writers.contains(&thread["thread"].as_i64().unwrap()), "{writers:?} {thread}");
+            assert_eq!(thread["program"], program.trim_end(), "{thread}");
             let (rate, ops) = (figure("write_rate"), figure("write_op_rate"));
             assert!(ops > 0.0 && rate > 0.0 && rate <= ops * RANGE as f64 * 1.001, "{thread}");
             // What is under way on average is operations a second by seconds.
@@ -280,10 +283,9 @@ fn the_busiest_threads_of_each_tier_are_told_to_root_and_the_owner() {
     bench.unmount_clean();
 }
 
-/// `braid top` on a terminal of its own: what it showed from the first frame to
-/// its end, which `end` brings about.
-fn top_on_a_terminal(bench: &Bench, end: impl FnOnce(&mut fs::File, &Child)) -> String {
-    let master = openpt(OpenptFlags::RDWR | OpenptFlags::NOCTTY).unwrap();
+/// `braid top` on a terminal of its own, and the other end of that.
+fn start_top(bench: &Bench) -> (OwnedFd, Child) {
+    let master = openpt(OpenptFlags::RDWR | OpenptFlags::NOCTTY | OpenptFlags::CLOEXEC).unwrap();
     unlockpt(&master).unwrap();
     let size = Winsize { ws_row: 24, ws_col: 120, ws_xpixel: 0, ws_ypixel: 0 };
     tcsetwinsize(&master, size).unwrap();
@@ -291,8 +293,14 @@ fn top_on_a_terminal(bench: &Bench, end: impl FnOnce(&mut fs::File, &Child)) -> 
     let open = || fs::File::options().read(true).write(true).open(&name).unwrap();
     let mut command = Command::new(env!("CARGO_BIN_EXE_braid"));
     command.arg("top").arg(bench.path("m")).env("TERM", "xterm");
-    let mut child = command.stdin(open()).stdout(open()).stderr(open()).spawn().unwrap();
-    drop(command);
+    let child = command.stdin(open()).stdout(open()).stderr(open()).spawn().unwrap();
+    (master, child)
+}
+
+/// What `braid top` showed from the first frame to its end, which `end` brings
+/// about.
+fn top_on_a_terminal(bench: &Bench, end: impl FnOnce(&mut fs::File, &Child)) -> String {
+    let (master, mut child) = start_top(bench);
     let mut master = fs::File::from(master);
     let (mut shown, mut end) = (String::new(), Some(end));
     let mut piece = [0; 4096];
@@ -322,6 +330,50 @@ fn top_draws_on_a_terminal_and_gives_it_back_however_it_ends() {
         assert!(begin.is_empty() && rest.contains("fast*") && rest.contains("quit"), "{shown}");
         assert!(rest.contains("\x1b[?1049l") && rest.trim_end().ends_with("\x1b[?25h"), "{shown}");
     }
+}
+
+/// `braid top` whose terminal is gone, or that is told to end while its daemon
+/// does not answer, ends.
+#[test]
+fn top_ends_when_its_terminal_is_gone_and_when_it_is_told_to() {
+    let Some(bench) = Bench::new() else { return };
+    bench.ok(&["mount", "s.yaml", "m"]);
+    for stop in [true, false] {
+        let (master, mut child) = start_top(&bench);
+        let mut master = fs::File::from(master);
+        let (mut shown, mut piece) = (String::new(), [0; 4096]);
+        while !shown.contains("HOTTEST") {
+            let got = master.read(&mut piece).unwrap();
+            shown.push_str(&String::from_utf8_lossy(&piece[..got]));
+        }
+        let pid = bench.status()["pid"].as_i64().unwrap();
+        let daemon = rustix::process::Pid::from_raw(i32::try_from(pid).unwrap()).unwrap();
+        if stop {
+            rustix::process::kill_process(daemon, rustix::process::Signal::STOP).unwrap();
+            signal(&child, rustix::process::Signal::TERM);
+        } else {
+            drop(master);
+        }
+        let status = child.wait().unwrap();
+        rustix::process::kill_process(daemon, rustix::process::Signal::CONT).unwrap();
+        assert!(status.success(), "{status}");
+    }
+    bench.ok(&["umount", "m"]);
+}
+
+#[test]
+fn a_stack_that_names_the_profile_that_is_to_be_made_is_calibrated() {
+    let Some(bench) = Bench::new() else { return };
+    let text = fs::read_to_string(bench.path("s.yaml")).unwrap();
+    bench.write_stack(&text.replace("range: 64KiB", "range: 64KiB\n      profile: s.profile.yaml"));
+    assert!(bench.refused(&["mount", "s.yaml", "m"]).contains("s.profile.yaml can't be read"));
+    bench.ok(&calibrate(&[]));
+    // And again: what is there is not looked at, whatever it is.
+    fs::write(bench.path("s.profile.yaml"), "version: 99\n").unwrap();
+    bench.ok(&calibrate(&[]));
+    bench.ok(&["mount", "s.yaml", "m"]);
+    assert!(bench.tier("slow")["read_bandwidth"].as_f64() > Some(0.0));
+    bench.ok(&["umount", "m"]);
 }
 
 #[test]

@@ -92,6 +92,12 @@ pub fn is_unprintable(c: char) -> bool {
             | '\u{fff9}'..='\u{fffb}' | '\u{e0000}'..='\u{e007f}')
 }
 
+/// So many of them: `1 file`, `2 files`.
+#[must_use]
+pub fn counted(count: u64, what: &str) -> String {
+    format!("{count} {what}{}", if count == 1 { "" } else { "s" })
+}
+
 /// Text of several lines, such as a message or a table, in which nothing is
 /// left that a terminal would act on. Names in it are quoted already; this is
 /// for what comes by other ways.

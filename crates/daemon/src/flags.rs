@@ -71,18 +71,10 @@ pub fn parse(flags: &StackFlags) -> Result<Config, Refusal> {
 /// The stack file that says what the flags say.
 fn document(flags: &StackFlags, volume: &VolumeSettings) -> Node {
     let text = |text: &str| Value::Scalar(text.to_owned());
-    let (policy, settings) = flags
-        .policy
-        .as_deref()
-        .unwrap_or("weighted")
-        .split_once(':')
-        .unwrap_or((flags.policy.as_deref().unwrap_or("weighted"), ""));
-    let settings = settings.split(',').filter_map(|part| part.split_once('='));
-    let settings = Value::Map(settings.map(|(key, value)| entry(key, text(value))).collect());
-    let mut keys = vec![
-        entry("home", text(&volume.home.value)),
-        entry("policy", Value::Map(vec![entry(policy, settings)])),
-    ];
+    // It was read before.
+    let policy = flags.policy.as_deref().unwrap_or("weighted");
+    let policy = policy::node(policy, &volume.policy.place).map_or_else(|_| text(policy), |node| node.value);
+    let mut keys = vec![entry("home", text(&volume.home.value)), entry("policy", policy)];
     keys.extend(flags.range.as_ref().map(|range| entry("range", text(range))));
     let tier = |(tier, flag): (&TierSettings, &String)| {
         let dir = std::path::absolute(&tier.dir.value).unwrap_or_else(|_| tier.dir.value.clone());

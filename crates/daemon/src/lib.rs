@@ -34,6 +34,7 @@ mod drill;
 mod jobs;
 mod movers;
 mod policy;
+mod process;
 mod rehome;
 mod reload;
 mod replacement;

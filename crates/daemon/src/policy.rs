@@ -1,5 +1,5 @@
-//! The settings of a policy, from the keys of a stack file or the parts of a
-//! flag.
+//! The settings of a policy. It is written as `NAME`, as `NAME:key=value,…` or
+//! as `{ NAME: { key: value, … } }`, in a stack file and as a flag alike.
 
 use crate::config::{
     Large, Policy, SATURATING_DEFAULT, SMALL_DEFAULT, SYNC_DEFAULT, THRESHOLD_DEFAULT, WATERMARK_DEFAULT,
@@ -7,7 +7,7 @@ use crate::config::{
 use crate::refusal::{Place, Refusal};
 use crate::section::{Field, Section, nearest, one_of};
 use crate::units;
-use crate::yaml::Value;
+use crate::yaml::{self, Node, Value};
 
 /// More threads than that are never needed to saturate a tier.
 const SATURATING_MAX: usize = 1024;
@@ -26,12 +26,10 @@ fn keys(name: &str) -> Option<&'static [&'static str]> {
     })
 }
 
-/// `policy: { NAME: { settings } }`
-pub(crate) fn from_file(field: &Field) -> Result<Policy, Refusal> {
-    if let Value::Scalar(name) = &field.node.value {
-        let found = format!("found '{name}', expected a policy with its settings");
-        let name = nearest(name, NAMES).unwrap_or(NAMES[0]);
-        return Err(field.place.refuse(found, format!("write policy: {{ {name}: {{ }} }}")));
+/// A policy in a document.
+pub(crate) fn from_node(field: &Field) -> Result<Policy, Refusal> {
+    if let Value::Scalar(text) = &field.node.value {
+        return from_parts(text, &field.place);
     }
     let chosen = Section::open(field)?.into_only(NAMES)?;
     let Some(known) = keys(&chosen.name) else { return Err(unknown(&chosen.place, &chosen.name)) };
@@ -42,14 +40,21 @@ pub(crate) fn from_file(field: &Field) -> Result<Policy, Refusal> {
     build(&chosen.name, Section::of(&chosen, known)?)
 }
 
-/// The policy `name`, as it is without settings.
-pub(crate) fn from_name(name: &str, place: &Place) -> Result<Policy, Refusal> {
-    let Some(known) = keys(name) else { return Err(unknown(place, name)) };
-    build(name, Section::from_parts(place.clone(), &[], known)?)
+/// A policy in a flag.
+pub(crate) fn from_flag(text: &str, place: &Place) -> Result<Policy, Refusal> {
+    from_node(&Field { name: "policy".into(), place: place.clone(), node: node(text, place)? })
+}
+
+/// What a flag says, as a stack file has it.
+pub(crate) fn node(text: &str, place: &Place) -> Result<Node, Refusal> {
+    match text.trim_start().starts_with('{') {
+        true => yaml::parse(text, place),
+        false => Ok(Node::new(Value::Scalar(text.to_owned()))),
+    }
 }
 
 /// `NAME[:key=value[,key=value]…]`
-pub(crate) fn from_flag(text: &str, place: &Place) -> Result<Policy, Refusal> {
+fn from_parts(text: &str, place: &Place) -> Result<Policy, Refusal> {
     let (name, settings) = text.split_once(':').unwrap_or((text, ""));
     let Some(known) = keys(name) else { return Err(unknown(place, name)) };
     let mut parts = Vec::new();

@@ -42,7 +42,7 @@ fn rule(field: &Field) -> Result<Rule, Refusal> {
         .map_err(|error| when.place.refuse(format!("{}: {}", when.value, error.found), error.advice))?;
     let tiers = section.take("tier").map(|field| tiers(&field)).transpose()?.unwrap_or_default();
     let policy = match section.take("policy") {
-        Some(field) => Some(Located::new(rule_policy(&field)?, field.place.clone())),
+        Some(field) => Some(Located::new(policy::from_node(&field)?, field.place.clone())),
         None => None,
     };
     let pin = section.take("pin").map(|field| field.truth()).transpose()?.is_some_and(|pin| pin.value);
@@ -63,13 +63,5 @@ fn tiers(field: &Field) -> Result<Vec<Located<String>>, Refusal> {
         }
         Value::List(_) => field.items("tier: [ fast, slow ]")?.iter().map(name).collect(),
         _ => Ok(vec![name(field)?]),
-    }
-}
-
-/// A policy as the volume's is written, or its name alone.
-fn rule_policy(field: &Field) -> Result<Policy, Refusal> {
-    match &field.node.value {
-        Value::Scalar(name) => policy::from_name(name, &field.place),
-        _ => policy::from_file(field),
     }
 }

@@ -180,11 +180,7 @@ impl Field {
     }
 
     pub(crate) fn truth(&self) -> Result<Located<bool>, Refusal> {
-        self.parse("true or false", |text| match text {
-            "true" => Ok(true),
-            "false" => Ok(false),
-            _ => Err("write true or false".into()),
-        })
+        self.parse("yes or no", units::parse_truth)
     }
 
     /// A whole number within `range`.

@@ -160,7 +160,7 @@ fn policies(
     let mut policies = vec![(own.value.name().to_owned(), true, own.clone())];
     for name in policy::NAMES {
         let place = Place::flag(format!("--policy {name}"));
-        let policy = policy::from_name(name, &place)?;
+        let policy = policy::from_flag(name, &place)?;
         if policy != own.value {
             policies.push(((*name).to_owned(), false, Located::new(policy, place)));
         }

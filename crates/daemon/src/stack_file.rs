@@ -21,7 +21,21 @@ const DEPTH_MAX: usize = 64;
 /// # Errors
 /// The first thing that is wrong with it.
 pub fn load(path: &Path) -> Result<Config, Refusal> {
-    let mut config = load_at(path, path.parent().unwrap_or(Path::new("")))?;
+    load_with(path, true)
+}
+
+/// Reads the stack file at `path`, and not the profile that it may name: for
+/// who makes that.
+///
+/// # Errors
+/// The first thing that is wrong with it.
+pub fn load_without_profile(path: &Path) -> Result<Config, Refusal> {
+    load_with(path, false)
+}
+
+fn load_with(path: &Path, profile: bool) -> Result<Config, Refusal> {
+    let base = path.parent().unwrap_or(Path::new(""));
+    let mut config = read_at(path, &Reading { base, profile })?;
     // What is behind a symbolic link is what is changed.
     config.source.file = std::fs::canonicalize(path).ok();
     Ok(config)
@@ -30,6 +44,10 @@ pub fn load(path: &Path) -> Result<Config, Refusal> {
 /// Reads the stack file at `path`, whose relative directories are relative to
 /// `base`.
 pub(crate) fn load_at(path: &Path, base: &Path) -> Result<Config, Refusal> {
+    read_at(path, &Reading { base, profile: true })
+}
+
+fn read_at(path: &Path, reading: &Reading<'_>) -> Result<Config, Refusal> {
     let name = path.to_string_lossy().into_owned();
     let place = Place::file(&name);
     let text = read_text(path).map_err(|error| match error.kind() {
@@ -39,7 +57,7 @@ pub(crate) fn load_at(path: &Path, base: &Path) -> Result<Config, Refusal> {
         io::ErrorKind::FileTooLarge => place.refuse("longer than 1 MiB", "check that this is a stack file"),
         _ => place.refuse(format!("can't be read: {error}"), "make it readable for this user"),
     })?;
-    parse(&text, &name, base)
+    of_document(yaml::parse(&text, &place)?, &name, reading)
 }
 
 /// Reads the stack file `text`, which is called `name` in messages and whose
@@ -48,16 +66,25 @@ pub(crate) fn load_at(path: &Path, base: &Path) -> Result<Config, Refusal> {
 /// # Errors
 /// The first thing that is wrong with it.
 pub fn parse(text: &str, name: &str, base: &Path) -> Result<Config, Refusal> {
-    of_document(yaml::parse(text, &Place::file(name))?, name, base)
+    let reading = Reading { base, profile: true };
+    of_document(yaml::parse(text, &Place::file(name))?, name, &reading)
+}
+
+/// How a stack file is read.
+pub(crate) struct Reading<'a> {
+    /// What relative paths are relative to.
+    pub(crate) base: &'a Path,
+    /// Whether the profile that it names is read too.
+    pub(crate) profile: bool,
 }
 
 /// What the document of a stack file says.
-pub(crate) fn of_document(document: Node, name: &str, base: &Path) -> Result<Config, Refusal> {
+pub(crate) fn of_document(document: Node, name: &str, reading: &Reading<'_>) -> Result<Config, Refusal> {
     let file = Place::file(name);
     let source = Source {
         root: document.clone(),
         // That of a file in the working directory has no name.
-        base: std::path::absolute(Path::new(".").join(base)).unwrap_or_else(|_| base.into()),
+        base: std::path::absolute(Path::new(".").join(reading.base)).unwrap_or_else(|_| reading.base.into()),
         file: None,
     };
     let root = Field::root(document, &file);
@@ -72,8 +99,8 @@ pub(crate) fn of_document(document: Node, name: &str, base: &Path) -> Result<Con
     let stack = section.require("stack", "stack: { volume: { … } }")?;
     let mount = section.take("mount");
     Ok(Config {
-        stack: stack_node(&stack, base, 0)?,
-        mount: mount.map(|field| mount_settings(&field, base)).transpose()?.unwrap_or_default(),
+        stack: stack_node(&stack, reading, 0)?,
+        mount: mount.map(|field| mount_settings(&field, reading.base)).transpose()?.unwrap_or_default(),
         source,
     })
 }
@@ -88,12 +115,12 @@ pub(crate) fn read_text(path: &Path) -> io::Result<String> {
 }
 
 /// What is below `field`: exactly one module.
-fn stack_node(field: &Field, base: &Path, depth: usize) -> Result<StackNode, Refusal> {
+fn stack_node(field: &Field, reading: &Reading<'_>, depth: usize) -> Result<StackNode, Refusal> {
     let names: Vec<&str> =
         std::iter::once("volume").chain(WRAPPERS.iter().map(|wrapper| wrapper.name)).collect();
     let node = Section::open(field)?.into_only(&names)?;
     if node.name == "volume" {
-        return Ok(StackNode::Volume(Box::new(volume_settings::from_file(&node, base)?)));
+        return Ok(StackNode::Volume(Box::new(volume_settings::from_file(&node, reading)?)));
     }
     let Some(module) = braid_modules::wrapper(&node.name) else {
         let advice = match nearest(&node.name, &names) {
@@ -107,7 +134,7 @@ fn stack_node(field: &Field, base: &Path, depth: usize) -> Result<StackNode, Ref
             .place
             .refuse(format!("more than {DEPTH_MAX} modules on top of each other"), "remove some"));
     }
-    Ok(StackNode::Wrapper { module, child: Box::new(stack_node(&node, base, depth + 1)?) })
+    Ok(StackNode::Wrapper { module, child: Box::new(stack_node(&node, reading, depth + 1)?) })
 }
 
 fn mount_settings(field: &Field, base: &Path) -> Result<MountSettings, Refusal> {

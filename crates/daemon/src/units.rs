@@ -1,4 +1,5 @@
-//! Sizes and percentages as people write them.
+//! Sizes, rates, percentages, durations and truth values as people write them:
+//! in stack files, flags and settings alike.
 
 #[cfg(test)]
 mod tests;
@@ -6,6 +7,7 @@ mod tests;
 const KIB: u64 = 1 << 10;
 const KB: u64 = 1000;
 
+/// Units by the names that [`write_size`] has for them.
 const UNITS: &[(&str, u64)] = &[
     ("KiB", KIB),
     ("MiB", KIB.pow(2)),
@@ -18,30 +20,51 @@ const UNITS: &[(&str, u64)] = &[
 ];
 
 /// The forms of a size, for messages.
-pub const SIZE_FORMS: &str = "a whole number of bytes, or one followed directly by KiB, MiB, GiB, TiB (1024s) or KB, MB, GB, TB (1000s)";
+pub const SIZE_FORMS: &str =
+    "a whole number of bytes, or one with K, M, G, T or KiB, MiB, GiB, TiB (1024s) or KB, MB, GB, TB (1000s)";
+
+/// The forms of a rate, for messages.
+pub const RATE_FORMS: &str = "a size a second, such as 50MiB/s";
 
 /// The forms of a percentage, for messages.
-pub const PERCENT_FORMS: &str = "a number followed directly by %, such as 5% or 0.5%";
+pub const PERCENT_FORMS: &str = "a number and %, such as 5% or 0.5%";
+
+/// The forms of a truth value, for messages.
+pub const TRUTH_FORMS: &str = "yes or no (or true or false, on or off)";
 
 /// A size in bytes; the error says how to write it.
 ///
 /// # Errors
 /// If `text` has none of the [`SIZE_FORMS`].
 pub fn parse_size(text: &str) -> Result<u64, String> {
-    let digits = text.bytes().take_while(u8::is_ascii_digit).count();
-    let (number, unit) = text.split_at(digits);
-    let factor = match unit {
-        "" => Some(1),
-        _ => UNITS.iter().find(|(name, _)| *name == unit).map(|(_, factor)| *factor),
+    let (number, unit) = split(text);
+    let factor = match unit.to_ascii_lowercase().as_str() {
+        "" | "b" => Some(1),
+        unit => UNITS
+            .iter()
+            .find(|(name, _)| is_unit(unit, &name.to_ascii_lowercase()))
+            .map(|(_, factor)| *factor),
     };
-    let Some(factor) = factor.filter(|_| digits > 0) else {
-        return Err(match guess(number, unit) {
-            Some(guess) => format!("write {guess}; a size is {SIZE_FORMS}"),
-            None => format!("a size is {SIZE_FORMS}"),
-        });
+    let Some(factor) = factor.filter(|_| !number.is_empty()) else {
+        return Err(format!("a size is {SIZE_FORMS}"));
     };
     let size = number.parse::<u64>().ok().and_then(|number| number.checked_mul(factor));
     size.ok_or_else(|| "the largest size is 16777215TiB".into())
+}
+
+/// Whether a unit is written so: in full, or by its first letter or two where
+/// it is one of 1024s.
+fn is_unit(written: &str, name: &str) -> bool {
+    let short =
+        name.strip_suffix("ib").is_some_and(|letter| written.strip_suffix('i').unwrap_or(written) == letter);
+    written == name || short
+}
+
+/// The digits that a text begins with, and what comes after them and a blank.
+fn split(text: &str) -> (&str, &str) {
+    let digits = text.bytes().take_while(u8::is_ascii_digit).count();
+    let (number, unit) = text.split_at(digits);
+    (number, unit.strip_prefix(' ').filter(|unit| !unit.is_empty()).unwrap_or(unit))
 }
 
 /// A percentage, 0 to 100; the error says how to write it.
@@ -49,23 +72,22 @@ pub fn parse_size(text: &str) -> Result<u64, String> {
 /// # Errors
 /// If `text` does not have the [`PERCENT_FORMS`].
 pub fn parse_percent(text: &str) -> Result<f64, String> {
-    let number =
-        text.strip_suffix('%').filter(|number| number.bytes().all(|b| b.is_ascii_digit() || b == b'.'));
+    let number = text.strip_suffix('%').map(|number| number.strip_suffix(' ').unwrap_or(number));
+    let number = number.filter(|number| number.bytes().all(|b| b.is_ascii_digit() || b == b'.'));
     let percent = number.and_then(|number| number.parse::<f64>().ok());
     let percent = percent.ok_or_else(|| format!("a percentage is {PERCENT_FORMS}"))?;
     if percent <= 100.0 { Ok(percent) } else { Err("the largest percentage is 100%".into()) }
 }
 
 /// The forms of a duration, for messages.
-pub const DURATION_FORMS: &str = "a whole number followed directly by ns, us, ms, s, m, h or d";
+pub const DURATION_FORMS: &str = "a whole number and ns, us, ms, s, m, h or d, such as 90s";
 
 /// A duration in nanoseconds; the error says how to write it.
 ///
 /// # Errors
 /// If `text` has none of the [`DURATION_FORMS`].
 pub fn parse_duration(text: &str) -> Result<u64, String> {
-    let digits = text.bytes().take_while(u8::is_ascii_digit).count();
-    let (number, unit) = text.split_at(digits);
+    let (number, unit) = split(text);
     let factor = match unit {
         "ns" => 1,
         "us" => 1000,
@@ -83,15 +105,22 @@ pub fn parse_duration(text: &str) -> Result<u64, String> {
 /// Bytes a second; the error says how to write it.
 ///
 /// # Errors
-/// If `text` is not a size followed directly by `/s`.
+/// If `text` does not have the [`RATE_FORMS`]. The `/s` may be left out.
 pub fn parse_rate(text: &str) -> Result<u64, String> {
-    let Some(size) = text.strip_suffix("/s") else {
-        return Err(match parse_size(text) {
-            Ok(_) => format!("write {text}/s; a rate is a size followed directly by /s"),
-            Err(_) => "a rate is a size followed directly by /s, such as 50MiB/s".into(),
-        });
-    };
-    parse_size(size)
+    let size = text.strip_suffix("/s").unwrap_or(text);
+    parse_size(size).map_err(|_| format!("a rate is {RATE_FORMS}; a size is {SIZE_FORMS}"))
+}
+
+/// Whether it is so; the error says how to write it.
+///
+/// # Errors
+/// If `text` has none of the [`TRUTH_FORMS`].
+pub fn parse_truth(text: &str) -> Result<bool, String> {
+    match text.to_ascii_lowercase().as_str() {
+        "yes" | "true" | "on" => Ok(true),
+        "no" | "false" | "off" => Ok(false),
+        _ => Err(format!("write {TRUTH_FORMS}")),
+    }
 }
 
 /// A size for messages and tables: three significant digits, binary units.
@@ -124,25 +153,4 @@ pub fn write_size(bytes: u64) -> String {
         Some((name, factor)) => format!("{}{name}", bytes / factor),
         None => bytes.to_string(),
     }
-}
-
-/// What was probably meant by a unit in another spelling.
-fn guess(number: &str, unit: &str) -> Option<String> {
-    if number.is_empty() {
-        return None;
-    }
-    let unit = unit.trim().to_ascii_lowercase();
-    if unit == "b" || unit == "bytes" {
-        return Some(number.to_owned());
-    }
-    if let Some((name, _)) = UNITS.iter().find(|(name, _)| name.to_ascii_lowercase() == unit) {
-        return Some(format!("{number}{name}"));
-    }
-    let letter = unit.strip_suffix('i').unwrap_or(&unit);
-    let binary = UNITS[..4].iter().find(|(name, _)| name[..1].to_ascii_lowercase() == letter)?.0;
-    let decimal = binary.replace('i', "");
-    if unit.ends_with('i') {
-        return Some(format!("{number}{binary}"));
-    }
-    Some(format!("{number}{binary} (1024s) or {number}{decimal} (1000s)"))
 }

@@ -10,6 +10,7 @@ use crate::profile::{self, Profile};
 use crate::refusal::{Located, Place, Refusal};
 use crate::rules;
 use crate::section::{Field, Section};
+use crate::stack_file::Reading;
 use crate::units::{self, parse_size, write_size};
 use braid_volume::{RANGE_SIZE_MAX, RANGE_SIZE_MIN, RangeSize};
 use std::path::{Path, PathBuf};
@@ -21,8 +22,9 @@ pub(crate) const TIER_KEYS: &[&str] = &["dir", "weight", "reserve", "readonly"];
 /// The keys of a tier in a stack file.
 const TIER_KEYS_IN_FILE: &[&str] = &["dir", "weight", "reserve", "readonly", "faults"];
 
-/// `volume: { … }`; relative directories are relative to `base`.
-pub(crate) fn from_file(field: &Field, base: &Path) -> Result<VolumeSettings, Refusal> {
+/// `volume: { … }`
+pub(crate) fn from_file(field: &Field, reading: &Reading<'_>) -> Result<VolumeSettings, Refusal> {
+    let base = reading.base;
     let known = [
         "home", "policy", "rules", "epoch", "profile", "range", "jobs", "tiers", "heat", "monitor", "movers",
     ];
@@ -45,10 +47,14 @@ pub(crate) fn from_file(field: &Field, base: &Path) -> Result<VolumeSettings, Re
     let settings = VolumeSettings {
         place: section.place().clone(),
         home: home.text("the name of a tier")?,
-        policy: Located::new(policy::from_file(&policy)?, policy.place.clone()),
+        policy: Located::new(policy::from_node(&policy)?, policy.place.clone()),
         rules: section.take("rules").map(|field| rules::from_file(&field)).transpose()?.unwrap_or_default(),
         epoch: section.take("epoch").map(|field| epoch(&field)).transpose()?,
-        profile: section.take("profile").map(|field| profile(&field, base, &parsed)).transpose()?,
+        profile: section
+            .take("profile")
+            .filter(|_| reading.profile)
+            .map(|field| profile(&field, base, &parsed))
+            .transpose()?,
         range: section.take("range").map(|field| range(&field)).transpose()?,
         jobs: section.take("jobs").map(|field| field.count(PARALLEL)).transpose()?,
         tiers: parsed,

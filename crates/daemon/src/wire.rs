@@ -4,6 +4,7 @@ use crate::config::{self, Config, Large, Policy, THREADS_DEFAULT, TierSettings, 
 use crate::device::{self, Devices};
 use crate::drill::{self, Drills};
 use crate::movers;
+use crate::process;
 use crate::refusal::Refusal;
 use crate::rehome;
 use crate::replacement::{self, TierPlace};
@@ -24,6 +25,7 @@ use braid_volume::{
 use std::io;
 use std::path::Path;
 use std::sync::{Arc, Mutex};
+use std::time::Instant;
 
 /// A volume that is open.
 #[derive(Clone)]
@@ -32,6 +34,7 @@ pub(crate) struct VolumeHandle {
     pub(crate) drills: Arc<Drills>,
     pub(crate) places: Arc<Mutex<Vec<TierPlace>>>,
     devices: Arc<Devices>,
+    opened: Instant,
 }
 
 /// Opens the volume, or makes it.
@@ -52,7 +55,7 @@ pub(crate) fn open(settings: &VolumeSettings) -> Result<VolumeHandle, Refusal> {
                 let _ = volume.set_tier(&tier.name, change);
             }
             let devices = Arc::new(Devices::new(volume.status().tiers.iter().map(|tier| tier.device)));
-            Ok(VolumeHandle { volume, drills, places, devices })
+            Ok(VolumeHandle { volume, drills, places, devices, opened: Instant::now() })
         }
         Err(error) => Err(refuse(&error, settings)),
     }
@@ -192,6 +195,7 @@ impl VolumeHandle {
             mountpoint: hello.mountpoint.clone(),
             version: hello.version.clone(),
             pid: hello.pid,
+            uptime_seconds: self.opened.elapsed().as_secs_f64(),
             range_size: status.range_size,
             policy: status.policy,
             open_files: status.open_files,
@@ -210,6 +214,7 @@ impl VolumeHandle {
             ino: file.ino.0,
             path: file.fd.and_then(|fd| device::path_below(&*fd, home)),
             heat: file.heat,
+            ranges: file.ranges,
             tier_names: file.tiers.into_iter().map(|(_, name)| name).collect(),
         }
     }
@@ -233,6 +238,7 @@ impl VolumeHandle {
             free: tier.free,
             available: tier.available,
             used: tier.used,
+            errors: tier.errors.into_iter().map(|(kind, count)| (kind.to_owned(), count)).collect(),
             ranges: tier.ranges,
             read_bytes: tier.read_bytes,
             read_ops: tier.read_ops,
@@ -283,6 +289,7 @@ fn histogram(histogram: &braid_volume::LatencyHistogram) -> LatencyHistogram {
 fn thread_status(thread: &braid_volume::ThreadStatus) -> ThreadStatus {
     ThreadStatus {
         thread: thread.thread,
+        program: process::program_of(thread.thread),
         read_rate: thread.rate[0],
         write_rate: thread.rate[1],
         read_op_rate: thread.op_rate[0],

@@ -41,6 +41,8 @@ fn tiers_with_and_without_settings() {
 fn policies() {
     for (text, policy) in [
         ("weighted", Policy::Weighted),
+        ("{ weighted: { } }", Policy::Weighted),
+        ("{ home-first: { watermark: 75% } }", Policy::HomeFirst { watermark: 75.0 }),
         ("home-first", Policy::HomeFirst { watermark: 90.0 }),
         ("home-first:watermark=75%", Policy::HomeFirst { watermark: 75.0 }),
         ("adaptive", Policy::Adaptive),

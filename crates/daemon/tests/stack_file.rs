@@ -2,6 +2,7 @@
 //! and what to do, word by word.
 #![allow(clippy::unwrap_used, clippy::panic, reason = "a test fails by panicking")]
 
+use braid_daemon::config::Policy;
 use braid_daemon::stack_file;
 use std::fmt::Write as _;
 use std::path::Path;
@@ -71,10 +72,9 @@ fn unknown_keys() {
 fn wrong_units() {
     refused(
         "2MiB",
-        "2M",
-        "s.yaml:5: stack.volume.range: found '2M', expected a size\n  help: write 2MiB (1024s) or 2MB (1000s); \
-         a size is a whole number of bytes, or one followed directly by KiB, MiB, GiB, TiB (1024s) or \
-         KB, MB, GB, TB (1000s)",
+        "2X",
+        "s.yaml:5: stack.volume.range: found '2X', expected a size\n  help: a size is a whole number of bytes, or one \
+         with K, M, G, T or KiB, MiB, GiB, TiB (1024s) or KB, MB, GB, TB (1000s)",
     );
     refused(
         "2MiB",
@@ -96,8 +96,8 @@ fn wrong_units() {
         "5%",
         "5 percent",
         "s.yaml:8: stack.volume.tiers.slow.reserve: found '5 percent', expected a percentage or a size\n  \
-         help: write a percentage such as 5%, or a size: a size is a whole number of bytes, or one followed directly \
-         by KiB, MiB, GiB, TiB (1024s) or KB, MB, GB, TB (1000s)",
+         help: write a percentage such as 5%, or a size: a size is a whole number of bytes, or one with \
+         K, M, G, T or KiB, MiB, GiB, TiB (1024s) or KB, MB, GB, TB (1000s)",
     );
     refused(
         "5%",
@@ -198,10 +198,10 @@ fn policies() {
     let place = "s.yaml:4: stack.volume.policy";
     for (policy, message) in [
         (
-            "weighted",
+            "wieghted",
             format!(
-                "{place}: found 'weighted', expected a policy with its settings\n  \
-                 help: write policy: {{ weighted: {{ }} }}"
+                "{place}: there is no policy 'wieghted'\n  \
+                 help: did you mean 'weighted'? The policies are adaptive, weighted, static, dynamic, home-first, size"
             ),
         ),
         (
@@ -238,7 +238,7 @@ fn policies() {
             "{ home-first: { watermark: 0.9 } }",
             format!(
                 "{place}.home-first.watermark: found '0.9', expected a percentage\n  \
-                 help: a percentage is a number followed directly by %, such as 5% or 0.5%"
+                 help: a percentage is a number and %, such as 5% or 0.5%"
             ),
         ),
         (
@@ -299,7 +299,7 @@ fn the_mount_section() {
     refused(
         "threads: 8",
         "passthrough: maybe",
-        "s.yaml:10: mount.passthrough: found 'maybe', expected true or false\n  help: write true or false",
+        "s.yaml:10: mount.passthrough: found 'maybe', expected yes or no\n  help: write yes or no (or true or false, on or off)",
     );
     refused(
         "threads: 8",
@@ -446,10 +446,11 @@ fn movers_heat_and_monitor() {
             ),
         ),
         (
-            "movers: { bandwidth: 50MiB }",
+            "movers: { bandwidth: fast }",
             format!(
-                "{movers}.bandwidth: found '50MiB', expected a rate\n  \
-                 help: write 50MiB/s; a rate is a size followed directly by /s"
+                "{movers}.bandwidth: found 'fast', expected a rate\n  \
+                 help: a rate is a size a second, such as 50MiB/s; a size is a whole number of bytes, or one with \
+                 K, M, G, T or KiB, MiB, GiB, TiB (1024s) or KB, MB, GB, TB (1000s)"
             ),
         ),
         (
@@ -493,8 +494,8 @@ fn movers_heat_and_monitor() {
                 .to_owned(),
         ),
         (
-            "monitor: on",
-            "s.yaml:5: stack.volume.monitor: found 'on', expected true or false\n  help: write true or false"
+            "monitor: onn",
+            "s.yaml:5: stack.volume.monitor: found 'onn', expected yes or no\n  help: write yes or no (or true or false, on or off)"
                 .to_owned(),
         ),
     ] {
@@ -505,5 +506,33 @@ fn movers_heat_and_monitor() {
         refusal(&both),
         "s.yaml:6: stack.volume.movers.promote: nothing is known to be in use while heat has a budget of 0\n  \
          help: give heat a budget, or write promote: false"
+    );
+}
+
+#[test]
+fn a_policy_is_written_in_three_ways_and_a_truth_value_in_six() {
+    let text = |policy: &str, yes: &str| {
+        format!(
+            "stack: {{ volume: {{ home: a, policy: {policy}, monitor: {yes}, tiers: {{ a: {{ dir: /a }} }} }} }}\n"
+        )
+    };
+    for (policy, expected) in [
+        ("weighted", Policy::Weighted),
+        ("{ weighted: }", Policy::Weighted),
+        ("{ weighted: { } }", Policy::Weighted),
+        ("\"home-first:watermark=80%\"", Policy::HomeFirst { watermark: 80.0 }),
+        ("{ home-first: { watermark: 80 % } }", Policy::HomeFirst { watermark: 80.0 }),
+    ] {
+        for yes in ["yes", "true", "on", "YES"] {
+            let config = stack_file::parse(&text(policy, yes), "s.yaml", Path::new("")).unwrap();
+            let volume = config.stack.volume();
+            assert_eq!(volume.policy.value, expected, "{policy}");
+            assert!(volume.monitor.as_ref().unwrap().value, "{yes}");
+        }
+    }
+    let refused = stack_file::parse(&text("weighted", "maybe"), "s.yaml", Path::new("")).unwrap_err();
+    assert!(
+        refused.to_string().contains("found 'maybe', expected yes or no\n  help: write yes or no (or"),
+        "{refused}"
     );
 }

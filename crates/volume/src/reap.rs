@@ -6,7 +6,6 @@
 //! done for many files at once, in the background.
 
 use crate::Volume;
-use crate::index::Index;
 use crate::namespace::Witness;
 use crate::sync::{Condvar, Mutex};
 use crate::tiers::Tier;
@@ -92,6 +91,12 @@ impl Reaper {
         ids
     }
 
+    /// The files whose indexes are there still, and whose ranges the tiers do
+    /// not count any more.
+    pub(crate) fn counted_out(&self) -> HashSet<ObjectId> {
+        self.removed.lock().done.iter().copied().collect()
+    }
+
     /// The files whose removal may not be durable.
     pub(crate) fn waiting(&self) -> Vec<ObjectId> {
         self.pending.lock().files.iter().map(|(id, _)| *id).collect()
@@ -149,6 +154,9 @@ impl Reaper {
     /// until that is durable too.
     pub(crate) fn remove(&self, volume: &Volume, ids: Vec<ObjectId>) {
         let result = volume.remove_objects(&ids);
+        if result.is_ok() {
+            ids.iter().for_each(|id| volume.count_removed(*id));
+        }
         let mut removed = self.removed.lock();
         removed.since_ns.get_or_insert_with(|| volume.environment.monotonic_ns());
         match result {
@@ -327,16 +335,14 @@ impl Volume {
     }
 
     fn forget_index(&self, id: ObjectId) -> Result<()> {
-        let index = self.index.open_index(id).ok();
-        self.index.remove_index(id)?;
-        if let Some(index) = index {
-            self.count_removed(&index);
-        }
-        Ok(())
+        self.index.remove_index(id)
     }
 
-    /// Takes the ranges of an index that went out of the tiers' counts.
-    fn count_removed(&self, index: &Index) {
+    /// Takes the ranges of a file whose data went out of the tiers' counts. Its
+    /// index stays for a while.
+    fn count_removed(&self, id: ObjectId) {
+        // Without an index there was nothing to count.
+        let Ok(index) = self.index.open_index(id) else { return };
         let counted = index.for_each(0, |_, entry| {
             self.tiers.count_range(entry.ok().map(|entry| entry.tier), None);
             Ok(())

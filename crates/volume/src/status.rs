@@ -42,8 +42,10 @@ pub struct HotFile {
     pub ino: InodeId,
     /// A descriptor to look at it, where one can be had.
     pub fd: Option<Fd>,
-    /// The heat of its ranges together: one that is in constant use counts 1.
-    pub heat: f64,
+    /// The heat of its ranges that are in use, in percent, on average.
+    pub heat: u8,
+    /// How many these are.
+    pub ranges: u64,
     /// The tiers that its hot ranges are on.
     pub tiers: Vec<(TierId, String)>,
 }
@@ -97,6 +99,8 @@ pub struct TierStatus {
     pub free: u64,
     /// Space that Braid may still place ranges into.
     pub available: u64,
+    /// Errors that it answered since the mount, by kind.
+    pub errors: Vec<(&'static str, u64)>,
     /// Space in use on its file system, by anybody.
     pub used: u64,
     /// Ranges of spread files on it.
@@ -198,20 +202,27 @@ impl Volume {
         let mut found = Vec::new();
         {
             let table = self.heat.table();
-            for (key, heat) in table.hottest(FILES_MAX, now) {
+            // Some may have been removed.
+            for (key, heat) in table.hottest(4 * FILES_MAX, now) {
                 let records = table.file(key).into_iter().flat_map(|file| file.ranges.values());
-                let hot = records.filter(|record| record.degree_at(now) > 0).map(|record| record.tier);
-                found.push((key, heat, hot.collect::<BTreeSet<TierId>>()));
+                let hot = records.filter(|record| record.degree_at(now) > 0);
+                let tiers: Vec<TierId> = hot.map(|record| record.tier).collect();
+                found.push((key, heat, tiers));
             }
         }
         // Files are opened once the table is free again.
-        let told = |(key, heat, tiers): (FileKey, f64, BTreeSet<TierId>)| HotFile {
-            ino: InodeId(key.ino),
-            fd: self.look_at(key),
-            heat,
-            tiers: tiers.into_iter().map(|id| (id, self.tier_name(id))).collect(),
+        let told = |(key, heat, tiers): (FileKey, f64, Vec<TierId>)| {
+            let (fd, ranges) = (self.look_at(key).ok()?, tiers.len() as u64);
+            let tiers: BTreeSet<TierId> = tiers.into_iter().collect();
+            Some(HotFile {
+                ino: InodeId(key.ino),
+                fd,
+                heat: (100.0 * heat / ranges.max(1) as f64).round() as u8,
+                ranges,
+                tiers: tiers.into_iter().map(|id| (id, self.tier_name(id))).collect(),
+            })
         };
-        found.into_iter().map(told).collect()
+        found.into_iter().filter_map(told).take(FILES_MAX).collect()
     }
 }
 
@@ -235,6 +246,7 @@ fn tier_status(tier: &crate::tiers::Tier) -> TierStatus {
         total: usage.total,
         free: usage.free,
         available: usage.available.saturating_sub(reserve),
+        errors: tier.errors.counts(),
         used: usage.total.saturating_sub(usage.free),
         ranges: tier.ranges.load(std::sync::atomic::Ordering::Relaxed),
         read_bytes: load.bytes[0],

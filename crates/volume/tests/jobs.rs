@@ -309,7 +309,7 @@ fn too_little_room_is_refused_with_the_numbers() {
     let id = open2.volume.start_job(move_to("", "fast"), None).unwrap().record.id;
     let job = ended(&open2, id).record;
     assert_eq!(job.state, JobState::Failed);
-    assert!(job.message.unwrap().contains("262144 bytes in 1 files"), "numbers");
+    assert!(job.message.unwrap().contains("262144 bytes in 1 file"), "numbers");
     assert_eq!(on(&open2, ino, "slow"), RANGES / 2);
     open2.close();
 }

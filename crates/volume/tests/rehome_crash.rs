@@ -266,7 +266,7 @@ fn a_home_without_room_is_refused_with_the_numbers() {
     let refused = open.volume.replace_home(&machine.disks[NEW].root(), "new", &mut |_| true).unwrap_err();
     assert_eq!(refused.errno(), Errno::ENOSPC);
     let said = refused.to_string();
-    assert!(said.contains("bytes in 1 files, and the new one room for "), "{said}");
+    assert!(said.contains("bytes in 1 file, and the new one room for "), "{said}");
     open.write(handle, 0, b"goes on");
     open.close();
     assert!(Volume::open(machine.config(NEW)).is_err());

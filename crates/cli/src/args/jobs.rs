@@ -12,7 +12,7 @@ pinned ones are left where they are. docs/jobs.md says more.
 Examples:
   braid move /mnt/volume/archive --to slow
   braid move /mnt/volume/db.sqlite --to fast --bandwidth 50MiB/s --background
-  braid job list --mount /mnt/volume
+  braid job list /mnt/volume
 
 Exit status: 0 done (or, with --background, started), 1 refused, failed or
 cancelled, 2 wrong arguments.";
@@ -81,7 +81,8 @@ Exit status: as of braid move.";
 #[derive(Debug, Args)]
 #[command(after_help = REBALANCE_HELP)]
 pub(crate) struct RebalanceArgs {
-    /// Where the volume is mounted, or anything below [default: the only one, or that of the working directory]
+    /// The volume: where it is mounted, or anything below [default: that of the working directory, or the only one]
+    #[arg(value_name = "MOUNT")]
     pub(crate) mountpoint: Option<PathBuf>,
 
     #[command(flatten)]
@@ -106,7 +107,8 @@ pub(crate) struct EvacuateArgs {
     /// Name of the tier, any but home
     pub(crate) tier: String,
 
-    /// Where the volume is mounted, or anything below [default: the only one, or that of the working directory]
+    /// The volume: where it is mounted, or anything below [default: that of the working directory, or the only one]
+    #[arg(value_name = "MOUNT")]
     pub(crate) mountpoint: Option<PathBuf>,
 
     /// Let a tier that was emptied take new data again
@@ -165,16 +167,16 @@ A job goes on after the daemon was restarted or killed, unless it is paused. The
 last 32 that have ended are told of. The movers of the stack file, promote and
 demote, are jobs too, which never end: their names stand for numbers.
 
-A job slows down on tiers where applications would wait for it; guard=off lets
+A job slows down on tiers where applications would wait for it; guard=no lets
 it go on as fast as it may. docs/jobs.md says more.
 
 Examples:
   braid job list
   braid job show 3 --follow
   braid job set 3 bandwidth=20MiB/s
-  braid job set 3 guard=off
+  braid job set 3 guard=no
   braid job pause promote
-  braid job wait 3 4 --mount /mnt/volume
+  braid job wait 3 4 /mnt/volume
 
 Exit status: 0 if it was done, 1 if not: no such job, or it is in a state that
 does not allow it; of wait, also if a job failed or was cancelled; 2 wrong
@@ -202,9 +204,9 @@ pub(crate) enum JobCommand {
 /// Which volume, and how the answer is printed.
 #[derive(Debug, Args)]
 pub(crate) struct JobListArgs {
-    /// Where the volume is mounted, or anything below [default: the only one, or that of the working directory]
-    #[arg(long, value_name = "PATH")]
-    pub(crate) mount: Option<PathBuf>,
+    /// The volume: where it is mounted, or anything below [default: that of the working directory, or the only one]
+    #[arg(value_name = "MOUNT")]
+    pub(crate) mountpoint: Option<PathBuf>,
 
     /// Print JSON
     #[arg(long)]
@@ -235,12 +237,14 @@ pub(crate) struct JobShowArgs {
 
 #[derive(Debug, Args)]
 pub(crate) struct JobWaitArgs {
-    /// Numbers of the jobs
-    #[arg(required = true)]
-    pub(crate) ids: Vec<JobId>,
+    /// Numbers of the jobs; then the volume: where it is mounted, or anything below, written with a slash
+    /// [default: that of the working directory, or the only one]
+    #[arg(value_names = ["ID", "MOUNT"], num_args = 1.., required = true)]
+    pub(crate) words: Vec<String>,
 
-    #[command(flatten)]
-    pub(crate) list: JobListArgs,
+    /// Print JSON
+    #[arg(long)]
+    pub(crate) json: bool,
 }
 
 #[derive(Debug, Args)]
@@ -248,7 +252,7 @@ pub(crate) struct JobSetArgs {
     /// Number of the job, or promote or demote
     pub(crate) id: JobId,
 
-    /// bandwidth=50MiB/s, bandwidth=none, guard=off or guard=on
+    /// bandwidth=50MiB/s, bandwidth=none, guard=no or guard=yes
     #[arg(value_name = "KEY=VALUE")]
     pub(crate) setting: String,
 

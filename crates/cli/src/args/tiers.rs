@@ -22,7 +22,8 @@ pub(crate) enum TierCommand {
 
 #[derive(Debug, Args)]
 pub(crate) struct TierListArgs {
-    /// Where the volume is mounted, or anything below [default: the one that there is]
+    /// The volume: where it is mounted, or anything below [default: that of the working directory, or the only one]
+    #[arg(value_name = "MOUNT")]
     pub(crate) mountpoint: Option<PathBuf>,
 
     /// Print JSON, with sizes in bytes
@@ -46,7 +47,8 @@ pub(crate) struct TierAddArgs {
     #[arg(value_name = "NAME=DIR[,weight=N][,reserve=5%][,readonly=true]")]
     pub(crate) tier: String,
 
-    /// Where the volume is mounted, or anything below [default: the one that there is]
+    /// The volume: where it is mounted, or anything below [default: that of the working directory, or the only one]
+    #[arg(value_name = "MOUNT")]
     pub(crate) mountpoint: Option<PathBuf>,
 
     /// Print JSON
@@ -60,7 +62,9 @@ SETTING is one of
   reserve=AMOUNT    space to leave free, such as 5% or 10GiB; default: 1%, at most 1 GiB
   readonly          no new data, and what is written to data that is there goes elsewhere
   readonly=no       back to normal
-It counts at once and, by way of the stack file, at later mounts.
+It counts at once and, by way of the stack file, at later mounts. MOUNT is the
+volume: where it is mounted, or anything below, written with a slash; without it,
+that of the working directory, or the only one.
 
 Examples:
   braid tier set slow weight=90 reserve=10GiB
@@ -72,8 +76,8 @@ pub(crate) struct TierSetArgs {
     /// Name of the tier
     pub(crate) tier: String,
 
-    /// What to set; then where the volume is mounted, or anything below [default: the one that there is]
-    #[arg(value_names = ["SETTING", "MOUNTPOINT"], num_args = 1.., required = true)]
+    /// What to set; then the volume
+    #[arg(value_names = ["SETTING", "MOUNT"], num_args = 1.., required = true)]
     pub(crate) settings: Vec<String>,
 
     /// Print JSON
@@ -97,7 +101,8 @@ pub(crate) struct TierRemoveArgs {
     /// Name of the tier
     pub(crate) tier: String,
 
-    /// Where the volume is mounted, or anything below [default: the one that there is]
+    /// The volume: where it is mounted, or anything below [default: that of the working directory, or the only one]
+    #[arg(value_name = "MOUNT")]
     pub(crate) mountpoint: Option<PathBuf>,
 
     /// Refuse a tier that holds something, rather than move that away first
@@ -122,23 +127,24 @@ or removed.
 The volume is used meanwhile, and the stack file follows.
 
 Examples:
-  braid tier replace /mnt/volume slow archive=/mnt/new-sata,weight=200
-  braid tier replace /mnt/volume fast /mnt/new-nvme --bandwidth 200MiB/s
+  braid tier replace slow archive=/mnt/new-sata,weight=200
+  braid tier replace fast /mnt/new-nvme /mnt/volume --bandwidth 200MiB/s
   braid status /mnt/volume --affected
-  braid tier replace /mnt/volume dead /mnt/other-sata";
+  braid tier replace dead /mnt/other-sata /mnt/volume";
 
 #[derive(Debug, Args)]
 #[command(after_help = REPLACE_HELP)]
 pub(crate) struct ReplaceArgs {
-    /// Where the volume is mounted, or anything below
-    pub(crate) mountpoint: PathBuf,
-
     /// Name of the tier
     pub(crate) tier: String,
 
     /// Empty directory on a native file system; of a tier that is well, with the new one's name
     #[arg(value_name = "DIR|NAME=DIR[,SETTING...]")]
     pub(crate) new: PathBuf,
+
+    /// The volume: where it is mounted, or anything below [default: that of the working directory, or the only one]
+    #[arg(value_name = "MOUNT")]
+    pub(crate) mountpoint: Option<PathBuf>,
 
     #[command(flatten)]
     pub(crate) start: StartArgs,

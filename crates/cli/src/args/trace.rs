@@ -25,7 +25,8 @@ Examples:
 #[derive(Debug, Args)]
 #[command(after_help = TRACE_RECORD_HELP)]
 pub(crate) struct TraceRecordArgs {
-    /// Where the volume is mounted, or anything below [default: the one that there is]
+    /// The volume: where it is mounted, or anything below [default: that of the working directory, or the only one]
+    #[arg(value_name = "MOUNT")]
     pub(crate) mountpoint: Option<PathBuf>,
 
     /// Where the trace goes; there must not be such a file yet

@@ -4,7 +4,7 @@ use crate::progress::bar;
 use crate::status::show_duration;
 use crate::table::{Align, Table};
 use crate::tier::render_saved;
-use braid_contract::Shown;
+use braid_contract::{Shown, counted};
 use braid_daemon::units::show_size;
 use braid_ipc::protocol::{Job, JobKind, JobState};
 use std::fmt::Write as _;
@@ -41,19 +41,19 @@ pub(super) fn list(jobs: &[Job]) -> String {
 pub(super) fn all(job: &Job) -> String {
     // Writing to a string does not fail.
     let mut text = line(job);
-    let of = |done: u64, total: Option<u64>| match total {
-        Some(total) if !job.is_over() => format!("{done} of {total}"),
-        _ => done.to_string(),
+    let of = |done: u64, total: Option<u64>, what: &str| match total {
+        Some(total) if !job.is_over() => format!("{done} of {}", counted(total, what)),
+        _ => counted(done, what),
     };
     let bytes = match job.total.filter(|_| !job.is_over()) {
         Some(total) => format!("{} of {}", show_size(job.done.bytes), show_size(total.bytes)),
         None => show_size(job.done.bytes),
     };
-    let ranges = of(job.done.ranges, job.total.map(|total| total.ranges));
-    let files = of(job.done.files, job.total.map(|total| total.files));
+    let ranges = of(job.done.ranges, job.total.map(|total| total.ranges), "range");
+    let files = of(job.done.files, job.total.map(|total| total.files), "file");
     // Movers do not count files.
-    let files = if job.what.is_some() { format!(", {files} files") } else { String::new() };
-    _ = writeln!(text, "moved: {bytes}, {ranges} ranges{files}");
+    let files = if job.what.is_some() { format!(", {files}") } else { String::new() };
+    _ = writeln!(text, "moved: {bytes}, {ranges}{files}");
     if let Some(bandwidth) = job.bandwidth {
         _ = writeln!(text, "at most: {}/s", show_size(bandwidth));
     }
@@ -78,7 +78,7 @@ pub(super) fn all(job: &Job) -> String {
         _ = writeln!(text, "now: {}/s{left}", show_size(job.rate as u64));
     }
     for (why, files) in &job.skipped {
-        _ = writeln!(text, "left where they are: {files} files: {why}");
+        _ = writeln!(text, "left where they are: {}: {why}", counted(*files, "file"));
     }
     if job.errors > 0 {
         _ = writeln!(text, "errors: {}", job.errors);
@@ -110,25 +110,25 @@ fn waiting(job: &Job) -> String {
     match (job.waiting_for, &job.phase) {
         (0, None) => String::new(),
         (0, Some(phase)) => format!(", {phase}"),
-        (files, _) => format!(", waiting for {files} files that are in use"),
+        (files, _) => format!(", waiting for {} in use", counted(files, "file")),
     }
 }
 
 /// How it ended.
 pub(super) fn end(job: &Job) -> String {
     let skipped: String =
-        job.skipped.iter().map(|(why, files)| format!("; {files} files left: {why}")).collect();
+        job.skipped.iter().map(|(why, files)| format!("; {} left: {why}", counted(*files, "file"))).collect();
     // Of one that failed, the failure says it.
     let but = job.message.as_ref().filter(|_| job.state == JobState::Done);
     let but = but.map_or(String::new(), |what| format!("; {what}"));
     format!(
-        "job {}: {}: {}: moved {} in {} ranges of {} files{skipped}{but}\n",
+        "job {}: {}: {}: moved {} in {} of {}{skipped}{but}\n",
         job.id,
         job.text,
         job.state.name(),
         show_size(job.done.bytes),
-        job.done.ranges,
-        job.done.files,
+        counted(job.done.ranges, "range"),
+        counted(job.done.files, "file"),
     ) + &changed(job)
 }
 
@@ -178,12 +178,12 @@ mod tests {
 
     #[test]
     fn a_job_is_told_in_one_line_and_in_several() {
-        let expected = "job 3 running, waiting for 1 files that are in use \
+        let expected = "job 3 running, waiting for 1 file in use \
             [###############---------------] 1.00 MiB/2.00 MiB, 512 KiB/s, 2 s left";
         assert_eq!(progress(&job()), expected);
         let expected = "\
-job 3: rebalance: running, waiting for 1 files that are in use
-moved: 1.00 MiB of 2.00 MiB, 1 of 2 ranges, 0 of 1 files
+job 3: rebalance: running, waiting for 1 file in use
+moved: 1.00 MiB of 2.00 MiB, 1 of 2 ranges, 0 of 1 file
 at most: 1.00 MiB/s
 at most on each tier: 50.0 MiB/s
 slowed down for applications: to 512 KiB/s on fast
@@ -200,7 +200,7 @@ left where they are: 2 files: pinned
     fn what_a_job_that_is_done_left_undone_is_told() {
         let message = Some("/d could not be cleared (EIO)".to_owned());
         let done = Job { state: JobState::Done, skipped: [].into(), message: message.clone(), ..job() };
-        let expected = "job 3: rebalance: done: moved 1.00 MiB in 1 ranges of 0 files; \
+        let expected = "job 3: rebalance: done: moved 1.00 MiB in 1 range of 0 files; \
             /d could not be cleared (EIO)\n";
         assert_eq!(end(&done), expected);
         assert!(!end(&Job { state: JobState::Failed, message, ..job() }).contains("cleared"));

@@ -1,5 +1,6 @@
 //! `braid top`: what a volume is doing, live on a terminal or as text.
 
+mod input;
 mod view;
 
 use crate::args::TopArgs;
@@ -7,24 +8,18 @@ use crate::failure::{Failure, Result};
 use crate::poll::Poller;
 use crate::{locate, table};
 use braid_ipc::protocol::{Job, Status};
-use ratatui::crossterm::event::{self, Event, KeyCode, KeyEvent, KeyEventKind, KeyModifiers};
-use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
+use input::{Input, Key, Waker, Woken};
 use std::io::{self, IsTerminal};
-use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
-use std::time::{Duration, Instant};
+use std::mem::ManuallyDrop;
+use std::sync::mpsc::{self, Receiver, TryRecvError};
+use std::time::Duration;
 use view::{Order, Peaks, View};
 
 /// Columns of a frame that does not go to a terminal.
 const TEXT_WIDTH: u16 = 120;
-/// How long a key or a signal may wait for its effect.
-const PATIENCE: Duration = Duration::from_millis(200);
 
 pub(crate) fn run(args: &TopArgs) -> Result<()> {
-    let mount = match &args.mountpoint {
-        Some(path) => locate::containing(path)?,
-        None => locate::only()?,
-    };
+    let mount = locate::given_or_only(args.mountpoint.as_deref())?;
     let mut poller = Poller::new(mount)?;
     if args.json {
         return stream(&mut poller, args);
@@ -33,7 +28,7 @@ pub(crate) fn run(args: &TopArgs) -> Result<()> {
         let Some(state) = State::ask(&mut poller)? else { return Ok(()) };
         return table::print(&once(&state));
     }
-    live(&mut poller, args.interval)
+    live(poller, args.interval)
 }
 
 /// What is shown: the objects of `braid status --json` and `braid job list
@@ -82,71 +77,91 @@ struct Choice {
 }
 
 impl Choice {
-    fn press(&mut self, key: &KeyEvent, files: usize) {
-        match (key.code, key.modifiers.contains(KeyModifiers::CONTROL)) {
-            (KeyCode::Char('q') | KeyCode::Esc, _) | (KeyCode::Char('c'), true) => self.quit = true,
-            (KeyCode::Right, _) => self.order = self.order.step(true),
-            (KeyCode::Left, _) => self.order = self.order.step(false),
-            (KeyCode::Down, _) => self.scroll = (self.scroll + 1).min(files.saturating_sub(1)),
-            (KeyCode::Up, _) => self.scroll = self.scroll.saturating_sub(1),
-            _ => {}
+    fn press(&mut self, key: Key, files: usize) {
+        match key {
+            Key::Quit => self.quit = true,
+            Key::Right => self.order = self.order.step(true),
+            Key::Left => self.order = self.order.step(false),
+            Key::Down => self.scroll = (self.scroll + 1).min(files.saturating_sub(1)),
+            Key::Up => self.scroll = self.scroll.saturating_sub(1),
         }
     }
 }
 
-fn live(poller: &mut Poller, interval: Duration) -> Result<()> {
-    let asked_to_end = Arc::new(AtomicBool::new(false));
-    for signal in [SIGTERM, SIGINT, SIGHUP] {
-        signal_hook::flag::register(signal, Arc::clone(&asked_to_end))
-            .map_err(|error| no_terminal(&error))?;
-    }
-    let Some(state) = State::ask(poller)? else { return Ok(()) };
+/// Draws until somebody wants an end, the terminal is gone or the volume is
+/// unmounted.
+fn live(mut poller: Poller, interval: Duration) -> Result<()> {
+    // Before the terminal is changed: from here on a signal ends it in order.
+    let input = Input::open().map_err(|error| no_terminal(&error))?;
+    let Some(state) = State::ask(&mut poller)? else { return Ok(()) };
+    let states = ask_every(poller, interval, input.waker().map_err(|error| no_terminal(&error))?)?;
     // It has panics restore the terminal, too.
-    let mut terminal = ratatui::try_init().map_err(|error| no_terminal(&error))?;
-    let shown = show(&mut terminal, poller, state, interval, &asked_to_end);
-    ratatui::restore();
+    // Where the terminal is gone, dropping it would complain there of that.
+    let mut terminal = ManuallyDrop::new(ratatui::try_init().map_err(|error| no_terminal(&error))?);
+    let shown = show(&mut terminal, &states, state, input);
+    let _ = ratatui::try_restore();
+    let _ = terminal.show_cursor();
     shown
 }
 
-/// Draws until somebody wants an end or the volume is unmounted.
+/// Asks in a thread of its own, since a daemon may take its time, and wakes who
+/// waits for keys. It ends with who takes the answers.
+fn ask_every(
+    mut poller: Poller,
+    interval: Duration,
+    waker: Waker,
+) -> Result<Receiver<Result<Option<State>>>> {
+    let (sender, states) = mpsc::sync_channel(1);
+    let ask = move || {
+        loop {
+            std::thread::sleep(interval);
+            let state = State::ask(&mut poller);
+            let last = !matches!(state, Ok(Some(_)));
+            if sender.send(state).is_err() || last {
+                waker.wake();
+                return;
+            }
+            waker.wake();
+        }
+    };
+    let started = std::thread::Builder::new().name("poll".into()).spawn(ask);
+    started.map_err(|error| Failure::new(format!("no thread can be started: {error}")))?;
+    Ok(states)
+}
+
 fn show(
     terminal: &mut ratatui::DefaultTerminal,
-    poller: &mut Poller,
+    states: &Receiver<Result<Option<State>>>,
     mut state: State,
-    interval: Duration,
-    asked_to_end: &AtomicBool,
+    mut input: Input,
 ) -> Result<()> {
     let (mut choice, mut peaks) = (Choice::default(), Peaks::default());
-    let mut next = Instant::now() + interval;
-    while !choice.quit && !asked_to_end.load(Ordering::Relaxed) {
+    peaks.see(&state.status);
+    while !choice.quit {
         let State { status, jobs } = &state;
-        peaks.see(status);
         choice.scroll = choice.scroll.min(status.hottest.len().saturating_sub(1));
         let (order, scroll) = (choice.order, choice.scroll);
         let view = View { status, jobs: jobs.as_deref(), peaks: &peaks, order, scroll, keys: true };
         let drawn = terminal.draw(|frame| view::draw(frame.area(), frame.buffer_mut(), &view));
-        drawn.map_err(|error| no_terminal(&error))?;
-        if let Some(key) = key(next.saturating_duration_since(Instant::now()).min(PATIENCE))? {
-            choice.press(&key, status.hottest.len());
+        if let Err(error) = drawn {
+            return if input.is_gone() { Ok(()) } else { Err(no_terminal(&error)) };
         }
-        if Instant::now() >= next {
-            let Some(fresh) = State::ask(poller)? else { return Ok(()) };
-            state = fresh;
-            next = Instant::now() + interval;
+        match input.wait().map_err(|error| no_terminal(&error))? {
+            Woken::End => return Ok(()),
+            Woken::Keys(keys) => keys.into_iter().for_each(|key| choice.press(key, status.hottest.len())),
+            Woken::Other => {}
+        }
+        match states.try_recv() {
+            Ok(fresh) => {
+                let Some(fresh) = fresh? else { return Ok(()) };
+                state = fresh;
+                peaks.see(&state.status);
+            }
+            Err(TryRecvError::Empty) => {}
+            Err(TryRecvError::Disconnected) => return Ok(()),
         }
     }
     Ok(())
-}
-
-/// A key that is pressed within this time.
-fn key(patience: Duration) -> Result<Option<KeyEvent>> {
-    let event = event::poll(patience).and_then(|some| some.then(event::read).transpose());
-    match event {
-        Ok(Some(Event::Key(key))) if key.kind == KeyEventKind::Press => Ok(Some(key)),
-        Ok(_) => Ok(None),
-        Err(error) if error.kind() == io::ErrorKind::Interrupted => Ok(None),
-        Err(error) => Err(no_terminal(&error)),
-    }
 }
 
 fn no_terminal(error: &io::Error) -> Failure {
@@ -160,15 +175,11 @@ mod tests {
     #[test]
     fn keys_choose_the_order_scroll_within_the_files_and_quit() {
         let mut choice = Choice::default();
-        for code in
-            [KeyCode::Right, KeyCode::Right, KeyCode::Left, KeyCode::Down, KeyCode::Down, KeyCode::Char('x')]
-        {
-            choice.press(&KeyEvent::new(code, KeyModifiers::NONE), 2);
+        for key in [Key::Right, Key::Right, Key::Left, Key::Down, Key::Down] {
+            choice.press(key, 2);
         }
         assert_eq!(choice, Choice { order: Order::Name, scroll: 1, quit: false });
-        choice.press(&KeyEvent::new(KeyCode::Char('c'), KeyModifiers::NONE), 2);
-        assert!(!choice.quit);
-        choice.press(&KeyEvent::new(KeyCode::Char('c'), KeyModifiers::CONTROL), 2);
+        choice.press(Key::Quit, 2);
         assert!(choice.quit);
     }
 }

@@ -3,27 +3,25 @@
 
 use crate::status::show_duration;
 use crate::table::show_latency;
-use braid_contract::Shown;
+use braid_contract::{Shown, counted};
 use braid_daemon::units::show_size;
 use braid_ipc::protocol::{Amount, HotFile, Job, Latency, Status, ThreadStatus, TierStatus};
 use ratatui::buffer::Buffer;
 use ratatui::layout::{Constraint, Layout, Rect};
 use ratatui::style::{Color, Modifier, Style};
 use ratatui::text::{Line, Span};
-use ratatui::widgets::{Cell, Row, Table, Widget};
+use ratatui::widgets::{Cell, Paragraph, Row, Table, Widget};
 use std::collections::BTreeMap;
 
-/// Lines for files when there is room for more.
-const FILES_MIN: u16 = 3;
 /// Jobs that are shown at most.
 const JOBS_MAX: usize = 5;
 /// Threads that are shown at most.
 const THREADS_MAX: usize = 5;
-/// Width of a job's bar.
-const JOB_BAR: usize = 20;
-/// Width of what a tier's row has besides the bar.
-const TIER_WIDTHS: [u16; 8] = [12, 5, 11, 11, 7, 7, 14, 17];
-/// Bounds of the width of a bar.
+/// Lines that a section has at least: its head, a line and a blank.
+const SECTION_MIN: u16 = 3;
+/// From this width on nothing is shortened.
+const WIDE: u16 = 110;
+/// Bounds of the width of a tier's bar.
 const BAR: (u16, u16) = (4, 40);
 
 /// In which order tiers are shown.
@@ -108,7 +106,7 @@ pub(crate) struct View<'a> {
 
 /// A frame as lines of text, as wide as need be.
 pub(crate) fn text(view: &View<'_>, width: u16) -> String {
-    let area = Rect::new(0, 0, width, view.height());
+    let area = Rect::new(0, 0, width, view.height(width));
     let mut buffer = Buffer::empty(area);
     draw(area, &mut buffer, view);
     let line = |row: u16| {
@@ -121,47 +119,75 @@ pub(crate) fn text(view: &View<'_>, width: u16) -> String {
 
 /// Draws a frame.
 pub(crate) fn draw(area: Rect, buffer: &mut Buffer, view: &View<'_>) {
-    let [head, tiers, threads, jobs, files, foot] = Layout::vertical([
-        Constraint::Length(2),
-        Constraint::Length(view.tiers_height()),
-        Constraint::Length(view.threads_height()),
-        Constraint::Length(view.jobs_height()),
-        Constraint::Min(FILES_MIN),
-        Constraint::Length(u16::from(view.keys)),
-    ])
-    .areas(area);
-    view.head().render(head, buffer);
-    Widget::render(view.tiers(tiers.width), tiers, buffer);
-    Widget::render(view.threads(), threads, buffer);
-    Widget::render(view.jobs(), jobs, buffer);
-    Widget::render(view.files(), files, buffer);
+    let heights = view.heights(area.width, area.height);
+    let [head, tiers, threads, jobs, files, foot] =
+        Layout::vertical(heights.map(Constraint::Length)).areas(area);
+    view.head(head.width).render(head, buffer);
+    for (table, area) in [
+        (view.tiers(tiers), tiers),
+        (view.threads(threads), threads),
+        (view.jobs(jobs), jobs),
+        (view.files(files), files),
+    ] {
+        Widget::render(table, area, buffer);
+    }
     let keys = format!(" q quit   ← → sort by: {}   ↑ ↓ scroll files", view.order.name());
     Line::styled(keys, Modifier::DIM).render(foot, buffer);
 }
 
+/// How many rows there is room for below a section's head.
+fn rows_in(area: Rect, blank: bool) -> usize {
+    usize::from(area.height.saturating_sub(1 + u16::from(blank)))
+}
+
 impl View<'_> {
-    /// Lines that it takes to show everything.
-    fn height(&self) -> u16 {
-        let files = u16::try_from(self.status.hottest.len()).unwrap_or(u16::MAX);
-        (2 + self.tiers_height())
-            .saturating_add(self.threads_height())
-            .saturating_add(self.jobs_height())
-            .saturating_add(files.max(2))
-            .saturating_add(1)
+    /// Lines that it takes to show everything in so many columns.
+    fn height(&self, width: u16) -> u16 {
+        self.wanted(width).iter().fold(0, |all: u16, lines| all.saturating_add(*lines))
     }
 
-    fn tiers_height(&self) -> u16 {
-        u16::try_from(self.status.tiers.len() * 2 + 2).unwrap_or(u16::MAX)
+    /// Lines that head, tiers, threads, jobs, files and keys would have.
+    fn wanted(&self, width: u16) -> [u16; 6] {
+        let lines = |rows: usize| u16::try_from(rows).unwrap_or(u16::MAX);
+        let head = if width < WIDE { 3 } else { 2 };
+        [
+            head,
+            lines(self.status.tiers.len() * 2 + 2),
+            lines(self.busiest_threads().len().max(1) + 2),
+            lines(self.current_jobs().count().clamp(1, JOBS_MAX) + 2),
+            lines(self.status.hottest.len().max(1) + 1),
+            u16::from(self.keys),
+        ]
     }
 
-    fn threads_height(&self) -> u16 {
-        // As for jobs.
-        u16::try_from(self.busiest_threads().len().max(1) + 2).unwrap_or(u16::MAX)
-    }
-
-    fn jobs_height(&self) -> u16 {
-        // A head and a blank line; a line too for there being none.
-        u16::try_from(self.current_jobs().count().clamp(1, JOBS_MAX) + 2).unwrap_or(u16::MAX)
+    /// Lines that they get of so many: keys, head and tiers first, then a bit
+    /// for each of the others, then more for each; what is left is the files'.
+    fn heights(&self, width: u16, height: u16) -> [u16; 6] {
+        let wanted = self.wanted(width);
+        let mut got = [0; 6];
+        let mut left = height;
+        let mut give = |section: usize, lines: u16| {
+            let lines = lines.min(left);
+            got[section] += lines;
+            left -= lines;
+            left
+        };
+        for section in [5, 0, 1] {
+            give(section, wanted[section]);
+        }
+        let mut rest = [0; 6];
+        for section in [2, 3, 4] {
+            let least = wanted[section].min(SECTION_MIN);
+            if give(section, 0) >= least {
+                give(section, least);
+                rest[section] = wanted[section] - least;
+            }
+        }
+        for section in [3, 2, 4] {
+            give(section, rest[section]);
+        }
+        give(4, u16::MAX);
+        got
     }
 
     /// The threads that move most bytes on some tier, and its name.
@@ -176,38 +202,55 @@ impl View<'_> {
         threads
     }
 
-    fn threads(&self) -> Table<'static> {
+    fn threads(&self, area: Rect) -> Table<'static> {
+        let wide = area.width >= WIDE;
         let took = |op_rate: f64, nanos: u64| if op_rate > 0.0 { show_latency(nanos) } else { "-".into() };
         let row = |(tier, thread): &(&str, &ThreadStatus)| {
-            Row::new([
+            let program = thread.program.as_deref().map_or("-".into(), |name| name.shown().to_string());
+            let ops = [thread.read_op_rate, thread.write_op_rate].map(|rate| format!("{rate:.0}"));
+            let mut cells = vec![
                 thread.thread.to_string(),
-                (*tier).to_owned(),
-                format!("{}/s", show_size(thread.read_rate as u64)),
-                format!("{}/s", show_size(thread.write_rate as u64)),
-                format!("{:.0}", thread.read_op_rate),
-                format!("{:.0}", thread.write_op_rate),
-                took(thread.read_op_rate, thread.read_latency_ns),
-                took(thread.write_op_rate, thread.write_latency_ns),
-                format!("{:.1}", thread.in_flight),
-            ])
+                fit(&program, 15),
+                fit(tier, if wide { 12 } else { 10 }),
+                rate(thread.read_rate, wide),
+                rate(thread.write_rate, wide),
+            ];
+            cells.extend(ops.into_iter().filter(|_| wide));
+            cells.push(took(thread.read_op_rate, thread.read_latency_ns));
+            cells.push(took(thread.write_op_rate, thread.write_latency_ns));
+            cells.push(format!("{:.1}", thread.in_flight));
+            Row::new(cells)
         };
-        let mut rows: Vec<Row<'_>> = self.busiest_threads().iter().map(row).collect();
+        let mut rows: Vec<Row<'_>> =
+            self.busiest_threads().iter().take(rows_in(area, true)).map(row).collect();
         if rows.is_empty() {
             rows.push(Row::new(["-"]));
         }
-        let widths = [8, 12, 11, 11, 8, 8, 9, 10, 9].map(Constraint::Length);
-        let head = [
-            "THREAD",
-            "TIER",
-            "READ",
-            "WRITE",
-            "READS/S",
-            "WRITES/S",
-            "READ TOOK",
-            "WRITE TOOK",
-            "IN FLIGHT",
-        ];
-        Table::new(rows, widths).header(header(&head)).column_spacing(1)
+        let columns: &[(&str, u16)] = match wide {
+            true => &[
+                ("THREAD", 8),
+                ("PROGRAM", 15),
+                ("TIER", 12),
+                ("READ", 11),
+                ("WRITE", 11),
+                ("READS/S", 8),
+                ("WRITES/S", 8),
+                ("READ TOOK", 9),
+                ("WRITE TOOK", 10),
+                ("IN FLIGHT", 9),
+            ],
+            false => &[
+                ("THREAD", 7),
+                ("PROGRAM", 15),
+                ("TIER", 10),
+                ("READ/S", 8),
+                ("WRITE/S", 8),
+                ("READ", 6),
+                ("WRITE", 6),
+                ("LOAD", 5),
+            ],
+        };
+        table(rows, columns)
     }
 
     /// Jobs that have not ended, the latest first.
@@ -215,63 +258,103 @@ impl View<'_> {
         self.jobs.unwrap_or_default().iter().rev().filter(|job| !job.is_over())
     }
 
-    fn jobs(&self) -> Table<'static> {
+    fn jobs(&self, area: Rect) -> Table<'static> {
+        let wide = area.width >= WIDE;
+        let (bar_width, left) = if wide { (20, 12) } else { (8, 11) };
+        let others = 7 + 7 + bar_width + 4 + 11 + left + 6;
+        let text = usize::from(area.width).saturating_sub(others);
         let row = |job: &Job| {
             let share = |total: Amount| job.done.bytes as f64 / total.bytes.max(1) as f64;
             let share = job.what.is_some().then(|| job.total.map_or(0.0, share));
-            let rate = if job.rate > 0.0 { format!("{}/s", show_size(job.rate as u64)) } else { "-".into() };
             Row::new([
                 job.id.to_string(),
                 job.state.name().to_owned(),
                 // A mover has no end that it comes nearer to.
-                share.map_or_else(|| show_size(job.done.bytes), |share| bar(share, JOB_BAR)),
+                share.map_or_else(|| show_size(job.done.bytes), |share| bar(share, bar_width)),
                 share.map_or(String::new(), |share| format!("{:.0}%", share.min(1.0) * 100.0)),
-                rate,
+                if job.rate > 0.0 { rate(job.rate, true) } else { "-".into() },
                 job.eta_seconds.map_or("-".into(), show_duration),
-                what(job),
+                fit(&what(job), text),
             ])
         };
-        let mut rows: Vec<Row<'_>> = self.current_jobs().take(JOBS_MAX).map(row).collect();
+        let mut rows: Vec<Row<'_>> =
+            self.current_jobs().take(rows_in(area, true).min(JOBS_MAX)).map(row).collect();
         if rows.is_empty() {
             rows.push(Row::new(["-"]));
         }
-        let widths = [7, 8, JOB_BAR as u16, 5, 11, 12].map(Constraint::Length);
-        let widths = widths.into_iter().chain([Constraint::Min(20)]);
-        let head = ["JOB", "STATE", "DONE", "", "RATE", "LEFT", "WHAT"];
-        Table::new(rows, widths).header(header(&head)).column_spacing(1)
+        let width = |width: usize| u16::try_from(width).unwrap_or(u16::MAX);
+        table(
+            rows,
+            &[
+                ("JOB", 7),
+                ("STATE", 7),
+                ("DONE", width(bar_width)),
+                ("", 4),
+                ("RATE", 11),
+                ("LEFT", width(left)),
+                ("WHAT", width(text)),
+            ],
+        )
     }
 
-    fn head(&self) -> Line<'static> {
+    /// Where it is mounted and what is open; in two lines where one is too short.
+    fn head(&self, width: u16) -> Paragraph<'static> {
         let Status { mountpoint, policy, open_files, known_inodes, pending_removals, .. } = self.status;
-        Line::from(vec![
-            Span::styled(mountpoint.shown().to_string(), Modifier::BOLD),
-            Span::raw(format!(
-                "  policy {policy}  {open_files} open files, {known_inodes} inodes in memory, \
-                 {pending_removals} removals pending"
-            )),
-        ])
+        let (open, known) = (counted(*open_files, "open file"), counted(*known_inodes, "inode"));
+        let counts = format!("{open}, {known} in memory, {} pending", counted(*pending_removals, "removal"));
+        let point = mountpoint.shown().to_string();
+        if width >= WIDE {
+            let rest = format!("  policy {policy}  {counts}");
+            return Paragraph::new(Line::from(vec![Span::styled(point, Modifier::BOLD), Span::raw(rest)]));
+        }
+        let counts = format!("{counts}  policy {policy}");
+        let lines =
+            [Line::styled(fit_end(&point, width.into()), Modifier::BOLD), fit(&counts, width.into()).into()];
+        Paragraph::new(Vec::from(lines))
     }
 
-    fn tiers(&self, width: u16) -> Table<'static> {
+    fn tiers(&self, area: Rect) -> Table<'static> {
+        let wide = area.width >= WIDE;
+        let widths: [u16; 8] = if wide { [12, 5, 11, 11, 7, 7, 14, 17] } else { [10, 5, 8, 8, 6, 6, 10, 11] };
         // A blank stands between any two columns.
-        let others: u16 = TIER_WIDTHS.iter().sum::<u16>() + TIER_WIDTHS.len() as u16;
-        let bar = width.saturating_sub(others).clamp(BAR.0, BAR.1);
+        let others: u16 = widths.iter().sum::<u16>() + widths.len() as u16;
+        let bar = area.width.saturating_sub(others).clamp(BAR.0, BAR.1);
         let mut tiers: Vec<&TierStatus> = self.status.tiers.iter().collect();
         self.order.sort(&mut tiers);
-        let rows = tiers.iter().flat_map(|tier| self.tier(tier, usize::from(bar)));
-        let [name, side, rate, most, p50, p99, load, space] = TIER_WIDTHS;
-        let widths = [name, side, bar, rate, most, p50, p99, load, space].map(Constraint::Length);
-        let head = ["TIER", "", "BANDWIDTH", "", "OF", "P50", "P99", "LOAD", "SPACE"];
-        Table::new(rows, widths).header(header(&head)).column_spacing(1)
+        // Of those that there is no room for, not even a part is shown.
+        let room = rows_in(area, false) / 2;
+        let rows = tiers.iter().take(room).flat_map(|tier| self.tier(tier, usize::from(bar), wide));
+        let [name, side, rate, most, p50, p99, load, space] = widths;
+        let unit = if wide { "" } else { "/S" };
+        table(
+            rows.collect(),
+            &[
+                ("TIER", name),
+                ("", side),
+                (if wide { "BANDWIDTH" } else { "BANDW." }, bar),
+                (unit, rate),
+                ("OF", most),
+                ("P50", p50),
+                ("P99", p99),
+                ("LOAD", load),
+                ("SPACE", space),
+            ],
+        )
     }
 
     /// The two rows of a tier: what is read and what is written.
-    fn tier(&self, tier: &TierStatus, bar_width: usize) -> [Row<'static>; 2] {
-        let name = format!("{}{}", tier.name, if tier.home { "*" } else { "" });
-        let threads = format!("{} thread{}", tier.threads, if tier.threads == 1 { "" } else { "s" });
-        let load = [format!("{:.1} in flight", tier.in_flight), threads];
-        let share = used(tier);
-        let space = [bar(share, 16), format!("{:.0}% of {}", share * 100.0, show_size(tier.total))];
+    fn tier(&self, tier: &TierStatus, bar_width: usize, wide: bool) -> [Row<'static>; 2] {
+        let home = if tier.home { "*" } else { "" };
+        let name = format!("{}{home}", fit(&tier.name, if wide { 12 } else { 10 } - home.len()));
+        let flight = if wide { "in flight" } else { "ops" };
+        let threads =
+            if wide { counted(tier.threads.into(), "thread") } else { format!("{} thr.", tier.threads) };
+        let load = [format!("{:.1} {flight}", tier.in_flight), threads];
+        let (share, of) = (used(tier), if wide { "of " } else { "" });
+        let space = [
+            bar(share, if wide { 16 } else { 11 }),
+            format!("{:.0}% {of}{}", share * 100.0, show_size(tier.total)),
+        ];
         let sides = [
             (tier.read_rate, tier.read_bandwidth, &tier.read_latency_ns),
             (tier.write_rate, tier.write_bandwidth, &tier.write_latency_ns),
@@ -283,7 +366,7 @@ impl View<'_> {
         let mut first = first.into_iter().zip(["read", "write"]);
         let mut rest = load.into_iter().zip(space);
         let mut side = 0;
-        sides.map(|(rate, most, latency)| {
+        sides.map(|(now, most, latency)| {
             let (seen, most) = match most {
                 Some(most) => ("", most),
                 None => ("~", self.peaks.of(tier, side)),
@@ -291,12 +374,12 @@ impl View<'_> {
             side += 1;
             let (label, what) = first.next().unwrap_or_default();
             let (load, space) = rest.next().unwrap_or_default();
-            let known = if most > 0.0 { format!("{seen}{}/s", show_size(most as u64)) } else { "-".into() };
+            let known = if most > 0.0 { format!("{seen}{}", rate(most, wide)) } else { "-".into() };
             Row::new([
                 label,
                 Cell::from(what),
-                Cell::from(bar(if most > 0.0 { rate / most } else { 0.0 }, bar_width)),
-                Cell::from(format!("{}/s", show_size(rate as u64))),
+                Cell::from(bar(if most > 0.0 { now / most } else { 0.0 }, bar_width)),
+                Cell::from(rate(now, wide)),
                 Cell::from(known),
                 Cell::from(show_percentile(latency, latency.p50)),
                 Cell::from(show_percentile(latency, latency.p99)),
@@ -306,24 +389,55 @@ impl View<'_> {
         })
     }
 
-    fn files(&self) -> Table<'static> {
+    fn files(&self, area: Rect) -> Table<'static> {
+        let (tiers, heat) = (if area.width >= WIDE { 24 } else { 14 }, 5);
+        let text = area.width.saturating_sub(heat + 7 + tiers + 3);
         let row = |file: &HotFile| {
             let path = file.path.as_ref().map(|path| path.shown().to_string());
             let path = path.unwrap_or_else(|| format!("inode {}", file.ino));
-            Row::new([format!("{:.2}", file.heat), file.tier_names.join(" "), path])
+            Row::new([
+                format!("{}%", file.heat),
+                file.ranges.to_string(),
+                fit(&file.tier_names.join(" "), tiers.into()),
+                fit_end(&path, text.into()),
+            ])
         };
         let mut rows: Vec<Row<'_>> = self.status.hottest.iter().skip(self.scroll).map(row).collect();
         if rows.is_empty() {
-            rows.push(Row::new(["-", "", ""]));
+            rows.push(Row::new(["-"]));
         }
-        let widths = [Constraint::Length(8), Constraint::Length(24), Constraint::Min(20)];
-        Table::new(rows, widths).header(header(&["HEAT", "TIERS", "HOTTEST FILES"])).column_spacing(1)
+        table(rows, &[("HEAT", heat), ("RANGES", 7), ("TIERS", tiers), ("HOTTEST FILES", text)])
     }
 }
 
-fn header(names: &[&'static str]) -> Row<'static> {
-    Row::new(names.iter().map(|name| Cell::from(*name)).collect::<Vec<_>>())
-        .style(Style::new().add_modifier(Modifier::DIM))
+fn table(rows: Vec<Row<'static>>, columns: &[(&'static str, u16)]) -> Table<'static> {
+    let head = columns.iter().map(|(name, _)| Cell::from(*name));
+    let head = Row::new(head.collect::<Vec<_>>()).style(Style::new().add_modifier(Modifier::DIM));
+    let widths = columns.iter().map(|(_, width)| Constraint::Length(*width));
+    Table::new(rows, widths.collect::<Vec<_>>()).header(head).column_spacing(1)
+}
+
+/// Bytes a second; where there is little room, the head of the column says what
+/// they are of.
+fn rate(rate: f64, wide: bool) -> String {
+    let size = show_size(rate as u64);
+    if wide { format!("{size}/s") } else { size.replace(' ', "").replace("iB", "") }
+}
+
+/// As much of a text as fits.
+fn fit(text: &str, width: usize) -> String {
+    match text.chars().count() > width {
+        true => text.chars().take(width.saturating_sub(1)).chain(['…']).collect(),
+        false => text.to_owned(),
+    }
+}
+
+/// The same of a path, whose end says more.
+fn fit_end(text: &str, width: usize) -> String {
+    match (text.chars().count() + 1).checked_sub(width) {
+        Some(over) if over > 1 => ['…'].into_iter().chain(text.chars().skip(over)).collect(),
+        _ => text.to_owned(),
+    }
 }
 
 fn used(tier: &TierStatus) -> f64 {
@@ -381,7 +495,7 @@ mod tests {
             serde_json::json!({ "ops": 5, "mean": 0, "p50": 1_500_000, "p99": 84_000_000 });
         let thread = |thread: u32, write_rate: f64| {
             serde_json::json!({
-                "thread": thread, "read_rate": 0.0, "write_rate": write_rate, "read_op_rate": 0.0,
+                "thread": thread, "program": "wri\nter", "read_rate": 0.0, "write_rate": write_rate, "read_op_rate": 0.0,
                 "write_op_rate": 50.0, "read_latency_ns": 0, "write_latency_ns": 1_500_000, "in_flight": 0.75,
             })
         };
@@ -389,8 +503,8 @@ mod tests {
         let mut slow = tier(1, "slow", 250.0 * 1024.0 * 1024.0);
         slow["busiest_threads"] = serde_json::json!([thread(77, 2_097_152.0)]);
         let hot = serde_json::json!([
-            { "ino": 7, "path": "a/b", "heat": 2.5, "tier_names": ["slow"] },
-            { "ino": 8, "heat": 0.5, "tier_names": ["fast", "slow"] },
+            { "ino": 7, "path": "a/b", "heat": 83, "ranges": 3, "tier_names": ["slow"] },
+            { "ino": 8, "heat": 33, "ranges": 1, "tier_names": ["fast", "slow"] },
         ]);
         serde_json::from_value(serde_json::json!({
             "volume": "v", "mountpoint": "/mnt", "version": "1", "pid": 1, "range_size": 65536,
@@ -432,10 +546,10 @@ mod tests {
             // Nothing is known of it but what it did so far.
             "online       write ██████████████████ 250 MiB/s   ~250 MiB/s  -       -",
             "0 threads      25% of 100 GiB",
-            "77       slow         0 B/s       2.00 MiB/s  0        50       -         1.5 ms     0.8",
-            "2.50     slow                     a/b",
-            "0.50     fast slow                inode 8",
-            "3       running  ██████████░░░░░░░░░░ 50%   10.0 MiB/s  1 min 5 s    a/b to slow",
+            "77       $'wri\\nter'     slow         0 B/s       2.00 MiB/s  0        50       -         1.5 ms     0.8",
+            "83%   3       slow                     a/b",
+            "33%   1       fast slow                inode 8",
+            "3       running ██████████░░░░░░░░░░ 50%  10.0 MiB/s  1 min 5 s    a/b to slow",
             "q quit   ← → sort by: number",
         ] {
             assert!(shown.contains(words), "{words}\n{shown}");
@@ -444,7 +558,41 @@ mod tests {
         assert!(!first(&shown));
         (view.order, view.scroll) = (Order::Written, 1);
         let shown = screen(&view, 110, 23);
-        assert!(first(&shown) && !shown.contains("2.50  ") && shown.contains("inode 8"), "{shown}");
+        assert!(first(&shown) && !shown.contains("83%  ") && shown.contains("inode 8"), "{shown}");
+    }
+
+    #[test]
+    fn eighty_columns_and_24_lines_have_room_for_all_that_matters() {
+        let (mut status, mut peaks) = (status(), Peaks::default());
+        status.tiers[0].name = "the-fastest-of-all-tiers".into();
+        status.tiers[0].busiest_threads[0].program = Some("a-long-programm".into());
+        status.tiers[1].threads = 12;
+        status.hottest[0].path = Some(format!("{}/the-end", "directory/".repeat(20)));
+        peaks.see(&status);
+        let mut jobs = [job("running")];
+        jobs[0].text = format!("{} to slow", "x".repeat(80));
+        let order = Order::default();
+        let view = View { status: &status, jobs: Some(&jobs), peaks: &peaks, order, scroll: 0, keys: true };
+        let shown = screen(&view, 80, 24);
+        for words in [
+            "3 open files, 4 inodes in memory, 0 removals pending  policy weighted",
+            "the-fast…* read  ",
+            "online     write ████░░░░ 100M     200M     1.5 ms 84 ms  0 thr.     25% 100 GiB",
+            "12 thr.    25% 100 GiB",
+            "77      a-long-programm the-faste… 0B",
+            "3       running ████░░░░ 50%  10.0 MiB/s  1 min 5 s   xxxxx",
+            "…",
+            "/the-end",
+            "q quit",
+        ] {
+            assert!(shown.contains(words), "{words}\n{shown}");
+        }
+        // Nothing that a higher screen has is missing but empty lines.
+        let lines =
+            |shown: &str| shown.lines().filter(|line| !line.trim_matches([' ', '"']).is_empty()).count();
+        assert_eq!(lines(&shown), lines(&screen(&view, 80, 60)), "{shown}");
+        let narrow = text(&view, 80);
+        assert!(narrow.lines().all(|line| line.chars().count() <= 80), "{narrow}");
     }
 
     #[test]

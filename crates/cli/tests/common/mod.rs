@@ -88,7 +88,7 @@ stack:
         command.current_dir(self.dir.path()).args(words).stdin(Stdio::null());
         match words.first() {
             Some(&"mount") => _ = command.arg("--log-file").arg(self.path("log")),
-            Some(&"job") if words.len() > 1 => _ = command.args(["--mount", "m"]),
+            Some(&"job") if words.len() > 1 => _ = command.arg("./m"),
             _ => {}
         }
         command
@@ -152,7 +152,7 @@ stack:
     /// What `braid tier list` says of a tier; null if there is no such tier.
     pub(crate) fn tier(&self, name: &str) -> Value {
         let tiers = self.json(&["tier", "list", "m", "--json"]);
-        let found = tiers.as_array().unwrap().iter().find(|tier| tier["name"] == name);
+        let found = tiers["tiers"].as_array().unwrap().iter().find(|tier| tier["name"] == name);
         found.cloned().unwrap_or(Value::Null)
     }
 

@@ -2,16 +2,15 @@
 //! volume. The one table of `docs/metrics.md` says the same. Called for each
 //! scrape.
 
+use crate::process::Process;
 use braid_contract::JobState;
 use braid_ipc::protocol::{Device, Job, LatencyHistogram, MoveCount, Status, TierStatus};
+use braid_volume::TierState;
 use prometheus_client::collector::Collector;
 use prometheus_client::encoding::{DescriptorEncoder, MetricEncoder, text};
 use prometheus_client::metrics::MetricType;
 use prometheus_client::registry::Registry;
 use std::fmt;
-
-/// Every state that a tier may have, as the status calls it.
-const STATES: [&str; 6] = ["online", "full", "read-only", "failing", "hanging", "absent"];
 
 /// Every state of a job.
 const JOB_STATES: [JobState; 7] = [
@@ -29,6 +28,8 @@ const JOB_STATES: [JobState; 7] = [
 struct Told {
     volume: Status,
     jobs: Vec<Job>,
+    /// The daemon itself, where `/proc` tells of it.
+    process: Option<Process>,
 }
 
 /// The labels of a sample.
@@ -59,7 +60,7 @@ enum Values {
 /// The metrics of a volume in this state, in the OpenMetrics text format.
 pub(crate) fn exposition(volume: Status, jobs: Vec<Job>) -> Result<String, String> {
     let mut registry = Registry::default();
-    registry.register_collector(Box::new(Told { volume, jobs }));
+    registry.register_collector(Box::new(Told { volume, jobs, process: Process::look() }));
     let mut text = String::new();
     text::encode(&mut text, &registry).map_err(|error| error.to_string())?;
     Ok(text)
@@ -77,12 +78,22 @@ impl Collector for Told {
             match metric.values {
                 Values::Gauge(samples) => {
                     for (labels, value) in samples(self) {
-                        family.encode_family(&labels)?.encode_gauge(&value)?;
+                        match labels.is_empty() {
+                            true => family.encode_gauge(&value)?,
+                            false => family.encode_family(&labels)?.encode_gauge(&value)?,
+                        }
                     }
                 }
                 Values::Counter(samples) => {
                     for (labels, value) in samples(self) {
-                        family.encode_family(&labels)?.encode_counter::<Labels, _, f64>(&value, None)?;
+                        match labels.is_empty() {
+                            true => family.encode_counter::<Labels, _, f64>(&value, None)?,
+                            false => {
+                                family
+                                    .encode_family(&labels)?
+                                    .encode_counter::<Labels, _, f64>(&value, None)?;
+                            }
+                        }
                     }
                 }
                 Values::Histogram(samples) => {
@@ -106,7 +117,7 @@ fn encode_histogram(sample: &mut MetricEncoder<'_>, histogram: &LatencyHistogram
 }
 
 fn metrics() -> impl Iterator<Item = Metric> {
-    of_volume().into_iter().chain(of_tiers()).chain(of_traffic()).chain(of_devices())
+    of_volume().into_iter().chain(of_tiers()).chain(of_traffic()).chain(of_devices()).chain(of_process())
 }
 
 fn counter(name: &'static str, help: &'static str, samples: fn(&Told) -> Samples) -> Metric {
@@ -136,6 +147,9 @@ fn of_volume() -> Vec<Metric> {
             labels.push(("policy", told.volume.policy.clone()));
             vec![(labels, 1.0)]
         }),
+        gauge("braid_uptime_seconds", "Time since the mount", |told| {
+            vec![(volume(told), told.volume.uptime_seconds)]
+        }),
         gauge("braid_range_size_bytes", "Size of a range, of files that no rule gives another one", |told| {
             whole(told, told.volume.range_size.into())
         }),
@@ -162,6 +176,7 @@ fn of_volume() -> Vec<Metric> {
 fn of_tiers() -> Vec<Metric> {
     vec![
         gauge("braid_tier_state", "1 for the state that the tier is in, 0 for the others", states),
+        counter("braid_errors", "Errors that the tier answered since the mount, by kind", errors),
         gauge("braid_tier_home", "1 for the tier that holds the namespace, else 0", |told| {
             tiers(told, |tier| f64::from(u8::from(tier.home)))
         }),
@@ -269,6 +284,37 @@ fn of_devices() -> Vec<Metric> {
     ]
 }
 
+/// The names are those that Prometheus has for all processes.
+fn of_process() -> Vec<Metric> {
+    vec![
+        counter("process_cpu_seconds", "Time that the daemon was at work, in user and system mode", |told| {
+            process(told, |process| process.cpu_seconds)
+        }),
+        gauge("process_start_time_seconds", "When the daemon started, in seconds since 1970", |told| {
+            process(told, |process| process.start_time_seconds)
+        }),
+        gauge("process_resident_memory_bytes", "Memory of the daemon that is in use", |told| {
+            process(told, |process| process.resident_bytes as f64)
+        }),
+        gauge("process_virtual_memory_bytes", "Address space of the daemon that is mapped", |told| {
+            process(told, |process| process.virtual_bytes as f64)
+        }),
+        gauge("process_open_fds", "Descriptors that the daemon has open", |told| {
+            process(told, |process| process.open_fds as f64)
+        }),
+        gauge("process_max_fds", "Descriptors that the daemon may have open", |told| {
+            process(told, |process| process.max_fds as f64)
+        }),
+        gauge("process_threads", "Threads of the daemon", |told| {
+            process(told, |process| process.threads as f64)
+        }),
+    ]
+}
+
+fn process(told: &Told, value: fn(&Process) -> f64) -> Samples {
+    told.process.iter().map(|process| (Labels::new(), value(process))).collect()
+}
+
 fn volume(told: &Told) -> Labels {
     vec![("volume", told.volume.volume.clone())]
 }
@@ -296,11 +342,23 @@ fn each(told: &Told, value: fn(&TierStatus) -> Option<f64>) -> Samples {
 
 fn states(told: &Told) -> Samples {
     let of = |tier: &TierStatus| {
-        STATES.map(|state| {
+        TierState::NAMES.map(|state| {
             let mut labels = of_tier(told, tier);
             labels.push(("state", state.into()));
             (labels, f64::from(u8::from(tier.state == state)))
         })
+    };
+    told.volume.tiers.iter().flat_map(of).collect()
+}
+
+fn errors(told: &Told) -> Samples {
+    let of = |tier: &TierStatus| {
+        let labels = |kind: &String| {
+            let mut labels = of_tier(told, tier);
+            labels.push(("kind", kind.clone()));
+            labels
+        };
+        tier.errors.iter().map(|(kind, count)| (labels(kind), *count as f64)).collect::<Samples>()
     };
     told.volume.tiers.iter().flat_map(of).collect()
 }

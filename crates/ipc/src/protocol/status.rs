@@ -2,6 +2,7 @@
 
 use super::RunTier;
 use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
 
 /// The state of a volume.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -14,6 +15,9 @@ pub struct Status {
     pub version: String,
     /// The daemon's process id, in its own pid namespace.
     pub pid: u32,
+    /// How long it has been mounted, in seconds.
+    #[serde(default)]
+    pub uptime_seconds: f64,
     /// Size of a range in bytes.
     pub range_size: u32,
     /// The policy in force, with its settings.
@@ -51,8 +55,11 @@ pub struct HotFile {
     /// user who mounted only.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub path: Option<String>,
-    /// The heat of its ranges together: one that is in constant use counts 1.
-    pub heat: f64,
+    /// The heat of its ranges that are in use, in percent, on average.
+    pub heat: u8,
+    /// How many these are.
+    #[serde(default)]
+    pub ranges: u64,
     /// The tiers that its hot ranges are on.
     pub tier_names: Vec<String>,
 }
@@ -117,6 +124,10 @@ pub struct TierStatus {
     pub used: u64,
     /// Ranges of spread files there.
     pub ranges: u64,
+    /// Errors that it answered since the mount, by kind: `io`, `no-space`,
+    /// `read-only` or `missing`.
+    #[serde(default)]
+    pub errors: BTreeMap<String, u64>,
     /// Bytes read since the mount.
     pub read_bytes: u64,
     /// Reads since the mount.
@@ -150,10 +161,10 @@ pub struct TierStatus {
     #[serde(default)]
     pub write_latency_total_ns: Latency,
     /// How many reads for applications took how long since the mount.
-    #[serde(default)]
+    #[serde(default, skip_serializing_if = "LatencyHistogram::is_empty")]
     pub read_latency_histogram_ns: LatencyHistogram,
     /// The same for writes.
-    #[serde(default)]
+    #[serde(default, skip_serializing_if = "LatencyHistogram::is_empty")]
     pub write_latency_histogram_ns: LatencyHistogram,
     /// Operations for applications that were under way at a time, on average,
     /// within the last second or epoch.
@@ -217,6 +228,14 @@ pub struct LatencyHistogram {
     pub buckets: Vec<LatencyBucket>,
 }
 
+impl LatencyHistogram {
+    /// Whether there is nothing in it, not even empty buckets.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.buckets.is_empty()
+    }
+}
+
 /// Operations that took less than some time, and no less than those of the
 /// bucket before.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -233,6 +252,10 @@ pub struct LatencyBucket {
 pub struct ThreadStatus {
     /// The thread's id.
     pub thread: u32,
+    /// The program that it is of, as the kernel calls its process; `None` where
+    /// the thread has ended or can't be looked at.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub program: Option<String>,
     /// Bytes read a second.
     pub read_rate: f64,
     /// Bytes written a second.

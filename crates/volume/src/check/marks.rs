@@ -6,7 +6,7 @@ use super::{Check, When};
 use crate::format::SavedCounts;
 use crate::namespace::names_in;
 use crate::rehome;
-use braid_contract::{ObjectId, Result, Shown};
+use braid_contract::{ObjectId, Result, Shown, counted};
 
 impl Check<'_> {
     /// Takes in which files are marked.
@@ -34,8 +34,8 @@ impl Check<'_> {
             None => {}
         }
         if !self.marked.is_empty() && !self.is_mounted() {
-            let count = self.marked.len();
-            let what = format!("not unmounted cleanly: {count} files were in use or being removed");
+            let count = self.marked.len() as u64;
+            let what = format!("not unmounted cleanly: {} in use or being removed", counted(count, "file"));
             self.found(
                 Problem::note("not-clean", what).tier(&home).repair("recovers them, as the next mount does"),
             );

@@ -32,7 +32,7 @@ pub use report::{CheckOptions, CheckProgress, CheckReport, Problem, Severity};
 use crate::Volume;
 use crate::config::VolumeConfig;
 use crate::open::OpenError;
-use braid_contract::{Errno, Error, ObjectId, RefusalKind, Result, TierId};
+use braid_contract::{Errno, Error, ObjectId, RefusalKind, Result, TierId, counted};
 use files::Doubt;
 use ground::Ground;
 use report::Reporter;
@@ -235,7 +235,8 @@ impl<'a> Check<'a> {
         let left = volume.index.marked()?;
         self.report.problems[at].repaired = left.is_empty();
         if !left.is_empty() {
-            self.report.problems[at].repair = format!("{} files could not be recovered", left.len());
+            self.report.problems[at].repair =
+                format!("not recovered: {}", counted(left.len() as u64, "file"));
         }
         Ok(())
     }

@@ -8,7 +8,7 @@ use crate::file::File;
 use crate::movers::Drive;
 use crate::sync::Mutex;
 use crate::tiers::{Tier, bit};
-use braid_contract::{Amount, Errno, Error, Result};
+use braid_contract::{Amount, Errno, Error, Result, counted};
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -143,7 +143,7 @@ impl Run<'_> {
         let of = match &self.goal {
             Goal::Off { tier, .. } => {
                 let ranges = tier.ranges.load(Ordering::Relaxed);
-                format!("; {ranges} ranges are left on {}", tier.name)
+                format!("; {} left on {}", counted(ranges, "range"), tier.name)
             }
             _ => String::new(),
         };

@@ -9,7 +9,7 @@ use crate::Volume;
 use crate::file::File;
 use crate::migrate::Pace;
 use crate::namespace::{Identity, Seen};
-use braid_contract::{Amount, Errno, Error, Fd, JobKind, Result, Shown};
+use braid_contract::{Amount, Errno, Error, Fd, JobKind, Result, Shown, counted};
 use std::collections::{BTreeMap, HashSet};
 use std::path::{Path, PathBuf};
 
@@ -151,7 +151,7 @@ impl Run<'_> {
         });
         self.volume.try_keep_job(&updated.map_err(failed)?);
         let Goal::To(to) = &self.goal else { return Ok(()) };
-        let what = format!("{} in {} files are to be moved there", show(left.bytes), left.files);
+        let what = format!("{} in {} are to be moved there", show(left.bytes), counted(left.files, "file"));
         self.volume.check_room(&what, left.bytes, to).map_err(failed)
     }
 
@@ -350,8 +350,9 @@ impl Run<'_> {
         let left = self.volume.ranges_on(tier).map_err(failed)?;
         if left > 0 {
             let why = format!(
-                "{left} ranges are still on tier {}, of files that no name leads to: see braid fsck",
-                tier.name
+                "still on tier {}, of files that no name leads to: {}; see braid fsck",
+                tier.name,
+                counted(left, "range")
             );
             return Ok(Outcome::Failed(why));
         }

@@ -14,7 +14,7 @@ use crate::index::Index;
 use crate::placement;
 use crate::rules::Rules;
 use crate::tiers::{Counts, Tier};
-use braid_contract::{Errno, Error, ObjectId, RefusalKind, Result, Store, TierId};
+use braid_contract::{Errno, Error, ObjectId, RefusalKind, Result, Store, TierId, counted};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
@@ -320,8 +320,8 @@ fn belongs_elsewhere(table: &VolumeTable, tier: &TierConfig) -> bool {
 }
 
 fn not_empty(tier: &Tier, ranges: u64, files: Option<u64>) -> Error {
-    let of = files.map_or_else(String::new, |files| format!(" of {files} files"));
-    let what = format!("tier {} is not empty: {ranges} ranges{of} are on it", tier.name);
+    let of = files.map_or_else(String::new, |files| format!(" of {}", counted(files, "file")));
+    let what = format!("tier {} is not empty: it has {}{of}", tier.name, counted(ranges, "range"));
     Error::refused(Errno::ENOTEMPTY, RefusalKind::Occupied, what)
 }
 

@@ -94,13 +94,16 @@ pub(super) fn key_of_found(identity: &Identity) -> FileKey {
 
 /// Opens a file to look at it, for `status`.
 impl Volume {
-    pub(crate) fn look_at(&self, key: FileKey) -> Option<Fd> {
+    /// `None` where no descriptor can be had; an error if the file is gone.
+    pub(crate) fn look_at(&self, key: FileKey) -> Result<Option<Fd>> {
         if let Ok(inode) = self.inodes.get(braid_contract::InodeId(key.ino))
             && key_of(&inode) == key
         {
-            return self.inodes.open(&self.home, &inode, Access::Path).ok();
+            let fd = self.inodes.open(&self.home, &inode, Access::Path)?;
+            // It may be open for long yet.
+            return if fd.stat()?.attr.nlink > 0 { Ok(Some(fd)) } else { Err(Errno::ENOENT.into()) };
         }
-        let handle = self.heat.table().file(key)?.handle.clone()?;
-        self.home.open_handle(&handle).ok().flatten()
+        let handle = self.heat.table().file(key).and_then(|file| file.handle.clone());
+        handle.map_or(Ok(None), |handle| self.home.open_handle(&handle))
     }
 }

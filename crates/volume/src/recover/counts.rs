@@ -10,7 +10,8 @@ use std::sync::atomic::Ordering;
 impl Volume {
     /// Saves the counts, for the next mount; unless they are not exact.
     pub(crate) fn save_counts(&self) -> Result<()> {
-        if self.tiers.counts() != Counts::Exact {
+        // An index that is left of a removed file would be counted out again.
+        if self.tiers.counts() != Counts::Exact || !self.reaper.ids().is_empty() {
             return Ok(());
         }
         let mut saved = SavedCounts::default();
@@ -49,13 +50,16 @@ impl Volume {
             return;
         }
         let changes = self.tiers.changes();
+        let gone = self.reaper.counted_out();
         let mut counts = [0_u64; TierId::LIMIT as usize];
         let counted = self.index.list(&mut |id| {
             if stopped() {
                 return Err(Errno::EINTR.into());
             }
             // One that can't be read, or is gone by now, counts nothing.
-            let _ = self.count_index(id, &mut counts);
+            if !gone.contains(&id) {
+                let _ = self.count_index(id, &mut counts);
+            }
             Ok(())
         });
         if let Err(error) = counted {

@@ -10,7 +10,7 @@ use crate::index::Dirs;
 use crate::migrate::Pace;
 use crate::namespace::{BRAID_DIR, Home, Inode, names_in};
 use crate::sync::{Condvar, Mutex};
-use braid_contract::{Access, Attr, Context, Errno, Error, Fd, RefusalKind, Result, Shown};
+use braid_contract::{Access, Attr, Context, Errno, Error, Fd, RefusalKind, Result, Shown, counted};
 use std::collections::{HashMap, HashSet};
 use std::ffi::OsStr;
 use std::sync::Arc;
@@ -324,14 +324,15 @@ impl<'a> Copier<'a> {
         let usage = self.new.root().usage()?;
         let room = usage.space.available;
         if bytes > room {
-            let what = format!(
-                "the home tier has {bytes} bytes in {files} files, and the new one room for {room} bytes"
-            );
+            let files = counted(files, "file");
+            let what =
+                format!("the home tier has {bytes} bytes in {files}, and the new one room for {room} bytes");
             return Err(Error::refused(Errno::ENOSPC, RefusalKind::Room, what));
         }
         if usage.files > 0 && files > usage.files_free {
             let left = usage.files_free;
-            let what = format!("the home tier has {files} files, and the new one room for {left}");
+            let what =
+                format!("the home tier has {}, and the new one room for {left}", counted(files, "file"));
             return Err(Error::refused(Errno::ENOSPC, RefusalKind::Room, what));
         }
         Ok(())

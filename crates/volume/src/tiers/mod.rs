@@ -2,6 +2,7 @@
 //! have, how they are doing, and what went through them.
 
 mod account;
+mod errors;
 mod gate;
 mod health;
 mod latency;
@@ -18,6 +19,7 @@ use crate::placement::{Epoch, Known, TierEpoch, TierView, believed, filled};
 use crate::sync::{Mutex, RwLock};
 pub(crate) use account::{Account, act_for, present};
 use braid_contract::{Environment, Errno, Error, Fd, ObjectId, Result, Store, TierId, Usage};
+use errors::Errors;
 use gate::Gate;
 use health::{Health, Trouble};
 pub use latency::{Latency, LatencyHistogram};
@@ -50,7 +52,10 @@ pub enum TierState {
 }
 
 impl TierState {
-    /// The word that `status` shows.
+    /// The words for all of them.
+    pub const NAMES: [&str; 7] = ["online", "full", "draining", "read-only", "failing", "hanging", "absent"];
+
+    /// The word that `status` shows, one of [`NAMES`](Self::NAMES).
     #[must_use]
     pub fn name(self) -> &'static str {
         match self {
@@ -86,6 +91,7 @@ pub(crate) struct Tier {
     pub(crate) load: Load,
     pub(crate) monitor: Monitor,
     pub(crate) health: Health,
+    pub(crate) errors: Errors,
     /// Ranges that spread files have on it.
     pub(crate) ranges: AtomicU64,
     profile: Option<TierProfile>,
@@ -145,6 +151,7 @@ impl Tier {
             load,
             monitor: Monitor::new(environment().monotonic_ns()),
             health,
+            errors: Errors::default(),
             ranges: AtomicU64::new(0),
             profile: parts.profile,
             room: Room::new(),
@@ -297,6 +304,7 @@ impl Tier {
     /// tier, and answers what the application should see.
     pub(crate) fn note_error(&self, error: Error) -> Error {
         let errno = error.errno();
+        self.errors.count(errno, self.is_home());
         if errno.is_full() {
             self.is_full_after_all();
             return error;

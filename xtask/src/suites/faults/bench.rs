@@ -89,12 +89,12 @@ impl Bench {
 
     /// Arms faults on the bad tier, in place of those that were.
     pub(super) fn arm(&self, faults: &[&str]) -> Result<()> {
-        self.lab.braid().arg("drill").arg(&self.mount.point).arg(BAD).args(faults).quiet()
+        self.lab.braid().args(["drill", BAD]).args(faults).arg(&self.mount.point).quiet()
     }
 
     /// Lifts all faults.
     pub(super) fn lift(&self) -> Result<()> {
-        self.lab.braid().arg("drill").arg(&self.mount.point).args([BAD, "--clear"]).quiet()
+        self.lab.braid().args(["drill", BAD, "--clear"]).arg(&self.mount.point).quiet()
     }
 
     /// How many operations met the fault `rule` of the bad tier.
@@ -235,7 +235,7 @@ impl Bench {
     /// Replaces the bad tier by an empty file system of this name.
     pub(super) fn replace(&mut self, name: &str) -> Result<()> {
         let dir = self.lab.file_system(name, Kind::Ext4, MIB_EACH)?;
-        let replace = self.lab.braid().args(["tier", "replace"]).arg(&self.mount.point).arg(BAD).arg(&dir);
+        let replace = self.lab.braid().args(["tier", "replace", BAD]).arg(&dir).arg(&self.mount.point);
         let said = replace.read()?;
         let now = format!("tier {BAD} is at {} now", dir.display());
         let told = said.contains(&now) && said.contains("mnt.yaml says so");

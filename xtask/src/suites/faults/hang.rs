@@ -5,7 +5,7 @@ use super::bench::{BAD, Bench, PATIENCE, wait_until};
 use super::sample::{RANGE, open_direct, read_direct};
 use crate::error::{Context, Failure, Result, ensure, fail};
 use rustix::io::Errno;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::sync::mpsc::{RecvTimeoutError, channel};
 
 /// The cases.
@@ -70,9 +70,8 @@ fn beside_readers(
             })
             .collect();
         let worked = wait_until("operations hang", || {
-            let drill =
-                bench.lab.braid().arg("drill").args([bench.mount.point.as_path(), Path::new(BAD)]).read()?;
-            Ok(if drill.contains("hang at present") { Ok(()) } else { Err(drill) })
+            let drill = bench.lab.braid().args(["drill", BAD]).arg(&bench.mount.point).read()?;
+            Ok(if drill.contains("hanging at present") { Ok(()) } else { Err(drill) })
         })
         .and_then(|()| work(bench));
         let lifted = bench.lift();
@@ -90,7 +89,7 @@ fn beside_readers(
 /// lifted, so that it ends.
 fn in_time(bench: &mut Bench, what: &str, work: impl FnOnce(&mut Bench) -> Result<()>) -> Result<()> {
     let (done, waiting) = channel::<()>();
-    let lift = bench.lab.braid().arg("drill").arg(&bench.mount.point).args([BAD, "--clear"]);
+    let lift = bench.lab.braid().args(["drill", BAD, "--clear"]).arg(&bench.mount.point);
     std::thread::scope(|scope| {
         let watchdog = scope.spawn(move || {
             let late = waiting.recv_timeout(PATIENCE) == Err(RecvTimeoutError::Timeout);

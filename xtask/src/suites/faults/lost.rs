@@ -140,7 +140,7 @@ fn refusals() -> Result<()> {
     let dir = |name: &str| bench.lab.dir(name);
     let empty = dir("empty")?;
     let refused = |tier: &str, dir: &Path, reason: &str| -> Result<()> {
-        let replace = bench.lab.braid().args(["tier", "replace"]).arg(&bench.mount.point).arg(tier).arg(dir);
+        let replace = bench.lab.braid().args(["tier", "replace"]).arg(tier).arg(dir).arg(&bench.mount.point);
         let output = replace.output()?;
         let said = String::from_utf8_lossy(&output.stderr).into_owned();
         ensure(output.status.code() == Some(1) && said.contains(reason) && said.contains("help: "), || {

@@ -120,8 +120,7 @@ impl Bed {
     fn command(&self, words: &[&str]) -> Cmd {
         let command = self.lab.braid().args(words);
         match words {
-            ["job", ..] => command.arg("--mount").arg(&self.mount.point),
-            ["move" | "promote" | "demote" | "pin" | "unpin", ..] | ["tier", "replace", ..] => command,
+            ["move" | "promote" | "demote" | "pin" | "unpin", ..] => command,
             _ => command.arg(&self.mount.point),
         }
     }

@@ -28,7 +28,7 @@ pub(super) fn run(bed: &mut Bed, round: u64, report: &mut Report) -> Result<()> 
         let home = bed.home()?;
         let job = bed.kill(|bed| {
             bed.gather_on("home")?;
-            bed.begin_slowly(&["tier", "replace", &bed.point(), "home", &dir])
+            bed.begin_slowly(&["tier", "replace", "home", &dir])
         })?;
         bed.expect_home(job, &home, &dir, false)
     })?;
@@ -54,7 +54,7 @@ impl Bed {
     fn finish_evacuation(&mut self, job: u64) -> Result<()> {
         self.finish_job(job)?;
         let tiers = self.json(&["tier", "list"])?;
-        let other = tiers.as_array().into_iter().flatten().find(|tier| tier["name"] == "other");
+        let other = tiers["tiers"].as_array().into_iter().flatten().find(|tier| tier["name"] == "other");
         let state = other.map(|tier| tier["state"].clone()).unwrap_or_default();
         ensure(state == "draining", || format!("tier other is not empty: {tiers}"))?;
         self.braid(&["tier", "evacuate", "other", "--undo"])
@@ -94,7 +94,7 @@ impl Bed {
     fn kill_at_switch(&mut self, name: &str, phases: &[&str]) -> Result<(u64, String, String)> {
         let (old, new) = (self.home()?, self.new_dir(name)?);
         let job = self.kill(|bed| {
-            let id = bed.begin(&["tier", "replace", &bed.point(), "home", &new])?;
+            let id = bed.begin(&["tier", "replace", "home", &new])?;
             let is_there = |job: &Value| has_ended(job) || phases.iter().any(|phase| job["phase"] == *phase);
             // It ends by itself, and the steps that are waited for are short.
             while !is_there(&bed.job(id)?) {

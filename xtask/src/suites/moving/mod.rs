@@ -91,14 +91,14 @@ fn tiers_go(bed: &mut Bed, report: &mut Report) -> Result<()> {
         bed.beside_loads(|bed| {
             bed.gather_on("third")?;
             let by = format!("fourth={},weight=100", bed.dir("fourth"));
-            bed.braid(&["tier", "replace", &bed.point(), "third", &by])?;
+            bed.braid(&["tier", "replace", "third", &by])?;
             let names = bed.tier_names()?;
             ensure(names == ["home", "other", "fourth"], || format!("the tiers are {names:?}"))
         })
     })?;
     bed.case(report, "home is replaced by a directory on another file system", |bed| {
         let dir = bed.dir("new-home");
-        bed.beside_loads(|bed| bed.braid(&["tier", "replace", &bed.point(), "home", &dir]))?;
+        bed.beside_loads(|bed| bed.braid(&["tier", "replace", "home", &dir]))?;
         let home = bed.home()?;
         ensure(home == dir, || format!("home is at {home}"))
     })
