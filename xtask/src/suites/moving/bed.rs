@@ -95,11 +95,6 @@ impl Bed {
         self.lab.path().join(name).display().to_string()
     }
 
-    /// The mount point.
-    pub(super) fn point(&self) -> String {
-        self.mount.point.display().to_string()
-    }
-
     /// A file of the volume.
     pub(super) fn path(&self, name: &str) -> String {
         self.mount.point.join(name).display().to_string()
