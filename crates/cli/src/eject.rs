@@ -4,6 +4,7 @@ use crate::args::EjectArgs;
 use crate::failure::{Failure, Result};
 use crate::progress::{self, Progress};
 use crate::{fsck, interrupt, mount, table};
+use braid_contract::{Shown, counted};
 use braid_daemon::config::Config;
 use braid_daemon::eject;
 use braid_daemon::units::show_size;
@@ -32,7 +33,7 @@ struct Left {
 pub(crate) fn run(args: &EjectArgs) -> Result<()> {
     let config = mount::stack(&args.stack)?;
     if let Some(mount) = fsck::serving(&config) {
-        let point = mount.point.display();
+        let point = mount.point.shown();
         return Err(Failure::new(format!(
             "the volume is mounted at {point}\n  help: unmount it first: braid umount {point}"
         )));
@@ -65,19 +66,19 @@ fn ejected(config: &Config, dry_run: bool) -> Result<Told> {
         room: ejection.room,
         done: ejection.done,
         hindrance: ejection.hindrance,
-        left: left.map(|(path, why)| Left { path: path.display().to_string(), why }).collect(),
+        left: left.map(|(path, why)| Left { path: path.to_string_lossy().into_owned(), why }).collect(),
     })
 }
 
 fn render(told: &Told, dry_run: bool) -> String {
     let mut text = String::new();
     for Left { path, why } in told.left.iter().take(NAMED_MAX) {
-        text.push_str(&format!("{path}: {why}\n"));
+        text.push_str(&format!("{}: {why}\n", path.shown()));
     }
     if told.left.len() > NAMED_MAX {
         text.push_str(&format!("… and {} more\n", told.left.len() - NAMED_MAX));
     }
-    let amount = format!("{} of {} files", show_size(told.bytes), told.files);
+    let amount = format!("{} of {}", show_size(told.bytes), counted(told.files, "file"));
     text.push_str(&match (dry_run, told.done) {
         (true, _) => format!("to bring home: {amount}; home has room for {}\n", show_size(told.room)),
         (false, true) => format!("brought home: {amount}; nothing of Braid is left\n"),
@@ -89,8 +90,15 @@ fn render(told: &Told, dry_run: bool) -> String {
 fn why(told: &Told, dry_run: bool) -> String {
     let what = match (&told.hindrance, told.left.len()) {
         (Some(hindrance), 0) => hindrance.clone(),
-        (_, files) => format!("{files} files can't be brought home; see braid fsck, and remove or restore them"),
+        (_, files) => format!(
+            "{} can't be brought home; see braid fsck, and remove or restore them",
+            counted(files as u64, "file")
+        ),
     };
-    let still = if dry_run { "" } else { "\n  help: the volume can be mounted as before; go on with the same command" };
+    let still = if dry_run {
+        ""
+    } else {
+        "\n  help: the volume can be mounted as before; go on with the same command"
+    };
     what + still
 }

@@ -4,6 +4,7 @@
 use crate::args::{CommandLine, ManualArgs};
 use crate::failure::{Failure, Result};
 use crate::mount_helper::{MountHelperArgs, UmountHelperArgs};
+use braid_contract::Shown;
 use clap::{Command, CommandFactory};
 use clap_complete::Shell;
 use clap_mangen::Man;
@@ -12,7 +13,7 @@ use std::io;
 use std::path::Path;
 
 pub(crate) fn write(args: &ManualArgs) -> Result<()> {
-    write_all(&args.directory).map_err(|error| Failure::new(format!("{}: {error}", args.directory.display())))
+    write_all(&args.directory).map_err(|error| Failure::new(format!("{}: {error}", args.directory.shown())))
 }
 
 fn write_all(directory: &Path) -> io::Result<()> {

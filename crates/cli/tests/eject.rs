@@ -135,7 +135,7 @@ fn a_file_that_cant_be_read_keeps_the_volume_together() {
     let shard = fs::read_dir(bench.path("b/.braid/data")).unwrap().next().unwrap().unwrap().path();
     fs::rename(&shard, bench.path("kept")).unwrap();
     let said = bench.refused(&["eject", "s.yaml"]);
-    assert!(said.contains("1 files can't be brought home"), "{said}");
+    assert!(said.contains("1 file can't be brought home"), "{said}");
     assert!(bench.path("a/.braid/label").exists());
     fs::rename(bench.path("kept"), &shard).unwrap();
     bench.ok(&["eject", "s.yaml"]);

@@ -22,5 +22,6 @@ pub fn run(
     validate::tiers(volume)?;
     let volume_config = wire::volume_config(volume, None)?;
     rehome::settle(&volume_config.home.root);
-    braid_volume::Volume::eject(volume_config, dry_run, progress).map_err(|error| wire::refuse(&error, volume))
+    braid_volume::Volume::eject(volume_config, dry_run, progress)
+        .map_err(|error| wire::refuse(&error, volume))
 }

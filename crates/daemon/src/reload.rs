@@ -12,7 +12,7 @@ use crate::stack_text::{get, same, volume_mut};
 use crate::tiers::{Joining, Read, invalid};
 use crate::wire::{self, VolumeHandle};
 use crate::yaml::{Node, Value};
-use braid_contract::Errno;
+use braid_contract::{Errno, Shown};
 use braid_ipc::Handler;
 use braid_ipc::protocol::{ErrorReply, Reloaded};
 use braid_volume::{MoversConfig, PlacementConfig, TierChange, TierConfig};
@@ -61,9 +61,14 @@ impl Control {
                 advice,
             ));
         };
-        let shown = file.display().to_string();
+        let shown = file.to_string_lossy().into_owned();
         let new = stack_file::load_at(file, base).map_err(invalid)?;
-        let old = stack_file::of_document(self.running.stack(), &shown, base).map_err(invalid)?;
+        let old = stack_file::of_document(
+            self.running.stack(),
+            &shown,
+            &stack_file::Reading { base, profile: true },
+        )
+        .map_err(invalid)?;
         let plan = self.plan(&Files { old: &old, new: &new })?;
         let changes = plan.changes.clone();
         if !dry_run {
@@ -116,7 +121,7 @@ impl Control {
             return Err(new.dir.place.refuse(
                 format!(
                     "tier '{name}' is at {}, and its directory can't be another one",
-                    old.dir.value.display()
+                    old.dir.value.shown()
                 ),
                 advice,
             ));
@@ -157,7 +162,7 @@ impl Control {
         })?;
         let profile = all.profile.as_ref().and_then(|profile| profile.value.tier(&tier.name));
         let config = TierConfig { profile, ..config };
-        plan.changes.push(format!("tier {}: added, at {}", tier.name, joining.dir.display()));
+        plan.changes.push(format!("tier {}: added, at {}", tier.name, joining.dir.shown()));
         plan.add.push(New { joining, config, change, faults: faults(tier) });
         Ok(())
     }

@@ -156,7 +156,7 @@ impl Running {
         }
         let written = stack_text::get(&root, "mount").and_then(|mount| stack_text::get(mount, "point"));
         if let Some(Node { value: Value::Scalar(point), .. }) = written {
-            set(&mut settings, "point", Value::Scalar(self.base.join(point).display().to_string()));
+            set(&mut settings, "point", Value::Scalar(self.base.join(point).to_string_lossy().into_owned()));
         }
         if !mount.options.is_empty() {
             let options = mount.options.iter().map(|option| Node::new(Value::Scalar(option.clone())));

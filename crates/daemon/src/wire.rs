@@ -82,7 +82,7 @@ pub(crate) fn mount(fs: Arc<dyn FileSystem>, point: &Path, config: &Config) -> i
         allow_other: settings.allow_other.as_ref().map_or(root, |allow| allow.value),
         passthrough: settings.passthrough.as_ref().is_none_or(|passthrough| passthrough.value),
         fs_name: match &config.source.file {
-            Some(file) => file.display().to_string(),
+            Some(file) => file.to_string_lossy().into_owned(),
             None => names.join("+"),
         },
         options: settings.options.clone(),
@@ -302,7 +302,10 @@ fn thread_status(thread: &braid_volume::ThreadStatus) -> ThreadStatus {
 
 /// The volume as it is set; with faults in front of its stores where it is to
 /// be mounted.
-pub(crate) fn volume_config(settings: &VolumeSettings, drills: Option<&Drills>) -> Result<VolumeConfig, Refusal> {
+pub(crate) fn volume_config(
+    settings: &VolumeSettings,
+    drills: Option<&Drills>,
+) -> Result<VolumeConfig, Refusal> {
     let (mut home, mut tiers) = (None, Vec::new());
     for tier in &settings.tiers {
         let weight = tier.weight.as_ref().map(|weight| weight.value);

@@ -11,7 +11,8 @@ use std::ffi::OsStr;
 /// The record, in [`INTENT`].
 const RECORD: &str = "eject";
 /// What it says, for people.
-const TEXT: &[u8] = b"This volume is being taken apart; all data is in plain files. Go on with: braid eject\n";
+const TEXT: &[u8] =
+    b"This volume is being taken apart; all data is in plain files. Go on with: braid eject\n";
 
 /// Whether the last step was begun at this home.
 pub(crate) fn begun(root: &Fd) -> Result<bool> {

@@ -86,11 +86,7 @@ impl Volume {
         Ok(ejection)
     }
 
-    fn eject_open(
-        &self,
-        dry_run: bool,
-        progress: &mut dyn FnMut(EjectProgress) -> bool,
-    ) -> Result<Ejection> {
+    fn eject_open(&self, dry_run: bool, progress: &mut dyn FnMut(EjectProgress) -> bool) -> Result<Ejection> {
         let mut ejection = self.survey()?;
         if dry_run || !ejection.left.is_empty() || ejection.hindrance.is_some() {
             return Ok(ejection);
@@ -170,7 +166,11 @@ impl Volume {
             let tier = entry?.tier;
             let offset = ranges.start_of(range);
             let len = (size - offset).min(ranges.bytes());
-            if tier == home { Ok(()) } else { visit(Away { offset, len, tier, next: offset + ranges.bytes() }) }
+            if tier == home {
+                Ok(())
+            } else {
+                visit(Away { offset, len, tier, next: offset + ranges.bytes() })
+            }
         })
     }
 

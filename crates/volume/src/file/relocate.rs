@@ -270,8 +270,7 @@ impl Volume {
         let ranges = spread.range_size();
         note_release(spread, tier.id);
         let punch = || self.punch_piece(file, spread, tier, ranges.start_of(range), ranges.bytes());
-        unnoticed(file, spread, tier, punch)
-            .context("releasing a range")
+        unnoticed(file, spread, tier, punch).context("releasing a range")
     }
 }
 
