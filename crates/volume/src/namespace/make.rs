@@ -25,7 +25,7 @@ impl Volume {
             let _acting = acting(caller, umask)?;
             dir.make_node_at(name, mode, rdev)?;
         }
-        self.enter_name(&*dir, name)
+        self.enter_name(&*dir, name).inspect_err(|_| unmake(&*dir, name, false))
     }
 
     pub(crate) fn make_dir(
@@ -41,7 +41,7 @@ impl Volume {
             let _acting = acting(caller, umask)?;
             dir.make_dir_at(name, mode & 0o7777)?;
         }
-        self.enter_name(&*dir, name)
+        self.enter_name(&*dir, name).inspect_err(|_| unmake(&*dir, name, true))
     }
 
     pub(crate) fn make_symlink(
@@ -56,7 +56,7 @@ impl Volume {
             let _acting = acting(caller, 0)?;
             dir.make_symlink_at(name, target)?;
         }
-        self.enter_name(&*dir, name)
+        self.enter_name(&*dir, name).inspect_err(|_| unmake(&*dir, name, false))
     }
 
     pub(crate) fn make_link(&self, ino: InodeId, parent: InodeId, name: &OsStr) -> Result<Entry> {
@@ -64,8 +64,8 @@ impl Volume {
         let inode = self.inodes.get(ino)?;
         let fd = self.inodes.path(&self.home, &inode)?;
         fd.link_to(&*dir, name)?;
-        self.inode_changed(&inode)?;
-        self.enter_name(&*dir, name)
+        let linked = self.inode_changed(&inode).and_then(|()| self.enter_name(&*dir, name));
+        linked.inspect_err(|_| unmake(&*dir, name, false))
     }
 
     /// Makes and opens a regular file.
@@ -86,7 +86,7 @@ impl Volume {
             dir.create_at(name, mode & 0o7777)
         };
         match made {
-            Ok(fd) => self.open_made(fd, &*dir, name, flags),
+            Ok(fd) => self.open_made(fd, &*dir, name, flags).inspect_err(|_| unmake(&*dir, name, false)),
             Err(error) if error.errno() == Errno::EEXIST && !exclusive => {
                 self.open_existing(caller, &*dir, name, flags)
             }
@@ -105,9 +105,10 @@ impl Volume {
         let pin = dir.open_at(name, Access::Path)?;
         let inode = self.inodes.enter(&self.home, &identity, pin);
         inode.set_shape(Shape::Plain);
-        let file = self.adopt_file(&inode, fd)?;
+        let adopted = self.adopt_file(&inode, fd);
+        let file = adopted.inspect_err(|_| self.inodes.forget(inode.ino, 1))?;
         let entry = self.entry_of(&inode, &identity)?;
-        file.opened(false)?;
+        file.opened(false).inspect_err(|_| self.inodes.forget(inode.ino, 1))?;
         let handle = self.handles.add_file(OpenFile::new(file, flags, false));
         Ok((entry, Opened { handle, mode: io_mode(flags) }))
     }
@@ -133,6 +134,15 @@ impl Volume {
         let entry = self.enter(fd, &identity)?;
         let opened = self.open_inode(entry.attr.ino, OpenRequest { flags, ..OpenRequest::default() });
         opened.map(|opened| (entry, opened)).inspect_err(|_| self.inodes.forget(entry.attr.ino, 1))
+    }
+}
+
+/// Takes back what was made and can't be told of, for lack of descriptors, for
+/// example: whoever is told of a failure expects nothing to be there. The
+/// kernel holds the directory, so the name is still that of what was made.
+fn unmake(dir: &dyn NativeFd, name: &OsStr, is_dir: bool) {
+    if let Err(error) = dir.remove_at(name, is_dir) {
+        tracing::warn!(?name, %error, "what could not be made whole stays");
     }
 }
 
