@@ -2,12 +2,13 @@
 //!
 //! Clients are anybody on this machine, so nobody can hold it up: a request has
 //! a longest length and a time to come in, an answer a time to be taken, and
-//! there are few connections at once. Every answer ends its connection.
+//! there are few connections at once: one more takes the place of the oldest
+//! that has not asked yet. Every answer ends its connection.
 
 use super::address::Address;
 use rustix::fs::{Mode, chmod};
 use rustix::net::Shutdown;
-use std::collections::HashMap;
+use std::collections::BTreeMap;
 use std::io::{self, Read, Write};
 use std::net::{TcpListener, TcpStream};
 use std::os::fd::{AsFd, BorrowedFd};
@@ -19,8 +20,8 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
-/// Connections at a time; one that comes then is closed.
-const CONNECTIONS_MAX: usize = 8;
+/// Connections at a time.
+const CONNECTIONS_MAX: usize = 32;
 /// How long a request may take to come in, and an answer to be taken.
 const PATIENCE: Duration = Duration::from_secs(5);
 /// The longest request.
@@ -179,11 +180,32 @@ struct Clients {
 
 #[derive(Default)]
 struct State {
-    /// A second descriptor of each connection, to end it by.
-    streams: HashMap<u64, Stream>,
+    /// In the order in which they came.
+    connections: BTreeMap<u64, Connection>,
     threads: Vec<JoinHandle<()>>,
     next: u64,
     ended: bool,
+}
+
+struct Connection {
+    /// A second descriptor, to end it by.
+    stream: Stream,
+    /// It is being answered.
+    asked: bool,
+}
+
+impl State {
+    /// Makes room for one more connection.
+    fn make_room(&mut self) {
+        if self.connections.len() < CONNECTIONS_MAX {
+            return;
+        }
+        let silent = self.connections.iter().find(|(_, connection)| !connection.asked);
+        let oldest = silent.or_else(|| self.connections.iter().next()).map(|(number, _)| *number);
+        if let Some(connection) = oldest.and_then(|number| self.connections.remove(&number)) {
+            connection.stream.hang_up();
+        }
+    }
 }
 
 impl Server {
@@ -215,38 +237,48 @@ impl Clients {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Answers one more, unless there are too many.
+    /// Answers one more.
     fn welcome(self: &Arc<Self>, mut stream: Stream) -> io::Result<()> {
         let mut state = self.lock();
-        if state.streams.len() >= CONNECTIONS_MAX || state.ended {
-            return Err(io::Error::other("too many connections"));
+        if state.ended {
+            return Err(io::ErrorKind::ConnectionAborted.into());
         }
+        state.make_room();
         state.threads.retain(|thread| !thread.is_finished());
         let number = state.next;
         state.next += 1;
-        state.streams.insert(number, stream.duplicate()?);
+        state.connections.insert(number, Connection { stream: stream.duplicate()?, asked: false });
         let mine = Arc::clone(self);
         let spawned = thread::Builder::new().name("metrics client".into()).spawn(move || {
-            if let Err(error) = answer(&mut stream, &mine.source) {
+            if let Err(error) = mine.answer(&mut stream, number) {
                 tracing::debug!(%error, "a reader of metrics went away");
             }
-            mine.lock().streams.remove(&number);
+            mine.lock().connections.remove(&number);
         });
         match spawned {
             Ok(thread) => state.threads.push(thread),
             Err(error) => {
-                state.streams.remove(&number);
+                state.connections.remove(&number);
                 return Err(error);
             }
         }
         Ok(())
     }
 
+    /// Reads what one asks for, and answers it.
+    fn answer(&self, stream: &mut Stream, number: u64) -> io::Result<()> {
+        let request = read_request(stream, Instant::now() + PATIENCE)?;
+        if let Some(connection) = self.lock().connections.get_mut(&number) {
+            connection.asked = true;
+        }
+        answer(stream, &request, &self.source)
+    }
+
     /// Hangs up on everybody.
     fn end(&self) -> Vec<JoinHandle<()>> {
         let mut state = self.lock();
         state.ended = true;
-        state.streams.values().for_each(Stream::hang_up);
+        state.connections.values().for_each(|connection| connection.stream.hang_up());
         std::mem::take(&mut state.threads)
     }
 }
@@ -269,9 +301,8 @@ fn accept(listener: &Listener, clients: &Arc<Clients>) {
     }
 }
 
-fn answer(stream: &mut Stream, source: &Source) -> io::Result<()> {
-    let end = Instant::now() + PATIENCE;
-    let (status, kind, text) = match read_request(stream, end)? {
+fn answer(stream: &mut Stream, request: &Request, source: &Source) -> io::Result<()> {
+    let (status, kind, text) = match request {
         Request::Metrics => match source() {
             Ok(text) => ("200 OK", OPEN_METRICS, text),
             Err(error) => ("500 Internal Server Error", PLAIN, format!("{error}\n")),
@@ -382,11 +413,10 @@ mod tests {
     }
 
     #[test]
-    fn those_who_say_nothing_keep_nobody_out_for_long_and_the_end_waits_for_none() {
+    fn those_who_say_nothing_keep_nobody_out_and_the_end_waits_for_none() {
         let dir = tempfile::tempdir().unwrap();
         let (server, path) = server(dir.path());
-        let silent: Vec<UnixStream> =
-            (0..CONNECTIONS_MAX - 1).map(|_| UnixStream::connect(&path).unwrap()).collect();
+        let silent: Vec<UnixStream> = (0..200).map(|_| UnixStream::connect(&path).unwrap()).collect();
         let answer = ask(&path, "GET /metrics HTTP/1.1\r\n\r\n");
         assert!(answer.starts_with("HTTP/1.1 200 OK\r\n") && answer.ends_with("\r\n\r\n# EOF\n"), "{answer}");
         assert!(ask(&path, "GET / HTTP/1.1\r\n\r\n").starts_with("HTTP/1.1 404 "));
