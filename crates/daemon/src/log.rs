@@ -1,9 +1,10 @@
 //! Logs: one line an event, to standard error or to a file.
 
 use crate::refusal::{Place, Refusal};
-use std::fs::{File, OpenOptions};
+use rustix::fs::OFlags;
+use std::fs::{File, Metadata, OpenOptions};
 use std::io;
-use std::os::unix::fs::OpenOptionsExt;
+use std::os::unix::fs::{FileTypeExt, MetadataExt, OpenOptionsExt};
 use std::path::Path;
 use std::sync::Mutex;
 use tracing_subscriber::EnvFilter;
@@ -11,12 +12,56 @@ use tracing_subscriber::EnvFilter;
 /// The level without a flag.
 pub const LEVEL_DEFAULT: &str = "info";
 
-/// Opens a log for appending; only its owner may read it.
+/// Opens a log for appending; only its owner may read it. Nobody but this user
+/// and root has a say in which file that is: symbolic links of others are not
+/// followed, and files of others not written to.
 ///
 /// # Errors
-/// If it can't be made or opened.
+/// If it can't be made or opened, or others have a say in it.
 pub fn open(path: &Path) -> io::Result<File> {
-    OpenOptions::new().append(true).create(true).mode(0o600).open(path)
+    let linked = check_links(path)?;
+    // A FIFO is not waited for, and refused below.
+    let mut flags = OFlags::NONBLOCK;
+    flags.set(OFlags::NOFOLLOW, !linked);
+    let mut options = OpenOptions::new();
+    options.append(true).create(true).mode(0o600).custom_flags(flags.bits().cast_signed());
+    let file = options.open(path)?;
+    let found = file.metadata()?;
+    if found.is_file() && !is_trusted(&found) {
+        return Err(refused(format!("it belongs to user {}", found.uid())));
+    }
+    if found.is_file() && found.nlink() > 1 {
+        return Err(refused("it has other names (hard links)".into()));
+    }
+    if !found.is_file() && !found.file_type().is_char_device() {
+        return Err(refused("it is not a regular file".into()));
+    }
+    Ok(file)
+}
+
+/// Refuses a path that leads through a symbolic link of another user. Answers
+/// whether its end is a link.
+fn check_links(path: &Path) -> io::Result<bool> {
+    let path = std::path::absolute(path)?;
+    let mut linked = false;
+    for part in path.ancestors() {
+        let Ok(found) = std::fs::symlink_metadata(part) else { continue };
+        if found.is_symlink() && !is_trusted(&found) {
+            let whose = format!("{} is a symbolic link of user {}", part.display(), found.uid());
+            return Err(refused(whose));
+        }
+        linked |= found.is_symlink() && part == path;
+    }
+    Ok(linked)
+}
+
+/// Whether something belongs to this user, or to root.
+fn is_trusted(found: &Metadata) -> bool {
+    found.uid() == 0 || found.uid() == rustix::process::geteuid().as_raw()
+}
+
+fn refused(what: String) -> io::Error {
+    io::Error::new(io::ErrorKind::PermissionDenied, what)
 }
 
 /// Sends events from `level` on (or as a filter such as
