@@ -197,7 +197,7 @@ class Braid(Mounted):
         super()._start()
 
     def command(self) -> list[str]:
-        argv = [str(self.binary), "mount"]
+        argv = [str(self.binary), "mount", "--create"]
         if self.keys:
             path = self.host.work / f"{self.place}.yaml"
             path.write_text(self.stack())

@@ -198,7 +198,7 @@ impl Lab {
     pub(crate) fn volume(&mut self, name: &str, stack: &Stack) -> Result<Mount> {
         let mount = Mount { point: self.dir(name)?, stack: self.root.join(format!("{name}.yaml")) };
         std::fs::write(&mount.stack, stack.yaml()).at(&mount.stack)?;
-        self.mount(&mount)?;
+        self.mount_with(&mount, &["--create"])?;
         Ok(mount)
     }
 
@@ -224,7 +224,7 @@ impl Lab {
     /// [`kill_daemon`](Self::kill_daemon).
     pub(crate) fn mount_by_child(&mut self, mount: &Mount) -> Result<()> {
         let log = self.logs.join("daemon-in-foreground.log");
-        let args = ["mount", "--foreground"];
+        let args = ["mount", "--create", "--foreground"];
         let mut child = self.braid().args(args).arg(&mount.stack).arg(&mount.point).start(&log)?;
         let mounted = wait_until_mounted(&mount.point, &mut child);
         // Of one that has ended by itself nothing is left to undo.

@@ -28,6 +28,8 @@ pub(crate) struct CommandLine {
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum Command {
+    /// Make a new volume of directories, without mounting it
+    Create(CreateArgs),
     /// Join directories into one file system and mount it
     Mount(MountArgs),
     /// Unmount, and wait until the tiers are released
@@ -83,8 +85,29 @@ pub(crate) enum Command {
     Manual(ManualArgs),
 }
 
+const CREATE_HELP: &str = "\
+The directories become the volume's tiers: each is labelled as one. What is in
+the home tier's directory is in the volume; the others need not be empty. A
+directory that is a tier already is refused. `braid mount` takes no directory
+without a label for a tier, so that nothing is made or written on the disk
+beneath while a device is not mounted.
+
+Examples:
+  braid create two-tier.yaml
+  braid create --tier fast=/mnt/nvme,require=mountpoint --tier slow=/mnt/sata,require=mountpoint
+
+Exit status: 0 made, 1 refused or failed, 2 wrong arguments.";
+
+#[derive(Debug, Args)]
+#[command(after_help = CREATE_HELP)]
+pub(crate) struct CreateArgs {
+    #[command(flatten)]
+    pub(crate) stack: StackArgs,
+}
+
 const MOUNT_HELP: &str = "\
 Examples:
+  braid mount --create two-tier.yaml /mnt/volume
   braid mount two-tier.yaml /mnt/volume
   braid mount two-tier.yaml /mnt/volume -o ro,noexec
   braid mount two-tier.yaml                 the file says where: mount: { point: /mnt/volume }
@@ -111,6 +134,10 @@ pub(crate) struct MountArgs {
     /// Options of any mount, separated by commas: ro, noexec, nosuid, nodev, noatime …; repeat at will
     #[arg(long, short, value_name = "OPTIONS", value_delimiter = ',', value_parser = mount_option)]
     pub(crate) options: Vec<String>,
+
+    /// Make the volume if its tiers are all new, and let new tiers join one that is there
+    #[arg(long)]
+    pub(crate) create: bool,
 
     /// Stay in the foreground and log to standard error
     #[arg(long, short)]
@@ -165,7 +192,10 @@ pub(crate) struct StackArgs {
     pub(crate) stack: Option<PathBuf>,
 
     /// A tier, in place of a stack file; repeat for each
-    #[arg(long = "tier", value_name = "NAME=DIR[,weight=N][,reserve=5%][,readonly=true]")]
+    #[arg(
+        long = "tier",
+        value_name = "NAME=DIR[,weight=N][,reserve=5%][,readonly=true][,require=mountpoint|uuid=UUID]"
+    )]
     pub(crate) tiers: Vec<String>,
 
     /// The tier that holds the names and the small files [default: the first]
@@ -209,23 +239,38 @@ fn mount_option(text: &str) -> Result<String, String> {
 
 const UMOUNT_HELP: &str = "\
 Returns when the daemon has ended and the tiers are free for anything else.
-A mount whose daemon is gone is cleaned up.
+A mount that is busy stays, and the command says who uses it. Where the volume
+is mounted at another place too (a bind mount, another mount namespace), this
+one is unmounted, the volume served on, and the command says for whom. A mount
+whose daemon is gone is cleaned up.
+
+A volume that is not mounted any more and still used is named by where it was
+mounted, by its daemon's process id or by its own id.
 
 Examples:
   braid umount /mnt/volume
   braid umount --lazy /mnt/volume
+  braid umount --force 4711
 
 Exit status: 0 unmounted, 1 failed (busy, for example), 2 wrong arguments.";
 
 #[derive(Debug, Args)]
 #[command(after_help = UMOUNT_HELP)]
 pub(crate) struct UmountArgs {
-    /// Where it is mounted
+    /// Where it is or was mounted; its daemon's process id; its volume's id
     pub(crate) mountpoint: PathBuf,
 
     /// Detach a busy mount now and end it when its last user is gone; does not wait
     #[arg(long, short)]
     pub(crate) lazy: bool,
+
+    /// End it now: who uses it gets errors, and what was not synced may be lost
+    #[arg(long, short)]
+    pub(crate) force: bool,
+
+    /// Wait for the end where the volume is still used
+    #[arg(long, conflicts_with = "lazy")]
+    pub(crate) wait: bool,
 }
 
 const STATUS_HELP: &str = "\

@@ -1,6 +1,7 @@
 //! From a path to the Braid file system it is in, and to its daemon.
 
 use crate::failure::{Failure, Result};
+use crate::served;
 use braid_contract::Shown;
 use braid_ipc::Client;
 use braid_ipc::mounts::{self, Mount};
@@ -26,11 +27,12 @@ pub(crate) fn containing(path: &Path) -> Result<Mount> {
     {
         return Ok(mount.clone());
     }
-    let resolved = resolve(path)?;
-    match mounts::containing(&table, &resolved) {
+    let found = resolve(path).and_then(|resolved| match mounts::containing(&table, &resolved) {
         Some(mount) if mount.is_braid() => Ok(mount.clone()),
         mount => Err(not_braid(path, mount)),
-    }
+    });
+    // What it was mounted as may be served still.
+    found.or_else(|failure| served::find(path).map(|daemon| daemon.mount()).ok_or(failure))
 }
 
 /// The Braid file system that was mounted with the stack file `path`, if it is

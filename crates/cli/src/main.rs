@@ -6,6 +6,7 @@ mod affected;
 mod args;
 mod background;
 mod bench;
+mod create;
 mod drill;
 mod eject;
 mod explain;
@@ -14,6 +15,7 @@ mod fsck;
 mod health;
 mod interrupt;
 mod job;
+mod limits;
 mod locate;
 mod manual;
 mod mount;
@@ -23,6 +25,7 @@ mod pin;
 mod poll;
 mod progress;
 mod rehome;
+mod served;
 mod simulate;
 mod stack;
 mod status;
@@ -42,6 +45,7 @@ fn main() -> ExitCode {
         return done;
     }
     let done = match CommandLine::parse().command {
+        Command::Create(args) => create::run(&args),
         Command::Mount(args) => args.settled().and_then(|args| mount::run(&args, &words.collect::<Vec<_>>())),
         Command::Umount(args) => umount::run(&args),
         Command::Status(args) if args.check => return health::run(&args),

@@ -1,17 +1,20 @@
 //! `braid mount`.
 
 use crate::args::{MountArgs, StackArgs};
-use crate::background;
 use crate::failure::{Failure, Result};
-use crate::umount;
+use crate::{background, limits, table, umount};
 use braid_daemon::config::{Config, MountSettings, THREADS};
+use braid_daemon::elsewhere::{self, Elsewhere};
 use braid_daemon::flags::{self, StackFlags};
 use braid_daemon::metrics::Address;
 use braid_daemon::refusal::{Located, Place};
 use braid_daemon::serve::{self, ServeError};
 use braid_daemon::{log, stack_file, validate};
 use std::ffi::OsString;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
+use rustix::mount::mount_bind;
+use rustix::process::geteuid;
+use std::io;
 
 /// Mounts in this process or, usually, in a daemon; `words` are what `args`
 /// were read from.
@@ -23,6 +26,10 @@ pub(crate) fn run(args: &MountArgs, words: &[OsString]) -> Result<()> {
     let config = config(args)?;
     let point = clear_mount_point(args, &config)?;
     let point = validate::mount(&config, &point, args.nonempty)?;
+    if let Some(elsewhere) = elsewhere::find(config.stack.volume()) {
+        return mount_again(&elsewhere, &point.path);
+    }
+    limits::warn(&config)?;
     background::start(args, words, &point.path)
 }
 
@@ -46,6 +53,25 @@ fn clear_mount_point(args: &MountArgs, config: &Config) -> Result<PathBuf> {
     Ok(point)
 }
 
+/// Mounts a volume at one more place that has a daemon already.
+fn mount_again(elsewhere: &Elsewhere, point: &Path) -> Result<()> {
+    let Some(first) = &elsewhere.now else {
+        let (found, advice) = elsewhere.describe();
+        return Err(Failure::new(format!("the volume {found}\n  help: {advice}")));
+    };
+    let (first, shown) = (first.display(), point.display());
+    if !geteuid().is_root() {
+        return Err(Failure::new(format!(
+            "the volume is mounted at {first} already, and only root can mount it at a second place (a bind mount)\n  \
+             help: use it there, or unmount it first: braid umount {first}"
+        )));
+    }
+    let failed =
+        |error| Failure::new(format!("{first} can't be bound to {shown}: {}", io::Error::from(error)));
+    mount_bind(elsewhere.now.as_deref().unwrap_or(point), point).map_err(failed)?;
+    table::print(&format!("the volume is mounted at {first} already; {shown} is the same (a bind mount)\n"))
+}
+
 /// The stack that the arguments describe.
 pub(crate) fn stack(args: &StackArgs) -> Result<Config> {
     if let Some(path) = &args.stack {
@@ -65,6 +91,7 @@ pub(crate) fn stack(args: &StackArgs) -> Result<Config> {
 fn config(args: &MountArgs) -> Result<Config> {
     let mut config = stack(&args.stack)?;
     config.mount = mount_settings(args)?.or(config.mount);
+    config.create = args.create;
     config.without(&args.without)?;
     Ok(config)
 }

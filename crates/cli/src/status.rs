@@ -5,6 +5,7 @@ use crate::args::StatusArgs;
 use crate::failure::Result;
 use crate::locate;
 use crate::poll::Poller;
+use crate::served;
 use crate::table::{self, Align, Table};
 use braid_contract::{Shown, counted};
 use braid_daemon::units::{show_size, write_size};
@@ -30,7 +31,8 @@ pub(crate) fn run(args: &StatusArgs) -> Result<()> {
     if args.json {
         return table::print_json(&status);
     }
-    table::print_to_reader(&render(&status, table::colour())).map(drop)
+    let unmounted = served::unmounted(&mount).unwrap_or_default();
+    table::print_to_reader(&(unmounted + &render(&status, table::colour()))).map(drop)
 }
 
 /// Shows the status again and again, until it is unmounted or nobody reads. On

@@ -111,7 +111,7 @@ fn split_settings(words: &[String]) -> Result<(BTreeMap<String, String>, Option<
     for word in words {
         let (key, value) = word.split_once('=').unwrap_or((word, "yes"));
         if !word.contains('=') && key != "readonly" {
-            let advice = "a setting is weight=NUMBER, reserve=AMOUNT, readonly or readonly=no; a mount point comes last, with a slash: ./DIR";
+            let advice = "a setting is weight=NUMBER, reserve=AMOUNT, require=WHAT, readonly or readonly=no; a mount point comes last, with a slash: ./DIR";
             return Err(Failure::usage(format!("{word}: this is no setting\n  help: {advice}")));
         }
         if settings.insert(key.to_owned(), value.to_owned()).is_some() {

@@ -2,11 +2,13 @@
 
 use crate::args::UmountArgs;
 use crate::failure::{Failure, Result};
-use crate::locate;
+use crate::{locate, served, table};
 use braid_contract::Shown;
+use braid_ipc::daemons::Daemon;
+use braid_ipc::holders::{self, Holder};
 use braid_ipc::mounts::Mount;
 use braid_ipc::protocol::{Reply, Request};
-use braid_ipc::{Client, ClientError, socket};
+use braid_ipc::{Client, ClientError, connection, socket};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::Errno;
 use rustix::mount::{UnmountFlags, unmount};
@@ -20,15 +22,39 @@ use std::process::{Command, Stdio};
 const PATIENCE: Timespec = Timespec { tv_sec: 5, tv_nsec: 0 };
 
 pub(crate) fn run(args: &UmountArgs) -> Result<()> {
-    let mount = locate::mounted_at(&args.mountpoint)?;
-    let watch = if args.lazy { None } else { Watch::start(&mount) };
+    let mount = match locate::mounted_at(&args.mountpoint) {
+        Ok(mount) => mount,
+        Err(failure) => {
+            return served::find(&args.mountpoint).map_or(Err(failure), |daemon| again(args, &daemon));
+        }
+    };
+    if args.lazy && !args.force {
+        detach(&mount, true)?;
+        let users = holders::list(mount.dev);
+        return if users.is_empty() {
+            Ok(())
+        } else {
+            let point = mount.point.display();
+            table::print(&format!(
+                "{point} is detached; it ends when nobody uses it:{}\n",
+                holders::lines(&users)
+            ))
+        };
+    }
+    let watch = Watch::start(&mount);
     // A daemon that can be reached may be slow to answer, but is not dead.
-    let stale = !args.lazy && watch.is_none() && mount.is_dead();
-    detach(&mount.point, args.lazy || stale)?;
+    let stale = watch.is_none() && mount.is_dead();
+    detach(&mount, args.force || stale)?;
     if stale {
         remove_socket(&mount);
     }
+    if args.force && watch.is_some() {
+        abort(mount.dev)?;
+    }
     match watch {
+        Some(watch) if !args.wait && served::is_served(&mount) => {
+            table::print(&served::notice(&mount.point, mount.dev, watch.pid))
+        }
         Some(watch) => watch.finish(),
         None => Ok(()),
     }
@@ -41,24 +67,45 @@ pub(crate) fn clear_dead(point: &Path) -> Result<()> {
         && locate::daemon(&mount).is_err()
         && mount.is_dead()
     {
-        detach(&mount.point, true)?;
+        detach(&mount, true)?;
         remove_socket(&mount);
     }
     Ok(())
 }
 
-fn detach(point: &Path, lazy: bool) -> Result<()> {
+/// A volume that is not mounted where it was: says who it is served for, ends
+/// it, or waits for its end.
+fn again(args: &UmountArgs, daemon: &Daemon) -> Result<()> {
+    let mount = daemon.mount();
+    let watch = Watch::start(&mount);
+    if args.force {
+        abort(mount.dev)?;
+    } else if !args.wait && daemon.hello.serving {
+        return table::print(&served::notice(&mount.point, mount.dev, daemon.hello.pid));
+    }
+    watch.map_or(Ok(()), Watch::finish)
+}
+
+/// Lets the kernel end the connection to a daemon, whoever uses its file
+/// system.
+fn abort(dev: u64) -> Result<()> {
+    connection::abort(dev).map_err(|error| Failure::new(format!("it can't be ended: {error}")))
+}
+
+fn detach(mount: &Mount, lazy: bool) -> Result<()> {
+    let point = &mount.point;
     let flags = if lazy { UnmountFlags::DETACH } else { UnmountFlags::empty() };
     match unmount(point, flags | UnmountFlags::NOFOLLOW) {
         Ok(()) => Ok(()),
-        Err(Errno::PERM) if !geteuid().is_root() => detach_by_helper(point, lazy),
-        Err(Errno::BUSY) => Err(busy(point)),
+        Err(Errno::PERM) if !geteuid().is_root() => detach_by_helper(mount, lazy),
+        Err(Errno::BUSY) => Err(busy(mount)),
         Err(error) => Err(failed(point, &io::Error::from(error).to_string())),
     }
 }
 
 /// For users there is no other way than the helper that is installed for them.
-fn detach_by_helper(point: &Path, lazy: bool) -> Result<()> {
+fn detach_by_helper(mount: &Mount, lazy: bool) -> Result<()> {
+    let point = &mount.point;
     let mut command = Command::new("fusermount3");
     command.arg("-u").args(lazy.then_some("-z")).arg("--").arg(point);
     let output = command.stdin(Stdio::null()).env("LC_ALL", "C").output().map_err(|error| {
@@ -70,18 +117,21 @@ fn detach_by_helper(point: &Path, lazy: bool) -> Result<()> {
         return Ok(());
     }
     let said = String::from_utf8_lossy(&output.stderr);
-    Err(if said.contains("busy") { busy(point) } else { failed(point, said.trim()) })
+    Err(if said.contains("busy") { busy(mount) } else { failed(point, said.trim()) })
 }
 
 fn failed(point: &Path, what: &str) -> Failure {
     Failure::new(format!("{} can't be unmounted: {what}", point.shown()))
 }
 
-fn busy(point: &Path) -> Failure {
-    let point = point.shown();
+fn busy(mount: &Mount) -> Failure {
+    let point = mount.point.shown();
+    let mut users = holders::list(mount.dev);
+    users.retain(|user| *user != Holder::Mount(mount.point.clone()));
     Failure::new(format!(
-        "{point} is busy: somebody has files open in it, or works in it\n  \
-         help: see who with: fuser -vm {point}; or detach it with: braid umount --lazy {point}"
+        "{point} is busy: it is used{}\n  \
+         help: end who uses it; or detach it, and they are served on: braid umount --lazy {point}",
+        holders::lines(&users)
     ))
 }
 
@@ -95,6 +145,7 @@ fn remove_socket(mount: &Mount) {
 /// Waits for the end of a daemon.
 struct Watch {
     client: Client,
+    pid: u32,
     /// Becomes readable when the process has ended; `None` where it can't be
     /// seen from here.
     process: Option<OwnedFd>,
@@ -107,9 +158,9 @@ impl Watch {
         let pid = client.peer_pid().and_then(Pid::from_raw);
         let process = pid.and_then(|pid| pidfd_open(pid, PidfdFlags::empty()).ok());
         // The answer shows that the process is still the one that was opened.
-        client.request(&Request::Hello).ok()?;
+        let Reply::Hello(hello) = client.request(&Request::Hello).ok()? else { return None };
         client.send(&Request::Wait).ok()?;
-        Some(Self { client, process })
+        Some(Self { client, pid: hello.pid, process })
     }
 
     fn finish(mut self) -> Result<()> {

@@ -211,8 +211,8 @@ fn what_is_refused_says_why_and_changes_nothing() {
     ];
     bench.ok(&["umount", "m2"]);
     for (status, said) in said {
-        let expected = "the directory is a tier of a volume that is mounted now\n  help: ";
-        assert!(status == 1 && said.contains(expected), "{said}");
+        let expected = "the directory is a tier of a volume that is mounted ";
+        assert!(status == 1 && said.contains(expected) && said.contains("\n  help: "), "{said}");
     }
     assert_eq!(stack(&bench), before);
     assert!(is_empty(&bench.path("e")));

@@ -18,6 +18,8 @@ pub struct Config {
     pub stack: StackNode,
     /// How it is mounted.
     pub mount: MountSettings,
+    /// Whether the volume is made if its tiers are new, by the flag `--create`.
+    pub create: bool,
     /// Where all this is from.
     pub(crate) source: Source,
 }
@@ -149,10 +151,22 @@ pub struct TierSettings {
     pub reserve: Option<Located<Reserve>>,
     /// Whether it is read only.
     pub readonly: Option<Located<bool>>,
+    /// What its directory must be.
+    pub require: Option<Located<Require>>,
     /// Faults that are armed on it for a drill.
     pub faults: Vec<Located<FaultRule>>,
     /// Where it is said that the mount is to go without it.
     pub absent: Option<Place>,
+}
+
+/// What a tier's directory must be, so that it is not taken for the tier while
+/// the device is not mounted.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Require {
+    /// A mount point.
+    MountPoint,
+    /// On the file system that has this UUID.
+    Uuid(String),
 }
 
 /// Space to leave free on a tier.

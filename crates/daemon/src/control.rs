@@ -6,6 +6,7 @@ use crate::stack_text::Edit;
 use crate::tiers::Settings;
 use crate::wire::VolumeHandle;
 use braid_contract::{Errno, JobId};
+use braid_fuse::Unmounter;
 use braid_ipc::protocol::{
     AffectedFile, Drill, ErrorReply, Explanation, FsckRequest, FsckSummary, Hello, HomeReplaced, Job,
     JobChange, JobKind, JobState, PinRequest, Pinned, Reloaded, Replaced, Replacing, Reply, Saved, StackDump,
@@ -29,6 +30,8 @@ pub(crate) struct Control {
     /// Held while operations are recorded.
     recording: RwLock<()>,
     followed: Mutex<Followed>,
+    /// What the kernel has of it; `None` where nothing is mounted.
+    session: Option<Unmounter>,
 }
 
 /// How far the stack file followed what jobs did in the end.
@@ -41,11 +44,17 @@ struct Followed {
 }
 
 impl Control {
-    pub(crate) fn new(volume: VolumeHandle, mountpoint: &Path, config: &Config) -> Self {
+    pub(crate) fn new(
+        volume: VolumeHandle,
+        mountpoint: &Path,
+        config: &Config,
+        session: Option<Unmounter>,
+    ) -> Self {
         let hello = Hello {
             version: env!("CARGO_PKG_VERSION").into(),
             pid: std::process::id(),
             mountpoint: mountpoint.to_string_lossy().into_owned(),
+            serving: true,
         };
         let home = volume.volume.status().tiers.into_iter().find(|tier| tier.home);
         let home = home.map_or_else(String::new, |home| home.location);
@@ -60,6 +69,7 @@ impl Control {
             running: Running::of(config),
             changing: Mutex::new(()),
             recording: RwLock::new(()),
+            session,
         }
     }
 
@@ -143,7 +153,8 @@ fn changed_tiers(job: &Job) -> bool {
 
 impl braid_ipc::Handler for Control {
     fn hello(&self) -> Hello {
-        self.hello.clone()
+        let serving = self.session.as_ref().is_none_or(|session| !session.is_over());
+        Hello { serving, ..self.hello.clone() }
     }
 
     fn status(&self) -> Result<Status, ErrorReply> {
@@ -320,8 +331,8 @@ mod tests {
         let flags =
             StackFlags { tiers: vec![format!("home={}", dir.path().display())], ..StackFlags::default() };
         let config = parse(&flags).unwrap();
-        let volume = wire::open(config.stack.volume()).unwrap();
-        let control = Control::new(volume, Path::new("/nowhere"), &config);
+        let volume = wire::open(config.stack.volume(), true).unwrap();
+        let control = Control::new(volume, Path::new("/nowhere"), &config, None);
         std::thread::scope(|scope| {
             let panics = || {
                 let _checking = control.checking.lock().unwrap();

@@ -65,7 +65,12 @@ pub fn parse(flags: &StackFlags) -> Result<Config, Refusal> {
     };
     check_names(&volume)?;
     let source = Source { root: document(flags, &volume), base: "/".into(), file: None };
-    Ok(Config { source, stack: StackNode::Volume(Box::new(volume)), mount: MountSettings::default() })
+    Ok(Config {
+        source,
+        stack: StackNode::Volume(Box::new(volume)),
+        mount: MountSettings::default(),
+        create: false,
+    })
 }
 
 /// The stack file that says what the flags say.

@@ -5,6 +5,7 @@
 use crate::config::{Config, MountSettings, THREADS_DEFAULT};
 use crate::drill::Drills;
 use crate::refusal::Place;
+use crate::require;
 use crate::stack_file;
 use crate::stack_text::{self, Edit, set};
 use crate::units::write_size;
@@ -61,6 +62,7 @@ impl Running {
     /// in it meanwhile.
     pub(crate) fn change(&self, edits: &[Edit]) -> Saved {
         let mut root = self.root();
+        let edits = &with_requirements(&root, edits)[..];
         let mut next = root.clone();
         for edit in edits {
             // There is nothing to be changed of a tier that is not there.
@@ -111,8 +113,8 @@ impl Running {
     }
 
     fn change_file(&self, file: &Path, before: &Node, after: &Node, edits: &[Edit]) -> Result<(), String> {
-        let text = std::fs::read_to_string(file).map_err(|error| format!("it can't be read: {error}"))?;
-        let parse = |text: &str| stack_file::parse(text, &file.to_string_lossy().into_owned(), &self.base);
+        let text = stack_file::read_text(file).map_err(|error| format!("it can't be read: {error}"))?;
+        let parse = |text: &str| stack_file::parse(text, &file.to_string_lossy(), &self.base);
         parse(&text)
             .map_err(|refusal| format!("it was changed since the mount, and is not valid now: {refusal}"))?;
         let found = yaml::parse(&text, &Place::file("")).map_err(|refusal| refusal.to_string())?;
@@ -190,6 +192,21 @@ impl Running {
             set(tier, "faults", Value::List(faults));
         }
     }
+}
+
+/// The same, and what a tier's directory is required to be goes where another
+/// one that is not so takes its place.
+fn with_requirements(root: &Node, edits: &[Edit]) -> Vec<Edit> {
+    let gone = |edit: &Edit| match edit {
+        Edit::Set(tier, "dir", dir) => {
+            let required = stack_text::get(stack_text::get(stack_text::tiers(root)?, tier)?, "require")?;
+            let Value::Scalar(text) = &required.value else { return None };
+            let met = require::parse(text).is_ok_and(|required| require::is_met(&required, Path::new(dir)));
+            (!met).then(|| Edit::Unset(tier.clone(), "require"))
+        }
+        _ => None,
+    };
+    edits.iter().cloned().chain(edits.iter().filter_map(gone)).collect()
 }
 
 /// Puts a new text in the place of a file, so that after a crash there is the

@@ -42,6 +42,16 @@ impl From<Refusal> for ServeError {
     }
 }
 
+/// Makes the volume that `config` describes, without mounting it; answers its
+/// id.
+///
+/// # Errors
+/// If it can't be made, or there is one already.
+pub fn create(config: &Config) -> Result<String, Refusal> {
+    validate::create(config.stack.volume())?;
+    Ok(wire::create(config.stack.volume())?.to_string())
+}
+
 /// Mounts the file system that `config` describes and answers until it is
 /// unmounted. `ready` is called once it can be used.
 ///
@@ -54,11 +64,12 @@ pub fn run(
     ready: impl FnOnce(),
 ) -> Result<(), ServeError> {
     let point = validate::mount(config, mountpoint, nonempty)?;
+    braid_sys::map_large_blocks();
     // A descriptor for each open file of each application, on each tier.
     let open_files_max = braid_sys::raise_open_files();
     tracing::debug!(open_files_max, "starting");
     let listener = listen(config)?;
-    let volume = wire::open(config.stack.volume())?;
+    let volume = wire::open(config.stack.volume(), config.create)?;
     let served = serve(config, &point, &volume, listener, ready);
     if let Err(ServeError::Refused(_)) = served {
         // Nobody has used the volume; what closing it says is of no interest.
@@ -87,12 +98,12 @@ fn serve(
     let session = wire::mount(fs, &point.path, config)
         .map_err(|error| place().refuse(format!("can't be mounted: {error}"), mount_advice(&error)))?;
     let unmounter = session.unmounter();
-    let control = Arc::new(Control::new(volume.clone(), &point.path, config));
+    let control = Arc::new(Control::new(volume.clone(), &point.path, config, Some(unmounter.clone())));
     let (follower, reloader) = (Arc::clone(&control), Arc::clone(&control));
     let prepared = start_control(&point.path, Arc::clone(&control)).and_then(|server| {
         let unmounter = unmounter.clone();
         let metrics = listener.map(|listener| tell_metrics(listener, control)).transpose()?;
-        Ok((server, metrics, Watch::start(move || unmounter.unmount(), move || reloader.reload_and_log())?))
+        Ok((server, metrics, Watch::start(unmounter, move || reloader.reload_and_log())?))
     });
     let (server, metrics, signals) = match prepared {
         Ok(prepared) => prepared,

@@ -8,7 +8,10 @@ use crate::section::{Field, Section, nearest, one_of};
 use crate::volume_settings::{self, join};
 use crate::yaml::{self, Node, Value};
 use braid_modules::WRAPPERS;
-use std::io;
+use rustix::fs::OFlags;
+use rustix::io::Errno;
+use std::io::{self, Read};
+use std::os::unix::fs::OpenOptionsExt;
 use std::path::Path;
 
 /// A stack file that is longer is something else.
@@ -54,6 +57,9 @@ fn read_at(path: &Path, reading: &Reading<'_>) -> Result<Config, Refusal> {
         io::ErrorKind::NotFound => place.refuse("there is no such file", "check the path of the stack file"),
         io::ErrorKind::InvalidData => place.refuse("not a text file", "a stack file is YAML in UTF-8"),
         io::ErrorKind::IsADirectory => place.refuse("this is a directory", "name the stack file in it"),
+        io::ErrorKind::InvalidInput => {
+            place.refuse("this is not a regular file", "a stack file is a file of its own")
+        }
         io::ErrorKind::FileTooLarge => place.refuse("longer than 1 MiB", "check that this is a stack file"),
         _ => place.refuse(format!("can't be read: {error}"), "make it readable for this user"),
     })?;
@@ -101,14 +107,23 @@ pub(crate) fn of_document(document: Node, name: &str, reading: &Reading<'_>) -> 
     Ok(Config {
         stack: stack_node(&stack, reading, 0)?,
         mount: mount.map(|field| mount_settings(&field, reading.base)).transpose()?.unwrap_or_default(),
+        create: false,
         source,
     })
 }
 
 /// Reads a file of settings, which is not longer than one can be.
 pub(crate) fn read_text(path: &Path) -> io::Result<String> {
-    use std::io::Read;
-    let file = std::fs::File::open(path)?;
+    // Opening a FIFO would wait for a writer.
+    let mut options = std::fs::OpenOptions::new();
+    let file = options.read(true).custom_flags(OFlags::NONBLOCK.bits().cast_signed()).open(path)?;
+    let found = file.metadata()?;
+    if found.is_dir() {
+        return Err(Errno::ISDIR.into());
+    }
+    if !found.is_file() {
+        return Err(io::Error::new(io::ErrorKind::InvalidInput, "it is not a regular file"));
+    }
     let mut text = String::new();
     file.take(FILE_BYTES_MAX + 1).read_to_string(&mut text)?;
     if text.len() as u64 > FILE_BYTES_MAX { Err(io::ErrorKind::FileTooLarge.into()) } else { Ok(text) }

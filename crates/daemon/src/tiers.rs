@@ -3,10 +3,11 @@
 //! looked at first, and what it comes to is said for people.
 
 use crate::advice::Asked;
-use crate::config::{Reserve, no_such_tier};
+use crate::config::{Require, Reserve, no_such_tier};
 use crate::drill;
-use crate::refusal::{Place, Refusal};
+use crate::refusal::{Located, Place, Refusal};
 use crate::replacement::{TierPlace, cant_open, refused};
+use crate::require;
 use crate::section::Section;
 use crate::stack_text::Edit;
 use crate::validate;
@@ -24,12 +25,13 @@ use std::path::{Path, PathBuf};
 pub(crate) type Settings = BTreeMap<String, String>;
 
 /// The keys that may be set of a tier in use.
-const KEYS: &[&str] = &["weight", "reserve", "readonly"];
+const KEYS: &[&str] = &["weight", "reserve", "readonly", "require"];
 
 /// What was asked to be set, read.
 #[derive(Default)]
 pub(crate) struct Read {
     pub(crate) change: TierChange,
+    pub(crate) require: Option<Located<Require>>,
     /// As the stack file has it; `None` for what is not set there.
     pub(crate) keys: Vec<(&'static str, Option<String>)>,
 }
@@ -107,6 +109,9 @@ impl VolumeHandle {
         let there = status.tiers.iter().map(|tier| (tier.name.as_str(), Path::new(&tier.location)));
         let dir =
             validate::replacement(dir, there.chain(others.iter().copied()), mountpoint).map_err(invalid)?;
+        if let Some(required) = &read.require {
+            require::check_now(required, &dir).map_err(invalid)?;
+        }
         let store = DirStore::open(&dir).map_err(|error| cant_open(&dir, &error))?;
         let (store, control) = drill::put_before(store, &[]);
         let config = TierConfig {
@@ -137,11 +142,17 @@ impl VolumeHandle {
     pub(crate) fn set_tier(&self, name: &str, settings: &Settings) -> Result<Vec<Edit>, ErrorReply> {
         self.known_tier(name)?;
         if settings.is_empty() {
-            let advice =
-                format!("write weight=NUMBER, reserve=AMOUNT or readonly: braid tier set {name} weight=400");
+            let advice = format!(
+                "write weight=NUMBER, reserve=AMOUNT, require=WHAT or readonly: braid tier set {name} weight=400"
+            );
             return Err(refused(Errno::EINVAL, "there is nothing to be set", &advice));
         }
         let read = read(name, settings)?;
+        if let Some(required) = &read.require {
+            let tiers = self.volume.status().tiers;
+            let dir = tiers.iter().find(|tier| tier.name == name).map_or("", |tier| &tier.location);
+            require::check_now(required, Path::new(dir)).map_err(invalid)?;
+        }
         self.volume.set_tier(name, read.change).map_err(|error| Asked::Set.failed(&error))?;
         self.change_place(name, read.change);
         let edit = |(key, value): (&'static str, Option<String>)| match value {
@@ -172,7 +183,7 @@ impl VolumeHandle {
     }
 }
 
-/// Reads settings of a tier. `auto` and `default` unset what was set.
+/// Reads settings of a tier. `auto`, `default` and `nothing` unset what was set.
 fn read(name: &str, settings: &Settings) -> Result<Read, ErrorReply> {
     let place = Place::flag(format!("tier {name}"));
     let parts: Vec<(&str, &str)> =
@@ -199,6 +210,11 @@ fn read(name: &str, settings: &Settings) -> Result<Read, ErrorReply> {
         let readonly = field.truth().map_err(invalid)?.value;
         read.change.readonly = Some(readonly);
         read.keys.push(("readonly", readonly.then(|| "true".to_owned())));
+    }
+    if let Some(field) = section.take("require") {
+        let text = settings.get("require").filter(|text| *text != "nothing").cloned();
+        read.require = text.as_ref().map(|_| require::read(&field)).transpose().map_err(invalid)?;
+        read.keys.push(("require", text));
     }
     Ok(read)
 }

@@ -3,6 +3,7 @@
 
 use crate::config::{Config, MountSettings, TierSettings, VolumeSettings};
 use crate::refusal::{Place, Refusal};
+use crate::require;
 use braid_contract::Shown;
 use braid_ipc::mounts::{self, Mount};
 use rustix::fs::{Access, AtFlags, CWD, StatVfsMountFlags, StatxAttributes, StatxFlags};
@@ -27,12 +28,24 @@ pub struct MountPoint {
 /// The first thing that stands in the way.
 pub fn mount(config: &Config, mountpoint: &Path, nonempty: bool) -> Result<MountPoint, Refusal> {
     let tiers = look_at_tiers(config.stack.volume())?;
+    if config.create {
+        nothing_inside(config.stack.volume())?;
+    }
     front_end(&config.mount)?;
     let found = look_at_mount_point(mountpoint, nonempty)?;
     for tier in &tiers {
         keep_apart(tier, &found)?;
     }
     Ok(found)
+}
+
+/// Refuses a configuration that no volume can be made of.
+///
+/// # Errors
+/// The first thing that stands in the way.
+pub fn create(volume: &VolumeSettings) -> Result<(), Refusal> {
+    look_at_tiers(volume)?;
+    nothing_inside(volume)
 }
 
 /// Refuses tiers that can't be used.
@@ -119,6 +132,9 @@ fn look_at_tiers(volume: &VolumeSettings) -> Result<Vec<Looked<'_>>, Refusal> {
 
 fn look_at<'a>(tier: &'a TierSettings, mounts: &[Mount]) -> Result<Looked<'a>, Refusal> {
     let (real, found) = usable(&tier.dir.value, &tier.dir.place, mounts)?;
+    if let Some(required) = &tier.require {
+        require::check(required, &real, mounts)?;
+    }
     let inode = Some((found.dev(), found.ino()));
     Ok(Looked { tier, spot: Spot { inode, ..Spot::named(real, mounts) } })
 }
@@ -136,7 +152,40 @@ fn usable(dir: &Path, place: &Place, mounts: &[Mount]) -> Result<(PathBuf, Metad
         let found = format!("{shown} is in a mounted Braid file system");
         return Err(place.refuse(found, "a tier is a directory of a native file system; name that"));
     }
+    if let Some(home) = real.ancestors().skip(1).find(|above| is_home(above)) {
+        let found = format!("{shown} is inside {}, the home tier of a volume", home.display());
+        let advice = "its files would be in that volume too; name a directory elsewhere";
+        return Err(place.refuse(found, advice));
+    }
     Ok((real, found))
+}
+
+/// Whether a directory is the home tier of a volume, mounted or not.
+fn is_home(dir: &Path) -> bool {
+    let found = std::fs::symlink_metadata(dir.join(".braid/volume"));
+    // What may not be looked at is there.
+    !found.is_err_and(|error| matches!(Errno::from_io_error(&error), Some(Errno::NOENT | Errno::NOTDIR)))
+}
+
+/// Refuses a new home that a tier of some other volume is right inside of.
+fn nothing_inside(volume: &VolumeSettings) -> Result<(), Refusal> {
+    let Some(home) = volume.tier(&volume.home.value).filter(|home| !require::has_label(&home.dir.value))
+    else {
+        return Ok(());
+    };
+    // What can't be read here is told where it is used.
+    let below = std::fs::read_dir(&home.dir.value).into_iter().flatten().flatten();
+    let mut below = below.filter(|entry| entry.file_type().is_ok_and(|kind| kind.is_dir()));
+    match below.find(|entry| require::has_label(&entry.path())) {
+        Some(tier) => {
+            let found = format!("{} is in it, a tier of a volume", tier.path().display());
+            Err(home
+                .dir
+                .place
+                .refuse(found, "its files would be in the new volume too; name a directory elsewhere"))
+        }
+        None => Ok(()),
+    }
 }
 
 /// Refuses a directory that can't be a tier, whatever else there is.
@@ -179,10 +228,13 @@ pub(crate) fn replacement<'a>(
 fn unreachable_dir(dir: &Path, place: &Place, error: &io::Error) -> Refusal {
     let shown = dir.shown();
     match Errno::from_io_error(error) {
-        Some(Errno::NOENT) => place.refuse(
-            format!("there is no directory {shown}"),
-            format!("mount the tier's device, or make the directory: mkdir -p {shown}"),
-        ),
+        Some(Errno::NOENT) => {
+            let path = std::path::absolute(dir).unwrap_or_else(|_| dir.to_owned());
+            let device = require::from_fstab(&path, &mounts::list().unwrap_or_default());
+            let device = device.map_or_else(String::new, |device| format!(" ({device})"));
+            let advice = format!("mount the tier's device{device}, or make the directory: mkdir -p {shown}");
+            place.refuse(format!("there is no directory {shown}"), advice)
+        }
         Some(Errno::NOTDIR) => {
             place.refuse(format!("a part of {shown} is not a directory"), "check the path")
         }

@@ -8,6 +8,7 @@ use crate::movers;
 use crate::policy;
 use crate::profile::{self, Profile};
 use crate::refusal::{Located, Place, Refusal};
+use crate::require;
 use crate::rules;
 use crate::section::{Field, Section};
 use crate::stack_file::Reading;
@@ -18,9 +19,9 @@ use std::path::{Path, PathBuf};
 /// Longest name of a tier.
 const NAME_BYTES_MAX: usize = 48;
 /// The keys of a tier that a flag takes too.
-pub(crate) const TIER_KEYS: &[&str] = &["dir", "weight", "reserve", "readonly"];
+pub(crate) const TIER_KEYS: &[&str] = &["dir", "weight", "reserve", "readonly", "require"];
 /// The keys of a tier in a stack file.
-const TIER_KEYS_IN_FILE: &[&str] = &["dir", "weight", "reserve", "readonly", "faults"];
+const TIER_KEYS_IN_FILE: &[&str] = &["dir", "weight", "reserve", "readonly", "require", "faults"];
 
 /// `volume: { … }`
 pub(crate) fn from_file(field: &Field, reading: &Reading<'_>) -> Result<VolumeSettings, Refusal> {
@@ -77,6 +78,7 @@ pub(crate) fn tier_settings(name: &str, mut section: Section, base: &Path) -> Re
         weight: section.take("weight").map(|field| weight(&field)).transpose()?,
         reserve: section.take("reserve").map(|field| reserve(&field)).transpose()?,
         readonly: section.take("readonly").map(|field| field.truth()).transpose()?,
+        require: section.take("require").map(|field| require::read(&field)).transpose()?,
         faults: section.take("faults").map(|field| faults(&field)).transpose()?.unwrap_or_default(),
         absent: None,
     })

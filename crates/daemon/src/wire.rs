@@ -3,14 +3,16 @@
 use crate::config::{self, Config, Large, Policy, THREADS_DEFAULT, TierSettings, VolumeSettings};
 use crate::device::{self, Devices};
 use crate::drill::{self, Drills};
+use crate::elsewhere;
 use crate::movers;
 use crate::process;
 use crate::refusal::Refusal;
 use crate::rehome;
 use crate::replacement::{self, TierPlace};
+use crate::require;
 use crate::rules::Rule;
 use crate::validate;
-use braid_contract::{Errno, Error, FileSystem, InodeId, Shown, Store};
+use braid_contract::{Errno, Error, FileSystem, InodeId, Shown, Store, VolumeId};
 use braid_fuse::{FuseConfig, Session};
 use braid_ipc::protocol::{
     AffectedFile, AffectedRun, Drill, ErrorReply, Explanation, Hello, HoldingRule, HotFile, Latency,
@@ -37,11 +39,16 @@ pub(crate) struct VolumeHandle {
     opened: Instant,
 }
 
-/// Opens the volume, or makes it.
-pub(crate) fn open(settings: &VolumeSettings) -> Result<VolumeHandle, Refusal> {
+/// Makes the volume, and leaves it closed.
+pub(crate) fn create(settings: &VolumeSettings) -> Result<VolumeId, Refusal> {
+    Volume::create(volume_config(settings, None)?).map_err(|error| refuse(&error, settings))
+}
+
+/// Opens the volume; with `create`, makes it if its tiers are new.
+pub(crate) fn open(settings: &VolumeSettings, create: bool) -> Result<VolumeHandle, Refusal> {
     let drills = Arc::new(Drills::default());
     let places = Arc::new(Mutex::new(replacement::places(settings)));
-    let config = volume_config(settings, Some(&drills))?;
+    let config = VolumeConfig { create, ..volume_config(settings, Some(&drills))? };
     rehome::settle(&config.home.root);
     let opened = Volume::open(config);
     match opened {
@@ -340,6 +347,7 @@ pub(crate) fn volume_config(
         heat_budget: movers::budget(settings),
         monitor: settings.monitor.as_ref().is_none_or(|monitor| monitor.value),
         movers: movers::config(settings),
+        create: false,
         environment: Arc::new(Machine),
     })
 }
@@ -356,10 +364,14 @@ fn open_store(tier: &TierSettings, dir: &Path, drills: Option<&Drills>) -> Resul
 fn cant_open(tier: &TierSettings, error: &Error) -> Refusal {
     let dir = tier.dir.value.shown();
     match error.errno() {
-        Errno::EBUSY => tier.dir.place.refuse(
-            format!("{dir}: the directory is a tier of a volume that is mounted now"),
-            "unmount that first: braid umount MOUNTPOINT",
-        ),
+        Errno::EBUSY => {
+            let (who, advice) = elsewhere::of_tier(tier).map_or_else(
+                || ("is mounted now".to_owned(), "unmount that first: braid umount MOUNTPOINT".to_owned()),
+                |elsewhere| elsewhere.describe(),
+            );
+            let found = format!("{dir}: the directory is a tier of a volume that {who}");
+            tier.dir.place.refuse(found, advice)
+        }
         _ => tier.dir.place.refuse(error.to_string(), "check the directory and its file system"),
     }
 }
@@ -424,7 +436,16 @@ pub(crate) fn refuse(error: &OpenError, settings: &VolumeSettings) -> Refusal {
             settings.place.refuse(found, advice)
         }
         (_, Some(tier)) => {
-            let refusal = tier.dir.place.refuse(format!("{}: {found}", tier.dir.value.shown()), advice);
+            let bare = matches!(
+                error,
+                OpenError::NoVolume { .. }
+                    | OpenError::HomeNotLabelled { .. }
+                    | OpenError::NotLabelled { .. }
+                    | OpenError::NotJoined { .. }
+            );
+            let which = if bare { require::unlabelled(settings) } else { String::new() };
+            let found = format!("{}: {found}{which}", tier.dir.value.shown());
+            let refusal = tier.dir.place.refuse(found, advice);
             let gone = matches!(
                 error,
                 OpenError::NotLabelled { .. }

@@ -85,7 +85,7 @@ fn every_refusal_names_the_flag() {
         (
             flags(&["a=/a,wieght=3"]),
             "--tier a=/a,wieght=3: wieght: unknown key\n  \
-             help: did you mean 'weight'? The keys here are dir, weight, reserve, readonly",
+             help: did you mean 'weight'? The keys here are dir, weight, reserve, readonly, require",
         ),
         (
             flags(&["a=/a,weight=1,weight=2"]),

@@ -62,7 +62,15 @@ impl Mount {
 /// # Errors
 /// If the table can't be read.
 pub fn list() -> io::Result<Vec<Mount>> {
-    let table = std::fs::read("/proc/self/mountinfo")?;
+    list_of(Path::new("/proc/self/mountinfo"))
+}
+
+/// The mounts that a file like `/proc/self/mountinfo` tells of.
+///
+/// # Errors
+/// If it can't be read.
+pub fn list_of(table: &Path) -> io::Result<Vec<Mount>> {
+    let table = std::fs::read(table)?;
     Ok(table.split(|byte| *byte == b'\n').filter_map(parse_line).collect())
 }
 
@@ -106,15 +114,17 @@ fn parse_line(line: &[u8]) -> Option<Mount> {
     let mut fields = line.split(|byte| *byte == b' ');
     let (major, minor) = std::str::from_utf8(fields.nth(2)?).ok()?.split_once(':')?;
     let dev = makedev(major.parse().ok()?, minor.parse().ok()?);
-    let root = unescape(fields.next()?).into();
-    let point = unescape(fields.next()?).into();
+    let root = OsString::from_vec(unescape(fields.next()?)).into();
+    let point = OsString::from_vec(unescape(fields.next()?)).into();
     fields.find(|field| *field == b"-")?;
-    let mut text = || Some(unescape(fields.next()?).to_string_lossy().into_owned());
+    let mut text = || Some(String::from_utf8_lossy(&unescape(fields.next()?)).into_owned());
     Some(Mount { dev, root, point, fs_type: text()?, source: text()?, options: text()? })
 }
 
-/// Undoes the table's octal escapes of blank, tab, newline and backslash.
-fn unescape(field: &[u8]) -> OsString {
+/// Undoes the octal escapes of blank, tab, newline and backslash that mount
+/// tables have.
+#[must_use]
+pub fn unescape(field: &[u8]) -> Vec<u8> {
     let mut bytes = Vec::with_capacity(field.len());
     let mut rest = field;
     while let Some((&first, tail)) = rest.split_first() {
@@ -123,7 +133,7 @@ fn unescape(field: &[u8]) -> OsString {
         bytes.push(code.unwrap_or(first));
         rest = if code.is_some() { &tail[3..] } else { tail };
     }
-    OsString::from_vec(bytes)
+    bytes
 }
 
 #[cfg(test)]
@@ -167,7 +177,7 @@ mod tests {
         for line in ["", "1 2 3", "1 2 x:y / / rw - t s o", "22 1 8:1 / / rw", "22 1 8:1 / / rw - ext4"] {
             assert_eq!(parse_line(line.as_bytes()), None, "{line:?}");
         }
-        assert_eq!(unescape(b"a\\134b\\9z\\"), OsString::from("a\\b\\9z\\"));
+        assert_eq!(unescape(b"a\\134b\\9z\\"), b"a\\b\\9z\\");
     }
 
     #[test]

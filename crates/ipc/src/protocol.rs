@@ -292,8 +292,15 @@ pub struct Hello {
     pub version: String,
     /// The daemon's process id, in its own pid namespace.
     pub pid: u32,
-    /// Where the file system is mounted.
+    /// Where the file system was mounted by it.
     pub mountpoint: String,
+    /// The kernel has the file system still: it is mounted, or somebody uses it.
+    #[serde(default = "yes")]
+    pub serving: bool,
+}
+
+fn yes() -> bool {
+    true
 }
 
 /// How the daemon ended.

@@ -29,6 +29,37 @@ pub fn candidates(dev: u64, uid: u32) -> Vec<PathBuf> {
         .collect()
 }
 
+/// The sockets there may be that `uid` can ask at, each with the file system
+/// and the owner that its place says: root's and its own; for root, everybody's.
+#[must_use]
+pub fn all(uid: u32) -> Vec<(PathBuf, u64, u32)> {
+    let mut owners = vec![0, uid];
+    if uid == 0 {
+        owners.extend(numbers("/run/user", ""));
+        owners.extend(numbers("/tmp", "braid-"));
+    }
+    owners.sort_unstable();
+    owners.dedup();
+    let mut found = Vec::new();
+    for owner in owners {
+        for dir in directories(owner) {
+            let names = std::fs::read_dir(&dir).into_iter().flatten().flatten();
+            found.extend(names.filter_map(|entry| {
+                let name = entry.file_name();
+                let dev = u64::from_str_radix(name.to_str()?.strip_suffix(".sock")?, 16).ok()?;
+                Some((entry.path(), dev, owner))
+            }));
+        }
+    }
+    found
+}
+
+/// The numbers behind `prefix` in the names of a directory's entries.
+fn numbers(dir: &str, prefix: &str) -> Vec<u32> {
+    let names = std::fs::read_dir(dir).into_iter().flatten().flatten();
+    names.filter_map(|entry| entry.file_name().to_str()?.strip_prefix(prefix)?.parse().ok()).collect()
+}
+
 /// The directory, made if need be, that this process keeps its socket in, and
 /// the socket's path.
 ///

@@ -19,7 +19,7 @@ struct Fake;
 
 impl Handler for Fake {
     fn hello(&self) -> Hello {
-        Hello { version: "1.2.3".into(), pid: 42, mountpoint: "/mnt/x".into() }
+        Hello { version: "1.2.3".into(), pid: 42, mountpoint: "/mnt/x".into(), serving: true }
     }
 
     fn status(&self) -> Result<Status, ErrorReply> {

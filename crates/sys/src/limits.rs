@@ -22,6 +22,25 @@ pub fn pass_on_no_files() {
     let _ = unsafe { libc::syscall(libc::SYS_close_range, 3, u32::MAX, libc::CLOSE_RANGE_CLOEXEC) };
 }
 
+/// Size from which a block of memory is mapped by itself, in bytes: less than
+/// the buffers of the front end's threads, more than what I/O takes and gives
+/// back all the time.
+const MAPPED_FROM: i32 = 4 << 20;
+
+/// Keeps the allocator from keeping large blocks: they are mapped by
+/// themselves, so that fresh ones take no memory until they are written to, and
+/// freed ones none at all. Left to itself, it begins to reuse them after the
+/// first was freed, and clears all of those that are to be zero. To be called
+/// before there are any.
+pub fn map_large_blocks() {
+    // SAFETY: the calls take no pointers, and change only how later requests
+    // are met.
+    unsafe {
+        libc::mallopt(libc::M_MMAP_THRESHOLD, MAPPED_FROM);
+        libc::mallopt(libc::M_TRIM_THRESHOLD, 2 * MAPPED_FROM);
+    }
+}
+
 /// Gives memory that was freed back to the kernel. The allocator keeps it
 /// otherwise, for a next use that may be far away.
 pub fn release_free_memory() {

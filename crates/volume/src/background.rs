@@ -101,6 +101,9 @@ impl Background {
 /// back: about 16 MiB of it.
 const FORGOTTEN_MIN: u64 = 40_000;
 
+/// The same once no more are being forgotten.
+const FORGOTTEN_SETTLED_MIN: u64 = 1_000;
+
 impl Volume {
     /// One round of what goes on in the background. Where threads may be
     /// started, the volume's own do this.
@@ -214,7 +217,7 @@ fn in_rounds(stop: &Stop, volume: &Weak<Volume>, work: impl Fn(&Volume)) {
 }
 
 fn run(stop: &Stop, volume: &Weak<Volume>) {
-    let (mut inodes_max, mut wait_ns) = (0, 0);
+    let (mut inodes_max, mut inodes_before, mut wait_ns) = (0, 0, 0);
     // When an epoch ends, and when tiers are looked after, next.
     let (mut epoch_at_ns, mut round_at_ns) = (0, 0);
     while waited(stop, wait_ns) {
@@ -231,7 +234,10 @@ fn run(stop: &Stop, volume: &Weak<Volume>) {
         wait_ns = epoch_at_ns.min(round_at_ns).saturating_sub(volume.environment.monotonic_ns());
         let inodes = volume.inodes.len();
         inodes_max = inodes.max(inodes_max);
-        if inodes_max - inodes >= FORGOTTEN_MIN {
+        let enough = if inodes == inodes_before { FORGOTTEN_SETTLED_MIN } else { FORGOTTEN_MIN };
+        inodes_before = inodes;
+        if inodes_max - inodes >= enough {
+            volume.inodes.shrink();
             braid_sys::release_free_memory();
             inodes_max = inodes;
         }

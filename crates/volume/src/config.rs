@@ -33,6 +33,9 @@ pub struct VolumeConfig {
     pub monitor: bool,
     /// What moves ranges in the background.
     pub movers: MoversConfig,
+    /// Makes the volume where all tiers are new, and lets new tiers join one
+    /// that is there. Without it, a directory that has no label is refused.
+    pub create: bool,
     /// Time, chance and threads; [`Machine`](crate::Machine) but in a
     /// simulation.
     pub environment: Arc<dyn Environment>,

@@ -202,6 +202,7 @@ mod tests {
             heat_budget: crate::HEAT_BUDGET_DEFAULT,
             monitor: true,
             movers: config::MoversConfig::NONE,
+            create: true,
             environment,
         };
         Volume::open(config).unwrap()

@@ -53,8 +53,8 @@ pub enum OpenError {
         tier: String,
         /// The volume that it belongs to.
         found: VolumeId,
-        /// The volume that was to be opened; `None` if home is new.
-        expected: Option<VolumeId>,
+        /// The volume that was to be opened.
+        expected: VolumeId,
     },
     /// The tier is of this volume, but is another one of its tiers.
     OtherTier {
@@ -66,6 +66,32 @@ pub enum OpenError {
     /// The volume has a tier of this name, but what was given is an empty
     /// directory or one that was never a tier.
     NotLabelled {
+        /// The tier's name.
+        tier: String,
+    },
+    /// There is no volume yet, and it was not asked for one to be made.
+    NoVolume {
+        /// The home tier's name.
+        tier: String,
+    },
+    /// There is a volume already, and a new one was asked for.
+    VolumeExists {
+        /// The home tier's name.
+        tier: String,
+        /// The volume that it belongs to.
+        found: VolumeId,
+    },
+    /// Home has no label, but another tier belongs to a volume.
+    HomeNotLabelled {
+        /// The home tier's name.
+        tier: String,
+        /// The tier that belongs to a volume.
+        labelled: String,
+        /// That volume.
+        found: VolumeId,
+    },
+    /// The volume does not have the tier, and it was not asked for new tiers.
+    NotJoined {
         /// The tier's name.
         tier: String,
     },
@@ -160,6 +186,10 @@ impl OpenError {
             | Self::OtherVolume { tier, .. }
             | Self::OtherTier { tier, .. }
             | Self::NotLabelled { tier }
+            | Self::NoVolume { tier }
+            | Self::VolumeExists { tier, .. }
+            | Self::HomeNotLabelled { tier, .. }
+            | Self::NotJoined { tier }
             | Self::NotHome { tier, .. }
             | Self::NewerFormat { tier, .. }
             | Self::Damaged { tier, .. }
@@ -187,18 +217,29 @@ impl fmt::Display for OpenError {
         match self {
             Self::Tier { error, .. } => write!(f, "{error}"),
             Self::ReadOnly { .. } => f.write_str("the file system is read-only; remount it with -o rw"),
-            Self::OtherVolume { found, expected, .. } => {
-                write!(f, "the directory belongs to volume {found}")?;
-                match expected {
-                    Some(expected) => {
-                        write!(f, ", not to volume {expected}; give the tier that belongs to it")?
-                    }
-                    None => f.write_str(" and the home tier is new; give that volume's own home tier")?,
-                }
-                f.write_str(
-                    ", or, to use this directory anew, move its .braid directory and what is in it away",
-                )
+            Self::OtherVolume { found, expected, .. } => write!(
+                f,
+                "the directory belongs to volume {found}, not to volume {expected}; give the tier that belongs to it, \
+                 or, to use this directory anew, move its .braid directory and what is in it away"
+            ),
+            Self::NoVolume { .. } => {
+                f.write_str("there is no volume: the directory has no label; \
+                 mount the devices that hold the volume, or, to make a new one in these directories: braid create, \
+                 or braid mount --create")
             }
+            Self::VolumeExists { found, .. } => {
+                write!(f, "there is a volume already, {found}; mount it: braid mount")
+            }
+            Self::HomeNotLabelled { labelled, found, .. } => write!(
+                f,
+                "the directory has no label, so it is not the home of volume {found}, which tier `{labelled}` belongs to; \
+                 mount the home tier's device (it is probably not mounted), or give that volume's own home tier"
+            ),
+            Self::NotJoined { .. } => f.write_str(
+                "the volume does not have this tier, and the directory has no label; \
+                 mount its device, or, if it is new, let it join: braid mount --create, \
+                 or braid tier add once the volume is mounted without it",
+            ),
             Self::OtherTier { found, .. } => {
                 write!(f, "the directory is tier `{found}` of this volume; give it that name")
             }
@@ -293,8 +334,24 @@ impl Plan {
 }
 
 impl Volume {
-    /// Opens the volume that `config` describes, and makes it first if its
-    /// tiers are new. A volume that was not unmounted cleanly is recovered.
+    /// Makes the volume that `config` describes, and leaves it closed. Its tiers
+    /// must all be new.
+    ///
+    /// # Errors
+    /// An [`OpenError`]; nothing was made then, unless a tier failed in the
+    /// middle of it: doing it again carries on.
+    pub fn create(mut config: VolumeConfig) -> Opening<VolumeId> {
+        config.create = true;
+        let (home, plan) = examine(&config)?;
+        if !plan.home_unlabelled {
+            return Err(OpenError::VolumeExists { tier: config.home.name, found: plan.volume });
+        }
+        prepare(&home, &config, &plan)?;
+        Ok(plan.volume)
+    }
+
+    /// Opens the volume that `config` describes, and makes it first if that was
+    /// asked for and its tiers are new. A volume that was not unmounted cleanly is recovered.
     ///
     /// # Errors
     /// An [`OpenError`]; nothing was created or changed then, unless a tier
@@ -440,12 +497,12 @@ fn plan_new(
             return Err(OpenError::NotLabelled { tier: tier.name.clone() });
         }
         if let Some(label) = label.as_ref().filter(|label| begun != Some(label.volume)) {
-            return Err(OpenError::OtherVolume {
-                tier: tier.name.clone(),
-                found: label.volume,
-                expected: begun,
-            });
+            let (tier, labelled) = (config.home.name.clone(), tier.name.clone());
+            return Err(OpenError::HomeNotLabelled { tier, labelled, found: label.volume });
         }
+    }
+    if !config.create {
+        return Err(OpenError::NoVolume { tier: config.home.name.clone() });
     }
     let range_size = config.range_size.unwrap_or(RANGE_SIZE_DEFAULT);
     let range_size = RangeSize::new(range_size).ok_or_else(|| {
@@ -516,6 +573,9 @@ fn plan_existing(
             (None, None) if tier.store.is_none() => {
                 return Err(OpenError::NotLabelled { tier: tier.name.clone() });
             }
+            (None, None) if !config.create => {
+                return Err(OpenError::NotJoined { tier: tier.name.clone() });
+            }
             (None, None) => join(&mut new_table, &tier.name)?,
         });
         if label.is_none() && tier.store.is_some() {
@@ -546,7 +606,7 @@ pub(crate) fn add_sizes(rules: &[RuleConfig], sizes: &mut RangeSizes) {
 
 fn check_label(tier: &TierConfig, label: &Label, table: &mut VolumeTable) -> Opening<TierId> {
     if label.volume != table.volume {
-        let (found, expected) = (label.volume, Some(table.volume));
+        let (found, expected) = (label.volume, table.volume);
         return Err(OpenError::OtherVolume { tier: tier.name.clone(), found, expected });
     }
     check_name(&tier.name, &label.name)?;

@@ -309,6 +309,7 @@ impl Simulated {
             heat_budget: braid_volume::HEAT_BUDGET_DEFAULT,
             monitor: true,
             movers: braid_volume::MoversConfig::NONE,
+            create: true,
             environment: self.environment.clone(),
         };
         Volume::open(config).map(|volume| Open { volume })

@@ -72,6 +72,7 @@ impl Machine {
             heat_budget: braid_volume::HEAT_BUDGET_DEFAULT,
             monitor: true,
             movers: braid_volume::MoversConfig::NONE,
+            create: true,
             environment: self.environment.clone(),
         }
     }

@@ -73,6 +73,7 @@ impl Sim {
             heat_budget: braid_volume::HEAT_BUDGET_DEFAULT,
             monitor: true,
             movers: MoversConfig::NONE,
+            create: true,
             environment: self.environment.clone(),
         }
     }

@@ -44,7 +44,7 @@ Examples:
 #[command(after_help = TIER_ADD_HELP)]
 pub(crate) struct TierAddArgs {
     /// Name and directory, which is on a native file system; settings as in a stack file
-    #[arg(value_name = "NAME=DIR[,weight=N][,reserve=5%][,readonly=true]")]
+    #[arg(value_name = "NAME=DIR[,weight=N][,reserve=5%][,readonly=true][,require=mountpoint|uuid=UUID]")]
     pub(crate) tier: String,
 
     /// The volume: where it is mounted, or anything below [default: that of the working directory, or the only one]
@@ -60,6 +60,7 @@ const TIER_SET_HELP: &str = "\
 SETTING is one of
   weight=NUMBER     the share of the tier when data is dealt by weight; auto: measured
   reserve=AMOUNT    space to leave free, such as 5% or 10GiB; default: 1%, at most 1 GiB
+  require=WHAT      mountpoint or uuid=UUID: what the directory must be at a mount; nothing: no more
   readonly          no new data, and what is written to data that is there goes elsewhere
   readonly=no       back to normal
 It counts at once and, by way of the stack file, at later mounts. MOUNT is the

@@ -81,13 +81,13 @@ stack:
         self.dir.path().join(name)
     }
 
-    /// The command, to be run in the bench's directory. Jobs are those of `m`:
-    /// other tests have mounts of their own.
+    /// The command, to be run in the bench's directory. A mount makes the volume
+    /// if it is new. Jobs are those of `m`: other tests have mounts of their own.
     pub(crate) fn command(&self, words: &[&str]) -> Command {
         let mut command = Command::new(env!("CARGO_BIN_EXE_braid"));
         command.current_dir(self.dir.path()).args(words).stdin(Stdio::null());
         match words.first() {
-            Some(&"mount") => _ = command.arg("--log-file").arg(self.path("log")),
+            Some(&"mount") => _ = command.arg("--create").arg("--log-file").arg(self.path("log")),
             Some(&"job") if words.len() > 1 => _ = command.arg("./m"),
             _ => {}
         }
@@ -96,6 +96,21 @@ stack:
 
     pub(crate) fn braid(&self, words: &[&str]) -> Output {
         self.command(words).output().unwrap()
+    }
+
+    /// As [`refused`](Self::refused), with no more than these words.
+    #[track_caller]
+    pub(crate) fn refused_as_written(&self, words: &[&str]) -> String {
+        let output = self.as_written(words);
+        let said = String::from_utf8(output.stderr).unwrap();
+        assert_eq!(output.status.code(), Some(1), "{words:?}: {said}");
+        said
+    }
+
+    /// The command with no more than these words: mounts make no volume.
+    pub(crate) fn as_written(&self, words: &[&str]) -> Output {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_braid"));
+        command.current_dir(self.dir.path()).args(words).stdin(Stdio::null()).output().unwrap()
     }
 
     /// A command that goes on; its standard output is piped.

@@ -157,13 +157,27 @@ impl Mounted {
         *self.session.lock().unwrap_or_else(PoisonError::into_inner) = None;
     }
 
+    /// Device number of the file system, as `st_dev`.
+    pub(crate) fn device_number(&self) -> u64 {
+        rustix::fs::makedev(self.device.0, self.device.1)
+    }
+
     /// Whether the session is over, on this side or the kernel's.
-    fn is_over(&self) -> io::Result<bool> {
+    pub(crate) fn is_over(&self) -> io::Result<bool> {
         let session = self.session.lock().unwrap_or_else(PoisonError::into_inner);
         let Some(session) = &*session else { return Ok(true) };
-        let mut fds = [PollFd::new(session, PollFlags::empty())];
-        poll(&mut fds, Some(&Timespec::default()))?;
-        Ok(fds[0].revents().contains(PollFlags::ERR))
+        Ok(is_hung_up(session, Timespec::default())?)
+    }
+
+    /// Waits for the end of the session, and answers whether it came in time.
+    pub(crate) fn wait(&self, patience: Timespec) -> io::Result<bool> {
+        let session = self.session.lock().unwrap_or_else(PoisonError::into_inner);
+        // The original is closed when the session ended on this side; a copy
+        // that is waited by must not be what keeps it from its end, so it is
+        // closed as soon as the kernel hangs up.
+        let Some(copy) = session.as_ref().map(OwnedFd::try_clone).transpose()? else { return Ok(true) };
+        drop(session);
+        Ok(is_hung_up(&copy, patience)?)
     }
 
     /// Whether the mount is there to be unmounted: not if somebody else did so
@@ -195,6 +209,14 @@ impl Mounted {
             tracing::debug!("the kernel's default read-ahead stays, {file}: {error}");
         }
     }
+}
+
+/// Whether the kernel ends a session within this time. The device tells so by
+/// an error, which is all that is waited for.
+fn is_hung_up(session: &OwnedFd, patience: Timespec) -> io::Result<bool> {
+    let mut fds = [PollFd::new(session, PollFlags::empty())];
+    rustix::io::retry_on_intr(|| poll(&mut fds, Some(&patience)))?;
+    Ok(fds[0].revents().contains(PollFlags::ERR))
 }
 
 /// Device number of what is mounted at `path`, without asking the file system

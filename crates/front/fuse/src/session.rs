@@ -4,11 +4,13 @@ use crate::front::Front;
 use crate::mount::{self, Mounted, Options};
 use braid_contract::FileSystem;
 use fuser::{Config, SessionACL};
+use rustix::event::Timespec;
 use rustix::io::Errno as Os;
 use std::fmt;
 use std::io;
 use std::path::Path;
 use std::sync::Arc;
+use std::time::Duration;
 
 /// How to mount.
 #[derive(Clone, Debug)]
@@ -128,6 +130,27 @@ impl Unmounter {
     /// What is in the way.
     pub fn detach(&self) -> io::Result<()> {
         self.mounted.detach()
+    }
+
+    /// Whether the kernel has the file system no more: it is not mounted, and
+    /// nobody uses it.
+    #[must_use]
+    pub fn is_over(&self) -> bool {
+        self.mounted.is_over().unwrap_or(false)
+    }
+
+    /// Waits until the kernel has the file system no more, and answers whether
+    /// that came about in time.
+    #[must_use]
+    pub fn wait(&self, patience: Duration) -> bool {
+        let patience = Timespec::try_from(patience).unwrap_or_default();
+        self.mounted.wait(patience).unwrap_or(false)
+    }
+
+    /// Device number of the file system.
+    #[must_use]
+    pub fn device(&self) -> u64 {
+        self.mounted.device_number()
     }
 
     /// Where the file system is mounted.

@@ -276,7 +276,7 @@ impl Survey<'_> {
             (Found::Missing, None) => return Err(no_volume()),
         };
         if label.volume != self.known.volume {
-            let (found, expected) = (label.volume, Some(self.known.volume));
+            let (found, expected) = (label.volume, self.known.volume);
             return Err(OpenError::OtherVolume { tier: tier(), found, expected });
         }
         if label.name != config.name {
@@ -393,7 +393,7 @@ fn table_from(home: &Label, labels: &[Found<Label>]) -> VolumeTable {
 }
 
 fn no_volume() -> OpenError {
-    let what = "there is no volume on these tiers yet; mounting them makes one";
+    let what = "there is no volume on these tiers; mount their devices (are they mounted?), or make one: braid create";
     OpenError::Other(Error::new(Errno::ENOENT, what))
 }
 

@@ -180,6 +180,16 @@ impl InodeTable {
         }
     }
 
+    /// Gives back what the table has grown by and does not need any more.
+    pub(crate) fn shrink(&self) {
+        for shard in &self.shards {
+            let mut shard = shard.lock();
+            if shard.capacity() / 4 > shard.len() {
+                shard.shrink_to_fit();
+            }
+        }
+    }
+
     /// Drops the inodes that were forgotten while somebody was at them.
     pub(crate) fn drop_forgotten(&self) {
         let forgotten = std::mem::take(&mut *self.in_use.lock());

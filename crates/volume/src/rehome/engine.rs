@@ -496,6 +496,7 @@ mod tests {
             heat_budget: crate::HEAT_BUDGET_DEFAULT,
             monitor: false,
             movers: MoversConfig::NONE,
+            create: true,
             environment: Arc::new(Machine),
         }
     }

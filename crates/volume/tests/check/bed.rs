@@ -87,6 +87,7 @@ impl Bed {
             heat_budget: braid_volume::HEAT_BUDGET_DEFAULT,
             monitor: true,
             movers: braid_volume::MoversConfig::NONE,
+            create: true,
             environment: Arc::new(Machine),
         }
     }

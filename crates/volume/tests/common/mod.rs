@@ -77,6 +77,7 @@ pub(crate) fn config(home: &Path, slow: &Path) -> VolumeConfig {
         heat_budget: braid_volume::HEAT_BUDGET_DEFAULT,
         monitor: true,
         movers: braid_volume::MoversConfig::NONE,
+        create: true,
         environment: Arc::new(Machine),
     }
 }

@@ -188,6 +188,7 @@ fn config(setup: &Setup, disks: &[Disk], environment: Arc<SimEnvironment>) -> Re
         heat_budget: braid_volume::HEAT_BUDGET_DEFAULT,
         monitor: true,
         movers: braid_volume::MoversConfig::NONE,
+        create: true,
         environment,
     })
 }

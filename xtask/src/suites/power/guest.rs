@@ -81,7 +81,7 @@ impl Guest {
         let parts = parts();
         say("stage recovering");
         if stack.is_some() {
-            braid_mount().context("recovery")?;
+            braid_mount(is_new).context("recovery")?;
         }
         let states = if is_new { create(&parts)? } else { self.check(&parts)? };
         if !is_new && stack.is_some() && self.job["remount"] == true {
@@ -89,7 +89,7 @@ impl Guest {
             cmd(BRAID).args(["umount", VOLUME]).quiet().context("unmount")?;
             let checked = cmd(BRAID).args(["fsck", STACK]).read().context("fsck")?;
             say(&format!("spread {}", spread_files(&checked).unwrap_or(0)));
-            braid_mount().context("remount")?;
+            braid_mount(false).context("remount")?;
         }
         say(&format!("state {}", Value::Array(states.clone())));
         if self.job["load"] != true {
@@ -176,8 +176,9 @@ fn mount_tier(tier: &Value, dir: &Path, is_new: bool) -> Result<()> {
     cmd("mount").args(["-t", text("kind"), "-o", text("options"), text("device")]).arg(dir).quiet()
 }
 
-fn braid_mount() -> Result<()> {
-    cmd(BRAID).args(["mount", "--log-file", "/tmp/braid.log", STACK, VOLUME]).quiet()
+fn braid_mount(is_new: bool) -> Result<()> {
+    let create = is_new.then_some("--create");
+    cmd(BRAID).arg("mount").args(create).args(["--log-file", "/tmp/braid.log", STACK, VOLUME]).quiet()
 }
 
 /// Reads `23 files, 10 of them spread over …`.

@@ -1,0 +1,20 @@
+//! `braid create`: makes a volume, and mounts nothing.
+
+use crate::args::CreateArgs;
+use crate::failure::Result;
+use crate::{mount, table};
+use braid_daemon::serve;
+use std::fmt::Write as _;
+
+pub(crate) fn run(args: &CreateArgs) -> Result<()> {
+    let config = mount::stack(&args.stack)?;
+    let id = serve::create(&config)?;
+    let volume = config.stack.volume();
+    let mut text = format!("volume {id} is made\n");
+    for tier in &volume.tiers {
+        let home = if tier.name == volume.home.value { ", home" } else { "" };
+        // Writing to a string does not fail.
+        let _ = writeln!(text, "  {}: {}{home}", tier.name, tier.dir.value.display());
+    }
+    table::print(&text)
+}

@@ -1,0 +1,35 @@
+//! What limits of the process a mount runs into.
+
+use crate::failure::{Failure, Result};
+use braid_daemon::config::{Config, THREADS_DEFAULT};
+use rustix::process::{Resource, getrlimit};
+
+/// Descriptors of a daemon beside those of its threads and of files: tiers,
+/// sockets, files that are looked at.
+const OWN: u64 = 64;
+/// Files that are open at a time before it is worth a word.
+const FILES: u64 = 4096;
+
+/// Says how few files can be open, or refuses to begin with too few.
+pub(crate) fn warn(config: &Config) -> Result<()> {
+    let Some(limit) = getrlimit(Resource::Nofile).maximum else { return Ok(()) };
+    let threads = config.mount.threads.as_ref().map_or(THREADS_DEFAULT, |threads| threads.value);
+    let own = OWN + threads as u64;
+    let tiers = config.stack.volume().tiers.len() as u64;
+    let advice = "raise the limit: ulimit -Hn, LimitNOFILE= of a service, or /etc/security/limits.conf";
+    if limit <= own {
+        return Err(Failure::new(format!(
+            "the daemon may have {limit} files open, and needs {own} for itself\n  help: {advice}"
+        )));
+    }
+    let files = limit - own;
+    if files < FILES {
+        // A file takes one descriptor on each tier that it is on.
+        eprintln!(
+            "braid: warning: the daemon may have {limit} files open, so applications about {} to {files}; \
+             beyond, they get EMFILE\n  help: {advice}",
+            (files / tiers.max(1)).max(1)
+        );
+    }
+    Ok(())
+}
