@@ -166,7 +166,7 @@ impl Mounted {
     pub(crate) fn is_over(&self) -> io::Result<bool> {
         let session = self.session.lock().unwrap_or_else(PoisonError::into_inner);
         let Some(session) = &*session else { return Ok(true) };
-        Ok(is_hung_up(session, Timespec::default())?)
+        is_hung_up(session, Timespec::default())
     }
 
     /// Waits for the end of the session, and answers whether it came in time.
@@ -177,7 +177,7 @@ impl Mounted {
         // closed as soon as the kernel hangs up.
         let Some(copy) = session.as_ref().map(OwnedFd::try_clone).transpose()? else { return Ok(true) };
         drop(session);
-        Ok(is_hung_up(&copy, patience)?)
+        is_hung_up(&copy, patience)
     }
 
     /// Whether the mount is there to be unmounted: not if somebody else did so
