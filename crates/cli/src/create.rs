@@ -3,6 +3,7 @@
 use crate::args::CreateArgs;
 use crate::failure::Result;
 use crate::{mount, table};
+use braid_contract::Shown;
 use braid_daemon::serve;
 use std::fmt::Write as _;
 
@@ -14,7 +15,7 @@ pub(crate) fn run(args: &CreateArgs) -> Result<()> {
     for tier in &volume.tiers {
         let home = if tier.name == volume.home.value { ", home" } else { "" };
         // Writing to a string does not fail.
-        let _ = writeln!(text, "  {}: {}{home}", tier.name, tier.dir.value.display());
+        let _ = writeln!(text, "  {}: {}{home}", tier.name, tier.dir.value.shown());
     }
     table::print(&text)
 }

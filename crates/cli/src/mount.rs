@@ -3,6 +3,7 @@
 use crate::args::{MountArgs, StackArgs};
 use crate::failure::{Failure, Result};
 use crate::{background, limits, table, umount};
+use braid_contract::Shown;
 use braid_daemon::config::{Config, MountSettings, THREADS};
 use braid_daemon::elsewhere::{self, Elsewhere};
 use braid_daemon::flags::{self, StackFlags};
@@ -10,11 +11,11 @@ use braid_daemon::metrics::Address;
 use braid_daemon::refusal::{Located, Place};
 use braid_daemon::serve::{self, ServeError};
 use braid_daemon::{log, stack_file, validate};
-use std::ffi::OsString;
-use std::path::{Path, PathBuf};
 use rustix::mount::mount_bind;
 use rustix::process::geteuid;
+use std::ffi::OsString;
 use std::io;
+use std::path::{Path, PathBuf};
 
 /// Mounts in this process or, usually, in a daemon; `words` are what `args`
 /// were read from.
@@ -59,7 +60,7 @@ fn mount_again(elsewhere: &Elsewhere, point: &Path) -> Result<()> {
         let (found, advice) = elsewhere.describe();
         return Err(Failure::new(format!("the volume {found}\n  help: {advice}")));
     };
-    let (first, shown) = (first.display(), point.display());
+    let (first, shown) = (first.shown(), point.shown());
     if !geteuid().is_root() {
         return Err(Failure::new(format!(
             "the volume is mounted at {first} already, and only root can mount it at a second place (a bind mount)\n  \

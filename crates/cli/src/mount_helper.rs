@@ -136,8 +136,9 @@ pub(crate) struct UmountHelperArgs {
 pub(crate) fn run(called: Option<&OsStr>) -> Option<ExitCode> {
     let done = match Path::new(called?).file_name()?.to_str()? {
         "mount.fuse.braid" | "mount.braid" => parsed::<MountHelperArgs>().and_then(|args| mounted(&args)),
-        "umount.fuse.braid" | "umount.braid" => parsed::<UmountHelperArgs>()
-            .and_then(|args| umount::run(&UmountArgs { mountpoint: args.target, lazy: args.lazy, force: false, wait: false })),
+        "umount.fuse.braid" | "umount.braid" => parsed::<UmountHelperArgs>().and_then(|args| {
+            umount::run(&UmountArgs { mountpoint: args.target, lazy: args.lazy, force: false, wait: false })
+        }),
         _ => return None,
     };
     Some(match done {

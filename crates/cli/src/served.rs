@@ -1,6 +1,7 @@
 //! Volumes that are served though they are not mounted where they were: found
 //! by the daemon's process id, the volume's id, or where they were mounted.
 
+use braid_contract::Shown;
 use braid_ipc::daemons::{self, Daemon};
 use braid_ipc::holders::{self, Holder};
 use braid_ipc::mounts::{self, Mount};
@@ -35,9 +36,9 @@ pub(crate) fn is_served(mount: &Mount) -> bool {
 /// Who uses a volume that is not mounted at `point` any more, by daemon `pid`.
 pub(crate) fn notice(point: &Path, dev: u64, pid: u32) -> String {
     let users = holders::list(dev);
-    let point = point.display();
+    let point = point.shown();
     if let Some(Holder::Mount(other)) = users.iter().find(|user| matches!(user, Holder::Mount(_))) {
-        let other = other.display();
+        let other = other.shown();
         return format!("{point} is unmounted; the volume is mounted at {other} still\n");
     }
     format!(
@@ -51,5 +52,5 @@ pub(crate) fn notice(point: &Path, dev: u64, pid: u32) -> String {
 pub(crate) fn unmounted(mount: &Mount) -> Option<String> {
     let mounted = mounts::list().ok()?.iter().any(|other| other.dev == mount.dev);
     let users = || holders::lines(&holders::list(mount.dev));
-    (!mounted).then(|| format!("not mounted at {} any more; used by:{}\n", mount.point.display(), users()))
+    (!mounted).then(|| format!("not mounted at {} any more; used by:{}\n", mount.point.shown(), users()))
 }

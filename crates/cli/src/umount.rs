@@ -34,7 +34,7 @@ pub(crate) fn run(args: &UmountArgs) -> Result<()> {
         return if users.is_empty() {
             Ok(())
         } else {
-            let point = mount.point.display();
+            let point = mount.point.shown();
             table::print(&format!(
                 "{point} is detached; it ends when nobody uses it:{}\n",
                 holders::lines(&users)

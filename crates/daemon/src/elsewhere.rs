@@ -1,6 +1,7 @@
 //! A volume that is to be mounted, and has a daemon already.
 
 use crate::config::{TierSettings, VolumeSettings};
+use braid_contract::Shown;
 use braid_ipc::daemons::{self, Daemon};
 use braid_ipc::mounts::Mount;
 use braid_ipc::{holders, mounts};
@@ -58,7 +59,7 @@ impl Elsewhere {
         let pid = self.pid;
         match &self.now {
             Some(point) => {
-                let point = point.display();
+                let point = point.shown();
                 (
                     format!("is mounted at {point}, by daemon {pid}"),
                     format!("unmount it first: braid umount {point}"),
@@ -68,7 +69,7 @@ impl Elsewhere {
                 let users = holders::lines(&holders::list(self.dev));
                 let found = format!(
                     "is not mounted at {} any more, but served by daemon {pid} as long as it is used:{users}",
-                    self.mountpoint.display()
+                    self.mountpoint.shown()
                 );
                 (found, format!("end who uses it, or end it for them: braid umount --force {pid}"))
             }

@@ -1,6 +1,7 @@
 //! Logs: one line an event, to standard error or to a file.
 
 use crate::refusal::{Place, Refusal};
+use braid_contract::Shown;
 use rustix::fs::OFlags;
 use std::fs::{File, Metadata, OpenOptions};
 use std::io;
@@ -47,7 +48,7 @@ fn check_links(path: &Path) -> io::Result<bool> {
     for part in path.ancestors() {
         let Ok(found) = std::fs::symlink_metadata(part) else { continue };
         if found.is_symlink() && !is_trusted(&found) {
-            let whose = format!("{} is a symbolic link of user {}", part.display(), found.uid());
+            let whose = format!("{} is a symbolic link of user {}", part.shown(), found.uid());
             return Err(refused(whose));
         }
         linked |= found.is_symlink() && part == path;

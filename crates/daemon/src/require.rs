@@ -8,6 +8,7 @@
 use crate::config::{Require, TierSettings, VolumeSettings};
 use crate::refusal::{Located, Place, Refusal};
 use crate::section::Field;
+use braid_contract::Shown;
 use braid_ipc::mounts::{self, Mount};
 use std::ffi::OsString;
 use std::fs::File;
@@ -41,7 +42,7 @@ fn is_uuid(text: &str) -> bool {
 /// Refuses a directory that is not what its tier requires. `real` has no
 /// symbolic links.
 pub(crate) fn check(require: &Located<Require>, real: &Path, mounts: &[Mount]) -> Result<(), Refusal> {
-    let shown = real.display();
+    let shown = real.shown();
     match &require.value {
         Require::MountPoint if mounts::at(mounts, real).is_some() => Ok(()),
         Require::MountPoint => {
@@ -82,12 +83,7 @@ pub(crate) fn unlabelled(volume: &VolumeSettings) -> String {
             Some(device) => format!("; {FSTAB} has {device}, which is not mounted"),
             None => String::new(),
         };
-        format!(
-            "\n  {}: no label in {}, which {}{device}",
-            tier.name,
-            real.display(),
-            place_of(&real, &mounts)
-        )
+        format!("\n  {}: no label in {}, which {}{device}", tier.name, real.shown(), place_of(&real, &mounts))
     };
     volume.tiers.iter().filter(bare).map(line).collect()
 }
@@ -105,12 +101,7 @@ fn place_of(real: &Path, mounts: &[Mount]) -> String {
             format!("is a mount point ({}, {})", mount.fs_type, mount.source)
         }
         Some(mount) => {
-            format!(
-                "is no mount point but on {} ({}, {})",
-                mount.point.display(),
-                mount.fs_type,
-                mount.source
-            )
+            format!("is no mount point but on {} ({}, {})", mount.point.shown(), mount.fs_type, mount.source)
         }
         None => "is no mount point".into(),
     }
@@ -131,7 +122,7 @@ fn missing(text: &[u8], real: &Path, mounts: &[Mount]) -> Option<String> {
     });
     let above = entries.filter(|(_, point)| point.is_absolute() && real.starts_with(point));
     let (device, point) = above.max_by_key(|(_, point)| point.components().count())?;
-    let at = if point == real { String::new() } else { format!(" for {}", point.display()) };
+    let at = if point == real { String::new() } else { format!(" for {}", point.shown()) };
     mounts::at(mounts, &point).is_none().then(|| device + &at)
 }
 
@@ -164,8 +155,8 @@ fn whereabouts(uuid: &str, mounts: &[Mount]) -> String {
     };
     let number = std::fs::metadata(&device).map(|found| found.rdev()).ok();
     match mounts.iter().find(|mount| Some(mount.dev) == number) {
-        Some(mount) => format!("that is {}, mounted at {}", device.display(), mount.point.display()),
-        None => format!("that is {}, which is not mounted", device.display()),
+        Some(mount) => format!("that is {}, mounted at {}", device.shown(), mount.point.shown()),
+        None => format!("that is {}, which is not mounted", device.shown()),
     }
 }
 

@@ -6,6 +6,7 @@
 //! uses it is served for a while. Then, or at a second signal, the session is
 //! ended, and they get errors.
 
+use braid_contract::Shown;
 use braid_fuse::Unmounter;
 use braid_ipc::{connection, holders};
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
@@ -100,5 +101,5 @@ fn abort(session: &Unmounter) {
 /// Logs who uses the file system still.
 fn tell_users(session: &Unmounter) {
     let users = holders::lines(&holders::list(session.device()));
-    tracing::warn!("not mounted at {} any more, and served for{users}", session.mountpoint().display());
+    tracing::warn!("not mounted at {} any more, and served for{users}", session.mountpoint().shown());
 }

@@ -153,7 +153,7 @@ fn usable(dir: &Path, place: &Place, mounts: &[Mount]) -> Result<(PathBuf, Metad
         return Err(place.refuse(found, "a tier is a directory of a native file system; name that"));
     }
     if let Some(home) = real.ancestors().skip(1).find(|above| is_home(above)) {
-        let found = format!("{shown} is inside {}, the home tier of a volume", home.display());
+        let found = format!("{shown} is inside {}, the home tier of a volume", home.shown());
         let advice = "its files would be in that volume too; name a directory elsewhere";
         return Err(place.refuse(found, advice));
     }
@@ -178,7 +178,7 @@ fn nothing_inside(volume: &VolumeSettings) -> Result<(), Refusal> {
     let mut below = below.filter(|entry| entry.file_type().is_ok_and(|kind| kind.is_dir()));
     match below.find(|entry| require::has_label(&entry.path())) {
         Some(tier) => {
-            let found = format!("{} is in it, a tier of a volume", tier.path().display());
+            let found = format!("{} is in it, a tier of a volume", tier.path().shown());
             Err(home
                 .dir
                 .place

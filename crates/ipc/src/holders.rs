@@ -3,6 +3,7 @@
 //! others do is seen by root only; a user sees her own processes.
 
 use crate::mounts::{self, Mount};
+use braid_contract::Shown;
 use rustix::fs::{AtFlags, CWD, StatxFlags, makedev, statx};
 use std::collections::BTreeSet;
 use std::ffi::OsString;
@@ -38,9 +39,9 @@ pub enum Holder {
 impl fmt::Display for Holder {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Mount(point) => write!(f, "it is mounted at {}", point.display()),
+            Self::Mount(point) => write!(f, "it is mounted at {}", point.shown()),
             Self::Elsewhere { point, pid, name } => {
-                let point = point.display();
+                let point = point.shown();
                 write!(f, "it is mounted at {point} in the mount namespace of process {pid} ({name})")
             }
             Self::Process { pid, name, how } => write!(f, "process {pid} ({name}) {how}"),
