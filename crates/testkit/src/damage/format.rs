@@ -2,6 +2,7 @@
 //! makes and damages volumes by hand must not share the volume's own mistakes.
 
 use braid_contract::{ObjectId, VolumeId};
+use siphasher::sip::SipHasher24;
 use std::fmt;
 
 /// Length of an index header; entries follow it.
@@ -68,16 +69,20 @@ pub(super) struct Label {
     pub(super) user_xattr: bool,
     pub(super) range_size: u32,
     pub(super) name: String,
+    /// `None` in a label of version 1.
+    pub(super) key: Option<[u8; 16]>,
 }
 
 impl Label {
     pub(super) fn encode(&self) -> Vec<u8> {
         let mut bytes = b"BRAIDTIR\x01\0\0\0\0\0\0\0".to_vec();
+        bytes[8] = if self.key.is_some() { 2 } else { 1 };
         bytes.extend(self.volume.0);
         bytes.extend([self.tier, self.home.into(), self.user_xattr.into(), self.name.len() as u8]);
         bytes.extend(self.range_size.to_le_bytes());
         bytes.extend(self.name.as_bytes());
         bytes.resize(LABEL_LEN, 0);
+        bytes[88..104].copy_from_slice(&self.key.unwrap_or_default());
         seal(&mut bytes, 12, LABEL_LEN);
         bytes
     }
@@ -94,6 +99,7 @@ impl Label {
             user_xattr: bytes[34] == 1,
             range_size: number(&bytes[36..40]) as u32,
             name: String::from_utf8_lossy(name).into_owned(),
+            key: (bytes[8] > 1).then(|| sixteen(&bytes[88..])),
         })
     }
 }
@@ -126,21 +132,32 @@ pub(super) struct IdAttr {
 }
 
 impl IdAttr {
-    pub(super) fn encode(&self) -> Vec<u8> {
+    /// As the volume with this label has it.
+    pub(super) fn encode(&self, label: &Label) -> Vec<u8> {
         let mut bytes = vec![1, self.kind, 0, 0, 0, 0, 0, 0];
         bytes.extend(self.id.0);
         bytes.extend(self.ino.to_le_bytes());
         bytes.extend(self.btime_ns.to_le_bytes());
-        seal(&mut bytes, 4, 40);
+        if let Some(key) = &label.key {
+            bytes[0] = 2;
+            bytes.extend(&label.volume.0[..8]);
+            bytes.resize(64, 0);
+            let mac = SipHasher24::new_with_key(key).hash(&bytes);
+            bytes[48..56].copy_from_slice(&mac.to_le_bytes());
+        }
+        let len = bytes.len();
+        seal(&mut bytes, 4, len);
         bytes
     }
 
     pub(super) fn decode(bytes: &[u8]) -> Result<Self, Malformed> {
-        if bytes.len() != 40 || bytes[0] != 1 || !is_sealed(bytes, 4, 40) {
+        if !matches!((bytes.len(), bytes.first()), (40, Some(1)) | (64, Some(2)))
+            || !is_sealed(bytes, 4, bytes.len())
+        {
             return Err(Malformed("not a sound id attribute"));
         }
         let id = ObjectId(sixteen(&bytes[8..]));
-        Ok(Self { kind: bytes[1], id, ino: number(&bytes[24..32]), btime_ns: number(&bytes[32..]) as i64 })
+        Ok(Self { kind: bytes[1], id, ino: number(&bytes[24..32]), btime_ns: number(&bytes[32..40]) as i64 })
     }
 }
 

@@ -156,7 +156,7 @@ fn removed(scene: &mut Scene) -> Result<Applied, Error> {
 fn of_another_inode(scene: &mut Scene) -> Result<Applied, Error> {
     let path = scene.home_file();
     let attr = scene.attr_for(&path, scene.file.id)?;
-    scene.set_attr(&path, &IdAttr { ino: attr.ino ^ 1 << 40, ..attr }.encode())?;
+    scene.set_attr(&path, &scene.encode(&IdAttr { ino: attr.ino ^ 1 << 40, ..attr }))?;
     Applied::file(scene, path, Answer::Plain)
 }
 
@@ -180,20 +180,20 @@ fn copied(scene: &mut Scene) -> Result<Applied, Error> {
 
 fn shared(scene: &mut Scene) -> Result<Applied, Error> {
     let path = new_file(scene, b"not the one")?;
-    scene.set_attr(&path, &scene.attr_for(&path, scene.file.id)?.encode())?;
+    scene.set_attr(&path, &scene.encode(&scene.attr_for(&path, scene.file.id)?))?;
     Applied::file(scene, path, Answer::Same)
 }
 
 fn of_another_file(scene: &mut Scene) -> Result<Applied, Error> {
     let path = scene.tiers[0].dir.join(scene.another()?.path);
-    scene.set_attr(&path, &scene.attr_for(&path, scene.file.id)?.encode())?;
+    scene.set_attr(&path, &scene.encode(&scene.attr_for(&path, scene.file.id)?))?;
     Applied::file(scene, path, Answer::Same)
 }
 
 fn without_data(scene: &mut Scene) -> Result<Applied, Error> {
     let path = new_file(scene, &[0; 4096])?;
     let id = scene.new_id();
-    scene.set_attr(&path, &scene.attr_for(&path, id)?.encode())?;
+    scene.set_attr(&path, &scene.encode(&scene.attr_for(&path, id)?))?;
     let name = path.strip_prefix(&scene.tiers[0].dir).unwrap_or(&path).to_owned();
     Ok(Applied { path: Some(name), id: Some(id), place: path, answer: Answer::Unreadable })
 }
@@ -201,7 +201,7 @@ fn without_data(scene: &mut Scene) -> Result<Applied, Error> {
 fn emptied(scene: &mut Scene) -> Result<Applied, Error> {
     let path = scene.home_file();
     let attr = scene.attr_for(&path, scene.file.id)?;
-    scene.set_attr(&path, &IdAttr { kind: 2, ..attr }.encode())?;
+    scene.set_attr(&path, &scene.encode(&IdAttr { kind: 2, ..attr }))?;
     Applied::file(scene, path, Answer::Size(0))
 }
 

@@ -39,6 +39,13 @@ pub struct SampleFile {
     pub contents: Vec<u8>,
 }
 
+/// The label of a tier of a sample, which is of version 1: the programs that
+/// read it have to know both.
+fn label(range_size: u32, name: &str) -> Label {
+    let (tier, home, user_xattr, name) = (0, true, true, name.to_owned());
+    Label { volume: VOLUME, tier, home, user_xattr, range_size, name, key: None }
+}
+
 impl Sample {
     /// Makes one in `dir`, a tier in each subdirectory.
     ///
@@ -48,9 +55,7 @@ impl Sample {
         let dirs = NAMES.map(|name| dir.join(name));
         for (tier, (name, dir)) in NAMES.into_iter().zip(&dirs).enumerate() {
             let (tier, home, range_size) = (tier as u8, tier == 0, RANGE as u32);
-            let label =
-                Label { volume: VOLUME, tier, home, user_xattr: true, range_size, name: name.to_owned() };
-            write(&dir.join(".braid/label"), &label.encode())?;
+            write(&dir.join(".braid/label"), &Label { tier, home, ..label(range_size, name) }.encode())?;
             let braid = dir.join(".braid");
             fs::set_permissions(&braid, Permissions::from_mode(0o700)).map_err(|e| Error::io(&braid, e))?;
         }
@@ -101,7 +106,7 @@ impl Sample {
             index.push((durable_at(tier), flag_word(id, durable_at(tier))));
         }
         let (ino, btime_ns) = identity(&home)?;
-        let attr = IdAttr { kind: 1, id, ino, btime_ns }.encode();
+        let attr = IdAttr { kind: 1, id, ino, btime_ns }.encode(&label(RANGE as u32, NAMES[0]));
         rustix::fs::setxattr(&home, XATTR, &attr, XattrFlags::empty())
             .map_err(|error| Error::io(&home, error.into()))?;
         let last = layout.last().copied().flatten().unwrap_or(0);

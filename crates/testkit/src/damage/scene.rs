@@ -87,7 +87,7 @@ impl Scene {
     /// The spread file at `path`; none for a plain one and one that is damaged
     /// already.
     fn spread_file(&self, path: &Path) -> Result<Option<Spread>> {
-        let mut value = [0; 64];
+        let mut value = [0; 128];
         let Ok(len) = rustix::fs::getxattr(path, self.xattr(), &mut value[..]) else { return Ok(None) };
         let Ok(attr) = IdAttr::decode(&value[..len]) else { return Ok(None) };
         let (ino, btime_ns) = identity(path)?;
@@ -273,10 +273,15 @@ impl Scene {
     /// The id attribute of the file.
     pub(super) fn attr(&self) -> Result<Vec<u8>> {
         let path = self.home_file();
-        let mut value = vec![0; 64];
+        let mut value = vec![0; 128];
         let got = rustix::fs::getxattr(&path, self.xattr(), &mut value[..]);
         value.truncate(got.map_err(|error| Error::io(&path, error.into()))?);
         Ok(value)
+    }
+
+    /// The value of an id attribute.
+    pub(super) fn encode(&self, attr: &IdAttr) -> Vec<u8> {
+        attr.encode(&self.tiers[0].label)
     }
 
     /// What the id attribute of a file with this id says.

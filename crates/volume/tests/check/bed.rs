@@ -158,7 +158,7 @@ impl Bed {
     pub(crate) fn id(&self, of: &str) -> String {
         let mut value = [0; 64];
         let len = rustix::fs::getxattr(self.path("fast").join(of), attr_name(), &mut value[..]).unwrap();
-        assert_eq!(len, 40);
+        assert_eq!(len, 64);
         VolumeId(value[8..24].try_into().unwrap()).to_string()
     }
 }
@@ -178,7 +178,7 @@ pub(crate) fn tree(dir: &Path) -> BTreeMap<PathBuf, String> {
             let mut hash = DefaultHasher::new();
             if stat.is_file() {
                 std::fs::read(&path).unwrap().hash(&mut hash);
-                let mut value = [0; 64];
+                let mut value = [0; 128];
                 let len = rustix::fs::lgetxattr(&path, attr_name(), &mut value[..]).unwrap_or(0);
                 value[..len].hash(&mut hash);
             }
