@@ -33,6 +33,9 @@ pub(crate) fn start(args: &MountArgs, words: &[OsString], mountpoint: &Path) -> 
     }
     let answer: serde_json::Value = serde_json::from_str(&line).unwrap_or_default();
     if answer["ready"] == true {
+        for notice in answer["notices"].as_array().into_iter().flatten().filter_map(|text| text.as_str()) {
+            eprintln!("note: {notice}");
+        }
         return Ok(());
     }
     let ended = child.wait();
@@ -81,9 +84,9 @@ impl Report {
         Self { pending: Cell::new(wanted) }
     }
 
-    /// The file system can be used.
-    pub(crate) fn ready(&self) {
-        self.say(&serde_json::json!({ "ready": true }));
+    /// The file system can be used, and there is this to tell of it.
+    pub(crate) fn ready(&self, notices: &[String]) {
+        self.say(&serde_json::json!({ "ready": true, "notices": notices }));
     }
 
     /// There is no file system. `false`, and nothing is said, if nobody waits

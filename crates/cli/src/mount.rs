@@ -133,7 +133,7 @@ fn foreground(args: &MountArgs) -> Result<()> {
     let report = background::Report::new(args.ready_on_stdout);
     let served = prepare(args).and_then(|config| {
         let point = clear_mount_point(args, &config)?;
-        let served = serve::run(&config, &point, args.nonempty, || report.ready());
+        let served = serve::run(&config, &point, args.nonempty, |notices| report.ready(notices));
         served.map_err(|error| match error {
             ServeError::Refused(refusal) => refusal.into(),
             ServeError::Failed(what) => Failure::new(what),

@@ -53,7 +53,8 @@ pub fn create(config: &Config) -> Result<String, Refusal> {
 }
 
 /// Mounts the file system that `config` describes and answers until it is
-/// unmounted. `ready` is called once it can be used.
+/// unmounted. `ready` is called once it can be used, with what there is to tell
+/// of it then.
 ///
 /// # Errors
 /// If it can't be mounted, or ends in another way than cleanly.
@@ -61,7 +62,7 @@ pub fn run(
     config: &Config,
     mountpoint: &Path,
     nonempty: bool,
-    ready: impl FnOnce(),
+    ready: impl FnOnce(&[String]),
 ) -> Result<(), ServeError> {
     let point = validate::mount(config, mountpoint, nonempty)?;
     braid_sys::map_large_blocks();
@@ -91,7 +92,7 @@ fn serve(
     point: &MountPoint,
     volume: &wire::VolumeHandle,
     listener: Option<Listener>,
-    ready: impl FnOnce(),
+    ready: impl FnOnce(&[String]),
 ) -> Result<(), ServeError> {
     let place = || Place::flag(format!("mount point {}", point.given.to_string_lossy()));
     let fs = build(&config.stack, volume.file_system());
@@ -122,7 +123,9 @@ fn serve(
     if let Err(error) = volume.start_jobs(parallel) {
         tracing::error!(%error, "no job runs: there is no thread for them");
     }
-    ready();
+    let notices: Vec<String> = volume.volume.strays().iter().map(ToString::to_string).collect();
+    notices.iter().for_each(|notice| tracing::warn!("{notice}"));
+    ready(&notices);
     tell_manager(&[NotifyState::Ready]);
     let served = session.run();
     tracing::info!("unmounted; closing the volume");

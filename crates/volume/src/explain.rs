@@ -40,6 +40,8 @@ pub struct Explanation {
     /// The policy that counts for the file now, and its settings: the one that
     /// `rule` names, or else the volume's.
     pub policy: String,
+    /// The user who owns the file.
+    pub owner: u32,
     /// The tier that rules and policy would give a new range of the file now.
     pub next: Option<(TierId, String)>,
     /// Whether movers leave the file where it is, and the tier that it was
@@ -132,7 +134,8 @@ impl Volume {
             tiers: rule.tiers.clone(),
             policy: rule.policy.as_ref().map(|policy| policy.describe()),
         });
-        Ok(Explanation { layout, size, range_size, volume_range_size, rule, policy, next, pin, runs })
+        let owner = self.home.identify(&**file.data())?.attr.uid;
+        Ok(Explanation { owner, layout, size, range_size, volume_range_size, rule, policy, next, pin, runs })
     }
 
     /// The tier that rules and policy would give a new range at the end of the file.

@@ -42,6 +42,7 @@ mod rehome;
 mod rules;
 mod simulator;
 mod status;
+mod strays;
 mod sync;
 mod tiers;
 mod trace;
@@ -66,6 +67,7 @@ pub use rehome::{RehomeOutcome, RehomePhase, RehomeProgress, RehomeReport, disca
 pub use rules::{Condition, ConditionError};
 pub use simulator::{Pace, PlacedBy, Simulated, SimulatedTier, SimulatorConfig, TierSimulated, simulate};
 pub use status::{HotFile, MoveCount, ThreadStatus, TierStatus, VolumeStatus};
+pub use strays::Strays;
 pub use sync::Machine;
 pub use tiers::{Latency, LatencyHistogram, TierState};
 pub use trace::{

@@ -375,6 +375,9 @@ impl Volume {
         if plan.home_unlabelled {
             // It is new: there is nothing to be counted.
             volume.tiers.set_counts(Counts::Exact);
+            if let Err(error) = volume.look_for_strays() {
+                tracing::warn!(%error, "can't tell whether the new volume's tree has files of another volume");
+            }
         }
         volume.load_heat();
         volume.load_jobs();
@@ -783,6 +786,7 @@ fn assemble(home: Home, config: VolumeConfig, plan: &Plan) -> Opening<Volume> {
         table: Mutex::new(plan.table.clone()),
         user_xattr: plan.user_xattr,
         left_out: Mutex::new(Vec::new()),
+        strays: std::sync::OnceLock::new(),
         inodes: InodeTable::new(),
         handles: Handles::new(),
         door: Door::new(),

@@ -15,6 +15,7 @@ use crate::placement::Policy;
 use crate::reap::Reaper;
 use crate::rehome::Changes;
 use crate::rules::Rules;
+use crate::strays::Strays;
 use crate::sync::{Mutex, RwLock};
 use crate::tiers::{Tiers, act_for, present};
 use crate::trace::Tracing;
@@ -40,6 +41,8 @@ pub struct Volume {
     /// Tiers that were given at the mount and left out, since they were
     /// removed from the volume.
     pub(crate) left_out: Mutex<Vec<String>>,
+    /// What of other volumes was in the tree when this one was made.
+    pub(crate) strays: std::sync::OnceLock<Strays>,
     pub(crate) index: IndexDir,
     pub(crate) inodes: InodeTable,
     pub(crate) handles: Handles,

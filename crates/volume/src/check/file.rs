@@ -196,6 +196,11 @@ impl Check<'_> {
     /// wrong, and recovery would take the file for removed.
     pub(super) fn other_inode(&mut self, subject: &Subject, index: &RawIndex, header: &Header) -> Result<()> {
         let what = format!("its index names inode {}, or another one that had its number", header.ino);
+        if self.is_unproven(subject) {
+            let repair = "nothing is done: the file's owner may have given it the id of another file";
+            self.found(subject.of(Problem::damage("index-of-other-file", what)).repair(repair));
+            return Ok(());
+        }
         self.new_header(subject, index, (header.plain_size, header.range_size), what)?;
         self.compare(subject, index, header.range_size)
     }

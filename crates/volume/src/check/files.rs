@@ -4,7 +4,7 @@ use super::Check;
 use super::file::Subject;
 use super::raw_index::RawIndex;
 use super::report::Problem;
-use crate::format::{FormatError, IdAttr};
+use crate::format::{FormatError, IdAttr, Proof};
 use crate::namespace::Identity;
 use crate::namespace::Seen;
 use braid_contract::{Errno, Error, Fd, NativeFd, ObjectId, Result, Shown};
@@ -29,8 +29,11 @@ pub(super) enum AttrFound {
     Own(IdAttr),
     /// Copied from another inode: ignored.
     Copied(IdAttr),
-    /// It can't be believed.
+    /// It is damaged.
     Damaged(FormatError),
+    /// It is whole, and Braid did not write it on this volume: why that is
+    /// known.
+    Foreign(String),
     /// It can't be read.
     Failed(Error),
 }
@@ -94,7 +97,11 @@ impl Check<'_> {
                 Ok(())
             }
             // Another name of it was told of.
-            AttrFound::Damaged(_) if self.doubts.iter().any(|doubt| doubt.ino == identity.ino()) => Ok(()),
+            AttrFound::Damaged(_) | AttrFound::Foreign(_)
+                if self.doubts.iter().any(|doubt| doubt.ino == identity.ino()) =>
+            {
+                Ok(())
+            }
             AttrFound::Damaged(error) => {
                 let newer = matches!(error, FormatError::Newer(_));
                 let repair = if newer {
@@ -105,6 +112,14 @@ impl Check<'_> {
                 let problem = Problem::damage("id-damaged", format!("{error}")).path(path).repair(repair);
                 let problem = self.found(problem);
                 self.doubts.push(Doubt { ino: identity.ino(), path: path.to_owned(), problem, newer });
+                Ok(())
+            }
+            AttrFound::Foreign(why) => {
+                let what = format!("its id attribute is not to be believed: {why}; it can't be used");
+                let problem = Problem::damage("id-foreign", what).path(path);
+                let problem = self.found(problem.repair("makes it anew, if an index names this file"));
+                let path = path.to_owned();
+                self.doubts.push(Doubt { ino: identity.ino(), path, problem, newer: false });
                 Ok(())
             }
             AttrFound::Failed(error) => {
@@ -139,10 +154,24 @@ impl Check<'_> {
         };
         match IdAttr::decode(&value[..len], self.ground.home.seal()) {
             Ok((attr, _)) if !identity.is(attr.ino, attr.btime_ns) => AttrFound::Copied(attr),
-            Ok((attr, proof)) if proof.check().is_ok() => AttrFound::Own(attr),
-            Ok(_) => AttrFound::Damaged(FormatError::Damaged("Braid did not write it on this volume")),
+            Ok((attr, proof)) => match proof.check() {
+                Ok(()) => AttrFound::Own(attr),
+                Err(why) => AttrFound::Foreign(why),
+            },
             Err(error) => AttrFound::Damaged(error),
         }
+    }
+
+    /// Whether a file's attribute may have been written by its owner: it is of
+    /// version 1, in `user.`, on a volume that has a key.
+    pub(super) fn is_unproven(&self, subject: &Subject) -> bool {
+        let name = OsStr::new(self.ground.attr_name());
+        let mut value = [0; 2 * IdAttr::LEN_MAX];
+        let len = subject.fd.get_xattr(name, &mut value).unwrap_or(0);
+        let old = IdAttr::decode(&value[..len], self.ground.home.seal());
+        self.ground.user_xattr
+            && self.ground.home.seal().secret.is_some()
+            && !matches!(old, Ok((_, Proof::Sealed)))
     }
 
     /// A file whose index names another inode: if that one has the same id, it

@@ -156,7 +156,7 @@ impl Check<'_> {
         self.spared.insert(id);
         let found = self.attr_of(&*file.fd, &file.identity);
         let (problem, sure) = match &found {
-            AttrFound::Damaged(_) => {
+            AttrFound::Damaged(_) | AttrFound::Foreign(_) => {
                 let doubt = self.doubts.iter().find(|doubt| doubt.ino == file.identity.ino());
                 let Some(at) = doubt.filter(|doubt| !doubt.newer).map(|doubt| doubt.problem) else {
                     return Ok(());

@@ -24,7 +24,7 @@ pub(crate) use pin_attr::{PinAttr, StoredPin};
 pub use range_size::RangeSize;
 pub(crate) use range_size::RangeSizes;
 pub(crate) use rehome::{RehomeRecord, RehomeStage};
-pub(crate) use seal::{Seal, Secret};
+pub(crate) use seal::{Proof, Seal, Secret};
 pub(crate) use words::{Entry, Owners, Reason, RuleNumber, SIZE_MAX, Words};
 
 use std::fmt;

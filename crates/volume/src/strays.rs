@@ -1,0 +1,98 @@
+//! Files of other volumes in the tree that a new volume is made over: their
+//! data is on tiers that this volume does not have, or in an index that is
+//! gone. They answer `EUCLEAN`; whoever makes the volume is told of them.
+
+use crate::Volume;
+use crate::format::{IdAttr, Proof};
+use braid_contract::{Errno, NativeFd, Result};
+use std::collections::BTreeMap;
+use std::ffi::OsStr;
+use std::fmt;
+
+const NAMES: [&str; 2] = ["trusted.braid.id", "user.braid.id"];
+
+/// What was found of other volumes.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub struct Strays {
+    /// How many files, by the first half of their volume's id in hexadecimal,
+    /// which attributes of version 1 do not tell.
+    pub files: BTreeMap<Option<String>, u64>,
+    /// One of them.
+    pub example: String,
+}
+
+impl fmt::Display for Strays {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let total: u64 = self.files.values().sum();
+        write!(f, "the new volume's tree has {total} files that are parts of another volume (")?;
+        for (at, (volume, count)) in self.files.iter().enumerate() {
+            let comma = if at > 0 { ", " } else { "" };
+            match volume {
+                Some(volume) => write!(f, "{comma}{count} of volume {volume}…")?,
+                None => write!(f, "{comma}{count} of one of an earlier format")?,
+            }
+        }
+        write!(
+            f,
+            "), such as {}: what they hold is not all here, so they are listed and can't be used (EUCLEAN); \
+             to have them back, unmount, put that volume's .braid back, and mount it with its tiers; \
+             braid fsck names them all",
+            self.example
+        )
+    }
+}
+
+impl Volume {
+    /// What there was of other volumes in the tree that this one was made over;
+    /// `None` if nothing, or if the volume is not new.
+    #[must_use]
+    pub fn strays(&self) -> Option<&Strays> {
+        self.strays.get()
+    }
+
+    /// Goes through the tree of a volume that was just made.
+    pub(crate) fn look_for_strays(&self) -> Result<()> {
+        let mut strays = Strays::default();
+        self.home.walk(&mut |path, fd, _| {
+            if let Some(volume) = self.stray(&**fd)? {
+                *strays.files.entry(volume).or_default() += 1;
+                if strays.example.is_empty() {
+                    strays.example = path.display().to_string();
+                }
+            }
+            Ok(())
+        })?;
+        if !strays.files.is_empty() {
+            let _ = self.strays.set(strays);
+        }
+        Ok(())
+    }
+
+    /// Whether a file has an id attribute, which can't be this volume's, and
+    /// whose it is.
+    fn stray(&self, fd: &dyn NativeFd) -> Result<Option<Option<String>>> {
+        for name in NAMES {
+            let mut value = [0; 2 * IdAttr::LEN_MAX];
+            let len = match fd.get_xattr(OsStr::new(name), &mut value) {
+                Ok(len) => len,
+                Err(error)
+                    if matches!(
+                        error.errno(),
+                        Errno::ENODATA | Errno::EOPNOTSUPP | Errno::EACCES | Errno::EPERM
+                    ) =>
+                {
+                    continue;
+                }
+                Err(error) if error.errno() == Errno::ERANGE => 0,
+                Err(error) => return Err(error),
+            };
+            return Ok(Some(match IdAttr::decode(&value[..len], self.home.seal()) {
+                Ok((_, Proof::OtherVolume(id))) => {
+                    Some(id.iter().map(|byte| format!("{byte:02x}")).collect())
+                }
+                _ => None,
+            }));
+        }
+        Ok(None)
+    }
+}
