@@ -35,10 +35,15 @@ fn render(path: &Path, explanation: &Explanation) -> String {
             path.shown(),
             write_size(explanation.range_size.into())
         ),
+        // Its owner is not told the object.
+        None if explanation.layout == "spread" => {
+            let ranges = write_size(explanation.range_size.into());
+            format!("{}: spread, {size} in ranges of {ranges}\n", path.shown())
+        }
         None => format!("{}: {}, {size}\n", path.shown(), explanation.layout),
     };
     if let Some(usual) = explanation.volume_range_size.filter(|usual| *usual != explanation.range_size) {
-        let spread = if explanation.object.is_some() { "of" } else { "if it is spread now, of" };
+        let spread = if explanation.layout == "spread" { "of" } else { "if it is spread now, of" };
         let (own, usual) = (write_size(explanation.range_size.into()), write_size(usual.into()));
         text.push_str(&format!("ranges: {spread} {own}; those of the volume are of {usual}\n"));
     }

@@ -34,6 +34,7 @@ mod device;
 mod drill;
 mod jobs;
 mod movers;
+mod ownership;
 mod policy;
 mod process;
 mod rehome;

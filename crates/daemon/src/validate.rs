@@ -222,6 +222,7 @@ pub(crate) fn replacement<'a>(
             format!("the volume is mounted at {}, and one would be inside the other", mountpoint.shown());
         return Err(place.refuse(found, "name a directory elsewhere"));
     }
+    crate::ownership::check(&real, false).map_err(|(found, advice)| place.refuse(found, advice))?;
     Ok(real)
 }
 

@@ -5,6 +5,7 @@ use crate::device::{self, Devices};
 use crate::drill::{self, Drills};
 use crate::elsewhere;
 use crate::movers;
+use crate::ownership;
 use crate::process;
 use crate::refusal::Refusal;
 use crate::rehome;
@@ -131,6 +132,7 @@ impl VolumeHandle {
         Ok(Explanation {
             layout: layout.into(),
             object,
+            owner: Some(explanation.owner),
             size: explanation.size,
             range_size: explanation.range_size,
             volume_range_size: Some(explanation.volume_range_size),
@@ -321,7 +323,12 @@ pub(crate) fn volume_config(
         // The daemon leaves its working directory, and `status` tells others.
         let dir = replacement::real(&tier.dir.value);
         let location = dir.to_string_lossy().into_owned();
-        if tier.name == settings.home.value {
+        let is_home = tier.name == settings.home.value;
+        if tier.absent.is_none() {
+            ownership::check(&dir, is_home)
+                .map_err(|(found, advice)| tier.dir.place.refuse(found, advice))?;
+        }
+        if is_home {
             let root = open_tier_dir(&dir).map_err(|error| cant_open(tier, &error))?;
             home = Some(HomeConfig { name, root, location, weight, profile, reserve });
         } else {

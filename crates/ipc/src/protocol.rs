@@ -41,7 +41,8 @@ pub enum Request {
     Hello,
     /// The state of the volume and its tiers.
     Status,
-    /// Where the ranges of an inode are, and why.
+    /// Where the ranges of an inode are, and why. For the owner of the mount,
+    /// and for the owner of the file.
     Explain {
         /// The inode number, as `stat(2)` reports it.
         ino: u64,
@@ -372,8 +373,12 @@ pub struct ArmedFault {
 pub struct Explanation {
     /// `plain` or `spread`.
     pub layout: String,
-    /// The object id of a spread file: 32 hexadecimal digits.
+    /// The object id of a spread file: 32 hexadecimal digits. For root and the
+    /// user who mounted.
     pub object: Option<String>,
+    /// The user who owns the file; `None` from a daemon of an earlier version.
+    #[serde(default)]
+    pub owner: Option<u32>,
     /// Size of the file in bytes.
     pub size: u64,
     /// Size of a range of the file in bytes; for a plain one, what it would be.

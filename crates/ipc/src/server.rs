@@ -171,16 +171,31 @@ impl Shared {
     }
 
     /// Takes out of a reply what only the owner may be told: names that
-    /// directory permissions may hide, and what others' threads do, which the
-    /// kernel does not tell everybody either.
+    /// directory permissions may hide, what others' threads do, which the
+    /// kernel does not tell everybody either, and anything about others' files,
+    /// of which the socket can't tell who may look them up.
     fn redact(&self, number: u64, mut reply: Reply) -> Reply {
-        if let Reply::Status(status) = &mut reply
-            && !self.is_owner(number)
-        {
-            status.hottest.iter_mut().for_each(|file| file.path = None);
-            status.tiers.iter_mut().for_each(|tier| tier.busiest_threads.clear());
+        if self.is_owner(number) {
+            return reply;
+        }
+        match &mut reply {
+            Reply::Status(status) => {
+                status.hottest.iter_mut().for_each(|file| file.path = None);
+                status.tiers.iter_mut().for_each(|tier| tier.busiest_threads.clear());
+            }
+            Reply::Explanation(explanation) if !self.is_user(number, explanation.owner) => {
+                let who = "root, the user who mounted and the file's owner";
+                return refuse(format!("only {who} may ask where a file's data is"));
+            }
+            Reply::Explanation(explanation) => explanation.object = None,
+            _ => {}
         }
         reply
+    }
+
+    /// Whether it is this user who asks.
+    fn is_user(&self, number: u64, user: Option<u32>) -> bool {
+        user.is_some() && self.lock().connections.get(&number).map(|connection| connection.uid) == user
     }
 
     fn forget(&self, number: u64) {
@@ -222,6 +237,10 @@ impl Shared {
         }
         threads
     }
+}
+
+fn refuse(message: String) -> Reply {
+    Reply::Error(ErrorReply { errno: Some(rustix::io::Errno::PERM.raw_os_error()), message })
 }
 
 /// Accepts until the listening socket is shut down.

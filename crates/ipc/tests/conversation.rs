@@ -29,7 +29,8 @@ impl Handler for Fake {
     fn explain(&self, ino: u64) -> Result<Explanation, ErrorReply> {
         Ok(Explanation {
             layout: "plain".into(),
-            object: None,
+            object: Some("0".repeat(32)),
+            owner: Some(4711),
             size: ino,
             range_size: 65536,
             volume_range_size: Some(65536),
