@@ -106,4 +106,7 @@ pub struct SetAttr {
     pub atime: Option<SetTime>,
     /// Last change of the contents.
     pub mtime: Option<SetTime>,
+    /// Takes set-id bits and file capabilities from a regular file, as a
+    /// change of its contents by the caller would. Asked for by itself.
+    pub kill_set_id: bool,
 }

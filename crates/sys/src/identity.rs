@@ -24,6 +24,15 @@ pub fn is_privileged() -> bool {
     geteuid().is_root()
 }
 
+/// The supplementary groups of a thread or process; `None` if there is none of
+/// this id to be seen.
+#[must_use]
+pub fn groups_of(tid: u32) -> Option<Vec<u32>> {
+    let status = std::fs::read_to_string(format!("/proc/{tid}/status")).ok()?;
+    let groups = status.lines().find_map(|line| line.strip_prefix("Groups:"))?;
+    groups.split_whitespace().map(|group| group.parse().ok()).collect()
+}
+
 /// The time in which a thread acts for somebody; ends when dropped.
 #[must_use = "the identity lasts as long as this value"]
 #[derive(Debug)]
@@ -91,6 +100,17 @@ fn set_file_system_ids(uid: u32, gid: u32) {
 mod tests {
     use super::*;
     use std::os::unix::fs::{MetadataExt, PermissionsExt};
+
+    #[test]
+    fn groups_are_those_of_the_kernel() {
+        let mut groups: Vec<u32> =
+            rustix::process::getgroups().unwrap().into_iter().map(rustix::process::Gid::as_raw).collect();
+        let mut found = groups_of(rustix::thread::gettid().as_raw_nonzero().get().unsigned_abs()).unwrap();
+        groups.sort_unstable();
+        found.sort_unstable();
+        assert_eq!(found, groups);
+        assert_eq!(groups_of(0), None);
+    }
 
     #[test]
     fn inodes_belong_to_whom_the_thread_acts_for() {

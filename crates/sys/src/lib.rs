@@ -20,7 +20,7 @@ pub use aligned::{AlignedBuf, DIRECT_ALIGNMENT, is_aligned};
 pub use data_file::DataFile;
 pub use fs_uuid::fs_uuid;
 pub use handle::{handle_of, open_handle};
-pub use identity::{Acting, act_as, is_privileged};
+pub use identity::{Acting, act_as, groups_of, is_privileged};
 pub use limits::{map_large_blocks, pass_on_no_files, raise_open_files, release_free_memory};
 pub use tier_dir::lock_dir;
 pub use word_map::WordMap;

@@ -247,9 +247,7 @@ impl FileSystem for Volume {
         if len == 0 {
             return Err(Errno::EINVAL.into());
         }
-        if !caller.keeps_set_id_bits() {
-            self.clear_set_id(&open.file)?;
-        }
+        self.clear_set_id(&open.file, caller, caller.keeps_set_id_bits())?;
         // What leaves the size alone is no growth to whoever simulates it.
         let keeps_size = !matches!(
             mode,
@@ -279,9 +277,7 @@ impl FileSystem for Volume {
     ) -> Result<u64> {
         let _pass = self.door.pass();
         let (from, to) = (self.handles.file(from)?, self.handles.file(to)?);
-        if !caller.keeps_set_id_bits() {
-            self.clear_set_id(&to.file)?;
-        }
+        self.clear_set_id(&to.file, caller, caller.keeps_set_id_bits())?;
         let begun = [self.trace_begin(&from.file), self.trace_begin(&to.file)];
         let result = self.copy_between(
             (&from.file, from_offset),
@@ -364,14 +360,14 @@ impl FileSystem for Volume {
 
     fn setxattr(
         &self,
-        _caller: &Caller,
+        caller: &Caller,
         ino: InodeId,
         name: &OsStr,
         value: &[u8],
         mode: XattrMode,
     ) -> Result<()> {
         let _pass = self.door.pass();
-        let result = self.set_xattr(ino, name, value, mode);
+        let result = self.set_xattr(caller, ino, name, value, mode);
         self.note_ino(ino);
         result
     }

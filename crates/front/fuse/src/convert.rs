@@ -3,8 +3,8 @@
 
 use braid_contract as contract;
 use braid_contract::{
-    Attr, Caller, FallocateMode, FileKind, HandleId, InodeId, RenameMode, SeekTarget, SetAttr, SetTime,
-    Timestamp, XattrMode,
+    Attr, Caller, FallocateMode, FileKind, HandleId, InodeId, RenameMode, SeekTarget, SetTime, Timestamp,
+    XattrMode,
 };
 use fuser::{FileAttr, FileHandle, FileType, INodeNo, RenameFlags, Request, TimeOrNow};
 use rustix::fs::{FallocateFlags, OFlags, XattrFlags};
@@ -134,20 +134,9 @@ pub(crate) fn set_time(time: TimeOrNow) -> SetTime {
     }
 }
 
-/// What a `setattr` request without changes asks for: that set-id bits go.
-///
-/// The kernel sends it before somebody else's write, and for a `chown` that
-/// changes nothing. For a write by passthrough it is all that is said: the
-/// write itself is made in the daemon's name, which clears nothing.
-pub(crate) fn without_set_id(attr: &Attr) -> SetAttr {
-    const SET_USER_ID: u16 = 0o4000;
-    const SET_GROUP_ID: u16 = 0o2000;
-    const GROUP_MAY_EXECUTE: u16 = 0o0010;
-    // Without the right to execute, the group bit does not mean set-group-id.
-    let group = if attr.mode & GROUP_MAY_EXECUTE == 0 { 0 } else { SET_GROUP_ID };
-    let mode = attr.mode & !(SET_USER_ID | group);
-    let changes = attr.kind == FileKind::Regular && mode != attr.mode;
-    SetAttr { mode: changes.then_some(u32::from(mode)), ..SetAttr::default() }
+/// Whether executing the file may give its owner's or its group's rights.
+pub(crate) fn is_set_id(attr: &Attr) -> bool {
+    attr.kind == FileKind::Regular && attr.mode & 0o6000 != 0
 }
 
 /// Flags of `open(2)`, of an open or of one read or write.
@@ -273,33 +262,6 @@ mod tests {
             assert_eq!(timestamp_from_request(as_the_library_reads(secs, nanos)), time);
             assert_eq!(as_the_library_writes(system_time(time)), (secs, nanos));
         }
-    }
-
-    #[test]
-    fn set_id_bits_go_and_nothing_else() {
-        let attr = |kind, mode| Attr {
-            ino: InodeId(2),
-            size: 0,
-            blocks: 0,
-            atime: Timestamp::default(),
-            mtime: Timestamp::default(),
-            ctime: Timestamp::default(),
-            btime: None,
-            kind,
-            mode,
-            nlink: 1,
-            uid: 0,
-            gid: 0,
-            rdev: 0,
-            block_size: 4096,
-        };
-        let regular = |mode| without_set_id(&attr(FileKind::Regular, mode));
-        let to = |mode| SetAttr { mode: Some(mode), ..SetAttr::default() };
-        assert_eq!(regular(0o6755), to(0o755));
-        assert_eq!(regular(0o7711), to(0o1711));
-        assert_eq!(regular(0o6644), to(0o2644));
-        assert_eq!(regular(0o644), SetAttr::default());
-        assert_eq!(without_set_id(&attr(FileKind::Directory, 0o2755)), SetAttr::default());
     }
 
     #[test]

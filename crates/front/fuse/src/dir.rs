@@ -1,9 +1,9 @@
 //! Sinks that put directory entries into replies. Used by `ops`.
 
 use crate::convert;
+use crate::front::Front;
 use braid_contract::{Caller, DirEntry, DirSink, Entry, FileKind, FileSystem, InodeId};
 use fuser::{FileType, Generation, INodeNo, ReplyDirectory, ReplyDirectoryPlus};
-use std::time::Duration;
 
 /// Takes names and kinds.
 pub(crate) struct Names<'a> {
@@ -46,24 +46,26 @@ impl Names<'_> {
 /// shows the numbers and counts no lookup for these two names.
 pub(crate) struct Entries<'a> {
     pub(crate) reply: &'a mut ReplyDirectoryPlus,
-    pub(crate) ttl: Duration,
+    pub(crate) front: &'a Front,
 }
 
 impl DirSink for Entries<'_> {
     fn add(&mut self, entry: &DirEntry<'_>) -> bool {
-        let (attr, generation) = match &entry.entry {
-            Some(Entry { attr, generation }) => (convert::file_attr(attr), *generation),
+        let (attr, generation, ttl) = match &entry.entry {
+            Some(Entry { attr, generation }) => {
+                (convert::file_attr(attr), *generation, self.front.attr_ttl(attr))
+            }
             None => {
                 let mut attr = convert::negative_attr();
                 let known = entry.kind.unwrap_or(FileKind::Regular);
                 attr.kind = convert::file_type(if is_dot(entry) { FileKind::Directory } else { known });
                 // Inode number 0 makes the kernel look the name up itself.
                 attr.ino = INodeNo(if is_dot(entry) { entry.ino.0 } else { 0 });
-                (attr, 0)
+                // Of a damaged one, nothing is to be remembered.
+                (attr, 0, if entry.damaged { Duration::ZERO } else { self.front.ttl })
             }
         };
         let offset = entry.next_offset.cast_unsigned();
-        let ttl = if entry.damaged { Duration::ZERO } else { self.ttl };
         let full = self.reply.add(attr.ino, offset, entry.name, &ttl, &attr, Generation(generation));
         !full
     }

@@ -4,7 +4,7 @@ use crate::init::{Agreed, Wanted};
 use crate::open_table::OpenTable;
 use crate::report::{Op, Reporter};
 use crate::{convert, init};
-use braid_contract::{FileSystem, Result};
+use braid_contract::{Attr, FileSystem, Result};
 use fuser::{BackingId, KernelConfig};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
@@ -46,6 +46,13 @@ impl Front {
 
     pub(crate) fn negotiate(&mut self, config: &mut KernelConfig) {
         self.agreed = init::negotiate(config, self.wanted);
+    }
+
+    /// How long the kernel may keep these attributes. Those of a set-id file
+    /// not at all: it has to ask before it executes one, since it is not told
+    /// of each operation that took the bits away.
+    pub(crate) fn attr_ttl(&self, attr: &Attr) -> Duration {
+        if convert::is_set_id(attr) { Duration::ZERO } else { self.ttl }
     }
 
     /// Whether an open may begin passthrough.

@@ -1,6 +1,7 @@
 //! Opening and closing files: brings the file system's choice of how data
 //! travels and the kernel's rules together. Used by `ops`.
 
+use crate::convert;
 use crate::front::Front;
 use crate::open_table::{Grant, Opens};
 use crate::report::Op;
@@ -129,12 +130,12 @@ impl Opening<'_> {
     /// Takes the file system's answer if the kernel will, and asks once more
     /// without the choice if not.
     fn settle(&self, opens: &mut Opens<BackingId>, opened: Opened) -> braid_contract::Result<Granted> {
-        if let Some(grant) = self.admit(opens, &opened.mode) {
+        if let Some(grant) = self.admit(opens, &opened) {
             return Ok(Granted { handle: opened.handle, grant });
         }
         self.discard(opened.handle);
         let opened = self.ask(opens, false).context("opening again without a choice of mode")?;
-        if let Some(grant) = self.join(opens, &opened.mode) {
+        if let Some(grant) = self.join(opens, &opened) {
             return Ok(Granted { handle: opened.handle, grant });
         }
         self.discard(opened.handle);
@@ -143,8 +144,8 @@ impl Opening<'_> {
     }
 
     /// Counts the open as the kernel will take it, if it will.
-    fn admit(&self, opens: &mut Opens<BackingId>, mode: &IoMode) -> Option<Grant<BackingId>> {
-        match mode {
+    fn admit(&self, opens: &mut Opens<BackingId>, opened: &Opened) -> Option<Grant<BackingId>> {
+        match &opened.mode {
             IoMode::Passthrough(fd) if opens.is_closed() && self.front.passthrough() => {
                 match (self.register)(std::os::fd::AsFd::as_fd(fd)) {
                     Ok(backing) => Some(opens.begin_passthrough(backing)),
@@ -154,16 +155,26 @@ impl Opening<'_> {
                     }
                 }
             }
-            _ => self.join(opens, mode),
+            _ => self.join(opens, opened),
         }
     }
 
     /// Counts the open beside those there are.
-    fn join(&self, opens: &mut Opens<BackingId>, mode: &IoMode) -> Option<Grant<BackingId>> {
-        match mode {
-            IoMode::Direct if !self.front.direct() => opens.join(&IoMode::Cached),
-            _ => opens.join(mode),
+    fn join(&self, opens: &mut Opens<BackingId>, opened: &Opened) -> Option<Grant<BackingId>> {
+        match &opened.mode {
+            IoMode::Direct if opens.is_closed() && !self.may_be_direct(opened.handle) => {
+                opens.join(&IoMode::Cached)
+            }
+            mode => opens.join(mode),
         }
+    }
+
+    /// Whether direct I/O may begin. Not on a set-id file: a write with direct
+    /// I/O leaves the bits in the kernel's own inode, from which a program is
+    /// executed. Before any other write, the kernel has them cleared.
+    fn may_be_direct(&self, handle: HandleId) -> bool {
+        let attr = || self.front.fs.getattr(self.caller, self.ino, Some(handle));
+        self.front.direct() && attr().is_ok_and(|attr| !convert::is_set_id(&attr))
     }
 
     /// The kernel did not take a backing file.

@@ -29,7 +29,9 @@ fn op(name: &'static str, ino: INodeNo) -> Op {
 impl Front {
     fn reply_entry(&self, result: Result<Entry, Answer>, reply: ReplyEntry) {
         match result {
-            Ok(entry) => reply.entry(&self.ttl, &file_attr(&entry.attr), Generation(entry.generation)),
+            Ok(Entry { attr, generation }) => {
+                reply.entry(&self.attr_ttl(&attr), &file_attr(&attr), Generation(generation));
+            }
             Err(errno) => reply.error(errno),
         }
     }
@@ -87,7 +89,7 @@ impl Filesystem for Front {
 
     fn getattr(&self, req: &Request, ino: INodeNo, fh: Option<FileHandle>, reply: ReplyAttr) {
         match self.call(op("getattr", ino), || self.fs.getattr(&caller(req), inode(ino), fh.map(handle))) {
-            Ok(attr) => reply.attr(&self.ttl, &file_attr(&attr)),
+            Ok(attr) => reply.attr(&self.attr_ttl(&attr), &file_attr(&attr)),
             Err(errno) => reply.error(errno),
         }
     }
@@ -117,18 +119,17 @@ impl Filesystem for Front {
             size,
             atime: atime.map(convert::set_time),
             mtime: mtime.map(convert::set_time),
+            kill_set_id: false,
         };
-        let work = || {
-            let (caller, ino, handle) = (caller(req), inode(ino), fh.map(handle));
-            let changes = if changes == SetAttr::default() {
-                convert::without_set_id(&self.fs.getattr(&caller, ino, handle)?)
-            } else {
-                changes
-            };
-            self.fs.setattr(&caller, ino, handle, &changes)
-        };
+        // The kernel sends a request without changes before somebody else's
+        // write, and for a `chown` that changes nothing: what it asks for is
+        // that set-id bits go. For a write by passthrough that is all that is
+        // said: the write itself is made in the daemon's name.
+        let kill_set_id = changes == SetAttr::default();
+        let changes = SetAttr { kill_set_id, ..changes };
+        let work = || self.fs.setattr(&caller(req), inode(ino), fh.map(handle), &changes);
         match self.call(op("setattr", ino), work) {
-            Ok(attr) => reply.attr(&self.ttl, &file_attr(&attr)),
+            Ok(attr) => reply.attr(&self.attr_ttl(&attr), &file_attr(&attr)),
             Err(errno) => reply.error(errno),
         }
     }
@@ -234,13 +235,14 @@ impl Filesystem for Front {
         match self.call(op("create", parent), work) {
             Ok((entry, Granted { handle, grant })) => {
                 let (attr, fh) = (file_attr(&entry.attr), FileHandle(handle.0));
+                let ttl = self.attr_ttl(&entry.attr);
                 let generation = Generation(entry.generation);
                 let answer = self.fopen_flags(&grant, flags);
                 match grant {
                     Grant::Passthrough(backing) => {
-                        reply.created_passthrough(&self.ttl, &attr, generation, fh, answer, &backing);
+                        reply.created_passthrough(&ttl, &attr, generation, fh, answer, &backing);
                     }
-                    Grant::Cached | Grant::Direct => reply.created(&self.ttl, &attr, generation, fh, answer),
+                    Grant::Cached | Grant::Direct => reply.created(&ttl, &attr, generation, fh, answer),
                 }
             }
             Err(errno) => reply.error(errno),
@@ -344,7 +346,7 @@ impl Filesystem for Front {
         offset: u64,
         mut reply: ReplyDirectoryPlus,
     ) {
-        let mut sink = Entries { reply: &mut reply, ttl: self.ttl };
+        let mut sink = Entries { reply: &mut reply, front: self };
         let work = || self.fs.read_dir(&caller(req), handle(fh), offset.cast_signed(), true, &mut sink);
         match self.call(op("readdirplus", ino), work) {
             Ok(()) => reply.ok(),

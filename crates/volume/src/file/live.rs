@@ -1,6 +1,7 @@
 //! The live state of a regular file.
 
 use super::Spread;
+use super::set_id::SetIdCheck;
 use crate::format::PinAttr;
 use crate::heat::Tag;
 use crate::namespace::{Home, Inode, Witness};
@@ -49,8 +50,8 @@ pub(crate) struct File {
     pub(crate) syncing: Mutex<()>,
     /// What could not be made durable, for every descriptor to be told once.
     sync_errors: Mutex<SyncErrors>,
-    /// Set-id bits or file capabilities may have to be cleared at a write.
-    check_set_id: AtomicBool,
+    /// Whether set-id bits or file capabilities may have to go at a write.
+    pub(crate) set_id: SetIdCheck,
     /// Names the file to those who count its use.
     pub(crate) heat: OnceLock<Arc<Tag>>,
     /// What is known of it where operations are recorded.
@@ -97,7 +98,7 @@ impl File {
             setting_times: Mutex::new(()),
             syncing: Mutex::new(()),
             sync_errors: Mutex::new(SyncErrors::default()),
-            check_set_id: AtomicBool::new(true),
+            set_id: SetIdCheck::new(),
             heat: OnceLock::new(),
             trace: FileTrace::default(),
             path: OnceLock::new(),
@@ -211,16 +212,6 @@ impl File {
     pub(crate) fn sync_errors(&self) -> (u64, Option<Errno>) {
         let errors = self.sync_errors.lock();
         (errors.count, errors.last)
-    }
-
-    /// Mode or capabilities were changed: the next write looks at them again.
-    pub(crate) fn set_id_may_be_set(&self) {
-        self.check_set_id.store(true, Ordering::Relaxed);
-    }
-
-    /// Whether set-id bits must be looked for; asked once, until told again.
-    pub(crate) fn take_set_id_check(&self) -> bool {
-        self.check_set_id.load(Ordering::Relaxed) && self.check_set_id.swap(false, Ordering::Relaxed)
     }
 
     /// Attributes of the home inode are about to be set; with `mtime`, the

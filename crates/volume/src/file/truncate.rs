@@ -19,9 +19,7 @@ impl Volume {
         if !file.can_write() {
             file.make_writable(self.inodes.open(&self.home, &file.inode, Access::ReadWrite)?);
         }
-        if !caller.keeps_set_id_bits() {
-            self.clear_set_id(file)?;
-        }
+        self.clear_set_id(file, caller, caller.keeps_set_id_bits())?;
         let home_size = file.home_size()?;
         if size > home_size {
             self.spread_ahead(file, home_size, size, Origin::of_reserving(caller))?;

@@ -9,7 +9,6 @@ use crate::migrate::{SPAN_RANGES_MAX, Span, Writing};
 use crate::placement::Origin;
 use crate::tiers::Tier;
 use braid_contract::{Caller, Errno, Error, Result, WriteFlags};
-use std::ffi::OsStr;
 
 /// How far a write came, and what is in its way.
 pub(crate) enum Progress {
@@ -30,9 +29,7 @@ impl Volume {
         caller: &Caller,
     ) -> Result<usize> {
         let end = offset.checked_add(data.len() as u64).filter(|end| *end <= SIZE_MAX).ok_or(Errno::EFBIG)?;
-        if flags.kill_set_id {
-            self.clear_set_id(file)?;
-        }
+        self.clear_set_id(file, caller, !flags.kill_set_id)?;
         self.trim_before(file, end);
         let io = Origin::of_write(caller, flags);
         let (mut done, mut moves) = (0, Moves::default());
@@ -173,28 +170,6 @@ impl Volume {
             spread.grow(end, tier.id)?;
         }
         Ok(())
-    }
-
-    /// Takes set-id bits and file capabilities from a file that somebody
-    /// without the right to keep them writes to, as the kernel does natively.
-    pub(crate) fn clear_set_id(&self, file: &File) -> Result<()> {
-        if !file.take_set_id_check() {
-            return Ok(());
-        }
-        let fd = file.data();
-        let mode = u32::from(fd.stat()?.attr.mode);
-        // Set-group-id without group execution means mandatory locking.
-        let drop_gid = mode & 0o2010 == 0o2010;
-        let kept = mode & 0o7777 & !(0o4000 | if drop_gid { 0o2000 } else { 0 });
-        if kept != mode & 0o7777 {
-            fd.set_mode(kept)?;
-        }
-        match fd.remove_xattr(OsStr::new("security.capability")) {
-            Err(error) if !matches!(error.errno(), Errno::ENODATA | Errno::EOPNOTSUPP | Errno::EPERM) => {
-                Err(error)
-            }
-            _ => Ok(()),
-        }
     }
 }
 

@@ -2,6 +2,7 @@
 
 use super::Inode;
 use crate::Volume;
+use crate::file::take_set_id;
 use braid_contract::{Attr, Caller, Errno, Fd, FileKind, HandleId, InodeId, Result, SetAttr};
 
 impl Volume {
@@ -48,7 +49,11 @@ impl Volume {
             Some(file) => Fd::clone(file.data()),
             None => self.inodes.path(&self.home, &inode)?,
         };
-        if changes.uid.is_some() || changes.gid.is_some() {
+        let new_owner = changes.uid.is_some() || changes.gid.is_some();
+        if inode.kind == FileKind::Regular && (new_owner || changes.kill_set_id) {
+            take_set_id(&*fd, caller)?;
+        }
+        if new_owner {
             fd.set_owner(changes.uid, changes.gid)?;
         }
         if let Some(mode) = changes.mode {
@@ -56,7 +61,7 @@ impl Volume {
             fd.set_mode(mode & 0o7777)?;
             // It may have come into use meanwhile.
             if let Some(file) = inode.file.lock().upgrade() {
-                file.set_id_may_be_set();
+                file.set_id.changed();
             }
         }
         let times = live.as_ref().map(|file| file.setting_times.lock());

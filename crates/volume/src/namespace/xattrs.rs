@@ -1,9 +1,12 @@
 //! Extended attributes: the home inode's, less Braid's own.
 
 use crate::Volume;
-use braid_contract::{Errno, InodeId, Result, XattrMode};
+use crate::file::may_set_group_id;
+use braid_contract::{Caller, Errno, InodeId, NativeFd, Result, XattrMode};
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
+
+const ACCESS_LIST: &str = "system.posix_acl_access";
 
 /// Longest value, and longest list of names, that Linux knows.
 const VALUE_MAX: usize = 64 << 10;
@@ -24,16 +27,26 @@ impl Volume {
         Ok(kept.flatten().copied().collect())
     }
 
-    pub(crate) fn set_xattr(&self, ino: InodeId, name: &OsStr, value: &[u8], mode: XattrMode) -> Result<()> {
+    pub(crate) fn set_xattr(
+        &self,
+        caller: &Caller,
+        ino: InodeId,
+        name: &OsStr,
+        value: &[u8],
+        mode: XattrMode,
+    ) -> Result<()> {
         if is_ours(name.as_bytes()) {
             return Err(Errno::EPERM.into());
         }
         let inode = self.inodes.get(ino)?;
         let path = self.inodes.path(&self.home, &inode)?;
         path.set_xattr(name, value, mode)?;
+        if name == ACCESS_LIST {
+            drop_set_group_id(&*path, caller)?;
+        }
         let live = inode.file.lock().upgrade();
         if let Some(file) = live {
-            file.set_id_may_be_set();
+            file.set_id.changed();
         }
         self.inode_changed(&inode)
     }
@@ -60,6 +73,16 @@ pub(crate) fn read_value(read: impl Fn(&mut [u8]) -> Result<usize>) -> Result<Ve
     };
     value.truncate(len);
     Ok(value)
+}
+
+/// Whoever sets an access list without being in the inode's group takes the
+/// set-group-id bit away, as natively.
+fn drop_set_group_id(path: &dyn NativeFd, caller: &Caller) -> Result<()> {
+    let attr = path.stat()?.attr;
+    if attr.mode & 0o2000 == 0 || may_set_group_id(caller, attr.gid) {
+        return Ok(());
+    }
+    path.set_mode(u32::from(attr.mode) & 0o5777)
 }
 
 fn is_ours(name: &[u8]) -> bool {

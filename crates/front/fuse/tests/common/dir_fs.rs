@@ -292,6 +292,10 @@ impl FileSystem for DirFs {
                 os(Self::kill_set_id(&file))?;
             }
         }
+        if changes.kill_set_id {
+            let file = os(rustix::fs::open(&path, OFlags::RDONLY | OFlags::CLOEXEC, Mode::empty()))?;
+            os(Self::kill_set_id(&file))?;
+        }
         if changes.atime.is_some() || changes.mtime.is_some() {
             Self::set_times(&path, changes)?;
         }
