@@ -1,15 +1,23 @@
 //! The front end's state, and the way every request goes into the file system.
 
+use crate::coherence::{CacheTable, Outdated};
 use crate::init::{Agreed, Wanted};
+use crate::invalidate::{Invalidator, Stretch};
 use crate::open_table::OpenTable;
 use crate::report::{Op, Reporter};
 use crate::{convert, init};
-use braid_contract::{Attr, FileSystem, Result};
-use fuser::{BackingId, KernelConfig};
+use braid_contract::{Attr, FileSystem, InodeId, Result};
+use fuser::{BackingId, KernelConfig, Notifier};
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, OnceLock};
 use std::time::Duration;
+
+/// Ways to tell the kernel something unasked.
+pub(crate) struct Notifying {
+    pub(crate) notifier: Notifier,
+    pub(crate) invalidator: Invalidator,
+}
 
 /// Serves the requests of one mount.
 pub(crate) struct Front {
@@ -17,6 +25,10 @@ pub(crate) struct Front {
     /// How long the kernel may keep names and attributes.
     pub(crate) ttl: Duration,
     pub(crate) opens: OpenTable<BackingId>,
+    /// What the kernel has in its cache of open inodes.
+    pub(crate) cached: CacheTable,
+    /// There once the session has begun.
+    notifying: Arc<OnceLock<Notifying>>,
     wanted: Wanted,
     agreed: Agreed,
     /// The kernel refused to register a backing file, and will again.
@@ -37,6 +49,8 @@ impl Front {
             fs,
             ttl,
             opens: OpenTable::new(),
+            cached: CacheTable::new(),
+            notifying: Arc::default(),
             wanted,
             agreed: Agreed::default(),
             passthrough_refused: AtomicBool::new(false),
@@ -48,11 +62,34 @@ impl Front {
         self.agreed = init::negotiate(config, self.wanted);
     }
 
+    /// Where the session puts its ways to tell the kernel something.
+    pub(crate) fn notifying(&self) -> Arc<OnceLock<Notifying>> {
+        Arc::clone(&self.notifying)
+    }
+
     /// How long the kernel may keep these attributes. Those of a set-id file
     /// not at all: it has to ask before it executes one, since it is not told
-    /// of each operation that took the bits away.
+    /// of each operation that took the bits away. Nor those of a file that is
+    /// being written directly, which changes them after the kernel asked.
     pub(crate) fn attr_ttl(&self, attr: &Attr) -> Duration {
-        if convert::is_set_id(attr) { Duration::ZERO } else { self.ttl }
+        let changes = convert::is_set_id(attr) || self.cached.is_written_directly(attr.ino);
+        if changes { Duration::ZERO } else { self.ttl }
+    }
+
+    /// Something was written past the kernel's cache, wholly or in part: drops
+    /// what the kernel has of it, then calls `answer`.
+    pub(crate) fn written_directly(&self, stretch: Stretch, answer: impl FnOnce() + Send + 'static) {
+        match (self.cached.written_directly(InodeId(stretch.ino.0)), self.notifying.get()) {
+            (Outdated::Nothing, _) | (_, None) => answer(),
+            (Outdated::Attributes, Some(to)) => {
+                // Waits for nothing: it is about no page.
+                if let Err(error) = to.notifier.inval_inode(stretch.ino, -1, 0) {
+                    tracing::debug!("attributes of inode {} could not be dropped: {error}", stretch.ino.0);
+                }
+                answer();
+            }
+            (Outdated::Pages, Some(to)) => to.invalidator.drop_then(stretch, answer),
+        }
     }
 
     /// Whether an open may begin passthrough.

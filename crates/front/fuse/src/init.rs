@@ -10,7 +10,7 @@ const REQUEST_MAX_BYTES: u32 = 1 << 20;
 /// Requests that the kernel sends without waiting (read-ahead, asynchronous
 /// direct I/O) before it holds further ones back: the queue depth that tiers
 /// can be driven with.
-const BACKGROUND_MAX: u16 = 256;
+pub(crate) const BACKGROUND_MAX: u16 = 256;
 
 /// Background requests from which on the kernel considers Braid congested.
 const CONGESTION_THRESHOLD: u16 = 192;

@@ -3,7 +3,8 @@
 //!
 //! Reading order: `session` (life of a mount), `init` (what is agreed with
 //! the kernel), `front` (how one request is carried out), `ops` (the
-//! requests), `open` and `open_table` (how an open file's data travels).
+//! requests), `open` and `open_table` (how an open file's data travels),
+//! `coherence` and `invalidate` (the kernel's cache beside direct writes).
 //!
 //! # What is left to the kernel
 //!
@@ -19,10 +20,12 @@
 #![forbid(unsafe_code)]
 
 mod buffer;
+mod coherence;
 mod convert;
 mod dir;
 mod front;
 mod init;
+mod invalidate;
 mod mount;
 mod open;
 mod open_table;

@@ -88,6 +88,9 @@ impl Front {
             // First the count, so that it holds if the file system panics; and
             // both before anything else can open the inode.
             opens.close();
+            if opens.is_closed() {
+                self.cached.closed(ino);
+            }
             self.fs.release(handle)
         })
     }

@@ -10,7 +10,8 @@
 //!   keep up: a direct write drops cached pages before it is carried out (newer
 //!   kernels also after it), and reads that overlap it bring old data back to
 //!   stay. So whichever kind came first is given to the others too; either is
-//!   correct for every open, and they differ in speed only.
+//!   correct for every open, with what `coherence` does for direct writes of
+//!   both kinds, and they differ in speed only.
 //!
 //! The kernel drops its own state before it sends RELEASE, and builds it up
 //! after it got the reply to OPEN. An open is counted here from before the
@@ -22,7 +23,7 @@ use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 /// Shards of the table; opens of inodes in different shards share no lock.
-const SHARDS: usize = 64;
+pub(crate) const SHARDS: usize = 64;
 
 type Shard<B> = HashMap<InodeId, Arc<Mutex<Opens<B>>>>;
 
@@ -82,7 +83,7 @@ impl<B> OpenTable<B> {
 }
 
 /// Inode numbers are often multiples of something: their bits are mixed.
-fn shard_index(ino: InodeId) -> usize {
+pub(crate) fn shard_index(ino: InodeId) -> usize {
     let mixed = ino.0.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 32;
     usize::try_from(mixed).map_or(0, |mixed| mixed % SHARDS)
 }

@@ -5,6 +5,7 @@ use crate::buffer;
 use crate::convert::{self, caller, file_attr, handle, inode};
 use crate::dir::{Entries, Names};
 use crate::front::Front;
+use crate::invalidate::Stretch;
 use crate::open::{Creation, Granted};
 use crate::open_table::Grant;
 use crate::report::Op;
@@ -55,6 +56,12 @@ fn reply_xattr(result: Result<Vec<u8>, Answer>, size: u32, reply: ReplyXattr) {
         Ok(len) if len <= size => reply.data(&value),
         _ => reply.error(Answer::ERANGE),
     }
+}
+
+/// Whether a read or write goes past the kernel's cache, whatever the file was
+/// opened with: the kernel names the owner of locks in those only.
+fn is_past_cache(lock_owner: Option<LockOwner>) -> bool {
+    lock_owner.is_some()
 }
 
 /// A count of bytes that is at most what was asked for.
@@ -257,9 +264,12 @@ impl Filesystem for Front {
         offset: u64,
         size: u32,
         flags: OpenFlags,
-        _lock_owner: Option<LockOwner>,
+        lock_owner: Option<LockOwner>,
         reply: ReplyData,
     ) {
+        if !is_past_cache(lock_owner) {
+            self.cached.through_cache(inode(ino));
+        }
         let direct = convert::open_flags(flags.0).direct;
         // `usize` has at least 32 bits wherever FUSE runs.
         let size = size as usize;
@@ -281,9 +291,13 @@ impl Filesystem for Front {
         data: &[u8],
         write_flags: fuser::WriteFlags,
         flags: OpenFlags,
-        _lock_owner: Option<LockOwner>,
+        lock_owner: Option<LockOwner>,
         reply: ReplyWrite,
     ) {
+        let past_cache = is_past_cache(lock_owner);
+        if !past_cache {
+            self.cached.through_cache(inode(ino));
+        }
         let open = convert::open_flags(flags.0);
         let flags = WriteFlags {
             direct: open.direct,
@@ -293,11 +307,18 @@ impl Filesystem for Front {
         };
         let work =
             || checked_count(self.fs.write(&caller(req), handle(fh), offset, data, flags)?, data.len());
-        match self.call(op("write", ino), work) {
+        let result = self.call(op("write", ino), work);
+        let answer = move || match result {
             // The length of a request fits its 32-bit header field.
             Ok(count) => reply.written(count as u32),
             Err(errno) => reply.error(errno),
+        };
+        if !past_cache || data.is_empty() {
+            return answer();
         }
+        // What failed may have been carried out in part.
+        let end = offset.saturating_add(data.len() as u64);
+        self.written_directly(Stretch { ino, offset, end }, answer);
     }
 
     fn flush(&self, req: &Request, ino: INodeNo, fh: FileHandle, _lock_owner: LockOwner, reply: ReplyEmpty) {

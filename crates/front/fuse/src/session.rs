@@ -1,6 +1,7 @@
 //! The life of a mount: mounted, served, unmounted.
 
-use crate::front::Front;
+use crate::front::{Front, Notifying};
+use crate::invalidate::Invalidator;
 use crate::mount::{self, Mounted, Options};
 use braid_contract::FileSystem;
 use fuser::{Config, SessionACL};
@@ -60,7 +61,13 @@ pub fn mount(fs: Arc<dyn FileSystem>, mountpoint: &Path, config: &FuseConfig) ->
     let mut session = Session { library: None, unmounter };
     // Who may enter is the kernel's decision, by the mount's options: the
     // library would refuse processes that the kernel lets in.
-    session.library = Some(fuser::Session::from_fd(front, device, SessionACL::All, library_config(config))?);
+    let notifying = front.notifying();
+    let library = fuser::Session::from_fd(front, device, SessionACL::All, library_config(config))?;
+    let notifier = library.notifier();
+    let invalidator = Invalidator::new(notifier.clone());
+    // Requests are only taken once the session runs.
+    let _ = notifying.set(Notifying { notifier, invalidator });
+    session.library = Some(library);
     session.unmounter.mounted.set_read_ahead();
     Ok(session)
 }

@@ -1,0 +1,132 @@
+//! What the kernel may have of an inode that a direct write outdates.
+//!
+//! The kernel drops the pages that a direct write goes to before it sends the
+//! write, and again after a synchronous one, but not after an asynchronous one
+//! (libaio, io_uring). What somebody reads through the cache meanwhile may be
+//! what was there before, and would stay. So the pages are dropped by Braid
+//! too, when the write is done and before it is answered (`invalidate`): who
+//! was told that it is done, and whoever reads after that, finds it. Where
+//! nobody has used the cache since the file was opened, there is nothing to
+//! drop, and a direct write costs nothing more.
+
+use crate::open_table::{SHARDS, shard_index};
+use braid_contract::InodeId;
+use std::collections::HashMap;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{PoisonError, RwLock};
+
+/// What the kernel may have of an open inode.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Cached {
+    /// Something was read or written through its cache.
+    pages: bool,
+    /// Something was written past it.
+    direct: bool,
+}
+
+/// Open inodes that were used through the kernel's cache, or past it.
+pub(crate) struct CacheTable {
+    shards: Vec<RwLock<HashMap<InodeId, Cached>>>,
+    /// Inodes that were written directly.
+    direct: AtomicUsize,
+}
+
+impl CacheTable {
+    pub(crate) fn new() -> Self {
+        Self { shards: (0..SHARDS).map(|_| RwLock::default()).collect(), direct: AtomicUsize::new(0) }
+    }
+
+    /// Something is about to be read or written through the cache.
+    pub(crate) fn through_cache(&self, ino: InodeId) {
+        if !self.get(ino).pages {
+            self.change(ino, |cached| cached.pages = true);
+        }
+    }
+
+    /// Something was written past the cache: what the kernel may have that is
+    /// not so any more.
+    pub(crate) fn written_directly(&self, ino: InodeId) -> Outdated {
+        let before = self.get(ino);
+        if !before.direct {
+            let was = self.change(ino, |cached| std::mem::replace(&mut cached.direct, true));
+            self.direct.fetch_add(usize::from(!was), Ordering::AcqRel);
+        }
+        match before {
+            Cached { pages: true, .. } => Outdated::Pages,
+            Cached { direct: false, .. } => Outdated::Attributes,
+            Cached { .. } => Outdated::Nothing,
+        }
+    }
+
+    /// Whether the attributes that are told of the inode may be outdated by a
+    /// direct write without the kernel's noticing.
+    pub(crate) fn is_written_directly(&self, ino: InodeId) -> bool {
+        self.direct.load(Ordering::Acquire) > 0 && self.get(ino).direct
+    }
+
+    /// Nobody has the inode open any more.
+    pub(crate) fn closed(&self, ino: InodeId) {
+        if self.get(ino) == Cached::default() {
+            return;
+        }
+        let mut shard = self.shard(ino).write().unwrap_or_else(PoisonError::into_inner);
+        if shard.remove(&ino).is_some_and(|cached| cached.direct) {
+            self.direct.fetch_sub(1, Ordering::AcqRel);
+        }
+    }
+
+    fn get(&self, ino: InodeId) -> Cached {
+        let shard = self.shard(ino).read().unwrap_or_else(PoisonError::into_inner);
+        shard.get(&ino).copied().unwrap_or_default()
+    }
+
+    fn change<R>(&self, ino: InodeId, change: impl FnOnce(&mut Cached) -> R) -> R {
+        let mut shard = self.shard(ino).write().unwrap_or_else(PoisonError::into_inner);
+        change(shard.entry(ino).or_default())
+    }
+
+    fn shard(&self, ino: InodeId) -> &RwLock<HashMap<InodeId, Cached>> {
+        &self.shards[shard_index(ino)]
+    }
+}
+
+/// What of an inode the kernel may have that is not so any more.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Outdated {
+    Nothing,
+    Attributes,
+    Pages,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const INO: InodeId = InodeId(9);
+
+    #[test]
+    fn pages_are_outdated_where_the_cache_was_used() {
+        let table = CacheTable::new();
+        assert_eq!(table.written_directly(INO), Outdated::Attributes);
+        assert_eq!(table.written_directly(INO), Outdated::Nothing);
+        table.through_cache(INO);
+        assert_eq!(table.written_directly(INO), Outdated::Pages);
+        assert_eq!(table.written_directly(INO), Outdated::Pages);
+        assert_eq!(table.written_directly(InodeId(10)), Outdated::Attributes);
+    }
+
+    #[test]
+    fn nothing_is_kept_of_a_closed_inode() {
+        let table = CacheTable::new();
+        assert!(!table.is_written_directly(INO));
+        table.through_cache(INO);
+        table.written_directly(INO);
+        assert!(table.is_written_directly(INO) && !table.is_written_directly(InodeId(10)));
+        table.closed(INO);
+        assert!(!table.is_written_directly(INO));
+        assert_eq!(table.written_directly(INO), Outdated::Attributes);
+        table.closed(INO);
+        assert_eq!(table.direct.load(Ordering::Relaxed), 0);
+        assert!(table.shards.iter().all(|shard| shard.read().is_ok_and(|shard| shard.is_empty())));
+    }
+}

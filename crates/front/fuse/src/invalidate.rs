@@ -1,0 +1,228 @@
+//! Drops what the kernel has in its cache, for writes that wait for that before
+//! they are answered.
+//!
+//! Dropping a page waits for whoever is reading it in, and that for the answer
+//! to a read. So no thread that answers requests may wait for it: others do,
+//! each for one write, so that a slow tier keeps nobody but its own users. Nor
+//! may all requests that the kernel sends before it holds further ones back be
+//! writes that wait here, or the read would never be sent: beyond [`HELD_MAX`]
+//! a write is answered while its pages are still being dropped.
+
+use crate::init::BACKGROUND_MAX;
+use fuser::{INodeNo, Notifier};
+use std::collections::VecDeque;
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::thread;
+use std::time::Duration;
+
+/// Writes that may wait here at a time.
+const HELD_MAX: usize = BACKGROUND_MAX as usize / 2;
+
+/// How long a thread waits for something to do before it ends.
+const IDLE_MAX: Duration = Duration::from_secs(5);
+
+/// A stretch of an inode.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Stretch {
+    pub(crate) ino: INodeNo,
+    pub(crate) offset: u64,
+    pub(crate) end: u64,
+}
+
+/// Tells the kernel to drop pages.
+pub(crate) trait DropPages: Send + Sync + 'static {
+    fn drop_pages(&self, stretch: Stretch);
+}
+
+impl DropPages for Notifier {
+    fn drop_pages(&self, Stretch { ino, offset, end }: Stretch) {
+        let len = (end - offset).cast_signed();
+        if let Err(error) = self.inval_inode(ino, offset.cast_signed(), len) {
+            tracing::warn!("cached pages of inode {} could not be dropped: {error}", ino.0);
+        }
+    }
+}
+
+type Answer = Box<dyn FnOnce() + Send>;
+
+/// Pages that are to be dropped, and what waits for that.
+struct Task {
+    stretch: Stretch,
+    answer: Option<Answer>,
+}
+
+/// Threads that drop pages; they come as they are needed, and go.
+pub(crate) struct Invalidator {
+    shared: Arc<Shared>,
+}
+
+struct Shared {
+    pages: Box<dyn DropPages>,
+    state: Mutex<State>,
+    work: Condvar,
+}
+
+#[derive(Default)]
+struct State {
+    queue: VecDeque<Task>,
+    /// Threads that wait for something to do.
+    idle: usize,
+    /// Writes that wait for their answer.
+    held: usize,
+    over: bool,
+}
+
+impl Invalidator {
+    pub(crate) fn new(pages: impl DropPages) -> Self {
+        let shared = Shared { pages: Box::new(pages), state: Mutex::default(), work: Condvar::new() };
+        Self { shared: Arc::new(shared) }
+    }
+
+    /// Drops the pages of a stretch, then calls `answer`; without waiting for
+    /// either.
+    pub(crate) fn drop_then(&self, stretch: Stretch, answer: impl FnOnce() + Send + 'static) {
+        let mut state = self.shared.lock();
+        if state.held >= HELD_MAX {
+            state.add_unheld(stretch);
+            drop(state);
+            return answer();
+        }
+        state.held += 1;
+        state.queue.push_back(Task { stretch, answer: Some(Box::new(answer)) });
+        let enough = state.queue.len() <= state.idle;
+        drop(state);
+        self.shared.work.notify_one();
+        if enough {
+            return;
+        }
+        let shared = Arc::clone(&self.shared);
+        if let Err(error) = thread::Builder::new().name("invalidate".into()).spawn(move || shared.work()) {
+            tracing::warn!("no thread to drop cached pages: {error}");
+            // Better in this one than not at all.
+            self.shared.work_off();
+        }
+    }
+}
+
+impl Drop for Invalidator {
+    fn drop(&mut self) {
+        self.shared.lock().over = true;
+        self.shared.work.notify_all();
+    }
+}
+
+impl State {
+    /// Nobody waits for these pages. Those of one inode are dropped together.
+    fn add_unheld(&mut self, stretch: Stretch) {
+        let same = |task: &&mut Task| task.answer.is_none() && task.stretch.ino == stretch.ino;
+        match self.queue.iter_mut().find(same) {
+            Some(Task { stretch: waiting, .. }) => {
+                waiting.offset = waiting.offset.min(stretch.offset);
+                waiting.end = waiting.end.max(stretch.end);
+            }
+            None => self.queue.push_back(Task { stretch, answer: None }),
+        }
+    }
+}
+
+impl Shared {
+    /// State is whole between any two statements that change it.
+    fn lock(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// What a thread does until there is nothing more.
+    fn work(&self) {
+        loop {
+            self.work_off();
+            let mut state = self.lock();
+            state.idle += 1;
+            let nothing = |state: &mut State| state.queue.is_empty() && !state.over;
+            let waited = self.work.wait_timeout_while(state, IDLE_MAX, nothing);
+            state = waited.unwrap_or_else(PoisonError::into_inner).0;
+            state.idle -= 1;
+            if state.queue.is_empty() {
+                return;
+            }
+        }
+    }
+
+    /// Does what is to be done now.
+    fn work_off(&self) {
+        loop {
+            let Some(Task { stretch, answer }) = self.lock().queue.pop_front() else { return };
+            self.pages.drop_pages(stretch);
+            if let Some(answer) = answer {
+                // Before the answer: who gets it may write again.
+                self.lock().held -= 1;
+                answer();
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::sync::mpsc::{Receiver, SyncSender, channel, sync_channel};
+
+    /// Says which inode's pages are about to be dropped, and waits until it may
+    /// go on where that inode's number is odd.
+    struct Gate {
+        begun: SyncSender<u64>,
+        go_on: Mutex<Receiver<()>>,
+    }
+
+    impl DropPages for Gate {
+        fn drop_pages(&self, stretch: Stretch) {
+            self.begun.send(stretch.ino.0).unwrap();
+            if stretch.ino.0 % 2 == 1 {
+                self.go_on.lock().unwrap().recv().unwrap();
+            }
+        }
+    }
+
+    fn stretch(ino: u64) -> Stretch {
+        Stretch { ino: INodeNo(ino), offset: 0, end: 4096 }
+    }
+
+    #[test]
+    fn one_that_waits_keeps_no_other_and_is_answered_last() {
+        let (begun, begins) = sync_channel(16);
+        let (go_on, may_go_on) = channel();
+        let invalidator = Invalidator::new(Gate { begun, go_on: Mutex::new(may_go_on) });
+        let (answer, answers) = channel();
+        for ino in [1, 2] {
+            let answer = answer.clone();
+            invalidator.drop_then(stretch(ino), move || answer.send(ino).unwrap());
+        }
+        assert_eq!(answers.recv().unwrap(), 2);
+        go_on.send(()).unwrap();
+        assert_eq!(answers.recv().unwrap(), 1);
+        let mut begun: Vec<u64> = begins.try_iter().collect();
+        begun.sort_unstable();
+        assert_eq!(begun, [1, 2]);
+    }
+
+    #[test]
+    fn so_many_wait_and_not_more() {
+        let (begun, begins) = sync_channel(2 * HELD_MAX);
+        let (go_on, may_go_on) = channel();
+        let invalidator = Invalidator::new(Gate { begun, go_on: Mutex::new(may_go_on) });
+        let (answer, answers) = channel();
+        let drop_then = |held: bool| {
+            let answer = answer.clone();
+            invalidator.drop_then(stretch(1), move || answer.send(held).unwrap());
+        };
+        (0..HELD_MAX).for_each(|_| drop_then(true));
+        assert!(answers.try_recv().is_err());
+        drop_then(false);
+        drop_then(false);
+        assert_eq!(answers.try_iter().collect::<Vec<_>>(), [false, false]);
+        // Those two are dropped at once, after the others.
+        (0..=HELD_MAX).for_each(|_| go_on.send(()).unwrap());
+        (0..HELD_MAX).for_each(|_| assert!(answers.recv().unwrap()));
+        assert_eq!(begins.iter().take(HELD_MAX + 1).count(), HELD_MAX + 1);
+        assert!(answers.try_recv().is_err());
+    }
+}
