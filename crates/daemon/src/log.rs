@@ -3,12 +3,18 @@
 use crate::refusal::{Place, Refusal};
 use braid_contract::Shown;
 use rustix::fs::OFlags;
+use std::fmt;
 use std::fs::{File, Metadata, OpenOptions};
 use std::io;
 use std::os::unix::fs::{FileTypeExt, MetadataExt, OpenOptionsExt};
 use std::path::Path;
 use std::sync::Mutex;
-use tracing_subscriber::EnvFilter;
+use tracing::field::{Field, Visit};
+use tracing::{Event, Level, Subscriber};
+use tracing_subscriber::fmt::writer::BoxMakeWriter;
+use tracing_subscriber::layer::{Context, SubscriberExt};
+use tracing_subscriber::util::SubscriberInitExt;
+use tracing_subscriber::{EnvFilter, Layer};
 
 /// The level without a flag.
 pub const LEVEL_DEFAULT: &str = "info";
@@ -75,11 +81,70 @@ pub fn start(level: &str, file: Option<File>) -> Result<(), Refusal> {
         let advice = "write error, warn, info, debug or trace, or a filter such as info,braid_volume=debug";
         Place::flag(format!("--log-level {level}")).refuse(format!("not understood: {error}"), advice)
     })?;
-    let builder = tracing_subscriber::fmt().with_env_filter(filter).with_ansi(false).with_target(true);
-    // An error means that a subscriber is there already, and that one stays.
-    let _ = match file {
-        Some(file) => builder.with_writer(Mutex::new(file)).try_init(),
-        None => builder.with_writer(io::stderr).try_init(),
+    let writer = match file {
+        Some(file) => BoxMakeWriter::new(Mutex::new(file)),
+        None => BoxMakeWriter::new(io::stderr),
     };
+    let lines = tracing_subscriber::fmt::layer().with_ansi(false).with_target(true).with_writer(writer);
+    // An error means that a subscriber is there already, and that one stays.
+    let _ = tracing_subscriber::registry().with(filter).with(lines).with(WithoutLateAnswers).try_init();
     Ok(())
+}
+
+/// Leaves out what is no error: the library's answer to an interruption, which
+/// comes after the request that it was about.
+struct WithoutLateAnswers;
+
+impl<S: Subscriber> Layer<S> for WithoutLateAnswers {
+    fn event_enabled(&self, event: &Event<'_>, _: Context<'_, S>) -> bool {
+        let mut late = Late(false);
+        if *event.metadata().level() == Level::ERROR {
+            event.record(&mut late);
+        }
+        !late.0
+    }
+}
+
+/// Whether an event is about an answer for which nobody waits.
+struct Late(bool);
+
+impl Visit for Late {
+    fn record_debug(&mut self, field: &Field, value: &dyn fmt::Debug) {
+        self.0 |= field.name() == "message" && is_late(&format!("{value:?}"));
+    }
+}
+
+/// What the FUSE library says when the kernel knows of no request that the
+/// answer is one to.
+fn is_late(message: &str) -> bool {
+    message.starts_with("Failed to send FUSE reply: ") && message.ends_with("(os error 2)")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::sync::Arc;
+
+    struct Counts(Arc<Mutex<Vec<String>>>);
+
+    impl<S: Subscriber> Layer<S> for Counts {
+        fn on_event(&self, event: &Event<'_>, _: Context<'_, S>) {
+            self.0.lock().unwrap().push(event.metadata().level().to_string());
+        }
+    }
+
+    #[test]
+    fn an_answer_that_nobody_waits_for_is_no_error() {
+        let seen = Arc::new(Mutex::new(Vec::new()));
+        let counts = Counts(Arc::clone(&seen));
+        let subscriber = tracing_subscriber::registry().with(counts).with(WithoutLateAnswers);
+        tracing::subscriber::with_default(subscriber, || {
+            let [late, other] = [2, 22].map(io::Error::from_raw_os_error);
+            tracing::error!("Failed to send FUSE reply: {late}");
+            assert!(seen.lock().unwrap().is_empty());
+            tracing::error!("Failed to send FUSE reply: {other}");
+            tracing::error!("something else: {late}");
+        });
+        assert_eq!(*seen.lock().unwrap(), ["ERROR", "ERROR"]);
+    }
 }
