@@ -36,6 +36,8 @@ pub(crate) enum Command {
     Umount(UmountArgs),
     /// Show the tiers of a mounted volume
     Status(StatusArgs),
+    /// Make everything durable that was written to a volume
+    Sync(SyncArgs),
     /// Watch what a volume is doing
     Top(TopArgs),
     /// Show where the data of a file is, and why
@@ -444,6 +446,24 @@ pub(crate) struct DrillArgs {
     /// Print JSON
     #[arg(long)]
     pub(crate) json: bool,
+}
+
+const SYNC_HELP: &str = "\
+What sync(1) with --file-system is for other file systems, whose system call the
+kernel does not pass on to Braid: when this returns, all that was written and
+changed on the volume before is on the devices of its tiers.
+
+Examples:
+  braid sync                      the only volume, or that of the working directory
+  braid sync /mnt/volume
+
+Exit status: 0 all is durable, 1 something is not, 2 wrong arguments.";
+
+#[derive(Debug, Args)]
+#[command(after_help = SYNC_HELP)]
+pub(crate) struct SyncArgs {
+    /// Where the volume is mounted, or anything below [default: the only one]
+    pub(crate) path: Option<PathBuf>,
 }
 
 const EXPLAIN_HELP: &str = "\

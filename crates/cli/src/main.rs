@@ -29,6 +29,7 @@ mod served;
 mod simulate;
 mod stack;
 mod status;
+mod sync;
 mod table;
 mod tier;
 mod top;
@@ -50,6 +51,7 @@ fn main() -> ExitCode {
         Command::Umount(args) => umount::run(&args),
         Command::Status(args) if args.check => return health::run(&args),
         Command::Status(args) => status::run(&args),
+        Command::Sync(args) => sync::run(&args),
         Command::Top(args) => top::run(&args),
         Command::Explain(args) => explain::run(&args),
         Command::Reload(args) => stack::reload(&args),

@@ -27,6 +27,9 @@ pub(crate) struct Control {
     pub(crate) running: Running,
     /// Held while tiers are changed, so that the stack file follows in order.
     changing: Mutex<()>,
+    /// Held while everything is made durable: anybody may ask for that, and one
+    /// after the other is enough.
+    syncing: Mutex<()>,
     /// Held while operations are recorded.
     recording: RwLock<()>,
     followed: Mutex<Followed>,
@@ -68,6 +71,7 @@ impl Control {
             checking: Mutex::new(()),
             running: Running::of(config),
             changing: Mutex::new(()),
+            syncing: Mutex::new(()),
             recording: RwLock::new(()),
             session,
         }
@@ -167,6 +171,12 @@ impl braid_ipc::Handler for Control {
 
     fn explain(&self, ino: u64) -> Result<Explanation, ErrorReply> {
         Ok(self.volume.explain(ino)?)
+    }
+
+    fn sync(&self) -> Result<(), ErrorReply> {
+        // It guards no state of its own.
+        let _syncing = self.syncing.lock().unwrap_or_else(PoisonError::into_inner);
+        Ok(self.volume.file_system().sync()?)
     }
 
     fn affected(&self, tell: &mut dyn FnMut(AffectedFile) -> io::Result<()>) -> Result<(), ErrorReply> {

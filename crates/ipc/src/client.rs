@@ -118,10 +118,15 @@ impl Client {
     /// [`ClientError::Refused`] if the daemon says so, the others if it does
     /// not answer.
     pub fn request(&mut self, request: &Request) -> Result<Reply, ClientError> {
-        // All indexes may be looked at before a tier is emptied or removed.
+        // All indexes may be looked at before a tier is emptied or removed, and
+        // a sync takes as long as the slowest tier.
         let takes_long = matches!(
             request,
-            Request::Wait | Request::RemoveTier { .. } | Request::ReplaceTierBy { .. } | Request::StartJob(_)
+            Request::Wait
+                | Request::Sync
+                | Request::RemoveTier { .. }
+                | Request::ReplaceTierBy { .. }
+                | Request::StartJob(_)
         );
         let patience = (!takes_long).then_some(ANSWER_TIMEOUT);
         self.stream.get_ref().set_read_timeout(patience)?;

@@ -25,6 +25,12 @@ pub trait Handler: Send + Sync + 'static {
     /// If the inode is unknown or can't be explained.
     fn explain(&self, ino: u64) -> Result<Explanation, ErrorReply>;
 
+    /// Makes everything durable that was written to the volume.
+    ///
+    /// # Errors
+    /// If something could not be; the rest is.
+    fn sync(&self) -> Result<(), ErrorReply>;
+
     /// Hands `tell` the files with ranges on tiers that can't be relied on. It
     /// fails when the client is gone.
     ///

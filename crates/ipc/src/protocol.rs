@@ -47,6 +47,9 @@ pub enum Request {
         /// The inode number, as `stat(2)` reports it.
         ino: u64,
     },
+    /// Makes durable what was written to the volume: [`Reply::Done`] when it
+    /// is.
+    Sync,
     /// The files with ranges on tiers that can't be relied on: one reply for
     /// each, then [`Reply::Done`]. For the owner of the mount.
     Affected,

@@ -44,6 +44,10 @@ impl Handler for Fake {
         })
     }
 
+    fn sync(&self) -> Result<(), ErrorReply> {
+        Err(ErrorReply { errno: Some(5), message: "nothing is durable today".into() })
+    }
+
     fn affected(&self, tell: &mut dyn FnMut(AffectedFile) -> io::Result<()>) -> Result<(), ErrorReply> {
         for number in 0..3000 {
             let file = AffectedFile { path: format!("file{number}"), unknown: None, runs: vec![] };

@@ -381,12 +381,15 @@ impl FileSystem for Volume {
 
     fn sync(&self) -> Result<()> {
         let _pass = self.door.pass();
+        let mut result = Ok(());
         for open in self.handles.files() {
+            // One that can't be synced does not keep the others from it.
             let synced = self.sync_file(&open.file, false);
+            result = result.and(synced);
             self.note_inode(&open.file.inode);
-            synced?;
         }
-        self.sync_all_tiers()
+        let all = self.sync_all_tiers();
+        result.and(all)
     }
 }
 

@@ -166,13 +166,17 @@ impl Volume {
     /// Makes everything on all tiers durable; home, which leads to the rest,
     /// last.
     pub(crate) fn sync_all_tiers(&self) -> Result<()> {
+        let mut result = Ok(());
         for (tier, store) in self.tiers.stores().filter(|(tier, _)| !tier.is_absent()) {
-            match store.sync_all() {
+            let synced = match store.sync_all() {
                 // What is read-only has nothing to be synced.
-                Err(error) if error.errno() == Errno::EROFS => {}
-                result => result.map_err(|error| tier.note_error(error))?,
-            }
+                Err(error) if error.errno() == Errno::EROFS => Ok(()),
+                synced => synced.map_err(|error| tier.note_error(error)),
+            };
+            // One in trouble does not keep the others from it.
+            result = result.and(synced);
         }
-        self.home.root().sync_fs()
+        let home = self.home.root().sync_fs();
+        result.and(home)
     }
 }
