@@ -1,0 +1,266 @@
+//! What the kernel keeps of a mount, and what it does not pass on: set-id bits
+//! and what executes by them, cached data beside asynchronous direct writes,
+//! `braid sync`. Needs root and /dev/fuse; passed over without them.
+#![allow(clippy::unwrap_used, clippy::panic, reason = "a test fails by panicking")]
+
+mod common;
+
+use common::{Bench, RANGE, pattern, until, write_ranges};
+use rustix::fs::XattrFlags;
+use std::fs::{self, Permissions};
+use std::os::unix::fs::{PermissionsExt, chown};
+use std::os::unix::process::CommandExt;
+use std::path::Path;
+use std::process::{Command, Stdio};
+
+/// Somebody who is not root, in a group of his own and in no other.
+const USER: u32 = 1234;
+const ROOT: u32 = 0;
+
+impl Bench {
+    /// A bench that others than root get into, mounted; beside it a directory
+    /// `native`.
+    fn open_to_all() -> Option<Self> {
+        let bench = Self::new()?;
+        bench.make_dir("native");
+        bench.ok(&["mount", "s.yaml", "m"]);
+        for dir in ["", "native", "m"] {
+            fs::set_permissions(bench.path(dir), Permissions::from_mode(0o777)).unwrap();
+        }
+        Some(bench)
+    }
+}
+
+/// Who does something to a file that has which mode and owner.
+struct Case {
+    mode: u32,
+    owner: (u32, u32),
+    by: u32,
+    words: &'static [&'static str],
+}
+
+const fn case(mode: u32, owner: (u32, u32), by: u32, words: &'static [&'static str]) -> Case {
+    Case { mode, owner, by, words }
+}
+
+const WRITE: &[&str] = &["dd", "if=/dev/zero", "of=p", "bs=4096", "count=1", "conv=notrunc"];
+const WRITE_DIRECTLY: &[&str] =
+    &["dd", "if=/dev/zero", "of=p", "bs=4096", "count=1", "conv=notrunc", "oflag=direct"];
+const ALLOCATE: &[&str] = &["fallocate", "-l", "700000", "p"];
+const PUNCH: &[&str] = &["fallocate", "-p", "-o", "0", "-l", "4096", "p"];
+const ZERO: &[&str] = &["fallocate", "-z", "-o", "0", "-l", "4096", "p"];
+const CUT: &[&str] = &["truncate", "-s", "10", "p"];
+const EMPTY: &[&str] = &["sh", "-c", ": > p"];
+const COPY: &[&str] = &["xfs_io", "-c", "copy_range -l 4096 source", "p"];
+const MAP: &[&str] = &["xfs_io", "-c", "mmap -rw 0 4096", "-c", "mwrite 0 4", "-c", "msync -s", "p"];
+const LIST: &[&str] = &["setfacl", "-m", "u:5:rw", "p"];
+
+/// Whatever changes a file, by root, by its owner and by others.
+fn cases() -> Vec<Case> {
+    let mut cases = Vec::new();
+    for words in [WRITE, WRITE_DIRECTLY, ALLOCATE, PUNCH, ZERO, CUT, EMPTY, COPY, MAP] {
+        // Set-group-id without group execution stays where a member writes.
+        for mode in [0o4777, 0o2777, 0o6777, 0o6767] {
+            cases.push(case(mode, (ROOT, ROOT), USER, words));
+            cases.push(case(mode, (ROOT, USER), USER, words));
+        }
+        cases.push(case(0o6777, (USER, USER), ROOT, words));
+        cases.push(case(0o777, (USER, USER), ROOT, words));
+    }
+    for mode in [0o2777, 0o2767, 0o6777] {
+        for group in [ROOT, USER] {
+            cases.push(case(mode, (USER, group), USER, LIST));
+            cases.push(case(mode, (USER, group), USER, &["chgrp", "1234", "p"]));
+            cases.push(case(0o777, (USER, group), USER, &["chmod", "6777", "p"]));
+            cases.push(case(mode, (USER, group), USER, &["chmod", "2775", "p"]));
+        }
+        cases.push(case(mode, (USER, USER), ROOT, &["chown", "5:5", "p"]));
+        cases.push(case(mode, (USER, USER), ROOT, LIST));
+    }
+    cases
+}
+
+/// Something that gives rights, whose bytes mean: one capability, effective.
+fn give_capability(file: &Path) {
+    let mut value = [0_u8; 20];
+    value[..4].copy_from_slice(&0x0200_0001_u32.to_le_bytes());
+    value[5] = 0x20;
+    rustix::fs::setxattr(file, "security.capability", &value, XattrFlags::empty()).unwrap();
+}
+
+/// Does it in `dir`, and tells whether that went well, the mode that is left,
+/// and whether there are capabilities.
+fn outcome(dir: &Path, case: &Case, spread: bool) -> (bool, String, bool) {
+    let file = dir.join("p");
+    let _ = fs::remove_file(&file);
+    let text = pattern(1, 8 * RANGE);
+    match spread {
+        true => write_ranges(&file, &text),
+        false => fs::write(&file, &text[..RANGE / 2]).unwrap(),
+    }
+    fs::write(dir.join("source"), &text[..4096]).unwrap();
+    chown(&file, Some(case.owner.0), Some(case.owner.1)).unwrap();
+    fs::set_permissions(&file, Permissions::from_mode(case.mode)).unwrap();
+    // A write by root to a file with both looks to Braid as if he had said
+    // `chown`: both go.
+    // A store to a mapping comes as a write, so that capabilities go by it too.
+    let as_natively = case.by != ROOT || case.mode & 0o6000 == 0;
+    if as_natively && case.words != MAP {
+        give_capability(&file);
+    }
+    // The kernel knows all of it.
+    fs::metadata(&file).unwrap();
+    let done = quiet(case.words).uid(case.by).gid(case.by).current_dir(dir).status().unwrap();
+    let mode = fs::metadata(&file).unwrap().permissions().mode() & 0o7777;
+    let capable = rustix::fs::getxattr(&file, "security.capability", &mut [0; 32]).is_ok();
+    (done.success(), format!("{mode:o}"), capable)
+}
+
+fn quiet(words: &[&str]) -> Command {
+    let mut command = Command::new(words[0]);
+    command.args(&words[1..]).stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
+    command
+}
+
+#[test]
+fn set_id_bits_and_capabilities_go_as_they_do_natively() {
+    let Some(bench) = Bench::open_to_all() else { return };
+    for case in cases() {
+        let native = outcome(&bench.path("native"), &case, false);
+        for spread in [false, true] {
+            let here = outcome(&bench.path("m"), &case, spread);
+            let Case { mode, owner, by, words } = case;
+            assert_eq!(here, native, "{mode:o} of {owner:?}, {words:?} by {by}, spread: {spread}");
+        }
+    }
+    bench.unmount_clean();
+}
+
+#[test]
+fn members_of_the_group_are_known_by_all_their_groups() {
+    let Some(bench) = Bench::open_to_all() else { return };
+    let file = bench.path("m").join("p");
+    let write = |groups: &str| {
+        fs::write(&file, "text").unwrap();
+        chown(&file, Some(0), Some(77)).unwrap();
+        fs::set_permissions(&file, Permissions::from_mode(0o2767)).unwrap();
+        let who = ["setpriv", "--reuid", "1234", "--regid", "1234", groups];
+        assert!(quiet(&[&who, WRITE].concat()).current_dir(bench.path("m")).status().unwrap().success());
+        fs::metadata(&file).unwrap().permissions().mode() & 0o7777
+    };
+    assert_eq!(write("--groups=5,77"), 0o2767);
+    assert_eq!(write("--groups=5,78"), 0o767);
+    assert_eq!(write("--clear-groups"), 0o767);
+    bench.unmount_clean();
+}
+
+#[test]
+fn a_set_id_program_that_another_wrote_to_runs_without_its_owners_rights() {
+    let Some(bench) = Bench::open_to_all() else { return };
+    let (dir, program) = (bench.path("m"), bench.path("m").join("p"));
+    let runs_as = || {
+        let told = Command::new(&program).arg("-u").uid(USER).gid(USER).output().unwrap();
+        String::from_utf8(told.stdout).unwrap().trim().to_owned()
+    };
+    for how in ["oflag=direct", "oflag=sync"] {
+        for held_open in [false, true] {
+            fs::copy("/usr/bin/id", &program).unwrap();
+            fs::set_permissions(&program, Permissions::from_mode(0o4777)).unwrap();
+            let reader = held_open.then(|| fs::File::open(&program).unwrap());
+            assert_eq!(runs_as(), "0");
+            // The same bytes: it is who wrote them that counts. They come from
+            // elsewhere, so that nobody else has the program open.
+            fs::copy(&program, bench.path("source")).unwrap();
+            let write = ["dd", "if=../source", "of=p", "bs=4096", "count=1", "conv=notrunc", how];
+            assert!(quiet(&write).uid(USER).gid(USER).current_dir(&dir).status().unwrap().success());
+            assert_eq!(runs_as(), USER.to_string(), "{how}, held open: {held_open}");
+            drop(reader);
+        }
+    }
+    bench.unmount_clean();
+}
+
+/// Whether there is such a program; tests that need one are passed over.
+fn has(program: &str) -> bool {
+    let there = Command::new(program).arg("--version").stdout(Stdio::null()).status().is_ok();
+    if !there {
+        eprintln!("passed over: needs {program}");
+    }
+    there
+}
+
+/// While an asynchronous direct write is under way, somebody reads what was
+/// there before through the cache. When the write is done, everybody finds
+/// what it wrote.
+#[test]
+fn what_was_cached_beside_an_asynchronous_direct_write_does_not_stay() {
+    let Some(bench) = Bench::new() else { return };
+    if !has("fio") {
+        return;
+    }
+    bench.ok(&["mount", "s.yaml", "m"]);
+    let file = bench.path("m").join("f");
+    write_ranges(&file, &vec![b'o'; 8 * RANGE]);
+    bench.ok(&["move", "m/f", "--to", "slow"]);
+    let expected = vec![b'N'; 8 * RANGE];
+    for engine in ["libaio", "io_uring"] {
+        write_ranges(&file, &vec![b'o'; 8 * RANGE]);
+        bench.ok(&["move", "m/f", "--to", "slow"]);
+        // It keeps the file open, so that all that follows is through the cache.
+        let reader = fs::File::open(&file).unwrap();
+        bench.ok(&["drill", "m", "slow", "write:hang"]);
+        let name = format!("--filename={}", file.display());
+        let size = format!("--size={}", 8 * RANGE);
+        let engine = format!("--ioengine={engine}");
+        let fio = ["fio", "--name=w", &name, "--rw=write", "--bs=128k", &size, "--direct=1", &engine];
+        let writer = [&fio[..], &["--iodepth=4", "--buffer_pattern=0x4e", "--thread"]].concat();
+        let mut writer = quiet(&writer).current_dir(bench.path("")).spawn().unwrap();
+        until("writes are under way", || hanging(&bench) == 4);
+        assert!(fs::read(&file).unwrap().contains(&b'o'), "it is read while it is being written");
+        bench.ok(&["drill", "m", "slow", "--clear"]);
+        assert!(writer.wait().unwrap().success());
+        assert!(fs::read(&file).unwrap() == expected, "{engine}, while it is open");
+        drop(reader);
+        assert!(fs::read(&file).unwrap() == expected, "{engine}, opened again");
+    }
+    bench.unmount_clean();
+}
+
+/// Operations on `slow` that hang.
+fn hanging(bench: &Bench) -> u64 {
+    bench.json(&["drill", "m", "slow", "--json"])["tiers"][0]["hanging"].as_u64().unwrap()
+}
+
+#[test]
+fn sync_makes_all_durable_or_says_what_is_not() {
+    let Some(bench) = Bench::open_to_all() else { return };
+    write_ranges(&bench.path("m").join("f"), &pattern(3, 8 * RANGE));
+    assert_eq!(bench.ok(&["sync", "m"]), "");
+    assert_eq!(bench.ok(&["sync", "m/f"]), "");
+    // As sync(1), it is for everybody; the program may lie where not all get.
+    let program = bench.path("braid");
+    fs::copy(env!("CARGO_BIN_EXE_braid"), &program).unwrap();
+    let mut theirs = Command::new(program);
+    assert!(
+        theirs
+            .args(["sync", "m"])
+            .current_dir(bench.path(""))
+            .uid(USER)
+            .gid(USER)
+            .status()
+            .unwrap()
+            .success()
+    );
+    let open = fs::OpenOptions::new().write(true).open(bench.path("m").join("f")).unwrap();
+    bench.ok(&["drill", "m", "slow", "sync:EIO"]);
+    std::os::unix::fs::FileExt::write_all_at(&open, b"new", 5).unwrap();
+    let said = bench.refused(&["sync", "m"]);
+    assert!(said.contains("slow"), "{said}");
+    bench.ok(&["drill", "m", "slow", "--clear"]);
+    until("the tier is well", || bench.state("slow") == "online");
+    assert_eq!(bench.ok(&["sync", "m"]), "");
+    drop(open);
+    let said = bench.refused(&["sync", "native"]);
+    assert!(said.contains("not in a Braid file system"), "{said}");
+    bench.unmount_clean();
+}
