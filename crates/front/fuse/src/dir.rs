@@ -4,6 +4,7 @@ use crate::convert;
 use crate::front::Front;
 use braid_contract::{Caller, DirEntry, DirSink, Entry, FileKind, FileSystem, InodeId};
 use fuser::{FileType, Generation, INodeNo, ReplyDirectory, ReplyDirectoryPlus};
+use std::time::Duration;
 
 /// Takes names and kinds.
 pub(crate) struct Names<'a> {
