@@ -1,6 +1,7 @@
 //! Who can write to a tier's directory beside the daemon: what is in `.braid`
 //! is believed, so nobody else may be able to put something there.
 
+use braid_contract::Shown;
 use rustix::process::geteuid;
 use std::fs::{Metadata, symlink_metadata};
 use std::io::ErrorKind;
@@ -16,7 +17,7 @@ pub(crate) type Doubt = (String, String);
 /// that of the mount's root, and its users' affair.
 pub(crate) fn check(dir: &Path, home: bool) -> Result<(), Doubt> {
     let Ok(root) = symlink_metadata(dir) else { return Ok(()) };
-    let shown = dir.display();
+    let shown = dir.shown();
     if root.mode() & 0o002 != 0 && root.mode() & STICKY == 0 {
         if !home {
             let found = format!(
@@ -39,7 +40,7 @@ pub(crate) fn check(dir: &Path, home: bool) -> Result<(), Doubt> {
 
 fn check_braid(dir: &Path, braid: &Metadata) -> Result<(), Doubt> {
     let shown = dir.join(".braid");
-    let shown = shown.display();
+    let shown = shown.shown();
     if !braid.is_dir() {
         let found = format!("{shown} is not a directory");
         return Err((found, "look at what put it there; Braid never makes it anything else".into()));

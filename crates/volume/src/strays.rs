@@ -4,7 +4,7 @@
 
 use crate::Volume;
 use crate::format::{IdAttr, Proof};
-use braid_contract::{Errno, NativeFd, Result};
+use braid_contract::{Errno, NativeFd, Result, Shown};
 use std::collections::BTreeMap;
 use std::ffi::OsStr;
 use std::fmt;
@@ -57,7 +57,7 @@ impl Volume {
             if let Some(volume) = self.stray(&**fd)? {
                 *strays.files.entry(volume).or_default() += 1;
                 if strays.example.is_empty() {
-                    strays.example = path.display().to_string();
+                    strays.example = path.shown().to_string();
                 }
             }
             Ok(())

@@ -13,7 +13,7 @@ use crate::file::{File, Layout};
 use crate::format::{Reason, TABLE_LEN};
 use crate::migrate::Pace;
 use crate::movers::{Drive, Who};
-use crate::namespace::Seen;
+use crate::namespace::{Identity, Seen};
 use crate::tiers::Tier;
 use crate::{OpenError, Volume, VolumeConfig};
 use braid_contract::{Errno, Error, Fd, Result, TierId};
@@ -196,7 +196,7 @@ impl Volume {
                         true => self.with_file(fd, identity, |file| self.bring_file_home(file, &mut tell)),
                         false => Ok(()),
                     });
-                    if let Err(error) = done.and_then(|()| self.strip(fd)) {
+                    if let Err(error) = done.and_then(|()| self.strip(fd, identity)) {
                         note(left, path, &error);
                     }
                 }
@@ -250,9 +250,9 @@ impl Volume {
 
     /// Takes Braid's attributes from a plain file: a pin, and an id that was
     /// copied from another file.
-    fn strip(&self, fd: &Fd) -> Result<()> {
+    fn strip(&self, fd: &Fd, identity: &Identity) -> Result<()> {
         self.home.remove_id_attr(&**fd)?;
-        self.home.set_pin(&**fd, None)
+        self.home.set_pin(&**fd, identity, None)
     }
 
     /// What is there that no file leads to.
