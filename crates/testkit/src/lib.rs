@@ -24,6 +24,7 @@ mod outcome;
 mod parallel;
 mod shrink;
 pub mod sim;
+mod skip;
 mod tree;
 
 pub use common::Common;
@@ -38,6 +39,7 @@ pub use op::{
 };
 pub use outcome::{Answer, Bytes, Kind, Outcome, Stat, Time};
 pub use parallel::run_parallel;
+pub use skip::{ALL_TESTS, skipped, unsupported};
 pub use tree::{Content, Node, Tree, difference};
 
 use rustix::io::Errno;

@@ -52,7 +52,7 @@ stack:
     /// Only these directories, and no stack file.
     pub(crate) fn bare(dirs: &[&str]) -> Option<Self> {
         if !rustix::process::geteuid().is_root() || !Path::new("/dev/fuse").exists() {
-            eprintln!("passed over: needs root and /dev/fuse");
+            braid_testkit::skipped("root and /dev/fuse");
             return None;
         }
         let bench =
@@ -70,6 +70,16 @@ stack:
         self.make_dir(name);
         let path = self.path(name);
         rustix::mount::mount("tmpfs", &path, "tmpfs", MountFlags::empty(), Some(options)).unwrap();
+        self.mounted.push(path);
+    }
+
+    /// A directory that is the file system in an image of the bench.
+    pub(crate) fn mount_image(&mut self, name: &str, image: &str) {
+        self.make_dir(name);
+        let path = self.path(name);
+        let mounted = Command::new("mount").args(["-o", "loop"]).arg(self.path(image)).arg(&path).output();
+        let mounted = mounted.unwrap();
+        assert!(mounted.status.success(), "{}", String::from_utf8_lossy(&mounted.stderr));
         self.mounted.push(path);
     }
 
