@@ -358,7 +358,7 @@ impl Disk {
 
     fn with(kind: &'static str, size: u64) -> Option<Self> {
         if !braid_sys::is_privileged() || !Path::new("/dev/loop-control").exists() {
-            println!("not tried: attaching devices needs root and loop devices");
+            braid_testkit::skipped("root and loop devices");
             return None;
         }
         let alone = ALONE.lock().unwrap_or_else(PoisonError::into_inner);

@@ -103,7 +103,7 @@ impl Disk {
     /// `None`, with a word why, where devices can't be attached.
     fn new() -> Option<Self> {
         if !braid_sys::is_privileged() || !Path::new("/dev/loop-control").exists() {
-            println!("not tried: attaching devices needs root and loop devices");
+            braid_testkit::skipped("root and loop devices");
             return None;
         }
         let dir = tempfile::tempdir_in("/var/tmp").unwrap();

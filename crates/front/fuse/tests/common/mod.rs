@@ -86,5 +86,12 @@ pub(crate) fn config() -> FuseConfig {
 pub(crate) fn has_passthrough() -> bool {
     let release = std::fs::read_to_string("/proc/sys/kernel/osrelease").unwrap();
     let mut numbers = release.split(['.', '-']).map_while(|part| part.parse::<u32>().ok());
-    rustix::process::geteuid().is_root() && (numbers.next(), numbers.next()) >= (Some(6), Some(9))
+    let root = rustix::process::geteuid().is_root();
+    let kernel = (numbers.next(), numbers.next()) >= (Some(6), Some(9));
+    match (root, kernel) {
+        (true, true) => {}
+        (false, _) => braid_testkit::skipped("root, for passthrough"),
+        (true, false) => braid_testkit::unsupported("Linux 6.9, for passthrough"),
+    }
+    root && kernel
 }
