@@ -2,7 +2,7 @@
 //! over memory in the place of tiers. Run by `cargo xtask test --suite loom`.
 
 use super::moving::{Moving, Registered};
-use super::protocol::{Ground, Outcome, carry_out};
+use super::protocol::{Ground, Outcome, PASSES_MAX, carry_out};
 use super::slots::{Slots, Span};
 use braid_contract::ObjectId;
 use loom::sync::Arc;
@@ -60,8 +60,13 @@ impl World {
     }
 
     fn relocate(&self) -> Outcome {
+        self.relocate_within::<PASSES_MAX>()
+    }
+
+    /// With the last copy, for which writers wait, after so many passes.
+    fn relocate_within<const PASSES: u32>(&self) -> Outcome {
         let this = self.moving.begin(0).unwrap();
-        let ground = Memory { world: self, this: &this };
+        let ground = Memory::<PASSES> { world: self, this: &this };
         let outcome = carry_out(&ground, &self.slots, Self::span(), &this).unwrap();
         let left = &self.tiers[(1 - self.entry.load(Ordering::Acquire) % 2) as usize];
         left.store(NOTHING, Ordering::Release);
@@ -69,12 +74,13 @@ impl World {
     }
 }
 
-struct Memory<'w> {
+struct Memory<'w, const PASSES: u32> {
     world: &'w World,
     this: &'w Registered,
 }
 
-impl Ground for Memory<'_> {
+impl<const PASSES: u32> Ground for Memory<'_, PASSES> {
+    const PASSES_MAX: u32 = PASSES;
     type Hold<'a>
         = ()
     where
@@ -180,4 +186,51 @@ fn readers_and_a_writer_beside_a_move() {
         writer.join().unwrap();
         assert_eq!(world.read(), 1);
     });
+}
+
+/// Two writes beside a move for which writers wait after `PASSES` passes, and
+/// as many readers. In some interleaving they did.
+fn writers_wait_for_the_last_copy<const PASSES: u32>(preemptions: usize, readers: usize) {
+    // Of all interleavings: the model knows nothing of it.
+    let waited = std::sync::Arc::new(std::sync::atomic::AtomicBool::new(false));
+    let seen = std::sync::Arc::clone(&waited);
+    check(preemptions, move || {
+        let world = World::new();
+        let writer = {
+            let world = Arc::clone(&world);
+            loom::thread::spawn(move || {
+                world.write(1);
+                world.write(2);
+            })
+        };
+        let readers: Vec<_> = (0..readers)
+            .map(|_| {
+                let world = Arc::clone(&world);
+                loom::thread::spawn(move || assert!(world.read() <= 2))
+            })
+            .collect();
+        let outcome = world.relocate_within::<PASSES>();
+        assert!(outcome.passes <= PASSES && (!outcome.locked || outcome.passes == PASSES));
+        seen.fetch_or(outcome.locked, std::sync::atomic::Ordering::Relaxed);
+        writer.join().unwrap();
+        readers.into_iter().for_each(|reader| reader.join().unwrap());
+        assert_eq!(world.here().load(Ordering::Relaxed), 2);
+        assert_eq!(world.read(), 2);
+    });
+    assert!(waited.load(std::sync::atomic::Ordering::Relaxed), "no interleaving came to the last copy");
+}
+
+#[test]
+fn no_write_is_lost_if_writers_wait_at_once() {
+    writers_wait_for_the_last_copy::<1>(4, 0);
+}
+
+#[test]
+fn no_write_is_lost_if_writers_wait_after_a_conflict() {
+    writers_wait_for_the_last_copy::<2>(4, 0);
+}
+
+#[test]
+fn a_reader_beside_the_last_copy_sees_old_or_new() {
+    writers_wait_for_the_last_copy::<1>(2, 1);
 }

@@ -20,6 +20,9 @@ pub(crate) trait Ground {
     /// Why a move fails.
     type Error;
 
+    /// Passes after which writers wait for what is left.
+    const PASSES_MAX: u32 = PASSES_MAX;
+
     /// Keeps the shape; fails if the move is over.
     fn hold(&self) -> Result<Self::Hold<'_>, Self::Error>;
     /// Runs of the chunks in `chunks`, in order, as sets of bits: each is
@@ -60,7 +63,7 @@ pub(crate) fn carry_out<G: Ground>(
             ground.copy(&hold, run, passes > 1)?;
         }
         ground.copied();
-        let last = passes >= PASSES_MAX;
+        let last = passes >= G::PASSES_MAX;
         if !last {
             chunks = this.take_dirty();
             if chunks != 0 {
