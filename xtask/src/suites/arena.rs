@@ -28,6 +28,10 @@ pub(crate) const WEIGHTED: &str = "{ weighted: { } }";
 /// Ranges where they are done soonest, as the tiers' load has it.
 pub(crate) const ADAPTIVE: &str = "{ adaptive: { } }";
 
+/// Threads mapped to tiers, for good and by the tiers' load.
+pub(crate) const STATIC: &str = "{ static: { threads: 2 } }";
+pub(crate) const DYNAMIC: &str = "{ dynamic: { threads: 2 } }";
+
 /// Small files at home, the others spread.
 pub(crate) const SIZE: &str = "{ size: { small: 64KiB, large: spread } }";
 

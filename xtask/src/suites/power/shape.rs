@@ -5,7 +5,7 @@
 use crate::error::{Context, Result};
 use crate::lab::{Stack, Tier};
 use crate::sh::cmd;
-use crate::suites::arena::{HOME_FIRST, SIZE, WEIGHTED, policy_name};
+use crate::suites::arena::{ADAPTIVE, DYNAMIC, HOME_FIRST, SIZE, STATIC, WEIGHTED, policy_name};
 use serde_json::{Value, json};
 use std::path::Path;
 
@@ -28,12 +28,12 @@ const ROWS: [Row; 10] = [
     (&[Ext4, Xfs], WEIGHTED, "64KiB"),
     (&[Xfs, Btrfs, Ext4], HOME_FIRST, "256KiB"),
     (&[Btrfs, Ext4], SIZE, "128KiB"),
-    (&[Ext4, Dax, Xfs], WEIGHTED, "64KiB"),
+    (&[Ext4, Dax, Xfs], ADAPTIVE, "64KiB"),
     (&[Xfs, Ext4], SIZE, "512KiB"),
-    (&[Btrfs, Xfs, Ext4], WEIGHTED, "64KiB"),
+    (&[Btrfs, Xfs, Ext4], STATIC, "64KiB"),
     (&[Ext4, Btrfs], HOME_FIRST, "64KiB"),
-    (&[Dax, Xfs, Btrfs], WEIGHTED, "128KiB"),
-    (&[Xfs, Btrfs], WEIGHTED, "64KiB"),
+    (&[Dax, Xfs, Btrfs], DYNAMIC, "128KiB"),
+    (&[Xfs, Btrfs], ADAPTIVE, "64KiB"),
     (&[Btrfs, Dax], WEIGHTED, "256KiB"),
 ];
 
@@ -155,7 +155,7 @@ mod tests {
             assert!(ROWS.iter().any(|row| row.0[0] == kind));
             assert!(ROWS.iter().any(|row| row.0[1..].contains(&kind)));
         }
-        for policy in [WEIGHTED, SIZE, HOME_FIRST] {
+        for policy in [WEIGHTED, ADAPTIVE, STATIC, DYNAMIC, SIZE, HOME_FIRST] {
             assert!(ROWS.iter().any(|row| row.1 == policy));
         }
     }
