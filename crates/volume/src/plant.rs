@@ -13,6 +13,15 @@ pub enum Plant {
     PunchBeforeEntryIsDurable,
     /// The size grows over entries whose clearing is not durable.
     GrowOverUnclearedEntries,
+    /// A new mode or extended attribute of a spread file is not a matter of its
+    /// `fsync`.
+    AttributesAreNotSynced,
+    /// A spread file is told to have one name.
+    LinksAreForgotten,
+    /// A file that could not be spread keeps its index, without a mark.
+    FailedSpreadLeavesIndex,
+    /// What could not be synced is believed clean.
+    FailedSyncIsForgotten,
 }
 
 impl Volume {

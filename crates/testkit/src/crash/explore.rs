@@ -313,6 +313,7 @@ impl<'a> Explorer<'a> {
             run.apply(op, Some(&recorder))?;
         }
         let cuts = recorder.finish();
+        run.machine.heal();
         // The book must be right before anything is held against it.
         self.look_at_live(&run)?;
         let violations = machine.violations();

@@ -4,7 +4,7 @@
 use super::machine::Setup;
 use super::op::{Dir, During, Name, Op};
 use super::workload::{BLOCK, RANGE, Start, Workload};
-use crate::sim::SplitMix;
+use crate::sim::{Failing, SplitMix};
 
 /// Longest enumerated sequence.
 const LENGTH_MAX: u32 = 3;
@@ -55,6 +55,14 @@ pub(crate) fn alphabet() -> Vec<Op> {
         Op::Migrate(A, 1, 2),
         Op::RemoveTier(1),
         Op::AddTier(1),
+        Op::Chmod(A, 0o600),
+        Op::SetXattr(A, 1),
+        Op::Room(0),
+        Op::Room(BLOCK),
+        Op::Fail(1, Failing::Everything),
+        Op::Fail(1, Failing::Syncs),
+        Op::Fail(1, Failing::Writes),
+        Op::Heal,
     ]
 }
 
@@ -71,7 +79,7 @@ fn random_op(random: &mut SplitMix, names: &[Name], disks: usize) -> Op {
     let name = random.pick(names);
     let other = random.pick(&Name::ALL);
     let (at, len) = (random_offset(random), random_len(random));
-    match random.below(42) {
+    match random.below(52) {
         0..=3 => Op::Create(name),
         4..=9 => Op::Write { name, at, len, sync: false },
         10 => Op::Write { name, at, len, sync: true },
@@ -109,6 +117,13 @@ fn random_op(random: &mut SplitMix, names: &[Name], disks: usize) -> Op {
         38 => Op::Remount,
         39 => Op::RemoveTier(random.below(disks as u64) as usize),
         40 => Op::AddTier(random.below(disks as u64) as usize),
+        42 => Op::Chmod(name, random.pick(&[0o600, 0o640, 0o755])),
+        43 => Op::Chown(name, random.below(3) as u32),
+        44 => Op::SetXattr(name, random.below(4)),
+        45..=46 => Op::Room(BLOCK * random.below(20)),
+        47 => Op::RoomAgain,
+        48..=50 => Op::Fail(1 + random.below(disks as u64 - 1) as usize, random.pick(&Failing::ALL)),
+        51 => Op::Heal,
         _ => Op::Kill,
     }
 }

@@ -42,6 +42,24 @@ pub(crate) struct Version {
     /// What the step was asked for. It came otherwise, so this counts only as
     /// long as the step is in flight.
     asked: bool,
+    /// A tier failed in this step or an earlier one: any part of what was there
+    /// before may be there still.
+    in_doubt: bool,
+}
+
+/// What a file is besides its contents.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct Attributes {
+    pub(crate) mode: u32,
+    /// User and group.
+    pub(crate) owner: (u32, u32),
+    /// The value of [`XATTR`](super::tree::XATTR).
+    pub(crate) xattr: Option<u64>,
+}
+
+impl Attributes {
+    /// Those of a file that was just made.
+    pub(crate) const NEW: Self = Self { mode: 0o644, owner: (0, 0), xattr: None };
 }
 
 /// A file's life.
@@ -52,6 +70,9 @@ pub(crate) struct FileHistory {
     /// Since when (step) which version's contents are durable, and its times.
     durable: Vec<(usize, usize)>,
     durable_times: Vec<(usize, usize)>,
+    /// What its attributes were after a step, and since when which are durable.
+    attributes: Vec<(usize, Attributes)>,
+    durable_attributes: Vec<(usize, usize)>,
 }
 
 impl FileHistory {
@@ -78,14 +99,38 @@ impl FileHistory {
     /// The versions that a crash may leave parts of; the first one is what is
     /// there for certain unless a later one changed it.
     pub(crate) fn window(&self, moment: Moment, loses_power: bool) -> impl Iterator<Item = &Version> {
-        let first = match loses_power {
+        let mut first = match loses_power {
             true => Self::durable_at(&self.durable, moment),
             false => self.settled(moment),
         };
+        while first > 0 && (self.versions[first].in_doubt || self.versions[first].asked) {
+            first -= 1;
+        }
         self.versions[first..].iter().enumerate().filter_map(move |(at, version)| {
             let counts = moment.reaches(version.step) && (!version.asked || version.step == moment.done);
             (at == 0 || counts).then_some(version)
         })
+    }
+
+    /// Whether a tier failed in one of the steps of the window.
+    pub(crate) fn is_in_doubt(&self, moment: Moment, loses_power: bool) -> bool {
+        self.window(moment, loses_power).any(|version| version.in_doubt)
+    }
+
+    /// What its attributes are now.
+    pub(crate) fn attributes_now(&self) -> Attributes {
+        self.attributes.last().map_or(Attributes::NEW, |(_, attributes)| *attributes)
+    }
+
+    /// The attributes that a crash may leave.
+    pub(crate) fn legal_attributes(&self, moment: Moment, loses_power: bool) -> Vec<Attributes> {
+        let first = match loses_power {
+            true => Self::durable_at(&self.durable_attributes, moment),
+            false => self.attributes.iter().rposition(|(step, _)| *step < moment.done).unwrap_or(0),
+        };
+        let later = self.attributes[first..].iter().enumerate();
+        let later = later.filter(|(at, (step, _))| *at == 0 || moment.reaches(*step));
+        later.map(|(_, (_, attributes))| *attributes).collect()
     }
 
     /// The earliest modification time that a crash may leave.
@@ -143,12 +188,20 @@ impl History {
 
     /// A file is made.
     pub(crate) fn born(&mut self, step: usize, ino: InodeId, clock_ns: i64) -> FileId {
-        let born = Version { step, content: Content::default(), mtime_min_ns: clock_ns, asked: false };
+        let born = Version {
+            step,
+            content: Content::default(),
+            mtime_min_ns: clock_ns,
+            asked: false,
+            in_doubt: false,
+        };
         self.files.push(FileHistory {
             ino,
             versions: vec![born],
             durable: Vec::new(),
             durable_times: Vec::new(),
+            attributes: vec![(step, Attributes::NEW)],
+            durable_attributes: Vec::new(),
         });
         self.next_file() - 1
     }
@@ -165,11 +218,26 @@ impl History {
     ) {
         let versions = &mut self.files[usize::from(file)].versions;
         let before = versions.last().map_or(i64::MIN, |version| version.mtime_min_ns);
+        // Nothing is left of what there was before.
+        let in_doubt = content.size > 0 && versions.last().is_some_and(|version| version.in_doubt);
         if let Some(content) = asked {
-            versions.push(Version { step, content, mtime_min_ns: before, asked: true });
+            versions.push(Version { step, content, mtime_min_ns: before, asked: true, in_doubt });
         }
         let mtime_min_ns = mtime_min_ns.unwrap_or(before);
-        versions.push(Version { step, content, mtime_min_ns, asked: false });
+        versions.push(Version { step, content, mtime_min_ns, asked: false, in_doubt });
+    }
+
+    /// A step was to change a file to `content`, and a tier failed: any part of
+    /// it may have come about.
+    pub(crate) fn failed(&mut self, step: usize, file: FileId, content: Content) {
+        let versions = &mut self.files[usize::from(file)].versions;
+        let mtime_min_ns = versions.last().map_or(i64::MIN, |version| version.mtime_min_ns);
+        versions.push(Version { step, content, mtime_min_ns, asked: false, in_doubt: true });
+    }
+
+    /// A step changed a file's attributes.
+    pub(crate) fn attributes_set(&mut self, step: usize, file: FileId, attributes: Attributes) {
+        self.files[usize::from(file)].attributes.push((step, attributes));
     }
 
     /// A step changed names, all at once; or failed to, if not `done`.
@@ -187,6 +255,7 @@ impl History {
         history.durable.push((step, version));
         if times {
             history.durable_times.push((step, version));
+            history.durable_attributes.push((step, history.attributes.len() - 1));
             self.settlings.push((step, Settling::File(file)));
         }
     }

@@ -10,6 +10,9 @@ use std::sync::Arc;
 
 /// Size of a disk with room for everything.
 const AMPLE: u64 = 64 << 20;
+/// Size of home where it is to run full: enough for what the volume itself
+/// has there, nothing to set aside for indexes, and a few ranges.
+const TIGHT: u64 = 640 << 10;
 /// Size of disk 1 where it is to run full: enough for its own structures and
 /// a few ranges.
 const SMALL: u64 = 160 << 10;
@@ -28,6 +31,8 @@ pub struct Setup {
     pub disks: usize,
     /// Disk 1 is small.
     pub small: bool,
+    /// Home is small.
+    pub tight: bool,
     /// Changes of metadata persist in their order ([`Model`]).
     pub journal_order: bool,
     /// `fsync` of a file makes its names durable ([`Model`]).
@@ -38,7 +43,7 @@ pub struct Setup {
 
 impl Setup {
     /// How many setups there are with one policy.
-    pub(crate) const COUNT: u64 = 32;
+    pub(crate) const COUNT: u64 = 64;
 
     /// One of the combinations of what is not given by the policy, by its
     /// number below [`COUNT`](Self::COUNT).
@@ -51,6 +56,7 @@ impl Setup {
             journal_order: flag(2),
             fsync_names: flag(3),
             tear: flag(4),
+            tight: flag(5),
         }
     }
 
@@ -66,7 +72,8 @@ impl Setup {
 
 impl fmt::Display for Setup {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "policy={},disks={},small={},model=", self.policy, self.disks, u8::from(self.small))?;
+        write!(f, "policy={},disks={},small={},", self.policy, self.disks, u8::from(self.small))?;
+        write!(f, "tight={},model=", u8::from(self.tight))?;
         let letters = [(self.journal_order, 'j'), (self.fsync_names, 'n'), (self.tear, 't')];
         letters.iter().filter(|(set, _)| *set).try_for_each(|(_, letter)| write!(f, "{letter}"))
     }
@@ -83,6 +90,8 @@ impl FromStr for Setup {
             policy: field("policy")?.to_owned(),
             disks: number("disks")?,
             small: number("small")? != 0,
+            // Lines of before there was any have none.
+            tight: field("tight").is_ok_and(|tight| tight == "1"),
             journal_order: model.contains('j'),
             fsync_names: model.contains('n'),
             tear: model.contains('t'),
@@ -110,7 +119,11 @@ impl Machine {
         let disks = (0..setup.disks).map(|at| {
             Disk::new(DiskConfig {
                 name: format!("disk{at}"),
-                capacity: if setup.small && at == 1 { SMALL } else { AMPLE },
+                capacity: match at {
+                    0 if setup.tight => TIGHT,
+                    1 if setup.small => SMALL,
+                    _ => AMPLE,
+                },
                 device: 10 + at as u64,
                 volatile: false,
                 model: setup.model(),
@@ -127,6 +140,16 @@ impl Machine {
 
     pub(crate) fn clock(&self) -> &SimClock {
         self.environment.clock()
+    }
+
+    /// Whether any disk fails.
+    pub(crate) fn is_failing(&self) -> bool {
+        self.disks.iter().any(|disk| disk.failing().is_some())
+    }
+
+    /// All disks are well again.
+    pub(crate) fn heal(&self) {
+        self.disks.iter().for_each(|disk| disk.fail(None));
     }
 
     /// Its state at this moment.

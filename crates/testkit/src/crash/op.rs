@@ -1,6 +1,7 @@
 //! The operations that crash workloads are made of, and their text: what a
 //! failure prints, a replay reads.
 
+use crate::sim::Failing;
 use std::fmt;
 use std::str::FromStr;
 
@@ -114,6 +115,12 @@ pub enum Op {
     Rename(Name, Name),
     /// Gives the file of the first name the second one too.
     Link(Name, Name),
+    /// Sets the mode.
+    Chmod(Name, u32),
+    /// Gives it to a user and a group of this number.
+    Chown(Name, u32),
+    /// Sets an extended attribute to this number.
+    SetXattr(Name, u64),
     /// Closes the file and removes the name.
     Unlink(Name),
     /// Removes the name and leaves the file open.
@@ -133,6 +140,15 @@ pub enum Op {
     RemoveTier(usize),
     /// Makes the disk with this number a tier again.
     AddTier(usize),
+    /// Home has room for so many bytes more, from now on and after a crash.
+    Room(u64),
+    /// Home has all its room again.
+    RoomAgain,
+    /// The disk with this number, which is not home, fails until it is well
+    /// again, the volume is mounted anew, or the power goes.
+    Fail(usize, Failing),
+    /// All disks are well again.
+    Heal,
     /// Lets time pass, and the work in the background be done once.
     Tick,
     /// Closes the file.
@@ -198,6 +214,9 @@ impl fmt::Display for Op {
             Self::Allocate(name, at, len) => write!(f, "allocate:{name}:{at}:{len}"),
             Self::Rename(from, to) => write!(f, "rename:{from}:{to}"),
             Self::Link(from, to) => write!(f, "link:{from}:{to}"),
+            Self::Chmod(name, mode) => write!(f, "chmod:{name}:{mode}"),
+            Self::Chown(name, owner) => write!(f, "chown:{name}:{owner}"),
+            Self::SetXattr(name, value) => write!(f, "xattr:{name}:{value}"),
             Self::Unlink(name) => write!(f, "unlink:{name}"),
             Self::UnlinkOpen(name) => write!(f, "unlink-open:{name}"),
             Self::WriteOrphan(at, len) => write!(f, "write-orphan:{at}:{len}"),
@@ -209,11 +228,23 @@ impl fmt::Display for Op {
             Self::Evacuate(disk) => write!(f, "evacuate:{disk}"),
             Self::RemoveTier(disk) => write!(f, "remove-tier:{disk}"),
             Self::AddTier(disk) => write!(f, "add-tier:{disk}"),
+            Self::Room(bytes) => write!(f, "room:{bytes}"),
+            Self::RoomAgain => f.write_str("room-again"),
+            Self::Fail(disk, failing) => write!(f, "fail:{disk}:{}", failing_text(*failing)),
+            Self::Heal => f.write_str("heal"),
             Self::Tick => f.write_str("tick"),
             Self::Close(name) => write!(f, "close:{name}"),
             Self::Remount => f.write_str("remount"),
             Self::Kill => f.write_str("kill"),
         }
+    }
+}
+
+fn failing_text(failing: Failing) -> &'static str {
+    match failing {
+        Failing::Everything => "everything",
+        Failing::Writes => "writes",
+        Failing::Syncs => "syncs",
     }
 }
 
@@ -265,6 +296,9 @@ fn parse(fields: &[&str]) -> Option<Op> {
         "allocate" => Op::Allocate(name(1)?, number(2)?, number(3)?),
         "rename" => Op::Rename(name(1)?, name(2)?),
         "link" => Op::Link(name(1)?, name(2)?),
+        "chmod" => Op::Chmod(name(1)?, u32::try_from(number(2)?).ok()?),
+        "chown" => Op::Chown(name(1)?, u32::try_from(number(2)?).ok()?),
+        "xattr" => Op::SetXattr(name(1)?, number(2)?),
         "unlink" => Op::Unlink(name(1)?),
         "unlink-open" => Op::UnlinkOpen(name(1)?),
         "write-orphan" => Op::WriteOrphan(number(1)?, number(2)?),
@@ -283,6 +317,13 @@ fn parse(fields: &[&str]) -> Option<Op> {
         "evacuate" => Op::Evacuate(usize::try_from(number(1)?).ok()?),
         "remove-tier" => Op::RemoveTier(usize::try_from(number(1)?).ok()?),
         "add-tier" => Op::AddTier(usize::try_from(number(1)?).ok()?),
+        "room" => Op::Room(number(1)?),
+        "room-again" => Op::RoomAgain,
+        "fail" => {
+            let failing = Failing::ALL.into_iter().find(|way| Some(&failing_text(*way)) == fields.get(2));
+            Op::Fail(usize::try_from(number(1)?).ok()?, failing?)
+        }
+        "heal" => Op::Heal,
         "tick" => Op::Tick,
         "close" => Op::Close(name(1)?),
         "remount" => Op::Remount,

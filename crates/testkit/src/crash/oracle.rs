@@ -4,7 +4,7 @@
 //! every crash state of that moment is held against it.
 
 use super::content::Content;
-use super::history::{FileId, History, Moment, Names, Rules};
+use super::history::{Attributes, FileId, History, Moment, Names, Rules};
 use super::op::Name;
 use super::stamp::{self, Described, Source, WORD};
 use super::tree::{Seen, SeenFile};
@@ -33,6 +33,7 @@ struct FileExpectation {
     mtime_min_ns: i64,
     /// Recovery may finish a truncation to nothing, at its own time.
     emptied: bool,
+    attributes: Vec<Attributes>,
     /// By size, the smallest first; there is one.
     eras: Vec<Era>,
 }
@@ -118,7 +119,10 @@ impl Expectation {
             if let (Some(id), Some(file)) = (names[name.at()], seen.file(name))
                 && let Some(expected) = self.file(id)
             {
-                self.check_file(expected, file).map_err(|wrong| format!("{name} (file {id}): {wrong}"))?;
+                let links = names.iter().filter(|other| **other == Some(id)).count();
+                self.check_file(expected, file)
+                    .and_then(|()| expected.check_inode(file, links))
+                    .map_err(|wrong| format!("{name} (file {id}): {wrong}"))?;
             }
         }
         Ok(())
@@ -159,6 +163,16 @@ impl Expectation {
 }
 
 impl FileExpectation {
+    fn check_inode(&self, file: &SeenFile, links: usize) -> Result<(), String> {
+        if file.links as usize != links {
+            return Err(format!("it says that it has {} names, and has {links}", file.links));
+        }
+        if !self.attributes.contains(&file.attributes) {
+            return Err(format!("it has {:?}; legal would be {:?}", file.attributes, self.attributes));
+        }
+        Ok(())
+    }
+
     fn check_stretch(&self, stretch: &Stretch, bytes: &[u8]) -> Result<(), String> {
         let first = stamp::source(word_at(bytes, 0), self.id, stretch.start);
         if let Some(source) = first
@@ -230,7 +244,12 @@ fn expect_file(history: &History, id: FileId, moment: Moment, loses_power: bool)
         size_max: sizes().max().unwrap_or(0),
         mtime_min_ns: file.mtime_min_ns(moment, loses_power),
         emptied: versions.iter().any(|content| content.size == 0),
-        eras: eras(&versions),
+        attributes: file.legal_attributes(moment, loses_power),
+        eras: match file.is_in_doubt(moment, loses_power) {
+            // Whether it was cut in between, nobody knows.
+            true => eras(&versions)[..1].to_vec(),
+            false => eras(&versions),
+        },
     }
 }
 
@@ -303,7 +322,8 @@ mod tests {
             }
         }
         let size = bytes.len() as u64;
-        Seen::of(Name::A, SeenFile { ino: InodeId(7), size, mtime: Timestamp::default(), bytes })
+        let (mtime, attributes) = (Timestamp::default(), Attributes::NEW);
+        Seen::of(Name::A, SeenFile { ino: InodeId(7), size, mtime, links: 1, attributes, bytes })
     }
 
     fn check(history: &History, rules: Rules, seen: &Seen) -> Result<(), String> {
@@ -364,6 +384,48 @@ mod tests {
                 .unwrap_err()
                 .starts_with("a (file 0): at 512 there is what step 1")
         );
+    }
+
+    #[test]
+    fn links_and_attributes_are_held_against_the_book() {
+        let mut history = history(&[(512, Some((0, 512)))]);
+        let (synced, later) =
+            (Attributes::NEW, Attributes { mode: 0o600, xattr: Some(1), ..Attributes::NEW });
+        history.attributes_set(2, 0, later);
+        let with = |links, attributes| {
+            let mut seen = seen(&[(512, Some(1))]);
+            let file = seen.file_mut(Name::A).unwrap();
+            (file.links, file.attributes) = (links, attributes);
+            seen
+        };
+        for legal in [synced, later] {
+            assert_eq!(check(&history, POWER, &with(1, legal)), Ok(()));
+        }
+        let mixed = Attributes { xattr: None, ..later };
+        assert!(check(&history, POWER, &with(1, mixed)).unwrap_err().contains("legal would be"));
+        assert!(check(&history, POWER, &with(2, later)).unwrap_err().contains("says that it has 2 names"));
+        assert!(check(&history, Rules::ProcessCrash, &with(1, synced)).is_err());
+        history.all_synced(3);
+        assert!(check(&history, POWER, &with(1, synced)).is_err());
+    }
+
+    #[test]
+    fn what_a_tier_failed_in_may_have_come_about_in_part() {
+        let mut history = history(&[(1024, Some((0, 1024)))]);
+        let mut content = history.content(0).clone();
+        content.write(0, 2048, 4);
+        history.failed(3, 0, content);
+        for rules in [POWER, Rules::ProcessCrash] {
+            for legal in [
+                &[(1024, Some(1))][..],
+                &[(512, Some(3)), (512, Some(1))],
+                &[(512, Some(1)), (1536, Some(3))],
+            ] {
+                assert_eq!(check(&history, rules, &seen(legal)), Ok(()), "{legal:?}");
+            }
+            assert!(check(&history, rules, &seen(&[(512, None), (512, Some(1))])).is_err());
+            assert!(check(&history, rules, &seen(&[(512, Some(1))])).is_err());
+        }
     }
 
     #[test]

@@ -2,7 +2,7 @@
 
 use super::Mounted;
 use super::content::Content;
-use super::history::{FileId, History};
+use super::history::{Attributes, FileId, History};
 use super::machine::{Machine, Setup};
 use super::op::{Dir, Name, Op};
 use super::recorder::Recorder;
@@ -10,7 +10,7 @@ use super::stamp::{self, Source};
 use super::{Subject, tree};
 use braid_contract::{
     Caller, Entry, Errno, Error, FallocateMode, FileSystem, HandleId, InodeId, OpenFlags, OpenRequest,
-    RenameMode, SetAttr, WriteFlags,
+    RenameMode, SetAttr, WriteFlags, XattrMode,
 };
 use std::ffi::OsStr;
 use std::rc::Rc;
@@ -43,6 +43,9 @@ pub(crate) struct Run<'a> {
     open: [Option<Open>; Name::ALL.len()],
     orphans: Vec<Open>,
     sub: Option<InodeId>,
+    /// A disk has failed since the volume was mounted: a sync may tell of it
+    /// later.
+    troubled: bool,
 }
 
 /// What goes wrong before any crash.
@@ -57,7 +60,18 @@ impl<'a> Run<'a> {
         (history, steps): (History, usize),
     ) -> Self {
         let (open, orphans) = ([None; Name::ALL.len()], Vec::new());
-        Self { subject, setup, machine, mounted: None, history, steps, open, orphans, sub: None }
+        Self {
+            subject,
+            setup,
+            machine,
+            mounted: None,
+            history,
+            steps,
+            open,
+            orphans,
+            sub: None,
+            troubled: false,
+        }
     }
 
     /// Mounts, which makes the volume if there is none. One step.
@@ -137,8 +151,9 @@ impl<'a> Run<'a> {
             Op::Fsync(name) => self.sync_file(name, false, step),
             Op::Fdatasync(name) => self.sync_file(name, true, step),
             Op::Sync => {
-                self.fs().sync()?;
-                self.history.all_synced(step);
+                if self.or_failed(self.fs().sync())?.is_some() {
+                    self.history.all_synced(step);
+                }
                 Ok(())
             }
             Op::SyncDir(dir) => self.sync_dir(dir, step),
@@ -152,6 +167,34 @@ impl<'a> Run<'a> {
             }
             Op::Rename(from, to) => self.rename(from, to, step),
             Op::Link(from, to) => self.link(from, to, step),
+            Op::Chmod(name, mode) => {
+                let changes = SetAttr { mode: Some(mode), ..SetAttr::default() };
+                self.set_attributes(name, &changes, step)
+            }
+            Op::Chown(name, id) => {
+                let changes = SetAttr { uid: Some(id), gid: Some(id), ..SetAttr::default() };
+                self.set_attributes(name, &changes, step)
+            }
+            Op::SetXattr(name, value) => self.set_xattr(name, value, step),
+            Op::Room(bytes) => {
+                self.machine.disks[0].leave_room(Some(bytes));
+                Ok(())
+            }
+            Op::RoomAgain => {
+                self.machine.disks[0].leave_room(None);
+                Ok(())
+            }
+            Op::Fail(disk, failing) => {
+                if let Some(disk) = self.machine.disks.iter().skip(1).nth(disk.wrapping_sub(1)) {
+                    disk.fail(Some(failing));
+                    self.troubled = true;
+                }
+                Ok(())
+            }
+            Op::Heal => {
+                self.machine.heal();
+                Ok(())
+            }
             Op::Unlink(name) => self.unlink(name, false, step),
             Op::UnlinkOpen(name) => self.unlink(name, true, step),
             Op::WriteOrphan(at, len) => self.write_orphan(at, len, step),
@@ -162,6 +205,8 @@ impl<'a> Run<'a> {
             Op::MigrateDuring(name, range, to, during) => {
                 self.migrate(name, range, to, Some(during.op(name)), step)
             }
+            // What they do with a tier that fails is no matter of crashes.
+            Op::Evacuate(_) | Op::RemoveTier(_) | Op::AddTier(_) if self.machine.is_failing() => Ok(()),
             Op::Evacuate(disk) => match &self.mounted {
                 Some(mounted) => moved_or_nothing(mounted.evacuate(disk)),
                 None => Ok(()),
@@ -180,9 +225,53 @@ impl<'a> Run<'a> {
             Op::Kill => {
                 self.mounted = None;
                 self.forget_opens();
-                self.open_volume()
+                self.open_well()
             }
         }
+    }
+
+    /// Mounts with all disks well.
+    fn open_well(&mut self) -> Result<(), Error> {
+        self.machine.heal();
+        self.troubled = false;
+        self.open_volume()
+    }
+
+    /// `None` where a tier that fails, or has failed, is the reason.
+    fn or_failed<T>(&self, result: Result<T, Error>) -> Result<Option<T>, Error> {
+        match result {
+            Ok(value) => Ok(Some(value)),
+            Err(error) if self.troubled && error.errno() == Errno::EIO => Ok(None),
+            Err(error) => Err(error),
+        }
+    }
+
+    /// Whether a tier that fails now is the reason.
+    fn is_failure(&self, error: &Error) -> bool {
+        error.errno() == Errno::EIO && self.machine.is_failing()
+    }
+
+    fn set_attributes(&mut self, name: Name, changes: &SetAttr, step: usize) -> Result<(), Error> {
+        let Some(file) = self.history.file_of(name) else { return Ok(()) };
+        let ino = self.look_up(name)?.attr.ino;
+        self.fs().setattr(&Caller::root(), ino, None, changes)?;
+        self.fs().forget(ino, 1);
+        let mut now = self.history.files[usize::from(file)].attributes_now();
+        now.mode = changes.mode.unwrap_or(now.mode);
+        now.owner = (changes.uid.unwrap_or(now.owner.0), changes.gid.unwrap_or(now.owner.1));
+        self.history.attributes_set(step, file, now);
+        Ok(())
+    }
+
+    fn set_xattr(&mut self, name: Name, value: u64, step: usize) -> Result<(), Error> {
+        let Some(file) = self.history.file_of(name) else { return Ok(()) };
+        let ino = self.look_up(name)?.attr.ino;
+        let (key, bytes) = (OsStr::new(tree::XATTR), value.to_le_bytes());
+        self.fs().setxattr(&Caller::root(), ino, key, &bytes, XattrMode::Set)?;
+        self.fs().forget(ino, 1);
+        let now = self.history.files[usize::from(file)].attributes_now();
+        self.history.attributes_set(step, file, Attributes { xattr: Some(value), ..now });
+        Ok(())
     }
 
     fn forget_opens(&mut self) {
@@ -192,13 +281,12 @@ impl<'a> Run<'a> {
 
     fn remount(&mut self, step: usize) -> Result<(), Error> {
         self.forget_opens();
-        if let Some(mounted) = self.mounted.take() {
-            mounted.shutdown()?;
-        }
-        self.open_volume()?;
+        let unmounted = self.mounted.take().map_or(Ok(()), |mounted| mounted.shutdown());
         // A clean unmount syncs everything.
-        self.history.all_synced(step);
-        Ok(())
+        if self.or_failed(unmounted)?.is_some() {
+            self.history.all_synced(step);
+        }
+        self.open_well()
     }
 
     /// The directory that a name is in.
@@ -287,6 +375,12 @@ impl<'a> Run<'a> {
             match self.fs().write(&Caller::root(), open.handle, at + done as u64, &data[done..], flags) {
                 Ok(0) => break Err(Error::new(Errno::EIO, "a write wrote nothing")),
                 Ok(more) => done += more,
+                Err(error) if self.is_failure(&error) => {
+                    let mut content = before;
+                    content.write(at, len, source);
+                    self.history.failed(step, open.file, content);
+                    return Ok(());
+                }
                 Err(error) => break room_or_none::<()>(Err(error)),
             }
         };
@@ -307,8 +401,9 @@ impl<'a> Run<'a> {
 
     fn sync_file(&mut self, name: Name, data_only: bool, step: usize) -> Result<(), Error> {
         let Some(open) = self.opened(name)? else { return Ok(()) };
-        self.fs().fsync(&Caller::root(), open.handle, data_only)?;
-        self.history.synced(step, open.file, !data_only);
+        if self.or_failed(self.fs().fsync(&Caller::root(), open.handle, data_only))?.is_some() {
+            self.history.synced(step, open.file, !data_only);
+        }
         Ok(())
     }
 
@@ -334,12 +429,13 @@ impl<'a> Run<'a> {
         let mut asked = before.clone();
         asked.set_size(size);
         // No tier's own time tells of a new size: it may be lost.
-        match result {
-            Ok(Some(_)) => self.history.changed(step, file, asked, None, None),
-            _ => self.history.changed(step, file, before, Some(asked), None),
-        }
         if handle.is_none() {
             self.fs().forget(ino, 1);
+        }
+        match result {
+            Ok(Some(_)) => self.history.changed(step, file, asked, None, None),
+            Err(error) if self.is_failure(&error) => return self.failed_to(step, file, ino, asked),
+            _ => self.history.changed(step, file, before, Some(asked), None),
         }
         result.map(|_| ())
     }
@@ -364,12 +460,25 @@ impl<'a> Run<'a> {
         }
         match result {
             Ok(Some(())) => self.history.changed(step, open.file, asked, None, None),
+            Err(error) if self.is_failure(&error) => {
+                return self.failed_to(step, open.file, open.ino, asked);
+            }
             _ => {
                 let left = self.left_by_failure(open, &asked, before.size)?;
                 self.history.changed(step, open.file, left, Some(asked), None);
             }
         }
         result.map(|_| ())
+    }
+
+    /// A tier failed in a change to `asked`; the size is as it is found.
+    fn failed_to(&mut self, step: usize, file: FileId, ino: InodeId, asked: Content) -> Result<(), Error> {
+        let size = self.fs().getattr(&Caller::root(), ino, None)?.size;
+        let mut left = asked.clone();
+        left.set_size(size);
+        self.history.failed(step, file, asked);
+        self.history.failed(step, file, left);
+        Ok(())
     }
 
     /// What an allocation that ran out of room leaves: as much of it as fitted.
@@ -471,7 +580,10 @@ impl<'a> Run<'a> {
                 }
             });
             done?;
-            moved_or_nothing(moved)?;
+            match moved {
+                Err(error) if self.is_failure(&error) => {}
+                moved => moved_or_nothing(moved)?,
+            }
         }
         during.map_or(Ok(()), |op| self.carry_out(&op, step))
     }

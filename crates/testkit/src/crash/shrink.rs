@@ -84,6 +84,7 @@ impl Shrinker<'_> {
         };
         candidates.push(with(&|setup| setup.disks = 2));
         candidates.push(with(&|setup| setup.small = false));
+        candidates.push(with(&|setup| setup.tight = false));
         candidates.push(with(&|setup| setup.tear = false));
         candidates.push(with(&|setup| setup.journal_order = true));
         candidates.push(with(&|setup| setup.fsync_names = true));

@@ -1,5 +1,6 @@
 //! What can be seen of a mounted tree.
 
+use super::history::Attributes;
 use super::op::Name;
 use braid_contract::{
     Caller, DirEntry, DirSink, Errno, FileSystem, InodeId, OpenFlags, OpenRequest, Timestamp,
@@ -9,12 +10,17 @@ use std::ffi::{OsStr, OsString};
 /// No workload makes a file larger.
 const SIZE_MAX: u64 = 64 << 20;
 
+/// The extended attribute that workloads set, to eight bytes.
+pub(crate) const XATTR: &str = "user.of";
+
 /// A file as it is seen.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(crate) struct SeenFile {
     pub(crate) ino: InodeId,
     pub(crate) size: u64,
     pub(crate) mtime: Timestamp,
+    pub(crate) links: u32,
+    pub(crate) attributes: Attributes,
     pub(crate) bytes: Vec<u8>,
 }
 
@@ -62,6 +68,10 @@ impl Seen {
                     "{name}: inode {}, {} bytes; then inode {}, {} bytes",
                     a.ino.0, a.size, b.ino.0, b.size
                 ));
+            }
+            if (a.links, a.attributes) != (b.links, b.attributes) {
+                let (before, now) = ((a.links, a.attributes), (b.links, b.attributes));
+                return Some(format!("{name}: links and attributes {before:?}, then {now:?}"));
             }
             if a.mtime != b.mtime {
                 return Some(format!("{name}: modification time {:?}, then {:?}", a.mtime, b.mtime));
@@ -133,11 +143,24 @@ fn look_at(fs: &dyn FileSystem, parent: InodeId, leaf: &OsStr) -> Result<SeenFil
     }
     bytes.truncate(done);
     fs.release(opened.handle).map_err(|error| format!("can't be closed: {error}"))?;
+    let xattr = xattr_of(fs, ino)?;
     fs.forget(ino, 1);
     if done as u64 != attr.size {
         return Err(format!("has a size of {} and {done} bytes", attr.size));
     }
-    Ok(SeenFile { ino, size: attr.size, mtime: attr.mtime, bytes })
+    let attributes = Attributes { mode: attr.mode.into(), owner: (attr.uid, attr.gid), xattr };
+    Ok(SeenFile { ino, size: attr.size, mtime: attr.mtime, links: attr.nlink, attributes, bytes })
+}
+
+fn xattr_of(fs: &dyn FileSystem, ino: InodeId) -> Result<Option<u64>, String> {
+    match fs.getxattr(&Caller::root(), ino, OsStr::new(XATTR)) {
+        Err(error) if error.errno() == Errno::ENODATA => Ok(None),
+        Err(error) => Err(format!("has no attribute to be read: {error}")),
+        Ok(value) => match <[u8; 8]>::try_from(&value[..]) {
+            Ok(value) => Ok(Some(u64::from_le_bytes(value))),
+            Err(_) => Err(format!("has an attribute of {} bytes", value.len())),
+        },
+    }
 }
 
 fn list(fs: &dyn FileSystem, ino: InodeId) -> braid_contract::Result<Vec<OsString>> {

@@ -1,6 +1,7 @@
 //! [`Disk`]: one simulated device, shared by all descriptors on it.
 
 use super::clock::SimClock;
+use super::content::BLOCK;
 use super::effect::Effect;
 use super::fd::SimFd;
 use super::inode::ROOT;
@@ -52,6 +53,31 @@ pub struct DiskConfig {
     pub model: Model,
 }
 
+/// What a disk that fails answers `EIO` to, and does not do.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub enum Failing {
+    /// Whatever is asked of it.
+    Everything,
+    /// Changes of what is in files: their data, sizes and holes.
+    Writes,
+    /// Syncs.
+    Syncs,
+}
+
+impl Failing {
+    /// Every way.
+    pub const ALL: [Self; 3] = [Self::Everything, Self::Writes, Self::Syncs];
+
+    /// Whether an operation, by its name in effects, fails.
+    fn concerns(self, operation: &str) -> bool {
+        match self {
+            Self::Everything => true,
+            Self::Writes => ["write", "truncate", "punch", "zero", "allocate"].contains(&operation),
+            Self::Syncs => ["fsync", "fdatasync", "syncfs"].contains(&operation),
+        }
+    }
+}
+
 /// What is called before each effect.
 pub type Observer = Arc<dyn Fn(&Effect) + Send + Sync>;
 
@@ -70,6 +96,7 @@ pub(super) struct Shared {
     effects: Mutex<()>,
     observer: Mutex<Option<Observer>>,
     refused: Mutex<Option<(&'static str, Errno)>>,
+    failing: Mutex<Option<Failing>>,
     clock: Mutex<Arc<SimClock>>,
     violations: Mutex<Vec<String>>,
 }
@@ -120,6 +147,7 @@ impl Disk {
             effects: Mutex::default(),
             observer: Mutex::default(),
             refused: Mutex::default(),
+            failing: Mutex::default(),
             clock: Mutex::new(clock),
             violations: Mutex::default(),
         };
@@ -142,6 +170,29 @@ impl Disk {
     /// with this error and do nothing; with `None`, none are.
     pub fn refuse(&self, refused: Option<(&'static str, Errno)>) {
         *lock(&self.shared.refused) = refused;
+    }
+
+    /// From now on, it fails in this way; with `None`, it does not. Power loss
+    /// ends it.
+    pub fn fail(&self, failing: Option<Failing>) {
+        *lock(&self.shared.failing) = failing;
+    }
+
+    /// How it fails.
+    #[must_use]
+    pub fn failing(&self) -> Option<Failing> {
+        *lock(&self.shared.failing)
+    }
+
+    /// From now on, so many bytes more than are in use find room; with `None`,
+    /// as many as in the beginning. Power loss changes nothing of it.
+    pub fn leave_room(&self, bytes: Option<u64>) {
+        let mut guarded = self.shared.lock();
+        let state = Arc::make_mut(&mut guarded.state);
+        state.capacity = match bytes {
+            Some(bytes) => state.used + bytes / BLOCK,
+            None => self.shared.config.capacity / BLOCK,
+        };
     }
 
     /// Sets the clock that the times of inodes come from.
@@ -193,6 +244,7 @@ impl Shared {
         {
             return Err(errno.into());
         }
+        self.may_do(subject.operation)?;
         let now = lock(&self.clock).now();
         let Some(observer) = lock(&self.observer).clone() else {
             let Guarded { state, opens } = &mut *self.lock();
@@ -211,6 +263,14 @@ impl Shared {
             self.lock().state = Arc::new(after);
         }
         Ok(result)
+    }
+
+    /// `EIO` if the disk fails in this.
+    pub(super) fn may_do(&self, operation: &str) -> Result<()> {
+        match *lock(&self.failing) {
+            Some(failing) if failing.concerns(operation) => Err(Errno::EIO.into()),
+            _ => Ok(()),
+        }
     }
 
     fn describe(&self, state: &State, subject: Subject<'_>) -> Effect {

@@ -37,6 +37,7 @@ impl SimFd {
 
     /// Opens what is there, if it can be opened in this way.
     fn open_checked(&self, find: impl FnOnce(&State) -> Result<u64>, access: Access) -> Result<Fd> {
+        self.shared.may_do("open")?;
         let mut guarded = self.shared.lock();
         let ino = find(&guarded.state)?;
         check_open(&guarded.state.node(ino)?.body, access)?;
@@ -46,6 +47,7 @@ impl SimFd {
     }
 
     fn look<R>(&self, look: impl FnOnce(&State) -> Result<R>) -> Result<R> {
+        self.shared.may_do("look")?;
         look(&self.shared.lock().state)
     }
 

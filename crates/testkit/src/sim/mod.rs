@@ -29,6 +29,6 @@ mod tests;
 pub(crate) use choose::SplitMix;
 pub use choose::{AllKept, AllLost, Chooser, Scripted, Seeded};
 pub use clock::{SimClock, SimEnvironment};
-pub use disk::{Disk, DiskConfig, Model, Observer};
+pub use disk::{Disk, DiskConfig, Failing, Model, Observer};
 pub use effect::Effect;
 pub use power::Frozen;

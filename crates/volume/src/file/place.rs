@@ -6,6 +6,7 @@ use crate::Volume;
 use crate::format::{Entry, Header, IdAttr, IdKind, RangeSize, Reason, SIZE_MAX};
 use crate::namespace::Shape;
 use crate::placement::{Deal, Origin, Span};
+use crate::plant::Plant;
 use crate::tiers::{Backend, Tier, bit};
 use braid_contract::{Context, Errno, Error, Result, TierId};
 
@@ -266,7 +267,9 @@ impl Volume {
                 Ok(spread)
             }
             Err(error) => {
-                self.index.remove_index(id)?;
+                if !self.planted(Plant::FailedSpreadLeavesIndex) {
+                    self.index.remove_index(id)?;
+                }
                 self.index.unmark(id)?;
                 Err(error.context("spreading a file"))
             }

@@ -4,6 +4,7 @@ use super::inodes::Shape;
 use super::{Identity, Inode};
 use crate::Volume;
 use crate::file::File;
+use crate::plant::Plant;
 use braid_contract::{Attr, FileKind, HandleId, InodeId, ObjectId, Result};
 use std::sync::Arc;
 
@@ -67,6 +68,9 @@ impl Volume {
             attr.mtime = ahead.mtime.unwrap_or(attr.mtime);
             attr.ctime = ahead.mtime.map_or(attr.ctime, |mtime| attr.ctime.max(mtime));
             attr.blocks += self.blocks_elsewhere(ahead.id);
+            if self.planted(Plant::LinksAreForgotten) {
+                attr.nlink = 1;
+            }
         }
         Ok(attr)
     }

@@ -3,6 +3,7 @@
 use super::Inode;
 use crate::Volume;
 use crate::file::take_set_id;
+use crate::plant::Plant;
 use braid_contract::{Attr, Caller, Errno, Fd, FileKind, HandleId, InodeId, Result, SetAttr};
 
 impl Volume {
@@ -10,6 +11,7 @@ impl Volume {
     /// attribute, was changed: the next `fsync` of the file makes it durable.
     pub(super) fn inode_changed(&self, inode: &Inode) -> Result<()> {
         let live = inode.file.lock().upgrade();
+        let live = live.filter(|_| !self.planted(Plant::AttributesAreNotSynced));
         live.map_or(Ok(()), |file| file.inode_is_set(false, self.tiers.home().id))
     }
 
@@ -68,7 +70,9 @@ impl Volume {
         if changes.atime.is_some() || changes.mtime.is_some() {
             fd.set_times(changes.atime, changes.mtime)?;
         }
-        if let Some(file) = &live {
+        if let Some(file) = &live
+            && !self.planted(Plant::AttributesAreNotSynced)
+        {
             file.inode_is_set(changes.mtime.is_some(), self.tiers.home().id)?;
         }
         drop(times);

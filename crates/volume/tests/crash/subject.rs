@@ -22,7 +22,15 @@ enum Plant {}
 
 /// Names of the bugs that can be planted.
 pub(crate) const PLANTS: &[&str] = match cfg!(feature = "plant") {
-    true => &["switch-before-copy", "punch-before-entry", "grow-over-uncleared"],
+    true => &[
+        "switch-before-copy",
+        "punch-before-entry",
+        "grow-over-uncleared",
+        "attributes-not-synced",
+        "links-forgotten",
+        "failed-spread",
+        "failed-sync",
+    ],
     false => &[],
 };
 
@@ -57,6 +65,10 @@ fn plant_of(name: &str) -> std::result::Result<Plant, String> {
         "switch-before-copy" => Plant::SwitchBeforeCopyIsDurable,
         "punch-before-entry" => Plant::PunchBeforeEntryIsDurable,
         "grow-over-uncleared" => Plant::GrowOverUnclearedEntries,
+        "attributes-not-synced" => Plant::AttributesAreNotSynced,
+        "links-forgotten" => Plant::LinksAreForgotten,
+        "failed-spread" => Plant::FailedSpreadLeavesIndex,
+        "failed-sync" => Plant::FailedSyncIsForgotten,
         _ => return Err(format!("there is no bug {name}; there are {}", PLANTS.join(", "))),
     })
 }
