@@ -260,7 +260,9 @@ pub trait FileSystem: Send + Sync {
     /// Removes an empty directory.
     fn rmdir(&self, caller: &Caller, parent: InodeId, name: &OsStr) -> Result<()>;
 
-    /// Renames, atomically.
+    /// Renames, atomically. Two callers may rename over the same name, make it
+    /// or remove it at the same time: what loses the name each time is the
+    /// implementation's to find, whoever calls.
     fn rename(
         &self,
         caller: &Caller,

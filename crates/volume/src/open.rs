@@ -13,7 +13,7 @@ use crate::index::IndexDir;
 use crate::jobs::Jobs;
 use crate::migrate::{Paces, Slots};
 use crate::movers::Movers;
-use crate::namespace::{Home, InodeTable, names_in};
+use crate::namespace::{Home, InodeTable, NameLocks, names_in};
 use crate::reap::Reaper;
 use crate::rehome::Changes;
 use crate::rules::Rules;
@@ -787,6 +787,7 @@ fn assemble(home: Home, config: VolumeConfig, plan: &Plan) -> Opening<Volume> {
         user_xattr: plan.user_xattr,
         left_out: Mutex::new(Vec::new()),
         strays: std::sync::OnceLock::new(),
+        names: NameLocks::new(),
         inodes: InodeTable::new(),
         handles: Handles::new(),
         door: Door::new(),

@@ -10,7 +10,7 @@ use crate::index::IndexDir;
 use crate::jobs::Jobs;
 use crate::migrate::{Pace, Paces, Slots};
 use crate::movers::{Drive, Movers, Who};
-use crate::namespace::{Home, InodeTable};
+use crate::namespace::{Home, InodeTable, NameLocks};
 use crate::placement::Policy;
 use crate::reap::Reaper;
 use crate::rehome::Changes;
@@ -44,6 +44,7 @@ pub struct Volume {
     /// What of other volumes was in the tree when this one was made.
     pub(crate) strays: std::sync::OnceLock<Strays>,
     pub(crate) index: IndexDir,
+    pub(crate) names: NameLocks,
     pub(crate) inodes: InodeTable,
     pub(crate) handles: Handles,
     /// Every operation goes through it.

@@ -20,6 +20,7 @@ impl Volume {
         umask: u32,
         rdev: u32,
     ) -> Result<Entry> {
+        let _alone = self.names.alone_in(parent);
         let dir = self.dir_for(parent, name)?;
         {
             let _acting = acting(caller, umask)?;
@@ -36,6 +37,7 @@ impl Volume {
         mode: u32,
         umask: u32,
     ) -> Result<Entry> {
+        let _alone = self.names.alone_in(parent);
         let dir = self.dir_for(parent, name)?;
         {
             let _acting = acting(caller, umask)?;
@@ -51,6 +53,7 @@ impl Volume {
         name: &OsStr,
         target: &OsStr,
     ) -> Result<Entry> {
+        let _alone = self.names.alone_in(parent);
         let dir = self.dir_for(parent, name)?;
         {
             let _acting = acting(caller, 0)?;
@@ -60,6 +63,7 @@ impl Volume {
     }
 
     pub(crate) fn make_link(&self, ino: InodeId, parent: InodeId, name: &OsStr) -> Result<Entry> {
+        let _alone = self.names.alone_in(parent);
         let dir = self.dir_for(parent, name)?;
         let inode = self.inodes.get(ino)?;
         let fd = self.inodes.path(&self.home, &inode)?;
@@ -80,6 +84,7 @@ impl Volume {
         exclusive: bool,
         flags: OpenFlags,
     ) -> Result<(Entry, Opened)> {
+        let _alone = self.names.alone_in(parent);
         let dir = self.dir_for(parent, name)?;
         let made = {
             let _acting = acting(caller, umask)?;

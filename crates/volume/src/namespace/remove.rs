@@ -29,6 +29,7 @@ struct Victim {
 
 impl Volume {
     pub(crate) fn remove_name(&self, parent: InodeId, name: &OsStr) -> Result<()> {
+        let _alone = self.names.alone_in(parent);
         let dir = self.dir_for(parent, name)?;
         let loser = self.loser(&*dir, name)?;
         if let Err(error) = dir.remove_at(name, false) {
@@ -39,6 +40,7 @@ impl Volume {
     }
 
     pub(crate) fn remove_dir(&self, parent: InodeId, name: &OsStr) -> Result<()> {
+        let _alone = self.names.alone_in(parent);
         let dir = self.dir_for(parent, name)?;
         let removed =
             self.identify_name(&*dir, name).map(|(_, identity)| self.home.public_ino(identity.ino()));
@@ -55,6 +57,7 @@ impl Volume {
         (new_parent, new_name): (InodeId, &OsStr),
         mode: RenameMode,
     ) -> Result<()> {
+        let _alone = self.names.alone_in_both(parent, new_parent);
         let from = self.dir_for(parent, name)?;
         let to = self.dir_for(new_parent, new_name)?;
         let replaced = match mode {
