@@ -330,3 +330,23 @@ fn the_threshold_says_how_much_use_is_enough() {
     assert!(bench.status()["tiers"][1]["read_latency_total_ns"]["ops"].as_u64().unwrap() > 0);
     bench.unmount_clean();
 }
+
+#[test]
+fn a_monitor_that_is_off_sees_nothing_from_the_first_operation_on() {
+    let Some(bench) = Bench::new() else { return };
+    bench.write_stack(
+        &stack(&bench).replace("range: 64KiB", "range: 64KiB\n      epoch: 60s\n      monitor: false"),
+    );
+    bench.ok(&["mount", "s.yaml", "m"]);
+    write_ranges(&bench.path("m/f"), &pattern(7, 8 * RANGE));
+    for tier in bench.status()["tiers"].as_array().unwrap() {
+        // Bytes are counted all the same: placement goes by them.
+        assert!(tier["written_bytes"].as_u64() > Some(0), "{tier}");
+        assert_eq!(
+            (&tier["write_latency_total_ns"]["ops"], &tier["threads"]),
+            (&0.into(), &0.into()),
+            "{tier}"
+        );
+    }
+    bench.unmount_clean();
+}

@@ -132,7 +132,6 @@ impl Volume {
     /// waits for a tier.
     fn close_epoch(&self) {
         for tier in self.tiers.iter() {
-            tier.monitor.enable(self.monitor);
             tier.close_epoch();
         }
         let policy = Arc::clone(&self.policy.read());

@@ -755,6 +755,7 @@ fn assemble(home: Home, config: VolumeConfig, plan: &Plan) -> Opening<Volume> {
         weight: config.home.weight,
         profile: config.home.profile,
         reserve: config.home.reserve,
+        monitor: config.monitor,
     })];
     for (id, given) in plan.tiers.iter().zip(config.tiers) {
         tiers.push(tier(TierParts {
@@ -766,6 +767,7 @@ fn assemble(home: Home, config: VolumeConfig, plan: &Plan) -> Opening<Volume> {
             weight: given.weight,
             profile: given.profile,
             reserve: given.reserve,
+            monitor: config.monitor,
         }));
     }
     let tiers = Tiers::new(tiers, plan.table.lost.clone())?;

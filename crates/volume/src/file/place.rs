@@ -20,7 +20,8 @@ pub(crate) enum NotSpread {
 
 impl Volume {
     /// Gives all ranges of `offset .. end` that have no tier yet one and the
-    /// same (PolyStore §4.4.2: one write, one tier).
+    /// same (PolyStore §4.4.2: one write, one tier). A write is a request of the
+    /// front end: the kernel parts what is longer than 1 MiB.
     pub(crate) fn place(
         &self,
         file: &File,

@@ -90,6 +90,7 @@ impl Volume {
             profile: new.profile,
             reserve: new.reserve,
             label,
+            monitor: self.monitor,
         };
         Ok(Tier::new(parts, &self.environment))
     }

@@ -121,6 +121,8 @@ pub(crate) struct TierParts {
     pub(crate) profile: Option<TierProfile>,
     pub(crate) reserve: Reserve,
     pub(crate) label: Vec<u8>,
+    /// Latencies and threads are watched.
+    pub(crate) monitor: bool,
 }
 
 impl Tier {
@@ -149,7 +151,7 @@ impl Tier {
             gate,
             settings: Settings::new(parts.weight, parts.reserve),
             load,
-            monitor: Monitor::new(environment().monotonic_ns()),
+            monitor: Monitor::new(environment().monotonic_ns(), parts.monitor),
             health,
             errors: Errors::default(),
             ranges: AtomicU64::new(0),

@@ -1,5 +1,6 @@
 //! What goes through a tier, for whom, and how long it takes: every read and
-//! write of data on a tier passes [`Tier::count`].
+//! write of data on a tier passes [`Tier::count`]. Switched off, it leaves what
+//! `tiers::load` counts, which placement goes by.
 
 use super::Tier;
 use super::account::{Account, present};
@@ -10,7 +11,7 @@ use crate::status::ThreadStatus;
 use crate::sync::Mutex;
 use std::cmp::Reverse;
 use std::collections::VecDeque;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU64, Ordering};
 
 /// How long the figures of "now" look back, at least, in nanoseconds: less is
 /// too short for a percentile. They look back for whole epochs, at least one.
@@ -23,7 +24,8 @@ const STEP_NS: u64 = WINDOW_NS / 10;
 /// The monitor of one tier.
 #[derive(Debug)]
 pub(crate) struct Monitor {
-    enabled: AtomicBool,
+    /// Without it, nothing is watched, from the first operation on.
+    enabled: bool,
     /// Operations for applications.
     latency: [Histogram; 2],
     foreground_bytes: [AtomicU64; 2],
@@ -60,9 +62,9 @@ pub(crate) struct Now {
 }
 
 impl Monitor {
-    pub(super) fn new(now_ns: u64) -> Self {
+    pub(super) fn new(now_ns: u64, enabled: bool) -> Self {
         let monitor = Self {
-            enabled: AtomicBool::new(true),
+            enabled,
             latency: [const { Histogram::new() }; 2],
             foreground_bytes: [const { AtomicU64::new(0) }; 2],
             mover_bytes: [const { AtomicU64::new(0) }; 2],
@@ -71,15 +73,6 @@ impl Monitor {
         };
         monitor.close_epoch(now_ns);
         monitor
-    }
-
-    /// Whether anything is to be watched from now on.
-    pub(crate) fn enable(&self, enabled: bool) {
-        self.enabled.store(enabled, Ordering::Relaxed);
-    }
-
-    fn is_enabled(&self) -> bool {
-        self.enabled.load(Ordering::Relaxed)
     }
 
     fn note(&self, direction: Direction, bytes: u64, took_ns: u64) {
@@ -100,7 +93,7 @@ impl Monitor {
 
     /// Closes an epoch.
     pub(crate) fn close_epoch(&self, now_ns: u64) {
-        if !self.is_enabled() {
+        if !self.enabled {
             return;
         }
         self.threads.close_epoch(now_ns);
@@ -197,7 +190,7 @@ impl Tier {
         what: (usize, bool),
         op: impl FnOnce() -> Result<usize, E>,
     ) -> Result<usize, E> {
-        if !self.monitor.is_enabled() {
+        if !self.monitor.enabled {
             return self.load.count(direction, what, op);
         }
         let began_ns = self.environment.monotonic_ns();
@@ -233,7 +226,7 @@ mod tests {
 
     #[test]
     fn movers_are_told_from_applications() {
-        let monitor = Monitor::new(0);
+        let monitor = Monitor::new(0, true);
         {
             let _for = act_for(Account::Thread(5));
             monitor.note(Direction::Read, 100, 1_000_000);
@@ -261,7 +254,7 @@ mod tests {
     /// One read of an application's thread in each epoch of `epoch_ns`, for
     /// three seconds or two epochs, whichever is longer.
     fn steady(epoch_ns: u64) -> Monitor {
-        let monitor = Monitor::new(0);
+        let monitor = Monitor::new(0, true);
         let _for = act_for(Account::Thread(5));
         for epoch in 1..=(3_000_000_000 / epoch_ns).max(2) {
             monitor.note(Direction::Read, 100, 1_000);
@@ -285,7 +278,7 @@ mod tests {
 
     #[test]
     fn the_busiest_threads_are_told_with_what_they_do_a_second() {
-        let monitor = Monitor::new(0);
+        let monitor = Monitor::new(0, true);
         for thread in 1..=9 {
             let _for = act_for(Account::Thread(thread));
             (0..4).for_each(|_| monitor.note(Direction::Write, 1000 * u64::from(thread), 3_000_000));
