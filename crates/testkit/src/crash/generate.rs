@@ -62,6 +62,7 @@ pub(crate) fn alphabet() -> Vec<Op> {
         Op::Fail(1, Failing::Everything),
         Op::Fail(1, Failing::Syncs),
         Op::Fail(1, Failing::Writes),
+        Op::FailFsync(A, 1),
         Op::Heal,
     ]
 }
@@ -79,7 +80,7 @@ fn random_op(random: &mut SplitMix, names: &[Name], disks: usize) -> Op {
     let name = random.pick(names);
     let other = random.pick(&Name::ALL);
     let (at, len) = (random_offset(random), random_len(random));
-    match random.below(52) {
+    match random.below(54) {
         0..=3 => Op::Create(name),
         4..=9 => Op::Write { name, at, len, sync: false },
         10 => Op::Write { name, at, len, sync: true },
@@ -124,6 +125,7 @@ fn random_op(random: &mut SplitMix, names: &[Name], disks: usize) -> Op {
         47 => Op::RoomAgain,
         48..=50 => Op::Fail(1 + random.below(disks as u64 - 1) as usize, random.pick(&Failing::ALL)),
         51 => Op::Heal,
+        52..=53 => Op::FailFsync(name, 1 + random.below(disks as u64 - 1) as usize),
         _ => Op::Kill,
     }
 }

@@ -147,6 +147,8 @@ pub enum Op {
     /// The disk with this number, which is not home, fails until it is well
     /// again, the volume is mounted anew, or the power goes.
     Fail(usize, Failing),
+    /// `fsync`, while syncs of the disk with this number fail.
+    FailFsync(Name, usize),
     /// All disks are well again.
     Heal,
     /// Lets time pass, and the work in the background be done once.
@@ -231,6 +233,7 @@ impl fmt::Display for Op {
             Self::Room(bytes) => write!(f, "room:{bytes}"),
             Self::RoomAgain => f.write_str("room-again"),
             Self::Fail(disk, failing) => write!(f, "fail:{disk}:{}", failing_text(*failing)),
+            Self::FailFsync(name, disk) => write!(f, "fail-fsync:{name}:{disk}"),
             Self::Heal => f.write_str("heal"),
             Self::Tick => f.write_str("tick"),
             Self::Close(name) => write!(f, "close:{name}"),
@@ -323,6 +326,7 @@ fn parse(fields: &[&str]) -> Option<Op> {
             let failing = Failing::ALL.into_iter().find(|way| Some(&failing_text(*way)) == fields.get(2));
             Op::Fail(usize::try_from(number(1)?).ok()?, failing?)
         }
+        "fail-fsync" => Op::FailFsync(name(1)?, usize::try_from(number(2)?).ok()?),
         "heal" => Op::Heal,
         "tick" => Op::Tick,
         "close" => Op::Close(name(1)?),

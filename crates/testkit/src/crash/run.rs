@@ -8,6 +8,7 @@ use super::op::{Dir, Name, Op};
 use super::recorder::Recorder;
 use super::stamp::{self, Source};
 use super::{Subject, tree};
+use crate::sim::Failing;
 use braid_contract::{
     Caller, Entry, Errno, Error, FallocateMode, FileSystem, HandleId, InodeId, OpenFlags, OpenRequest,
     RenameMode, SetAttr, WriteFlags, XattrMode,
@@ -185,11 +186,14 @@ impl<'a> Run<'a> {
                 Ok(())
             }
             Op::Fail(disk, failing) => {
-                if let Some(disk) = self.machine.disks.iter().skip(1).nth(disk.wrapping_sub(1)) {
-                    disk.fail(Some(failing));
-                    self.troubled = true;
-                }
+                self.fail(disk, Some(failing));
                 Ok(())
+            }
+            Op::FailFsync(name, disk) => {
+                let before = self.fail(disk, Some(Failing::Syncs));
+                let synced = self.sync_file(name, false, step);
+                self.fail(disk, before);
+                synced
             }
             Op::Heal => {
                 self.machine.heal();
@@ -228,6 +232,15 @@ impl<'a> Run<'a> {
                 self.open_well()
             }
         }
+    }
+
+    /// A disk other than home fails in this way; answers how it did before.
+    fn fail(&mut self, disk: usize, failing: Option<Failing>) -> Option<Failing> {
+        let disk = self.machine.disks.get(disk).filter(|_| disk > 0)?;
+        let before = disk.failing();
+        disk.fail(failing);
+        self.troubled = true;
+        before
     }
 
     /// Mounts with all disks well.
@@ -429,15 +442,21 @@ impl<'a> Run<'a> {
         let mut asked = before.clone();
         asked.set_size(size);
         // No tier's own time tells of a new size: it may be lost.
+        let result = match result {
+            Err(error) if self.is_failure(&error) => self.failed_to(step, file, ino, asked),
+            Ok(Some(_)) => {
+                self.history.changed(step, file, asked, None, None);
+                Ok(())
+            }
+            result => {
+                self.history.changed(step, file, before, Some(asked), None);
+                result.map(|_| ())
+            }
+        };
         if handle.is_none() {
             self.fs().forget(ino, 1);
         }
-        match result {
-            Ok(Some(_)) => self.history.changed(step, file, asked, None, None),
-            Err(error) if self.is_failure(&error) => return self.failed_to(step, file, ino, asked),
-            _ => self.history.changed(step, file, before, Some(asked), None),
-        }
-        result.map(|_| ())
+        result
     }
 
     fn allocate(
