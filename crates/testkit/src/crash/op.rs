@@ -147,7 +147,7 @@ pub enum Op {
     /// The disk with this number, which is not home, fails until it is well
     /// again, the volume is mounted anew, or the power goes.
     Fail(usize, Failing),
-    /// `fsync`, while syncs of the disk with this number fail.
+    /// `fsync`, while syncs of the disk with this number fail, and then again.
     FailFsync(Name, usize),
     /// All disks are well again.
     Heal,

@@ -193,7 +193,8 @@ impl<'a> Run<'a> {
                 let before = self.fail(disk, Some(Failing::Syncs));
                 let synced = self.sync_file(name, false, step);
                 self.fail(disk, before);
-                synced
+                synced?;
+                self.sync_file(name, false, step)
             }
             Op::Heal => {
                 self.machine.heal();
