@@ -5,7 +5,7 @@
 
 mod common;
 
-use common::{Bench, RANGE, pattern, read_anew, until, write_ranges};
+use common::{Bench, RANGE, pattern, read_anew, stack, until, write_ranges};
 use rustix::fs::XattrFlags;
 use serde_json::Value;
 use std::fs;
@@ -341,7 +341,7 @@ fn a_monitor_that_is_off_sees_nothing_from_the_first_operation_on() {
     write_ranges(&bench.path("m/f"), &pattern(7, 8 * RANGE));
     for tier in bench.status()["tiers"].as_array().unwrap() {
         // Bytes are counted all the same: placement goes by them.
-        assert!(tier["written_bytes"].as_u64() > Some(0), "{tier}");
+        assert!(tier["write_bytes"].as_u64() > Some(0), "{tier}");
         assert_eq!(
             (&tier["write_latency_total_ns"]["ops"], &tier["threads"]),
             (&0.into(), &0.into()),
