@@ -90,7 +90,7 @@ mod tests {
             assert!(text.contains(".SH OPTIONS") && text.contains(".SH SEE ALSO"), "{page}: {text}");
         }
         let mount = fs::read_to_string(dir.path().join("man1/braid-mount.1")).unwrap();
-        assert!(mount.contains(".nf\nExamples:\n  braid mount two\\-tier.yaml /mnt/volume\n"), "{mount}");
+        assert!(mount.contains("\n  braid mount two\\-tier.yaml /mnt/volume\n"), "{mount}");
         assert!(!dir.path().join("man1/braid-manual.1").exists());
         for completions in ["braid.bash", "braid.fish", "_braid"] {
             let text = fs::read_to_string(dir.path().join("completions").join(completions)).unwrap();

@@ -182,7 +182,7 @@ fn a_tier_is_what_it_is_required_to_be() {
     bench.make_tmpfs("d", c"size=64m");
     bench.ok(&["tier", "add", "more=d,require=mountpoint", "m"]);
     assert!(stack(&bench).contains("require: mountpoint }"), "{}", stack(&bench));
-    bench.ok(&["tier", "set", "more", "require=nothing", "m"]);
+    bench.ok(&["tier", "set", "more", "require=nothing", "./m"]);
     bench.ok(&["umount", "m"]);
 
     let uuid = "01234567-89ab-cdef-0123-456789abcdef";
@@ -205,11 +205,11 @@ fn a_requirement_goes_with_the_directory_that_met_it() {
     bench.make_tmpfs("b", c"size=64m");
     bench.write_stack(&stack(&bench).replace("dir: b,", "dir: b, require: mountpoint,"));
     bench.ok(&["mount", "s.yaml", "m"]);
-    bench.ok(&["drill", "m", "slow", "all:EIO"]);
+    bench.ok(&["drill", "slow", "all:EIO", "./m"]);
     let _ = fs::write(bench.path("m/big"), vec![1; 8 << 20]);
     common::until("the tier fails", || bench.state("slow") == "failing");
     bench.make_dir("c");
-    bench.ok(&["tier", "replace", "m", "slow", "c"]);
+    bench.ok(&["tier", "replace", "slow", "c", "m"]);
     assert!(!stack(&bench).contains("require"), "{}", stack(&bench));
     bench.ok(&["umount", "m"]);
     bench.ok(&["mount", "s.yaml", "m"]);

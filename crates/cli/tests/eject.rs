@@ -48,6 +48,22 @@ fn everything_comes_home_and_nothing_of_braid_is_left() {
     let files = filled(&bench);
     let mtime = fs::metadata(bench.path("a/large")).unwrap().mtime_nsec();
 
+    let told = bench.json(&[
+        "eject",
+        "--tier",
+        "fast=a",
+        "--tier",
+        "slow=b",
+        "--home",
+        "fast",
+        "--policy",
+        "weighted",
+        "--range",
+        "64KiB",
+        "--dry-run",
+        "--json",
+    ]);
+    assert_eq!((told["files"].as_u64(), told["done"].as_bool()), (Some(2), Some(false)), "{told}");
     let said = bench.ok(&["eject", "--dry-run", "s.yaml"]);
     assert!(said.starts_with("to bring home: ") && said.contains("of 2 files"), "{said}");
     assert!(bench.path("a/.braid/label").exists() && !attributes(&bench.path("a/large")).is_empty());

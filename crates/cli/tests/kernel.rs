@@ -208,7 +208,7 @@ fn what_was_cached_beside_an_asynchronous_direct_write_does_not_stay() {
         bench.ok(&["move", "m/f", "--to", "slow"]);
         // It keeps the file open, so that all that follows is through the cache.
         let reader = fs::File::open(&file).unwrap();
-        bench.ok(&["drill", "m", "slow", "write:hang"]);
+        bench.ok(&["drill", "slow", "write:hang", "./m"]);
         let name = format!("--filename={}", file.display());
         let size = format!("--size={}", 8 * RANGE);
         let engine = format!("--ioengine={engine}");
@@ -217,7 +217,7 @@ fn what_was_cached_beside_an_asynchronous_direct_write_does_not_stay() {
         let mut writer = quiet(&writer).current_dir(bench.path("")).spawn().unwrap();
         until("writes are under way", || hanging(&bench) == 4);
         assert!(fs::read(&file).unwrap().contains(&b'o'), "it is read while it is being written");
-        bench.ok(&["drill", "m", "slow", "--clear"]);
+        bench.ok(&["drill", "slow", "--clear", "./m"]);
         assert!(writer.wait().unwrap().success());
         assert!(fs::read(&file).unwrap() == expected, "{engine}, while it is open");
         drop(reader);
@@ -228,7 +228,7 @@ fn what_was_cached_beside_an_asynchronous_direct_write_does_not_stay() {
 
 /// Operations on `slow` that hang.
 fn hanging(bench: &Bench) -> u64 {
-    bench.json(&["drill", "m", "slow", "--json"])["tiers"][0]["hanging"].as_u64().unwrap()
+    bench.json(&["drill", "slow", "--json", "./m"])["tiers"][0]["hanging"].as_u64().unwrap()
 }
 
 #[test]
@@ -252,11 +252,11 @@ fn sync_makes_all_durable_or_says_what_is_not() {
             .success()
     );
     let open = fs::OpenOptions::new().write(true).open(bench.path("m").join("f")).unwrap();
-    bench.ok(&["drill", "m", "slow", "sync:EIO"]);
+    bench.ok(&["drill", "slow", "sync:EIO", "./m"]);
     std::os::unix::fs::FileExt::write_all_at(&open, b"new", 5).unwrap();
     let said = bench.refused(&["sync", "m"]);
     assert!(said.contains("slow"), "{said}");
-    bench.ok(&["drill", "m", "slow", "--clear"]);
+    bench.ok(&["drill", "slow", "--clear", "./m"]);
     until("the tier is well", || bench.state("slow") == "online");
     assert_eq!(bench.ok(&["sync", "m"]), "");
     drop(open);

@@ -166,7 +166,7 @@ fn each_tier_says_that_its_directory_is_no_backup() {
     assert!(says("c"), "a tier that joined");
     bench.ok(&["tier", "remove", "third", "m"]);
     assert!(!bench.path("c/.braid").exists(), "a tier that left");
-    bench.ok(&["tier", "replace", "m", "fast", "n"]);
+    bench.ok(&["tier", "replace", "fast", "n", "m"]);
     assert!(says("n"), "another home");
     bench.unmount_clean();
 }

@@ -47,6 +47,7 @@ fn done(output: &Output) {
 #[test]
 fn a_helper_returns_when_the_mount_answers_and_hands_options_on() {
     let Some(bench) = Bench::new() else { return };
+    bench.ok(&["create", "s.yaml"]);
     done(&bench.mount_by_helper("rw,nofail,_netdev,x-systemd.automount,noexec,nosuid,noatime,allow_other"));
     fs::write(bench.path("m/file"), "here").unwrap();
     let line = bench.mount_line();
@@ -90,6 +91,7 @@ fn a_helper_says_what_it_does_not_know_and_why_it_failed() {
     assert_eq!(failed.status.code(), Some(32));
     assert!(said(&failed).contains("tiers.slow.dir: there is no directory"), "{}", said(&failed));
     bench.make_dir("b");
+    bench.ok(&["create", "s.yaml"]);
     done(&bench.mount_by_helper("defaults"));
     bench.ok(&["umount", "m"]);
     fs::remove_dir_all(bench.path("b")).unwrap();
@@ -150,6 +152,8 @@ mount -t overlay overlay -o "lowerdir=/usr/sbin,upperdir=$PWD/up/new,workdir=$PW
 stack=$(realpath s.yaml)
 pid() { "$BRAID" status m --json | python3 -c 'import json,sys; print(json.load(sys.stdin)["pid"])'; }
 
+fails mount -t fuse.braid "$stack" m
+"$BRAID" create "$stack"
 mount -t fuse.braid "$stack" m -o "nofail,noexec,log_file=$PWD/log"
 test "$(findmnt -n -o SOURCE,FSTYPE m)" = "$stack fuse.braid"
 echo data > m/file

@@ -294,7 +294,7 @@ fn wrong_rules_and_profiles_are_refused_before_anything_is_made() {
         ),
         ("when: 'sync', range: 32KiB", "rules.1.range: a range of 32KiB is not a power of two"),
         ("when: 'sync', range: 128MiB", "rules.1.range: a range of 128MiB is not a power of two"),
-        ("when: 'sync', range: 8M", "rules.1.range: found '8M', expected a size"),
+        ("when: 'sync', range: 8X", "rules.1.range: found '8X', expected a size"),
         ("when: 'sync', range: [ 1MiB ]", "rules.1.range: found a list"),
         ("range: 1MiB", "rules.1: the key 'when' is missing"),
     ] {
@@ -340,7 +340,7 @@ fn wrong_rules_and_profiles_are_refused_before_anything_is_made() {
         ),
         (
             "policy: { adaptive: { } }\nmonitor: often",
-            "stack.volume.monitor: found 'often', expected true or",
+            "stack.volume.monitor: found 'often', expected yes or no",
         ),
         ("policy: { adaptive: { } }\njobs: 0", "stack.volume.jobs: found '0', expected a number"),
     ] {
@@ -518,9 +518,12 @@ fn every_policy_is_mounted_by_flags_and_used() {
         );
         assert_eq!(bench.tiers(&format!("f{at}")).len(), 7, "{policy}: {told}");
         let dump = bench.ok(&["stack", "dump", "m"]);
-        let settings: Vec<String> = settings.split(',').map(|setting| setting.replace('=', ": ")).collect();
+        let settings: Vec<&str> = settings.split(',').collect();
         assert!(
-            dump.contains(name) && settings.iter().all(|setting| dump.contains(setting)),
+            dump.contains(name)
+                && settings
+                    .iter()
+                    .all(|setting| dump.contains(*setting) || dump.contains(&setting.replace('=', ": "))),
             "{policy}: {dump}"
         );
         bench.ok(&["umount", "m"]);

@@ -220,7 +220,7 @@ fn what_is_advised_follows_from_the_reason_and_not_from_names() {
         (
             &["tier", "replace", "policy-disk", "new=policy-job", "m"][..],
             "braid: tier policy-disk is absent: what is on it can't be read, so it can only be replaced\n  \
-             help: an empty directory takes its place: braid tier replace MOUNT policy-disk DIR\n"
+             help: an empty directory takes its place: braid tier replace policy-disk DIR\n"
                 .to_owned(),
         ),
         (
@@ -234,7 +234,7 @@ fn what_is_advised_follows_from_the_reason_and_not_from_names() {
         (
             &["tier", "remove", "fast", "m", "--no-evacuate"],
             "braid: tier fast is the home tier, which holds the names of all files\n  help: the home tier stays; \
-             only its directory is replaced: braid tier replace MOUNT HOME DIR\n"
+             only its directory is replaced: braid tier replace HOME DIR\n"
                 .to_owned(),
         ),
         (
@@ -337,9 +337,10 @@ fn a_job_that_moves_home_is_shown_and_waited_for_and_the_stack_file_follows() {
     bench.ok(&["job", "set", "1", "bandwidth=100MiB/s"]);
     drop(held);
     let ended = bench.json(&["job", "wait", "1", "--json"]);
-    assert_eq!(ended[0]["state"], "done");
+    assert_eq!(ended["jobs"][0]["state"], "done");
     assert!(
-        ended[0]["done"]["bytes"].as_u64().unwrap() > 0 && ended[0]["done"]["files"].as_u64().unwrap() >= 2,
+        ended["jobs"][0]["done"]["bytes"].as_u64().unwrap() > 0
+            && ended["jobs"][0]["done"]["files"].as_u64().unwrap() >= 2,
         "{ended}"
     );
     assert!(bench.home_is_at("new"));

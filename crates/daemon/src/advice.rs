@@ -65,7 +65,7 @@ impl<'a> Asked<'a> {
             (RefusalKind::Policy, _) => "change the policy in the stack file, and mount anew, first",
             (RefusalKind::Home, Self::Set) => "set another tier to read-only",
             (RefusalKind::Home, _) => {
-                "the home tier stays; only its directory is replaced: braid tier replace MOUNT HOME DIR"
+                "the home tier stays; only its directory is replaced: braid tier replace HOME DIR"
             }
             (RefusalKind::Occupied, Self::Remove { tier, evacuate }) => {
                 let or = if evacuate { "" } else { ", or remove it without --no-evacuate" };
@@ -73,12 +73,10 @@ impl<'a> Asked<'a> {
             }
             (RefusalKind::Healthy, _) => {
                 "only a tier that is failing, hangs or is absent is replaced so; for one that is well, name the new \
-                 one, and nothing is lost: braid tier replace MOUNT TIER NAME=DIR"
+                 one, and nothing is lost: braid tier replace TIER NAME=DIR"
             }
             (RefusalKind::Trouble, Self::ReplaceBy { old, .. }) => {
-                return Some(format!(
-                    "an empty directory takes its place: braid tier replace MOUNT {old} DIR"
-                ));
+                return Some(format!("an empty directory takes its place: braid tier replace {old} DIR"));
             }
             (RefusalKind::Taken, Self::ReplaceLost { .. }) => {
                 "name an empty directory; a tier that is only elsewhere is given there at the next mount"

@@ -117,7 +117,7 @@ impl Control {
         let status = self.volume.volume.status();
         let name = &new.name;
         if real(&old.dir.value) != real(&new.dir.value) {
-            let advice = format!("put it back, and replace the tier: braid tier replace MOUNT {name} DIR");
+            let advice = format!("put it back, and replace the tier: braid tier replace {name} DIR");
             return Err(new.dir.place.refuse(
                 format!(
                     "tier '{name}' is at {}, and its directory can't be another one",
@@ -235,10 +235,10 @@ impl Files<'_> {
         }
         if old.home.value != new.home.value {
             let found = format!("home is '{}', and can't be another tier", old.home.value);
-            return Err(new.home.place.refuse(
-                found,
-                "put it back; its directory is replaced by: braid tier replace MOUNT HOME DIR",
-            ));
+            return Err(new
+                .home
+                .place
+                .refuse(found, "put it back; its directory is replaced by: braid tier replace HOME DIR"));
         }
         if let Some(range) = new.range.as_ref().filter(|range| range.value.get() != range_size) {
             let found = format!("the volume has ranges of {range_size} bytes, fixed when it was made");

@@ -71,6 +71,15 @@ impl<T> RwLock<T> {
         Self(sync::RwLock::new(value))
     }
 
+    /// `None` if somebody holds it.
+    pub(crate) fn try_write(&self) -> Option<WriteGuard<'_, T>> {
+        match self.0.try_write() {
+            Ok(guard) => Some(guard),
+            Err(TryLockError::Poisoned(poisoned)) => Some(poisoned.into_inner()),
+            Err(TryLockError::WouldBlock) => None,
+        }
+    }
+
     pub(crate) fn read(&self) -> ReadGuard<'_, T> {
         self.0.read().unwrap_or_else(PoisonError::into_inner)
     }

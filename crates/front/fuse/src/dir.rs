@@ -62,10 +62,11 @@ impl DirSink for Entries<'_> {
                 attr.kind = convert::file_type(if is_dot(entry) { FileKind::Directory } else { known });
                 // Inode number 0 makes the kernel look the name up itself.
                 attr.ino = INodeNo(if is_dot(entry) { entry.ino.0 } else { 0 });
-                // Of a damaged one, nothing is to be remembered.
-                (attr, 0, if entry.damaged { Duration::ZERO } else { self.front.ttl })
+                (attr, 0, self.front.ttl)
             }
         };
+        // Of a damaged one, nothing is to be remembered.
+        let ttl = if entry.damaged { Duration::ZERO } else { ttl };
         let offset = entry.next_offset.cast_unsigned();
         let full = self.reply.add(attr.ino, offset, entry.name, &ttl, &attr, Generation(generation));
         !full

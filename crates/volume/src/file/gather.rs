@@ -11,8 +11,9 @@ use std::sync::atomic::Ordering;
 
 impl Volume {
     /// Makes a spread file plain, if all of it is on home; answers whether the
-    /// file is plain now. Nobody who has it open notices. The caller has the
-    /// file in use.
+    /// file is plain now. Nobody who has it open notices. While somebody reads
+    /// or writes, which may take as long as a tier hangs, it waits for the
+    /// file's last close. The caller has the file in use.
     ///
     /// # Errors
     /// Those of the home tier. The file is what it was, then.
@@ -26,7 +27,12 @@ impl Volume {
         if !file.can_write() {
             file.make_writable(self.inodes.open(&self.home, &file.inode, Access::ReadWrite)?);
         }
-        let mut layout = file.layout.write();
+        let Some(mut layout) = file.layout.try_write() else {
+            if let Layout::Spread(spread) = &*file.layout.read() {
+                spread.gathers.store(true, Ordering::Relaxed);
+            }
+            return Ok(false);
+        };
         let gathered = match &*layout {
             Layout::Plain => return Ok(true),
             Layout::Spread(spread) => self.is_at_home(spread)? && self.bring_home(file, spread)?,
@@ -37,6 +43,17 @@ impl Volume {
             self.note_inode(&file.inode);
         }
         Ok(gathered)
+    }
+
+    /// Makes up at the last close for what could not be done before.
+    pub(super) fn gather_late(&self, file: &File) {
+        let wanted = match &*file.layout.read() {
+            Layout::Plain => false,
+            Layout::Spread(spread) => spread.gathers.swap(false, Ordering::Relaxed),
+        };
+        if wanted && let Err(error) = self.gather(file) {
+            tracing::debug!(ino = file.inode.ino.0, %error, "a file that is wholly on home stays spread");
+        }
     }
 
     /// Whether every range that the file has is on home.

@@ -44,6 +44,9 @@ pub(crate) struct Spread {
     pub(crate) marked: Mutex<bool>,
     /// It is marked and trimmed: a write has nothing to do before.
     pub(crate) ready: AtomicBool,
+    /// All of it came to home while somebody was at it: it becomes plain at
+    /// its last close.
+    pub(super) gathers: AtomicBool,
 }
 
 impl Spread {
@@ -67,6 +70,7 @@ impl Spread {
             trimmed: AtomicBool::new(false),
             marked: Mutex::new(false),
             ready: AtomicBool::new(false),
+            gathers: AtomicBool::new(false),
         })
     }
 
@@ -91,6 +95,7 @@ impl Spread {
             trimmed: flag(&self.trimmed),
             marked: Mutex::new(*self.marked.lock()),
             ready: flag(&self.ready),
+            gathers: flag(&self.gathers),
         }
     }
 
