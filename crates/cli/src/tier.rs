@@ -107,6 +107,11 @@ pub(crate) fn set(args: &TierSetArgs) -> Result<()> {
 /// The settings, and the volume if one comes after them.
 fn split_settings(words: &[String]) -> Result<(BTreeMap<String, String>, Option<&Path>)> {
     let (words, mountpoint) = locate::split_mount(words);
+    if words.is_empty() {
+        return Err(Failure::usage(
+            "no setting is given\n  help: write weight=NUMBER, reserve=AMOUNT, require=WHAT or readonly",
+        ));
+    }
     let mut settings = BTreeMap::new();
     for word in words {
         let (key, value) = word.split_once('=').unwrap_or((word, "yes"));

@@ -15,7 +15,7 @@ impl Bench {
         assert!(self.as_written(&["create", "s.yaml"]).status.success());
         assert!(self.as_written(&["mount", "s.yaml", "m"]).status.success());
         fs::write(self.path("m/kept"), "x").unwrap();
-        self.ok(&["umount", "m"]);
+        self.ok(&["umount", "--wait", "m"]);
     }
 
     /// Puts an empty directory where a tier's was, as while its device is not

@@ -426,11 +426,7 @@ fn what_can_not_be_done_is_refused_with_the_reason() {
         (1, &["job", "set", "7", "bandwidth=1MiB/s"], "there is no job 7"),
         (2, &["job", "set", "7", "bandwidth=fast"], "a rate is a size a second, such as 50MiB/s"),
         (2, &["job", "set", "7", "speed=1"], "'speed=1' can't be set"),
-        (
-            2,
-            &["job", "set", "7", "guard=maybe"],
-            "guard=maybe: neither yes nor no",
-        ),
+        (2, &["job", "set", "7", "guard=maybe"], "guard=maybe: neither yes nor no"),
         (1, &["job", "set", "7", "guard=off"], "there is no job 7"),
         (
             1,
