@@ -151,13 +151,13 @@ pub(crate) fn run(called: Option<&OsStr>) -> Option<ExitCode> {
 }
 
 fn parsed<T: Parser>() -> Result<T> {
-    T::try_parse().or_else(|error| {
+    T::try_parse().map_err(|error| {
         // Help and version are no errors.
         if !error.use_stderr() {
             error.exit();
         }
         let text = error.to_string();
-        Err(Failure::usage(text.trim_start_matches("error: ").trim_end()))
+        Failure::usage(text.trim_start_matches("error: ").trim_end())
     })
 }
 
@@ -215,11 +215,11 @@ impl Options {
         if option == "remount" {
             return true;
         }
-        if option != "rw" || self.remount {
-            if let Ok(generic) = config::mount_option(option) {
-                self.generic.push(generic);
-                return true;
-            }
+        if (option != "rw" || self.remount)
+            && let Ok(generic) = config::mount_option(option)
+        {
+            self.generic.push(generic);
+            return true;
         }
         if IGNORED.contains(&option) || IGNORED_PREFIXES.iter().any(|prefix| option.starts_with(prefix)) {
             return true;

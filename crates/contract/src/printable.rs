@@ -107,7 +107,7 @@ pub fn tame(text: &str) -> Cow<'_, str> {
     if !text.contains(is_wild) {
         return text.into();
     }
-    replace(text, is_wild, |c, to| escape(c, to))
+    replace(text, is_wild, escape)
 }
 
 /// The same for JSON: what is in its strings is escaped as JSON has it.

@@ -98,7 +98,7 @@ pub fn load(path: &Path, named: &Place) -> Result<Profile, Refusal> {
     let advice = "leave the key out until there is one: braid bench calibrate STACK.yaml writes it";
     let text = read_text(path)
         .map_err(|error| named.refuse(format!("{} can't be read: {error}", path.shown()), advice))?;
-    parse(&text, &path.to_string_lossy().into_owned())
+    parse(&text, &path.to_string_lossy())
 }
 
 /// Reads the profile `text`, which is called `name` in messages.

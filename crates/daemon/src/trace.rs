@@ -66,7 +66,7 @@ impl VolumeHandle {
 /// line.
 pub fn load(path: &Path) -> Result<Trace, Refusal> {
     const ADVICE: &str = "a trace is recorded by: braid trace record MOUNTPOINT";
-    let place = Place::file(&path.to_string_lossy().into_owned());
+    let place = Place::file(&path.to_string_lossy());
     let read = File::open(path).map_err(TraceError::Io).and_then(|file| Trace::read(BufReader::new(file)));
     let trace = read.map_err(|error| match error {
         TraceError::Io(error) if error.kind() == io::ErrorKind::NotFound => {

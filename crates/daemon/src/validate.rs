@@ -207,7 +207,7 @@ pub(crate) fn replacement<'a>(
     others: impl Iterator<Item = (&'a str, &'a Path)>,
     mountpoint: &Path,
 ) -> Result<PathBuf, Refusal> {
-    let place = Place::flag(dir.to_string_lossy().into_owned());
+    let place = Place::flag(dir.to_string_lossy());
     let mounts = mounts::list().unwrap_or_default();
     let (real, _) = usable(dir, &place, &mounts)?;
     let spot = Spot::named(real.clone(), &mounts);

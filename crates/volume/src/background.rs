@@ -25,6 +25,9 @@ pub(crate) struct Background {
     movers: Mutex<BTreeSet<Mover>>,
 }
 
+/// What a mover's thread does until it is to stop.
+type MoverLoop = fn(&Stop, &Weak<Volume>);
+
 impl Background {
     pub(crate) fn new() -> Self {
         Self {
@@ -46,7 +49,7 @@ impl Background {
     /// Starts the threads of the movers that are on by these settings, where
     /// they have none. Those of movers that are off have nothing to do.
     pub(crate) fn start_movers(&self, volume: &Arc<Volume>, config: &MoversConfig) -> std::io::Result<()> {
-        let movers: [(_, _, _, fn(&Stop, &Weak<Volume>)); 2] = [
+        let movers: [(_, _, _, MoverLoop); 2] = [
             (Mover::Promote, config.promote, "braid-promote", promote),
             (Mover::Demote, config.demote, "braid-demote", demote),
         ];

@@ -72,7 +72,7 @@ impl Output {
 }
 
 fn place(path: &Path) -> Place {
-    Place::file(&path.to_string_lossy().into_owned())
+    Place::file(&path.to_string_lossy())
 }
 
 /// Refuses a file that could not be written in the end.
