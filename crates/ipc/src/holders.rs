@@ -141,7 +141,7 @@ mod tests {
         let mut child =
             std::process::Command::new("sleep").arg("1000").current_dir(dir.path()).spawn().unwrap();
         let found = use_of(Path::new(&format!("/proc/{}", child.id())), dev);
-        let none = use_of(Path::new(&format!("/proc/{}", child.id())), 0);
+        let none = use_of(Path::new(&format!("/proc/{}", child.id())), u64::MAX);
         child.kill().unwrap();
         child.wait().unwrap();
         assert_eq!((found, none), (Some("works in it"), None));

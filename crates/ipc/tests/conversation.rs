@@ -263,7 +263,7 @@ fn every_verb_is_answered_on_one_connection() {
 fn the_wire_is_one_json_object_a_line() {
     let bench = bench();
     let mut stream = bench.raw();
-    let hello = "{\"protocol\":2,\"hello\":{\"version\":\"1.2.3\",\"pid\":42,\"mountpoint\":\"/mnt/x\"}}\n";
+    let hello = "{\"protocol\":2,\"hello\":{\"version\":\"1.2.3\",\"pid\":42,\"mountpoint\":\"/mnt/x\",\"serving\":true}}\n";
     assert_eq!(say(&mut stream, "{\"verb\":\"hello\"}\n"), hello);
     assert_eq!(say(&mut stream, "{\"protocol\":2,\"verb\":\"hello\",\"new\":true}\n"), hello);
 }

@@ -102,7 +102,7 @@ mod tests {
 
     #[test]
     fn a_replay_is_read_back_from_its_line() {
-        let line = "policy=weighted,disks=3,small=1,model=jt,start=spread,ops=append:a:4096+fsync:a,\
+        let line = "policy=weighted,disks=3,small=1,tight=0,model=jt,start=spread,ops=append:a:4096+fsync:a,\
                     cut=12,left=power.0.1x3.2,cut2=4,left2=process";
         let replay: Replay = line.parse().unwrap();
         assert_eq!(replay.crash, Some(Crash { cut: 12, left: Left::Power(vec![0, 1, 1, 1, 2]) }));

@@ -82,7 +82,7 @@ impl TestVolume {
     pub(crate) fn mount(&self) {
         let tier = |name: &str, dir: &Path| format!("{name}={},weight=100,reserve=0", dir.display());
         let mut mount = Command::new(braid());
-        mount.args(["mount", "--range", "64KiB", "--policy", "weighted", "--home", "fast"]);
+        mount.args(["mount", "--create", "--range", "64KiB", "--policy", "weighted", "--home", "fast"]);
         mount.args(["--tier", &tier("fast", &self.home()), "--tier", &tier("slow", &self.other())]);
         mount.arg("--log-file").arg(self.dirs.path().join("log")).arg(self.mount_point());
         let output = mount.output().unwrap();

@@ -8,6 +8,7 @@ use crate::error::{Context, Result, ensure};
 use crate::random::Random;
 use crate::suites::load::{Phase, load};
 use std::collections::BTreeMap;
+use std::os::unix::fs::DirBuilderExt;
 use std::path::Path;
 use std::sync::mpsc::Sender;
 
@@ -157,7 +158,7 @@ fn refusals() -> Result<()> {
     refused(BAD, &bench.mount.point, "is in a mounted Braid file system")?;
     refused(BAD, &bench.mount.stack, "is not a directory")?;
     let used = dir("used")?;
-    std::fs::create_dir(used.join(".braid")).at(&used)?;
+    std::fs::DirBuilder::new().mode(0o700).create(used.join(".braid")).at(&used)?;
     let label = ".braid/label";
     std::fs::copy(bench.tier_dir("other").join(label), used.join(label)).at(&used)?;
     refused(BAD, &used, "is tier other of this volume")?;
