@@ -25,11 +25,13 @@ import stat
 import struct
 import sys
 
-VERSION = 1
-LABEL_SIZE, TABLE_SIZE, HEADER_SIZE, ATTRIBUTE_SIZE = 512, 4096, 4096, 40
+# Of labels, volume tables and attributes; index headers count by themselves.
+VERSIONS, HEADER_VERSIONS = (1, 2), (1,)
+LABEL_SIZE, TABLE_SIZE, HEADER_SIZE = 512, 4096, 4096
+ATTRIBUTE_SIZES = {1: 40, 2: 64}
 TIERS_MAX = 63
 NAMESPACES = ("trusted.", "user.")
-KIND_SPREAD, KIND_EMPTIED = 1, 2
+KIND_SPREAD, KIND_EMPTIED, KIND_WHOLE = 1, 2, 3
 SLOT_IN_USE, SLOT_LOST = 1, 2
 SIZE_WORD, SYNCED_SIZE_WORD, OWNERS_WORD, DURABLE_FLAGS = 256, 264, 272, 512
 RANGE_SIZE_MIN, RANGE_SIZE_MAX = 1 << 16, 1 << 26
@@ -60,6 +62,29 @@ def crc32c(data, crc=0):
     return crc ^ 0xFFFFFFFF
 
 
+def siphash(key, data):
+    """SipHash-2-4 of data."""
+    mask = (1 << 64) - 1
+    k0, k1 = struct.unpack("<QQ", key)
+    a, b, c, d = (k0 ^ 0x736F6D6570736575, k1 ^ 0x646F72616E646F6D, k0 ^ 0x6C7967656E657261, k1 ^ 0x7465646279746573)
+
+    def left(number, bits):
+        return (number << bits | number >> (64 - bits)) & mask
+
+    def mix(a, b, c, d):
+        a, c = (a + b) & mask, (c + d) & mask
+        b, d, a = left(b, 13) ^ a, left(d, 16) ^ c, left(a, 32)
+        c, a = (c + b) & mask, (a + d) & mask
+        return a, left(b, 17) ^ c, left(c, 32), left(d, 21) ^ a
+
+    padded = data + bytes(7 - len(data) % 8) + bytes([len(data) & 0xFF])
+    for (word,) in struct.iter_unpack("<Q", padded):
+        a, b, c, d = mix(*mix(a, b, c, d ^ word))
+        a ^= word
+    a, b, c, d = mix(*mix(*mix(*mix(a, b, c ^ 0xFF, d))))
+    return a ^ b ^ c ^ d
+
+
 class Damaged(Exception):
     """A structure that can't be used; the text says why."""
 
@@ -70,16 +95,17 @@ def check_crc(block, offset):
         raise Damaged("its checksum is wrong")
 
 
-def check_block(block, size, magic, crc_end):
+def check_block(block, size, magic, crc_end, versions=VERSIONS):
     """Checks magic, version and CRC, which all blocks have in the same places."""
     if len(block) < size:
         raise Damaged("it has %d bytes and not %d" % (len(block), size))
     if block[:8] != magic:
         raise Damaged("it does not begin with %s" % magic.decode())
     (version,) = struct.unpack_from("<H", block, 8)
-    if version != VERSION:
-        raise Damaged("it has format version %d, and this program knows %d" % (version, VERSION))
+    if version not in versions:
+        raise Damaged("it has format version %d, and this program knows up to %d" % (version, versions[-1]))
     check_crc(block[:crc_end], 12)
+    return version
 
 
 def check_range_size(size):
@@ -92,7 +118,8 @@ class Label:
     """The label of a tier."""
 
     def __init__(self, block):
-        check_block(block, LABEL_SIZE, b"BRAIDTIR", LABEL_SIZE)
+        version = check_block(block, LABEL_SIZE, b"BRAIDTIR", LABEL_SIZE)
+        self.key = block[88:104] if version > 1 else None
         self.volume = block[16:32]
         self.number, self.role, namespace, length = struct.unpack_from("<4B", block, 32)
         if self.number >= TIERS_MAX or namespace >= len(NAMESPACES) or length > 48:
@@ -107,7 +134,8 @@ class VolumeTable:
     """The table of tiers on the home tier."""
 
     def __init__(self, block):
-        check_block(block, TABLE_SIZE, b"BRAIDVOL", TABLE_SIZE)
+        version = check_block(block, TABLE_SIZE, b"BRAIDVOL", TABLE_SIZE)
+        self.key = block[40:56] if version > 1 else None
         self.volume = block[16:32]
         self.range_size, self.home = struct.unpack_from("<IB", block, 32)
         check_range_size(self.range_size)
@@ -123,21 +151,34 @@ class Attribute:
     """The extended attribute of a spread file's home inode."""
 
     def __init__(self, value):
-        if len(value) != ATTRIBUTE_SIZE:
-            raise Damaged("it has %d bytes and not %d" % (len(value), ATTRIBUTE_SIZE))
+        self.version = value[0] if value else 0
+        if self.version not in ATTRIBUTE_SIZES:
+            raise Damaged("it has version %d" % self.version)
+        if len(value) != ATTRIBUTE_SIZES[self.version]:
+            raise Damaged("it has %d bytes and not %d" % (len(value), ATTRIBUTE_SIZES[self.version]))
         check_crc(value, 4)
-        version, self.kind = value[0], value[1]
-        if version != VERSION or self.kind not in (KIND_SPREAD, KIND_EMPTIED):
-            raise Damaged("it has version %d and kind %d" % (version, self.kind))
+        self.value, self.kind = value, value[1]
+        if self.kind not in (KIND_SPREAD, KIND_EMPTIED) + (KIND_WHOLE,) * (self.version > 1):
+            raise Damaged("it has version %d and kind %d" % (self.version, self.kind))
         self.id = value[8:24]
         self.ino, self.btime = struct.unpack_from("<Qq", value, 24)
+
+    def verify(self, volume, key):
+        """Whether Braid wrote it on this volume, as far as that can be told."""
+        if self.version == 1:
+            return
+        if self.value[40:48] != volume[:8]:
+            raise Damaged("it is of another volume, whose id begins with %s" % self.value[40:48].hex())
+        bare = self.value[:4] + bytes(4) + self.value[8:48] + bytes(8) + self.value[56:]
+        if key is not None and siphash(key, bare) != struct.unpack_from("<Q", self.value, 48)[0]:
+            raise Damaged("its MAC is wrong, so Braid did not write it on this volume")
 
 
 class Header:
     """The header of an index."""
 
     def __init__(self, block, volume, id_):
-        check_block(block, HEADER_SIZE, b"BRAIDIDX", 256)
+        check_block(block, HEADER_SIZE, b"BRAIDIDX", 256, HEADER_VERSIONS)
         if block[16:32] != volume:
             raise Damaged("it belongs to another volume")
         if block[32:48] != id_:
@@ -397,7 +438,8 @@ class Rescue:
         self.given, self.home, self.copied, self.json = options.tiers, options.home_tier, options.copied, options.json
         self.out, self.messages, self.output = out, messages, output
         self.tiers, self.names, self.lost_names, self.namespaces = {}, {}, {}, NAMESPACES
-        self.volume = self.range_size = None
+        self.volume = self.range_size = self.key = None
+        self.unverified = False
         # Rules may have given files shorter ranges, of any length if nothing tells.
         self.range_size_min = RANGE_SIZE_MIN
         self.links, self.headers = {}, {}
@@ -472,6 +514,9 @@ class Rescue:
             self.namespaces = (label.namespace,)
         for tier in self.given:
             self.place_tier(tier, table)
+        said = [table] + [tier.label for tier in self.given]
+        keys = [one.key for one in said if one is not None and one.volume == self.volume and one.key is not None]
+        self.key = keys[0] if keys else None
         return True
 
     def place_tier(self, tier, table):
@@ -537,7 +582,11 @@ class Rescue:
         """The id attribute of a file, or None."""
         for namespace in self.namespaces:
             try:
-                return Attribute(os.getxattr(path, namespace + "braid.id", follow_symlinks=False))
+                attribute = Attribute(os.getxattr(path, namespace + "braid.id", follow_symlinks=False))
+                if attribute.version > 1 and self.key is None and not self.unverified:
+                    self.unverified = True
+                    self.say("note: no label or volume table tells the volume's key: whether ids are Braid's is not verified")
+                return attribute
             except OSError as error:
                 if error.errno not in (errno.ENODATA, errno.ENOTSUP, errno.EPERM, errno.EACCES):
                     raise Damaged(str(error)) from error
@@ -564,7 +613,16 @@ class Rescue:
                 continue
             if attribute is None:
                 continue
-            if self.copied or self.is_inode(attribute, path, info):
+            mine = self.copied or self.is_inode(attribute, path, info)
+            try:
+                if mine:
+                    attribute.verify(self.volume, self.key)
+                    if attribute.kind == KIND_WHOLE:
+                        raise Damaged("it is of a kind that this program can't use")
+            except Damaged as error:
+                unreadable[key] = error
+                continue
+            if mine:
                 claims.setdefault(attribute.id, {}).setdefault(key, name)
                 if attribute.kind == KIND_EMPTIED:
                     self.emptied.add(key)

@@ -23,6 +23,7 @@ import rescue  # noqa: E402
 
 RANGE = 65536
 VOLUME = bytes(range(16))
+KEY = bytes(range(16, 32))
 NAMES = ["fast", "slow", "far"]
 
 
@@ -58,10 +59,14 @@ def owners_word(id_, size, mtime, atime):
     return owners + struct.pack("<I", rescue.crc32c(id_ + struct.pack("<Q", 272) + owners))
 
 
-def own_attribute(path, id_):
+def own_attribute(path, id_, version=2, kind=1, volume=VOLUME, key=KEY):
     """The id attribute of a file with this id."""
     born = rescue.birth_time(os.fsencode(path)) or 0
-    return with_crc(struct.pack("<BBHI16sQq", 1, 1, 0, 0, id_, os.stat(path).st_ino, born), 4)
+    value = struct.pack("<BBHI16sQq", version, kind, 0, 0, id_, os.stat(path).st_ino, born)
+    if version > 1:
+        bare = value + volume[:8] + bytes(16)
+        value = bare[:48] + struct.pack("<Q", rescue.siphash(key, bare)) + bytes(8)
+    return with_crc(value, 4)
 
 
 def flag_word(id_, offset):
@@ -71,14 +76,15 @@ def flag_word(id_, offset):
 class Volume:
     """A volume of three tiers below a directory; number 0 is home."""
 
-    def __init__(self, root):
-        self.root = root
+    def __init__(self, root, version=2):
+        self.root, self.version = root, version
+        key = KEY if version > 1 else bytes(16)
         for number, name in enumerate(NAMES):
             os.makedirs(os.path.join(root, name, ".braid"))
-            label = struct.pack("<8sHHI16sBBBBI48s", b"BRAIDTIR", 1, 0, 0, VOLUME, number, number == 0, 1,
-                                len(name), RANGE, name.encode())
+            label = struct.pack("<8sHHI16sBBBBI48s16s", b"BRAIDTIR", version, 0, 0, VOLUME, number, number == 0, 1,
+                                len(name), RANGE, name.encode(), key)
             write(os.path.join(root, name, ".braid/label"), with_crc(label.ljust(512, b"\0"), 12))
-        table = struct.pack("<8sHHI16sIB27x", b"BRAIDVOL", 1, 0, 0, VOLUME, RANGE, 0)
+        table = struct.pack("<8sHHI16sIB3x16s8x", b"BRAIDVOL", version, 0, 0, VOLUME, RANGE, 0, key)
         for name in NAMES:
             table += struct.pack("<BB62s", 1, len(name), name.encode())
         write(self.home(".braid/volume"), with_crc(table.ljust(4096, b"\0"), 12))
@@ -140,7 +146,7 @@ class Volume:
                 patch(place, start, bytes(pieces[tier][start : start + range_size]))
         info = os.stat(self.home(path))
         born = rescue.birth_time(os.fsencode(self.home(path))) or 0
-        os.setxattr(self.home(path), "user.braid.id", own_attribute(self.home(path), id_))
+        os.setxattr(self.home(path), "user.braid.id", own_attribute(self.home(path), id_, self.version))
         header = struct.pack("<8sHHI16s16sIiQqQB", b"BRAIDIDX", 1, 0, 0, VOLUME, id_, range_size, 0, info.st_ino,
                              born, 0, 0)
         header = with_crc(header.ljust(256, b"\0"), 12)
@@ -217,6 +223,9 @@ class RescueTest(unittest.TestCase):
         self.assertEqual(rescue.crc32c(b"123456789"), 0xE3069283)
         self.assertEqual(rescue.crc32c(b"6789", rescue.crc32c(b"12345")), 0xE3069283)
 
+    def test_siphash_is_that_of_its_paper(self):
+        self.assertEqual(rescue.siphash(bytes(range(16)), bytes(range(15))), 0xA129CA6149BE45E5)
+
     def test_everything_comes_back(self):
         home = self.volume.home
         write(home("dir/plain"), b"plain data")
@@ -279,9 +288,7 @@ class RescueTest(unittest.TestCase):
     def test_emptied_file_is_empty(self):
         self.volume.spread("big", ID, 2 * RANGE, [1, 0])
         path = self.volume.home("big")
-        value = bytearray(os.getxattr(path, "user.braid.id"))
-        value[1] = 2
-        os.setxattr(path, "user.braid.id", with_crc(value, 4))
+        os.setxattr(path, "user.braid.id", own_attribute(path, ID, kind=2))
         self.assertEqual(self.run_rescue()[0], 0)
         self.assertEqual(self.rebuilt("big"), b"")
 
@@ -301,6 +308,48 @@ class RescueTest(unittest.TestCase):
         self.assertEqual(self.run_rescue()[0], 0)
         self.assertEqual(self.rebuilt("copy"), b"plain after all")
         self.assertEqual(self.rebuilt("big"), expected)
+
+    # Whose attributes are believed
+
+    def test_version_1(self):
+        shutil.rmtree(self.root)
+        self.volume = Volume(self.root, version=1)
+        expected = self.volume.spread("big", ID, 2 * RANGE, [0, 1])
+        status, _, said = self.run_rescue()
+        self.assertEqual((status, self.rebuilt("big")), (0, expected))
+        self.assertNotIn("verified", said)
+
+    def test_attributes_of_version_1_on_a_volume_that_became_one_of_version_2(self):
+        expected = self.volume.spread("big", ID, 2 * RANGE, [0, 1])
+        path = self.volume.home("big")
+        os.setxattr(path, "user.braid.id", own_attribute(path, ID, version=1))
+        self.assertEqual((self.run_rescue()[0], self.rebuilt("big")), (0, expected))
+
+    def test_forged_id(self):
+        expected = self.volume.spread("big", ID, 2 * RANGE, [0, 1])
+        write(self.volume.home("mine"), b"mine")
+        mine = self.volume.home("mine")
+        os.setxattr(mine, "user.braid.id", own_attribute(mine, ID, key=bytes(16)))
+        self.check(1, expected, "mine: guessed: its id can't be used (its MAC is wrong, so Braid did not write it")
+        self.assertEqual(self.rebuilt("mine"), b"mine")
+
+    def test_id_of_another_volume(self):
+        write(self.volume.home("big"), b"old")
+        path = self.volume.home("big")
+        os.setxattr(path, "user.braid.id", own_attribute(path, ID, volume=b"abcdefghijklmnop"))
+        self.check(1, b"old", "big: guessed: its id can't be used (it is of another volume, whose id begins with 6162")
+
+    def test_without_the_key_nothing_is_verified_and_everything_used(self):
+        expected = self.volume.spread("big", ID, 2 * RANGE, [0, 1])
+        path = self.volume.home("big")
+        os.setxattr(path, "user.braid.id", own_attribute(path, ID, key=bytes(16)))
+        for name in NAMES:
+            with open(os.path.join(self.root, name, ".braid/label"), "rb") as file:
+                label = bytearray(file.read())
+            label[8] = 1
+            write(os.path.join(self.root, name, ".braid/label"), with_crc(bytes(label), 12))
+        os.unlink(self.volume.home(".braid/volume"))
+        self.check(0, expected, "note: no label or volume table tells the volume's key")
 
     # What is missing or damaged
 
@@ -513,7 +562,7 @@ class RescueTest(unittest.TestCase):
 
     def test_damaged_attribute_without_an_index(self):
         self.volume.spread("big", ID, 2 * RANGE, [0, 1])
-        os.setxattr(self.volume.home("big"), "user.braid.id", bytes(40))
+        os.setxattr(self.volume.home("big"), "user.braid.id", bytes(64))
         os.unlink(self.volume.index(ID))
         with open(self.volume.home("big"), "rb") as file:
             expected = file.read()
@@ -584,9 +633,9 @@ class RescueTest(unittest.TestCase):
     def test_newer_format(self):
         with open(self.volume.home(".braid/label"), "rb") as file:
             label = bytearray(file.read())
-        label[8] = 2
+        label[8] = 3
         write(self.volume.home(".braid/label"), with_crc(label, 12))
-        self.assertIn("format version 2", self.run_rescue()[2])
+        self.assertIn("format version 3", self.run_rescue()[2])
 
     def test_tier_of_another_volume(self):
         expected = self.volume.spread("big", ID, 2 * RANGE, [0, 1])

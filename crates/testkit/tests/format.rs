@@ -10,6 +10,7 @@ mod volume;
 
 use document::{Decoded, Document, unsigned};
 use rustix::fs::{AtFlags, CWD, StatxFlags};
+use siphasher::sip::SipHasher24;
 use std::collections::BTreeMap;
 use std::fs;
 use std::os::unix::fs::{MetadataExt, PermissionsExt};
@@ -60,7 +61,8 @@ fn label<'a>(document: &'a Document, tier: &Path) -> Decoded<'a> {
     assert!(table.title.contains("512 bytes") && table.size() == 512, "{}: {}", table.title, table.size());
     let bytes = fs::read(tier.join(".braid/label")).unwrap();
     assert_eq!(bytes.len(), 512);
-    assert_eq!(fs::metadata(tier.join(".braid")).unwrap().permissions().mode() & 0o7777, 0o700);
+    let mode = |path: &str| fs::metadata(tier.join(path)).unwrap().permissions().mode() & 0o7777;
+    assert_eq!((mode(".braid"), mode(".braid/label")), (0o700, 0o600), "it has the key");
     table.check(&bytes)
 }
 
@@ -76,19 +78,26 @@ fn check_tiers(document: &Document, volume: &TestVolume) -> &'static str {
     let (home, other) = (label(document, &volume.home()), label(document, &volume.other()));
     assert_eq!(home.bytes("volume id"), other.bytes("volume id"));
     assert_ne!(home.bytes("volume id"), [0; 16]);
+    assert_eq!(home.bytes("the volume's key"), other.bytes("the volume's key"));
+    assert_ne!(home.bytes("the volume's key"), [0; 16]);
     assert_eq!((tier_name(&home), home.number("tier number")), ("fast", 0));
     assert_eq!((tier_name(&other), other.number("tier number")), ("slow", 1));
     document.says("| role: 1 home, 0 other |");
     assert_eq!((home.number("role"), other.number("role")), (1, 0));
     for label in [&home, &other] {
         assert_eq!(label.number("range size"), RANGE);
+        assert_eq!(label.number("1 if the volume was made as one of version 1"), 0);
     }
     let table = document.table("Volume table");
     assert!(table.title.contains("4096 bytes") && table.size() == 4096);
     let bytes = fs::read(volume.home().join(".braid/volume")).unwrap();
     assert_eq!(bytes.len(), 4096);
     let decoded = table.check(&bytes);
+    let mode = fs::metadata(volume.home().join(".braid/volume")).unwrap().permissions().mode();
+    assert_eq!(mode & 0o7777, 0o600, "it has the key");
     assert_eq!(decoded.bytes("volume id"), home.bytes("volume id"));
+    assert_eq!(decoded.bytes("the volume's key"), home.bytes("the volume's key"));
+    assert_eq!(decoded.number("1 if the volume was made as one of version 1"), 0);
     assert_eq!(decoded.number("range size"), RANGE);
     assert_eq!(decoded.number("tier number of the home tier"), 0);
     document.says(
@@ -107,19 +116,29 @@ fn check_tiers(document: &Document, volume: &TestVolume) -> &'static str {
 }
 
 /// The id of a spread file, with its attribute checked; `None` for a plain one.
-fn spread_id(document: &Document, namespace: &str, path: &Path) -> Option<Vec<u8>> {
-    let mut value = [0; 64];
+fn spread_id(document: &Document, volume: &TestVolume, namespace: &str, path: &Path) -> Option<Vec<u8>> {
+    let mut value = [0; 80];
     let len = match rustix::fs::getxattr(path, format!("{namespace}braid.id"), &mut value[..]) {
         Err(rustix::io::Errno::NODATA) => return None,
         len => len.unwrap(),
     };
     let table = document.table("The id of a spread file");
-    document.says("(or `user.braid.id`, as the label says), 40 bytes:");
-    assert_eq!((len, table.size()), (40, 40));
+    document.says("(or `user.braid.id`, as the label says), 64 bytes");
+    assert_eq!((len, table.size()), (64, 64));
     let attribute = table.check(&value[..len]);
     assert_eq!(attribute.number("kind: 1 spread"), 1);
     assert_eq!(attribute.number("inode number"), fs::metadata(path).unwrap().ino());
     assert_eq!(attribute.number("birth time") as i64, birth_time_ns(path));
+    let label = label(document, &volume.home());
+    assert_eq!(attribute.bytes("the first 8 bytes of the volume id"), &label.bytes("volume id")[..8]);
+    document.says("\"MAC\" is SipHash-2-4 with the volume's key, as its 8 bytes.");
+    let mac = "MAC of the 64 bytes with this field and the CRC zero";
+    let mut bare = value[..len].to_vec();
+    for field in [table.field(mac), table.field("CRC of the 64 bytes")] {
+        bare[field.offset..field.offset + field.size].fill(0);
+    }
+    let key = label.bytes("the volume's key").try_into().unwrap();
+    assert_eq!(attribute.number(mac), SipHasher24::new_with_key(key).hash(&bare));
     Some(attribute.bytes("object id").to_vec())
 }
 
@@ -238,7 +257,8 @@ fn tables_of_the_document_are_complete() {
         ("Label", 512),
         ("Volume table", 4096),
         ("A replacement of home", 4096),
-        ("The id of a spread file", 40),
+        ("The id of a spread file", 64),
+        ("Pins", 40),
         ("Index", 4096),
     ] {
         assert_eq!(document.table(title).size(), size, "{title}");
@@ -257,7 +277,7 @@ fn a_volume_is_as_the_document_says() {
     let mut ids = Vec::new();
     for (name, contents) in &expected {
         let path = volume.home().join(name);
-        let found = match spread_id(&document, namespace, &path) {
+        let found = match spread_id(&document, &volume, namespace, &path) {
             None => fs::read(path).unwrap(),
             Some(id) => {
                 let found = read_spread(&document, &volume, name, &id, &mut counts);
@@ -347,7 +367,7 @@ fn a_file_being_written_is_marked() {
     let file = volume.write("big", 8 * RANGE, &[(0, &pattern(1, 8 * RANGE))]);
     assert!(!volume.home().join(".braid/counts").exists(), "counts are there only after a clean unmount");
     let namespace = check_tiers(&document, &volume);
-    let id = spread_id(&document, namespace, &volume.home().join("big")).expect("it is spread");
+    let id = spread_id(&document, &volume, namespace, &volume.home().join("big")).expect("it is spread");
     let mark = volume.home().join(".braid/open").join(hex(&id));
     assert_eq!(fs::metadata(&mark).expect("the mark").len(), 0);
     drop(file);

@@ -5,8 +5,10 @@
 //! Each function panics if a decoder does, and if what was decoded does not
 //! survive being encoded and decoded again.
 
-use crate::format::{Header, IdAttr, Label, MUTABLE_FROM, SavedCounts, TABLE_LEN, VolumeTable, Words};
-use braid_contract::{ObjectId, TierId};
+use crate::format::{
+    Header, IdAttr, Label, MUTABLE_FROM, SavedCounts, Seal, Secret, TABLE_LEN, VolumeTable, Words,
+};
+use braid_contract::{ObjectId, TierId, VolumeId};
 use std::fmt::Debug;
 
 /// Decodes bytes as they are, and again with the CRC of the first `len` at
@@ -76,7 +78,12 @@ pub fn counts(bytes: &[u8]) {
 
 /// The id attribute of a spread file.
 pub fn id_attr(bytes: &[u8]) {
-    decode_twice(bytes, (4, 40), IdAttr::decode, |attr| attr.encode().to_vec());
+    let volume = VolumeId([1; 16]);
+    let seal = Seal { volume, secret: Some(Secret { key: [2; 16], was_version_1: true }) };
+    for len in [IdAttr::LEN_MAX, 40] {
+        let says = |bytes: &[u8]| IdAttr::decode(bytes, &seal).map(|(attr, _)| attr);
+        decode_twice(bytes, (4, len), says, |attr| attr.encode(&seal));
+    }
 }
 
 /// The words of an index: an object id, a position and a word. What decodes

@@ -5,7 +5,9 @@ use crate::background::Background;
 use crate::config::{HomeConfig, TierConfig, VolumeConfig};
 use crate::door::Door;
 use crate::file::Handles;
-use crate::format::{FORMAT_VERSION, FormatError, Label, RangeSize, RangeSizes, TABLE_LEN, VolumeTable};
+use crate::format::{
+    FORMAT_VERSION, FormatError, Label, RangeSize, RangeSizes, Seal, Secret, TABLE_LEN, VolumeTable,
+};
 use crate::heat::Heat;
 use crate::index::IndexDir;
 use crate::jobs::Jobs;
@@ -267,6 +269,11 @@ struct Plan {
     /// Tiers (by place in the configuration) that have no label yet.
     unlabelled: Vec<usize>,
     home_unlabelled: bool,
+    /// Tiers whose label has not the volume's key: it was of version 1, or
+    /// they were not there when it got the key.
+    behind: Vec<usize>,
+    home_behind: bool,
+    secret: Secret,
 }
 
 impl Plan {
@@ -279,6 +286,7 @@ impl Plan {
             user_xattr: self.user_xattr,
             range_size: self.range_size,
             name: name.to_owned(),
+            secret: Some(self.secret),
         }
     }
 }
@@ -292,7 +300,8 @@ impl Volume {
     /// failed in the middle of making or recovering the volume.
     pub fn open(mut config: VolumeConfig) -> Opening<Arc<Self>> {
         let left_out = lifecycle::leave_out_removed(&mut config);
-        let (home, plan) = examine(&config)?;
+        let (mut home, plan) = examine(&config)?;
+        home.use_seal(Seal { volume: plan.volume, secret: Some(plan.secret) });
         prepare(&home, &config, &plan)?;
         rehome::clean_up(&home)?;
         let volume = Arc::new(assemble(home, config, &plan)?);
@@ -339,7 +348,7 @@ fn examine(config: &VolumeConfig) -> Opening<(Home, Plan)> {
             return Err(OpenError::Damaged { tier: config.home.name.clone(), what });
         }
         // The volume was being made when a crash came; there is nothing in it.
-        (None, table) => plan_new(config, user_xattr, table.map(|table| table.volume), &labels)?,
+        (None, table) => plan_new(config, user_xattr, table.as_ref(), &labels)?,
     };
     Ok((home, plan))
 }
@@ -411,16 +420,17 @@ fn unreadable(tier: &str, what: &str, error: FormatError) -> OpenError {
 fn plan_new(
     config: &VolumeConfig,
     user_xattr: bool,
-    begun: Option<VolumeId>,
+    begun: Option<&VolumeTable>,
     labels: &[Option<Label>],
 ) -> Opening<Plan> {
+    let secret = match begun.and_then(|table| table.secret) {
+        Some(secret) => secret,
+        None => Secret { key: random(config)?, was_version_1: false },
+    };
+    let begun = begun.map(|table| table.volume);
     let volume = match begun {
         Some(volume) => volume,
-        None => {
-            let mut bytes = [0; 16];
-            config.environment.fill_random(&mut bytes)?;
-            VolumeId(bytes)
-        }
+        None => VolumeId(random(config)?),
     };
     for (tier, label) in config.tiers.iter().zip(labels) {
         if tier.store.is_none() {
@@ -456,11 +466,38 @@ fn plan_new(
             tiers,
             lost: Vec::new(),
             removed: Vec::new(),
+            secret: Some(secret),
         },
         table_is_new: true,
         unlabelled: (0..config.tiers.len()).collect(),
         home_unlabelled: true,
+        behind: Vec::new(),
+        home_behind: false,
+        secret,
     })
+}
+
+fn random(config: &VolumeConfig) -> Result<[u8; 16]> {
+    let mut bytes = [0; 16];
+    config.environment.fill_random(&mut bytes)?;
+    Ok(bytes)
+}
+
+/// The key of a volume that there is: its table's, else that of a label, since
+/// a tier that joins is labelled before the table is written; else a new one,
+/// which makes the volume one of version 2.
+fn secret_of(
+    config: &VolumeConfig,
+    home: &Label,
+    table: &VolumeTable,
+    labels: &[Option<Label>],
+) -> Result<Secret> {
+    let of_volume = |label: &&Label| label.volume == table.volume;
+    let in_labels = || std::iter::once(home).chain(labels.iter().flatten()).filter(of_volume);
+    match table.secret.or_else(|| in_labels().find_map(|label| label.secret)) {
+        Some(secret) => Ok(secret),
+        None => Ok(Secret { key: random(config)?, was_version_1: true }),
+    }
 }
 
 /// A labelled home tier: every tier of the volume must be given, and be the
@@ -480,7 +517,8 @@ fn plan_existing(
     if let Some(asked) = config.range_size.filter(|asked| *asked != found) {
         return Err(OpenError::RangeSizeDiffers { found, asked });
     }
-    let mut new_table = table.clone();
+    let secret = secret_of(config, home, &table, labels)?;
+    let mut new_table = VolumeTable { secret: Some(secret), ..table.clone() };
     new_table.range_sizes = sizes_by_rules(config, table.range_sizes);
     let mut plan = Plan {
         volume: table.volume,
@@ -492,6 +530,9 @@ fn plan_existing(
         table_is_new: false,
         unlabelled: Vec::new(),
         home_unlabelled: false,
+        behind: Vec::new(),
+        home_behind: home.secret != Some(secret),
+        secret,
     };
     for (at, (tier, label)) in config.tiers.iter().zip(labels).enumerate() {
         let known = new_table.tiers.iter().find(|(_, name)| *name == tier.name).map(|(number, _)| *number);
@@ -505,8 +546,10 @@ fn plan_existing(
             }
             (None, None) => join(&mut new_table, &tier.name)?,
         });
-        if label.is_none() && tier.store.is_some() {
-            plan.unlabelled.push(at);
+        match label {
+            Some(label) if label.secret != Some(secret) => plan.behind.push(at),
+            None if tier.store.is_some() => plan.unlabelled.push(at),
+            _ => {}
         }
     }
     for (number, name) in &table.tiers {
@@ -577,7 +620,8 @@ pub(crate) fn join(table: &mut VolumeTable, name: &str) -> Opening<TierId> {
 
 /// Writes what is missing, so that a crash on the way is carried on from at
 /// the next mount. A new volume: table, labels, home's label last. A tier that
-/// joins: its label, then the table.
+/// joins: its label, then the table. A volume that gets its key: the table,
+/// which counts, then the labels.
 fn prepare(home: &Home, config: &VolumeConfig, plan: &Plan) -> Opening<()> {
     if plan.home_unlabelled {
         let made = home.root().ensure_dir_at(".braid");
@@ -594,18 +638,26 @@ fn prepare(home: &Home, config: &VolumeConfig, plan: &Plan) -> Opening<()> {
         // A tier must not know the volume before home does.
         home.root().sync(false)?;
     }
-    for at in &plan.unlabelled {
+    write_labels(config, plan, &plan.unlabelled)?;
+    if !plan.home_unlabelled {
+        write_table()?;
+        write_labels(config, plan, &plan.behind)?;
+    }
+    if plan.home_unlabelled || plan.home_behind {
+        let bytes = plan.label(plan.home, &config.home.name).encode();
+        braid.replace_small("label", &bytes)?;
+        home.root().sync(false)?;
+    }
+    Ok(())
+}
+
+/// Labels tiers, by their places in the configuration.
+fn write_labels(config: &VolumeConfig, plan: &Plan, places: &[usize]) -> Opening<()> {
+    for at in places {
         let tier = &config.tiers[*at];
         let bytes = plan.label(plan.tiers[*at], &tier.name).encode();
         let labelled = tier.store.as_ref().map_or(Ok(()), |store| store.set_label(&bytes));
         labelled.map_err(|error| OpenError::Tier { tier: tier.name.clone(), error })?;
-    }
-    if !plan.home_unlabelled {
-        write_table()?;
-    } else {
-        let bytes = plan.label(plan.home, &config.home.name).encode();
-        braid.replace_small("label", &bytes)?;
-        home.root().sync(false)?;
     }
     Ok(())
 }

@@ -128,7 +128,7 @@ impl Check<'_> {
 
     /// Reads an inode's id attribute; changes nothing to be able to.
     pub(super) fn attr_of(&self, fd: &dyn NativeFd, identity: &Identity) -> AttrFound {
-        let mut value = [0; 64];
+        let mut value = [0; 2 * IdAttr::LEN_MAX];
         let len = match fd.get_xattr(OsStr::new(self.ground.attr_name()), &mut value) {
             Ok(len) => len,
             Err(error) if matches!(error.errno(), Errno::ENODATA | Errno::EOPNOTSUPP) => {
@@ -137,9 +137,10 @@ impl Check<'_> {
             Err(error) if error.errno() == Errno::ERANGE => 0,
             Err(error) => return AttrFound::Failed(error.context("reading its id attribute")),
         };
-        match IdAttr::decode(&value[..len]) {
-            Ok(attr) if identity.is(attr.ino, attr.btime_ns) => AttrFound::Own(attr),
-            Ok(attr) => AttrFound::Copied(attr),
+        match IdAttr::decode(&value[..len], self.ground.home.seal()) {
+            Ok((attr, _)) if !identity.is(attr.ino, attr.btime_ns) => AttrFound::Copied(attr),
+            Ok((attr, proof)) if proof.check().is_ok() => AttrFound::Own(attr),
+            Ok(_) => AttrFound::Damaged(FormatError::Damaged("Braid did not write it on this volume")),
             Err(error) => AttrFound::Damaged(error),
         }
     }

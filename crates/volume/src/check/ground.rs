@@ -4,7 +4,9 @@
 use super::report::{CheckOptions, Problem};
 use crate::Volume;
 use crate::config::{TierConfig, VolumeConfig};
-use crate::format::{FORMAT_VERSION, FormatError, Label, RangeSize, RangeSizes, TABLE_LEN, VolumeTable};
+use crate::format::{
+    FORMAT_VERSION, FormatError, Label, RangeSize, RangeSizes, Seal, TABLE_LEN, VolumeTable,
+};
 use crate::namespace::Home;
 use crate::open::{OpenError, sizes_by_rules};
 use crate::rehome;
@@ -108,6 +110,7 @@ impl<'a> Ground<'a> {
         let user_xattr = volume.home.uses_user_xattr();
         let mut home = Home::open(volume.home.root())?;
         home.use_user_xattr(user_xattr);
+        home.use_seal(*volume.home.seal());
         Ok(Self {
             volume: volume.id,
             range_size: volume.range_size,
@@ -153,6 +156,7 @@ impl<'a> Ground<'a> {
             return Err(OpenError::NeedsRoot { tier: config.home.name.clone() });
         }
         home.use_user_xattr(user_xattr);
+        home.use_seal(Seal { volume: known.volume, secret: known.secret });
         let braid = home.braid().map_err(home_failed)?;
         let mut survey =
             Survey { config, options, known: &known, user_xattr, braid: &braid, problems: Vec::new() };
@@ -206,13 +210,24 @@ impl Survey<'_> {
             user_xattr: self.user_xattr,
             range_size: self.known.range_size,
             name: name.to_owned(),
+            secret: self.known.secret,
         }
+    }
+
+    /// Whether a label says what it has to. One that is behind, since its tier
+    /// was not there when the volume got its key, does; the next mount renews it.
+    fn is_right(&self, found: &Found<Label>, expected: &Label) -> bool {
+        let behind = |label: &Label| label.secret.is_none() || expected.secret.is_none();
+        found.sound().is_some_and(|label| match behind(label) {
+            true => Label { secret: None, ..label.clone() } == Label { secret: None, ..expected.clone() },
+            false => label == expected,
+        })
     }
 
     fn home_label(&mut self, found: &Found<Label>) {
         let name = self.config.home.name.as_str();
         let expected = self.expected(self.known.home, name);
-        if found.sound() != Some(&expected) {
+        if !self.is_right(found, &expected) {
             let braid = self.braid;
             self.relabel(found, name, || braid.replace_small("label", &expected.encode()));
         }
@@ -223,7 +238,7 @@ impl Survey<'_> {
         for (config, found) in self.config.tiers.iter().zip(labels) {
             let id = self.number(config, found)?;
             let expected = self.expected(id, &config.name);
-            if let Some(store) = config.store.as_ref().filter(|_| found.sound() != Some(&expected)) {
+            if let Some(store) = config.store.as_ref().filter(|_| !self.is_right(found, &expected)) {
                 self.relabel(found, &config.name, || store.set_label(&expected.encode()));
             }
             if config.store.is_none() {
@@ -375,7 +390,8 @@ fn known_table(
 }
 
 fn table_from(home: &Label, labels: &[Found<Label>]) -> VolumeTable {
-    let of_volume = labels.iter().filter_map(Found::sound).filter(|label| label.volume == home.volume);
+    let of_this = |label: &&Label| label.volume == home.volume;
+    let of_volume = labels.iter().filter_map(Found::sound).filter(of_this);
     let mut tiers: Vec<_> =
         std::iter::once(home).chain(of_volume).map(|label| (label.tier, label.name.clone())).collect();
     tiers.sort();
@@ -389,6 +405,9 @@ fn table_from(home: &Label, labels: &[Found<Label>]) -> VolumeTable {
         tiers,
         lost: Vec::new(),
         removed: Vec::new(),
+        secret: home.secret.or_else(|| {
+            labels.iter().filter_map(Found::sound).filter(of_this).find_map(|label| label.secret)
+        }),
     }
 }
 

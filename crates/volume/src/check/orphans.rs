@@ -186,7 +186,7 @@ impl Check<'_> {
         let set = |check: &mut Self| {
             let fd = file.fd.reopen(Access::Read)?;
             let name = OsStr::new(check.ground.attr_name());
-            file.fd.set_xattr(name, &attr.encode(), XattrMode::Set)?;
+            file.fd.set_xattr(name, &attr.encode(check.ground.home.seal()), XattrMode::Set)?;
             fd.sync(false)
         };
         let what =

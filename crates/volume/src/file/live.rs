@@ -177,7 +177,7 @@ impl File {
         if let Some(pin) = &*known {
             return Ok(pin.clone());
         }
-        let pin = home.pin_of(&**self.data())?;
+        let pin = home.pin_of(&**self.data(), &home.identify(&**self.data())?)?;
         Ok(known.insert(pin).clone())
     }
 

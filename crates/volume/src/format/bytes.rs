@@ -1,6 +1,6 @@
 //! Reading and writing little-endian fields at fixed offsets.
 
-use super::{FORMAT_VERSION, FormatError};
+use super::FormatError;
 
 pub(super) fn get<const N: usize>(bytes: &[u8], at: usize) -> [u8; N] {
     let mut field = [0; N];
@@ -38,8 +38,13 @@ pub(super) fn seal(bytes: &mut [u8], at: usize) {
 }
 
 /// Checks what labels, tables and headers have in common: length, an 8-byte
-/// magic, a version at 8 and a CRC at 12.
-pub(super) fn check_sealed(bytes: &[u8], len: usize, magic: &[u8; 8]) -> Result<(), FormatError> {
+/// magic, a version of at most `newest` at 8 and a CRC at 12.
+pub(super) fn check_sealed(
+    bytes: &[u8],
+    len: usize,
+    magic: &[u8; 8],
+    newest: u16,
+) -> Result<(), FormatError> {
     if bytes.len() < len {
         return Err(FormatError::Damaged("it is too short"));
     }
@@ -47,7 +52,7 @@ pub(super) fn check_sealed(bytes: &[u8], len: usize, magic: &[u8; 8]) -> Result<
         return Err(FormatError::Damaged("it does not begin with Braid's magic"));
     }
     let version = get_u16(bytes, 8);
-    if version > FORMAT_VERSION {
+    if version > newest {
         return Err(FormatError::Newer(version));
     }
     if get_u32(bytes, 12) != crc_without(&bytes[..len], 12) {

@@ -1,7 +1,7 @@
 //! The part of an index header that never changes.
 
 use super::bytes::{check_sealed, get, get_u32, get_u64, put, seal};
-use super::{FORMAT_VERSION, FormatError, RangeSize};
+use super::{FormatError, RangeSize};
 use braid_contract::{NativeHandle, ObjectId, VolumeId};
 
 /// Length of the header in bytes; entries follow it.
@@ -10,6 +10,7 @@ pub(crate) const HEADER_LEN: usize = 4096;
 pub(crate) const MUTABLE_FROM: usize = 256;
 
 const MAGIC: &[u8; 8] = b"BRAIDIDX";
+const VERSION: u16 = 1;
 const HANDLE_MAX: u8 = 128;
 
 /// Ties an index to its volume, its objects and its home inode.
@@ -31,7 +32,7 @@ impl Header {
     pub(crate) fn encode(&self) -> Vec<u8> {
         let mut bytes = vec![0; MUTABLE_FROM];
         put(&mut bytes, 0, MAGIC);
-        put(&mut bytes, 8, &FORMAT_VERSION.to_le_bytes());
+        put(&mut bytes, 8, &VERSION.to_le_bytes());
         put(&mut bytes, 16, &self.volume.0);
         put(&mut bytes, 32, &self.id.0);
         put(&mut bytes, 48, &self.range_size.get().to_le_bytes());
@@ -49,7 +50,7 @@ impl Header {
     }
 
     pub(crate) fn decode(bytes: &[u8]) -> Result<Self, FormatError> {
-        check_sealed(bytes, MUTABLE_FROM, MAGIC)?;
+        check_sealed(bytes, MUTABLE_FROM, MAGIC, VERSION)?;
         let handle_len = bytes[80];
         if handle_len > HANDLE_MAX {
             return Err(FormatError::Damaged("its file handle is too long"));

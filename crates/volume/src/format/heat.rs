@@ -7,6 +7,7 @@ use braid_contract::{NativeHandle, TierId};
 use std::collections::BTreeMap;
 
 const MAGIC: &[u8; 8] = b"BRAIDHOT";
+const VERSION: u16 = 1;
 const FILES_AT: usize = 16;
 const HEADER_LEN: usize = 32;
 /// A file's own bytes before its handle.
@@ -17,7 +18,7 @@ const RANGE_LEN: usize = 16;
 pub(crate) fn encode_heat(files: &BTreeMap<FileKey, FileHeat>) -> Vec<u8> {
     let mut bytes = vec![0; HEADER_LEN];
     put(&mut bytes, 0, MAGIC);
-    put(&mut bytes, 8, &super::FORMAT_VERSION.to_le_bytes());
+    put(&mut bytes, 8, &VERSION.to_le_bytes());
     put(&mut bytes, FILES_AT, &(files.len() as u64).to_le_bytes());
     for (key, file) in files {
         let (kind, handle) = file.handle.as_ref().map_or((0, &[][..]), NativeHandle::parts);
@@ -46,7 +47,7 @@ pub(crate) fn encode_heat(files: &BTreeMap<FileKey, FileHeat>) -> Vec<u8> {
 
 /// The table that the bytes stand for.
 pub(crate) fn decode_heat(bytes: &[u8]) -> Result<BTreeMap<FileKey, FileHeat>, FormatError> {
-    check_sealed(bytes, bytes.len().max(HEADER_LEN), MAGIC)?;
+    check_sealed(bytes, bytes.len().max(HEADER_LEN), MAGIC, VERSION)?;
     let mut rest = &bytes[HEADER_LEN..];
     let mut files = BTreeMap::new();
     for _ in 0..get_u64(bytes, FILES_AT) {

@@ -1,11 +1,18 @@
 //! The extended attribute that makes a home file a spread file.
 
-use super::FormatError;
 use super::bytes::{crc_without, get, get_u32, get_u64, put, seal};
-use braid_contract::ObjectId;
+use super::seal::{Proof, Seal};
+use super::words::Reason;
+use super::{FormatError, RangeSize};
+use braid_contract::{ObjectId, TierId};
 
-const LEN: usize = 40;
-const VERSION: u8 = 1;
+const VERSION: u8 = 2;
+const LEN: usize = 64;
+const LEN_1: usize = 40;
+const VOLUME_AT: usize = 40;
+const MAC_AT: usize = 48;
+const FLAG_DURABLE: u8 = 1;
+const DAMAGED: &str = "the id attribute's checksum does not match";
 
 /// What the attribute says of its file.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -14,6 +21,14 @@ pub(crate) enum IdKind {
     Spread,
     /// The file is being truncated to nothing.
     Emptied,
+    /// All data is in one object on one tier, and there is no index.
+    Whole {
+        tier: TierId,
+        range_size: RangeSize,
+        reason: Reason,
+        /// The object was durable at some `fsync`.
+        durable: bool,
+    },
 }
 
 /// The attribute's value.
@@ -28,57 +43,151 @@ pub(crate) struct IdAttr {
 }
 
 impl IdAttr {
-    pub(crate) fn encode(&self) -> [u8; LEN] {
-        let mut bytes = [0; LEN];
-        bytes[0] = VERSION;
-        bytes[1] = match self.kind {
-            IdKind::Spread => 1,
-            IdKind::Emptied => 2,
-        };
+    /// Longest value.
+    pub(crate) const LEN_MAX: usize = LEN;
+
+    /// The value on a volume with this seal: of version 1 where it has no key.
+    pub(crate) fn encode(&self, seal_of: &Seal) -> Vec<u8> {
+        let sealed = seal_of.secret.is_some();
+        let mut bytes = vec![0; if sealed { LEN } else { LEN_1 }];
+        bytes[0] = if sealed { VERSION } else { 1 };
         put(&mut bytes, 8, &self.id.0);
         put(&mut bytes, 24, &self.ino.to_le_bytes());
         put(&mut bytes, 32, &self.btime_ns.to_le_bytes());
-        seal(&mut bytes, 4);
+        bytes[1] = match self.kind {
+            IdKind::Spread => 1,
+            IdKind::Emptied => 2,
+            IdKind::Whole { .. } => 3,
+        };
+        if !sealed {
+            seal(&mut bytes, 4);
+            return bytes;
+        }
+        if let IdKind::Whole { tier, range_size, reason, durable } = self.kind {
+            bytes[2] = if durable { FLAG_DURABLE } else { 0 };
+            bytes[56] = tier.0;
+            bytes[57] = range_size.get().ilog2() as u8;
+            bytes[58] = reason.code();
+        }
+        seal_of.put(&mut bytes, VOLUME_AT, MAC_AT);
         bytes
     }
 
-    pub(crate) fn decode(bytes: &[u8]) -> Result<Self, FormatError> {
-        if bytes.len() != LEN {
-            return Err(FormatError::Damaged("the id attribute has the wrong length"));
+    /// What a value says, and what tells whether Braid wrote it.
+    pub(crate) fn decode(bytes: &[u8], seal_of: &Seal) -> Result<(Self, Proof), FormatError> {
+        let version = bytes.first().copied().unwrap_or(0);
+        if version > VERSION {
+            return Err(FormatError::Newer(u16::from(version)));
         }
-        if bytes[0] > VERSION {
-            return Err(FormatError::Newer(u16::from(bytes[0])));
-        }
-        if get_u32(bytes, 4) != crc_without(bytes, 4) {
-            return Err(FormatError::Damaged("the id attribute's checksum does not match"));
-        }
+        let proof = match (version, bytes.len()) {
+            (1, LEN_1) if get_u32(bytes, 4) == crc_without(bytes, 4) => seal_of.proof_of_old(),
+            (1, LEN_1) => return Err(FormatError::Damaged(DAMAGED)),
+            (VERSION, LEN) => seal_of.proof(bytes, VOLUME_AT, MAC_AT, DAMAGED)?,
+            _ => return Err(FormatError::Damaged("the id attribute has the wrong length")),
+        };
         let kind = match bytes[1] {
             1 => IdKind::Spread,
             2 => IdKind::Emptied,
+            3 if version == VERSION => decode_whole(bytes)?,
             _ => return Err(FormatError::Damaged("the id attribute has an unknown kind")),
         };
-        Ok(Self {
+        let attr = Self {
             kind,
             id: ObjectId(get(bytes, 8)),
             ino: get_u64(bytes, 24),
             btime_ns: i64::from_le_bytes(get(bytes, 32)),
-        })
+        };
+        Ok((attr, proof))
+    }
+}
+
+fn decode_whole(bytes: &[u8]) -> Result<IdKind, FormatError> {
+    let tier = TierId(bytes[56]);
+    let range_size = 1_u32.checked_shl(bytes[57].into()).and_then(RangeSize::new);
+    match (range_size, Reason::from_code(bytes[58])) {
+        (Some(range_size), Some(reason)) if tier.0 < TierId::LIMIT => {
+            Ok(IdKind::Whole { tier, range_size, reason, durable: bytes[2] & FLAG_DURABLE != 0 })
+        }
+        _ => Err(FormatError::Damaged("the id attribute names an impossible tier, range size or reason")),
     }
 }
 
 #[cfg(test)]
 mod tests {
+    use super::super::seal::TEST_SEAL as SEAL;
     use super::*;
+    use braid_contract::VolumeId;
+
+    const SPREAD: IdAttr = IdAttr { kind: IdKind::Spread, id: ObjectId([5; 16]), ino: 77, btime_ns: -3 };
+
+    fn kinds() -> Vec<IdKind> {
+        let whole = |tier, bits: u32, durable| IdKind::Whole {
+            tier: TierId(tier),
+            range_size: RangeSize::new(1 << bits).unwrap(),
+            reason: Reason::Spill,
+            durable,
+        };
+        vec![IdKind::Spread, IdKind::Emptied, whole(1, 16, false), whole(62, 26, true)]
+    }
 
     #[test]
     fn round_trips_and_notices_damage() {
-        let attr = IdAttr { kind: IdKind::Spread, id: ObjectId([5; 16]), ino: 77, btime_ns: -3 };
-        let good = attr.encode();
-        assert_eq!(IdAttr::decode(&good), Ok(attr));
-        for at in 0..good.len() {
-            let mut bad = good;
-            bad[at] ^= 1;
-            assert!(IdAttr::decode(&bad).is_err(), "byte {at}");
+        for kind in kinds() {
+            let attr = IdAttr { kind, ..SPREAD };
+            let good = attr.encode(&SEAL);
+            assert_eq!((good.len(), IdAttr::decode(&good, &SEAL)), (64, Ok((attr, Proof::Sealed))));
+            for at in 0..good.len() {
+                let mut bad = good.clone();
+                bad[at] ^= 1;
+                assert!(IdAttr::decode(&bad, &SEAL).is_err(), "byte {at}");
+                assert!(IdAttr::decode(&good[..at], &SEAL).is_err(), "cut at {at}");
+            }
         }
+    }
+
+    #[test]
+    fn what_braid_did_not_write_is_known() {
+        for kind in kinds() {
+            let good = IdAttr { kind, ..SPREAD }.encode(&SEAL);
+            for at in (0..good.len()).filter(|at| *at != 0 && *at != 1 && !(4..8).contains(at)) {
+                let mut lie = good.clone();
+                lie[at] ^= 1;
+                seal(&mut lie, 4);
+                match IdAttr::decode(&lie, &SEAL) {
+                    Ok((_, proof)) => assert!(proof.check().is_err(), "byte {at} of {kind:?}: {proof:?}"),
+                    // The tier, the range size and the reason may be such as can't be.
+                    Err(_) => assert!((56..59).contains(&at), "byte {at} of {kind:?}"),
+                }
+            }
+            let other = Seal { volume: VolumeId([1; 16]), ..SEAL };
+            let proof = IdAttr::decode(&good, &other).unwrap().1;
+            assert_eq!(proof, Proof::OtherVolume([9; 8]));
+            let keyless = Seal { secret: None, ..SEAL };
+            assert_eq!(IdAttr::decode(&good, &keyless).unwrap().1, Proof::Forged);
+        }
+    }
+
+    #[test]
+    fn version_1_is_read_where_there_was_such() {
+        let keyless = Seal { secret: None, ..SEAL };
+        let mut upgraded = SEAL;
+        upgraded.secret.as_mut().unwrap().was_version_1 = true;
+        for kind in [IdKind::Spread, IdKind::Emptied] {
+            let attr = IdAttr { kind, ..SPREAD };
+            let bytes = attr.encode(&keyless);
+            assert_eq!((bytes.len(), bytes[0]), (40, 1));
+            let read = |seal| IdAttr::decode(&bytes, seal);
+            assert_eq!(read(&keyless), Ok((attr, Proof::Old)));
+            assert_eq!(read(&upgraded), Ok((attr, Proof::Old)));
+            assert_eq!(read(&SEAL), Ok((attr, Proof::TooOld)));
+            for at in 0..bytes.len() {
+                let mut bad = bytes.clone();
+                bad[at] ^= 1;
+                assert!(IdAttr::decode(&bad, &upgraded).is_err(), "byte {at}");
+            }
+        }
+        let whole = IdAttr { kind: kinds()[2], ..SPREAD };
+        assert!(IdAttr::decode(&whole.encode(&keyless), &keyless).is_err(), "version 1 has no such kind");
+        assert_eq!(IdAttr::decode(&[3; 80], &SEAL), Err(FormatError::Newer(3)));
     }
 }

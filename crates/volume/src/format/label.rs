@@ -1,6 +1,7 @@
 //! The label of a tier and the volume table of the home tier.
 
-use super::bytes::{check_sealed, get, get_u32, put, seal};
+use super::bytes::{check_sealed, get, get_u16, get_u32, put, seal};
+use super::seal::{KEY_LEN, Secret};
 use super::{FORMAT_VERSION, FormatError, RangeSize, RangeSizes};
 use braid_contract::{TierId, VolumeId};
 
@@ -15,6 +16,8 @@ const TABLE_MAGIC: &[u8; 8] = b"BRAIDVOL";
 const INCOMING: u8 = 2;
 const NAME_MAX: usize = 48;
 const RANGE_SIZES_AT: usize = 38;
+const LABEL_SECRET_AT: usize = 88;
+const TABLE_SECRET_AT: usize = 40;
 const SLOTS_AT: usize = 64;
 const SLOT_LEN: usize = 64;
 
@@ -28,13 +31,15 @@ pub(crate) struct Label {
     pub(crate) user_xattr: bool,
     pub(crate) range_size: RangeSize,
     pub(crate) name: String,
+    /// `None` in a label of version 1.
+    pub(crate) secret: Option<Secret>,
 }
 
 impl Label {
     pub(crate) fn encode(&self) -> Vec<u8> {
         let mut bytes = vec![0; LABEL_LEN];
         put(&mut bytes, 0, LABEL_MAGIC);
-        put(&mut bytes, 8, &FORMAT_VERSION.to_le_bytes());
+        put_secret(&mut bytes, LABEL_SECRET_AT, self.secret);
         put(&mut bytes, 16, &self.volume.0);
         bytes[32] = self.tier.0;
         bytes[33] = u8::from(self.home);
@@ -57,11 +62,11 @@ impl Label {
 
     /// Whether that is what a label says.
     pub(crate) fn is_incoming(bytes: &[u8]) -> bool {
-        check_sealed(bytes, LABEL_LEN, LABEL_MAGIC).is_ok() && bytes[33] == INCOMING
+        check_sealed(bytes, LABEL_LEN, LABEL_MAGIC, FORMAT_VERSION).is_ok() && bytes[33] == INCOMING
     }
 
     pub(crate) fn decode(bytes: &[u8]) -> Result<Self, FormatError> {
-        check_sealed(bytes, LABEL_LEN, LABEL_MAGIC)?;
+        check_sealed(bytes, LABEL_LEN, LABEL_MAGIC, FORMAT_VERSION)?;
         let tier = TierId(bytes[32]);
         if tier.0 >= TierId::LIMIT {
             return Err(FormatError::Damaged("its tier number is out of range"));
@@ -73,6 +78,7 @@ impl Label {
             user_xattr: bytes[34] == 1,
             range_size: RangeSize::decode(get_u32(bytes, 36))?,
             name: decode_name(bytes[35], &bytes[40..])?,
+            secret: get_secret(bytes, LABEL_SECRET_AT),
         })
     }
 }
@@ -91,6 +97,8 @@ pub(crate) struct VolumeTable {
     pub(crate) lost: Vec<(TierId, String)>,
     /// Those of tiers that were removed.
     pub(crate) removed: Vec<Removed>,
+    /// `None` in a table of version 1.
+    pub(crate) secret: Option<Secret>,
 }
 
 /// A tier that was removed.
@@ -113,7 +121,7 @@ impl VolumeTable {
     pub(crate) fn encode(&self) -> Vec<u8> {
         let mut bytes = vec![0; TABLE_LEN];
         put(&mut bytes, 0, TABLE_MAGIC);
-        put(&mut bytes, 8, &FORMAT_VERSION.to_le_bytes());
+        put_secret(&mut bytes, TABLE_SECRET_AT, self.secret);
         put(&mut bytes, 16, &self.volume.0);
         put(&mut bytes, 32, &self.range_size.get().to_le_bytes());
         bytes[36] = self.home.0;
@@ -131,7 +139,7 @@ impl VolumeTable {
     }
 
     pub(crate) fn decode(bytes: &[u8]) -> Result<Self, FormatError> {
-        check_sealed(bytes, TABLE_LEN, TABLE_MAGIC)?;
+        check_sealed(bytes, TABLE_LEN, TABLE_MAGIC, FORMAT_VERSION)?;
         let (mut tiers, mut lost, mut removed) = (Vec::new(), Vec::new(), Vec::new());
         for tier in (0..TierId::LIMIT).map(TierId) {
             let slot = &bytes[slot_at(tier)..][..SLOT_LEN];
@@ -151,8 +159,32 @@ impl VolumeTable {
         }
         let range_size = RangeSize::decode(get_u32(bytes, 32))?;
         let range_sizes = RangeSizes::decode(u16::from_le_bytes(get(bytes, RANGE_SIZES_AT)));
-        Ok(Self { volume: VolumeId(get(bytes, 16)), range_size, range_sizes, home, tiers, lost, removed })
+        Ok(Self {
+            volume: VolumeId(get(bytes, 16)),
+            range_size,
+            range_sizes,
+            home,
+            tiers,
+            lost,
+            removed,
+            secret: get_secret(bytes, TABLE_SECRET_AT),
+        })
     }
+}
+
+/// Puts the version and what came with it. What has no key is of version 1.
+fn put_secret(bytes: &mut [u8], at: usize, secret: Option<Secret>) {
+    let version = if secret.is_some() { FORMAT_VERSION } else { 1 };
+    put(bytes, 8, &version.to_le_bytes());
+    if let Some(secret) = secret {
+        put(bytes, at, &secret.key);
+        bytes[at + KEY_LEN] = secret.was_version_1.into();
+    }
+}
+
+fn get_secret(bytes: &[u8], at: usize) -> Option<Secret> {
+    let secret = || Secret { key: get(bytes, at), was_version_1: bytes[at + KEY_LEN] == 1 };
+    (get_u16(bytes, 8) > 1).then(secret)
 }
 
 fn slot_at(tier: TierId) -> usize {
@@ -181,6 +213,8 @@ fn decode_name(len: u8, bytes: &[u8]) -> Result<String, FormatError> {
 mod tests {
     use super::*;
 
+    const SECRET: Secret = Secret { key: [0xab; 16], was_version_1: true };
+
     fn label() -> Label {
         Label {
             volume: VolumeId([3; 16]),
@@ -189,12 +223,16 @@ mod tests {
             user_xattr: true,
             range_size: RangeSize::new(1 << 16).unwrap(),
             name: "slow-1".into(),
+            secret: Some(SECRET),
         }
     }
 
     #[test]
     fn labels_round_trip() {
         assert_eq!(Label::decode(&label().encode()), Ok(label()));
+        let old = Label { secret: None, ..label() };
+        let bytes = old.encode();
+        assert_eq!((bytes[8], Label::decode(&bytes)), (1, Ok(old)));
     }
 
     #[test]
@@ -236,8 +274,11 @@ mod tests {
                 Removed { tier: TierId(8), name: "going".into(), leaving: true },
                 Removed { tier: TierId(9), name: "gone".into(), leaving: false },
             ],
+            secret: Some(SECRET),
         };
         assert_eq!(VolumeTable::decode(&table.encode()), Ok(table.clone()));
+        let old = VolumeTable { secret: None, ..table.clone() };
+        assert_eq!((old.encode()[8], VolumeTable::decode(&old.encode())), (1, Ok(old.clone())));
         let homeless = VolumeTable { home: TierId(1), ..table };
         assert!(VolumeTable::decode(&homeless.encode()).is_err());
     }

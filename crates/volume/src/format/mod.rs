@@ -12,6 +12,7 @@ mod label;
 mod pin_attr;
 mod range_size;
 mod rehome;
+mod seal;
 mod words;
 
 pub(crate) use counts::SavedCounts;
@@ -19,16 +20,18 @@ pub(crate) use header::{HEADER_LEN, Header, MUTABLE_FROM};
 pub(crate) use heat::{decode_heat, encode_heat};
 pub(crate) use id_attr::{IdAttr, IdKind};
 pub(crate) use label::{Label, Removed, TABLE_LEN, VolumeTable};
-pub(crate) use pin_attr::PinAttr;
+pub(crate) use pin_attr::{PinAttr, StoredPin};
 pub use range_size::RangeSize;
 pub(crate) use range_size::RangeSizes;
 pub(crate) use rehome::{RehomeRecord, RehomeStage};
+pub(crate) use seal::{Seal, Secret};
 pub(crate) use words::{Entry, Owners, Reason, RuleNumber, SIZE_MAX, Words};
 
 use std::fmt;
 
-/// The newest format that this code reads and the one that it writes.
-pub const FORMAT_VERSION: u16 = 1;
+/// The newest version of a volume that this code reads, and the one that it
+/// writes. What is smaller counts versions of its own.
+pub const FORMAT_VERSION: u16 = 2;
 
 /// What was read can't be what Braid wrote, or not what this Braid knows.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]

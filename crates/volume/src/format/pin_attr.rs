@@ -1,67 +1,126 @@
 //! The extended attribute of a file that movers leave where it is.
 
 use super::FormatError;
-use super::bytes::{crc_without, get_u32, put, seal};
+use super::bytes::{crc_without, get, get_u32, get_u64, put, seal};
+use super::seal::{Proof, Seal};
 
+const VERSION: u8 = 2;
 /// Length without the tier's name.
-const HEAD: usize = 8;
-const VERSION: u8 = 1;
+const HEAD: usize = 40;
+const HEAD_1: usize = 8;
+const VOLUME_AT: usize = 24;
+const MAC_AT: usize = 32;
+const NAME_MAX: usize = 48;
+const DAMAGED: &str = "the pin attribute's checksum does not match";
 
-/// The attribute's value.
+/// What the attribute says.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(crate) struct PinAttr {
     /// The tier that the file is pinned to; `None` if to wherever it is.
     pub(crate) tier: Option<String>,
 }
 
+/// The attribute's value.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(crate) struct StoredPin {
+    pub(crate) pin: PinAttr,
+    /// Number and birth time of the inode that it was written for; version 1
+    /// does not say that.
+    pub(crate) of: Option<(u64, i64)>,
+    pub(crate) proof: Proof,
+}
+
 impl PinAttr {
     /// Longest value: a tier's name has 48 bytes at most.
-    pub(crate) const LEN_MAX: usize = HEAD + 48;
+    pub(crate) const LEN_MAX: usize = HEAD + NAME_MAX;
 
-    pub(crate) fn encode(&self) -> Vec<u8> {
+    /// The value for the inode with this number and birth time, on a volume
+    /// with this seal: of version 1 where it has no key.
+    pub(crate) fn encode(&self, (ino, btime_ns): (u64, i64), seal_of: &Seal) -> Vec<u8> {
         let name = self.tier.as_deref().unwrap_or("");
+        if seal_of.secret.is_none() {
+            let mut bytes = vec![0; HEAD_1 + name.len()];
+            bytes[0] = 1;
+            put(&mut bytes, HEAD_1, name.as_bytes());
+            seal(&mut bytes, 4);
+            return bytes;
+        }
         let mut bytes = vec![0; HEAD + name.len()];
         bytes[0] = VERSION;
+        put(&mut bytes, 8, &ino.to_le_bytes());
+        put(&mut bytes, 16, &btime_ns.to_le_bytes());
         put(&mut bytes, HEAD, name.as_bytes());
-        seal(&mut bytes, 4);
+        seal_of.put(&mut bytes, VOLUME_AT, MAC_AT);
         bytes
     }
 
-    pub(crate) fn decode(bytes: &[u8]) -> Result<Self, FormatError> {
-        let damaged = |what| Err(FormatError::Damaged(what));
-        if bytes.len() < HEAD || bytes.len() > Self::LEN_MAX {
-            return damaged("the pin attribute has the wrong length");
+    /// What a value says.
+    pub(crate) fn decode(bytes: &[u8], seal_of: &Seal) -> Result<StoredPin, FormatError> {
+        let version = bytes.first().copied().unwrap_or(0);
+        if version > VERSION {
+            return Err(FormatError::Newer(u16::from(version)));
         }
-        if bytes[0] > VERSION {
-            return Err(FormatError::Newer(u16::from(bytes[0])));
+        let head = if version == VERSION { HEAD } else { HEAD_1 };
+        if bytes.len() < head || bytes.len() > head + NAME_MAX || version == 0 {
+            return Err(FormatError::Damaged("the pin attribute has the wrong length"));
+        }
+        let tier = match std::str::from_utf8(&bytes[head..]) {
+            Ok("") => None,
+            Ok(name) => Some(name.to_owned()),
+            Err(_) => return Err(FormatError::Damaged("the pin attribute names an impossible tier")),
+        };
+        let pin = Self { tier };
+        if version == VERSION {
+            let proof = seal_of.proof(bytes, VOLUME_AT, MAC_AT, DAMAGED)?;
+            let of = Some((get_u64(bytes, 8), i64::from_le_bytes(get(bytes, 16))));
+            return Ok(StoredPin { pin, of, proof });
         }
         if get_u32(bytes, 4) != crc_without(bytes, 4) {
-            return damaged("the pin attribute's checksum does not match");
+            return Err(FormatError::Damaged(DAMAGED));
         }
-        match std::str::from_utf8(&bytes[HEAD..]) {
-            Ok("") => Ok(Self { tier: None }),
-            Ok(name) => Ok(Self { tier: Some(name.to_owned()) }),
-            Err(_) => damaged("the pin attribute names an impossible tier"),
-        }
+        Ok(StoredPin { pin, of: None, proof: seal_of.proof_of_old() })
     }
 }
 
 #[cfg(test)]
 mod tests {
+    use super::super::seal::TEST_SEAL as SEAL;
     use super::*;
+
+    fn pins() -> [PinAttr; 3] {
+        [None, Some("slow".to_owned()), Some("x".repeat(48))].map(|tier| PinAttr { tier })
+    }
 
     #[test]
     fn round_trips_and_notices_damage() {
-        for tier in [None, Some("slow".to_owned()), Some("x".repeat(48))] {
-            let attr = PinAttr { tier };
-            let good = attr.encode();
-            assert_eq!(PinAttr::decode(&good), Ok(attr));
-            for at in 0..good.len() {
-                let mut bad = good.clone();
-                bad[at] ^= 0x10;
-                assert!(PinAttr::decode(&bad).is_err(), "byte {at}");
-                assert!(PinAttr::decode(&good[..at]).is_err(), "cut at {at}");
+        let keyless = Seal { secret: None, ..SEAL };
+        for (seal, of, proof) in [(SEAL, Some((7, -1)), Proof::Sealed), (keyless, None, Proof::Old)] {
+            for pin in pins() {
+                let good = pin.encode((7, -1), &seal);
+                assert_eq!(PinAttr::decode(&good, &seal), Ok(StoredPin { pin, of, proof }));
+                for at in 0..good.len() {
+                    let mut bad = good.clone();
+                    bad[at] ^= 0x10;
+                    assert!(PinAttr::decode(&bad, &seal).is_err(), "byte {at}");
+                    assert!(PinAttr::decode(&good[..at], &seal).is_err(), "cut at {at}");
+                }
             }
+        }
+    }
+
+    #[test]
+    fn what_braid_did_not_write_is_known() {
+        let keyless = Seal { secret: None, ..SEAL };
+        for pin in pins() {
+            let good = pin.encode((7, -1), &SEAL);
+            for at in (8..good.len()).filter(|at| !(VOLUME_AT..VOLUME_AT + 8).contains(at)) {
+                let mut lie = good.clone();
+                lie[at] ^= 1;
+                seal(&mut lie, 4);
+                assert_eq!(PinAttr::decode(&lie, &SEAL).unwrap().proof, Proof::Forged, "byte {at}");
+            }
+            let old = pin.encode((7, -1), &keyless);
+            assert_eq!(PinAttr::decode(&old, &SEAL).unwrap().proof, Proof::TooOld);
         }
     }
 }

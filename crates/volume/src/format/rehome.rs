@@ -1,12 +1,12 @@
 //! The record of a replacement of the home tier, on the old and on the new home
 //! directory.
 
-use super::FORMAT_VERSION;
 use super::FormatError;
 use super::bytes::{check_sealed, get, put, seal};
 use braid_contract::VolumeId;
 
 const MAGIC: &[u8; 8] = b"BRAIDHOM";
+const VERSION: u16 = 1;
 const STAGE_AT: usize = 48;
 const PLACE_LEN_AT: usize = 50;
 const PLACE_AT: usize = 64;
@@ -42,7 +42,7 @@ impl RehomeRecord {
     pub(crate) fn encode(&self) -> Vec<u8> {
         let mut bytes = vec![0; Self::LEN];
         put(&mut bytes, 0, MAGIC);
-        put(&mut bytes, 8, &FORMAT_VERSION.to_le_bytes());
+        put(&mut bytes, 8, &VERSION.to_le_bytes());
         put(&mut bytes, 16, &self.volume.0);
         put(&mut bytes, 32, &self.copy);
         bytes[STAGE_AT] = match self.stage {
@@ -59,7 +59,7 @@ impl RehomeRecord {
     }
 
     pub(crate) fn decode(bytes: &[u8]) -> Result<Self, FormatError> {
-        check_sealed(bytes, Self::LEN, MAGIC)?;
+        check_sealed(bytes, Self::LEN, MAGIC, VERSION)?;
         let stage = match bytes[STAGE_AT] {
             1 => RehomeStage::Copying,
             2 => RehomeStage::Committing,

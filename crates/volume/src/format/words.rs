@@ -62,7 +62,7 @@ impl Reason {
     const RULE_POLICY: u8 = Self::RULE + RuleNumber::MAX + 1;
     const RULE_POLICY_LAST: u8 = Self::RULE_POLICY + RuleNumber::MAX;
 
-    fn code(self) -> u8 {
+    pub(super) fn code(self) -> u8 {
         match self {
             Self::WasPlain => 1,
             Self::Policy => 2,
@@ -78,7 +78,7 @@ impl Reason {
         }
     }
 
-    fn from_code(code: u8) -> Option<Self> {
+    pub(super) fn from_code(code: u8) -> Option<Self> {
         Some(match code {
             1 => Self::WasPlain,
             2 => Self::Policy,

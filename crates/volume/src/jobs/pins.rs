@@ -96,10 +96,10 @@ impl Volume {
 
     /// Answers whether something was changed.
     fn set_pin(&self, fd: &Fd, identity: &Identity, pin: Option<&PinAttr>) -> Result<bool> {
-        if self.home.pin_of(&**fd)?.as_ref() == pin {
+        if self.home.pin_of(&**fd, identity)?.as_ref() == pin {
             return Ok(false);
         }
-        self.home.set_pin(&**fd, pin)?;
+        self.home.set_pin(&**fd, identity, pin)?;
         // Whoever asks from now on sees it.
         if let Ok(inode) = self.inodes.get(self.home.public_ino(identity.ino()))
             && let Some(file) = inode.file.lock().upgrade()

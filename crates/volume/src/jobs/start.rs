@@ -186,7 +186,7 @@ impl Volume {
                 return Err(Error::refused(Errno::EINVAL, RefusalKind::Request, what));
             }
         }
-        let pin = self.home.pin_of(&*fd)?;
+        let pin = self.home.pin_of(&*fd, &identity)?;
         if pin.is_some_and(|pin| to.is_none_or(|to| pin.tier.as_ref() != Some(&to.name))) {
             let what = format!("{path} is pinned: unpin it first");
             return Err(Error::refused(Errno::EBUSY, RefusalKind::Request, what));

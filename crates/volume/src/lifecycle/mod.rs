@@ -60,6 +60,7 @@ impl Volume {
             user_xattr: self.user_xattr,
             range_size: self.range_size,
             name: name.to_owned(),
+            secret: self.home.seal().secret,
         }
     }
 

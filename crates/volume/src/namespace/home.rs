@@ -1,11 +1,11 @@
 //! The home tier's directory: the root that everything is opened from.
 
-use crate::format::{IdAttr, PinAttr};
+use crate::format::{FormatError, IdAttr, IdKind, PinAttr, Seal, StoredPin};
 use crate::namespace::{BRAID_DIR, Numbers};
 use crate::sync::RwLock;
 use braid_contract::{
     Access, Attr, Context, Errno, Error, Fd, FileKind, InodeId, NativeFd, NativeHandle, NativeStat, Result,
-    XattrMode,
+    VolumeId, XattrMode,
 };
 use std::ffi::{OsStr, OsString};
 use std::sync::Arc;
@@ -62,6 +62,7 @@ impl Identity {
 pub(crate) struct Home {
     seat: RwLock<Arc<Seat>>,
     attr_name: &'static str,
+    seal: Seal,
 }
 
 /// What is known of the directory that is home now.
@@ -114,7 +115,8 @@ impl Home {
     /// nothing.
     pub(crate) fn open(root: Fd) -> Result<Self> {
         let seat = RwLock::new(Arc::new(Seat::open(root, 0)?));
-        Ok(Self { seat, attr_name: attr_name(!braid_sys::is_privileged()) })
+        let seal = Seal { volume: VolumeId([0; 16]), secret: None };
+        Ok(Self { seat, attr_name: attr_name(!braid_sys::is_privileged()), seal })
     }
 
     /// The directory that is home now.
@@ -136,6 +138,15 @@ impl Home {
     /// with, `user.` or `trusted.`.
     pub(crate) fn use_user_xattr(&mut self, user: bool) {
         self.attr_name = attr_name(user);
+    }
+
+    /// Seals attributes, and believes them, as this volume does.
+    pub(crate) fn use_seal(&mut self, seal: Seal) {
+        self.seal = seal;
+    }
+
+    pub(crate) fn seal(&self) -> &Seal {
+        &self.seal
     }
 
     pub(crate) fn uses_user_xattr(&self) -> bool {
@@ -214,33 +225,38 @@ impl Home {
     }
 
     /// The id attribute of the inode behind `fd`; `None` if there is none or
-    /// if it was copied from another inode.
+    /// if it was copied from another inode. `EUCLEAN` if it can't be believed.
     pub(crate) fn id_attr(&self, fd: &dyn NativeFd, identity: &Identity) -> Result<Option<IdAttr>> {
-        let attr = self.any_id_attr(fd, identity)?;
-        Ok(attr.filter(|attr| identity.is(attr.ino, attr.btime_ns)))
-    }
-
-    /// The id attribute of the inode behind `fd`, copied or not.
-    pub(crate) fn any_id_attr(&self, fd: &dyn NativeFd, identity: &Identity) -> Result<Option<IdAttr>> {
         if identity.kind() != FileKind::Regular {
             return Ok(None);
         }
-        let mut value = [0; 64];
+        // One of a later version may be longer.
+        let mut value = [0; 2 * IdAttr::LEN_MAX];
         let get = |fd: &dyn NativeFd| fd.get_xattr(OsStr::new(self.attr_name), &mut value);
         let value = match with_permission(fd, 0o400, get) {
             Ok(len) => &value[..len],
             Err(error) if matches!(error.errno(), Errno::ENODATA | Errno::EOPNOTSUPP) => return Ok(None),
+            Err(error) if error.errno() == Errno::ERANGE => &[],
             Err(error) => return Err(error),
         };
-        let attr = IdAttr::decode(value)
-            .map_err(|error| Error::new(Errno::EUCLEAN, format!("inode {}: {error}", identity.ino())))?;
+        let unbelieved = |why: &dyn std::fmt::Display| {
+            Error::new(Errno::EUCLEAN, format!("the id attribute of inode {}: {why}", identity.ino()))
+        };
+        let (attr, proof) = IdAttr::decode(value, &self.seal).map_err(|error| unbelieved(&error))?;
+        if !identity.is(attr.ino, attr.btime_ns) {
+            return Ok(None);
+        }
+        proof.check().map_err(|why| unbelieved(&why))?;
+        if matches!(attr.kind, IdKind::Whole { .. }) {
+            return Err(unbelieved(&"it is of a kind that this Braid does not know what to do with"));
+        }
         Ok(Some(attr))
     }
 
     /// Sets the id attribute.
     pub(crate) fn set_id_attr(&self, fd: &dyn NativeFd, attr: &IdAttr) -> Result<()> {
         let name = OsStr::new(self.attr_name);
-        with_permission(fd, 0o200, |fd| fd.set_xattr(name, &attr.encode(), XattrMode::Set))
+        with_permission(fd, 0o200, |fd| fd.set_xattr(name, &attr.encode(&self.seal), XattrMode::Set))
             .context("setting the id attribute")
     }
 
@@ -252,23 +268,49 @@ impl Home {
     }
 
     /// Where the file behind `fd` is pinned to; `None` if it is not pinned.
-    pub(crate) fn pin_of(&self, fd: &dyn NativeFd) -> Result<Option<PinAttr>> {
-        let mut value = [0; PinAttr::LEN_MAX + 1];
+    pub(crate) fn pin_of(&self, fd: &dyn NativeFd, identity: &Identity) -> Result<Option<PinAttr>> {
+        let mut value = [0; 2 * PinAttr::LEN_MAX];
         let get = |fd: &dyn NativeFd| fd.get_xattr(OsStr::new(self.pin_name()), &mut value);
-        match with_permission(fd, 0o400, get) {
-            // One that can't be believed keeps movers away all the same.
-            Ok(len) => Ok(Some(PinAttr::decode(&value[..len]).unwrap_or(PinAttr { tier: None }))),
-            Err(error) if matches!(error.errno(), Errno::ENODATA | Errno::EOPNOTSUPP) => Ok(None),
-            Err(error) if error.errno() == Errno::ERANGE => Ok(Some(PinAttr { tier: None })),
-            Err(error) => Err(error),
-        }
+        let value = match with_permission(fd, 0o400, get) {
+            Ok(len) => &value[..len],
+            Err(error) if matches!(error.errno(), Errno::ENODATA | Errno::EOPNOTSUPP) => return Ok(None),
+            Err(error) if error.errno() == Errno::ERANGE => &[],
+            Err(error) => return Err(error),
+        };
+        Ok(self.believed_pin(PinAttr::decode(value, &self.seal), identity))
+    }
+
+    /// One that can't be believed keeps movers away all the same where nobody
+    /// but root, and damage, makes such. The owner of a file can't pin it so.
+    fn believed_pin(
+        &self,
+        read: std::result::Result<StoredPin, FormatError>,
+        identity: &Identity,
+    ) -> Option<PinAttr> {
+        let why = match read {
+            Ok(StoredPin { of: Some((ino, btime_ns)), .. }) if !identity.is(ino, btime_ns) => return None,
+            Ok(StoredPin { pin, proof, .. }) => match proof.check() {
+                Ok(()) => return Some(pin),
+                Err(why) => why,
+            },
+            Err(error) => error.to_string(),
+        };
+        let ignored = self.uses_user_xattr();
+        tracing::warn!(inode = identity.ino(), %why, ignored, "a pin that can't be believed");
+        (!ignored).then_some(PinAttr { tier: None })
     }
 
     /// Pins the file behind `fd`, or unpins it.
-    pub(crate) fn set_pin(&self, fd: &dyn NativeFd, pin: Option<&PinAttr>) -> Result<()> {
+    pub(crate) fn set_pin(
+        &self,
+        fd: &dyn NativeFd,
+        identity: &Identity,
+        pin: Option<&PinAttr>,
+    ) -> Result<()> {
         let name = OsStr::new(self.pin_name());
+        let of = (identity.ino(), identity.btime_ns());
         let set = |fd: &dyn NativeFd| match pin {
-            Some(pin) => fd.set_xattr(name, &pin.encode(), XattrMode::Set),
+            Some(pin) => fd.set_xattr(name, &pin.encode(of, &self.seal), XattrMode::Set),
             None => match fd.remove_xattr(name) {
                 Err(error) if error.errno() == Errno::ENODATA => Ok(()),
                 result => result,

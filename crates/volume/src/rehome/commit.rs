@@ -63,6 +63,7 @@ impl Volume {
             user_xattr: self.user_xattr,
             range_size: self.range_size,
             name: home.name.clone(),
+            secret: self.home.seal().secret,
         }
     }
 

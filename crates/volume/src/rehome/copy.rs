@@ -20,6 +20,7 @@ use std::os::unix::ffi::OsStrExt;
 const INDEX_CHUNK: u64 = 64 << 10;
 
 const ID_ATTRS: [&str; 2] = ["trusted.braid.id", "user.braid.id"];
+const PIN_ATTRS: [&str; 2] = ["trusted.braid.pin", "user.braid.pin"];
 
 /// Where a name is made.
 #[derive(Clone, Copy)]
@@ -162,11 +163,26 @@ impl Copier<'_> {
         // A change of the owner clears set-id bits and capabilities.
         new.set_owner(Some(attr.uid), Some(attr.gid)).context("setting the owner")?;
         self.copy_xattrs(&**old, &**new)?;
+        self.copy_pin(old, identity, new)?;
         if identity.kind() != FileKind::Symlink {
             new.set_mode(u32::from(attr.mode)).context("setting the mode")?;
         }
         let (atime, mtime) = (SetTime::At(self.access_time(identity)), SetTime::At(attr.mtime));
         new.set_times(Some(atime), Some(mtime)).context("setting the times")
+    }
+
+    /// The pin, which names its inode.
+    fn copy_pin(&self, old: &Fd, identity: &Identity, new: &Fd) -> Result<()> {
+        if identity.kind() != FileKind::Regular {
+            return Ok(());
+        }
+        let pin = self.volume.home.pin_of(&**old, identity)?;
+        let made = self.new.identify(&**new)?;
+        if self.new.pin_of(&**new, &made)? != pin {
+            self.new.set_pin(&**new, &made, pin.as_ref())
+        } else {
+            Ok(())
+        }
     }
 
     fn copy_xattrs(&self, old: &dyn NativeFd, new: &dyn NativeFd) -> Result<()> {
@@ -264,7 +280,7 @@ fn xattrs(fd: &dyn NativeFd) -> Result<BTreeMap<OsString, Vec<u8>>> {
     let mut found = BTreeMap::new();
     for name in names.split(|byte| *byte == 0).filter(|name| !name.is_empty()) {
         let name = OsStr::from_bytes(name);
-        if ID_ATTRS.iter().any(|id| name == *id) {
+        if ID_ATTRS.iter().chain(&PIN_ATTRS).any(|own| name == *own) {
             continue;
         }
         match read_value(|buf| fd.get_xattr(name, buf)) {

@@ -175,6 +175,7 @@ impl Volume {
         }
         self.empty_enough(root)?;
         new.use_user_xattr(self.user_xattr);
+        new.use_seal(*self.home.seal());
         new.try_xattr().context("the new directory does not take the extended attributes of a home tier")?;
         Ok(new)
     }
