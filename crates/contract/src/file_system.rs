@@ -47,6 +47,9 @@ pub struct DirEntry<'a> {
     /// Filled in for `readdir_plus` except for `.` and `..`; counts as one
     /// lookup when the sink takes the entry.
     pub entry: Option<Entry>,
+    /// The file is there and can't be looked up, as it is damaged: the entry
+    /// must not be remembered, so that whoever uses the name gets the error.
+    pub damaged: bool,
 }
 
 /// Takes directory entries until it is full.

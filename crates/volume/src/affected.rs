@@ -3,6 +3,7 @@
 
 use crate::Volume;
 use crate::format::IdKind;
+use crate::index::Index;
 use crate::namespace::Identity;
 use braid_contract::{Errno, Error, Fd, ObjectId, Result, TierId};
 use std::collections::HashMap;
@@ -52,7 +53,7 @@ impl Volume {
         }
         self.home.walk(&mut |path, fd, identity| {
             match self.settled_id(fd, identity).and_then(|id| match id {
-                Some(id) => self.affected_runs(id, &troubled, path, visit),
+                Some(id) => self.affected_runs(&self.index_of(&**fd, identity, id)?, &troubled, path, visit),
                 None => Ok(()),
             }) {
                 // It was removed, or emptied, meanwhile.
@@ -84,12 +85,11 @@ impl Volume {
     /// user of the file sees: both map the same pages.
     fn affected_runs(
         &self,
-        id: ObjectId,
+        index: &Index,
         troubled: &Troubled,
         path: &Path,
         visit: &mut dyn FnMut(AffectedFile) -> Result<()>,
     ) -> Result<()> {
-        let index = self.index.open_index(id)?;
         let (size, ranges) = (index.size()?, index.range_size());
         let mut runs: Vec<AffectedRun> = Vec::new();
         let mut unknown = None;

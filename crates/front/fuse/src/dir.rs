@@ -63,7 +63,8 @@ impl DirSink for Entries<'_> {
             }
         };
         let offset = entry.next_offset.cast_unsigned();
-        let full = self.reply.add(attr.ino, offset, entry.name, &self.ttl, &attr, Generation(generation));
+        let ttl = if entry.damaged { Duration::ZERO } else { self.ttl };
+        let full = self.reply.add(attr.ino, offset, entry.name, &ttl, &attr, Generation(generation));
         !full
     }
 }

@@ -2,6 +2,7 @@
 
 use braid_contract::{Errno, Error};
 use std::any::Any;
+use std::collections::HashSet;
 use std::fmt;
 use std::sync::Mutex;
 use std::time::{Duration, Instant};
@@ -28,7 +29,12 @@ impl fmt::Display for Op {
 #[derive(Default)]
 pub(crate) struct Reporter {
     window: Mutex<Window>,
+    /// Damage that was told: it stays, and is met at each call.
+    told: Mutex<HashSet<String>>,
 }
+
+/// Damage that is remembered as told, at most.
+const TOLD_MAX: usize = 4096;
 
 #[derive(Default)]
 struct Window {
@@ -44,11 +50,24 @@ impl Reporter {
             tracing::debug!("{op}: {error}");
             return;
         }
+        if error.errno() == Errno::EUCLEAN && !self.is_news(error.to_string()) {
+            tracing::debug!("{op}: {error}");
+            return;
+        }
         match self.window.lock().unwrap_or_else(std::sync::PoisonError::into_inner).admit(Instant::now()) {
             Some(0) => tracing::warn!("{op}: {error}"),
             Some(suppressed) => tracing::warn!("{op}: {error} ({suppressed} such failures were not logged)"),
             None => {}
         }
+    }
+
+    /// Whether the same was not told before.
+    fn is_news(&self, text: String) -> bool {
+        let mut told = self.told.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+        if told.len() >= TOLD_MAX && !told.contains(&text) {
+            told.clear();
+        }
+        told.insert(text)
     }
 
     /// Logs a panic, which is answered as `EIO`.
@@ -82,6 +101,14 @@ impl Window {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn damage_is_told_once() {
+        let reporter = Reporter::default();
+        assert!(reporter.is_news("inode 1".into()) && reporter.is_news("inode 2".into()));
+        assert!(!reporter.is_news("inode 1".into()));
+        assert!((0..=TOLD_MAX).all(|inode| reporter.is_news(format!("index {inode}"))));
+    }
 
     #[test]
     fn warnings_are_limited_and_the_rest_is_counted() {

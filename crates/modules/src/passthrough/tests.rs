@@ -146,7 +146,14 @@ impl FileSystem for Recorder {
     }
     fn read_dir(&self, c: &Caller, h: HandleId, o: i64, p: bool, s: &mut dyn DirSink) -> Result<()> {
         let ino = InodeId(self.note(format!("read_dir {c:?} {h:?} {o} {p}")));
-        s.add(&DirEntry { ino, next_offset: 5, kind: None, name: OsStr::new("x"), entry: None });
+        s.add(&DirEntry {
+            ino,
+            next_offset: 5,
+            kind: None,
+            name: OsStr::new("x"),
+            entry: None,
+            damaged: false,
+        });
         Ok(())
     }
     fn release_dir(&self, h: HandleId) -> Result<()> {

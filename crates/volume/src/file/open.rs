@@ -68,15 +68,12 @@ impl Volume {
         };
         inode.set_shape(Shape::Spread);
         if attr.kind == IdKind::Emptied {
-            self.finish_emptying(data, attr.id)?;
+            self.finish_emptying(data, identity, attr.id)?;
             inode.set_shape(Shape::Plain);
             self.note_from(inode, 0);
             return Ok(Layout::Plain);
         }
-        let index = self.index.open_index(attr.id)?;
-        if index.header().volume != self.id {
-            return Err(Error::new(Errno::EUCLEAN, format!("index {} belongs to another volume", attr.id)));
-        }
+        let index = self.index_of(&**data, identity, attr.id)?;
         let deal = Deal::new(identity.ino(), index.range_size().get());
         let spread = Spread::load(index, deal, &self.environment);
         Ok(Layout::Spread(Box::new(spread.with_context(|| format!("file {}", attr.id))?)))

@@ -4,7 +4,7 @@ use super::sync::update_times;
 use super::{File, Layout, Spread};
 use crate::Volume;
 use crate::format::{IdAttr, IdKind, SIZE_MAX};
-use crate::namespace::Shape;
+use crate::namespace::{Identity, Shape};
 use crate::placement::Origin;
 use crate::plant::Plant;
 use crate::tiers::{bit, cut_object};
@@ -76,12 +76,20 @@ impl Volume {
         self.reap_emptied(file.data(), spread.id())
     }
 
-    /// Finishes what a crash left of a truncation to nothing.
-    pub(crate) fn finish_emptying(&self, data: &Fd, id: ObjectId) -> Result<()> {
-        self.index.mark(id)?;
+    /// Finishes what a crash left of a truncation to nothing. What the file has
+    /// elsewhere goes if its index says that it is the file's.
+    pub(crate) fn finish_emptying(&self, data: &Fd, identity: &Identity, id: ObjectId) -> Result<()> {
+        let own = match self.index.header_of(id) {
+            Ok(header) => self.check_own(&header, identity).map(|()| true)?,
+            Err(error) if error.errno() == Errno::ENOENT => false,
+            Err(error) => return Err(error),
+        };
+        if own {
+            self.index.mark(id)?;
+        }
         data.truncate(0)?;
         self.home.remove_id_attr(&**data)?;
-        self.reap_emptied(data, id)
+        if own { self.reap_emptied(data, id) } else { Ok(()) }
     }
 
     /// What the file has elsewhere goes.

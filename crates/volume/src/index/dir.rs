@@ -132,6 +132,14 @@ impl IndexDir {
         self.dirs().open_index(id)
     }
 
+    /// The header of an index, and nothing else of it.
+    pub(crate) fn header_of(&self, id: ObjectId) -> Result<Header> {
+        let fd = self.dirs().index.open_at(OsStr::new(&path_of(id)), Access::Read)?;
+        let mut bytes = [0; MUTABLE_FROM];
+        let len = fd.read_at(0, &mut [IoSliceMut::new(&mut bytes)], false)?;
+        super::decode_header(&bytes[..len], id)
+    }
+
     /// Whether making an index was not finished, so that no file was led to it
     /// yet: it has no header, which is durable before that, and no range that
     /// is elsewhere than home.

@@ -62,12 +62,7 @@ impl Index {
             return Err(Error::new(Errno::EUCLEAN, format!("index {id} is cut off in its header")));
         }
         let len = fd.read_at(0, &mut [IoSliceMut::new(&mut bytes)], false)?;
-        let header = Header::decode(&bytes[..len])
-            .map_err(|error| Error::new(Errno::EUCLEAN, format!("header of index {id}: {error}")))?;
-        if header.id != id {
-            return Err(Error::new(Errno::EUCLEAN, format!("index {id} is that of object {}", header.id)));
-        }
-        Self::over(fd, header, home, ballast)
+        Self::over(fd, decode_header(&bytes[..len], id)?, home, ballast)
     }
 
     /// The index in `fd`, of which nobody knows what was synced before.
@@ -223,6 +218,16 @@ impl Index {
     fn damaged(&self, error: &crate::format::FormatError) -> Error {
         Error::new(Errno::EUCLEAN, format!("index {}: {error}", self.header.id))
     }
+}
+
+/// The header in the first bytes of the index of this id.
+fn decode_header(bytes: &[u8], id: ObjectId) -> Result<Header> {
+    let header = Header::decode(bytes)
+        .map_err(|error| Error::new(Errno::EUCLEAN, format!("header of index {id}: {error}")))?;
+    if header.id != id {
+        return Err(Error::new(Errno::EUCLEAN, format!("index {id} is that of object {}", header.id)));
+    }
+    Ok(header)
 }
 
 pub(crate) fn durable_at(tier: TierId) -> u64 {

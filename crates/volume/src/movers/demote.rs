@@ -194,7 +194,7 @@ impl Volume {
             return Ok(if from.is_home() && large && is_cold(0) { vec![0] } else { Vec::new() });
         };
         let mut ranges = Vec::new();
-        self.index.open_index(attr.id)?.for_each(0, |range, entry| {
+        self.index_of(&**fd, identity, attr.id)?.for_each(0, |range, entry| {
             if entry.is_ok_and(|entry| entry.tier == from.id) && is_cold(range) {
                 ranges.push(range as u32);
             }

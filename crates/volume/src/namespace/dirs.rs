@@ -4,7 +4,8 @@ use super::{BRAID_DIR, Home, Inode};
 use crate::Volume;
 use crate::sync::Mutex;
 use braid_contract::{
-    Access, DirEntry, DirSink, Errno, Fd, FileKind, HandleId, InodeId, NativeDirEntry, NativeFd, Result,
+    Access, Attr, DirEntry, DirSink, Entry, Errno, Fd, FileKind, HandleId, InodeId, NativeDirEntry, NativeFd,
+    Result,
 };
 use std::ffi::{OsStr, OsString};
 use std::sync::Arc;
@@ -119,13 +120,15 @@ impl Volume {
         sink: &mut dyn DirSink,
     ) -> Result<bool> {
         let dots = entry.name == "." || entry.name == "..";
-        let looked_up = if plus && !dots { self.entry_for_listing(dir, entry.name)? } else { None };
+        let (looked_up, damaged) =
+            if plus && !dots { self.entry_for_listing(dir, entry.name)? } else { (None, false) };
         let taken = sink.add(&DirEntry {
             ino: looked_up.map_or(ino, |entry| entry.attr.ino),
             next_offset: entry.next_offset,
             kind: FileKind::from_mode(entry.kind),
             name: entry.name,
             entry: looked_up,
+            damaged,
         });
         if let Some(entry) = looked_up.filter(|_| !taken) {
             self.inodes.forget(entry.attr.ino, 1);
@@ -133,15 +136,24 @@ impl Volume {
         Ok(taken)
     }
 
-    /// The entry of a name for `readdirplus`. A name that went away meanwhile,
-    /// or whose file is damaged, is listed without: looking it up tells why.
-    fn entry_for_listing(&self, dir: &dyn NativeFd, name: &OsStr) -> Result<Option<braid_contract::Entry>> {
+    /// The entry of a name for `readdirplus`, and whether its file is damaged:
+    /// then it is what the home inode says, and looking it up tells why. A name
+    /// that went away meanwhile is listed without.
+    fn entry_for_listing(&self, dir: &dyn NativeFd, name: &OsStr) -> Result<(Option<Entry>, bool)> {
         match self.enter_name(dir, name) {
-            Ok(entry) => Ok(Some(entry)),
+            Ok(entry) => Ok((Some(entry), false)),
             Err(error) if matches!(error.errno(), Errno::EMFILE | Errno::ENFILE | Errno::ENOMEM) => {
                 Err(error)
             }
-            Err(_) => Ok(None),
+            Err(error) if error.errno() == Errno::EUCLEAN => match self.identify_name(dir, name) {
+                Ok((fd, identity)) => {
+                    let inode = self.inodes.enter(&self.home, &identity, fd);
+                    let attr = Attr { ino: inode.ino, ..identity.attr };
+                    Ok((Some(Entry { attr, generation: inode.generation }), true))
+                }
+                Err(_) => Ok((None, true)),
+            },
+            Err(_) => Ok((None, false)),
         }
     }
 }

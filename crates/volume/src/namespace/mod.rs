@@ -13,6 +13,7 @@ mod inodes;
 mod known;
 mod make;
 mod numbers;
+mod own;
 mod remove;
 mod resolve;
 mod walk;

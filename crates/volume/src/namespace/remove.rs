@@ -2,10 +2,8 @@
 //! system's atomicity; what a spread file has elsewhere goes later, when the
 //! removal is durable (ordering rule 4).
 
-use super::Identity;
 use crate::Volume;
-use crate::format::IdAttr;
-use braid_contract::{Access, Fd, FileKind, InodeId, NativeFd, ObjectId, RenameMode, Result};
+use braid_contract::{Access, Errno, Fd, FileKind, InodeId, NativeFd, ObjectId, RenameMode, Result};
 use std::ffi::OsStr;
 
 /// What has to be synced for a removal to be durable: the directory that the
@@ -60,7 +58,11 @@ impl Volume {
         let from = self.dir_for(parent, name)?;
         let to = self.dir_for(new_parent, new_name)?;
         let replaced = match mode {
-            RenameMode::Replace => self.loser(&*to, new_name).ok(),
+            RenameMode::Replace => match self.loser(&*to, new_name) {
+                Err(error) if error.errno() == Errno::EUCLEAN => return Err(error),
+                // There is nothing of that name, or the rename itself tells.
+                loser => loser.ok(),
+            },
             RenameMode::NoReplace | RenameMode::Exchange => None,
         };
         if let Err(error) = from.rename_at(name, &*to, new_name, mode) {
@@ -86,14 +88,18 @@ impl Volume {
     }
 
     /// Looks at what `name` leads to. If it is a spread file, it is marked
-    /// before its name goes, so that a crash on the way is found.
+    /// before its name goes, so that a crash on the way is found. One that can't
+    /// be used, since attribute and index do not agree or one of them is missing
+    /// or damaged, keeps its name until somebody has looked: `EUCLEAN`.
     fn loser(&self, dir: &dyn NativeFd, name: &OsStr) -> Result<Loser> {
         let (fd, identity) = self.identify_name(dir, name)?;
         let ino = self.home.public_ino(identity.ino());
         let has_others = identity.kind() == FileKind::Regular && identity.attr.nlink > 1;
-        let Some(id) = self.spread_id(&*fd, &identity) else {
+        let Some(attr) = self.home.id_attr(&*fd, &identity)? else {
             return Ok(Loser { ino, has_others, victim: None });
         };
+        let id = attr.id;
+        self.check_index_of(&*fd, &identity, id)?;
         match self.index.mark(id) {
             // A full home tier must not keep a file from being removed.
             Err(error) if !error.is_full() => return Err(error),
@@ -114,12 +120,6 @@ impl Volume {
     /// The name stays after all.
     fn spare(&self, victim: Option<Victim>) -> Result<()> {
         victim.map_or(Ok(()), |victim| self.index.unmark(victim.id))
-    }
-
-    /// A damaged attribute must not keep a file from being removed: what it
-    /// left behind is for the check to find.
-    fn spread_id(&self, fd: &dyn NativeFd, identity: &Identity) -> Option<ObjectId> {
-        self.home.id_attr(fd, identity).ok().flatten().map(|attr: IdAttr| attr.id)
     }
 
     /// The name is gone. If it was the last one, the file's data is removed

@@ -107,8 +107,10 @@ impl Volume {
         };
         let owner = self.find_owner(id, index.as_ref(), found)?;
         match (owner, index) {
-            (Some(owner), _) if owner.attr.kind == IdKind::Emptied => {
-                self.finish_emptying(&owner.fd.reopen(Access::Write)?, id)
+            (Some(owner), index) if owner.attr.kind == IdKind::Emptied => {
+                self.finish_emptying(&owner.fd.reopen(Access::Write)?, &owner.identity, id)?;
+                // Without an index, nothing else takes the mark away.
+                if index.is_none() { self.index.unmark_gone(id) } else { Ok(()) }
             }
             (Some(owner), Some(index)) => self.recover_spread(&owner, &index),
             // No inode carries the id: the file was removed, or was never
@@ -175,6 +177,9 @@ impl Volume {
             return Ok(None);
         }
         let attr = self.home.id_attr(&*fd, &identity)?.filter(|attr| attr.id == id);
+        if let (Some(_), Some(index)) = (&attr, index) {
+            self.check_own(index.header(), &identity)?;
+        }
         Ok(attr.map(|attr| Owner { fd, identity, attr }))
     }
 

@@ -536,7 +536,7 @@ impl FileSystem for DirFs {
             // Without "plus", kinds are left for the front end to find.
             let known = (plus || is_dot).then(|| kind(*file_type));
             let (ino, next_offset) = (InodeId(*ino), index as i64 + 1);
-            if !sink.add(&DirEntry { ino, next_offset, kind: known, name, entry: found }) {
+            if !sink.add(&DirEntry { ino, next_offset, kind: known, name, entry: found, damaged: false }) {
                 if let Some(entry) = found {
                     self.forget(entry.attr.ino, 1);
                 }
