@@ -30,8 +30,9 @@ fn render(path: &Path, explanation: &Explanation) -> String {
     let size = show_size(explanation.size);
     let mut text = match &explanation.object {
         Some(object) => format!(
-            "{}: spread, {size} in ranges of {} (object {object})\n",
+            "{}: {}, {size} in ranges of {} (object {object})\n",
             path.display(),
+            explanation.layout,
             write_size(explanation.range_size.into())
         ),
         None => format!("{}: {}, {size}\n", path.display(), explanation.layout),
