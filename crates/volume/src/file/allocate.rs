@@ -37,15 +37,15 @@ impl Volume {
             let layout = file.layout.read();
             let plain = matches!(&*layout, Layout::Plain);
             let allocated = match &*layout {
-                Layout::Plain => self.allocate_plain(file, offset, len, mode),
+                Layout::Plain => self.allocate_plain(file, offset..end, mode),
                 Layout::Spread(spread) => self.allocate_spread(file, spread, offset..end, mode, origin),
             };
             drop(layout);
             match allocated? {
                 Allocated::All => return Ok(()),
                 Allocated::FullAt(_) if plain => {
-                    let ranges = self.range_size_for(file, offset, end, origin)?;
-                    self.spread_out(file, ranges).map_err(|_| Errno::ENOSPC)?;
+                    let leave = self.leave_when_full(file, (offset, end), origin)?;
+                    self.leave_home(file, (offset, end), origin, leave).map_err(|_| Errno::ENOSPC)?;
                 }
                 Allocated::FullAt(at) => {
                     if self.move_full_range(file, at)? {
@@ -56,12 +56,41 @@ impl Volume {
         }
     }
 
-    fn allocate_plain(&self, file: &File, offset: u64, len: u64, mode: FallocateMode) -> Result<Allocated> {
-        match file.writable()?.allocate(mode, offset, len) {
+    fn allocate_plain(
+        &self,
+        file: &File,
+        Range { start: offset, end }: Range<u64>,
+        mode: FallocateMode,
+    ) -> Result<Allocated> {
+        let home = self.tiers.home();
+        if mode != FallocateMode::PunchHole && !self.has_room_for(file, offset..end)? {
+            return Ok(Allocated::FullAt(offset));
+        }
+        match file.writable()?.allocate(mode, offset, end - offset) {
+            Ok(()) if mode != FallocateMode::PunchHole => {
+                home.took(end - offset);
+                Ok(Allocated::All)
+            }
             Ok(()) => Ok(Allocated::All),
             Err(error) if error.is_full() => Ok(Allocated::FullAt(offset)),
             Err(error) => Err(error),
         }
+    }
+
+    /// Whether home has room for what a plain file does not have yet of some
+    /// bytes, leaving its reserve.
+    fn has_room_for(&self, file: &File, Range { start, end }: Range<u64>) -> Result<bool> {
+        let home = self.tiers.home();
+        if home.room() >= end - start {
+            return Ok(true);
+        }
+        home.measure_again();
+        let (mut missing, mut at) = (0, start);
+        while let Some((data, data_end)) = self.next_home_data(file, at, end)? {
+            missing += data.saturating_sub(at);
+            at = data_end;
+        }
+        Ok(home.room() >= missing + (end - at.min(end)))
     }
 
     fn allocate_spread(
@@ -185,7 +214,7 @@ impl Volume {
         origin: Origin,
     ) -> Result<u64> {
         let end = to_offset.checked_add(len).filter(|end| *end <= SIZE_MAX).ok_or(Errno::EFBIG)?;
-        if self.should_spread(to, to_offset, end, origin)?.is_some() {
+        if self.leaves_home(to, to_offset, end, origin)?.is_some() {
             return Err(Errno::EOPNOTSUPP.into());
         }
         // Always in the same order, and the same file once: a copy the other

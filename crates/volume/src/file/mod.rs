@@ -2,12 +2,13 @@
 //!
 //! [`File`] stands between the namespace's inode and the bytes. A plain file is
 //! its home file and nothing else; a spread file adds an index and objects on
-//! other tiers. Reads and writes hold the layout shared, so they run side by
+//! other tiers, a whole file one object on one of them and no index. Reads and writes hold the layout shared, so they run side by
 //! side; what changes where bytes are (spreading, truncating, moving a range)
 //! holds it alone.
 
 mod allocate;
 mod choose;
+mod copy;
 mod handles;
 mod leave;
 mod live;
@@ -21,9 +22,11 @@ mod seek;
 mod spread;
 mod sync;
 mod truncate;
+mod whole;
 mod write;
 
 pub(crate) use choose::{Asking, FileFacts};
 pub(crate) use handles::{Handles, OpenFile};
-pub(crate) use live::{File, Layout};
+pub(crate) use live::{Ahead, File, Layout};
 pub(crate) use spread::Spread;
+pub(crate) use whole::WholeAttr;

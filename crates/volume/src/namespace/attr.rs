@@ -3,8 +3,8 @@
 use super::inodes::Shape;
 use super::{Identity, Inode};
 use crate::Volume;
-use crate::file::File;
-use braid_contract::{Attr, FileKind, HandleId, InodeId, ObjectId, Result};
+use crate::file::{Ahead, File};
+use braid_contract::{Attr, FileKind, HandleId, InodeId, Result};
 use std::sync::Arc;
 
 impl Volume {
@@ -61,17 +61,18 @@ impl Volume {
             attr.size = ahead.size;
             attr.mtime = ahead.mtime.unwrap_or(attr.mtime);
             attr.ctime = ahead.mtime.map_or(attr.ctime, |mtime| attr.ctime.max(mtime));
-            attr.blocks += self.blocks_elsewhere(ahead.id);
+            attr.blocks += self.blocks_elsewhere(&ahead);
         }
         Ok(())
     }
 
     /// Units of 512 bytes that a file takes on tiers other than home; a tier
     /// that can't tell at present counts nothing.
-    fn blocks_elsewhere(&self, id: ObjectId) -> u64 {
+    fn blocks_elsewhere(&self, ahead: &Ahead) -> u64 {
         self.tiers
             .stores()
-            .filter_map(|(_, store)| store.stat(id).ok())
+            .filter(|(tier, _)| ahead.whole.is_none_or(|whole| whole == tier.id))
+            .filter_map(|(_, store)| store.stat(ahead.id).ok())
             .map(|stat| stat.allocated / 512)
             .sum()
     }

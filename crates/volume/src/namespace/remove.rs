@@ -4,6 +4,7 @@
 
 use super::Identity;
 use crate::Volume;
+use crate::file::WholeAttr;
 use crate::format::IdAttr;
 use braid_contract::{Access, Fd, FileKind, InodeId, NativeFd, ObjectId, RenameMode, Result};
 use std::ffi::OsStr;
@@ -27,6 +28,9 @@ struct Victim {
     fd: Fd,
     ino: InodeId,
     id: ObjectId,
+    /// It is a whole file, of this size.
+    whole: Option<WholeAttr>,
+    size: u64,
 }
 
 impl Volume {
@@ -91,15 +95,18 @@ impl Volume {
         let (fd, identity) = self.identify_name(dir, name)?;
         let ino = self.home.public_ino(identity.ino());
         let has_others = identity.kind() == FileKind::Regular && identity.attr.nlink > 1;
-        let Some(id) = self.spread_id(&*fd, &identity) else {
+        let Some(attr) = self.id_now(&*fd, &identity) else {
             return Ok(Loser { ino, has_others, victim: None });
         };
-        match self.index.mark(id) {
+        let whole = WholeAttr::of(attr.kind);
+        let id = attr.id;
+        let handle = whole.and(identity.handle.as_ref());
+        match self.index.mark(id, handle) {
             // A full home tier must not keep a file from being removed.
             Err(error) if !error.is_full() => return Err(error),
             _ => {}
         }
-        Ok(Loser { ino, has_others, victim: Some(Victim { fd, ino, id }) })
+        Ok(Loser { ino, has_others, victim: Some(Victim { fd, ino, id, whole, size: identity.size() }) })
     }
 
     /// The name is gone.
@@ -118,8 +125,8 @@ impl Volume {
 
     /// A damaged attribute must not keep a file from being removed: what it
     /// left behind is for the check to find.
-    fn spread_id(&self, fd: &dyn NativeFd, identity: &Identity) -> Option<ObjectId> {
-        self.home.id_attr(fd, identity).ok().flatten().map(|attr: IdAttr| attr.id)
+    fn id_now(&self, fd: &dyn NativeFd, identity: &Identity) -> Option<IdAttr> {
+        self.home.id_attr(fd, identity).ok().flatten()
     }
 
     /// The name is gone. If it was the last one, the file's data is removed
@@ -141,7 +148,13 @@ impl Volume {
         let live = self.inodes.get(victim.ino).ok().and_then(|inode| inode.file.lock().upgrade());
         match live {
             Some(file) => self.last_name_gone(&file, victim.id, witness),
-            None => self.reaper.add(self, victim.id, witness),
+            None => {
+                if let Some(whole) = victim.whole {
+                    let ranges = whole.range_size.count(victim.size);
+                    (0..ranges).for_each(|_| self.tiers.count_range(Some(whole.tier), None));
+                }
+                self.reaper.add(self, victim.id, witness);
+            }
         }
         Ok(())
     }
