@@ -192,14 +192,12 @@ impl File {
     pub(crate) fn ahead(&self) -> Option<Ahead> {
         match &*self.layout.read() {
             Layout::Plain => None,
-            Layout::Spread(spread) => {
-                Some(Ahead {
-                    id: spread.id(),
-                    size: spread.size(),
-                    mtime: spread.times.mtime(),
-                    whole: spread.index.whole_tier(),
-                })
-            }
+            Layout::Spread(spread) => Some(Ahead {
+                id: spread.id(),
+                size: spread.size(),
+                mtime: spread.times.mtime(),
+                whole: spread.index.whole_tier(),
+            }),
         }
     }
 

@@ -7,8 +7,8 @@ use crate::namespace::{Identity, Inode, Shape, Witness, io_mode};
 use crate::placement::Deal;
 use crate::tiers::Tier;
 use braid_contract::{
-    Access, Context, Errno, Error, Fd, FileKind, HandleId, InodeId, IoMode, NativeHandle, ObjectId, OpenRequest, Opened,
-    Result,
+    Access, Context, Errno, Error, Fd, FileKind, HandleId, InodeId, IoMode, NativeHandle, ObjectId,
+    OpenRequest, Opened, Result,
 };
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -203,7 +203,8 @@ impl Volume {
             return Ok(());
         }
         if spread.index.whole().is_some() && self.index.is_unrecovered(spread.id()) {
-            let what = "its tier could not be asked what a crash left of the file: open it again when it is back";
+            let what =
+                "its tier could not be asked what a crash left of the file: open it again when it is back";
             return Err(Error::new(Errno::EIO, what));
         }
         let mut marked = spread.marked.lock();

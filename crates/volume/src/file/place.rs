@@ -160,7 +160,8 @@ impl Volume {
         let span = Span { offset, len: end - offset, size, size_after: end.max(size), new_bytes };
         let asking = Asking { file, origin, span };
         let whole = has_no_room && size <= ranges.bytes();
-        let chosen = if has_no_room { self.find_room(&asking, &deal, 0) } else { self.choose(&asking, &deal, 0) };
+        let chosen =
+            if has_no_room { self.find_room(&asking, &deal, 0) } else { self.choose(&asking, &deal, 0) };
         match chosen {
             Ok(choice) if choice.tier.is_home() => {
                 self.stays(&asking, &deal, &choice);
@@ -180,15 +181,10 @@ impl Volume {
     /// Whether a file that fits in one range should get its first bytes on
     /// another tier: a rule says so, or home is well filled and the policy
     /// wants it.
-    fn begins_elsewhere(
-        &self,
-        file: &File,
-        offset: u64,
-        end: u64,
-        origin: Origin,
-    ) -> Result<Option<Leave>> {
+    fn begins_elsewhere(&self, file: &File, offset: u64, end: u64, origin: Origin) -> Result<Option<Leave>> {
         let ruled = !self.rules.read().is_empty();
-        let spared = self.policy.read().spares_home(self.tiers.home().filled(), self.movers.config.watermark_low);
+        let spared =
+            self.policy.read().spares_home(self.tiers.home().filled(), self.movers.config.watermark_low);
         if !(ruled || spared) || !may_spread(file) || file.home_size()? > 0 {
             return Ok(None);
         }

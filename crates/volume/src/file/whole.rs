@@ -181,8 +181,7 @@ impl Volume {
             self.home_is_left(file, &identity, id)?;
         }
         let claimed = ranges.count(size.max(end));
-        let whole =
-            Whole::settled((tier.id, reason), (size, claimed), durable, self.tiers.home().id);
+        let whole = Whole::settled((tier.id, reason), (size, claimed), durable, self.tiers.home().id);
         let spread = self.whole_spread(id, &identity, ranges, whole)?;
         spread.created.fetch_or(bit(tier.id), Ordering::AcqRel);
         spread.trimmed.store(true, Ordering::Release);
@@ -225,9 +224,7 @@ impl Volume {
         let layout = file.layout.read();
         let (size, ranges) = match &*layout {
             Layout::Plain => (file.home_size()?, self.range_size_in(file, &layout)?),
-            Layout::Spread(spread) if spread.index.whole().is_some() => {
-                (spread.size(), spread.range_size())
-            }
+            Layout::Spread(spread) if spread.index.whole().is_some() => (spread.size(), spread.range_size()),
             Layout::Spread(_) => return Ok(None),
         };
         Ok((size <= ranges.bytes().min(MOVED_IN_ONE_GO_MAX)).then_some(size))
@@ -310,8 +307,7 @@ impl Volume {
         super::sync::update_times(file, spread, None)?;
         self.switch_attr(file, &id_attr(id, &identity, attr), &whole_attr(id, &identity, spread, whole))?;
         let ranges = spread.range_size().count(size);
-        let mut moved =
-            Whole::settled((to.id, reason), (size, ranges), true, self.tiers.home().id);
+        let mut moved = Whole::settled((to.id, reason), (size, ranges), true, self.tiers.home().id);
         moved.owners = whole.owners;
         (moved.owners.size, moved.owners.mtime) = (to.id, self.tiers.home().id);
         (moved.synced_size, moved.gaps) = (whole.synced_size, whole.gaps);

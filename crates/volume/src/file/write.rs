@@ -74,7 +74,8 @@ impl Volume {
                 drop(layout);
                 match written {
                     Err(full) if full.is_full() => {
-                        let leave = leave.map_or_else(|| self.leave_when_full(file, (offset, end), io), Ok)?;
+                        let leave =
+                            leave.map_or_else(|| self.leave_when_full(file, (offset, end), io), Ok)?;
                         self.make_room_in_plain(file, (offset, end), data, io, (leave, full))
                     }
                     Ok(written) => {

@@ -26,8 +26,8 @@ use crate::sync::Mutex;
 use braid_contract::{Context, Errno, Error, Fd, ObjectId, Result, TierId};
 use segments::Segments;
 use std::io::{IoSlice, IoSliceMut};
-use std::sync::{Arc, OnceLock};
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, OnceLock};
 
 pub(crate) const SIZE_AT: u64 = 256;
 pub(crate) const SYNCED_SIZE_AT: u64 = 264;

@@ -267,12 +267,7 @@ impl Volume {
     /// The first tier that takes so many bytes off `from`; `None` if it
     /// is to stay. `ENOSPC` if no tier takes any, `EFBIG` if some have room for
     /// shorter ones.
-    fn target_for<'a>(
-        &self,
-        from: &Tier,
-        bytes: u64,
-        errand: &Errand<'a>,
-    ) -> Result<Option<&'a Arc<Tier>>> {
+    fn target_for<'a>(&self, from: &Tier, bytes: u64, errand: &Errand<'a>) -> Result<Option<&'a Arc<Tier>>> {
         let wanted = |to: &&Arc<Tier>| to.id != from.id && (errand.leaves)(from, to);
         let mut targets = errand.to.iter().filter(wanted).peekable();
         if targets.peek().is_none() {

@@ -27,7 +27,10 @@ impl Volume {
         }
         let tier = self.tiers.get(whole.tier)?;
         let Backend::Store(store) = &tier.backend else {
-            return Err(Error::new(Errno::EUCLEAN, "its attribute says that its data is in an object on home"));
+            return Err(Error::new(
+                Errno::EUCLEAN,
+                "its attribute says that its data is in an object on home",
+            ));
         };
         match store.stat(id) {
             Ok(stat) if stat.size > 0 => {
