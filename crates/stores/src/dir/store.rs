@@ -218,6 +218,25 @@ impl Store for DirStore {
         self.tier()?.list(visit)
     }
 
+    fn directory(&self) -> Result<Fd> {
+        Ok(Arc::clone(&self.tier()?.root))
+    }
+
+    fn adopt(&self, id: ObjectId, file: &dyn NativeFd) -> Result<()> {
+        let tier = self.tier()?;
+        tier.adopt(id, file)?;
+        check_current(&tier)
+    }
+
+    fn is_object(&self, id: ObjectId, file: &dyn NativeFd) -> Result<bool> {
+        let (mine, theirs) = (self.tier()?.file_to_stat(id), file.stat()?);
+        match mine.and_then(|file| file.stat()) {
+            Ok(mine) => Ok((mine.device, mine.attr.ino) == (theirs.device, theirs.attr.ino)),
+            Err(error) if error.errno() == Errno::ENOENT => Ok(false),
+            Err(error) => Err(error),
+        }
+    }
+
     fn fd(&self, id: ObjectId) -> Result<Arc<OwnedFd>> {
         let tier = self.tier()?;
         let file = tier.file_to_change(id)?;

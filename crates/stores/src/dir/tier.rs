@@ -102,6 +102,16 @@ impl Tier {
         }
     }
 
+    /// Gives a file the name of an object.
+    pub(super) fn adopt(&self, id: ObjectId, file: &dyn NativeFd) -> Result<()> {
+        let (dir, name) = (dir_of(id), id.to_string());
+        self.root.ensure_dir_at(&dir)?;
+        self.unsynced.dir_made(id);
+        self.unsynced.made(id);
+        let dir = self.root.open_at(OsStr::new(&dir), Access::Directory)?;
+        file.link_to(&*dir, OsStr::new(&name))
+    }
+
     /// Removes the object's file, if there is one.
     pub(super) fn remove(&self, id: ObjectId) -> Result<()> {
         self.root.ensure_gone_at(&path_of(id))?;
