@@ -5,7 +5,7 @@ mod tiers;
 mod trace;
 
 pub(crate) use jobs::{
-    EvacuateArgs, JobCommand, JobIdArgs, JobListArgs, JobSetArgs, JobShowArgs, JobWaitArgs, MoveArgs,
+    EvacuateArgs, ImportArgs, JobCommand, JobIdArgs, JobListArgs, JobSetArgs, JobShowArgs, JobWaitArgs, MoveArgs,
     PathArgs, PinArgs, RebalanceArgs, StartArgs, UnpinArgs,
 };
 
@@ -48,6 +48,8 @@ pub(crate) enum Command {
     Demote(PathArgs),
     /// Move data so that every tier has its share, as after one was added
     Rebalance(RebalanceArgs),
+    /// Bring the files that a tier has of its own into the volume, where they are
+    Import(ImportArgs),
     /// Leave a file where it is, whatever movers want
     Pin(PinArgs),
     /// Let movers move a file again

@@ -8,7 +8,7 @@ use braid_daemon::flags::{self, StackFlags};
 use braid_daemon::metrics::Address;
 use braid_daemon::refusal::{Located, Place};
 use braid_daemon::serve::{self, ServeError};
-use braid_daemon::{log, stack_file, validate};
+use braid_daemon::{log, own_files, stack_file, validate};
 
 /// Mounts in this process or, usually, in a daemon.
 pub(crate) fn run(args: &MountArgs) -> Result<()> {
@@ -18,7 +18,16 @@ pub(crate) fn run(args: &MountArgs) -> Result<()> {
     // What is wrong is best said before anything is started or logged.
     let config = config(args)?;
     let point = validate::mount(&config, &args.mountpoint, args.nonempty)?;
-    background::start(args, &point.path)
+    background::start(args, &point.path)?;
+    tell_own_files(&config);
+    Ok(())
+}
+
+/// Tells of files that nobody sees.
+fn tell_own_files(config: &Config) {
+    for tier in own_files::tiers(config.stack.volume()) {
+        eprintln!("braid: {}", own_files::notice(tier));
+    }
 }
 
 /// The stack that the arguments describe.

@@ -5,7 +5,7 @@ use crate::args::{ReplaceArgs, StartArgs, TierAddArgs, TierListArgs, TierRemoveA
 use crate::failure::{Failure, Result};
 use crate::table::{Align, Table};
 use crate::{job, locate, movers, rehome, table};
-use braid_daemon::flags;
+use braid_daemon::{flags, own_files};
 use braid_daemon::units::show_size;
 use braid_ipc::Client;
 use braid_ipc::mounts::Mount;
@@ -67,7 +67,11 @@ pub(crate) fn add(args: &TierAddArgs) -> Result<()> {
     if args.json {
         return table::print_json(&added);
     }
-    table::print(&render_added(&added))
+    table::print(&render_added(&added))?;
+    if own_files::dir(Path::new(&added.location)) {
+        eprintln!("braid: {}", own_files::notice(&added.tier.name));
+    }
+    Ok(())
 }
 
 fn render_added(added: &TierAdded) -> String {

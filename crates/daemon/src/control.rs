@@ -7,7 +7,7 @@ use crate::tiers::Settings;
 use crate::wire::VolumeHandle;
 use braid_contract::{Errno, JobId};
 use braid_ipc::protocol::{
-    AffectedFile, Drill, ErrorReply, Explanation, FsckRequest, FsckSummary, Hello, HomeReplaced, Job,
+    AffectedFile, Drill, ErrorReply, Explanation, FsckRequest, FsckSummary, Hello, HomeReplaced, ImportSurvey, Job,
     JobChange, JobKind, JobState, PinRequest, Pinned, Replaced, Replacing, Reply, Saved, StackDump, StartJob,
     Status, TierAdded, TierRemoved, TierSet, TraceRequest,
 };
@@ -196,6 +196,10 @@ impl braid_ipc::Handler for Control {
             not_cleared: removed.not_cleared,
             saved: self.running.change(&[Edit::Remove(tier.to_owned())]),
         })
+    }
+
+    fn survey_import(&self, tier: &str) -> Result<ImportSurvey, ErrorReply> {
+        self.volume.survey_import(tier)
     }
 
     fn dump_stack(&self) -> Result<StackDump, ErrorReply> {

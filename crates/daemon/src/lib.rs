@@ -16,6 +16,7 @@ pub mod config;
 pub mod flags;
 pub mod log;
 pub mod metrics;
+pub mod own_files;
 pub mod profile;
 pub mod refusal;
 pub mod rules;

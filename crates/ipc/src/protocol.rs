@@ -16,7 +16,7 @@ pub use status::{
     Device, HotFile, Latency, LatencyBucket, LatencyHistogram, MoveCount, Status, ThreadStatus, TierStatus,
     Trouble,
 };
-pub use tiers::{HomeReplaced, Replaced, Replacing, Saved, StackDump, TierAdded, TierRemoved, TierSet};
+pub use tiers::{HomeReplaced, ImportFailure, ImportSurvey, Replaced, Replacing, Saved, StackDump, TierAdded, TierRemoved, TierSet};
 pub use trace::{TraceBegun, TraceEnded, TraceLines, TraceRequest};
 
 use braid_contract::Error;
@@ -89,6 +89,12 @@ pub enum Request {
         tier: String,
         /// Move away first what is on it.
         evacuate: bool,
+    },
+    /// What a tier's directory has of its own, and what an import would do with
+    /// it. For the owner of the mount.
+    SurveyImport {
+        /// The tier's name.
+        tier: String,
     },
     /// The stack as it is now. For the owner of the mount.
     DumpStack,
@@ -182,6 +188,7 @@ impl Request {
                 | Self::AddTier { .. }
                 | Self::SetTier { .. }
                 | Self::RemoveTier { .. }
+                | Self::SurveyImport { .. }
                 | Self::DumpStack
                 | Self::ReplaceTierBy { .. }
                 | Self::ReplaceHome { .. }
@@ -226,6 +233,8 @@ pub enum Reply {
     TierSet(TierSet),
     /// To [`Request::RemoveTier`].
     TierRemoved(TierRemoved),
+    /// To [`Request::SurveyImport`].
+    ImportSurvey(ImportSurvey),
     /// To [`Request::DumpStack`].
     StackDump(StackDump),
     /// To [`Request::ReplaceTierBy`].

@@ -326,6 +326,7 @@ fn handle(handler: &dyn Handler, request: &Request, send: &mut dyn FnMut(Reply) 
         Request::RemoveTier { tier, evacuate } => {
             handler.remove_tier(tier, *evacuate).map(Reply::TierRemoved)
         }
+        Request::SurveyImport { tier } => handler.survey_import(tier).map(Reply::ImportSurvey),
         Request::DumpStack => handler.dump_stack().map(Reply::StackDump),
         Request::ReplaceHome { dir, bandwidth } => {
             let replaced = handler.replace_home(dir, *bandwidth, &mut |now| send(Reply::Job(now)));

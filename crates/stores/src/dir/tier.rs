@@ -2,7 +2,7 @@
 
 use super::files::OpenFiles;
 use super::unsynced::{Mark, Unsynced};
-use braid_contract::{Access, Context, Errno, Fd, ObjectId, Result};
+use braid_contract::{Access, Context, Errno, Fd, NativeFd, ObjectId, Result};
 use braid_sys::AlignedBuf;
 use std::ffi::{OsStr, OsString};
 use std::io::IoSliceMut;

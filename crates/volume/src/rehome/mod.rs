@@ -162,7 +162,7 @@ fn is_gone(error: &Error) -> bool {
 }
 
 /// Removes everything in a directory but the names in `kept`.
-fn empty_dir(dir: &dyn NativeFd, kept: &[&str]) -> Result<()> {
+pub(crate) fn empty_dir(dir: &dyn NativeFd, kept: &[&str]) -> Result<()> {
     // Depth first; what is entered is on the way.
     let mut way: Vec<Fd> = vec![dir.reopen(Access::Directory)?];
     let mut names: Vec<Vec<OsString>> = vec![crate::namespace::names_in(dir)?];
