@@ -34,6 +34,7 @@ mod movers;
 mod namespace;
 mod notice;
 mod open;
+mod open_error;
 mod placement;
 mod plant;
 mod reap;
@@ -60,7 +61,7 @@ pub use format::{FORMAT_VERSION, RangeSize};
 pub use jobs::{JobRecord, JobStatus, PARALLEL_MAX as PARALLEL_JOBS_MAX, Pinned};
 pub use lifecycle::{PlacementConfig, RemovedTier, TierChange};
 pub use movers::MoverStatus;
-pub use open::OpenError;
+pub use open_error::OpenError;
 #[cfg(feature = "plant")]
 pub use plant::Plant;
 pub use rehome::{RehomeOutcome, RehomePhase, RehomeProgress, RehomeReport, discard_copy, settle_home};

@@ -29,9 +29,9 @@ mod tree;
 
 pub use report::{CheckOptions, CheckProgress, CheckReport, Problem, Severity};
 
+use crate::OpenError;
 use crate::Volume;
 use crate::config::VolumeConfig;
-use crate::open::OpenError;
 use braid_contract::{Errno, Error, ObjectId, RefusalKind, Result, TierId, counted};
 use files::Doubt;
 use ground::Ground;
