@@ -5,8 +5,17 @@ use super::{Identity, Inode};
 use crate::Volume;
 use crate::file::File;
 use crate::plant::Plant;
-use braid_contract::{Attr, FileKind, HandleId, InodeId, ObjectId, Result};
+use crate::tiers::Tier;
+use braid_contract::{Attr, Errno, Error, FileKind, HandleId, InodeId, ObjectId, ObjectStat, Result, Store};
 use std::sync::Arc;
+use std::sync::mpsc::channel;
+use std::time::Duration;
+
+/// Bytes of a block, as `stat` counts them.
+const BLOCK: u64 = 512;
+
+/// How long `stat` waits for a busy tier to count blocks.
+const STAT_PATIENCE: Duration = Duration::from_millis(100);
 
 impl Volume {
     pub(crate) fn get_attr(&self, ino: InodeId, handle: Option<HandleId>) -> Result<Attr> {
@@ -67,7 +76,11 @@ impl Volume {
             attr.size = ahead.size;
             attr.mtime = ahead.mtime.unwrap_or(attr.mtime);
             attr.ctime = ahead.mtime.map_or(attr.ctime, |mtime| attr.ctime.max(mtime));
-            attr.blocks += self.blocks_elsewhere(ahead.id);
+            attr.blocks = match self.blocks_elsewhere(ahead.id) {
+                Some(blocks) => attr.blocks + blocks,
+                // Programs take a file without blocks for one without data.
+                None => attr.blocks.max(ahead.size.div_ceil(BLOCK)),
+            };
             if self.planted(Plant::LinksAreForgotten) {
                 attr.nlink = 1;
             }
@@ -75,13 +88,29 @@ impl Volume {
         Ok(attr)
     }
 
-    /// Units of 512 bytes that a file takes on tiers other than home; a tier
-    /// that can't tell at present counts nothing.
-    fn blocks_elsewhere(&self, id: ObjectId) -> u64 {
-        self.tiers
-            .stores()
-            .filter_map(|(_, store)| store.stat(id).ok())
-            .map(|stat| stat.allocated / 512)
-            .sum()
+    /// Blocks that a file takes on tiers other than home; `None` if one of them
+    /// can't tell at present.
+    fn blocks_elsewhere(&self, id: ObjectId) -> Option<u64> {
+        self.tiers.stores().try_fold(0, |blocks, (tier, store)| match self.stat_soon(&tier, store, id) {
+            Ok(stat) => Some(blocks + stat.allocated / BLOCK),
+            Err(error) if error.errno() == Errno::ENOENT => Some(blocks),
+            Err(_) => None,
+        })
+    }
+
+    /// What a tier says of an object, unless it takes its time: it may hang,
+    /// and a directory is listed without it.
+    fn stat_soon(&self, tier: &Tier, store: Arc<dyn Store>, id: ObjectId) -> Result<ObjectStat> {
+        let pool = match &self.pool {
+            Some(pool) if tier.is_busy() => pool,
+            _ => return store.stat(id),
+        };
+        let late = || Error::new(Errno::EAGAIN, format!("tier {} is slow to answer", tier.name));
+        if !tier.is_prompt() {
+            return Err(late());
+        }
+        let (tell, told) = channel();
+        pool.spawn(move || drop(tell.send(store.stat(id))));
+        told.recv_timeout(STAT_PATIENCE).unwrap_or_else(|_| Err(late()))
     }
 }

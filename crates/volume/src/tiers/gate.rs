@@ -81,6 +81,16 @@ impl Gate {
         self.stalled_ns() >= STALL_NS
     }
 
+    /// Whether something is under way.
+    pub(crate) fn is_busy(&self) -> bool {
+        self.in_flight.load(Ordering::Acquire) > 0
+    }
+
+    /// Whether an operation that is begun now need not wait for another.
+    pub(crate) fn is_prompt(&self) -> bool {
+        self.in_flight.load(Ordering::Acquire) < IN_FLIGHT_MAX && !self.is_stalled()
+    }
+
     /// Whether nothing has ended for so long that the tier hangs, unless what
     /// is under way may take longer.
     pub(crate) fn is_stuck(&self) -> bool {

@@ -251,6 +251,16 @@ impl Tier {
         self.gate.as_ref().is_some_and(|gate| gate.is_stalled())
     }
 
+    /// Whether something is under way on it.
+    pub(crate) fn is_busy(&self) -> bool {
+        self.gate.as_ref().is_some_and(|gate| gate.is_busy())
+    }
+
+    /// Whether an operation that is begun now need not wait for another.
+    pub(crate) fn is_prompt(&self) -> bool {
+        self.gate.as_ref().is_none_or(|gate| gate.is_prompt())
+    }
+
     /// Whether nothing ends on it, however long what is under way may take:
     /// nobody waits for it who has something else to do.
     pub(crate) fn is_stuck(&self) -> bool {

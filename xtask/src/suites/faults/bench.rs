@@ -8,6 +8,7 @@ use serde_json::Value;
 use std::collections::BTreeMap;
 use std::fs;
 use std::io::{Read, Seek, SeekFrom};
+use std::os::unix::fs::MetadataExt;
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
@@ -223,13 +224,18 @@ impl Bench {
         Ok(())
     }
 
-    /// Files without a range on the bad tier are read, and listed.
+    /// Files without a range on the bad tier are read, and all are listed.
     pub(super) fn others_are_read(&self) -> Result<()> {
         for sample in self.samples.iter().filter(|sample| !sample.is_on(self.bad)) {
             sample.check(None)?;
         }
         let names = fs::read_dir(&self.mount.point).at(&self.mount.point)?.count();
-        ensure(names >= self.samples.len(), || format!("{names} names are listed"))
+        ensure(names >= self.samples.len(), || format!("{names} names are listed"))?;
+        // An archiver takes a file without blocks for one without data.
+        self.samples.iter().try_for_each(|sample| {
+            let blocks = fs::metadata(&sample.path).at(&sample.path)?.blocks();
+            ensure(blocks > 0, || format!("{} has no blocks", sample.path.display()))
+        })
     }
 
     /// Replaces the bad tier by an empty file system of this name.
