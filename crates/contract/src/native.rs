@@ -111,6 +111,10 @@ pub struct NativeUsage {
     /// It has one journal: a sync of anything makes durable every change of a
     /// name or an attribute that was made before, of whatever inode.
     pub journal_order: bool,
+    /// It gives a file that is written past its end more space than was asked
+    /// for, and leaves it what it skips: whoever does not want that allocates
+    /// the space before.
+    pub preallocates: bool,
 }
 
 /// Part of a file as little-endian 8-byte words, mapped shared: each load and

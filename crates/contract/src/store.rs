@@ -24,6 +24,9 @@ pub struct StoreCapabilities {
     pub direct_alignment: u32,
     /// What was synced survives power loss.
     pub durable: bool,
+    /// An object that is written past its end gets more space than was asked
+    /// for, unless it was allocated before.
+    pub preallocates: bool,
 }
 
 /// How to carry out one read or write.

@@ -58,6 +58,7 @@ impl DirStore {
     /// # Errors
     /// If the file system beneath can't be measured.
     pub fn new(root: Fd) -> Result<Self> {
+        let usage = root.usage()?;
         let capabilities = StoreCapabilities {
             descriptors: root.kernel_fd().is_some(),
             punch: true,
@@ -65,7 +66,8 @@ impl DirStore {
             seek_data: true,
             overwrite: true,
             direct_alignment: DIRECT_ALIGNMENT as u32,
-            durable: !root.usage()?.volatile,
+            durable: !usage.volatile,
+            preallocates: usage.preallocates,
         };
         Ok(Self {
             path: None,

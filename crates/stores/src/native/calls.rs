@@ -109,6 +109,7 @@ pub(super) fn usage(fd: impl AsFd) -> Result<NativeUsage> {
         read_only: space.f_flag.contains(StatVfsMountFlags::RDONLY),
         volatile: matches!(magic, TMPFS_MAGIC | RAMFS_MAGIC),
         journal_order: matches!(magic, EXT_MAGIC | XFS_MAGIC | TMPFS_MAGIC | RAMFS_MAGIC),
+        preallocates: magic == XFS_MAGIC,
     })
 }
 

@@ -391,6 +391,7 @@ impl NativeFd for SimFd {
             read_only: false,
             volatile: self.shared.config.volatile,
             journal_order: self.shared.config.model.journal_order,
+            preallocates: false,
         })
     }
 

@@ -6,6 +6,7 @@
 //! side; what changes where bytes are (spreading, truncating, moving a range)
 //! holds it alone.
 
+mod ahead;
 mod allocate;
 mod choose;
 mod gather;

@@ -168,6 +168,7 @@ impl Volume {
     /// Brings the home inode up to date and gives the mark up, unless somebody
     /// uses the file again.
     fn settle(&self, file: &File) -> Result<()> {
+        self.release_ahead(file);
         self.gather_late(file);
         self.update_home_inode(file)?;
         self.note_inode(&file.inode);

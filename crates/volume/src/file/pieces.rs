@@ -47,6 +47,7 @@ impl Volume {
         tier.refuse_if_readonly()?;
         spread.untimed.fetch_or(bit(tier.id), Ordering::AcqRel);
         spread.dirty.fetch_or(bit(tier.id), Ordering::AcqRel);
+        self.allocate_growth(file, spread, tier, offset..offset + data.len() as u64)?;
         let write = || match &tier.backend {
             Backend::Home(_) => {
                 let _shared = file.home_len.read();

@@ -227,6 +227,9 @@ impl Volume {
             return Err(NotSpread::PassedThrough);
         }
         let spread = self.make_spread(file, ranges).map_err(NotSpread::Failed)?;
+        if let Err(error) = self.release_guess(file, spread.size()) {
+            tracing::debug!(file = %spread.id(), %error, "the home file keeps more space than it needs");
+        }
         file.inode.set_shape(Shape::Spread);
         *layout = Layout::Spread(Box::new(spread));
         Ok(())

@@ -1,11 +1,13 @@
 //! What a spread file has beyond its home file.
 
+use super::ahead::Ahead;
 use crate::format::RangeSize;
 use crate::index::Index;
 use crate::migrate::Moving;
 use crate::placement::Deal;
 use crate::sync::Mutex;
 use braid_contract::{Environment, ObjectId, Result, TierId, Timestamp};
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU64, Ordering};
 
@@ -40,6 +42,8 @@ pub(crate) struct Spread {
     pub(crate) moving: Arc<Moving>,
     /// What a crash may have left beyond the size is known to be gone.
     pub(crate) trimmed: AtomicBool,
+    /// Ranges of which more is allocated than the file needs so far.
+    pub(crate) ahead: Mutex<BTreeMap<u64, Ahead>>,
     /// Whether the file is marked as ahead of its home inode.
     pub(crate) marked: Mutex<bool>,
     /// It is marked and trimmed: a write has nothing to do before.
@@ -68,6 +72,7 @@ impl Spread {
             placing: Mutex::new(deal),
             moving: Moving::new(),
             trimmed: AtomicBool::new(false),
+            ahead: Mutex::default(),
             marked: Mutex::new(false),
             ready: AtomicBool::new(false),
             gathers: AtomicBool::new(false),
@@ -93,6 +98,7 @@ impl Spread {
             placing: Mutex::new(self.placing.lock().clone()),
             moving: Moving::new(),
             trimmed: flag(&self.trimmed),
+            ahead: Mutex::new(self.ahead.lock().clone()),
             marked: Mutex::new(*self.marked.lock()),
             ready: flag(&self.ready),
             gathers: flag(&self.gathers),

@@ -195,6 +195,7 @@ impl Store for Gate {
             overwrite: false,
             direct_alignment: 0,
             durable: true,
+            preallocates: false,
         };
         self.store.read().as_ref().map_or(absent, |store| store.capabilities())
     }

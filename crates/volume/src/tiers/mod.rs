@@ -100,6 +100,8 @@ pub(crate) struct Tier {
     label: Vec<u8>,
     probing: AtomicBool,
     measuring: AtomicBool,
+    /// A part of a file that grows there gets more space than it was asked for.
+    preallocates: AtomicBool,
     environment: Arc<dyn Environment>,
 }
 
@@ -143,6 +145,7 @@ impl Tier {
         if let Some(profile) = &parts.profile {
             load.seed(profile);
         }
+        let preallocates = AtomicBool::new(preallocates(&backend));
         Self {
             id: parts.id,
             name: parts.name,
@@ -160,6 +163,7 @@ impl Tier {
             label: parts.label,
             probing: AtomicBool::new(false),
             measuring: AtomicBool::new(false),
+            preallocates,
             environment: environment(),
         }
     }
@@ -173,6 +177,7 @@ impl Tier {
     pub(crate) fn reseat(&self, root: Fd, location: String) {
         if let Backend::Home(place) = &self.backend {
             *place.write() = root;
+            self.preallocates.store(preallocates(&self.backend), Ordering::Release);
             *self.location.write() = location;
             self.measure();
         }
@@ -180,6 +185,12 @@ impl Tier {
 
     pub(crate) fn is_home(&self) -> bool {
         matches!(self.backend, Backend::Home(_))
+    }
+
+    /// Whether a part of a file that is written past its end gets more space
+    /// there than it was asked for, unless that was allocated before.
+    pub(crate) fn preallocates(&self) -> bool {
+        self.preallocates.load(Ordering::Acquire)
     }
 
     /// Whether its store is not there at all.
@@ -375,6 +386,13 @@ impl Tier {
     pub(crate) fn finish_measuring(&self) {
         self.measure();
         self.measuring.store(false, Ordering::Release);
+    }
+}
+
+fn preallocates(backend: &Backend) -> bool {
+    match backend {
+        Backend::Home(root) => root.read().usage().is_ok_and(|usage| usage.preallocates),
+        Backend::Store(store) => store.capabilities().preallocates,
     }
 }
 
