@@ -52,7 +52,7 @@ impl FileSystem for Volume {
     ) -> Result<Attr> {
         let _pass = self.door.pass();
         let begun = changes.size.and_then(|_| self.trace_begin_unopened());
-        let result = self.set_attr(caller, ino, handle, changes);
+        let result = self.with_room(|| self.set_attr(caller, ino, handle, changes));
         self.note_set_attr(ino, changes);
         if let (Some(size), true) = (changes.size, result.is_ok()) {
             self.trace_truncate(begun, ino, caller, size);
@@ -75,21 +75,21 @@ impl FileSystem for Volume {
         rdev: u32,
     ) -> Result<Entry> {
         let _pass = self.door.pass();
-        let result = self.make_node(caller, parent, name, mode, umask, rdev);
+        let result = self.with_room(|| self.make_node(caller, parent, name, mode, umask, rdev));
         self.note_name(parent, name);
         result
     }
 
     fn mkdir(&self, caller: &Caller, parent: InodeId, name: &OsStr, mode: u32, umask: u32) -> Result<Entry> {
         let _pass = self.door.pass();
-        let result = self.make_dir(caller, parent, name, mode, umask);
+        let result = self.with_room(|| self.make_dir(caller, parent, name, mode, umask));
         self.note_name(parent, name);
         result
     }
 
     fn symlink(&self, caller: &Caller, parent: InodeId, name: &OsStr, target: &OsStr) -> Result<Entry> {
         let _pass = self.door.pass();
-        let result = self.make_symlink(caller, parent, name, target);
+        let result = self.with_room(|| self.make_symlink(caller, parent, name, target));
         self.note_name(parent, name);
         result
     }
@@ -156,7 +156,7 @@ impl FileSystem for Volume {
     ) -> Result<(Entry, Opened)> {
         let _pass = self.door.pass();
         let begun = self.trace_begin_unopened();
-        let result = self.make_file(caller, parent, name, mode, umask, exclusive, flags);
+        let result = self.with_room(|| self.make_file(caller, parent, name, mode, umask, exclusive, flags));
         self.note_name(parent, name);
         if let Ok((_, opened)) = &result {
             self.trace_open(begun, caller, opened, flags, true);
@@ -254,7 +254,8 @@ impl FileSystem for Volume {
             FallocateMode::Allocate { keep_size: false } | FallocateMode::ZeroRange { keep_size: false }
         );
         let begun = self.trace_begin(&open.file).filter(|_| !keeps_size);
-        let result = self.allocate_file(&open.file, offset, len, mode, Origin::of_reserving(caller));
+        let result = self
+            .with_room(|| self.allocate_file(&open.file, offset, len, mode, Origin::of_reserving(caller)));
         self.note_data(&open.file.inode, offset, len);
         let begun = begun.filter(|_| result.is_ok());
         self.trace_span(begun, TraceOpKind::Allocate, &open.file, caller, (offset, len));
@@ -341,7 +342,8 @@ impl FileSystem for Volume {
                 sum.total += usage.total;
                 sum.free += usage.free;
                 if tier.takes_ranges() {
-                    sum.available += usage.available.saturating_sub(tier.reserve().bytes(usage.total));
+                    // What was placed since the tier was measured counts.
+                    sum.available += tier.room();
                 }
             }
         }
@@ -367,7 +369,7 @@ impl FileSystem for Volume {
         mode: XattrMode,
     ) -> Result<()> {
         let _pass = self.door.pass();
-        let result = self.set_xattr(caller, ino, name, value, mode);
+        let result = self.with_room(|| self.set_xattr(caller, ino, name, value, mode));
         self.note_ino(ino);
         result
     }

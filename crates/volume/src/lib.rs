@@ -32,6 +32,7 @@ mod lifecycle;
 mod migrate;
 mod movers;
 mod namespace;
+mod need;
 mod notice;
 mod open;
 mod open_error;

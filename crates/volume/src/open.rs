@@ -14,6 +14,7 @@ use crate::jobs::Jobs;
 use crate::migrate::{Paces, Slots};
 use crate::movers::Movers;
 use crate::namespace::{Home, InodeTable, NameLocks, names_in};
+use crate::need::Freed;
 use crate::reap::Reaper;
 use crate::rehome::Changes;
 use crate::rules::Rules;
@@ -525,6 +526,7 @@ fn assemble(home: Home, config: VolumeConfig, plan: &Plan) -> Opening<Volume> {
         changes: Changes::new(),
         overhaul: Mutex::new(()),
         reaper: Reaper::new(),
+        freed: Freed::default(),
         pool: pool(&*environment)?,
         slots: Slots::new(SLOTS),
         background: Background::new(),

@@ -12,6 +12,7 @@ use crate::tiers::Tier;
 use braid_contract::{Errno, Error, InodeId, ObjectId, Result, Store};
 use std::collections::HashSet;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 /// Files wait this long for others to go with.
 const BATCH_TIME_NS: u64 = 1_000_000_000;
@@ -32,6 +33,8 @@ pub(crate) struct Reaper {
     removed: Mutex<Removed>,
     /// Held while a batch is carried out.
     working: Mutex<()>,
+    /// Batches that were carried out.
+    batches: AtomicU64,
 }
 
 #[derive(Default)]
@@ -66,6 +69,7 @@ impl Reaper {
             pending: Mutex::new(Pending::default()),
             removed: Mutex::new(Removed::default()),
             working: Mutex::new(()),
+            batches: AtomicU64::new(0),
         }
     }
 
@@ -127,6 +131,11 @@ impl Reaper {
         }
     }
 
+    /// How many batches of removals were carried out so far.
+    pub(crate) fn batches(&self) -> u64 {
+        self.batches.load(Ordering::Acquire)
+    }
+
     /// Carries out everything that is queued; answers whether there was any.
     pub(crate) fn reap_now(&self, volume: &Volume) -> bool {
         let _working = self.working.lock();
@@ -147,6 +156,8 @@ impl Reaper {
         }
         self.remove(volume, files.iter().map(|(id, _)| *id).collect());
         volume.tiers.measure_again();
+        volume.freed.note();
+        self.batches.fetch_add(1, Ordering::AcqRel);
         true
     }
 

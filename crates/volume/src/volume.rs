@@ -11,6 +11,7 @@ use crate::jobs::Jobs;
 use crate::migrate::{Pace, Paces, Slots};
 use crate::movers::{Drive, Movers, Who};
 use crate::namespace::{Home, InodeTable, NameLocks};
+use crate::need::Freed;
 use crate::placement::Policy;
 use crate::reap::Reaper;
 use crate::rehome::Changes;
@@ -55,6 +56,7 @@ pub struct Volume {
     /// replacement of home.
     pub(crate) overhaul: Mutex<()>,
     pub(crate) reaper: Reaper,
+    pub(crate) freed: Freed,
     /// Threads for what goes on on several tiers at once; `None` where there
     /// may be none.
     pub(crate) pool: Option<rayon::ThreadPool>,

@@ -242,12 +242,13 @@ impl Check<'_> {
     /// Goes through the entries of a file of `size` bytes.
     pub(super) fn tally(&self, index: &RawIndex, size: u64, ranges: RangeSize) -> Result<Tally> {
         let mut tally = Tally::new(size, ranges);
+        let reserved = index.reserved()?;
         index.for_each(|raw| {
             if let Ok(entry) = raw.entry {
                 *tally.placed.entry(entry.tier).or_default() += 1;
             }
             if ranges.start_of(raw.range) >= size {
-                tally.beyond += 1;
+                tally.beyond += u64::from(ranges.start_of(raw.range) >= reserved);
                 return Ok(());
             }
             match raw.entry {
@@ -380,7 +381,7 @@ impl Check<'_> {
             return;
         }
         let problem = problem.repair("clears them");
-        let first = tally.ranges.count(tally.size);
+        let first = tally.ranges.count(tally.size.max(index.reserved().unwrap_or(0)));
         self.mend(problem, When::Unused, |check| {
             check.change_placed(|| index.clear_from(&*check.ground.braid, first))
         });

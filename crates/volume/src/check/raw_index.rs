@@ -3,7 +3,7 @@
 
 use super::tree::regular_if_there;
 use crate::format::{Entry, FormatError, HEADER_LEN, Header, MUTABLE_FROM, Words};
-use crate::index::{GAPS_AT, OWNERS_AT, SIZE_AT, SYNCED_SIZE_AT, durable_at, entry_at};
+use crate::index::{GAPS_AT, OWNERS_AT, RESERVED_AT, SIZE_AT, SYNCED_SIZE_AT, durable_at, entry_at};
 use braid_contract::{Access, Errno, Fd, NativeFd, ObjectId, Result, SeekTarget, TierId};
 use std::ffi::OsStr;
 use std::io::IoSliceMut;
@@ -117,6 +117,12 @@ impl RawIndex {
 
     pub(super) fn size(&self) -> Result<std::result::Result<u64, FormatError>> {
         self.decoded(SIZE_AT, |word| self.words.decode_size(SIZE_AT, word))
+    }
+
+    /// Up to where entries beyond the size are meant.
+    pub(super) fn reserved(&self) -> Result<u64> {
+        let word = self.word(RESERVED_AT)?;
+        Ok(self.words.decode_size(RESERVED_AT, word).unwrap_or(0))
     }
 
     pub(super) fn synced_size(&self) -> Result<std::result::Result<u64, FormatError>> {

@@ -43,7 +43,8 @@ impl Volume {
         if !tier.preallocates() || spread.is_ahead(tier, offset, end) {
             return Ok(());
         }
-        if end <= self.part_size(file, spread, tier).unwrap_or(u64::MAX) {
+        let is_there = end <= spread.index.reserved()?;
+        if is_there || end <= self.part_size(file, spread, tier).unwrap_or(u64::MAX) {
             return Ok(());
         }
         let (ranges, size) = (spread.range_size(), spread.size());

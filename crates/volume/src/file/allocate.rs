@@ -2,23 +2,51 @@
 
 use super::pieces::is_absent;
 use super::relocate::Moves;
+use super::sync::update_times;
 use super::{File, Layout, Spread};
 use crate::Volume;
 use crate::format::SIZE_MAX;
 use crate::placement::Origin;
 use crate::tiers::{Backend, Tier, bit};
-use braid_contract::{Errno, FallocateMode, Result};
+use braid_contract::{Errno, FallocateMode, Result, SetTime};
 use std::ops::Range;
+use std::sync::Arc;
 use std::sync::atomic::Ordering;
+
+/// What of a file's space may be no data and not reserved either.
+const METADATA_MAX: u64 = 64 << 10;
 
 /// How an allocation went.
 enum Allocated {
     All,
     /// The tier of the range at this offset has no room for it.
     FullAt(u64),
+    /// Home has no room for more of a plain file, which took so many bytes.
+    HomeFull(u64),
+}
+
+/// What an allocation did that is to be undone if the rest of it fails.
+#[derive(Default)]
+struct Taken {
+    pieces: Vec<Piece>,
+    /// Up to where space was reserved before; `None` as long as nothing of a
+    /// spread file was.
+    reserved: Option<u64>,
+}
+
+/// Part of one range.
+struct Piece {
+    tier: Arc<Tier>,
+    bytes: Range<u64>,
+    /// The range had no tier before.
+    new: bool,
+    /// By how much the file grew on the tier.
+    grown: u64,
 }
 
 impl Volume {
+    /// Reserves, frees or zeroes space. All of it or nothing: what can't be
+    /// reserved as a whole leaves the file as it was.
     pub(crate) fn allocate_file(
         &self,
         file: &File,
@@ -28,23 +56,59 @@ impl Volume {
         origin: Origin,
     ) -> Result<()> {
         let end = offset.checked_add(len).filter(|end| *end <= SIZE_MAX).ok_or(Errno::EFBIG)?;
-        if mode == (FallocateMode::Allocate { keep_size: false }) {
-            self.spread_ahead(file, offset, end, origin)?;
+        if mode == FallocateMode::PunchHole {
+            self.freed.note();
+        }
+        match mode {
+            // Only an index tells, later, what was reserved beyond the size.
+            FallocateMode::Allocate { keep_size: true } => self.spread_to_keep(file, offset, end, origin)?,
+            FallocateMode::Allocate { keep_size: false } => self.spread_ahead(file, offset, end, origin)?,
+            _ => {}
         }
         self.trim_before(file, end);
+        let mut taken = Taken::default();
+        let result = self.allocate_somewhere(file, offset..end, mode, origin, &mut taken);
+        match result {
+            Ok(()) => self.tiers.measure_again(),
+            Err(_) => self.give_back(file, taken),
+        }
+        result
+    }
+
+    /// Spreads a plain file before space of more than one range is kept for it.
+    fn spread_to_keep(&self, file: &File, offset: u64, end: u64, origin: Origin) -> Result<()> {
+        let plain = matches!(&*file.layout.read(), Layout::Plain);
+        let ranges = self.range_size_for(file, offset, end, origin)?;
+        if plain && end > ranges.bytes() && end > file.home_size()? {
+            // If it can't be spread, home keeps the space.
+            let _ = self.spread_out(file, ranges);
+        }
+        Ok(())
+    }
+
+    fn allocate_somewhere(
+        &self,
+        file: &File,
+        bytes: Range<u64>,
+        mode: FallocateMode,
+        origin: Origin,
+        taken: &mut Taken,
+    ) -> Result<()> {
         let mut moves = Moves::default();
         loop {
             let layout = file.layout.read();
-            let plain = matches!(&*layout, Layout::Plain);
             let allocated = match &*layout {
-                Layout::Plain => self.allocate_plain(file, offset, len, mode),
-                Layout::Spread(spread) => self.allocate_spread(file, spread, offset..end, mode, origin),
+                Layout::Plain => self.allocate_plain(file, &bytes, mode),
+                Layout::Spread(spread) => {
+                    self.allocate_spread(file, spread, bytes.clone(), mode, origin, taken)
+                }
             };
             drop(layout);
             match allocated? {
                 Allocated::All => return Ok(()),
-                Allocated::FullAt(_) if plain => {
-                    let ranges = self.range_size_for(file, offset, end, origin)?;
+                Allocated::HomeFull(before) => {
+                    self.give_back_plain(file, &bytes, before)?;
+                    let ranges = self.range_size_for(file, bytes.start, bytes.end, origin)?;
                     self.spread_out(file, ranges).map_err(|_| Errno::ENOSPC)?;
                 }
                 Allocated::FullAt(at) => {
@@ -56,32 +120,74 @@ impl Volume {
         }
     }
 
-    fn allocate_plain(&self, file: &File, offset: u64, len: u64, mode: FallocateMode) -> Result<Allocated> {
-        match file.writable()?.allocate(mode, offset, len) {
+    fn allocate_plain(&self, file: &File, bytes: &Range<u64>, mode: FallocateMode) -> Result<Allocated> {
+        let fd = file.writable()?;
+        let before = fd.stat()?.attr.blocks * 512;
+        let allocate = |mode| fd.allocate(mode, bytes.start, bytes.end - bytes.start);
+        // The size last: a part of what was asked for must not show.
+        let keep = FallocateMode::Allocate { keep_size: true };
+        let allocated = match mode {
+            FallocateMode::Allocate { keep_size: false } => allocate(keep).and_then(|()| allocate(mode)),
+            _ => allocate(mode),
+        };
+        match allocated {
             Ok(()) => Ok(Allocated::All),
-            Err(error) if error.is_full() => Ok(Allocated::FullAt(offset)),
+            Err(error) if error.is_full() => Ok(Allocated::HomeFull(before)),
             Err(error) => Err(error),
         }
+    }
+
+    /// Frees what the home file system had allocated when it found that there
+    /// is no room for all of it.
+    fn give_back_plain(&self, file: &File, bytes: &Range<u64>, before: u64) -> Result<()> {
+        let layout = file.layout.write();
+        if !matches!(&*layout, Layout::Plain) {
+            return Ok(());
+        }
+        let fd = file.writable()?;
+        let attr = fd.stat()?.attr;
+        let (mut at, mut data) = (0, 0);
+        while let Some((start, end)) = self.next_home_data(file, at, attr.size)? {
+            data += end - start.max(at);
+            at = end;
+        }
+        // What was reserved before stays.
+        let had_nothing_reserved = before <= data + METADATA_MAX;
+        let mut at = bytes.start;
+        let hole_end = bytes.end.min(attr.size);
+        while at < hole_end && had_nothing_reserved {
+            let next = self.next_home_data(file, at, hole_end)?;
+            let (start, end) = next.unwrap_or((hole_end, hole_end));
+            if at < start {
+                fd.allocate(FallocateMode::PunchHole, at, start - at)?;
+            }
+            at = end.max(at + 1);
+        }
+        fd.truncate(attr.size)?;
+        fd.set_times(None, Some(SetTime::At(attr.mtime)))
     }
 
     fn allocate_spread(
         &self,
         file: &File,
         spread: &Spread,
-        Range { start: offset, end }: Range<u64>,
+        bytes: Range<u64>,
         mode: FallocateMode,
         origin: Origin,
+        taken: &mut Taken,
     ) -> Result<Allocated> {
         self.mark(file, spread)?;
         spread.touch_inode();
         match mode {
-            FallocateMode::PunchHole => self.punch_spread(file, spread, offset, end.min(spread.size())),
+            FallocateMode::PunchHole => {
+                self.punch_spread(file, spread, bytes.start, bytes.end.min(spread.size()))
+            }
             FallocateMode::Allocate { keep_size } => {
-                self.reserve_spread(file, spread, offset..end, keep_size, origin)
+                self.reserve_spread(file, spread, bytes, keep_size, origin, taken)
             }
             FallocateMode::ZeroRange { keep_size } => {
-                self.punch_spread(file, spread, offset, end.min(spread.size()))?;
-                self.reserve_spread(file, spread, offset..end, keep_size, origin)
+                self.punch_spread(file, spread, bytes.start, bytes.end.min(spread.size()))?;
+                self.reserve_spread(file, spread, bytes, keep_size, origin, taken)
             }
         }
     }
@@ -107,8 +213,7 @@ impl Volume {
     }
 
     /// Gives each range of `offset .. end` a tier and reserves its space
-    /// there. Beyond the file's size nothing is reserved: what an index says
-    /// there does not count.
+    /// there. The size follows when all of it is.
     fn reserve_spread(
         &self,
         file: &File,
@@ -116,45 +221,130 @@ impl Volume {
         Range { start: offset, end }: Range<u64>,
         keep_size: bool,
         origin: Origin,
+        taken: &mut Taken,
     ) -> Result<Allocated> {
-        let end = if keep_size { end.min(spread.size()) } else { end };
-        if offset < end {
-            self.refuse_hopeless(spread, offset, end)?;
-        }
+        self.refuse_hopeless(spread, offset, end)?;
+        let reserved = spread.index.reserved()?;
+        taken.reserved.get_or_insert(reserved);
         for range in spread.range_size().ranges_of(offset, end) {
             let (start, end) = part_of(spread, range, offset, end);
+            let new = spread.index.entry(range)?.is_none();
             self.place(file, spread, start, end, origin)?;
             let _writing = self.writing(spread, start, end);
             let entry = spread.index.entry(range)?.ok_or(Errno::EIO)?;
             let tier = self.tiers.get(entry.tier)?;
-            match self.reserve_on(file, spread, &tier, start, end - start) {
-                Ok(()) => {
-                    spread.index.set_gaps(true)?;
-                    self.grow(file, spread, end, &tier)?;
-                }
-                Err(error) if error.is_full() => return Ok(Allocated::FullAt(start)),
-                Err(error) => return Err(error),
+            let before = self.allocated_on(file, spread, &tier);
+            let result = self.reserve_on(file, spread, &tier, start..end);
+            let grown = self.allocated_on(file, spread, &tier).saturating_sub(before);
+            if new || grown > 0 {
+                taken.pieces.push(Piece { tier, bytes: start..end, new, grown });
             }
+            match result {
+                Err(error) if error.is_full() => return Ok(Allocated::FullAt(start)),
+                result => result?,
+            }
+        }
+        // Before there is a size that needs it.
+        if end > reserved {
+            spread.index.set_reserved(end)?;
+        }
+        spread.index.set_gaps(true)?;
+        if !keep_size && end > spread.size() {
+            let last = spread.index.entry(spread.range_size().range_of(end - 1))?.ok_or(Errno::EIO)?;
+            let tier = self.tiers.get(last.tier)?;
+            self.grow(file, spread, end, &tier)?;
         }
         Ok(Allocated::All)
     }
 
-    fn reserve_on(&self, file: &File, spread: &Spread, tier: &Tier, offset: u64, len: u64) -> Result<()> {
+    /// Bytes that the file takes on `tier`.
+    fn allocated_on(&self, file: &File, spread: &Spread, tier: &Tier) -> u64 {
+        match &tier.backend {
+            Backend::Home(_) => file.data().stat().map_or(0, |stat| stat.attr.blocks * 512),
+            Backend::Store(store) => store.stat(spread.id()).map_or(0, |stat| stat.allocated),
+        }
+    }
+
+    fn reserve_on(&self, file: &File, spread: &Spread, tier: &Tier, bytes: Range<u64>) -> Result<()> {
         spread.dirty.fetch_or(bit(tier.id), Ordering::AcqRel);
-        let reserved = match &tier.backend {
-            Backend::Home(_) => {
-                let _shared = file.home_len.read();
-                file.writable()?.allocate(FallocateMode::Allocate { keep_size: false }, offset, len)
+        let reserved = match self.reserve_part(file, spread, tier, bytes.clone()) {
+            Err(error) if is_absent(spread, tier, &error)? => {
+                self.make_object(spread, tier)?;
+                self.reserve_part(file, spread, tier, bytes)
             }
-            Backend::Store(store) => match store.allocate(spread.id(), offset, len, false) {
-                Err(error) if is_absent(spread, tier, &error)? => {
-                    self.make_object(spread, tier)?;
-                    store.allocate(spread.id(), offset, len, false)
-                }
-                result => result,
-            },
+            result => result,
         };
         reserved.map_err(|error| tier.note_error(error))
+    }
+
+    /// Undoes what an allocation did before it failed.
+    fn give_back(&self, file: &File, taken: Taken) {
+        let layout = file.layout.write();
+        let (Layout::Spread(spread), Some(reserved)) = (&*layout, taken.reserved) else { return };
+        let result = taken.pieces.iter().try_for_each(|piece| self.give_back_piece(file, spread, piece));
+        let ends = self.tiers.iter().filter(|tier| taken.pieces.iter().any(|piece| piece.tier.id == tier.id));
+        let result = ends.fold(result, |result, tier| {
+            let released = self.release_end(file, spread, &tier);
+            result.and(released).and_then(|()| self.reserve_again(file, spread, &tier, reserved))
+        });
+        if let Err(error) = result {
+            tracing::warn!(file = %spread.id(), %error, "a file keeps space of an allocation that failed");
+        }
+        self.tiers.measure_again();
+    }
+
+    /// Frees what was allocated for a piece, unless it was written meanwhile,
+    /// or some of it was reserved before.
+    fn give_back_piece(&self, file: &File, spread: &Spread, piece: &Piece) -> Result<()> {
+        let (tier, bytes) = (&*piece.tier, piece.bytes.clone());
+        let range = spread.range_size().range_of(bytes.start);
+        let entry = spread.index.entry(range)?;
+        if entry.is_none_or(|entry| entry.tier != tier.id) {
+            return Ok(());
+        }
+        let (mut at, mut data) = (bytes.start, 0);
+        while let Some((start, end)) = self.next_data_on(file, spread, tier, at, bytes.end)? {
+            data += end - start.max(at);
+            at = end;
+        }
+        if piece.new && data == 0 {
+            spread.index.clear_entry(range)?;
+            spread.cleared.store(true, Ordering::Release);
+            self.tiers.count_range(Some(tier.id), None);
+            return self.release_range(file, spread, tier, range);
+        }
+        match piece.grown + data >= bytes.end - bytes.start {
+            true => self.release_holes(file, spread, tier, bytes),
+            false => Ok(()),
+        }
+    }
+
+    /// Frees what `tier` has of the file beyond the end of its part. The caller
+    /// holds the layout alone.
+    pub(super) fn release_end(&self, file: &File, spread: &Spread, tier: &Tier) -> Result<()> {
+        if let Backend::Store(store) = &tier.backend {
+            let cut = match store.stat(spread.id()) {
+                Ok(stat) if stat.allocated > 0 => store.truncate(spread.id(), stat.size),
+                Err(error) if error.errno() != Errno::ENOENT => Err(error),
+                _ => Ok(()),
+            };
+            return cut.or_else(|error| self.concerning(spread, tier, tier.note_error(error)));
+        }
+        let attr = file.data().stat()?.attr;
+        file.writable()?.truncate(attr.size)?;
+        update_times(file, spread, Some(attr.mtime))
+    }
+
+    /// Reserves again what was reserved before beyond the size and is on
+    /// `tier`: what was freed there went with it.
+    fn reserve_again(&self, file: &File, spread: &Spread, tier: &Tier, reserved: u64) -> Result<()> {
+        for range in spread.range_size().ranges_of(spread.size(), reserved) {
+            if spread.index.entry(range)?.is_some_and(|entry| entry.tier == tier.id) {
+                let (start, end) = part_of(spread, range, spread.size(), reserved);
+                self.reserve_part(file, spread, tier, start..end)?;
+            }
+        }
+        Ok(())
     }
 
     /// An allocation that can't fit is refused before it fills every tier.

@@ -11,7 +11,7 @@ use std::sync::atomic::Ordering;
 
 impl Volume {
     /// Makes the home inode know what the tier knows of the file, and takes
-    /// away what a crash left behind the end of the file. Answers how many
+    /// away what is reserved, or a crash left, behind the end of the file. Answers how many
     /// ranges are on the tier.
     pub(crate) fn prepare_leave(&self, file: &File, tier: &Tier) -> Result<u64> {
         let layout = file.layout.write();
@@ -25,7 +25,9 @@ impl Volume {
             Ok(())
         })?;
         if beyond {
+            spread.index.set_reserved(0)?;
             self.trim(file, spread, spread.size())?;
+            self.tiers.iter().try_for_each(|tier| self.release_end(file, spread, &tier))?;
             self.make_releases_durable(file, spread)?;
         }
         update_times(file, spread, None)?;

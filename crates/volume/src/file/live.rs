@@ -86,6 +86,11 @@ pub(crate) struct Opens {
 }
 
 impl File {
+    /// Whether it has no name any more.
+    pub(crate) fn is_nameless(&self) -> bool {
+        self.data().stat().is_ok_and(|stat| stat.attr.nlink == 0)
+    }
+
     pub(crate) fn new(inode: Arc<Inode>, first: Fd, first_writes: bool, layout: Layout) -> Self {
         Self {
             inode,

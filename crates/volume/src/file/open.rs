@@ -115,6 +115,9 @@ impl Volume {
             true => self.note_from(&open.file.inode, 0),
             false => self.note_inode(&open.file.inode),
         }
+        // It may be what frees the file's space.
+        drop(open);
+        self.freed.note_close();
         ended
     }
 

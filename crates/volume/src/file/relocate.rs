@@ -309,6 +309,7 @@ impl RangeMove<'_> {
             let spread = hold.spread()?;
             self.volume.ensure_object(spread, self.to).map_err(NotMoved::Target)?;
             self.volume.release_range(self.file, spread, self.to, self.range).map_err(NotMoved::Target)?;
+            self.reserve(spread)?;
         }
         let outcome = carry_out(self, &self.volume.slots, span, &self.this)?;
         // Only what is durable may be released; that it is not is no failure
@@ -320,6 +321,17 @@ impl RangeMove<'_> {
             }
         }
         Ok(outcome)
+    }
+
+    /// What is reserved for the file is so wherever it is.
+    fn reserve(&self, spread: &Spread) -> Moved<()> {
+        let reserved = spread.index.reserved().map_err(NotMoved::Other)?;
+        let bytes = self.ranges.bytes_of(self.range..self.range + 1, reserved);
+        if bytes.is_empty() {
+            return Ok(());
+        }
+        let result = self.volume.reserve_part(self.file, spread, self.to, bytes);
+        result.map_err(|error| NotMoved::Target(self.to.note_error(error)))
     }
 
     /// The source's copy after a move, the target's after one that failed:

@@ -24,6 +24,7 @@ impl Volume {
         if size > home_size {
             self.spread_ahead(file, home_size, size, Origin::of_reserving(caller))?;
         }
+        self.freed.note();
         let mut layout = file.layout.write();
         self.trim_late(file, &layout);
         match &*layout {
@@ -105,12 +106,22 @@ impl Volume {
         self.mark(file, spread)?;
         spread.touch_inode();
         let owner = self.owner_before(spread, size)?;
+        let has_reserved = spread.index.reserved()? > 0 || !spread.ahead.lock().is_empty();
+        if has_reserved {
+            spread.index.set_reserved(0)?;
+        }
         if spread.index.synced_size()? > size {
             spread.index.set_synced_size(size)?;
         }
         spread.set_size(size, owner)?;
         self.index.sync(&spread.index)?;
         self.trim(file, spread, size)?;
+        if has_reserved {
+            spread.ahead.lock().clear();
+            for tier in self.tiers.iter() {
+                self.release_end(file, spread, &tier)?;
+            }
+        }
         update_times(file, spread, None)
     }
 
@@ -141,7 +152,7 @@ impl Volume {
     pub(crate) fn trim(&self, file: &File, spread: &Spread, size: u64) -> Result<()> {
         // What is being copied now was read before.
         spread.moving.cancel_all();
-        let first = spread.range_size().count(size);
+        let first = spread.range_size().count(size.max(spread.index.reserved()?));
         let mut cleared = false;
         spread.index.for_each(first, |_, entry| {
             cleared = true;

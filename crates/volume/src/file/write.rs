@@ -6,6 +6,7 @@ use super::{File, Layout, Spread};
 use crate::Volume;
 use crate::format::{RangeSize, SIZE_MAX};
 use crate::migrate::{SPAN_RANGES_MAX, Span, Writing};
+use crate::need::Need;
 use crate::placement::Origin;
 use crate::tiers::Tier;
 use braid_contract::{Caller, Errno, Error, Result, WriteFlags};
@@ -32,13 +33,13 @@ impl Volume {
         self.clear_set_id(file, caller, !flags.kill_set_id)?;
         self.trim_before(file, end);
         let io = Origin::of_write(caller, flags);
-        let (mut done, mut moves) = (0, Moves::default());
+        let (mut done, mut moves, mut need) = (0, Moves::default(), Need::new(self));
         while done < data.len() {
             let at = offset + done as u64;
             match self.write_some(file, at, end, &data[done..], io, &mut moves) {
                 Ok(written) => done += written,
                 // Space of removed files may be all that is missing.
-                Err(error) if error.is_full() && self.reaper.reap_now(self) => {}
+                Err(error) if error.is_full() && need.wait() => moves = Moves::default(),
                 Err(error) if done == 0 => return Err(error),
                 // What is done counts; the error comes again with the rest.
                 Err(_) => break,

@@ -26,6 +26,7 @@ pub(crate) const SIZE_AT: u64 = 256;
 pub(crate) const SYNCED_SIZE_AT: u64 = 264;
 pub(crate) const OWNERS_AT: u64 = 272;
 pub(crate) const GAPS_AT: u64 = 280;
+pub(crate) const RESERVED_AT: u64 = 288;
 /// Where the words begin that tell which tiers' objects are durable.
 const DURABLE_AT: u64 = 512;
 
@@ -142,6 +143,22 @@ impl Index {
     /// there.
     pub(crate) fn clear_object_durable(&self, tier: TierId) -> Result<()> {
         self.set_flag(durable_at(tier), false)
+    }
+
+    /// Up to where space may be reserved for the file, beyond its size too;
+    /// entries before that are meant. One that is damaged reserves nothing.
+    pub(crate) fn reserved(&self) -> Result<u64> {
+        let word = self.segments.load(RESERVED_AT)?;
+        Ok(self.words.decode_size(RESERVED_AT, word).unwrap_or(0))
+    }
+
+    pub(crate) fn set_reserved(&self, end: u64) -> Result<()> {
+        self.store(RESERVED_AT, if end == 0 { 0 } else { self.words.encode_size(RESERVED_AT, end) })
+    }
+
+    /// The range is nowhere.
+    pub(crate) fn clear_entry(&self, range: u64) -> Result<()> {
+        self.store(entry_at(range), 0)
     }
 
     fn flag(&self, at: u64) -> Result<bool> {

@@ -114,6 +114,7 @@ impl Volume {
     /// The name is gone.
     fn name_gone(&self, loser: Loser, parent: &Fd) -> Result<()> {
         self.inodes.release_path(loser.ino);
+        self.freed.note();
         if loser.has_others {
             self.reaper.lost_a_name(self, loser.ino);
         }

@@ -197,7 +197,7 @@ impl Volume {
         self.recover_inode(owner, index, size)?;
         // Until this is durable, a next recovery starts from where this did.
         self.index.sync(index)?;
-        index.clear_from(index.range_size().count(size))?;
+        index.clear_from(index.range_size().count(size.max(index.reserved()?)))?;
         self.index.sync(index)?;
         self.cut_objects(index.id(), size)?;
         self.index.unmark_gone(owner.attr.id)
