@@ -9,7 +9,7 @@ use crate::random::Random;
 use crate::sh::{cmd, is_root, root_cmd};
 use crate::test::Options;
 use std::fs::File;
-use std::io::{BufWriter, Read, Write};
+use std::io::{BufWriter, ErrorKind, Read, Write};
 use std::path::{Path, PathBuf};
 
 /// Named in the list of suites.
@@ -44,8 +44,50 @@ fn run(options: &Options, report: &mut Report) -> Result<()> {
             full_tier((kind, 128), (Kind::Ext4, 512))
         })?;
     }
+    for (home, other, policy, range) in FILLED {
+        let name =
+            format!("home {}, other {}, {range}: what df promises can be written", home.name(), other.name());
+        report.case(&name, || all_that_was_promised((home, other), policy, range))?;
+    }
     report.case("all tiers are full: ENOSPC, and space comes back", all_full)?;
     report.case("a tier turns read-only under load: the other takes over", read_only_tier)
+}
+
+/// Pairs of file systems that are filled to the end, with policy and range.
+/// 300 MiB is as small as XFS can be.
+const FILLED: [(Kind, Kind, &str, &str); 5] = [
+    (Kind::Xfs, Kind::Xfs, WEIGHTED, "2MiB"),
+    (Kind::Xfs, Kind::Ext4, "{ home-first: { } }", "64KiB"),
+    (Kind::Ext4, Kind::Xfs, WEIGHTED, "2MiB"),
+    (Kind::Btrfs, Kind::Xfs, "{ adaptive: { } }", "64KiB"),
+    (Kind::Ext4, Kind::Btrfs, WEIGHTED, "2MiB"),
+];
+
+/// Files until there is no room, with the usual reserve.
+fn all_that_was_promised((home, other): (Kind, Kind), policy: &str, range: &str) -> Result<()> {
+    let mut lab = Lab::for_suite("promised")?;
+    let [home, other] = [lab.file_system("home", home, 300)?, lab.file_system("other", other, 300)?];
+    let tiers = vec![Tier::new("home", &home, 100), Tier::new("other", &other, 100)];
+    let mount = lab.volume("mnt", &Stack { policy: policy.into(), range: range.into(), tiers })?;
+    let promised = free_space(&mount.point)?;
+    let piece = vec![0x5a; 1 << 20];
+    let (mut written, mut number) = (0, 0);
+    'files: loop {
+        let path = mount.point.join(format!("file{number}"));
+        number += 1;
+        let mut file = File::create(&path).at(&path)?;
+        // Of no whole number of ranges.
+        for _ in 0..27 {
+            match file.write(&piece[..1_000_000]) {
+                Ok(count) => written += count as u64,
+                Err(error) if error.kind() == ErrorKind::StorageFull => break 'files,
+                Err(error) => return Err(error).at(&path),
+            }
+        }
+    }
+    ensure(written * 100 >= promised * 97, || format!("{written} of {promised} bytes could be written"))?;
+    lab.unmount(&mount)?;
+    lab.fsck(&mount).map(drop)
 }
 
 /// Files of many sizes, verified at once and after a remount.
