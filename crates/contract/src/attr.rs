@@ -82,6 +82,14 @@ pub struct Attr {
     pub block_size: u32,
 }
 
+impl Attr {
+    /// Whether executing the file may give its owner's or its group's rights.
+    #[must_use]
+    pub fn is_set_id(&self) -> bool {
+        self.kind == FileKind::Regular && self.mode & 0o6000 != 0
+    }
+}
+
 /// A time to set.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum SetTime {

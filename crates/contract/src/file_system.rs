@@ -105,6 +105,8 @@ pub struct Opened {
     pub handle: HandleId,
     /// How its data travels.
     pub mode: IoMode,
+    /// Whether executing it may give its owner's or its group's rights.
+    pub set_id: bool,
 }
 
 /// What `rename` does when the new name exists.

@@ -134,11 +134,6 @@ pub(crate) fn set_time(time: TimeOrNow) -> SetTime {
     }
 }
 
-/// Whether executing the file may give its owner's or its group's rights.
-pub(crate) fn is_set_id(attr: &Attr) -> bool {
-    attr.kind == FileKind::Regular && attr.mode & 0o6000 != 0
-}
-
 /// Flags of `open(2)`, of an open or of one read or write.
 pub(crate) fn open_flags(bits: i32) -> contract::OpenFlags {
     let flags = OFlags::from_bits_retain(bits.cast_unsigned());

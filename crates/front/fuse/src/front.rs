@@ -72,7 +72,7 @@ impl Front {
     /// of each operation that took the bits away. Nor those of a file that is
     /// being written directly, which changes them after the kernel asked.
     pub(crate) fn attr_ttl(&self, attr: &Attr) -> Duration {
-        let changes = convert::is_set_id(attr) || self.cached.is_written_directly(attr.ino);
+        let changes = attr.is_set_id() || self.cached.is_written_directly(attr.ino);
         if changes { Duration::ZERO } else { self.ttl }
     }
 

@@ -1,7 +1,6 @@
 //! Opening and closing files: brings the file system's choice of how data
 //! travels and the kernel's rules together. Used by `ops`.
 
-use crate::convert;
 use crate::front::Front;
 use crate::open_table::{Grant, Opens};
 use crate::report::Op;
@@ -165,9 +164,7 @@ impl Opening<'_> {
     /// Counts the open beside those there are.
     fn join(&self, opens: &mut Opens<BackingId>, opened: &Opened) -> Option<Grant<BackingId>> {
         match &opened.mode {
-            IoMode::Direct if opens.is_closed() && !self.may_be_direct(opened.handle) => {
-                opens.join(&IoMode::Cached)
-            }
+            IoMode::Direct if opens.is_closed() && !self.may_be_direct(opened) => opens.join(&IoMode::Cached),
             mode => opens.join(mode),
         }
     }
@@ -175,9 +172,8 @@ impl Opening<'_> {
     /// Whether direct I/O may begin. Not on a set-id file: a write with direct
     /// I/O leaves the bits in the kernel's own inode, from which a program is
     /// executed. Before any other write, the kernel has them cleared.
-    fn may_be_direct(&self, handle: HandleId) -> bool {
-        let attr = || self.front.fs.getattr(self.caller, self.ino, Some(handle));
-        self.front.direct() && attr().is_ok_and(|attr| !convert::is_set_id(&attr))
+    fn may_be_direct(&self, opened: &Opened) -> bool {
+        self.front.direct() && !opened.set_id
     }
 
     /// The kernel did not take a backing file.

@@ -51,7 +51,7 @@ fn entry(ino: u64) -> Entry {
 }
 
 fn opened(handle: u64) -> Opened {
-    Opened { handle: HandleId(handle), mode: IoMode::Direct }
+    Opened { handle: HandleId(handle), mode: IoMode::Direct, set_id: false }
 }
 
 impl FileSystem for Recorder {

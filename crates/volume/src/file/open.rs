@@ -86,6 +86,7 @@ impl Volume {
             let fd = self.inodes.open(&self.home, &inode, Access::ReadWrite);
             file.make_writable(fd.or_else(|_| self.inodes.open(&self.home, &inode, Access::Write))?);
         }
+        let set_id = file.data().stat()?.attr.is_set_id();
         let passthrough = {
             // Whoever spreads the file holds the layout alone while it looks
             // for such opens.
@@ -103,7 +104,7 @@ impl Volume {
             _ => io_mode(request.flags),
         };
         let handle = self.handles.add_file(OpenFile::new(file, request.flags, passthrough));
-        Ok(Opened { handle, mode })
+        Ok(Opened { handle, mode, set_id })
     }
 
     /// One open ends.

@@ -115,7 +115,7 @@ impl Volume {
         let entry = self.entry_of(&inode, &identity)?;
         file.opened(false).inspect_err(|_| self.inodes.forget(inode.ino, 1))?;
         let handle = self.handles.add_file(OpenFile::new(file, flags, false));
-        Ok((entry, Opened { handle, mode: io_mode(flags) }))
+        Ok((entry, Opened { handle, mode: io_mode(flags), set_id: entry.attr.is_set_id() }))
     }
 
     /// Somebody else made the file between the kernel's look and ours. The

@@ -381,7 +381,7 @@ impl FileSystem for DirFs {
         if matches!(mode, IoMode::Passthrough(_)) {
             self.passthrough_opens.fetch_add(1, Ordering::Relaxed);
         }
-        Ok(Opened { handle, mode })
+        Ok(Opened { handle, mode, set_id: attr(&os(rustix::fs::stat(&path))?).is_set_id() })
     }
 
     fn create(
@@ -403,7 +403,10 @@ impl FileSystem for DirFs {
         let handle = self.open_path(&path, flags)?;
         let passthrough_allowed = self.choice == Choice::CreatePassthrough;
         let request = OpenRequest { flags, passthrough_allowed, passthrough_required: false };
-        Ok((entry, Opened { handle, mode: self.mode(&path, request, handle.0)? }))
+        Ok((
+            entry,
+            Opened { handle, mode: self.mode(&path, request, handle.0)?, set_id: entry.attr.is_set_id() },
+        ))
     }
 
     fn read(
