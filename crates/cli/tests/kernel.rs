@@ -239,7 +239,10 @@ fn sync_makes_all_durable_or_says_what_is_not() {
     assert_eq!(bench.ok(&["sync", "m/f"]), "");
     // As sync(1), it is for everybody; the program may lie where not all get.
     let program = bench.path("braid");
-    fs::copy(env!("CARGO_BIN_EXE_braid"), &program).unwrap();
+    // By a process of its own: one that a test beside this one forks would hold
+    // the copy open for writing.
+    let copied = Command::new("cp").arg(env!("CARGO_BIN_EXE_braid")).arg(&program).status();
+    assert!(copied.unwrap().success());
     let mut theirs = Command::new(program);
     assert!(
         theirs

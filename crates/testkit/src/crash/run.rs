@@ -336,9 +336,11 @@ impl<'a> Run<'a> {
         Ok(Some(open))
     }
 
+    /// The handle is gone, whether a tier that fails kept the close from
+    /// bringing everything up to date or not.
     fn release(&self, open: Open) -> Result<(), Error> {
-        self.fs().flush(&Caller::root(), open.handle)?;
-        self.fs().release(open.handle)?;
+        self.or_failed(self.fs().flush(&Caller::root(), open.handle))?;
+        self.or_failed(self.fs().release(open.handle))?;
         self.fs().forget(open.ino, 1);
         Ok(())
     }
