@@ -31,14 +31,15 @@ fn render(path: &Path, explanation: &Explanation) -> String {
     let size = show_size(explanation.size);
     let mut text = match &explanation.object {
         Some(object) => format!(
-            "{}: spread, {size} in ranges of {} (object {object})\n",
+            "{}: {}, {size} in ranges of {} (object {object})\n",
             path.shown(),
+            explanation.layout,
             write_size(explanation.range_size.into())
         ),
         // Its owner is not told the object.
-        None if explanation.layout == "spread" => {
+        None if explanation.layout != "plain" => {
             let ranges = write_size(explanation.range_size.into());
-            format!("{}: spread, {size} in ranges of {ranges}\n", path.shown())
+            format!("{}: {}, {size} in ranges of {ranges}\n", path.shown(), explanation.layout)
         }
         None => format!("{}: {}, {size}\n", path.shown(), explanation.layout),
     };

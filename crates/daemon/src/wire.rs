@@ -116,6 +116,7 @@ impl VolumeHandle {
         let explanation = self.volume.explain(InodeId(ino))?;
         let (layout, object) = match explanation.layout {
             Layout::Plain => ("plain", None),
+            Layout::Whole { id } => ("whole", Some(id.to_string())),
             Layout::Spread { id } => ("spread", Some(id.to_string())),
         };
         let run = |run: braid_volume::Run| Run {

@@ -2,10 +2,9 @@
 //! `status --affected` tells.
 
 use crate::Volume;
-use crate::format::IdKind;
+use crate::format::{IdAttr, IdKind};
 use crate::index::Index;
-use crate::namespace::Identity;
-use braid_contract::{Errno, Error, Fd, ObjectId, Result, TierId};
+use braid_contract::{Errno, Error, Result, TierId};
 use std::collections::HashMap;
 use std::path::{Path, PathBuf};
 
@@ -52,9 +51,14 @@ impl Volume {
             return Ok(());
         }
         self.home.walk(&mut |path, fd, identity| {
-            match self.settled_id(fd, identity).and_then(|id| match id {
-                Some(id) => self.affected_runs(&self.index_of(&**fd, identity, id)?, &troubled, path, visit),
-                None => Ok(()),
+            match self.home.id_attr(&**fd, identity).and_then(|attr| match attr {
+                Some(IdAttr { kind: IdKind::Spread, id, .. }) => {
+                    self.affected_runs(&self.index_of(&**fd, identity, id)?, &troubled, path, visit)
+                }
+                Some(IdAttr { kind: IdKind::Whole { tier, .. }, .. }) => {
+                    affected_whole((tier, identity.size()), &troubled, path, visit)
+                }
+                _ => Ok(()),
             }) {
                 // It was removed, or emptied, meanwhile.
                 Err(error) if matches!(error.errno(), Errno::ENOENT | Errno::ESTALE) => Ok(()),
@@ -74,11 +78,6 @@ impl Volume {
             troubled.insert(tier.id, (tier.name.clone(), tier.state().name()));
         }
         troubled
-    }
-
-    fn settled_id(&self, fd: &Fd, identity: &Identity) -> Result<Option<ObjectId>> {
-        let attr = self.home.id_attr(&**fd, identity)?;
-        Ok(attr.filter(|attr| attr.kind == IdKind::Spread).map(|attr| attr.id))
     }
 
     /// Tells of the runs of one file. What is on home of its index is what a
@@ -128,4 +127,16 @@ impl Volume {
             None => Ok(()),
         }
     }
+}
+
+/// Tells of a file that is on one tier altogether.
+fn affected_whole(
+    (tier, size): (TierId, u64),
+    troubled: &Troubled,
+    path: &Path,
+    visit: &mut dyn FnMut(AffectedFile) -> Result<()>,
+) -> Result<()> {
+    let Some((name, state)) = troubled.get(&tier).filter(|_| size > 0) else { return Ok(()) };
+    let run = AffectedRun { offset: 0, len: size, tier: (tier, name.clone()), state };
+    visit(AffectedFile { path: path.to_owned(), runs: Ok(vec![run]) })
 }

@@ -78,35 +78,35 @@ pub struct TierConfig {
 }
 
 /// Space of a tier that Braid places no new ranges into.
-#[derive(Clone, Copy, PartialEq, Debug)]
+#[derive(Clone, Copy, PartialEq, Debug, Default)]
 pub enum Reserve {
+    /// What a tier leaves unless told otherwise: 1 % of its size, 1 GiB at most;
+    /// home [more](Self::Names).
+    #[default]
+    Unset,
     /// This many bytes.
     Bytes(u64),
     /// This share of the tier's size, 0 to 100.
     Percent(f64),
-}
-
-impl Default for Reserve {
-    fn default() -> Self {
-        Self::Percent(1.0)
-    }
+    /// What home keeps unless told otherwise: 2 % of its size, but 64 MiB at
+    /// least and 4 GiB at most, and never more than a quarter of it. Names,
+    /// indexes and what leads to data on other tiers have their place there.
+    Names,
 }
 
 impl Reserve {
-    /// Most that a reserve given as a share comes to, in bytes.
-    const PERCENT_BYTES_MAX: u64 = 1 << 30;
+    const UNSET_MAX: u64 = 1 << 30;
+    const NAMES_MIN: u64 = 64 << 20;
+    const NAMES_MAX: u64 = 4 << 30;
 
     /// The reserve of a tier of `total` bytes, in bytes.
     #[must_use]
     pub fn bytes(self, total: u64) -> u64 {
         match self {
             Self::Bytes(bytes) => bytes,
-            Self::Percent(percent) => {
-                ((total as f64 * percent / 100.0) as u64).min(match self == Self::default() {
-                    true => Self::PERCENT_BYTES_MAX,
-                    false => u64::MAX,
-                })
-            }
+            Self::Names => (total / 50).clamp(Self::NAMES_MIN, Self::NAMES_MAX).min(total / 4),
+            Self::Unset => (total / 100).min(Self::UNSET_MAX),
+            Self::Percent(percent) => (total as f64 * percent / 100.0) as u64,
         }
     }
 }

@@ -16,6 +16,11 @@ use std::ops::Range;
 pub enum Layout {
     /// All data is in the home file.
     Plain,
+    /// All data is in one object on one tier other than home.
+    Whole {
+        /// The file's object id.
+        id: ObjectId,
+    },
     /// Ranges are where the index says.
     Spread {
         /// The file's object id.
@@ -120,7 +125,11 @@ impl Volume {
             file::Layout::Spread(spread) => {
                 told.size = spread.size();
                 told.spread(spread)?;
-                (Layout::Spread { id: spread.id() }, self.next_tier(&file, Some(spread), told.size, ranges))
+                let layout = match spread.index.whole() {
+                    Some(_) => Layout::Whole { id: spread.id() },
+                    None => Layout::Spread { id: spread.id() },
+                };
+                (layout, self.next_tier(&file, Some(spread), told.size, ranges))
             }
         };
         let pin = file.pin(&self.home)?.map(|pin| pin.tier);
@@ -179,11 +188,6 @@ impl Told<'_> {
     fn plain(&mut self) {
         let volume = self.volume;
         let home = volume.tiers.home().id;
-        if self.size <= self.ranges.bytes() && !self.pinned {
-            for degree in 0..=DEGREE_MAX {
-                self.verdicts.insert((home, degree), "stays: too small to be moved".into());
-            }
-        }
         let ranges = 0..self.ranges.count(self.size);
         self.add(ranges, Some(home), 0, "plain file: all of it in the home tree");
     }

@@ -97,6 +97,7 @@ impl Volume {
         }
         self.reaper.reap_now(self);
         self.reaper.bury(self);
+        self.index.drop_spares()?;
         self.sync_all_tiers()?;
         if let Err(error) = self.save_heat() {
             tracing::warn!(%error, "the heat of ranges could not be saved");

@@ -55,7 +55,7 @@ fn on_slow(open: &Open, name: &str, state: &'static str) -> Runs {
 
 fn id_of(open: &Open, name: &str) -> ObjectId {
     match open.volume.explain(open.lookup(name).unwrap()).unwrap().layout {
-        Layout::Spread { id } => id,
+        Layout::Spread { id } | Layout::Whole { id } => id,
         Layout::Plain => panic!("{name} is plain"),
     }
 }

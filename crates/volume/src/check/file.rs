@@ -4,6 +4,7 @@ use super::inference::corrected;
 use super::raw_index::{RawEntry, RawIndex};
 use super::report::Problem;
 use super::{Check, When};
+use crate::file::WholeAttr;
 use crate::format::{Entry, FormatError, Header, IdAttr, IdKind, RangeSize};
 use crate::namespace::Identity;
 use braid_contract::{Fd, ObjectId, Result, TierId};
@@ -114,6 +115,9 @@ impl Check<'_> {
                 Ok(Some(index)) => self.count_ranges(&index),
                 _ => Ok(()),
             };
+        }
+        if let Some(whole) = WholeAttr::of(subject.attr.kind) {
+            return self.whole_file(&subject, whole);
         }
         let index = match RawIndex::open(&*self.ground.braid, id) {
             Ok(Some(index)) if !index.is_cut() => index,

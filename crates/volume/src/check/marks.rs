@@ -4,9 +4,10 @@ use super::report::{Problem, Severity};
 use super::tree::dir_if_there;
 use super::{Check, When};
 use crate::format::SavedCounts;
+use crate::index::mark_of;
 use crate::namespace::names_in;
 use crate::rehome;
-use braid_contract::{ObjectId, Result, Shown, counted};
+use braid_contract::{Result, Shown, counted};
 
 impl Check<'_> {
     /// Takes in which files are marked.
@@ -16,9 +17,9 @@ impl Check<'_> {
         match dir_if_there(&*self.ground.braid, "open")? {
             Some(open) => {
                 for name in names_in(&*open)? {
-                    match name.to_str().and_then(|name| name.parse::<ObjectId>().ok()) {
-                        Some(id) => {
-                            self.marked.insert(id);
+                    match mark_of(&name) {
+                        Some(mark) => {
+                            self.marked.insert(mark.id);
                         }
                         None if whole => self.foreign(&format!(".braid/open/{}", name.shown()), &home),
                         None => {}

@@ -6,7 +6,7 @@
 //!
 //! `ground` learns which volume it is, `shelves` what its directories hold,
 //! `files` goes through the namespace, `file` compares one file with
-//! its index (`raw_index`) and objects, `heal` puts right what the comparison
+//! its index (`raw_index`) and objects, `whole` one without an index with its object, `heal` puts right what the comparison
 //! found, `rebuild` makes lost indexes anew, `orphans` judges what no file
 //! leads to, `jobs` the jobs that are kept, `marks` the rest.
 //!
@@ -26,6 +26,7 @@ mod rebuild;
 mod report;
 mod shelves;
 mod tree;
+mod whole;
 
 pub use report::{CheckOptions, CheckProgress, CheckReport, Problem, Severity};
 

@@ -318,7 +318,7 @@ impl Check<'_> {
             })?;
         }
         let Some(volume) = self.ground.mounted else { return Ok(()) };
-        let marked: HashSet<ObjectId> = volume.index.marked()?.into_iter().collect();
+        let marked: HashSet<ObjectId> = volume.index.marked()?.into_iter().map(|mark| mark.id).collect();
         let open = self.open_ids();
         orphans.retain(|id| !marked.contains(id) && !self.marked.contains(id) && !open.contains(id));
         let still_there = |id: &ObjectId| {

@@ -40,7 +40,9 @@ impl Volume {
         tier: &Tier,
         Range { start: offset, end }: Range<u64>,
     ) -> Result<()> {
-        if !tier.preallocates() || spread.is_ahead(tier, offset, end) {
+        // The one object of a whole file has no holes for others' ranges.
+        let is_whole = spread.index.whole().is_some();
+        if is_whole || !tier.preallocates() || spread.is_ahead(tier, offset, end) {
             return Ok(());
         }
         let is_there = end <= spread.index.reserved()?;

@@ -108,8 +108,9 @@ impl Volume {
                 Allocated::All => return Ok(()),
                 Allocated::HomeFull(before) => {
                     self.give_back_plain(file, &bytes, before)?;
-                    let ranges = self.range_size_for(file, bytes.start, bytes.end, origin)?;
-                    self.spread_out(file, ranges).map_err(|_| Errno::ENOSPC)?;
+                    let span = (bytes.start, bytes.end);
+                    let leave = self.leave_when_full(file, span, origin)?;
+                    self.leave_home(file, span, origin, leave).map_err(|_| Errno::ENOSPC)?;
                 }
                 Allocated::FullAt(at) => {
                     if self.move_full_range(file, at)? {
@@ -123,7 +124,12 @@ impl Volume {
     fn allocate_plain(&self, file: &File, bytes: &Range<u64>, mode: FallocateMode) -> Result<Allocated> {
         let fd = file.writable()?;
         let before = fd.stat()?.attr.blocks * 512;
-        let allocate = |mode| fd.allocate(mode, bytes.start, bytes.end - bytes.start);
+        let takes = mode != FallocateMode::PunchHole;
+        if takes && !self.has_room_for(file, bytes)? {
+            return Ok(Allocated::HomeFull(before));
+        }
+        let len = bytes.end - bytes.start;
+        let allocate = |mode| fd.allocate(mode, bytes.start, len);
         // The size last: a part of what was asked for must not show.
         let keep = FallocateMode::Allocate { keep_size: true };
         let allocated = match mode {
@@ -131,6 +137,10 @@ impl Volume {
             _ => allocate(mode),
         };
         match allocated {
+            Ok(()) if takes => {
+                self.tiers.home().took(len);
+                Ok(Allocated::All)
+            }
             Ok(()) => Ok(Allocated::All),
             Err(error) if error.is_full() => Ok(Allocated::HomeFull(before)),
             Err(error) => Err(error),
@@ -165,6 +175,22 @@ impl Volume {
         }
         fd.truncate(attr.size)?;
         fd.set_times(None, Some(SetTime::At(attr.mtime)))
+    }
+
+    /// Whether home has room for what a plain file does not have yet of some
+    /// bytes, leaving its reserve.
+    fn has_room_for(&self, file: &File, &Range { start, end }: &Range<u64>) -> Result<bool> {
+        let home = self.tiers.home();
+        if home.room() >= end - start {
+            return Ok(true);
+        }
+        home.measure_again();
+        let (mut missing, mut at) = (0, start);
+        while let Some((data, data_end)) = self.next_home_data(file, at, end)? {
+            missing += data.saturating_sub(at);
+            at = data_end;
+        }
+        Ok(home.room() >= missing + (end - at.min(end)))
     }
 
     fn allocate_spread(
@@ -224,6 +250,9 @@ impl Volume {
         taken: &mut Taken,
     ) -> Result<Allocated> {
         self.refuse_hopeless(spread, offset, end)?;
+        if keep_size && end > spread.size() && spread.index.whole().is_some() {
+            self.make_index(file, spread)?;
+        }
         let reserved = spread.index.reserved()?;
         taken.reserved.get_or_insert(reserved);
         for range in spread.range_size().ranges_of(offset, end) {
@@ -245,7 +274,7 @@ impl Volume {
             }
         }
         // Before there is a size that needs it.
-        if end > reserved {
+        if end > reserved && spread.index.whole().is_none() {
             spread.index.set_reserved(end)?;
         }
         spread.index.set_gaps(true)?;
@@ -375,7 +404,7 @@ impl Volume {
         origin: Origin,
     ) -> Result<u64> {
         let end = to_offset.checked_add(len).filter(|end| *end <= SIZE_MAX).ok_or(Errno::EFBIG)?;
-        if self.should_spread(to, to_offset, end, origin)?.is_some() {
+        if self.leaves_home(to, to_offset, end, origin)?.is_some() {
             return Err(Errno::EOPNOTSUPP.into());
         }
         // Always in the same order, and the same file once: a copy the other

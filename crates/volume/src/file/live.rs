@@ -16,7 +16,7 @@ use std::sync::{Arc, OnceLock};
 pub(crate) enum Layout {
     /// All in the home file.
     Plain,
-    /// Where the index says.
+    /// Where the index says, or all on one other tier.
     Spread(Box<Spread>),
 }
 
@@ -26,6 +26,8 @@ pub(crate) struct Ahead {
     pub(crate) id: ObjectId,
     pub(crate) size: u64,
     pub(crate) mtime: Option<Timestamp>,
+    /// The one tier that all of it is on, of a whole file.
+    pub(crate) whole: Option<TierId>,
 }
 
 /// A regular file in use. There is one for an inode at a time.
@@ -200,9 +202,12 @@ impl File {
     pub(crate) fn ahead(&self) -> Option<Ahead> {
         match &*self.layout.read() {
             Layout::Plain => None,
-            Layout::Spread(spread) => {
-                Some(Ahead { id: spread.id(), size: spread.size(), mtime: spread.times.mtime() })
-            }
+            Layout::Spread(spread) => Some(Ahead {
+                id: spread.id(),
+                size: spread.size(),
+                mtime: spread.times.mtime(),
+                whole: spread.index.whole_tier(),
+            }),
         }
     }
 
@@ -224,6 +229,12 @@ impl File {
     pub(crate) fn inode_is_set(&self, mtime: bool, home: TierId) -> Result<()> {
         let Layout::Spread(spread) = &*self.layout.read() else { return Ok(()) };
         spread.inode_dirty.store(true, Ordering::Release);
-        if mtime { spread.mtime_was_set(home) } else { Ok(()) }
+        match mtime {
+            true => spread.mtime_was_set(home),
+            // After a crash, a change of the home inode that is later than the
+            // last write says that it knows the time of that.
+            false if spread.index.whole().is_some() => super::sync::update_times(self, spread, None),
+            false => Ok(()),
+        }
     }
 }

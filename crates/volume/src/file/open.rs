@@ -1,14 +1,14 @@
 //! Files come into use and go out of it.
 
-use super::{File, Layout, OpenFile, Spread};
+use super::{File, Layout, OpenFile, Spread, WholeAttr};
 use crate::Volume;
 use crate::format::IdKind;
 use crate::namespace::{Identity, Inode, Shape, Witness, io_mode};
 use crate::placement::Deal;
 use crate::tiers::Tier;
 use braid_contract::{
-    Access, Context, Errno, Error, Fd, FileKind, HandleId, InodeId, IoMode, ObjectId, OpenRequest, Opened,
-    Result,
+    Access, Context, Errno, Error, Fd, FileKind, HandleId, InodeId, IoMode, NativeHandle, ObjectId,
+    OpenRequest, Opened, Result,
 };
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -61,7 +61,7 @@ impl Volume {
         }
     }
 
-    fn load_layout(&self, inode: &Arc<Inode>, data: &Fd, identity: &Identity) -> Result<Layout> {
+    pub(super) fn load_layout(&self, inode: &Arc<Inode>, data: &Fd, identity: &Identity) -> Result<Layout> {
         let Some(attr) = self.home.id_attr(&**data, identity)? else {
             inode.set_shape(Shape::Plain);
             return Ok(Layout::Plain);
@@ -72,6 +72,9 @@ impl Volume {
             inode.set_shape(Shape::Plain);
             self.note_from(inode, 0);
             return Ok(Layout::Plain);
+        }
+        if let Some(whole) = WholeAttr::of(attr.kind) {
+            return self.load_whole(inode, (attr.id, whole), (data, identity));
         }
         let index = self.index_of(&**data, identity, attr.id)?;
         let deal = Deal::new(identity.ino(), index.range_size().get());
@@ -165,13 +168,14 @@ impl Volume {
         if file.data().stat()?.attr.nlink > 0 {
             return Ok(None);
         }
-        self.index.mark(spread.id())?;
+        self.index.mark(spread.id(), handle_of(file, spread))?;
         Ok(Some((spread.id(), None)))
     }
 
     /// Brings the home inode up to date and gives the mark up, unless somebody
     /// uses the file again.
     fn settle(&self, file: &File) -> Result<()> {
+        self.settle_emptied(file)?;
         self.release_ahead(file);
         self.gather_late(file);
         self.update_home_inode(file)?;
@@ -183,6 +187,9 @@ impl Volume {
         // Whoever writes has the file in use, so nobody is on the way to make
         // it run ahead while this lock is held.
         let opens = file.opens.lock();
+        if opens.handles == 0 {
+            self.unclaim(spread);
+        }
         let mut marked = spread.marked.lock();
         if *marked && opens.handles == 0 && opens.nameless.is_none() && !opens.dead {
             spread.ready.store(false, Ordering::Release);
@@ -200,9 +207,14 @@ impl Volume {
         if spread.ready.load(Ordering::Acquire) {
             return Ok(());
         }
+        if spread.index.whole().is_some() && self.index.is_unrecovered(spread.id()) {
+            let what =
+                "its tier could not be asked what a crash left of the file: open it again when it is back";
+            return Err(Error::new(Errno::EIO, what));
+        }
         let mut marked = spread.marked.lock();
         if !*marked {
-            self.index.mark(spread.id())?;
+            self.index.mark(spread.id(), handle_of(file, spread))?;
             *marked = true;
         }
         if !spread.trimmed.load(Ordering::Relaxed) {
@@ -229,6 +241,9 @@ impl Volume {
         } else if !opens.dead {
             opens.dead = true;
             drop(opens);
+            if let Layout::Spread(spread) = &*file.layout.read() {
+                self.count_whole_gone(spread);
+            }
             self.reaper.add(self, id, parent);
         }
     }
@@ -241,6 +256,9 @@ impl Volume {
 
     /// Whether the file has something on the tier.
     pub(crate) fn concerns(&self, spread: &Spread, tier: &Tier) -> Result<bool> {
+        if let Some(whole) = spread.index.whole_tier() {
+            return Ok(whole == tier.id);
+        }
         let mut concerns = tier.is_home();
         spread.index.for_each(0, |_, entry| {
             // A damaged entry names no tier; reading it says so.
@@ -257,6 +275,11 @@ impl Volume {
 fn may_pass_through(layout: &Layout, request: OpenRequest, may_begin: bool) -> bool {
     let plain = may_begin && matches!(layout, Layout::Plain);
     request.passthrough_required || request.passthrough_allowed && plain && !request.flags.write
+}
+
+/// What the mark of a whole file tells; of others, the index does.
+fn handle_of<'a>(file: &'a File, spread: &Spread) -> Option<&'a NativeHandle> {
+    spread.index.whole().and_then(|_| file.inode.handle())
 }
 
 fn may_lack_write(error: &Error) -> bool {

@@ -18,6 +18,17 @@ pub(crate) enum NotSpread {
     Failed(Error),
 }
 
+/// How a plain file leaves home.
+#[derive(Clone, Copy)]
+pub(crate) struct Leave {
+    /// How long its ranges are to be.
+    pub(crate) ranges: RangeSize,
+    /// All that it has goes to one other tier, and it needs no index.
+    pub(crate) whole: bool,
+    /// Home has no room for what is to be written.
+    pub(crate) must: bool,
+}
+
 impl Volume {
     /// Gives all ranges of `offset .. end` that have no tier yet one and the
     /// same (PolyStore §4.4.2: one write, one tier). A write is a request of the
@@ -82,6 +93,9 @@ impl Volume {
 
     /// Records that `ranges` are on `tier`.
     fn give(&self, file: &File, spread: &Spread, tier: &Tier, reason: Reason, ranges: &[u64]) -> Result<()> {
+        if !spread.index.can_name(tier.id) {
+            self.make_index(file, spread)?;
+        }
         // Held until the index says so: a tier that is on its way out gets
         // nothing that nobody sees.
         let _admission = tier.admit()?;
@@ -89,7 +103,9 @@ impl Volume {
         for range in ranges {
             self.clear_leftovers(file, spread, tier, *range)?;
             spread.index.set_entry(*range, Entry { tier: tier.id, reason, version: 0 })?;
-            self.tiers.count_range(None, Some(tier.id));
+            if !self.count_whole(spread) {
+                self.tiers.count_range(None, Some(tier.id));
+            }
             self.heat.placed(file, tier.id, *range..range + 1);
         }
         Ok(())
@@ -112,32 +128,33 @@ impl Volume {
         Ok(())
     }
 
-    /// Whether a plain file should be spread before a write of
-    /// `offset .. end`, and how long its ranges are to be then: the write goes
-    /// beyond the ranges that the file has, and the policy wants another tier
-    /// for it.
-    pub(crate) fn should_spread(
+    /// Whether a plain file should leave home before a write of
+    /// `offset .. end`, and how: it begins, and home is well filled; or the
+    /// write goes beyond the ranges that it has, and the policy wants another
+    /// tier for that; or home has no room. `ENOSPC` if no tier has: what home
+    /// keeps in reserve is for names and indexes.
+    pub(crate) fn leaves_home(
         &self,
         file: &File,
         offset: u64,
         end: u64,
         origin: Origin,
-    ) -> Result<Option<RangeSize>> {
+    ) -> Result<Option<Leave>> {
         let home = self.tiers.home();
         let has_room = home.room() >= end - offset;
         let smallest = self.smallest_range();
         if end <= smallest.bytes() && has_room {
-            return self.should_spread_small(file, offset, end, origin);
+            return self.begins_elsewhere(file, offset, end, origin);
         }
         let size = file.home_size()?;
         let grows = |ranges: RangeSize| !ranges.ranges_of(ranges.round_up(size).max(offset), end).is_empty();
-        let has_no_room = end > size && home.room() == 0;
+        let has_no_room = end > size && home.room() < end - size.max(offset);
         if !(grows(smallest) || has_no_room) || !may_spread(file) {
             return Ok(None);
         }
         let ranges = self.range_size_for(file, offset, end, origin)?;
         if end <= ranges.bytes() && has_room {
-            return self.should_spread_small(file, offset, end, origin);
+            return self.begins_elsewhere(file, offset, end, origin);
         }
         if !(grows(ranges) || has_no_room) {
             return Ok(None);
@@ -146,28 +163,113 @@ impl Volume {
         let deal = self.deal_of_plain(file, size, ranges);
         let span = Span { offset, len: end - offset, size, size_after: end.max(size), new_bytes };
         let asking = Asking { file, origin, span };
-        let Ok(choice) = self.choose(&asking, &deal, 0) else { return Ok(None) };
-        if choice.tier.is_home() {
-            self.stays(&asking, &deal, &choice);
+        let whole = has_no_room && size <= ranges.bytes();
+        let chosen =
+            if has_no_room { self.find_room(&asking, &deal, 0) } else { self.choose(&asking, &deal, 0) };
+        match chosen {
+            Ok(choice) if choice.tier.is_home() => {
+                self.stays(&asking, &deal, &choice);
+                Ok(None)
+            }
+            Ok(_) => Ok(Some(Leave { ranges, whole, must: has_no_room })),
+            // It may be that only all that the file has, or a part of what is
+            // written, fits anywhere.
+            Err(_) if has_no_room && self.tiers.iter().any(|tier| tier.room() > 0) => {
+                Ok(Some(Leave { ranges, whole, must: true }))
+            }
+            Err(error) if has_no_room => Err(error),
+            Err(_) => Ok(None),
         }
-        Ok((!choice.tier.is_home()).then_some(ranges))
     }
 
-    /// Whether a file should be spread before its first bytes come: no policy
-    /// wants that for what fits in one range, but a rule may.
-    fn should_spread_small(
-        &self,
-        file: &File,
-        offset: u64,
-        end: u64,
-        origin: Origin,
-    ) -> Result<Option<RangeSize>> {
-        if self.rules.read().is_empty() || offset > 0 || !may_spread(file) || file.home_size()? > 0 {
+    /// Whether a file that fits in one range should get its first bytes on
+    /// another tier: a rule says so, or home is well filled and the policy
+    /// wants it.
+    fn begins_elsewhere(&self, file: &File, offset: u64, end: u64, origin: Origin) -> Result<Option<Leave>> {
+        let ruled = !self.rules.read().is_empty();
+        let spared = self.spares_home();
+        if !(ruled || spared) || !may_spread(file) || file.home_size()? > 0 {
             return Ok(None);
         }
         let ranges = self.range_size_for(file, offset, end, origin)?;
         let span = Span { offset, len: end - offset, size: 0, size_after: end, new_bytes: ranges.bytes() };
-        Ok(self.is_ruled_away(file, origin, span).then_some(ranges))
+        let leave = Leave { ranges, whole: true, must: false };
+        if ruled && self.is_ruled_away(file, origin, span) {
+            return Ok(Some(leave));
+        }
+        let (asking, deal) = (Asking { file, origin, span }, self.deal_of_plain(file, 0, ranges));
+        match self.choose(&asking, &deal, 0) {
+            Ok(choice) if spared && !choice.tier.is_home() => Ok(Some(leave)),
+            Ok(choice) if spared => {
+                self.stays(&asking, &deal, &choice);
+                Ok(None)
+            }
+            _ => Ok(None),
+        }
+    }
+
+    /// Whether small files may begin on other tiers, to spare home. Those that
+    /// share its space would not.
+    fn spares_home(&self) -> bool {
+        let (home, low) = (self.tiers.home(), self.movers.config().watermark_low);
+        let device = home.last_usage().device;
+        let spares = self.policy.read().spares_home(home.filled(), low);
+        spares && self.tiers.iter().any(|tier| tier.last_usage().device != device)
+    }
+
+    /// A plain file leaves home before a write of `offset .. end`. One that
+    /// goes as a whole, or for whose index home has no room, goes to the tier
+    /// that the policy names.
+    pub(crate) fn leave_home(
+        &self,
+        file: &File,
+        (offset, end): (u64, u64),
+        origin: Origin,
+        leave: Leave,
+    ) -> std::result::Result<(), NotSpread> {
+        let spread_out = || self.spread_out(file, leave.ranges);
+        if leave.whole {
+            match self.leave_as_whole(file, (offset, end), origin, leave.ranges) {
+                Err(NotSpread::Failed(error)) if error.is_full() && leave.must => spread_out(),
+                result => result,
+            }
+        } else {
+            match spread_out() {
+                Err(NotSpread::Failed(error)) if error.is_full() => {
+                    self.leave_as_whole(file, (offset, end), origin, leave.ranges)
+                }
+                result => result,
+            }
+        }
+    }
+
+    fn leave_as_whole(
+        &self,
+        file: &File,
+        (offset, end): (u64, u64),
+        origin: Origin,
+        ranges: RangeSize,
+    ) -> std::result::Result<(), NotSpread> {
+        let mut excluded = bit(self.tiers.home().id);
+        let mut deal = Deal::new(file.inode.ino.0, ranges.get());
+        loop {
+            let size = file.home_size().map_err(NotSpread::Failed)?;
+            let (len, size_after) = (end - offset + size, end.max(size));
+            let span = Span { offset, len, size, size_after, new_bytes: ranges.round_up(size_after) };
+            let asking = Asking { file, origin, span };
+            let choice = self.find_room(&asking, &deal, excluded).map_err(NotSpread::Failed)?;
+            match self.become_whole(file, &choice.tier, choice.reason, (ranges, end)) {
+                Ok(()) => {
+                    self.placed(&asking, &mut deal, &choice);
+                    return Ok(());
+                }
+                Err(NotSpread::Failed(error)) => {
+                    tracing::debug!(tier = %choice.tier.name, %error, "a tier did not take a file");
+                    excluded |= bit(choice.tier.id);
+                }
+                passed_through => return passed_through,
+            }
+        }
     }
 
     /// Spreads a plain file before it gets room for data in `offset .. end`, if
@@ -252,7 +354,7 @@ impl Volume {
             plain_size: identity.size(),
             handle: identity.handle.clone(),
         };
-        self.index.mark(id)?;
+        self.index.mark(id, None)?;
         let attr = IdAttr { kind: IdKind::Spread, id, ino: identity.ino(), btime_ns: identity.btime_ns() };
         let make = || -> Result<(Spread, u64)> {
             let index = self.index.create_index(header)?;

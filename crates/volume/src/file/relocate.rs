@@ -49,6 +49,8 @@ enum NotMoved {
     Overtaken,
     /// The target would not take it.
     Target(Error),
+    /// The file needs an index, for which home has no room.
+    NoIndex(Error),
     /// Something else failed.
     Other(Error),
 }
@@ -57,12 +59,15 @@ impl From<NotMoved> for Error {
     fn from(not: NotMoved) -> Self {
         match not {
             NotMoved::Busy | NotMoved::Overtaken => Errno::EBUSY.into(),
-            NotMoved::Target(error) | NotMoved::Other(error) => error,
+            NotMoved::Target(error) | NotMoved::NoIndex(error) | NotMoved::Other(error) => error,
         }
     }
 }
 
 type Moved<T> = std::result::Result<T, NotMoved>;
+
+/// What moving a file of a few bytes counts as.
+const BLOCK: u64 = 4096;
 
 /// Bytes copied at a time: whoever wants to truncate the file waits for them.
 const RUN_MAX: u64 = 1 << 20;
@@ -82,20 +87,39 @@ impl Volume {
         let mut excluded = bit(from.id);
         loop {
             let Some(to) = self.next_target(file, offset, excluded)? else { return Ok(false) };
-            match self.move_range_at(file, offset, &to, Reason::Moved, &mut || {}) {
-                Ok(Some(_)) => {
+            match self.move_full_to(file, offset, &to) {
+                Ok(true) => {
                     tracing::info!(offset, from = %from.name, to = %to.name, "moved a range off a tier that took no more of it");
                     return Ok(true);
                 }
-                Ok(None) | Err(NotMoved::Overtaken) => return Ok(false),
+                Ok(false) | Err(NotMoved::Overtaken) => return Ok(false),
                 // Whatever moves it may be in no hurry; this is.
                 Err(NotMoved::Busy) => self.end_move_at(file, offset),
-                Err(NotMoved::Target(error)) => {
+                Err(NotMoved::Target(error) | NotMoved::NoIndex(error)) => {
                     tracing::debug!(tier = %to.name, %error, "a tier did not take a range");
                     excluded |= bit(to.id);
                 }
                 Err(NotMoved::Other(error)) => return Err(error),
             }
+        }
+    }
+
+    /// Moves the range at `offset` off a tier that takes no more of it, or all
+    /// of the file if it is small or an index can't be had; answers whether
+    /// anything was moved.
+    fn move_full_to(&self, file: &File, offset: u64, to: &Tier) -> Moved<bool> {
+        if self.moves_at_once(file).map_err(NotMoved::Other)?.is_none() {
+            match self.move_range_at(file, offset, to, Reason::Moved, &mut || {}) {
+                Err(NotMoved::NoIndex(error)) => {
+                    tracing::debug!(%error, "a file moves as a whole, since home has no room for an index");
+                }
+                moved => return moved.map(|moved| moved.is_some()),
+            }
+        }
+        match self.move_at_once(file, to, Reason::Moved) {
+            Ok(moved) => Ok(moved.is_some()),
+            Err(NotSpread::PassedThrough) => Err(NotMoved::Busy),
+            Err(NotSpread::Failed(error)) => Err(NotMoved::Target(error)),
         }
     }
 
@@ -157,7 +181,18 @@ impl Volume {
         (reason, drive): (Reason, Drive<'_>),
         between: &mut dyn FnMut(),
     ) -> Result<u64> {
-        self.spread_to_move(file, to)?;
+        if let Some(bytes) = self.moves_at_once(file)? {
+            let moved = self.relocate_at_once(file, to, (reason, drive), bytes);
+            between();
+            return moved;
+        }
+        match self.spread_to_move(file, to) {
+            // Home has no room for an index.
+            Err(error) if error.is_full() => {
+                return self.relocate_at_once(file, to, (reason, drive), file.home_size()?);
+            }
+            spread => spread?,
+        }
         let Some(entry) = self.entry_at(file, offset)?.filter(|entry| entry.tier != to.id) else {
             return Ok(0);
         };
@@ -168,6 +203,34 @@ impl Volume {
         let _for = act_for(Account::Mover);
         let moved = self.move_range_at(file, offset, to, reason, between)?;
         Ok(moved.map_or(0, |_| bytes))
+    }
+
+    /// Moves all of a file of so many bytes, which is on one tier, while nobody
+    /// else is at it.
+    fn relocate_at_once(
+        &self,
+        file: &File,
+        to: &Tier,
+        (reason, drive): (Reason, Drive<'_>),
+        bytes: u64,
+    ) -> Result<u64> {
+        let from = match &*file.layout.read() {
+            Layout::Plain => self.tiers.home().id,
+            Layout::Spread(spread) => spread.index.whole_tier().ok_or(Errno::EBUSY)?,
+        };
+        if from == to.id {
+            return Ok(0);
+        }
+        let from = self.tiers.get(from)?;
+        let bytes = bytes.max(BLOCK);
+        let _passage = self.enter_lanes(&[&from, to], bytes, drive).map_err(|Stopped| Errno::ECANCELED)?;
+        let _pass = self.enter_to_move(file)?;
+        let _for = act_for(Account::Mover);
+        match self.move_at_once(file, to, reason) {
+            Ok(moved) => Ok(moved.unwrap_or(0)),
+            Err(NotSpread::PassedThrough) => Err(Errno::EBUSY.into()),
+            Err(NotSpread::Failed(error)) => Err(error),
+        }
     }
 
     /// A plain file is spread before any of it can leave home.
@@ -209,6 +272,12 @@ impl Volume {
             let Some(entry) = spread.index.entry(range).map_err(NotMoved::Other)? else { return Ok(None) };
             if entry.tier == to.id {
                 return Ok(None);
+            }
+            if !spread.index.can_name(to.id) {
+                self.make_index(file, spread).map_err(|error| match error.is_full() {
+                    true => NotMoved::NoIndex(error),
+                    false => NotMoved::Other(error),
+                })?;
             }
             (ranges, range, this, entry, Span::new(spread.id(), &(range..range + 1)))
         };

@@ -34,6 +34,7 @@ impl Volume {
             Layout::Plain => return file.data().sync(data_only),
             Layout::Spread(spread) => {
                 self.sync_spread(file, spread, data_only)?;
+                self.store_durable(file, spread)?;
                 // The size is in the index, the time of the last write with
                 // the tier that did it. What only the home inode knows, such
                 // as the attribute that leads to the index, is left.
@@ -62,17 +63,25 @@ impl Volume {
             true => 0,
             false => spread.untimed.fetch_and(!bit(owner), Ordering::AcqRel) & bit(owner),
         };
-        let dirty = spread.dirty.swap(0, Ordering::AcqRel) | timed;
+        let concerned = spread.index.whole_tier().map_or(u64::MAX, bit);
+        let dirty = (spread.dirty.swap(0, Ordering::AcqRel) | timed) & concerned;
         let result = self.sync_tiers(file, spread, dirty, timed).and_then(|()| {
             if spread.index.synced_size()? != size {
                 spread.index.set_synced_size(size)?;
+                // Of a whole file, only the home inode tells it.
+                if spread.index.whole().is_some() {
+                    spread.inode_dirty.store(true, Ordering::Release);
+                }
             }
             if timed != 0 {
                 spread.mtime_was_synced(owner)?;
             }
             // Only now is what is before that size known to be meant.
             spread.index.set_gaps(false)?;
-            self.index.sync(&spread.index)
+            match spread.index.whole() {
+                Some(_) => Ok(()),
+                None => self.index.sync(&spread.index),
+            }
         });
         // What could not be synced must not be believed clean.
         result.inspect_err(|_| {

@@ -1,9 +1,10 @@
 //! Changing the size (ordering rule 3).
 
 use super::sync::update_times;
-use super::{File, Layout, Spread};
+use super::{File, Layout, Spread, WholeAttr};
 use crate::Volume;
 use crate::format::{IdAttr, IdKind, SIZE_MAX};
+use crate::index::Whole;
 use crate::namespace::{Identity, Shape};
 use crate::placement::Origin;
 use crate::plant::Plant;
@@ -41,7 +42,10 @@ impl Volume {
                 if size > spread.size() {
                     self.prepare_growth(file, spread)?;
                     spread.index.set_gaps(true)?;
-                    spread.set_size(size, self.tiers.home().id)?;
+                    self.grow_object(spread, size)?;
+                    let owner = spread.index.whole_tier().unwrap_or(self.tiers.home().id);
+                    spread.set_size(size, owner)?;
+                    self.count_whole(spread);
                 }
                 update_times(file, spread, None)
             }
@@ -58,6 +62,7 @@ impl Volume {
         // Without the attribute, nothing else leads to what has to go.
         self.index.sync_marks()?;
         let identity = self.home.identify(&**file.data())?;
+        let before = kind_of(spread);
         let attr = IdAttr {
             kind: IdKind::Emptied,
             id: spread.id(),
@@ -68,27 +73,52 @@ impl Volume {
         let emptied = file.writable()?.truncate(0);
         if let Err(error) = emptied.and_then(|()| self.home.remove_id_attr(&**file.data())) {
             // It stays what it was.
-            self.home.set_id_attr(&**file.data(), &IdAttr { kind: IdKind::Spread, ..attr })?;
+            self.home.set_id_attr(&**file.data(), &IdAttr { kind: before, ..attr })?;
             return Err(error);
         }
+        self.count_whole_gone(spread);
         file.inode.set_shape(Shape::Plain);
         self.reap_emptied(file.data(), spread.id())
     }
 
+    /// A whole file with nothing in it is a plain one again.
+    pub(crate) fn settle_emptied(&self, file: &File) -> Result<()> {
+        let is_empty = |layout: &Layout| match layout {
+            Layout::Spread(spread) => spread.size() == 0 && spread.index.whole().is_some(),
+            Layout::Plain => false,
+        };
+        if !is_empty(&file.layout.read()) || !file.can_write() {
+            return Ok(());
+        }
+        let mut layout = file.layout.write();
+        if let Layout::Spread(spread) = &*layout
+            && is_empty(&layout)
+        {
+            self.empty(file, spread)?;
+            *layout = Layout::Plain;
+        }
+        Ok(())
+    }
+
     /// Finishes what a crash left of a truncation to nothing. What the file has
-    /// elsewhere goes if its index says that it is the file's.
-    pub(crate) fn finish_emptying(&self, data: &Fd, identity: &Identity, id: ObjectId) -> Result<()> {
+    /// elsewhere goes if its index says that it is the file's; answers whether it
+    /// does.
+    pub(crate) fn finish_emptying(&self, data: &Fd, identity: &Identity, id: ObjectId) -> Result<bool> {
         let own = match self.index.header_of(id) {
             Ok(header) => self.check_own(&header, identity).map(|()| true)?,
-            Err(error) if error.errno() == Errno::ENOENT => false,
+            // A whole file has none: its mark tells.
+            Err(error) if error.errno() == Errno::ENOENT => self.index.is_unrecovered(id),
             Err(error) => return Err(error),
         };
         if own {
-            self.index.mark(id)?;
+            self.index.mark(id, None)?;
         }
         data.truncate(0)?;
         self.home.remove_id_attr(&**data)?;
-        if own { self.reap_emptied(data, id) } else { Ok(()) }
+        if own {
+            self.reap_emptied(data, id)?;
+        }
+        Ok(own)
     }
 
     /// What the file has elsewhere goes.
@@ -153,21 +183,24 @@ impl Volume {
         // What is being copied now was read before.
         spread.moving.cancel_all();
         let first = spread.range_size().count(size.max(spread.index.reserved()?));
-        let mut cleared = false;
+        let (whole, mut cleared) = (spread.index.whole().is_some(), false);
         spread.index.for_each(first, |_, entry| {
             cleared = true;
-            self.tiers.count_range(entry.ok().map(|entry| entry.tier), None);
+            if !whole {
+                self.tiers.count_range(entry.ok().map(|entry| entry.tier), None);
+            }
             Ok(())
         })?;
         if cleared {
             spread.cleared.store(true, Ordering::Release);
             spread.index.clear_from(first)?;
+            self.count_whole(spread);
         }
         if file.home_size()? > size {
             note_release(spread, self.tiers.home().id);
             file.writable()?.truncate(size)?;
         }
-        for (tier, store) in self.tiers.stores() {
+        for (tier, store) in self.stores_of(spread) {
             match cut_object(&*store, spread.id(), size) {
                 Ok(false) => {}
                 Ok(true) => note_release(spread, tier.id),
@@ -209,6 +242,17 @@ impl Volume {
 /// trimmed.
 fn owes_trim(spread: &Spread) -> bool {
     !spread.trimmed.load(Ordering::Acquire) && *spread.marked.lock()
+}
+
+/// What the attribute of the file says it is.
+fn kind_of(spread: &Spread) -> IdKind {
+    let of_whole = |whole: Whole| WholeAttr {
+        tier: whole.tier,
+        range_size: spread.range_size(),
+        reason: whole.reason,
+        durable: whole.durable_stored,
+    };
+    spread.index.whole().map_or(IdKind::Spread, |whole| of_whole(whole).kind())
 }
 
 /// Notes that something of the file was cut or punched on a tier.

@@ -1,10 +1,10 @@
 //! Writing.
 
-use super::place::NotSpread;
+use super::place::{Leave, NotSpread};
 use super::relocate::Moves;
 use super::{File, Layout, Spread};
 use crate::Volume;
-use crate::format::{RangeSize, SIZE_MAX};
+use crate::format::SIZE_MAX;
 use crate::migrate::{SPAN_RANGES_MAX, Span, Writing};
 use crate::need::Need;
 use crate::placement::Origin;
@@ -62,8 +62,8 @@ impl Volume {
         let layout = file.layout.read();
         match &*layout {
             Layout::Plain => {
-                let spread = self.should_spread(file, offset, end, io)?;
-                let written = if spread.is_some() {
+                let leave = self.leaves_home(file, offset, end, io)?;
+                let written = if leave.is_some() {
                     Err(Errno::ENOSPC.into())
                 } else {
                     self.heat.used(file, self.tiers.home().id, 0..1);
@@ -72,8 +72,13 @@ impl Volume {
                 drop(layout);
                 match written {
                     Err(full) if full.is_full() => {
-                        let ranges = spread.map_or_else(|| self.range_size_for(file, offset, end, io), Ok)?;
-                        self.make_room_in_plain(file, offset, data, io, (ranges, full))
+                        let leave =
+                            leave.map_or_else(|| self.leave_when_full(file, (offset, end), io), Ok)?;
+                        self.make_room_in_plain(file, (offset, end), data, io, (leave, full))
+                    }
+                    Ok(written) => {
+                        self.tiers.home().took(written as u64);
+                        Ok(written)
                     }
                     result => result,
                 }
@@ -93,19 +98,38 @@ impl Volume {
         }
     }
 
-    /// A plain file must not, or can't, grow on home: it is spread, and the
+    /// How a plain file leaves home that had no room for a write after all.
+    pub(super) fn leave_when_full(
+        &self,
+        file: &File,
+        (offset, end): (u64, u64),
+        io: Origin,
+    ) -> Result<Leave> {
+        let ranges = self.range_size_for(file, offset, end, io)?;
+        Ok(Leave { ranges, whole: file.home_size()? <= ranges.bytes(), must: true })
+    }
+
+    /// A plain file must not, or can't, grow on home: it leaves, and the
     /// write goes on from there. While the kernel does I/O on the home file by
     /// itself, home is all that there is.
     fn make_room_in_plain(
         &self,
         file: &File,
-        offset: u64,
+        (offset, end): (u64, u64),
         data: &[u8],
         io: Origin,
-        (ranges, full): (RangeSize, Error),
+        (leave, full): (Leave, Error),
     ) -> Result<usize> {
-        match self.spread_out(file, ranges) {
+        match self.leave_home(file, (offset, end), io, leave) {
             Ok(()) => Ok(0),
+            Err(NotSpread::Failed(error)) if !leave.must => {
+                tracing::debug!(%error, "a file stays on home");
+                let layout = file.layout.read();
+                match &*layout {
+                    Layout::Plain => self.write_home(file, offset, data, io.direct),
+                    Layout::Spread(_) => Ok(0),
+                }
+            }
             Err(NotSpread::PassedThrough) => {
                 self.reaper.reap_now(self);
                 let layout = file.layout.read();

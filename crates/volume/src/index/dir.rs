@@ -3,12 +3,13 @@
 
 use super::Index;
 use super::ballast::Ballast;
+use super::marks::{Mark, Marks, Spares, mark_of};
 use super::segments::Segments;
-use crate::format::{HEADER_LEN, Header, MUTABLE_FROM, Words};
+use crate::format::{Entry, HEADER_LEN, Header, MUTABLE_FROM, Words};
 use crate::namespace::names_in;
 use crate::sync::{Mutex, RwLock};
-use braid_contract::{Access, Context, Errno, Fd, NativeFd, ObjectId, Result, TierId};
-use std::collections::{HashMap, HashSet};
+use braid_contract::{Access, Context, Errno, Fd, NativeFd, NativeHandle, ObjectId, Result, TierId};
+use std::collections::HashSet;
 use std::ffi::OsStr;
 use std::io::IoSliceMut;
 use std::sync::Arc;
@@ -20,8 +21,8 @@ pub(crate) struct IndexDir {
     dirs: RwLock<Arc<Dirs>>,
     /// Indexes whose directory entry may not be durable yet.
     unsynced: Mutex<HashSet<ObjectId>>,
-    /// How often each file is marked.
-    marks: Mutex<HashMap<ObjectId, u32>>,
+    marks: Mutex<Marks>,
+    spares: Spares,
     /// A mark was made that may not be durable.
     marks_unsynced: Unsynced,
     /// A directory for indexes was made that may not be durable; or may have
@@ -86,7 +87,8 @@ impl IndexDir {
         Ok(Self {
             dirs: RwLock::new(Arc::new(Dirs::open(braid, home)?)),
             unsynced: Mutex::new(HashSet::new()),
-            marks: Mutex::new(HashMap::new()),
+            marks: Mutex::new(Marks::default()),
+            spares: Spares::default(),
             marks_unsynced: Unsynced::new(),
             shards_unsynced: Unsynced::new(),
         })
@@ -102,6 +104,7 @@ impl IndexDir {
     pub(crate) fn reseat(&self, dirs: Dirs) {
         *self.dirs.write() = Arc::new(dirs);
         self.unsynced.lock().clear();
+        self.marks.lock().reseat();
     }
 
     /// Space set aside for indexes.
@@ -176,6 +179,9 @@ impl IndexDir {
     /// recovery to what it runs ahead of.
     pub(crate) fn sync(&self, index: &Index) -> Result<()> {
         self.sync_marks()?;
+        if index.whole().is_some() {
+            return Ok(());
+        }
         index.sync()?;
         if self.unsynced.lock().contains(&index.id()) {
             let dirs = self.dirs();
@@ -189,50 +195,89 @@ impl IndexDir {
 
     /// Marks a spread file whose state is about to run ahead of its home inode.
     /// Each mark is taken away by one [`unmark`](Self::unmark): a file that is
-    /// written to and removed at the same time is marked twice.
-    pub(crate) fn mark(&self, id: ObjectId) -> Result<()> {
-        let mut marks = self.marks.lock();
-        let count = marks.entry(id).or_insert(0);
-        if *count == 0 {
-            if let Err(error) = self.dirs().open.ensure_file_at(&id.to_string()) {
-                marks.remove(&id);
-                return Err(error).context("marking a file");
-            }
+    /// written to and removed at the same time is marked twice. That of a whole
+    /// file tells which inode it is.
+    pub(crate) fn mark(&self, id: ObjectId, handle: Option<&NativeHandle>) -> Result<()> {
+        if self.marks.lock().mark(&*self.dirs().open, id, handle)? {
             self.marks_unsynced.note();
         }
-        *count += 1;
         Ok(())
+    }
+
+    /// An id for the object of a file that is about to be a whole one. It is
+    /// marked, durably.
+    pub(crate) fn take_marked(
+        &self,
+        handle: Option<&NativeHandle>,
+        make_id: &dyn Fn() -> Result<ObjectId>,
+    ) -> Result<ObjectId> {
+        let dirs = self.dirs();
+        let id = self.spares.take(&*dirs.open, make_id)?;
+        self.marks.lock().give(&*dirs.open, id, handle)?;
+        Ok(id)
+    }
+
+    /// Takes the marks away that were set aside and not needed.
+    pub(crate) fn drop_spares(&self) -> Result<()> {
+        self.spares.clear(&*self.dirs().open)
     }
 
     /// Takes one mark away.
     pub(crate) fn unmark(&self, id: ObjectId) -> Result<()> {
-        let mut marks = self.marks.lock();
-        match marks.get_mut(&id) {
-            Some(count) if *count > 1 => {
-                *count -= 1;
-                Ok(())
-            }
-            _ => {
-                marks.remove(&id);
-                self.remove_mark(id)
-            }
-        }
+        self.marks.lock().unmark(&*self.dirs().open, id, false)
     }
 
     /// Takes all marks of a file away that is gone.
     pub(crate) fn unmark_gone(&self, id: ObjectId) -> Result<()> {
+        self.marks.lock().unmark(&*self.dirs().open, id, true)
+    }
+
+    /// All marks that are found.
+    pub(crate) fn marked(&self) -> Result<Vec<Mark>> {
+        let names = names_in(&*self.dirs().open)?;
+        Ok(names.iter().filter_map(|name| mark_of(name)).collect())
+    }
+
+    /// Takes in the marks that are there when the volume is opened.
+    pub(crate) fn find_marks(&self) -> Result<Vec<Mark>> {
+        let names = names_in(&*self.dirs().open)?;
         let mut marks = self.marks.lock();
-        marks.remove(&id);
-        self.remove_mark(id)
+        Ok(names.iter().filter_map(|name| marks.enter(name)).collect())
     }
 
-    fn remove_mark(&self, id: ObjectId) -> Result<()> {
-        self.dirs().open.ensure_gone_at(&id.to_string()).context("unmarking a file")
+    /// Whether the file was in use when the volume went down, and could not be
+    /// recovered.
+    pub(crate) fn is_unrecovered(&self, id: ObjectId) -> bool {
+        self.marks.lock().is_left(id)
     }
 
-    /// All marked ids.
-    pub(crate) fn marked(&self) -> Result<Vec<ObjectId>> {
-        ids_in(&*self.dirs().open)
+    /// Gives a whole file an index, durably, and makes that count by `count`,
+    /// durably too.
+    pub(crate) fn give_file(
+        &self,
+        index: &Index,
+        synced_size: u64,
+        count: impl FnOnce() -> Result<()>,
+    ) -> Result<()> {
+        index.become_file(|whole| {
+            // A crash may have left one.
+            self.remove_index(index.id())?;
+            let made = self.create_index(index.header().clone())?;
+            let fill = || -> Result<()> {
+                for range in 0..whole.ranges {
+                    made.set_entry(range, Entry { tier: whole.tier, reason: whole.reason, version: 0 })?;
+                }
+                made.set_size(whole.size)?;
+                made.set_synced_size(whole.size.min(synced_size))?;
+                made.set_owners(whole.owners)?;
+                made.set_gaps(whole.gaps)?;
+                made.set_object_durable(whole.tier)?;
+                self.sync(&made)
+            };
+            fill().inspect_err(|_| drop(self.remove_index(index.id())))?;
+            count()?;
+            Ok(made)
+        })
     }
 
     /// Calls `visit` with the id of every index.

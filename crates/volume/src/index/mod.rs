@@ -4,13 +4,20 @@
 //! by arithmetic and read and changed by one atomic access (PolyStore §4.3,
 //! Mux §2.2). Blocks are allocated before anything is stored to them, so a full
 //! home tier answers `ENOSPC` here and never `SIGBUS`.
+//!
+//! A file all of whose data is on one tier other than home, a *whole* file, has
+//! no index file: what one would say is computed, until it is needed.
 
 mod ballast;
 mod dir;
+mod marks;
 mod segments;
+mod whole;
 
 pub(crate) use ballast::BALLAST_LEN;
 pub(crate) use dir::{Dirs, IndexDir, ids_in, path_of};
+pub(crate) use marks::{Mark, mark_of};
+pub(crate) use whole::Whole;
 
 use ballast::Ballast;
 
@@ -19,8 +26,8 @@ use crate::sync::Mutex;
 use braid_contract::{Context, Errno, Error, Fd, ObjectId, Result, TierId};
 use segments::Segments;
 use std::io::{IoSlice, IoSliceMut};
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, OnceLock};
 
 pub(crate) const SIZE_AT: u64 = 256;
 pub(crate) const SYNCED_SIZE_AT: u64 = 264;
@@ -35,7 +42,10 @@ const DURABLE_AT: u64 = 512;
 pub(crate) struct Index {
     header: Header,
     words: Words,
-    segments: Segments,
+    /// The index file; a whole file has none before it needs one.
+    segments: OnceLock<Segments>,
+    /// What there is without.
+    whole: Mutex<Option<Whole>>,
     home: TierId,
     /// Something was stored since the last [`sync`](Self::sync).
     dirty: AtomicBool,
@@ -71,11 +81,81 @@ impl Index {
         Ok(Self {
             words: Words::of(header.id),
             header,
-            segments: Segments::new(fd, Arc::clone(ballast))?,
+            segments: OnceLock::from(Segments::new(fd, Arc::clone(ballast))?),
+            whole: Mutex::new(None),
             home,
             dirty: AtomicBool::new(true),
             syncing: Mutex::new(()),
         })
+    }
+
+    /// What an index of a whole file would be.
+    pub(crate) fn of_whole(header: Header, home: TierId, whole: Whole) -> Self {
+        Self {
+            words: Words::of(header.id),
+            header,
+            segments: OnceLock::new(),
+            whole: Mutex::new(Some(whole)),
+            home,
+            dirty: AtomicBool::new(false),
+            syncing: Mutex::new(()),
+        }
+    }
+
+    /// Where the file is, if it is a whole one.
+    pub(crate) fn whole(&self) -> Option<Whole> {
+        match self.segments.get() {
+            Some(_) => None,
+            None => *self.whole.lock(),
+        }
+    }
+
+    /// The tier that all of the file is on, if it is a whole one.
+    pub(crate) fn whole_tier(&self) -> Option<TierId> {
+        self.whole().map(|whole| whole.tier)
+    }
+
+    /// Whether a range can be said to be on the tier. If not, the file needs an
+    /// index file first.
+    pub(crate) fn can_name(&self, tier: TierId) -> bool {
+        self.whole_tier().is_none_or(|whole| whole == tier)
+    }
+
+    /// From now on it is in the file of the index that `make` makes of it.
+    /// Nobody changes it meanwhile.
+    fn become_file(&self, make: impl FnOnce(&Whole) -> Result<Self>) -> Result<()> {
+        let mut whole = self.whole.lock();
+        let Some(state) = &*whole else { return Ok(()) };
+        let made = make(state)?;
+        if let Some(segments) = made.segments.into_inner() {
+            // Nobody else sets it: it is done once, under the lock.
+            let _ = self.segments.set(segments);
+            *whole = None;
+        }
+        Ok(())
+    }
+
+    /// Does something with what there is of a whole file, which stays one
+    /// meanwhile; `None` if it is none.
+    pub(crate) fn with_whole<T>(&self, work: impl FnOnce(&mut Whole) -> T) -> Option<T> {
+        if self.segments.get().is_some() {
+            return None;
+        }
+        self.whole.lock().as_mut().map(work)
+    }
+
+    /// Changes what there is of a whole file; answers whether it is one.
+    fn change_whole(&self, change: impl FnOnce(&mut Whole)) -> bool {
+        self.with_whole(change).is_some()
+    }
+
+    /// A word of the index file. There is one where the file is not whole.
+    fn load(&self, at: u64) -> Result<u64> {
+        self.file()?.load(at)
+    }
+
+    fn file(&self) -> Result<&Segments> {
+        self.segments.get().ok_or_else(|| Error::new(Errno::EIO, "the file has no index"))
     }
 
     pub(crate) fn header(&self) -> &Header {
@@ -93,38 +173,64 @@ impl Index {
 
     /// Size of the file.
     pub(crate) fn size(&self) -> Result<u64> {
-        self.read_size(SIZE_AT)
+        match self.whole() {
+            Some(whole) => Ok(whole.size),
+            None => self.read_size(SIZE_AT),
+        }
     }
 
     /// Size of the file at its last `fsync`.
     pub(crate) fn synced_size(&self) -> Result<u64> {
-        self.read_size(SYNCED_SIZE_AT)
+        match self.whole() {
+            Some(whole) => Ok(whole.synced_size),
+            None => self.read_size(SYNCED_SIZE_AT),
+        }
     }
 
     pub(crate) fn set_size(&self, size: u64) -> Result<()> {
+        // What is before its end is all on its tier.
+        let ranges = self.header.range_size.count(size);
+        if self.change_whole(|whole| (whole.size, whole.ranges) = (size, whole.ranges.max(ranges))) {
+            return Ok(());
+        }
         self.store(SIZE_AT, self.words.encode_size(SIZE_AT, size))
     }
 
     pub(crate) fn set_synced_size(&self, size: u64) -> Result<()> {
+        if self.change_whole(|whole| whole.synced_size = size) {
+            return Ok(());
+        }
         self.store(SYNCED_SIZE_AT, self.words.encode_size(SYNCED_SIZE_AT, size))
     }
 
     pub(crate) fn owners(&self) -> Result<Owners> {
-        let word = self.segments.load(OWNERS_AT)?;
+        if let Some(whole) = self.whole() {
+            return Ok(whole.owners);
+        }
+        let word = self.load(OWNERS_AT)?;
         self.words.decode_owners(OWNERS_AT, word, self.home).map_err(|error| self.damaged(&error))
     }
 
     pub(crate) fn set_owners(&self, owners: Owners) -> Result<()> {
+        if self.change_whole(|whole| whole.owners = owners) {
+            return Ok(());
+        }
         self.store(OWNERS_AT, self.words.encode_owners(OWNERS_AT, owners))
     }
 
     /// Whether something other than an append changed the size since the last
     /// `fsync`, so that a hole in what was written since then may be meant.
     pub(crate) fn has_gaps(&self) -> Result<bool> {
-        self.flag(GAPS_AT)
+        match self.whole() {
+            Some(whole) => Ok(whole.gaps),
+            None => self.flag(GAPS_AT),
+        }
     }
 
     pub(crate) fn set_gaps(&self, gaps: bool) -> Result<()> {
+        if self.change_whole(|whole| whole.gaps = gaps) {
+            return Ok(());
+        }
         self.set_flag(GAPS_AT, gaps)
     }
 
@@ -132,27 +238,44 @@ impl Index {
     /// One that was not may be missing after power loss: then nothing of what
     /// it held was ever synced.
     pub(crate) fn is_object_durable(&self, tier: TierId) -> Result<bool> {
-        self.flag(durable_at(tier))
+        match self.whole() {
+            Some(whole) => Ok(whole.tier == tier && whole.durable),
+            None => self.flag(durable_at(tier)),
+        }
     }
 
     pub(crate) fn set_object_durable(&self, tier: TierId) -> Result<()> {
+        if self.change_whole(|whole| whole.durable |= whole.tier == tier) {
+            return Ok(());
+        }
         self.set_flag(durable_at(tier), true)
     }
 
     /// The tier has no object of the file any more, and nothing in the file is
     /// there.
     pub(crate) fn clear_object_durable(&self, tier: TierId) -> Result<()> {
+        // One that is wholly there keeps it there.
+        if self.whole().is_some() {
+            return Ok(());
+        }
         self.set_flag(durable_at(tier), false)
     }
 
     /// Up to where space may be reserved for the file, beyond its size too;
     /// entries before that are meant. One that is damaged reserves nothing.
     pub(crate) fn reserved(&self) -> Result<u64> {
-        let word = self.segments.load(RESERVED_AT)?;
+        if self.whole().is_some() {
+            return Ok(0);
+        }
+        let word = self.load(RESERVED_AT)?;
         Ok(self.words.decode_size(RESERVED_AT, word).unwrap_or(0))
     }
 
+    /// Notes that. Only an index can: a whole file has nothing reserved.
     pub(crate) fn set_reserved(&self, end: u64) -> Result<()> {
+        if end == 0 && self.whole().is_some() {
+            return Ok(());
+        }
         self.store(RESERVED_AT, if end == 0 { 0 } else { self.words.encode_size(RESERVED_AT, end) })
     }
 
@@ -162,7 +285,7 @@ impl Index {
     }
 
     fn flag(&self, at: u64) -> Result<bool> {
-        let word = self.segments.load(at)?;
+        let word = self.load(at)?;
         self.words.decode_flag(at, word).map_err(|error| self.damaged(&error))
     }
 
@@ -176,20 +299,41 @@ impl Index {
 
     /// Where range `range` is; `None` if it was never written.
     pub(crate) fn entry(&self, range: u64) -> Result<Option<Entry>> {
-        let word = self.segments.load(entry_at(range))?;
+        if let Some(whole) = self.whole() {
+            return Ok(whole.entry(range));
+        }
+        let word = self.load(entry_at(range))?;
         self.words
             .decode_entry(range, word)
             .map_err(|error| self.damaged(&error).context(format!("range {range}")))
     }
 
+    /// Says where a range is. Of a whole file, all ranges before it are there
+    /// too; its tier is the only one that [can be named](Self::can_name).
     pub(crate) fn set_entry(&self, range: u64, entry: Entry) -> Result<()> {
+        let mut named = true;
+        let whole = self.change_whole(|whole| {
+            named = entry.tier == whole.tier;
+            if named {
+                whole.ranges = whole.ranges.max(range + 1);
+            }
+        });
+        if !named {
+            return Err(Error::new(Errno::EBUSY, "the file needs an index first"));
+        }
+        if whole {
+            return Ok(());
+        }
         self.store(entry_at(range), self.words.encode_entry(range, entry))
     }
 
     /// Clears the entries from `range` on.
     pub(crate) fn clear_from(&self, range: u64) -> Result<()> {
+        if self.change_whole(|whole| whole.ranges = whole.ranges.min(range)) {
+            return Ok(());
+        }
         self.dirty.store(true, Ordering::Release);
-        self.segments.clear_from(entry_at(range)).context("clearing index entries")
+        self.file()?.clear_from(entry_at(range)).context("clearing index entries")
     }
 
     /// Calls `visit` with each range from `first` on that was written, and
@@ -199,7 +343,11 @@ impl Index {
         first: u64,
         mut visit: impl FnMut(u64, Result<Entry>) -> Result<()>,
     ) -> Result<()> {
-        self.segments.for_each_word(entry_at(first), |at, word| {
+        if let Some(whole) = self.whole() {
+            let mut ranges = (first..whole.ranges).filter_map(|range| Some((range, whole.entry(range)?)));
+            return ranges.try_for_each(|(range, entry)| visit(range, Ok(entry)));
+        }
+        self.file()?.for_each_word(entry_at(first), |at, word| {
             let range = (at - HEADER_LEN as u64) / 8;
             let entry = self.words.decode_entry(range, word).map_err(|error| self.damaged(&error));
             match entry.transpose() {
@@ -213,7 +361,7 @@ impl Index {
     pub(crate) fn sync(&self) -> Result<()> {
         let _syncing = self.syncing.lock();
         if self.dirty.swap(false, Ordering::AcqRel) {
-            self.segments
+            self.file()?
                 .sync()
                 .inspect_err(|_| self.dirty.store(true, Ordering::Release))
                 .context("syncing an index")?;
@@ -222,12 +370,12 @@ impl Index {
     }
 
     fn read_size(&self, at: u64) -> Result<u64> {
-        let word = self.segments.load(at)?;
+        let word = self.load(at)?;
         self.words.decode_size(at, word).map_err(|error| self.damaged(&error))
     }
 
     fn store(&self, at: u64, word: u64) -> Result<()> {
-        self.segments.store(at, word).context("storing to an index")?;
+        self.file()?.store(at, word).context("storing to an index")?;
         self.dirty.store(true, Ordering::Release);
         Ok(())
     }

@@ -79,7 +79,7 @@ impl Volume {
             ranges += self.ranges_in(&self.index.open_index(id)?, tier)?;
             Ok(())
         })?;
-        Ok(ranges)
+        Ok(ranges + self.whole_files_on(tier)?.iter().map(|whole| whole.ranges).sum::<u64>())
     }
 
     fn each_index(&self, visit: &mut dyn FnMut(ObjectId) -> Result<()>) -> Result<()> {
@@ -118,7 +118,8 @@ impl Volume {
             }
             Ok(())
         })?;
-        Ok(bytes)
+        let whole = self.whole_files_on(tier)?;
+        Ok(whole.iter().fold(bytes, |bytes, file| bytes.saturating_add(file.size)))
     }
 
     /// Whether the other tiers, and `new`, which is about to join them, have

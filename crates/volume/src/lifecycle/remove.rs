@@ -9,11 +9,12 @@
 
 use crate::Volume;
 use crate::config::{TierConfig, VolumeConfig};
+use crate::file::Layout;
 use crate::format::{Label, Removed, TABLE_LEN, VolumeTable};
-use crate::index::Index;
+use crate::index::{Index, Mark};
 use crate::placement;
 use crate::rules::Rules;
-use crate::tiers::{Counts, Tier};
+use crate::tiers::{Backend, Counts, Tier};
 use braid_contract::{Errno, Error, ObjectId, RefusalKind, Result, Store, TierId, counted};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -174,7 +175,8 @@ impl Volume {
             for id in self.reaper.waiting() {
                 match self.mentions(id, tier.id) {
                     Ok(mentions) => left += u64::from(mentions.any()),
-                    Err(error) if error.errno() == Errno::ENOENT => {}
+                    // A whole file, if it has something there.
+                    Err(error) if error.errno() == Errno::ENOENT => left += u64::from(has_object(tier, id)),
                     Err(error) => return Err(error),
                 }
             }
@@ -204,6 +206,9 @@ impl Volume {
             }
             Ok(())
         })?;
+        let whole = self.whole_files_on(tier)?;
+        found.ranges += whole.iter().map(|file| file.ranges).sum::<u64>();
+        found.ranges_in += whole.len() as u64;
         // Of those, some may be of files that are gone for good.
         let ids: Vec<ObjectId> = nameless.iter().map(|(id, _)| *id).collect();
         self.for_files(&ids, &mut |file| {
@@ -297,6 +302,43 @@ impl Volume {
     }
 }
 
+/// A whole file on a tier.
+pub(crate) struct WholeOn {
+    /// How many ranges it has, one at least: something of it is there.
+    pub(crate) ranges: u64,
+    pub(crate) size: u64,
+}
+
+impl Volume {
+    /// The whole files that are on a tier, with a name or open without.
+    pub(crate) fn whole_files_on(&self, tier: &Tier) -> Result<Vec<WholeOn>> {
+        let mut files = Vec::new();
+        let mut add = |size: u64, ranges: u64| files.push(WholeOn { ranges: ranges.max(1), size });
+        self.each_whole_file(&mut |_, identity, whole| {
+            if whole.tier == tier.id {
+                add(identity.size(), whole.range_size.count(identity.size()));
+            }
+            Ok(())
+        })?;
+        for open in self.handles.files() {
+            if let Layout::Spread(spread) = &*open.file.layout.read()
+                && let Some(whole) = spread.index.whole().filter(|whole| whole.tier == tier.id)
+                && open.file.data().stat()?.attr.nlink == 0
+            {
+                add(whole.size, whole.ranges);
+            }
+        }
+        Ok(files)
+    }
+}
+
+fn has_object(tier: &Tier, id: ObjectId) -> bool {
+    match &tier.backend {
+        Backend::Store(store) => !store.stat(id).is_err_and(|error| error.errno() == Errno::ENOENT),
+        Backend::Home(_) => false,
+    }
+}
+
 /// Takes those tiers out of a configuration that were removed from the volume,
 /// and are named by somebody who does not know. Reads the table only; what is
 /// wrong with that is found later.
@@ -339,7 +381,7 @@ impl Volume {
         let mut search = self.walk_if_needed(ids)?;
         for id in ids {
             let index: Option<Index> = self.index.open_index(*id).ok();
-            match self.find_owner(*id, index.as_ref(), &mut search)? {
+            match self.find_owner(&Mark { id: *id, handle: None }, index.as_ref(), &mut search)? {
                 Some(owner) => {
                     match self.with_file(&owner.fd, &owner.identity, |file| visit(file)) {
                         // It is gone by now.

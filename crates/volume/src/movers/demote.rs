@@ -7,6 +7,7 @@ use super::Errand;
 use super::order::used;
 use super::reach::{Reached, key_of_found};
 use crate::Volume;
+use crate::file::WholeAttr;
 use crate::format::IdKind;
 use crate::heat::FileKey;
 use crate::migrate::Pace;
@@ -69,9 +70,8 @@ impl Volume {
     }
 
     fn relieve(&self, from: &Tier, until: Until<'_>) {
-        let usage = from.last_usage();
         let excess = used(from) - self.movers.config().watermark_low;
-        let goal = (excess * usage.total as f64).max(0.0) as u64 + 1;
+        let goal = (excess * from.capacity() as f64).max(0.0) as u64 + 1;
         let moved = self.demote_known(from, goal, until);
         let lane = self.movers.lanes.of(from.id);
         let now_ns = self.environment.monotonic_ns();
@@ -183,16 +183,20 @@ impl Volume {
     /// The ranges of a file that are on the tier and not frequently used.
     fn cold_ranges(&self, from: &Tier, fd: &Fd, identity: &Identity, key: FileKey) -> Result<Vec<u32>> {
         let now = self.heat_now();
-        let attr = self.home.id_attr(&**fd, identity)?.filter(|attr| attr.kind == IdKind::Spread);
+        let attr = self.home.id_attr(&**fd, identity)?.filter(|attr| attr.kind != IdKind::Emptied);
         let is_cold = |range: u64| {
             let record = self.heat.table().record(key, range as u32);
             record.is_none_or(|record| record.degree_at(now) < self.heat.cold_below())
         };
         let Some(attr) = attr else {
-            let large = identity.size() > self.smallest_range().bytes();
             // It moves as a whole, if at all.
-            return Ok(if from.is_home() && large && is_cold(0) { vec![0] } else { Vec::new() });
+            let there = from.is_home() && identity.size() > 0;
+            return Ok(if there && is_cold(0) { vec![0] } else { Vec::new() });
         };
+        if let Some(whole) = WholeAttr::of(attr.kind) {
+            let there = if whole.tier == from.id { whole.range_size.count(identity.size()) } else { 0 };
+            return Ok((0..there).filter(|range| is_cold(*range)).map(|range| range as u32).collect());
+        }
         let mut ranges = Vec::new();
         self.index_of(&**fd, identity, attr.id)?.for_each(0, |range, entry| {
             if entry.is_ok_and(|entry| entry.tier == from.id) && is_cold(range) {

@@ -272,7 +272,9 @@ impl Volume {
         };
         self.heat.table().seen_on(reached.key, range, from.id);
         let ranges = self.range_size_of(&reached.file)?;
-        let Some(to) = self.target_for(&from, ranges, errand)? else { return Ok(0) };
+        // Of a small file, no more than what it has is moved.
+        let bytes = self.moves_at_once(&reached.file)?.unwrap_or(ranges.bytes());
+        let Some(to) = self.target_for(&from, bytes, errand)? else { return Ok(0) };
         let offset = ranges.start_of(range.into());
         self.movers.begins_work(errand.mover);
         let drive = Drive { pace: errand.pace, who: Who::Mover };
@@ -283,15 +285,10 @@ impl Volume {
         Ok(moved)
     }
 
-    /// The first tier that takes a range of this size off `from`; `None` if it
+    /// The first tier that takes so many bytes off `from`; `None` if it
     /// is to stay. `ENOSPC` if no tier takes any, `EFBIG` if some have room for
     /// shorter ones.
-    fn target_for<'a>(
-        &self,
-        from: &Tier,
-        ranges: RangeSize,
-        errand: &Errand<'a>,
-    ) -> Result<Option<&'a Arc<Tier>>> {
+    fn target_for<'a>(&self, from: &Tier, bytes: u64, errand: &Errand<'a>) -> Result<Option<&'a Arc<Tier>>> {
         let wanted = |to: &&Arc<Tier>| to.id != from.id && (errand.leaves)(from, to);
         let mut targets = errand.to.iter().filter(wanted).peekable();
         if targets.peek().is_none() {
@@ -301,7 +298,7 @@ impl Volume {
         if open.peek().is_none() {
             return Err(Errno::ENOSPC.into());
         }
-        open.find(|to| to.room() >= ranges.bytes()).map(Some).ok_or_else(|| Errno::EFBIG.into())
+        open.find(|to| to.room() >= bytes).map(Some).ok_or_else(|| Errno::EFBIG.into())
     }
 
     /// Something was not moved; answers whether the whole errand ends.

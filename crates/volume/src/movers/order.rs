@@ -31,10 +31,9 @@ impl Closed {
     }
 }
 
-/// Share of the tier's space in use, 0 to 1.
+/// Share of the space that data may take on the tier which is in use, 0 to 1.
 pub(super) fn used(tier: &Tier) -> f64 {
-    let usage = tier.last_usage();
-    if usage.total == 0 { 1.0 } else { 1.0 - usage.free as f64 / usage.total as f64 }
+    tier.filled()
 }
 
 /// Whether the first of two tiers is much faster.

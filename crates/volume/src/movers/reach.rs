@@ -71,8 +71,7 @@ impl Volume {
     }
 
     /// The ranges that move for these records of heat: a plain file, which has
-    /// one record for all of it, moves as a whole, unless it is too small to be
-    /// worth an index.
+    /// one record for all of it, moves as a whole.
     pub(super) fn ranges_to_move(&self, file: &File, ranges: &[u32]) -> Result<Vec<u32>> {
         let layout = file.layout.read();
         match &*layout {
@@ -80,7 +79,7 @@ impl Volume {
             Layout::Plain => {
                 let (size, ranges) = (file.home_size()?, self.range_size_in(file, &layout)?);
                 let all = u32::try_from(ranges.count(size)).unwrap_or(0);
-                Ok(if all > 1 { (0..all).collect() } else { Vec::new() })
+                Ok((0..all).collect())
             }
         }
     }

@@ -3,7 +3,7 @@
 use super::inodes::Shape;
 use super::{Identity, Inode};
 use crate::Volume;
-use crate::file::File;
+use crate::file::{Ahead, File};
 use crate::plant::Plant;
 use crate::tiers::Tier;
 use braid_contract::{Attr, Errno, Error, FileKind, HandleId, InodeId, ObjectId, ObjectStat, Result, Store};
@@ -76,7 +76,7 @@ impl Volume {
             attr.size = ahead.size;
             attr.mtime = ahead.mtime.unwrap_or(attr.mtime);
             attr.ctime = ahead.mtime.map_or(attr.ctime, |mtime| attr.ctime.max(mtime));
-            attr.blocks = match self.blocks_elsewhere(ahead.id) {
+            attr.blocks = match self.blocks_elsewhere(&ahead) {
                 Some(blocks) => attr.blocks + blocks,
                 // Programs take a file without blocks for one without data.
                 None => attr.blocks.max(ahead.size.div_ceil(BLOCK)),
@@ -90,8 +90,9 @@ impl Volume {
 
     /// Blocks that a file takes on tiers other than home; `None` if one of them
     /// can't tell at present.
-    fn blocks_elsewhere(&self, id: ObjectId) -> Option<u64> {
-        self.tiers.stores().try_fold(0, |blocks, (tier, store)| match self.stat_soon(&tier, store, id) {
+    fn blocks_elsewhere(&self, ahead: &Ahead) -> Option<u64> {
+        let stores = self.tiers.stores().filter(|(tier, _)| ahead.whole.is_none_or(|whole| whole == tier.id));
+        stores.into_iter().try_fold(0, |blocks, (tier, store)| match self.stat_soon(&tier, store, ahead.id) {
             Ok(stat) => Some(blocks + stat.allocated / BLOCK),
             Err(error) if error.errno() == Errno::ENOENT => Some(blocks),
             Err(_) => None,

@@ -1,6 +1,6 @@
 //! The home tier's directory: the root that everything is opened from.
 
-use crate::format::{FormatError, IdAttr, IdKind, PinAttr, Seal, StoredPin};
+use crate::format::{FormatError, IdAttr, PinAttr, Seal, StoredPin};
 use crate::namespace::{BRAID_DIR, Numbers};
 use crate::sync::RwLock;
 use braid_contract::{
@@ -247,9 +247,6 @@ impl Home {
             return Ok(None);
         }
         proof.check().map_err(|why| unbelieved(&why))?;
-        if matches!(attr.kind, IdKind::Whole { .. }) {
-            return Err(unbelieved(&"it is of a kind that this Braid does not know what to do with"));
-        }
         Ok(Some(attr))
     }
 

@@ -3,6 +3,7 @@
 //! removal is durable (ordering rule 4).
 
 use crate::Volume;
+use crate::file::WholeAttr;
 use braid_contract::{Access, Errno, Fd, FileKind, InodeId, NativeFd, ObjectId, RenameMode, Result};
 use std::ffi::OsStr;
 
@@ -25,6 +26,9 @@ struct Victim {
     fd: Fd,
     ino: InodeId,
     id: ObjectId,
+    /// It is a whole file, of this size.
+    whole: Option<WholeAttr>,
+    size: u64,
 }
 
 impl Volume {
@@ -102,13 +106,16 @@ impl Volume {
             return Ok(Loser { ino, has_others, victim: None });
         };
         let id = attr.id;
-        self.check_index_of(&*fd, &identity, id)?;
-        match self.index.mark(id) {
+        let whole = WholeAttr::of(attr.kind);
+        if whole.is_none() {
+            self.check_index_of(&*fd, &identity, id)?;
+        }
+        match self.index.mark(id, whole.and(identity.handle.as_ref())) {
             // A full home tier must not keep a file from being removed.
             Err(error) if !error.is_full() => return Err(error),
             _ => {}
         }
-        Ok(Loser { ino, has_others, victim: Some(Victim { fd, ino, id }) })
+        Ok(Loser { ino, has_others, victim: Some(Victim { fd, ino, id, whole, size: identity.size() }) })
     }
 
     /// The name is gone.
@@ -145,7 +152,13 @@ impl Volume {
         let live = self.inodes.get(victim.ino).ok().and_then(|inode| inode.file.lock().upgrade());
         match live {
             Some(file) => self.last_name_gone(&file, victim.id, witness),
-            None => self.reaper.add(self, victim.id, witness),
+            None => {
+                if let Some(whole) = victim.whole {
+                    let ranges = whole.range_size.count(victim.size);
+                    (0..ranges).for_each(|_| self.tiers.count_range(Some(whole.tier), None));
+                }
+                self.reaper.add(self, victim.id, witness);
+            }
         }
         Ok(())
     }

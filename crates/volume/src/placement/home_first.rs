@@ -19,6 +19,10 @@ impl Policy for HomeFirst {
         true
     }
 
+    fn spares_home(&self, used: f64, _low: f64) -> bool {
+        used >= self.watermark
+    }
+
     fn place(&self, context: &Context<'_>) -> Option<TierId> {
         let home = context.home().filter(|home| home.has_room);
         if let Some(home) = home.filter(|home| home.used < self.watermark) {

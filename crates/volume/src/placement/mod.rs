@@ -238,6 +238,13 @@ pub(crate) trait Policy: Send + Sync {
         false
     }
 
+    /// Whether a file that fits in one range may begin on another tier than
+    /// home, of whose space so much is in use, 0 to 1. Movers relieve home
+    /// until it is below `low`.
+    fn spares_home(&self, used: f64, low: f64) -> bool {
+        used >= low
+    }
+
     /// The ranges were placed on this tier.
     fn placed(&self, _context: &Context<'_>, _tier: TierId) {}
 

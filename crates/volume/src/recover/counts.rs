@@ -2,9 +2,12 @@
 //! after a crash, beside users: a mount must not wait for what exists.
 
 use crate::Volume;
+use crate::file::WholeAttr;
 use crate::format::SavedCounts;
+use crate::namespace::Identity;
 use crate::tiers::Counts;
-use braid_contract::{Context, Errno, ObjectId, Result, TierId};
+use braid_contract::{Context, Errno, Fd, ObjectId, Result, TierId};
+use std::collections::HashSet;
 use std::sync::atomic::Ordering;
 
 impl Volume {
@@ -62,6 +65,7 @@ impl Volume {
             }
             Ok(())
         });
+        let counted = counted.and_then(|()| self.count_whole_files(&mut counts, stopped));
         if let Err(error) = counted {
             tracing::debug!(%error, "counting ranges");
             return;
@@ -71,6 +75,37 @@ impl Volume {
         }
         let exact = self.tiers.changes() == changes;
         self.tiers.set_counts(if exact { Counts::Exact } else { Counts::Near });
+    }
+
+    /// Whole files have no index: only the namespace leads to them.
+    fn count_whole_files(&self, counts: &mut [u64], stopped: &dyn Fn() -> bool) -> Result<()> {
+        self.each_whole_file(&mut |_, identity, whole| {
+            if stopped() {
+                return Err(Errno::EINTR.into());
+            }
+            if let Some(count) = counts.get_mut(usize::from(whole.tier.0)) {
+                *count += whole.range_size.count(identity.size());
+            }
+            Ok(())
+        })
+    }
+
+    /// Calls `visit` with every whole file that has a name. An attribute that
+    /// can't be believed is that of none.
+    pub(crate) fn each_whole_file(
+        &self,
+        visit: &mut dyn FnMut(&Fd, &Identity, WholeAttr) -> Result<()>,
+    ) -> Result<()> {
+        let mut linked = HashSet::new();
+        self.home.walk(&mut |_, fd, identity| {
+            let attr = self.home.id_attr(&**fd, identity).ok().flatten();
+            match attr.and_then(|attr| WholeAttr::of(attr.kind)) {
+                Some(whole) if identity.attr.nlink == 1 || linked.insert(identity.ino()) => {
+                    visit(fd, identity, whole)
+                }
+                _ => Ok(()),
+            }
+        })
     }
 
     fn count_index(&self, id: ObjectId, counts: &mut [u64]) -> Result<()> {

@@ -5,10 +5,12 @@
 //! when the volume went down.
 
 mod counts;
+mod whole;
 
 use crate::Volume;
+use crate::file::WholeAttr;
 use crate::format::{Entry, IdAttr, IdKind, Owners};
-use crate::index::Index;
+use crate::index::{Index, Mark};
 use crate::namespace::Identity;
 use crate::tiers::{Backend, cut_object};
 use braid_contract::{Access, Errno, Error, Fd, NativeFd, ObjectId, Result, SetTime, Timestamp};
@@ -32,18 +34,20 @@ pub(crate) struct Found {
     /// Inode numbers of files whose attribute can't be read or believed: they
     /// may be anybody's, and nothing of theirs is taken for removed.
     unreadable: HashSet<u64>,
+    /// The tree was searched.
+    searched: bool,
 }
 
 impl Volume {
     /// Recovers from whatever happened since the last clean unmount.
     pub(crate) fn recover(&self) -> Result<()> {
         self.remove_temporaries()?;
-        let marked = self.index.marked()?;
+        let marked = self.index.find_marks()?;
         if !marked.is_empty() {
             tracing::info!(files = marked.len(), "recovering files that were in use");
             // What was removed must not come back when its data is gone.
             self.home.root().sync_fs()?;
-            let mut found = match self.walk_if_needed(&marked) {
+            let mut found = match self.look_for_owners(&marked) {
                 Ok(found) => found,
                 Err(error) => {
                     // A file that was not found must not be taken for removed.
@@ -51,10 +55,11 @@ impl Volume {
                     return self.load_counts();
                 }
             };
-            for id in marked {
+            for mark in marked {
+                let id = mark.id;
                 // One file that can't be recovered must not keep the others
                 // from being used. It keeps its mark, and is tried again.
-                if let Err(error) = self.recover_file(id, &mut found) {
+                if let Err(error) = self.recover_file(&mark, &mut found) {
                     tracing::error!(file = %id, %error, "can't recover a file; run fsck");
                 }
             }
@@ -71,6 +76,24 @@ impl Volume {
         Ok(())
     }
 
+    /// Who the marked files belong to, where neither an index nor the mark
+    /// tells, and it can't be that nothing came of it.
+    fn look_for_owners(&self, marked: &[Mark]) -> Result<Found> {
+        let ids: Vec<ObjectId> = marked.iter().map(|mark| mark.id).collect();
+        let mut found = self.walk_if_needed(&ids)?;
+        let mut unknown = HashSet::new();
+        for mark in marked.iter().filter(|mark| mark.handle.is_none() && !found.searched) {
+            let id = mark.id;
+            if self.index.open_index(id).is_err() && self.has_object(id)? {
+                unknown.insert(id);
+            }
+        }
+        if !unknown.is_empty() {
+            self.walk_for(&unknown.iter().collect(), &mut found)?;
+        }
+        Ok(found)
+    }
+
     /// Where handles can't be opened, the tree is searched once for the
     /// inodes that the marked files belong to.
     pub(crate) fn walk_if_needed(&self, marked: &[ObjectId]) -> Result<Found> {
@@ -78,7 +101,12 @@ impl Volume {
         if self.home.opens_handles() {
             return Ok(found);
         }
-        let marked: HashSet<&ObjectId> = marked.iter().collect();
+        self.walk_for(&marked.iter().collect(), &mut found)?;
+        Ok(found)
+    }
+
+    fn walk_for(&self, marked: &HashSet<&ObjectId>, found: &mut Found) -> Result<()> {
+        found.searched = true;
         self.home.walk(&mut |_, fd, identity| {
             match self.home.id_attr(&**fd, identity) {
                 Ok(Some(attr)) if marked.contains(&attr.id) => {
@@ -90,28 +118,37 @@ impl Volume {
                 }
             }
             Ok(())
-        })?;
-        Ok(found)
+        })
     }
 
-    fn recover_file(&self, id: ObjectId, found: &mut Found) -> Result<()> {
+    fn recover_file(&self, mark: &Mark, found: &mut Found) -> Result<()> {
+        let id = mark.id;
         let index = match self.index.open_index(id) {
             Ok(index) => Some(index),
             Err(error) if error.errno() == Errno::ENOENT => None,
             Err(_) if self.was_never_made(id)? => None,
             Err(error) => {
+                // A whole file may have been about to get one.
+                let owner = self.find_owner(mark, None, found)?;
+                if let Some(owner) = owner.filter(|owner| WholeAttr::of(owner.attr.kind).is_some()) {
+                    return self.recover_whole(&owner);
+                }
                 // Damage is the check's to judge; the mark leads it there.
                 tracing::error!(file = %id, %error, "can't recover a file; run fsck");
                 return Ok(());
             }
         };
-        let owner = self.find_owner(id, index.as_ref(), found)?;
+        let owner = self.find_owner(mark, index.as_ref(), found)?;
         match (owner, index) {
-            (Some(owner), index) if owner.attr.kind == IdKind::Emptied => {
-                self.finish_emptying(&owner.fd.reopen(Access::Write)?, &owner.identity, id)?;
-                // Without an index, nothing else takes the mark away.
-                if index.is_none() { self.index.unmark_gone(id) } else { Ok(()) }
+            (Some(owner), _) if owner.attr.kind == IdKind::Emptied => {
+                let fd = owner.fd.reopen(Access::Write)?;
+                // Where nothing goes, nothing else takes the mark away.
+                match self.finish_emptying(&fd, &owner.identity, id)? {
+                    true => Ok(()),
+                    false => self.index.unmark_gone(id),
+                }
             }
+            (Some(owner), _) if WholeAttr::of(owner.attr.kind).is_some() => self.recover_whole(&owner),
             (Some(owner), Some(index)) => self.recover_spread(&owner, &index),
             // No inode carries the id: the file was removed, or was never
             // spread to the end.
@@ -119,7 +156,7 @@ impl Volume {
                 self.reaper.remove(self, vec![id]);
                 Ok(())
             }
-            (None, None) if self.has_object(id)? => {
+            (None, None) if mark.handle.is_none() && !found.searched && self.has_object(id)? => {
                 tracing::error!(file = %id, "there is data of a file whose index is missing; run fsck");
                 Ok(())
             }
@@ -153,16 +190,19 @@ impl Volume {
     /// The home inode that carries the id, if it exists.
     pub(crate) fn find_owner(
         &self,
-        id: ObjectId,
+        mark: &Mark,
         index: Option<&Index>,
         found: &mut Found,
     ) -> Result<Option<Owner>> {
+        let id = mark.id;
         if let Some(index) = index.filter(|index| found.unreadable.contains(&index.header().ino)) {
             let what =
                 format!("inode {}, which its index names, can't be asked for its id", index.header().ino);
             return Err(Error::new(Errno::EUCLEAN, what));
         }
-        let fd = match (found.by_id.remove(&id), index.and_then(|index| index.header().handle.as_ref())) {
+        let of_index = index.and_then(|index| index.header().handle.as_ref());
+        let handle = of_index.or(mark.handle.as_ref());
+        let fd = match (found.by_id.remove(&id), handle) {
             (Some(fd), _) => Some(fd),
             (None, Some(handle)) => match self.home.open_handle(handle) {
                 Ok(fd) => fd,

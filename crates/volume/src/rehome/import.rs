@@ -6,8 +6,9 @@ use super::copy::Spot;
 use super::passes::limbo_name;
 use super::{Copied, Copier, is_gone};
 use crate::Volume;
-use crate::file::{File, Layout, OpenFile};
-use crate::index::Dirs;
+use crate::file::{File, Layout, OpenFile, Spread};
+use crate::format::Header;
+use crate::index::{Dirs, Index};
 use crate::namespace::{DirHandle, Inode, Known, Numbers, Seat};
 use braid_contract::{Access, Context, Errno, Error, Fd, FileKind, HandleId, InodeId, NativeHandle, Result};
 use std::collections::{HashMap, HashSet};
@@ -174,12 +175,26 @@ impl Copier<'_> {
         let layout = match &*file.layout.read() {
             Layout::Plain => Layout::Plain,
             Layout::Spread(spread) => {
-                Layout::Spread(Box::new(spread.moved(self.dirs.open_index(spread.id())?)))
+                Layout::Spread(Box::new(spread.moved(self.index_on_new_home(spread, copied)?)))
             }
         };
         let moved = Arc::new(file.moved(Arc::clone(inode), opened, layout, handles));
         *inode.file.lock() = Arc::downgrade(&moved);
         Ok(moved)
+    }
+
+    /// The index of a file as it is on the new home.
+    fn index_on_new_home(&self, spread: &Spread, copied: &Copied) -> Result<Index> {
+        let Some(whole) = spread.index.whole() else { return self.dirs.open_index(spread.id()) };
+        let fd = self.new.root().open_handle(&copied.handle, Access::Path)?;
+        let identity = self.new.identify(&*fd)?;
+        let header = Header {
+            ino: identity.ino(),
+            btime_ns: identity.btime_ns(),
+            handle: identity.handle.clone(),
+            ..spread.index.header().clone()
+        };
+        Ok(Index::of_whole(header, self.volume.tiers.home().id, whole))
     }
 
     fn move_dirs(

@@ -16,8 +16,9 @@ impl Copier<'_> {
     /// Copies all of it. Nothing changes meanwhile.
     pub(super) fn copy_state(&mut self) -> Result<()> {
         self.copy_indexes_of_nobody()?;
-        for id in ids_in(&*self.volume.index.dirs().open)? {
-            self.dirs.open.ensure_file_at(&id.to_string())?;
+        // The handles that marks tell are of no use on the new home.
+        for mark in self.volume.index.marked()? {
+            self.dirs.open.ensure_file_at(&mark.id.to_string())?;
         }
         let (old, new) = (self.volume.home.braid()?, self.braid.clone());
         self.copy_names(&*old, &*new, &|name| {

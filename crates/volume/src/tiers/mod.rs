@@ -220,6 +220,17 @@ impl Tier {
         self.figures().room
     }
 
+    /// Share of the space that data may take which is in use, 0 to 1: the
+    /// reserve does not count.
+    pub(crate) fn filled(&self) -> f64 {
+        self.figures().used()
+    }
+
+    /// Bytes that data may take on it at most.
+    pub(crate) fn capacity(&self) -> u64 {
+        self.figures().capacity()
+    }
+
     /// Notes that `bytes` were placed here, so that the room that is reckoned
     /// with shrinks at once.
     pub(crate) fn took(&self, bytes: u64) {
@@ -371,8 +382,9 @@ impl Tier {
             self.note_error(error);
             Usage::default()
         });
-        let room = usage.available.saturating_sub(self.reserve().bytes(usage.total));
-        let figures = Figures { measured_ns, usage, room };
+        let reserve = self.reserve().bytes(usage.total);
+        let room = usage.available.saturating_sub(reserve);
+        let figures = Figures { measured_ns, usage, room, reserve };
         self.room.set(figures);
         figures
     }

@@ -20,15 +20,22 @@ pub(super) struct Figures {
     pub(super) usage: Usage,
     /// Bytes that may be placed.
     pub(super) room: u64,
+    /// Bytes that are left free.
+    pub(super) reserve: u64,
 }
 
 impl Figures {
-    /// Share of space in use, 0 to 1.
+    /// Share of the space that data may take which is in use, 0 to 1.
     pub(super) fn used(&self) -> f64 {
-        match self.usage.total {
+        match self.capacity() {
             0 => 1.0,
-            total => 1.0 - self.usage.free as f64 / total as f64,
+            capacity => 1.0 - self.usage.free.saturating_sub(self.reserve) as f64 / capacity as f64,
         }
+    }
+
+    /// Bytes that data may take.
+    pub(super) fn capacity(&self) -> u64 {
+        self.usage.total.saturating_sub(self.reserve)
     }
 }
 
@@ -68,7 +75,7 @@ mod tests {
     fn what_is_placed_counts_before_the_next_measurement() {
         let room = Room::new();
         let usage = Usage { total: 200, free: 100, available: 100, device: 0 };
-        room.set(Figures { measured_ns: 0, usage, room: 100 });
+        room.set(Figures { measured_ns: 0, usage, room: 100, reserve: 0 });
         room.took(30);
         assert_eq!(room.figures().map(|figures| figures.room), Some(70));
         room.took(300);

@@ -53,7 +53,10 @@ impl Tier {
 
     /// Space to be left free.
     pub(crate) fn reserve(&self) -> Reserve {
-        *self.settings.reserve.lock()
+        match *self.settings.reserve.lock() {
+            Reserve::Unset if self.is_home() => Reserve::Names,
+            reserve => reserve,
+        }
     }
 
     pub(crate) fn set_reserve(&self, reserve: Reserve) {

@@ -11,7 +11,8 @@ use braid_volume::{
 use std::sync::Arc;
 
 /// Names of the policies, and what they stand for.
-const POLICIES: [&str; 6] = ["weighted", "adaptive", "home-first", "size-spread", "size-tier", "range-sizes"];
+const POLICIES: [&str; 7] =
+    ["weighted", "adaptive", "home-first", "size-spread", "size-tier", "range-sizes", "elsewhere"];
 
 #[cfg(feature = "plant")]
 type Plant = braid_volume::Plant;
@@ -223,6 +224,8 @@ fn policy(name: &str) -> Result<PolicyConfig> {
         "adaptive" => PolicyConfig::Adaptive,
         // So low that some workloads come above it.
         "home-first" => PolicyConfig::HomeFirst { watermark_percent: 0.5 },
+        // Home is always above it: files begin on other tiers.
+        "elsewhere" => PolicyConfig::HomeFirst { watermark_percent: 0.0 },
         "size-spread" => PolicyConfig::Size { small: RANGE, sync: RANGE, large: LargeFiles::Spread },
         "size-tier" => PolicyConfig::Size { small: 0, sync: 0, large: LargeFiles::Tier(tier_name(1)) },
         _ => return Err(Error::new(Errno::EINVAL, format!("there is no policy {name}"))),
