@@ -162,6 +162,9 @@ class Attribute:
             raise Damaged("it has version %d and kind %d" % (self.version, self.kind))
         self.id = value[8:24]
         self.ino, self.btime = struct.unpack_from("<Qq", value, 24)
+        if self.kind == KIND_WHOLE:
+            self.durable, self.tier, self.range_size = value[2] & 1, value[56], 1 << min(value[57], 63)
+            check_range_size(self.range_size)
 
     def verify(self, volume, key):
         """Whether Braid wrote it on this volume, as far as that can be told."""
@@ -439,10 +442,12 @@ class Rescue:
         self.out, self.messages, self.output = out, messages, output
         self.tiers, self.names, self.lost_names, self.namespaces = {}, {}, {}, NAMESPACES
         self.volume = self.range_size = self.key = None
-        self.unverified = False
+        self.unverified, self.marks = False, None
         # Rules may have given files shorter ranges, of any length if nothing tells.
         self.range_size_min = RANGE_SIZE_MIN
         self.links, self.headers = {}, {}
+        # Attributes of whole files, by (device, inode number).
+        self.whole = {}
         # By (device, inode number): ids of spread files; what is wrong with others.
         self.ids, self.emptied, self.doubts, self.notes = {}, set(), {}, {}
         self.orphans, self.homes = [], {}
@@ -553,7 +558,12 @@ class Rescue:
 
     def marked(self, id_):
         """Whether the file may be ahead of its home inode."""
-        return os.path.lexists(self.home.braid(b"open", id_.hex().encode()))
+        if self.marks is None:
+            try:
+                self.marks = {name.split(b".")[0] for name in os.listdir(self.home.braid(b"open"))}
+            except OSError:
+                self.marks = set()
+        return id_.hex().encode() in self.marks
 
     # Which file has which id
 
@@ -617,8 +627,6 @@ class Rescue:
             try:
                 if mine:
                     attribute.verify(self.volume, self.key)
-                    if attribute.kind == KIND_WHOLE:
-                        raise Damaged("it is of a kind that this program can't use")
             except Damaged as error:
                 unreadable[key] = error
                 continue
@@ -626,6 +634,8 @@ class Rescue:
                 claims.setdefault(attribute.id, {}).setdefault(key, name)
                 if attribute.kind == KIND_EMPTIED:
                     self.emptied.add(key)
+                elif attribute.kind == KIND_WHOLE:
+                    self.whole[key] = attribute
             else:
                 strangers.setdefault(attribute.id, []).append(key)
         ids = set().union(*(tier.found for tier in self.tiers.values()))
@@ -702,9 +712,25 @@ class Rescue:
             if key in self.emptied:
                 file.size = 0
                 file.notes.append("it was being truncated to nothing")
+            elif key in self.whole:
+                self.lay_out_whole(file, self.whole[key], info)
             else:
                 self.lay_out(file)
         return file
+
+    def lay_out_whole(self, file, attribute, info):
+        """All of a whole file is in one object. That says how long the file is
+        if it may be ahead of its home inode."""
+        tier = self.tiers.get(attribute.tier)
+        file.range_size = attribute.range_size
+        file.never_durable = [] if attribute.durable else [attribute.tier]
+        if self.marked(file.id) and tier not in (None, self.home) and file.id in tier.found:
+            stat_ = os.stat(tier.found[file.id])
+            file.size = stat_.st_size
+            # The home inode knows of a write if it was changed after it.
+            file.mtime_owner = attribute.tier if stat_.st_mtime_ns > info.st_ctime_ns else None
+        if file.size > 0:
+            file.runs = [(0, file.size, attribute.tier)]
 
     def lay_out(self, file):
         """Finds the size and the ranges of a spread file."""

@@ -59,13 +59,15 @@ def owners_word(id_, size, mtime, atime):
     return owners + struct.pack("<I", rescue.crc32c(id_ + struct.pack("<Q", 272) + owners))
 
 
-def own_attribute(path, id_, version=2, kind=1, volume=VOLUME, key=KEY):
+def own_attribute(path, id_, version=2, kind=1, volume=VOLUME, key=KEY, whole=(0, 0)):
     """The id attribute of a file with this id."""
     born = rescue.birth_time(os.fsencode(path)) or 0
-    value = struct.pack("<BBHI16sQq", version, kind, 0, 0, id_, os.stat(path).st_ino, born)
+    durable, tier = whole
+    value = struct.pack("<BBHI16sQq", version, kind, durable, 0, id_, os.stat(path).st_ino, born)
     if version > 1:
-        bare = value + volume[:8] + bytes(16)
-        value = bare[:48] + struct.pack("<Q", rescue.siphash(key, bare)) + bytes(8)
+        place = struct.pack("<BBB5x", tier, 16, 2) if kind == 3 else bytes(8)
+        bare = value + volume[:8] + bytes(8) + place
+        value = bare[:48] + struct.pack("<Q", rescue.siphash(key, bare)) + place
     return with_crc(value, 4)
 
 
@@ -155,6 +157,16 @@ class Volume:
         header += b"".join(flag_word(id_, 512 + 8 * tier) if tier in owners and tier else bytes(8) for tier in range(3))
         write(self.index(id_), header.ljust(4096, b"\0") + entries)
         return bytes(expected)
+
+
+    def whole(self, path, id_, data, tier=1, durable=True, size=None):
+        """Makes a whole file on a tier; its home file is a hole of `size`."""
+        write(self.home(path), b"")
+        os.truncate(self.home(path), len(data) if size is None else size)
+        if data is not None:
+            write(self.object(tier, id_), data)
+        attribute = own_attribute(self.home(path), id_, kind=3, whole=(int(durable), tier))
+        os.setxattr(self.home(path), "user.braid.id", attribute)
 
 
 def patch(path, offset, data):
@@ -374,6 +386,27 @@ class RescueTest(unittest.TestCase):
         self.volume.replace(1)
         self.check(1, expected[:RANGE] + bytes(RANGE),
                    "big: lost: bytes 65536 to 131072: tier 1 (slow, lost) is not there", tiers=["fast", "far"])
+
+    def test_whole_file_comes_back_from_its_object(self):
+        self.volume.whole("big", ID, b"whole" * 100)
+        self.check(0, b"whole" * 100, summary(1, 1))
+
+    def test_whole_file_that_was_in_use_has_the_size_of_its_object(self):
+        for mark in [ID.hex(), ID.hex() + ".1.0a0b"]:
+            with self.subTest(mark):
+                self.setUp()
+                self.volume.whole("big", ID, b"longer than its home inode says", size=4)
+                write(self.volume.home(".braid/open/" + mark), b"")
+                self.check(0, b"longer than its home inode says", summary(1, 1))
+
+    def test_whole_file_without_its_object(self):
+        self.volume.whole("big", ID, b"data")
+        os.unlink(self.volume.object(1, ID))
+        self.check(1, bytes(4), "big: lost: bytes 0 to 4: tier 1 (slow): its object is missing")
+        self.setUp()
+        self.volume.whole("big", ID, b"data", durable=False)
+        os.unlink(self.volume.object(1, ID))
+        self.check(0, bytes(4), "big: note: bytes 0 to 4: tier 1 (slow): its object is missing, and was never durable")
 
     def test_missing_durable_object_is_a_loss(self):
         expected = self.volume.spread("big", ID, 2 * RANGE, [0, 1])
