@@ -3,7 +3,6 @@
 //! passed over without them.
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
-#[allow(dead_code, reason = "other tests need more of it")]
 mod common;
 
 use common::{Bench, pattern, read_anew};
@@ -26,7 +25,7 @@ fn bench() -> Option<Bench> {
 }
 
 fn available(bench: &Bench) -> u64 {
-    let vfs = statvfs(&bench.path("m")).unwrap();
+    let vfs = statvfs(bench.path("m")).unwrap();
     vfs.f_bavail * vfs.f_frsize
 }
 

@@ -326,6 +326,7 @@ fn tier_change(before: TierChange, after: TierChange) -> String {
         parts.push(match after.reserve.unwrap_or_default() {
             braid_volume::Reserve::Bytes(bytes) => format!("reserve {bytes} bytes"),
             braid_volume::Reserve::Percent(percent) => format!("reserve {percent}%"),
+            braid_volume::Reserve::Unset | braid_volume::Reserve::Names => "the usual reserve".into(),
         });
     }
     if before.readonly != after.readonly {

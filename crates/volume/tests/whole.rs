@@ -258,6 +258,7 @@ impl Sim {
                 profile: None,
                 reserve: Reserve::Bytes(0),
             }],
+            create: true,
             range_size: None,
             policy: PolicyConfig::Adaptive,
             rules: Vec::new(),
