@@ -281,6 +281,7 @@ impl Volume {
         if !keep_size && end > spread.size() {
             let last = spread.index.entry(spread.range_size().range_of(end - 1))?.ok_or(Errno::EIO)?;
             let tier = self.tiers.get(last.tier)?;
+            self.lengthen_object(spread, offset..end)?;
             self.grow(file, spread, end, &tier)?;
         }
         Ok(Allocated::All)
@@ -310,7 +311,10 @@ impl Volume {
     fn give_back(&self, file: &File, taken: Taken) {
         let layout = file.layout.write();
         let (Layout::Spread(spread), Some(reserved)) = (&*layout, taken.reserved) else { return };
-        let result = taken.pieces.iter().try_for_each(|piece| self.give_back_piece(file, spread, piece));
+        let result = match spread.index.whole() {
+            Some(_) => self.trim(file, spread, spread.size()),
+            None => taken.pieces.iter().try_for_each(|piece| self.give_back_piece(file, spread, piece)),
+        };
         let ends = self.tiers.iter().filter(|tier| taken.pieces.iter().any(|piece| piece.tier.id == tier.id));
         let result = ends.fold(result, |result, tier| {
             let released = self.release_end(file, spread, &tier);

@@ -224,15 +224,26 @@ impl File {
         (errors.count, errors.last)
     }
 
-    /// Attributes of the home inode are about to be set; with `mtime`, the
-    /// modification time among them.
+    /// The home inode of the file is about to be changed. After a crash, a
+    /// change that is later than the last write to a whole file says that the
+    /// home inode knows the time of that.
+    pub(crate) fn inode_will_change(&self) -> Result<()> {
+        match &*self.layout.read() {
+            Layout::Spread(spread) if spread.index.whole().is_some() => {
+                super::sync::update_times(self, spread, None)
+            }
+            _ => Ok(()),
+        }
+    }
+
+    /// Attributes of the home inode were set; with `mtime`, the modification
+    /// time among them.
     pub(crate) fn inode_is_set(&self, mtime: bool, home: TierId) -> Result<()> {
         let Layout::Spread(spread) = &*self.layout.read() else { return Ok(()) };
         spread.inode_dirty.store(true, Ordering::Release);
         match mtime {
             true => spread.mtime_was_set(home),
-            // After a crash, a change of the home inode that is later than the
-            // last write says that it knows the time of that.
+            // Somebody may have written meanwhile.
             false if spread.index.whole().is_some() => super::sync::update_times(self, spread, None),
             false => Ok(()),
         }

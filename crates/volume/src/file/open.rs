@@ -191,7 +191,8 @@ impl Volume {
             self.unclaim(spread);
         }
         let mut marked = spread.marked.lock();
-        if *marked && opens.handles == 0 && opens.nameless.is_none() && !opens.dead {
+        let done = !spread.has_leftovers.load(Ordering::Acquire);
+        if *marked && done && opens.handles == 0 && opens.nameless.is_none() && !opens.dead {
             spread.ready.store(false, Ordering::Release);
             self.reaper.settle(self, spread.id());
             *marked = false;

@@ -50,6 +50,7 @@ impl Volume {
     /// `CAP_FSETID`.
     pub(crate) fn clear_set_id(&self, file: &File, caller: &Caller, keeps_set_id: bool) -> Result<()> {
         let Some(as_of) = file.set_id.due() else { return Ok(()) };
+        file.inode_will_change()?;
         let cleared = clear(&**file.data(), caller, keeps_set_id)?;
         if cleared.changed {
             file.inode_is_set(false, self.tiers.home().id)?;

@@ -51,6 +51,9 @@ pub(crate) struct Spread {
     /// All of it came to home while somebody was at it: it becomes plain at
     /// its last close.
     pub(super) gathers: AtomicBool,
+    /// A tier may have an object of a whole file that is not there any more,
+    /// and could not remove it. The mark stays, for the next recovery.
+    pub(super) has_leftovers: AtomicBool,
 }
 
 impl Spread {
@@ -76,6 +79,7 @@ impl Spread {
             marked: Mutex::new(false),
             ready: AtomicBool::new(false),
             gathers: AtomicBool::new(false),
+            has_leftovers: AtomicBool::new(false),
         })
     }
 
@@ -102,6 +106,7 @@ impl Spread {
             marked: Mutex::new(*self.marked.lock()),
             ready: flag(&self.ready),
             gathers: flag(&self.gathers),
+            has_leftovers: flag(&self.has_leftovers),
         }
     }
 

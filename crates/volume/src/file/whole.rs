@@ -19,6 +19,7 @@ use crate::namespace::{Identity, Inode, Shape};
 use crate::placement::Deal;
 use crate::tiers::{Backend, Tier, bit};
 use braid_contract::{Access, Errno, Error, FallocateMode, Fd, ObjectId, Result, SetTime, Store, TierId};
+use std::ops::Range;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
@@ -173,8 +174,7 @@ impl Volume {
         };
         if let Err(error) = make() {
             // Nothing leads to it yet but its mark.
-            let _ = store.remove(&[id]);
-            self.index.unmark(id)?;
+            self.reap_emptied(file.data(), id)?;
             return Err(error.context("moving a file off home"));
         }
         if durable {
@@ -298,14 +298,16 @@ impl Volume {
             self.copy_all(Part::Spread(file, spread, &from), Part::Object(&**store, id, to), size)
         };
         if let Err(error) = copied() {
-            let _ = store.remove(&[id]);
+            self.object_left(spread, to);
             return Err(error);
         }
         let identity = self.home.identify(&**file.data())?;
         let attr = WholeAttr { tier: to.id, range_size: spread.range_size(), reason, durable: true };
         // The new object's time is that of the copy.
         super::sync::update_times(file, spread, None)?;
-        self.switch_attr(file, &id_attr(id, &identity, attr), &whole_attr(id, &identity, spread, whole))?;
+        let before = whole_attr(id, &identity, spread, whole);
+        self.switch_attr(file, &id_attr(id, &identity, attr), &before)
+            .inspect_err(|_| spread.has_leftovers.store(true, Ordering::Release))?;
         let ranges = spread.range_size().count(size);
         let mut moved = Whole::settled((to.id, reason), (size, ranges), true, self.tiers.home().id);
         moved.owners = whole.owners;
@@ -320,7 +322,7 @@ impl Volume {
         self.count_whole(&new);
         self.heat.placed(file, to.id, 0..ranges);
         to.took(size);
-        self.object_left(&from, id);
+        self.object_left(&new, &from);
         Ok(new)
     }
 
@@ -333,11 +335,13 @@ impl Volume {
     }
 
     /// A file's object is not needed on the tier any more, durably.
-    fn object_left(&self, tier: &Tier, id: ObjectId) {
+    fn object_left(&self, spread: &Spread, tier: &Tier) {
+        let id = spread.id();
         let Backend::Store(store) = &tier.backend else { return };
         if let Err(error) = store.remove(&[id]) {
             let error = tier.note_error(error);
             tracing::warn!(file = %id, tier = %tier.name, %error, "could not free what a file left");
+            spread.has_leftovers.store(true, Ordering::Release);
         }
         tier.measure_again();
     }
@@ -436,6 +440,14 @@ impl Volume {
         self.ensure_object(spread, &tier)?;
         spread.dirty.fetch_or(bit(tier.id), Ordering::AcqRel);
         store.truncate(spread.id(), size).map_err(|error| tier.note_error(error))
+    }
+
+    /// The same beside other writers, where space is reserved already.
+    pub(super) fn lengthen_object(&self, spread: &Spread, Range { start, end }: Range<u64>) -> Result<()> {
+        let Some(whole) = spread.index.whole() else { return Ok(()) };
+        let tier = self.tiers.get(whole.tier)?;
+        let Backend::Store(store) = &tier.backend else { return Ok(()) };
+        store.allocate(spread.id(), start, end - start, false).map_err(|error| tier.note_error(error))
     }
 
     /// Brings the tier's count of ranges up to date with a whole file; `false`

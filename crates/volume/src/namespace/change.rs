@@ -8,7 +8,13 @@ use braid_contract::{Attr, Caller, Errno, Fd, FileKind, HandleId, InodeId, Resul
 
 impl Volume {
     /// Something that only the home inode knows, such as a name or an extended
-    /// attribute, was changed: the next `fsync` of the file makes it durable.
+    /// attribute, is about to be changed.
+    pub(super) fn inode_will_change(&self, inode: &Inode) -> Result<()> {
+        let live = inode.file.lock().upgrade();
+        live.map_or(Ok(()), |file| file.inode_will_change())
+    }
+
+    /// It was changed: the next `fsync` of the file makes it durable.
     pub(super) fn inode_changed(&self, inode: &Inode) -> Result<()> {
         let live = inode.file.lock().upgrade();
         let live = live.filter(|_| !self.planted(Plant::AttributesAreNotSynced));
@@ -51,6 +57,9 @@ impl Volume {
             Some(file) => Fd::clone(file.data()),
             None => self.inodes.path(&self.home, &inode)?,
         };
+        if let Some(file) = &live {
+            file.inode_will_change()?;
+        }
         let new_owner = changes.uid.is_some() || changes.gid.is_some();
         if inode.kind == FileKind::Regular && (new_owner || changes.kill_set_id) {
             take_set_id(&*fd, caller)?;

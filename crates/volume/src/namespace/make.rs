@@ -67,6 +67,7 @@ impl Volume {
         let dir = self.dir_for(parent, name)?;
         let inode = self.inodes.get(ino)?;
         let fd = self.inodes.path(&self.home, &inode)?;
+        self.inode_will_change(&inode)?;
         fd.link_to(&*dir, name)?;
         let linked = self.inode_changed(&inode).and_then(|()| self.enter_name(&*dir, name));
         linked.inspect_err(|_| unmake(&*dir, name, false))

@@ -36,7 +36,9 @@ impl Volume {
         let _alone = self.names.alone_in(parent);
         let dir = self.dir_for(parent, name)?;
         let loser = self.loser(&*dir, name)?;
-        if let Err(error) = dir.remove_at(name, false) {
+        let others = loser.has_others.then_some(loser.ino);
+        let prepared = others.map_or(Ok(()), |ino| self.name_will_change(ino));
+        if let Err(error) = prepared.and_then(|()| dir.remove_at(name, false)) {
             self.spare(loser.victim)?;
             return Err(error);
         }
@@ -72,26 +74,36 @@ impl Volume {
             },
             RenameMode::NoReplace | RenameMode::Exchange => None,
         };
-        if let Err(error) = from.rename_at(name, &*to, new_name, mode) {
+        let moved = self.named(&*from, name);
+        let back = if mode == RenameMode::Exchange { self.named(&*to, new_name) } else { None };
+        let others = replaced.as_ref().filter(|loser| loser.has_others).map(|loser| loser.ino);
+        let mut changed = [moved, back, others].into_iter().flatten();
+        let prepared = changed.try_for_each(|ino| self.name_will_change(ino));
+        if let Err(error) = prepared.and_then(|()| from.rename_at(name, &*to, new_name, mode)) {
             self.spare(replaced.and_then(|loser| loser.victim))?;
             return Err(error);
         }
         if let Some(loser) = replaced {
             self.name_gone(loser, &to)?;
         }
-        self.name_changed(&*to, new_name)?;
-        if mode == RenameMode::Exchange { self.name_changed(&*from, name) } else { Ok(()) }
+        [moved, back].into_iter().flatten().try_for_each(|ino| self.name_changed(ino))
     }
 
-    /// A file got this name: its next `fsync` makes that durable too, as native
+    /// The inode that `name` leads to, if it does.
+    fn named(&self, dir: &dyn NativeFd, name: &OsStr) -> Option<InodeId> {
+        let (_, identity) = self.identify_name(dir, name).ok()?;
+        Some(self.home.public_ino(identity.ino()))
+    }
+
+    /// A file is about to get or lose a name.
+    fn name_will_change(&self, ino: InodeId) -> Result<()> {
+        self.inodes.get(ino).map_or(Ok(()), |inode| self.inode_will_change(&inode))
+    }
+
+    /// A file got a name: its next `fsync` makes that durable too, as native
     /// file systems do.
-    pub(super) fn name_changed(&self, dir: &dyn NativeFd, name: &OsStr) -> Result<()> {
-        // It may be gone again.
-        let Ok((_, identity)) = self.identify_name(dir, name) else { return Ok(()) };
-        match self.inodes.get(self.home.public_ino(identity.ino())) {
-            Ok(inode) => self.inode_changed(&inode),
-            Err(_) => Ok(()),
-        }
+    fn name_changed(&self, ino: InodeId) -> Result<()> {
+        self.inodes.get(ino).map_or(Ok(()), |inode| self.inode_changed(&inode))
     }
 
     /// Looks at what `name` leads to. If it is a spread file, it is marked

@@ -40,6 +40,7 @@ impl Volume {
         }
         let inode = self.inodes.get(ino)?;
         let path = self.inodes.path(&self.home, &inode)?;
+        self.inode_will_change(&inode)?;
         path.set_xattr(name, value, mode)?;
         if name == ACCESS_LIST {
             drop_set_group_id(&*path, caller)?;
@@ -56,6 +57,7 @@ impl Volume {
             return Err(Errno::ENODATA.into());
         }
         let inode = self.inodes.get(ino)?;
+        self.inode_will_change(&inode)?;
         self.inodes.path(&self.home, &inode)?.remove_xattr(name)?;
         self.inode_changed(&inode)
     }
