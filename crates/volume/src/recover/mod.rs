@@ -129,9 +129,16 @@ impl Volume {
             Err(_) if self.was_never_made(id)? => None,
             Err(error) => {
                 // A whole file may have been about to get one.
-                let owner = self.find_owner(mark, None, found)?;
-                if let Some(owner) = owner.filter(|owner| WholeAttr::of(owner.attr.kind).is_some()) {
-                    return self.recover_whole(&owner);
+                match self.find_owner(mark, None, found)? {
+                    Some(owner) if WholeAttr::of(owner.attr.kind).is_some() => {
+                        return self.recover_whole(&owner);
+                    }
+                    // It was, and is gone itself.
+                    None if mark.handle.is_some() && self.index.is_unfinished(id)? => {
+                        self.reaper.remove(self, vec![id]);
+                        return Ok(());
+                    }
+                    _ => {}
                 }
                 // Damage is the check's to judge; the mark leads it there.
                 tracing::error!(file = %id, %error, "can't recover a file; run fsck");
