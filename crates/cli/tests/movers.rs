@@ -211,7 +211,7 @@ fn a_tier_at_its_watermark_gives_what_is_cold() {
     let settings = "policy: { size: { small: 1MiB, large: fast } }, \
                     movers: { promote: false, watermark_high: 80%, watermark_low: 50%, bandwidth: 500MiB/s }";
     let Some(bench) = Bench::small(settings) else { return };
-    let files: Vec<(String, Vec<u8>)> = (0..7).map(|at| (format!("m/f{at}"), pattern(at, 4 << 20))).collect();
+    let files: Vec<(String, Vec<u8>)> = (0..5).map(|at| (format!("m/f{at}"), pattern(at, 4 << 20))).collect();
     // A large plain file, written natively before: nothing is known of its use.
     for (name, data) in &files {
         write_ranges(&bench.path(name), data);

@@ -79,6 +79,11 @@ fn another_mount_namespace_is_served_on_and_the_command_says_so() {
     assert!(said.contains(&format!("braid umount --force {}", daemon.pid)), "{said}");
 
     let mut waiting = bench.start(&["umount", "--wait", "m"]);
+    let descriptors = format!("/proc/{}/fd", waiting.id());
+    until("the command watches the daemon", || {
+        let mut links = fs::read_dir(&descriptors).unwrap().flatten().flat_map(|fd| fs::read_link(fd.path()));
+        links.any(|link| link.to_string_lossy().contains("pidfd"))
+    });
     drop(other.stdin.take());
     other.wait().unwrap();
     daemon.wait();

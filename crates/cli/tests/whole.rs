@@ -20,7 +20,7 @@ fn bench() -> Option<Bench> {
     bench.write_stack(&format!(
         "stack: {{ volume: {{ home: fast, policy: {{ adaptive: {{ }} }}, tiers: {tiers} }} }}\n"
     ));
-    bench.ok(&["mount", "--create", "s.yaml", "m"]);
+    bench.ok(&["mount", "s.yaml", "m"]);
     Some(bench)
 }
 
