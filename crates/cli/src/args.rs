@@ -5,8 +5,8 @@ mod tiers;
 mod trace;
 
 pub(crate) use jobs::{
-    EvacuateArgs, JobCommand, JobIdArgs, JobListArgs, JobSetArgs, JobShowArgs, JobWaitArgs, MoveArgs,
-    PathArgs, PinArgs, RebalanceArgs, StartArgs, UnpinArgs,
+    EvacuateArgs, ImportArgs, JobCommand, JobIdArgs, JobListArgs, JobSetArgs, JobShowArgs, JobWaitArgs,
+    MoveArgs, PathArgs, PinArgs, RebalanceArgs, StartArgs, UnpinArgs,
 };
 
 pub(crate) use tiers::{ReplaceArgs, TierAddArgs, TierCommand, TierListArgs, TierRemoveArgs, TierSetArgs};
@@ -53,6 +53,8 @@ pub(crate) enum Command {
     Demote(PathArgs),
     /// Move data so that every tier has its share, as after one was added
     Rebalance(RebalanceArgs),
+    /// Bring the files that a tier has of its own into the volume, where they are
+    Import(ImportArgs),
     /// Leave a file where it is, whatever movers want
     Pin(PinArgs),
     /// Let movers move a file again

@@ -17,5 +17,6 @@ pub(crate) fn run(args: &CreateArgs) -> Result<()> {
         // Writing to a string does not fail.
         let _ = writeln!(text, "  {}: {}{home}", tier.name, tier.dir.value.shown());
     }
+    mount::tell_own_files(&config);
     table::print(&text)
 }

@@ -13,6 +13,7 @@ mod explain;
 mod failure;
 mod fsck;
 mod health;
+mod import;
 mod interrupt;
 mod job;
 mod limits;
@@ -65,6 +66,7 @@ fn main() -> ExitCode {
         Command::Move(args) => movers::move_to(&args),
         Command::Promote(args) => movers::promote(&args),
         Command::Demote(args) => movers::demote(&args),
+        Command::Import(args) => import::run(&args),
         Command::Rebalance(args) => movers::rebalance(&args),
         Command::Pin(args) => pin::pin(&args),
         Command::Unpin(args) => pin::unpin(&args),

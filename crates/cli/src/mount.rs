@@ -10,7 +10,7 @@ use braid_daemon::flags::{self, StackFlags};
 use braid_daemon::metrics::Address;
 use braid_daemon::refusal::{Located, Place};
 use braid_daemon::serve::{self, ServeError};
-use braid_daemon::{log, stack_file, validate};
+use braid_daemon::{log, own_files, stack_file, validate};
 use rustix::mount::mount_bind;
 use rustix::process::geteuid;
 use std::ffi::OsString;
@@ -31,7 +31,9 @@ pub(crate) fn run(args: &MountArgs, words: &[OsString]) -> Result<()> {
         return mount_again(&elsewhere, &point.path);
     }
     limits::warn(&config)?;
-    background::start(args, words, &point.path)
+    background::start(args, words, &point.path)?;
+    tell_own_files(&config);
+    Ok(())
 }
 
 /// Looks whether this could be mounted, and leaves it at that.
@@ -71,6 +73,13 @@ fn mount_again(elsewhere: &Elsewhere, point: &Path) -> Result<()> {
         |error| Failure::new(format!("{first} can't be bound to {shown}: {}", io::Error::from(error)));
     mount_bind(elsewhere.now.as_deref().unwrap_or(point), point).map_err(failed)?;
     table::print(&format!("the volume is mounted at {first} already; {shown} is the same (a bind mount)\n"))
+}
+
+/// Tells of files that nobody sees.
+pub(crate) fn tell_own_files(config: &Config) {
+    for tier in own_files::tiers(config.stack.volume()) {
+        eprintln!("braid: {}", own_files::notice(tier));
+    }
 }
 
 /// The stack that the arguments describe.

@@ -6,8 +6,8 @@ use crate::failure::{Failure, Result};
 use crate::table::{Align, Table};
 use crate::{job, locate, movers, rehome, table};
 use braid_contract::{Shown, counted};
-use braid_daemon::flags;
 use braid_daemon::units::show_size;
+use braid_daemon::{flags, own_files};
 use braid_ipc::Client;
 use braid_ipc::mounts::Mount;
 use braid_ipc::protocol::{JobKind, Replaced, Replacing, Reply, Request, Saved, TierAdded, TierStatus};
@@ -83,7 +83,11 @@ pub(crate) fn add(args: &TierAddArgs) -> Result<()> {
     if args.json {
         return table::print_json(&added);
     }
-    table::print(&render_added(&added))
+    table::print(&render_added(&added))?;
+    if own_files::dir(Path::new(&added.location)) {
+        eprintln!("braid: {}", own_files::notice(&added.tier.name));
+    }
+    Ok(())
 }
 
 fn render_added(added: &TierAdded) -> String {

@@ -2,7 +2,7 @@
 //! later the shared pool implement, and that every front end speaks to.
 
 use crate::{Attr, Caller, FileKind, HandleId, Hint, InodeId, Result, SetAttr};
-use std::ffi::OsStr;
+use std::ffi::{OsStr, OsString};
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
 use std::time::Duration;
@@ -394,4 +394,14 @@ pub trait FileSystem: Send + Sync {
 
     /// Makes everything durable.
     fn sync(&self) -> Result<()>;
+}
+
+/// What a front end remembers of names and attributes, for as long as nothing
+/// but requests that come through it changes them.
+pub trait EntryCache: Send + Sync {
+    /// These names came to a directory by another way. The caller holds nothing
+    /// that a request waits for.
+    fn names_came(&self, dir: InodeId, names: &[OsString]);
+    /// An inode's attributes were changed by another way.
+    fn attributes_changed(&self, ino: InodeId);
 }

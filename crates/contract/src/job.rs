@@ -46,6 +46,12 @@ pub enum JobKind {
         /// The name of the tier that takes its place.
         by: String,
     },
+    /// The files that a tier's directory has of its own into the namespace,
+    /// where they are.
+    Import {
+        /// The tier's name.
+        tier: String,
+    },
     /// Home to another directory, with the names of all files.
     ReplaceHome {
         /// The directory, absolute.
@@ -63,6 +69,7 @@ impl JobKind {
             | Self::Promote { .. }
             | Self::Demote { .. }
             | Self::Rebalance {}
+            | Self::Import { .. }
             | Self::ReplaceHome { .. } => None,
         }
     }
@@ -88,6 +95,7 @@ impl fmt::Display for JobKind {
             Self::Evacuate { tier, then_remove: false } => write!(f, "evacuate {tier}"),
             Self::Evacuate { tier, then_remove: true } => write!(f, "evacuate {tier} and remove it"),
             Self::Replace { tier, by } => write!(f, "replace {tier} by {by}"),
+            Self::Import { tier } => write!(f, "import {tier}"),
             Self::ReplaceHome { dir } => write!(f, "replace home by {}", dir.shown()),
         }
     }

@@ -26,8 +26,8 @@ pub use environment::Environment;
 pub use errno::Errno;
 pub use error::{Context, Error, RefusalKind, Result};
 pub use file_system::{
-    DirEntry, DirSink, Entry, FallocateMode, FileSystem, FileSystemCapabilities, IoMode, OpenFlags,
-    OpenRequest, Opened, RenameMode, SeekTarget, StatFs, WriteFlags, XattrMode,
+    DirEntry, DirSink, Entry, EntryCache, FallocateMode, FileSystem, FileSystemCapabilities, IoMode,
+    OpenFlags, OpenRequest, Opened, RenameMode, SeekTarget, StatFs, WriteFlags, XattrMode,
 };
 pub use hint::{Hint, LifetimeGroup, StreamId};
 pub use id::{HandleId, InodeId, ObjectId, ParseIdError, TierId, VolumeId};

@@ -1,6 +1,6 @@
 //! What a tier offers: bytes in named objects.
 
-use crate::{Hint, ObjectId, Result, Timestamp};
+use crate::{Errno, Fd, Hint, NativeFd, ObjectId, Result, Timestamp};
 use std::io::{IoSlice, IoSliceMut};
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
@@ -198,6 +198,31 @@ pub trait Store: Send + Sync {
 
     /// Calls `visit` with every object, in no order. For checking.
     fn list(&self, visit: &mut dyn FnMut(ObjectId)) -> Result<()>;
+
+    /// The directory that the tier is, where it is one of a native file system,
+    /// with whatever was in it before; `EOPNOTSUPP` for other stores.
+    fn directory(&self) -> Result<Fd> {
+        Err(Errno::EOPNOTSUPP.into())
+    }
+
+    /// Makes the regular file behind `file`, which is on the tier's own file
+    /// system, an object: it has one more name then, and its other names lead to
+    /// the object's bytes until they are removed. Durable after
+    /// [`sync_all`](Self::sync_all). `EEXIST` if there is such an object,
+    /// `EXDEV` if the file is elsewhere, `EOPNOTSUPP` if the store has no
+    /// [`directory`](Self::directory).
+    fn adopt(&self, id: ObjectId, file: &dyn NativeFd) -> Result<()> {
+        let _ = (id, file);
+        Err(Errno::EOPNOTSUPP.into())
+    }
+
+    /// The file that keeps an object, to be looked at; `ENOENT` if there is no
+    /// such object, `EOPNOTSUPP` if the store has no
+    /// [`directory`](Self::directory).
+    fn object_file(&self, id: ObjectId) -> Result<Fd> {
+        let _ = id;
+        Err(Errno::EOPNOTSUPP.into())
+    }
 
     /// A descriptor, open for reading and writing, whose offsets are the
     /// object's. Needs the capability `descriptors`; this one method is what

@@ -8,9 +8,9 @@ use crate::wire::VolumeHandle;
 use braid_contract::{Errno, JobId};
 use braid_fuse::Unmounter;
 use braid_ipc::protocol::{
-    AffectedFile, Drill, ErrorReply, Explanation, FsckRequest, FsckSummary, Hello, HomeReplaced, Job,
-    JobChange, JobKind, JobState, PinRequest, Pinned, Reloaded, Replaced, Replacing, Reply, Saved, StackDump,
-    StartJob, Status, TierAdded, TierRemoved, TierSet, TraceRequest,
+    AffectedFile, Drill, ErrorReply, Explanation, FsckRequest, FsckSummary, Hello, HomeReplaced,
+    ImportSurvey, Job, JobChange, JobKind, JobState, PinRequest, Pinned, Reloaded, Replaced, Replacing,
+    Reply, Saved, StackDump, StartJob, Status, TierAdded, TierRemoved, TierSet, TraceRequest,
 };
 use std::collections::BTreeMap;
 use std::io;
@@ -223,6 +223,10 @@ impl braid_ipc::Handler for Control {
         let _changing = self.changing();
         self.follow_volume();
         self.reload_stack(dry_run)
+    }
+
+    fn survey_import(&self, tier: &str) -> Result<ImportSurvey, ErrorReply> {
+        self.volume.survey_import(tier)
     }
 
     fn dump_stack(&self) -> Result<StackDump, ErrorReply> {

@@ -2,8 +2,10 @@
 //! socket calls this.
 
 use crate::wire::VolumeHandle;
-use braid_contract::{Errno, Error, JobId, JobKind, Mover, RefusalKind};
-use braid_ipc::protocol::{ErrorReply, Job, JobChange, PinRequest, Pinned, StartJob};
+use braid_contract::{Errno, Error, JobId, JobKind, Mover, RefusalKind, Shown};
+use braid_ipc::protocol::{
+    ErrorReply, ImportFailure, ImportSurvey, Job, JobChange, PinRequest, Pinned, StartJob,
+};
 use braid_volume::{JobStatus, MoverStatus, PARALLEL_JOBS_MAX};
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -22,6 +24,7 @@ impl VolumeHandle {
         match &request.what {
             JobKind::Move { to: tier, .. }
             | JobKind::Evacuate { tier, .. }
+            | JobKind::Import { tier }
             | JobKind::Replace { tier, .. } => {
                 drop(self.known_tier(tier)?);
             }
@@ -134,6 +137,25 @@ impl VolumeHandle {
             message: record.message,
             stack_file: None,
         }
+    }
+
+    /// What an import would do with a tier.
+    pub(crate) fn survey_import(&self, tier: &str) -> Result<ImportSurvey, ErrorReply> {
+        self.known_tier(tier)?;
+        let found = self.volume.survey_import(tier)?;
+        let shown = |path: &Path| path.shown().to_string();
+        let failures =
+            found.failed.iter().map(|(path, why)| ImportFailure { path: shown(path), why: why.clone() });
+        Ok(ImportSurvey {
+            tier: tier.to_owned(),
+            files: found.files,
+            bytes: found.bytes,
+            others: found.others,
+            dirs: found.dirs,
+            conflicts: found.conflicts,
+            conflicting: found.named.iter().map(|path| shown(path)).collect(),
+            failures: failures.collect(),
+        })
     }
 
     /// Lets a tier that was emptied take new ranges again.

@@ -18,6 +18,7 @@ pub mod elsewhere;
 pub mod flags;
 pub mod log;
 pub mod metrics;
+pub mod own_files;
 pub mod profile;
 pub mod refusal;
 pub mod rules;

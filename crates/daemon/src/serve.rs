@@ -99,6 +99,9 @@ fn serve(
     let session = wire::mount(fs, &point.path, config)
         .map_err(|error| place().refuse(format!("can't be mounted: {error}"), mount_advice(&error)))?;
     let unmounter = session.unmounter();
+    if let Some(cache) = session.cache() {
+        volume.volume.set_entry_cache(Arc::new(cache));
+    }
     let control = Arc::new(Control::new(volume.clone(), &point.path, config, Some(unmounter.clone())));
     let (follower, reloader) = (Arc::clone(&control), Arc::clone(&control));
     let prepared = start_control(&point.path, Arc::clone(&control)).and_then(|server| {

@@ -1,9 +1,9 @@
 //! What a server asks of the one who knows the volume.
 
 use crate::protocol::{
-    AffectedFile, Drill, ErrorReply, Explanation, FsckRequest, FsckSummary, Hello, HomeReplaced, Job,
-    JobChange, JobId, PinRequest, Pinned, Reloaded, Replaced, Replacing, Reply, StackDump, StartJob, Status,
-    TierAdded, TierRemoved, TierSet, TraceRequest,
+    AffectedFile, Drill, ErrorReply, Explanation, FsckRequest, FsckSummary, Hello, HomeReplaced,
+    ImportSurvey, Job, JobChange, JobId, PinRequest, Pinned, Reloaded, Replaced, Replacing, Reply, StackDump,
+    StartJob, Status, TierAdded, TierRemoved, TierSet, TraceRequest,
 };
 use std::collections::BTreeMap;
 use std::io;
@@ -100,6 +100,12 @@ pub trait Handler: Send + Sync + 'static {
     /// # Errors
     /// If there is no such tier, or it is needed.
     fn remove_tier(&self, tier: &str, evacuate: bool) -> Result<TierRemoved, ErrorReply>;
+
+    /// What an import would do with a tier.
+    ///
+    /// # Errors
+    /// If there is no such tier, or it has no files of its own.
+    fn survey_import(&self, tier: &str) -> Result<ImportSurvey, ErrorReply>;
 
     /// The stack as it is now.
     ///

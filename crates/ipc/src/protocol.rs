@@ -17,7 +17,8 @@ pub use status::{
     Trouble,
 };
 pub use tiers::{
-    HomeReplaced, Reloaded, Replaced, Replacing, Saved, StackDump, TierAdded, TierRemoved, TierSet,
+    HomeReplaced, ImportFailure, ImportSurvey, Reloaded, Replaced, Replacing, Saved, StackDump, TierAdded,
+    TierRemoved, TierSet,
 };
 pub use trace::{TraceBegun, TraceEnded, TraceLines, TraceRequest};
 
@@ -95,6 +96,12 @@ pub enum Request {
         tier: String,
         /// Move away first what is on it.
         evacuate: bool,
+    },
+    /// What a tier's directory has of its own, and what an import would do with
+    /// it. For the owner of the mount.
+    SurveyImport {
+        /// The tier's name.
+        tier: String,
     },
     /// The stack as it is now. For the owner of the mount.
     DumpStack,
@@ -195,6 +202,7 @@ impl Request {
                 | Self::AddTier { .. }
                 | Self::SetTier { .. }
                 | Self::RemoveTier { .. }
+                | Self::SurveyImport { .. }
                 | Self::DumpStack
                 | Self::Reload { .. }
                 | Self::ReplaceTierBy { .. }
@@ -240,6 +248,8 @@ pub enum Reply {
     TierSet(TierSet),
     /// To [`Request::RemoveTier`].
     TierRemoved(TierRemoved),
+    /// To [`Request::SurveyImport`].
+    ImportSurvey(ImportSurvey),
     /// To [`Request::DumpStack`].
     StackDump(StackDump),
     /// To [`Request::Reload`].

@@ -347,6 +347,7 @@ fn handle(handler: &dyn Handler, request: &Request, send: &mut dyn FnMut(Reply) 
             handler.remove_tier(tier, *evacuate).map(Reply::TierRemoved)
         }
         Request::Reload { dry_run } => handler.reload(*dry_run).map(Reply::Reloaded),
+        Request::SurveyImport { tier } => handler.survey_import(tier).map(Reply::ImportSurvey),
         Request::DumpStack => handler.dump_stack().map(Reply::StackDump),
         Request::ReplaceHome { dir, bandwidth } => {
             let replaced = handler.replace_home(dir, *bandwidth, &mut |now| send(Reply::Job(now)));

@@ -3,9 +3,9 @@
 
 use braid_ipc::protocol::{
     AffectedFile, Amount, Drill, DrillTier, Ended, ErrorReply, Explanation, FsckProblem, FsckProgress,
-    FsckRequest, FsckSummary, Hello, HomeReplaced, Job, JobChange, JobId, JobKind, JobState, Mover,
-    PinRequest, Pinned, Reloaded, Replaced, Replacing, Reply, Request, RunTier, Saved, StackDump, StartJob,
-    Status, TierAdded, TierRemoved, TierSet, TraceBegun, TraceEnded, TraceLines, TraceRequest,
+    FsckRequest, FsckSummary, Hello, HomeReplaced, ImportSurvey, Job, JobChange, JobId, JobKind, JobState,
+    Mover, PinRequest, Pinned, Reloaded, Replaced, Replacing, Reply, Request, RunTier, Saved, StackDump,
+    StartJob, Status, TierAdded, TierRemoved, TierSet, TraceBegun, TraceEnded, TraceLines, TraceRequest,
 };
 use braid_ipc::{Client, ClientError, Handler, Server};
 use std::collections::BTreeMap;
@@ -113,6 +113,10 @@ impl Handler for Fake {
         let not_cleared = Some(format!("evacuate: {evacuate}"));
         let location = String::new();
         Ok(TierRemoved { tier: tier.to_owned(), location, not_cleared, saved: Saved::default() })
+    }
+
+    fn survey_import(&self, tier: &str) -> Result<ImportSurvey, ErrorReply> {
+        Ok(ImportSurvey { tier: tier.to_owned(), files: 3, ..ImportSurvey::default() })
     }
 
     fn dump_stack(&self) -> Result<StackDump, ErrorReply> {
@@ -562,7 +566,9 @@ fn tiers_are_added_set_and_removed() {
     };
     let Ok(Reply::Replacing(replacing)) = client.request(&replace) else { panic!("not replaced") };
     assert_eq!((replacing.added.tier.name.as_str(), replacing.job.bandwidth), ("new", bandwidth));
-    assert!([add, set, remove, replace, Request::DumpStack].iter().all(Request::is_for_owner));
+    let survey = Request::SurveyImport { tier: "slow".into() };
+    assert!(matches!(client.request(&survey), Ok(Reply::ImportSurvey(found)) if found.tier == "slow"));
+    assert!([add, set, remove, replace, survey, Request::DumpStack].iter().all(Request::is_for_owner));
 }
 
 #[test]

@@ -26,6 +26,7 @@ mod fs;
 #[cfg(feature = "fuzzing")]
 pub mod fuzzing;
 mod heat;
+mod import;
 mod index;
 mod jobs;
 mod lifecycle;
@@ -59,6 +60,7 @@ pub use config::{
 pub use eject::{EjectProgress, Ejection};
 pub use explain::{Explanation, HoldingRule, Layout, Run};
 pub use format::{FORMAT_VERSION, RangeSize};
+pub use import::ImportSurvey;
 pub use jobs::{JobRecord, JobStatus, PARALLEL_MAX as PARALLEL_JOBS_MAX, Pinned};
 pub use lifecycle::{PlacementConfig, RemovedTier, TierChange};
 pub use movers::MoverStatus;

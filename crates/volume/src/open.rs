@@ -518,6 +518,7 @@ fn assemble(home: Home, config: VolumeConfig, plan: &Plan) -> Opening<Volume> {
         table: Mutex::new(plan.table.clone()),
         user_xattr: plan.user_xattr,
         left_out: Mutex::new(Vec::new()),
+        entry_cache: std::sync::OnceLock::new(),
         strays: std::sync::OnceLock::new(),
         names: NameLocks::new(),
         inodes: InodeTable::new(),

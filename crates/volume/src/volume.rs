@@ -20,7 +20,7 @@ use crate::strays::Strays;
 use crate::sync::{Mutex, RwLock};
 use crate::tiers::{Tiers, act_for, present};
 use crate::trace::Tracing;
-use braid_contract::{Environment, Errno, Error, InodeId, ObjectId, Result, VolumeId};
+use braid_contract::{EntryCache, Environment, Errno, Error, InodeId, ObjectId, Result, VolumeId};
 use std::sync::Arc;
 
 /// An open volume. [`open`](Volume::open) makes one.
@@ -42,6 +42,9 @@ pub struct Volume {
     /// Tiers that were given at the mount and left out, since they were
     /// removed from the volume.
     pub(crate) left_out: Mutex<Vec<String>>,
+    /// What remembers names, and is to be told of those that come by another
+    /// way than through it.
+    pub(crate) entry_cache: std::sync::OnceLock<Arc<dyn EntryCache>>,
     /// What of other volumes was in the tree when this one was made.
     pub(crate) strays: std::sync::OnceLock<Strays>,
     pub(crate) index: IndexDir,
@@ -158,6 +161,11 @@ impl Volume {
             }
         });
         results.into_iter().collect()
+    }
+
+    /// Names what remembers names. Once; later ones are ignored.
+    pub fn set_entry_cache(&self, cache: Arc<dyn EntryCache>) {
+        let _ = self.entry_cache.set(cache);
     }
 
     /// An id that no other object has.

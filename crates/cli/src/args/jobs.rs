@@ -89,6 +89,42 @@ pub(crate) struct RebalanceArgs {
     pub(crate) start: StartArgs,
 }
 
+const IMPORT_HELP: &str = "\
+Files and directories that were in the tier's directory before it was a tier
+get their place in the volume, under the same paths, and their data stays where
+it is: nothing is copied. Where the volume has something of that name, that is
+what stays visible, and the tier's file stays where it is; directories are
+merged. --dry-run names what stays.
+
+Examples:
+  braid import disk2 --dry-run
+  braid import disk2 /mnt/all
+
+Exit status: as of braid move.";
+
+#[derive(Debug, Args)]
+#[command(after_help = IMPORT_HELP)]
+pub(crate) struct ImportArgs {
+    /// The tier; not home, whose files are the volume's
+    #[arg(value_name = "TIER")]
+    pub(crate) tier: String,
+
+    /// Where the volume is mounted, or anything below [default: the only one, or that of the working directory]
+    pub(crate) mountpoint: Option<PathBuf>,
+
+    /// Only tell what would come in, and what would stay
+    #[arg(long, conflicts_with = "background")]
+    pub(crate) dry_run: bool,
+
+    /// Do not wait for the end
+    #[arg(long)]
+    pub(crate) background: bool,
+
+    /// Print the job, or what there is to do, as JSON
+    #[arg(long)]
+    pub(crate) json: bool,
+}
+
 const EVACUATE_HELP: &str = "\
 Refused, with the numbers, if the other tiers have no room for what is on it.
 When the job is done, the tier is empty and stays so, until --undo. A job that

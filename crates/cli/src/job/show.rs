@@ -53,7 +53,10 @@ pub(super) fn all(job: &Job) -> String {
     let files = of(job.done.files, job.total.map(|total| total.files), "file");
     // Movers do not count files.
     let files = if job.what.is_some() { format!(", {files}") } else { String::new() };
-    _ = writeln!(text, "moved: {bytes}, {ranges}{files}");
+    _ = match job.what {
+        Some(JobKind::Import { .. }) => writeln!(text, "brought in: {bytes}{files}"),
+        _ => writeln!(text, "moved: {bytes}, {ranges}{files}"),
+    };
     if let Some(bandwidth) = job.bandwidth {
         _ = writeln!(text, "at most: {}/s", show_size(bandwidth));
     }
@@ -121,15 +124,12 @@ pub(super) fn end(job: &Job) -> String {
     // Of one that failed, the failure says it.
     let but = job.message.as_ref().filter(|_| job.state == JobState::Done);
     let but = but.map_or(String::new(), |what| format!("; {what}"));
-    format!(
-        "job {}: {}: {}: moved {} in {} of {}{skipped}{but}\n",
-        job.id,
-        job.text,
-        job.state.name(),
-        show_size(job.done.bytes),
-        counted(job.done.ranges, "range"),
-        counted(job.done.files, "file"),
-    ) + &changed(job)
+    let (bytes, files) = (show_size(job.done.bytes), counted(job.done.files, "file"));
+    let done = match job.what {
+        Some(JobKind::Import { .. }) => format!("brought in {files} of {bytes}"),
+        _ => format!("moved {bytes} in {} of {files}", counted(job.done.ranges, "range")),
+    };
+    format!("job {}: {}: {}: {done}{skipped}{but}\n", job.id, job.text, job.state.name()) + &changed(job)
 }
 
 /// How far it is, in one line.

@@ -234,7 +234,8 @@ stack:
     /// Unmounts, and finds nothing wrong.
     pub(crate) fn unmount_clean(&self) {
         self.ok(&["umount", "m"]);
-        assert!(self.ok(&["fsck", "s.yaml"]).ends_with("no problems\n"));
+        let said = String::from_utf8(self.braid(&["fsck", "s.yaml"]).stdout).unwrap();
+        assert!(said.ends_with("no problems\n"), "{said}");
     }
 }
 

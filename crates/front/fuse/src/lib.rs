@@ -34,4 +34,4 @@ mod report;
 mod session;
 
 pub use mount::{generic_options, remount};
-pub use session::{FuseConfig, Session, Unmounter, mount};
+pub use session::{FuseConfig, KernelCache, Session, Unmounter, mount};

@@ -3,10 +3,11 @@
 use crate::front::{Front, Notifying};
 use crate::invalidate::Invalidator;
 use crate::mount::{self, Mounted, Options};
-use braid_contract::FileSystem;
-use fuser::{Config, SessionACL};
+use braid_contract::{EntryCache, FileSystem, InodeId};
+use fuser::{Config, INodeNo, Notifier, SessionACL};
 use rustix::event::Timespec;
 use rustix::io::Errno as Os;
+use std::ffi::OsString;
 use std::fmt;
 use std::io;
 use std::path::Path;
@@ -103,6 +104,33 @@ impl Session {
     #[must_use]
     pub fn unmounter(&self) -> Unmounter {
         self.unmounter.clone()
+    }
+
+    /// What the kernel remembers of this mount; `None` once it is served.
+    #[must_use]
+    pub fn cache(&self) -> Option<KernelCache> {
+        self.library.as_ref().map(|library| KernelCache { notifier: library.notifier() })
+    }
+}
+
+/// The kernel's names and attributes of a mount.
+pub struct KernelCache {
+    notifier: Notifier,
+}
+
+impl EntryCache for KernelCache {
+    fn names_came(&self, dir: InodeId, names: &[OsString]) {
+        let ino = INodeNo(dir.0);
+        // What the kernel does not have is not there to be dropped.
+        for name in names {
+            let _ = self.notifier.inval_entry(ino, name);
+        }
+        // Its listing too.
+        let _ = self.notifier.inval_inode(ino, 0, 0);
+    }
+
+    fn attributes_changed(&self, ino: InodeId) {
+        let _ = self.notifier.inval_inode(INodeNo(ino.0), -1, 0);
     }
 }
 

@@ -68,6 +68,37 @@ pub struct TierRemoved {
     pub saved: Saved,
 }
 
+/// What a tier's directory has of its own, and what becomes of it by an
+/// import.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ImportSurvey {
+    /// The tier's name.
+    pub tier: String,
+    /// Regular files that come in, by name.
+    pub files: u64,
+    /// Bytes in them.
+    pub bytes: u64,
+    /// Symbolic links and other inodes without data that come in.
+    pub others: u64,
+    /// Directories that are made, or merged with those of the volume.
+    pub dirs: u64,
+    /// What stays on the tier, since the volume has something of that name.
+    pub conflicts: u64,
+    /// The first of them, by path below the volume's root.
+    pub conflicting: Vec<String>,
+    /// What can't be brought in.
+    pub failures: Vec<ImportFailure>,
+}
+
+/// Something that can't be brought in.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ImportFailure {
+    /// Where it is, below the tier's directory.
+    pub path: String,
+    /// Why not.
+    pub why: String,
+}
+
 /// A stack file that makes a mount like this one.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct StackDump {

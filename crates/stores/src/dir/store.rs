@@ -224,6 +224,20 @@ impl Store for DirStore {
         self.tier()?.list(visit)
     }
 
+    fn directory(&self) -> Result<Fd> {
+        Ok(Arc::clone(&self.tier()?.root))
+    }
+
+    fn adopt(&self, id: ObjectId, file: &dyn NativeFd) -> Result<()> {
+        let tier = self.tier()?;
+        tier.adopt(id, file)?;
+        check_current(&tier)
+    }
+
+    fn object_file(&self, id: ObjectId) -> Result<Fd> {
+        self.tier()?.file_to_stat(id)
+    }
+
     fn fd(&self, id: ObjectId) -> Result<Arc<OwnedFd>> {
         let tier = self.tier()?;
         let file = tier.file_to_change(id)?;

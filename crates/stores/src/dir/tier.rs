@@ -2,7 +2,7 @@
 
 use super::files::OpenFiles;
 use super::unsynced::{Mark, Unsynced};
-use braid_contract::{Access, Context, Errno, Fd, ObjectId, Result, Shown};
+use braid_contract::{Access, Context, Errno, Fd, NativeFd, ObjectId, Result, Shown};
 use braid_sys::AlignedBuf;
 use std::ffi::{OsStr, OsString};
 use std::io::IoSliceMut;
@@ -102,6 +102,16 @@ impl Tier {
             Err(error) if error.errno() == Errno::EEXIST => Ok(()),
             Err(error) => Err(error),
         }
+    }
+
+    /// Gives a file the name of an object.
+    pub(super) fn adopt(&self, id: ObjectId, file: &dyn NativeFd) -> Result<()> {
+        let (dir, name) = (dir_of(id), id.to_string());
+        self.root.ensure_dir_at(&dir)?;
+        self.unsynced.dir_made(id);
+        self.unsynced.made(id);
+        let dir = self.root.open_at(OsStr::new(&dir), Access::Directory)?;
+        file.link_to(&*dir, OsStr::new(&name))
     }
 
     /// Removes the object's file, if there is one.

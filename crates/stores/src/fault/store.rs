@@ -2,7 +2,7 @@
 
 use super::control::{Course, FaultControl};
 use super::rule::{FaultOp, FaultRule};
-use braid_contract::{ObjectId, ObjectStat, Result, Store, StoreCapabilities, StoreIo, Usage};
+use braid_contract::{Fd, NativeFd, ObjectId, ObjectStat, Result, Store, StoreCapabilities, StoreIo, Usage};
 use std::io::{IoSlice, IoSliceMut};
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
@@ -143,6 +143,21 @@ impl Store for FaultStore {
     fn list(&self, visit: &mut dyn FnMut(ObjectId)) -> Result<()> {
         self.meet(FaultOp::List, &[])?;
         self.inner.list(visit)
+    }
+
+    fn directory(&self) -> Result<Fd> {
+        self.meet(FaultOp::List, &[])?;
+        self.inner.directory()
+    }
+
+    fn adopt(&self, id: ObjectId, file: &dyn NativeFd) -> Result<()> {
+        self.meet(FaultOp::Create, &[id])?;
+        self.inner.adopt(id, file)
+    }
+
+    fn object_file(&self, id: ObjectId) -> Result<Fd> {
+        self.meet(FaultOp::Stat, &[id])?;
+        self.inner.object_file(id)
     }
 
     fn fd(&self, id: ObjectId) -> Result<Arc<OwnedFd>> {

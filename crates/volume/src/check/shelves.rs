@@ -20,8 +20,10 @@ pub(super) struct Shelf {
 }
 
 /// Names in `.braid` of a home tier and of another one.
-const HOME_NAMES: &[&str] =
-    &["label", "volume", "index", "open", "counts", "ballast", "intent", "limbo", "heat", "jobs", "README"];
+const HOME_NAMES: &[&str] = &[
+    "label", "volume", "index", "open", "counts", "ballast", "intent", "limbo", "heat", "jobs", "import",
+    "README",
+];
 const DATA_NAMES: &[&str] = &["label", "data", "README"];
 
 /// Everybody but the owner, and of those everybody who could change something.

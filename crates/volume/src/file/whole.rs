@@ -489,8 +489,8 @@ impl Volume {
 
     /// Makes a plain file that is empty a whole one of an object that the tier
     /// has, durably, under an id that [`take_object_id`](Self::take_object_id)
-    /// gave. The object is not changed.
-    #[allow(dead_code)]
+    /// gave. The object is not changed. That both are durable is up to the
+    /// caller, before the file has a name.
     pub(crate) fn adopt_object(&self, file: &File, tier: &Tier, id: ObjectId, reason: Reason) -> Result<u64> {
         let mut layout = file.layout.write();
         if !matches!(*layout, Layout::Plain) || file.home_size()? > 0 {
@@ -502,7 +502,6 @@ impl Volume {
         if size > SIZE_MAX {
             return Err(Errno::EFBIG.into());
         }
-        store.sync(&[id], false).map_err(|error| tier.note_error(error))?;
         let fd: &Fd = file.writable()?;
         let mtime = self.home.identify(&**fd)?.attr.mtime;
         fd.truncate(size)?;
@@ -523,7 +522,6 @@ impl Volume {
 
     /// An id for an object that is about to be put in place by its file system,
     /// with a mark that is durable.
-    #[allow(dead_code)]
     pub(crate) fn take_object_id(&self, file: &File) -> Result<ObjectId> {
         let identity = self.home.identify(&**file.data())?;
         self.index.take_marked(identity.handle.as_ref(), &|| self.new_object_id())

@@ -64,7 +64,7 @@ impl Volume {
             JobKind::Replace { tier, by } => {
                 Goal::Off { tier: self.tier_named(tier)?, to: Some(self.tier_named(by)?) }
             }
-            JobKind::ReplaceHome { .. } => return Ok(None),
+            JobKind::Import { .. } | JobKind::ReplaceHome { .. } => return Ok(None),
         }))
     }
 
@@ -215,6 +215,7 @@ pub(super) fn starts(what: &JobKind) -> Vec<PathBuf> {
         JobKind::Rebalance {}
         | JobKind::Evacuate { .. }
         | JobKind::Replace { .. }
+        | JobKind::Import { .. }
         | JobKind::ReplaceHome { .. } => Vec::new(),
     }
 }

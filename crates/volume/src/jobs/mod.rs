@@ -6,7 +6,7 @@
 //! `record` is what is known of a job and kept on home, `shelf` where it is
 //! kept, `list` which jobs there are and which may run; `start` and `control`
 //! are what can be asked for, `drain` which tiers they keep free, `run` how a job is carried out and `moves` what
-//! that does to one file, `home` one that moves home, `goal` which ranges it moves and where to, `shares`
+//! that does to one file, `home` one that moves home, `import` one that brings files in, `goal` which ranges it moves and where to, `shares`
 //! what each tier is to have of a file, `room` whether the rest can take what a
 //! tier has, `pins` which files are left alone.
 
@@ -14,6 +14,7 @@ mod control;
 mod drain;
 mod goal;
 mod home;
+mod import;
 mod list;
 mod moves;
 mod pins;

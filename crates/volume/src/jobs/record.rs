@@ -153,6 +153,7 @@ mod tests {
             JobKind::Rebalance {},
             JobKind::Evacuate { tier: "slow".into(), then_remove: false },
             JobKind::Replace { tier: "slow".into(), by: "new".into() },
+            JobKind::Import { tier: "slow".into() },
             JobKind::ReplaceHome { dir: "/new/ä".into() },
         ] {
             let record = JobRecord::new(1, what, None, 0);

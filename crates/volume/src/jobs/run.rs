@@ -93,6 +93,9 @@ impl Volume {
             // Somebody else removed it.
             return Ok(Outcome::Finished);
         }
+        if let JobKind::Import { tier } = what {
+            return self.bring_in(id, tier);
+        }
         let Some(goal) = self.goal_of(what).map_err(failed)? else { return self.move_home(id, pace) };
         let mut run = Run {
             volume: self,

@@ -128,6 +128,7 @@ impl Volume {
                 self.ranked_tiers().map(drop)
             }
             JobKind::Rebalance {} => Ok(()),
+            JobKind::Import { tier } => self.importable(tier).map(drop),
             JobKind::Evacuate { tier, .. } => self.check_evacuation(&*self.tier_named(tier)?, None),
             JobKind::Replace { .. } | JobKind::ReplaceHome { .. } => {
                 let what = format!("{what}: this needs a directory");
@@ -250,6 +251,9 @@ fn allowed(what: &JobKind, other: &JobRecord) -> Result<()> {
     let same = |a: Option<&str>, b: Option<&str>| a.is_some() && a == b;
     match (what, &other.what) {
         (JobKind::Rebalance {}, JobKind::Rebalance {}) => refuse("rebalances the volume already"),
+        (JobKind::Import { .. }, JobKind::Import { .. }) => refuse("brings files in already"),
+        (JobKind::Import { .. }, JobKind::ReplaceHome { .. }) => refuse("replaces home: let it end first"),
+        (JobKind::ReplaceHome { .. }, JobKind::Import { .. }) => refuse("brings files in: let it end first"),
         (JobKind::ReplaceHome { .. }, JobKind::ReplaceHome { .. }) => refuse("replaces home already"),
         (what, theirs) if same(what.emptied_tier(), theirs.emptied_tier()) => {
             refuse(&format!("evacuates tier {} already", what.emptied_tier().unwrap_or_default()))

@@ -7,6 +7,7 @@
 
 mod attr;
 mod change;
+mod copied;
 mod dirs;
 mod home;
 mod inodes;
@@ -20,6 +21,7 @@ mod resolve;
 mod walk;
 mod xattrs;
 
+pub(crate) use copied::{ID_ATTRS, copy_xattrs};
 pub(crate) use dirs::DirHandle;
 pub(crate) use home::{Home, Identity, Seat, names_in};
 pub(crate) use inodes::{Inode, InodeTable, Known, Shape};

@@ -42,6 +42,7 @@ impl Volume {
     /// Recovers from whatever happened since the last clean unmount.
     pub(crate) fn recover(&self) -> Result<()> {
         self.remove_temporaries()?;
+        self.discard_unnamed()?;
         let marked = self.index.find_marks()?;
         if !marked.is_empty() {
             tracing::info!(files = marked.len(), "recovering files that were in use");

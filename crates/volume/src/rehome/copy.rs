@@ -5,23 +5,19 @@ use super::changes::{CHUNK, ChangedData};
 use super::{Copied, Copier};
 use crate::format::{HEADER_LEN, Header, IdAttr, MUTABLE_FROM};
 use crate::index::path_of;
-use crate::namespace::{Identity, read_value};
+use crate::namespace::{ID_ATTRS, Identity, copy_xattrs, read_value};
 use crate::tiers::{Account, Direction, Tier, act_for};
 use braid_contract::{
     Access, Context, Errno, FallocateMode, Fd, FileKind, NativeFd, ObjectId, Result, SetTime, Shown,
     XattrMode,
 };
-use std::collections::BTreeMap;
-use std::ffi::{OsStr, OsString};
+use std::ffi::OsStr;
 use std::io::IoSliceMut;
 use std::ops::Range;
 use std::os::unix::ffi::OsStrExt;
 
 /// Bytes of an index that are copied at a time; its header is in the first.
 const INDEX_CHUNK: u64 = 64 << 10;
-
-const ID_ATTRS: [&str; 2] = ["trusted.braid.id", "user.braid.id"];
-const PIN_ATTRS: [&str; 2] = ["trusted.braid.pin", "user.braid.pin"];
 
 /// Where a name is made.
 #[derive(Clone, Copy)]
@@ -163,7 +159,7 @@ impl Copier<'_> {
         let attr = &identity.attr;
         // A change of the owner clears set-id bits and capabilities.
         new.set_owner(Some(attr.uid), Some(attr.gid)).context("setting the owner")?;
-        self.copy_xattrs(&**old, &**new)?;
+        copy_xattrs(&**old, &**new)?;
         self.copy_pin(old, identity, new)?;
         if identity.kind() != FileKind::Symlink {
             new.set_mode(u32::from(attr.mode)).context("setting the mode")?;
@@ -184,20 +180,6 @@ impl Copier<'_> {
         } else {
             Ok(())
         }
-    }
-
-    fn copy_xattrs(&self, old: &dyn NativeFd, new: &dyn NativeFd) -> Result<()> {
-        let (wanted, found) = (xattrs(old)?, xattrs(new)?);
-        for (name, value) in &wanted {
-            if found.get(name) != Some(value) {
-                let set = new.set_xattr(name, value, XattrMode::Set);
-                set.with_context(|| format!("setting its extended attribute {}", name.shown()))?;
-            }
-        }
-        for name in found.keys().filter(|name| !wanted.contains_key(*name)) {
-            new.remove_xattr(name)?;
-        }
-        Ok(())
     }
 
     /// Remembers which inode is the copy of which.
@@ -270,26 +252,4 @@ fn copy_damaged_id(old: &dyn NativeFd, new: &dyn NativeFd) -> Result<()> {
         }
     }
     Ok(())
-}
-
-/// All extended attributes but Braid's own, which a copy has its own of.
-fn xattrs(fd: &dyn NativeFd) -> Result<BTreeMap<OsString, Vec<u8>>> {
-    let names = match read_value(|buf| fd.list_xattr(buf)) {
-        Err(error) if error.errno() == Errno::EOPNOTSUPP => Vec::new(),
-        result => result?,
-    };
-    let mut found = BTreeMap::new();
-    for name in names.split(|byte| *byte == 0).filter(|name| !name.is_empty()) {
-        let name = OsStr::from_bytes(name);
-        if ID_ATTRS.iter().chain(&PIN_ATTRS).any(|own| name == *own) {
-            continue;
-        }
-        match read_value(|buf| fd.get_xattr(name, buf)) {
-            Ok(value) => _ = found.insert(name.to_owned(), value),
-            // It went meanwhile, or is one that the kernel makes up.
-            Err(error) if matches!(error.errno(), Errno::ENODATA | Errno::EOPNOTSUPP) => {}
-            Err(error) => return Err(error),
-        }
-    }
-    Ok(found)
 }

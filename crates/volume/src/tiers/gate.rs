@@ -3,8 +3,8 @@
 
 use crate::sync::{Condvar, Mutex, RwLock};
 use braid_contract::{
-    Environment, Errno, Error, ObjectId, ObjectStat, PieceIo, Result, Store, StoreCapabilities, StoreIo,
-    Usage,
+    Environment, Errno, Error, Fd, NativeFd, ObjectId, ObjectStat, PieceIo, Result, Store, StoreCapabilities,
+    StoreIo, Usage,
 };
 use std::io::{IoSlice, IoSliceMut};
 use std::os::fd::OwnedFd;
@@ -274,6 +274,18 @@ impl Store for Gate {
 
     fn list(&self, visit: &mut dyn FnMut(ObjectId)) -> Result<()> {
         self.pass_long(|store| store.list(visit))
+    }
+
+    fn directory(&self) -> Result<Fd> {
+        self.pass(|store| store.directory())
+    }
+
+    fn adopt(&self, id: ObjectId, file: &dyn NativeFd) -> Result<()> {
+        self.pass(|store| store.adopt(id, file))
+    }
+
+    fn object_file(&self, id: ObjectId) -> Result<Fd> {
+        self.pass(|store| store.object_file(id))
     }
 
     fn fd(&self, id: ObjectId) -> Result<Arc<OwnedFd>> {

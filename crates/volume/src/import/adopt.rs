@@ -1,0 +1,311 @@
+//! Files are taken over, many at a time, in an order in which a crash loses
+//! none of them:
+//!
+//! 1. each gets a second name on its tier, that of an object, and a home inode
+//!    without a place in the namespace; both durable for all of them;
+//! 2. the home inodes get their names, durably;
+//! 3. the old names on the tier go.
+//!
+//! What a crash leaves of 1 is removed at the next mount
+//! ([`Volume::discard_unnamed`]); what it leaves of 3 is met again as a file
+//! that home has already, and is the same.
+
+use super::Observer;
+use super::walk::{Met, give_attributes, open_dir};
+use crate::Volume;
+use crate::file::WholeAttr;
+use crate::format::Reason;
+use crate::namespace::ID_ATTRS;
+use crate::tiers::Tier;
+use braid_contract::{
+    Access, Attr, Errno, Error, Fd, FileKind, NativeFd, ObjectId, RenameMode, Result, Store,
+};
+use std::collections::{BTreeMap, HashMap};
+use std::ffi::{OsStr, OsString};
+use std::os::unix::ffi::OsStrExt;
+use std::path::{Path, PathBuf};
+
+/// Files that share two syncs of each file system.
+const BATCH: usize = 256;
+
+pub(super) struct Adopter<'a> {
+    pub(super) volume: &'a Volume,
+    tier: &'a Tier,
+    store: &'a dyn Store,
+    /// The tier's directory.
+    root: Fd,
+    /// Where home inodes are before they have a name.
+    unnamed: Fd,
+    pub(super) observer: &'a mut dyn Observer,
+    batch: Vec<Adopted>,
+    /// Where files with several names came first, by inode number.
+    linked: HashMap<u64, PathBuf>,
+    /// The same of what came before an interruption, once that was looked for.
+    linked_before: Option<HashMap<u64, PathBuf>>,
+}
+
+/// A file that has its object and its home inode, and no name at home.
+struct Adopted {
+    path: PathBuf,
+    /// Its name among those without one.
+    unnamed: OsString,
+    ino: u64,
+    bytes: u64,
+}
+
+impl<'a> Adopter<'a> {
+    pub(super) fn new(
+        volume: &'a Volume,
+        tier: &'a Tier,
+        store: &'a dyn Store,
+        (root, unnamed): (Fd, Fd),
+        observer: &'a mut dyn Observer,
+    ) -> Self {
+        let (batch, linked) = (Vec::new(), HashMap::new());
+        Self { volume, tier, store, root, unnamed, observer, batch, linked, linked_before: None }
+    }
+
+    /// A regular file.
+    pub(super) fn file(&mut self, met: &Met<'_>) -> Result<()> {
+        let ino = met.attr.ino.0;
+        if met.at_home.is_some() {
+            return if self.is_in(met)? { self.drop_old_name(met.path) } else { self.stays(met.path) };
+        }
+        if met.attr.nlink > 1
+            && let Some(first) = self.first_name(ino)?
+        {
+            return self.link(&first, met.path);
+        }
+        if ID_ATTRS.iter().any(|id| met.fd.get_xattr(OsStr::new(id), &mut []).is_ok()) {
+            let what = "it was a file of a Braid volume: its data may be on other tiers of that";
+            return Err(Error::new(Errno::EUCLEAN, what));
+        }
+        let unnamed = OsString::from(format!("{ino:x}"));
+        self.make_unnamed(met, &unnamed).inspect_err(|_| drop(self.unnamed.remove_at(&unnamed, false)))?;
+        if met.attr.nlink > 1 {
+            self.linked.insert(ino, met.path.to_owned());
+        }
+        self.batch.push(Adopted { path: met.path.to_owned(), unnamed, ino, bytes: met.attr.size });
+        if self.batch.len() >= BATCH { self.flush() } else { Ok(()) }
+    }
+
+    /// Whether the file that home has of that name is this one.
+    fn is_in(&mut self, met: &Met<'_>) -> Result<bool> {
+        let home = &self.volume.home;
+        let fd = home.root().open_at(met.path.as_os_str(), Access::Path)?;
+        let identity = home.identify(&*fd)?;
+        match home.id_attr(&*fd, &identity)? {
+            Some(attr) if WholeAttr::of(attr.kind).is_some() => {
+                Ok(self.object(attr.id)?.is_some_and(|object| object.ino == met.attr.ino))
+            }
+            _ => Ok(false),
+        }
+    }
+
+    /// The inode that keeps an object of the tier.
+    fn object(&self, id: ObjectId) -> Result<Option<Attr>> {
+        match self.store.object_file(id) {
+            Ok(file) => Ok(Some(file.stat()?.attr)),
+            Err(error) if error.errno() == Errno::ENOENT => Ok(None),
+            Err(error) => Err(error),
+        }
+    }
+
+    /// Where a file of the tier with several names is at home, by one of the
+    /// others. Two files must not share an object.
+    fn first_name(&mut self, ino: u64) -> Result<Option<PathBuf>> {
+        if let Some(first) = self.linked.get(&ino) {
+            return Ok(Some(first.clone()));
+        }
+        if self.linked_before.is_none() {
+            self.linked_before = Some(self.find_linked()?);
+        }
+        Ok(self.linked_before.as_ref().and_then(|linked| linked.get(&ino).cloned()))
+    }
+
+    fn find_linked(&self) -> Result<HashMap<u64, PathBuf>> {
+        let mut linked = HashMap::new();
+        let home = &self.volume.home;
+        home.walk(&mut |path, fd, identity| {
+            let Some(attr) = home.id_attr(&**fd, identity).ok().flatten() else { return Ok(()) };
+            if WholeAttr::of(attr.kind).is_some_and(|whole| whole.tier == self.tier.id)
+                && let Some(object) = self.object(attr.id)?
+                && object.nlink > 1
+            {
+                linked.insert(object.ino.0, path.to_owned());
+            }
+            Ok(())
+        })?;
+        Ok(linked)
+    }
+
+    fn drop_old_name(&self, path: &Path) -> Result<()> {
+        // That it has a name at home has to be durable before.
+        self.volume.home.root().sync_fs()?;
+        self.root.remove_at(path.as_os_str(), false)
+    }
+
+    fn stays(&mut self, path: &Path) -> Result<()> {
+        self.observer.conflict(path);
+        Ok(())
+    }
+
+    /// One more name of a file that came in.
+    fn link(&mut self, first: &Path, path: &Path) -> Result<()> {
+        self.flush()?;
+        let home = self.volume.home.root();
+        let file = home.open_at(first.as_os_str(), Access::Path)?;
+        file.link_to(&*parent(&home, path)?, name(path))?;
+        self.volume.names_came(&home, [path]);
+        self.volume.name_was_added(&*file)?;
+        self.drop_old_name(path)?;
+        self.observer.came(1, 0)
+    }
+
+    fn make_unnamed(&self, met: &Met<'_>, unnamed: &OsStr) -> Result<()> {
+        let (volume, attr) = (self.volume, met.attr);
+        let fd = self.unnamed.create_at(unnamed, 0o600)?;
+        give_attributes(&**met.fd, attr, &*fd)?;
+        let identity = volume.home.identify(&*fd)?;
+        volume.with_file(&fd, &identity, |file| {
+            file.opened(false)?;
+            let made = volume.take_object_id(file).and_then(|id| {
+                self.store.adopt(id, &**met.fd).map_err(|error| self.tier.note_error(error))?;
+                volume.adopt_object(file, self.tier, id, Reason::Asked).map(drop)
+            });
+            let ended = volume.end_use(file, false);
+            made.and(ended)
+        })
+    }
+
+    /// Gives those their names that have none.
+    pub(super) fn flush(&mut self) -> Result<()> {
+        let batch = std::mem::take(&mut self.batch);
+        if batch.is_empty() {
+            return Ok(());
+        }
+        let home = self.volume.home.root();
+        self.store.sync_all().map_err(|error| self.tier.note_error(error))?;
+        home.sync_fs()?;
+        let mut named = Vec::with_capacity(batch.len());
+        for adopted in batch {
+            match self.give_name(&home, &adopted) {
+                Ok(()) => named.push(adopted),
+                Err(error) if error.errno() == Errno::EEXIST => {
+                    self.linked.remove(&adopted.ino);
+                    self.give_back(&adopted)?;
+                    self.stays(&adopted.path)?;
+                }
+                Err(error) => {
+                    self.linked.remove(&adopted.ino);
+                    self.give_back(&adopted)?;
+                    self.observer.failed(&adopted.path, &error)?;
+                }
+            }
+        }
+        self.volume.names_came(&home, named.iter().map(|adopted| &*adopted.path));
+        home.sync_fs()?;
+        for adopted in &named {
+            self.own(&adopted.path)?;
+            self.root.remove_at(adopted.path.as_os_str(), false)?;
+        }
+        let bytes = named.iter().map(|adopted| adopted.bytes).sum();
+        self.observer.came(named.len() as u64, bytes)
+    }
+
+    /// The file is an object from now on, and nobody's but Braid's. Whose it was
+    /// its home inode knows.
+    fn own(&self, path: &Path) -> Result<()> {
+        let file = self.root.open_at(path.as_os_str(), Access::Path)?;
+        let own = self.unnamed.stat()?.attr;
+        file.set_owner(Some(own.uid), Some(own.gid))?;
+        file.set_mode(0o600)
+    }
+
+    fn give_name(&self, home: &Fd, adopted: &Adopted) -> Result<()> {
+        let dir = parent(home, &adopted.path)?;
+        self.unnamed.rename_at(&adopted.unnamed, &*dir, name(&adopted.path), RenameMode::NoReplace)
+    }
+
+    /// It is not to come in after all: the object is only a name of it.
+    fn give_back(&self, adopted: &Adopted) -> Result<()> {
+        let fd = self.unnamed.open_at(&adopted.unnamed, Access::Path)?;
+        let identity = self.volume.home.identify(&*fd)?;
+        if let Some(attr) = self.volume.home.id_attr(&*fd, &identity)? {
+            self.store.remove(&[attr.id])?;
+        }
+        self.unnamed.remove_at(&adopted.unnamed, false)
+    }
+
+    /// A symbolic link, or an inode without data.
+    pub(super) fn other(&mut self, met: &Met<'_>) -> Result<()> {
+        if met.at_home.is_some() {
+            return if self.is_same(met)? { self.drop_old_name(met.path) } else { self.stays(met.path) };
+        }
+        let home = self.volume.home.root();
+        let (dir, name) = (parent(&home, met.path)?, name(met.path));
+        make_other(&dir, name, met.fd, met.attr)?;
+        let made = dir.open_at(name, Access::Path)?;
+        give_attributes(&**met.fd, met.attr, &*made)?;
+        self.volume.names_came(&home, [met.path]);
+        self.drop_old_name(met.path)?;
+        self.observer.came(0, 0)
+    }
+
+    /// Whether home has just such a link.
+    fn is_same(&self, met: &Met<'_>) -> Result<bool> {
+        if (met.at_home, met.attr.kind) != (Some(FileKind::Symlink), FileKind::Symlink) {
+            return Ok(false);
+        }
+        let theirs = self.volume.home.root().open_at(met.path.as_os_str(), Access::Path)?;
+        Ok(theirs.read_link()? == met.fd.read_link()?)
+    }
+}
+
+fn make_other(dir: &Fd, name: &OsStr, fd: &Fd, attr: &Attr) -> Result<()> {
+    let node = |kind: u32, rdev: u32| dir.make_node_at(name, kind | u32::from(attr.mode) & 0o7777, rdev);
+    match attr.kind {
+        FileKind::Symlink => dir.make_symlink_at(name, OsStr::from_bytes(&fd.read_link()?)),
+        FileKind::Fifo => node(0o010_000, 0),
+        FileKind::Socket => node(0o140_000, 0),
+        FileKind::CharDevice => node(0o020_000, attr.rdev),
+        FileKind::BlockDevice => node(0o060_000, attr.rdev),
+        FileKind::Regular | FileKind::Directory => Err(Error::new(Errno::EINVAL, "it has contents")),
+    }
+}
+
+impl Volume {
+    /// Tells the front end of names that came.
+    pub(super) fn names_came<'p>(&self, home: &Fd, paths: impl IntoIterator<Item = &'p Path>) {
+        let Some(cache) = self.entry_cache.get() else { return };
+        let mut dirs: BTreeMap<&Path, Vec<OsString>> = BTreeMap::new();
+        for path in paths {
+            let dir = path.parent().unwrap_or(Path::new(""));
+            dirs.entry(dir).or_default().push(name(path).to_owned());
+        }
+        for (dir, names) in dirs {
+            // One that is gone again has no names.
+            let Ok(identity) = open_dir(home, dir).and_then(|dir| self.home.identify(&*dir)) else {
+                continue;
+            };
+            cache.names_came(self.home.public_ino(identity.ino()), &names);
+        }
+    }
+
+    /// A file got one more name.
+    fn name_was_added(&self, file: &dyn NativeFd) -> Result<()> {
+        if let Some(cache) = self.entry_cache.get() {
+            cache.attributes_changed(self.home.public_ino(self.home.identify(file)?.ino()));
+        }
+        Ok(())
+    }
+}
+
+/// The directory at home that `path` is in.
+fn parent(home: &Fd, path: &Path) -> Result<Fd> {
+    open_dir(home, path.parent().unwrap_or(Path::new("")))
+}
+
+fn name(path: &Path) -> &OsStr {
+    path.file_name().unwrap_or(OsStr::new("."))
+}

@@ -1,0 +1,137 @@
+//! Files that a tier's directory has of its own come into the namespace, where
+//! they are: each becomes an object by one more name on its tier, gets a home
+//! inode with its owner, mode, times and extended attributes, and loses its old
+//! name when both are durable. No data is copied. The way in for people who
+//! have a union of disks.
+//!
+//! Where home has something of the same name, that is what stays visible, and
+//! the tier's file stays where it is; directories are merged. `jobs` calls this;
+//! it may be ended at any moment and begun anew. `walk` goes through the tier's
+//! directory, `adopt` takes files over, many at a time.
+
+mod adopt;
+mod walk;
+
+use crate::Volume;
+use crate::namespace::names_in;
+use crate::rehome::empty_dir;
+use crate::tiers::Tier;
+use braid_contract::{Access, Errno, Error, Fd, RefusalKind, Result, Store};
+use std::ffi::OsStr;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+/// Where home inodes are made before they get their name, below `.braid`.
+pub(crate) const IMPORT_DIR: &str = "import";
+
+/// Names that file systems make at their root, and no user.
+const NATIVE_NAMES: [&str; 1] = ["lost+found"];
+
+/// Conflicts that are told by name.
+const NAMED_MAX: usize = 1000;
+
+/// What a tier's directory has of its own, and what becomes of it.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct ImportSurvey {
+    /// Regular files that come in, each name of one counted.
+    pub files: u64,
+    /// Bytes in them.
+    pub bytes: u64,
+    /// Symbolic links and other inodes without data that come in.
+    pub others: u64,
+    /// Directories that are made, or merged with those that home has.
+    pub dirs: u64,
+    /// What stays on the tier, since home has something of that name.
+    pub conflicts: u64,
+    /// The first of them, below the tier's directory.
+    pub named: Vec<PathBuf>,
+    /// What can't be looked at, and why; or is on another file system.
+    pub failed: Vec<(PathBuf, String)>,
+}
+
+/// What is told of an import under way.
+pub(crate) trait Observer {
+    /// So much came in. `ECANCELED` ends it.
+    fn came(&mut self, files: u64, bytes: u64) -> Result<()>;
+    /// This stays, since home has something of that name.
+    fn conflict(&mut self, path: &Path);
+    /// This could not be brought in. `ECANCELED` ends it.
+    fn failed(&mut self, path: &Path, error: &Error) -> Result<()>;
+}
+
+impl Volume {
+    /// Looks at what `braid import` would do with a tier; changes nothing.
+    ///
+    /// # Errors
+    /// `ENOENT` if there is no such tier, `EINVAL` if it is home or no
+    /// directory; those of the tier.
+    pub fn survey_import(&self, tier: &str) -> Result<ImportSurvey> {
+        let (_, _, root) = self.importable(tier)?;
+        let _pass = self.door.pass();
+        walk::survey(self, &root)
+    }
+
+    /// A tier that has a directory whose files can come in.
+    pub(crate) fn importable(&self, name: &str) -> Result<(Arc<Tier>, Arc<dyn Store>, Fd)> {
+        let refuse = |why, what: String| Err(Error::refused(Errno::EINVAL, why, what));
+        let tier = self.tier_named(name)?;
+        if tier.is_home() {
+            let what = format!("tier {name} is home: the files in its directory are the volume's already");
+            return refuse(RefusalKind::Home, what);
+        }
+        if !tier.is_healthy() || tier.is_draining() || tier.is_set_readonly() {
+            let what = format!("tier {name} is {}: it takes no files", tier.state().name());
+            return Err(Error::refused(Errno::EBUSY, RefusalKind::Trouble, what));
+        }
+        let Some((_, store)) = self.tiers.stores().find(|(other, _)| other.id == tier.id) else {
+            return Err(Errno::ENODEV.into());
+        };
+        match store.directory() {
+            Ok(root) => Ok((tier, store, root)),
+            Err(error) if error.errno() == Errno::EOPNOTSUPP => refuse(
+                RefusalKind::Request,
+                format!("tier {name} is no directory: it has no files of its own"),
+            ),
+            Err(error) => Err(error),
+        }
+    }
+
+    /// Brings everything in. `from` and what it has stay usable all the time.
+    pub(crate) fn import_tier(&self, name: &str, observer: &mut dyn Observer) -> Result<()> {
+        let (tier, store, root) = self.importable(name)?;
+        // The front end is told of names, and may have to wait for requests:
+        // nobody may close the door to those.
+        let _alone = self.overhaul.try_lock().ok_or_else(|| {
+            Error::new(Errno::EBUSY, "a check or the replacement of home is under way; try again after it")
+        })?;
+        let _pass = self.door.pass();
+        self.discard_unnamed()?;
+        let braid = self.home.braid()?;
+        braid.ensure_dir_at(IMPORT_DIR)?;
+        let unnamed = braid.open_at(OsStr::new(IMPORT_DIR), Access::Directory)?;
+        let adopter = adopt::Adopter::new(self, &tier, &*store, (Fd::clone(&root), unnamed), observer);
+        walk::bring_in(self, &root, adopter)
+    }
+
+    /// Removes what an import that was interrupted left without a name: the
+    /// files are still where they were.
+    pub(crate) fn discard_unnamed(&self) -> Result<()> {
+        let braid = self.home.braid()?;
+        let unnamed = match braid.open_at(OsStr::new(IMPORT_DIR), Access::Directory) {
+            Err(error) if error.errno() == Errno::ENOENT => return Ok(()),
+            result => result?,
+        };
+        for name in names_in(&*unnamed)? {
+            let fd = unnamed.open_at(&name, Access::Path)?;
+            let identity = self.home.identify(&*fd)?;
+            if let Some(attr) = self.home.id_attr(&*fd, &identity)? {
+                for (_, store) in self.tiers.stores() {
+                    store.remove(&[attr.id])?;
+                }
+            }
+        }
+        empty_dir(&*unnamed, &[])?;
+        braid.remove_at(OsStr::new(IMPORT_DIR), true)
+    }
+}
