@@ -2,10 +2,10 @@
 //! tier, from home last. A record on home says that this is going on: with it,
 //! the directories are no volume any more, and the step can be done again.
 
-use crate::namespace::{BRAID_DIR, Home};
+use crate::namespace::{BRAID_DIR, Home, names_in};
 use crate::rehome::{INTENT, empty_dir};
 use crate::{Volume, VolumeConfig};
-use braid_contract::{Access, Context, Fd, Result};
+use braid_contract::{Access, Context, Errno, Fd, Result};
 use std::ffi::OsStr;
 
 /// The record, in [`INTENT`].
@@ -16,7 +16,19 @@ const TEXT: &[u8] =
 
 /// Whether the last step was begun at this home.
 pub(crate) fn begun(root: &Fd) -> Result<bool> {
-    Ok(root.read_small(&format!("{BRAID_DIR}/{INTENT}/{RECORD}"), TEXT.len())?.is_some())
+    let recorded = root.read_small(&format!("{BRAID_DIR}/{INTENT}/{RECORD}"), TEXT.len())?.is_some();
+    Ok(recorded || is_hollow(root)?)
+}
+
+/// Whether the last that goes, the record, is gone, and its directory is not.
+fn is_hollow(root: &Fd) -> Result<bool> {
+    let names_of = |path: &str| match root.open_at(OsStr::new(path), Access::Directory) {
+        Err(error) if error.errno() == Errno::ENOENT => Ok(None),
+        dir => names_in(&*dir?).map(Some),
+    };
+    let Some(names) = names_of(BRAID_DIR)? else { return Ok(false) };
+    let record_dir = names_of(&format!("{BRAID_DIR}/{INTENT}"))?.unwrap_or_default();
+    Ok(names.iter().all(|name| name == INTENT) && record_dir.is_empty())
 }
 
 /// Says so, durably.

@@ -296,6 +296,6 @@ fn note(left: &mut Vec<(PathBuf, String)>, path: &Path, error: &Error) {
 fn refuse_what_is_none(config: &VolumeConfig) -> std::result::Result<(), OpenError> {
     match config.home.root.read_small(".braid/label", TABLE_LEN)? {
         Some(_) => Ok(()),
-        None => Err(OpenError::NotLabelled { tier: config.home.name.clone() }),
+        None => Err(OpenError::NoVolume { tier: config.home.name.clone() }),
     }
 }

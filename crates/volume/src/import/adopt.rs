@@ -98,7 +98,9 @@ impl<'a> Adopter<'a> {
             Some(attr) if WholeAttr::of(attr.kind).is_some() => {
                 Ok(self.object(attr.id)?.is_some_and(|object| object.ino == met.attr.ino))
             }
-            _ => Ok(false),
+            // One that is empty has no object, and nothing to lose.
+            None => Ok(met.attr.size == 0 && identity.kind() == FileKind::Regular && identity.size() == 0),
+            Some(_) => Ok(false),
         }
     }
 
@@ -166,6 +168,10 @@ impl<'a> Adopter<'a> {
         let (volume, attr) = (self.volume, met.attr);
         let fd = self.unnamed.create_at(unnamed, 0o600)?;
         give_attributes(&**met.fd, attr, &*fd)?;
+        // One without data is a plain file.
+        if attr.size == 0 {
+            return Ok(());
+        }
         let identity = volume.home.identify(&*fd)?;
         volume.with_file(&fd, &identity, |file| {
             file.opened(false)?;

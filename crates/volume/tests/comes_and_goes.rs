@@ -1,0 +1,300 @@
+//! The power is cut before every effect of an import, and of an ejection: no
+//! file is lost, and what was begun can be ended.
+
+#![allow(clippy::unwrap_used, clippy::panic, reason = "a test fails by panicking")]
+
+#[allow(dead_code, reason = "other tests need more of it")]
+mod common;
+
+use braid_contract::{Access, FileSystem, InodeId, JobKind, NativeFd, OpenFlags, OpenRequest};
+use braid_stores::dir::DirStore;
+use braid_testkit::sim::{
+    AllKept, AllLost, Chooser, Disk, DiskConfig, Frozen, Model, Seeded, SimClock, SimEnvironment,
+};
+use braid_volume::{
+    HomeConfig, OpenError, PolicyConfig, Reserve, Severity, TierConfig, Volume, VolumeConfig, check,
+};
+use common::{Open, RANGE, caller, pattern};
+use std::ffi::OsStr;
+use std::io::{IoSlice, IoSliceMut};
+use std::sync::{Arc, Mutex};
+
+const HOME: usize = 0;
+const TIER: usize = 1;
+
+struct Machine {
+    disks: [Disk; 2],
+    environment: Arc<SimEnvironment>,
+}
+
+impl Machine {
+    fn new(model: Model) -> Self {
+        let disk = |at: usize| {
+            let (name, device) = (["home", "tier"][at].to_owned(), at as u64 + 1);
+            Disk::new(DiskConfig { name, capacity: 64 << 20, device, volatile: false, model })
+        };
+        Self::of([disk(HOME), disk(TIER)], 1)
+    }
+
+    fn of(disks: [Disk; 2], seed: u64) -> Self {
+        let clock = Arc::new(SimClock::new());
+        disks.iter().for_each(|disk| disk.set_clock(Arc::clone(&clock)));
+        Self { disks, environment: Arc::new(SimEnvironment::new(clock, seed)) }
+    }
+
+    /// As `moment` had it, after a loss of power, or of the process (2).
+    fn after(moment: &Moment, seed: u64) -> Self {
+        let disks = std::array::from_fn(|at| {
+            let mut chooser: Box<dyn Chooser> = match seed {
+                0 => Box::new(AllLost),
+                1 => Box::new(AllKept),
+                2 => return moment.disks[at].after_process_crash(),
+                seed => Box::new(Seeded::new(seed * 3 + at as u64)),
+            };
+            moment.disks[at].after_power_loss(&mut *chooser)
+        });
+        Self::of(disks, seed + 5)
+    }
+
+    fn config(&self, create: bool) -> VolumeConfig {
+        let (weight, reserve) = (Some(1.0), Reserve::Bytes(0));
+        VolumeConfig {
+            home: HomeConfig {
+                name: "fast".into(),
+                root: self.disks[HOME].root(),
+                location: "home".into(),
+                weight,
+                profile: None,
+                reserve,
+            },
+            tiers: vec![TierConfig {
+                name: "slow".into(),
+                store: Some(Arc::new(DirStore::new(self.disks[TIER].root()).unwrap())),
+                location: "tier".into(),
+                weight,
+                profile: None,
+                reserve,
+            }],
+            range_size: Some(RANGE as u32),
+            policy: PolicyConfig::Weighted,
+            rules: Vec::new(),
+            epoch_ns: braid_volume::EPOCH_NS_DEFAULT,
+            heat_budget: braid_volume::HEAT_BUDGET_DEFAULT,
+            monitor: true,
+            movers: braid_volume::MoversConfig::NONE,
+            create,
+            environment: self.environment.clone(),
+        }
+    }
+
+    fn mount(&self, create: bool) -> Result<Open, OpenError> {
+        Volume::open(self.config(create)).map(|volume| Open { volume })
+    }
+
+    /// What the check calls damage.
+    fn damage(&self) -> Vec<String> {
+        let report = check(self.config(false), false, &mut |_| {}).unwrap();
+        let damage = report.problems.into_iter().filter(|problem| problem.severity == Severity::Damage);
+        damage.map(|problem| problem.what).collect()
+    }
+}
+
+/// What was on the disks before one effect.
+struct Moment {
+    disks: [Frozen; 2],
+    what: String,
+}
+
+/// The moments before each effect of `work`, and after it.
+fn record(machine: &Machine, work: impl FnOnce()) -> Vec<Moment> {
+    let moments = Arc::new(Mutex::new(Vec::new()));
+    let disks = machine.disks.clone();
+    let note = {
+        let moments = Arc::clone(&moments);
+        move |what: String| {
+            let disks = std::array::from_fn(|at| disks[at].freeze());
+            moments.lock().unwrap().push(Moment { disks, what });
+        }
+    };
+    for disk in &machine.disks {
+        let note = note.clone();
+        disk.set_observer(Some(Arc::new(move |effect| note(effect.to_string()))));
+    }
+    work();
+    note("the end".into());
+    machine.disks.iter().for_each(|disk| disk.set_observer(None));
+    std::mem::take(&mut *moments.lock().unwrap())
+}
+
+/// Every moment, with every kind of loss.
+fn each_state(moments: &[Moment], mut examine: impl FnMut(Machine, &str)) {
+    for (at, moment) in moments.iter().enumerate() {
+        for seed in 0..6 {
+            let context = format!("moment {at}, before {}, seed {seed}", moment.what);
+            examine(Machine::after(moment, seed), &context);
+        }
+    }
+}
+
+/// Makes a native file of this content.
+fn put(root: &dyn NativeFd, path: &str, data: &[u8]) {
+    let file = root.create_at(OsStr::new(path), 0o640).unwrap();
+    assert_eq!(file.write_at(0, &[IoSlice::new(data)], false).unwrap(), data.len());
+}
+
+/// The content of a native file.
+fn get(root: &dyn NativeFd, path: &str) -> Option<Vec<u8>> {
+    let file = root.open_at(OsStr::new(path), Access::Read).ok()?;
+    let mut data = vec![0; file.stat().unwrap().attr.size as usize];
+    file.read_at(0, &mut [IoSliceMut::new(&mut data)], false).unwrap();
+    Some(data)
+}
+
+fn look_up(open: &Open, path: &str) -> Option<InodeId> {
+    path.split('/').try_fold(InodeId::ROOT, |dir, name| {
+        open.volume.lookup(&caller(), dir, OsStr::new(name)).ok().map(|entry| entry.attr.ino)
+    })
+}
+
+fn read(open: &Open, path: &str) -> Option<Vec<u8>> {
+    let ino = look_up(open, path)?;
+    let flags = OpenFlags { read: true, ..OpenFlags::default() };
+    let request = OpenRequest { flags, ..OpenRequest::default() };
+    let handle = open.volume.open(&caller(), ino, request).ok()?.handle;
+    let found = open.read(handle, 0, 1 << 20);
+    open.volume.release(handle).unwrap();
+    Some(found)
+}
+
+/// The files of the tier that come in, and what they hold.
+fn files() -> [(&'static str, Vec<u8>); 4] {
+    [
+        ("dir/large", pattern(2, 5 * RANGE as usize + 9)),
+        ("dir/link", pattern(2, 5 * RANGE as usize + 9)),
+        ("dir/small", pattern(3, 100)),
+        ("new/empty", Vec::new()),
+    ]
+}
+
+/// A tier with files of its own, one of which home has too.
+fn fill_tier(machine: &Machine) {
+    let (home, tier) = (machine.disks[HOME].root(), machine.disks[TIER].root());
+    home.make_dir_at(OsStr::new("dir"), 0o755).unwrap();
+    put(&*home, "dir/same", b"home's");
+    for dir in ["dir", "new"] {
+        tier.make_dir_at(OsStr::new(dir), 0o755).unwrap();
+    }
+    for (path, data) in files().iter().filter(|(path, _)| *path != "dir/link") {
+        put(&*tier, path, data);
+    }
+    put(&*tier, "dir/same", b"the tier's");
+    let dir = tier.open_at(OsStr::new("dir"), Access::Directory).unwrap();
+    let large = tier.open_at(OsStr::new("dir/large"), Access::Path).unwrap();
+    large.link_to(&*dir, OsStr::new("link")).unwrap();
+    large.set_owner(Some(7), Some(8)).unwrap();
+    machine.disks.iter().for_each(|disk| disk.root().sync_fs().unwrap());
+}
+
+/// Has an import of the tier done, one that goes on or a new one.
+fn import(open: &Open) {
+    if open.volume.jobs().iter().all(|job| job.record.state.is_final()) {
+        open.volume.start_job(JobKind::Import { tier: "slow".into() }, None).unwrap();
+    }
+    while open.volume.jobs().iter().any(|job| !job.record.state.is_final()) {
+        open.volume.tick();
+    }
+}
+
+fn comes_in(model: Model) {
+    let machine = Machine::new(model);
+    fill_tier(&machine);
+    let open = machine.mount(true).unwrap();
+    open.volume.sync().unwrap();
+    let moments = record(&machine, || import(&open));
+    assert!(moments.len() > 30, "{}", moments.len());
+    each_state(&moments, |machine, context| {
+        let open = machine.mount(false).map_err(|error| format!("{context}: {error}")).unwrap();
+        let tier = machine.disks[TIER].root();
+        for (path, data) in files() {
+            let found = read(&open, path).or_else(|| get(&*tier, path));
+            assert!(found.as_ref() == Some(&data), "{context}: {path} is lost");
+        }
+        import(&open);
+        for (path, data) in files() {
+            assert!(read(&open, path).as_ref() == Some(&data), "{context}: {path} did not come in");
+            assert!(get(&*tier, path).is_none(), "{context}: {path} is on the tier still");
+        }
+        let [large, link] = ["dir/large", "dir/link"].map(|path| {
+            let attr = open.volume.getattr(&caller(), look_up(&open, path).unwrap(), None).unwrap();
+            assert_eq!((attr.uid, attr.gid, attr.mode, attr.nlink), (7, 8, 0o640, 2), "{context}: {path}");
+            attr.ino
+        });
+        assert_eq!(large, link, "{context}");
+        assert_eq!(read(&open, "dir/same").unwrap(), b"home's", "{context}");
+        assert_eq!(get(&*tier, "dir/same").unwrap(), b"the tier's", "{context}");
+        open.volume.tick();
+        open.close();
+        assert_eq!(machine.damage(), [""; 0], "{context}");
+    });
+}
+
+fn goes(model: Model) {
+    let machine = Machine::new(model);
+    let open = machine.mount(true).unwrap();
+    let large = pattern(4, 5 * RANGE as usize + 9);
+    let (_, handle) = open.create("large");
+    open.write_ranges(handle, &large);
+    open.volume.release(handle).unwrap();
+    let (_, handle) = open.create("plain");
+    open.write(handle, 0, b"plain");
+    open.volume.release(handle).unwrap();
+    fill_whole(&open, &machine);
+    open.volume.sync().unwrap();
+    open.close();
+    machine.disks.iter().for_each(|disk| disk.root().sync_fs().unwrap());
+    let eject = |machine: &Machine| Volume::eject(machine.config(false), false, &mut |_| true);
+    let moments = record(&machine, || assert!(eject(&machine).unwrap().done));
+    assert!(moments.len() > 30, "{}", moments.len());
+    each_state(&moments, |machine, context| {
+        match eject(&machine) {
+            Ok(ejection) => assert!(ejection.done, "{context}: {ejection:?}"),
+            // It was done.
+            Err(error) => assert!(matches!(error, OpenError::NoVolume { .. }), "{context}: {error}"),
+        }
+        let home = machine.disks[HOME].root();
+        for (path, data) in [("large", &large), ("plain", &b"plain".to_vec()), ("whole", &pattern(5, 100))] {
+            assert!(get(&*home, path).as_ref() == Some(data), "{context}: {path} is not what it was");
+        }
+        for disk in &machine.disks {
+            assert!(disk.root().open_at(OsStr::new(".braid"), Access::Path).is_err(), "{context}");
+        }
+    });
+}
+
+/// A file that lives wholly on the other tier.
+fn fill_whole(open: &Open, machine: &Machine) {
+    put(&*machine.disks[TIER].root(), "whole", &pattern(5, 100));
+    machine.disks[TIER].root().sync_fs().unwrap();
+    import(open);
+    assert_eq!(read(open, "whole").unwrap(), pattern(5, 100));
+}
+
+#[test]
+fn an_import_loses_nothing_with_a_journal() {
+    comes_in(Model::EXT4);
+}
+
+#[test]
+fn an_import_loses_nothing_without_an_order() {
+    comes_in(Model::WORST);
+}
+
+#[test]
+fn an_ejection_loses_nothing_with_a_journal() {
+    goes(Model::EXT4);
+}
+
+#[test]
+fn an_ejection_loses_nothing_without_an_order() {
+    goes(Model::WORST);
+}
