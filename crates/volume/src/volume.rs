@@ -112,10 +112,11 @@ impl Volume {
     }
 
     /// Moves the range that holds byte `offset` of a file to the tier of this
-    /// name, if it is not there already (ordering rule 1). A plain file is
-    /// spread first, and one that is wholly on home then is plain again; a range that was never written stays nowhere. `between`
-    /// is called each time the range was copied, and before it is looked what
-    /// was written to it meanwhile.
+    /// name, if it is not there already (ordering rule 1). A file of one range
+    /// moves as a whole; a longer plain one is spread first, and one that is
+    /// wholly on home then is plain again. A range that was never written stays
+    /// nowhere. `between` is called each time the range was copied, and before
+    /// it is looked what was written to it meanwhile.
     ///
     /// # Errors
     /// `ENOENT` if there is no such tier, `ESTALE` if nobody has looked the

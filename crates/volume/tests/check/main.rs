@@ -9,3 +9,4 @@ mod limits;
 mod mounted;
 mod repairs;
 mod sizes;
+mod whole;
