@@ -7,96 +7,31 @@
 mod common;
 
 use braid_contract::{Access, FileSystem, InodeId, JobKind, NativeFd, OpenFlags, OpenRequest};
-use braid_stores::dir::DirStore;
-use braid_testkit::sim::{
-    AllKept, AllLost, Chooser, Disk, DiskConfig, Frozen, Model, Seeded, SimClock, SimEnvironment,
-};
-use braid_volume::{
-    HomeConfig, OpenError, PolicyConfig, Reserve, Severity, TierConfig, Volume, VolumeConfig, check,
-};
-use common::{Open, RANGE, caller, pattern};
+use braid_testkit::sim::{Frozen, Model};
+use braid_volume::{OpenError, Severity, Volume, check};
+use common::machine::TIER;
+use common::{Open, RANGE, caller, machine, pattern};
 use std::ffi::OsStr;
 use std::io::{IoSlice, IoSliceMut};
 use std::sync::{Arc, Mutex};
 
 const HOME: usize = 0;
-const TIER: usize = 1;
 
-struct Machine {
-    disks: [Disk; 2],
-    environment: Arc<SimEnvironment>,
+type Machine = machine::Machine<2>;
+
+fn new(model: Model) -> Machine {
+    Machine::new(["home", "tier"], model)
 }
 
-impl Machine {
-    fn new(model: Model) -> Self {
-        let disk = |at: usize| {
-            let (name, device) = (["home", "tier"][at].to_owned(), at as u64 + 1);
-            Disk::new(DiskConfig { name, capacity: 64 << 20, device, volatile: false, model })
-        };
-        Self::of([disk(HOME), disk(TIER)], 1)
-    }
+fn mount(machine: &Machine) -> Result<Open, OpenError> {
+    Volume::open(machine.config(HOME)).map(|volume| Open { volume })
+}
 
-    fn of(disks: [Disk; 2], seed: u64) -> Self {
-        let clock = Arc::new(SimClock::new());
-        disks.iter().for_each(|disk| disk.set_clock(Arc::clone(&clock)));
-        Self { disks, environment: Arc::new(SimEnvironment::new(clock, seed)) }
-    }
-
-    /// As `moment` had it, after a loss of power, or of the process (2).
-    fn after(moment: &Moment, seed: u64) -> Self {
-        let disks = std::array::from_fn(|at| {
-            let mut chooser: Box<dyn Chooser> = match seed {
-                0 => Box::new(AllLost),
-                1 => Box::new(AllKept),
-                2 => return moment.disks[at].after_process_crash(),
-                seed => Box::new(Seeded::new(seed * 3 + at as u64)),
-            };
-            moment.disks[at].after_power_loss(&mut *chooser)
-        });
-        Self::of(disks, seed + 5)
-    }
-
-    fn config(&self, create: bool) -> VolumeConfig {
-        let (weight, reserve) = (Some(1.0), Reserve::Bytes(0));
-        VolumeConfig {
-            home: HomeConfig {
-                name: "fast".into(),
-                root: self.disks[HOME].root(),
-                location: "home".into(),
-                weight,
-                profile: None,
-                reserve,
-            },
-            tiers: vec![TierConfig {
-                name: "slow".into(),
-                store: Some(Arc::new(DirStore::new(self.disks[TIER].root()).unwrap())),
-                location: "tier".into(),
-                weight,
-                profile: None,
-                reserve,
-            }],
-            range_size: Some(RANGE as u32),
-            policy: PolicyConfig::Weighted,
-            rules: Vec::new(),
-            epoch_ns: braid_volume::EPOCH_NS_DEFAULT,
-            heat_budget: braid_volume::HEAT_BUDGET_DEFAULT,
-            monitor: true,
-            movers: braid_volume::MoversConfig::NONE,
-            create,
-            environment: self.environment.clone(),
-        }
-    }
-
-    fn mount(&self, create: bool) -> Result<Open, OpenError> {
-        Volume::open(self.config(create)).map(|volume| Open { volume })
-    }
-
-    /// What the check calls damage.
-    fn damage(&self) -> Vec<String> {
-        let report = check(self.config(false), false, &mut |_| {}).unwrap();
-        let damage = report.problems.into_iter().filter(|problem| problem.severity == Severity::Damage);
-        damage.map(|problem| problem.what).collect()
-    }
+/// What the check calls damage.
+fn damage(machine: &Machine) -> Vec<String> {
+    let report = check(machine.config(HOME), false, &mut |_| {}).unwrap();
+    let damage = report.problems.into_iter().filter(|problem| problem.severity == Severity::Damage);
+    damage.map(|problem| problem.what).collect()
 }
 
 /// What was on the disks before one effect.
@@ -112,7 +47,7 @@ fn record(machine: &Machine, work: impl FnOnce()) -> Vec<Moment> {
     let note = {
         let moments = Arc::clone(&moments);
         move |what: String| {
-            let disks = std::array::from_fn(|at| disks[at].freeze());
+            let disks = Machine::freeze(&disks);
             moments.lock().unwrap().push(Moment { disks, what });
         }
     };
@@ -131,7 +66,7 @@ fn each_state(moments: &[Moment], mut examine: impl FnMut(Machine, &str)) {
     for (at, moment) in moments.iter().enumerate() {
         for seed in 0..6 {
             let context = format!("moment {at}, before {}, seed {seed}", moment.what);
-            examine(Machine::after(moment, seed), &context);
+            examine(Machine::after(&moment.disks, seed), &context);
         }
     }
 }
@@ -206,14 +141,14 @@ fn import(open: &Open) {
 }
 
 fn comes_in(model: Model) {
-    let machine = Machine::new(model);
+    let machine = new(model);
     fill_tier(&machine);
-    let open = machine.mount(true).unwrap();
+    let open = mount(&machine).unwrap();
     open.volume.sync().unwrap();
     let moments = record(&machine, || import(&open));
     assert!(moments.len() > 30, "{}", moments.len());
     each_state(&moments, |machine, context| {
-        let open = machine.mount(false).map_err(|error| format!("{context}: {error}")).unwrap();
+        let open = mount(&machine).map_err(|error| format!("{context}: {error}")).unwrap();
         let tier = machine.disks[TIER].root();
         for (path, data) in files() {
             let found = read(&open, path).or_else(|| get(&*tier, path));
@@ -234,13 +169,13 @@ fn comes_in(model: Model) {
         assert_eq!(get(&*tier, "dir/same").unwrap(), b"the tier's", "{context}");
         open.volume.tick();
         open.close();
-        assert_eq!(machine.damage(), [""; 0], "{context}");
+        assert_eq!(damage(&machine), [""; 0], "{context}");
     });
 }
 
 fn goes(model: Model) {
-    let machine = Machine::new(model);
-    let open = machine.mount(true).unwrap();
+    let machine = new(model);
+    let open = mount(&machine).unwrap();
     let large = pattern(4, 5 * RANGE as usize + 9);
     let (_, handle) = open.create("large");
     open.write_ranges(handle, &large);
@@ -252,7 +187,7 @@ fn goes(model: Model) {
     open.volume.sync().unwrap();
     open.close();
     machine.disks.iter().for_each(|disk| disk.root().sync_fs().unwrap());
-    let eject = |machine: &Machine| Volume::eject(machine.config(false), false, &mut |_| true);
+    let eject = |machine: &Machine| Volume::eject(machine.config(HOME), false, &mut |_| true);
     let moments = record(&machine, || assert!(eject(&machine).unwrap().done));
     assert!(moments.len() > 30, "{}", moments.len());
     each_state(&moments, |machine, context| {

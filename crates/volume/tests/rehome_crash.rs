@@ -8,84 +8,30 @@
 mod common;
 
 use braid_contract::{Errno, FileSystem, HandleId, InodeId, JobState, OpenFlags, OpenRequest};
-use braid_stores::dir::DirStore;
-use braid_testkit::sim::{
-    AllKept, AllLost, Chooser, Disk, DiskConfig, Frozen, Model, Seeded, SimClock, SimEnvironment,
-};
-use braid_volume::{
-    HomeConfig, OpenError, PolicyConfig, RehomePhase, RehomeProgress, Reserve, Severity, TierConfig, Volume,
-    VolumeConfig, check, settle_home,
-};
-use common::{Open, RANGE, caller, pattern};
+use braid_testkit::sim::{Disk, DiskConfig, Frozen, Model};
+use braid_volume::{OpenError, RehomePhase, RehomeProgress, Severity, Volume, check, settle_home};
+use common::{Open, RANGE, caller, machine, pattern};
 use std::ffi::OsStr;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 
 const OLD: usize = 0;
-const TIER: usize = 1;
 const NEW: usize = 2;
 
-/// Three disks and what they run on.
-struct Machine {
-    disks: [Disk; 3],
-    environment: Arc<SimEnvironment>,
+type Machine = machine::Machine<3>;
+
+fn new(model: Model) -> Machine {
+    Machine::new(["old", "tier", "new"], model)
 }
 
-impl Machine {
-    fn new(model: Model) -> Self {
-        let disk = |at: usize| {
-            let (name, device) = (["old", "tier", "new"][at].to_owned(), at as u64 + 1);
-            Disk::new(DiskConfig { name, capacity: 64 << 20, device, volatile: false, model })
-        };
-        Self::of([disk(0), disk(1), disk(2)], 1)
-    }
-
-    fn of(disks: [Disk; 3], seed: u64) -> Self {
-        let clock = Arc::new(SimClock::new());
-        disks.iter().for_each(|disk| disk.set_clock(Arc::clone(&clock)));
-        Self { disks, environment: Arc::new(SimEnvironment::new(clock, seed)) }
-    }
-
-    fn config(&self, home: usize) -> VolumeConfig {
-        let (weight, reserve) = (Some(1.0), Reserve::Bytes(0));
-        VolumeConfig {
-            home: HomeConfig {
-                name: "fast".into(),
-                root: self.disks[home].root(),
-                location: ["old", "tier", "new"][home].into(),
-                weight,
-                profile: None,
-                reserve,
-            },
-            tiers: vec![TierConfig {
-                name: "slow".into(),
-                store: Some(Arc::new(DirStore::new(self.disks[TIER].root()).unwrap())),
-                location: "tier".into(),
-                weight,
-                profile: None,
-                reserve,
-            }],
-            range_size: Some(RANGE as u32),
-            policy: PolicyConfig::Weighted,
-            rules: Vec::new(),
-            epoch_ns: braid_volume::EPOCH_NS_DEFAULT,
-            heat_budget: braid_volume::HEAT_BUDGET_DEFAULT,
-            monitor: true,
-            movers: braid_volume::MoversConfig::NONE,
-            create: true,
-            environment: self.environment.clone(),
-        }
-    }
-
-    /// As the daemon does before it mounts.
-    fn mount(&self, home: usize) -> Result<Open, OpenError> {
-        let new = self.disks[NEW].root();
-        settle_home(&self.disks[home].root(), &mut |place| {
-            assert_eq!(place, "new");
-            Ok(Arc::clone(&new))
-        })?;
-        Volume::open(self.config(home)).map(|volume| Open { volume })
-    }
+/// As the daemon does before it mounts.
+fn mount(machine: &Machine, home: usize) -> Result<Open, OpenError> {
+    let new = machine.disks[NEW].root();
+    settle_home(&machine.disks[home].root(), &mut |place| {
+        assert_eq!(place, "new");
+        Ok(Arc::clone(&new))
+    })?;
+    Volume::open(machine.config(home)).map(|volume| Open { volume })
 }
 
 /// What was on the disks before one effect.
@@ -128,7 +74,7 @@ fn fill(open: &Open) -> HandleId {
 
 /// Replaces home; answers the moments before each effect of that, and after.
 fn record(machine: &Machine) -> Vec<Moment> {
-    let open = machine.mount(OLD).unwrap();
+    let open = mount(machine, OLD).unwrap();
     let counter = fill(&open);
     let moments = Arc::new(Mutex::new(Vec::new()));
     let synced = Arc::new(AtomicU64::new(0));
@@ -137,7 +83,7 @@ fn record(machine: &Machine) -> Vec<Moment> {
         let (moments, synced) = (Arc::clone(&moments), Arc::clone(&synced));
         move |what: String| {
             let synced = synced.load(Ordering::SeqCst);
-            let disks = std::array::from_fn(|at| disks[at].freeze());
+            let disks = Machine::freeze(&disks);
             moments.lock().unwrap().push(Moment { disks, what, synced });
         }
     };
@@ -167,16 +113,7 @@ fn record(machine: &Machine) -> Vec<Moment> {
 }
 
 fn after(moment: &Moment, seed: u64) -> Machine {
-    let disks = std::array::from_fn(|at| {
-        let mut chooser: Box<dyn Chooser> = match seed {
-            0 => Box::new(AllLost),
-            1 => Box::new(AllKept),
-            2 => return moment.disks[at].after_process_crash(),
-            seed => Box::new(Seeded::new(seed * 3 + at as u64)),
-        };
-        moment.disks[at].after_power_loss(&mut *chooser)
-    });
-    Machine::of(disks, seed + 5)
+    Machine::after(&moment.disks, seed)
 }
 
 fn read(open: &Open, ino: InodeId, len: usize) -> Vec<u8> {
@@ -213,7 +150,7 @@ fn examine(machine: &Machine, open: Open, home: usize, moment: &Moment, context:
 }
 
 fn survives(model: Model) {
-    let moments = record(&Machine::new(model));
+    let moments = record(&new(model));
     assert!(moments.len() > 100, "{}", moments.len());
     let (mut on_old, mut on_new, mut undecided) = (0, 0, 0);
     for (at, moment) in moments.iter().enumerate() {
@@ -222,7 +159,7 @@ fn survives(model: Model) {
             let decided = decides_alone(&after(moment, seed), &context);
             undecided += u32::from(decided.is_none());
             let machine = after(moment, seed);
-            match machine.mount(OLD) {
+            match mount(&machine, OLD) {
                 Ok(open) => {
                     assert_ne!(decided, Some(false), "{context}");
                     examine(&machine, open, OLD, moment, &context);
@@ -232,7 +169,7 @@ fn survives(model: Model) {
                 }
                 Err(OpenError::HomeMoved { to, .. }) if to == "new" => {
                     assert_ne!(decided, Some(true), "{context}: taken without a look at the other one");
-                    let open = machine.mount(NEW).map_err(|error| format!("{context}: {error}")).unwrap();
+                    let open = mount(&machine, NEW).map_err(|error| format!("{context}: {error}")).unwrap();
                     examine(&machine, open, NEW, moment, &context);
                     on_new += 1;
                 }
@@ -258,10 +195,10 @@ fn decides_alone(machine: &Machine, context: &str) -> Option<bool> {
 
 #[test]
 fn a_home_without_room_is_refused_with_the_numbers() {
-    let mut machine = Machine::new(Model::EXT4);
+    let mut machine = new(Model::EXT4);
     let config = DiskConfig { capacity: 256 << 10, ..machine.disks[NEW].config().clone() };
     machine.disks[NEW] = Disk::new(config);
-    let open = machine.mount(OLD).unwrap();
+    let open = mount(&machine, OLD).unwrap();
     let (_, handle) = open.create("large");
     open.write_ranges(handle, &pattern(1, 40 * RANGE as usize));
     let refused = open.volume.replace_home(&machine.disks[NEW].root(), "new", &mut |_| true).unwrap_err();
@@ -271,13 +208,13 @@ fn a_home_without_room_is_refused_with_the_numbers() {
     open.write(handle, 0, b"goes on");
     open.close();
     assert!(Volume::open(machine.config(NEW)).is_err());
-    machine.mount(OLD).unwrap();
+    mount(&machine, OLD).unwrap();
 }
 
 #[test]
 fn nothing_is_held_up_for_the_rest_if_that_is_much() {
-    let machine = Machine::new(Model::EXT4);
-    let open = machine.mount(OLD).unwrap();
+    let machine = new(Model::EXT4);
+    let open = mount(&machine, OLD).unwrap();
     let (_, handle) = open.create("large");
     // Every other range is on the home tier.
     let change = |byte: u8| (0..300).for_each(|piece| open.write(handle, piece << 20, &[byte]));
@@ -297,13 +234,13 @@ fn nothing_is_held_up_for_the_rest_if_that_is_much() {
     assert_eq!(open.read(handle, 299 << 20, 2), [2]);
     open.close();
     assert!(Volume::open(machine.config(NEW)).is_err());
-    machine.mount(OLD).unwrap().close();
+    mount(&machine, OLD).unwrap().close();
 }
 
 #[test]
 fn once_it_has_switched_a_job_is_done_whatever_comes() {
-    let machine = Machine::new(Model::EXT4);
-    let open = machine.mount(OLD).unwrap();
+    let machine = new(Model::EXT4);
+    let open = mount(&machine, OLD).unwrap();
     fill(&open);
     let id = open.volume.start_replacing_home(machine.disks[NEW].root(), "new", None).unwrap().record.id;
     let moments = Arc::new(Mutex::new(Vec::new()));
@@ -314,7 +251,7 @@ fn once_it_has_switched_a_job_is_done_whatever_comes() {
             // Its progress was not written for long.
             Some(RehomePhase::Switching) => clock.advance(1_000_000_000),
             Some(RehomePhase::CleaningUp) => {
-                let disks = std::array::from_fn(|at| disks[at].freeze());
+                let disks = Machine::freeze(&disks);
                 moments.lock().unwrap().push(Moment { disks, what, synced: 0 });
             }
             _ => {}
@@ -330,8 +267,8 @@ fn once_it_has_switched_a_job_is_done_whatever_comes() {
     for (at, moment) in moments.iter().enumerate() {
         for seed in 0..5 {
             let machine = after(moment, seed);
-            assert!(machine.mount(OLD).is_err());
-            let open = machine.mount(NEW).unwrap();
+            assert!(mount(&machine, OLD).is_err());
+            let open = mount(&machine, NEW).unwrap();
             let record = open.volume.job(id).unwrap().record;
             let context = format!("moment {at}, before {}, seed {seed}: {record:?}", moment.what);
             assert_eq!(record.state, JobState::Done, "{context}");
