@@ -133,6 +133,14 @@ fn one_that_was_interrupted_is_gone_on_with() {
     assert!(said.contains("go on with braid eject"), "{said}");
     let said = bench.fails(&["eject", "--dry-run", "s.yaml"]).1;
     assert!(said.contains("what is left is to be cleared"), "{said}");
+    // A tier of another volume that came into the stack file is not cleared.
+    bench.make_dir("c");
+    bench.make_dir("d");
+    bench.ok(&["create", "--tier", "one=c", "--tier", "two=d", "--home", "one", "--policy", "adaptive"]);
+    fs::rename(bench.path("d/.braid"), bench.path("b/.braid")).unwrap();
+    let said = bench.fails(&["eject", "s.yaml"]).1;
+    assert!(said.contains("is not of the volume that is being taken apart"), "{said}");
+    fs::rename(bench.path("b/.braid"), bench.path("d/.braid")).unwrap();
     bench.ok(&["eject", "s.yaml"]);
     assert!(!bench.path("a/.braid").exists());
     for (name, data) in &files {

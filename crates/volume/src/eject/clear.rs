@@ -2,10 +2,11 @@
 //! tier, from home last. A record on home says that this is going on: with it,
 //! the directories are no volume any more, and the step can be done again.
 
+use crate::format::{Label, TABLE_LEN};
 use crate::namespace::{BRAID_DIR, Home, names_in};
 use crate::rehome::{INTENT, empty_dir};
 use crate::{Volume, VolumeConfig};
-use braid_contract::{Access, Context, Errno, Fd, Result};
+use braid_contract::{Access, Context, Errno, Error, Fd, Result};
 use std::ffi::OsStr;
 
 /// The record, in [`INTENT`].
@@ -16,11 +17,25 @@ const TEXT: &[u8] =
 
 /// Whether the last step was begun at this home.
 pub(crate) fn begun(root: &Fd) -> Result<bool> {
-    let recorded = root.read_small(&format!("{BRAID_DIR}/{INTENT}/{RECORD}"), TEXT.len())?.is_some();
-    Ok(recorded || is_hollow(root)?)
+    Ok(root.read_small(&format!("{BRAID_DIR}/{INTENT}/{RECORD}"), TEXT.len())?.is_some())
 }
 
-/// Whether the last that goes, the record, is gone, and its directory is not.
+/// Ends an ejection of which the last that goes, the record, is gone, and its
+/// directory is not; answers whether there was such a one. With a label on any
+/// tier, it is something else.
+pub(super) fn end_hollow(config: &VolumeConfig) -> Result<bool> {
+    let root = &config.home.root;
+    if !is_hollow(root)? {
+        return Ok(false);
+    }
+    for store in config.tiers.iter().filter_map(|tier| tier.store.as_ref()) {
+        if store.label()?.is_some() {
+            return Ok(false);
+        }
+    }
+    clear_home(root).map(|()| true)
+}
+
 fn is_hollow(root: &Fd) -> Result<bool> {
     let names_of = |path: &str| match root.open_at(OsStr::new(path), Access::Directory) {
         Err(error) if error.errno() == Errno::ENOENT => Ok(None),
@@ -48,10 +63,18 @@ pub(super) fn clear(volume: &Volume) -> Result<()> {
     clear_home(&volume.home.root())
 }
 
-/// Carries on what was interrupted.
+/// Carries on what was interrupted. Home keeps its label until all others are
+/// cleared: what has another one is not touched.
 pub(super) fn go_on(config: &VolumeConfig) -> Result<()> {
+    let volume_of = |label: Vec<u8>| Label::decode(&label).ok().map(|label| label.volume);
+    let home = config.home.root.read_small(&format!("{BRAID_DIR}/label"), TABLE_LEN)?.and_then(volume_of);
     for tier in &config.tiers {
         if let Some(store) = &tier.store {
+            let label = store.label()?;
+            if label.is_some() && label.and_then(volume_of) != home {
+                let what = format!("tier {} is not of the volume that is being taken apart", tier.name);
+                return Err(Error::new(Errno::EINVAL, what));
+            }
             store.clear().map_err(|error| error.context(format!("tier {}", tier.name)))?;
         }
     }

@@ -71,6 +71,9 @@ impl Volume {
             clear::go_on(&config)?;
             return Ok(Ejection { done: true, ..Ejection::default() });
         }
+        if !dry_run && clear::end_hollow(&config)? {
+            return Ok(Ejection { done: true, ..Ejection::default() });
+        }
         refuse_what_is_none(&config)?;
         let volume = Self::open(config)?;
         // What they were at is not wanted any more.

@@ -143,15 +143,19 @@ impl IndexDir {
         super::decode_header(&bytes[..len], id)
     }
 
+    /// Whether an index has no header: no file was led to it.
+    pub(crate) fn lacks_header(&self, id: ObjectId) -> Result<bool> {
+        let file = self.dirs().index.open_at(OsStr::new(&path_of(id)), Access::Read)?;
+        Ok(!has_header(&file)?)
+    }
+
     /// Whether making an index was not finished, so that no file was led to it
     /// yet: it has no header, which is durable before that, and no range that
     /// is elsewhere than home.
     pub(crate) fn is_unfinished(&self, id: ObjectId) -> Result<bool> {
         let dirs = self.dirs();
         let file = dirs.index.open_at(OsStr::new(&path_of(id)), Access::Read)?;
-        let mut page = [0; HEADER_LEN];
-        let len = file.read_at(0, &mut [IoSliceMut::new(&mut page)], false)?;
-        if page[..len.min(MUTABLE_FROM)].iter().any(|byte| *byte != 0) {
+        if has_header(&file)? {
             return Ok(false);
         }
         let mut elsewhere = false;
@@ -331,4 +335,10 @@ pub(crate) fn ids_in(dir: &dyn NativeFd) -> Result<Vec<ObjectId>> {
 
 pub(crate) fn path_of(id: ObjectId) -> String {
     format!("{}/{id}", id.shard())
+}
+
+fn has_header(file: &Fd) -> Result<bool> {
+    let mut page = [0; HEADER_LEN];
+    let len = file.read_at(0, &mut [IoSliceMut::new(&mut page)], false)?;
+    Ok(page[..len.min(MUTABLE_FROM)].iter().any(|byte| *byte != 0))
 }

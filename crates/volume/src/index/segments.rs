@@ -97,7 +97,7 @@ impl Segments {
         let (segment, _) = locate(at)?;
         self.grow_to(segment_end(segment))?;
         let (segment, place) = self.word(at)?;
-        if !segment.is_known(place) {
+        if !segment.is_known(place) && !self.look(segment, at)? {
             let keep = FallocateMode::Allocate { keep_size: true };
             self.ballast.or_spend(|| self.file.allocate(keep, at / PAGE * PAGE, PAGE))?;
             segment.note_block(place);

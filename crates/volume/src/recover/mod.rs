@@ -135,7 +135,7 @@ impl Volume {
                         return self.recover_whole(&owner);
                     }
                     // It was, and is gone itself.
-                    None if mark.handle.is_some() && self.index.is_unfinished(id)? => {
+                    None if mark.handle.is_some() && self.index.lacks_header(id)? => {
                         self.reaper.remove(self, vec![id]);
                         return Ok(());
                     }
