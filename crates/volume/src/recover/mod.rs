@@ -38,6 +38,13 @@ pub(crate) struct Found {
     searched: bool,
 }
 
+impl Found {
+    /// Whether a mark whose owner was not found is that of no file.
+    fn tells(&self, mark: &Mark) -> bool {
+        mark.handle.is_some() || self.searched && self.unreadable.is_empty()
+    }
+}
+
 impl Volume {
     /// Recovers from whatever happened since the last clean unmount.
     pub(crate) fn recover(&self) -> Result<()> {
@@ -135,7 +142,7 @@ impl Volume {
                         return self.recover_whole(&owner);
                     }
                     // It was, and is gone itself.
-                    None if mark.handle.is_some() && self.index.lacks_header(id)? => {
+                    None if found.tells(mark) && self.index.lacks_header(id)? => {
                         self.reaper.remove(self, vec![id]);
                         return Ok(());
                     }
