@@ -54,6 +54,7 @@ impl Daemon {
 
 #[test]
 fn another_mount_namespace_is_served_on_and_the_command_says_so() {
+    let _turn = common::turn();
     let Some(bench) = Bench::new() else { return };
     let daemon = bench.daemon();
     let mut other = bench.in_a_namespace();
@@ -96,6 +97,7 @@ fn another_mount_namespace_is_served_on_and_the_command_says_so() {
 
 #[test]
 fn a_bind_mount_is_served_on_until_it_goes() {
+    let _turn = common::turn();
     let Some(bench) = Bench::new() else { return };
     bench.make_dir("n");
     let daemon = bench.daemon();
@@ -113,6 +115,7 @@ fn a_bind_mount_is_served_on_until_it_goes() {
 
 #[test]
 fn a_volume_is_ended_for_those_who_use_it() {
+    let _turn = common::turn();
     let Some(bench) = Bench::new() else { return };
     let daemon = bench.daemon();
     fs::write(bench.path("m/x"), "x").unwrap();
@@ -139,6 +142,7 @@ fn a_volume_is_ended_for_those_who_use_it() {
 
 #[test]
 fn a_signal_detaches_what_is_busy_and_a_second_one_ends_it() {
+    let _turn = common::turn();
     let Some(bench) = Bench::new() else { return };
     let daemon = bench.daemon();
     fs::write(bench.path("m/x"), "x").unwrap();
@@ -166,6 +170,7 @@ fn a_signal_detaches_what_is_busy_and_a_second_one_ends_it() {
 
 #[test]
 fn a_volume_is_mounted_at_a_second_place() {
+    let _turn = common::turn();
     let Some(bench) = Bench::new() else { return };
     bench.make_dir("n");
     let daemon = bench.daemon();
@@ -186,6 +191,7 @@ fn a_volume_is_mounted_at_a_second_place() {
 
 #[test]
 fn users_mount_at_one_place() {
+    let _turn = common::turn();
     let Some(bench) = Bench::new() else { return };
     for name in ["a", "b", "m", "n"] {
         if name == "n" {

@@ -214,6 +214,7 @@ fn upgrades(bench: &Bench, volume: &str, uid: u32) {
 
 #[test]
 fn a_volume_of_version_1_that_was_not_unmounted_is_read_and_used() {
+    let _turn = common::turn();
     let Some(bench) = bench("v1", "root", 0) else { return };
     upgrades(&bench, "root", 0);
 }
@@ -250,6 +251,7 @@ fn a_user_upgrades() -> Option<PathBuf> {
 
 #[test]
 fn a_volume_of_version_1_of_a_user_is_read_and_used() {
+    let _turn = common::turn();
     if !rustix::process::geteuid().is_root() {
         braid_testkit::skipped("root and /dev/fuse");
         return;

@@ -11,6 +11,7 @@ use std::fs::{self, File};
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Output, Stdio};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 use tempfile::TempDir;
 
@@ -19,6 +20,13 @@ pub(crate) const RANGE: usize = 64 << 10;
 
 /// What comes about by itself has so long to do so.
 const PATIENCE: Duration = Duration::from_secs(90);
+
+/// One at a time: a mount namespace that a test makes has copies of the mounts
+/// of all others, which are busy as long as it is there.
+pub(crate) fn turn() -> MutexGuard<'static, ()> {
+    static TURN: Mutex<()> = Mutex::new(());
+    TURN.lock().unwrap_or_else(PoisonError::into_inner)
+}
 
 /// A directory with directories for tiers, a stack file `s.yaml` and a mount
 /// point `m`; commands run in it.
