@@ -6,7 +6,7 @@ mod common;
 
 use common::{Bench, kill_and_wait};
 use std::fs::{self, Permissions};
-use std::os::unix::fs::PermissionsExt;
+use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::os::unix::process::CommandExt;
 use std::process::Command;
 
@@ -168,5 +168,14 @@ fn each_tier_says_that_its_directory_is_no_backup() {
     assert!(!bench.path("c/.braid").exists(), "a tier that left");
     bench.ok(&["tier", "replace", "fast", "n", "m"]);
     assert!(says("n"), "another home");
+    bench.unmount_clean();
+}
+
+#[test]
+fn home_keeps_space_for_indexes_from_the_first_moment_on() {
+    let Some(bench) = Bench::new() else { return };
+    bench.ok(&["mount", "s.yaml", "m"]);
+    let ballast = fs::metadata(bench.path("a/.braid/ballast")).unwrap();
+    assert!(ballast.blocks() * 512 >= 1 << 20, "{} blocks", ballast.blocks());
     bench.unmount_clean();
 }

@@ -40,6 +40,8 @@ impl Background {
     /// Starts the threads. They end with [`stop`](Self::stop), or by themselves
     /// when the volume is gone.
     pub(crate) fn start(&self, volume: &Arc<Volume>) -> std::io::Result<()> {
+        // Before anybody can fill home.
+        volume.set_space_aside();
         self.start_thread(volume, "braid-volume", run)?;
         self.start_thread(volume, "braid-clean-up", clean_up)?;
         self.start_movers(volume, &volume.movers.config())?;
@@ -173,6 +175,11 @@ impl Volume {
         let _pass = self.door.pass();
         self.reaper.reap_due(self);
         self.save_heat_sometimes();
+        self.set_space_aside();
+    }
+
+    /// Has home keep space for indexes, if there is enough.
+    fn set_space_aside(&self) {
         if !self.index.ballast().is_full() && self.tiers.home().room() > 4 * BALLAST_LEN {
             self.index.ballast().fill();
         }
