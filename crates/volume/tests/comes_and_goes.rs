@@ -8,7 +8,7 @@ mod common;
 
 use braid_contract::{Access, FileSystem, InodeId, JobKind, NativeFd, OpenFlags, OpenRequest};
 use braid_testkit::sim::{Frozen, Model};
-use braid_volume::{OpenError, Severity, Volume, check};
+use braid_volume::{CheckOptions, OpenError, Severity, Volume, check_with};
 use common::machine::TIER;
 use common::{Open, RANGE, caller, machine, pattern};
 use std::ffi::OsStr;
@@ -29,7 +29,9 @@ fn mount(machine: &Machine) -> Result<Open, OpenError> {
 
 /// What the check calls damage.
 fn damage(machine: &Machine) -> Vec<String> {
-    let report = check(machine.config(HOME), false, &mut |_| {}).unwrap();
+    let roots = vec![("slow".to_owned(), machine.disks[TIER].root())];
+    let options = CheckOptions { roots, ..CheckOptions::default() };
+    let report = check_with(machine.config(HOME), &options, &mut |_| true).unwrap();
     let damage = report.problems.into_iter().filter(|problem| problem.severity == Severity::Damage);
     damage.map(|problem| problem.what).collect()
 }

@@ -180,13 +180,25 @@ impl Volume {
         if durable {
             self.home_is_left(file, &identity, id)?;
         }
-        let claimed = ranges.count(size.max(end));
-        let whole = Whole::settled((tier.id, reason), (size, claimed), durable, self.tiers.home().id);
-        let spread = self.whole_spread(id, &identity, ranges, whole)?;
-        spread.created.fetch_or(bit(tier.id), Ordering::AcqRel);
+        tier.took(size);
+        self.made_whole(id, &identity, attr, (size, ranges.count(size.max(end))))
+    }
+
+    /// A whole file that was made just now, with a mark, of so many bytes and
+    /// ranges.
+    fn made_whole(
+        &self,
+        id: ObjectId,
+        identity: &Identity,
+        attr: WholeAttr,
+        (size, ranges): (u64, u64),
+    ) -> Result<Spread> {
+        let WholeAttr { tier, range_size, reason, durable } = attr;
+        let whole = Whole::settled((tier, reason), (size, ranges), durable, self.tiers.home().id);
+        let spread = self.whole_spread(id, identity, range_size, whole)?;
+        spread.created.fetch_or(bit(tier), Ordering::AcqRel);
         spread.trimmed.store(true, Ordering::Release);
         *spread.marked.lock() = true;
-        tier.took(size);
         Ok(spread)
     }
 
@@ -491,7 +503,7 @@ impl Volume {
     /// has, durably, under an id that [`take_object_id`](Self::take_object_id)
     /// gave. The object is not changed. That both are durable is up to the
     /// caller, before the file has a name.
-    pub(crate) fn adopt_object(&self, file: &File, tier: &Tier, id: ObjectId, reason: Reason) -> Result<u64> {
+    pub(crate) fn adopt_object(&self, file: &File, tier: &Tier, id: ObjectId, reason: Reason) -> Result<()> {
         let mut layout = file.layout.write();
         if !matches!(*layout, Layout::Plain) || file.home_size()? > 0 {
             return Err(Error::new(Errno::EEXIST, "the file has data of its own"));
@@ -510,14 +522,9 @@ impl Volume {
         let ranges = self.range_size_in(file, &layout)?;
         let attr = WholeAttr { tier: tier.id, range_size: ranges, reason, durable: true };
         self.home.set_id_attr(&**fd, &id_attr(id, &identity, attr))?;
-        let (count, home) = (ranges.count(size), self.tiers.home().id);
-        let whole = Whole::settled((tier.id, reason), (size, count), true, home);
-        let spread = self.whole_spread(id, &identity, ranges, whole)?;
-        spread.created.fetch_or(bit(tier.id), Ordering::AcqRel);
-        spread.trimmed.store(true, Ordering::Release);
-        *spread.marked.lock() = true;
+        let spread = self.made_whole(id, &identity, attr, (size, ranges.count(size)))?;
         *layout = self.publish_whole(file, spread);
-        Ok(size)
+        Ok(())
     }
 
     /// An id for an object that is about to be put in place by its file system,

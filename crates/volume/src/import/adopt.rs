@@ -69,7 +69,10 @@ impl<'a> Adopter<'a> {
     pub(super) fn file(&mut self, met: &Met<'_>) -> Result<()> {
         let ino = met.attr.ino.0;
         if met.at_home.is_some() {
-            return if self.is_in(met)? { self.drop_old_name(met.path) } else { self.stays(met.path) };
+            if !self.is_in(met)? {
+                return self.stays(met.path);
+            }
+            return self.let_go([met.path]);
         }
         if met.attr.nlink > 1
             && let Some(first) = self.first_name(ino)?
@@ -177,7 +180,7 @@ impl<'a> Adopter<'a> {
             file.opened(false)?;
             let made = volume.take_object_id(file).and_then(|id| {
                 self.store.adopt(id, &**met.fd).map_err(|error| self.tier.note_error(error))?;
-                volume.adopt_object(file, self.tier, id, Reason::Asked).map(drop)
+                volume.adopt_object(file, self.tier, id, Reason::Asked)
             });
             let ended = volume.end_use(file, false);
             made.and(ended)
@@ -210,13 +213,19 @@ impl<'a> Adopter<'a> {
             }
         }
         self.volume.names_came(&home, named.iter().map(|adopted| &*adopted.path));
-        home.sync_fs()?;
-        for adopted in &named {
-            self.own(&adopted.path)?;
-            self.root.remove_at(adopted.path.as_os_str(), false)?;
-        }
+        self.let_go(named.iter().map(|adopted| &*adopted.path))?;
         let bytes = named.iter().map(|adopted| adopted.bytes).sum();
         self.observer.came(named.len() as u64, bytes)
+    }
+
+    /// Files have a name at home: they lose those that they had on the tier.
+    fn let_go<'p>(&self, paths: impl IntoIterator<Item = &'p Path, IntoIter: Clone>) -> Result<()> {
+        let paths = paths.into_iter();
+        self.volume.home.root().sync_fs()?;
+        paths.clone().try_for_each(|path| self.own(path))?;
+        // Nothing leads there afterwards but the object's name.
+        self.store.sync_all().map_err(|error| self.tier.note_error(error))?;
+        paths.into_iter().try_for_each(|path| self.root.remove_at(path.as_os_str(), false))
     }
 
     /// The file is an object from now on, and nobody's but Braid's. Whose it was

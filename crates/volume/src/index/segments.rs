@@ -86,7 +86,7 @@ impl Segments {
             return Ok(0);
         }
         let (segment, word) = self.word(at)?;
-        if !segment.is_known(word) && !self.look(segment, at)? {
+        if !segment.is_known(word) && !self.look(segment, (at, word))? {
             return Ok(0);
         }
         segment.map.load(word)
@@ -97,7 +97,7 @@ impl Segments {
         let (segment, _) = locate(at)?;
         self.grow_to(segment_end(segment))?;
         let (segment, place) = self.word(at)?;
-        if !segment.is_known(place) && !self.look(segment, at)? {
+        if !segment.is_known(place) && !self.look(segment, (at, place))? {
             let keep = FallocateMode::Allocate { keep_size: true };
             self.ballast.or_spend(|| self.file.allocate(keep, at / PAGE * PAGE, PAGE))?;
             segment.note_block(place);
@@ -125,14 +125,14 @@ impl Segments {
 
     /// Whether the page of the word at byte `at`, of which that is not known,
     /// has a block.
-    fn look(&self, segment: &Segment, at: u64) -> Result<bool> {
+    fn look(&self, segment: &Segment, (at, word): (u64, usize)) -> Result<bool> {
         let page = at / PAGE * PAGE;
         let found = match self.file.seek(page, SeekTarget::Data) {
             Err(error) if error.errno() == Errno::ENXIO => false,
             data => data? < page + PAGE,
         };
         if found {
-            segment.note_block(self.word(at)?.1);
+            segment.note_block(word);
         }
         Ok(found)
     }
