@@ -4,8 +4,9 @@
 
 use crate::args::{Command, CommandLine, UmountArgs};
 use crate::failure::{Failure, Result};
-use crate::{mount, umount};
+use crate::{locate, mount, umount};
 use braid_daemon::config;
+use braid_ipc::protocol::{Reply, Request};
 use clap::Parser;
 use std::ffi::{OsStr, OsString};
 use std::path::{Path, PathBuf};
@@ -174,8 +175,7 @@ struct Options {
 fn mounted(args: &MountHelperArgs) -> Result<()> {
     let options = options(&args.options, args.sloppy)?;
     if options.remount {
-        return braid_daemon::serve::remount(&args.target, &options.generic)
-            .map_err(|error| Failure::new(error.to_string()));
+        return remount(&args.target, options.generic);
     }
     let mut words: Vec<OsString> = vec!["mount".into()];
     words.extend(options.words);
@@ -188,6 +188,14 @@ fn mounted(args: &MountHelperArgs) -> Result<()> {
         return Err(Failure::usage(format!("these options can't be understood: {:?}", args.options)));
     };
     if args.fake { mount::look(&mount_args) } else { mount::run(&mount_args, &words) }
+}
+
+/// Tells the daemon, and then the kernel.
+fn remount(target: &Path, generic: Vec<String>) -> Result<()> {
+    let mut daemon = locate::need_daemon(&locate::given_or_only(Some(target))?)?;
+    let request = Request::SetOptions { options: generic.clone() };
+    locate::ask(&mut daemon, &request, |reply| matches!(reply, Reply::Done(_)).then_some(()))?;
+    braid_daemon::serve::remount(target, &generic).map_err(|error| Failure::new(error.to_string()))
 }
 
 fn options(given: &[OsString], sloppy: bool) -> Result<Options> {

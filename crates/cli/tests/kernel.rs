@@ -5,10 +5,12 @@
 
 mod common;
 
+use braid_contract::NativeHandle;
 use common::{Bench, RANGE, pattern, until, write_ranges};
-use rustix::fs::XattrFlags;
+use rustix::fs::{OFlags, XattrFlags};
 use std::fs::{self, Permissions};
-use std::os::unix::fs::{PermissionsExt, chown};
+use std::io::{self, Read};
+use std::os::unix::fs::{MetadataExt, PermissionsExt, chown};
 use std::os::unix::process::CommandExt;
 use std::path::Path;
 use std::process::{Command, Stdio};
@@ -266,4 +268,153 @@ fn sync_makes_all_durable_or_says_what_is_not() {
     let said = bench.refused(&["sync", "native"]);
     assert!(said.contains("not in a Braid file system"), "{said}");
     bench.unmount_clean();
+}
+
+/// What `name_to_handle_at` says of a path of the mount.
+fn handle(bench: &Bench, path: &str) -> (i32, Vec<u8>) {
+    braid_sys::handle_of(fs::File::open(bench.path(path)).unwrap()).unwrap()
+}
+
+/// Opens it again.
+fn by_handle(bench: &Bench, (kind, bytes): &(i32, Vec<u8>)) -> io::Result<fs::File> {
+    let mount = fs::File::open(bench.path("m")).unwrap();
+    braid_sys::open_handle(mount, *kind, bytes, OFlags::RDONLY).map(fs::File::from)
+}
+
+fn drop_caches() {
+    fs::write("/proc/sys/vm/drop_caches", "3").unwrap();
+}
+
+#[test]
+fn a_handle_leads_back_after_caches_were_dropped_and_after_a_remount() {
+    for kind in ["ext4", "xfs", "btrfs"] {
+        let Some(mut bench) = Bench::bare(&["b", "m"]) else { return };
+        let image = fs::File::create(bench.path("image")).unwrap();
+        image.set_len(512 << 20).unwrap();
+        let made = Command::new(format!("mkfs.{kind}")).arg(bench.path("image")).output().unwrap();
+        assert!(made.status.success(), "{}", String::from_utf8_lossy(&made.stderr));
+        bench.mount_image("disk", "image");
+        fs::create_dir(bench.path("disk/a")).unwrap();
+        bench.write_stack(
+            "stack: { volume: { home: fast, policy: { weighted: { } }, tiers: { fast: { dir: disk/a }, \
+             slow: { dir: b } } } }\n",
+        );
+        bench.ok(&["mount", "s.yaml", "m"]);
+        fs::create_dir_all(bench.path("m/d/e")).unwrap();
+        fs::write(bench.path("m/d/plain"), "plain").unwrap();
+        fs::write(bench.path("m/d/e/spread"), pattern(1, 9 << 20)).unwrap();
+        fs::write(bench.path("m/d/gone"), "gone").unwrap();
+        let [root, dir, plain, spread, gone] =
+            ["m", "m/d/e", "m/d/plain", "m/d/e/spread", "m/d/gone"].map(|path| handle(&bench, path));
+        // Inodes of home's file system that are not in the volume.
+        let others = ["disk/a/.braid", "disk/a/.braid/index", "disk"].map(|path| forged(&bench, path, &dir));
+        for round in ["dropped", "mounted anew"] {
+            if round == "dropped" {
+                fs::remove_file(bench.path("m/d/gone")).unwrap();
+                fs::write(bench.path("m/d/new"), "new").unwrap();
+                drop_caches();
+            } else {
+                bench.ok(&["umount", "m"]);
+                bench.ok(&["mount", "s.yaml", "m"]);
+            }
+            let read = |handle: &_| {
+                let mut found = Vec::new();
+                by_handle(&bench, handle).and_then(|mut file| file.read_to_end(&mut found)).map(|_| found)
+            };
+            let context = format!("{kind}, {round}");
+            // The deepest first: its parents are found from it.
+            let is_dir = |handle: &_, path| {
+                let found = by_handle(&bench, handle).unwrap_or_else(|error| panic!("{context}: {error}"));
+                let [found, wanted] = [found, fs::File::open(bench.path(path)).unwrap()];
+                assert_eq!(found.metadata().unwrap().ino(), wanted.metadata().unwrap().ino(), "{context}");
+            };
+            is_dir(&dir, "m/d/e");
+            is_dir(&root, "m");
+            assert_eq!(read(&plain).unwrap(), b"plain", "{context}");
+            assert!(read(&spread).unwrap() == pattern(1, 9 << 20), "{context}");
+            let stale = Some(rustix::io::Errno::STALE.raw_os_error());
+            assert_eq!(read(&gone).unwrap_err().raw_os_error(), stale, "{context}");
+            assert!(by_handle(&bench, &forged(&bench, "disk/a/d/e", &dir)).is_ok(), "{context}");
+            for other in &others {
+                assert_eq!(by_handle(&bench, other).unwrap_err().raw_os_error(), stale, "{context}");
+            }
+        }
+        bench.unmount_clean();
+    }
+}
+
+/// A forged handle, like another one but for what it leads to: number and
+/// generation as the daemon would tell of the native file.
+fn forged(bench: &Bench, path: &str, like: &(i32, Vec<u8>)) -> (i32, Vec<u8>) {
+    let ino = fs::metadata(bench.path(path)).unwrap().ino();
+    let (kind, native) = handle(bench, path);
+    let generation = NativeHandle::from_parts(kind, &native).unwrap().generation();
+    let words = [(ino >> 32) as u32, ino as u32, generation as u32];
+    (like.0, words.iter().flat_map(|word| word.to_ne_bytes()).collect())
+}
+
+#[test]
+fn access_times_are_renewed_as_the_mount_says() {
+    const LONG_AGO: &str = "2020-01-02 03:04:05";
+    const FILES: [&str; 4] = ["plain", "spread", "dir", "link"];
+    let Some(bench) = Bench::new() else { return };
+    bench.ok(&["mount", "s.yaml", "m"]);
+    fs::write(bench.path("m/plain"), "plain").unwrap();
+    write_ranges(&bench.path("m/spread"), &pattern(1, 4 * RANGE));
+    fs::create_dir(bench.path("m/dir")).unwrap();
+    std::os::unix::fs::symlink("plain", bench.path("m/link")).unwrap();
+    let age = |date: &str| {
+        let mut touch = Command::new("touch");
+        touch.args(["-h", "-a", "-d", date]).args(FILES).current_dir(bench.path("m"));
+        assert!(touch.status().unwrap().success());
+    };
+    // Which of them have a new access time after all were read.
+    let renewed = || {
+        let before = FILES.map(|name| accessed(&bench, name));
+        drop_caches();
+        fs::read(bench.path("m/plain")).unwrap();
+        fs::read(bench.path("m/spread")).unwrap();
+        fs::read_dir(bench.path("m/dir")).unwrap().for_each(drop);
+        fs::read_link(bench.path("m/link")).unwrap();
+        let after = FILES.map(|name| accessed(&bench, name));
+        std::array::from_fn::<bool, 4, _>(|at| before[at] != after[at])
+    };
+    for (options, old, recent) in [
+        ("noatime", [false; 4], [false; 4]),
+        ("strictatime", [true; 4], [true; 4]),
+        ("relatime", [true; 4], [false; 4]),
+        ("nodiratime", [true, true, false, true], [false; 4]),
+        ("noatime,strictatime", [true; 4], [true; 4]),
+    ] {
+        bench.ok(&["umount", "m"]);
+        bench.ok(&["mount", "--options", options, "s.yaml", "m"]);
+        age(LONG_AGO);
+        assert_eq!(renewed(), old, "{options}, old times");
+        // Later than any change.
+        age("1 hour");
+        assert_eq!(renewed(), recent, "{options}, recent times");
+    }
+    // Others hold at once.
+    let remounted = |options: &str| {
+        let mut helper = Command::new(env!("CARGO_BIN_EXE_braid"));
+        helper.arg0("mount.fuse.braid").args(["s.yaml", "m", "-o", options]).current_dir(bench.path(""));
+        helper.output().unwrap()
+    };
+    assert!(remounted("remount,noatime").status.success());
+    age(LONG_AGO);
+    assert_eq!(renewed(), [false; 4]);
+    bench.ok(&["umount", "m"]);
+    bench.ok(&["mount", "s.yaml", "m"]);
+    let refused = remounted("remount,ro,noatime");
+    let said = String::from_utf8(refused.stderr).unwrap();
+    assert!(!refused.status.success() && said.contains("unmount, and mount with the option"), "{said}");
+    fs::write(bench.path("m/plain"), "nothing was changed").unwrap();
+    assert!(remounted("remount,relatime,ro").status.success());
+    fs::write(bench.path("m/plain"), "read-only").unwrap_err();
+    bench.unmount_clean();
+}
+
+fn accessed(bench: &Bench, name: &str) -> (i64, i64) {
+    let found = fs::symlink_metadata(bench.path("m").join(name)).unwrap();
+    (found.atime(), found.atime_nsec())
 }

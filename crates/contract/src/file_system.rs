@@ -211,7 +211,10 @@ pub trait FileSystem: Send + Sync {
     /// What this file system can do.
     fn capabilities(&self) -> FileSystemCapabilities;
 
-    /// Finds `name` in the directory `parent`. `ENOENT` if there is none.
+    /// Finds `name` in the directory `parent`. `ENOENT` if there is none. `.`
+    /// is the inode `parent` itself, of whatever kind, and `..` the directory
+    /// that a directory is in: both also of one that is not known any more, and
+    /// `ESTALE` if it can't be found by its number.
     fn lookup(&self, caller: &Caller, parent: InodeId, name: &OsStr) -> Result<Entry>;
 
     /// Gives `count` lookups of `ino` back. Never fails: an unknown inode is

@@ -117,6 +117,27 @@ pub struct NativeUsage {
     pub preallocates: bool,
 }
 
+/// When a read renews the access time of what it reads, as for a mount.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct AccessTimes {
+    /// How often.
+    pub renewal: Renewal,
+    /// Whether those of directories are renewed too.
+    pub directories: bool,
+}
+
+/// How often reads renew an access time.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Renewal {
+    /// If it is not after the modification time and the change time, or is a
+    /// day old (`relatime`).
+    Relative,
+    /// With each read (`strictatime`).
+    Always,
+    /// Not at all (`noatime`).
+    Never,
+}
+
 /// Part of a file as little-endian 8-byte words, mapped shared: each load and
 /// store is atomic and is that of the file, for everybody, at once. A store is
 /// durable after [`sync`](NativeFd::sync) of the file, and may be at any time
@@ -182,6 +203,12 @@ pub trait NativeFd: Send + Sync + fmt::Debug {
     /// privilege to.
     fn open_handle(&self, handle: &NativeHandle, access: Access) -> Result<Fd>;
 
+    /// A handle of the inode of this number, on the file system that this
+    /// descriptor, of a directory, is on. `ESTALE` if there is no such inode,
+    /// which may show only when the handle is opened; `EOPNOTSUPP` where a
+    /// number does not lead to an inode.
+    fn handle_of(&self, ino: u64) -> Result<NativeHandle>;
+
     /// Opens the same inode anew.
     fn reopen(&self, access: Access) -> Result<Fd>;
 
@@ -241,6 +268,18 @@ pub trait NativeFd: Send + Sync + fmt::Debug {
     /// this directory written in place, so that a store to a mapped block can't
     /// fail for lack of space.
     fn write_in_place(&self) {}
+
+    /// When reads through this descriptor, of a directory, and what is opened
+    /// from it, renew access times; `None` where that is as the file system is
+    /// mounted.
+    fn access_times(&self) -> Option<AccessTimes> {
+        None
+    }
+
+    /// Changes that; `EOPNOTSUPP` where it is as the file system is mounted.
+    fn set_access_times(&self, _times: AccessTimes) -> Result<()> {
+        Err(Errno::EOPNOTSUPP.into())
+    }
 
     /// Space and limits of the file system.
     fn usage(&self) -> Result<NativeUsage>;

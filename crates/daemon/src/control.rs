@@ -5,7 +5,7 @@ use crate::running::Running;
 use crate::stack_text::Edit;
 use crate::tiers::Settings;
 use crate::wire::VolumeHandle;
-use braid_contract::{Errno, JobId};
+use braid_contract::{AccessTimes, Errno, JobId, Renewal};
 use braid_fuse::Unmounter;
 use braid_ipc::protocol::{
     AffectedFile, Drill, ErrorReply, Explanation, FsckRequest, FsckSummary, Hello, HomeReplaced,
@@ -179,6 +179,21 @@ impl braid_ipc::Handler for Control {
         Ok(self.volume.file_system().sync()?)
     }
 
+    fn set_options(&self, options: &[String]) -> Result<(), ErrorReply> {
+        let Some(times) = braid_fuse::access_times(options) else { return Ok(()) };
+        let usual = AccessTimes { renewal: Renewal::Relative, directories: true };
+        match self.volume.volume.set_access_times(times) {
+            Err(error) if error.errno() == Errno::EOPNOTSUPP && times == usual => Ok(()),
+            Err(error) if error.errno() == Errno::EOPNOTSUPP => {
+                let message = "access times are renewed as the home tier's file system is mounted, since this \
+                               mount began without an option for them, or not as root: unmount, and mount \
+                               with the option";
+                Err(ErrorReply { errno: Some(error.errno().0), message: message.into() })
+            }
+            result => Ok(result?),
+        }
+    }
+
     fn affected(&self, tell: &mut dyn FnMut(AffectedFile) -> io::Result<()>) -> Result<(), ErrorReply> {
         Ok(self.volume.affected(&mut |file| tell(file).map_err(|_| Errno::EINTR.into()))?)
     }
@@ -345,7 +360,7 @@ mod tests {
         let flags =
             StackFlags { tiers: vec![format!("home={}", dir.path().display())], ..StackFlags::default() };
         let config = parse(&flags).unwrap();
-        let volume = wire::open(config.stack.volume(), true).unwrap();
+        let volume = wire::open(&config, true).unwrap();
         let control = Control::new(volume, Path::new("/nowhere"), &config, None);
         std::thread::scope(|scope| {
             let panics = || {

@@ -5,7 +5,7 @@ use crate::advice::Asked;
 use crate::replacement::{cant_open, refused};
 use crate::validate;
 use crate::wire::VolumeHandle;
-use braid_contract::{Errno, Error, Fd, JobKind};
+use braid_contract::{AccessTimes, Errno, Error, Fd, JobKind};
 use braid_ipc::protocol::{ErrorReply, HomeReplaced, Job, RunTier, Saved};
 use braid_stores::native::open_tier_dir;
 use braid_volume::JobStatus;
@@ -33,6 +33,7 @@ impl VolumeHandle {
         let failed = |error| Asked::ReplaceHome { dir: &dir }.failed(&error);
         self.volume.may_replace_home().map_err(failed)?;
         let root = open_tier_dir(&dir).map_err(|error| cant_open(&dir, &error))?;
+        let root = with_access_times(root, self.volume.access_times());
         let started = self.volume.start_replacing_home(root, location, bandwidth);
         started.map(|job| self.told(job)).map_err(failed)
     }
@@ -81,6 +82,16 @@ impl VolumeHandle {
             saved: Saved::default(),
         })
     }
+}
+
+/// The home tier's directory as it is to be used: access times are renewed as
+/// the options of the mount say, if they do, and may.
+pub(crate) fn with_access_times(home: Fd, times: Option<AccessTimes>) -> Fd {
+    let Some(times) = times else { return home };
+    braid_stores::native::with_access_times(&home, times).unwrap_or_else(|error| {
+        tracing::warn!(%error, "access times are renewed as the home tier's file system is mounted");
+        home
+    })
 }
 
 /// Looks, before a mount, whether home was being replaced when the daemon or

@@ -169,9 +169,9 @@ mod tests {
         };
         let flags = StackFlags { tiers: ["home", "b", "c"].map(tier).to_vec(), ..StackFlags::default() };
         let mut config = parse(&flags).unwrap();
-        wire::open(config.stack.volume(), true).unwrap().shutdown().unwrap();
+        wire::open(&config, true).unwrap().shutdown().unwrap();
         config.without(&["b".into(), "c".into()]).unwrap();
-        wire::open(config.stack.volume(), true).unwrap()
+        wire::open(&config, true).unwrap()
     }
 
     #[test]

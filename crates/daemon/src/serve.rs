@@ -70,7 +70,7 @@ pub fn run(
     let open_files_max = braid_sys::raise_open_files();
     tracing::debug!(open_files_max, "starting");
     let listener = listen(config)?;
-    let volume = wire::open(config.stack.volume(), config.create)?;
+    let volume = wire::open(config, config.create)?;
     let served = serve(config, &point, &volume, listener, ready);
     if let Err(ServeError::Refused(_)) = served {
         // Nobody has used the volume; what closing it says is of no interest.

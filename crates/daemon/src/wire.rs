@@ -46,12 +46,15 @@ pub(crate) fn create(settings: &VolumeSettings) -> Result<VolumeId, Refusal> {
 }
 
 /// Opens the volume; with `create`, makes it if its tiers are new.
-pub(crate) fn open(settings: &VolumeSettings, create: bool) -> Result<VolumeHandle, Refusal> {
+pub(crate) fn open(config: &Config, create: bool) -> Result<VolumeHandle, Refusal> {
+    let settings = config.stack.volume();
+    let access_times = braid_fuse::access_times(&config.mount.options);
     let drills = Arc::new(Drills::default());
     let places = Arc::new(Mutex::new(replacement::places(settings)));
-    let config = VolumeConfig { create, ..volume_config(settings, Some(&drills))? };
-    rehome::settle(&config.home.root);
-    let opened = Volume::open(config);
+    let mut volume = VolumeConfig { create, ..volume_config(settings, Some(&drills))? };
+    rehome::settle(&volume.home.root);
+    volume.home.root = rehome::with_access_times(volume.home.root, access_times);
+    let opened = Volume::open(volume);
     match opened {
         Ok(volume) => {
             // Nobody uses it yet.

@@ -31,6 +31,12 @@ pub trait Handler: Send + Sync + 'static {
     /// If something could not be; the rest is.
     fn sync(&self) -> Result<(), ErrorReply>;
 
+    /// Has options of any mount hold from now on.
+    ///
+    /// # Errors
+    /// If one can't be changed on this mount; nothing has changed then.
+    fn set_options(&self, options: &[String]) -> Result<(), ErrorReply>;
+
     /// Hands `tell` the files with ranges on tiers that can't be relied on. It
     /// fails when the client is gone.
     ///

@@ -51,6 +51,13 @@ pub enum Request {
     /// Makes durable what was written to the volume: [`Reply::Done`] when it
     /// is.
     Sync,
+    /// Options of any mount that hold from now on, as for `mount -o remount`;
+    /// those that the kernel sees to are changed by the caller. For the owner
+    /// of the mount.
+    SetOptions {
+        /// The options' names.
+        options: Vec<String>,
+    },
     /// The files with ranges on tiers that can't be relied on: one reply for
     /// each, then [`Reply::Done`]. For the owner of the mount.
     Affected,

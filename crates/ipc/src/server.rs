@@ -329,6 +329,7 @@ fn handle(handler: &dyn Handler, request: &Request, send: &mut dyn FnMut(Reply) 
         Request::Hello | Request::Wait => Ok(Reply::Hello(handler.hello())),
         Request::Status => handler.status().map(Reply::Status),
         Request::Explain { ino } => handler.explain(*ino).map(Reply::Explanation),
+        Request::SetOptions { options } => handler.set_options(options).map(|()| Reply::Done(Done {})),
         Request::Sync => handler.sync().map(|()| Reply::Done(Done {})),
         Request::Affected => {
             handler.affected(&mut |file| send(Reply::Affected(file))).map(|()| Reply::Done(Done {}))

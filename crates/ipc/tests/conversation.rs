@@ -48,6 +48,10 @@ impl Handler for Fake {
         Err(ErrorReply { errno: Some(5), message: "nothing is durable today".into() })
     }
 
+    fn set_options(&self, options: &[String]) -> Result<(), ErrorReply> {
+        Err(ErrorReply::new(format!("no option of {options:?}")))
+    }
+
     fn affected(&self, tell: &mut dyn FnMut(AffectedFile) -> io::Result<()>) -> Result<(), ErrorReply> {
         for number in 0..3000 {
             let file = AffectedFile { path: format!("file{number}"), unknown: None, runs: vec![] };

@@ -89,6 +89,80 @@ pub fn open_handle(
     Ok(unsafe { OwnedFd::from_raw_fd(fd) })
 }
 
+/// `FILEID_INO32_GEN`: number and generation, as ext4, ext2 and f2fs have it.
+const INO32_GEN: i32 = 1;
+
+/// XFS's number of 64 bits, and generation.
+const XFS_INO64_GEN: i32 = 0x81;
+
+/// `FILEID_BTRFS_WITHOUT_PARENT`: number, subvolume and generation.
+const BTRFS: i32 = 0x4d;
+
+/// Type and bytes of a handle of the inode `ino`, on the file system that
+/// `mount` is on, which must not be `O_PATH`. Whether there is such an inode
+/// shows when it is opened.
+///
+/// # Errors
+/// `EOPNOTSUPP` if handles of that file system can't be made from a number;
+/// `ESTALE` if there is no such inode; `EPERM` without `CAP_SYS_ADMIN` (XFS).
+pub fn numbered_handle(mount: impl AsFd, ino: u64) -> io::Result<(i32, Vec<u8>)> {
+    let (kind, like) = handle_of(&mount)?;
+    let bytes = match (kind, like.len()) {
+        // ext4 and btrfs take generation 0 for any.
+        (INO32_GEN, 8) => {
+            let ino = u32::try_from(ino).map_err(|_| rustix::io::Errno::STALE)?;
+            [ino.to_ne_bytes(), [0; 4]].concat()
+        }
+        (XFS_INO64_GEN, 12) => [&ino.to_ne_bytes()[..], &xfs_generation(mount, ino)?.to_ne_bytes()].concat(),
+        (BTRFS, 20) => [&ino.to_ne_bytes()[..], &like[8..16], &[0; 4]].concat(),
+        _ => return Err(rustix::io::Errno::OPNOTSUPP.into()),
+    };
+    Ok((kind, bytes))
+}
+
+/// `struct xfs_bulk_ireq`, and room for the one answer that it asks for.
+#[repr(C)]
+#[derive(Default)]
+struct XfsBulkRequest {
+    ino: u64,
+    flags: u32,
+    icount: u32,
+    ocount: u32,
+    agno: u32,
+    reserved: [u64; 5],
+    answer: XfsBulkStat,
+}
+
+/// `struct xfs_bulkstat`, as far as it matters.
+#[repr(C)]
+#[derive(Default)]
+struct XfsBulkStat {
+    ino: u64,
+    sizes_and_times: [u64; 7],
+    generation: u32,
+    rest: [u32; 31],
+}
+
+/// The generation of an inode of XFS.
+fn xfs_generation(mount: impl AsFd, ino: u64) -> io::Result<u32> {
+    /// `XFS_IOC_BULKSTAT`, whose size is that of the request alone.
+    const BULKSTAT: libc::Ioctl = (2 << 30 | 64 << 16 | (b'X' as libc::Ioctl) << 8) | 127;
+    const _: () = assert!(size_of::<XfsBulkRequest>() == 64 + 192);
+    let mut request = XfsBulkRequest { ino, icount: 1, ..XfsBulkRequest::default() };
+    // SAFETY: the request has the kernel's layout, announces room for one
+    // answer, which follows it, and lives across the call; all of it is plain
+    // numbers, so whatever is written there is valid.
+    let status = unsafe { libc::ioctl(mount.as_fd().as_raw_fd(), BULKSTAT, &raw mut request) };
+    if status != 0 {
+        return Err(io::Error::last_os_error());
+    }
+    // It answers with the next inode that there is.
+    if request.ocount != 1 || request.answer.ino != ino {
+        return Err(rustix::io::Errno::STALE.into());
+    }
+    Ok(request.answer.generation)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

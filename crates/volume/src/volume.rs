@@ -20,7 +20,9 @@ use crate::strays::Strays;
 use crate::sync::{Mutex, RwLock};
 use crate::tiers::{Tiers, act_for, present};
 use crate::trace::Tracing;
-use braid_contract::{EntryCache, Environment, Errno, Error, InodeId, ObjectId, Result, VolumeId};
+use braid_contract::{
+    AccessTimes, EntryCache, Environment, Errno, Error, InodeId, ObjectId, Result, VolumeId,
+};
 use std::sync::Arc;
 
 /// An open volume. [`open`](Volume::open) makes one.
@@ -167,6 +169,21 @@ impl Volume {
     /// Names what remembers names. Once; later ones are ignored.
     pub fn set_entry_cache(&self, cache: Arc<dyn EntryCache>) {
         let _ = self.entry_cache.set(cache);
+    }
+
+    /// When reads renew access times; `None` where that is as the home tier's
+    /// file system is mounted.
+    #[must_use]
+    pub fn access_times(&self) -> Option<AccessTimes> {
+        self.home.access_times()
+    }
+
+    /// Changes when reads renew access times.
+    ///
+    /// # Errors
+    /// `EOPNOTSUPP` where that is as the home tier's file system is mounted.
+    pub fn set_access_times(&self, times: AccessTimes) -> Result<()> {
+        self.home.root().set_access_times(times)
     }
 
     /// An id that no other object has.

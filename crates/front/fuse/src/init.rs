@@ -55,7 +55,6 @@ pub(crate) struct Agreed {
 /// - `AUTO_INVAL_DATA` for a sole door: it drops all cached data of a file each
 ///   time its modification time moves, so after each write. A change of size
 ///   still trims the cache.
-/// - `NO_EXPORT_SUPPORT`: file handles of what is in the kernel's cache work.
 pub(crate) fn choose(offered: InitFlags, wanted: Wanted) -> InitFlags {
     let mut flags = InitFlags::FUSE_ASYNC_READ
         | InitFlags::FUSE_BIG_WRITES
@@ -69,6 +68,8 @@ pub(crate) fn choose(offered: InitFlags, wanted: Wanted) -> InitFlags {
         | InitFlags::FUSE_READDIRPLUS_AUTO
         | InitFlags::FUSE_ASYNC_DIO
         | InitFlags::FUSE_CACHE_SYMLINKS
+        // `.` and `..` are looked up, for those who come back with a handle.
+        | InitFlags::FUSE_EXPORT_SUPPORT
         | InitFlags::FUSE_DIRECT_IO_ALLOW_MMAP;
     flags |=
         if wanted.sole_door { InitFlags::FUSE_EXPLICIT_INVAL_DATA } else { InitFlags::FUSE_AUTO_INVAL_DATA };

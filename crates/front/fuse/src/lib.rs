@@ -33,5 +33,5 @@ mod ops;
 mod report;
 mod session;
 
-pub use mount::{generic_options, remount};
+pub use mount::{access_times, generic_options, remount};
 pub use session::{FuseConfig, KernelCache, Session, Unmounter, mount};

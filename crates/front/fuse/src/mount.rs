@@ -5,7 +5,7 @@
 //! try finds the file system busy, and unmounts whatever lies at the path once
 //! more when a session has ended.
 
-use braid_contract::Shown;
+use braid_contract::{AccessTimes, Renewal, Shown};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::fs::{AtFlags, CWD, StatxFlags};
 use rustix::io::{Errno as Os, FdFlags, fcntl_setfd};
@@ -94,6 +94,28 @@ pub fn generic_options() -> impl Iterator<Item = &'static str> {
 pub fn remount(path: &Path, generic: &[String]) -> io::Result<()> {
     rustix::mount::mount_remount(path, flags(generic), c"")
         .map_err(|error| about(path, "can't be remounted", &error.into()))
+}
+
+/// When reads are to renew access times, by the generic options; `None` if
+/// they say nothing of it. The kernel does nothing about it by itself.
+#[must_use]
+pub fn access_times(generic: &[String]) -> Option<AccessTimes> {
+    let says = |name: &String| {
+        let known = GENERIC.iter().find(|(known, ..)| known == name);
+        known.is_some_and(|(_, set, unset)| (*set | *unset).intersects(ATIME | MountFlags::NODIRATIME))
+    };
+    if !generic.iter().any(says) {
+        return None;
+    }
+    let flags = flags(generic);
+    let renewal = if flags.contains(MountFlags::NOATIME) {
+        Renewal::Never
+    } else if flags.contains(MountFlags::STRICTATIME) {
+        Renewal::Always
+    } else {
+        Renewal::Relative
+    };
+    Some(AccessTimes { renewal, directories: !flags.contains(MountFlags::NODIRATIME) })
 }
 
 fn flags(generic: &[String]) -> MountFlags {
@@ -409,6 +431,17 @@ mod tests {
         assert_eq!(of("noatime,relatime"), MountFlags::RELATIME);
         assert_eq!(of("strictatime,noatime,sync"), MountFlags::NOATIME | MountFlags::SYNCHRONOUS);
         assert_eq!(of("what"), MountFlags::empty());
+    }
+
+    #[test]
+    fn options_say_when_access_times_are_renewed() {
+        let of = |options: &str| access_times(&options.split(',').map(str::to_owned).collect::<Vec<_>>());
+        let times = |renewal, directories| Some(AccessTimes { renewal, directories });
+        assert_eq!(of("ro,noexec"), None);
+        assert_eq!(of("noatime,ro"), times(Renewal::Never, true));
+        assert_eq!(of("noatime,strictatime"), times(Renewal::Always, true));
+        assert_eq!(of("noatime,atime"), times(Renewal::Relative, true));
+        assert_eq!(of("nodiratime"), times(Renewal::Relative, false));
     }
 
     #[test]

@@ -1,7 +1,8 @@
 //! Directories that are opened by a path: the roots of tiers.
 
 use super::KernelFd;
-use braid_contract::{Context, Fd, Result, Shown};
+use super::own_mount::OwnMount;
+use braid_contract::{AccessTimes, Context, Fd, Result, Shown};
 use braid_sys::lock_dir;
 use rustix::fs::{AtFlags, Mode, OFlags, StatxFlags};
 use std::path::Path;
@@ -14,6 +15,16 @@ use std::path::Path;
 pub fn open_tier_dir(dir: &Path) -> Result<Fd> {
     let locked = open_dir(dir).and_then(|fd| try_lock(&fd).map(|()| fd));
     locked.with_context(|| dir.shown().to_string())
+}
+
+/// The same directory, already opened and locked, through a mount of its own
+/// that renews access times as asked, whatever the file system is mounted with.
+/// The lock is kept, and what is mounted below the directory is not seen.
+///
+/// # Errors
+/// `EPERM` without `CAP_SYS_ADMIN`, `ENOSYS` before Linux 5.12.
+pub fn with_access_times(dir: &Fd, times: AccessTimes) -> Result<Fd> {
+    KernelFd::root_of(OwnMount::of(Fd::clone(dir), times)?)
 }
 
 /// Opens a directory without locking it.

@@ -1,12 +1,13 @@
 //! [`KernelFd`] itself.
 
 use super::calls::{allocate, decode_device, flags_of, proc_path, stat_of, timestamps, usage};
+use super::own_mount::OwnMount;
 use super::words::KernelWords;
 use braid_contract::{
-    Access, Errno, FallocateMode, Fd, NativeDirEntry, NativeFd, NativeHandle, NativeStat, NativeUsage,
-    NativeWords, RenameMode, Result, SeekTarget, SetTime, XattrMode,
+    Access, AccessTimes, Errno, FallocateMode, Fd, NativeDirEntry, NativeFd, NativeHandle, NativeStat,
+    NativeUsage, NativeWords, RenameMode, Result, SeekTarget, SetTime, XattrMode,
 };
-use braid_sys::{DataFile, WordMap, handle_of, open_handle};
+use braid_sys::{DataFile, WordMap, handle_of, numbered_handle, open_handle};
 use rustix::fs::{
     AtFlags, FileType, Gid, IFlags, Mode, OFlags, RawDir, RenameFlags, SeekFrom, StatxFlags, Uid, XattrFlags,
 };
@@ -29,6 +30,8 @@ pub struct KernelFd {
     /// It was opened with `O_PATH`: calls that act on the inode have to come
     /// to it by a path.
     path_only: bool,
+    /// The mount that it is on, if that is its own.
+    mount: Option<OwnMount>,
 }
 
 impl AsFd for KernelFd {
@@ -45,7 +48,13 @@ impl KernelFd {
     }
 
     fn with(fd: OwnedFd, path_only: bool) -> Fd {
-        Arc::new(Self { file: DataFile::new(fd), path_only })
+        Arc::new(Self { file: DataFile::new(fd), path_only, mount: None })
+    }
+
+    /// Takes over a directory at the root of a mount.
+    pub(super) fn root_of(mount: OwnMount) -> Result<Fd> {
+        let file = DataFile::new(mount.root()?);
+        Ok(Arc::new(Self { file, path_only: false, mount: Some(mount) }))
     }
 
     /// The kernel's descriptor behind another one; `EXDEV` if there is none.
@@ -151,10 +160,19 @@ impl NativeFd for KernelFd {
         Ok(Self::with(fd, access == Access::Path))
     }
 
+    fn handle_of(&self, ino: u64) -> Result<NativeHandle> {
+        let (kind, bytes) = numbered_handle(self, ino)?;
+        NativeHandle::from_parts(kind, &bytes).ok_or_else(|| Errno::EOPNOTSUPP.into())
+    }
+
     fn reopen(&self, access: Access) -> Result<Fd> {
         if access == Access::Path && self.path_only {
             // Such a descriptor has no state, so that it can be shared.
-            return Ok(Arc::new(Self { file: DataFile::shared(self.file.fd()), path_only: true }));
+            return Ok(Arc::new(Self {
+                file: DataFile::shared(self.file.fd()),
+                path_only: true,
+                mount: None,
+            }));
         }
         let fd = rustix::fs::open(proc_path(self), flags_of(access), Mode::empty())?;
         Ok(Self::with(fd, access == Access::Path))
@@ -274,6 +292,14 @@ impl NativeFd for KernelFd {
         if let Ok(flags) = rustix::fs::ioctl_getflags(self) {
             let _ = rustix::fs::ioctl_setflags(self, flags | IFlags::NOCOW);
         }
+    }
+
+    fn access_times(&self) -> Option<AccessTimes> {
+        self.mount.as_ref().map(OwnMount::access_times)
+    }
+
+    fn set_access_times(&self, times: AccessTimes) -> Result<()> {
+        self.mount.as_ref().ok_or(Errno::EOPNOTSUPP)?.set_access_times(times)
     }
 
     fn usage(&self) -> Result<NativeUsage> {

@@ -6,8 +6,9 @@
 mod calls;
 mod dir;
 mod fd;
+mod own_mount;
 mod words;
 
 pub(crate) use dir::{mount_of, try_lock, write_back};
-pub use dir::{open_dir, open_tier_dir};
+pub use dir::{open_dir, open_tier_dir, with_access_times};
 pub use fd::KernelFd;

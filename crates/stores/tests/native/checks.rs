@@ -255,6 +255,11 @@ fn handles_outlive_names_and_not_inodes(root: &Fd) {
     };
     let other = make(root, "b", b"").handle().unwrap();
     assert_ne!(handle, other);
+    let number = file.stat().unwrap().attr.ino.0;
+    match root.handle_of(number).and_then(|handle| root.open_handle(&handle, Access::Path)) {
+        Ok(found) => assert_eq!(found.stat().unwrap().attr.ino.0, number),
+        Err(error) => assert!(matches!(error.errno(), Errno::EOPNOTSUPP | Errno::EPERM), "{error}"),
+    }
     assert_ne!(handle.generation(), other.generation());
     drop(file);
     root.rename_at(os("a"), root.as_native(), os("c"), RenameMode::Replace).unwrap();

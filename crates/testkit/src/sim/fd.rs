@@ -233,8 +233,12 @@ impl NativeFd for SimFd {
     }
 
     fn handle(&self) -> Result<NativeHandle> {
+        self.handle_of(self.ino)
+    }
+
+    fn handle_of(&self, ino: u64) -> Result<NativeHandle> {
         let mut bytes = [0; 16];
-        bytes[..8].copy_from_slice(&self.ino.to_le_bytes());
+        bytes[..8].copy_from_slice(&ino.to_le_bytes());
         bytes[8..].copy_from_slice(&self.shared.config.device.to_le_bytes());
         NativeHandle::from_parts(HANDLE_KIND, &bytes).ok_or_else(|| Errno::EOVERFLOW.into())
     }

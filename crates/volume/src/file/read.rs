@@ -3,7 +3,7 @@
 use super::{File, Layout, Spread};
 use crate::Volume;
 use crate::format::Entry;
-use braid_contract::{Result, TierId};
+use braid_contract::{Renewal, Result, TierId};
 use std::sync::atomic::{Ordering, fence};
 
 /// Pieces on several tiers are read at the same time if there is this much to
@@ -40,7 +40,7 @@ impl Volume {
         if len == 0 {
             return Ok(0);
         }
-        if spread.times.atime_is_due() {
+        if self.renews_access_time(spread) {
             // A read of the home file renews its access time as that is
             // mounted to, and leaves its change time alone.
             let _ = file.data().read_at(0, &mut [std::io::IoSliceMut::new(&mut [0])], false);
@@ -56,6 +56,15 @@ impl Volume {
             }
         })?;
         Ok(len)
+    }
+
+    /// Whether the home file should be read too.
+    fn renews_access_time(&self, spread: &Spread) -> bool {
+        match self.home.access_times().map(|times| times.renewal) {
+            Some(Renewal::Always) => true,
+            Some(Renewal::Never) => false,
+            Some(Renewal::Relative) | None => spread.times.atime_is_due(),
+        }
     }
 
     /// Does `look` until no range of `offset .. end` was moved meanwhile: what

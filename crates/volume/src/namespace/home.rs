@@ -4,8 +4,8 @@ use crate::format::{FormatError, IdAttr, PinAttr, Seal, StoredPin};
 use crate::namespace::{BRAID_DIR, Numbers};
 use crate::sync::RwLock;
 use braid_contract::{
-    Access, Attr, Context, Errno, Error, Fd, FileKind, InodeId, NativeFd, NativeHandle, NativeStat, Result,
-    VolumeId, XattrMode,
+    Access, AccessTimes, Attr, Context, Errno, Error, Fd, FileKind, InodeId, NativeFd, NativeHandle,
+    NativeStat, Result, VolumeId, XattrMode,
 };
 use std::ffi::{OsStr, OsString};
 use std::sync::Arc;
@@ -155,6 +155,28 @@ impl Home {
 
     pub(crate) fn root(&self) -> Fd {
         Fd::clone(&self.seat.read().root)
+    }
+
+    /// When reads renew access times; `None` where that is as the home file
+    /// system is mounted.
+    pub(crate) fn access_times(&self) -> Option<AccessTimes> {
+        self.seat.read().root.access_times()
+    }
+
+    /// Opens an inode by the number that applications see. `ESTALE` if there
+    /// is none, or it can't be opened so.
+    pub(crate) fn open_number(&self, ino: InodeId) -> Result<Fd> {
+        let seat = self.seat();
+        if !seat.by_handle {
+            return Err(Errno::ESTALE.into());
+        }
+        let native = seat.numbers.native(ino);
+        let handle = seat.root.handle_of(native).map_err(|_| Errno::ESTALE)?;
+        let fd = seat.root.open_handle(&handle, Access::Path)?;
+        if fd.stat()?.attr.ino.0 != native {
+            return Err(Errno::ESTALE.into());
+        }
+        Ok(fd)
     }
 
     /// Opens `.braid`.

@@ -5,6 +5,7 @@
 //! way from an inode number to an inode, and what spread files need when names
 //! come and go.
 
+mod again;
 mod attr;
 mod change;
 mod copied;

@@ -26,6 +26,11 @@ impl Volume {
         if parent == InodeId::ROOT && name == BRAID_DIR {
             return Err(Errno::ENOENT.into());
         }
+        match name.as_encoded_bytes() {
+            b"." => return self.find_again(parent),
+            b".." => return self.find_parent(parent),
+            _ => {}
+        }
         let dir = self.path_of(parent)?;
         self.enter_name(&*dir, name)
     }

@@ -1,0 +1,78 @@
+//! A mount of a tier's directory that nobody else sees, so that what is opened
+//! from it renews access times as that mount says, whatever the file system is
+//! mounted with. What the kernel does by itself (passthrough) goes by it too.
+
+use braid_contract::{AccessTimes, Fd, Renewal, Result};
+use braid_sys::set_mount_attributes;
+use rustix::fs::{Mode, OFlags};
+use rustix::mount::{OpenTreeFlags, open_tree};
+use std::fmt;
+use std::os::fd::OwnedFd;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+/// `MOUNT_ATTR_NOATIME`, `MOUNT_ATTR_STRICTATIME`: of a field of three bits.
+const NEVER: u64 = 0x10;
+const ALWAYS: u64 = 0x20;
+const RENEWAL: u64 = 0x70;
+/// `MOUNT_ATTR_NODIRATIME`.
+const NO_DIRECTORIES: u64 = 0x80;
+
+/// Such a mount. It ends with this.
+pub(super) struct OwnMount {
+    tree: OwnedFd,
+    /// The directory as it was opened: its lock, and what keeps the file system
+    /// from being unmounted.
+    _visible: Fd,
+    /// Those that are set of `RENEWAL` and `NO_DIRECTORIES`.
+    attributes: AtomicU64,
+}
+
+impl OwnMount {
+    /// A mount of the directory `visible`, and not of what is mounted below it.
+    pub(super) fn of(visible: Fd, times: AccessTimes) -> Result<Self> {
+        let flags =
+            OpenTreeFlags::OPEN_TREE_CLONE | OpenTreeFlags::OPEN_TREE_CLOEXEC | OpenTreeFlags::AT_EMPTY_PATH;
+        let tree = open_tree(super::KernelFd::of(visible.as_native())?, "", flags)?;
+        let attributes = AtomicU64::new(set(&tree, times)?);
+        Ok(Self { tree, _visible: visible, attributes })
+    }
+
+    /// Opens its root.
+    pub(super) fn root(&self) -> Result<OwnedFd> {
+        let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
+        Ok(rustix::fs::openat(&self.tree, ".", flags, Mode::empty())?)
+    }
+
+    pub(super) fn access_times(&self) -> AccessTimes {
+        let attributes = self.attributes.load(Ordering::Relaxed);
+        let renewal = match attributes & RENEWAL {
+            NEVER => Renewal::Never,
+            ALWAYS => Renewal::Always,
+            _ => Renewal::Relative,
+        };
+        AccessTimes { renewal, directories: attributes & NO_DIRECTORIES == 0 }
+    }
+
+    pub(super) fn set_access_times(&self, times: AccessTimes) -> Result<()> {
+        self.attributes.store(set(&self.tree, times)?, Ordering::Relaxed);
+        Ok(())
+    }
+}
+
+impl fmt::Debug for OwnMount {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("OwnMount").field("times", &self.access_times()).finish_non_exhaustive()
+    }
+}
+
+/// Sets what `times` come to, and answers with that.
+fn set(tree: &OwnedFd, times: AccessTimes) -> Result<u64> {
+    let renewal = match times.renewal {
+        Renewal::Relative => 0,
+        Renewal::Always => ALWAYS,
+        Renewal::Never => NEVER,
+    };
+    let directories = if times.directories { 0 } else { NO_DIRECTORIES };
+    set_mount_attributes(tree, renewal | directories, RENEWAL | NO_DIRECTORIES)?;
+    Ok(renewal | directories)
+}
