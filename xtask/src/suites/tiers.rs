@@ -46,7 +46,7 @@ fn run(options: &Options, report: &mut Report) -> Result<()> {
     }
     for (home, other, policy, range) in FILLED {
         let name =
-            format!("home {}, other {}, {range}: what df promises can be written", home.name(), other.name());
+            format!("home {}, other {}, {policy}, {range}: what df promises can be written", home.name(), other.name());
         report.case(&name, || all_that_was_promised((home, other), policy, range))?;
     }
     report.case("all tiers are full: ENOSPC, and space comes back", all_full)?;
@@ -55,7 +55,8 @@ fn run(options: &Options, report: &mut Report) -> Result<()> {
 
 /// Pairs of file systems that are filled to the end, with policy and range.
 /// 300 MiB is as small as XFS can be.
-const FILLED: [(Kind, Kind, &str, &str); 5] = [
+const FILLED: [(Kind, Kind, &str, &str); 6] = [
+    (Kind::Xfs, Kind::Xfs, "{ home-first: { } }", "2MiB"),
     (Kind::Xfs, Kind::Xfs, WEIGHTED, "2MiB"),
     (Kind::Xfs, Kind::Ext4, "{ home-first: { } }", "64KiB"),
     (Kind::Ext4, Kind::Xfs, WEIGHTED, "2MiB"),

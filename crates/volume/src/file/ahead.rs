@@ -16,6 +16,9 @@ use std::ops::Range;
 /// What file systems allocate in, at least.
 const BLOCK: u64 = 4096;
 
+/// A file up to this size is given no more than it needs.
+const GUESS_FROM: u64 = 64 << 10;
+
 /// No file system gives a file more than this at a time.
 const GUESS_MAX: u64 = 16 << 30;
 
@@ -40,9 +43,9 @@ impl Volume {
         tier: &Tier,
         Range { start: offset, end }: Range<u64>,
     ) -> Result<()> {
-        // The one object of a whole file has no holes for others' ranges.
-        let is_whole = spread.index.whole().is_some();
-        if is_whole || !tier.preallocates() || spread.is_ahead(tier, offset, end) {
+        // The one object of a whole file begins as any small file does.
+        let is_small = end <= GUESS_FROM && spread.index.whole().is_some();
+        if is_small || !tier.preallocates() || spread.is_ahead(tier, offset, end) {
             return Ok(());
         }
         let is_there = end <= spread.index.reserved()?;
