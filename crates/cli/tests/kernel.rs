@@ -1,6 +1,6 @@
 //! What the kernel keeps of a mount, and what it does not pass on: set-id bits
 //! and what executes by them, cached data beside asynchronous direct writes,
-//! `braid sync`. Needs root and /dev/fuse; passed over without them.
+//! `braid sync`. Needs root and /dev/fuse; skipped without them.
 #![allow(clippy::unwrap_used, clippy::panic, reason = "a test fails by panicking")]
 
 mod common;

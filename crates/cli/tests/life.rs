@@ -1,5 +1,5 @@
 //! The life of a mount through the `braid` command. Needs root and /dev/fuse;
-//! passed over without them.
+//! skipped without them.
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 mod common;

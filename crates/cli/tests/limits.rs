@@ -1,5 +1,5 @@
 //! Limits of the process, odd files, and what is refused because of them. Needs
-//! root and /dev/fuse; passed over without them.
+//! root and /dev/fuse; skipped without them.
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 mod common;

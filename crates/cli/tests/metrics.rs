@@ -1,5 +1,5 @@
 //! Metrics of a mount, read as Prometheus does, against the document and the
-//! dashboard. Needs root and /dev/fuse; passed over without them.
+//! dashboard. Needs root and /dev/fuse; skipped without them.
 #![allow(clippy::unwrap_used, clippy::panic, reason = "a test fails by panicking")]
 
 mod common;

@@ -1,6 +1,6 @@
 //! The helpers of mount(8) and umount(8): by themselves, and as those programs
 //! call them for the command line and for fstab. Needs root and /dev/fuse;
-//! passed over without them.
+//! skipped without them.
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 mod common;

@@ -1,6 +1,6 @@
 //! What moves by itself, through the `braid` command: hot ranges to the faster
 //! tier, cold ones off a full tier; heat across mounts; what `explain` and
-//! `status` tell of it. Needs root and /dev/fuse; passed over without them.
+//! `status` tell of it. Needs root and /dev/fuse; skipped without them.
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 mod common;

@@ -1,5 +1,5 @@
 //! What the command prints: names that would forge it, sizes and words. Needs
-//! root and /dev/fuse; passed over without them.
+//! root and /dev/fuse; skipped without them.
 #![allow(clippy::unwrap_used, clippy::panic, reason = "a test fails by panicking")]
 
 mod common;

@@ -1,5 +1,5 @@
 //! Policies and rules through the `braid` command: where `braid explain` says
-//! that data went. Needs root and /dev/fuse; passed over without them.
+//! that data went. Needs root and /dev/fuse; skipped without them.
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 mod common;

@@ -1,5 +1,5 @@
 //! The home tier is replaced under a mount that is in use, through the `braid`
-//! command. Needs root and /dev/fuse; passed over without them.
+//! command. Needs root and /dev/fuse; skipped without them.
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 mod common;

@@ -1,5 +1,5 @@
 //! `braid reload`: a changed stack file on a mounted volume. Needs root and
-//! /dev/fuse; passed over without them.
+//! /dev/fuse; skipped without them.
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 mod common;

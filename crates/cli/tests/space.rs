@@ -1,6 +1,6 @@
 //! Space is as it is told: what is allocated is there, what could not be is
 //! not, and what was removed can be used. By the `braid` command, over file
-//! systems in memory. Needs root and /dev/fuse; passed over without them.
+//! systems in memory. Needs root and /dev/fuse; skipped without them.
 #![allow(clippy::unwrap_used, clippy::panic, reason = "a test fails by panicking")]
 
 mod common;

@@ -1,5 +1,5 @@
 //! `braid trace record` and `braid placement simulate` through the command.
-//! Recording needs root and /dev/fuse; passed over without them.
+//! Recording needs root and /dev/fuse; skipped without them.
 #![allow(clippy::unwrap_used, clippy::panic, reason = "a test fails by panicking")]
 
 mod common;

@@ -1,5 +1,5 @@
 //! Unmounting what somebody holds, and mounting what is mounted. Needs root
-//! and /dev/fuse; passed over without them.
+//! and /dev/fuse; skipped without them.
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 mod common;

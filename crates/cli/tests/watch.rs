@@ -1,5 +1,5 @@
 //! `braid top`, `braid status --watch` and `braid bench calibrate` through the
-//! command. Needs root and /dev/fuse; passed over without them.
+//! command. Needs root and /dev/fuse; skipped without them.
 #![allow(clippy::unwrap_used, clippy::panic, reason = "a test fails by panicking")]
 
 mod common;

@@ -1,6 +1,6 @@
 //! Small files on every tier, through the `braid` command: what a well filled
 //! home does with new files and with growing ones. Needs root and /dev/fuse;
-//! passed over without them.
+//! skipped without them.
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 mod common;

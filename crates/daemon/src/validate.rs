@@ -117,10 +117,13 @@ impl Spot {
 fn look_at_tiers(volume: &VolumeSettings) -> Result<Vec<Looked<'_>>, Refusal> {
     // Without the table, only the names can be compared.
     let mounts = mounts::list().unwrap_or_default();
+    let home = volume.tier(&volume.home.value);
+    let is_made = home.is_some_and(|home| require::has_label(&home.dir.value));
     let mut looked: Vec<Looked<'_>> = Vec::new();
     for tier in volume.tiers.iter().filter(|tier| tier.absent.is_none()) {
         let next = look_at(tier, &mounts).map_err(|refusal| {
-            if tier.name == volume.home.value { refusal } else { or_without(refusal, &tier.name) }
+            let can_do_without = is_made && tier.name != volume.home.value;
+            if can_do_without { or_without(refusal, &tier.name) } else { refusal }
         })?;
         for other in &looked {
             compare(other, &next)?;

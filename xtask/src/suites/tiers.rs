@@ -45,8 +45,11 @@ fn run(options: &Options, report: &mut Report) -> Result<()> {
         })?;
     }
     for (home, other, policy, range) in FILLED {
-        let name =
-            format!("home {}, other {}, {policy}, {range}: what df promises can be written", home.name(), other.name());
+        let name = format!(
+            "home {}, other {}, {policy}, {range}: what df promises can be written",
+            home.name(),
+            other.name()
+        );
         report.case(&name, || all_that_was_promised((home, other), policy, range))?;
     }
     report.case("all tiers are full: ENOSPC, and space comes back", all_full)?;
