@@ -1,5 +1,5 @@
 //! Tiers come and go on a mounted volume, under load, by the `braid` command;
-//! and the stack file follows. Needs root and /dev/fuse; passed over without
+//! and the stack file follows. Needs root and /dev/fuse; skipped without
 //! them.
 #![allow(clippy::unwrap_used, clippy::panic, reason = "a test fails by panicking")]
 
