@@ -1,134 +1,23 @@
 //! The attacks that `docs/security.md` names, by users who are not those that
-//! they pretend to be. Needs root, /dev/fuse, `setpriv` and `python3`; passed
+//! they pretend to be: at home's tree. What they do to `.braid` is in
+//! `security_braid.rs`, what they do at the mount, the control socket and the
+//! metrics port in `security_doors.rs`. Needs root, /dev/fuse, `setpriv` and `python3`; passed
 //! over without root.
 #![allow(clippy::unwrap_used, clippy::panic, reason = "a test fails by panicking")]
 
 mod common;
+#[path = "common/users.rs"]
+mod users;
 
-use common::{Bench, RANGE};
+use common::Bench;
 use rustix::io::Errno;
 use std::fs::{self, Permissions};
-use std::os::unix::fs::{PermissionsExt, chown};
+use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
-use std::process::{Command, Output, Stdio};
-
-/// Who makes and mounts volumes, and two users of the mounts.
-const MAKER: u32 = 4711;
-const ALICE: u32 = 4801;
-const BOB: u32 = 4802;
-const BIG: usize = 12 * RANGE;
-
-fn as_user(uid: u32, command: &Command) -> Output {
-    let mut other = Command::new("setpriv");
-    other.args([format!("--reuid={uid}"), format!("--regid={uid}"), "--clear-groups".into()]);
-    other.arg(command.get_program()).args(command.get_args()).stdin(Stdio::null());
-    if let Some(dir) = command.get_current_dir() {
-        other.current_dir(dir);
-    }
-    other.env_remove("XDG_RUNTIME_DIR").output().unwrap()
-}
-
-fn said(output: &Output) -> String {
-    String::from_utf8_lossy(&output.stderr).into_owned()
-}
+use std::process::Command;
+use users::{ALICE, BIG, BOB, as_user, said, with_crc};
 
 impl Bench {
-    /// Directories that everybody can reach; the tiers are the maker's.
-    fn shared() -> Option<Self> {
-        let bench = Self::bare(&["a", "b", "m"])?;
-        fs::set_permissions(bench.path("."), Permissions::from_mode(0o755)).unwrap();
-        for name in ["a", "b", "m"] {
-            chown(bench.path(name), Some(MAKER), Some(MAKER)).unwrap();
-        }
-        bench.write_stack(
-            "\
-stack:
-  volume:
-    home: fast
-    policy: { weighted: { } }
-    range: 64KiB
-    tiers:
-      fast: { dir: a, weight: 1 }
-      slow: { dir: b, weight: 1 }
-",
-        );
-        Some(bench)
-    }
-
-    /// A volume whose attributes are in `user.` and whose tiers are a user's, as
-    /// one that she made and mounted would be. Where /dev/fuse is root's alone,
-    /// she could not.
-    fn made_by_a_user(&self) {
-        self.mount();
-        self.ok(&["umount", "m"]);
-        for tier in ["a", "b"] {
-            let label = self.path(tier).join(".braid/label");
-            let mut bytes = fs::read(&label).unwrap();
-            bytes[34] = 1;
-            fs::write(&label, with_crc(bytes, 12)).unwrap();
-            let owner = format!("{MAKER}:{MAKER}");
-            let chown = Command::new("chown").args(["-R", &owner]).arg(self.path(tier)).status();
-            assert!(chown.unwrap().success());
-        }
-    }
-
-    fn mount(&self) {
-        self.ok(&["mount", "s.yaml", "m"]);
-    }
-
-    fn open_to_all(&self) {
-        fs::set_permissions(self.path("m"), Permissions::from_mode(0o1777)).unwrap();
-    }
-
-    /// Runs a line of Python as a user, in the bench's directory.
-    fn python(&self, uid: u32, line: &str) -> Output {
-        // A version of one's own is where others can't reach it.
-        let system = Path::new("/usr/bin/python3");
-        let mut command = Command::new(if system.exists() { system } else { Path::new("python3") });
-        command.args(["-c", &format!("import os, sys\n{line}")]).current_dir(self.path("."));
-        as_user(uid, &command)
-    }
-
-    #[track_caller]
-    fn python_ok(&self, uid: u32, line: &str) {
-        let output = self.python(uid, line);
-        assert!(output.status.success(), "{line}: {}", said(&output));
-    }
-
-    /// The line fails, as the file's attribute or index is not to be believed.
-    #[track_caller]
-    fn python_euclean(&self, uid: u32, line: &str) {
-        let output = self.python(uid, line);
-        assert!(
-            !output.status.success() && said(&output).contains("[Errno 117]"),
-            "{line}: {}",
-            said(&output)
-        );
-    }
-
-    /// A file of a user that has ranges on both tiers.
-    fn big_file(&self, uid: u32, name: &str, byte: u8) {
-        let line = format!(
-            "fd = os.open('m/{name}', os.O_WRONLY | os.O_CREAT, 0o600)\n\
-             for at in range({BIG} // {RANGE}): os.write(fd, bytes([{byte}]) * {RANGE})\nos.fsync(fd)"
-        );
-        self.python_ok(uid, &line);
-    }
-
-    fn attribute(&self, name: &str) -> Vec<u8> {
-        let mut value = [0; 128];
-        let path = self.path("a").join(name);
-        let len = ["trusted.braid.id", "user.braid.id"]
-            .iter()
-            .find_map(|attr| rustix::fs::getxattr(&path, *attr, &mut value[..]).ok());
-        value[..len.unwrap()].to_vec()
-    }
-
-    fn index_of(&self, name: &str) -> std::path::PathBuf {
-        let id: String = self.attribute(name)[8..24].iter().map(|byte| format!("{byte:02x}")).collect();
-        self.path("a/.braid/index").join(&id[..2]).join(id)
-    }
-
     /// Bob gives his file natively the attribute that he likes.
     fn forge(&self, value: &[u8]) {
         let hex: String = value.iter().map(|byte| format!("{byte:02x}")).collect();
@@ -151,20 +40,12 @@ stack:
             self.python_euclean(BOB, line);
         }
         self.python_ok(BOB, "sys.exit('bob' not in os.listdir('m'))");
-        self.python_ok(ALICE, &format!("sys.exit(open('m/alice', 'rb').read() != b'\\x0a' * {BIG})"));
+        self.alice_has_her_data();
         self.ok(&["umount", "m"]);
         self.mount();
-        self.python_ok(ALICE, &format!("sys.exit(open('m/alice', 'rb').read() != b'\\x0a' * {BIG})"));
+        self.alice_has_her_data();
         self.ok(&["umount", "m"]);
     }
-}
-
-/// The bytes with their CRC, at this place, made right.
-fn with_crc(mut bytes: Vec<u8>, at: usize) -> Vec<u8> {
-    bytes[at..at + 4].fill(0);
-    let crc = crc32c::crc32c(&bytes);
-    bytes[at..at + 4].copy_from_slice(&crc.to_le_bytes());
-    bytes
 }
 
 fn sealed(value: Vec<u8>) -> Vec<u8> {
@@ -201,6 +82,57 @@ fn a_forged_id_is_not_believed() {
         bench.forge(&value);
         bench.bob_gets_nothing();
     }
+}
+
+#[test]
+fn an_attribute_that_was_copied_is_ignored() {
+    let Some(bench) = Bench::shared() else { return };
+    bench.made_by_a_user();
+    bench.mount();
+    bench.open_to_all();
+    bench.big_file(ALICE, "alice", 10);
+    bench.ok(&["umount", "m"]);
+    bench.python_ok(BOB, "open('a/bob', 'w').write('his own')");
+    bench.forge(&bench.attribute("alice"));
+    bench.mount();
+    bench.python_ok(BOB, "sys.exit(open('m/bob').read() != 'his own')");
+    for line in ["open('m/bob', 'a').write(', still')", "os.truncate('m/bob', 3)", "os.unlink('m/bob')"] {
+        bench.python_ok(BOB, line);
+        bench.alice_has_her_data();
+    }
+    bench.ok(&["umount", "m"]);
+}
+
+#[test]
+fn an_old_attribute_shows_nothing_of_others() {
+    let Some(bench) = Bench::shared() else { return };
+    bench.made_by_a_user();
+    bench.mount();
+    bench.open_to_all();
+    bench.big_file(BOB, "bob", 11);
+    bench.ok(&["umount", "m"]);
+    let spread = bench.attribute("bob");
+    bench.mount();
+    bench.python_ok(BOB, "os.truncate('m/bob', 0)");
+    bench.big_file(ALICE, "alice", 10);
+    bench.ok(&["umount", "m"]);
+    for gone in [&spread, &bench.attribute("alice")] {
+        bench.forge(gone);
+        bench.mount();
+        // It is his, as it was or as it is, or can't be had.
+        bench.python_ok(
+            BOB,
+            "try: found = open('m/bob', 'rb').read()\nexcept OSError as e: sys.exit(e.errno != 117)\n\
+             sys.exit(any(byte not in (0, 11) for byte in found))",
+        );
+        bench.python(BOB, "os.truncate('m/bob', 1 << 20)");
+        bench.python(BOB, "open('m/bob', 'wb').write(b'\\x0b' * 1000000)");
+        bench.alice_has_her_data();
+        bench.ok(&["umount", "m"]);
+    }
+    bench.mount();
+    bench.alice_has_her_data();
+    bench.ok(&["umount", "m"]);
 }
 
 /// Makes the volume one of version 1, which has no attributes yet.
@@ -293,6 +225,24 @@ fn users_are_told_of_their_own_files_only_and_change_nothing() {
         let refused = ask(BOB, words);
         assert!(!refused.status.success(), "{words:?} succeeded");
     }
+    bench.unmount_clean();
+}
+
+#[test]
+fn a_damaged_pin_pins_where_only_root_can_write_it() {
+    let Some(bench) = Bench::shared() else { return };
+    bench.mount();
+    bench.open_to_all();
+    bench.big_file(BOB, "bob", 11);
+    bench.ok(&["pin", "m/bob", "--to", "slow"]);
+    bench.ok(&["umount", "m"]);
+    let write = "os.setxattr('a/bob', 'trusted.braid.pin', b'x')";
+    assert!(said(&bench.python(BOB, write)).contains("[Errno 1]"));
+    bench.python_ok(0, write);
+    bench.mount();
+    assert!(bench.json(&["explain", "m/bob", "--json"])["pin"].is_object());
+    bench.refused(&["move", "m/bob", "--to", "fast"]);
+    bench.ok(&["unpin", "m/bob"]);
     bench.unmount_clean();
 }
 

@@ -60,6 +60,19 @@ pub enum JobKind {
 }
 
 impl JobKind {
+    /// The file or directory that such a job is about.
+    #[must_use]
+    pub fn path(&self) -> Option<&str> {
+        match self {
+            Self::Move { path, .. } | Self::Promote { path } | Self::Demote { path } => Some(path),
+            Self::Rebalance {}
+            | Self::Evacuate { .. }
+            | Self::Replace { .. }
+            | Self::Import { .. }
+            | Self::ReplaceHome { .. } => None,
+        }
+    }
+
     /// The tier that such a job empties.
     #[must_use]
     pub fn emptied_tier(&self) -> Option<&str> {

@@ -194,29 +194,31 @@ impl Request {
     /// something, or tells names that directory permissions may hide.
     #[must_use]
     pub fn is_for_owner(&self) -> bool {
-        let job = matches!(
-            self,
-            Self::StartJob(_)
-                | Self::Jobs
-                | Self::Job { .. }
-                | Self::ChangeJob { .. }
-                | Self::UndoEvacuation { .. }
-                | Self::Pin(_)
-        );
-        let tier = matches!(
-            self,
-            Self::ReplaceTier { .. }
-                | Self::AddTier { .. }
-                | Self::SetTier { .. }
-                | Self::RemoveTier { .. }
-                | Self::SurveyImport { .. }
-                | Self::DumpStack
-                | Self::Reload { .. }
-                | Self::ReplaceTierBy { .. }
-                | Self::ReplaceHome { .. }
-        );
-        let trace = matches!(self, Self::RecordTrace(_) | Self::StopTrace { .. });
-        job || tier || trace || matches!(self, Self::Affected | Self::Drill { .. } | Self::Fsck(_))
+        // One by one, so that a new request does not get by unnoticed.
+        match self {
+            Self::Hello | Self::Status | Self::Explain { .. } | Self::Sync | Self::Wait => false,
+            Self::SetOptions { .. }
+            | Self::Affected
+            | Self::Drill { .. }
+            | Self::ReplaceTier { .. }
+            | Self::AddTier { .. }
+            | Self::SetTier { .. }
+            | Self::RemoveTier { .. }
+            | Self::SurveyImport { .. }
+            | Self::DumpStack
+            | Self::Reload { .. }
+            | Self::ReplaceTierBy { .. }
+            | Self::ReplaceHome { .. }
+            | Self::Fsck(_)
+            | Self::StartJob(_)
+            | Self::Jobs
+            | Self::Job { .. }
+            | Self::ChangeJob { .. }
+            | Self::UndoEvacuation { .. }
+            | Self::Pin(_)
+            | Self::RecordTrace(_)
+            | Self::StopTrace { .. } => true,
+        }
     }
 }
 

@@ -242,8 +242,10 @@ stack:
     /// Unmounts, and finds nothing wrong.
     pub(crate) fn unmount_clean(&self) {
         self.ok(&["umount", "m"]);
-        let said = String::from_utf8(self.braid(&["fsck", "s.yaml"]).stdout).unwrap();
-        assert!(said.ends_with("no problems\n"), "{said}");
+        let output = self.braid(&["fsck", "s.yaml"]);
+        let (said, error) =
+            (String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
+        assert!(said.ends_with("no problems\n"), "{said}{error}");
     }
 }
 

@@ -6,12 +6,12 @@
 //! that has not asked yet. Every answer ends its connection.
 
 use super::address::Address;
-use rustix::fs::{Mode, chmod};
+use rustix::fs::{Mode, OFlags, chmod, open};
 use rustix::net::Shutdown;
 use std::collections::BTreeMap;
 use std::io::{self, Read, Write};
 use std::net::{TcpListener, TcpStream};
-use std::os::fd::{AsFd, BorrowedFd};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd};
 use std::os::unix::fs::FileTypeExt;
 use std::os::unix::fs::MetadataExt;
 use std::os::unix::net::{UnixListener, UnixStream};
@@ -57,8 +57,8 @@ impl Listener {
         let listener = UnixListener::bind(path)?;
         // As the control socket: it tells no more than that.
         let mode = if rustix::process::geteuid().is_root() { 0o666 } else { 0o600 };
-        chmod(path, Mode::from_raw_mode(mode))?;
-        Ok(Self::Unix { listener, path: path.clone(), inode: std::fs::symlink_metadata(path)?.ino() })
+        let inode = set_mode_of_socket(path, Mode::from_raw_mode(mode))?;
+        Ok(Self::Unix { listener, path: path.clone(), inode })
     }
 
     fn accept(&self) -> io::Result<Stream> {
@@ -92,6 +92,19 @@ impl AsFd for Listener {
             Self::Unix { listener, .. } => listener.as_fd(),
         }
     }
+}
+
+/// Sets the mode of the socket at `path`, and of nothing that others may have
+/// put there meanwhile; answers its inode number.
+fn set_mode_of_socket(path: &Path, mode: Mode) -> io::Result<u64> {
+    let found =
+        std::fs::File::from(open(path, OFlags::PATH | OFlags::NOFOLLOW | OFlags::CLOEXEC, Mode::empty())?);
+    let meta = found.metadata()?;
+    if !meta.file_type().is_socket() {
+        return Err(io::Error::new(io::ErrorKind::AlreadyExists, "somebody put something else there"));
+    }
+    chmod(format!("/proc/self/fd/{}", found.as_raw_fd()), mode)?;
+    Ok(meta.ino())
 }
 
 /// Removes a socket that nobody listens at.

@@ -1,5 +1,6 @@
 //! [`KernelFd`] itself.
 
+use super::below::{open_below, parent_of};
 use super::calls::{allocate, decode_device, flags_of, proc_path, stat_of, timestamps, usage};
 use super::own_mount::OwnMount;
 use super::words::KernelWords;
@@ -65,31 +66,42 @@ impl KernelFd {
 
 impl NativeFd for KernelFd {
     fn open_at(&self, name: &OsStr, access: Access) -> Result<Fd> {
-        let flags = flags_of(access) | OFlags::NOFOLLOW;
-        let fd = rustix::fs::openat(self, name, flags, Mode::empty())?;
+        let flags = flags_of(access);
+        // Somebody may have put a FIFO there, which would be waited for.
+        let waits = matches!(access, Access::Read | Access::Write);
+        let fd = match waits.then(|| open_below(self, name, flags | OFlags::NONBLOCK)) {
+            Some(Ok(fd)) => fd,
+            // Another process has a lease on the file.
+            Some(Err(rustix::io::Errno::WOULDBLOCK)) | None => open_below(self, name, flags)?,
+            Some(Err(error)) => return Err(error.into()),
+        };
         Ok(Self::with(fd, access == Access::Path))
     }
 
     fn create_at(&self, name: &OsStr, mode: u32) -> Result<Fd> {
         let flags = OFlags::RDWR | OFlags::CREATE | OFlags::EXCL | OFlags::NOFOLLOW | OFlags::CLOEXEC;
-        Ok(Self::open(rustix::fs::openat(self, name, flags, mode_of(mode))?))
+        let (dir, name) = parent_of(self, name)?;
+        Ok(Self::open(rustix::fs::openat(dir, name, flags, mode_of(mode))?))
     }
 
     fn make_dir_at(&self, name: &OsStr, mode: u32) -> Result<()> {
-        Ok(rustix::fs::mkdirat(self, name, mode_of(mode))?)
+        let (dir, name) = parent_of(self, name)?;
+        Ok(rustix::fs::mkdirat(dir, name, mode_of(mode))?)
     }
 
     fn make_node_at(&self, name: &OsStr, mode: u32, rdev: u32) -> Result<()> {
         let kind = FileType::from_raw_mode(mode);
-        Ok(rustix::fs::mknodat(self, name, kind, mode_of(mode), decode_device(rdev))?)
+        let (dir, name) = parent_of(self, name)?;
+        Ok(rustix::fs::mknodat(dir, name, kind, mode_of(mode), decode_device(rdev))?)
     }
 
     fn make_symlink_at(&self, name: &OsStr, target: &OsStr) -> Result<()> {
-        Ok(rustix::fs::symlinkat(target, self, name)?)
+        let (dir, name) = parent_of(self, name)?;
+        Ok(rustix::fs::symlinkat(target, dir, name)?)
     }
 
     fn link_to(&self, dir: &dyn NativeFd, name: &OsStr) -> Result<()> {
-        let dir = Self::of(dir)?;
+        let (dir, name) = parent_of(Self::of(dir)?, name)?;
         // An empty path would do, but takes a privilege.
         let flags = AtFlags::SYMLINK_FOLLOW;
         Ok(rustix::fs::linkat(rustix::fs::CWD, proc_path(self), dir, name, flags)?)
@@ -97,18 +109,20 @@ impl NativeFd for KernelFd {
 
     fn remove_at(&self, name: &OsStr, dir: bool) -> Result<()> {
         let flags = if dir { AtFlags::REMOVEDIR } else { AtFlags::empty() };
-        Ok(rustix::fs::unlinkat(self, name, flags)?)
+        let (parent, name) = parent_of(self, name)?;
+        Ok(rustix::fs::unlinkat(parent, name, flags)?)
     }
 
     fn rename_at(&self, name: &OsStr, to: &dyn NativeFd, new_name: &OsStr, mode: RenameMode) -> Result<()> {
-        let to = Self::of(to)?;
+        let (from, name) = parent_of(self, name)?;
+        let (to, new_name) = parent_of(Self::of(to)?, new_name)?;
         Ok(match mode {
-            RenameMode::Replace => rustix::fs::renameat(self, name, to, new_name),
+            RenameMode::Replace => rustix::fs::renameat(from, name, to, new_name),
             RenameMode::NoReplace => {
-                rustix::fs::renameat_with(self, name, to, new_name, RenameFlags::NOREPLACE)
+                rustix::fs::renameat_with(from, name, to, new_name, RenameFlags::NOREPLACE)
             }
             RenameMode::Exchange => {
-                rustix::fs::renameat_with(self, name, to, new_name, RenameFlags::EXCHANGE)
+                rustix::fs::renameat_with(from, name, to, new_name, RenameFlags::EXCHANGE)
             }
         }?)
     }

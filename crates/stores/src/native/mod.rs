@@ -3,6 +3,7 @@
 //! The home tier and the directory stores get their root here, from
 //! [`open_tier_dir`]; everything else is opened from that.
 
+mod below;
 mod calls;
 mod dir;
 mod fd;

@@ -254,6 +254,17 @@ impl Volume {
         if self.heat.budget == 0 {
             return;
         }
+        match self.home.is_ours() {
+            Ok(true) => {}
+            Ok(false) => {
+                tracing::warn!("the saved heat of ranges is another user's to write; it begins anew");
+                return;
+            }
+            Err(error) => {
+                tracing::warn!(%error, "the saved heat of ranges can't be read; it begins anew");
+                return;
+            }
+        }
         match self.read_heat() {
             Ok(Some(bytes)) => match decode_heat(&bytes) {
                 Ok(files) => self.heat.table.lock().restore(files, self.heat_now()),

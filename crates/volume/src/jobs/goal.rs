@@ -208,14 +208,5 @@ fn is_better(tiers: &[(Arc<Tier>, f64)], at: usize, from: TierId) -> bool {
 
 /// Where a job begins to look.
 pub(super) fn starts(what: &JobKind) -> Vec<PathBuf> {
-    match what {
-        JobKind::Move { path, .. } | JobKind::Promote { path } | JobKind::Demote { path } => {
-            if path.is_empty() { Vec::new() } else { vec![path.into()] }
-        }
-        JobKind::Rebalance {}
-        | JobKind::Evacuate { .. }
-        | JobKind::Replace { .. }
-        | JobKind::Import { .. }
-        | JobKind::ReplaceHome { .. } => Vec::new(),
-    }
+    what.path().filter(|path| !path.is_empty()).map(PathBuf::from).into_iter().collect()
 }

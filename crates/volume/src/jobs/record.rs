@@ -2,6 +2,7 @@
 //! (`docs/format.md`): a line with version and checksum, then JSON.
 
 use crate::format::FormatError;
+use crate::namespace::is_below_root;
 use braid_contract::{Amount, JobKind, JobState};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
@@ -112,6 +113,10 @@ impl JobRecord {
             serde_json::from_str(body).map_err(|_| FormatError::Damaged("it does not describe a job"))?;
         if record.state == JobState::Idle {
             return Err(FormatError::Damaged("only movers are idle"));
+        }
+        // It was when the job was asked for.
+        if record.what.path().is_some_and(|path| !is_below_root(path)) {
+            return Err(FormatError::Damaged("its path does not lead to a file of the volume"));
         }
         if record.id == id { Ok(record) } else { Err(FormatError::Damaged("it is the file of another job")) }
     }

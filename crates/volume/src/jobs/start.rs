@@ -8,9 +8,10 @@ use super::record::JobRecord;
 use super::room::show;
 use crate::Volume;
 use crate::config::TierConfig;
+use crate::namespace::is_below_root;
 use crate::tiers::{Tier, TierState};
 use braid_contract::{Access, Errno, Error, Fd, FileKind, JobKind, RefusalKind, Result, TierId};
-use std::path::{Component, Path};
+use std::path::Path;
 use std::sync::Arc;
 
 impl Volume {
@@ -211,11 +212,7 @@ impl Volume {
     /// What is at a path below the root.
     pub(super) fn open_below(&self, path: &str) -> Result<Fd> {
         let below = Path::new(path);
-        let good = |part: Component<'_>| matches!(part, Component::Normal(_));
-        if !below.components().all(good)
-            || below.starts_with(crate::namespace::BRAID_DIR)
-            || path.contains('\0')
-        {
+        if !is_below_root(path) {
             let what = format!("{path}: paths are below the volume's root, without '..'");
             return Err(Error::refused(Errno::EINVAL, RefusalKind::Request, what));
         }

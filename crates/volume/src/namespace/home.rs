@@ -184,6 +184,13 @@ impl Home {
         self.root().open_at(OsStr::new(BRAID_DIR), Access::Directory)
     }
 
+    /// Whether nobody else can write in `.braid` than who runs the daemon. Where
+    /// root mounts what a user owns, handles that are kept there may be those of
+    /// files that are not the volume's.
+    pub(crate) fn is_ours(&self) -> Result<bool> {
+        Ok(!braid_sys::is_privileged() || self.braid()?.stat()?.attr.uid == 0)
+    }
+
     /// The inode number that applications see for a native one.
     pub(crate) fn public_ino(&self, native: u64) -> InodeId {
         self.seat.read().numbers.public(native)
@@ -379,7 +386,10 @@ fn with_permission<T>(
     match act(fd) {
         Err(error) if error.errno() == Errno::EACCES => {
             let mode = u32::from(fd.stat()?.attr.mode);
-            fd.set_mode(mode | needed)?;
+            // Another user's, who alone could give it: as natively.
+            if fd.set_mode(mode | needed).is_err() {
+                return Err(error);
+            }
             let result = act(fd);
             fd.set_mode(mode)?;
             result

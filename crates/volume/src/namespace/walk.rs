@@ -5,7 +5,7 @@
 use super::BRAID_DIR;
 use super::home::{Home, Identity, names_in};
 use braid_contract::{Access, Context, Errno, Error, Fd, FileKind, Result, Shown};
-use std::path::{Path, PathBuf};
+use std::path::{Component, Path, PathBuf};
 
 /// What the walk comes by.
 pub(crate) enum Seen<'a> {
@@ -95,7 +95,15 @@ impl Home {
     }
 }
 
-/// What was there when its name was read is not any more, or is another thing.
+/// Whether a path leads to what is below the volume's root, and not Braid's.
+pub(crate) fn is_below_root(path: &str) -> bool {
+    let below = Path::new(path);
+    let named = below.components().all(|part| matches!(part, Component::Normal(_)));
+    named && !below.starts_with(BRAID_DIR) && !path.contains('\0')
+}
+
+/// What was there when its name was read is not any more, or is another thing:
+/// a link, perhaps, which is not followed.
 fn is_gone(error: &Error) -> bool {
-    matches!(error.errno(), Errno::ENOENT | Errno::ENOTDIR | Errno::ESTALE)
+    matches!(error.errno(), Errno::ENOENT | Errno::ENOTDIR | Errno::ELOOP | Errno::ESTALE)
 }
