@@ -65,7 +65,7 @@ impl Bench {
 }
 
 /// How many requests there are.
-const REQUESTS: usize = 25;
+const REQUESTS: usize = 26;
 
 /// Each request that there is, and whether it is for root and the user who
 /// mounted alone. A new one has to be entered.
