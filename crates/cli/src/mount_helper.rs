@@ -29,6 +29,9 @@ const IGNORED: &[&str] = &[
     "group",
     "nogroup",
     "nofail",
+    // The home tier's file system keeps the times, and has its own.
+    "lazytime",
+    "nolazytime",
     "_netdev",
     "defaults",
     "default_permissions",

@@ -105,7 +105,8 @@ pub struct Opened {
     pub handle: HandleId,
     /// How its data travels.
     pub mode: IoMode,
-    /// Whether executing it may give its owner's or its group's rights.
+    /// Whether executing it may give its owner's or its group's rights. For
+    /// direct I/O; of no consequence otherwise.
     pub set_id: bool,
 }
 

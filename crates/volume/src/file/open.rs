@@ -89,7 +89,6 @@ impl Volume {
             let fd = self.inodes.open(&self.home, &inode, Access::ReadWrite);
             file.make_writable(fd.or_else(|_| self.inodes.open(&self.home, &inode, Access::Write))?);
         }
-        let set_id = file.data().stat()?.attr.is_set_id();
         let passthrough = {
             // Whoever spreads the file holds the layout alone while it looks
             // for such opens.
@@ -106,6 +105,9 @@ impl Volume {
             }
             _ => io_mode(request.flags),
         };
+        // Of consequence for direct I/O only. Where it can't be told, it may be.
+        let set_id = matches!(mode, IoMode::Direct)
+            && file.data().stat().map_or(true, |stat| stat.attr.is_set_id());
         let handle = self.handles.add_file(OpenFile::new(file, request.flags, passthrough));
         Ok(Opened { handle, mode, set_id })
     }
