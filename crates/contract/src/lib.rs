@@ -32,6 +32,8 @@ pub use file_system::{
 pub use hint::{Hint, LifetimeGroup, StreamId};
 pub use id::{HandleId, InodeId, ObjectId, ParseIdError, TierId, VolumeId};
 pub use job::{Amount, JobId, JobKind, JobState, Mover};
-pub use native::{Access, Fd, NativeDirEntry, NativeFd, NativeHandle, NativeStat, NativeUsage, NativeWords};
+pub use native::{
+    Access, Fd, NativeDirEntry, NativeFd, NativeHandle, NativeStat, NativeUsage, NativeWords, open_by_steps,
+};
 pub use printable::{Printable, Shown, counted, is_unprintable, tame, tame_json};
 pub use store::{ObjectStat, PieceIo, Store, StoreCapabilities, StoreIo, Usage};

@@ -217,6 +217,34 @@ fn fill_whole(open: &Open, machine: &Machine) {
 }
 
 #[test]
+fn links_and_names_met_again_share_the_syncs_of_an_import() {
+    let machine = new(Model::EXT4);
+    let tier = machine.disks[TIER].root();
+    for at in 0..50 {
+        put(&*tier, &format!("file-{at}"), b"data");
+        let file = tier.open_at(OsStr::new(&format!("file-{at}")), Access::Path).unwrap();
+        file.link_to(&*tier, OsStr::new(&format!("link-{at}"))).unwrap();
+        tier.make_symlink_at(OsStr::new(&format!("soft-{at}")), OsStr::new("file-0")).unwrap();
+    }
+    let open = mount(&machine).unwrap();
+    let syncs = |moments: &[Moment]| moments.iter().filter(|moment| moment.what.contains("syncfs")).count();
+    let moments = record(&machine, || import(&open));
+    assert!((1..10).contains(&syncs(&moments)), "{}", syncs(&moments));
+    // As after a crash that kept the names that had gone.
+    for at in 0..50 {
+        let home = machine.disks[HOME].root();
+        let object = open.volume.lookup(&caller(), InodeId::ROOT, OsStr::new(&format!("link-{at}"))).unwrap();
+        assert_eq!(object.attr.nlink, 2);
+        assert!(home.open_at(OsStr::new(&format!("soft-{at}")), Access::Path).is_ok());
+        tier.make_symlink_at(OsStr::new(&format!("soft-{at}")), OsStr::new("file-0")).unwrap();
+    }
+    let moments = record(&machine, || import(&open));
+    assert!((1..10).contains(&syncs(&moments)), "{}", syncs(&moments));
+    assert!(tier.open_at(OsStr::new("soft-7"), Access::Path).is_err());
+    open.close();
+}
+
+#[test]
 fn an_import_loses_nothing_with_a_journal() {
     comes_in(Model::EXT4);
 }
