@@ -532,13 +532,16 @@ pub(crate) struct FsckArgs {
 const EJECT_HELP: &str = "\
 All data comes to the home tier; then every file is a plain one, in its place in
 home's directory, and Braid's attributes and .braid directories are gone. The
-volume must not be mounted, and home must have room for everything. What was
+volume must not be mounted, and home must have room for everything. With
+--in-place, room is needed for less: a file that is wholly on another tier
+becomes an ordinary file of that tier's directory, under the same path. What was
 interrupted is gone on with by the same command; until the end, the volume can
 be mounted as ever.
 
 Examples:
   braid eject --dry-run two-tier.yaml
   braid eject two-tier.yaml
+  braid eject --in-place two-tier.yaml
 
 Exit status: 0 nothing of Braid is left (or, with --dry-run, nothing is in the
 way), 1 refused, failed or interrupted, 2 wrong arguments.";
@@ -548,6 +551,10 @@ way), 1 refused, failed or interrupted, 2 wrong arguments.";
 pub(crate) struct EjectArgs {
     #[command(flatten)]
     pub(crate) stack: StackArgs,
+
+    /// Leave files that are wholly on another tier there, in its directory
+    #[arg(long)]
+    pub(crate) in_place: bool,
 
     /// Only tell what there is to do, and what is in the way
     #[arg(long)]

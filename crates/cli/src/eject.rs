@@ -6,7 +6,7 @@ use crate::progress::{self, Progress};
 use crate::{fsck, interrupt, mount, table};
 use braid_contract::{Shown, counted};
 use braid_daemon::config::Config;
-use braid_daemon::eject;
+use braid_daemon::eject::{self, EjectOptions};
 use braid_daemon::units::show_size;
 use serde::Serialize;
 
@@ -15,12 +15,37 @@ const NAMED_MAX: usize = 20;
 
 #[derive(Serialize)]
 struct Told {
-    files: u64,
-    bytes: u64,
+    #[serde(flatten)]
+    amounts: Amounts,
+    /// The same with `--in-place`.
+    in_place: Amounts,
     room: u64,
     done: bool,
     hindrance: Option<String>,
     left: Vec<Left>,
+}
+
+/// How much comes home, and how much stays where.
+#[derive(Serialize)]
+struct Amounts {
+    files: u64,
+    bytes: u64,
+    stays: Vec<Stays>,
+}
+
+#[derive(Serialize)]
+struct Stays {
+    tier: String,
+    files: u64,
+    bytes: u64,
+}
+
+impl From<eject::Amounts> for Amounts {
+    fn from(amounts: eject::Amounts) -> Self {
+        let stays = amounts.stays.into_iter().filter(|stays| stays.files > 0);
+        let stays = stays.map(|stays| Stays { tier: stays.tier, files: stays.files, bytes: stays.bytes });
+        Self { files: amounts.files, bytes: amounts.bytes, stays: stays.collect() }
+    }
 }
 
 /// A file that is in the way.
@@ -38,31 +63,32 @@ pub(crate) fn run(args: &EjectArgs) -> Result<()> {
             "the volume is mounted at {point}\n  help: unmount it first: braid umount {point}"
         )));
     }
-    let told = ejected(&config, args.dry_run)?;
+    let options = EjectOptions { dry_run: args.dry_run, in_place: args.in_place };
+    let told = ejected(&config, options)?;
     if args.json {
         table::print_json(&told)?;
     } else {
-        table::print(&render(&told, args.dry_run))?;
+        table::print(&render(&told, options))?;
     }
     let in_the_way = !told.left.is_empty() || told.hindrance.is_some();
     match in_the_way || !(told.done || args.dry_run) {
         false => Ok(()),
-        true => Err(Failure::new(why(&told, args.dry_run))),
+        true => Err(Failure::new(why(&told, options))),
     }
 }
 
-fn ejected(config: &Config, dry_run: bool) -> Result<Told> {
+fn ejected(config: &Config, options: EjectOptions) -> Result<Told> {
     interrupt::watch();
     let mut progress = Progress::new();
-    let ejection = eject::run(config, dry_run, &mut |now| {
+    let ejection = eject::run(config, options, &mut |now| {
         let bar = progress::bar(now.done, now.total);
         progress.show(&format!("{bar} {} of {} are home", show_size(now.done), show_size(now.total)));
         !interrupt::came()
     })?;
     let left = ejection.left.into_iter();
     Ok(Told {
-        files: ejection.files,
-        bytes: ejection.bytes,
+        amounts: ejection.amounts.into(),
+        in_place: ejection.in_place.into(),
         room: ejection.room,
         done: ejection.done,
         hindrance: ejection.hindrance,
@@ -70,7 +96,7 @@ fn ejected(config: &Config, dry_run: bool) -> Result<Told> {
     })
 }
 
-fn render(told: &Told, dry_run: bool) -> String {
+fn render(told: &Told, options: EjectOptions) -> String {
     let mut text = String::new();
     for Left { path, why } in told.left.iter().take(NAMED_MAX) {
         text.push_str(&format!("{}: {why}\n", path.shown()));
@@ -78,27 +104,48 @@ fn render(told: &Told, dry_run: bool) -> String {
     if told.left.len() > NAMED_MAX {
         text.push_str(&format!("… and {} more\n", told.left.len() - NAMED_MAX));
     }
-    let amount = format!("{} of {}", show_size(told.bytes), counted(told.files, "file"));
-    text.push_str(&match (dry_run, told.done) {
-        (true, _) => format!("to bring home: {amount}; home has room for {}\n", show_size(told.room)),
-        (false, true) => format!("brought home: {amount}; nothing of Braid is left\n"),
-        (false, false) => String::new(),
-    });
+    let amount = amount(told.amounts.bytes, told.amounts.files);
+    if options.dry_run {
+        let room = show_size(told.room);
+        text.push_str(&format!("to bring home: {amount}; home has room for {room}\n"));
+        text.push_str(&staying(&told.amounts, "to stay on", ""));
+        if !options.in_place {
+            text.push_str(&staying(&told.in_place, "could stay on", " (--in-place)"));
+        }
+    } else if told.done {
+        text.push_str(&staying(&told.amounts, "left on", ""));
+        text.push_str(&format!("brought home: {amount}; nothing of Braid is left\n"));
+    }
     text
 }
 
-fn why(told: &Told, dry_run: bool) -> String {
-    let what = match (&told.hindrance, told.left.len()) {
-        (Some(hindrance), 0) => hindrance.clone(),
-        (_, files) => format!(
+fn amount(bytes: u64, files: u64) -> String {
+    format!("{} of {}", show_size(bytes), counted(files, "file"))
+}
+
+/// A line for each tier on which something stays.
+fn staying(amounts: &Amounts, word: &str, end: &str) -> String {
+    let line = |stays: &Stays| format!("{word} {}: {}{end}\n", stays.tier, amount(stays.bytes, stays.files));
+    amounts.stays.iter().map(line).collect()
+}
+
+fn why(told: &Told, options: EjectOptions) -> String {
+    let what = match &told.hindrance {
+        Some(hindrance) => hindrance.clone(),
+        None => format!(
             "{} can't be brought home; see braid fsck, and remove or restore them",
-            counted(files as u64, "file")
+            counted(told.left.len() as u64, "file")
         ),
     };
-    let still = if dry_run {
-        ""
-    } else {
-        "\n  help: the volume can be mounted as before; go on with the same command"
-    };
-    what + still
+    let mut help = String::new();
+    if !options.in_place && told.amounts.bytes > told.room && !told.in_place.stays.is_empty() {
+        help = format!(
+            "\n  help: with --in-place, what is wholly on another tier stays there, and home needs room for {}",
+            show_size(told.in_place.bytes)
+        );
+    }
+    if !options.dry_run {
+        help.push_str("\n  help: the volume can be mounted as before; go on with the same command");
+    }
+    what + &help
 }

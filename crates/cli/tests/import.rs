@@ -3,9 +3,9 @@
 
 mod common;
 
-use common::{Bench, RANGE, pattern};
+use common::{Bench, RANGE, pattern, read_anew};
 use std::fs;
-use std::os::unix::fs::{MetadataExt, PermissionsExt, chown, symlink};
+use std::os::unix::fs::{FileExt, MetadataExt, PermissionsExt, chown, symlink};
 use std::path::Path;
 use std::time::{Duration, SystemTime};
 
@@ -185,4 +185,59 @@ fn what_has_no_files_of_its_own_is_told() {
     assert!(said.contains("spread: it was a file of a Braid volume"), "{said}");
     assert!(bench.path("c/spread").exists() && !bench.path("m/spread").exists());
     bench.ok(&["umount", "m"]);
+}
+
+#[test]
+fn what_is_mounted_below_is_passed_over() {
+    let Some((mut bench, files)) = disks() else { return };
+    let _turn = common::turn();
+    bench.make_tmpfs("b/other", c"size=1m");
+    fs::write(bench.path("b/other/foreign"), "on another file system").unwrap();
+    // Of the same file system, by another way.
+    bench.make_dir("elsewhere");
+    fs::write(bench.path("elsewhere/kept"), "outside").unwrap();
+    bench.bind("elsewhere", "b/bound");
+    bench.make_dir("b/bound.d");
+    fs::write(bench.path("b/bound.d/file"), "comes in").unwrap();
+    mount(&bench);
+    let survey = bench.json(&["import", "two", "m", "--dry-run", "--json"]);
+    let mut failed: Vec<_> = survey["failures"].as_array().unwrap().iter().collect();
+    failed.sort_by_key(|failure| failure["path"].as_str());
+    let failed: Vec<_> = failed.iter().map(|failure| failure["path"].as_str().unwrap()).collect();
+    assert_eq!((survey["files"].as_u64(), failed), (Some(5), vec!["bound", "other"]), "{survey}");
+    let said = bench.fails(&["import", "two", "m"]).1;
+    assert!(said.contains("another file system is mounted there"), "{said}");
+    for (name, data) in &files {
+        assert!(fs::read(bench.path("m").join(name)).unwrap() == *data, "{name}");
+    }
+    assert_eq!(fs::read(bench.path("m/bound.d/file")).unwrap(), b"comes in");
+    assert!(!bench.path("m/other").exists() && !bench.path("m/bound").exists());
+    assert_eq!(fs::read(bench.path("b/other/foreign")).unwrap(), b"on another file system");
+    assert_eq!(fs::read(bench.path("elsewhere/kept")).unwrap(), b"outside");
+    bench.ok(&["umount", "m"]);
+}
+
+#[test]
+fn what_is_open_goes_on_leading_to_the_object() {
+    let Some((bench, files)) = disks() else { return };
+    let (name, data) = &files[0];
+    let open = fs::File::options().read(true).write(true).open(bench.path("b").join(name)).unwrap();
+    // As does a name outside of the tier's directory.
+    fs::hard_link(bench.path("b/large"), bench.path("outside")).unwrap();
+    mount(&bench);
+    bench.ok(&["import", "two", "m"]);
+    assert!(fs::read(bench.path("m").join(name)).unwrap() == *data);
+    open.write_all_at(b"late", 7).unwrap();
+    let mut expected = data.clone();
+    expected[7..11].copy_from_slice(b"late");
+    assert!(read_anew(&bench.path("m").join(name)) == expected);
+    let through = fs::File::options().write(true).open(bench.path("m").join(name)).unwrap();
+    through.write_all_at(b"back", 100).unwrap();
+    through.sync_all().unwrap();
+    let mut back = [0; 4];
+    open.read_exact_at(&mut back, 100).unwrap();
+    assert_eq!(&back, b"back");
+    assert!(fs::read(bench.path("outside")).unwrap() == files[3].1);
+    drop((open, through));
+    bench.unmount_clean();
 }

@@ -34,7 +34,7 @@ pub use id::{HandleId, InodeId, ObjectId, ParseIdError, TierId, VolumeId};
 pub use job::{Amount, JobId, JobKind, JobState, Mover};
 pub use native::{
     Access, AccessTimes, Fd, NativeDirEntry, NativeFd, NativeHandle, NativeStat, NativeUsage, NativeWords,
-    Renewal,
+    Renewal, open_by_steps,
 };
 pub use printable::{Printable, Shown, counted, is_unprintable, tame, tame_json};
 pub use store::{ObjectStat, PieceIo, Store, StoreCapabilities, StoreIo, Usage};

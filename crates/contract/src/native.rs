@@ -12,7 +12,7 @@ use std::ffi::OsStr;
 use std::fmt;
 use std::io::{IoSlice, IoSliceMut};
 use std::os::fd::OwnedFd;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 /// An open descriptor, shared.
@@ -160,6 +160,14 @@ pub trait NativeWords: Send + Sync + fmt::Debug {
 pub trait NativeFd: Send + Sync + fmt::Debug {
     /// Opens what `name` leads to.
     fn open_at(&self, name: &OsStr, access: Access) -> Result<Fd>;
+
+    /// Opens a directory below this one, this one if the path is empty, where
+    /// somebody else may have put what he likes on the way: an error of `ELOOP`
+    /// or `ENOTDIR` if it is a symbolic link or no directory, `EXDEV` if it is on
+    /// another mount.
+    fn open_below(&self, path: &Path) -> Result<Fd> {
+        open_by_steps(self.as_native(), path)
+    }
 
     /// Makes a regular file and opens it to be read and written; `EEXIST` if
     /// there is something of that name.
@@ -375,4 +383,21 @@ pub trait NativeFd: Send + Sync + fmt::Debug {
 
     /// Itself, for calls that take two descriptors.
     fn as_native(&self) -> &dyn NativeFd;
+}
+
+/// [`NativeFd::open_below`] where no one call does it: two mounts are told apart
+/// by their file systems.
+pub fn open_by_steps(dir: &dyn NativeFd, path: &Path) -> Result<Fd> {
+    let device = dir.stat()?.device;
+    let mut at = dir.open_at(OsStr::new("."), Access::Directory)?;
+    for name in path {
+        if name == ".." {
+            return Err(Errno::EXDEV.into());
+        }
+        at = at.open_at(name, Access::Directory)?;
+        if at.stat()?.device != device {
+            return Err(Errno::EXDEV.into());
+        }
+    }
+    Ok(at)
 }

@@ -4,10 +4,11 @@
 use crate::config::Config;
 use crate::refusal::Refusal;
 use crate::{rehome, validate, wire};
-use braid_volume::{EjectProgress, Ejection};
+use braid_volume::Ejection;
+pub use braid_volume::{Amounts, EjectOptions, EjectProgress};
 
-/// Brings all data of the volume that `config` describes home and takes the
-/// volume apart; with `dry_run`, only looks. `progress` is told how far it is,
+/// Brings all data of the volume that `config` describes home, but for what may
+/// stay where it is, and takes the volume apart. `progress` is told how far it is,
 /// and ends it when it answers `false`.
 ///
 /// # Errors
@@ -15,13 +16,13 @@ use braid_volume::{EjectProgress, Ejection};
 /// gone on with then.
 pub fn run(
     config: &Config,
-    dry_run: bool,
+    options: EjectOptions,
     progress: &mut dyn FnMut(EjectProgress) -> bool,
 ) -> Result<Ejection, Refusal> {
     let volume = config.stack.volume();
     validate::tiers(volume)?;
     let volume_config = wire::volume_config(volume, None)?;
     rehome::settle(&volume_config.home.root);
-    braid_volume::Volume::eject(volume_config, dry_run, progress)
+    braid_volume::Volume::eject(volume_config, options, progress)
         .map_err(|error| wire::refuse(&error, volume))
 }

@@ -57,7 +57,7 @@ pub use config::{
     DirectionProfile, EPOCH_NS_DEFAULT, HEAT_BUDGET_DEFAULT, HomeConfig, LargeFiles, MoversConfig,
     PolicyConfig, Reserve, RuleConfig, TierConfig, TierProfile, VolumeConfig,
 };
-pub use eject::{EjectProgress, Ejection};
+pub use eject::{Amounts, EjectOptions, EjectProgress, Ejection, Stays};
 pub use explain::{Explanation, HoldingRule, Layout, Run};
 pub use format::{FORMAT_VERSION, RangeSize};
 pub use import::ImportSurvey;

@@ -6,9 +6,9 @@
 #[allow(dead_code, reason = "other tests need more of it")]
 mod common;
 
-use braid_contract::{Access, FileSystem, InodeId, JobKind, NativeFd, OpenFlags, OpenRequest};
+use braid_contract::{Access, FileSystem, InodeId, JobKind, NativeFd, OpenFlags, OpenRequest, XattrMode};
 use braid_testkit::sim::{Frozen, Model};
-use braid_volume::{CheckOptions, OpenError, Severity, Volume, check_with};
+use braid_volume::{CheckOptions, EjectOptions, OpenError, Severity, Volume, VolumeConfig, check_with};
 use common::machine::TIER;
 use common::{Open, RANGE, caller, machine, pattern};
 use std::ffi::OsStr;
@@ -189,7 +189,8 @@ fn goes(model: Model) {
     open.volume.sync().unwrap();
     open.close();
     machine.disks.iter().for_each(|disk| disk.root().sync_fs().unwrap());
-    let eject = |machine: &Machine| Volume::eject(machine.config(HOME), false, &mut |_| true);
+    let eject =
+        |machine: &Machine| Volume::eject(machine.config(HOME), EjectOptions::default(), &mut |_| true);
     let moments = record(&machine, || assert!(eject(&machine).unwrap().done));
     assert!(moments.len() > 30, "{}", moments.len());
     each_state(&moments, |machine, context| {
@@ -208,12 +209,152 @@ fn goes(model: Model) {
     });
 }
 
+/// Where a file of a tree that is taken apart in place is in the end.
+const IN_PLACE: [(usize, &str); 5] =
+    [(TIER, "dir/large"), (TIER, "dir/link"), (TIER, "dir/small"), (HOME, "new/empty"), (HOME, "dir/same")];
+
+fn content_of(path: &str) -> Vec<u8> {
+    let found = files().into_iter().find(|(name, _)| *name == path);
+    found.map_or_else(|| b"home's".to_vec(), |(_, data)| data)
+}
+
+fn eject_in_place(machine: &Machine) -> Result<braid_volume::Ejection, OpenError> {
+    let options = EjectOptions { in_place: true, ..EjectOptions::default() };
+    Volume::eject(machine.config(HOME), options, &mut |_| true)
+}
+
+/// A volume with files that came in from the tier, and one that is spread.
+fn come_in(machine: &Machine) -> Vec<u8> {
+    fill_tier(machine);
+    let tier = machine.disks[TIER].root();
+    let small = tier.open_at(OsStr::new("dir/small"), Access::Path).unwrap();
+    small.set_xattr(OsStr::new("user.note"), b"kept", XattrMode::Set).unwrap();
+    tier.open_at(OsStr::new("new"), Access::Path).unwrap().set_owner(Some(9), Some(9)).unwrap();
+    let dir = tier.open_at(OsStr::new("dir"), Access::Path).unwrap();
+    dir.set_owner(Some(5), Some(6)).unwrap();
+    machine.disks[HOME].root().open_at(OsStr::new("dir"), Access::Path).unwrap().set_mode(0o751).unwrap();
+    let open = mount(machine).unwrap();
+    import(&open);
+    let spread = pattern(4, 5 * RANGE as usize + 9);
+    let (_, handle) = open.create("spread");
+    open.write_ranges(handle, &spread);
+    open.volume.release(handle).unwrap();
+    open.volume.sync().unwrap();
+    open.close();
+    // What is there of that name keeps a file away.
+    let tier = machine.disks[TIER].root();
+    if tier.open_at(OsStr::new("dir/same"), Access::Path).is_ok() {
+        assert_eq!(get(&*tier, "dir/same").unwrap(), b"the tier's");
+    }
+    machine.disks.iter().for_each(|disk| disk.root().sync_fs().unwrap());
+    spread
+}
+
+/// All files are there, as a volume or on their tiers.
+fn is_taken_apart(machine: &Machine, spread: &[u8], context: &str) {
+    let roots = [HOME, TIER].map(|disk| machine.disks[disk].root());
+    for (disk, path) in IN_PLACE {
+        assert!(get(&*roots[disk], path) == Some(content_of(path)), "{context}: {path} is not what it was");
+        if path != "dir/same" {
+            assert!(get(&*roots[1 - disk], path).is_none(), "{context}: {path} is there twice");
+        }
+    }
+    assert!(get(&*roots[HOME], "spread").is_some_and(|data| data == spread), "{context}");
+    assert_eq!(get(&*roots[TIER], "dir/same").unwrap(), b"the tier's", "{context}");
+    let stat = |path: &str| roots[TIER].open_at(OsStr::new(path), Access::Path).unwrap().stat().unwrap().attr;
+    let (large, link, small) = (stat("dir/large"), stat("dir/link"), stat("dir/small"));
+    assert_eq!((large.uid, large.gid, large.mode, large.nlink), (7, 8, 0o640, 2), "{context}");
+    assert_eq!((large.ino, small.nlink), (link.ino, 1), "{context}");
+    let small = roots[TIER].open_at(OsStr::new("dir/small"), Access::Path).unwrap();
+    let mut note = [0; 8];
+    assert_eq!(small.get_xattr(OsStr::new("user.note"), &mut note).unwrap(), 4, "{context}");
+    for root in roots {
+        assert!(root.open_at(OsStr::new(".braid"), Access::Path).is_err(), "{context}");
+    }
+}
+
+fn goes_in_place(model: Model) {
+    let machine = new(model);
+    let spread = come_in(&machine);
+    let moments = record(&machine, || {
+        let ejection = eject_in_place(&machine).unwrap();
+        assert!(ejection.done, "{ejection:?}");
+        assert_eq!((ejection.amounts.files, ejection.amounts.stays[0].files), (1, 2), "{ejection:?}");
+    });
+    is_taken_apart(&machine, &spread, "undisturbed");
+    assert!(moments.len() > 60, "{}", moments.len());
+    let (mut mounted, mut met) = (0, 0);
+    each_state(&moments, |machine, context| {
+        let config = VolumeConfig { create: false, ..machine.config(HOME) };
+        match Volume::open(config).map(|volume| Open { volume }) {
+            Ok(open) => {
+                mounted += 1;
+                for (_, path) in IN_PLACE {
+                    assert!(read(&open, path) == Some(content_of(path)), "{context}: {path} is lost");
+                }
+                assert!(read(&open, "spread").as_ref() == Some(&spread), "{context}");
+                let small = machine.disks[TIER].root().open_at(OsStr::new("dir/small"), Access::Path);
+                if let Ok(small) = small {
+                    let attr = small.stat().unwrap().attr;
+                    assert_eq!((attr.mode, attr.nlink), (0o600, 2), "{context}: nobody's but Braid's");
+                    met += 1;
+                }
+                if context.contains("seed 1") {
+                    // What is on the tier is known as the same file.
+                    import(&open);
+                    assert!(get(&*machine.disks[TIER].root(), "dir/small").is_none(), "{context}");
+                    assert!(read(&open, "dir/small") == Some(content_of("dir/small")), "{context}");
+                }
+                open.volume.tick();
+                open.close();
+                assert_eq!(damage(&machine), [""; 0], "{context}");
+            }
+            Err(OpenError::Ejected { .. } | OpenError::NoVolume { .. }) => {}
+            Err(error) => panic!("{context}: {error}"),
+        }
+        match eject_in_place(&machine) {
+            Ok(ejection) => assert!(ejection.done, "{context}: {ejection:?}"),
+            Err(error) => assert!(matches!(error, OpenError::NoVolume { .. }), "{context}: {error}"),
+        }
+        is_taken_apart(&machine, &spread, context);
+    });
+    assert!(mounted > 60 && met > 20, "{mounted} {met}");
+}
+
 /// A file that lives wholly on the other tier.
 fn fill_whole(open: &Open, machine: &Machine) {
     put(&*machine.disks[TIER].root(), "whole", &pattern(5, 100));
     machine.disks[TIER].root().sync_fs().unwrap();
     import(open);
     assert_eq!(read(open, "whole").unwrap(), pattern(5, 100));
+}
+
+#[test]
+fn links_and_names_met_again_share_the_syncs_of_an_import() {
+    let machine = new(Model::EXT4);
+    let tier = machine.disks[TIER].root();
+    for at in 0..50 {
+        put(&*tier, &format!("file-{at}"), b"data");
+        let file = tier.open_at(OsStr::new(&format!("file-{at}")), Access::Path).unwrap();
+        file.link_to(&*tier, OsStr::new(&format!("link-{at}"))).unwrap();
+        tier.make_symlink_at(OsStr::new(&format!("soft-{at}")), OsStr::new("file-0")).unwrap();
+    }
+    let open = mount(&machine).unwrap();
+    let syncs = |moments: &[Moment]| moments.iter().filter(|moment| moment.what.contains("syncfs")).count();
+    let moments = record(&machine, || import(&open));
+    assert!((1..10).contains(&syncs(&moments)), "{}", syncs(&moments));
+    // As after a crash that kept the names that had gone.
+    for at in 0..50 {
+        let home = machine.disks[HOME].root();
+        let object = open.volume.lookup(&caller(), InodeId::ROOT, OsStr::new(&format!("link-{at}"))).unwrap();
+        assert_eq!(object.attr.nlink, 2);
+        assert!(home.open_at(OsStr::new(&format!("soft-{at}")), Access::Path).is_ok());
+        tier.make_symlink_at(OsStr::new(&format!("soft-{at}")), OsStr::new("file-0")).unwrap();
+    }
+    let moments = record(&machine, || import(&open));
+    assert!((1..10).contains(&syncs(&moments)), "{}", syncs(&moments));
+    assert!(tier.open_at(OsStr::new("soft-7"), Access::Path).is_err());
+    open.close();
 }
 
 #[test]
@@ -234,4 +375,14 @@ fn an_ejection_loses_nothing_with_a_journal() {
 #[test]
 fn an_ejection_loses_nothing_without_an_order() {
     goes(Model::WORST);
+}
+
+#[test]
+fn an_ejection_in_place_loses_nothing_with_a_journal() {
+    goes_in_place(Model::EXT4);
+}
+
+#[test]
+fn an_ejection_in_place_loses_nothing_without_an_order() {
+    goes_in_place(Model::WORST);
 }

@@ -81,6 +81,14 @@ stack:
         self.mounted.push(path);
     }
 
+    /// A directory that is another one of the bench, too.
+    pub(crate) fn bind(&mut self, from: &str, name: &str) {
+        self.make_dir(name);
+        let path = self.path(name);
+        rustix::mount::mount_bind(self.path(from), &path).unwrap();
+        self.mounted.push(path);
+    }
+
     /// A directory that is the file system in an image of the bench.
     pub(crate) fn mount_image(&mut self, name: &str, image: &str) {
         self.make_dir(name);

@@ -6,11 +6,12 @@ use super::own_mount::OwnMount;
 use super::words::KernelWords;
 use braid_contract::{
     Access, AccessTimes, Errno, FallocateMode, Fd, NativeDirEntry, NativeFd, NativeHandle, NativeStat,
-    NativeUsage, NativeWords, RenameMode, Result, SeekTarget, SetTime, XattrMode,
+    NativeUsage, NativeWords, RenameMode, Result, SeekTarget, SetTime, XattrMode, open_by_steps,
 };
 use braid_sys::{DataFile, WordMap, handle_of, numbered_handle, open_handle};
 use rustix::fs::{
-    AtFlags, FileType, Gid, IFlags, Mode, OFlags, RawDir, RenameFlags, SeekFrom, StatxFlags, Uid, XattrFlags,
+    AtFlags, FileType, Gid, IFlags, Mode, OFlags, RawDir, RenameFlags, ResolveFlags, SeekFrom, StatxFlags,
+    Uid, XattrFlags,
 };
 use std::any::Any;
 use std::ffi::{OsStr, OsString};
@@ -18,7 +19,7 @@ use std::io::{IoSlice, IoSliceMut};
 use std::mem::MaybeUninit;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 /// Bytes of directory entries fetched at a time.
@@ -76,6 +77,17 @@ impl NativeFd for KernelFd {
             Some(Err(error)) => return Err(error.into()),
         };
         Ok(Self::with(fd, access == Access::Path))
+    }
+
+    fn open_below(&self, path: &Path) -> Result<Fd> {
+        let path_or_self = if path.as_os_str().is_empty() { Path::new(".") } else { path };
+        let flags = flags_of(Access::Directory) | OFlags::NOFOLLOW;
+        let resolve = ResolveFlags::BENEATH | ResolveFlags::NO_SYMLINKS | ResolveFlags::NO_XDEV;
+        match rustix::fs::openat2(self, path_or_self, flags, Mode::empty(), resolve) {
+            // Before Linux 5.6, and where a filter does not know it.
+            Err(rustix::io::Errno::NOSYS) => open_by_steps(self, path),
+            result => Ok(Self::with(result?, false)),
+        }
     }
 
     fn create_at(&self, name: &OsStr, mode: u32) -> Result<Fd> {

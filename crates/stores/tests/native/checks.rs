@@ -3,11 +3,13 @@
 //! held to the same.
 
 use braid_contract::{
-    Access, Errno, FallocateMode, Fd, FileKind, RenameMode, Result, SeekTarget, SetTime, Timestamp, XattrMode,
+    Access, Errno, FallocateMode, Fd, FileKind, RenameMode, Result, SeekTarget, SetTime, Timestamp,
+    XattrMode, open_by_steps,
 };
 use std::collections::BTreeMap;
 use std::ffi::{OsStr, OsString};
 use std::io::{IoSlice, IoSliceMut};
+use std::path::Path;
 
 const PAGE: usize = 4096;
 
@@ -15,10 +17,11 @@ const PAGE: usize = 4096;
 pub(crate) type Check = (&'static str, fn(&Fd));
 
 /// Every check; each wants an empty directory of its own.
-pub(crate) const CHECKS: [Check; 18] = [
+pub(crate) const CHECKS: [Check; 19] = [
     ("names_lead_to_what_they_were_given_to", names_lead_to_what_they_were_given_to),
     ("a_file_is_made_once", a_file_is_made_once),
     ("links_at_the_end_are_not_followed", links_at_the_end_are_not_followed),
+    ("only_directories_are_gone_through", only_directories_are_gone_through),
     ("nodes_have_their_kind_and_number", nodes_have_their_kind_and_number),
     ("a_file_has_as_many_links_as_names", a_file_has_as_many_links_as_names),
     ("removal_tells_files_from_directories", removal_tells_files_from_directories),
@@ -122,6 +125,30 @@ fn links_at_the_end_are_not_followed(root: &Fd) {
     assert_eq!(root.open_at(os("m"), Access::Path).unwrap().read_link().unwrap(), b"f");
     if let Ok(found) = link.handle().and_then(|handle| root.open_handle(&handle, Access::Path)) {
         assert_eq!(found.read_link().unwrap(), b"f");
+    }
+}
+
+fn only_directories_are_gone_through(root: &Fd) {
+    root.make_dir_at(os("d"), 0o700).unwrap();
+    let dir = root.open_below(Path::new("d")).unwrap();
+    dir.make_dir_at(os("e"), 0o700).unwrap();
+    make(&dir, "f", b"abc");
+    root.make_symlink_at(os("l"), os("d")).unwrap();
+    type Open = fn(&Fd, &str) -> Result<Fd>;
+    let ways: [Open; 2] = [
+        |root, path| root.open_below(Path::new(path)),
+        |root, path| open_by_steps(root.as_native(), Path::new(path)),
+    ];
+    for open in ways {
+        let ino = |fd: Fd| fd.stat().unwrap().attr.ino;
+        let inner = dir.open_at(os("e"), Access::Path).unwrap();
+        assert_eq!(ino(open(root, "d/e").unwrap()), ino(inner));
+        assert_eq!(ino(open(root, "").unwrap()), ino(Fd::clone(root)));
+        for path in ["l", "l/e", "d/f"] {
+            assert!(matches!(errno(open(root, path)), Errno::ELOOP | Errno::ENOTDIR), "{path}");
+        }
+        assert_eq!(errno(open(root, "d/none/e")), Errno::ENOENT);
+        assert_eq!(errno(open(&dir, "..")), Errno::EXDEV);
     }
 }
 

@@ -1,13 +1,17 @@
-//! The last step of an ejection: all data is home, and `.braid` goes from every
-//! tier, from home last. A record on home says that this is going on: with it,
-//! the directories are no volume any more, and the step can be done again.
+//! The last step of an ejection: every file has its place, and `.braid` goes
+//! from every tier, from home last. A record on home says that this is going on:
+//! with it, the directories are no volume any more, and the step can be done
+//! again.
 
-use crate::format::{Label, TABLE_LEN};
+use super::in_place::Site;
+use super::settle::Settlement;
+use crate::format::{Label, Seal, TABLE_LEN};
 use crate::namespace::{BRAID_DIR, Home, names_in};
 use crate::rehome::{INTENT, empty_dir};
 use crate::{Volume, VolumeConfig};
 use braid_contract::{Access, Context, Errno, Error, Fd, Result};
 use std::ffi::OsStr;
+use std::sync::Arc;
 
 /// The record, in [`INTENT`].
 const RECORD: &str = "eject";
@@ -15,9 +19,16 @@ const RECORD: &str = "eject";
 const TEXT: &[u8] =
     b"This volume is being taken apart; all data is in plain files. Go on with: braid eject\n";
 
+/// What it says besides if files stay on other tiers.
+const IN_PLACE: &[u8] = b"Files that are whole on another tier stay there: home's names of them go.\n";
+
 /// Whether the last step was begun at this home.
 pub(crate) fn begun(root: &Fd) -> Result<bool> {
-    Ok(root.read_small(&format!("{BRAID_DIR}/{INTENT}/{RECORD}"), TEXT.len())?.is_some())
+    Ok(record(root)?.is_some())
+}
+
+fn record(root: &Fd) -> Result<Option<Vec<u8>>> {
+    root.read_small(&format!("{BRAID_DIR}/{INTENT}/{RECORD}"), TEXT.len() + IN_PLACE.len())
 }
 
 /// Ends an ejection of which the last that goes, the record, is gone, and its
@@ -47,16 +58,20 @@ fn is_hollow(root: &Fd) -> Result<bool> {
 }
 
 /// Says so, durably.
-pub(super) fn begin(home: &Home) -> Result<()> {
+pub(super) fn begin(home: &Home, in_place: bool) -> Result<()> {
     let braid = home.braid()?;
     braid.ensure_dir_at(INTENT)?;
     braid.sync(false)?;
     let intent = braid.open_at(OsStr::new(INTENT), Access::Directory)?;
-    intent.replace_small(RECORD, TEXT).context("writing .braid/intent/eject")
+    let text = if in_place { [TEXT, IN_PLACE].concat() } else { TEXT.to_vec() };
+    intent.replace_small(RECORD, &text).context("writing .braid/intent/eject")
 }
 
 /// Carries it out for a volume that was shut down.
-pub(super) fn clear(volume: &Volume) -> Result<()> {
+pub(super) fn clear(volume: &Volume, in_place: bool) -> Result<()> {
+    if in_place {
+        Settlement { home: &volume.home, sites: &volume.sites()? }.carry_out()?;
+    }
     for (tier, store) in volume.tiers.stores() {
         store.clear().map_err(|error| error.context(format!("tier {}", tier.name)))?;
     }
@@ -66,17 +81,33 @@ pub(super) fn clear(volume: &Volume) -> Result<()> {
 /// Carries on what was interrupted. Home keeps its label until all others are
 /// cleared: what has another one is not touched.
 pub(super) fn go_on(config: &VolumeConfig) -> Result<()> {
-    let volume_of = |label: Vec<u8>| Label::decode(&label).ok().map(|label| label.volume);
-    let home = config.home.root.read_small(&format!("{BRAID_DIR}/label"), TABLE_LEN)?.and_then(volume_of);
+    let label_of = |label: Vec<u8>| Label::decode(&label).ok();
+    let home = config.home.root.read_small(&format!("{BRAID_DIR}/label"), TABLE_LEN)?.and_then(label_of);
+    let (mut stores, mut sites) = (Vec::new(), Vec::new());
     for tier in &config.tiers {
-        if let Some(store) = &tier.store {
-            let label = store.label()?;
-            if label.is_some() && label.and_then(volume_of) != home {
+        let Some(store) = &tier.store else { continue };
+        if let Some(bytes) = store.label()? {
+            let label = label_of(bytes);
+            if label.as_ref().map(|label| label.volume) != home.as_ref().map(|label| label.volume) {
                 let what = format!("tier {} is not of the volume that is being taken apart", tier.name);
                 return Err(Error::new(Errno::EINVAL, what));
             }
-            store.clear().map_err(|error| error.context(format!("tier {}", tier.name)))?;
+            if let Some(label) = label {
+                sites.extend(Site::of(label.tier, &tier.name, Arc::clone(store))?);
+            }
         }
+        stores.push((tier, store));
+    }
+    if let Some(label) = home
+        && record(&config.home.root)?.is_some_and(|text| text.ends_with(IN_PLACE))
+    {
+        let mut home = Home::open(Fd::clone(&config.home.root))?;
+        home.use_user_xattr(label.user_xattr);
+        home.use_seal(Seal { volume: label.volume, secret: label.secret });
+        Settlement { home: &home, sites: &sites }.carry_out()?;
+    }
+    for (tier, store) in stores {
+        store.clear().map_err(|error| error.context(format!("tier {}", tier.name)))?;
     }
     clear_home(&config.home.root)
 }

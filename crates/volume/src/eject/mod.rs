@@ -1,37 +1,93 @@
 //! Taking Braid out of a tree: all data comes home, every file is a plain one,
-//! and then attributes and `.braid` go, from home last. The volume is not
-//! mounted meanwhile. What was brought home stays there however it ends, and
-//! the volume stays one until all of it is home.
+//! and then attributes and `.braid` go, from home last. In place, what is whole
+//! on a tier stays there. The volume is not mounted meanwhile. What was brought
+//! home stays there however it ends, and the volume stays one until every file
+//! has its place.
 //!
-//! `clear` is the last step, which an interrupted one goes on with.
+//! `survey` looks at what there is to be done, `in_place` gives files their
+//! names on their tier. What follows the record that ends the volume, and can be
+//! gone on with, is in `clear`, with `settle` for files that stay on their tier.
 
 mod clear;
+mod in_place;
+mod settle;
+mod survey;
 
 pub(crate) use clear::begun;
 
-use crate::file::{File, Layout};
+use crate::file::File;
 use crate::format::{Reason, TABLE_LEN};
 use crate::migrate::Pace;
 use crate::movers::{Drive, Who};
 use crate::namespace::{Identity, Seen};
 use crate::tiers::Tier;
 use crate::{OpenError, Volume, VolumeConfig};
-use braid_contract::{Errno, Error, Fd, Result, TierId};
+use braid_contract::{Errno, Error, Fd, ObjectId, Result, Shown, TierId};
+use in_place::{Fate, Site};
 use std::collections::{BTreeMap, HashSet};
 use std::path::{Path, PathBuf};
+use survey::Names;
 
 /// Ranges of a file that are collected at a time.
 const BATCH: usize = 1024;
+
+/// How an ejection is to go.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct EjectOptions {
+    /// Only look what it means.
+    pub dry_run: bool,
+    /// Files that are whole on another tier stay there, as ordinary files of
+    /// its directory.
+    pub in_place: bool,
+}
+
+/// Files that stay on a tier.
+#[derive(Clone, PartialEq, Eq, Debug)]
+#[non_exhaustive]
+pub struct Stays {
+    /// The tier's name.
+    pub tier: String,
+    /// Files.
+    pub files: u64,
+    /// Bytes in them.
+    pub bytes: u64,
+}
+
+/// How much comes home, and how much stays where.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+#[non_exhaustive]
+pub struct Amounts {
+    /// Files that come home.
+    pub files: u64,
+    /// Bytes of them on other tiers.
+    pub bytes: u64,
+    /// What stays on other tiers.
+    pub stays: Vec<Stays>,
+}
+
+impl Amounts {
+    fn comes_home(&mut self, bytes: u64) {
+        self.files += 1;
+        self.bytes += bytes;
+    }
+
+    fn stays(&mut self, tier: &str, bytes: u64) {
+        match self.stays.iter_mut().find(|stays| stays.tier == tier) {
+            Some(stays) => (stays.files, stays.bytes) = (stays.files + 1, stays.bytes + bytes),
+            None => self.stays.push(Stays { tier: tier.to_owned(), files: 1, bytes }),
+        }
+    }
+}
 
 /// What an ejection came to, or would.
 #[derive(Debug, Default)]
 #[non_exhaustive]
 pub struct Ejection {
-    /// Files that had data on other tiers than home.
-    pub files: u64,
-    /// Bytes of them there.
-    pub bytes: u64,
-    /// Room on home for them, in bytes.
+    /// What comes home and what stays, as it was asked for.
+    pub amounts: Amounts,
+    /// The same for an ejection in place.
+    pub in_place: Amounts,
+    /// Room on home, in bytes.
     pub room: u64,
     /// Files that could not be brought home, below the root, and why not.
     pub left: Vec<(PathBuf, String)>,
@@ -51,27 +107,28 @@ pub struct EjectProgress {
 }
 
 impl Volume {
-    /// Brings all data of the volume that `config` describes home, and takes
-    /// it apart; with `dry_run`, only looks what that means. `progress` is told
-    /// after each file; it ends early when that answers `false`.
+    /// Brings all data of the volume that `config` describes home, but for what
+    /// may stay where it is, and takes the volume apart. `progress` is told after
+    /// each file; it ends early when that answers `false`. What was begun goes on
+    /// the way that it was begun.
     ///
     /// # Errors
     /// An [`OpenError`] if the volume can't be opened, or a tier fails in a way
     /// that is not one file's. The volume is one still.
     pub fn eject(
         config: VolumeConfig,
-        dry_run: bool,
+        options: EjectOptions,
         progress: &mut dyn FnMut(EjectProgress) -> bool,
     ) -> std::result::Result<Ejection, OpenError> {
         if begun(&config.home.root)? {
-            if dry_run {
-                let hindrance = "it was begun, and all data is home; what is left is to be cleared";
+            if options.dry_run {
+                let hindrance = "it was begun, and every file has its place; what is left is to be cleared";
                 return Ok(Ejection { hindrance: Some(hindrance.into()), ..Ejection::default() });
             }
             clear::go_on(&config)?;
             return Ok(Ejection { done: true, ..Ejection::default() });
         }
-        if !dry_run && clear::end_hollow(&config)? {
+        if !options.dry_run && clear::end_hollow(&config)? {
             return Ok(Ejection { done: true, ..Ejection::default() });
         }
         refuse_what_is_none(&config)?;
@@ -79,138 +136,129 @@ impl Volume {
         // What they were at is not wanted any more.
         volume.jobs.stop();
         volume.movers.stop();
-        let result = volume.eject_open(dry_run, progress);
+        let result = volume.eject_open(options, progress);
         let ended = volume.shutdown();
         let ejection = result?;
         ended?;
         if ejection.done {
-            clear::clear(&volume)?;
+            clear::clear(&volume, options.in_place)?;
         }
         Ok(ejection)
     }
 
-    fn eject_open(&self, dry_run: bool, progress: &mut dyn FnMut(EjectProgress) -> bool) -> Result<Ejection> {
-        let mut ejection = self.survey()?;
-        if dry_run || !ejection.left.is_empty() || ejection.hindrance.is_some() {
+    fn eject_open(
+        &self,
+        options: EjectOptions,
+        progress: &mut dyn FnMut(EjectProgress) -> bool,
+    ) -> Result<Ejection> {
+        let sites = self.sites()?;
+        let (mut ejection, names) = self.survey(options, &sites)?;
+        if options.dry_run || !ejection.left.is_empty() || ejection.hindrance.is_some() {
             return Ok(ejection);
         }
-        if !self.bring_all_home(&mut ejection, progress)? {
+        let now = EjectProgress { done: 0, total: ejection.amounts.bytes };
+        let mut work = Work {
+            options,
+            names: &names,
+            sites: &sites,
+            ejection: &mut ejection,
+            placed: HashSet::new(),
+            now,
+            progress,
+            goes_on: true,
+        };
+        let ended = self.take_apart(&mut work)?;
+        let placed = work.placed;
+        if !ended {
             ejection.hindrance = Some("it was interrupted".into());
         }
         if ejection.left.is_empty() && ejection.hindrance.is_none() {
             self.reaper.reap_now(self);
             self.reaper.bury(self);
-            ejection.hindrance = self.what_is_left()?;
+            ejection.hindrance = self.what_is_left(&placed)?;
         }
         ejection.done = ejection.left.is_empty() && ejection.hindrance.is_none();
         if ejection.done {
-            clear::begin(&self.home)?;
+            self.make_places_durable(&sites, options)?;
+            clear::begin(&self.home, options.in_place)?;
         }
         Ok(ejection)
     }
 
-    /// What there is to be done, and what is in the way.
-    fn survey(&self) -> Result<Ejection> {
-        let (mut ejection, mut linked) = (Ejection::default(), HashSet::new());
-        self.home.walk_below(&[], &mut |seen| {
-            match seen {
-                Seen::File(_, _, identity) if identity.attr.nlink > 1 && !linked.insert(identity.ino()) => {}
-                Seen::File(path, fd, identity) => {
-                    let elsewhere = self.home.id_attr(&**fd, identity).and_then(|attr| match attr {
-                        None => Ok(0),
-                        Some(_) => self.with_file(fd, identity, |file| self.readable_elsewhere(file)),
-                    });
-                    match elsewhere {
-                        Ok(bytes) => {
-                            ejection.files += u64::from(bytes > 0);
-                            ejection.bytes += bytes;
-                        }
-                        Err(error) => ejection.left.push((path.to_owned(), error.to_string())),
-                    }
-                }
-                Seen::Failed(path, error) => ejection.left.push((path.to_owned(), error.to_string())),
-            }
-            Ok(())
-        })?;
-        let home = self.tiers.home();
-        home.measure_again();
-        ejection.room = home.room();
-        if ejection.room < ejection.bytes {
-            ejection.hindrance = Some(format!("tier {} has no room for all that is elsewhere", home.name));
+    /// What files have on their tiers, and what home knows of them.
+    fn make_places_durable(&self, sites: &[Site], options: EjectOptions) -> Result<()> {
+        if options.in_place {
+            sites.iter().try_for_each(|site| site.store.sync_all())?;
+            self.home.root().sync_fs()?;
         }
-        Ok(ejection)
+        Ok(())
     }
 
-    /// Bytes of a file that are not on home; an error if some can't be read.
-    fn readable_elsewhere(&self, file: &File) -> Result<u64> {
-        let mut bytes = 0;
-        self.each_away(file, 0, &mut |range| {
-            let tier = self.tiers.get(range.tier)?;
-            if tier.is_absent() || !tier.is_healthy() {
-                let what = format!("some of it is on tier {}, which is {}", tier.name, tier.state().name());
-                return Err(Error::new(Errno::EIO, what));
-            }
-            bytes += range.len;
-            Ok(())
-        })?;
-        Ok(bytes)
-    }
-
-    /// Calls `visit` with each range of a file that is not on home.
-    fn each_away(&self, file: &File, first: u64, visit: &mut dyn FnMut(Away) -> Result<()>) -> Result<()> {
-        let Layout::Spread(spread) = &*file.layout.read() else { return Ok(()) };
-        let (ranges, size, home) = (spread.range_size(), spread.size(), self.tiers.home().id);
-        let end = ranges.count(size);
-        spread.index.for_each(ranges.range_of(first), |range, entry| {
-            // What lies behind the end goes when the file becomes plain.
-            if range >= end {
-                return Ok(());
-            }
-            let tier = entry?.tier;
-            let offset = ranges.start_of(range);
-            let len = (size - offset).min(ranges.bytes());
-            if tier == home {
-                Ok(())
-            } else {
-                visit(Away { offset, len, tier, next: offset + ranges.bytes() })
-            }
-        })
-    }
-
+    /// Goes through all files: those that come home do so in the first pass,
+    /// which takes long, and those that stay get their names in the second one.
     /// Answers whether it came to its end.
-    fn bring_all_home(
+    fn take_apart(&self, work: &mut Work<'_>) -> Result<bool> {
+        for placing in [false, true] {
+            if placing && !work.options.in_place {
+                continue;
+            }
+            let mut linked = HashSet::new();
+            let walked = self.home.walk_below(&[], &mut |seen| {
+                match seen {
+                    Seen::File(_, _, identity)
+                        if identity.attr.nlink > 1 && !linked.insert(identity.ino()) => {}
+                    Seen::File(path, fd, identity) => {
+                        let names = work.names.of(identity, path);
+                        if let Err(error) = self.eject_file(work, (fd, identity, &names), placing) {
+                            note(&mut work.ejection.left, path, &error);
+                        }
+                    }
+                    Seen::Failed(path, error) => note(&mut work.ejection.left, path, &error),
+                }
+                if work.goes_on { Ok(()) } else { Err(Errno::ECANCELED.into()) }
+            });
+            match walked {
+                Err(error) if error.errno() == Errno::ECANCELED => return Ok(false),
+                walked => walked?,
+            }
+        }
+        Ok(true)
+    }
+
+    /// One file. Those that are to have a name on their tier are passed over,
+    /// unless they are what is looked for.
+    fn eject_file(
         &self,
-        ejection: &mut Ejection,
-        progress: &mut dyn FnMut(EjectProgress) -> bool,
-    ) -> Result<bool> {
-        let (mut now, mut goes_on) = (EjectProgress { done: 0, total: ejection.bytes }, true);
-        let (left, mut linked) = (&mut ejection.left, HashSet::new());
-        let walked = self.home.walk_below(&[], &mut |seen| {
-            match seen {
-                Seen::File(_, _, identity) if identity.attr.nlink > 1 && !linked.insert(identity.ino()) => {}
-                Seen::File(path, fd, identity) => {
-                    let is_spread = self.home.id_attr(&**fd, identity).map(|attr| attr.is_some());
-                    let mut tell = |bytes| {
-                        now.done += bytes;
-                        goes_on = progress(now);
-                        if goes_on { Ok(()) } else { Err(Errno::ECANCELED.into()) }
-                    };
-                    let done = is_spread.and_then(|spread| match spread {
-                        true => self.with_file(fd, identity, |file| self.bring_file_home(file, &mut tell)),
-                        false => Ok(()),
-                    });
-                    if let Err(error) = done.and_then(|()| self.strip(fd, identity)) {
-                        note(left, path, &error);
+        work: &mut Work<'_>,
+        (fd, identity, names): (&Fd, &Identity, &[PathBuf]),
+        placing: bool,
+    ) -> Result<()> {
+        if self.home.id_attr(&**fd, identity)?.is_none() {
+            return self.strip(fd, identity);
+        }
+        let is_home = self.with_file(fd, identity, |file| {
+            if work.options.in_place
+                && let Fate::Stays(placed) = self.fate(file, identity, names, work.sites)?
+            {
+                if !placing {
+                    return Ok(false);
+                }
+                match self.name_in_place(fd, &placed, names, work.sites) {
+                    Ok(()) => {
+                        work.placed.insert((placed.tier, placed.id));
+                        return work.tell(0).map(|()| false);
+                    }
+                    // It comes home, if there is room.
+                    Err(error) => {
+                        tracing::info!(path = %names[0].shown(), %error, "a file can't stay on its tier");
+                        work.not_placed(placed.tier, placed.size);
                     }
                 }
-                Seen::Failed(path, error) => note(left, path, &error),
             }
-            if goes_on { Ok(()) } else { Err(Errno::ECANCELED.into()) }
-        });
-        match walked {
-            Err(error) if error.errno() == Errno::ECANCELED => Ok(false),
-            walked => walked.map(|()| true),
-        }
+            self.unplace(file, names, work.sites)?;
+            self.bring_file_home(file, &mut |bytes| work.tell(bytes)).map(|()| true)
+        })?;
+        if is_home { self.strip(fd, identity) } else { Ok(()) }
     }
 
     fn bring_file_home(&self, file: &File, told: &mut dyn FnMut(u64) -> Result<()>) -> Result<()> {
@@ -259,7 +307,7 @@ impl Volume {
     }
 
     /// What is there that no file leads to.
-    fn what_is_left(&self) -> Result<Option<String>> {
+    fn what_is_left(&self, placed: &HashSet<(TierId, ObjectId)>) -> Result<Option<String>> {
         let mut indexes = 0_u64;
         self.index.list(&mut |_| {
             indexes += 1;
@@ -270,13 +318,47 @@ impl Volume {
         }
         for (tier, store) in self.tiers.stores() {
             let mut objects = 0_u64;
-            store.list(&mut |_| objects += 1)?;
+            store.list(&mut |id| objects += u64::from(!placed.contains(&(tier.id, id))))?;
             if objects > 0 {
                 let what = format!("{objects} objects on tier {} belong to no file", tier.name);
                 return Ok(Some(what + ": see braid fsck --repair"));
             }
         }
         Ok(None)
+    }
+}
+
+/// What goes along with an ejection.
+struct Work<'w> {
+    options: EjectOptions,
+    names: &'w Names,
+    sites: &'w [Site],
+    ejection: &'w mut Ejection,
+    /// Objects that stay where they are.
+    placed: HashSet<(TierId, ObjectId)>,
+    now: EjectProgress,
+    progress: &'w mut dyn FnMut(EjectProgress) -> bool,
+    goes_on: bool,
+}
+
+impl Work<'_> {
+    /// `ECANCELED` if it is to end.
+    fn tell(&mut self, bytes: u64) -> Result<()> {
+        self.now.done += bytes;
+        self.goes_on = (self.progress)(self.now);
+        if self.goes_on { Ok(()) } else { Err(Errno::ECANCELED.into()) }
+    }
+
+    /// A file that was to stay on its tier comes home.
+    fn not_placed(&mut self, tier: TierId, bytes: u64) {
+        self.now.total += bytes;
+        let amounts = &mut self.ejection.amounts;
+        amounts.comes_home(bytes);
+        let name = self.sites.iter().find(|site| site.tier == tier).map(|site| &site.name);
+        if let Some(stays) = amounts.stays.iter_mut().find(|stays| Some(&stays.tier) == name) {
+            stays.files -= 1;
+            stays.bytes -= bytes;
+        }
     }
 }
 

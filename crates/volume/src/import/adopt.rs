@@ -3,8 +3,10 @@
 //!
 //! 1. each gets a second name on its tier, that of an object, and a home inode
 //!    without a place in the namespace; both durable for all of them;
-//! 2. the home inodes get their names, durably;
-//! 3. the old names on the tier go.
+//! 2. the home inodes get their names, and further names of the same files are
+//!    added, durably;
+//! 3. the old names on the tier go, with those of what needs no object, and of
+//!    what an earlier import brought in and was interrupted.
 //!
 //! What a crash leaves of 1 is removed at the next mount
 //! ([`Volume::discard_unnamed`]); what it leaves of 3 is met again as a file
@@ -38,6 +40,12 @@ pub(super) struct Adopter<'a> {
     unnamed: Fd,
     pub(super) observer: &'a mut dyn Observer,
     batch: Vec<Adopted>,
+    /// Further names of files, as where the file is at home, and the name.
+    links: Vec<Link>,
+    /// What is at home under a name of its own: its old name is to go.
+    old: Vec<Old>,
+    /// Files and bytes that came in, and were not told of.
+    came: (u64, u64),
     /// Where files with several names came first, by inode number.
     linked: HashMap<u64, PathBuf>,
     /// The same of what came before an interruption, once that was looked for.
@@ -53,6 +61,19 @@ struct Adopted {
     bytes: u64,
 }
 
+struct Link {
+    first: PathBuf,
+    path: PathBuf,
+    ino: u64,
+}
+
+/// A name on the tier that is not needed any more.
+struct Old {
+    path: PathBuf,
+    /// It is that of a file that became an object.
+    is_object: bool,
+}
+
 impl<'a> Adopter<'a> {
     pub(super) fn new(
         volume: &'a Volume,
@@ -61,8 +82,21 @@ impl<'a> Adopter<'a> {
         (root, unnamed): (Fd, Fd),
         observer: &'a mut dyn Observer,
     ) -> Self {
-        let (batch, linked) = (Vec::new(), HashMap::new());
-        Self { volume, tier, store, root, unnamed, observer, batch, linked, linked_before: None }
+        let (batch, links, old, linked) = (Vec::new(), Vec::new(), Vec::new(), HashMap::new());
+        Self {
+            volume,
+            tier,
+            store,
+            root,
+            unnamed,
+            observer,
+            batch,
+            links,
+            old,
+            came: (0, 0),
+            linked,
+            linked_before: None,
+        }
     }
 
     /// A regular file.
@@ -72,12 +106,13 @@ impl<'a> Adopter<'a> {
             if !self.is_in(met)? {
                 return self.stays(met.path);
             }
-            return self.let_go([met.path]);
+            return self.is_old(met.path, true);
         }
         if met.attr.nlink > 1
             && let Some(first) = self.first_name(ino)?
         {
-            return self.link(&first, met.path);
+            self.links.push(Link { first, path: met.path.to_owned(), ino });
+            return self.flush_if_many();
         }
         if ID_ATTRS.iter().any(|id| met.fd.get_xattr(OsStr::new(id), &mut []).is_ok()) {
             let what = "it was a file of a Braid volume: its data may be on other tiers of that";
@@ -89,7 +124,17 @@ impl<'a> Adopter<'a> {
             self.linked.insert(ino, met.path.to_owned());
         }
         self.batch.push(Adopted { path: met.path.to_owned(), unnamed, ino, bytes: met.attr.size });
-        if self.batch.len() >= BATCH { self.flush() } else { Ok(()) }
+        self.flush_if_many()
+    }
+
+    fn flush_if_many(&mut self) -> Result<()> {
+        if self.batch.len() + self.links.len() + self.old.len() >= BATCH { self.flush() } else { Ok(()) }
+    }
+
+    /// Home has it; that is to be durable before its old name goes.
+    fn is_old(&mut self, path: &Path, is_object: bool) -> Result<()> {
+        self.old.push(Old { path: path.to_owned(), is_object });
+        self.flush_if_many()
     }
 
     /// Whether the file that home has of that name is this one.
@@ -144,27 +189,50 @@ impl<'a> Adopter<'a> {
         Ok(linked)
     }
 
-    fn drop_old_name(&self, path: &Path) -> Result<()> {
-        // That it has a name at home has to be durable before.
-        self.volume.home.root().sync_fs()?;
-        self.root.remove_at(path.as_os_str(), false)
-    }
-
     fn stays(&mut self, path: &Path) -> Result<()> {
         self.observer.conflict(path);
         Ok(())
     }
 
-    /// One more name of a file that came in.
-    fn link(&mut self, first: &Path, path: &Path) -> Result<()> {
-        self.flush()?;
-        let home = self.volume.home.root();
-        let file = home.open_at(first.as_os_str(), Access::Path)?;
-        file.link_to(&*parent(&home, path)?, name(path))?;
-        self.volume.names_came(&home, [path]);
+    /// One more name of a file that came in, unless that did not after all.
+    fn link(&mut self, home: &Fd, link: &Link) -> Result<bool> {
+        if self.first_name(link.ino)?.as_ref() != Some(&link.first) {
+            return Ok(false);
+        }
+        let file = home.open_at(link.first.as_os_str(), Access::Path)?;
+        if !self.is_file_of(&file, link.ino)? {
+            return Ok(false);
+        }
+        match file.link_to(&*parent(home, &link.path)?, name(&link.path)) {
+            Err(error) if error.errno() == Errno::EEXIST => return Ok(false),
+            result => result?,
+        }
         self.volume.name_was_added(&*file)?;
-        self.drop_old_name(path)?;
-        self.observer.came(1, 0)
+        Ok(true)
+    }
+
+    /// Whether a file at home is still what came of an inode of the tier.
+    fn is_file_of(&self, file: &Fd, ino: u64) -> Result<bool> {
+        let identity = self.volume.home.identify(&**file)?;
+        Ok(match self.volume.home.id_attr(&**file, &identity)? {
+            Some(attr) => self.object(attr.id)?.is_some_and(|object| object.ino.0 == ino),
+            None => identity.size() == 0,
+        })
+    }
+
+    fn add_links(&mut self, home: &Fd) -> Result<()> {
+        for link in std::mem::take(&mut self.links) {
+            match self.link(home, &link) {
+                Ok(true) => {
+                    self.volume.names_came(home, [&*link.path]);
+                    self.old.push(Old { path: link.path, is_object: true });
+                    self.came.0 += 1;
+                }
+                Ok(false) => self.stays(&link.path)?,
+                Err(error) => self.observer.failed(&link.path, &error)?,
+            }
+        }
+        Ok(())
     }
 
     fn make_unnamed(&self, met: &Met<'_>, unnamed: &OsStr) -> Result<()> {
@@ -187,18 +255,29 @@ impl<'a> Adopter<'a> {
         })
     }
 
-    /// Gives those their names that have none.
+    /// Carries out what was put off: gives names to what has none, and takes
+    /// away old ones.
     pub(super) fn flush(&mut self) -> Result<()> {
+        let home = self.volume.home.root();
+        self.give_names(&home)?;
+        self.add_links(&home)?;
+        self.let_go(&home)?;
+        match std::mem::take(&mut self.came) {
+            (0, _) => Ok(()),
+            (files, bytes) => self.observer.came(files, bytes),
+        }
+    }
+
+    fn give_names(&mut self, home: &Fd) -> Result<()> {
         let batch = std::mem::take(&mut self.batch);
         if batch.is_empty() {
             return Ok(());
         }
-        let home = self.volume.home.root();
         self.store.sync_all().map_err(|error| self.tier.note_error(error))?;
         home.sync_fs()?;
         let mut named = Vec::with_capacity(batch.len());
         for adopted in batch {
-            match self.give_name(&home, &adopted) {
+            match self.give_name(home, &adopted) {
                 Ok(()) => named.push(adopted),
                 Err(error) if error.errno() == Errno::EEXIST => {
                     self.linked.remove(&adopted.ino);
@@ -212,20 +291,28 @@ impl<'a> Adopter<'a> {
                 }
             }
         }
-        self.volume.names_came(&home, named.iter().map(|adopted| &*adopted.path));
-        self.let_go(named.iter().map(|adopted| &*adopted.path))?;
-        let bytes = named.iter().map(|adopted| adopted.bytes).sum();
-        self.observer.came(named.len() as u64, bytes)
+        self.volume.names_came(home, named.iter().map(|adopted| &*adopted.path));
+        for Adopted { path, bytes, .. } in named {
+            self.came = (self.came.0 + 1, self.came.1 + bytes);
+            self.old.push(Old { path, is_object: true });
+        }
+        Ok(())
     }
 
-    /// Files have a name at home: they lose those that they had on the tier.
-    fn let_go<'p>(&self, paths: impl IntoIterator<Item = &'p Path, IntoIter: Clone>) -> Result<()> {
-        let paths = paths.into_iter();
-        self.volume.home.root().sync_fs()?;
-        paths.clone().try_for_each(|path| self.own(path))?;
-        // Nothing leads there afterwards but the object's name.
-        self.store.sync_all().map_err(|error| self.tier.note_error(error))?;
-        paths.into_iter().try_for_each(|path| self.root.remove_at(path.as_os_str(), false))
+    /// What has a name at home loses that which it had on the tier.
+    fn let_go(&mut self, home: &Fd) -> Result<()> {
+        let old = std::mem::take(&mut self.old);
+        if old.is_empty() {
+            return Ok(());
+        }
+        home.sync_fs()?;
+        let mut objects = old.iter().filter(|old| old.is_object).peekable();
+        if objects.peek().is_some() {
+            objects.try_for_each(|old| unless_gone(self.own(&old.path)))?;
+            // Nothing leads there afterwards but the object's name.
+            self.store.sync_all().map_err(|error| self.tier.note_error(error))?;
+        }
+        old.iter().try_for_each(|old| unless_gone(self.root.remove_at(old.path.as_os_str(), false)))
     }
 
     /// The file is an object from now on, and nobody's but Braid's. Whose it was
@@ -255,7 +342,7 @@ impl<'a> Adopter<'a> {
     /// A symbolic link, or an inode without data.
     pub(super) fn other(&mut self, met: &Met<'_>) -> Result<()> {
         if met.at_home.is_some() {
-            return if self.is_same(met)? { self.drop_old_name(met.path) } else { self.stays(met.path) };
+            return if self.is_same(met)? { self.is_old(met.path, false) } else { self.stays(met.path) };
         }
         let home = self.volume.home.root();
         let (dir, name) = (parent(&home, met.path)?, name(met.path));
@@ -263,7 +350,7 @@ impl<'a> Adopter<'a> {
         let made = dir.open_at(name, Access::Path)?;
         give_attributes(&**met.fd, met.attr, &*made)?;
         self.volume.names_came(&home, [met.path]);
-        self.drop_old_name(met.path)?;
+        self.is_old(met.path, false)?;
         self.observer.came(0, 0)
     }
 
@@ -313,6 +400,14 @@ impl Volume {
             cache.attributes_changed(self.home.public_ino(self.home.identify(file)?.ino()));
         }
         Ok(())
+    }
+}
+
+/// Somebody may have removed a name on the tier meanwhile.
+fn unless_gone(result: Result<()>) -> Result<()> {
+    match result {
+        Err(error) if error.errno() == Errno::ENOENT => Ok(()),
+        result => result,
     }
 }
 

@@ -12,6 +12,8 @@
 mod adopt;
 mod walk;
 
+pub(crate) use walk::give_attributes;
+
 use crate::Volume;
 use crate::namespace::names_in;
 use crate::rehome::empty_dir;

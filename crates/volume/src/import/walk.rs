@@ -52,7 +52,7 @@ fn walk(volume: &Volume, root: &Fd, visitor: &mut dyn Visitor) -> Result<()> {
         if !path.as_os_str().is_empty() {
             steps.push(Step::Leave(path.clone()));
         }
-        let names = open_dir(root, &path).and_then(|dir| Ok((names_in(&*dir)?, dir)));
+        let names = root.open_below(&path).and_then(|dir| Ok((names_in(&*dir)?, dir)));
         let (names, dir) = match names {
             Ok(found) => found,
             Err(error) => {
@@ -88,8 +88,15 @@ fn walk(volume: &Volume, root: &Fd, visitor: &mut dyn Visitor) -> Result<()> {
 fn look(dir: &Fd, name: &OsStr, device: u64, beside: Option<&Fd>) -> Result<(Fd, Attr, Option<FileKind>)> {
     let fd = dir.open_at(name, Access::Path)?;
     let stat = fd.stat()?;
+    let mounted = || Error::new(Errno::EXDEV, "another file system is mounted there");
     if stat.device != device {
-        return Err(Error::new(Errno::EXDEV, "another file system is mounted there"));
+        return Err(mounted());
+    }
+    // It may be a part of the same file system, by another mount.
+    if stat.attr.kind == FileKind::Directory
+        && let Err(error) = dir.open_below(Path::new(name))
+    {
+        return Err(if error.errno() == Errno::EXDEV { mounted() } else { error });
     }
     let at_home = match beside.map(|home| home.open_at(name, Access::Path)) {
         Some(Ok(fd)) => Some(fd.stat()?.attr.kind),
@@ -228,7 +235,7 @@ pub(super) fn bring_in(volume: &Volume, root: &Fd, adopter: Adopter<'_>) -> Resu
 }
 
 /// Owner, extended attributes, mode and times.
-pub(super) fn give_attributes(
+pub(crate) fn give_attributes(
     old: &dyn braid_contract::NativeFd,
     attr: &Attr,
     new: &dyn braid_contract::NativeFd,

@@ -89,7 +89,8 @@ impl Home {
         Ok(())
     }
 
-    fn open_dir(&self, path: &Path) -> Result<Fd> {
+    /// Opens a directory of the namespace.
+    pub(crate) fn open_dir(&self, path: &Path) -> Result<Fd> {
         let shown = if path.as_os_str().is_empty() { Path::new(".") } else { path };
         self.root().open_at(shown.as_os_str(), Access::Directory)
     }

@@ -1,0 +1,265 @@
+//! Files that stay on their tier: each becomes an ordinary file of that tier's
+//! directory, under the path that it has in the volume. No data is copied.
+//!
+//! As long as the volume is one, nothing is taken from it:
+//!
+//! 1. its object, cut to the file's size, gets a second name, which is the
+//!    file's path, for each name that the file has. It is nobody's but Braid's
+//!    still, as the volume's objects are. Whether the tier takes what else the
+//!    file has is found out before. What can't be done ends so that the file
+//!    comes home.
+//! 2. All of that is made durable, on all tiers; then the record says that the
+//!    volume is none any more, and which way it goes.
+//!
+//! What is done after the record can be done again from its beginning
+//! ([`settle`](super::settle)): names and directories on the tiers get what they
+//! have at home; that is made durable; home's names of these files go; that is
+//! made durable; and only then objects go, with all else of Braid's. So at any
+//! moment home has a name and the tier an object, or the tier has the name.
+
+use crate::Volume;
+use crate::file::{File, Layout};
+use crate::namespace::{Home, Identity, copy_xattrs};
+use crate::tiers::bit;
+use braid_contract::{Access, Attr, Errno, Error, Fd, NativeFd, ObjectId, Result, Store, TierId};
+use braid_sys::is_privileged;
+use std::ffi::OsStr;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+/// A tier that is a directory.
+pub(super) struct Site {
+    pub(super) tier: TierId,
+    pub(super) name: String,
+    pub(super) store: Arc<dyn Store>,
+    root: Fd,
+}
+
+/// What is at a path of a tier.
+enum Spot {
+    Free,
+    /// The very file.
+    Same,
+    /// Something else, or nothing that may be gone through on the way.
+    Taken,
+}
+
+/// What becomes of a file that has data on other tiers.
+pub(super) enum Fate {
+    Stays(Placed),
+    /// It has to come home; the reason is told where it could stay otherwise.
+    ComesHome(Option<String>),
+}
+
+/// A file that is whole on a tier.
+pub(super) struct Placed {
+    pub(super) tier: TierId,
+    pub(super) id: ObjectId,
+    pub(super) size: u64,
+}
+
+impl Site {
+    /// `None` if the tier is no directory.
+    pub(super) fn of(tier: TierId, name: &str, store: Arc<dyn Store>) -> Result<Option<Self>> {
+        match store.directory() {
+            Ok(root) => Ok(Some(Self { tier, name: name.to_owned(), store, root })),
+            Err(error) if error.errno() == Errno::EOPNOTSUPP => Ok(None),
+            Err(error) => Err(error),
+        }
+    }
+
+    pub(super) fn bit(&self) -> u64 {
+        bit(self.tier)
+    }
+
+    /// A directory on the tier, where there is one.
+    pub(super) fn dir(&self, path: &Path) -> Result<Fd> {
+        self.root.open_below(path)
+    }
+
+    fn look(&self, path: &Path, object: &Attr) -> Result<Spot> {
+        let (dir, name) = split(path);
+        let there = self.dir(dir).and_then(|dir| dir.open_at(name, Access::Path));
+        match there.and_then(|fd| fd.stat()) {
+            // A mount over it is not of the tier's file system.
+            Ok(stat) if stat.attr.ino == object.ino && stat.device == self.root.stat()?.device => {
+                Ok(Spot::Same)
+            }
+            Ok(_) => Ok(Spot::Taken),
+            Err(error) => match error.errno() {
+                Errno::ENOENT => Ok(Spot::Free),
+                Errno::ENOTDIR | Errno::ELOOP | Errno::EXDEV => Ok(Spot::Taken),
+                _ => Err(error),
+            },
+        }
+    }
+
+    /// Whether the file has this name here.
+    pub(super) fn has(&self, path: &Path, object: &Fd) -> Result<bool> {
+        Ok(matches!(self.look(path, &object.stat()?.attr)?, Spot::Same))
+    }
+
+    /// Gives an object its name, if it has not got it. `EEXIST` if something
+    /// else has.
+    pub(super) fn link(&self, home: &Home, path: &Path, object: &Fd, made: &mut Vec<PathBuf>) -> Result<()> {
+        match self.look(path, &object.stat()?.attr)? {
+            Spot::Same => Ok(()),
+            Spot::Taken => Err(Error::new(Errno::EEXIST, self.taken())),
+            Spot::Free => {
+                let (dir, name) = split(path);
+                object.link_to(&*self.make_dirs(home, dir, made)?, name)
+            }
+        }
+    }
+
+    fn taken(&self) -> String {
+        format!("tier {} has something else of that name", self.name)
+    }
+
+    /// Opens a directory, and makes what there is not of the way to it. What is
+    /// made is noted, and is nobody's but Braid's until the end.
+    fn make_dirs(&self, home: &Home, path: &Path, made: &mut Vec<PathBuf>) -> Result<Fd> {
+        match self.dir(path) {
+            Err(error) if error.errno() == Errno::ENOENT => {}
+            result => return result,
+        }
+        let (mut at, mut done) = (self.dir(Path::new(""))?, PathBuf::new());
+        for name in path {
+            done.push(name);
+            at = match self.dir(&done) {
+                Err(error) if error.errno() == Errno::ENOENT => {
+                    at.make_dir_at(name, 0o700)?;
+                    made.push(done.clone());
+                    let dir = self.dir(&done)?;
+                    prepare(&*home.open_dir(&done)?, &*dir, 0o700)?;
+                    dir
+                }
+                result => result?,
+            };
+        }
+        Ok(at)
+    }
+
+    /// Takes the names of an object away again; answers whether it had any.
+    fn unlink(&self, paths: &[PathBuf], object: &Fd) -> Result<bool> {
+        let mut any = false;
+        for path in paths {
+            if self.has(path, object)? {
+                let (dir, name) = split(path);
+                self.dir(dir)?.remove_at(name, false)?;
+                any = true;
+            }
+        }
+        Ok(any)
+    }
+}
+
+impl Volume {
+    /// The tiers on which files can stay.
+    pub(super) fn sites(&self) -> Result<Vec<Site>> {
+        let there = self.tiers.stores().filter(|(tier, _)| !tier.is_absent() && tier.is_healthy());
+        there.filter_map(|(tier, store)| Site::of(tier.id, &tier.name, store).transpose()).collect()
+    }
+
+    /// What is to become of a file with these names. Changes nothing.
+    pub(super) fn fate(
+        &self,
+        file: &File,
+        identity: &Identity,
+        names: &[PathBuf],
+        sites: &[Site],
+    ) -> Result<Fate> {
+        let Layout::Spread(spread) = &*file.layout.read() else { return Ok(Fate::ComesHome(None)) };
+        let (Some(whole), id, size) = (spread.index.whole(), spread.id(), spread.size()) else {
+            return Ok(Fate::ComesHome(None));
+        };
+        let Some(site) = sites.iter().find(|site| site.tier == whole.tier) else {
+            return Ok(Fate::ComesHome(None));
+        };
+        // Without data it needs no room. How long one is that can't be recovered
+        // is not known.
+        if size == 0 || self.index.is_unrecovered(id) {
+            return Ok(Fate::ComesHome(None));
+        }
+        let own = self.home.braid()?.stat()?.attr;
+        if !is_privileged() && (identity.attr.uid, identity.attr.gid) != (own.uid, own.gid) {
+            return Ok(Fate::ComesHome(Some(
+                "it belongs to somebody else, and so can't be given there".into(),
+            )));
+        }
+        if names.len() as u64 != u64::from(identity.attr.nlink) {
+            return Ok(Fate::ComesHome(Some("it has a name outside of the volume".into())));
+        }
+        let object = match site.store.object_file(id) {
+            // It was never synced: all of it is zeros.
+            Err(error) if error.errno() == Errno::ENOENT => return Ok(Fate::ComesHome(None)),
+            object => object?.stat()?.attr,
+        };
+        for path in names {
+            if matches!(site.look(path, &object)?, Spot::Taken) {
+                return Ok(Fate::ComesHome(Some(site.taken())));
+            }
+        }
+        Ok(Fate::Stays(Placed { tier: whole.tier, id, size }))
+    }
+
+    /// Gives a file its names on its tier. Not durable. If that fails, the tier
+    /// is as it was.
+    pub(super) fn name_in_place(
+        &self,
+        fd: &Fd,
+        placed: &Placed,
+        names: &[PathBuf],
+        sites: &[Site],
+    ) -> Result<()> {
+        let site = sites.iter().find(|site| site.tier == placed.tier).ok_or(Errno::ENODEV)?;
+        let object = site.store.object_file(placed.id)?;
+        if object.stat()?.attr.size != placed.size {
+            site.store.truncate(placed.id, placed.size)?;
+        }
+        let mut made = Vec::new();
+        let done = prepare(&**fd, &*object, 0o600)
+            .and_then(|()| names.iter().try_for_each(|path| site.link(&self.home, path, &object, &mut made)));
+        if done.is_err() {
+            site.unlink(names, &object)?;
+            for path in made.iter().rev() {
+                let (dir, name) = split(path);
+                site.dir(dir)?.remove_at(name, true)?;
+            }
+        }
+        done
+    }
+
+    /// A file comes home: what it has of names on tiers goes, durably, before
+    /// its object does. An ejection that was interrupted may have given it some.
+    pub(super) fn unplace(&self, file: &File, names: &[PathBuf], sites: &[Site]) -> Result<()> {
+        let Some(id) = file.spread_id() else { return Ok(()) };
+        for site in sites {
+            match site.store.object_file(id) {
+                Err(error) if error.errno() == Errno::ENOENT => {}
+                Err(error) => return Err(error),
+                Ok(object) if object.stat()?.attr.nlink > 1 => {
+                    if site.unlink(names, &object)? {
+                        site.store.sync_all()?;
+                    }
+                }
+                Ok(_) => {}
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Gives an inode of a tier what that at home has besides owner and times, as far
+/// as nobody gets at it so.
+fn prepare(from: &dyn NativeFd, to: &dyn NativeFd, mode: u32) -> Result<()> {
+    let copied = copy_xattrs(from, to);
+    // Also takes from everybody what an access control list gives.
+    to.set_mode(mode)?;
+    copied
+}
+
+/// The directory that a path is in, and its name there.
+pub(super) fn split(path: &Path) -> (&Path, &OsStr) {
+    (path.parent().unwrap_or(Path::new("")), path.file_name().unwrap_or(OsStr::new(".")))
+}

@@ -1,0 +1,144 @@
+//! The end of an ejection in place, for files that have a second name on their
+//! tier: it becomes the only one. The volume is none any more; this is done from
+//! the beginning as often as it is interrupted.
+//!
+//! What a file is, home's inode says until its name there is gone, and that goes
+//! only when the tier has all of it durably.
+
+use super::in_place::{Site, split};
+use crate::file::WholeAttr;
+use crate::import::give_attributes;
+use crate::namespace::{BRAID_DIR, Home, names_in};
+use braid_contract::{Access, Attr, Context, Errno, Error, Fd, FileKind, ObjectId, Result, SetTime, Shown};
+use std::collections::{HashMap, HashSet};
+use std::ffi::{OsStr, OsString};
+use std::path::Path;
+
+pub(super) struct Settlement<'a> {
+    pub(super) home: &'a Home,
+    pub(super) sites: &'a [Site],
+}
+
+/// What home has of a name.
+enum Met<'a> {
+    /// A file that stays on its tier.
+    Placed(Fd, Attr, &'a Site, ObjectId),
+    Dir,
+    Other,
+}
+
+impl<'a> Settlement<'a> {
+    pub(super) fn carry_out(&self) -> Result<()> {
+        self.dress(Path::new(""))?;
+        self.sites.iter().try_for_each(|site| site.store.sync_all())?;
+        self.forget(Path::new(""))?;
+        self.home.root().sync_fs()
+    }
+
+    fn meet(&self, dir: &Fd, path: &Path, name: &OsStr) -> Result<Met<'a>> {
+        let fd = dir.open_at(name, Access::Path)?;
+        let identity = match self.home.identify(&*fd) {
+            // Another file system is mounted there.
+            Err(error) if error.errno() == Errno::EXDEV => return Ok(Met::Other),
+            identity => identity?,
+        };
+        if identity.kind() == FileKind::Directory {
+            let is_braids = path.as_os_str().is_empty() && name == BRAID_DIR;
+            return Ok(if is_braids { Met::Other } else { Met::Dir });
+        }
+        let attr = match self.home.id_attr(&*fd, &identity) {
+            // Braid left none such: it was written since.
+            Err(error) if error.errno() == Errno::EUCLEAN => None,
+            attr => attr?,
+        };
+        let Some((whole, id)) = attr.and_then(|attr| Some((WholeAttr::of(attr.kind)?, attr.id))) else {
+            return Ok(Met::Other);
+        };
+        match self.sites.iter().find(|site| site.tier == whole.tier) {
+            Some(site) => Ok(Met::Placed(fd, identity.attr, site, id)),
+            None => Err(Error::new(Errno::ENODEV, "its tier is not there")),
+        }
+    }
+
+    /// Gives everything in and below a directory what it has at home. Answers
+    /// on which tiers, as bits, the directory has nothing but that: there it
+    /// gets owner, mode and times of home's, else it is somebody's already.
+    fn dress(&self, path: &Path) -> Result<u64> {
+        let dir = self.home.open_dir(path)?;
+        let attr = dir.stat()?.attr;
+        let mut ours: HashMap<u64, HashSet<OsString>> = HashMap::new();
+        for name in names_in(&*dir)? {
+            let below = path.join(&name);
+            let met = self.meet(&dir, path, &name);
+            let on = match met.with_context(|| below.shown().to_string())? {
+                Met::Other => 0,
+                Met::Dir => self.dress(&below)?,
+                Met::Placed(fd, attr, site, id) => {
+                    let dressed = self.dress_file(&below, (&fd, &attr), site, id);
+                    dressed.with_context(|| below.shown().to_string())?;
+                    site.bit()
+                }
+            };
+            for site in self.sites.iter().filter(|site| on & site.bit() != 0) {
+                ours.entry(site.bit()).or_default().insert(name.clone());
+            }
+        }
+        let mut dressed = 0;
+        for site in self.sites.iter().filter(|_| !path.as_os_str().is_empty()) {
+            let Some(names) = ours.get(&site.bit()) else { continue };
+            let there = site.dir(path)?;
+            if names_in(&*there)?.iter().all(|name| names.contains(name)) {
+                give_attributes(&*dir, &attr, &*there).with_context(|| path.shown().to_string())?;
+                dressed |= site.bit();
+            }
+        }
+        Ok(dressed)
+    }
+
+    fn dress_file(&self, path: &Path, (fd, attr): (&Fd, &Attr), site: &Site, id: ObjectId) -> Result<()> {
+        let object = site.store.object_file(id)?;
+        // Whoever can write to the directory may have taken it away.
+        site.link(self.home, path, &object, &mut Vec::new())?;
+        give_attributes(&**fd, attr, &*object)
+    }
+
+    /// Takes away home's names in and below a directory, whose times stay.
+    fn forget(&self, path: &Path) -> Result<()> {
+        let dir = self.home.open_dir(path)?;
+        let attr = dir.stat()?.attr;
+        let mut any = false;
+        for name in names_in(&*dir)? {
+            let below = path.join(&name);
+            match self.meet(&dir, path, &name).with_context(|| below.shown().to_string())? {
+                Met::Other => {}
+                Met::Dir => self.forget(&below)?,
+                Met::Placed(_, _, site, id) => {
+                    if !site.has(&below, &site.store.object_file(id)?)? {
+                        let what = format!("{} went from tier {} meanwhile", below.shown(), site.name);
+                        return Err(Error::new(Errno::EBUSY, what));
+                    }
+                    remove_name(&dir, &attr, split(&below).1)?;
+                    any = true;
+                }
+            }
+        }
+        if any {
+            dir.set_times(Some(SetTime::At(attr.atime)), Some(SetTime::At(attr.mtime)))?;
+        }
+        Ok(())
+    }
+}
+
+/// The owner of the volume may have forbidden herself to write there.
+fn remove_name(dir: &Fd, attr: &Attr, name: &OsStr) -> Result<()> {
+    match dir.remove_at(name, false) {
+        Err(error) if error.errno() == Errno::EACCES => {
+            let mode = u32::from(attr.mode) & 0o7777;
+            dir.set_mode(mode | 0o300)?;
+            let removed = dir.remove_at(name, false);
+            dir.set_mode(mode)?;
+            removed
+        }
+        result => result,
+    }
+}

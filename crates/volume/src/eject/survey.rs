@@ -1,0 +1,153 @@
+//! What an ejection will come to: how much comes home, how much may stay on
+//! which tier, and what is in the way.
+
+use super::in_place::{Fate, Site};
+use super::{Amounts, Away, EjectOptions, Ejection};
+use crate::Volume;
+use crate::file::{File, Layout};
+use crate::namespace::{Identity, Seen};
+use braid_contract::{Access, Errno, Error, Fd, Result};
+use std::collections::HashMap;
+use std::path::{Path, PathBuf};
+
+/// All names of files that have several, and data on other tiers, by the
+/// number of the home inode.
+#[derive(Default)]
+pub(super) struct Names(HashMap<u64, Vec<PathBuf>>);
+
+impl Names {
+    /// The names of a file that was met by one of them, `path`.
+    pub(super) fn of(&self, identity: &Identity, path: &Path) -> Vec<PathBuf> {
+        let known = if identity.attr.nlink > 1 { self.0.get(&identity.ino()) } else { None };
+        known.cloned().unwrap_or_else(|| vec![path.to_owned()])
+    }
+}
+
+/// What was found.
+struct Surveyor<'v> {
+    volume: &'v Volume,
+    sites: &'v [Site],
+    /// If everything comes home, and if what can stays.
+    all: Amounts,
+    in_place: Amounts,
+    left: Vec<(PathBuf, String)>,
+    /// What could stay if something were not in the way, and what that is.
+    in_the_way: Vec<(PathBuf, String)>,
+}
+
+impl Volume {
+    /// What there is to be done, and what is in the way.
+    pub(super) fn survey(&self, options: EjectOptions, sites: &[Site]) -> Result<(Ejection, Names)> {
+        let mut names = Names::default();
+        let (all, in_place) = (Amounts::default(), Amounts::default());
+        let (left, in_the_way) = (Vec::new(), Vec::new());
+        let mut surveyor = Surveyor { volume: self, sites, all, in_place, left, in_the_way };
+        self.home.walk_below(&[], &mut |seen| {
+            match seen {
+                Seen::File(path, fd, identity) => {
+                    let met = self.home.id_attr(&**fd, identity).and_then(|attr| match attr {
+                        None => Ok(()),
+                        Some(_) if identity.attr.nlink > 1 => {
+                            names.0.entry(identity.ino()).or_default().push(path.to_owned());
+                            Ok(())
+                        }
+                        Some(_) => surveyor.meet(fd, identity, &[path.to_owned()]),
+                    });
+                    met.unwrap_or_else(|error| surveyor.left.push((path.to_owned(), error.to_string())));
+                }
+                Seen::Failed(path, error) => surveyor.left.push((path.to_owned(), error.to_string())),
+            }
+            Ok(())
+        })?;
+        for paths in names.0.values() {
+            let met = self.home.root().open_at(paths[0].as_os_str(), Access::Path).and_then(|fd| {
+                let identity = self.home.identify(&*fd)?;
+                surveyor.meet(&fd, &identity, paths)
+            });
+            met.unwrap_or_else(|error| surveyor.left.push((paths[0].clone(), error.to_string())));
+        }
+        Ok((surveyor.ejection(options), names))
+    }
+
+    /// Bytes of a file that are not on home; an error if some can't be read.
+    fn readable_elsewhere(&self, file: &File) -> Result<u64> {
+        let mut bytes = 0;
+        self.each_away(file, 0, &mut |range| {
+            let tier = self.tiers.get(range.tier)?;
+            if tier.is_absent() || !tier.is_healthy() {
+                let what = format!("some of it is on tier {}, which is {}", tier.name, tier.state().name());
+                return Err(Error::new(Errno::EIO, what));
+            }
+            bytes += range.len;
+            Ok(())
+        })?;
+        Ok(bytes)
+    }
+
+    /// Calls `visit` with each range of a file that is not on home.
+    pub(super) fn each_away(
+        &self,
+        file: &File,
+        first: u64,
+        visit: &mut dyn FnMut(Away) -> Result<()>,
+    ) -> Result<()> {
+        let Layout::Spread(spread) = &*file.layout.read() else { return Ok(()) };
+        let (ranges, size, home) = (spread.range_size(), spread.size(), self.tiers.home().id);
+        let end = ranges.count(size);
+        spread.index.for_each(ranges.range_of(first), |range, entry| {
+            // What lies behind the end goes when the file becomes plain.
+            if range >= end {
+                return Ok(());
+            }
+            let tier = entry?.tier;
+            let offset = ranges.start_of(range);
+            let len = (size - offset).min(ranges.bytes());
+            if tier == home {
+                Ok(())
+            } else {
+                visit(Away { offset, len, tier, next: offset + ranges.bytes() })
+            }
+        })
+    }
+}
+
+impl Surveyor<'_> {
+    fn meet(&mut self, fd: &Fd, identity: &Identity, names: &[PathBuf]) -> Result<()> {
+        let (bytes, fate) = self.volume.with_file(fd, identity, |file| {
+            let bytes = self.volume.readable_elsewhere(file)?;
+            Ok((bytes, self.volume.fate(file, identity, names, self.sites)?))
+        })?;
+        if bytes == 0 {
+            return Ok(());
+        }
+        self.all.comes_home(bytes);
+        match fate {
+            Fate::Stays(placed) => {
+                let site = self.sites.iter().find(|site| site.tier == placed.tier);
+                self.in_place.stays(site.map_or("", |site| &site.name), bytes);
+            }
+            Fate::ComesHome(why) => {
+                self.in_place.comes_home(bytes);
+                self.in_the_way.extend(why.map(|why| (names[0].clone(), why)));
+            }
+        }
+        Ok(())
+    }
+
+    fn ejection(self, options: EjectOptions) -> Ejection {
+        let home = self.volume.tiers.home();
+        home.measure_again();
+        let amounts = if options.in_place { self.in_place.clone() } else { self.all };
+        let (room, left, in_place) = (home.room(), self.left, self.in_place);
+        let mut ejection = Ejection { amounts, in_place, room, left, ..Ejection::default() };
+        if room < ejection.amounts.bytes {
+            let which =
+                if options.in_place { "all that can't stay where it is" } else { "all that is elsewhere" };
+            ejection.hindrance = Some(format!("tier {} has no room for {which}", home.name));
+            if options.in_place {
+                ejection.left.extend(self.in_the_way);
+            }
+        }
+        ejection
+    }
+}
