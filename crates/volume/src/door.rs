@@ -209,6 +209,21 @@ mod tests {
     }
 
     #[test]
+    #[allow(clippy::unwrap_used, reason = "a test fails by panicking")]
+    fn a_file_that_is_closed_leaves_nothing_in_memory_but_its_inode() {
+        let dir = tempfile::tempdir_in("/var/tmp").unwrap();
+        let volume = volume(dir.path(), Arc::new(Watch::default()));
+        let flags = OpenFlags { read: true, write: true, ..OpenFlags::default() };
+        let (entry, opened) = volume
+            .create(&Caller::root(), InodeId::ROOT, OsStr::new("f"), 0o100_644, 0, true, flags)
+            .unwrap();
+        let inode = volume.inodes.get(entry.attr.ino).unwrap();
+        assert!(!inode.file.lock().ptr_eq(&Weak::new()));
+        volume.release(opened.handle).unwrap();
+        assert!(inode.file.lock().ptr_eq(&Weak::new()));
+    }
+
+    #[test]
     fn whoever_enters_an_inode_from_outside_goes_through() {
         let (dir, watch) = (tempfile::tempdir_in("/var/tmp").unwrap(), Arc::new(Watch::default()));
         let volume = volume(dir.path(), Arc::<Watch>::clone(&watch));

@@ -9,7 +9,7 @@ use crate::sync::{Mutex, RwLock};
 use crate::trace::FileTrace;
 use braid_contract::{Errno, Error, Fd, ObjectId, Result, TierId, Timestamp};
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, OnceLock};
+use std::sync::{Arc, OnceLock, Weak};
 
 /// Where a file's bytes are.
 #[derive(Debug)]
@@ -87,6 +87,19 @@ pub(crate) struct Opens {
     pub(crate) dead: bool,
 }
 
+impl Drop for File {
+    fn drop(&mut self) {
+        // The memory of what was here is given back with the last reference,
+        // and the inode, which the kernel may remember for long, has one. If
+        // somebody is about to use the file, it is replaced at once.
+        if let Some(mut slot) = self.inode.file.try_lock()
+            && slot.strong_count() == 0
+        {
+            *slot = Weak::new();
+        }
+    }
+}
+
 impl File {
     /// Whether it has no name any more.
     pub(crate) fn is_nameless(&self) -> bool {
@@ -127,14 +140,13 @@ impl File {
         // Where the name was is of no interest any more: all is durable.
         let nameless = self.opens.lock().nameless.as_ref().map(|(id, _)| (*id, None));
         let opens = Opens { handles, nameless, ..Opens::default() };
-        Self {
-            opens: Mutex::new(opens),
-            sync_errors: Mutex::new(SyncErrors { count: errors.count, last: errors.last }),
-            ..Self::new(inode, data, writes, layout)
-        }
+        let mut moved = Self::new(inode, data, writes, layout);
+        moved.opens = Mutex::new(opens);
+        moved.sync_errors = Mutex::new(SyncErrors { count: errors.count, last: errors.last });
+        moved
     }
 
-    /// Whoever still has it in use can't do anything with it any more.
+    /// Somebody who still has it in use can't do anything with it any more.
     pub(crate) fn retire(&self) {
         self.opens.lock().dead = true;
     }

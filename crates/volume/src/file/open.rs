@@ -106,8 +106,8 @@ impl Volume {
             _ => io_mode(request.flags),
         };
         // Of consequence for direct I/O only. Where it can't be told, it may be.
-        let set_id = matches!(mode, IoMode::Direct)
-            && file.data().stat().map_or(true, |stat| stat.attr.is_set_id());
+        let set_id =
+            matches!(mode, IoMode::Direct) && file.data().stat().map_or(true, |stat| stat.attr.is_set_id());
         let handle = self.handles.add_file(OpenFile::new(file, request.flags, passthrough));
         Ok(Opened { handle, mode, set_id })
     }

@@ -79,8 +79,10 @@ impl Volume {
             // Only now is what is before that size known to be meant.
             spread.index.set_gaps(false)?;
             match spread.index.whole() {
-                Some(_) => Ok(()),
-                None => self.index.sync(&spread.index),
+                // A mark leads to the time, and to nothing else that the home
+                // inode will not know.
+                Some(_) if data_only => Ok(()),
+                _ => self.index.sync(&spread.index),
             }
         });
         // What could not be synced must not be believed clean.

@@ -29,6 +29,12 @@ const KNOWN: &[(&str, u64)] = &[
          truncate:a:33280+remove-tier:1+create:b+kill+remove-tier:2+add-tier:2",
         5,
     ),
+    // The mark that leads to the time of a write to a whole file was not synced.
+    (
+        "policy=home-first,disks=2,small=0,tight=1,model=jn,start=spread,ops=fsync:a+osync:a:110592:4096+\
+         fail-fsync:a:1",
+        6,
+    ),
 ];
 
 /// Whether nothing is found in them any more.
