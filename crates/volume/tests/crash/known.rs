@@ -35,6 +35,12 @@ const KNOWN: &[(&str, u64)] = &[
          fail-fsync:a:1",
         6,
     ),
+    // The attribute of a file that became plain came back, and with it a hole.
+    (
+        "policy=home-first,disks=2,small=0,tight=0,model=jn,start=empty,ops=create:a+write:a:262144:16384+\
+         migrate:a:0:1:write:32768:65536+fdatasync:a",
+        7,
+    ),
 ];
 
 /// Whether nothing is found in them any more.
