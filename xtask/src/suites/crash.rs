@@ -11,12 +11,18 @@ use crate::test::Options;
 pub(super) const SUITE: Suite =
     Suite { name: "crash", about: "power is lost at any moment, on simulated disks", run };
 
+/// With this one, all that are planted are found soon; with others it takes
+/// minutes. Whether they are found does not depend on it.
+const PLANTED_SEED: &str = "2";
+
 fn run(options: &Options, report: &mut Report) -> Result<()> {
     if options.on.is_some() {
         report.skip("crash", "is about a volume");
         return Ok(());
     }
-    let planted = || explore(&["--features", "braid-volume/plant"], &["--states", "1000000"]);
+    let planted = || {
+        explore(&["--features", "braid-volume/plant"], &["--states", "1000000", "--seed", PLANTED_SEED])
+    };
     report.case("each planted bug is found", planted)?;
     let states = options.iterations.unwrap_or_else(|| options.scale(20_000, 100_000, 1_000_000)).to_string();
     let seed = options.seed.to_string();
