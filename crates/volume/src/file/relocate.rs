@@ -93,6 +93,8 @@ impl Volume {
                     return Ok(true);
                 }
                 Ok(false) | Err(NotMoved::Overtaken) => return Ok(false),
+                // The mover is below on this very stack, and can't end first.
+                Err(NotMoved::Busy) if !self.environment.threads() => return Err(Errno::ENOSPC.into()),
                 // Whatever moves it may be in no hurry; this is.
                 Err(NotMoved::Busy) => self.end_move_at(file, offset),
                 Err(NotMoved::Target(error) | NotMoved::NoIndex(error)) => {
