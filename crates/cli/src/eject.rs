@@ -30,6 +30,8 @@ struct Told {
 struct Amounts {
     files: u64,
     bytes: u64,
+    /// Room that they take on home.
+    space: u64,
     stays: Vec<Stays>,
 }
 
@@ -44,7 +46,7 @@ impl From<eject::Amounts> for Amounts {
     fn from(amounts: eject::Amounts) -> Self {
         let stays = amounts.stays.into_iter().filter(|stays| stays.files > 0);
         let stays = stays.map(|stays| Stays { tier: stays.tier, files: stays.files, bytes: stays.bytes });
-        Self { files: amounts.files, bytes: amounts.bytes, stays: stays.collect() }
+        Self { files: amounts.files, bytes: amounts.bytes, space: amounts.space, stays: stays.collect() }
     }
 }
 
@@ -107,7 +109,11 @@ fn render(told: &Told, options: EjectOptions) -> String {
     let amount = amount(told.amounts.bytes, told.amounts.files);
     if options.dry_run {
         let room = show_size(told.room);
-        text.push_str(&format!("to bring home: {amount}; home has room for {room}\n"));
+        let holes = match told.amounts.space < told.amounts.bytes {
+            true => format!(", which take {} of room", show_size(told.amounts.space)),
+            false => String::new(),
+        };
+        text.push_str(&format!("to bring home: {amount}{holes}; home has room for {room}\n"));
         text.push_str(&staying(&told.amounts, "to stay on", ""));
         if !options.in_place {
             text.push_str(&staying(&told.in_place, "could stay on", " (--in-place)"));
@@ -138,14 +144,20 @@ fn why(told: &Told, options: EjectOptions) -> String {
         ),
     };
     let mut help = String::new();
-    if !options.in_place && told.amounts.bytes > told.room && !told.in_place.stays.is_empty() {
+    if !options.in_place && told.amounts.space > told.room && !told.in_place.stays.is_empty() {
         help = format!(
             "\n  help: with --in-place, what is wholly on another tier stays there, and home needs room for {}",
-            show_size(told.in_place.bytes)
+            show_size(told.in_place.space)
+        );
+    }
+    if options.in_place && told.amounts.space > told.room {
+        help.push_str(
+            "\n  help: bring each of these to one tier (braid move, on the mounted volume), remove some, or \
+             lower home's reserve",
         );
     }
     if !options.dry_run {
-        help.push_str("\n  help: the volume can be mounted as before; go on with the same command");
+        help.push_str("\n  help: the volume is one still, and can be mounted");
     }
     what + &help
 }

@@ -7,7 +7,7 @@ use common::{Bench, RANGE, is_well, pattern, write_ranges};
 use rustix::fs::XattrFlags;
 use rustix::process::{Pid, Signal, kill_process};
 use std::fs;
-use std::io::Write;
+use std::io::{Read, Seek, SeekFrom, Write};
 use std::os::unix::fs::{MetadataExt, PermissionsExt, chown, symlink};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, UNIX_EPOCH};
@@ -444,4 +444,37 @@ fn object_of(bench: &Bench, size: u64) -> PathBuf {
 fn names_below(dir: &Path) -> Vec<PathBuf> {
     let entries = fs::read_dir(dir).unwrap().map(|entry| entry.unwrap().path());
     entries.flat_map(|path| if path.is_dir() { names_below(&path) } else { vec![path] }).collect()
+}
+
+#[test]
+fn holes_need_no_room_at_home() {
+    let Some(mut bench) = Bench::bare(&["b", "m"]) else { return };
+    bench.make_tmpfs("a", c"size=64m");
+    bench.write_stack(
+        "stack: { volume: { home: one, policy: { weighted: { } }, range: 64KiB, tiers: { one: { dir: a }, \
+         two: { dir: b } } } }\n",
+    );
+    let mut holey = fs::File::create(bench.path("b/holey")).unwrap();
+    holey.set_len(1 << 30).unwrap();
+    for at in [0, 1 << 29, (1 << 30) - 300_000] {
+        holey.seek(SeekFrom::Start(at)).unwrap();
+        holey.write_all(&pattern(at, 300_000)).unwrap();
+    }
+    drop(holey);
+    assert!(bench.braid(&["mount", "s.yaml", "m"]).status.success());
+    bench.ok(&["import", "two", "m"]);
+    bench.ok(&["umount", "m"]);
+    let told = bench.json(&["eject", "--dry-run", "--json", "s.yaml"]);
+    let [bytes, space] = ["bytes", "space"].map(|key| told[key].as_u64().unwrap());
+    assert!(bytes == 1 << 30 && space < 2 << 20 && told["hindrance"].is_null(), "{told}");
+    bench.ok(&["eject", "s.yaml"]);
+    let file = bench.path("a/holey");
+    assert!(fs::metadata(&file).unwrap().blocks() * 512 < 2 << 20);
+    let mut found = fs::File::open(file).unwrap();
+    for at in [0, 1 << 29, (1 << 30) - 300_000] {
+        let mut data = vec![0; 300_000];
+        found.seek(SeekFrom::Start(at)).unwrap();
+        found.read_exact(&mut data).unwrap();
+        assert!(data == pattern(at, 300_000), "{at}");
+    }
 }

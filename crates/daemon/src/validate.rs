@@ -198,7 +198,9 @@ pub(crate) fn directory(dir: &Path, place: &Place) -> Result<(), Refusal> {
 
 /// Adds that the mount can go without the tier, if it is lost.
 pub(crate) fn or_without(mut refusal: Refusal, tier: &str) -> Refusal {
-    refusal.advice.push_str(&format!("; or mount without it, if it is lost: --without {tier}"));
+    refusal
+        .advice
+        .push_str(&format!("; or mount without it, if it is lost: --without {tier} (-o without={tier})"));
     refusal
 }
 

@@ -442,8 +442,9 @@ pub(crate) fn refuse(error: &OpenError, settings: &VolumeSettings) -> Refusal {
             place.refuse(found, advice)
         }
         (OpenError::MissingTier { tier }, _) => {
-            let advice =
-                format!("{advice}; if it is lost, add it with any directory and mount with --without {tier}");
+            let advice = format!(
+                "{advice}; if it is lost, add it with any directory and mount with --without {tier} (-o without={tier})"
+            );
             settings.place.refuse(found, advice)
         }
         (_, Some(tier)) => {

@@ -274,7 +274,7 @@ fn describe(reason: Reason) -> Cow<'static, str> {
         Reason::WasPlain => "written while the file was plain",
         Reason::Policy => "placed by the policy",
         Reason::Spill => "the tier that the policy wanted had no room or was failing",
-        Reason::Asked => "moved there by request",
+        Reason::Asked => "there by request",
         Reason::Promoted => "promoted: it is in use",
         Reason::Demoted => "demoted: its tier ran full and it was not in use",
         Reason::Rebalanced => "moved to give every tier its share",

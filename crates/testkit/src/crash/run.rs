@@ -471,6 +471,8 @@ impl<'a> Run<'a> {
         step: usize,
     ) -> Result<(), Error> {
         let Some(open) = self.opened(name)? else { return Ok(()) };
+        // After a write that failed midway, nobody else knows.
+        let size_before = self.fs().getattr(&Caller::root(), open.ino, Some(open.handle))?.size;
         let result = room_or_none(self.fs().fallocate(&Caller::root(), open.handle, at, len, mode));
         let before = self.history.content(open.file).clone();
         let mut asked = before.clone();
@@ -486,7 +488,7 @@ impl<'a> Run<'a> {
                 return self.failed_to(step, open.file, open.ino, asked);
             }
             _ => {
-                let left = self.left_by_failure(open, &asked, before.size)?;
+                let left = self.left_by_failure(open, &asked, size_before)?;
                 self.history.changed(step, open.file, left, Some(asked), None);
             }
         }

@@ -61,14 +61,17 @@ pub struct Amounts {
     pub files: u64,
     /// Bytes of them on other tiers.
     pub bytes: u64,
+    /// Room that they take on home, in bytes: less where there are holes.
+    pub space: u64,
     /// What stays on other tiers.
     pub stays: Vec<Stays>,
 }
 
 impl Amounts {
-    fn comes_home(&mut self, bytes: u64) {
+    fn comes_home(&mut self, bytes: u64, space: u64) {
         self.files += 1;
         self.bytes += bytes;
+        self.space += space;
     }
 
     fn stays(&mut self, tier: &str, bytes: u64) {
@@ -353,7 +356,7 @@ impl Work<'_> {
     fn not_placed(&mut self, tier: TierId, bytes: u64) {
         self.now.total += bytes;
         let amounts = &mut self.ejection.amounts;
-        amounts.comes_home(bytes);
+        amounts.comes_home(bytes, bytes);
         let name = self.sites.iter().find(|site| site.tier == tier).map(|site| &site.name);
         if let Some(stays) = amounts.stays.iter_mut().find(|stays| Some(&stays.tier) == name) {
             stays.files -= 1;

@@ -6,8 +6,8 @@ use super::{Amounts, Away, EjectOptions, Ejection};
 use crate::Volume;
 use crate::file::{File, Layout};
 use crate::namespace::{Identity, Seen};
-use braid_contract::{Access, Errno, Error, Fd, Result};
-use std::collections::HashMap;
+use braid_contract::{Access, Errno, Error, Fd, Result, TierId};
+use std::collections::{BTreeMap, HashMap};
 use std::path::{Path, PathBuf};
 
 /// All names of files that have several, and data on other tiers, by the
@@ -31,7 +31,7 @@ struct Surveyor<'v> {
     all: Amounts,
     in_place: Amounts,
     left: Vec<(PathBuf, String)>,
-    /// What could stay if something were not in the way, and what that is.
+    /// What can't stay in any case, and why.
     in_the_way: Vec<(PathBuf, String)>,
 }
 
@@ -69,19 +69,25 @@ impl Volume {
         Ok((surveyor.ejection(options), names))
     }
 
-    /// Bytes of a file that are not on home; an error if some can't be read.
-    fn readable_elsewhere(&self, file: &File) -> Result<u64> {
-        let mut bytes = 0;
+    /// Bytes of a file that are not on home, and the room that they take; an
+    /// error if some can't be read.
+    fn readable_elsewhere(&self, file: &File) -> Result<(u64, u64)> {
+        let mut on = BTreeMap::<TierId, u64>::new();
         self.each_away(file, 0, &mut |range| {
             let tier = self.tiers.get(range.tier)?;
             if tier.is_absent() || !tier.is_healthy() {
                 let what = format!("some of it is on tier {}, which is {}", tier.name, tier.state().name());
                 return Err(Error::new(Errno::EIO, what));
             }
-            bytes += range.len;
+            *on.entry(range.tier).or_default() += range.len;
             Ok(())
         })?;
-        Ok(bytes)
+        let Layout::Spread(spread) = &*file.layout.read() else { return Ok((0, 0)) };
+        let mut space = 0;
+        for (tier, bytes) in &on {
+            space += self.allocated_on(file, spread, &*self.tiers.get(*tier)?).min(*bytes);
+        }
+        Ok((on.values().sum(), space))
     }
 
     /// Calls `visit` with each range of a file that is not on home.
@@ -113,22 +119,23 @@ impl Volume {
 
 impl Surveyor<'_> {
     fn meet(&mut self, fd: &Fd, identity: &Identity, names: &[PathBuf]) -> Result<()> {
-        let (bytes, fate) = self.volume.with_file(fd, identity, |file| {
-            let bytes = self.volume.readable_elsewhere(file)?;
-            Ok((bytes, self.volume.fate(file, identity, names, self.sites)?))
+        let ((bytes, space), fate) = self.volume.with_file(fd, identity, |file| {
+            let elsewhere = self.volume.readable_elsewhere(file)?;
+            Ok((elsewhere, self.volume.fate(file, identity, names, self.sites)?))
         })?;
         if bytes == 0 {
             return Ok(());
         }
-        self.all.comes_home(bytes);
+        self.all.comes_home(bytes, space);
         match fate {
             Fate::Stays(placed) => {
                 let site = self.sites.iter().find(|site| site.tier == placed.tier);
                 self.in_place.stays(site.map_or("", |site| &site.name), bytes);
             }
             Fate::ComesHome(why) => {
-                self.in_place.comes_home(bytes);
-                self.in_the_way.extend(why.map(|why| (names[0].clone(), why)));
+                self.in_place.comes_home(bytes, space);
+                let why = why.unwrap_or_else(|| "it is not wholly on one tier".into());
+                self.in_the_way.push((names[0].clone(), why));
             }
         }
         Ok(())
@@ -140,10 +147,11 @@ impl Surveyor<'_> {
         let amounts = if options.in_place { self.in_place.clone() } else { self.all };
         let (room, left, in_place) = (home.room(), self.left, self.in_place);
         let mut ejection = Ejection { amounts, in_place, room, left, ..Ejection::default() };
-        if room < ejection.amounts.bytes {
+        if room < ejection.amounts.space {
             let which =
                 if options.in_place { "all that can't stay where it is" } else { "all that is elsewhere" };
-            ejection.hindrance = Some(format!("tier {} has no room for {which}", home.name));
+            ejection.hindrance =
+                Some(format!("tier {} has no room for {which}, beside its reserve", home.name));
             if options.in_place {
                 ejection.left.extend(self.in_the_way);
             }

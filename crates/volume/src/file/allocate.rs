@@ -288,7 +288,7 @@ impl Volume {
     }
 
     /// Bytes that the file takes on `tier`.
-    fn allocated_on(&self, file: &File, spread: &Spread, tier: &Tier) -> u64 {
+    pub(crate) fn allocated_on(&self, file: &File, spread: &Spread, tier: &Tier) -> u64 {
         match &tier.backend {
             Backend::Home(_) => file.data().stat().map_or(0, |stat| stat.attr.blocks * 512),
             Backend::Store(store) => store.stat(spread.id()).map_or(0, |stat| stat.allocated),
