@@ -94,8 +94,7 @@ fn tiers_that_can_not_be_used() {
     let bench = Bench::new();
     assert_eq!(
         bench.refusal(&[("x", "a"), ("y", "no")], "m"),
-        "--tier y=no: there is no directory no\n  help: mount the tier's device, or make the directory: mkdir -p no; \
-         or mount without it, if it is lost: --without y"
+        "--tier y=no: there is no directory no\n  help: mount the tier's device, or make the directory: mkdir -p no"
     );
     fs::write(bench.path("file"), "").unwrap();
     assert_eq!(
@@ -180,8 +179,7 @@ stack:
     assert_eq!(
         bench.said(&config, "m", false),
         "s.yaml:9: stack.volume.tiers.slow.dir: there is no directory gone\n  \
-         help: mount the tier's device, or make the directory: mkdir -p gone; \
-         or mount without it, if it is lost: --without slow"
+         help: mount the tier's device, or make the directory: mkdir -p gone"
     );
     fs::write(bench.path("s.yaml"), text.replace("gone", "./a")).unwrap();
     let config = stack_file::load(&bench.path("s.yaml")).unwrap();
