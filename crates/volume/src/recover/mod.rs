@@ -141,6 +141,11 @@ impl Volume {
                     Some(owner) if WholeAttr::of(owner.attr.kind).is_some() => {
                         return self.recover_whole(&owner);
                     }
+                    // It was, and was then cut to nothing.
+                    Some(owner) if owner.attr.kind == IdKind::Emptied && self.index.lacks_header(id)? => {
+                        self.index.remove_index(id)?;
+                        return self.recover_emptied(&owner);
+                    }
                     // It was, and is gone itself.
                     None if found.tells(mark) && self.index.lacks_header(id)? => {
                         self.reaper.remove(self, vec![id]);
@@ -155,14 +160,7 @@ impl Volume {
         };
         let owner = self.find_owner(mark, index.as_ref(), found)?;
         match (owner, index) {
-            (Some(owner), _) if owner.attr.kind == IdKind::Emptied => {
-                let fd = owner.fd.reopen(Access::Write)?;
-                // Where nothing goes, nothing else takes the mark away.
-                match self.finish_emptying(&fd, &owner.identity, id)? {
-                    true => Ok(()),
-                    false => self.index.unmark_gone(id),
-                }
-            }
+            (Some(owner), _) if owner.attr.kind == IdKind::Emptied => self.recover_emptied(&owner),
             (Some(owner), _) if WholeAttr::of(owner.attr.kind).is_some() => self.recover_whole(&owner),
             (Some(owner), Some(index)) => self.recover_spread(&owner, &index),
             // No inode carries the id: the file was removed, or was never
@@ -183,6 +181,16 @@ impl Volume {
                 tracing::error!(file = %id, "a spread file has no index; run fsck");
                 Ok(())
             }
+        }
+    }
+
+    /// Ends a truncation to nothing.
+    fn recover_emptied(&self, owner: &Owner) -> Result<()> {
+        let fd = owner.fd.reopen(Access::Write)?;
+        // Where nothing goes, nothing else takes the mark away.
+        match self.finish_emptying(&fd, &owner.identity, owner.attr.id)? {
+            true => Ok(()),
+            false => self.index.unmark_gone(owner.attr.id),
         }
     }
 
