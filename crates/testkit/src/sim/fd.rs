@@ -59,6 +59,13 @@ impl SimFd {
         self.shared.effect(Subject::inode(operation, self.ino), change)
     }
 
+    /// Goes through the directories of a path of several names, which are opened
+    /// before anything is done in the last of them.
+    fn go_to(&self, path: &OsStr) -> Result<()> {
+        let has_several = path.as_bytes().contains(&b'/');
+        if has_several { self.look(|state| state.walk(self.ino, path).map(drop)) } else { Ok(()) }
+    }
+
     fn name_effect<R>(
         &self,
         operation: &'static str,
@@ -153,6 +160,7 @@ impl NativeFd for SimFd {
     }
 
     fn make_node_at(&self, name: &OsStr, mode: u32, rdev: u32) -> Result<()> {
+        self.go_to(name)?;
         let (kind, body) = match mode & KIND {
             0 | 0o100_000 => (0o100_000, file()),
             0o040_000 => return Err(Errno::EPERM.into()),
@@ -167,6 +175,7 @@ impl NativeFd for SimFd {
     }
 
     fn make_symlink_at(&self, name: &OsStr, target: &OsStr) -> Result<()> {
+        self.go_to(name)?;
         match target.len() {
             0 => return Err(Errno::ENOENT.into()),
             len if len > SYMLINK_MAX => return Err(Errno::ENAMETOOLONG.into()),
