@@ -33,7 +33,8 @@ fn check(model: &str) -> Result<()> {
     // A directory of its own: every crate is built anew with the flag.
     let target = paths::target().join("loom");
     let checked = cmd("cargo").args(test).arg(model).dir(&paths::root());
-    // To optimise across crates takes longer than it gains.
-    let checked = checked.env("CARGO_PROFILE_RELEASE_LTO", "off");
+    // To optimise much takes longer than it gains.
+    let checked = checked.env("CARGO_PROFILE_RELEASE_LTO", "off").env("CARGO_PROFILE_RELEASE_OPT_LEVEL", "1");
+    let checked = checked.env("CARGO_PROFILE_RELEASE_DEBUG", "false");
     checked.env("RUSTFLAGS", "--cfg loom").env("CARGO_TARGET_DIR", target).run()
 }
