@@ -158,6 +158,9 @@ fn why(told: &Told, options: EjectOptions) -> String {
     }
     if !options.dry_run {
         help.push_str("\n  help: the volume is one still, and can be mounted");
+        if told.left.is_empty() && told.amounts.space <= told.room {
+            help.push_str("; go on with the same command");
+        }
     }
     what + &help
 }

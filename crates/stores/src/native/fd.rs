@@ -85,7 +85,7 @@ impl NativeFd for KernelFd {
         let resolve = ResolveFlags::BENEATH | ResolveFlags::NO_SYMLINKS | ResolveFlags::NO_XDEV;
         match rustix::fs::openat2(self, path_or_self, flags, Mode::empty(), resolve) {
             // Before Linux 5.6, and where a filter does not know it.
-            Err(rustix::io::Errno::NOSYS) => open_by_steps(self, path),
+            Err(rustix::io::Errno::NOSYS | rustix::io::Errno::PERM) => open_by_steps(self, path),
             result => Ok(Self::with(result?, false)),
         }
     }

@@ -5,17 +5,16 @@
 use braid_contract::{AccessTimes, Fd, Renewal, Result};
 use braid_sys::set_mount_attributes;
 use rustix::fs::{Mode, OFlags};
-use rustix::mount::{OpenTreeFlags, open_tree};
+use rustix::mount::{MountAttrFlags, OpenTreeFlags, open_tree};
 use std::fmt;
 use std::os::fd::OwnedFd;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// `MOUNT_ATTR_NOATIME`, `MOUNT_ATTR_STRICTATIME`: of a field of three bits.
-const NEVER: u64 = 0x10;
-const ALWAYS: u64 = 0x20;
-const RENEWAL: u64 = 0x70;
-/// `MOUNT_ATTR_NODIRATIME`.
-const NO_DIRECTORIES: u64 = 0x80;
+const NEVER: u64 = MountAttrFlags::MOUNT_ATTR_NOATIME.bits() as u64;
+const ALWAYS: u64 = MountAttrFlags::MOUNT_ATTR_STRICTATIME.bits() as u64;
+/// The field that these two are values of.
+const RENEWAL: u64 = MountAttrFlags::MOUNT_ATTR__ATIME.bits() as u64;
+const NO_DIRECTORIES: u64 = MountAttrFlags::MOUNT_ATTR_NODIRATIME.bits() as u64;
 
 /// Such a mount. It ends with this.
 pub(super) struct OwnMount {

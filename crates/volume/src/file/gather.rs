@@ -83,12 +83,12 @@ impl Volume {
         grow_home_file(file, spread)?;
         file.data().sync(false).inspect_err(|error| file.note_sync_error(error))?;
         self.index.sync_marks()?;
-        let identity = self.home.identify(&**file.data())?;
         self.home.remove_id_attr(&**file.data())?;
         // A write to the plain file may be synced without its attributes, and
         // the index must not count then: it may say that there is a hole.
         if let Err(error) = file.data().sync(false) {
             file.note_sync_error(&error);
+            let identity = self.home.identify(&**file.data())?;
             let (id, kind) = (spread.id(), IdKind::Spread);
             let attr = IdAttr { kind, id, ino: identity.ino(), btime_ns: identity.btime_ns() };
             self.home.set_id_attr(&**file.data(), &attr)?;
