@@ -2,9 +2,9 @@
 //! `status --affected` tells.
 
 use crate::Volume;
-use crate::format::{IdAttr, IdKind};
 use crate::index::Index;
 use braid_contract::{Errno, Error, Result, TierId};
+use braid_format::{IdAttr, IdKind};
 use std::collections::HashMap;
 use std::path::{Path, PathBuf};
 
@@ -55,8 +55,8 @@ impl Volume {
                 Some(IdAttr { kind: IdKind::Spread, id, .. }) => {
                     self.affected_runs(&self.index_of(&**fd, identity, id)?, &troubled, path, visit)
                 }
-                Some(IdAttr { kind: IdKind::Whole { tier, .. }, .. }) => {
-                    affected_whole((tier, identity.size()), &troubled, path, visit)
+                Some(IdAttr { kind: IdKind::Whole(whole), .. }) => {
+                    affected_whole((whole.tier, identity.size()), &troubled, path, visit)
                 }
                 _ => Ok(()),
             }) {

@@ -1,9 +1,9 @@
 //! What a volume is made of and how it behaves. The daemon fills this in from
 //! a stack file or from command-line flags.
 
-use crate::format::RangeSize;
 use crate::rules::Condition;
 use braid_contract::{Environment, Fd, Store};
+use braid_format::RangeSize;
 use std::sync::Arc;
 
 /// A volume to be opened.

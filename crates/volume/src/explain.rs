@@ -3,10 +3,11 @@
 
 use crate::Volume;
 use crate::file::{self, File, Spread};
-use crate::format::{RangeSize, Reason, RuleNumber};
-use crate::heat::{DEGREE_MAX, FileKey, key_of};
+use crate::heat::{Decay, key_of};
 use crate::placement::{self, Deal, Origin};
 use braid_contract::{InodeId, ObjectId, Result, TierId};
+use braid_format::{DEGREE_MAX, FileKey};
+use braid_format::{RangeSize, Reason, RuleNumber};
 use std::borrow::Cow;
 use std::collections::HashMap;
 use std::ops::Range;

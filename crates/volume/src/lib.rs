@@ -5,7 +5,7 @@
 //! [`Store`](braid_contract::Store)s that it is given, and never names a
 //! concrete one. The daemon opens it; front ends speak to it through the trait.
 //!
-//! Reading order: `format` (what is on disk), `index` (where ranges are),
+//! Reading order: `index` (where ranges are),
 //! `placement` (where new ones go), `heat` and `movers` (what moves them),
 //! `tiers`, `file` (all I/O), `namespace` (names and attributes), `jobs` (long
 //! moves that somebody started), `reap` and `recover` (what goes on after a removal
@@ -21,10 +21,7 @@ mod door;
 mod eject;
 mod explain;
 mod file;
-mod format;
 mod fs;
-#[cfg(feature = "fuzzing")]
-pub mod fuzzing;
 mod heat;
 mod import;
 mod index;
@@ -52,6 +49,9 @@ mod trace;
 mod volume;
 
 pub use affected::{AffectedFile, AffectedRun};
+pub use braid_format::{
+    FORMAT_VERSION, JobRecord, RANGE_SIZE_DEFAULT, RANGE_SIZE_MAX, RANGE_SIZE_MIN, RangeSize,
+};
 pub use check::{CheckOptions, CheckProgress, CheckReport, Problem, Severity, check, check_with};
 pub use config::{
     DirectionProfile, EPOCH_NS_DEFAULT, HEAT_BUDGET_DEFAULT, HomeConfig, LargeFiles, MoversConfig,
@@ -59,9 +59,8 @@ pub use config::{
 };
 pub use eject::{Amounts, EjectOptions, EjectProgress, Ejection, Stays};
 pub use explain::{Explanation, HoldingRule, Layout, Run};
-pub use format::{FORMAT_VERSION, RangeSize};
 pub use import::ImportSurvey;
-pub use jobs::{JobRecord, JobStatus, PARALLEL_MAX as PARALLEL_JOBS_MAX, Pinned};
+pub use jobs::{JobStatus, PARALLEL_MAX as PARALLEL_JOBS_MAX, Pinned};
 pub use lifecycle::{PlacementConfig, RemovedTier, TierChange};
 pub use movers::MoverStatus;
 pub use open_error::OpenError;
@@ -78,10 +77,3 @@ pub use trace::{
     Recorded, Recording, TRACE_VERSION, Trace, TraceError, TraceFile, TraceOp, TraceOpKind, end_line,
 };
 pub use volume::Volume;
-
-/// Smallest range size in bytes.
-pub const RANGE_SIZE_MIN: u32 = 64 << 10;
-/// Largest range size in bytes.
-pub const RANGE_SIZE_MAX: u32 = 64 << 20;
-/// Range size of a new volume, unless its stack file says otherwise, in bytes.
-pub const RANGE_SIZE_DEFAULT: u32 = 2 << 20;

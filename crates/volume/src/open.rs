@@ -5,9 +5,6 @@ use crate::background::Background;
 use crate::config::{HomeConfig, RuleConfig, TierConfig, VolumeConfig};
 use crate::door::Door;
 use crate::file::Handles;
-use crate::format::{
-    FORMAT_VERSION, FormatError, Label, RangeSize, RangeSizes, Seal, Secret, TABLE_LEN, VolumeTable,
-};
 use crate::heat::Heat;
 use crate::index::IndexDir;
 use crate::jobs::Jobs;
@@ -22,6 +19,9 @@ use crate::sync::{Mutex, RwLock};
 use crate::tiers::{Counts, Place, Tier, TierParts, Tiers};
 use crate::{OpenError, RANGE_SIZE_DEFAULT, Volume, eject, lifecycle, placement, rehome};
 use braid_contract::{Access, Environment, Errno, Error, Fd, InodeId, RefusalKind, Result, TierId, VolumeId};
+use braid_format::{
+    FORMAT_VERSION, FormatError, Label, RangeSize, RangeSizes, Seal, Secret, TABLE_LEN, VolumeTable,
+};
 use braid_sys::is_privileged;
 use std::ffi::OsStr;
 use std::sync::Arc;

@@ -1,9 +1,10 @@
 //! What a volume says of itself: `status`.
 
 use crate::Volume;
-use crate::heat::FileKey;
+use crate::heat::Decay;
 use crate::tiers::{Latency, LatencyHistogram, TierState};
 use braid_contract::{Fd, InodeId, TierId, VolumeId};
+use braid_format::FileKey;
 use std::collections::BTreeSet;
 
 /// State of a volume.

@@ -3,8 +3,8 @@
 //! gone. They answer `EUCLEAN`; whoever makes the volume is told of them.
 
 use crate::Volume;
-use crate::format::{IdAttr, Proof};
 use braid_contract::{Errno, NativeFd, Result, Shown};
+use braid_format::{IdAttr, Proof};
 use std::collections::BTreeMap;
 use std::ffi::OsStr;
 use std::fmt;

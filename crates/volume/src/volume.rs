@@ -4,7 +4,6 @@ use crate::background::Background;
 use crate::config::{PolicyConfig, RuleConfig};
 use crate::door::Door;
 use crate::file::Handles;
-use crate::format::{RangeSize, Reason, VolumeTable};
 use crate::heat::Heat;
 use crate::index::IndexDir;
 use crate::jobs::Jobs;
@@ -23,6 +22,7 @@ use crate::trace::Tracing;
 use braid_contract::{
     AccessTimes, EntryCache, Environment, Errno, Error, InodeId, ObjectId, Result, VolumeId,
 };
+use braid_format::{RangeSize, Reason, VolumeTable};
 use std::sync::Arc;
 
 /// An open volume. [`open`](Volume::open) makes one.

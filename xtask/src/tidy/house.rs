@@ -5,6 +5,7 @@
 pub(crate) const EDGES: &[(&str, &[&str])] = &[
     ("contract", &[]),
     ("sys", &[]),
+    ("format", &["contract"]),
     ("hint", &["contract"]),
     ("modules", &["contract"]),
     ("stack", &["contract"]),
@@ -13,7 +14,7 @@ pub(crate) const EDGES: &[(&str, &[&str])] = &[
     ("ipc", &["contract", "sys"]),
     ("log", &["contract", "sys"]),
     ("pool", &["contract", "sys"]),
-    ("volume", &["contract", "hint", "sys"]),
+    ("volume", &["contract", "format", "hint", "sys"]),
     ("fuse", &["contract"]),
     ("kv", &["contract"]),
     ("preload", &["contract", "ipc"]),
@@ -21,8 +22,8 @@ pub(crate) const EDGES: &[(&str, &[&str])] = &[
     (
         "daemon",
         &[
-            "contract", "sys", "hint", "volume", "stores", "modules", "log", "pool", "stack", "ipc", "fuse",
-            "kv", "testkit",
+            "contract", "sys", "format", "hint", "volume", "stores", "modules", "log", "pool", "stack",
+            "ipc", "fuse", "kv", "testkit",
         ],
     ),
     ("xtask", &[]),

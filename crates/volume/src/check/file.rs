@@ -4,10 +4,9 @@ use super::inference::corrected;
 use super::raw_index::{RawEntry, RawIndex};
 use super::report::Problem;
 use super::{Check, When};
-use crate::file::WholeAttr;
-use crate::format::{Entry, FormatError, Header, IdAttr, IdKind, RangeSize};
 use crate::namespace::Identity;
 use braid_contract::{Fd, ObjectId, Result, TierId};
+use braid_format::{Entry, FormatError, Header, IdAttr, IdKind, RangeSize};
 use std::collections::BTreeMap;
 use std::ops::Range;
 use std::path::{Path, PathBuf};
@@ -116,7 +115,7 @@ impl Check<'_> {
                 _ => Ok(()),
             };
         }
-        if let Some(whole) = WholeAttr::of(subject.attr.kind) {
+        if let Some(whole) = subject.attr.kind.whole() {
             return self.whole_file(&subject, whole);
         }
         let index = match RawIndex::open(&*self.ground.braid, id) {
@@ -341,7 +340,7 @@ impl Check<'_> {
                 continue;
             }
             let words = run.iter().filter_map(|(range, entry)| {
-                Some((crate::index::entry_at(*range), index.words.encode_entry(*range, (*entry)?)))
+                Some((braid_format::entry_at(*range), index.words.encode_entry(*range, (*entry)?)))
             });
             let words: Vec<(u64, u64)> = words.collect();
             let problem = problem.repair("makes the entries anew: what they said can be told");

@@ -4,10 +4,10 @@ use super::Check;
 use super::file::Subject;
 use super::raw_index::RawIndex;
 use super::report::Problem;
-use crate::format::{FormatError, IdAttr, Proof};
 use crate::namespace::Identity;
 use crate::namespace::Seen;
 use braid_contract::{Errno, Error, Fd, NativeFd, ObjectId, Result, Shown};
+use braid_format::{FormatError, IdAttr, Proof};
 use std::ffi::OsStr;
 use std::path::{Path, PathBuf};
 

@@ -5,14 +5,12 @@ use super::report::{CheckOptions, Problem};
 use crate::OpenError;
 use crate::Volume;
 use crate::config::{TierConfig, VolumeConfig};
-use crate::format::{
-    FORMAT_VERSION, FormatError, Label, RangeSize, RangeSizes, Seal, TABLE_LEN, VolumeTable,
-};
 use crate::namespace::Home;
 use crate::open::sizes_by_rules;
 use crate::rehome;
 use crate::tiers::Backend;
 use braid_contract::{Errno, Error, Fd, NativeFd, ObjectId, Result, Store, TierId, VolumeId};
+use braid_format::{FORMAT_VERSION, FormatError, Label, RangeSize, RangeSizes, Seal, TABLE_LEN, VolumeTable};
 use std::ops::ControlFlow;
 use std::sync::Arc;
 

@@ -4,10 +4,10 @@ use super::file::{SIZES_DIFFER, Subject, Tally};
 use super::raw_index::RawIndex;
 use super::report::Problem;
 use super::{Check, When, is_missing};
-use crate::format::{FormatError, Owners, RangeSize};
-use crate::index::{GAPS_AT, OWNERS_AT, SIZE_AT, SYNCED_SIZE_AT, durable_at};
 use crate::tiers::{bit, cut_object};
 use braid_contract::{ObjectStat, Result, Store, TierId};
+use braid_format::{FormatError, Owners, RangeSize};
+use braid_format::{GAPS_AT, OWNERS_AT, SIZE_AT, SYNCED_SIZE_AT, durable_at};
 use std::ops::Range;
 use std::sync::Arc;
 
@@ -46,7 +46,7 @@ impl Check<'_> {
             let end = store.stat(subject.attr.id).map_or(0, |stat| stat.size);
             if end > size {
                 let range = ranges.range_of(end - 1);
-                let entry = index.words.decode_entry(range, index.word(crate::index::entry_at(range))?);
+                let entry = index.words.decode_entry(range, index.word(braid_format::entry_at(range))?);
                 if entry.ok().flatten().is_some_and(|entry| entry.tier == tier.id) {
                     size = end;
                 }

@@ -4,8 +4,8 @@
 use super::Check;
 use super::file::Subject;
 use super::raw_index::{RawEntry, RawIndex};
-use crate::format::{Entry, RangeSize, Reason, SIZE_MAX, Words};
 use braid_contract::{Access, Errno, Result, TierId};
+use braid_format::{Entry, RangeSize, Reason, SIZE_MAX, Words};
 use std::collections::BTreeMap;
 use std::ops::Range;
 

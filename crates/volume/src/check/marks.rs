@@ -3,11 +3,11 @@
 use super::report::{Problem, Severity};
 use super::tree::dir_if_there;
 use super::{Check, When};
-use crate::format::SavedCounts;
-use crate::index::mark_of;
 use crate::namespace::names_in;
 use crate::rehome;
 use braid_contract::{Result, Shown, counted};
+use braid_format::Mark;
+use braid_format::SavedCounts;
 
 impl Check<'_> {
     /// Takes in which files are marked.
@@ -17,7 +17,7 @@ impl Check<'_> {
         match dir_if_there(&*self.ground.braid, "open")? {
             Some(open) => {
                 for name in names_in(&*open)? {
-                    match mark_of(&name) {
+                    match Mark::parse(&name) {
                         Some(mark) => {
                             self.marked.insert(mark.id);
                         }

@@ -4,12 +4,12 @@
 use super::file::{Subject, is_of};
 use super::files::AttrFound;
 use super::inference::begins_in;
-use super::raw_index::{RawIndex, path_of};
+use super::raw_index::{RawIndex, index_path};
 use super::report::Problem;
 use super::{Check, When, is_missing};
-use crate::format::{Header, IdAttr, IdKind};
 use crate::namespace::{Home, Identity, Seen};
 use braid_contract::{Access, Fd, ObjectId, Result, Shown, XattrMode};
+use braid_format::{Header, IdAttr, IdKind};
 use std::collections::{HashMap, HashSet};
 use std::ffi::OsStr;
 use std::path::PathBuf;
@@ -92,7 +92,7 @@ impl Check<'_> {
         let when = if self.is_surely_gone(header) { When::Always } else { When::Unmounted };
         let at = self.mend(problem.repair("removes it, and its objects"), when, |check| {
             check.remove_objects(id)?;
-            check.change_placed(|| match check.ground.braid.remove_at(OsStr::new(&path_of(id)), false) {
+            check.change_placed(|| match check.ground.braid.remove_at(OsStr::new(&index_path(id)), false) {
                 Err(error) if !is_missing(&error) => Err(error),
                 _ => Ok(()),
             })
@@ -322,7 +322,7 @@ impl Check<'_> {
         let open = self.open_ids();
         orphans.retain(|id| !marked.contains(id) && !self.marked.contains(id) && !open.contains(id));
         let still_there = |id: &ObjectId| {
-            let path = path_of(*id);
+            let path = index_path(*id);
             let index = self.ground.braid.open_at(OsStr::new(&path), Access::Path).is_ok();
             let stores = self.ground.tiers.iter().filter_map(|tier| tier.store.as_ref());
             index || stores.into_iter().any(|store| store.stat(*id).is_ok())

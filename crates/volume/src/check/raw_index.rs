@@ -2,9 +2,9 @@
 //! changed word by word.
 
 use super::tree::regular_if_there;
-use crate::format::{Entry, FormatError, HEADER_LEN, Header, MUTABLE_FROM, Words};
-use crate::index::{GAPS_AT, OWNERS_AT, RESERVED_AT, SIZE_AT, SYNCED_SIZE_AT, durable_at, entry_at};
 use braid_contract::{Access, Errno, Fd, NativeFd, ObjectId, Result, SeekTarget, TierId};
+use braid_format::{Entry, FormatError, HEADER_LEN, Header, MUTABLE_FROM, Words};
+use braid_format::{GAPS_AT, OWNERS_AT, RESERVED_AT, SIZE_AT, SYNCED_SIZE_AT, durable_at, entry_at};
 use std::ffi::OsStr;
 use std::io::IoSliceMut;
 
@@ -39,7 +39,7 @@ impl RawIndex {
     /// Opens the index of an id in `braid`, the home tier's `.braid`, to be
     /// read; `None` if there is none.
     pub(super) fn open(braid: &dyn NativeFd, id: ObjectId) -> Result<Option<Self>> {
-        let Some(file) = regular_if_there(braid, &path_of(id))? else { return Ok(None) };
+        let Some(file) = regular_if_there(braid, &index_path(id))? else { return Ok(None) };
         let mut index = Self {
             id,
             words: Words::of(id),
@@ -132,7 +132,7 @@ impl RawIndex {
     pub(super) fn owners(
         &self,
         home: TierId,
-    ) -> Result<std::result::Result<crate::format::Owners, FormatError>> {
+    ) -> Result<std::result::Result<braid_format::Owners, FormatError>> {
         self.decoded(OWNERS_AT, |word| self.words.decode_owners(OWNERS_AT, word, home))
     }
 
@@ -182,7 +182,7 @@ impl RawIndex {
 
     /// Opens the file to be changed.
     pub(super) fn open_to_change(&self, braid: &dyn NativeFd) -> Result<Fd> {
-        braid.open_at(OsStr::new(&path_of(self.id)), Access::ReadWrite)
+        braid.open_at(OsStr::new(&index_path(self.id)), Access::ReadWrite)
     }
 
     /// Stores words, durably.
@@ -218,6 +218,7 @@ impl RawIndex {
     }
 }
 
-pub(super) fn path_of(id: ObjectId) -> String {
-    format!("index/{}/{id}", id.shard())
+/// The path of an index below `.braid`.
+pub(super) fn index_path(id: ObjectId) -> String {
+    format!("index/{}", braid_format::index_path(id))
 }

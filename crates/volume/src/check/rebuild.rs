@@ -1,13 +1,13 @@
 //! An index that was lost, made anew: a range is where data of it is.
 
 use super::file::Subject;
-use super::raw_index::path_of;
+use super::raw_index::index_path;
 use super::report::Problem;
 use super::{Check, When, is_missing};
-use crate::format::{Entry, HEADER_LEN, RangeSize, Reason, Words};
-use crate::index::{GAPS_AT, SIZE_AT, SYNCED_SIZE_AT, durable_at, entry_at};
 use crate::tiers::bit;
 use braid_contract::{Access, Errno, Error, Result, TierId};
+use braid_format::{Entry, HEADER_LEN, RangeSize, Reason, Words};
+use braid_format::{GAPS_AT, SIZE_AT, SYNCED_SIZE_AT, durable_at, entry_at};
 use std::collections::BTreeMap;
 use std::ffi::OsStr;
 use std::ops::Range;
@@ -154,7 +154,7 @@ impl Check<'_> {
 
     fn write_index(&self, subject: &Subject, remains: &Remains, cut: bool) -> Result<()> {
         let (id, braid) = (subject.attr.id, &self.ground.braid);
-        let path = path_of(id);
+        let path = index_path(id);
         let index_dir = braid.open_at(OsStr::new("index"), Access::Directory)?;
         let file = if cut {
             braid.open_at(OsStr::new(&path), Access::ReadWrite)?

@@ -1,12 +1,12 @@
 //! Whole files, against their object.
 
 use super::file::Subject;
-use super::raw_index::{RawIndex, path_of};
+use super::raw_index::{RawIndex, index_path};
 use super::report::Problem;
 use super::{Check, When, is_missing};
-use crate::file::WholeAttr;
 use crate::tiers::cut_object;
 use braid_contract::{Access, Errno, FallocateMode, ObjectStat, Result, SetTime, Store, TierId};
+use braid_format::WholeAttr;
 use std::ffi::OsStr;
 use std::sync::Arc;
 
@@ -149,7 +149,7 @@ impl Check<'_> {
         let what = "an index of a file whose attribute says that it has none";
         let problem = subject.of(Problem::leak("index-unused", what)).tier(&name);
         self.mend(problem.repair("removes it"), When::Unused, |check| {
-            match check.ground.braid.remove_at(OsStr::new(&path_of(id)), false) {
+            match check.ground.braid.remove_at(OsStr::new(&index_path(id)), false) {
                 Err(error) if !is_missing(&error) => Err(error),
                 _ => Ok(()),
             }

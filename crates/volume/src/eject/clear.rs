@@ -5,11 +5,12 @@
 
 use super::in_place::Site;
 use super::settle::Settlement;
-use crate::format::{Label, Seal, TABLE_LEN};
-use crate::namespace::{BRAID_DIR, Home, names_in};
+use crate::namespace::{Home, names_in};
 use crate::rehome::{INTENT, empty_dir};
 use crate::{Volume, VolumeConfig};
 use braid_contract::{Access, Context, Errno, Error, Fd, Result};
+use braid_format::BRAID_DIR;
+use braid_format::{Label, Seal, TABLE_LEN};
 use std::ffi::OsStr;
 use std::sync::Arc;
 

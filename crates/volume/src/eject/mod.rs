@@ -16,13 +16,13 @@ mod survey;
 pub(crate) use clear::begun;
 
 use crate::file::File;
-use crate::format::{Reason, TABLE_LEN};
 use crate::migrate::Pace;
 use crate::movers::{Drive, Who};
 use crate::namespace::{Identity, Seen};
 use crate::tiers::Tier;
 use crate::{OpenError, Volume, VolumeConfig};
 use braid_contract::{Errno, Error, Fd, ObjectId, Result, Shown, TierId};
+use braid_format::{Reason, TABLE_LEN};
 use in_place::{Fate, Site};
 use std::collections::{BTreeMap, HashSet};
 use std::path::{Path, PathBuf};

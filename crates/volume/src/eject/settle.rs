@@ -6,10 +6,10 @@
 //! only when the tier has all of it durably.
 
 use super::in_place::{Site, split};
-use crate::file::WholeAttr;
 use crate::import::give_attributes;
-use crate::namespace::{BRAID_DIR, Home, names_in};
+use crate::namespace::{Home, names_in};
 use braid_contract::{Access, Attr, Context, Errno, Error, Fd, FileKind, ObjectId, Result, SetTime, Shown};
+use braid_format::BRAID_DIR;
 use std::collections::{HashMap, HashSet};
 use std::ffi::{OsStr, OsString};
 use std::path::Path;
@@ -51,7 +51,7 @@ impl<'a> Settlement<'a> {
             Err(error) if error.errno() == Errno::EUCLEAN => None,
             attr => attr?,
         };
-        let Some((whole, id)) = attr.and_then(|attr| Some((WholeAttr::of(attr.kind)?, attr.id))) else {
+        let Some((whole, id)) = attr.and_then(|attr| Some((attr.kind.whole()?, attr.id))) else {
             return Ok(Met::Other);
         };
         match self.sites.iter().find(|site| site.tier == whole.tier) {

@@ -3,11 +3,11 @@
 
 use super::File;
 use crate::Volume;
-use crate::format::Reason;
 use crate::placement::{self, Deal, Origin, Policy, Span, TierView};
 use crate::rules::{Chosen, Facts, Rule, Subject};
 use crate::tiers::Tier;
 use braid_contract::{Errno, Result};
+use braid_format::Reason;
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;

@@ -5,9 +5,9 @@
 use super::sync::grow_home_file;
 use super::{File, Layout, Spread};
 use crate::Volume;
-use crate::format::{IdAttr, IdKind};
 use crate::namespace::Shape;
 use braid_contract::{Access, Result};
+use braid_format::{IdAttr, IdKind};
 use std::sync::atomic::Ordering;
 
 impl Volume {

@@ -4,9 +4,9 @@
 use super::sync::update_times;
 use super::{File, Layout, Spread};
 use crate::Volume;
-use crate::format::Owners;
 use crate::tiers::{Tier, bit};
 use braid_contract::{ObjectId, Result, TierId};
+use braid_format::Owners;
 use std::sync::atomic::Ordering;
 
 impl Volume {

@@ -2,12 +2,12 @@
 
 use super::Spread;
 use super::set_id::SetIdCheck;
-use crate::format::PinAttr;
 use crate::heat::Tag;
 use crate::namespace::{Home, Inode, Witness};
 use crate::sync::{Mutex, RwLock};
 use crate::trace::FileTrace;
 use braid_contract::{Errno, Error, Fd, ObjectId, Result, TierId, Timestamp};
+use braid_format::PinAttr;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, OnceLock, Weak};
 

@@ -33,4 +33,3 @@ pub(crate) use handles::{Handles, OpenFile};
 pub(crate) use live::{Ahead, File, Layout};
 pub(crate) use set_id::{may_set_group_id, take_set_id};
 pub(crate) use spread::Spread;
-pub(crate) use whole::WholeAttr;

@@ -1,8 +1,7 @@
 //! Files come into use and go out of it.
 
-use super::{File, Layout, OpenFile, Spread, WholeAttr};
+use super::{File, Layout, OpenFile, Spread};
 use crate::Volume;
-use crate::format::IdKind;
 use crate::namespace::{Identity, Inode, Shape, Witness, io_mode};
 use crate::placement::Deal;
 use crate::tiers::Tier;
@@ -10,6 +9,7 @@ use braid_contract::{
     Access, Context, Errno, Error, Fd, FileKind, HandleId, InodeId, IoMode, NativeHandle, ObjectId,
     OpenRequest, Opened, Result,
 };
+use braid_format::IdKind;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
@@ -73,7 +73,7 @@ impl Volume {
             self.note_from(inode, 0);
             return Ok(Layout::Plain);
         }
-        if let Some(whole) = WholeAttr::of(attr.kind) {
+        if let Some(whole) = attr.kind.whole() {
             return self.load_whole(inode, (attr.id, whole), (data, identity));
         }
         let index = self.index_of(&**data, identity, attr.id)?;

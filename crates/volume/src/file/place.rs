@@ -3,12 +3,12 @@
 use super::choose::Asking;
 use super::{File, Layout, Spread};
 use crate::Volume;
-use crate::format::{Entry, Header, IdAttr, IdKind, RangeSize, Reason, SIZE_MAX};
 use crate::namespace::Shape;
 use crate::placement::{Deal, Origin, Span};
 use crate::plant::Plant;
 use crate::tiers::{Backend, Tier, bit};
 use braid_contract::{Context, Errno, Error, Result, TierId};
+use braid_format::{Entry, Header, IdAttr, IdKind, RangeSize, Reason, SIZE_MAX};
 
 /// Why a file could not be spread.
 pub(crate) enum NotSpread {

@@ -4,9 +4,9 @@
 
 use super::{File, Layout};
 use crate::Volume;
-use crate::format::RangeSize;
 use crate::placement::{Origin, Span};
 use braid_contract::Result;
+use braid_format::RangeSize;
 
 impl Volume {
     /// How long the ranges of a file are, or would be if it was spread now,

@@ -2,8 +2,8 @@
 
 use super::{File, Layout, Spread};
 use crate::Volume;
-use crate::format::Entry;
 use braid_contract::{Renewal, Result, TierId};
+use braid_format::Entry;
 use std::sync::atomic::{Ordering, fence};
 
 /// Pieces on several tiers are read at the same time if there is this much to

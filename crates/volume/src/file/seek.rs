@@ -43,7 +43,7 @@ impl Volume {
     ) -> Result<Option<(u64, u64)>> {
         let mut found = None;
         let ranges = spread.range_size();
-        let visit = |range: u64, entry: Result<crate::format::Entry>| {
+        let visit = |range: u64, entry: Result<braid_format::Entry>| {
             let bytes = ranges.bytes_of(range..range + 1, size);
             let (start, end) = (bytes.start.max(offset), bytes.end);
             found = self.next_data_on(file, spread, &*self.tiers.get(entry?.tier)?, start, end)?;

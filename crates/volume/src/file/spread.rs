@@ -1,12 +1,12 @@
 //! What a spread file has beyond its home file.
 
 use super::ahead::Ahead;
-use crate::format::RangeSize;
 use crate::index::Index;
 use crate::migrate::Moving;
 use crate::placement::Deal;
 use crate::sync::Mutex;
 use braid_contract::{Environment, ObjectId, Result, TierId, Timestamp};
+use braid_format::RangeSize;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU64, Ordering};
@@ -146,7 +146,7 @@ impl Spread {
         self.size.store(size, Ordering::Release);
         let owners = self.index.owners()?;
         if owners.size != tier {
-            self.index.set_owners(crate::format::Owners { size: tier, ..owners })?;
+            self.index.set_owners(braid_format::Owners { size: tier, ..owners })?;
         }
         Ok(())
     }
@@ -166,7 +166,7 @@ impl Spread {
         if owners.mtime == home && owners.synced_mtime == home {
             return Ok(());
         }
-        self.index.set_owners(crate::format::Owners { mtime: home, synced_mtime: home, ..owners })
+        self.index.set_owners(braid_format::Owners { mtime: home, synced_mtime: home, ..owners })
     }
 
     /// The time of the last write is durable with `owner`.
@@ -176,14 +176,14 @@ impl Spread {
         if owners.synced_mtime == owner {
             return Ok(());
         }
-        self.index.set_owners(crate::format::Owners { synced_mtime: owner, ..owners })
+        self.index.set_owners(braid_format::Owners { synced_mtime: owner, ..owners })
     }
 
     /// Changes what the index says of the owners, if there is something to
     /// change.
     pub(crate) fn change_owners(
         &self,
-        change: impl FnOnce(crate::format::Owners) -> crate::format::Owners,
+        change: impl FnOnce(braid_format::Owners) -> braid_format::Owners,
     ) -> Result<()> {
         let _growing = self.growing.lock();
         let owners = self.index.owners()?;
@@ -200,7 +200,7 @@ impl Spread {
         let _growing = self.growing.lock();
         let owners = self.index.owners()?;
         if owners.mtime != tier {
-            self.index.set_owners(crate::format::Owners { mtime: tier, ..owners })?;
+            self.index.set_owners(braid_format::Owners { mtime: tier, ..owners })?;
         }
         Ok(())
     }

@@ -1,15 +1,16 @@
 //! Changing the size (ordering rule 3).
 
 use super::sync::update_times;
-use super::{File, Layout, Spread, WholeAttr};
+use super::{File, Layout, Spread};
 use crate::Volume;
-use crate::format::{IdAttr, IdKind, SIZE_MAX};
 use crate::index::Whole;
 use crate::namespace::{Identity, Shape};
 use crate::placement::Origin;
 use crate::plant::Plant;
 use crate::tiers::{bit, cut_object};
 use braid_contract::{Access, Caller, Errno, Error, Fd, ObjectId, Result, TierId};
+use braid_format::WholeAttr;
+use braid_format::{IdAttr, IdKind, SIZE_MAX};
 use std::sync::atomic::Ordering;
 
 impl Volume {
@@ -252,7 +253,7 @@ fn kind_of(spread: &Spread) -> IdKind {
         reason: whole.reason,
         durable: whole.durable_stored,
     };
-    spread.index.whole().map_or(IdKind::Spread, |whole| of_whole(whole).kind())
+    spread.index.whole().map_or(IdKind::Spread, |whole| IdKind::Whole(of_whole(whole)))
 }
 
 /// Notes that something of the file was cut or punched on a tier.

@@ -13,12 +13,12 @@ use super::copy::Part;
 use super::place::NotSpread;
 use super::{File, Layout, Spread};
 use crate::Volume;
-use crate::format::{Header, IdAttr, IdKind, RangeSize, Reason, SIZE_MAX};
 use crate::index::{Index, Whole};
 use crate::namespace::{Identity, Inode, Shape};
 use crate::placement::Deal;
 use crate::tiers::{Backend, Tier, bit};
-use braid_contract::{Access, Errno, Error, FallocateMode, Fd, ObjectId, Result, SetTime, Store, TierId};
+use braid_contract::{Access, Errno, Error, FallocateMode, Fd, ObjectId, Result, SetTime, Store};
+use braid_format::{Header, IdAttr, IdKind, RangeSize, Reason, SIZE_MAX, WholeAttr};
 use std::ops::Range;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -29,33 +29,6 @@ const MOVED_IN_ONE_GO_MAX: u64 = 8 << 20;
 
 /// Why a file could not become a whole one.
 type Made<T> = std::result::Result<T, NotSpread>;
-
-/// What an attribute says of a whole file.
-#[derive(Clone, Copy)]
-pub(crate) struct WholeAttr {
-    pub(crate) tier: TierId,
-    pub(crate) range_size: RangeSize,
-    pub(crate) reason: Reason,
-    pub(crate) durable: bool,
-}
-
-impl WholeAttr {
-    /// What an attribute of this kind says; `None` if it is that of no whole
-    /// file.
-    pub(crate) fn of(kind: IdKind) -> Option<Self> {
-        match kind {
-            IdKind::Whole { tier, range_size, reason, durable } => {
-                Some(Self { tier, range_size, reason, durable })
-            }
-            IdKind::Spread | IdKind::Emptied => None,
-        }
-    }
-
-    pub(crate) fn kind(self) -> IdKind {
-        let Self { tier, range_size, reason, durable } = self;
-        IdKind::Whole { tier, range_size, reason, durable }
-    }
-}
 
 impl Volume {
     /// The layout of a whole file that comes into use. Its tier is not asked:
@@ -536,7 +509,7 @@ impl Volume {
 }
 
 fn id_attr(id: ObjectId, identity: &Identity, attr: WholeAttr) -> IdAttr {
-    IdAttr { kind: attr.kind(), id, ino: identity.ino(), btime_ns: identity.btime_ns() }
+    IdAttr { kind: IdKind::Whole(attr), id, ino: identity.ino(), btime_ns: identity.btime_ns() }
 }
 
 /// The attribute that a whole file has, or is to have.

@@ -4,12 +4,12 @@ use super::place::{Leave, NotSpread};
 use super::relocate::Moves;
 use super::{File, Layout, Spread};
 use crate::Volume;
-use crate::format::SIZE_MAX;
 use crate::migrate::{SPAN_RANGES_MAX, Span, Writing};
 use crate::need::Need;
 use crate::placement::Origin;
 use crate::tiers::Tier;
 use braid_contract::{Caller, Errno, Error, Result, WriteFlags};
+use braid_format::SIZE_MAX;
 
 /// How far a write came, and what is in its way.
 pub(crate) enum Progress {

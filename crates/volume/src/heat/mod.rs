@@ -7,14 +7,14 @@
 mod table;
 mod touch;
 
-pub(crate) use table::{DEGREE_MAX, FileHeat, FileKey, Record, Spot, Table};
+pub(crate) use table::{Decay, Spot, Table};
 
 use crate::Volume;
 use crate::file::File;
-use crate::format::{decode_heat, encode_heat};
 use crate::namespace::Inode;
 use crate::sync::{Mutex, MutexGuard};
 use braid_contract::{Access, Context, Environment, Errno, NativeHandle, Result, TierId};
+use braid_format::{DEGREE_MAX, FileKey, decode_heat, encode_heat};
 use std::cmp::Reverse;
 use std::collections::HashMap;
 use std::ffi::OsStr;
@@ -244,7 +244,7 @@ impl Volume {
             if !table.take_changed() {
                 return Ok(());
             }
-            encode_heat(table.files())
+            encode_heat(table.files().iter())
         };
         self.home.braid()?.replace_small(SAVED, &bytes).context("saving the heat of ranges")
     }

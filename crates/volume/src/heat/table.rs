@@ -3,8 +3,9 @@
 //! used for longest is forgotten first.
 
 use braid_contract::{NativeHandle, TierId};
+use braid_format::{DEGREE_MAX, FileHeat, FileKey, RangeHeat};
 use std::cmp::Ordering;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 /// Seconds that have to pass before a use counts again: a stream that reads a
 /// range across the end of an epoch has used it once.
@@ -13,81 +14,50 @@ const COUNT_EVERY: u32 = 2;
 /// Seconds without a use after which a range is one degree colder.
 const DECAY: u32 = 30;
 
-/// The highest degree, of two bits.
-pub(crate) const DEGREE_MAX: u8 = 3;
-
 /// Memory that a file and a range are reckoned at, with what the map around
 /// them takes.
 const FILE_BYTES: usize = 192;
 const RANGE_BYTES: usize = 32;
 
-/// Names an inode of the home tier, across remounts.
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
-pub(crate) struct FileKey {
-    pub(crate) ino: u64,
-    pub(crate) generation: u64,
-}
-
-/// What is remembered of one range. Times are in seconds since 1970.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) struct Record {
-    /// When it came to its tier; 0 where that is not known.
-    pub(crate) since: u32,
-    /// When a use last counted.
-    pub(crate) last: u32,
-    /// Where it was when last seen.
-    pub(crate) tier: TierId,
-    /// The degree that it had at `last`, 0 to [`DEGREE_MAX`].
-    pub(crate) degree: u8,
-}
-
-impl Record {
+/// What the use of a range comes to as time goes on.
+pub(crate) trait Decay {
     /// How much the range is used: in how many epochs lately, counted up to 3,
     /// and down again for every [`DECAY`] seconds without a use.
-    pub(crate) fn degree_at(&self, now: u32) -> u8 {
+    fn degree_at(&self, now: u32) -> u8;
+
+    /// The same as a share, 0 to 1.
+    fn heat_at(&self, now: u32) -> f64;
+}
+
+impl Decay for RangeHeat {
+    fn degree_at(&self, now: u32) -> u8 {
         let colder = now.saturating_sub(self.last) / DECAY;
         u8::try_from(colder).map_or(0, |colder| self.degree.saturating_sub(colder))
     }
 
-    /// The same as a share, 0 to 1.
-    pub(crate) fn heat_at(&self, now: u32) -> f64 {
+    fn heat_at(&self, now: u32) -> f64 {
         f64::from(self.degree_at(now)) / f64::from(DEGREE_MAX)
     }
+}
 
-    fn used(&mut self, now: u32) {
-        let degree = self.degree_at(now);
-        if degree == 0 || now >= self.last.saturating_add(COUNT_EVERY) || now < self.last {
-            self.degree = (degree + 1).min(DEGREE_MAX);
-            self.last = now;
-        }
-    }
-
-    /// Colder ones come first; of those that are equally cold, the one that
-    /// was used less lately.
-    fn rank(&self, now: u32) -> (u8, u32) {
-        (self.degree_at(now), self.last)
+/// Counts a use.
+fn warm(heat: &mut RangeHeat, now: u32) {
+    let degree = heat.degree_at(now);
+    if degree == 0 || now >= heat.last.saturating_add(COUNT_EVERY) || now < heat.last {
+        heat.degree = (degree + 1).min(DEGREE_MAX);
+        heat.last = now;
     }
 }
 
-/// What is remembered of one file.
-#[derive(Clone, PartialEq, Eq, Debug, Default)]
-pub(crate) struct FileHeat {
-    /// How to come back to it.
-    pub(crate) handle: Option<NativeHandle>,
-    /// By range number; a plain file has one record, number 0.
-    pub(crate) ranges: BTreeMap<u32, Record>,
-    /// Movers found nothing in it that could move; until it is used again.
-    pub(crate) stays: bool,
+/// Colder ones come first; of those that are equally cold, the one that was
+/// used less lately.
+fn rank(heat: &RangeHeat, now: u32) -> (u8, u32) {
+    (heat.degree_at(now), heat.last)
 }
 
-impl FileHeat {
-    fn bytes(&self) -> usize {
-        FILE_BYTES + self.ranges.len() * RANGE_BYTES
-    }
-
-    fn heat_at(&self, now: u32) -> f64 {
-        self.ranges.values().map(|record| record.heat_at(now)).sum()
-    }
+/// Memory that a file is reckoned at.
+fn bytes_of(file: &FileHeat) -> usize {
+    FILE_BYTES + file.ranges.len() * RANGE_BYTES
 }
 
 /// A range, and what is remembered of it.
@@ -95,7 +65,7 @@ impl FileHeat {
 pub(crate) struct Spot {
     pub(crate) file: FileKey,
     pub(crate) range: u32,
-    pub(crate) record: Record,
+    pub(crate) record: RangeHeat,
 }
 
 /// Everything that is remembered. Ordered, so that what is saved is the same
@@ -103,6 +73,9 @@ pub(crate) struct Spot {
 #[derive(Debug)]
 pub(crate) struct Table {
     files: BTreeMap<FileKey, FileHeat>,
+    /// Files in which movers found nothing that could move, until they are used
+    /// again.
+    settled: BTreeSet<FileKey>,
     bytes: usize,
     budget: usize,
     changed: bool,
@@ -110,12 +83,12 @@ pub(crate) struct Table {
 
 impl Table {
     pub(super) fn new(budget: usize) -> Self {
-        Self { files: BTreeMap::new(), bytes: 0, budget, changed: false }
+        Self { files: BTreeMap::new(), settled: BTreeSet::new(), bytes: 0, budget, changed: false }
     }
 
     /// Takes over what was saved.
     pub(super) fn restore(&mut self, files: BTreeMap<FileKey, FileHeat>, now: u32) {
-        self.bytes = files.values().map(FileHeat::bytes).sum();
+        self.bytes = files.values().map(bytes_of).sum();
         self.files = files;
         self.trim(now);
     }
@@ -130,24 +103,22 @@ impl Table {
     }
 
     /// A range was used on `tier`; answers what is known of it now.
-    pub(super) fn used(&mut self, file: FileKey, range: u32, tier: TierId, now: u32) -> Record {
-        if let Some(heat) = self.files.get_mut(&file) {
-            heat.stays = false;
-        }
-        let record = self.record_mut(file, range, Record { since: 0, last: now, tier, degree: 0 });
-        record.used(now);
+    pub(super) fn used(&mut self, file: FileKey, range: u32, tier: TierId, now: u32) -> RangeHeat {
+        self.settled.remove(&file);
+        let record = self.record_mut(file, range, RangeHeat { since: 0, last: now, tier, degree: 0 });
+        warm(record, now);
         record.tier = tier;
         *record
     }
 
     /// A range came to `tier`.
     pub(super) fn placed(&mut self, file: FileKey, range: u32, tier: TierId, now: u32) {
-        let record = self.record_mut(file, range, Record { since: now, last: now, tier, degree: 0 });
+        let record = self.record_mut(file, range, RangeHeat { since: now, last: now, tier, degree: 0 });
         record.since = now;
         record.tier = tier;
     }
 
-    fn record_mut(&mut self, file: FileKey, range: u32, new: Record) -> &mut Record {
+    fn record_mut(&mut self, file: FileKey, range: u32, new: RangeHeat) -> &mut RangeHeat {
         self.changed = true;
         let bytes = &mut self.bytes;
         let heat = self.files.entry(file).or_insert_with(|| {
@@ -179,8 +150,8 @@ impl Table {
 
     /// Nothing of the file can move until it is used again.
     pub(crate) fn set_stays(&mut self, file: FileKey) {
-        if let Some(heat) = self.files.get_mut(&file) {
-            heat.stays = true;
+        if self.files.contains_key(&file) {
+            self.settled.insert(file);
         }
     }
 
@@ -188,14 +159,15 @@ impl Table {
         self.files.get(&file)
     }
 
-    pub(crate) fn record(&self, file: FileKey, range: u32) -> Option<Record> {
+    pub(crate) fn record(&self, file: FileKey, range: u32) -> Option<RangeHeat> {
         self.files.get(&file)?.ranges.get(&range).copied()
     }
 
     /// Forgets a file that is gone.
     pub(crate) fn forget(&mut self, file: FileKey) {
         if let Some(heat) = self.files.remove(&file) {
-            self.bytes -= heat.bytes();
+            self.settled.remove(&file);
+            self.bytes -= bytes_of(&heat);
             self.changed = true;
         }
     }
@@ -215,11 +187,11 @@ impl Table {
     /// Ranges on `tier` whose degree is below `degree`, the coldest first, at
     /// most `max` of them.
     pub(crate) fn coldest(&self, tier: TierId, degree: u8, max: usize, now: u32) -> Vec<Spot> {
-        let mut cold: Vec<Spot> = spots(self.files.iter().filter(|(_, heat)| !heat.stays))
+        let mut cold: Vec<Spot> = spots(self.files.iter().filter(|(file, _)| !self.settled.contains(file)))
             .filter(|spot| spot.record.tier == tier && spot.record.degree_at(now) < degree)
             .collect();
         let order = |a: &Spot, b: &Spot| -> Ordering {
-            let place = |spot: &Spot| (spot.record.rank(now), spot.file, spot.range);
+            let place = |spot: &Spot| (rank(&spot.record, now), spot.file, spot.range);
             place(a).cmp(&place(b))
         };
         if cold.len() > max {
@@ -232,8 +204,11 @@ impl Table {
 
     /// The files whose ranges are used most, together, hottest first.
     pub(crate) fn hottest(&self, max: usize, now: u32) -> Vec<(FileKey, f64)> {
-        let mut files: Vec<(FileKey, f64)> =
-            self.files.iter().map(|(key, heat)| (*key, heat.heat_at(now))).collect();
+        let mut files: Vec<(FileKey, f64)> = self
+            .files
+            .iter()
+            .map(|(key, heat)| (*key, heat.ranges.values().map(|range| range.heat_at(now)).sum()))
+            .collect();
         files.retain(|(_, heat)| *heat > 0.0);
         files.sort_by(|a, b| b.1.total_cmp(&a.1).then(a.0.cmp(&b.0)));
         files.truncate(max);
@@ -245,7 +220,7 @@ impl Table {
     pub(super) fn trim(&mut self, now: u32) {
         while self.bytes > self.budget {
             let mut ranks: Vec<(u8, u32)> =
-                spots(self.files.iter()).map(|spot| spot.record.rank(now)).collect();
+                spots(self.files.iter()).map(|spot| rank(&spot.record, now)).collect();
             let share = 1.0 - (self.budget / 8 * 7) as f64 / self.bytes as f64;
             let gone = ((ranks.len() as f64 * share) as usize).min(ranks.len().saturating_sub(1));
             let Some((_, last, _)) = (!ranks.is_empty()).then(|| ranks.select_nth_unstable(gone)) else {
@@ -254,10 +229,11 @@ impl Table {
             let last = *last;
             // Of those that are as cold as the last one to go, all go.
             for heat in self.files.values_mut() {
-                heat.ranges.retain(|_, record| record.rank(now) > last);
+                heat.ranges.retain(|_, record| rank(record, now) > last);
             }
             self.files.retain(|_, heat| !heat.ranges.is_empty());
-            self.bytes = self.files.values().map(FileHeat::bytes).sum();
+            self.settled.retain(|file| self.files.contains_key(file));
+            self.bytes = self.files.values().map(bytes_of).sum();
             self.changed = true;
         }
     }
@@ -306,10 +282,16 @@ mod tests {
     fn placing_tells_since_when_and_does_not_warm() {
         let mut table = Table::new(1 << 20);
         table.placed(A, 4, TierId(1), 50);
-        assert_eq!(table.record(A, 4).unwrap(), Record { since: 50, last: 50, tier: TierId(1), degree: 0 });
+        assert_eq!(
+            table.record(A, 4).unwrap(),
+            RangeHeat { since: 50, last: 50, tier: TierId(1), degree: 0 }
+        );
         table.used(A, 4, TierId(1), 60);
         table.placed(A, 4, TierId(0), 70);
-        assert_eq!(table.record(A, 4).unwrap(), Record { since: 70, last: 60, tier: TierId(0), degree: 1 });
+        assert_eq!(
+            table.record(A, 4).unwrap(),
+            RangeHeat { since: 70, last: 60, tier: TierId(0), degree: 1 }
+        );
     }
 
     #[test]
@@ -347,6 +329,6 @@ mod tests {
         assert!(table.record(key(6), 0).is_none() && table.files.len() > 32);
         table.forget_range(key(5), 0);
         table.forget(key(999));
-        assert_eq!(table.bytes, table.files.values().map(FileHeat::bytes).sum::<usize>());
+        assert_eq!(table.bytes, table.files.values().map(bytes_of).sum::<usize>());
     }
 }

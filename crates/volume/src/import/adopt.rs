@@ -15,13 +15,12 @@
 use super::Observer;
 use super::walk::{Met, give_attributes, open_dir};
 use crate::Volume;
-use crate::file::WholeAttr;
-use crate::format::Reason;
 use crate::namespace::ID_ATTRS;
 use crate::tiers::Tier;
 use braid_contract::{
     Access, Attr, Errno, Error, Fd, FileKind, NativeFd, ObjectId, RenameMode, Result, Store,
 };
+use braid_format::Reason;
 use std::collections::{BTreeMap, HashMap};
 use std::ffi::{OsStr, OsString};
 use std::os::unix::ffi::OsStrExt;
@@ -143,7 +142,7 @@ impl<'a> Adopter<'a> {
         let fd = home.root().open_at(met.path.as_os_str(), Access::Path)?;
         let identity = home.identify(&*fd)?;
         match home.id_attr(&*fd, &identity)? {
-            Some(attr) if WholeAttr::of(attr.kind).is_some() => {
+            Some(attr) if attr.kind.whole().is_some() => {
                 Ok(self.object(attr.id)?.is_some_and(|object| object.ino == met.attr.ino))
             }
             // One that is empty has no object, and nothing to lose.
@@ -178,7 +177,7 @@ impl<'a> Adopter<'a> {
         let home = &self.volume.home;
         home.walk(&mut |path, fd, identity| {
             let Some(attr) = home.id_attr(&**fd, identity).ok().flatten() else { return Ok(()) };
-            if WholeAttr::of(attr.kind).is_some_and(|whole| whole.tier == self.tier.id)
+            if attr.kind.whole().is_some_and(|whole| whole.tier == self.tier.id)
                 && let Some(object) = self.object(attr.id)?
                 && object.nlink > 1
             {

@@ -3,8 +3,9 @@
 use super::adopt::Adopter;
 use super::{ImportSurvey, NAMED_MAX, NATIVE_NAMES};
 use crate::Volume;
-use crate::namespace::{BRAID_DIR, copy_xattrs, names_in};
+use crate::namespace::{copy_xattrs, names_in};
 use braid_contract::{Access, Attr, Errno, Error, Fd, FileKind, Result, SetTime};
+use braid_format::BRAID_DIR;
 use std::ffi::OsStr;
 use std::path::{Path, PathBuf};
 

@@ -3,12 +3,12 @@
 
 use super::Index;
 use super::ballast::Ballast;
-use super::marks::{Mark, Marks, Spares, mark_of};
+use super::marks::{Marks, Spares};
 use super::segments::Segments;
-use crate::format::{Entry, HEADER_LEN, Header, MUTABLE_FROM, Words};
 use crate::namespace::names_in;
 use crate::sync::{Mutex, RwLock};
 use braid_contract::{Access, Context, Errno, Fd, NativeFd, NativeHandle, ObjectId, Result, TierId};
+use braid_format::{Entry, HEADER_LEN, Header, MUTABLE_FROM, Mark, Words, index_path};
 use std::collections::HashSet;
 use std::ffi::OsStr;
 use std::io::IoSliceMut;
@@ -56,7 +56,7 @@ impl Dirs {
     }
 
     pub(crate) fn open_index(&self, id: ObjectId) -> Result<Index> {
-        let path = path_of(id);
+        let path = index_path(id);
         let fd = match self.index.open_at(OsStr::new(&path), Access::ReadWrite) {
             Err(error) if error.errno() == Errno::EROFS => {
                 self.index.open_at(OsStr::new(&path), Access::Read)
@@ -115,7 +115,7 @@ impl IndexDir {
     /// Makes the index of a new spread file.
     pub(crate) fn create_index(&self, header: Header) -> Result<Index> {
         let id = header.id;
-        let path = path_of(id);
+        let path = index_path(id);
         let dirs = self.dirs();
         let open = || dirs.ballast.or_spend(|| dirs.index.create_at(OsStr::new(&path), 0o600));
         let fd = match open() {
@@ -137,7 +137,7 @@ impl IndexDir {
 
     /// The header of an index, and nothing else of it.
     pub(crate) fn header_of(&self, id: ObjectId) -> Result<Header> {
-        let fd = self.dirs().index.open_at(OsStr::new(&path_of(id)), Access::Read)?;
+        let fd = self.dirs().index.open_at(OsStr::new(&index_path(id)), Access::Read)?;
         let mut bytes = [0; MUTABLE_FROM];
         let len = fd.read_at(0, &mut [IoSliceMut::new(&mut bytes)], false)?;
         super::decode_header(&bytes[..len], id)
@@ -145,7 +145,7 @@ impl IndexDir {
 
     /// Whether an index has no header: no file was led to it.
     pub(crate) fn lacks_header(&self, id: ObjectId) -> Result<bool> {
-        let file = self.dirs().index.open_at(OsStr::new(&path_of(id)), Access::Read)?;
+        let file = self.dirs().index.open_at(OsStr::new(&index_path(id)), Access::Read)?;
         Ok(!has_header(&file)?)
     }
 
@@ -154,7 +154,7 @@ impl IndexDir {
     /// is elsewhere than home.
     pub(crate) fn is_unfinished(&self, id: ObjectId) -> Result<bool> {
         let dirs = self.dirs();
-        let file = dirs.index.open_at(OsStr::new(&path_of(id)), Access::Read)?;
+        let file = dirs.index.open_at(OsStr::new(&index_path(id)), Access::Read)?;
         if has_header(&file)? {
             return Ok(false);
         }
@@ -171,7 +171,7 @@ impl IndexDir {
     /// Removes an index; one that does not exist is passed over.
     pub(crate) fn remove_index(&self, id: ObjectId) -> Result<()> {
         self.unsynced.lock().remove(&id);
-        self.dirs().index.ensure_gone_at(&path_of(id)).context("removing an index")
+        self.dirs().index.ensure_gone_at(&index_path(id)).context("removing an index")
     }
 
     /// Makes all marks durable.
@@ -239,7 +239,7 @@ impl IndexDir {
     /// All marks that are found.
     pub(crate) fn marked(&self) -> Result<Vec<Mark>> {
         let names = names_in(&*self.dirs().open)?;
-        Ok(names.iter().filter_map(|name| mark_of(name)).collect())
+        Ok(names.iter().filter_map(|name| Mark::parse(name)).collect())
     }
 
     /// Takes in the marks that are there when the volume is opened.
@@ -331,10 +331,6 @@ impl Unsynced {
 pub(crate) fn ids_in(dir: &dyn NativeFd) -> Result<Vec<ObjectId>> {
     let names = names_in(dir)?;
     Ok(names.iter().filter_map(|name| name.to_str()?.parse().ok()).collect())
-}
-
-pub(crate) fn path_of(id: ObjectId) -> String {
-    format!("{}/{id}", id.shard())
 }
 
 fn has_header(file: &Fd) -> Result<bool> {

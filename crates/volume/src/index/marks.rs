@@ -1,57 +1,13 @@
-//! The names of marks, and which there are.
-//!
-//! The mark of a file with an index needs no more than its id: the index says
-//! whose it is. That of a whole file has the handle of its home inode in its
-//! name, which the file system makes or changes in one step.
+//! The marks of files that may be ahead of their home inodes: which there are.
 
 use crate::sync::Mutex;
 use braid_contract::{Context, NativeFd, NativeHandle, ObjectId, RenameMode, Result};
+use braid_format::Mark;
 use std::collections::{HashMap, HashSet};
 use std::ffi::OsStr;
-use std::fmt::Write;
 
 /// Ids that are set aside at a time, at most, with marks that are durable.
 const SPARE_MAX: usize = 64;
-
-/// Longest name that native file systems take.
-const NAME_MAX: usize = 255;
-
-/// A mark as it was found.
-#[derive(Clone, PartialEq, Eq, Debug)]
-pub(crate) struct Mark {
-    pub(crate) id: ObjectId,
-    /// The home inode, where the mark tells.
-    pub(crate) handle: Option<NativeHandle>,
-}
-
-/// The mark of this name; `None` if it is none.
-pub(crate) fn mark_of(name: &OsStr) -> Option<Mark> {
-    let mut parts = name.to_str()?.split('.');
-    let id = parts.next()?.parse().ok()?;
-    let handle = match (parts.next(), parts.next(), parts.next()) {
-        (None, ..) => None,
-        (Some(kind), Some(bytes), None) => {
-            let kind = u32::from_str_radix(kind, 16).ok()? as i32;
-            let byte = |at: usize| u8::from_str_radix(bytes.get(at..at + 2)?, 16).ok();
-            let bytes: Option<Vec<u8>> = (0..bytes.len()).step_by(2).map(byte).collect();
-            Some(NativeHandle::from_parts(kind, &bytes?)?)
-        }
-        _ => return None,
-    };
-    Some(Mark { id, handle })
-}
-
-fn name_of(id: ObjectId, handle: Option<&NativeHandle>) -> String {
-    let mut name = id.to_string();
-    if let Some(handle) = handle {
-        let (kind, bytes) = handle.parts();
-        if name.len() + 10 + 2 * bytes.len() <= NAME_MAX {
-            let _ = write!(name, ".{kind:x}.");
-            bytes.iter().for_each(|byte| _ = write!(name, "{byte:02x}"));
-        }
-    }
-    name
-}
 
 /// The marks that there are.
 #[derive(Debug, Default)]
@@ -71,7 +27,7 @@ impl Marks {
 
     /// Takes in a mark that was found.
     pub(super) fn enter(&mut self, name: &OsStr) -> Option<Mark> {
-        let mark = mark_of(name)?;
+        let mark = Mark::parse(name)?;
         self.found.insert(mark.id);
         if mark.handle.is_some() {
             self.names.insert(mark.id, name.to_str()?.to_owned());
@@ -94,7 +50,7 @@ impl Marks {
         let count = self.counts.get(&id).copied().unwrap_or(0);
         if count == 0 {
             if !self.found.contains(&id) && handle.is_some() {
-                self.names.insert(id, name_of(id, handle));
+                self.names.insert(id, Mark::name(id, handle));
             }
             if let Err(error) = open.ensure_file_at(&self.name(id)) {
                 if !self.found.contains(&id) {
@@ -114,7 +70,7 @@ impl Marks {
         id: ObjectId,
         handle: Option<&NativeHandle>,
     ) -> Result<()> {
-        let name = name_of(id, handle);
+        let name = Mark::name(id, handle);
         let bare = id.to_string();
         if name != bare {
             let (old, new) = (OsStr::new(&bare), OsStr::new(&name));
@@ -195,25 +151,5 @@ impl Spares {
         std::mem::take(&mut self.0.lock().ids)
             .into_iter()
             .try_for_each(|id| open.ensure_gone_at(&id.to_string()))
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn names_of_marks_tell_id_and_handle() {
-        let id = ObjectId([7; 16]);
-        let handle = NativeHandle::from_parts(-2, &[1, 0xfe, 0]);
-        for handle in [None, handle] {
-            let name = name_of(id, handle.as_ref());
-            assert_eq!(mark_of(OsStr::new(&name)), Some(Mark { id, handle }));
-        }
-        let long = NativeHandle::from_parts(1, &[0; 128]);
-        assert_eq!(name_of(id, long.as_ref()), id.to_string());
-        for other in ["x", "07.1", &format!("{id}.1"), &format!("{id}.1.0"), &format!("{id}.1.00.")] {
-            assert_eq!(mark_of(OsStr::new(other)), None, "{other}");
-        }
     }
 }

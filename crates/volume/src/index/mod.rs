@@ -15,27 +15,20 @@ mod segments;
 mod whole;
 
 pub(crate) use ballast::BALLAST_LEN;
-pub(crate) use dir::{Dirs, IndexDir, ids_in, path_of};
-pub(crate) use marks::{Mark, mark_of};
+pub(crate) use dir::{Dirs, IndexDir, ids_in};
 pub(crate) use whole::Whole;
 
-use ballast::Ballast;
-
-use crate::format::{Entry, HEADER_LEN, Header, MUTABLE_FROM, Owners, RangeSize, Words};
 use crate::sync::Mutex;
+use ballast::Ballast;
 use braid_contract::{Context, Errno, Error, Fd, ObjectId, Result, TierId};
+use braid_format::{
+    Entry, GAPS_AT, HEADER_LEN, Header, MUTABLE_FROM, OWNERS_AT, Owners, RESERVED_AT, RangeSize, SIZE_AT,
+    SYNCED_SIZE_AT, Words, durable_at, entry_at,
+};
 use segments::Segments;
 use std::io::{IoSlice, IoSliceMut};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, OnceLock};
-
-pub(crate) const SIZE_AT: u64 = 256;
-pub(crate) const SYNCED_SIZE_AT: u64 = 264;
-pub(crate) const OWNERS_AT: u64 = 272;
-pub(crate) const GAPS_AT: u64 = 280;
-pub(crate) const RESERVED_AT: u64 = 288;
-/// Where the words begin that tell which tiers' objects are durable.
-const DURABLE_AT: u64 = 512;
 
 /// The open index of one spread file.
 #[derive(Debug)]
@@ -380,7 +373,7 @@ impl Index {
         Ok(())
     }
 
-    fn damaged(&self, error: &crate::format::FormatError) -> Error {
+    fn damaged(&self, error: &braid_format::FormatError) -> Error {
         Error::new(Errno::EUCLEAN, format!("index {}: {error}", self.header.id))
     }
 }
@@ -395,20 +388,11 @@ fn decode_header(bytes: &[u8], id: ObjectId) -> Result<Header> {
     Ok(header)
 }
 
-pub(crate) fn durable_at(tier: TierId) -> u64 {
-    DURABLE_AT + u64::from(tier.0) * 8
-}
-
-/// Where the entry of a range is.
-pub(crate) fn entry_at(range: u64) -> u64 {
-    HEADER_LEN as u64 + range * 8
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::format::Reason;
     use braid_contract::VolumeId;
+    use braid_format::Reason;
     use braid_stores::native::{KernelFd, open_tier_dir};
     use std::os::unix::fs::FileExt;
 

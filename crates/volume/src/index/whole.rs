@@ -2,8 +2,8 @@
 //! that no file is needed for it. The file's attribute names the tier; the rest
 //! follows, or is memory only.
 
-use crate::format::{Entry, Owners, Reason};
 use braid_contract::TierId;
+use braid_format::{Entry, Owners, Reason};
 
 /// Where a whole file is, and what is known of it.
 #[derive(Clone, Copy, Debug)]

@@ -2,11 +2,11 @@
 //! and slow them down. The daemon calls this; `start` begins new ones.
 
 use super::list::{Job, Jobs, unknown};
-use super::record::JobRecord;
 use super::shelf;
 use crate::Volume;
 use crate::rehome::{RehomeOutcome, RehomePhase};
 use braid_contract::{Errno, Error, JobKind, JobState, RefusalKind, Result};
+use braid_format::JobRecord;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 

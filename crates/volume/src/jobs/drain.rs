@@ -3,9 +3,9 @@
 //! drained from before its job is started until that is cancelled, fails, or is
 //! undone, over restarts and crashes.
 
-use super::record::JobRecord;
 use crate::Volume;
 use braid_contract::{Errno, Error, JobKind, RefusalKind, Result};
+use braid_format::JobRecord;
 
 impl Volume {
     /// A tier that was emptied takes new ranges again.

@@ -4,10 +4,10 @@ use super::room::Stretch;
 use super::shares::Shares;
 use crate::Volume;
 use crate::file::{Asking, File, Layout};
-use crate::format::{PinAttr, RangeSize, Reason};
 use crate::placement::{Origin, Span};
 use crate::tiers::{Tier, bit};
 use braid_contract::{Errno, Error, JobKind, Result, TierId};
+use braid_format::{PinAttr, RangeSize, Reason};
 use std::path::PathBuf;
 use std::sync::Arc;
 

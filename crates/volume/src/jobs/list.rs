@@ -1,12 +1,12 @@
 //! Which jobs there are, which of them may run now, and what becomes of them.
 //! Plain data behind one lock; who waits for something to do waits here.
 
-use super::record::JobRecord;
 use crate::migrate::{Meter, Pace, Paces};
 use crate::movers::Who;
 use crate::rehome::{RehomeOutcome, RehomePhase};
 use crate::sync::{Condvar, Mutex};
 use braid_contract::{Amount, Environment, Errno, Error, Fd, JobKind, JobState, RefusalKind, Result};
+use braid_format::JobRecord;
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::sync::Arc;

@@ -18,7 +18,6 @@ mod import;
 mod list;
 mod moves;
 mod pins;
-mod record;
 mod room;
 mod run;
 mod shares;
@@ -28,7 +27,6 @@ mod start;
 pub use control::JobStatus;
 pub use list::PARALLEL_MAX;
 pub use pins::Pinned;
-pub use record::JobRecord;
 
 pub(crate) use control::work;
 pub(crate) use list::Jobs;

@@ -2,9 +2,9 @@
 
 use crate::Volume;
 use crate::file::File;
-use crate::format::PinAttr;
 use crate::namespace::{Identity, Seen};
 use braid_contract::{Access, Context, Errno, Error, Fd, FileKind, RefusalKind, Result, Shown};
+use braid_format::PinAttr;
 use std::path::Path;
 
 /// Files that are synced one by one when they are pinned; more than these

@@ -1,13 +1,14 @@
 //! Whether the other tiers have room for what one of them has; and what of
 //! files is where.
 
+use crate::Volume;
 use crate::config::TierConfig;
 use crate::file::{File, Layout};
-use crate::format::{RangeSize, SIZE_MAX};
 use crate::index::Index;
 use crate::tiers::{Backend, Counts, Tier};
-use crate::{RANGE_SIZE_MAX, Volume};
 use braid_contract::{Errno, Error, ObjectId, RefusalKind, Result, TierId};
+use braid_format::RANGE_SIZE_MAX;
+use braid_format::{RangeSize, SIZE_MAX};
 use std::sync::atomic::Ordering;
 
 /// A range of a file that is somewhere.

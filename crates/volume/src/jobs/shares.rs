@@ -4,10 +4,10 @@
 use super::room::Stretch;
 use crate::Volume;
 use crate::file::{Asking, File};
-use crate::format::RangeSize;
 use crate::placement::{Deal, Origin, Span, TierView, shares};
 use crate::tiers::bit;
 use braid_contract::{Result, TierId};
+use braid_format::RangeSize;
 
 const TIERS: usize = TierId::LIMIT as usize;
 

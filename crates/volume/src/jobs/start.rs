@@ -4,13 +4,13 @@
 use super::control::JobStatus;
 use super::drain::filled;
 use super::list::Job;
-use super::record::JobRecord;
 use super::room::show;
 use crate::Volume;
 use crate::config::TierConfig;
-use crate::namespace::is_below_root;
 use crate::tiers::{Tier, TierState};
 use braid_contract::{Access, Errno, Error, Fd, FileKind, JobKind, RefusalKind, Result, TierId};
+use braid_format::JobRecord;
+use braid_format::is_below_root;
 use std::path::Path;
 use std::sync::Arc;
 

@@ -19,13 +19,13 @@ pub(crate) use remove::leave_out_removed;
 
 use crate::Volume;
 use crate::config::TierConfig;
-use crate::format::{Label, VolumeTable};
 use crate::notice::leave_notice;
 use crate::open::join;
 use crate::placement;
 use crate::rules::Rules;
 use crate::tiers::{Place, Tier, TierParts};
 use braid_contract::{Errno, Error, RefusalKind, Result, TierId};
+use braid_format::{Label, VolumeTable};
 use std::sync::Arc;
 
 impl Volume {

@@ -7,15 +7,14 @@
 //! that it has an object there, and its directory is cleared. Only then may its
 //! number be given again.
 
-use crate::Volume;
 use crate::config::{TierConfig, VolumeConfig};
 use crate::file::Layout;
-use crate::format::{Label, Removed, TABLE_LEN, VolumeTable};
-use crate::index::{Index, Mark};
-use crate::placement;
+use crate::index::Index;
 use crate::rules::Rules;
 use crate::tiers::{Backend, Counts, Tier};
+use crate::{Volume, placement};
 use braid_contract::{Errno, Error, ObjectId, RefusalKind, Result, Store, TierId, counted};
+use braid_format::{Label, Mark, Removed, TABLE_LEN, VolumeTable};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 

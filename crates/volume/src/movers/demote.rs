@@ -7,13 +7,12 @@ use super::Errand;
 use super::order::used;
 use super::reach::{Reached, key_of_found};
 use crate::Volume;
-use crate::file::WholeAttr;
-use crate::format::IdKind;
-use crate::heat::FileKey;
+use crate::heat::Decay;
 use crate::migrate::Pace;
 use crate::namespace::{Identity, Seen};
 use crate::tiers::Tier;
 use braid_contract::{Errno, Error, Fd, Mover, Result};
+use braid_format::{FileKey, IdKind};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
@@ -193,7 +192,7 @@ impl Volume {
             let there = from.is_home() && identity.size() > 0;
             return Ok(if there && is_cold(0) { vec![0] } else { Vec::new() });
         };
-        if let Some(whole) = WholeAttr::of(attr.kind) {
+        if let Some(whole) = attr.kind.whole() {
             let there = if whole.tier == from.id { whole.range_size.count(identity.size()) } else { 0 };
             return Ok((0..there).filter(|range| is_cold(*range)).map(|range| range as u32).collect());
         }

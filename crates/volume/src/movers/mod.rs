@@ -13,13 +13,12 @@ mod standing;
 
 use crate::Volume;
 use crate::config::MoversConfig;
-use crate::format::{RangeSize, Reason};
-use crate::heat::FileKey;
 use crate::migrate::{Pace, Paces};
 use crate::status::MoveCount;
 use crate::sync::{Mutex, RwLock, WriteGuard};
 use crate::tiers::Tier;
 use braid_contract::{Environment, Errno, Error, Mover, Result, TierId};
+use braid_format::{FileKey, RangeSize, Reason};
 use lanes::Lanes;
 pub(crate) use lanes::{Drive, Who};
 pub use standing::MoverStatus;

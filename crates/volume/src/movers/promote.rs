@@ -5,10 +5,11 @@
 use super::order::Closed;
 use super::{Errand, Outcome};
 use crate::Volume;
-use crate::heat::{FileKey, Spot};
+use crate::heat::Spot;
 use crate::migrate::Pace;
 use crate::tiers::Tier;
 use braid_contract::{Mover, Result, TierId};
+use braid_format::FileKey;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 

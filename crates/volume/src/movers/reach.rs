@@ -3,10 +3,11 @@
 
 use crate::Volume;
 use crate::file::{File, Layout};
-use crate::heat::{FileKey, key_of};
+use crate::heat::key_of;
 use crate::namespace::{Found, Identity};
 use crate::tiers::Tier;
 use braid_contract::{Access, Errno, Fd, FileKind, NativeHandle, Result};
+use braid_format::FileKey;
 use std::sync::Arc;
 
 /// A file in use by a mover, until it is dropped.

@@ -1,12 +1,13 @@
 //! Reading directories.
 
-use super::{BRAID_DIR, Home, Inode};
+use super::{Home, Inode};
 use crate::Volume;
 use crate::sync::Mutex;
 use braid_contract::{
     Access, Attr, DirEntry, DirSink, Entry, Errno, Fd, FileKind, HandleId, InodeId, NativeDirEntry, NativeFd,
     Result,
 };
+use braid_format::BRAID_DIR;
 use std::ffi::{OsStr, OsString};
 use std::sync::Arc;
 

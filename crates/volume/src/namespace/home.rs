@@ -1,12 +1,13 @@
 //! The home tier's directory: the root that everything is opened from.
 
-use crate::format::{FormatError, IdAttr, PinAttr, Seal, StoredPin};
-use crate::namespace::{BRAID_DIR, Numbers};
+use crate::namespace::Numbers;
 use crate::sync::RwLock;
 use braid_contract::{
     Access, AccessTimes, Attr, Context, Errno, Error, Fd, FileKind, InodeId, NativeFd, NativeHandle,
     NativeStat, Result, VolumeId, XattrMode,
 };
+use braid_format::BRAID_DIR;
+use braid_format::{FormatError, IdAttr, PinAttr, Seal, StoredPin};
 use std::ffi::{OsStr, OsString};
 use std::sync::Arc;
 

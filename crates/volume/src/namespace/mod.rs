@@ -31,8 +31,5 @@ pub(crate) use locks::NameLocks;
 pub(crate) use make::io_mode;
 pub(crate) use numbers::Numbers;
 pub(crate) use remove::Witness;
-pub(crate) use walk::{Seen, is_below_root};
+pub(crate) use walk::Seen;
 pub(crate) use xattrs::read_value;
-
-/// Braid's own directory at the root of each tier; not part of the namespace.
-pub(crate) const BRAID_DIR: &str = ".braid";

@@ -5,9 +5,9 @@
 
 use super::Identity;
 use crate::Volume;
-use crate::format::Header;
 use crate::index::Index;
 use braid_contract::{Errno, Error, NativeFd, ObjectId, Result};
+use braid_format::Header;
 
 impl Volume {
     /// The index of the file behind `fd`, whose attribute tells this id.

@@ -3,8 +3,8 @@
 //! removal is durable (ordering rule 4).
 
 use crate::Volume;
-use crate::file::WholeAttr;
 use braid_contract::{Access, Errno, Fd, FileKind, InodeId, NativeFd, ObjectId, RenameMode, Result};
+use braid_format::WholeAttr;
 use std::ffi::OsStr;
 
 /// What has to be synced for a removal to be durable: the directory that the
@@ -118,7 +118,7 @@ impl Volume {
             return Ok(Loser { ino, has_others, victim: None });
         };
         let id = attr.id;
-        let whole = WholeAttr::of(attr.kind);
+        let whole = attr.kind.whole();
         if whole.is_none() {
             self.check_index_of(&*fd, &identity, id)?;
         }

@@ -1,8 +1,9 @@
 //! From names to inodes.
 
-use super::{BRAID_DIR, Identity, Inode};
+use super::{Identity, Inode};
 use crate::Volume;
 use braid_contract::{Access, Entry, Errno, Error, Fd, InodeId, NativeFd, Result};
+use braid_format::BRAID_DIR;
 use std::ffi::OsStr;
 use std::sync::Arc;
 

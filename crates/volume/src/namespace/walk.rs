@@ -2,10 +2,10 @@
 //! and lists of files. What goes meanwhile is passed over, as happens in a
 //! volume that is in use; what can't be looked at is told.
 
-use super::BRAID_DIR;
 use super::home::{Home, Identity, names_in};
 use braid_contract::{Access, Context, Errno, Error, Fd, FileKind, Result, Shown};
-use std::path::{Component, Path, PathBuf};
+use braid_format::BRAID_DIR;
+use std::path::{Path, PathBuf};
 
 /// What the walk comes by.
 pub(crate) enum Seen<'a> {
@@ -94,13 +94,6 @@ impl Home {
         let shown = if path.as_os_str().is_empty() { Path::new(".") } else { path };
         self.root().open_at(shown.as_os_str(), Access::Directory)
     }
-}
-
-/// Whether a path leads to what is below the volume's root, and not Braid's.
-pub(crate) fn is_below_root(path: &str) -> bool {
-    let below = Path::new(path);
-    let named = below.components().all(|part| matches!(part, Component::Normal(_)));
-    named && !below.starts_with(BRAID_DIR) && !path.contains('\0')
 }
 
 /// What was there when its name was read is not any more, or is another thing:

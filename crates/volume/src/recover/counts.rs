@@ -2,11 +2,11 @@
 //! after a crash, beside users: a mount must not wait for what exists.
 
 use crate::Volume;
-use crate::file::WholeAttr;
-use crate::format::SavedCounts;
 use crate::namespace::Identity;
 use crate::tiers::Counts;
 use braid_contract::{Context, Errno, Fd, ObjectId, Result, TierId};
+use braid_format::SavedCounts;
+use braid_format::WholeAttr;
 use std::collections::HashSet;
 use std::sync::atomic::Ordering;
 
@@ -99,7 +99,7 @@ impl Volume {
         let mut linked = HashSet::new();
         self.home.walk(&mut |_, fd, identity| {
             let attr = self.home.id_attr(&**fd, identity).ok().flatten();
-            match attr.and_then(|attr| WholeAttr::of(attr.kind)) {
+            match attr.and_then(|attr| attr.kind.whole()) {
                 Some(whole) if identity.attr.nlink == 1 || linked.insert(identity.ino()) => {
                     visit(fd, identity, whole)
                 }

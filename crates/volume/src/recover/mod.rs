@@ -8,12 +8,11 @@ mod counts;
 mod whole;
 
 use crate::Volume;
-use crate::file::WholeAttr;
-use crate::format::{Entry, IdAttr, IdKind, Owners};
-use crate::index::{Index, Mark};
+use crate::index::Index;
 use crate::namespace::Identity;
 use crate::tiers::{Backend, cut_object};
 use braid_contract::{Access, Errno, Error, Fd, NativeFd, ObjectId, Result, SetTime, Timestamp};
+use braid_format::{Entry, IdAttr, IdKind, Mark, Owners};
 use std::collections::{HashMap, HashSet};
 
 /// What may be left in `.braid` of a small file that was to be replaced.
@@ -138,7 +137,7 @@ impl Volume {
             Err(error) => {
                 // A whole file may have been about to get one.
                 match self.find_owner(mark, None, found)? {
-                    Some(owner) if WholeAttr::of(owner.attr.kind).is_some() => {
+                    Some(owner) if owner.attr.kind.whole().is_some() => {
                         return self.recover_whole(&owner);
                     }
                     // It was, and was then cut to nothing.
@@ -161,7 +160,7 @@ impl Volume {
         let owner = self.find_owner(mark, index.as_ref(), found)?;
         match (owner, index) {
             (Some(owner), _) if owner.attr.kind == IdKind::Emptied => self.recover_emptied(&owner),
-            (Some(owner), _) if WholeAttr::of(owner.attr.kind).is_some() => self.recover_whole(&owner),
+            (Some(owner), _) if owner.attr.kind.whole().is_some() => self.recover_whole(&owner),
             (Some(owner), Some(index)) => self.recover_spread(&owner, &index),
             // No inode carries the id: the file was removed, or was never
             // spread to the end.

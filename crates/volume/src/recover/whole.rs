@@ -3,7 +3,6 @@
 
 use super::Owner;
 use crate::Volume;
-use crate::file::WholeAttr;
 use crate::namespace::Inode;
 use crate::tiers::{Backend, Tier};
 use braid_contract::{Access, Errno, Error, FallocateMode, ObjectId, ObjectStat, Result, SetTime, Timestamp};
@@ -12,7 +11,7 @@ use std::sync::Arc;
 impl Volume {
     /// Recovers a file whose attribute says that it is a whole one.
     pub(super) fn recover_whole(&self, owner: &Owner) -> Result<()> {
-        let (id, Some(whole)) = (owner.attr.id, WholeAttr::of(owner.attr.kind)) else { return Ok(()) };
+        let (id, Some(whole)) = (owner.attr.id, owner.attr.kind.whole()) else { return Ok(()) };
         // It may have been about to get one.
         self.index.remove_index(id)?;
         // What a move between other tiers did not remove.

@@ -4,10 +4,9 @@
 
 use super::Copier;
 use crate::Volume;
-use crate::format::{Label, RehomeRecord, RehomeStage, TABLE_LEN};
 use crate::index::IndexDir;
-use crate::namespace::BRAID_DIR;
 use braid_contract::{Access, Context, Errno, Error, Fd, Result};
+use braid_format::{BRAID_DIR, Label, RehomeRecord, RehomeStage, TABLE_LEN};
 use std::ffi::OsStr;
 
 /// Records of operations with several steps, in `.braid`.

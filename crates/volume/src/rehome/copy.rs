@@ -3,14 +3,14 @@
 
 use super::changes::{CHUNK, ChangedData};
 use super::{Copied, Copier};
-use crate::format::{HEADER_LEN, Header, IdAttr, MUTABLE_FROM};
-use crate::index::path_of;
 use crate::namespace::{ID_ATTRS, Identity, copy_xattrs, read_value};
 use crate::tiers::{Account, Direction, Tier, act_for};
 use braid_contract::{
     Access, Context, Errno, FallocateMode, Fd, FileKind, NativeFd, ObjectId, Result, SetTime, Shown,
     XattrMode,
 };
+use braid_format::index_path;
+use braid_format::{HEADER_LEN, Header, IdAttr, MUTABLE_FROM};
 use std::ffi::OsStr;
 use std::io::IoSliceMut;
 use std::ops::Range;
@@ -132,7 +132,7 @@ impl Copier<'_> {
 
     /// Copies an index; its header names `owner`, or nobody.
     pub(super) fn copy_index(&self, id: ObjectId, owner: Option<&Identity>) -> Result<()> {
-        let path = path_of(id);
+        let path = index_path(id);
         let old = match self.volume.index.dirs().index.open_at(OsStr::new(&path), Access::Read) {
             Err(error) if error.errno() == Errno::ENOENT => return Ok(()),
             result => result?,

@@ -5,8 +5,9 @@
 use super::changes::{Change, ChangeSet};
 use super::copy::Spot;
 use super::{Copied, Copier, is_gone};
-use crate::namespace::{BRAID_DIR, Identity, Inode, names_in};
+use crate::namespace::{Identity, Inode, names_in};
 use braid_contract::{Access, Context, Errno, Fd, FileKind, NativeFd, RenameMode, Result, Shown};
+use braid_format::BRAID_DIR;
 use std::collections::HashSet;
 use std::ffi::{OsStr, OsString};
 use std::sync::Arc;

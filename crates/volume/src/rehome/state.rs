@@ -57,7 +57,7 @@ impl Copier<'_> {
         })?;
         for id in self.copied_indexes()? {
             if !wanted.remove(&id) {
-                self.dirs.index.ensure_gone_at(&crate::index::path_of(id))?;
+                self.dirs.index.ensure_gone_at(&braid_format::index_path(id))?;
             }
         }
         // What was copied of these while they were files may be out of date.

@@ -2,9 +2,9 @@
 //! asks here, and so does the simulator.
 
 use super::{Facts, Rule, Rules, Subject};
-use crate::format::{Reason, RuleNumber};
 use crate::placement::{Context, Policy};
 use braid_contract::TierId;
+use braid_format::{Reason, RuleNumber};
 use std::sync::Arc;
 
 /// The tier that was chosen, by whom and why.

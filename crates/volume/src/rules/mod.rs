@@ -15,9 +15,9 @@ mod types;
 mod units;
 
 use crate::config::RuleConfig;
-use crate::format::RangeSize;
 use crate::placement::{self, Policy};
 use braid_contract::TierId;
+use braid_format::RangeSize;
 pub(crate) use choose::Chosen;
 pub use condition::{Condition, ConditionError};
 pub(crate) use facts::{Facts, Subject};

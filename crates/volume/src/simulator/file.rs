@@ -1,9 +1,9 @@
 //! A file in a simulation: which of its ranges are where, and how much of each
 //! is filled.
 
-use crate::format::RangeSize;
 use crate::placement::Deal;
 use braid_contract::TierId;
+use braid_format::RangeSize;
 use std::collections::BTreeMap;
 use std::ops::Range;
 

@@ -3,11 +3,11 @@
 use super::PlacedBy;
 use super::engine::{Engine, HOME, index};
 use super::file::{File, Piece};
-use crate::format::Reason;
 use crate::placement::{Context, Deal, Origin, Span, TierView};
 use crate::rules::{Chosen, Facts, Subject};
 use crate::trace::{TraceFile, TraceOp, TraceOpKind};
 use braid_contract::{Hint, StreamId, TierId};
+use braid_format::Reason;
 
 /// What is said of a file that is asked for a tier, to rules.
 struct About<'a> {

@@ -2,7 +2,7 @@
 
 use super::record::{Header, Record, TRACE_VERSION, Told, TraceOpKind, VersionOnly};
 use crate::RangeSize;
-use crate::format::SIZE_MAX;
+use braid_format::SIZE_MAX;
 use std::collections::HashMap;
 use std::fmt;
 use std::io::{self, BufRead};

@@ -1,8 +1,7 @@
 //! The heat of ranges, as it is saved across mounts.
 
-use super::FormatError;
-use super::bytes::{check_sealed, get, get_u32, get_u64, put, seal};
-use crate::heat::{DEGREE_MAX, FileHeat, FileKey, Record};
+use crate::FormatError;
+use crate::bytes::{check_sealed, get, get_u32, get_u64, put, seal};
 use braid_contract::{NativeHandle, TierId};
 use std::collections::BTreeMap;
 
@@ -14,8 +13,43 @@ const HEADER_LEN: usize = 32;
 const FILE_LEN: usize = 32;
 const RANGE_LEN: usize = 16;
 
-/// The table as bytes.
-pub(crate) fn encode_heat(files: &BTreeMap<FileKey, FileHeat>) -> Vec<u8> {
+/// The highest degree, of two bits.
+pub const DEGREE_MAX: u8 = 3;
+
+/// Names an inode of the home tier, across remounts.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+pub struct FileKey {
+    /// Inode number.
+    pub ino: u64,
+    /// Tells inodes apart that had the same number one after another.
+    pub generation: u64,
+}
+
+/// The use of one range. Times are in seconds since 1970.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct RangeHeat {
+    /// When it came to its tier; 0 where that is not known.
+    pub since: u32,
+    /// When a use last counted.
+    pub last: u32,
+    /// Where it was when last seen.
+    pub tier: TierId,
+    /// The degree that it had at `last`, 0 to [`DEGREE_MAX`].
+    pub degree: u8,
+}
+
+/// The use of one file.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub struct FileHeat {
+    /// How to come back to it.
+    pub handle: Option<NativeHandle>,
+    /// By range number; a plain file has one record, number 0.
+    pub ranges: BTreeMap<u32, RangeHeat>,
+}
+
+/// The table of heat as bytes.
+#[must_use]
+pub fn encode_heat<'a>(files: impl ExactSizeIterator<Item = (&'a FileKey, &'a FileHeat)>) -> Vec<u8> {
     let mut bytes = vec![0; HEADER_LEN];
     put(&mut bytes, 0, MAGIC);
     put(&mut bytes, 8, &VERSION.to_le_bytes());
@@ -46,7 +80,7 @@ pub(crate) fn encode_heat(files: &BTreeMap<FileKey, FileHeat>) -> Vec<u8> {
 }
 
 /// The table that the bytes stand for.
-pub(crate) fn decode_heat(bytes: &[u8]) -> Result<BTreeMap<FileKey, FileHeat>, FormatError> {
+pub fn decode_heat(bytes: &[u8]) -> Result<BTreeMap<FileKey, FileHeat>, FormatError> {
     check_sealed(bytes, bytes.len().max(HEADER_LEN), MAGIC, VERSION)?;
     let mut rest = &bytes[HEADER_LEN..];
     let mut files = BTreeMap::new();
@@ -65,17 +99,17 @@ pub(crate) fn decode_heat(bytes: &[u8]) -> Result<BTreeMap<FileKey, FileHeat>, F
         let records =
             take(&mut rest, ranges.checked_mul(RANGE_LEN as u64).ok_or(TOO_SHORT)?)?.chunks_exact(RANGE_LEN);
         let ranges = records.map(decode_record).collect::<Result<_, _>>()?;
-        files.insert(key, FileHeat { handle, ranges, stays: false });
+        files.insert(key, FileHeat { handle, ranges });
     }
     if rest.is_empty() { Ok(files) } else { Err(FormatError::Damaged("there is more in it than it says")) }
 }
 
-fn decode_record(bytes: &[u8]) -> Result<(u32, Record), FormatError> {
+fn decode_record(bytes: &[u8]) -> Result<(u32, RangeHeat), FormatError> {
     let (tier, degree) = (TierId(bytes[12]), bytes[13]);
     if tier.0 >= TierId::LIMIT || degree > DEGREE_MAX {
         return Err(FormatError::Damaged("a value in it can't be"));
     }
-    Ok((get_u32(bytes, 0), Record { since: get_u32(bytes, 4), last: get_u32(bytes, 8), tier, degree }))
+    Ok((get_u32(bytes, 0), RangeHeat { since: get_u32(bytes, 4), last: get_u32(bytes, 8), tier, degree }))
 }
 
 const TOO_SHORT: FormatError = FormatError::Damaged("it is too short");
@@ -92,33 +126,29 @@ mod tests {
     use super::*;
 
     fn table() -> BTreeMap<FileKey, FileHeat> {
-        let record = |tier, degree| Record { since: 7, last: 1_700_000_000, tier: TierId(tier), degree };
+        let record = |tier, degree| RangeHeat { since: 7, last: 1_700_000_000, tier: TierId(tier), degree };
         let handle = NativeHandle::from_parts(129, &[1, 2, 3, 4, 5, 6, 7]);
         BTreeMap::from([
             (
                 FileKey { ino: 12, generation: 99 },
-                FileHeat {
-                    handle,
-                    ranges: [(0, record(0, 3)), (u32::MAX >> 1, record(62, 0))].into(),
-                    stays: false,
-                },
+                FileHeat { handle, ranges: [(0, record(0, 3)), (u32::MAX >> 1, record(62, 0))].into() },
             ),
             (
                 FileKey { ino: 13, generation: 1 },
-                FileHeat { handle: None, ranges: [(5, record(1, 1))].into(), stays: false },
+                FileHeat { handle: None, ranges: [(5, record(1, 1))].into() },
             ),
         ])
     }
 
     #[test]
     fn heat_comes_back() {
-        assert_eq!(decode_heat(&encode_heat(&table())), Ok(table()));
-        assert_eq!(decode_heat(&encode_heat(&BTreeMap::new())), Ok(BTreeMap::new()));
+        assert_eq!(decode_heat(&encode_heat(table().iter())), Ok(table()));
+        assert_eq!(decode_heat(&encode_heat(BTreeMap::new().iter())), Ok(BTreeMap::new()));
     }
 
     #[test]
     fn damage_and_lies_are_seen() {
-        let bytes = encode_heat(&table());
+        let bytes = encode_heat(table().iter());
         for at in 0..bytes.len() {
             let mut damaged = bytes.clone();
             damaged[at] ^= 1;

@@ -1,13 +1,27 @@
 //! The part of an index header that never changes.
 
-use super::bytes::{check_sealed, get, get_u32, get_u64, put, seal};
-use super::{FormatError, RangeSize};
-use braid_contract::{NativeHandle, ObjectId, VolumeId};
+use crate::bytes::{check_sealed, get, get_u32, get_u64, put, seal};
+use crate::{FormatError, RangeSize};
+use braid_contract::{NativeHandle, ObjectId, TierId, VolumeId};
 
 /// Length of the header in bytes; entries follow it.
-pub(crate) const HEADER_LEN: usize = 4096;
+pub const HEADER_LEN: usize = 4096;
 /// Where the words begin that change in place.
-pub(crate) const MUTABLE_FROM: usize = 256;
+pub const MUTABLE_FROM: usize = 256;
+
+/// The size word.
+pub const SIZE_AT: u64 = 256;
+/// The word of the size at the last `fsync`.
+pub const SYNCED_SIZE_AT: u64 = 264;
+/// The word that names the owners of size and times.
+pub const OWNERS_AT: u64 = 272;
+/// The flag word that says that a change of size since the last `fsync` may have
+/// left a hole behind the synced size.
+pub const GAPS_AT: u64 = 280;
+/// The size word of where space ends that was reserved beyond the size.
+pub const RESERVED_AT: u64 = 288;
+/// The first of the flag words that say which tiers' objects are durable.
+const DURABLE_AT: u64 = 512;
 
 const MAGIC: &[u8; 8] = b"BRAIDIDX";
 const VERSION: u16 = 1;
@@ -15,21 +29,26 @@ const HANDLE_MAX: u8 = 128;
 
 /// Ties an index to its volume, its objects and its home inode.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub(crate) struct Header {
-    pub(crate) volume: VolumeId,
-    pub(crate) id: ObjectId,
+pub struct Header {
+    /// The volume.
+    pub volume: VolumeId,
+    /// The id of the file and of its objects.
+    pub id: ObjectId,
     /// Of this file: others may have ranges of another size.
-    pub(crate) range_size: RangeSize,
-    pub(crate) ino: u64,
-    pub(crate) btime_ns: i64,
+    pub range_size: RangeSize,
+    /// Number of the home inode.
+    pub ino: u64,
+    /// Birth time of the home inode, nanoseconds since the epoch; 0 if unknown.
+    pub btime_ns: i64,
     /// Size of the file when it was spread; all of it was in the home file.
-    pub(crate) plain_size: u64,
-    pub(crate) handle: Option<NativeHandle>,
+    pub plain_size: u64,
+    /// How to come back to the home inode; `None` where its file system has no handles.
+    pub handle: Option<NativeHandle>,
 }
 
 impl Header {
     /// The header's first [`MUTABLE_FROM`] bytes.
-    pub(crate) fn encode(&self) -> Vec<u8> {
+    pub fn encode(&self) -> Vec<u8> {
         let mut bytes = vec![0; MUTABLE_FROM];
         put(&mut bytes, 0, MAGIC);
         put(&mut bytes, 8, &VERSION.to_le_bytes());
@@ -49,7 +68,8 @@ impl Header {
         bytes
     }
 
-    pub(crate) fn decode(bytes: &[u8]) -> Result<Self, FormatError> {
+    /// The header that the bytes begin with.
+    pub fn decode(bytes: &[u8]) -> Result<Self, FormatError> {
         check_sealed(bytes, MUTABLE_FROM, MAGIC, VERSION)?;
         let handle_len = bytes[80];
         if handle_len > HANDLE_MAX {
@@ -67,6 +87,18 @@ impl Header {
             handle: handle.filter(|_| handle_len > 0),
         })
     }
+}
+
+/// Offset of the flag word that says whether the object on `tier` is durable.
+#[must_use]
+pub fn durable_at(tier: TierId) -> u64 {
+    DURABLE_AT + u64::from(tier.0) * 8
+}
+
+/// Offset of the entry of a range.
+#[must_use]
+pub fn entry_at(range: u64) -> u64 {
+    HEADER_LEN as u64 + range * 8
 }
 
 #[cfg(test)]

@@ -1,8 +1,7 @@
-//! What is known of a job, and how it is written to `.braid/jobs/<id>`
-//! (`docs/format.md`): a line with version and checksum, then JSON.
+//! The record of a job, kept in `.braid/jobs/<id>`: a line with version and
+//! checksum, then JSON.
 
-use crate::format::FormatError;
-use crate::namespace::is_below_root;
+use crate::{FormatError, is_below_root};
 use braid_contract::{Amount, JobKind, JobState};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
@@ -48,7 +47,7 @@ pub struct JobRecord {
 
 impl JobRecord {
     /// A job that somebody just asked for.
-    pub(super) fn new(id: u64, what: JobKind, bandwidth: Option<u64>, now_ns: i64) -> Self {
+    pub fn new(id: u64, what: JobKind, bandwidth: Option<u64>, now_ns: i64) -> Self {
         let holds = what.emptied_tier().is_some();
         Self {
             id,
@@ -69,7 +68,7 @@ impl JobRecord {
     }
 
     /// It has come to its end, at the time `now_ns`.
-    pub(super) fn be_done(&mut self, now_ns: i64) {
+    pub fn be_done(&mut self, now_ns: i64) {
         self.state = JobState::Done;
         self.ended_ns = Some(now_ns);
         self.message = None;
@@ -79,14 +78,15 @@ impl JobRecord {
     }
 
     /// It can't be done, as is known at the time `now_ns`.
-    pub(super) fn be_failed(&mut self, now_ns: i64, why: String) {
+    pub fn be_failed(&mut self, now_ns: i64, why: String) {
         self.state = JobState::Failed;
         self.ended_ns = Some(now_ns);
         self.message = Some(why);
         self.holds = false;
     }
 
-    pub(super) fn encode(&self) -> Vec<u8> {
+    /// The bytes of the file.
+    pub fn encode(&self) -> Vec<u8> {
         // A record is numbers, texts and maps by text: it always has a form.
         let body = serde_json::to_string_pretty(self).unwrap_or_default() + "\n";
         let crc = crc32c::crc32c(body.as_bytes());
@@ -94,7 +94,7 @@ impl JobRecord {
     }
 
     /// The record in a file of job `id`.
-    pub(super) fn decode(id: u64, bytes: &[u8]) -> Result<Self, FormatError> {
+    pub fn decode(id: u64, bytes: &[u8]) -> Result<Self, FormatError> {
         let text = std::str::from_utf8(bytes).map_err(|_| FormatError::Damaged("it is not text"))?;
         let (head, body) = text.split_once('\n').ok_or(FormatError::Damaged("its first line is missing"))?;
         let fields: Vec<&str> = head.split(' ').collect();

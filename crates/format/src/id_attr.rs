@@ -1,9 +1,9 @@
 //! The extended attribute that makes a home file a spread file.
 
-use super::bytes::{crc_without, get, get_u32, get_u64, put, seal};
-use super::seal::{Proof, Seal};
-use super::words::Reason;
-use super::{FormatError, RangeSize};
+use crate::bytes::{crc_without, get, get_u32, get_u64, put, seal};
+use crate::seal::{Proof, Seal};
+use crate::words::Reason;
+use crate::{FormatError, RangeSize};
 use braid_contract::{ObjectId, TierId};
 
 const VERSION: u8 = 2;
@@ -16,38 +16,58 @@ const DAMAGED: &str = "the id attribute's checksum does not match";
 
 /// What the attribute says of its file.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) enum IdKind {
+pub enum IdKind {
     /// The file's data is where its index says.
     Spread,
     /// The file is being truncated to nothing.
     Emptied,
     /// All data is in one object on one tier, and there is no index.
-    Whole {
-        tier: TierId,
-        range_size: RangeSize,
-        reason: Reason,
-        /// The object was durable at some `fsync`.
-        durable: bool,
-    },
+    Whole(WholeAttr),
+}
+
+/// What the attribute of a whole file says besides.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct WholeAttr {
+    /// The tier that holds the object.
+    pub tier: TierId,
+    /// The size of the ranges that an index would have.
+    pub range_size: RangeSize,
+    /// Why the file is on this tier.
+    pub reason: Reason,
+    /// The object was durable at some `fsync`.
+    pub durable: bool,
+}
+
+impl IdKind {
+    /// The part of a whole file; `None` for any other kind.
+    #[must_use]
+    pub fn whole(self) -> Option<WholeAttr> {
+        match self {
+            Self::Whole(whole) => Some(whole),
+            Self::Spread | Self::Emptied => None,
+        }
+    }
 }
 
 /// The attribute's value.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) struct IdAttr {
-    pub(crate) kind: IdKind,
-    pub(crate) id: ObjectId,
+pub struct IdAttr {
+    /// Which kind of file it is.
+    pub kind: IdKind,
+    /// The id of the file and of its objects.
+    pub id: ObjectId,
     /// The inode that the attribute was written for.
-    pub(crate) ino: u64,
+    pub ino: u64,
     /// That inode's birth time, nanoseconds since the epoch; 0 if unknown.
-    pub(crate) btime_ns: i64,
+    pub btime_ns: i64,
 }
 
 impl IdAttr {
     /// Longest value.
-    pub(crate) const LEN_MAX: usize = LEN;
+    pub const LEN_MAX: usize = LEN;
 
     /// The value on a volume with this seal: of version 1 where it has no key.
-    pub(crate) fn encode(&self, seal_of: &Seal) -> Vec<u8> {
+    pub fn encode(&self, seal_of: &Seal) -> Vec<u8> {
         let sealed = seal_of.secret.is_some();
         let mut bytes = vec![0; if sealed { LEN } else { LEN_1 }];
         bytes[0] = if sealed { VERSION } else { 1 };
@@ -57,13 +77,13 @@ impl IdAttr {
         bytes[1] = match self.kind {
             IdKind::Spread => 1,
             IdKind::Emptied => 2,
-            IdKind::Whole { .. } => 3,
+            IdKind::Whole(_) => 3,
         };
         if !sealed {
             seal(&mut bytes, 4);
             return bytes;
         }
-        if let IdKind::Whole { tier, range_size, reason, durable } = self.kind {
+        if let IdKind::Whole(WholeAttr { tier, range_size, reason, durable }) = self.kind {
             bytes[2] = if durable { FLAG_DURABLE } else { 0 };
             bytes[56] = tier.0;
             bytes[57] = range_size.get().ilog2() as u8;
@@ -74,7 +94,7 @@ impl IdAttr {
     }
 
     /// What a value says, and what tells whether Braid wrote it.
-    pub(crate) fn decode(bytes: &[u8], seal_of: &Seal) -> Result<(Self, Proof), FormatError> {
+    pub fn decode(bytes: &[u8], seal_of: &Seal) -> Result<(Self, Proof), FormatError> {
         let version = bytes.first().copied().unwrap_or(0);
         if version > VERSION {
             return Err(FormatError::Newer(u16::from(version)));
@@ -106,7 +126,7 @@ fn decode_whole(bytes: &[u8]) -> Result<IdKind, FormatError> {
     let range_size = 1_u32.checked_shl(bytes[57].into()).and_then(RangeSize::new);
     match (range_size, Reason::from_code(bytes[58])) {
         (Some(range_size), Some(reason)) if tier.0 < TierId::LIMIT => {
-            Ok(IdKind::Whole { tier, range_size, reason, durable: bytes[2] & FLAG_DURABLE != 0 })
+            Ok(IdKind::Whole(WholeAttr { tier, range_size, reason, durable: bytes[2] & FLAG_DURABLE != 0 }))
         }
         _ => Err(FormatError::Damaged("the id attribute names an impossible tier, range size or reason")),
     }
@@ -114,18 +134,16 @@ fn decode_whole(bytes: &[u8]) -> Result<IdKind, FormatError> {
 
 #[cfg(test)]
 mod tests {
-    use super::super::seal::TEST_SEAL as SEAL;
     use super::*;
+    use crate::seal::TEST_SEAL as SEAL;
     use braid_contract::VolumeId;
 
     const SPREAD: IdAttr = IdAttr { kind: IdKind::Spread, id: ObjectId([5; 16]), ino: 77, btime_ns: -3 };
 
     fn kinds() -> Vec<IdKind> {
-        let whole = |tier, bits: u32, durable| IdKind::Whole {
-            tier: TierId(tier),
-            range_size: RangeSize::new(1 << bits).unwrap(),
-            reason: Reason::Spill,
-            durable,
+        let whole = |tier, bits: u32, durable| {
+            let range_size = RangeSize::new(1 << bits).unwrap();
+            IdKind::Whole(WholeAttr { tier: TierId(tier), range_size, reason: Reason::Spill, durable })
         };
         vec![IdKind::Spread, IdKind::Emptied, whole(1, 16, false), whole(62, 26, true)]
     }

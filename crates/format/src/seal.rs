@@ -1,8 +1,8 @@
 //! What makes an attribute known as Braid's own: a key that only the daemon
 //! can read, and a MAC made with it.
 
-use super::FormatError;
-use super::bytes::{crc_without, get, get_u32, put};
+use crate::FormatError;
+use crate::bytes::{crc_without, get, get_u32, put};
 use braid_contract::VolumeId;
 use siphasher::sip::SipHasher24;
 use std::fmt;
@@ -13,12 +13,12 @@ const CRC_AT: usize = 4;
 
 /// What a volume of version 2 has in its table and in its labels.
 #[derive(Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Secret {
+pub struct Secret {
     /// Random, made with the volume.
-    pub(crate) key: [u8; KEY_LEN],
+    pub key: [u8; KEY_LEN],
     /// The volume was made as one of version 1: there may be attributes
     /// without a MAC.
-    pub(crate) was_version_1: bool,
+    pub was_version_1: bool,
 }
 
 impl fmt::Debug for Secret {
@@ -30,15 +30,16 @@ impl fmt::Debug for Secret {
 
 /// What attributes are sealed with, and read with.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) struct Seal {
-    pub(crate) volume: VolumeId,
+pub struct Seal {
+    /// The volume.
+    pub volume: VolumeId,
     /// `None` for a volume of version 1, whose attributes are of version 1.
-    pub(crate) secret: Option<Secret>,
+    pub secret: Option<Secret>,
 }
 
 /// What tells whether Braid wrote an attribute.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) enum Proof {
+pub enum Proof {
     /// Its MAC is right.
     Sealed,
     /// It is of version 1, and the volume has such.
@@ -56,7 +57,7 @@ impl Proof {
     ///
     /// # Errors
     /// Why not.
-    pub(crate) fn check(self) -> Result<(), String> {
+    pub fn check(self) -> Result<(), String> {
         match self {
             Self::Sealed | Self::Old => Ok(()),
             Self::TooOld => Err("it is of version 1, which this volume never had".into()),
@@ -78,7 +79,7 @@ impl Seal {
             let mac = mac(secret, bytes, mac_at);
             put(bytes, mac_at, &mac.to_le_bytes());
         }
-        super::bytes::seal(bytes, CRC_AT);
+        crate::bytes::seal(bytes, CRC_AT);
     }
 
     /// Looks at what [`put`](Self::put) left.

@@ -1,8 +1,8 @@
 //! The record of a replacement of the home tier, on the old and on the new home
 //! directory.
 
-use super::FormatError;
-use super::bytes::{check_sealed, get, put, seal};
+use crate::FormatError;
+use crate::bytes::{check_sealed, get, put, seal};
 use braid_contract::VolumeId;
 
 const MAGIC: &[u8; 8] = b"BRAIDHOM";
@@ -13,7 +13,7 @@ const PLACE_AT: usize = 64;
 
 /// How far the replacement has come, as one of the directories knows it.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) enum RehomeStage {
+pub enum RehomeStage {
     /// On the old home: the new one is being made, and is not complete.
     Copying,
     /// On the old home: the new one may be complete; its label says so.
@@ -26,20 +26,23 @@ pub(crate) enum RehomeStage {
 
 /// The record.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub(crate) struct RehomeRecord {
-    pub(crate) volume: VolumeId,
+pub struct RehomeRecord {
+    /// The volume.
+    pub volume: VolumeId,
     /// Differs from copy to copy.
-    pub(crate) copy: [u8; 16],
-    pub(crate) stage: RehomeStage,
+    pub copy: [u8; 16],
+    /// How far it has come.
+    pub stage: RehomeStage,
     /// Where the other directory is.
-    pub(crate) place: String,
+    pub place: String,
 }
 
 impl RehomeRecord {
     /// Length in bytes.
-    pub(crate) const LEN: usize = 4096;
+    pub const LEN: usize = 4096;
 
-    pub(crate) fn encode(&self) -> Vec<u8> {
+    /// The record as bytes.
+    pub fn encode(&self) -> Vec<u8> {
         let mut bytes = vec![0; Self::LEN];
         put(&mut bytes, 0, MAGIC);
         put(&mut bytes, 8, &VERSION.to_le_bytes());
@@ -58,7 +61,8 @@ impl RehomeRecord {
         bytes
     }
 
-    pub(crate) fn decode(bytes: &[u8]) -> Result<Self, FormatError> {
+    /// The record that the bytes stand for.
+    pub fn decode(bytes: &[u8]) -> Result<Self, FormatError> {
         check_sealed(bytes, Self::LEN, MAGIC, VERSION)?;
         let stage = match bytes[STAGE_AT] {
             1 => RehomeStage::Copying,

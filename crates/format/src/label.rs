@@ -1,14 +1,14 @@
 //! The label of a tier and the volume table of the home tier.
 
-use super::bytes::{check_sealed, get, get_u16, get_u32, put, seal};
-use super::seal::{KEY_LEN, Secret};
-use super::{FORMAT_VERSION, FormatError, RangeSize, RangeSizes};
+use crate::bytes::{check_sealed, get, get_u16, get_u32, put, seal};
+use crate::seal::{KEY_LEN, Secret};
+use crate::{FORMAT_VERSION, FormatError, RangeSize, RangeSizes};
 use braid_contract::{TierId, VolumeId};
 
 /// Length of a label in bytes.
 const LABEL_LEN: usize = 512;
 /// Length of the volume table in bytes.
-pub(crate) const TABLE_LEN: usize = 4096;
+pub const TABLE_LEN: usize = 4096;
 
 const LABEL_MAGIC: &[u8; 8] = b"BRAIDTIR";
 const TABLE_MAGIC: &[u8; 8] = b"BRAIDVOL";
@@ -23,20 +23,26 @@ const SLOT_LEN: usize = 64;
 
 /// Says which tier of which volume a directory is.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub(crate) struct Label {
-    pub(crate) volume: VolumeId,
-    pub(crate) tier: TierId,
-    pub(crate) home: bool,
+pub struct Label {
+    /// The volume.
+    pub volume: VolumeId,
+    /// The number of the tier.
+    pub tier: TierId,
+    /// Whether the tier is home.
+    pub home: bool,
     /// Braid's extended attribute is in the `user.` namespace.
-    pub(crate) user_xattr: bool,
-    pub(crate) range_size: RangeSize,
-    pub(crate) name: String,
+    pub user_xattr: bool,
+    /// The size of the ranges of new files.
+    pub range_size: RangeSize,
+    /// The tier's name.
+    pub name: String,
     /// `None` in a label of version 1.
-    pub(crate) secret: Option<Secret>,
+    pub secret: Option<Secret>,
 }
 
 impl Label {
-    pub(crate) fn encode(&self) -> Vec<u8> {
+    /// The label as bytes.
+    pub fn encode(&self) -> Vec<u8> {
         let mut bytes = vec![0; LABEL_LEN];
         put(&mut bytes, 0, LABEL_MAGIC);
         put_secret(&mut bytes, LABEL_SECRET_AT, self.secret);
@@ -53,7 +59,7 @@ impl Label {
 
     /// The label of a directory that is to become home, and is not complete:
     /// of a tier that is neither home nor any other.
-    pub(crate) fn encode_incoming(&self) -> Vec<u8> {
+    pub fn encode_incoming(&self) -> Vec<u8> {
         let mut bytes = self.encode();
         bytes[33] = INCOMING;
         seal(&mut bytes, 12);
@@ -61,11 +67,12 @@ impl Label {
     }
 
     /// Whether that is what a label says.
-    pub(crate) fn is_incoming(bytes: &[u8]) -> bool {
+    pub fn is_incoming(bytes: &[u8]) -> bool {
         check_sealed(bytes, LABEL_LEN, LABEL_MAGIC, FORMAT_VERSION).is_ok() && bytes[33] == INCOMING
     }
 
-    pub(crate) fn decode(bytes: &[u8]) -> Result<Self, FormatError> {
+    /// The label that the bytes stand for.
+    pub fn decode(bytes: &[u8]) -> Result<Self, FormatError> {
         check_sealed(bytes, LABEL_LEN, LABEL_MAGIC, FORMAT_VERSION)?;
         let tier = TierId(bytes[32]);
         if tier.0 >= TierId::LIMIT {
@@ -85,30 +92,35 @@ impl Label {
 
 /// Which tiers a volume has, by number.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub(crate) struct VolumeTable {
-    pub(crate) volume: VolumeId,
-    pub(crate) range_size: RangeSize,
+pub struct VolumeTable {
+    /// The volume.
+    pub volume: VolumeId,
+    /// The size of the ranges of new files.
+    pub range_size: RangeSize,
     /// Others, that rules may have given to files.
-    pub(crate) range_sizes: RangeSizes,
-    pub(crate) home: TierId,
+    pub range_sizes: RangeSizes,
+    /// Which tier is home.
+    pub home: TierId,
     /// Number and name of each tier, in order of number.
-    pub(crate) tiers: Vec<(TierId, String)>,
+    pub tiers: Vec<(TierId, String)>,
     /// Those of tiers that were lost: entries may still name them.
-    pub(crate) lost: Vec<(TierId, String)>,
+    pub lost: Vec<(TierId, String)>,
     /// Those of tiers that were removed.
-    pub(crate) removed: Vec<Removed>,
+    pub removed: Vec<Removed>,
     /// `None` in a table of version 1.
-    pub(crate) secret: Option<Secret>,
+    pub secret: Option<Secret>,
 }
 
 /// A tier that was removed.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub(crate) struct Removed {
-    pub(crate) tier: TierId,
-    pub(crate) name: String,
+pub struct Removed {
+    /// The number that it had.
+    pub tier: TierId,
+    /// The name that it had.
+    pub name: String,
     /// Indexes may still say that it has an object of their file: until that
     /// is put right, the number must not be given again.
-    pub(crate) leaving: bool,
+    pub leaving: bool,
 }
 
 /// What the first byte of a slot says.
@@ -118,7 +130,8 @@ const SLOT_LEAVING: u8 = 3;
 const SLOT_REMOVED: u8 = 4;
 
 impl VolumeTable {
-    pub(crate) fn encode(&self) -> Vec<u8> {
+    /// The table as bytes.
+    pub fn encode(&self) -> Vec<u8> {
         let mut bytes = vec![0; TABLE_LEN];
         put(&mut bytes, 0, TABLE_MAGIC);
         put_secret(&mut bytes, TABLE_SECRET_AT, self.secret);
@@ -138,7 +151,8 @@ impl VolumeTable {
         bytes
     }
 
-    pub(crate) fn decode(bytes: &[u8]) -> Result<Self, FormatError> {
+    /// The table that the bytes stand for.
+    pub fn decode(bytes: &[u8]) -> Result<Self, FormatError> {
         check_sealed(bytes, TABLE_LEN, TABLE_MAGIC, FORMAT_VERSION)?;
         let (mut tiers, mut lost, mut removed) = (Vec::new(), Vec::new(), Vec::new());
         for tier in (0..TierId::LIMIT).map(TierId) {

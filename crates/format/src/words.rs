@@ -2,36 +2,37 @@
 //! that ties it to its object and its position, so that a word that was torn,
 //! moved or left over from another file is found and never believed.
 
-use super::FormatError;
+use crate::FormatError;
 use braid_contract::{ObjectId, TierId};
 
 /// Largest size of a spread file in bytes, and one more than the last offset.
-pub(crate) const SIZE_MAX: u64 = 1 << 47;
+pub const SIZE_MAX: u64 = 1 << 47;
 
 const SIZE_BITS: u32 = 48;
 
 /// Number of a rule in its volume's list at the time, from 1 on; 0 if it is not
 /// known, or beyond what an entry can tell.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) struct RuleNumber(u8);
+pub struct RuleNumber(u8);
 
 impl RuleNumber {
     /// The largest number that an entry can tell.
     const MAX: u8 = 121;
 
-    pub(crate) fn of(number: usize) -> Self {
+    /// That of the rule with this number.
+    pub fn of(number: usize) -> Self {
         Self(u8::try_from(number).ok().filter(|number| *number <= Self::MAX).unwrap_or(0))
     }
 
     /// `None` if it is not known.
-    pub(crate) fn get(self) -> Option<u8> {
+    pub fn get(self) -> Option<u8> {
         (self.0 > 0).then_some(self.0)
     }
 }
 
 /// Why a range is on its tier.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) enum Reason {
+pub enum Reason {
     /// It was in the home file when the file was still plain.
     WasPlain,
     /// The policy's first choice.
@@ -100,43 +101,50 @@ impl Reason {
 
 /// Where one range is.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) struct Entry {
-    pub(crate) tier: TierId,
-    pub(crate) reason: Reason,
+pub struct Entry {
+    /// The tier that holds the range.
+    pub tier: TierId,
+    /// Why the range is there.
+    pub reason: Reason,
     /// Counted up, around, when the range moves.
-    pub(crate) version: u16,
+    pub version: u16,
 }
 
 /// Which tier's file system set an attribute last (Mux §2.3).
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) struct Owners {
-    pub(crate) size: TierId,
-    pub(crate) mtime: TierId,
-    pub(crate) atime: TierId,
+pub struct Owners {
+    /// The size's owner.
+    pub size: TierId,
+    /// The modification time's owner.
+    pub mtime: TierId,
+    /// The access time's owner.
+    pub atime: TierId,
     /// The owner of the modification time at the last `fsync`.
-    pub(crate) synced_mtime: TierId,
+    pub synced_mtime: TierId,
 }
 
 /// Encodes and decodes the words of one object's index.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Words {
+pub struct Words {
     /// CRC of the object id, which every word's check begins with.
     seed: u32,
 }
 
 impl Words {
-    pub(crate) fn of(id: ObjectId) -> Self {
+    /// Those of the index of this file.
+    pub fn of(id: ObjectId) -> Self {
         Self { seed: crc32c::crc32c(&id.0) }
     }
 
-    pub(crate) fn encode_entry(self, range: u64, entry: Entry) -> u64 {
+    /// The entry of range number `range`, as a word.
+    pub fn encode_entry(self, range: u64, entry: Entry) -> u64 {
         let low =
             u32::from(entry.tier.0) | u32::from(entry.reason.code()) << 8 | u32::from(entry.version) << 16;
         self.checked(range, low)
     }
 
     /// `None` is a range that was never written.
-    pub(crate) fn decode_entry(self, range: u64, word: u64) -> Result<Option<Entry>, FormatError> {
+    pub fn decode_entry(self, range: u64, word: u64) -> Result<Option<Entry>, FormatError> {
         if word == 0 {
             return Ok(None);
         }
@@ -154,11 +162,12 @@ impl Words {
     }
 
     /// `at` is the word's offset in the index, in bytes.
-    pub(crate) fn encode_size(self, at: u64, size: u64) -> u64 {
+    pub fn encode_size(self, at: u64, size: u64) -> u64 {
         if size == 0 { 0 } else { size | u64::from(self.size_check(at, size)) << SIZE_BITS }
     }
 
-    pub(crate) fn decode_size(self, at: u64, word: u64) -> Result<u64, FormatError> {
+    /// The size in a word; `at` as for [`encode_size`](Self::encode_size).
+    pub fn decode_size(self, at: u64, word: u64) -> Result<u64, FormatError> {
         let size = word & ((1 << SIZE_BITS) - 1);
         if word == self.encode_size(at, size) && size <= SIZE_MAX {
             Ok(size)
@@ -167,7 +176,8 @@ impl Words {
         }
     }
 
-    pub(crate) fn encode_owners(self, at: u64, owners: Owners) -> u64 {
+    /// `at` as for [`encode_size`](Self::encode_size).
+    pub fn encode_owners(self, at: u64, owners: Owners) -> u64 {
         self.checked(
             at,
             u32::from_le_bytes([owners.size.0, owners.mtime.0, owners.atime.0, owners.synced_mtime.0]),
@@ -175,7 +185,7 @@ impl Words {
     }
 
     /// `home` stands in for a word that was never stored.
-    pub(crate) fn decode_owners(self, at: u64, word: u64, home: TierId) -> Result<Owners, FormatError> {
+    pub fn decode_owners(self, at: u64, word: u64, home: TierId) -> Result<Owners, FormatError> {
         if word == 0 {
             return Ok(Owners { size: home, mtime: home, atime: home, synced_mtime: home });
         }
@@ -187,11 +197,12 @@ impl Words {
     }
 
     /// A word that says yes; zero says no.
-    pub(crate) fn encode_flag(self, at: u64) -> u64 {
+    pub fn encode_flag(self, at: u64) -> u64 {
         self.checked(at, 1)
     }
 
-    pub(crate) fn decode_flag(self, at: u64, word: u64) -> Result<bool, FormatError> {
+    /// Whether a flag word says yes; `at` as for [`encode_flag`](Self::encode_flag).
+    pub fn decode_flag(self, at: u64, word: u64) -> Result<bool, FormatError> {
         match word {
             0 => Ok(false),
             word if word == self.encode_flag(at) => Ok(true),

@@ -1,8 +1,8 @@
 //! The extended attribute of a file that movers leave where it is.
 
-use super::FormatError;
-use super::bytes::{crc_without, get, get_u32, get_u64, put, seal};
-use super::seal::{Proof, Seal};
+use crate::FormatError;
+use crate::bytes::{crc_without, get, get_u32, get_u64, put, seal};
+use crate::seal::{Proof, Seal};
 
 const VERSION: u8 = 2;
 /// Length without the tier's name.
@@ -15,28 +15,30 @@ const DAMAGED: &str = "the pin attribute's checksum does not match";
 
 /// What the attribute says.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub(crate) struct PinAttr {
+pub struct PinAttr {
     /// The tier that the file is pinned to; `None` if to wherever it is.
-    pub(crate) tier: Option<String>,
+    pub tier: Option<String>,
 }
 
 /// The attribute's value.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub(crate) struct StoredPin {
-    pub(crate) pin: PinAttr,
+pub struct StoredPin {
+    /// What the attribute says.
+    pub pin: PinAttr,
     /// Number and birth time of the inode that it was written for; version 1
     /// does not say that.
-    pub(crate) of: Option<(u64, i64)>,
-    pub(crate) proof: Proof,
+    pub of: Option<(u64, i64)>,
+    /// Whether Braid wrote it.
+    pub proof: Proof,
 }
 
 impl PinAttr {
     /// Longest value: a tier's name has 48 bytes at most.
-    pub(crate) const LEN_MAX: usize = HEAD + NAME_MAX;
+    pub const LEN_MAX: usize = HEAD + NAME_MAX;
 
     /// The value for the inode with this number and birth time, on a volume
     /// with this seal: of version 1 where it has no key.
-    pub(crate) fn encode(&self, (ino, btime_ns): (u64, i64), seal_of: &Seal) -> Vec<u8> {
+    pub fn encode(&self, (ino, btime_ns): (u64, i64), seal_of: &Seal) -> Vec<u8> {
         let name = self.tier.as_deref().unwrap_or("");
         if seal_of.secret.is_none() {
             let mut bytes = vec![0; HEAD_1 + name.len()];
@@ -55,7 +57,7 @@ impl PinAttr {
     }
 
     /// What a value says.
-    pub(crate) fn decode(bytes: &[u8], seal_of: &Seal) -> Result<StoredPin, FormatError> {
+    pub fn decode(bytes: &[u8], seal_of: &Seal) -> Result<StoredPin, FormatError> {
         let version = bytes.first().copied().unwrap_or(0);
         if version > VERSION {
             return Err(FormatError::Newer(u16::from(version)));
@@ -84,8 +86,8 @@ impl PinAttr {
 
 #[cfg(test)]
 mod tests {
-    use super::super::seal::TEST_SEAL as SEAL;
     use super::*;
+    use crate::seal::TEST_SEAL as SEAL;
 
     fn pins() -> [PinAttr; 3] {
         [None, Some("slow".to_owned()), Some("x".repeat(48))].map(|tier| PinAttr { tier })

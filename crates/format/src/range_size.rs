@@ -1,8 +1,14 @@
 //! How long the ranges of a file are, and which bytes each of them has.
 
-use super::FormatError;
-use crate::{RANGE_SIZE_DEFAULT, RANGE_SIZE_MAX, RANGE_SIZE_MIN};
+use crate::FormatError;
 use std::ops::Range;
+
+/// Smallest range size in bytes.
+pub const RANGE_SIZE_MIN: u32 = 64 << 10;
+/// Largest range size in bytes.
+pub const RANGE_SIZE_MAX: u32 = 64 << 20;
+/// Range size of a new volume, unless its stack file says otherwise, in bytes.
+pub const RANGE_SIZE_DEFAULT: u32 = 2 << 20;
 
 /// The size of a range: a power of two from [`RANGE_SIZE_MIN`] to
 /// [`RANGE_SIZE_MAX`] bytes.
@@ -29,7 +35,8 @@ impl RangeSize {
         self.0
     }
 
-    pub(crate) fn decode(bytes: u32) -> Result<Self, FormatError> {
+    /// The size, as it is stored.
+    pub fn decode(bytes: u32) -> Result<Self, FormatError> {
         Self::new(bytes).ok_or(FormatError::Damaged("its range size is impossible"))
     }
 
@@ -39,72 +46,75 @@ impl RangeSize {
     }
 
     /// All there are, the largest first.
-    pub(crate) fn all() -> impl Iterator<Item = Self> {
+    pub fn all() -> impl Iterator<Item = Self> {
         (RANGE_SIZE_MIN.ilog2()..=RANGE_SIZE_MAX.ilog2()).rev().map(|bits| Self(1 << bits))
     }
 
-    pub(crate) fn bytes(self) -> u64 {
+    /// The size in bytes.
+    pub fn bytes(self) -> u64 {
         self.0.into()
     }
 
     /// Number of the range that `offset` is in.
-    pub(crate) fn range_of(self, offset: u64) -> u64 {
+    pub fn range_of(self, offset: u64) -> u64 {
         offset / self.bytes()
     }
 
     /// Offset at which a range begins. A number that no file has so many
     /// ranges for, as a damaged index may have it, is beyond all files.
-    pub(crate) fn start_of(self, range: u64) -> u64 {
+    pub fn start_of(self, range: u64) -> u64 {
         range.saturating_mul(self.bytes())
     }
 
     /// Bytes from `offset` to the end of its range.
-    pub(crate) fn rest_of(self, offset: u64) -> u64 {
+    pub fn rest_of(self, offset: u64) -> u64 {
         self.bytes() - offset % self.bytes()
     }
 
     /// Where ranges begin, at `offset` or after it.
-    pub(crate) fn round_up(self, offset: u64) -> u64 {
+    pub fn round_up(self, offset: u64) -> u64 {
         self.start_of(self.count(offset))
     }
 
     /// How many ranges a file of so many bytes has.
-    pub(crate) fn count(self, size: u64) -> u64 {
+    pub fn count(self, size: u64) -> u64 {
         size.div_ceil(self.bytes())
     }
 
     /// Ranges that the bytes `offset .. end` are in; none if there are none.
-    pub(crate) fn ranges_of(self, offset: u64, end: u64) -> Range<u64> {
+    pub fn ranges_of(self, offset: u64, end: u64) -> Range<u64> {
         if offset >= end { 0..0 } else { self.range_of(offset)..self.count(end) }
     }
 
     /// The bytes of ranges, as far as a file of `size` bytes goes.
-    pub(crate) fn bytes_of(self, ranges: Range<u64>, size: u64) -> Range<u64> {
+    pub fn bytes_of(self, ranges: Range<u64>, size: u64) -> Range<u64> {
         self.start_of(ranges.start).min(size)..self.start_of(ranges.end).min(size)
     }
 }
 
 /// Sizes of ranges: a set of them, one bit each.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
-pub(crate) struct RangeSizes(u16);
+pub struct RangeSizes(u16);
 
 impl RangeSizes {
     /// As it is stored; bits that stand for no size are ignored.
-    pub(crate) fn decode(bits: u16) -> Self {
+    pub fn decode(bits: u16) -> Self {
         let all = RangeSize::all().fold(0, |all, size| all | 1 << size.place());
         Self(bits & all)
     }
 
     /// As it is stored.
-    pub(crate) fn get(self) -> u16 {
+    pub fn get(self) -> u16 {
         self.0
     }
 
-    pub(crate) fn insert(&mut self, size: RangeSize) {
+    /// Adds a size.
+    pub fn insert(&mut self, size: RangeSize) {
         self.0 |= 1 << size.place();
     }
 
-    pub(crate) fn contains(self, size: RangeSize) -> bool {
+    /// Whether the size is one of them.
+    pub fn contains(self, size: RangeSize) -> bool {
         self.0 & 1 << size.place() != 0
     }
 }

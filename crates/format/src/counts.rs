@@ -1,7 +1,7 @@
 //! The counts of ranges that a clean unmount saves.
 
-use super::FormatError;
-use super::bytes::{get, get_u32, put};
+use crate::FormatError;
+use crate::bytes::{get, get_u32, put};
 use braid_contract::TierId;
 
 const MAGIC: &[u8; 8] = b"BRAIDCNT";
@@ -9,13 +9,14 @@ const COUNTS_AT: usize = 16;
 
 /// How many ranges each tier holds, by the tier's number.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub(crate) struct SavedCounts(pub(crate) [u64; TierId::LIMIT as usize]);
+pub struct SavedCounts(pub [u64; TierId::LIMIT as usize]);
 
 impl SavedCounts {
     /// Their length in bytes.
-    pub(crate) const LEN: usize = COUNTS_AT + TierId::LIMIT as usize * 8;
+    pub const LEN: usize = COUNTS_AT + TierId::LIMIT as usize * 8;
 
-    pub(crate) fn encode(&self) -> Vec<u8> {
+    /// The bytes of the file.
+    pub fn encode(&self) -> Vec<u8> {
         let mut bytes = vec![0; Self::LEN];
         put(&mut bytes, 0, MAGIC);
         for (place, count) in bytes[COUNTS_AT..].chunks_exact_mut(8).zip(self.0) {
@@ -26,7 +27,8 @@ impl SavedCounts {
         bytes
     }
 
-    pub(crate) fn decode(bytes: &[u8]) -> Result<Self, FormatError> {
+    /// The counts that the bytes stand for.
+    pub fn decode(bytes: &[u8]) -> Result<Self, FormatError> {
         if bytes.len() != Self::LEN {
             return Err(FormatError::Damaged("its length is wrong"));
         }

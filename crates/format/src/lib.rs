@@ -1,31 +1,44 @@
 //! The bytes on disk (`docs/format.md`) as types, and back. Pure: no I/O.
 //!
 //! What comes from a disk is never believed: every decoder checks magic,
-//! version and CRC, and answers a [`FormatError`] instead of panicking.
+//! version and CRC, and answers a [`FormatError`] instead of panicking. The
+//! volume, the check and clients that map an index read and write through this
+//! crate; none of them knows an offset of its own.
+#![forbid(unsafe_code)]
 
 mod bytes;
 mod counts;
+#[cfg(feature = "fuzzing")]
+pub mod fuzzing;
 mod header;
 mod heat;
 mod id_attr;
+mod job;
 mod label;
+mod mark;
+mod names;
 mod pin_attr;
 mod range_size;
 mod rehome;
 mod seal;
 mod words;
 
-pub(crate) use counts::SavedCounts;
-pub(crate) use header::{HEADER_LEN, Header, MUTABLE_FROM};
-pub(crate) use heat::{decode_heat, encode_heat};
-pub(crate) use id_attr::{IdAttr, IdKind};
-pub(crate) use label::{Label, Removed, TABLE_LEN, VolumeTable};
-pub(crate) use pin_attr::{PinAttr, StoredPin};
-pub use range_size::RangeSize;
-pub(crate) use range_size::RangeSizes;
-pub(crate) use rehome::{RehomeRecord, RehomeStage};
-pub(crate) use seal::{Proof, Seal, Secret};
-pub(crate) use words::{Entry, Owners, Reason, RuleNumber, SIZE_MAX, Words};
+pub use counts::SavedCounts;
+pub use header::{
+    GAPS_AT, HEADER_LEN, Header, MUTABLE_FROM, OWNERS_AT, RESERVED_AT, SIZE_AT, SYNCED_SIZE_AT, durable_at,
+    entry_at,
+};
+pub use heat::{DEGREE_MAX, FileHeat, FileKey, RangeHeat, decode_heat, encode_heat};
+pub use id_attr::{IdAttr, IdKind, WholeAttr};
+pub use job::JobRecord;
+pub use label::{Label, Removed, TABLE_LEN, VolumeTable};
+pub use mark::Mark;
+pub use names::{BRAID_DIR, index_path, is_below_root};
+pub use pin_attr::{PinAttr, StoredPin};
+pub use range_size::{RANGE_SIZE_DEFAULT, RANGE_SIZE_MAX, RANGE_SIZE_MIN, RangeSize, RangeSizes};
+pub use rehome::{RehomeRecord, RehomeStage};
+pub use seal::{Proof, Seal, Secret};
+pub use words::{Entry, Owners, Reason, RuleNumber, SIZE_MAX, Words};
 
 use std::fmt;
 
@@ -35,7 +48,7 @@ pub const FORMAT_VERSION: u16 = 2;
 
 /// What was read can't be what Braid wrote, or not what this Braid knows.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) enum FormatError {
+pub enum FormatError {
     /// Too short, wrong magic, wrong CRC or an impossible value; says which.
     Damaged(&'static str),
     /// Written by a later version of the format.

@@ -5,9 +5,7 @@
 //! Each function panics if a decoder does, and if what was decoded does not
 //! survive being encoded and decoded again.
 
-use crate::format::{
-    Header, IdAttr, Label, MUTABLE_FROM, SavedCounts, Seal, Secret, TABLE_LEN, VolumeTable, Words,
-};
+use crate::{Header, IdAttr, Label, MUTABLE_FROM, SavedCounts, Seal, Secret, TABLE_LEN, VolumeTable, Words};
 use braid_contract::{ObjectId, TierId, VolumeId};
 use std::fmt::Debug;
 

@@ -1,6 +1,6 @@
 //! Reading and writing little-endian fields at fixed offsets.
 
-use super::FormatError;
+use crate::FormatError;
 
 pub(super) fn get<const N: usize>(bytes: &[u8], at: usize) -> [u8; N] {
     let mut field = [0; N];

@@ -1,0 +1,4 @@
+//! The header of an index.
+#![no_main]
+
+libfuzzer_sys::fuzz_target!(|bytes: &[u8]| braid_format::fuzzing::header(bytes));

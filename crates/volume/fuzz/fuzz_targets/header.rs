@@ -1,4 +1,0 @@
-//! The header of an index.
-#![no_main]
-
-libfuzzer_sys::fuzz_target!(|bytes: &[u8]| braid_volume::fuzzing::header(bytes));

@@ -1,4 +1,0 @@
-//! A tier's label.
-#![no_main]
-
-libfuzzer_sys::fuzz_target!(|bytes: &[u8]| braid_volume::fuzzing::label(bytes));

@@ -1,4 +1,0 @@
-//! The words of an index that change in place.
-#![no_main]
-
-libfuzzer_sys::fuzz_target!(|bytes: &[u8]| braid_volume::fuzzing::words(bytes));
