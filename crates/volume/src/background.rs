@@ -143,8 +143,8 @@ impl Volume {
         let epoch = self.tiers.last_epoch();
         policy.epoch(&epoch);
         self.rules.read().policies().for_each(|policy| policy.epoch(&epoch));
-        let _pass = self.door.pass();
-        self.guard_lanes();
+        let _entered = self.barrier.enter();
+        self.adjust_throttles();
     }
 
     /// Measures the tiers' space, and asks those in trouble whether they are
@@ -165,14 +165,14 @@ impl Volume {
                 pool.spawn(move || tier.finish_measuring());
             }
         }
-        let _pass = self.door.pass();
+        let _entered = self.barrier.enter();
         self.close_heat_epoch();
         self.inodes.drop_forgotten();
     }
 
     /// Carries out removals, and sets space aside. May wait for a tier.
     fn clean_up(&self) {
-        let _pass = self.door.pass();
+        let _entered = self.barrier.enter();
         self.reaper.reap_due(self);
         self.save_heat_sometimes();
         self.set_space_aside();

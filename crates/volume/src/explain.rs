@@ -4,7 +4,7 @@
 use crate::Volume;
 use crate::file::{self, File, Spread};
 use crate::heat::{Decay, key_of};
-use crate::placement::{self, Deal, Origin};
+use crate::placement::{self, Credits, Origin};
 use braid_contract::{InodeId, ObjectId, Result, TierId};
 use braid_format::{DEGREE_MAX, FileKey};
 use braid_format::{RangeSize, Reason, RuleNumber};
@@ -99,7 +99,7 @@ impl Volume {
     /// `ESTALE` if nobody has looked the inode up, `EISDIR` or `EINVAL` if it
     /// is not a regular file.
     pub fn explain(&self, ino: InodeId) -> Result<Explanation> {
-        let _pass = self.door.pass();
+        let _entered = self.barrier.enter();
         let inode = self.inodes.get(ino)?;
         let file = self.file_of(&inode)?;
         self.refresh_heat();
@@ -157,14 +157,14 @@ impl Volume {
         ranges: RangeSize,
     ) -> Option<(TierId, String)> {
         let bytes = ranges.bytes();
-        let deal = match spread {
+        let credits = match spread {
             Some(spread) => spread.placing.lock().clone(),
-            None => Deal::new(file.inode.ino.0, ranges.get()),
+            None => Credits::new(file.inode.ino.0, ranges.get()),
         };
         let span =
             placement::Span { offset: size, len: bytes, size, size_after: size + bytes, new_bytes: bytes };
-        let asking = file::Asking { file, origin: Origin::default(), span };
-        let tier = self.choose(&asking, &deal, 0).ok()?.tier;
+        let request = file::PlacementRequest { file, origin: Origin::default(), span };
+        let tier = self.choose(&request, &credits, 0).ok()?.tier;
         Some((tier.id, tier.name.clone()))
     }
 }

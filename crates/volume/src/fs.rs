@@ -1,4 +1,4 @@
-//! The volume as a [`FileSystem`]: each operation through the door, to where it
+//! The volume as a [`FileSystem`]: each operation through the barrier, to where it
 //! is carried out, and what it changed to the notes of whoever copies home.
 
 use crate::Volume;
@@ -29,17 +29,17 @@ impl FileSystem for Volume {
     }
 
     fn lookup(&self, _caller: &Caller, parent: InodeId, name: &OsStr) -> Result<Entry> {
-        let _pass = self.door.pass();
+        let _entered = self.barrier.enter();
         self.look_up(parent, name)
     }
 
     fn forget(&self, ino: InodeId, count: u64) {
-        let _pass = self.door.pass();
+        let _entered = self.barrier.enter();
         self.inodes.forget(ino, count);
     }
 
     fn getattr(&self, _caller: &Caller, ino: InodeId, handle: Option<HandleId>) -> Result<Attr> {
-        let _pass = self.door.pass();
+        let _entered = self.barrier.enter();
         self.get_attr(ino, handle)
     }
 
@@ -50,7 +50,7 @@ impl FileSystem for Volume {
         handle: Option<HandleId>,
         changes: &SetAttr,
     ) -> Result<Attr> {
-        let _pass = self.door.pass();
+        let _entered = self.barrier.enter();
         let begun = changes.size.and_then(|_| self.trace_begin_unopened());
         let result = self.with_room(|| self.set_attr(caller, ino, handle, changes));
         self.note_set_attr(ino, changes);
@@ -61,7 +61,7 @@ impl FileSystem for Volume {
     }
 
     fn readlink(&self, _caller: &Caller, ino: InodeId) -> Result<Vec<u8>> {
-        let _pass = self.door.pass();
+        let _entered = self.barrier.enter();
         self.path_of(ino)?.read_link()
     }
 
@@ -74,35 +74,35 @@ impl FileSystem for Volume {
         umask: u32,
         rdev: u32,
     ) -> Result<Entry> {
-        let _pass = self.door.pass();
+        let _entered = self.barrier.enter();
         let result = self.with_room(|| self.make_node(caller, parent, name, mode, umask, rdev));
         self.note_name(parent, name);
         result
     }
 
     fn mkdir(&self, caller: &Caller, parent: InodeId, name: &OsStr, mode: u32, umask: u32) -> Result<Entry> {
-        let _pass = self.door.pass();
+        let _entered = self.barrier.enter();
         let result = self.with_room(|| self.make_dir(caller, parent, name, mode, umask));
         self.note_name(parent, name);
         result
     }
 
     fn symlink(&self, caller: &Caller, parent: InodeId, name: &OsStr, target: &OsStr) -> Result<Entry> {
-        let _pass = self.door.pass();
+        let _entered = self.barrier.enter();
         let result = self.with_room(|| self.make_symlink(caller, parent, name, target));
         self.note_name(parent, name);
         result
     }
 
     fn link(&self, _caller: &Caller, ino: InodeId, parent: InodeId, name: &OsStr) -> Result<Entry> {
-        let _pass = self.door.pass();
+        let _entered = self.barrier.enter();
         let result = self.make_link(ino, parent, name);
         self.note_name(parent, name);
         result
     }
 
     fn unlink(&self, _caller: &Caller, parent: InodeId, name: &OsStr) -> Result<()> {
-        let _pass = self.door.pass();
+        let _entered = self.barrier.enter();
         let doomed = self.trace_doomed(parent, name);
         let result = self.remove_name(parent, name);
         self.note_name(parent, name);
@@ -111,7 +111,7 @@ impl FileSystem for Volume {
     }
 
     fn rmdir(&self, _caller: &Caller, parent: InodeId, name: &OsStr) -> Result<()> {
-        let _pass = self.door.pass();
+        let _entered = self.barrier.enter();
         let result = self.remove_dir(parent, name);
         self.note_name(parent, name);
         result
@@ -126,7 +126,7 @@ impl FileSystem for Volume {
         new_name: &OsStr,
         mode: RenameMode,
     ) -> Result<()> {
-        let _pass = self.door.pass();
+        let _entered = self.barrier.enter();
         let replaces = mode == RenameMode::Replace;
         let doomed = if replaces { self.trace_doomed(new_parent, new_name) } else { None };
         let result = self.rename_name((parent, name), (new_parent, new_name), mode);
@@ -137,7 +137,7 @@ impl FileSystem for Volume {
     }
 
     fn open(&self, caller: &Caller, ino: InodeId, request: OpenRequest) -> Result<Opened> {
-        let _pass = self.door.pass();
+        let _entered = self.barrier.enter();
         let begun = self.trace_begin_unopened();
         let opened = self.open_inode(ino, request)?;
         self.trace_open(begun, caller, &opened, request.flags, false);
@@ -154,7 +154,7 @@ impl FileSystem for Volume {
         exclusive: bool,
         flags: OpenFlags,
     ) -> Result<(Entry, Opened)> {
-        let _pass = self.door.pass();
+        let _entered = self.barrier.enter();
         let begun = self.trace_begin_unopened();
         let result = self.with_room(|| self.make_file(caller, parent, name, mode, umask, exclusive, flags));
         self.note_name(parent, name);
@@ -172,7 +172,7 @@ impl FileSystem for Volume {
         buf: &mut [u8],
         direct: bool,
     ) -> Result<usize> {
-        let _pass = self.door.pass();
+        let _entered = self.barrier.enter();
         let _for = act_for(Account::Thread(caller.tid));
         let open = self.handles.file(handle)?;
         let begun = self.trace_begin(&open.file);
@@ -189,7 +189,7 @@ impl FileSystem for Volume {
         data: &[u8],
         flags: WriteFlags,
     ) -> Result<usize> {
-        let _pass = self.door.pass();
+        let _entered = self.barrier.enter();
         let _for = act_for(Account::Thread(caller.tid));
         let open = self.handles.file(handle)?;
         let begun = self.trace_begin(&open.file);
@@ -204,7 +204,7 @@ impl FileSystem for Volume {
     }
 
     fn flush(&self, _caller: &Caller, handle: HandleId) -> Result<()> {
-        let _pass = self.door.pass();
+        let _entered = self.barrier.enter();
         let open = self.handles.file(handle)?;
         // Times must not change later on their own.
         if !open.flags.write {
@@ -216,7 +216,7 @@ impl FileSystem for Volume {
     }
 
     fn release(&self, handle: HandleId) -> Result<()> {
-        let _pass = self.door.pass();
+        let _entered = self.barrier.enter();
         let closing = self.trace_closing(handle);
         let result = self.close_file(handle);
         self.trace_closed(closing);
@@ -224,7 +224,7 @@ impl FileSystem for Volume {
     }
 
     fn fsync(&self, caller: &Caller, handle: HandleId, data_only: bool) -> Result<()> {
-        let _pass = self.door.pass();
+        let _entered = self.barrier.enter();
         let open = self.handles.file(handle)?;
         let begun = self.trace_begin(&open.file);
         let result = self.sync_open(&open, data_only);
@@ -242,7 +242,7 @@ impl FileSystem for Volume {
         len: u64,
         mode: FallocateMode,
     ) -> Result<()> {
-        let _pass = self.door.pass();
+        let _entered = self.barrier.enter();
         let open = self.handles.file(handle)?;
         if len == 0 {
             return Err(Errno::EINVAL.into());
@@ -263,7 +263,7 @@ impl FileSystem for Volume {
     }
 
     fn seek(&self, _caller: &Caller, handle: HandleId, offset: u64, target: SeekTarget) -> Result<u64> {
-        let _pass = self.door.pass();
+        let _entered = self.barrier.enter();
         self.seek_file(&self.handles.file(handle)?.file, offset, target)
     }
 
@@ -276,7 +276,7 @@ impl FileSystem for Volume {
         to_offset: u64,
         len: u64,
     ) -> Result<u64> {
-        let _pass = self.door.pass();
+        let _entered = self.barrier.enter();
         let (from, to) = (self.handles.file(from)?, self.handles.file(to)?);
         self.clear_set_id(&to.file, caller, caller.keeps_set_id_bits())?;
         let begun = [self.trace_begin(&from.file), self.trace_begin(&to.file)];
@@ -295,7 +295,7 @@ impl FileSystem for Volume {
     }
 
     fn open_dir(&self, _caller: &Caller, ino: InodeId) -> Result<HandleId> {
-        let _pass = self.door.pass();
+        let _entered = self.barrier.enter();
         self.open_directory(ino)
     }
 
@@ -307,17 +307,17 @@ impl FileSystem for Volume {
         plus: bool,
         sink: &mut dyn DirSink,
     ) -> Result<()> {
-        let _pass = self.door.pass();
+        let _entered = self.barrier.enter();
         self.read_directory(handle, offset, plus, sink)
     }
 
     fn release_dir(&self, handle: HandleId) -> Result<()> {
-        let _pass = self.door.pass();
+        let _entered = self.barrier.enter();
         self.handles.remove_dir(handle)
     }
 
     fn sync_dir(&self, _caller: &Caller, handle: HandleId) -> Result<()> {
-        let _pass = self.door.pass();
+        let _entered = self.barrier.enter();
         // A removal that is durable must be found by recovery.
         self.index.sync_marks()?;
         self.handles.dir(handle)?.sync()
@@ -326,7 +326,7 @@ impl FileSystem for Volume {
     /// Space of all tiers together; one that two tiers share is counted once,
     /// and what is reserved on a tier is not available.
     fn statfs(&self, _caller: &Caller) -> Result<StatFs> {
-        let _pass = self.door.pass();
+        let _entered = self.barrier.enter();
         let native = self.home.root().usage()?;
         let mut sum = StatFs {
             files: native.files,
@@ -351,12 +351,12 @@ impl FileSystem for Volume {
     }
 
     fn getxattr(&self, _caller: &Caller, ino: InodeId, name: &OsStr) -> Result<Vec<u8>> {
-        let _pass = self.door.pass();
+        let _entered = self.barrier.enter();
         self.get_xattr(ino, name)
     }
 
     fn listxattr(&self, _caller: &Caller, ino: InodeId) -> Result<Vec<u8>> {
-        let _pass = self.door.pass();
+        let _entered = self.barrier.enter();
         self.list_xattr(ino)
     }
 
@@ -368,21 +368,21 @@ impl FileSystem for Volume {
         value: &[u8],
         mode: XattrMode,
     ) -> Result<()> {
-        let _pass = self.door.pass();
+        let _entered = self.barrier.enter();
         let result = self.with_room(|| self.set_xattr(caller, ino, name, value, mode));
         self.note_ino(ino);
         result
     }
 
     fn removexattr(&self, _caller: &Caller, ino: InodeId, name: &OsStr) -> Result<()> {
-        let _pass = self.door.pass();
+        let _entered = self.barrier.enter();
         let result = self.remove_xattr(ino, name);
         self.note_ino(ino);
         result
     }
 
     fn sync(&self) -> Result<()> {
-        let _pass = self.door.pass();
+        let _entered = self.barrier.enter();
         let mut result = Ok(());
         for open in self.handles.files() {
             // One that can't be synced does not keep the others from it.

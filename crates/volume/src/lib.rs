@@ -15,11 +15,12 @@
 
 mod affected;
 mod background;
+mod barrier;
 mod check;
 mod config;
-mod door;
 mod eject;
 mod explain;
+mod failpoint;
 mod file;
 mod fs;
 mod heat;
@@ -35,7 +36,6 @@ mod notice;
 mod open;
 mod open_error;
 mod placement;
-mod plant;
 mod reap;
 mod recover;
 mod rehome;
@@ -59,13 +59,13 @@ pub use config::{
 };
 pub use eject::{Amounts, EjectOptions, EjectProgress, Ejection, Stays};
 pub use explain::{Explanation, HoldingRule, Layout, Run};
+#[cfg(feature = "failpoints")]
+pub use failpoint::Failpoint;
 pub use import::ImportSurvey;
 pub use jobs::{JobStatus, PARALLEL_MAX as PARALLEL_JOBS_MAX, Pinned};
 pub use lifecycle::{PlacementConfig, RemovedTier, TierChange};
 pub use movers::MoverStatus;
 pub use open_error::OpenError;
-#[cfg(feature = "plant")]
-pub use plant::Plant;
 pub use rehome::{RehomeOutcome, RehomePhase, RehomeProgress, RehomeReport, discard_copy, settle_home};
 pub use rules::{Condition, ConditionError};
 pub use simulator::{Pace, PlacedBy, Simulated, SimulatedTier, SimulatorConfig, TierSimulated, simulate};

@@ -2,8 +2,8 @@
 //! the volume is made or recovered.
 
 use crate::background::Background;
+use crate::barrier::Barrier;
 use crate::config::{HomeConfig, RuleConfig, TierConfig, VolumeConfig};
-use crate::door::Door;
 use crate::file::Handles;
 use crate::heat::Heat;
 use crate::index::IndexDir;
@@ -523,7 +523,7 @@ fn assemble(home: Home, config: VolumeConfig, plan: &Plan) -> Opening<Volume> {
         names: NameLocks::new(),
         inodes: InodeTable::new(),
         handles: Handles::new(),
-        door: Door::new(),
+        barrier: Barrier::new(),
         changes: Changes::new(),
         overhaul: Mutex::new(()),
         reaper: Reaper::new(),
@@ -538,8 +538,8 @@ fn assemble(home: Home, config: VolumeConfig, plan: &Plan) -> Opening<Volume> {
         jobs: Arc::new(Jobs::new(Arc::clone(&environment), Arc::clone(&paces))),
         paces,
         environment,
-        #[cfg(feature = "plant")]
-        plant: std::sync::OnceLock::new(),
+        #[cfg(feature = "failpoints")]
+        failpoint: std::sync::OnceLock::new(),
     };
     volume.enter_root()?;
     Ok(volume)

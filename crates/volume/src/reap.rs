@@ -6,7 +6,7 @@
 //! done for many files at once, in the background.
 
 use crate::Volume;
-use crate::namespace::Witness;
+use crate::namespace::DurabilityDependency;
 use crate::sync::{Condvar, Mutex};
 use crate::tiers::Tier;
 use braid_contract::{Errno, Error, InodeId, ObjectId, Result, Store};
@@ -39,7 +39,7 @@ pub(crate) struct Reaper {
 
 #[derive(Default)]
 struct Pending {
-    files: Vec<(ObjectId, Witness)>,
+    files: Vec<(ObjectId, DurabilityDependency)>,
     since_ns: Option<u64>,
 }
 
@@ -73,18 +73,18 @@ impl Reaper {
         }
     }
 
-    /// Queues a file. `witness` is what has to be durable first: the directory
+    /// Queues a file. `depends_on` is what has to be durable first: the directory
     /// that its last name was in, or the home file that was emptied.
-    pub(crate) fn add(&self, volume: &Volume, id: ObjectId, witness: Witness) {
+    pub(crate) fn add(&self, volume: &Volume, id: ObjectId, depends_on: DurabilityDependency) {
         let mut pending = self.pending.lock();
-        pending.files.push((id, witness));
+        pending.files.push((id, depends_on));
         pending.since_ns.get_or_insert_with(|| volume.environment.monotonic_ns());
     }
 
     /// Another home directory holds everything durably: nothing of the earlier
     /// one has to be synced any more.
     pub(crate) fn forget_witnesses(&self) {
-        self.pending.lock().files.iter_mut().for_each(|(_, witness)| *witness = None);
+        self.pending.lock().files.iter_mut().for_each(|(_, depends_on)| *depends_on = None);
     }
 
     /// The files whose indexes are there still, and that nothing leads to.
@@ -127,7 +127,7 @@ impl Reaper {
                 || removed.since_ns.is_some_and(|since| now_ns >= since + BURIAL_TIME_NS)
         };
         if due {
-            self.bury(volume);
+            self.reclaim_orphans(volume);
         }
     }
 
@@ -201,7 +201,7 @@ impl Reaper {
     }
 
     /// Takes the marks of files away to which nothing can happen any more.
-    pub(crate) fn bury(&self, volume: &Volume) {
+    pub(crate) fn reclaim_orphans(&self, volume: &Volume) {
         let (failed, mut done, mut settled) = {
             let mut removed = self.removed.lock();
             if removed.since_ns.take().is_none() {
@@ -283,14 +283,14 @@ fn log_failure(result: Result<()>) -> bool {
 }
 
 /// Makes the removals durable, syncing each directory once.
-fn sync_witnesses(volume: &Volume, files: &[(ObjectId, Witness)]) -> Result<()> {
+fn sync_witnesses(volume: &Volume, files: &[(ObjectId, DurabilityDependency)]) -> Result<()> {
     if !volume.home.keeps_removals() {
         return volume.home.root().sync_fs();
     }
     let mut synced = HashSet::new();
-    for (_, witness) in files {
-        let Some(witness) = witness else { return volume.home.root().sync_fs() };
-        let stat = witness.stat()?.attr;
+    for (_, depends_on) in files {
+        let Some(depends_on) = depends_on else { return volume.home.root().sync_fs() };
+        let stat = depends_on.stat()?.attr;
         if !synced.insert(stat.ino) {
             continue;
         }
@@ -299,7 +299,7 @@ fn sync_witnesses(volume: &Volume, files: &[(ObjectId, Witness)]) -> Result<()> 
         if stat.nlink == 0 {
             return volume.home.root().sync_fs();
         }
-        witness.sync(false)?;
+        depends_on.sync(false)?;
     }
     Ok(())
 }

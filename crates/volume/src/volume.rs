@@ -1,14 +1,14 @@
 //! How a volume is put together.
 
 use crate::background::Background;
+use crate::barrier::Barrier;
 use crate::config::{PolicyConfig, RuleConfig};
-use crate::door::Door;
 use crate::file::Handles;
 use crate::heat::Heat;
 use crate::index::IndexDir;
 use crate::jobs::Jobs;
 use crate::migrate::{Pace, Paces, Slots};
-use crate::movers::{Drive, Movers, Who};
+use crate::movers::{IoClass, MoveRate, Movers};
 use crate::namespace::{Home, InodeTable, NameLocks};
 use crate::need::Freed;
 use crate::placement::Policy;
@@ -54,7 +54,7 @@ pub struct Volume {
     pub(crate) inodes: InodeTable,
     pub(crate) handles: Handles,
     /// Every operation goes through it.
-    pub(crate) door: Door,
+    pub(crate) barrier: Barrier,
     /// What changes while home is copied.
     pub(crate) changes: Changes,
     /// Held by what must not be done beside another such thing: a check, the
@@ -78,8 +78,8 @@ pub struct Volume {
     /// What all paces share.
     pub(crate) paces: Arc<Paces>,
     pub(crate) environment: Arc<dyn Environment>,
-    #[cfg(feature = "plant")]
-    pub(crate) plant: std::sync::OnceLock<crate::plant::Plant>,
+    #[cfg(feature = "failpoints")]
+    pub(crate) failpoint: std::sync::OnceLock<crate::failpoint::Failpoint>,
 }
 
 impl Volume {
@@ -101,7 +101,7 @@ impl Volume {
             }
         }
         self.reaper.reap_now(self);
-        self.reaper.bury(self);
+        self.reaper.reclaim_orphans(self);
         self.index.drop_spares()?;
         self.sync_all_tiers()?;
         if let Err(error) = self.save_heat() {
@@ -131,8 +131,8 @@ impl Volume {
         let file = self.file_of(&self.inodes.get(ino)?)?;
         file.opened(false)?;
         let pace = Pace::new(None, &self.paces);
-        let drive = Drive { pace: &pace, who: Who::UnguardedJob };
-        let moved = self.relocate_watched(&file, offset, &to, (Reason::Asked, drive), between);
+        let rate = MoveRate { pace: &pace, class: IoClass::UnguardedJob };
+        let moved = self.relocate_watched(&file, offset, &to, (Reason::Asked, rate), between);
         let moved = moved.and_then(|_| self.gather(&file));
         let ended = self.end_use(&file, false);
         moved.map(drop).and(ended)

@@ -20,8 +20,9 @@ fn run(options: &Options, report: &mut Report) -> Result<()> {
         report.skip("crash", "is about a volume");
         return Ok(());
     }
-    let planted =
-        || explore(&["--features", "braid-volume/plant"], &["--states", "1000000", "--seed", PLANTED_SEED]);
+    let planted = || {
+        explore(&["--features", "braid-volume/failpoints"], &["--states", "1000000", "--seed", PLANTED_SEED])
+    };
     report.case("each planted bug is found", planted)?;
     let states = options.iterations.unwrap_or_else(|| options.scale(20_000, 100_000, 1_000_000)).to_string();
     let seed = options.seed.to_string();

@@ -21,7 +21,7 @@ fn run(options: &Options, report: &mut Report) -> Result<()> {
         return Ok(());
     }
     for (case, model) in
-        [("readers, writers and a move", "migrate::model"), ("operations and a door", "door::model")]
+        [("readers, writers and a move", "migrate::model"), ("operations and a freeze", "barrier::model")]
     {
         report.case(case, || check(model))?;
     }

@@ -18,7 +18,7 @@ Searches for crashes after which a volume has lost what it promised to keep.
   --per-cut N      crash states for each moment, about
   --no-times       do not look at modification times
   --replay LINE    repeat what was found
-  --plant BUG      search with a bug planted, which must be found; `none` for
+  --fail-at BUG     search with a bug planted, which must be found; `none` for
                    none, where all are planted in turn otherwise
   --help           say this
 ";
@@ -34,7 +34,7 @@ pub struct Arguments {
     /// The line to be repeated instead.
     pub replay: Option<String>,
     /// The bug to be planted.
-    pub plant: Option<String>,
+    pub failpoint: Option<String>,
 }
 
 impl Arguments {
@@ -45,7 +45,7 @@ impl Arguments {
     /// # Errors
     /// What is wrong with it, and how to call it.
     pub fn parse(mut words: impl Iterator<Item = String>) -> Result<Option<Self>, String> {
-        let mut arguments = Self { search: search_default(), replay: None, plant: None };
+        let mut arguments = Self { search: search_default(), replay: None, failpoint: None };
         let (mut timed, mut counted, mut nothing) = (false, false, false);
         while let Some(word) = words.next() {
             let (flag, mut given) = match word.split_once('=') {
@@ -66,7 +66,7 @@ impl Arguments {
                 "--no-times" => search.limits.times = false,
                 "--workload" => search.workloads = workloads(&value()?)?,
                 "--replay" => arguments.replay = Some(value()?),
-                "--plant" => arguments.plant = Some(value()?),
+                "--fail-at" => arguments.failpoint = Some(value()?),
                 "--help" | "-h" => {
                     print!("{USAGE}");
                     return Ok(None);

@@ -17,7 +17,7 @@ pub(crate) use clear::begun;
 
 use crate::file::File;
 use crate::migrate::Pace;
-use crate::movers::{Drive, Who};
+use crate::movers::{IoClass, MoveRate};
 use crate::namespace::{Identity, Seen};
 use crate::tiers::Tier;
 use crate::{OpenError, Volume, VolumeConfig};
@@ -177,7 +177,7 @@ impl Volume {
         }
         if ejection.left.is_empty() && ejection.hindrance.is_none() {
             self.reaper.reap_now(self);
-            self.reaper.bury(self);
+            self.reaper.reclaim_orphans(self);
             ejection.hindrance = self.what_is_left(&placed)?;
         }
         ejection.done = ejection.left.is_empty() && ejection.hindrance.is_none();
@@ -298,8 +298,8 @@ impl Volume {
     }
 
     fn move_range_home(&self, file: &File, offset: u64, home: &Tier, pace: &Pace) -> Result<()> {
-        let drive = Drive { pace, who: Who::UnguardedJob };
-        self.relocate(file, offset, home, (Reason::Asked, drive)).map(drop)
+        let rate = MoveRate { pace, class: IoClass::UnguardedJob };
+        self.relocate(file, offset, home, (Reason::Asked, rate)).map(drop)
     }
 
     /// Takes Braid's attributes from a plain file: a pin, and an id that was

@@ -3,7 +3,7 @@
 
 use super::File;
 use crate::Volume;
-use crate::placement::{self, Deal, Origin, Policy, Span, TierView};
+use crate::placement::{self, Credits, Origin, Policy, Span, TierView};
 use crate::rules::{Chosen, Facts, Rule, Subject};
 use crate::tiers::Tier;
 use braid_contract::{Errno, Result};
@@ -13,7 +13,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 /// What a tier is asked for.
-pub(crate) struct Asking<'a> {
+pub(crate) struct PlacementRequest<'a> {
     pub(crate) file: &'a File,
     pub(crate) origin: Origin,
     pub(crate) span: Span,
@@ -45,11 +45,16 @@ impl Holding {
 impl Volume {
     /// As [`choose`](Self::choose), for ranges that need a tier now: that none
     /// has room is believed only of figures that are new.
-    pub(crate) fn find_room(&self, asking: &Asking<'_>, deal: &Deal, excluded: u64) -> Result<Choice> {
-        match self.choose(asking, deal, excluded) {
+    pub(crate) fn find_room(
+        &self,
+        request: &PlacementRequest<'_>,
+        credits: &Credits,
+        excluded: u64,
+    ) -> Result<Choice> {
+        match self.choose(request, credits, excluded) {
             Err(error) if error.is_full() => {
                 self.tiers.measure_again();
-                self.choose(asking, deal, excluded)
+                self.choose(request, credits, excluded)
             }
             chosen => chosen,
         }
@@ -58,29 +63,34 @@ impl Volume {
     /// The tier for new ranges. Those in `excluded`, as bits, are out of the
     /// question. `ENOSPC` if no tier has room, by figures that may be a moment
     /// old.
-    pub(crate) fn choose(&self, asking: &Asking<'_>, deal: &Deal, excluded: u64) -> Result<Choice> {
-        let tiers = self.tiers.views(asking.span.needed_bytes(), excluded);
+    pub(crate) fn choose(
+        &self,
+        request: &PlacementRequest<'_>,
+        credits: &Credits,
+        excluded: u64,
+    ) -> Result<Choice> {
+        let tiers = self.tiers.views(request.span.needed_bytes(), excluded);
         let (rules, policy) = (Arc::clone(&self.rules.read()), Arc::clone(&self.policy.read()));
-        let facts = FileFacts { volume: self, file: asking.file };
+        let facts = FileFacts { volume: self, file: request.file };
         let number = |name: &str| self.tiers.number(name);
-        let chosen = rules.choose(&policy, &asking.context(deal, &tiers), &facts, &number);
+        let chosen = rules.choose(&policy, &request.context(credits, &tiers), &facts, &number);
         let Chosen { tier, reason, policy, rule } = chosen.ok_or(Errno::ENOSPC)?;
         Ok(Choice { tier: self.tiers.get(tier)?, reason, policy, pin: rule.is_some_and(|rule| rule.pin) })
     }
 
     /// A plain file grows on home, as was chosen: the policy goes on from there.
-    pub(super) fn stays(&self, asking: &Asking<'_>, deal: &Deal, choice: &Choice) {
-        let tiers = self.tiers.views(asking.span.needed_bytes(), 0);
-        choice.policy.placed(&asking.context(deal, &tiers), choice.tier.id);
+    pub(super) fn stays(&self, request: &PlacementRequest<'_>, credits: &Credits, choice: &Choice) {
+        let tiers = self.tiers.views(request.span.needed_bytes(), 0);
+        choice.policy.placed(&request.context(credits, &tiers), choice.tier.id);
     }
 
-    /// The choice was carried out: the policy and the deal go on from there.
-    pub(crate) fn placed(&self, asking: &Asking<'_>, deal: &mut Deal, choice: &Choice) {
-        let tiers = self.tiers.views(asking.span.needed_bytes(), 0);
-        choice.policy.placed(&asking.context(deal, &tiers), choice.tier.id);
-        choice.add_to(deal, &tiers, asking.span.new_bytes);
+    /// The choice was carried out: the policy and the credits go on from there.
+    pub(crate) fn placed(&self, request: &PlacementRequest<'_>, credits: &mut Credits, choice: &Choice) {
+        let tiers = self.tiers.views(request.span.needed_bytes(), 0);
+        choice.policy.placed(&request.context(credits, &tiers), choice.tier.id);
+        choice.add_to(credits, &tiers, request.span.new_bytes);
         if choice.pin {
-            asking.file.pinned.store(true, Ordering::Relaxed);
+            request.file.pinned.store(true, Ordering::Relaxed);
         }
     }
 
@@ -126,16 +136,22 @@ impl Volume {
 
 impl Choice {
     /// So many bytes are dealt to the tier.
-    pub(crate) fn add_to(&self, deal: &mut Deal, tiers: &[TierView], bytes: u64) {
+    pub(crate) fn add_to(&self, credits: &mut Credits, tiers: &[TierView], bytes: u64) {
         if let Some(view) = tiers.iter().find(|view| view.id == self.tier.id) {
-            deal.add(view.id, bytes, self.policy.share(view));
+            credits.add(view.id, bytes, self.policy.share(view));
         }
     }
 }
 
-impl Asking<'_> {
-    fn context<'a>(&self, deal: &'a Deal, tiers: &'a [TierView]) -> placement::Context<'a> {
-        placement::Context { origin: self.origin, span: self.span, file: self.file.inode.ino.0, deal, tiers }
+impl PlacementRequest<'_> {
+    fn context<'a>(&self, credits: &'a Credits, tiers: &'a [TierView]) -> placement::Context<'a> {
+        placement::Context {
+            origin: self.origin,
+            span: self.span,
+            file: self.file.inode.ino.0,
+            credits,
+            tiers,
+        }
     }
 }
 

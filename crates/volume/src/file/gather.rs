@@ -24,7 +24,7 @@ impl Volume {
             Layout::Spread(spread) if !self.is_at_home(spread)? => return Ok(false),
             Layout::Spread(_) => {}
         }
-        let _pass = self.enter_to_move(file)?;
+        let _entered = self.enter_to_move(file)?;
         if !file.can_write() {
             file.make_writable(self.inodes.open(&self.home, &file.inode, Access::ReadWrite)?);
         }

@@ -3,7 +3,7 @@
 use super::Spread;
 use super::set_id::SetIdCheck;
 use crate::heat::Tag;
-use crate::namespace::{Home, Inode, Witness};
+use crate::namespace::{DurabilityDependency, Home, Inode};
 use crate::sync::{Mutex, RwLock};
 use crate::trace::FileTrace;
 use braid_contract::{Errno, Error, Fd, ObjectId, Result, TierId, Timestamp};
@@ -74,7 +74,7 @@ struct SyncErrors {
     last: Option<Errno>,
 }
 
-/// Who has the file open.
+/// IoClass has the file open.
 #[derive(Debug, Default)]
 pub(crate) struct Opens {
     pub(crate) handles: u32,
@@ -82,7 +82,7 @@ pub(crate) struct Opens {
     /// there is one, the file stays plain.
     pub(crate) passthrough: u32,
     /// The last name is gone: id, and the directory that it was in.
-    pub(crate) nameless: Option<(ObjectId, Witness)>,
+    pub(crate) nameless: Option<(ObjectId, DurabilityDependency)>,
     /// The file's data was removed: nothing may open it any more.
     pub(crate) dead: bool,
 }

@@ -28,7 +28,7 @@ mod truncate;
 mod whole;
 mod write;
 
-pub(crate) use choose::{Asking, FileFacts};
+pub(crate) use choose::{FileFacts, PlacementRequest};
 pub(crate) use handles::{Handles, OpenFile};
 pub(crate) use live::{Ahead, File, Layout};
 pub(crate) use set_id::{may_set_group_id, take_set_id};

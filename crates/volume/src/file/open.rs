@@ -2,8 +2,8 @@
 
 use super::{File, Layout, OpenFile, Spread};
 use crate::Volume;
-use crate::namespace::{Identity, Inode, Shape, Witness, io_mode};
-use crate::placement::Deal;
+use crate::namespace::{DurabilityDependency, Identity, Inode, Shape, io_mode};
+use crate::placement::Credits;
 use crate::tiers::Tier;
 use braid_contract::{
     Access, Context, Errno, Error, Fd, FileKind, HandleId, InodeId, IoMode, NativeHandle, ObjectId,
@@ -77,8 +77,8 @@ impl Volume {
             return self.load_whole(inode, (attr.id, whole), (data, identity));
         }
         let index = self.index_of(&**data, identity, attr.id)?;
-        let deal = Deal::new(identity.ino(), index.range_size().get());
-        let spread = Spread::load(index, deal, &self.environment);
+        let credits = Credits::new(identity.ino(), index.range_size().get());
+        let spread = Spread::load(index, credits, &self.environment);
         Ok(Layout::Spread(Box::new(spread.with_context(|| format!("file {}", attr.id))?)))
     }
 
@@ -165,7 +165,7 @@ impl Volume {
     /// Whether a spread file has no name any more. One that lost its last name
     /// while it was plain, or just as it was spread, is found only so. What has
     /// to be durable is the home file's own end.
-    fn nameless_by_links(&self, file: &File) -> Result<Option<(ObjectId, Witness)>> {
+    fn nameless_by_links(&self, file: &File) -> Result<Option<(ObjectId, DurabilityDependency)>> {
         let Layout::Spread(spread) = &*file.layout.read() else { return Ok(None) };
         if file.data().stat()?.attr.nlink > 0 {
             return Ok(None);
@@ -237,7 +237,7 @@ impl Volume {
     }
 
     /// The last name of a live file is gone.
-    pub(crate) fn last_name_gone(&self, file: &File, id: ObjectId, parent: Witness) {
+    pub(crate) fn last_name_gone(&self, file: &File, id: ObjectId, parent: DurabilityDependency) {
         let mut opens = file.opens.lock();
         if opens.handles > 0 {
             opens.nameless = Some((id, parent));

@@ -1,11 +1,11 @@
 //! Ranges get their tier.
 
-use super::choose::Asking;
+use super::choose::PlacementRequest;
 use super::{File, Layout, Spread};
 use crate::Volume;
+use crate::failpoint::Failpoint;
 use crate::namespace::Shape;
-use crate::placement::{Deal, Origin, Span};
-use crate::plant::Plant;
+use crate::placement::{Credits, Origin, Span};
 use crate::tiers::{Backend, Tier, bit};
 use braid_contract::{Context, Errno, Error, Result, TierId};
 use braid_format::{Entry, Header, IdAttr, IdKind, RangeSize, Reason, SIZE_MAX};
@@ -50,7 +50,7 @@ impl Volume {
         if !missing {
             return Ok(());
         }
-        let mut deal = spread.placing.lock();
+        let mut credits = spread.placing.lock();
         let mut new = Vec::new();
         for range in ranges {
             if spread.index.entry(range)?.is_none() {
@@ -59,20 +59,26 @@ impl Volume {
         }
         let (size, new_bytes) = (spread.size(), new.len() as u64 * size.bytes());
         let span = Span { offset, len: end - offset, size, size_after: size.max(end), new_bytes };
-        self.place_new(spread, &Asking { file, origin, span }, &new, &mut deal)
+        self.place_new(spread, &PlacementRequest { file, origin, span }, &new, &mut credits)
     }
 
     /// Finds a tier for `new` ranges and records it. Tiers that fail or turn
     /// out to be full are passed over; `ENOSPC` when none is left.
-    fn place_new(&self, spread: &Spread, asking: &Asking<'_>, new: &[u64], deal: &mut Deal) -> Result<()> {
+    fn place_new(
+        &self,
+        spread: &Spread,
+        request: &PlacementRequest<'_>,
+        new: &[u64],
+        credits: &mut Credits,
+    ) -> Result<()> {
         let mut excluded = 0;
         while !new.is_empty() {
-            let choice = self.find_room(asking, deal, excluded)?;
+            let choice = self.find_room(request, credits, excluded)?;
             let tier = &choice.tier;
-            match self.give(asking.file, spread, tier, choice.reason, new) {
+            match self.give(request.file, spread, tier, choice.reason, new) {
                 Ok(()) => {
-                    self.placed(asking, deal, &choice);
-                    tier.took(asking.span.taken_bytes());
+                    self.placed(request, credits, &choice);
+                    tier.took(request.span.taken_bytes());
                     break;
                 }
                 Err(error) if tier.is_home() && !error.is_full() => return Err(error),
@@ -82,13 +88,13 @@ impl Volume {
         Ok(())
     }
 
-    /// The deal of a file that has so many bytes, all of them on home.
-    fn deal_from_home(&self, file: &File, bytes: u64, ranges: RangeSize) -> Deal {
-        let mut deal = Deal::new(file.inode.ino.0, ranges.get());
+    /// The credits of a file that has so many bytes, all of them on home.
+    fn charge_home(&self, file: &File, bytes: u64, ranges: RangeSize) -> Credits {
+        let mut credits = Credits::new(file.inode.ino.0, ranges.get());
         if bytes > 0 {
-            deal.add(self.tiers.home().id, bytes, self.share_of(self.tiers.home()));
+            credits.add(self.tiers.home().id, bytes, self.share_of(self.tiers.home()));
         }
-        deal
+        credits
     }
 
     /// Records that `ranges` are on `tier`.
@@ -160,15 +166,18 @@ impl Volume {
             return Ok(None);
         }
         let new_bytes = ranges.round_up(end) - ranges.start_of(ranges.range_of(offset));
-        let deal = self.deal_of_plain(file, size, ranges);
+        let credits = self.credits_of_plain(file, size, ranges);
         let span = Span { offset, len: end - offset, size, size_after: end.max(size), new_bytes };
-        let asking = Asking { file, origin, span };
+        let request = PlacementRequest { file, origin, span };
         let whole = has_no_room && size <= ranges.bytes();
-        let chosen =
-            if has_no_room { self.find_room(&asking, &deal, 0) } else { self.choose(&asking, &deal, 0) };
+        let chosen = if has_no_room {
+            self.find_room(&request, &credits, 0)
+        } else {
+            self.choose(&request, &credits, 0)
+        };
         match chosen {
             Ok(choice) if choice.tier.is_home() => {
-                self.stays(&asking, &deal, &choice);
+                self.stays(&request, &credits, &choice);
                 Ok(None)
             }
             Ok(_) => Ok(Some(Leave { ranges, whole, must: has_no_room })),
@@ -197,11 +206,12 @@ impl Volume {
         if ruled && self.is_ruled_away(file, origin, span) {
             return Ok(Some(leave));
         }
-        let (asking, deal) = (Asking { file, origin, span }, self.deal_of_plain(file, 0, ranges));
-        match self.choose(&asking, &deal, 0) {
+        let (request, credits) =
+            (PlacementRequest { file, origin, span }, self.credits_of_plain(file, 0, ranges));
+        match self.choose(&request, &credits, 0) {
             Ok(choice) if spared && !choice.tier.is_home() => Ok(Some(leave)),
             Ok(choice) if spared => {
-                self.stays(&asking, &deal, &choice);
+                self.stays(&request, &credits, &choice);
                 Ok(None)
             }
             _ => Ok(None),
@@ -251,16 +261,16 @@ impl Volume {
         ranges: RangeSize,
     ) -> std::result::Result<(), NotSpread> {
         let mut excluded = bit(self.tiers.home().id);
-        let mut deal = Deal::new(file.inode.ino.0, ranges.get());
+        let mut credits = Credits::new(file.inode.ino.0, ranges.get());
         loop {
             let size = file.home_size().map_err(NotSpread::Failed)?;
             let (len, size_after) = (end - offset + size, end.max(size));
             let span = Span { offset, len, size, size_after, new_bytes: ranges.round_up(size_after) };
-            let asking = Asking { file, origin, span };
-            let choice = self.find_room(&asking, &deal, excluded).map_err(NotSpread::Failed)?;
+            let request = PlacementRequest { file, origin, span };
+            let choice = self.find_room(&request, &credits, excluded).map_err(NotSpread::Failed)?;
             match self.become_whole(file, &choice.tier, choice.reason, (ranges, end)) {
                 Ok(()) => {
-                    self.placed(&asking, &mut deal, &choice);
+                    self.placed(&request, &mut credits, &choice);
                     return Ok(());
                 }
                 Err(NotSpread::Failed(error)) => {
@@ -300,13 +310,13 @@ impl Volume {
             return Ok(None);
         }
         let size = file.home_size()?;
-        let mut deal = self.deal_of_plain(file, size.min(offset), ranges);
+        let mut credits = self.credits_of_plain(file, size.min(offset), ranges);
         for range in ranges.ranges_of(offset, end).take(TURNS_MAX) {
             let (offset, size_after) = (ranges.start_of(range), end.max(size));
             let span = Span { offset, len: ranges.bytes(), size, size_after, new_bytes: ranges.bytes() };
-            match self.choose(&Asking { file, origin, span }, &deal, 0) {
+            match self.choose(&PlacementRequest { file, origin, span }, &credits, 0) {
                 Ok(choice) if !choice.tier.is_home() => return Ok(Some(ranges)),
-                Ok(choice) => deal.add(choice.tier.id, ranges.bytes(), self.share_of(&choice.tier)),
+                Ok(choice) => credits.add(choice.tier.id, ranges.bytes(), self.share_of(&choice.tier)),
                 Err(_) => return Ok(None),
             }
         }
@@ -314,8 +324,8 @@ impl Volume {
     }
 
     /// What a plain file of `size` bytes has dealt so far: all of it to home.
-    fn deal_of_plain(&self, file: &File, size: u64, ranges: RangeSize) -> Deal {
-        self.deal_from_home(file, ranges.round_up(size), ranges)
+    fn credits_of_plain(&self, file: &File, size: u64, ranges: RangeSize) -> Credits {
+        self.charge_home(file, ranges.round_up(size), ranges)
     }
 
     /// Makes a plain file a spread file with such ranges, all of whose data is
@@ -362,8 +372,8 @@ impl Volume {
             index.set_size(identity.size())?;
             self.index.sync(&index)?;
             self.home.set_id_attr(&**file.data(), &attr)?;
-            let deal = self.deal_from_home(file, home_ranges * ranges.bytes(), ranges);
-            Ok((Spread::load(index, deal, &self.environment)?, home_ranges))
+            let credits = self.charge_home(file, home_ranges * ranges.bytes(), ranges);
+            Ok((Spread::load(index, credits, &self.environment)?, home_ranges))
         };
         match make() {
             Ok((spread, home_ranges)) => {
@@ -373,7 +383,7 @@ impl Volume {
                 Ok(spread)
             }
             Err(error) => {
-                if !self.planted(Plant::FailedSpreadLeavesIndex) {
+                if !self.fails_at(Failpoint::FailedSpreadLeavesIndex) {
                     self.index.remove_index(id)?;
                 }
                 self.index.unmark(id)?;

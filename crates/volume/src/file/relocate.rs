@@ -2,18 +2,18 @@
 //! that durable, release the source (ordering rule 1). Readers and writers go
 //! on meanwhile; [`migrate`](crate::migrate) keeps them and the move apart.
 
-use super::choose::Asking;
+use super::choose::PlacementRequest;
 use super::pieces::is_absent;
 use super::place::NotSpread;
 use super::sync::{unnoticed, update_times};
 use super::truncate::note_release;
 use super::{File, Layout, Spread};
 use crate::Volume;
-use crate::door::Pass;
+use crate::barrier::Entered;
+use crate::failpoint::Failpoint;
 use crate::migrate::{Busy, CHUNKS, Ground, Outcome, Registered, Span, Stopped, carry_out};
-use crate::movers::Drive;
+use crate::movers::MoveRate;
 use crate::placement::{self, Origin};
-use crate::plant::Plant;
 use crate::sync::ReadGuard;
 use crate::tiers::{Account, Backend, Tier, act_for, bit};
 use braid_contract::{Context, Errno, Error, Hint, Result, StoreIo, TierId};
@@ -139,10 +139,10 @@ impl Volume {
         let Layout::Spread(spread) = &*layout else { return Ok(None) };
         let (ranges, size) = (spread.range_size(), spread.size());
         let (start, bytes) = (ranges.start_of(ranges.range_of(offset)), ranges.bytes());
-        let deal = spread.placing.lock();
+        let credits = spread.placing.lock();
         let span = placement::Span { offset: start, len: bytes, size, size_after: size, new_bytes: bytes };
-        let asking = Asking { file, origin: Origin::default(), span };
-        Ok(Some(self.find_room(&asking, &deal, excluded)?.tier))
+        let request = PlacementRequest { file, origin: Origin::default(), span };
+        Ok(Some(self.find_room(&request, &credits, excluded)?.tier))
     }
 
     /// Ends the move of a range that somebody else began.
@@ -155,7 +155,7 @@ impl Volume {
     }
 
     /// Moves the range at `offset` to a tier, if it is not there already, as
-    /// fast as `order` and the lanes of both tiers allow. Ranges that were never written are nowhere, and
+    /// fast as `order` and the throttles of both tiers allow. Ranges that were never written are nowhere, and
     /// stay so; a plain file is spread first. Answers the bytes that were
     /// copied. The caller has the file in use.
     ///
@@ -168,7 +168,7 @@ impl Volume {
         file: &File,
         offset: u64,
         to: &Tier,
-        order: (Reason, Drive<'_>),
+        order: (Reason, MoveRate<'_>),
     ) -> Result<u64> {
         self.relocate_watched(file, offset, to, order, &mut || {})
     }
@@ -180,18 +180,18 @@ impl Volume {
         file: &File,
         offset: u64,
         to: &Tier,
-        (reason, drive): (Reason, Drive<'_>),
+        (reason, rate): (Reason, MoveRate<'_>),
         between: &mut dyn FnMut(),
     ) -> Result<u64> {
         if let Some(bytes) = self.moves_at_once(file)? {
-            let moved = self.relocate_at_once(file, to, (reason, drive), bytes);
+            let moved = self.relocate_at_once(file, to, (reason, rate), bytes);
             between();
             return moved;
         }
         match self.spread_to_move(file, to) {
             // Home has no room for an index.
             Err(error) if error.is_full() => {
-                return self.relocate_at_once(file, to, (reason, drive), file.home_size()?);
+                return self.relocate_at_once(file, to, (reason, rate), file.home_size()?);
             }
             spread => spread?,
         }
@@ -199,8 +199,8 @@ impl Volume {
             return Ok(0);
         };
         let (from, bytes) = (self.tiers.get(entry.tier)?, self.range_size_of(file)?.bytes());
-        let _passage = self.enter_lanes(&[&from, to], bytes, drive).map_err(|Stopped| Errno::ECANCELED)?;
-        let _pass = self.enter_to_move(file)?;
+        let _passage = self.throttle_move(&[&from, to], bytes, rate).map_err(|Stopped| Errno::ECANCELED)?;
+        let _entered = self.enter_to_move(file)?;
         // What is read and written here is nobody's who waits for it.
         let _for = act_for(Account::Mover);
         let moved = self.move_range_at(file, offset, to, reason, between)?;
@@ -213,7 +213,7 @@ impl Volume {
         &self,
         file: &File,
         to: &Tier,
-        (reason, drive): (Reason, Drive<'_>),
+        (reason, rate): (Reason, MoveRate<'_>),
         bytes: u64,
     ) -> Result<u64> {
         let from = match &*file.layout.read() {
@@ -225,8 +225,8 @@ impl Volume {
         }
         let from = self.tiers.get(from)?;
         let bytes = bytes.max(BLOCK);
-        let _passage = self.enter_lanes(&[&from, to], bytes, drive).map_err(|Stopped| Errno::ECANCELED)?;
-        let _pass = self.enter_to_move(file)?;
+        let _passage = self.throttle_move(&[&from, to], bytes, rate).map_err(|Stopped| Errno::ECANCELED)?;
+        let _entered = self.enter_to_move(file)?;
         let _for = act_for(Account::Mover);
         match self.move_at_once(file, to, reason) {
             Ok(moved) => Ok(moved.unwrap_or(0)),
@@ -237,7 +237,7 @@ impl Volume {
 
     /// A plain file is spread before any of it can leave home.
     fn spread_to_move(&self, file: &File, to: &Tier) -> Result<()> {
-        let _pass = self.enter_to_move(file)?;
+        let _entered = self.enter_to_move(file)?;
         if matches!(&*file.layout.read(), Layout::Plain) && !to.is_home() {
             let spread = self.spread_out(file, self.range_size_of(file)?);
             self.note_inode(&file.inode);
@@ -250,8 +250,8 @@ impl Volume {
     }
 
     /// `ESTALE` if the file was taken into use before home was replaced.
-    pub(super) fn enter_to_move(&self, file: &File) -> Result<Pass<'_>> {
-        let pass = self.door.pass();
+    pub(super) fn enter_to_move(&self, file: &File) -> Result<Entered<'_>> {
+        let pass = self.barrier.enter();
         let usable = file.inode.is_of(&self.home) && !file.opens.lock().dead;
         if usable { Ok(pass) } else { Err(Errno::ESTALE.into()) }
     }
@@ -385,7 +385,7 @@ impl RangeMove<'_> {
         let outcome = carry_out(self, &self.volume.slots, span, &self.this)?;
         // Only what is durable may be released; that it is not is no failure
         // of the move, but the source keeps its copy then.
-        if !self.volume.planted(Plant::PunchBeforeEntryIsDurable) {
+        if !self.volume.fails_at(Failpoint::PunchBeforeEntryIsDurable) {
             let hold = Hold(self.file.layout.read());
             if let Ok(spread) = hold.spread() {
                 self.volume.index.sync(&spread.index).map_err(NotMoved::Other)?;
@@ -512,7 +512,7 @@ impl Ground for RangeMove<'_> {
     }
 
     fn sync(&self, hold: &Hold<'_>) -> Moved<()> {
-        if self.volume.planted(Plant::SwitchBeforeCopyIsDurable) {
+        if self.volume.fails_at(Failpoint::SwitchBeforeCopyIsDurable) {
             return Ok(());
         }
         self.volume.sync_tier(self.file, hold.spread()?, self.to, true).map_err(NotMoved::Target)

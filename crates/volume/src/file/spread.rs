@@ -3,7 +3,7 @@
 use super::ahead::Ahead;
 use crate::index::Index;
 use crate::migrate::Moving;
-use crate::placement::Deal;
+use crate::placement::Credits;
 use crate::sync::Mutex;
 use braid_contract::{Environment, ObjectId, Result, TierId, Timestamp};
 use braid_format::RangeSize;
@@ -37,7 +37,7 @@ pub(crate) struct Spread {
     /// Tiers whose object is known to exist, as bits.
     pub(crate) created: AtomicU64,
     /// Held while ranges get their tier.
-    pub(crate) placing: Mutex<Deal>,
+    pub(crate) placing: Mutex<Credits>,
     /// Ranges that are on their way to another tier.
     pub(crate) moving: Arc<Moving>,
     /// What a crash may have left beyond the size is known to be gone.
@@ -58,7 +58,7 @@ pub(crate) struct Spread {
 
 impl Spread {
     /// The state of a file that was not in use.
-    pub(crate) fn load(index: Index, deal: Deal, environment: &Arc<dyn Environment>) -> Result<Self> {
+    pub(crate) fn load(index: Index, credits: Credits, environment: &Arc<dyn Environment>) -> Result<Self> {
         let size = index.size()?;
         Ok(Self {
             index,
@@ -72,7 +72,7 @@ impl Spread {
             released: AtomicU64::new(0),
             cleared: AtomicBool::new(false),
             created: AtomicU64::new(0),
-            placing: Mutex::new(deal),
+            placing: Mutex::new(credits),
             moving: Moving::new(),
             trimmed: AtomicBool::new(false),
             ahead: Mutex::default(),

@@ -4,7 +4,7 @@
 use super::pieces::is_absent;
 use super::{File, Layout, OpenFile, Spread};
 use crate::Volume;
-use crate::plant::Plant;
+use crate::failpoint::Failpoint;
 use crate::tiers::{Backend, Tier, bit};
 use braid_contract::{Error, Result, SetTime, Timestamp};
 use std::sync::Arc;
@@ -87,7 +87,7 @@ impl Volume {
         });
         // What could not be synced must not be believed clean.
         result.inspect_err(|_| {
-            if self.planted(Plant::FailedSyncIsForgotten) {
+            if self.fails_at(Failpoint::FailedSyncIsForgotten) {
                 return;
             }
             spread.dirty.fetch_or(dirty, Ordering::AcqRel);

@@ -3,10 +3,10 @@
 use super::sync::update_times;
 use super::{File, Layout, Spread};
 use crate::Volume;
+use crate::failpoint::Failpoint;
 use crate::index::Whole;
 use crate::namespace::{Identity, Shape};
 use crate::placement::Origin;
-use crate::plant::Plant;
 use crate::tiers::{bit, cut_object};
 use braid_contract::{Access, Caller, Errno, Error, Fd, ObjectId, Result, TierId};
 use braid_format::WholeAttr;
@@ -226,7 +226,7 @@ impl Volume {
     pub(crate) fn make_releases_durable(&self, file: &File, spread: &Spread) -> Result<()> {
         let released = spread.released.load(Ordering::Acquire);
         let nothing = released == 0 && !spread.cleared.load(Ordering::Acquire);
-        if nothing || self.planted(Plant::GrowOverUnclearedEntries) {
+        if nothing || self.fails_at(Failpoint::GrowOverUnclearedEntries) {
             return Ok(());
         }
         for tier in self.tiers.iter().filter(|tier| released & bit(tier.id) != 0) {

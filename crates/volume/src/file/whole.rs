@@ -15,7 +15,7 @@ use super::{File, Layout, Spread};
 use crate::Volume;
 use crate::index::{Index, Whole};
 use crate::namespace::{Identity, Inode, Shape};
-use crate::placement::Deal;
+use crate::placement::Credits;
 use crate::tiers::{Backend, Tier, bit};
 use braid_contract::{Access, Errno, Error, FallocateMode, Fd, ObjectId, Result, SetTime, Store};
 use braid_format::{Header, IdAttr, IdKind, RangeSize, Reason, SIZE_MAX, WholeAttr};
@@ -76,13 +76,13 @@ impl Volume {
             plain_size: 0,
             handle: identity.handle.clone(),
         };
-        let mut deal = Deal::new(identity.ino(), range_size.get());
+        let mut credits = Credits::new(identity.ino(), range_size.get());
         if whole.ranges > 0
             && let Ok(tier) = self.tiers.get(whole.tier)
         {
-            deal.add(whole.tier, whole.ranges * range_size.bytes(), self.share_of(&tier));
+            credits.add(whole.tier, whole.ranges * range_size.bytes(), self.share_of(&tier));
         }
-        Spread::load(Index::of_whole(header, self.tiers.home().id, whole), deal, &self.environment)
+        Spread::load(Index::of_whole(header, self.tiers.home().id, whole), credits, &self.environment)
     }
 
     /// Makes a plain file a whole one on `tier`. An empty one is about to be

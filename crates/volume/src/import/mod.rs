@@ -70,7 +70,7 @@ impl Volume {
     /// directory; those of the tier.
     pub fn survey_import(&self, tier: &str) -> Result<ImportSurvey> {
         let (_, _, root) = self.importable(tier)?;
-        let _pass = self.door.pass();
+        let _entered = self.barrier.enter();
         walk::survey(self, &root)
     }
 
@@ -103,11 +103,11 @@ impl Volume {
     pub(crate) fn import_tier(&self, name: &str, observer: &mut dyn Observer) -> Result<()> {
         let (tier, store, root) = self.importable(name)?;
         // The front end is told of names, and may have to wait for requests:
-        // nobody may close the door to those.
+        // nobody may close the barrier to those.
         let _alone = self.overhaul.try_lock().ok_or_else(|| {
             Error::new(Errno::EBUSY, "a check or the replacement of home is under way; try again after it")
         })?;
-        let _pass = self.door.pass();
+        let _entered = self.barrier.enter();
         self.discard_unnamed()?;
         let braid = self.home.braid()?;
         braid.ensure_dir_at(IMPORT_DIR)?;

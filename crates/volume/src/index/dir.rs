@@ -101,10 +101,10 @@ impl IndexDir {
 
     /// Indexes and marks are in other directories from now on, where everything
     /// is durable. Nothing is under way.
-    pub(crate) fn reseat(&self, dirs: Dirs) {
+    pub(crate) fn switch_root(&self, dirs: Dirs) {
         *self.dirs.write() = Arc::new(dirs);
         self.unsynced.lock().clear();
-        self.marks.lock().reseat();
+        self.marks.lock().switch_root();
     }
 
     /// Space set aside for indexes.

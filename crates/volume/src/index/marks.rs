@@ -99,7 +99,7 @@ impl Marks {
     }
 
     /// They are in another directory, where all are named by the id alone.
-    pub(super) fn reseat(&mut self) {
+    pub(super) fn switch_root(&mut self) {
         self.names.clear();
     }
 }

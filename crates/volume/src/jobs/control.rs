@@ -195,11 +195,11 @@ impl Volume {
 
     /// Writes what is known of a job, as it is now.
     pub(super) fn keep_job(&self, record: &JobRecord) -> Result<()> {
-        let _pass = self.door.pass();
+        let _entered = self.barrier.enter();
         self.keep_job_inside(record)
     }
 
-    /// As [`keep_job`](Self::keep_job), for those who are through the door.
+    /// As [`keep_job`](Self::keep_job), for those who are through the barrier.
     pub(super) fn keep_job_inside(&self, record: &JobRecord) -> Result<()> {
         let _saving = self.jobs.saving.lock();
         // Somebody may have changed it since.
@@ -209,11 +209,11 @@ impl Volume {
 
     /// As [`keep_job`](Self::keep_job), where nobody can be told of a failure.
     pub(super) fn try_keep_job(&self, record: &JobRecord) {
-        let _pass = self.door.pass();
+        let _entered = self.barrier.enter();
         self.try_keep_job_inside(record);
     }
 
-    /// The same for a caller that is through the door.
+    /// The same for a caller that is through the barrier.
     pub(super) fn try_keep_job_inside(&self, record: &JobRecord) {
         if let Err(error) = self.keep_job_inside(record) {
             tracing::warn!(job = record.id, %error, "the state of a job can't be kept");
@@ -222,7 +222,7 @@ impl Volume {
 
     /// Removes what is kept of jobs that are forgotten.
     pub(super) fn forget_jobs(&self, ids: &[u64]) {
-        let _pass = self.door.pass();
+        let _entered = self.barrier.enter();
         for id in ids {
             if let Err(error) = shelf::remove(&self.home, *id) {
                 tracing::warn!(job = id, %error, "an old job can't be forgotten");

@@ -42,14 +42,14 @@ impl Volume {
     }
 
     /// The tier of this name goes, and another may get the name: none of these
-    /// jobs keeps new ranges away from that. The caller is through the door.
+    /// jobs keeps new ranges away from that. The caller is through the barrier.
     pub(crate) fn release_tier(&self, name: &str, which: impl Fn(&JobRecord) -> bool) {
         self.released(name, which).iter().for_each(|record| self.try_keep_job_inside(record));
     }
 
     /// A tier of this name is about to join, brought by the job `by` or by
     /// somebody: no job that was about an earlier one falls on it. The caller
-    /// is through the door.
+    /// is through the barrier.
     ///
     /// # Errors
     /// `EBUSY` if such a job has not ended; those of the home tier.
@@ -69,7 +69,7 @@ impl Volume {
 
     /// Another tier is about to have this name: no job that has ended keeps new
     /// ranges away from that, durably. Answers those that did. The caller is
-    /// through the door.
+    /// through the barrier.
     ///
     /// # Errors
     /// Those of the home tier; nothing changed then.
@@ -89,7 +89,7 @@ impl Volume {
     }
 
     /// The tier stays that these jobs kept new ranges away from, and they go on
-    /// with that. The caller is through the door.
+    /// with that. The caller is through the barrier.
     pub(crate) fn hold_again(&self, released: &[JobRecord]) {
         for record in released {
             // One that is forgotten is not missed.

@@ -3,7 +3,7 @@
 use super::room::Stretch;
 use super::shares::Shares;
 use crate::Volume;
-use crate::file::{Asking, File, Layout};
+use crate::file::{File, Layout, PlacementRequest};
 use crate::placement::{Origin, Span};
 use crate::tiers::{Tier, bit};
 use braid_contract::{Errno, Error, JobKind, Result, TierId};
@@ -140,18 +140,18 @@ impl Volume {
         })
     }
 
-    /// The policy's choice for a range of a spread file, noted in its deal.
+    /// The policy's choice for a range of a spread file, noted in its credits.
     fn choose_for(&self, file: &File, bytes: u64, excluded: u64) -> Result<Arc<Tier>> {
         let layout = file.layout.read();
         let Layout::Spread(spread) = &*layout else {
             return Err(Error::new(Errno::EAGAIN, "the file was emptied"));
         };
-        let mut deal = spread.placing.lock();
+        let mut credits = spread.placing.lock();
         let size = spread.size();
         let span = Span { offset: 0, len: bytes, size, size_after: size, new_bytes: bytes };
-        let asking = Asking { file, origin: Origin::default(), span };
-        let choice = self.find_room(&asking, &deal, excluded)?;
-        self.placed(&asking, &mut deal, &choice);
+        let request = PlacementRequest { file, origin: Origin::default(), span };
+        let choice = self.find_room(&request, &credits, excluded)?;
+        self.placed(&request, &mut credits, &choice);
         Ok(choice.tier)
     }
 }

@@ -2,7 +2,7 @@
 //! Plain data behind one lock; who waits for something to do waits here.
 
 use crate::migrate::{Meter, Pace, Paces};
-use crate::movers::Who;
+use crate::movers::IoClass;
 use crate::rehome::{RehomeOutcome, RehomePhase};
 use crate::sync::{Condvar, Mutex};
 use braid_contract::{Amount, Environment, Errno, Error, Fd, JobKind, JobState, RefusalKind, Result};
@@ -289,10 +289,10 @@ impl Jobs {
     }
 
     /// What else than its own pace a job heeds.
-    pub(crate) fn who(&self, id: u64) -> Who {
+    pub(crate) fn io_class(&self, id: u64) -> IoClass {
         let state = self.state.lock();
         let unguarded = state.jobs.get(&id).is_some_and(|job| job.record.unguarded);
-        if unguarded { Who::UnguardedJob } else { Who::Job }
+        if unguarded { IoClass::UnguardedJob } else { IoClass::Job }
     }
 
     /// Nobody ends the job from here on; `false` if somebody has.

@@ -5,7 +5,7 @@ use super::goal::{Goal, Step, Target};
 use super::room::show;
 use super::run::{BATCH, Run, Stop, is_gone};
 use crate::file::File;
-use crate::movers::Drive;
+use crate::movers::MoveRate;
 use crate::sync::Mutex;
 use crate::tiers::{Tier, bit};
 use braid_contract::{Amount, Errno, Error, Result, counted};
@@ -104,8 +104,8 @@ impl Run<'_> {
                 },
             };
             let offset = step.offset;
-            let drive = Drive { pace: self.pace, who: volume.jobs.who(self.id) };
-            match volume.relocate(file, offset, &to, (self.goal.reason(), drive)) {
+            let rate = MoveRate { pace: self.pace, class: volume.jobs.io_class(self.id) };
+            match volume.relocate(file, offset, &to, (self.goal.reason(), rate)) {
                 Ok(0) => return Ok(()),
                 Ok(_) => {
                     let moved = Amount { bytes: step.len, ranges: 1, files: 0 };

@@ -48,7 +48,7 @@ impl Volume {
     }
 
     fn set_pins(&self, path: &str, pin: Option<&PinAttr>, recursive: bool) -> Result<Pinned> {
-        let _pass = self.door.pass();
+        let _entered = self.barrier.enter();
         let fd = self.open_below(path)?;
         let identity = self.home.identify(&*fd)?;
         let kind = identity.kind();

@@ -334,7 +334,7 @@ impl Run<'_> {
         }
         // Removed files leave it too, and their indexes after that is durable.
         self.volume.reaper.reap_now(self.volume);
-        self.volume.reaper.bury(self.volume);
+        self.volume.reaper.reclaim_orphans(self.volume);
         Ok(self.volume.ranges_on(tier).map_err(failed)? == 0)
     }
 

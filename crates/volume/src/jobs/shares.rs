@@ -3,8 +3,8 @@
 
 use super::room::Stretch;
 use crate::Volume;
-use crate::file::{Asking, File};
-use crate::placement::{Deal, Origin, Span, TierView, shares};
+use crate::file::{File, PlacementRequest};
+use crate::placement::{Credits, Origin, Span, TierView, shares};
 use crate::tiers::bit;
 use braid_contract::{Result, TierId};
 use braid_format::RangeSize;
@@ -83,7 +83,7 @@ impl Volume {
                 self.as_chosen(file, ranges, dealt, &most.map(|most| in_proportion(most, dealt, count)))
             }
             // The others spread their load by what it does at the moment.
-            false => shares(Deal::new(file.inode.ino.0, ranges.get()), &views, dealt, ranges.get()),
+            false => shares(Credits::new(file.inode.ino.0, ranges.get()), &views, dealt, ranges.get()),
         };
         if count > dealt {
             scale(&mut want, count, dealt);
@@ -108,15 +108,16 @@ impl Volume {
     /// What rules and policy would give each tier of so many ranges, if the file
     /// was written anew.
     fn as_chosen(&self, file: &File, ranges: RangeSize, count: u64, most: &[u64; TIERS]) -> [u64; TIERS] {
-        let asking = Asking { file, origin: Origin::default(), span: Span::at_rest(file.size_now()) };
-        let mut deal = Deal::new(file.inode.ino.0, ranges.get());
+        let request =
+            PlacementRequest { file, origin: Origin::default(), span: Span::at_rest(file.size_now()) };
+        let mut credits = Credits::new(file.inode.ino.0, ranges.get());
         let views = self.tiers.views(0, 0);
         let mut want = [0; TIERS];
         for _ in 0..count {
             let full = (0..TIERS).filter(|at| want[*at] >= most[*at]);
             let full = full.fold(0, |full, at| full | bit(TierId(at as u8)));
-            let Ok(choice) = self.choose(&asking, &deal, full) else { break };
-            choice.add_to(&mut deal, &views, ranges.bytes());
+            let Ok(choice) = self.choose(&request, &credits, full) else { break };
+            choice.add_to(&mut credits, &views, ranges.bytes());
             want[usize::from(choice.tier.id.0)] += 1;
         }
         want

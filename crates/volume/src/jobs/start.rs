@@ -176,7 +176,7 @@ impl Volume {
     /// whether it may be moved, and fits on `to`.
     fn check_path(&self, path: &str, to: Option<&Arc<Tier>>) -> Result<()> {
         // What is entered and forgotten here is on one home.
-        let _pass = self.door.pass();
+        let _entered = self.barrier.enter();
         let fd = self.open_below(path)?;
         let identity = self.home.identify(&*fd)?;
         match identity.kind() {

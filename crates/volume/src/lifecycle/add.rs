@@ -51,7 +51,7 @@ impl Volume {
     }
 
     fn join_as(&self, new: TierConfig, by: Option<u64>, readonly: bool) -> Result<TierId> {
-        let _pass = self.door.pass();
+        let _entered = self.barrier.enter();
         let mut table = self.table.lock();
         if self.tiers.number(&new.name).is_some() {
             let what = format!("there is a tier {} already", new.name);

@@ -37,7 +37,7 @@ impl Volume {
     /// `EINVAL` if policy or rules name a tier that there is not, those of the
     /// home tier and of starting a thread. Nothing is changed then.
     pub fn set_placement(self: &Arc<Self>, new: PlacementConfig) -> Result<()> {
-        let _pass = self.door.pass();
+        let _entered = self.barrier.enter();
         let mut table = self.table.lock();
         let known = |name: &str| self.tiers.number(name);
         let unknown = || {

@@ -70,7 +70,7 @@ impl Volume {
     /// index can't be read, so that nobody knows; those of the home tier. The
     /// tier is as it was then.
     pub fn remove_tier(&self, name: &str) -> Result<RemovedTier> {
-        let _pass = self.door.pass();
+        let _entered = self.barrier.enter();
         let mut table = self.table.lock();
         let tier = self.tier_named(name)?;
         self.may_leave(&tier)?;
@@ -126,7 +126,7 @@ impl Volume {
         if counted() > 0 {
             // Removed files may be all that there is.
             self.reaper.reap_now(self);
-            self.reaper.bury(self);
+            self.reaper.reclaim_orphans(self);
             if counted() > 0 {
                 return Err(not_empty(tier, counted(), None));
             }

@@ -19,7 +19,7 @@ impl Volume {
     /// or is being emptied by a job, `EEXIST` if the new one has a label, those
     /// of the new one and of the home tier.
     pub fn replace_tier(&self, new: TierConfig) -> Result<()> {
-        let _pass = self.door.pass();
+        let _entered = self.barrier.enter();
         let mut table = self.table.lock();
         let old = self.tier_named(&new.name)?;
         if old.is_home() {

@@ -53,13 +53,13 @@ impl Volume {
             return false;
         }
         let (used, config) = (used(tier), self.movers.config());
-        let lane = self.movers.lanes.of(tier.id);
+        let throttle = self.movers.throttles.of(tier.id);
         if used >= config.watermark_high {
-            lane.relieving.store(true, Ordering::Release);
+            throttle.relieving.store(true, Ordering::Release);
         } else if used < config.watermark_low {
-            lane.relieving.store(false, Ordering::Release);
+            throttle.relieving.store(false, Ordering::Release);
         }
-        lane.relieving.load(Ordering::Acquire)
+        throttle.relieving.load(Ordering::Acquire)
     }
 
     /// The tiers that take what `from` gives, the fastest first.
@@ -72,12 +72,12 @@ impl Volume {
         let excess = used(from) - self.movers.config().watermark_low;
         let goal = (excess * from.capacity() as f64).max(0.0) as u64 + 1;
         let moved = self.demote_known(from, goal, until);
-        let lane = self.movers.lanes.of(from.id);
+        let throttle = self.movers.throttles.of(from.id);
         let now_ns = self.environment.monotonic_ns();
-        if moved == 0 && now_ns >= lane.search_at_ns.load(Ordering::Acquire) {
+        if moved == 0 && now_ns >= throttle.search_at_ns.load(Ordering::Acquire) {
             let found = self.demote_found(from, goal, until);
             if found < goal {
-                lane.search_at_ns.store(now_ns + SEARCH_EVERY_NS, Ordering::Release);
+                throttle.search_at_ns.store(now_ns + SEARCH_EVERY_NS, Ordering::Release);
             }
         }
         from.measure_again();

@@ -4,12 +4,12 @@
 //! by is [`Volume::relocate`], and the heat of ranges tells them what.
 
 mod demote;
-mod guard;
-mod lanes;
+mod latency_controller;
 mod order;
 mod promote;
 mod reach;
 mod standing;
+mod throttle;
 
 use crate::Volume;
 use crate::config::MoversConfig;
@@ -19,13 +19,13 @@ use crate::sync::{Mutex, RwLock, WriteGuard};
 use crate::tiers::Tier;
 use braid_contract::{Environment, Errno, Error, Mover, Result, TierId};
 use braid_format::{FileKey, RangeSize, Reason};
-use lanes::Lanes;
-pub(crate) use lanes::{Drive, Who};
 pub use standing::MoverStatus;
 use standing::Standing;
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use throttle::Throttles;
+pub(crate) use throttle::{IoClass, MoveRate};
 
 /// For how long a file that can't be moved is left alone.
 const LATER_NS: u64 = 30_000_000_000;
@@ -54,7 +54,7 @@ type Counts = BTreeMap<(Mover, TierId, TierId), (u64, u64)>;
 /// The movers of a volume.
 pub(crate) struct Movers {
     /// The ways to the tiers, for jobs too; they have the settings of all.
-    lanes: Lanes,
+    throttles: Throttles,
     /// Those that are on.
     standing: Mutex<BTreeMap<Mover, Standing>>,
     counts: Mutex<Counts>,
@@ -84,7 +84,7 @@ impl Drop for HeldMovers<'_> {
 impl Movers {
     pub(crate) fn new(config: MoversConfig, environment: &Arc<dyn Environment>, paces: &Arc<Paces>) -> Self {
         let movers = Self {
-            lanes: Lanes::new(config, Arc::clone(paces)),
+            throttles: Throttles::new(config, Arc::clone(paces)),
             standing: Mutex::new(BTreeMap::new()),
             counts: Mutex::new(Counts::new()),
             later: Mutex::new(HashMap::new()),
@@ -100,12 +100,12 @@ impl Movers {
 
     /// The settings of now.
     pub(crate) fn config(&self) -> MoversConfig {
-        self.lanes.config()
+        self.throttles.config()
     }
 
     /// Goes by other settings from now on.
     pub(crate) fn set(&self, config: MoversConfig) {
-        self.lanes.set(config);
+        self.throttles.set(config);
         self.stand();
     }
 
@@ -276,8 +276,8 @@ impl Volume {
         let Some(to) = self.target_for(&from, bytes, errand)? else { return Ok(0) };
         let offset = ranges.start_of(range.into());
         self.movers.begins_work(errand.mover);
-        let drive = Drive { pace: errand.pace, who: Who::Mover };
-        let moved = self.relocate(&reached.file, offset, to, (reason(errand.mover), drive))?;
+        let rate = MoveRate { pace: errand.pace, class: IoClass::Mover };
+        let moved = self.relocate(&reached.file, offset, to, (reason(errand.mover), rate))?;
         if moved > 0 {
             self.movers.count(errand.mover, from.id, to.id, moved);
         }

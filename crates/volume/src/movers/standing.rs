@@ -106,7 +106,7 @@ impl Movers {
     }
 
     fn new_pace(&self, bandwidth: Option<u64>) -> Arc<Pace> {
-        Arc::new(Pace::new(bandwidth.map(|rate| rate as f64), &self.lanes.paces))
+        Arc::new(Pace::new(bandwidth.map(|rate| rate as f64), &self.throttles.paces))
     }
 
     /// Begins a round; `None` while movers are held, or the mover is paused.

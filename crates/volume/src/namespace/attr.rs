@@ -3,8 +3,8 @@
 use super::inodes::Shape;
 use super::{Identity, Inode};
 use crate::Volume;
+use crate::failpoint::Failpoint;
 use crate::file::{Ahead, File};
-use crate::plant::Plant;
 use crate::tiers::Tier;
 use braid_contract::{Attr, Errno, Error, FileKind, HandleId, InodeId, ObjectId, ObjectStat, Result, Store};
 use std::sync::Arc;
@@ -81,7 +81,7 @@ impl Volume {
                 // Programs take a file without blocks for one without data.
                 None => attr.blocks.max(ahead.size.div_ceil(BLOCK)),
             };
-            if self.planted(Plant::LinksAreForgotten) {
+            if self.fails_at(Failpoint::LinksAreForgotten) {
                 attr.nlink = 1;
             }
         }

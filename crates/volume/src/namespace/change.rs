@@ -2,8 +2,8 @@
 
 use super::Inode;
 use crate::Volume;
+use crate::failpoint::Failpoint;
 use crate::file::take_set_id;
-use crate::plant::Plant;
 use braid_contract::{Attr, Caller, Errno, Fd, FileKind, HandleId, InodeId, Result, SetAttr};
 
 impl Volume {
@@ -17,7 +17,7 @@ impl Volume {
     /// It was changed: the next `fsync` of the file makes it durable.
     pub(super) fn inode_changed(&self, inode: &Inode) -> Result<()> {
         let live = inode.file.lock().upgrade();
-        let live = live.filter(|_| !self.planted(Plant::AttributesAreNotSynced));
+        let live = live.filter(|_| !self.fails_at(Failpoint::AttributesAreNotSynced));
         live.map_or(Ok(()), |file| file.inode_is_set(false, self.tiers.home().id))
     }
 
@@ -80,7 +80,7 @@ impl Volume {
             fd.set_times(changes.atime, changes.mtime)?;
         }
         if let Some(file) = &live
-            && !self.planted(Plant::AttributesAreNotSynced)
+            && !self.fails_at(Failpoint::AttributesAreNotSynced)
         {
             file.inode_is_set(changes.mtime.is_some(), self.tiers.home().id)?;
         }

@@ -61,13 +61,13 @@ impl Identity {
 /// The home tier's directory, which may be replaced by another one while
 /// nothing is under way ([`rehome`](crate::rehome)).
 pub(crate) struct Home {
-    seat: RwLock<Arc<Seat>>,
+    generation: RwLock<Arc<RootGeneration>>,
     attr_name: &'static str,
     seal: Seal,
 }
 
 /// What is known of the directory that is home now.
-pub(crate) struct Seat {
+pub(crate) struct RootGeneration {
     root: Fd,
     device: u64,
     /// How often home was replaced: what was opened on an earlier one must not
@@ -79,7 +79,7 @@ pub(crate) struct Seat {
     journal_order: bool,
 }
 
-impl Seat {
+impl RootGeneration {
     /// A directory that the caller has locked. Creates nothing.
     pub(crate) fn open(root: Fd, turn: u32) -> Result<Self> {
         let NativeStat { attr, device } = root.stat()?;
@@ -115,24 +115,24 @@ impl Home {
     /// Takes over the tier's directory, which the caller has locked. Creates
     /// nothing.
     pub(crate) fn open(root: Fd) -> Result<Self> {
-        let seat = RwLock::new(Arc::new(Seat::open(root, 0)?));
+        let generation = RwLock::new(Arc::new(RootGeneration::open(root, 0)?));
         let seal = Seal { volume: VolumeId([0; 16]), secret: None };
-        Ok(Self { seat, attr_name: attr_name(!braid_sys::is_privileged()), seal })
+        Ok(Self { generation, attr_name: attr_name(!braid_sys::is_privileged()), seal })
     }
 
     /// The directory that is home now.
-    pub(crate) fn seat(&self) -> Arc<Seat> {
-        Arc::clone(&self.seat.read())
+    pub(crate) fn generation(&self) -> Arc<RootGeneration> {
+        Arc::clone(&self.generation.read())
     }
 
     /// How often home was replaced.
     pub(crate) fn turn(&self) -> u32 {
-        self.seat.read().turn
+        self.generation.read().turn
     }
 
     /// Another directory is home from now on.
-    pub(crate) fn reseat(&self, seat: Seat) {
-        *self.seat.write() = Arc::new(seat);
+    pub(crate) fn switch_root(&self, generation: RootGeneration) {
+        *self.generation.write() = Arc::new(generation);
     }
 
     /// Uses the namespace of extended attributes that the volume was made
@@ -155,25 +155,25 @@ impl Home {
     }
 
     pub(crate) fn root(&self) -> Fd {
-        Fd::clone(&self.seat.read().root)
+        Fd::clone(&self.generation.read().root)
     }
 
     /// When reads renew access times; `None` where that is as the home file
     /// system is mounted.
     pub(crate) fn access_times(&self) -> Option<AccessTimes> {
-        self.seat.read().root.access_times()
+        self.generation.read().root.access_times()
     }
 
     /// Opens an inode by the number that applications see. `ESTALE` if there
     /// is none, or it can't be opened so.
     pub(crate) fn open_number(&self, ino: InodeId) -> Result<Fd> {
-        let seat = self.seat();
-        if !seat.by_handle {
+        let generation = self.generation();
+        if !generation.by_handle {
             return Err(Errno::ESTALE.into());
         }
-        let native = seat.numbers.native(ino);
-        let handle = seat.root.handle_of(native).map_err(|_| Errno::ESTALE)?;
-        let fd = seat.root.open_handle(&handle, Access::Path)?;
+        let native = generation.numbers.native(ino);
+        let handle = generation.root.handle_of(native).map_err(|_| Errno::ESTALE)?;
+        let fd = generation.root.open_handle(&handle, Access::Path)?;
         if fd.stat()?.attr.ino.0 != native {
             return Err(Errno::ESTALE.into());
         }
@@ -194,14 +194,14 @@ impl Home {
 
     /// The inode number that applications see for a native one.
     pub(crate) fn public_ino(&self, native: u64) -> InodeId {
-        self.seat.read().numbers.public(native)
+        self.generation.read().numbers.public(native)
     }
 
     /// Looks at the inode behind `fd`. `EXDEV` if it is on another file
     /// system: something is mounted inside the home tier.
     pub(crate) fn identify(&self, fd: &dyn NativeFd) -> Result<Identity> {
         let NativeStat { attr, device } = fd.stat()?;
-        if device != self.seat.read().device {
+        if device != self.generation.read().device {
             return Err(Errno::EXDEV.into());
         }
         Ok(Identity { attr, handle: fd.handle().ok() })
@@ -209,9 +209,9 @@ impl Home {
 
     /// How to come back to the inode behind `fd`.
     pub(crate) fn node(&self, identity: &Identity, fd: Fd) -> Node {
-        let seat = self.seat();
+        let generation = self.generation();
         match &identity.handle {
-            Some(handle) if seat.by_handle => Node::Handle(handle.clone(), seat.turn),
+            Some(handle) if generation.by_handle => Node::Handle(handle.clone(), generation.turn),
             _ => Node::Pinned(fd),
         }
     }
@@ -220,13 +220,13 @@ impl Home {
     pub(crate) fn open_node(&self, node: &Node, access: Access) -> Result<Fd> {
         match node {
             Node::Handle(handle, turn) => {
-                let seat = self.seat();
+                let generation = self.generation();
                 // The handles of one file system may lead to something else
                 // on another.
-                if seat.turn != *turn {
+                if generation.turn != *turn {
                     return Err(Errno::ESTALE.into());
                 }
-                seat.root.open_handle(handle, access)
+                generation.root.open_handle(handle, access)
             }
             Node::Pinned(fd) if access == Access::Path => Ok(Fd::clone(fd)),
             Node::Pinned(fd) => fd.reopen(access),
@@ -237,21 +237,21 @@ impl Home {
     /// removed. Where each inode is logged by itself, as on btrfs, a file that
     /// was synced under an earlier name can come back under that.
     pub(crate) fn keeps_removals(&self) -> bool {
-        self.seat.read().journal_order
+        self.generation.read().journal_order
     }
 
     /// Whether stored handles can be opened.
     pub(crate) fn opens_handles(&self) -> bool {
-        self.seat.read().by_handle
+        self.generation.read().by_handle
     }
 
     /// Opens an inode by a handle that was stored, if handles can be opened.
     pub(crate) fn open_handle(&self, handle: &NativeHandle) -> Result<Option<Fd>> {
-        let seat = self.seat();
-        if !seat.by_handle {
+        let generation = self.generation();
+        if !generation.by_handle {
             return Ok(None);
         }
-        seat.root.open_handle(handle, Access::Path).map(Some)
+        generation.root.open_handle(handle, Access::Path).map(Some)
     }
 
     /// The id attribute of the inode behind `fd`; `None` if there is none or

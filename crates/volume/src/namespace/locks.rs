@@ -1,4 +1,4 @@
-//! Who finds what a name leads to and then takes the name away must be alone
+//! IoClass finds what a name leads to and then takes the name away must be alone
 //! in the directory: what came to the name in between would lose it unseen,
 //! and what it has on other tiers would stay for good. The kernel keeps callers
 //! apart in this way; others need not, so the volume does it by itself.
@@ -26,7 +26,7 @@ impl NameLocks {
     }
 
     /// Waits until nobody else changes names in this directory. Taken once, by
-    /// an operation that passed the volume's door, before any other lock.
+    /// an operation that passed the volume's barrier, before any other lock.
     pub(super) fn alone_in(&self, dir: InodeId) -> Alone<'_> {
         Alone { _first: self.0[stripe(dir)].lock(), _second: None }
     }

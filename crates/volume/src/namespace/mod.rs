@@ -24,12 +24,12 @@ mod xattrs;
 
 pub(crate) use copied::{ID_ATTRS, copy_xattrs};
 pub(crate) use dirs::DirHandle;
-pub(crate) use home::{Home, Identity, Seat, names_in};
+pub(crate) use home::{Home, Identity, RootGeneration, names_in};
 pub(crate) use inodes::{Inode, InodeTable, Known, Shape};
 pub(crate) use known::Found;
 pub(crate) use locks::NameLocks;
 pub(crate) use make::io_mode;
 pub(crate) use numbers::Numbers;
-pub(crate) use remove::Witness;
+pub(crate) use remove::DurabilityDependency;
 pub(crate) use walk::Seen;
 pub(crate) use xattrs::read_value;

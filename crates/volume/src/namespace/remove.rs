@@ -10,19 +10,19 @@ use std::ffi::OsStr;
 /// What has to be synced for a removal to be durable: the directory that the
 /// name was in, or the file that was emptied; `None` for the whole of the home
 /// file system.
-pub(crate) type Witness = Option<Fd>;
+pub(crate) type DurabilityDependency = Option<Fd>;
 
 /// What loses a name.
-struct Loser {
+struct Displaced {
     ino: InodeId,
     /// It has other names.
     has_others: bool,
     /// What else goes, if it is a spread file.
-    victim: Option<Victim>,
+    orphan: Option<Orphan>,
 }
 
 /// A spread file whose name is about to go.
-struct Victim {
+struct Orphan {
     fd: Fd,
     ino: InodeId,
     id: ObjectId,
@@ -35,14 +35,14 @@ impl Volume {
     pub(crate) fn remove_name(&self, parent: InodeId, name: &OsStr) -> Result<()> {
         let _alone = self.names.alone_in(parent);
         let dir = self.dir_for(parent, name)?;
-        let loser = self.loser(&*dir, name)?;
-        let others = loser.has_others.then_some(loser.ino);
+        let displaced = self.displaced(&*dir, name)?;
+        let others = displaced.has_others.then_some(displaced.ino);
         let prepared = others.map_or(Ok(()), |ino| self.name_will_change(ino));
         if let Err(error) = prepared.and_then(|()| dir.remove_at(name, false)) {
-            self.spare(loser.victim)?;
+            self.spare(displaced.orphan)?;
             return Err(error);
         }
-        self.name_gone(loser, &dir)
+        self.name_gone(displaced, &dir)
     }
 
     pub(crate) fn remove_dir(&self, parent: InodeId, name: &OsStr) -> Result<()> {
@@ -67,24 +67,25 @@ impl Volume {
         let from = self.dir_for(parent, name)?;
         let to = self.dir_for(new_parent, new_name)?;
         let replaced = match mode {
-            RenameMode::Replace => match self.loser(&*to, new_name) {
+            RenameMode::Replace => match self.displaced(&*to, new_name) {
                 Err(error) if error.errno() == Errno::EUCLEAN => return Err(error),
                 // There is nothing of that name, or the rename itself tells.
-                loser => loser.ok(),
+                displaced => displaced.ok(),
             },
             RenameMode::NoReplace | RenameMode::Exchange => None,
         };
         let moved = self.named(&*from, name);
         let back = if mode == RenameMode::Exchange { self.named(&*to, new_name) } else { None };
-        let others = replaced.as_ref().filter(|loser| loser.has_others).map(|loser| loser.ino);
+        let others =
+            replaced.as_ref().filter(|displaced| displaced.has_others).map(|displaced| displaced.ino);
         let mut changed = [moved, back, others].into_iter().flatten();
         let prepared = changed.try_for_each(|ino| self.name_will_change(ino));
         if let Err(error) = prepared.and_then(|()| from.rename_at(name, &*to, new_name, mode)) {
-            self.spare(replaced.and_then(|loser| loser.victim))?;
+            self.spare(replaced.and_then(|displaced| displaced.orphan))?;
             return Err(error);
         }
-        if let Some(loser) = replaced {
-            self.name_gone(loser, &to)?;
+        if let Some(displaced) = replaced {
+            self.name_gone(displaced, &to)?;
         }
         [moved, back].into_iter().flatten().try_for_each(|ino| self.name_changed(ino))
     }
@@ -110,12 +111,12 @@ impl Volume {
     /// before its name goes, so that a crash on the way is found. One that can't
     /// be used, since attribute and index do not agree or one of them is missing
     /// or damaged, keeps its name until somebody has looked: `EUCLEAN`.
-    fn loser(&self, dir: &dyn NativeFd, name: &OsStr) -> Result<Loser> {
+    fn displaced(&self, dir: &dyn NativeFd, name: &OsStr) -> Result<Displaced> {
         let (fd, identity) = self.identify_name(dir, name)?;
         let ino = self.home.public_ino(identity.ino());
         let has_others = identity.kind() == FileKind::Regular && identity.attr.nlink > 1;
         let Some(attr) = self.home.id_attr(&*fd, &identity)? else {
-            return Ok(Loser { ino, has_others, victim: None });
+            return Ok(Displaced { ino, has_others, orphan: None });
         };
         let id = attr.id;
         let whole = attr.kind.whole();
@@ -127,49 +128,49 @@ impl Volume {
             Err(error) if !error.is_full() => return Err(error),
             _ => {}
         }
-        Ok(Loser { ino, has_others, victim: Some(Victim { fd, ino, id, whole, size: identity.size() }) })
+        Ok(Displaced { ino, has_others, orphan: Some(Orphan { fd, ino, id, whole, size: identity.size() }) })
     }
 
     /// The name is gone.
-    fn name_gone(&self, loser: Loser, parent: &Fd) -> Result<()> {
-        self.inodes.release_path(loser.ino);
+    fn name_gone(&self, displaced: Displaced, parent: &Fd) -> Result<()> {
+        self.inodes.release_path(displaced.ino);
         self.freed.note();
-        if loser.has_others {
-            self.reaper.lost_a_name(self, loser.ino);
+        if displaced.has_others {
+            self.reaper.lost_a_name(self, displaced.ino);
         }
-        self.bury(loser.victim, parent)
+        self.reclaim_orphans(displaced.orphan, parent)
     }
 
     /// The name stays after all.
-    fn spare(&self, victim: Option<Victim>) -> Result<()> {
-        victim.map_or(Ok(()), |victim| self.index.unmark(victim.id))
+    fn spare(&self, orphan: Option<Orphan>) -> Result<()> {
+        orphan.map_or(Ok(()), |orphan| self.index.unmark(orphan.id))
     }
 
     /// The name is gone. If it was the last one, the file's data is removed
     /// when the last open is gone too.
-    fn bury(&self, victim: Option<Victim>, parent: &Fd) -> Result<()> {
-        let Some(victim) = victim else { return Ok(()) };
-        if victim.fd.stat()?.attr.nlink > 0 {
+    fn reclaim_orphans(&self, orphan: Option<Orphan>, parent: &Fd) -> Result<()> {
+        let Some(orphan) = orphan else { return Ok(()) };
+        if orphan.fd.stat()?.attr.nlink > 0 {
             // Another name came in between, or the rename was of one link to
             // another of the same file.
-            return self.index.unmark(victim.id);
+            return self.index.unmark(orphan.id);
         }
         // What syncs the directory later needs a descriptor that can. Where
         // that can't be had, or another name's removal may not be durable
         // either, the whole file system is synced.
-        let witness = match self.reaper.had_other_names(victim.ino) {
+        let depends_on = match self.reaper.had_other_names(orphan.ino) {
             true => None,
             false => parent.reopen(Access::Directory).ok(),
         };
-        let live = self.inodes.get(victim.ino).ok().and_then(|inode| inode.file.lock().upgrade());
+        let live = self.inodes.get(orphan.ino).ok().and_then(|inode| inode.file.lock().upgrade());
         match live {
-            Some(file) => self.last_name_gone(&file, victim.id, witness),
+            Some(file) => self.last_name_gone(&file, orphan.id, depends_on),
             None => {
-                if let Some(whole) = victim.whole {
-                    let ranges = whole.range_size.count(victim.size);
+                if let Some(whole) = orphan.whole {
+                    let ranges = whole.range_size.count(orphan.size);
                     (0..ranges).for_each(|_| self.tiers.count_range(Some(whole.tier), None));
                 }
-                self.reaper.add(self, victim.id, witness);
+                self.reaper.add(self, orphan.id, depends_on);
             }
         }
         Ok(())

@@ -145,7 +145,7 @@ impl Policy for Adaptive {
         let state = &mut *self.state.lock();
         state.placed = true;
         let (span, key) = (&context.span, context.stream());
-        // Who writes here and there fills no range.
+        // IoClass writes here and there fills no range.
         let bytes = if span.appends() { span.new_bytes } else { span.new_bytes.min(2 * span.len) } as f64;
         state.end(key);
         if state.streams.len() < STREAMS_MAX {
@@ -182,7 +182,7 @@ impl State {
         let own = self.streams.get(&context.stream()).filter(|own| own.tier == tier.id);
         let streams = self.to_write[tier.id] - own.map_or(0.0, |own| own.bytes);
         let before = streams.max(tier.queued as f64) + self.behind[tier.id];
-        let file = context.deal.after(tier.id, context.span.new_bytes, share(tier) * boost);
+        let file = context.credits.after(tier.id, context.span.new_bytes, share(tier) * boost);
         file + before / (tier.bandwidth[1] * boost)
     }
 
@@ -219,7 +219,7 @@ fn share(tier: &TierView) -> f64 {
 #[cfg(test)]
 mod tests {
     use super::super::tests::view;
-    use super::super::{Deal, Origin, Span};
+    use super::super::{Credits, Origin, Span};
     use super::*;
     use crate::tiers::EpochLoad;
 
@@ -230,16 +230,16 @@ mod tests {
         let mut tiers = [view(0, 1.0), view(1, 1.0)];
         tiers[0].bandwidth = [400e6, 200e6];
         tiers[1].bandwidth = [120e6, 60e6];
-        let mut deal = Deal::new(0, RANGE);
+        let mut credits = Credits::new(0, RANGE);
         let mut given = Vec::new();
         for range in 0..ranges {
             let (size, len) = (range * u64::from(RANGE), u64::from(RANGE));
             let span = Span { offset: size, len, size, size_after: size + len, new_bytes: len };
-            let context = Context::for_tests(origin, span, &deal, &tiers);
+            let context = Context::for_tests(origin, span, &credits, &tiers);
             let tier = policy.place(&context).expect("both have room");
             policy.placed(&context, tier);
             let share = policy.share(&tiers[usize::from(tier.0)]);
-            deal.add(tier, len, share);
+            credits.add(tier, len, share);
             given.push(tier);
         }
         given

@@ -37,23 +37,23 @@ impl Policy for HomeFirst {
 
 #[cfg(test)]
 mod tests {
-    use super::super::Deal;
+    use super::super::Credits;
     use super::super::tests::{place, view};
     use super::*;
 
     #[test]
     fn home_until_the_watermark_then_the_fastest_with_room() {
         let policy = HomeFirst { watermark: 0.9 };
-        let deal = Deal::new(0, 1);
+        let credits = Credits::new(0, 1);
         let mut tiers = [view(0, 9.0), view(1, 1.0), view(2, 5.0)];
-        assert_eq!(place(&policy, &deal, &tiers, 0), Some(TierId(0)));
+        assert_eq!(place(&policy, &credits, &tiers, 0), Some(TierId(0)));
         tiers[0].used = 0.9;
-        assert_eq!(place(&policy, &deal, &tiers, 0), Some(TierId(2)));
+        assert_eq!(place(&policy, &credits, &tiers, 0), Some(TierId(2)));
         tiers[2].has_room = false;
-        assert_eq!(place(&policy, &deal, &tiers, 0), Some(TierId(1)));
+        assert_eq!(place(&policy, &credits, &tiers, 0), Some(TierId(1)));
         tiers[1].has_room = false;
-        assert_eq!(place(&policy, &deal, &tiers, 0), Some(TierId(0)));
+        assert_eq!(place(&policy, &credits, &tiers, 0), Some(TierId(0)));
         tiers[0].has_room = false;
-        assert_eq!(place(&policy, &deal, &tiers, 0), None);
+        assert_eq!(place(&policy, &credits, &tiers, 0), None);
     }
 }

@@ -7,7 +7,7 @@
 
 mod adaptive;
 mod believed;
-mod deal;
+mod credits;
 mod dynamic;
 mod fixed;
 mod home_first;
@@ -20,7 +20,7 @@ use crate::tiers::EpochLoad;
 use adaptive::Adaptive;
 pub(crate) use believed::{Known, believed, filled};
 use braid_contract::{Caller, Hint, StoreIo, TierId, WriteFlags};
-pub(crate) use deal::{Deal, split_mix};
+pub(crate) use credits::{Credits, split_mix};
 use dynamic::Dynamic;
 use fixed::Static;
 use home_first::HomeFirst;
@@ -29,7 +29,7 @@ use std::sync::Arc;
 use weighted::Weighted;
 pub(crate) use weighted::shares;
 
-/// Who writes, and how; or who else gives ranges their tier.
+/// IoClass writes, and how; or who else gives ranges their tier.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub(crate) struct Origin {
     pub(crate) uid: u32,
@@ -123,7 +123,7 @@ pub(crate) struct Context<'a> {
     /// A number that no other file has.
     pub(crate) file: u64,
     /// What was dealt to each tier of this file so far.
-    pub(crate) deal: &'a Deal,
+    pub(crate) credits: &'a Credits,
     /// The tiers; home is among them.
     pub(crate) tiers: &'a [TierView],
 }
@@ -295,17 +295,22 @@ mod tests {
     }
 
     impl<'a> Context<'a> {
-        pub(super) fn for_tests(origin: Origin, span: Span, deal: &'a Deal, tiers: &'a [TierView]) -> Self {
-            Self { origin, span, file: 0, deal, tiers }
+        pub(super) fn for_tests(
+            origin: Origin,
+            span: Span,
+            credits: &'a Credits,
+            tiers: &'a [TierView],
+        ) -> Self {
+            Self { origin, span, file: 0, credits, tiers }
         }
     }
 
     /// One range for a thread, and its place is taken.
     pub(super) fn place_by(policy: &dyn Policy, thread: u32, tiers: &[TierView]) -> Option<TierId> {
-        let deal = Deal::new(0, 1);
+        let credits = Credits::new(0, 1);
         let origin = Origin { thread, direct: true, ..Origin::default() };
         let span = Span { len: 1 << 16, new_bytes: 1 << 21, ..Span::default() };
-        let context = Context::for_tests(origin, span, &deal, tiers);
+        let context = Context::for_tests(origin, span, &credits, tiers);
         let tier = policy.place(&context)?;
         policy.placed(&context, tier);
         Some(tier)
@@ -313,11 +318,11 @@ mod tests {
 
     pub(super) fn place(
         policy: &dyn Policy,
-        deal: &Deal,
+        credits: &Credits,
         tiers: &[TierView],
         size_after: u64,
     ) -> Option<TierId> {
         let span = Span { size_after, new_bytes: 1 << 21, ..Span::default() };
-        policy.place(&Context::for_tests(Origin::default(), span, deal, tiers))
+        policy.place(&Context::for_tests(Origin::default(), span, credits, tiers))
     }
 }

@@ -78,30 +78,30 @@ impl Policy for Size {
 #[cfg(test)]
 mod tests {
     use super::super::tests::{place, view};
-    use super::super::{Deal, Origin, Span};
+    use super::super::{Credits, Origin, Span};
     use super::*;
 
     #[test]
     fn small_files_home_large_ones_where_told() {
         let mut tiers = [view(0, 1.0), view(1, 100.0), view(2, 1.0)];
-        let deal = Deal::new(0, 1);
+        let credits = Credits::new(0, 1);
         let named = Size::new(100, 0, Some((TierId(2), "big".into())));
-        assert_eq!(place(&named, &deal, &tiers, 100), Some(TierId(0)));
-        assert_eq!(place(&named, &deal, &tiers, 101), Some(TierId(2)));
+        assert_eq!(place(&named, &credits, &tiers, 100), Some(TierId(0)));
+        assert_eq!(place(&named, &credits, &tiers, 101), Some(TierId(2)));
         tiers[2].has_room = false;
-        assert_eq!(place(&named, &deal, &tiers, 101), Some(TierId(1)));
+        assert_eq!(place(&named, &credits, &tiers, 101), Some(TierId(1)));
         let spread = Size::new(100, 0, None);
-        assert_eq!(place(&spread, &deal, &tiers, 101), Some(TierId(1)));
+        assert_eq!(place(&spread, &credits, &tiers, 101), Some(TierId(1)));
     }
 
     #[test]
     fn small_synchronous_writes_go_home_and_so_does_what_follows_them() {
-        let (tiers, deal) = ([view(0, 1.0), view(1, 100.0)], Deal::new(0, 1));
+        let (tiers, credits) = ([view(0, 1.0), view(1, 100.0)], Credits::new(0, 1));
         let policy = Size::new(100, 64, Some((TierId(1), "big".into())));
         let write = |file, sync, len| {
             let origin = Origin { sync, ..Origin::default() };
             let span = Span { len, size_after: 1000, new_bytes: 10, ..Span::default() };
-            let context = Context { file, ..Context::for_tests(origin, span, &deal, &tiers) };
+            let context = Context { file, ..Context::for_tests(origin, span, &credits, &tiers) };
             let tier = policy.place(&context).unwrap();
             policy.placed(&context, tier);
             tier.0

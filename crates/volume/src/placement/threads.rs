@@ -116,14 +116,14 @@ pub(super) fn fastest_first(tiers: &[TierView]) -> Vec<&TierView> {
 #[cfg(test)]
 mod tests {
     use super::super::tests::view;
-    use super::super::{Deal, Origin, Span};
+    use super::super::{Credits, Origin, Span};
     use super::*;
 
     #[test]
     fn a_thread_gives_its_place_back_after_the_same_time_whatever_an_epoch_is() {
-        let (tiers, deal) = ([view(0, 1.0)], Deal::new(0, 1));
+        let (tiers, credits) = ([view(0, 1.0)], Credits::new(0, 1));
         let origin = Origin { thread: 1, ..Origin::default() };
-        let context = Context::for_tests(origin, Span::default(), &deal, &tiers);
+        let context = Context::for_tests(origin, Span::default(), &credits, &tiers);
         for (epoch_ms, stays) in [(10, 299), (200, 14), (5000, 1)] {
             let mut map = ThreadMap::new(1);
             map.placed(&context);

@@ -1,7 +1,7 @@
 //! `weighted`: ranges dealt over all tiers in proportion to their bandwidth, so
 //! that one sequential stream keeps every device busy (PolyStore §4.4.2).
 
-use super::{Context, Deal, Policy, TierView};
+use super::{Context, Credits, Policy, TierView};
 use braid_contract::TierId;
 
 pub(super) struct Weighted;
@@ -14,7 +14,7 @@ impl Policy for Weighted {
     /// The tier that would be done first if each worked off what this file has
     /// dealt to it at its own bandwidth.
     fn place(&self, context: &Context<'_>) -> Option<TierId> {
-        let finish = |tier: &TierView| context.deal.after(tier.id, context.span.new_bytes, tier.weight);
+        let finish = |tier: &TierView| context.credits.after(tier.id, context.span.new_bytes, tier.weight);
         let candidates = context.tiers.iter().filter(|tier| tier.has_room);
         candidates.min_by(|a, b| finish(a).total_cmp(&finish(b))).map(|tier| tier.id)
     }
@@ -22,17 +22,17 @@ impl Policy for Weighted {
 
 /// How many of so many ranges each tier gets, those that take none left out.
 pub(crate) fn shares(
-    mut deal: Deal,
+    mut credits: Credits,
     tiers: &[TierView],
     ranges: u64,
     range_size: u32,
 ) -> [u64; TierId::LIMIT as usize] {
     let mut shares = [0; TierId::LIMIT as usize];
     for _ in 0..ranges {
-        let finish = |tier: &TierView| deal.after(tier.id, u64::from(range_size), tier.weight);
+        let finish = |tier: &TierView| credits.after(tier.id, u64::from(range_size), tier.weight);
         let candidates = tiers.iter().filter(|tier| tier.has_room);
         let Some(tier) = candidates.min_by(|a, b| finish(a).total_cmp(&finish(b))) else { break };
-        deal.add(tier.id, u64::from(range_size), tier.weight);
+        credits.add(tier.id, u64::from(range_size), tier.weight);
         shares[usize::from(tier.id.0)] += 1;
     }
     shares
@@ -44,13 +44,13 @@ mod tests {
     use super::*;
 
     /// Deals `count` ranges and answers the sequence of tiers.
-    fn deal(count: usize, weights: &[f64]) -> Vec<u8> {
+    fn credits(count: usize, weights: &[f64]) -> Vec<u8> {
         let tiers: Vec<_> = (0..).zip(weights).map(|(id, weight)| view(id, *weight)).collect();
-        let mut deal = Deal::new(99, 1 << 21);
+        let mut credits = Credits::new(99, 1 << 21);
         (0..count)
             .map(|_| {
-                let tier = place(&Weighted, &deal, &tiers, 0).unwrap();
-                deal.add(tier, 1 << 21, weights[usize::from(tier.0)]);
+                let tier = place(&Weighted, &credits, &tiers, 0).unwrap();
+                credits.add(tier, 1 << 21, weights[usize::from(tier.0)]);
                 tier.0
             })
             .collect()
@@ -58,27 +58,27 @@ mod tests {
 
     #[test]
     fn the_deal_follows_the_weights() {
-        let dealt = deal(520, &[400.0, 120.0]);
+        let dealt = credits(520, &[400.0, 120.0]);
         let slow = dealt.iter().filter(|tier| **tier == 1).count();
         assert!((119..=121).contains(&slow), "{slow}");
     }
 
     #[test]
     fn turns_interleave_so_that_no_window_misses_a_tier() {
-        for window in deal(300, &[200.0, 60.0]).windows(8) {
+        for window in credits(300, &[200.0, 60.0]).windows(8) {
             assert!(window.contains(&0) && window.contains(&1), "{window:?}");
         }
     }
 
     #[test]
     fn three_tiers_and_a_full_one() {
-        let dealt = deal(120, &[3.0, 2.0, 1.0]);
+        let dealt = credits(120, &[3.0, 2.0, 1.0]);
         let count = |id| dealt.iter().filter(|tier| **tier == id).count();
         assert!(count(0).abs_diff(60) <= 2 && count(1).abs_diff(40) <= 2 && count(2).abs_diff(20) <= 2);
         let mut tiers = [view(0, 9.0), view(1, 1.0)];
         tiers[0].has_room = false;
-        assert_eq!(place(&Weighted, &Deal::new(0, 1), &tiers, 0), Some(TierId(1)));
+        assert_eq!(place(&Weighted, &Credits::new(0, 1), &tiers, 0), Some(TierId(1)));
         tiers[1].has_room = false;
-        assert_eq!(place(&Weighted, &Deal::new(0, 1), &tiers, 0), None);
+        assert_eq!(place(&Weighted, &Credits::new(0, 1), &tiers, 0), None);
     }
 }

@@ -1,7 +1,7 @@
 //! What changes in the home tier while it is copied. Each operation notes what
-//! it did after it did it and before it goes out of the [`Door`](crate::door):
+//! it did after it did it and before it goes out of the [`Barrier`](crate::barrier):
 //! a note that is read too early is followed by none that is missed, since the
-//! last pass over the notes is made while the door is closed.
+//! last pass over the notes is made while the barrier is closed.
 
 use crate::Volume;
 use crate::namespace::Inode;

@@ -280,7 +280,7 @@ impl<'a> Copier<'a> {
             self.phase(RehomePhase::Switching)?;
             let began_ns = volume.environment.monotonic_ns();
             let impatient = || volume.environment.monotonic_ns() > began_ns + PATIENCE_NS;
-            let Some(closed) = volume.door.close(impatient) else {
+            let Some(closed) = volume.barrier.freeze(impatient) else {
                 self.pause()?;
                 continue;
             };

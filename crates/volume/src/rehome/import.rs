@@ -8,7 +8,7 @@ use super::{Copied, Copier, is_gone};
 use crate::Volume;
 use crate::file::{File, Layout, OpenFile, Spread};
 use crate::index::{Dirs, Index};
-use crate::namespace::{DirHandle, Inode, Known, Numbers, Seat};
+use crate::namespace::{DirHandle, Inode, Known, Numbers, RootGeneration};
 use braid_contract::{Access, Context, Errno, Error, Fd, FileKind, HandleId, InodeId, NativeHandle, Result};
 use braid_format::Header;
 use std::collections::{HashMap, HashSet};
@@ -17,7 +17,7 @@ use std::sync::Arc;
 
 /// What takes the place of what was.
 pub(super) struct Import {
-    seat: Seat,
+    generation: RootGeneration,
     dirs: Dirs,
     inodes: Vec<Known>,
     files: Vec<(HandleId, OpenFile)>,
@@ -38,7 +38,7 @@ impl Copier<'_> {
     pub(super) fn prepare_import(&mut self) -> Result<Import> {
         let (files, open_dirs) = (self.volume.handles.all_files(), self.volume.handles.all_dirs());
         self.copy_orphans(&files, &open_dirs)?;
-        let turn = self.volume.home.seat().turn() + 1;
+        let turn = self.volume.home.generation().turn() + 1;
         let known = self.volume.inodes.all();
         let mut inodes = Inodes { moved: HashMap::new(), kept: Vec::new(), gone: HashSet::new() };
         for one in &known {
@@ -48,16 +48,16 @@ impl Copier<'_> {
             known.iter().filter_map(|one| one.inode.file.lock().upgrade()).collect();
         let files = self.move_files(&files, &inodes)?;
         let open_dirs = self.move_dirs(&open_dirs, &mut inodes, turn)?;
-        let mut seat = Seat::open(self.new.root(), turn)?;
-        let root = seat.root().stat()?.attr.ino.0;
-        seat.set_numbers(Numbers::keeping(root, inodes.kept, inodes.gone));
+        let mut generation = RootGeneration::open(self.new.root(), turn)?;
+        let root = generation.root().stat()?.attr.ino.0;
+        generation.set_numbers(Numbers::keeping(root, inodes.kept, inodes.gone));
         let moved = |one: &Known| {
             let inode = inodes.moved.get(&one.inode.ino)?;
             Some(Known { inode: Arc::clone(inode), lookups: one.lookups })
         };
         let inodes = known.iter().filter_map(moved).collect();
         let dirs = Dirs::open(&*self.braid, self.volume.tiers.home().id)?;
-        Ok(Import { seat, dirs, inodes, files, open_dirs, retired })
+        Ok(Import { generation, dirs, inodes, files, open_dirs, retired })
     }
 
     /// Files and directories that are open and have no name any more get one
@@ -101,7 +101,7 @@ impl Copier<'_> {
     }
 
     fn copied(&self, inode: &Inode) -> Option<&Copied> {
-        let native = self.volume.home.seat().numbers().native(inode.ino);
+        let native = self.volume.home.generation().numbers().native(inode.ino);
         let generation = inode.handle().map(NativeHandle::generation);
         self.known.get(&native).filter(|copied| Some(copied.generation) == generation)
     }
@@ -247,12 +247,12 @@ impl Import {
     /// The volume rests on the new home from now on.
     pub(super) fn put_in_place(self, volume: &Volume, location: &str) {
         self.retired.iter().for_each(|file| file.retire());
-        let root = Fd::clone(self.seat.root());
-        volume.home.reseat(self.seat);
-        volume.index.reseat(self.dirs);
+        let root = Fd::clone(self.generation.root());
+        volume.home.switch_root(self.generation);
+        volume.index.switch_root(self.dirs);
         volume.inodes.replace_all(self.inodes);
         volume.handles.replace_all(self.files, self.open_dirs);
-        volume.tiers.home().reseat(root, location.to_owned());
+        volume.tiers.home().switch_root(root, location.to_owned());
         volume.reaper.forget_witnesses();
         // It names files by the handles that they had.
         volume.heat.clear();

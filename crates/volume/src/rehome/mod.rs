@@ -2,10 +2,10 @@
 //! (`Volume::replace_home`, and a job that does it).
 //!
 //! The home tree is copied while everything goes on, and what changes meanwhile
-//! is noted (`changes`) and copied again (`passes`). At last the volume's door
+//! is noted (`changes`) and copied again (`passes`). At last the volume's barrier
 //! is closed, what is left is copied, every inode and handle that somebody
 //! holds is opened on the new home (`import`), the new home is made complete by
-//! one atomic step (`commit`), and the volume rests on it when the door opens.
+//! one atomic step (`commit`), and the volume rests on it when the barrier opens.
 //! `mounting` is what a mount does with what a crash left of this.
 
 mod changes;
@@ -27,7 +27,7 @@ pub use mounting::{discard_copy, settle_home};
 use crate::Volume;
 use crate::index::Dirs;
 use crate::migrate::{Pace, Stopped};
-use crate::movers::{Drive, Who};
+use crate::movers::{IoClass, MoveRate};
 use crate::namespace::{Home, Identity, Inode};
 use braid_contract::{
     Access, Errno, Error, Fd, InodeId, NativeFd, NativeHandle, RefusalKind, Result, Timestamp,
@@ -131,9 +131,9 @@ impl Copier<'_> {
 
     /// Waits until so much may be read from home.
     fn pass(&self, bytes: u64) -> std::result::Result<(), Stopped> {
-        let who = self.job.map_or(Who::UnguardedJob, |job| self.volume.jobs.who(job));
-        let drive = Drive { pace: self.pace, who };
-        self.volume.enter_lanes(&[self.volume.tiers.home()], bytes, drive).map(drop)
+        let class = self.job.map_or(IoClass::UnguardedJob, |job| self.volume.jobs.io_class(job));
+        let drive = MoveRate { pace: self.pace, class };
+        self.volume.throttle_move(&[self.volume.tiers.home()], bytes, drive).map(drop)
     }
 
     /// Asks whether so many bytes may be copied now.

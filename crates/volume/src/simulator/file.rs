@@ -1,7 +1,7 @@
 //! A file in a simulation: which of its ranges are where, and how much of each
 //! is filled.
 
-use crate::placement::Deal;
+use crate::placement::Credits;
 use braid_contract::TierId;
 use braid_format::RangeSize;
 use std::collections::BTreeMap;
@@ -9,7 +9,7 @@ use std::ops::Range;
 
 /// A file.
 pub(super) struct File {
-    pub(super) deal: Deal,
+    pub(super) credits: Credits,
     pub(super) size: u64,
     /// Bytes before this one were there before the trace began; where they are
     /// is decided when one is touched.
@@ -42,7 +42,7 @@ impl File {
     /// [settled](Self::settle) otherwise.
     pub(super) fn new(number: u64, size: u64, range_size: RangeSize) -> Self {
         Self {
-            deal: Deal::new(number, range_size.get()),
+            credits: Credits::new(number, range_size.get()),
             size,
             found: size,
             // What it was by its policy is not known; the policy goes on as if
@@ -68,9 +68,9 @@ impl File {
         self.settled
     }
 
-    /// The deal of one that has nothing yet.
-    pub(super) fn fresh_deal(&self) -> Deal {
-        Deal::new(self.number, self.range_size.get())
+    /// The credits of one that has nothing yet.
+    pub(super) fn fresh_deal(&self) -> Credits {
+        Credits::new(self.number, self.range_size.get())
     }
 
     /// Bytes of a range.
@@ -157,7 +157,7 @@ impl File {
         (self.size, self.found) = (size, self.found.min(size));
         if size == 0 {
             (self.spread, self.settled) = (false, false);
-            self.deal = self.fresh_deal();
+            self.credits = self.fresh_deal();
         }
         freed
     }

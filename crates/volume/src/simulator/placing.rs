@@ -3,7 +3,7 @@
 use super::PlacedBy;
 use super::engine::{Engine, HOME, index};
 use super::file::{File, Piece};
-use crate::placement::{Context, Deal, Origin, Span, TierView};
+use crate::placement::{Context, Credits, Origin, Span, TierView};
 use crate::rules::{Chosen, Facts, Subject};
 use crate::trace::{TraceFile, TraceOp, TraceOpKind};
 use braid_contract::{Hint, StreamId, TierId};
@@ -99,12 +99,12 @@ impl Engine {
                 size_after: file.found,
                 new_bytes: file.range_size(),
             };
-            let asking = (about, Origin { uid: about.uid, ..Origin::default() }, span);
-            let home_first = range == 0 && !self.sends_away(asking);
-            let chosen = if home_first { None } else { self.choose(asking, &file.deal) };
+            let request = (about, Origin { uid: about.uid, ..Origin::default() }, span);
+            let home_first = range == 0 && !self.sends_away(request);
+            let chosen = if home_first { None } else { self.choose(request, &file.credits) };
             let tier = chosen.as_ref().map_or(HOME, |chosen| chosen.tier);
             let share = chosen.as_ref().map_or(&self.policy, |chosen| &chosen.policy).share(&self.view(tier));
-            file.deal.add(tier, file.range_size(), share);
+            file.credits.add(tier, file.range_size(), share);
             self.put(file, range, tier, PlacedBy::Before);
             self.take(&file.fill(start, start + file.found_bytes(range)));
         }
@@ -125,7 +125,7 @@ impl Engine {
             let home_bytes = file.placed_count() * file.range_size();
             if home_bytes > 0 {
                 let share = self.policy.share(&self.view(HOME));
-                file.deal.add(HOME, home_bytes, share);
+                file.credits.add(HOME, home_bytes, share);
             }
         }
         let new: Vec<u64> = file.ranges_of(op.offset, end).filter(|range| !file.is_placed(*range)).collect();
@@ -134,13 +134,13 @@ impl Engine {
         } else if !new.is_empty() {
             let new_bytes = new.len() as u64 * file.range_size();
             let span = span(op, file.size, end, new_bytes);
-            let Some(chosen) = self.choose((about, origin, span), &file.deal) else {
+            let Some(chosen) = self.choose((about, origin, span), &file.credits) else {
                 self.refused_bytes += op.len;
                 return Vec::new();
             };
             let tiers = self.views(span.needed_bytes());
-            chosen.policy.placed(&context(about, origin, span, &file.deal, &tiers), chosen.tier);
-            file.deal.add(chosen.tier, new_bytes, chosen.policy.share(&tiers[index(chosen.tier)]));
+            chosen.policy.placed(&context(about, origin, span, &file.credits, &tiers), chosen.tier);
+            file.credits.add(chosen.tier, new_bytes, chosen.policy.share(&tiers[index(chosen.tier)]));
             new.into_iter().for_each(|range| self.put(file, range, chosen.tier, placed_by(&chosen)));
         }
         file.size = file.size.max(end);
@@ -163,24 +163,24 @@ impl Engine {
             return (end <= file.size || room > 0).then_some(PlacedBy::Plain);
         }
         let new_bytes = end.next_multiple_of(range_size) - op.offset / range_size * range_size;
-        let mut deal = file.fresh_deal();
+        let mut credits = file.fresh_deal();
         if file.size > 0 {
             let share = self.policy.share(&self.view(HOME));
-            deal.add(HOME, file.size.next_multiple_of(range_size), share);
+            credits.add(HOME, file.size.next_multiple_of(range_size), share);
         }
-        let asking = (about, origin, span(op, file.size, end, new_bytes));
-        let Some(chosen) = self.choose(asking, &deal) else { return Some(PlacedBy::Plain) };
+        let request = (about, origin, span(op, file.size, end, new_bytes));
+        let Some(chosen) = self.choose(request, &credits) else { return Some(PlacedBy::Plain) };
         if chosen.tier != HOME {
             return None;
         }
-        let tiers = self.views(asking.2.needed_bytes());
-        chosen.policy.placed(&context(about, origin, asking.2, &deal, &tiers), HOME);
+        let tiers = self.views(request.2.needed_bytes());
+        chosen.policy.placed(&context(about, origin, request.2, &credits, &tiers), HOME);
         Some(placed_by(&chosen))
     }
 
-    fn choose(&self, (about, origin, span): (&TraceFile, Origin, Span), deal: &Deal) -> Option<Chosen> {
+    fn choose(&self, (about, origin, span): (&TraceFile, Origin, Span), credits: &Credits) -> Option<Chosen> {
         let tiers = self.views(span.needed_bytes());
-        let context = context(about, origin, span, deal, &tiers);
+        let context = context(about, origin, span, credits, &tiers);
         let facts = About { file: about, now_ns: self.now() };
         self.rules.choose(&self.policy, &context, &facts, &|name| self.number(name))
     }
@@ -228,10 +228,10 @@ fn context<'a>(
     about: &TraceFile,
     origin: Origin,
     span: Span,
-    deal: &'a Deal,
+    credits: &'a Credits,
     tiers: &'a [TierView],
 ) -> Context<'a> {
-    Context { origin, span, file: about.number, deal, tiers }
+    Context { origin, span, file: about.number, credits, tiers }
 }
 
 fn placed_by(chosen: &Chosen) -> PlacedBy {

@@ -3,10 +3,10 @@
 
 mod account;
 mod errors;
-mod gate;
 mod health;
 mod latency;
 mod learn;
+mod limiter;
 mod load;
 mod monitor;
 mod order;
@@ -20,9 +20,9 @@ use crate::sync::{Mutex, RwLock};
 pub(crate) use account::{Account, act_for, present};
 use braid_contract::{Environment, Errno, Error, Fd, ObjectId, Result, Store, TierId, Usage};
 use errors::Errors;
-use gate::Gate;
 use health::{Health, Trouble};
 pub use latency::{Latency, LatencyHistogram};
+use limiter::InFlightLimiter;
 pub(crate) use load::{Direction, EpochLoad, Load};
 use monitor::Monitor;
 use room::{AGE_MAX_NS, Figures, Room};
@@ -75,7 +75,7 @@ pub(crate) enum Backend {
     /// In the files of the namespace itself, below this directory, which may be
     /// replaced.
     Home(RwLock<Fd>),
-    /// In a store's objects, behind the tier's [`Gate`].
+    /// In a store's objects, behind the tier's [`InFlightLimiter`].
     Store(Arc<dyn Store>),
 }
 
@@ -87,7 +87,7 @@ pub(crate) struct Tier {
     pub(crate) backend: Backend,
     settings: Settings,
     /// The way to the store; home has none.
-    gate: Option<Arc<Gate>>,
+    limiter: Option<Arc<InFlightLimiter>>,
     pub(crate) load: Load,
     pub(crate) monitor: Monitor,
     pub(crate) health: Health,
@@ -131,14 +131,14 @@ impl Tier {
     pub(crate) fn new(parts: TierParts, environment: &Arc<dyn Environment>) -> Self {
         let environment = || Arc::clone(environment);
         let health = Health::new(environment());
-        let (backend, gate) = match parts.place {
+        let (backend, limiter) = match parts.place {
             Place::Home(root) => (Backend::Home(RwLock::new(root)), None),
             Place::Store(store) => {
                 if store.is_none() {
                     health.fail(&Error::new(Errno::ENODEV, "the tier is not there"));
                 }
-                let gate = Arc::new(Gate::new(store, environment()));
-                (Backend::Store(Arc::<Gate>::clone(&gate)), Some(gate))
+                let limiter = Arc::new(InFlightLimiter::new(store, environment()));
+                (Backend::Store(Arc::<InFlightLimiter>::clone(&limiter)), Some(limiter))
             }
         };
         let load = Load::new(environment());
@@ -151,7 +151,7 @@ impl Tier {
             name: parts.name,
             location: RwLock::new(parts.location),
             backend,
-            gate,
+            limiter,
             settings: Settings::new(parts.weight, parts.reserve),
             load,
             monitor: Monitor::new(environment().monotonic_ns(), parts.monitor),
@@ -174,7 +174,7 @@ impl Tier {
     }
 
     /// The home tier is in another directory from now on.
-    pub(crate) fn reseat(&self, root: Fd, location: String) {
+    pub(crate) fn switch_root(&self, root: Fd, location: String) {
         if let Backend::Home(place) = &self.backend {
             *place.write() = root;
             self.preallocates.store(preallocates(&self.backend), Ordering::Release);
@@ -195,7 +195,7 @@ impl Tier {
 
     /// Whether its store is not there at all.
     pub(crate) fn is_absent(&self) -> bool {
-        self.gate.as_ref().is_some_and(|gate| gate.is_absent())
+        self.limiter.as_ref().is_some_and(|limiter| limiter.is_absent())
     }
 
     /// Whether what was synced to it survives power loss.
@@ -264,29 +264,29 @@ impl Tier {
 
     /// Whether nothing that was begun on it ends.
     pub(crate) fn hangs(&self) -> bool {
-        self.gate.as_ref().is_some_and(|gate| gate.hangs())
+        self.limiter.as_ref().is_some_and(|limiter| limiter.hangs())
     }
 
     /// Whether nothing has ended for a while: it may be about to hang, and is
     /// asked nothing that can wait.
     fn is_stalled(&self) -> bool {
-        self.gate.as_ref().is_some_and(|gate| gate.is_stalled())
+        self.limiter.as_ref().is_some_and(|limiter| limiter.is_stalled())
     }
 
     /// Whether something is under way on it.
     pub(crate) fn is_busy(&self) -> bool {
-        self.gate.as_ref().is_some_and(|gate| gate.is_busy())
+        self.limiter.as_ref().is_some_and(|limiter| limiter.is_busy())
     }
 
     /// Whether an operation that is begun now need not wait for another.
     pub(crate) fn is_prompt(&self) -> bool {
-        self.gate.as_ref().is_none_or(|gate| gate.is_prompt())
+        self.limiter.as_ref().is_none_or(|limiter| limiter.is_prompt())
     }
 
     /// Whether nothing ends on it, however long what is under way may take:
     /// nobody waits for it who has something else to do.
     pub(crate) fn is_stuck(&self) -> bool {
-        self.gate.as_ref().is_some_and(|gate| gate.is_stuck())
+        self.limiter.as_ref().is_some_and(|limiter| limiter.is_stuck())
     }
 
     /// Whether it may be given new ranges, as far as its health goes.
@@ -499,8 +499,8 @@ impl Tiers {
         let place = |tier: &Arc<Tier>| Arc::clone(if tier.id == old.id { &new } else { tier });
         *list = Arc::new(list.iter().map(place).collect());
         self.lost.write().push((old.id, old.name.clone()));
-        if let Some(gate) = &old.gate {
-            let _ = gate.take();
+        if let Some(limiter) = &old.limiter {
+            let _ = limiter.take();
         }
     }
 
@@ -517,7 +517,7 @@ impl Tiers {
     pub(crate) fn remove(&self, old: &Tier) -> Option<Arc<dyn Store>> {
         let mut list = self.list.write();
         *list = Arc::new(list.iter().filter(|tier| tier.id != old.id).cloned().collect());
-        old.gate.as_ref().and_then(|gate| gate.take())
+        old.limiter.as_ref().and_then(|limiter| limiter.take())
     }
 
     /// Asks the tiers that are well for their space: what was freed counts.

@@ -1,4 +1,4 @@
-//! How much room a tier has, without asking its file system at each write.
+//! How much room a tier has, without request its file system at each write.
 
 use crate::sync::Mutex;
 use braid_contract::Usage;

@@ -3,7 +3,7 @@
 //!
 //! `cargo test -p braid-volume --test crash` runs a short search; with
 //! arguments (`-- --help` tells them) a longer one, or repeats a failure. With
-//! `--features plant` it proves that the search finds bugs: each of those that
+//! `--features failpoints` it proves that the search finds bugs: each of those that
 //! can be planted.
 
 mod known;
@@ -11,7 +11,7 @@ mod subject;
 
 use braid_testkit::crash::{Arguments, run_cli};
 use std::process::ExitCode;
-use subject::{Braid, PLANTS};
+use subject::{Braid, FAILPOINTS};
 
 fn main() -> ExitCode {
     let arguments = match Arguments::parse(std::env::args().skip(1)) {
@@ -22,14 +22,14 @@ fn main() -> ExitCode {
             return ExitCode::FAILURE;
         }
     };
-    let plants: Vec<&str> = match arguments.plant.as_deref() {
+    let failpoints: Vec<&str> = match arguments.failpoint.as_deref() {
         Some("none") => Vec::new(),
         Some(name) => vec![name],
         None if arguments.replay.is_some() => Vec::new(),
-        None => PLANTS.to_vec(),
+        None => FAILPOINTS.to_vec(),
     };
     let sound = Braid::sound();
-    let is_well = match &plants[..] {
+    let is_well = match &failpoints[..] {
         [] if arguments.replay.is_some() => run_cli(&arguments, &sound, None),
         [] => {
             let limits = arguments.search.limits;
@@ -37,7 +37,7 @@ fn main() -> ExitCode {
                 && known::are_well(&sound, limits)
                 && run_cli(&arguments, &sound, None)
         }
-        plants => plants.iter().all(|name| find(&arguments, name, &sound)),
+        failpoints => failpoints.iter().all(|name| find(&arguments, name, &sound)),
     };
     if is_well { ExitCode::SUCCESS } else { ExitCode::FAILURE }
 }

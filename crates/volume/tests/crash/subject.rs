@@ -14,15 +14,15 @@ use std::sync::Arc;
 const POLICIES: [&str; 7] =
     ["weighted", "adaptive", "home-first", "size-spread", "size-tier", "range-sizes", "elsewhere"];
 
-#[cfg(feature = "plant")]
-type Plant = braid_volume::Plant;
+#[cfg(feature = "failpoints")]
+type Failpoint = braid_volume::Failpoint;
 /// Without the feature there is none.
-#[cfg(not(feature = "plant"))]
+#[cfg(not(feature = "failpoints"))]
 #[derive(Clone, Copy)]
-enum Plant {}
+enum Failpoint {}
 
 /// Names of the bugs that can be planted.
-pub(crate) const PLANTS: &[&str] = match cfg!(feature = "plant") {
+pub(crate) const FAILPOINTS: &[&str] = match cfg!(feature = "failpoints") {
     true => &[
         "switch-before-copy",
         "punch-before-entry",
@@ -37,7 +37,7 @@ pub(crate) const PLANTS: &[&str] = match cfg!(feature = "plant") {
 
 /// Volumes, perhaps with a bug planted.
 pub(crate) struct Braid {
-    plant: Option<Plant>,
+    failpoint: Option<Failpoint>,
 }
 
 struct Open {
@@ -48,7 +48,7 @@ struct Open {
 impl Braid {
     /// Volumes as they are.
     pub(crate) fn sound() -> Self {
-        Self { plant: None }
+        Self { failpoint: None }
     }
 
     /// Volumes with the bug of this name.
@@ -56,27 +56,27 @@ impl Braid {
     /// # Errors
     /// There is no such bug, or this was built without any.
     pub(crate) fn planted(name: &str) -> std::result::Result<Self, String> {
-        Ok(Self { plant: Some(plant_of(name)?) })
+        Ok(Self { failpoint: Some(failpoint_of(name)?) })
     }
 }
 
-#[cfg(feature = "plant")]
-fn plant_of(name: &str) -> std::result::Result<Plant, String> {
+#[cfg(feature = "failpoints")]
+fn failpoint_of(name: &str) -> std::result::Result<Failpoint, String> {
     Ok(match name {
-        "switch-before-copy" => Plant::SwitchBeforeCopyIsDurable,
-        "punch-before-entry" => Plant::PunchBeforeEntryIsDurable,
-        "grow-over-uncleared" => Plant::GrowOverUnclearedEntries,
-        "attributes-not-synced" => Plant::AttributesAreNotSynced,
-        "links-forgotten" => Plant::LinksAreForgotten,
-        "failed-spread" => Plant::FailedSpreadLeavesIndex,
-        "failed-sync" => Plant::FailedSyncIsForgotten,
-        _ => return Err(format!("there is no bug {name}; there are {}", PLANTS.join(", "))),
+        "switch-before-copy" => Failpoint::SwitchBeforeCopyIsDurable,
+        "punch-before-entry" => Failpoint::PunchBeforeEntryIsDurable,
+        "grow-over-uncleared" => Failpoint::GrowOverUnclearedEntries,
+        "attributes-not-synced" => Failpoint::AttributesAreNotSynced,
+        "links-forgotten" => Failpoint::LinksAreForgotten,
+        "failed-spread" => Failpoint::FailedSpreadLeavesIndex,
+        "failed-sync" => Failpoint::FailedSyncIsForgotten,
+        _ => return Err(format!("there is no bug {name}; there are {}", FAILPOINTS.join(", "))),
     })
 }
 
-#[cfg(not(feature = "plant"))]
-fn plant_of(_: &str) -> std::result::Result<Plant, String> {
-    Err("bugs are planted only with `--features plant`".into())
+#[cfg(not(feature = "failpoints"))]
+fn failpoint_of(_: &str) -> std::result::Result<Failpoint, String> {
+    Err("bugs are planted only with `--features failpoints`".into())
 }
 
 impl Subject for Braid {
@@ -91,13 +91,13 @@ impl Subject for Braid {
         environment: Arc<SimEnvironment>,
     ) -> Result<Box<dyn Mounted>> {
         let volume = Volume::open(config(setup, disks, environment)?).map_err(plain)?;
-        #[cfg(feature = "plant")]
-        if let Some(plant) = self.plant {
-            volume.plant(plant);
+        #[cfg(feature = "failpoints")]
+        if let Some(failpoint) = self.failpoint {
+            volume.set_failpoint(failpoint);
         }
-        #[cfg(not(feature = "plant"))]
-        if let Some(plant) = self.plant {
-            match plant {}
+        #[cfg(not(feature = "failpoints"))]
+        if let Some(failpoint) = self.failpoint {
+            match failpoint {}
         }
         Ok(Box::new(Open { volume, disks: disks.to_vec() }))
     }

@@ -1,16 +1,16 @@
-//! The door under the model checker: every interleaving of one thread that
+//! The barrier under the model checker: every interleaving of one thread that
 //! closes it and two that go through. Run by `cargo xtask test --suite loom`.
 
-use super::{Door, SHARDS};
+use super::{Barrier, SHARDS};
 use loom::sync::Arc;
 use loom::sync::atomic::{AtomicU64, Ordering};
 
-/// What is behind the door. All of it is accessed without an order of its own:
-/// the door alone makes who comes later see what was done before.
+/// What is behind the barrier. All of it is accessed without an order of its own:
+/// the barrier alone makes who comes later see what was done before.
 struct World {
-    door: Door,
-    /// Two words that are exchanged while the door is closed.
-    seat: [AtomicU64; 2],
+    barrier: Barrier,
+    /// Two words that are exchanged while the barrier is frozen.
+    generation: [AtomicU64; 2],
     begun: [AtomicU64; SHARDS],
     ended: [AtomicU64; SHARDS],
 }
@@ -19,30 +19,34 @@ impl World {
     fn new() -> Arc<Self> {
         let zero = |_| AtomicU64::new(0);
         Arc::new(Self {
-            door: Door::new(),
-            seat: std::array::from_fn(zero),
+            barrier: Barrier::new(),
+            generation: std::array::from_fn(zero),
             begun: std::array::from_fn(zero),
             ended: std::array::from_fn(zero),
         })
     }
 
-    /// An operation, which must find one seat from its beginning to its end.
+    /// An operation, which must find one generation from its beginning to its end.
     fn operate(&self, at: usize) -> u64 {
-        let _pass = self.door.pass_at(at);
+        let _entered = self.barrier.enter_at(at);
         count(&self.begun[at]);
-        let found = self.seat[0].load(Ordering::Relaxed);
-        assert_eq!(self.seat[1].load(Ordering::Relaxed), found, "the seat was exchanged meanwhile");
+        let found = self.generation[0].load(Ordering::Relaxed);
+        assert_eq!(
+            self.generation[1].load(Ordering::Relaxed),
+            found,
+            "the generation was exchanged meanwhile"
+        );
         count(&self.ended[at]);
         found
     }
 
-    /// Exchanges the seat, while no operation is under way.
+    /// Exchanges the generation, while no operation is under way.
     fn exchange(&self, give_up: impl FnMut() -> bool) -> bool {
-        let Some(_closed) = self.door.close(give_up) else { return false };
+        let Some(_closed) = self.barrier.freeze(give_up) else { return false };
         for (begun, ended) in self.begun.iter().zip(&self.ended) {
             assert_eq!(begun.load(Ordering::Relaxed), ended.load(Ordering::Relaxed), "somebody is inside");
         }
-        self.seat.iter().for_each(count);
+        self.generation.iter().for_each(count);
         true
     }
 }
@@ -65,7 +69,7 @@ fn operating(world: &Arc<World>, at: usize, times: usize) -> loom::thread::JoinH
         let mut last = 0;
         for _ in 0..times {
             let found = world.operate(at);
-            assert!(found >= last, "an earlier seat is back");
+            assert!(found >= last, "an earlier generation is back");
             last = found;
         }
     })
@@ -90,7 +94,7 @@ fn threads_that_share_a_counter_do_not_hide_each_other() {
         // nobody, so only one of them counts.
         let door_only = {
             let world = Arc::clone(&world);
-            loom::thread::spawn(move || drop(world.door.pass_at(0)))
+            loom::thread::spawn(move || drop(world.barrier.enter_at(0)))
         };
         let thread = operating(&world, 0, 1);
         assert!(world.exchange(|| false));

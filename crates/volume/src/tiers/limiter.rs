@@ -28,7 +28,7 @@ const STALL_NS: u64 = 1_000_000_000;
 const IN_FLIGHT_MAX: u32 = 20;
 
 /// A store, and how many operations are under way on it.
-pub(crate) struct Gate {
+pub(crate) struct InFlightLimiter {
     /// `None` if the tier is not there.
     store: RwLock<Option<Arc<dyn Store>>>,
     in_flight: AtomicU32,
@@ -42,7 +42,7 @@ pub(crate) struct Gate {
     environment: Arc<dyn Environment>,
 }
 
-impl Gate {
+impl InFlightLimiter {
     pub(super) fn new(store: Option<Arc<dyn Store>>, environment: Arc<dyn Environment>) -> Self {
         Self {
             store: RwLock::new(store),
@@ -56,7 +56,7 @@ impl Gate {
         }
     }
 
-    /// Whether there is no store behind the gate.
+    /// Whether there is no store behind the limiter.
     pub(crate) fn is_absent(&self) -> bool {
         self.store.read().is_none()
     }
@@ -162,7 +162,7 @@ impl Gate {
 }
 
 /// An operation that may take long, and is under way.
-struct Long<'a>(&'a Gate);
+struct Long<'a>(&'a InFlightLimiter);
 
 impl Drop for Long<'_> {
     fn drop(&mut self) {
@@ -171,21 +171,21 @@ impl Drop for Long<'_> {
 }
 
 /// An operation that is under way.
-struct UnderWay<'a>(&'a Gate);
+struct UnderWay<'a>(&'a InFlightLimiter);
 
 impl Drop for UnderWay<'_> {
     fn drop(&mut self) {
-        let gate = self.0;
-        gate.progress_ns.store(gate.environment.monotonic_ns(), Ordering::Release);
-        gate.in_flight.fetch_sub(1, Ordering::AcqRel);
-        if gate.waiting.load(Ordering::Acquire) > 0 {
-            let _turn = gate.turn.lock();
-            gate.ended.notify_all();
+        let limiter = self.0;
+        limiter.progress_ns.store(limiter.environment.monotonic_ns(), Ordering::Release);
+        limiter.in_flight.fetch_sub(1, Ordering::AcqRel);
+        if limiter.waiting.load(Ordering::Acquire) > 0 {
+            let _turn = limiter.turn.lock();
+            limiter.ended.notify_all();
         }
     }
 }
 
-impl Store for Gate {
+impl Store for InFlightLimiter {
     fn capabilities(&self) -> StoreCapabilities {
         let absent = StoreCapabilities {
             descriptors: false,
@@ -322,15 +322,15 @@ mod tests {
     }
 
     /// Begins an operation that does not end before the closure returns.
-    type Begin = fn(&Gate, Box<dyn FnOnce() -> Result<()> + Send>) -> Result<()>;
+    type Begin = fn(&InFlightLimiter, Box<dyn FnOnce() -> Result<()> + Send>) -> Result<()>;
 
-    /// Whether the gate says that the tier hangs, after each of `seconds` in
+    /// Whether the limiter says that the tier hangs, after each of `seconds` in
     /// which the one operation that was begun, by `begin`, did not end.
     fn hangs_after(begin: Begin, seconds: &[u64]) -> Vec<bool> {
         let dir = tempfile::tempdir().unwrap();
         let clock = Arc::new(Clock::default());
         let store: Arc<dyn Store> = Arc::new(DirStore::open(dir.path()).unwrap());
-        let gate = Gate::new(Some(store), Arc::<Clock>::clone(&clock));
+        let limiter = InFlightLimiter::new(Some(store), Arc::<Clock>::clone(&clock));
         let (begun, has_begun) = channel();
         let (end, may_end) = channel::<()>();
         std::thread::scope(|scope| {
@@ -339,30 +339,30 @@ mod tests {
                 let _ = may_end.recv();
                 Ok(())
             });
-            let operation = scope.spawn(|| begin(&gate, wait));
+            let operation = scope.spawn(|| begin(&limiter, wait));
             has_begun.recv().unwrap();
             let mut hung = Vec::new();
             for seconds in seconds {
                 clock.0.store(seconds * 1_000_000_000, Ordering::SeqCst);
-                hung.push(gate.hangs());
-                let answer = gate.pass(|_| Ok(())).map_err(|error| error.errno());
-                assert_eq!(answer, if gate.hangs() { Err(Errno::EIO) } else { Ok(()) });
+                hung.push(limiter.hangs());
+                let answer = limiter.pass(|_| Ok(())).map_err(|error| error.errno());
+                assert_eq!(answer, if limiter.hangs() { Err(Errno::EIO) } else { Ok(()) });
                 // What ended shows that the tier does something.
                 clock.0.store(0, Ordering::SeqCst);
-                gate.progress_ns.store(0, Ordering::SeqCst);
+                limiter.progress_ns.store(0, Ordering::SeqCst);
             }
             drop(end);
             operation.join().unwrap().unwrap();
-            assert!(!gate.hangs(), "it goes on when operations end");
+            assert!(!limiter.hangs(), "it goes on when operations end");
             hung
         })
     }
 
     #[test]
     fn a_tier_hangs_when_nothing_ends_and_has_longer_for_a_sync() {
-        let short = hangs_after(|gate, wait| gate.pass(|_| wait()), &[1, 9, 11, 400]);
+        let short = hangs_after(|limiter, wait| limiter.pass(|_| wait()), &[1, 9, 11, 400]);
         assert_eq!(short, [false, false, true, true]);
-        let long = hangs_after(|gate, wait| gate.pass_long(|_| wait()), &[11, 299, 301]);
+        let long = hangs_after(|limiter, wait| limiter.pass_long(|_| wait()), &[11, 299, 301]);
         assert_eq!(long, [false, false, true]);
     }
 }

@@ -1,6 +1,6 @@
 //! How fast movers and jobs may go on one tier, so that applications do not feel
 //! them: when operations take longer than they do without movement, they go at
-//! half the pace, and come back slowly. Pure: `lanes` feeds it, once an epoch,
+//! half the pace, and come back slowly. Pure: `throttles` feeds it, once an epoch,
 //! with what the monitor saw.
 
 /// What the monitor saw of one tier within its window.
@@ -65,7 +65,7 @@ const NEW_SHARE: f64 = 0.3;
 
 /// The guard of one tier.
 #[derive(Debug)]
-pub(super) struct Guard {
+pub(super) struct LatencyController {
     cap: f64,
     factor: f64,
     rate: f64,
@@ -97,7 +97,7 @@ pub(super) enum Advice {
     Wait,
 }
 
-impl Guard {
+impl LatencyController {
     /// `cap` is in bytes a second, and may be infinite.
     pub(super) fn new(cap: f64, factor: f64) -> Self {
         let cap = cap.max(RATE_MIN);
@@ -221,7 +221,7 @@ mod tests {
 
     /// A guard with a cap of 64 MiB/s, stepped once in a window.
     struct Bed {
-        guard: Guard,
+        guard: LatencyController,
         window_ns: u64,
         windows: u64,
         floor: f64,
@@ -233,7 +233,7 @@ mod tests {
         }
 
         fn with_window(window_ns: u64) -> Self {
-            Self { guard: Guard::new(64.0 * MIB, 2.0), window_ns, windows: 100, floor: 0.0 }
+            Self { guard: LatencyController::new(64.0 * MIB, 2.0), window_ns, windows: 100, floor: 0.0 }
         }
 
         fn step(&mut self, p99_us: Option<u64>, mover_rate: f64) -> Advice {
@@ -266,7 +266,7 @@ mod tests {
     #[test]
     fn the_factor_says_from_when_on_they_are_felt() {
         for (factor, rate) in [(1.5, 32.0), (5.0, 64.0)] {
-            let mut bed = Bed { guard: Guard::new(64.0 * MIB, factor), ..Bed::new() };
+            let mut bed = Bed { guard: LatencyController::new(64.0 * MIB, factor), ..Bed::new() };
             bed.step(Some(100), 0.0);
             assert_eq!(bed.step(Some(160), 64.0 * MIB), Advice::Go(rate * MIB), "{factor}");
         }
@@ -401,7 +401,7 @@ mod tests {
 
     #[test]
     fn without_a_cap_it_goes_as_fast_as_it_goes_until_it_is_felt() {
-        let mut bed = Bed { guard: Guard::new(f64::INFINITY, 2.0), ..Bed::new() };
+        let mut bed = Bed { guard: LatencyController::new(f64::INFINITY, 2.0), ..Bed::new() };
         bed.step(Some(100), 0.0);
         assert_eq!(bed.step(Some(100), 400.0 * MIB), Advice::Go(f64::INFINITY));
         assert_eq!(bed.step(Some(300), 400.0 * MIB), Advice::Go(200.0 * MIB));

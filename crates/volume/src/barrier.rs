@@ -1,4 +1,4 @@
-//! The door that every operation on the volume goes through: closing it waits
+//! The barrier that every operation on the volume goes through: closing it waits
 //! for those under way and holds new ones up, so that what they all rest on can
 //! be exchanged.
 //!
@@ -19,56 +19,56 @@ const SHARDS: usize = if cfg!(loom) { 2 } else { 64 };
 struct Count(AtomicU64);
 
 #[derive(Debug)]
-pub(crate) struct Door {
+pub(crate) struct Barrier {
     inside: [Count; SHARDS],
-    closed: AtomicBool,
+    frozen: AtomicBool,
     lock: Mutex<()>,
     changed: Condvar,
 }
 
 /// An operation under way. One that has a pass must not ask for another: whoever
-/// closes the door in between would wait for it, and it for them.
+/// closes the barrier in between would wait for it, and it for them.
 #[derive(Debug)]
-pub(crate) struct Pass<'a> {
-    door: &'a Door,
+pub(crate) struct Entered<'a> {
+    barrier: &'a Barrier,
     at: usize,
 }
 
 /// Nothing is under way while this lives.
 #[derive(Debug)]
-pub(crate) struct Closed<'a>(&'a Door);
+pub(crate) struct Frozen<'a>(&'a Barrier);
 
 /// How often it is looked whether everybody is out, at least.
 const LOOK_NS: u64 = 5_000_000;
 
-impl Door {
+impl Barrier {
     pub(crate) fn new() -> Self {
         Self {
             inside: std::array::from_fn(|_| Count(AtomicU64::new(0))),
-            closed: AtomicBool::new(false),
+            frozen: AtomicBool::new(false),
             lock: Mutex::new(()),
             changed: Condvar::new(),
         }
     }
 
-    /// Goes in; waits while the door is closed.
-    pub(crate) fn pass(&self) -> Pass<'_> {
-        self.pass_at(crate::migrate::place_of_this_thread() % SHARDS)
+    /// Goes in; waits while the barrier is frozen.
+    pub(crate) fn enter(&self) -> Entered<'_> {
+        self.enter_at(crate::migrate::place_of_this_thread() % SHARDS)
     }
 
-    fn pass_at(&self, at: usize) -> Pass<'_> {
+    fn enter_at(&self, at: usize) -> Entered<'_> {
         loop {
-            // Whoever closes the door exchanges the count too (`is_entered`),
+            // Whoever closes the barrier exchanges the count too (`is_entered`),
             // and the second of the two at it knows what the first did before:
-            // either this thread sees that the door is closed, or whoever
+            // either this thread sees that the barrier is frozen, or whoever
             // closes it sees the count.
             self.inside[at].0.fetch_add(1, Ordering::AcqRel);
-            if !self.closed.load(Ordering::Acquire) {
-                return Pass { door: self, at };
+            if !self.frozen.load(Ordering::Acquire) {
+                return Entered { barrier: self, at };
             }
             self.leave(at);
             let mut guard = self.lock.lock();
-            while self.closed.load(Ordering::Acquire) {
+            while self.frozen.load(Ordering::Acquire) {
                 guard = self.changed.wait_for(guard, LOOK_NS);
             }
         }
@@ -76,18 +76,18 @@ impl Door {
 
     fn leave(&self, at: usize) {
         self.inside[at].0.fetch_sub(1, Ordering::AcqRel);
-        if self.closed.load(Ordering::Acquire) {
-            // Whoever closes the door has looked and waits, or looks anew.
+        if self.frozen.load(Ordering::Acquire) {
+            // Whoever closes the barrier has looked and waits, or looks anew.
             drop(self.lock.lock());
             self.changed.notify_all();
         }
     }
 
-    /// Closes the door when everybody is out; gives up when `give_up` says so,
+    /// Closes the barrier when everybody is out; gives up when `give_up` says so,
     /// which is asked every now and then. One at a time.
-    pub(crate) fn close(&self, mut give_up: impl FnMut() -> bool) -> Option<Closed<'_>> {
-        self.closed.store(true, Ordering::Release);
-        let closed = Closed(self);
+    pub(crate) fn freeze(&self, mut give_up: impl FnMut() -> bool) -> Option<Frozen<'_>> {
+        self.frozen.store(true, Ordering::Release);
+        let frozen = Frozen(self);
         let mut guard = self.lock.lock();
         while self.is_entered() {
             if give_up() {
@@ -97,7 +97,7 @@ impl Door {
             guard = self.changed.wait_for(guard, LOOK_NS);
         }
         drop(guard);
-        Some(closed)
+        Some(frozen)
     }
 
     /// Whether somebody is inside. To exchange the counts, rather than to load
@@ -107,15 +107,15 @@ impl Door {
     }
 }
 
-impl Drop for Pass<'_> {
+impl Drop for Entered<'_> {
     fn drop(&mut self) {
-        self.door.leave(self.at);
+        self.barrier.leave(self.at);
     }
 }
 
-impl Drop for Closed<'_> {
+impl Drop for Frozen<'_> {
     fn drop(&mut self) {
-        self.0.closed.store(false, Ordering::Release);
+        self.0.frozen.store(false, Ordering::Release);
         drop(self.0.lock.lock());
         self.0.changed.notify_all();
     }
@@ -144,7 +144,7 @@ mod tests {
     impl Watch {
         fn look(&self) {
             let volume = self.volume.get().and_then(Weak::upgrade);
-            if volume.is_some_and(|volume| volume.door.is_entered()) {
+            if volume.is_some_and(|volume| volume.barrier.is_entered()) {
                 self.inside.store(true, Ordering::Relaxed);
             }
         }
@@ -246,28 +246,28 @@ mod tests {
 
     #[test]
     fn who_closes_waits_for_those_inside_and_holds_others_up() {
-        let door = Door::new();
-        let inside = door.pass();
+        let barrier = Barrier::new();
+        let inside = barrier.enter();
         let mut asked = 0;
-        let given_up = door.close(|| {
+        let given_up = barrier.freeze(|| {
             asked += 1;
             asked > 2
         });
         assert!(given_up.is_none());
-        drop(door.pass());
+        drop(barrier.enter());
         drop(inside);
-        assert!(door.close(|| true).is_some());
-        drop(door.pass());
+        assert!(barrier.freeze(|| true).is_some());
+        drop(barrier.enter());
     }
 
     #[test]
     fn nobody_is_inside_while_the_door_is_closed() {
-        let (door, inside, end) = (Door::new(), AtomicU32::new(0), AtomicBool::new(false));
+        let (barrier, inside, end) = (Barrier::new(), AtomicU32::new(0), AtomicBool::new(false));
         std::thread::scope(|scope| {
             for _ in 0..4 {
                 scope.spawn(|| {
                     while !end.load(Ordering::Relaxed) {
-                        let _pass = door.pass();
+                        let _entered = barrier.enter();
                         inside.fetch_add(1, Ordering::Relaxed);
                         std::hint::spin_loop();
                         inside.fetch_sub(1, Ordering::Relaxed);
@@ -275,11 +275,11 @@ mod tests {
                 });
             }
             for _ in 0..300 {
-                let closed = door.close(|| false).unwrap();
+                let frozen = barrier.freeze(|| false).unwrap();
                 for _ in 0..10 {
                     assert_eq!(inside.load(Ordering::Relaxed), 0);
                 }
-                drop(closed);
+                drop(frozen);
             }
             end.store(true, Ordering::Relaxed);
         });

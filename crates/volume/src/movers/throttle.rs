@@ -1,8 +1,8 @@
 //! The ways to the tiers for all that moves data in the background, movers and
-//! jobs: what is moved between two tiers takes from the lanes of both. A lane
+//! jobs: what is moved between two tiers takes from the throttles of both. A throttle
 //! has the cap that is set for a tier, and the pace that the guard leaves there.
 
-use super::guard::{Advice, Guard, Seen};
+use super::latency_controller::{Advice, LatencyController, Seen};
 use crate::Volume;
 use crate::config::MoversConfig;
 use crate::migrate::{Pace, Paces, Stopped};
@@ -18,19 +18,19 @@ const P99_OPS_MIN: u64 = 20;
 /// Operations of a thread in the monitor's last second, or epoch where that is
 /// longer, that tell which tiers it works on.
 const SETTLED_OPS_MIN: u64 = 40;
-/// For how long after a job's last range a lane counts as used by jobs.
+/// For how long after a job's last range a throttle counts as used by jobs.
 const JOB_NS: u64 = 2_000_000_000;
 
 /// What moves something: how fast it may go by itself, and by what else.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Drive<'a> {
+pub(crate) struct MoveRate<'a> {
     pub(crate) pace: &'a Pace,
-    pub(crate) who: Who,
+    pub(crate) class: IoClass,
 }
 
 /// What else than its own pace something that moves data heeds.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) enum Who {
+pub(crate) enum IoClass {
     /// The tiers' caps, and the guard.
     Mover,
     /// The tiers' caps where they are set, and the guard, which leaves it
@@ -42,12 +42,12 @@ pub(crate) enum Who {
 
 /// The way to one tier.
 #[derive(Debug)]
-pub(crate) struct Lane {
+pub(crate) struct Throttle {
     /// What is set for the tier.
     cap: Pace,
     /// What the guard leaves.
     guarded: Pace,
-    guard: Mutex<Guard>,
+    guard: Mutex<LatencyController>,
     /// Jobs that the guard may hold up, on their way or waiting for it.
     jobs: AtomicU32,
     /// When the last of them was.
@@ -59,40 +59,40 @@ pub(crate) struct Lane {
     pub(super) search_at_ns: AtomicU64,
 }
 
-/// The lanes of all tiers.
+/// The throttles of all tiers.
 #[derive(Debug)]
-pub(crate) struct Lanes {
+pub(crate) struct Throttles {
     config: RwLock<MoversConfig>,
-    lanes: Mutex<BTreeMap<TierId, Arc<Lane>>>,
+    throttles: Mutex<BTreeMap<TierId, Arc<Throttle>>>,
     pub(super) paces: Arc<Paces>,
 }
 
 /// Something is on its way between tiers, until this is dropped.
-pub(crate) struct Passage<'v> {
+pub(crate) struct ThrottledMove<'v> {
     volume: &'v Volume,
     /// Those that a job is on.
-    lanes: Vec<Arc<Lane>>,
+    throttles: Vec<Arc<Throttle>>,
 }
 
-impl Lanes {
+impl Throttles {
     pub(super) fn new(config: MoversConfig, paces: Arc<Paces>) -> Self {
-        Self { config: RwLock::new(config), lanes: Mutex::new(BTreeMap::new()), paces }
+        Self { config: RwLock::new(config), throttles: Mutex::new(BTreeMap::new()), paces }
     }
 
-    pub(super) fn of(&self, tier: TierId) -> Arc<Lane> {
+    pub(super) fn of(&self, tier: TierId) -> Arc<Throttle> {
         let make = || {
             let config = self.config();
-            Arc::new(Lane {
+            Arc::new(Throttle {
                 cap: Pace::new(Some(cap_of(&config)), &self.paces),
                 guarded: Pace::new(None, &self.paces),
-                guard: Mutex::new(Guard::new(self.tier_cap(), config.latency_factor)),
+                guard: Mutex::new(LatencyController::new(self.tier_cap(), config.latency_factor)),
                 jobs: AtomicU32::new(0),
                 job_at_ns: AtomicU64::new(0),
                 relieving: AtomicBool::new(false),
                 search_at_ns: AtomicU64::new(0),
             })
         };
-        Arc::clone(self.lanes.lock().entry(tier).or_insert_with(make))
+        Arc::clone(self.throttles.lock().entry(tier).or_insert_with(make))
     }
 
     /// What is set for each tier; infinite where nothing is.
@@ -107,21 +107,21 @@ impl Lanes {
     /// Goes by other settings: what the guards learned of other ones counts for
     /// nothing.
     pub(super) fn set(&self, config: MoversConfig) {
-        // No lane is made by the settings of before in the meantime.
-        let lanes = self.lanes.lock();
+        // No throttle is made by the settings of before in the meantime.
+        let throttles = self.throttles.lock();
         let before = std::mem::replace(&mut *self.config.write(), config);
         if (before.bandwidth, before.latency_factor) == (config.bandwidth, config.latency_factor) {
             return;
         }
-        for lane in lanes.values() {
-            lane.cap.set_rate(Some(cap_of(&config)));
-            *lane.guard.lock() = Guard::new(self.tier_cap(), config.latency_factor);
+        for throttle in throttles.values() {
+            throttle.cap.set_rate(Some(cap_of(&config)));
+            *throttle.guard.lock() = LatencyController::new(self.tier_cap(), config.latency_factor);
         }
     }
 
-    /// Forgets the lanes of tiers that are gone.
+    /// Forgets the throttles of tiers that are gone.
     fn keep_only(&self, tiers: &[TierId]) {
-        self.lanes.lock().retain(|tier, _| tiers.contains(tier));
+        self.throttles.lock().retain(|tier, _| tiers.contains(tier));
     }
 }
 
@@ -130,7 +130,7 @@ fn cap_of(config: &MoversConfig) -> f64 {
     config.bandwidth.unwrap_or(MoversConfig::BANDWIDTH_DEFAULT) as f64
 }
 
-impl Lane {
+impl Throttle {
     fn is_used_by_jobs(&self, now_ns: u64) -> bool {
         let at_ns = self.job_at_ns.load(Ordering::Acquire);
         self.jobs.load(Ordering::Acquire) > 0 || (at_ns > 0 && now_ns.saturating_sub(at_ns) < JOB_NS)
@@ -149,60 +149,61 @@ impl Lane {
     }
 }
 
-impl Drop for Passage<'_> {
+impl Drop for ThrottledMove<'_> {
     fn drop(&mut self) {
         let now_ns = self.volume.environment.monotonic_ns();
-        for lane in &self.lanes {
-            lane.job_at_ns.store(now_ns, Ordering::Release);
-            lane.jobs.fetch_sub(1, Ordering::AcqRel);
+        for throttle in &self.throttles {
+            throttle.job_at_ns.store(now_ns, Ordering::Release);
+            throttle.jobs.fetch_sub(1, Ordering::AcqRel);
         }
     }
 }
 
 impl Volume {
     /// Waits until so many bytes may be moved between these tiers, as far as
-    /// `drive`, the tiers' caps and the guard go.
-    pub(crate) fn enter_lanes(
+    /// `rate`, the tiers' caps and the guard go.
+    pub(crate) fn throttle_move(
         &self,
         tiers: &[&Tier],
         bytes: u64,
-        drive: Drive<'_>,
-    ) -> Result<Passage<'_>, Stopped> {
-        let lanes: Vec<Arc<Lane>> = tiers.iter().map(|tier| self.movers.lanes.of(tier.id)).collect();
-        let mut passage = Passage { volume: self, lanes: Vec::new() };
-        if drive.who == Who::Job {
-            lanes.iter().for_each(|lane| _ = lane.jobs.fetch_add(1, Ordering::AcqRel));
-            passage.lanes.clone_from(&lanes);
+        rate: MoveRate<'_>,
+    ) -> Result<ThrottledMove<'_>, Stopped> {
+        let throttles: Vec<Arc<Throttle>> =
+            tiers.iter().map(|tier| self.movers.throttles.of(tier.id)).collect();
+        let mut passage = ThrottledMove { volume: self, throttles: Vec::new() };
+        if rate.class == IoClass::Job {
+            throttles.iter().for_each(|throttle| _ = throttle.jobs.fetch_add(1, Ordering::AcqRel));
+            passage.throttles.clone_from(&throttles);
         }
-        let mut paces = vec![drive.pace];
-        if drive.who == Who::Mover || self.movers.config().bandwidth.is_some() {
-            paces.extend(lanes.iter().map(|lane| &lane.cap));
+        let mut paces = vec![rate.pace];
+        if rate.class == IoClass::Mover || self.movers.config().bandwidth.is_some() {
+            paces.extend(throttles.iter().map(|throttle| &throttle.cap));
         }
-        if drive.who != Who::UnguardedJob {
+        if rate.class != IoClass::UnguardedJob {
             // What is slow since it is in trouble does not get better by
             // waiting for it.
-            let well = tiers.iter().zip(&lanes).filter(|(tier, _)| tier.is_healthy());
-            paces.extend(well.map(|(_, lane)| &lane.guarded));
+            let well = tiers.iter().zip(&throttles).filter(|(tier, _)| tier.is_healthy());
+            paces.extend(well.map(|(_, throttle)| &throttle.guarded));
         }
-        self.movers.lanes.paces.take(&paces, bytes)?;
+        self.movers.throttles.paces.take(&paces, bytes)?;
         Ok(passage)
     }
 
     /// Sets the pace of movers and jobs on each tier by what applications feel.
     /// Never waits for a tier. It is done while nothing moves, too: that is when
     /// it is learned how long operations take then.
-    pub(crate) fn guard_lanes(&self) {
+    pub(crate) fn adjust_throttles(&self) {
         // Operations under way, on average, are seconds waited in a second.
         let tiers: Vec<_> = self.tiers.iter().map(|tier| (tier.id, tier.monitor.now())).collect();
-        self.movers.lanes.keep_only(&tiers.iter().map(|(tier, _)| *tier).collect::<Vec<_>>());
+        self.movers.throttles.keep_only(&tiers.iter().map(|(tier, _)| *tier).collect::<Vec<_>>());
         let all: f64 = tiers.iter().map(|(_, now)| now.in_flight).sum();
         let settled = self.settled_tiers();
         let now_ns = self.environment.monotonic_ns();
         for (tier, now) in tiers {
-            let lane = self.movers.lanes.of(tier);
+            let throttle = self.movers.throttles.of(tier);
             let waited = if all > 0.0 { now.in_flight / all } else { 0.0 };
-            let floor = if lane.is_used_by_jobs(now_ns) { self.movers.config().job_floor } else { 0 };
-            lane.step(&Seen {
+            let floor = if throttle.is_used_by_jobs(now_ns) { self.movers.config().job_floor } else { 0 };
+            throttle.step(&Seen {
                 began_ns: now.began_ns,
                 ended_ns: now.ended_ns,
                 p99_ns: now.latency.map(|kind| (kind.ops >= P99_OPS_MIN).then_some(kind.p99_ns)),
@@ -234,11 +235,11 @@ impl Volume {
     /// Bytes a second that movers and jobs may come to on the tier now; `None`
     /// if there is no cap.
     pub(crate) fn mover_limit(&self, tier: TierId) -> Option<f64> {
-        let lanes = &self.movers.lanes;
+        let throttles = &self.movers.throttles;
         // What nobody has set holds movers only.
         let of_movers = self.movers.is_on().then(|| self.mover_bandwidth());
         let cap = self.job_bandwidth().or(of_movers).map_or(f64::INFINITY, |cap| cap as f64);
-        let limit = lanes.of(tier).guard.lock().limit().min(cap);
+        let limit = throttles.of(tier).guard.lock().limit().min(cap);
         limit.is_finite().then_some(limit)
     }
 
@@ -257,11 +258,12 @@ impl Volume {
     /// The tiers on which the guard holds jobs up at present, by name, and how
     /// many bytes a second it leaves them.
     pub(crate) fn slowed_tiers(&self) -> BTreeMap<String, f64> {
-        let (lanes, now_ns) = (&self.movers.lanes, self.environment.monotonic_ns());
+        let (throttles, now_ns) = (&self.movers.throttles, self.environment.monotonic_ns());
         let slowed = |tier: Arc<Tier>| {
-            let lane = lanes.of(tier.id);
-            let limit = lane.guard.lock().limit();
-            (lane.is_used_by_jobs(now_ns) && limit < lanes.tier_cap()).then(|| (tier.name.clone(), limit))
+            let throttle = throttles.of(tier.id);
+            let limit = throttle.guard.lock().limit();
+            (throttle.is_used_by_jobs(now_ns) && limit < throttles.tier_cap())
+                .then(|| (tier.name.clone(), limit))
         };
         self.tiers.iter().filter_map(slowed).collect()
     }
@@ -275,9 +277,9 @@ mod tests {
 
     const MIB: f64 = (1 << 20) as f64;
 
-    fn lanes(config: MoversConfig) -> Lanes {
+    fn throttles(config: MoversConfig) -> Throttles {
         let machine: Arc<dyn Environment> = Arc::new(Machine);
-        Lanes::new(config, Paces::new(&machine))
+        Throttles::new(config, Paces::new(&machine))
     }
 
     /// What is seen in a second in which operations took so long.
@@ -288,31 +290,31 @@ mod tests {
 
     #[test]
     fn what_the_guard_leaves_is_the_pace_of_the_lane() {
-        let lanes = lanes(MoversConfig::NONE);
-        let lane = lanes.of(TierId(1));
-        lane.step(&seen(0, 1000, 0.0, 0.0));
-        assert_eq!(lane.guarded.rate(), None, "nobody is disturbed, and no cap is set");
-        lane.step(&seen(1, 5000, 100.0 * MIB, 0.0));
-        assert_eq!(lane.guarded.rate(), Some(50.0 * MIB));
-        lane.step(&seen(2, 5000, 2.0 * MIB, 8.0 * MIB));
-        assert_eq!(lane.guarded.rate(), Some(8.0 * MIB), "a job is left its floor");
-        lane.step(&seen(9, 5000, 2.0 * MIB, 8.0 * MIB));
-        assert_eq!(lane.guard.lock().limit(), 0.0, "it is seen how long it takes without");
-        lane.step(&seen(10, 5000, 0.0, 8.0 * MIB));
-        assert_eq!(lane.guarded.rate(), None, "it was not for the job");
-        assert!(Arc::ptr_eq(&lane, &lanes.of(TierId(1))));
-        lanes.keep_only(&[TierId(0)]);
-        assert!(!Arc::ptr_eq(&lane, &lanes.of(TierId(1))));
+        let throttles = throttles(MoversConfig::NONE);
+        let throttle = throttles.of(TierId(1));
+        throttle.step(&seen(0, 1000, 0.0, 0.0));
+        assert_eq!(throttle.guarded.rate(), None, "nobody is disturbed, and no cap is set");
+        throttle.step(&seen(1, 5000, 100.0 * MIB, 0.0));
+        assert_eq!(throttle.guarded.rate(), Some(50.0 * MIB));
+        throttle.step(&seen(2, 5000, 2.0 * MIB, 8.0 * MIB));
+        assert_eq!(throttle.guarded.rate(), Some(8.0 * MIB), "a job is left its floor");
+        throttle.step(&seen(9, 5000, 2.0 * MIB, 8.0 * MIB));
+        assert_eq!(throttle.guard.lock().limit(), 0.0, "it is seen how long it takes without");
+        throttle.step(&seen(10, 5000, 0.0, 8.0 * MIB));
+        assert_eq!(throttle.guarded.rate(), None, "it was not for the job");
+        assert!(Arc::ptr_eq(&throttle, &throttles.of(TierId(1))));
+        throttles.keep_only(&[TierId(0)]);
+        assert!(!Arc::ptr_eq(&throttle, &throttles.of(TierId(1))));
     }
 
     #[test]
     fn a_lane_is_used_by_a_job_until_shortly_after_its_last_range() {
-        let lane = lanes(MoversConfig::NONE).of(TierId(0));
-        assert!(!lane.is_used_by_jobs(1));
-        lane.jobs.store(1, Ordering::Release);
-        assert!(lane.is_used_by_jobs(JOB_NS * 9));
-        lane.jobs.store(0, Ordering::Release);
-        lane.job_at_ns.store(JOB_NS, Ordering::Release);
-        assert!(lane.is_used_by_jobs(2 * JOB_NS - 1) && !lane.is_used_by_jobs(2 * JOB_NS));
+        let throttle = throttles(MoversConfig::NONE).of(TierId(0));
+        assert!(!throttle.is_used_by_jobs(1));
+        throttle.jobs.store(1, Ordering::Release);
+        assert!(throttle.is_used_by_jobs(JOB_NS * 9));
+        throttle.jobs.store(0, Ordering::Release);
+        throttle.job_at_ns.store(JOB_NS, Ordering::Release);
+        assert!(throttle.is_used_by_jobs(2 * JOB_NS - 1) && !throttle.is_used_by_jobs(2 * JOB_NS));
     }
 }

@@ -8,7 +8,7 @@ use braid_contract::TierId;
 /// share at the time: a share that changes says how to go on, and does not ask
 /// for the past to be made up for.
 #[derive(Clone, Debug)]
-pub(crate) struct Deal {
+pub(crate) struct Credits {
     needs: PerTier<Option<f64>>,
     /// The largest of them.
     most: f64,
@@ -21,7 +21,7 @@ pub(crate) struct Deal {
 /// be behind: one that may be behind by less than a range misses its turn.
 const BEHIND_MAX: f64 = 16.0;
 
-impl Deal {
+impl Credits {
     /// Nothing dealt yet. `seed` differs from file to file: it shifts where in
     /// the pattern of turns a file begins, by less than a range, so that many
     /// files of a few ranges come out in proportion too.
@@ -66,19 +66,20 @@ mod tests {
 
     #[test]
     fn deals_differ_by_seed_and_by_less_than_a_range() {
-        let (a, b) = (Deal::new(1, RANGE as u32), Deal::new(2, RANGE as u32));
+        let (a, b) = (Credits::new(1, RANGE as u32), Credits::new(2, RANGE as u32));
         assert!((a.after(TierId(0), 0, 1.0) - b.after(TierId(0), 0, 1.0)).abs() > 1.0);
-        let all = (0..TierId::LIMIT).flat_map(|tier| [&a, &b].map(|deal| deal.after(TierId(tier), 0, 1.0)));
+        let all =
+            (0..TierId::LIMIT).flat_map(|tier| [&a, &b].map(|credits| credits.after(TierId(tier), 0, 1.0)));
         all.for_each(|begins| assert!((0.0..=RANGE as f64).contains(&begins)));
     }
 
     /// Deals so many ranges to two tiers; how many the second got.
-    fn deal_on(deal: &mut Deal, ranges: u32, shares: [f64; 2]) -> u32 {
+    fn deal_on(credits: &mut Credits, ranges: u32, shares: [f64; 2]) -> u32 {
         let mut second = 0;
         for _ in 0..ranges {
-            let after = [0, 1].map(|at: u8| deal.after(TierId(at), RANGE, shares[usize::from(at)]));
+            let after = [0, 1].map(|at: u8| credits.after(TierId(at), RANGE, shares[usize::from(at)]));
             let at = u8::from(after[1] < after[0]);
-            deal.add(TierId(at), RANGE, shares[usize::from(at)]);
+            credits.add(TierId(at), RANGE, shares[usize::from(at)]);
             second += u32::from(at);
         }
         second
@@ -86,37 +87,37 @@ mod tests {
 
     #[test]
     fn a_share_that_changes_counts_from_then_on() {
-        let mut deal = Deal::new(1, RANGE as u32);
-        assert!(deal_on(&mut deal, 110, [100.0, 10.0]).abs_diff(10) <= 1);
-        assert!(deal_on(&mut deal, 100, [100.0, 100.0]).abs_diff(50) <= 9);
-        assert!(deal_on(&mut deal, 110, [100.0, 10.0]).abs_diff(10) <= 1);
+        let mut credits = Credits::new(1, RANGE as u32);
+        assert!(deal_on(&mut credits, 110, [100.0, 10.0]).abs_diff(10) <= 1);
+        assert!(deal_on(&mut credits, 100, [100.0, 100.0]).abs_diff(50) <= 9);
+        assert!(deal_on(&mut credits, 110, [100.0, 10.0]).abs_diff(10) <= 1);
     }
 
     #[test]
     fn what_is_dealt_does_not_depend_on_how_long_ranges_are() {
-        let deal = |range: u64| {
-            let mut deal = Deal::new(1, range as u32);
+        let credits = |range: u64| {
+            let mut credits = Credits::new(1, range as u32);
             // One that was away for long is behind by no more than 16 ranges.
-            (0..1000).for_each(|_| deal.add(TierId(0), range, 16.0));
-            let of = |deal: &Deal, tier, share| deal.after(TierId(tier), range, share);
+            (0..1000).for_each(|_| credits.add(TierId(0), range, 16.0));
+            let of = |credits: &Credits, tier, share| credits.after(TierId(tier), range, share);
             let dealt = (0..200).map(|_| {
-                let slow = of(&deal, 1, 1.0) < of(&deal, 0, 16.0);
+                let slow = of(&credits, 1, 1.0) < of(&credits, 0, 16.0);
                 let (tier, share) = if slow { (1, 1.0) } else { (0, 16.0) };
-                deal.add(TierId(tier), range, share);
+                credits.add(TierId(tier), range, share);
                 tier
             });
             dealt.collect::<Vec<u8>>()
         };
-        let usual = deal(RANGE);
+        let usual = credits(RANGE);
         let slow = usual.iter().filter(|tier| **tier == 1).count();
         assert!((11..=28).contains(&slow), "{slow}");
-        assert_eq!([1 << 16, 1 << 26].map(deal), [usual.clone(), usual]);
+        assert_eq!([1 << 16, 1 << 26].map(credits), [usual.clone(), usual]);
     }
 
     #[test]
     fn a_tier_that_was_away_is_not_given_everything() {
-        let mut deal = Deal::new(1, RANGE as u32);
-        (0..1000).for_each(|_| deal.add(TierId(0), RANGE, 1.0));
-        assert!(deal_on(&mut deal, 100, [1.0, 1.0]) <= 60);
+        let mut credits = Credits::new(1, RANGE as u32);
+        (0..1000).for_each(|_| credits.add(TierId(0), RANGE, 1.0));
+        assert!(deal_on(&mut credits, 100, [1.0, 1.0]) <= 60);
     }
 }

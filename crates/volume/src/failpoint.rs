@@ -1,12 +1,12 @@
 //! Bugs on purpose, for the proof that the crash explorer would find them.
-//! Without the feature `plant` nothing of this is in the code.
+//! Without the feature `failpoints` nothing of this is in the code.
 
 use crate::Volume;
 
 /// A step of an ordering rule that is left out.
-#[cfg_attr(not(feature = "plant"), expect(unreachable_pub, reason = "exported with the feature only"))]
+#[cfg_attr(not(feature = "failpoints"), expect(unreachable_pub, reason = "exported with the feature only"))]
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Plant {
+pub enum Failpoint {
     /// A range that moves has its entry switched before its copy is durable.
     SwitchBeforeCopyIsDurable,
     /// A range that moved is punched at its source before the entry is durable.
@@ -25,22 +25,22 @@ pub enum Plant {
 }
 
 impl Volume {
-    /// Plants a bug; at most one.
-    #[cfg(feature = "plant")]
-    pub fn plant(&self, plant: Plant) {
-        let _ = self.plant.set(plant);
+    /// Sets a bug; at most one.
+    #[cfg(feature = "failpoints")]
+    pub fn set_failpoint(&self, failpoint: Failpoint) {
+        let _ = self.failpoint.set(failpoint);
     }
 
-    /// Whether this bug was planted.
-    #[cfg(feature = "plant")]
-    pub(crate) fn planted(&self, plant: Plant) -> bool {
-        self.plant.get() == Some(&plant)
+    /// Whether this bug was set.
+    #[cfg(feature = "failpoints")]
+    pub(crate) fn fails_at(&self, failpoint: Failpoint) -> bool {
+        self.failpoint.get() == Some(&failpoint)
     }
 
     /// No bug is.
-    #[cfg(not(feature = "plant"))]
+    #[cfg(not(feature = "failpoints"))]
     #[expect(clippy::unused_self, reason = "called as with the feature")]
-    pub(crate) fn planted(&self, _: Plant) -> bool {
+    pub(crate) fn fails_at(&self, _: Failpoint) -> bool {
         false
     }
 }
