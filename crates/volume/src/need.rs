@@ -1,4 +1,4 @@
-//! IoClass needs room waits for what was removed: its space comes back when the
+//! Who needs room waits for what was removed: its space comes back when the
 //! removal is durable, and some file systems take longer than that.
 
 use crate::Volume;

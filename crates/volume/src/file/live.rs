@@ -74,7 +74,7 @@ struct SyncErrors {
     last: Option<Errno>,
 }
 
-/// IoClass has the file open.
+/// How often a file is open, and how.
 #[derive(Debug, Default)]
 pub(crate) struct Opens {
     pub(crate) handles: u32,

@@ -1,4 +1,4 @@
-//! IoClass writes which ranges at this moment: one word for each thread that does,
+//! Who writes which ranges at this moment: one word for each thread that does,
 //! published before it looks where the ranges are and taken back when its
 //! write is done. Writers share no counter; a mover that must know that nobody
 //! is still writing somewhere waits for the words that say so to go.

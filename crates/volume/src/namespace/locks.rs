@@ -1,4 +1,4 @@
-//! IoClass finds what a name leads to and then takes the name away must be alone
+//! Who finds what a name leads to and then takes the name away must be alone
 //! in the directory: what came to the name in between would lose it unseen,
 //! and what it has on other tiers would stay for good. The kernel keeps callers
 //! apart in this way; others need not, so the volume does it by itself.

@@ -145,7 +145,7 @@ impl Policy for Adaptive {
         let state = &mut *self.state.lock();
         state.placed = true;
         let (span, key) = (&context.span, context.stream());
-        // IoClass writes here and there fills no range.
+        // Who writes here and there fills no range.
         let bytes = if span.appends() { span.new_bytes } else { span.new_bytes.min(2 * span.len) } as f64;
         state.end(key);
         if state.streams.len() < STREAMS_MAX {

@@ -29,7 +29,7 @@ use std::sync::Arc;
 use weighted::Weighted;
 pub(crate) use weighted::shares;
 
-/// IoClass writes, and how; or who else gives ranges their tier.
+/// Who writes, and how; or who else gives ranges their tier.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub(crate) struct Origin {
     pub(crate) uid: u32,

@@ -83,7 +83,7 @@ impl Volume {
         Ok(())
     }
 
-    /// IoClass the marked files belong to, where neither an index nor the mark
+    /// Who the marked files belong to, where neither an index nor the mark
     /// tells, and it can't be that nothing came of it.
     fn look_for_owners(&self, marked: &[Mark]) -> Result<Found> {
         let ids: Vec<ObjectId> = marked.iter().map(|mark| mark.id).collect();

@@ -95,7 +95,7 @@ pub struct TierSimulated {
     pub ranges: BTreeMap<PlacedBy, u64>,
 }
 
-/// IoClass gave a range its tier.
+/// Who gave a range its tier.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub enum PlacedBy {
     /// It was there before the trace began.

@@ -14,7 +14,7 @@ use std::collections::HashMap;
 
 pub(super) struct Replay<'a> {
     trace: &'a Trace,
-    /// IoClass waits for whom and how long after, by whom it waits for.
+    /// Who waits for whom and how long after, by whom it waits for.
     edges: Vec<Edge>,
     /// How many each operation still waits for.
     waits: Vec<u32>,

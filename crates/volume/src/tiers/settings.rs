@@ -115,7 +115,7 @@ impl Tier {
 
     fn close(&self, flag: &AtomicBool, closed: bool) {
         flag.store(closed, Ordering::Release);
-        // IoClass was let in before has done what they came for.
+        // Who was let in before has done what they came for.
         drop(self.settings.admission.write());
     }
 }

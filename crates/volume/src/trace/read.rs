@@ -64,7 +64,7 @@ pub struct TraceOp {
     pub at_ns: u64,
     /// How long it took, in nanoseconds.
     pub took_ns: u64,
-    /// IoClass did it; 0 if that is not known.
+    /// Who did it; 0 if that is not known.
     pub thread: u32,
     /// The file, as an index of [`Trace::files`].
     pub file: usize,

@@ -112,7 +112,7 @@ pub(crate) struct Record {
     /// Of an open: what is read and written is not seen.
     #[serde(skip_serializing_if = "is_false")]
     pub(super) passthrough: bool,
-    /// IoClass asks; of a file, its owner.
+    /// Who asks; of a file, its owner.
     #[serde(skip_serializing_if = "is_zero_32")]
     pub(super) uid: u32,
     #[serde(skip_serializing_if = "is_zero_32")]
