@@ -124,8 +124,9 @@ impl Drop for Frozen<'_> {
 #[cfg(all(test, not(loom)))]
 mod tests {
     use super::*;
-    use crate::{Machine, Reserve, Volume, VolumeConfig, config};
+    use crate::{Machine, Volume, VolumeConfig, config};
     use braid_contract::{Caller, Environment, Errno, FileSystem, InodeId, JobKind, OpenFlags, Result};
+    use braid_placement::{EPOCH_NS_DEFAULT, PolicyConfig, Reserve};
     use braid_stores::dir::DirStore;
     use braid_stores::native::open_tier_dir;
     use std::ffi::OsStr;
@@ -196,9 +197,9 @@ mod tests {
                 reserve: Reserve::Percent(100.0),
             }],
             range_size: None,
-            policy: config::PolicyConfig::Weighted,
+            policy: PolicyConfig::Weighted,
             rules: Vec::new(),
-            epoch_ns: crate::EPOCH_NS_DEFAULT,
+            epoch_ns: EPOCH_NS_DEFAULT,
             heat_budget: crate::HEAT_BUDGET_DEFAULT,
             monitor: true,
             movers: config::MoversConfig::NONE,

@@ -4,10 +4,9 @@
 use crate::Volume;
 use crate::file::{self, File, Spread};
 use crate::heat::{Decay, key_of};
-use crate::placement::{self, Credits, Origin};
 use braid_contract::{InodeId, ObjectId, Result, TierId};
-use braid_format::{DEGREE_MAX, FileKey};
-use braid_format::{RangeSize, Reason, RuleNumber};
+use braid_format::{DEGREE_MAX, FileKey, RangeSize, Reason, RuleNumber};
+use braid_placement::{Credits, Origin};
 use std::borrow::Cow;
 use std::collections::HashMap;
 use std::ops::Range;
@@ -161,8 +160,13 @@ impl Volume {
             Some(spread) => spread.placing.lock().clone(),
             None => Credits::new(file.inode.ino.0, ranges.get()),
         };
-        let span =
-            placement::Span { offset: size, len: bytes, size, size_after: size + bytes, new_bytes: bytes };
+        let span = braid_placement::WriteSpan {
+            offset: size,
+            len: bytes,
+            size,
+            size_after: size + bytes,
+            new_bytes: bytes,
+        };
         let request = file::PlacementRequest { file, origin: Origin::default(), span };
         let tier = self.choose(&request, &credits, 0).ok()?.tier;
         Some((tier.id, tier.name.clone()))

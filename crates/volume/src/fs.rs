@@ -2,14 +2,13 @@
 //! is carried out, and what it changed to the notes of whoever copies home.
 
 use crate::Volume;
-use crate::placement::Origin;
 use crate::tiers::{Account, act_for};
-use crate::trace::TraceOpKind;
 use braid_contract::{
     Attr, Caller, DirSink, Entry, Errno, FallocateMode, FileSystem, FileSystemCapabilities, HandleId,
     InodeId, OpenFlags, OpenRequest, Opened, RenameMode, Result, SeekTarget, SetAttr, StatFs, WriteFlags,
     XattrMode,
 };
+use braid_placement::{Origin, TraceOpKind};
 use std::collections::HashSet;
 use std::ffi::OsStr;
 use std::time::Duration;

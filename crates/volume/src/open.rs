@@ -3,7 +3,7 @@
 
 use crate::background::Background;
 use crate::barrier::Barrier;
-use crate::config::{HomeConfig, RuleConfig, TierConfig, VolumeConfig};
+use crate::config::{HomeConfig, TierConfig, VolumeConfig};
 use crate::file::Handles;
 use crate::heat::Heat;
 use crate::index::IndexDir;
@@ -14,14 +14,14 @@ use crate::namespace::{Home, InodeTable, NameLocks, names_in};
 use crate::need::Freed;
 use crate::reap::Reaper;
 use crate::rehome::Changes;
-use crate::rules::Rules;
 use crate::sync::{Mutex, RwLock};
 use crate::tiers::{Counts, Place, Tier, TierParts, Tiers};
-use crate::{OpenError, RANGE_SIZE_DEFAULT, Volume, eject, lifecycle, placement, rehome};
+use crate::{OpenError, RANGE_SIZE_DEFAULT, Volume, eject, lifecycle, rehome};
 use braid_contract::{Access, Environment, Errno, Error, Fd, InodeId, RefusalKind, Result, TierId, VolumeId};
 use braid_format::{
     FORMAT_VERSION, FormatError, Label, RangeSize, RangeSizes, Seal, Secret, TABLE_LEN, VolumeTable,
 };
+use braid_placement::{RuleConfig, Rules};
 use braid_sys::is_privileged;
 use std::ffi::OsStr;
 use std::sync::Arc;
@@ -501,7 +501,8 @@ fn assemble(home: Home, config: VolumeConfig, plan: &Plan) -> Opening<Volume> {
         }));
     }
     let tiers = Tiers::new(tiers, plan.table.lost.clone())?;
-    let policy = placement::make(&config.policy, |name| tiers.number(name)).ok_or(OpenError::UnknownTier)?;
+    let policy = braid_placement::make_policy(&config.policy, |name| tiers.number(name))
+        .ok_or(OpenError::UnknownTier)?;
     let rules = Rules::make(&config.rules, |name| tiers.number(name)).ok_or(OpenError::UnknownTier)?;
     let (braid, paces) = (home.braid()?, Paces::new(&environment));
     let volume = Volume {

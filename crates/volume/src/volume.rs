@@ -2,7 +2,6 @@
 
 use crate::background::Background;
 use crate::barrier::Barrier;
-use crate::config::{PolicyConfig, RuleConfig};
 use crate::file::Handles;
 use crate::heat::Heat;
 use crate::index::IndexDir;
@@ -11,10 +10,8 @@ use crate::migrate::{Pace, Paces, Slots};
 use crate::movers::{IoClass, MoveRate, Movers};
 use crate::namespace::{Home, InodeTable, NameLocks};
 use crate::need::Freed;
-use crate::placement::Policy;
 use crate::reap::Reaper;
 use crate::rehome::Changes;
-use crate::rules::Rules;
 use crate::strays::Strays;
 use crate::sync::{Mutex, RwLock};
 use crate::tiers::{Tiers, act_for, present};
@@ -23,6 +20,7 @@ use braid_contract::{
     AccessTimes, EntryCache, Environment, Errno, Error, InodeId, ObjectId, Result, VolumeId,
 };
 use braid_format::{RangeSize, Reason, VolumeTable};
+use braid_placement::{Policy, PolicyConfig, RuleConfig, Rules};
 use std::sync::Arc;
 
 /// An open volume. [`open`](Volume::open) makes one.

@@ -6,9 +6,9 @@
 #[allow(dead_code, reason = "other tests use the rest")]
 mod common;
 
-use braid_contract::JobKind;
-use braid_contract::{FallocateMode, FileSystem, HandleId, InodeId, SeekTarget};
-use braid_volume::{Condition, Layout, RangeSize, RuleConfig, Volume, VolumeConfig, check};
+use braid_contract::{FallocateMode, FileSystem, HandleId, InodeId, JobKind, SeekTarget};
+use braid_placement::{Condition, RuleConfig};
+use braid_volume::{Layout, RangeSize, Volume, VolumeConfig, check};
 use common::{Bed, Open, caller, pattern};
 
 const KIB: u64 = 1 << 10;

@@ -3,11 +3,10 @@
 
 use super::File;
 use crate::Volume;
-use crate::placement::{self, Credits, Origin, Policy, Span, TierView};
-use crate::rules::{Chosen, Facts, Rule, Subject};
 use crate::tiers::Tier;
 use braid_contract::{Errno, Result};
 use braid_format::Reason;
+use braid_placement::{Chosen, Credits, Facts, Origin, Policy, Rule, Subject, TierView, WriteSpan};
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -16,7 +15,7 @@ use std::sync::atomic::Ordering;
 pub(crate) struct PlacementRequest<'a> {
     pub(crate) file: &'a File,
     pub(crate) origin: Origin,
-    pub(crate) span: Span,
+    pub(crate) span: WriteSpan,
 }
 
 /// The tier that was chosen, by whom and why.
@@ -103,7 +102,7 @@ impl Volume {
 
     /// Whether a rule sends the file to other tiers than home from its first
     /// byte on, however small it is.
-    pub(super) fn is_ruled_away(&self, file: &File, origin: Origin, span: Span) -> bool {
+    pub(super) fn is_ruled_away(&self, file: &File, origin: Origin, span: WriteSpan) -> bool {
         let subject = Subject { facts: &FileFacts { volume: self, file }, origin, span };
         let number = |name: &str| self.tiers.number(name);
         Arc::clone(&self.rules.read()).sends_away(&subject, self.tiers.home().id, &number)
@@ -119,13 +118,13 @@ impl Volume {
 
     /// What counts for a file now, while nobody writes to it.
     pub(crate) fn holding(&self, file: &File) -> Holding {
-        let rule = self.rule_for(file, Origin::default(), Span::at_rest(file.size_now()));
+        let rule = self.rule_for(file, Origin::default(), WriteSpan::at_rest(file.size_now()));
         let named = rule.as_deref().and_then(|rule| rule.policy.clone());
         let policy = named.unwrap_or_else(|| Arc::clone(&self.policy.read()));
         Holding { rule, policy }
     }
 
-    pub(super) fn rule_for(&self, file: &File, origin: Origin, span: Span) -> Option<Arc<Rule>> {
+    pub(super) fn rule_for(&self, file: &File, origin: Origin, span: WriteSpan) -> Option<Arc<Rule>> {
         let rules = Arc::clone(&self.rules.read());
         if rules.is_empty() {
             return None;
@@ -144,8 +143,8 @@ impl Choice {
 }
 
 impl PlacementRequest<'_> {
-    fn context<'a>(&self, credits: &'a Credits, tiers: &'a [TierView]) -> placement::Context<'a> {
-        placement::Context {
+    fn context<'a>(&self, credits: &'a Credits, tiers: &'a [TierView]) -> braid_placement::Context<'a> {
+        braid_placement::Context {
             origin: self.origin,
             span: self.span,
             file: self.file.inode.ino.0,

@@ -2,8 +2,9 @@
 
 use super::{File, Spread};
 use crate::Volume;
-use crate::tiers::{Direction, Tier};
+use crate::tiers::Tier;
 use braid_contract::{Errno, Hint, ObjectId, Result, Store, StoreIo};
+use braid_placement::Direction;
 use braid_sys::AlignedBuf;
 use std::io::IoSlice;
 

@@ -3,13 +3,13 @@
 use super::{File, Layout, OpenFile, Spread};
 use crate::Volume;
 use crate::namespace::{DurabilityDependency, Identity, Inode, Shape, io_mode};
-use crate::placement::Credits;
 use crate::tiers::Tier;
 use braid_contract::{
     Access, Context, Errno, Error, Fd, FileKind, HandleId, InodeId, IoMode, NativeHandle, ObjectId,
     OpenRequest, Opened, Result,
 };
 use braid_format::IdKind;
+use braid_placement::Credits;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 

@@ -3,8 +3,9 @@
 
 use super::{File, Spread};
 use crate::Volume;
-use crate::tiers::{Backend, Direction, Tier, bit};
+use crate::tiers::{Backend, Tier, bit};
 use braid_contract::{Errno, Error, FallocateMode, Hint, ObjectId, Result, Store, StoreIo};
+use braid_placement::Direction;
 use std::io::{IoSlice, IoSliceMut};
 use std::sync::atomic::Ordering;
 

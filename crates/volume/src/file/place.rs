@@ -5,10 +5,10 @@ use super::{File, Layout, Spread};
 use crate::Volume;
 use crate::failpoint::Failpoint;
 use crate::namespace::Shape;
-use crate::placement::{Credits, Origin, Span};
 use crate::tiers::{Backend, Tier, bit};
 use braid_contract::{Context, Errno, Error, Result, TierId};
 use braid_format::{Entry, Header, IdAttr, IdKind, RangeSize, Reason, SIZE_MAX};
+use braid_placement::{Credits, Origin, WriteSpan};
 
 /// Why a file could not be spread.
 pub(crate) enum NotSpread {
@@ -58,7 +58,7 @@ impl Volume {
             }
         }
         let (size, new_bytes) = (spread.size(), new.len() as u64 * size.bytes());
-        let span = Span { offset, len: end - offset, size, size_after: size.max(end), new_bytes };
+        let span = WriteSpan { offset, len: end - offset, size, size_after: size.max(end), new_bytes };
         self.place_new(spread, &PlacementRequest { file, origin, span }, &new, &mut credits)
     }
 
@@ -167,7 +167,7 @@ impl Volume {
         }
         let new_bytes = ranges.round_up(end) - ranges.start_of(ranges.range_of(offset));
         let credits = self.credits_of_plain(file, size, ranges);
-        let span = Span { offset, len: end - offset, size, size_after: end.max(size), new_bytes };
+        let span = WriteSpan { offset, len: end - offset, size, size_after: end.max(size), new_bytes };
         let request = PlacementRequest { file, origin, span };
         let whole = has_no_room && size <= ranges.bytes();
         let chosen = if has_no_room {
@@ -201,7 +201,8 @@ impl Volume {
             return Ok(None);
         }
         let ranges = self.range_size_for(file, offset, end, origin)?;
-        let span = Span { offset, len: end - offset, size: 0, size_after: end, new_bytes: ranges.bytes() };
+        let span =
+            WriteSpan { offset, len: end - offset, size: 0, size_after: end, new_bytes: ranges.bytes() };
         let leave = Leave { ranges, whole: true, must: false };
         if ruled && self.is_ruled_away(file, origin, span) {
             return Ok(Some(leave));
@@ -265,7 +266,7 @@ impl Volume {
         loop {
             let size = file.home_size().map_err(NotSpread::Failed)?;
             let (len, size_after) = (end - offset + size, end.max(size));
-            let span = Span { offset, len, size, size_after, new_bytes: ranges.round_up(size_after) };
+            let span = WriteSpan { offset, len, size, size_after, new_bytes: ranges.round_up(size_after) };
             let request = PlacementRequest { file, origin, span };
             let choice = self.find_room(&request, &credits, excluded).map_err(NotSpread::Failed)?;
             match self.become_whole(file, &choice.tier, choice.reason, (ranges, end)) {
@@ -313,7 +314,7 @@ impl Volume {
         let mut credits = self.credits_of_plain(file, size.min(offset), ranges);
         for range in ranges.ranges_of(offset, end).take(TURNS_MAX) {
             let (offset, size_after) = (ranges.start_of(range), end.max(size));
-            let span = Span { offset, len: ranges.bytes(), size, size_after, new_bytes: ranges.bytes() };
+            let span = WriteSpan { offset, len: ranges.bytes(), size, size_after, new_bytes: ranges.bytes() };
             match self.choose(&PlacementRequest { file, origin, span }, &credits, 0) {
                 Ok(choice) if !choice.tier.is_home() => return Ok(Some(ranges)),
                 Ok(choice) => credits.add(choice.tier.id, ranges.bytes(), self.share_of(&choice.tier)),

@@ -4,9 +4,9 @@
 
 use super::{File, Layout};
 use crate::Volume;
-use crate::placement::{Origin, Span};
 use braid_contract::Result;
 use braid_format::RangeSize;
+use braid_placement::{Origin, WriteSpan};
 
 impl Volume {
     /// How long the ranges of a file are, or would be if it was spread now,
@@ -19,7 +19,7 @@ impl Volume {
     pub(crate) fn range_size_in(&self, file: &File, layout: &Layout) -> Result<RangeSize> {
         match layout {
             Layout::Spread(spread) => Ok(spread.range_size()),
-            Layout::Plain => self.range_size_by_rule(file, Origin::default(), Span::at_rest),
+            Layout::Plain => self.range_size_by_rule(file, Origin::default(), WriteSpan::at_rest),
         }
     }
 
@@ -32,8 +32,13 @@ impl Volume {
         end: u64,
         origin: Origin,
     ) -> Result<RangeSize> {
-        let span =
-            |size: u64| Span { offset, len: end - offset, size, size_after: size.max(end), new_bytes: 0 };
+        let span = |size: u64| WriteSpan {
+            offset,
+            len: end - offset,
+            size,
+            size_after: size.max(end),
+            new_bytes: 0,
+        };
         self.range_size_by_rule(file, origin, span)
     }
 
@@ -43,7 +48,7 @@ impl Volume {
         &self,
         file: &File,
         origin: Origin,
-        span: impl FnOnce(u64) -> Span,
+        span: impl FnOnce(u64) -> WriteSpan,
     ) -> Result<RangeSize> {
         if self.rules.read().smallest_range().is_none() {
             return Ok(self.range_size);

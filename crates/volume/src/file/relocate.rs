@@ -13,11 +13,11 @@ use crate::barrier::Entered;
 use crate::failpoint::Failpoint;
 use crate::migrate::{Busy, CHUNKS, Ground, Outcome, Registered, Span, Stopped, carry_out};
 use crate::movers::MoveRate;
-use crate::placement::{self, Origin};
 use crate::sync::ReadGuard;
 use crate::tiers::{Account, Backend, Tier, act_for, bit};
 use braid_contract::{Context, Errno, Error, Hint, Result, StoreIo, TierId};
 use braid_format::{Entry, Owners, RangeSize, Reason};
+use braid_placement::Origin;
 use braid_sys::AlignedBuf;
 use std::cell::RefCell;
 use std::sync::Arc;
@@ -140,7 +140,13 @@ impl Volume {
         let (ranges, size) = (spread.range_size(), spread.size());
         let (start, bytes) = (ranges.start_of(ranges.range_of(offset)), ranges.bytes());
         let credits = spread.placing.lock();
-        let span = placement::Span { offset: start, len: bytes, size, size_after: size, new_bytes: bytes };
+        let span = braid_placement::WriteSpan {
+            offset: start,
+            len: bytes,
+            size,
+            size_after: size,
+            new_bytes: bytes,
+        };
         let request = PlacementRequest { file, origin: Origin::default(), span };
         Ok(Some(self.find_room(&request, &credits, excluded)?.tier))
     }

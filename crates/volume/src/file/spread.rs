@@ -3,10 +3,10 @@
 use super::ahead::Ahead;
 use crate::index::Index;
 use crate::migrate::Moving;
-use crate::placement::Credits;
 use crate::sync::Mutex;
 use braid_contract::{Environment, ObjectId, Result, TierId, Timestamp};
 use braid_format::RangeSize;
+use braid_placement::Credits;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU64, Ordering};

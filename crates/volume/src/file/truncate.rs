@@ -6,11 +6,10 @@ use crate::Volume;
 use crate::failpoint::Failpoint;
 use crate::index::Whole;
 use crate::namespace::{Identity, Shape};
-use crate::placement::Origin;
 use crate::tiers::{bit, cut_object};
 use braid_contract::{Access, Caller, Errno, Error, Fd, ObjectId, Result, TierId};
-use braid_format::WholeAttr;
-use braid_format::{IdAttr, IdKind, SIZE_MAX};
+use braid_format::{IdAttr, IdKind, SIZE_MAX, WholeAttr};
+use braid_placement::Origin;
 use std::sync::atomic::Ordering;
 
 impl Volume {

@@ -6,10 +6,10 @@ use super::{File, Layout, Spread};
 use crate::Volume;
 use crate::migrate::{SPAN_RANGES_MAX, Span, Writing};
 use crate::need::Need;
-use crate::placement::Origin;
 use crate::tiers::Tier;
 use braid_contract::{Caller, Errno, Error, Result, WriteFlags};
 use braid_format::SIZE_MAX;
+use braid_placement::Origin;
 
 /// How far a write came, and what is in its way.
 pub(crate) enum Progress {

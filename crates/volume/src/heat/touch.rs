@@ -3,8 +3,8 @@
 //! every read and write passes here, so a touch that was entered already costs
 //! one load. `heat` empties it once in an epoch.
 
-use crate::placement::split_mix;
 use braid_contract::TierId;
+use braid_placement::split_mix;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 /// Ranges that can be told apart in one epoch; what does not find a place in

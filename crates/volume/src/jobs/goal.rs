@@ -4,10 +4,10 @@ use super::room::Stretch;
 use super::shares::Shares;
 use crate::Volume;
 use crate::file::{File, Layout, PlacementRequest};
-use crate::placement::{Origin, Span};
 use crate::tiers::{Tier, bit};
 use braid_contract::{Errno, Error, JobKind, Result, TierId};
 use braid_format::{PinAttr, RangeSize, Reason};
+use braid_placement::{Origin, WriteSpan};
 use std::path::PathBuf;
 use std::sync::Arc;
 
@@ -148,7 +148,7 @@ impl Volume {
         };
         let mut credits = spread.placing.lock();
         let size = spread.size();
-        let span = Span { offset: 0, len: bytes, size, size_after: size, new_bytes: bytes };
+        let span = WriteSpan { offset: 0, len: bytes, size, size_after: size, new_bytes: bytes };
         let request = PlacementRequest { file, origin: Origin::default(), span };
         let choice = self.find_room(&request, &credits, excluded)?;
         self.placed(&request, &mut credits, &choice);

@@ -4,10 +4,10 @@
 use super::room::Stretch;
 use crate::Volume;
 use crate::file::{File, PlacementRequest};
-use crate::placement::{Credits, Origin, Span, TierView, shares};
 use crate::tiers::bit;
 use braid_contract::{Result, TierId};
 use braid_format::RangeSize;
+use braid_placement::{Credits, Origin, TierView, WriteSpan, shares};
 
 const TIERS: usize = TierId::LIMIT as usize;
 
@@ -109,7 +109,7 @@ impl Volume {
     /// was written anew.
     fn as_chosen(&self, file: &File, ranges: RangeSize, count: u64, most: &[u64; TIERS]) -> [u64; TIERS] {
         let request =
-            PlacementRequest { file, origin: Origin::default(), span: Span::at_rest(file.size_now()) };
+            PlacementRequest { file, origin: Origin::default(), span: WriteSpan::at_rest(file.size_now()) };
         let mut credits = Credits::new(file.inode.ino.0, ranges.get());
         let views = self.tiers.views(0, 0);
         let mut want = [0; TIERS];

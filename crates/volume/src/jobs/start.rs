@@ -9,8 +9,7 @@ use crate::Volume;
 use crate::config::TierConfig;
 use crate::tiers::{Tier, TierState};
 use braid_contract::{Access, Errno, Error, Fd, FileKind, JobKind, RefusalKind, Result, TierId};
-use braid_format::JobRecord;
-use braid_format::is_below_root;
+use braid_format::{JobRecord, is_below_root};
 use std::path::Path;
 use std::sync::Arc;
 

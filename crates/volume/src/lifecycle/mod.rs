@@ -21,11 +21,10 @@ use crate::Volume;
 use crate::config::TierConfig;
 use crate::notice::leave_notice;
 use crate::open::join;
-use crate::placement;
-use crate::rules::Rules;
 use crate::tiers::{Place, Tier, TierParts};
 use braid_contract::{Errno, Error, RefusalKind, Result, TierId};
 use braid_format::{Label, VolumeTable};
+use braid_placement::Rules;
 use std::sync::Arc;
 
 impl Volume {
@@ -46,7 +45,9 @@ impl Volume {
 
     /// Makes policy and rules anew: the tiers are not those that it was made for.
     fn renew_policy(&self) {
-        if let Some(policy) = placement::make(&self.policy_config.read(), |name| self.tiers.number(name)) {
+        if let Some(policy) =
+            braid_placement::make_policy(&self.policy_config.read(), |name| self.tiers.number(name))
+        {
             *self.policy.write() = policy;
         }
         if let Some(rules) = Rules::make(&self.rules_config.read(), |name| self.tiers.number(name)) {

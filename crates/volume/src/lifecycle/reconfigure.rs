@@ -1,10 +1,10 @@
 //! Policy, rules and movers of a volume that is in use are exchanged.
 
-use crate::config::{MoversConfig, PolicyConfig, RuleConfig};
+use crate::Volume;
+use crate::config::MoversConfig;
 use crate::open::add_sizes;
-use crate::rules::Rules;
-use crate::{Volume, placement};
 use braid_contract::{Errno, Error, RefusalKind, Result};
+use braid_placement::{PolicyConfig, RuleConfig, Rules};
 use std::sync::Arc;
 
 /// What says where data goes.
@@ -44,7 +44,7 @@ impl Volume {
             let what = "the policy or a rule names a tier that is not among the tiers";
             Error::refused(Errno::EINVAL, RefusalKind::Request, what)
         };
-        let policy = placement::make(&new.policy, known).ok_or_else(unknown)?;
+        let policy = braid_placement::make_policy(&new.policy, known).ok_or_else(unknown)?;
         let rules = Rules::make(&new.rules, known).ok_or_else(unknown)?;
         // Before there can be such a file.
         let mut next = table.clone();

@@ -7,14 +7,14 @@
 //! that it has an object there, and its directory is cleared. Only then may its
 //! number be given again.
 
+use crate::Volume;
 use crate::config::{TierConfig, VolumeConfig};
 use crate::file::Layout;
 use crate::index::Index;
-use crate::rules::Rules;
 use crate::tiers::{Backend, Counts, Tier};
-use crate::{Volume, placement};
 use braid_contract::{Errno, Error, ObjectId, RefusalKind, Result, Store, TierId, counted};
 use braid_format::{Label, Mark, Removed, TABLE_LEN, VolumeTable};
+use braid_placement::Rules;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
@@ -107,7 +107,7 @@ impl Volume {
             );
         }
         let others = |of: &str| self.tiers.number(of).filter(|_| of != name);
-        if placement::make(&self.policy_config.read(), others).is_none() {
+        if braid_placement::make_policy(&self.policy_config.read(), others).is_none() {
             return refuse(RefusalKind::Policy, format!("the policy names tier {name}"));
         }
         if Rules::make(&self.rules_config.read(), others).is_none() {

@@ -1,8 +1,8 @@
 //! Which tiers are faster than which, and which of them movers may move to.
 
 use crate::Volume;
-use crate::config::PolicyConfig;
 use crate::tiers::Tier;
+use braid_placement::PolicyConfig;
 use std::sync::Arc;
 
 /// A tier counts as faster than another from this ratio of their bandwidths

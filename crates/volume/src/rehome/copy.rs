@@ -4,13 +4,13 @@
 use super::changes::{CHUNK, ChangedData};
 use super::{Copied, Copier};
 use crate::namespace::{ID_ATTRS, Identity, copy_xattrs, read_value};
-use crate::tiers::{Account, Direction, Tier, act_for};
+use crate::tiers::{Account, Tier, act_for};
 use braid_contract::{
     Access, Context, Errno, FallocateMode, Fd, FileKind, NativeFd, ObjectId, Result, SetTime, Shown,
     XattrMode,
 };
-use braid_format::index_path;
-use braid_format::{HEADER_LEN, Header, IdAttr, MUTABLE_FROM};
+use braid_format::{HEADER_LEN, Header, IdAttr, MUTABLE_FROM, index_path};
+use braid_placement::Direction;
 use std::ffi::OsStr;
 use std::io::IoSliceMut;
 use std::ops::Range;

@@ -470,8 +470,9 @@ fn not_alone() -> Error {
 #[cfg(all(test, not(loom)))]
 mod tests {
     use super::*;
-    use crate::{HomeConfig, Machine, MoversConfig, PolicyConfig, Reserve, VolumeConfig};
+    use crate::{HomeConfig, Machine, MoversConfig, VolumeConfig};
     use braid_contract::{Caller, FileSystem, InodeId, OpenFlags, WriteFlags};
+    use braid_placement::{EPOCH_NS_DEFAULT, PolicyConfig, Reserve};
     use braid_stores::native::open_tier_dir;
     use std::sync::atomic::{AtomicBool, Ordering};
     use std::sync::mpsc;
@@ -494,7 +495,7 @@ mod tests {
             range_size: None,
             policy: PolicyConfig::Weighted,
             rules: Vec::new(),
-            epoch_ns: crate::EPOCH_NS_DEFAULT,
+            epoch_ns: EPOCH_NS_DEFAULT,
             heat_budget: crate::HEAT_BUDGET_DEFAULT,
             monitor: false,
             movers: MoversConfig::NONE,

@@ -3,9 +3,9 @@
 //! looks for a tier.
 
 use super::Tier;
-use crate::config::Reserve;
 use crate::sync::{Mutex, ReadGuard, RwLock};
 use braid_contract::{Errno, Error, Result};
+use braid_placement::Reserve;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 /// The settings of one tier.

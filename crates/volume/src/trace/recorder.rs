@@ -2,11 +2,10 @@
 //! buffer of a fixed size; one that finds no room is counted, and nobody waits.
 //! Whoever records takes them out, as lines.
 
-use super::record::{Header, Record, TRACE_VERSION, Told, line};
 use crate::Volume;
-use crate::rules::glob;
 use crate::sync::{Mutex, Receiver, RecvTimeoutError, RwLock, SyncSender, sync_channel};
 use braid_contract::{Errno, Error, RefusalKind, Result};
+use braid_placement::{Header, Record, TRACE_VERSION, Told, glob, line};
 use std::collections::HashSet;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};

@@ -1,13 +1,12 @@
 //! Where operations pass the recorder. While nothing is recorded, that is one
 //! look at a flag.
 
-use super::record::{Record, Told, TraceOpKind};
 use super::recorder::Recorder;
 use crate::Volume;
 use crate::file::{File, FileFacts};
 use crate::namespace::Inode;
-use crate::rules::Facts;
 use braid_contract::{Caller, FileKind, HandleId, InodeId, OpenFlags, Opened, Result, WriteFlags};
+use braid_placement::{Facts, Record, Told, TraceOpKind};
 use std::ffi::OsStr;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;

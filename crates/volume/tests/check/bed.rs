@@ -3,12 +3,13 @@
 use braid_contract::{
     Caller, FileSystem, InodeId, OpenFlags, OpenRequest, Result, SetAttr, VolumeId, WriteFlags,
 };
+use braid_placement::{PolicyConfig, Reserve};
 use braid_stores::dir::DirStore;
 use braid_stores::native::{KernelFd, open_tier_dir};
 use braid_testkit::damage;
 use braid_volume::{
-    CheckOptions, CheckReport, HomeConfig, Machine, OpenError, PolicyConfig, Problem, Reserve, TierConfig,
-    Volume, VolumeConfig, check_with,
+    CheckOptions, CheckReport, HomeConfig, Machine, OpenError, Problem, TierConfig, Volume, VolumeConfig,
+    check_with,
 };
 use std::collections::BTreeMap;
 use std::ffi::OsStr;
@@ -83,7 +84,7 @@ impl Bed {
             range_size: None,
             policy: PolicyConfig::Weighted,
             rules: Vec::new(),
-            epoch_ns: braid_volume::EPOCH_NS_DEFAULT,
+            epoch_ns: braid_placement::EPOCH_NS_DEFAULT,
             heat_budget: braid_volume::HEAT_BUDGET_DEFAULT,
             monitor: true,
             movers: braid_volume::MoversConfig::NONE,

@@ -6,9 +6,10 @@ pub(crate) mod machine;
 use braid_contract::{
     Caller, FileSystem, HandleId, InodeId, OpenFlags, OpenRequest, Result, SetAttr, WriteFlags,
 };
+use braid_placement::{PolicyConfig, Reserve};
 use braid_stores::dir::DirStore;
 use braid_stores::native::open_tier_dir;
-use braid_volume::{HomeConfig, Machine, PolicyConfig, Reserve, TierConfig, Volume, VolumeConfig};
+use braid_volume::{HomeConfig, Machine, TierConfig, Volume, VolumeConfig};
 use std::ffi::OsStr;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -76,7 +77,7 @@ pub(crate) fn config(home: &Path, slow: &Path) -> VolumeConfig {
         range_size: Some(RANGE as u32),
         policy: PolicyConfig::Weighted,
         rules: Vec::new(),
-        epoch_ns: braid_volume::EPOCH_NS_DEFAULT,
+        epoch_ns: braid_placement::EPOCH_NS_DEFAULT,
         heat_budget: braid_volume::HEAT_BUDGET_DEFAULT,
         monitor: true,
         movers: braid_volume::MoversConfig::NONE,
