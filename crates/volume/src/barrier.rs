@@ -145,7 +145,7 @@ mod tests {
     impl Watch {
         fn look(&self) {
             let volume = self.volume.get().and_then(Weak::upgrade);
-            if volume.is_some_and(|volume| volume.barrier.is_entered()) {
+            if volume.is_some_and(|volume| volume.core.barrier.is_entered()) {
                 self.inside.store(true, Ordering::Relaxed);
             }
         }
@@ -218,7 +218,7 @@ mod tests {
         let (entry, opened) = volume
             .create(&Caller::root(), InodeId::ROOT, OsStr::new("f"), 0o100_644, 0, true, flags)
             .unwrap();
-        let inode = volume.inodes.get(entry.attr.ino).unwrap();
+        let inode = volume.core.inodes.get(entry.attr.ino).unwrap();
         assert!(!inode.file.lock().ptr_eq(&Weak::new()));
         volume.release(opened.handle).unwrap();
         assert!(inode.file.lock().ptr_eq(&Weak::new()));

@@ -3,16 +3,12 @@
 //! does the copying; here is what keeps it and the writers apart. What decides
 //! to move something is elsewhere.
 
-mod meter;
 #[cfg(all(test, loom))]
 mod model;
 mod moving;
-mod pace;
 mod protocol;
 mod slots;
 
-pub(crate) use meter::Meter;
 pub(crate) use moving::{Busy, CHUNKS, Moving, Registered, Writing};
-pub(crate) use pace::{Pace, Paces, Stopped};
 pub(crate) use protocol::{Ground, Outcome, carry_out};
 pub(crate) use slots::{SPAN_RANGES_MAX, Slots, Span, place_of_this_thread};

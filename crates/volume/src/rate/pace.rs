@@ -42,6 +42,11 @@ pub(crate) struct Stopped;
 const BURST_SECONDS: f64 = 0.1;
 
 impl Paces {
+    /// The machine whose time they go by.
+    pub(crate) fn environment(&self) -> &dyn Environment {
+        &*self.environment
+    }
+
     pub(crate) fn new(environment: &Arc<dyn Environment>) -> Arc<Self> {
         Arc::new(Self {
             looking: Mutex::new(()),

@@ -3,12 +3,11 @@
 //! has the cap that is set for a tier, and the pace that the guard leaves there.
 
 use super::latency_controller::{Advice, LatencyController, Seen};
-use crate::Volume;
 use crate::config::MoversConfig;
-use crate::migrate::{Pace, Paces, Stopped};
+use crate::rate::pace::{Pace, Paces, Stopped};
 use crate::sync::{Mutex, RwLock};
-use crate::tiers::{Tier, bit};
-use braid_contract::TierId;
+use crate::tiers::{Tier, Tiers, bit};
+use braid_contract::{Environment, TierId};
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
@@ -24,6 +23,7 @@ const JOB_NS: u64 = 2_000_000_000;
 /// What moves something: how fast it may go by itself, and by what else.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct MoveRate<'a> {
+    pub(crate) throttles: &'a Throttles,
     pub(crate) pace: &'a Pace,
     pub(crate) class: IoClass,
 }
@@ -54,9 +54,9 @@ pub(crate) struct Throttle {
     job_at_ns: AtomicU64,
     /// The tier was filled to the high watermark, and not yet brought below the
     /// low one.
-    pub(super) relieving: AtomicBool,
+    pub(crate) relieving: AtomicBool,
     /// The namespace is not searched for cold files before this.
-    pub(super) search_at_ns: AtomicU64,
+    pub(crate) search_at_ns: AtomicU64,
 }
 
 /// The throttles of all tiers.
@@ -64,22 +64,22 @@ pub(crate) struct Throttle {
 pub(crate) struct Throttles {
     config: RwLock<MoversConfig>,
     throttles: Mutex<BTreeMap<TierId, Arc<Throttle>>>,
-    pub(super) paces: Arc<Paces>,
+    pub(crate) paces: Arc<Paces>,
 }
 
 /// Something is on its way between tiers, until this is dropped.
 pub(crate) struct ThrottledMove<'v> {
-    volume: &'v Volume,
+    environment: &'v dyn Environment,
     /// Those that a job is on.
     throttles: Vec<Arc<Throttle>>,
 }
 
 impl Throttles {
-    pub(super) fn new(config: MoversConfig, paces: Arc<Paces>) -> Self {
+    pub(crate) fn new(config: MoversConfig, paces: Arc<Paces>) -> Self {
         Self { config: RwLock::new(config), throttles: Mutex::new(BTreeMap::new()), paces }
     }
 
-    pub(super) fn of(&self, tier: TierId) -> Arc<Throttle> {
+    pub(crate) fn of(&self, tier: TierId) -> Arc<Throttle> {
         let make = || {
             let config = self.config();
             Arc::new(Throttle {
@@ -100,13 +100,13 @@ impl Throttles {
         self.config().bandwidth.map_or(f64::INFINITY, |cap| cap as f64)
     }
 
-    pub(super) fn config(&self) -> MoversConfig {
+    pub(crate) fn config(&self) -> MoversConfig {
         *self.config.read()
     }
 
     /// Goes by other settings: what the guards learned of other ones counts for
     /// nothing.
-    pub(super) fn set(&self, config: MoversConfig) {
+    pub(crate) fn set(&self, config: MoversConfig) {
         // No throttle is made by the settings of before in the meantime.
         let throttles = self.throttles.lock();
         let before = std::mem::replace(&mut *self.config.write(), config);
@@ -151,7 +151,7 @@ impl Throttle {
 
 impl Drop for ThrottledMove<'_> {
     fn drop(&mut self) {
-        let now_ns = self.volume.environment.monotonic_ns();
+        let now_ns = self.environment.monotonic_ns();
         for throttle in &self.throttles {
             throttle.job_at_ns.store(now_ns, Ordering::Release);
             throttle.jobs.fetch_sub(1, Ordering::AcqRel);
@@ -159,50 +159,47 @@ impl Drop for ThrottledMove<'_> {
     }
 }
 
-impl Volume {
+impl<'a> MoveRate<'a> {
     /// Waits until so many bytes may be moved between these tiers, as far as
-    /// `rate`, the tiers' caps and the guard go.
-    pub(crate) fn throttle_move(
-        &self,
-        tiers: &[&Tier],
-        bytes: u64,
-        rate: MoveRate<'_>,
-    ) -> Result<ThrottledMove<'_>, Stopped> {
-        let throttles: Vec<Arc<Throttle>> =
-            tiers.iter().map(|tier| self.movers.throttles.of(tier.id)).collect();
-        let mut passage = ThrottledMove { volume: self, throttles: Vec::new() };
-        if rate.class == IoClass::Job {
+    /// this rate, the tiers' caps and their controllers go.
+    pub(crate) fn throttle(&self, tiers: &[&Tier], bytes: u64) -> Result<ThrottledMove<'a>, Stopped> {
+        let throttles: Vec<Arc<Throttle>> = tiers.iter().map(|tier| self.throttles.of(tier.id)).collect();
+        let environment = self.throttles.paces.environment();
+        let mut moving = ThrottledMove { environment, throttles: Vec::new() };
+        if self.class == IoClass::Job {
             throttles.iter().for_each(|throttle| _ = throttle.jobs.fetch_add(1, Ordering::AcqRel));
-            passage.throttles.clone_from(&throttles);
+            moving.throttles.clone_from(&throttles);
         }
-        let mut paces = vec![rate.pace];
-        if rate.class == IoClass::Mover || self.movers.config().bandwidth.is_some() {
+        let mut paces = vec![self.pace];
+        if self.class == IoClass::Mover || self.throttles.config().bandwidth.is_some() {
             paces.extend(throttles.iter().map(|throttle| &throttle.cap));
         }
-        if rate.class != IoClass::UnguardedJob {
+        if self.class != IoClass::UnguardedJob {
             // What is slow since it is in trouble does not get better by
             // waiting for it.
             let well = tiers.iter().zip(&throttles).filter(|(tier, _)| tier.is_healthy());
             paces.extend(well.map(|(_, throttle)| &throttle.guarded));
         }
-        self.movers.throttles.paces.take(&paces, bytes)?;
-        Ok(passage)
+        self.throttles.paces.take(&paces, bytes)?;
+        Ok(moving)
     }
+}
 
+impl Throttles {
     /// Sets the pace of movers and jobs on each tier by what applications feel.
     /// Never waits for a tier. It is done while nothing moves, too: that is when
     /// it is learned how long operations take then.
-    pub(crate) fn adjust_throttles(&self) {
+    pub(crate) fn adjust(&self, tiers: &Tiers) {
         // Operations under way, on average, are seconds waited in a second.
-        let tiers: Vec<_> = self.tiers.iter().map(|tier| (tier.id, tier.monitor.now())).collect();
-        self.movers.throttles.keep_only(&tiers.iter().map(|(tier, _)| *tier).collect::<Vec<_>>());
-        let all: f64 = tiers.iter().map(|(_, now)| now.in_flight).sum();
-        let settled = self.settled_tiers();
-        let now_ns = self.environment.monotonic_ns();
-        for (tier, now) in tiers {
-            let throttle = self.movers.throttles.of(tier);
+        let seen: Vec<_> = tiers.iter().map(|tier| (tier.id, tier.monitor.now())).collect();
+        self.keep_only(&seen.iter().map(|(tier, _)| *tier).collect::<Vec<_>>());
+        let all: f64 = seen.iter().map(|(_, now)| now.in_flight).sum();
+        let settled = Self::settled_tiers(tiers);
+        let now_ns = self.paces.environment().monotonic_ns();
+        for (tier, now) in seen {
+            let throttle = self.of(tier);
             let waited = if all > 0.0 { now.in_flight / all } else { 0.0 };
-            let floor = if throttle.is_used_by_jobs(now_ns) { self.movers.config().job_floor } else { 0 };
+            let floor = if throttle.is_used_by_jobs(now_ns) { self.config().job_floor } else { 0 };
             throttle.step(&Seen {
                 began_ns: now.began_ns,
                 ended_ns: now.ended_ns,
@@ -216,9 +213,9 @@ impl Volume {
 
     /// The tiers that some thread does nearly all of its work on: whoever that
     /// is feels what happens there, however much others wait elsewhere.
-    fn settled_tiers(&self) -> u64 {
+    fn settled_tiers(tiers: &Tiers) -> u64 {
         let mut threads: HashMap<u32, Vec<(TierId, u64)>> = HashMap::new();
-        for tier in self.tiers.iter() {
+        for tier in tiers.iter() {
             for (thread, load) in tier.monitor.threads() {
                 threads.entry(thread).or_default().push((tier.id, load.ops.iter().sum()));
             }
@@ -235,37 +232,39 @@ impl Volume {
     /// Bytes a second that movers and jobs may come to on the tier now; `None`
     /// if there is no cap.
     pub(crate) fn mover_limit(&self, tier: TierId) -> Option<f64> {
-        let throttles = &self.movers.throttles;
         // What nobody has set holds movers only.
-        let of_movers = self.movers.is_on().then(|| self.mover_bandwidth());
+        let of_movers = self.is_on().then(|| self.mover_bandwidth());
         let cap = self.job_bandwidth().or(of_movers).map_or(f64::INFINITY, |cap| cap as f64);
-        let limit = throttles.of(tier).guard.lock().limit().min(cap);
+        let limit = self.of(tier).guard.lock().limit().min(cap);
         limit.is_finite().then_some(limit)
     }
 
+    /// Whether there are movers.
+    pub(crate) fn is_on(&self) -> bool {
+        let config = self.config();
+        config.promote || config.demote
+    }
+
     /// What movers read from a tier and write to it in a second at most.
-    #[must_use]
-    pub fn mover_bandwidth(&self) -> u64 {
+    pub(crate) fn mover_bandwidth(&self) -> u64 {
         self.job_bandwidth().unwrap_or(MoversConfig::BANDWIDTH_DEFAULT)
     }
 
     /// The same of jobs; `None` if nothing is set.
-    #[must_use]
-    pub fn job_bandwidth(&self) -> Option<u64> {
-        self.movers.config().bandwidth
+    pub(crate) fn job_bandwidth(&self) -> Option<u64> {
+        self.config().bandwidth
     }
 
     /// The tiers on which the guard holds jobs up at present, by name, and how
     /// many bytes a second it leaves them.
-    pub(crate) fn slowed_tiers(&self) -> BTreeMap<String, f64> {
-        let (throttles, now_ns) = (&self.movers.throttles, self.environment.monotonic_ns());
+    pub(crate) fn slowed_tiers(&self, tiers: &Tiers) -> BTreeMap<String, f64> {
+        let now_ns = self.paces.environment().monotonic_ns();
         let slowed = |tier: Arc<Tier>| {
-            let throttle = throttles.of(tier.id);
+            let throttle = self.of(tier.id);
             let limit = throttle.guard.lock().limit();
-            (throttle.is_used_by_jobs(now_ns) && limit < throttles.tier_cap())
-                .then(|| (tier.name.clone(), limit))
+            (throttle.is_used_by_jobs(now_ns) && limit < self.tier_cap()).then(|| (tier.name.clone(), limit))
         };
-        self.tiers.iter().filter_map(slowed).collect()
+        tiers.iter().filter_map(slowed).collect()
     }
 }
 

@@ -1,6 +1,5 @@
 //! What a spread file has beyond its home file.
 
-use super::ahead::Ahead;
 use crate::index::Index;
 use crate::migrate::Moving;
 use crate::sync::Mutex;
@@ -13,6 +12,14 @@ use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU64, Ordering};
 
 /// Every tier, as bits.
 const ALL_TIERS: u64 = u64::MAX;
+
+/// A range of which more is allocated than the file needs.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct AllocatedAhead {
+    pub(crate) tier: TierId,
+    /// All of it is, not only as much as there was room for.
+    pub(crate) whole: bool,
+}
 
 /// A file with an index. Its size and times are held here, ahead of the home
 /// inode, while the file is in use: the collective inode (Mux §2.3).
@@ -43,17 +50,17 @@ pub(crate) struct Spread {
     /// What a crash may have left beyond the size is known to be gone.
     pub(crate) trimmed: AtomicBool,
     /// Ranges of which more is allocated than the file needs so far.
-    pub(crate) ahead: Mutex<BTreeMap<u64, Ahead>>,
+    pub(crate) ahead: Mutex<BTreeMap<u64, AllocatedAhead>>,
     /// Whether the file is marked as ahead of its home inode.
     pub(crate) marked: Mutex<bool>,
     /// It is marked and trimmed: a write has nothing to do before.
     pub(crate) ready: AtomicBool,
     /// All of it came to home while somebody was at it: it becomes plain at
     /// its last close.
-    pub(super) gathers: AtomicBool,
+    pub(crate) gathers: AtomicBool,
     /// A tier may have an object of a whole file that is not there any more,
     /// and could not remove it. The mark stays, for the next recovery.
-    pub(super) has_leftovers: AtomicBool,
+    pub(crate) has_leftovers: AtomicBool,
 }
 
 impl Spread {

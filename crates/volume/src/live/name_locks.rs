@@ -27,12 +27,12 @@ impl NameLocks {
 
     /// Waits until nobody else changes names in this directory. Taken once, by
     /// an operation that passed the volume's barrier, before any other lock.
-    pub(super) fn alone_in(&self, dir: InodeId) -> Alone<'_> {
+    pub(crate) fn alone_in(&self, dir: InodeId) -> Alone<'_> {
         Alone { _first: self.0[stripe(dir)].lock(), _second: None }
     }
 
     /// The same for two, which may be one.
-    pub(super) fn alone_in_both(&self, one: InodeId, other: InodeId) -> Alone<'_> {
+    pub(crate) fn alone_in_both(&self, one: InodeId, other: InodeId) -> Alone<'_> {
         let (first, second) = (stripe(one).min(stripe(other)), stripe(one).max(stripe(other)));
         let _first = self.0[first].lock();
         Alone { _first, _second: (second != first).then(|| self.0[second].lock()) }

@@ -1,97 +1,21 @@
 //! The table of inodes that the front end knows.
 
-use super::home::{Home, Identity, Node};
-use crate::file::File;
+use super::inode::Inode;
+use crate::home::{Home, Identity};
+use crate::live::Shape;
 use crate::sync::Mutex;
 use braid_contract::{Access, Errno, Fd, FileKind, InodeId, NativeHandle, Result};
 use lru::LruCache;
 use std::collections::HashMap;
 use std::collections::hash_map::Entry;
 use std::num::NonZeroUsize;
-use std::sync::atomic::{AtomicU8, Ordering};
+use std::sync::atomic::AtomicU8;
 use std::sync::{Arc, Weak};
 
 const SHARDS: usize = 16;
 
 /// Descriptors that are kept for inodes in use, at most.
 const PATHS_KEPT: NonZeroUsize = NonZeroUsize::new(1024).expect("1024 is not zero");
-
-/// What is known of a regular file without looking.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) enum Shape {
-    Unknown,
-    Plain,
-    Spread,
-}
-
-/// An inode of the namespace. Small: there is one for each inode that the
-/// kernel remembers.
-#[derive(Debug)]
-pub(crate) struct Inode {
-    pub(crate) ino: InodeId,
-    pub(crate) kind: FileKind,
-    pub(crate) generation: u64,
-    node: Node,
-    shape: AtomicU8,
-    /// The live state of a regular file, while somebody uses it.
-    pub(crate) file: Mutex<Weak<File>>,
-}
-
-impl Inode {
-    pub(crate) fn shape(&self) -> Shape {
-        match self.shape.load(Ordering::Relaxed) {
-            1 => Shape::Plain,
-            2 => Shape::Spread,
-            _ => Shape::Unknown,
-        }
-    }
-
-    /// Whether it may be a file with an index.
-    pub(crate) fn may_be_spread(&self) -> bool {
-        self.kind == FileKind::Regular && self.shape() != Shape::Plain
-    }
-
-    pub(crate) fn set_shape(&self, shape: Shape) {
-        self.shape.store(shape as u8, Ordering::Relaxed);
-    }
-
-    /// The handle by which it is opened, where it is.
-    pub(crate) fn handle(&self) -> Option<&NativeHandle> {
-        match &self.node {
-            Node::Handle(handle, _) => Some(handle),
-            Node::Pinned(_) => None,
-        }
-    }
-
-    /// Whether it is an inode of the directory that is home now.
-    pub(crate) fn is_of(&self, home: &Home) -> bool {
-        match &self.node {
-            Node::Handle(_, turn) => *turn == home.turn(),
-            // Home is not replaced where inodes are pinned.
-            Node::Pinned(_) => true,
-        }
-    }
-
-    /// The same inode on another home directory, under the same number.
-    pub(crate) fn moved(&self, handle: NativeHandle, turn: u32) -> Self {
-        Self {
-            ino: self.ino,
-            kind: self.kind,
-            generation: self.generation,
-            node: Node::Handle(handle, turn),
-            shape: AtomicU8::new(self.shape.load(Ordering::Relaxed)),
-            file: Mutex::new(Weak::new()),
-        }
-    }
-
-    fn is(&self, handle: Option<&NativeHandle>) -> bool {
-        match &self.node {
-            Node::Handle(mine, _) => handle == Some(mine),
-            // A pinned inode's number is not given to another one.
-            Node::Pinned(_) => true,
-        }
-    }
-}
 
 /// An inode and how often the front end looked it up.
 pub(crate) struct Known {

@@ -1,13 +1,17 @@
 //! The home tier's directory: the root that everything is opened from.
 
-use crate::namespace::Numbers;
+mod numbers;
+mod walk;
+
+pub(crate) use numbers::Numbers;
+pub(crate) use walk::Seen;
+
 use crate::sync::RwLock;
 use braid_contract::{
     Access, AccessTimes, Attr, Context, Errno, Error, Fd, FileKind, InodeId, NativeFd, NativeHandle,
     NativeStat, Result, VolumeId, XattrMode,
 };
-use braid_format::BRAID_DIR;
-use braid_format::{FormatError, IdAttr, PinAttr, Seal, StoredPin};
+use braid_format::{BRAID_DIR, FormatError, IdAttr, PinAttr, Seal, StoredPin};
 use std::ffi::{OsStr, OsString};
 use std::sync::Arc;
 

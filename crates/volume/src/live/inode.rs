@@ -1,15 +1,95 @@
-//! The live state of a regular file.
+//! An inode that is known and, of a regular file in use, its live state. The two
+//! lead to each other, so they share a file.
 
-use super::Spread;
 use super::set_id::SetIdCheck;
-use crate::heat::Tag;
-use crate::namespace::{DurabilityDependency, Home, Inode};
+use super::spread::Spread;
+use crate::home::{Home, Node};
+use crate::live::{DurabilityDependency, Tag};
 use crate::sync::{Mutex, RwLock};
 use crate::trace::FileTrace;
-use braid_contract::{Errno, Error, Fd, ObjectId, Result, TierId, Timestamp};
+use braid_contract::{
+    Errno, Error, Fd, FileKind, InodeId, NativeHandle, ObjectId, Result, SetTime, TierId, Timestamp,
+};
 use braid_format::PinAttr;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU8, Ordering};
 use std::sync::{Arc, OnceLock, Weak};
+
+/// What is known of a regular file without looking.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Shape {
+    Unknown,
+    Plain,
+    Spread,
+}
+
+/// An inode of the namespace. Small: there is one for each inode that the
+/// kernel remembers.
+#[derive(Debug)]
+pub(crate) struct Inode {
+    pub(crate) ino: InodeId,
+    pub(crate) kind: FileKind,
+    pub(crate) generation: u64,
+    pub(super) node: Node,
+    pub(super) shape: AtomicU8,
+    /// The live state of a regular file, while somebody uses it.
+    pub(crate) file: Mutex<Weak<File>>,
+}
+
+impl Inode {
+    pub(crate) fn shape(&self) -> Shape {
+        match self.shape.load(Ordering::Relaxed) {
+            1 => Shape::Plain,
+            2 => Shape::Spread,
+            _ => Shape::Unknown,
+        }
+    }
+
+    /// Whether it may be a file with an index.
+    pub(crate) fn may_be_spread(&self) -> bool {
+        self.kind == FileKind::Regular && self.shape() != Shape::Plain
+    }
+
+    pub(crate) fn set_shape(&self, shape: Shape) {
+        self.shape.store(shape as u8, Ordering::Relaxed);
+    }
+
+    /// The handle by which it is opened, where it is.
+    pub(crate) fn handle(&self) -> Option<&NativeHandle> {
+        match &self.node {
+            Node::Handle(handle, _) => Some(handle),
+            Node::Pinned(_) => None,
+        }
+    }
+
+    /// Whether it is an inode of the directory that is home now.
+    pub(crate) fn is_of(&self, home: &Home) -> bool {
+        match &self.node {
+            Node::Handle(_, turn) => *turn == home.turn(),
+            // Home is not replaced where inodes are pinned.
+            Node::Pinned(_) => true,
+        }
+    }
+
+    /// The same inode on another home directory, under the same number.
+    pub(crate) fn moved(&self, handle: NativeHandle, turn: u32) -> Self {
+        Self {
+            ino: self.ino,
+            kind: self.kind,
+            generation: self.generation,
+            node: Node::Handle(handle, turn),
+            shape: AtomicU8::new(self.shape.load(Ordering::Relaxed)),
+            file: Mutex::new(Weak::new()),
+        }
+    }
+
+    pub(super) fn is(&self, handle: Option<&NativeHandle>) -> bool {
+        match &self.node {
+            Node::Handle(mine, _) => handle == Some(mine),
+            // A pinned inode's number is not given to another one.
+            Node::Pinned(_) => true,
+        }
+    }
+}
 
 /// Where a file's bytes are.
 #[derive(Debug)]
@@ -59,9 +139,9 @@ pub(crate) struct File {
     /// What is known of it where operations are recorded.
     pub(crate) trace: FileTrace,
     /// Its path below the volume's root, as it was when a rule first asked.
-    pub(super) path: OnceLock<String>,
+    pub(crate) path: OnceLock<String>,
     /// A rule that pins placed some of its ranges.
-    pub(super) pinned: AtomicBool,
+    pub(crate) pinned: AtomicBool,
     /// Where it is pinned to, once somebody asked.
     pin: Mutex<Option<Option<PinAttr>>>,
 }
@@ -241,9 +321,7 @@ impl File {
     /// home inode knows the time of that.
     pub(crate) fn inode_will_change(&self) -> Result<()> {
         match &*self.layout.read() {
-            Layout::Spread(spread) if spread.index.whole().is_some() => {
-                super::sync::update_times(self, spread, None)
-            }
+            Layout::Spread(spread) if spread.index.whole().is_some() => self.update_times(spread, None),
             _ => Ok(()),
         }
     }
@@ -256,8 +334,20 @@ impl File {
         match mtime {
             true => spread.mtime_was_set(home),
             // Somebody may have written meanwhile.
-            false if spread.index.whole().is_some() => super::sync::update_times(self, spread, None),
+            false if spread.index.whole().is_some() => self.update_times(spread, None),
             false => Ok(()),
         }
+    }
+
+    /// Sets the modification time, if it is ahead of the home inode; to `mtime` if
+    /// it is not.
+    pub(crate) fn update_times(&self, spread: &Spread, mtime: Option<Timestamp>) -> Result<()> {
+        let ahead = spread.times.mtime();
+        let Some(time) = ahead.or(mtime) else { return Ok(()) };
+        self.data().set_times(None, Some(SetTime::At(time)))?;
+        if let Some(ahead) = ahead {
+            spread.times.mtime_was_stored(ahead);
+        }
+        Ok(())
     }
 }

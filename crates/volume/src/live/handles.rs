@@ -1,7 +1,7 @@
 //! Open files and directories by handle.
 
 use super::File;
-use crate::namespace::DirHandle;
+use crate::live::DirHandle;
 use crate::sync::RwLock;
 use braid_contract::{Errno, HandleId, OpenFlags, Result};
 use std::collections::HashMap;

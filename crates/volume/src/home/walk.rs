@@ -2,7 +2,7 @@
 //! and lists of files. What goes meanwhile is passed over, as happens in a
 //! volume that is in use; what can't be looked at is told.
 
-use super::home::{Home, Identity, names_in};
+use super::{Home, Identity, names_in};
 use braid_contract::{Access, Context, Errno, Error, Fd, FileKind, Result, Shown};
 use braid_format::BRAID_DIR;
 use std::path::{Path, PathBuf};
