@@ -40,7 +40,9 @@ pub(crate) const EDGES: &[(&str, &[&str])] = &[
             "testkit",
         ],
     ),
-    ("xtask", &[]),
+    ("tests-support", &[]),
+    ("tests", &["testkit", "tests-support"]),
+    ("xtask", &["tests-support"]),
 ];
 
 /// Below this folder, and nowhere else, code may be `unsafe`.
