@@ -12,7 +12,7 @@ use braid_tests::trial::{Suite, Trial};
 use braid_tests_support::counts::Counts;
 use braid_tests_support::error::Result;
 use braid_tests_support::options::Options;
-use braid_tests_support::sh::catch_interrupts;
+use braid_tests_support::sh::{catch_interrupts, uninterrupted};
 use clap::Parser;
 use libtest_mimic::{Arguments, Completion, Failed, run};
 use std::process::ExitCode;
@@ -54,7 +54,7 @@ fn test() -> Result<ExitCode> {
     for sum in &sums {
         // Who names a suite wants it.
         let is_ignored = sum.suite.on_request && command.options.suites.is_empty();
-        let of_suite = (sum.suite.trials)(&command.options).into_iter();
+        let of_suite = sum.suite.trials(&command.options).into_iter();
         trials.extend(of_suite.map(|trial| sum.count(trial).with_ignored_flag(is_ignored)));
     }
     let conclusion = run(&command.harness, trials);
@@ -65,6 +65,7 @@ fn test() -> Result<ExitCode> {
         }
         println!("checks: {all}");
     }
+    uninterrupted()?;
     Ok(conclusion.exit_code())
 }
 

@@ -15,8 +15,20 @@ pub struct Suite {
     pub about: &'static str,
     /// Whether it takes hours, and runs only when it is named.
     pub on_request: bool,
+    /// Whether it can run in a directory instead of a volume.
+    pub on_directories: bool,
+    /// Its trials, where it can run.
+    pub(crate) trials: fn(&Options) -> Vec<Trial>,
+}
+
+impl Suite {
     /// Its trials, as these options want them.
-    pub trials: fn(&Options) -> Vec<Trial>,
+    pub fn trials(&self, options: &Options) -> Vec<Trial> {
+        match options.on {
+            Some(_) if !self.on_directories => vec![Trial::skipped(self.name, "is about a volume")],
+            _ => (self.trials)(options),
+        }
+    }
 }
 
 /// A check by its title.
@@ -54,7 +66,7 @@ impl Trial {
     }
 
     /// A trial that can't be carried out with the options given.
-    pub(crate) fn skipped(title: &str, reason: &'static str) -> Self {
+    fn skipped(title: &str, reason: &'static str) -> Self {
         Self::new(title, move |report| {
             report.skip_all(reason);
             Ok(())
@@ -82,11 +94,14 @@ impl Trial {
 
     /// Carries it out; answers how that ended, and how many checks did.
     pub fn run(self) -> (Verdict, Counts) {
+        if let Err(Failure(reason)) = uninterrupted() {
+            return skipped(reason);
+        }
         if let Some(needs) = self.rights.lacking() {
             return without(needs);
         }
         let mut report = Report::default();
-        let ended = uninterrupted().and_then(|()| (self.run)(&mut report));
+        let ended = (self.run)(&mut report);
         if let Err(Failure(reason)) = uninterrupted().and(ended) {
             report.broke_off(&reason);
         }
@@ -110,7 +125,11 @@ fn without(needs: &str) -> (Verdict, Counts) {
         let reason = format!("needs {needs}, and {ALL_TESTS} is set");
         return (Verdict::Failed(reason), Counts { failed: 1, ..Counts::default() });
     }
-    (Verdict::Skipped(format!("needs {needs}")), Counts { skipped: 1, ..Counts::default() })
+    skipped(format!("needs {needs}"))
+}
+
+fn skipped(reason: String) -> (Verdict, Counts) {
+    (Verdict::Skipped(reason), Counts { skipped: 1, ..Counts::default() })
 }
 
 /// A title as a name that a command line takes without quotes.

@@ -12,6 +12,7 @@ pub(super) const SUITE: Suite = Suite {
     name: "crash",
     about: "power is lost at any moment, on simulated disks",
     on_request: false,
+    on_directories: false,
     trials,
 };
 
@@ -20,9 +21,6 @@ pub(super) const SUITE: Suite = Suite {
 const PLANTED_SEED: &str = "2";
 
 fn trials(options: &Options) -> Vec<Trial> {
-    if options.on.is_some() {
-        return vec![Trial::skipped("crash", "is about a volume")];
-    }
     let planted = Trial::case("each planted bug is found", || {
         explore(&["--features", "braid-volume/failpoints"], &["--states", "1000000", "--seed", PLANTED_SEED])
     });

@@ -9,8 +9,13 @@ use braid_tests_support::options::Options;
 use braid_tests_support::sh::cmd;
 
 /// Named in the list of suites.
-pub(super) const SUITE: Suite =
-    Suite { name: "dbench", about: "a file server's load, four clients", on_request: false, trials };
+pub(super) const SUITE: Suite = Suite {
+    name: "dbench",
+    about: "a file server's load, four clients",
+    on_request: false,
+    on_directories: true,
+    trials,
+};
 
 const LOAD: &str = "/usr/share/dbench/client.txt";
 

@@ -16,6 +16,7 @@ pub(super) const SUITE: Suite = Suite {
     name: "differential",
     about: "random operations agree with a native directory",
     on_request: false,
+    on_directories: true,
     trials,
 };
 

@@ -24,13 +24,11 @@ pub(super) const SUITE: Suite = Suite {
     name: "faults",
     about: "tiers that fail, hang, go away and are lost, in use",
     on_request: false,
+    on_directories: false,
     trials,
 };
 
-fn trials(options: &Options) -> Vec<Trial> {
-    if options.on.is_some() {
-        return vec![Trial::skipped("faults", "is about the tiers of a volume")];
-    }
+fn trials(_: &Options) -> Vec<Trial> {
     let cases = [store::CASES, hang::CASES, device::CASES, index::CASES, lost::CASES].into_iter().flatten();
     cases.map(|(title, case)| Trial::case(title, case).by_root()).collect()
 }

@@ -14,6 +14,7 @@ pub(super) const SUITE: Suite = Suite {
     name: "fio-verify",
     about: "checksummed blocks by psync, libaio (direct) and mmap",
     on_request: false,
+    on_directories: true,
     trials,
 };
 

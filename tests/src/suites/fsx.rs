@@ -16,6 +16,7 @@ pub(super) const SUITE: Suite = Suite {
     name: "fsx",
     about: "random operations on one file, with mmap, punch and copy_file_range",
     on_request: false,
+    on_directories: true,
     trials,
 };
 

@@ -24,6 +24,7 @@ pub(super) const SUITE: Suite = Suite {
     name: "kill9",
     about: "the daemon is killed under load; nothing synced is lost",
     on_request: false,
+    on_directories: true,
     trials,
 };
 

@@ -13,13 +13,11 @@ pub(super) const SUITE: Suite = Suite {
     name: "loom",
     about: "the protocols of moving a range and of replacing home, in every interleaving",
     on_request: false,
+    on_directories: false,
     trials,
 };
 
-fn trials(options: &Options) -> Vec<Trial> {
-    if options.on.is_some() {
-        return vec![Trial::skipped("loom", "is about a volume")];
-    }
+fn trials(_: &Options) -> Vec<Trial> {
     [("readers, writers and a move", "migrate::model"), ("operations and a freeze", "barrier::model")]
         .map(|(title, model)| Trial::case(title, move || check(model)))
         .into()

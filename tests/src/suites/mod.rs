@@ -62,7 +62,7 @@ mod tests {
     fn every_suite_has_trials_with_names_of_their_own() {
         for options in [Options::default(), Options { on: Some("/x".into()), ..Options::default() }] {
             for suite in ALL {
-                let trials = (suite.trials)(&options);
+                let trials = suite.trials(&options);
                 let names: BTreeSet<_> = trials.iter().map(|trial| trial.name().to_owned()).collect();
                 assert!(!names.is_empty() && names.len() == trials.len(), "{}: {names:?}", suite.name);
             }

@@ -2,7 +2,6 @@
 
 use crate::trial::{Suite, Trial};
 use braid_tests_support::error::Result;
-use braid_tests_support::options::Options;
 use braid_tests_support::paths;
 use braid_tests_support::sh::cmd;
 use braid_tests_support::tools::build_braid;
@@ -12,16 +11,9 @@ pub(super) const SUITE: Suite = Suite {
     name: "package",
     about: "the Debian package installed in an empty directory, its parts used, and purged",
     on_request: false,
-    trials,
+    on_directories: false,
+    trials: |_| vec![Trial::case("install, use, purge", test)],
 };
-
-fn trials(options: &Options) -> Vec<Trial> {
-    let title = "install, use, purge";
-    vec![match options.on {
-        Some(_) => Trial::skipped(title, "is about a volume"),
-        None => Trial::case(title, test),
-    }]
-}
 
 /// The package is of the `braid` command that all suites use.
 fn test() -> Result<()> {

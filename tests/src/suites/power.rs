@@ -34,6 +34,7 @@ pub(super) const SUITE: Suite = Suite {
     name: "power",
     about: "power cuts in a virtual machine under SQLite, RocksDB and synced writers (only when named)",
     on_request: true,
+    on_directories: true,
     trials,
 };
 

@@ -17,6 +17,7 @@ pub(super) const SUITE: Suite = Suite {
     name: "programs",
     about: "git, SQLite, RocksDB, Redis, tar, rsync, a Rust build, appending shells",
     on_request: false,
+    on_directories: true,
     trials,
 };
 

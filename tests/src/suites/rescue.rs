@@ -12,6 +12,7 @@ pub(super) const SUITE: Suite = Suite {
     name: "rescue",
     about: "the rescue script's own tests",
     on_request: false,
+    on_directories: false,
     trials: |_| vec![Trial::new("test_rescue.py", test)],
 };
 

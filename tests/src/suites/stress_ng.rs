@@ -14,6 +14,7 @@ pub(super) const SUITE: Suite = Suite {
     name: "stress-ng",
     about: "stressors of files, directories, locks and attributes",
     on_request: false,
+    on_directories: true,
     trials,
 };
 

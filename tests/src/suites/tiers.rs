@@ -17,6 +17,7 @@ pub(super) const SUITE: Suite = Suite {
     name: "tiers",
     about: "ext4, XFS, btrfs and tmpfs in all roles; full and read-only tiers",
     on_request: false,
+    on_directories: true,
     trials,
 };
 

@@ -21,13 +21,11 @@ pub(super) const SUITE: Suite = Suite {
     name: "moving",
     about: "tiers come and go under fio, SQLite and RocksDB",
     on_request: false,
+    on_directories: false,
     trials,
 };
 
 fn trials(options: &Options) -> Vec<Trial> {
-    if options.on.is_some() {
-        return vec![Trial::skipped("moving", "needs a volume of its own")];
-    }
     let rounds = options.scale(1, 1, 10);
     let trials = [
         Trial::new("tiers come and go", tiers_come_and_go),
