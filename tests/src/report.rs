@@ -31,6 +31,11 @@ impl Report {
     pub(crate) fn case(&mut self, name: &str, test: impl FnOnce() -> Result<()>) -> Result<()> {
         let begun = Instant::now();
         let result = test();
+        self.judge(name, begun, result)
+    }
+
+    /// Counts a check that began then and has ended so.
+    pub(crate) fn judge(&mut self, name: &str, begun: Instant, result: Result<()>) -> Result<()> {
         uninterrupted()?;
         match result {
             Ok(()) => {

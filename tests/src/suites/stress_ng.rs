@@ -8,6 +8,7 @@ use braid_tests_support::error::{Result, ensure};
 use braid_tests_support::lab::Kind;
 use braid_tests_support::options::Options;
 use braid_tests_support::sh::{cmd, tail};
+use std::time::Instant;
 
 /// Named in the list of suites.
 pub(super) const SUITE: Suite = Suite {
@@ -88,6 +89,7 @@ fn trials(options: &Options) -> Vec<Trial> {
 fn run(name: &str, extra: &[&str], options: &Options, report: &mut Report) -> Result<()> {
     let arena = Arena::new("stress-ng", Shape::spread(Kind::Ext4, Kind::Xfs), options)?;
     let dir = arena.fresh("stress")?;
+    let begun = Instant::now();
     let seconds = options.scale(1, 2, 20);
     let output = cmd("stress-ng")
         .args([&format!("--{name}"), "2", "--verify", "--timeout", &format!("{seconds}s"), "--temp-path"])
@@ -102,8 +104,7 @@ fn run(name: &str, extra: &[&str], options: &Options, report: &mut Report) -> Re
         report.skip(name, &tail(&printed, 1));
         return arena.finish();
     }
-    report.case(&format!("{name} on {}", arena.name), || {
-        ensure(code == 0, || format!("status {code}\n{}", tail(&printed, 10)))
-    })?;
+    let passed = ensure(code == 0, || format!("status {code}\n{}", tail(&printed, 10)));
+    report.judge(&format!("{name} on {}", arena.name), begun, passed)?;
     report.case(&format!("fsck after {name} on {}", arena.name), || arena.finish())
 }
