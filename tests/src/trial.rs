@@ -1,7 +1,7 @@
 //! Trials: what the test harness runs and names, each of one check or several.
 
 use crate::report::{Report, Verdict};
-use braid_testkit::ALL_TESTS;
+use braid_testkit::{ALL_TESTS, must_run_all};
 use braid_tests_support::counts::Counts;
 use braid_tests_support::error::{Failure, Result};
 use braid_tests_support::options::Options;
@@ -73,14 +73,14 @@ impl Trial {
         })
     }
 
-    /// The same for the superuser only.
+    /// Marks it as one that only the superuser can carry out.
     #[must_use]
     pub(crate) fn by_root(self) -> Self {
         Self { rights: Rights::Root, ..self }
     }
 
-    /// The same for the superuser, or for who may be it by `sudo`: to make file
-    /// systems, unless the options name a directory.
+    /// Marks it as one that makes file systems, and so needs the superuser's
+    /// rights, or `sudo`; unless the options name a directory to work in.
     #[must_use]
     pub(crate) fn on_file_systems(self, options: &Options) -> Self {
         let rights = if options.on.is_some() { Rights::None } else { Rights::Sudo };
@@ -120,8 +120,7 @@ impl Rights {
 }
 
 fn without(needs: &str) -> (Verdict, Counts) {
-    let must = std::env::var_os(ALL_TESTS).is_some_and(|value| value != "0" && !value.is_empty());
-    if must {
+    if must_run_all() {
         let reason = format!("needs {needs}, and {ALL_TESTS} is set");
         return (Verdict::Failed(reason), Counts { failed: 1, ..Counts::default() });
     }

@@ -41,7 +41,7 @@ pub use op::{
 pub use outcome::{Answer, Bytes, Kind, Outcome, Stat, Time};
 pub use parallel::run_parallel;
 pub use random::SplitMix;
-pub use skip::{ALL_TESTS, skipped, unsupported};
+pub use skip::{ALL_TESTS, must_run_all, skipped, unsupported};
 pub use tree::{Content, Node, Tree, difference};
 
 use rustix::io::Errno;
