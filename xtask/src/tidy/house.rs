@@ -40,7 +40,9 @@ pub(crate) const EDGES: &[(&str, &[&str])] = &[
             "testkit",
         ],
     ),
-    ("xtask", &[]),
+    ("tests-support", &[]),
+    ("tests", &["testkit", "tests-support"]),
+    ("xtask", &["tests-support"]),
 ];
 
 /// Below this folder, and nowhere else, code may be `unsafe`.
@@ -51,6 +53,9 @@ pub(crate) const FILE_LINES_LARGE: usize = 500;
 
 /// Lines of code in a file: no more than this.
 pub(crate) const FILE_LINES_MAX: usize = 800;
+
+/// Lines of code in xtask: no more than this.
+pub(crate) const XTASK_LINES_MAX: usize = 2000;
 
 /// Lines of code in a function: nine in ten have no more than this.
 pub(crate) const FUNCTION_LINES_P90: usize = 30;

@@ -4,7 +4,8 @@
 use super::machine::Setup;
 use super::op::{Dir, During, Name, Op};
 use super::workload::{BLOCK, RANGE, Start, Workload};
-use crate::sim::{Failing, SplitMix};
+use crate::random::SplitMix;
+use crate::sim::Failing;
 
 /// Longest enumerated sequence.
 const LENGTH_MAX: u32 = 3;

@@ -5,7 +5,7 @@ use super::explore::{Explorer, Failure, Limits, Totals};
 use super::generate;
 use super::shrink::shrink;
 use super::workload::Workload;
-use crate::sim::SplitMix;
+use crate::random::SplitMix;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};

@@ -1,7 +1,8 @@
 //! Which of the states that a loss of power may leave are looked at: all when
 //! they are few; else the outermost ones, those next to them, and a sample.
 
-use crate::sim::{Scripted, SplitMix};
+use crate::random::SplitMix;
+use crate::sim::Scripted;
 use std::collections::HashSet;
 
 /// Outcomes that were visited.

@@ -4,7 +4,7 @@ use super::format::{
     self, Entry, HEADER_LEN, IdAttr, Label, RANGE_SIZE, SIZE, durable_at, entry_at, flag_word, number,
 };
 use super::{Error, Target, Volume};
-use crate::sim::SplitMix;
+use crate::random::SplitMix;
 use braid_contract::{ObjectId, VolumeId};
 use rustix::fs::{AtFlags, CWD, StatxFlags, XattrFlags};
 use std::fs::{self, File};

@@ -1,7 +1,7 @@
 //! Simulated time and chance: what disks and the volume above them read
 //! instead of the machine's. Nothing here depends on when or where it runs.
 
-use super::choose::SplitMix;
+use crate::random::SplitMix;
 use braid_contract::{Environment, Result, Timestamp};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};

@@ -9,6 +9,7 @@ use braid_contract::{
 use braid_placement::{PolicyConfig, Reserve};
 use braid_stores::dir::DirStore;
 use braid_stores::native::open_tier_dir;
+use braid_testkit::SplitMix;
 use braid_volume::{HomeConfig, Machine, TierConfig, Volume, VolumeConfig};
 use std::ffi::OsStr;
 use std::path::{Path, PathBuf};
@@ -153,10 +154,7 @@ impl Open {
 
 /// `len` bytes that differ from place to place.
 pub(crate) fn pattern(seed: u64, len: usize) -> Vec<u8> {
-    let mut state = seed.wrapping_mul(2).wrapping_add(1);
-    let next = |_| {
-        state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
-        (state >> 56) as u8
-    };
-    (0..len).map(next).collect()
+    let mut data = vec![0; len];
+    SplitMix::new(seed).fill(&mut data);
+    data
 }

@@ -1,7 +1,8 @@
 //! Random operations: what holds of every outcome.
 
 use super::*;
-use crate::sim::{Seeded, SplitMix};
+use crate::random::SplitMix;
+use crate::sim::Seeded;
 use braid_contract::{FallocateMode, RenameMode, SetTime, XattrMode};
 use std::collections::BTreeMap;
 

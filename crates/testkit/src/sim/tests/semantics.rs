@@ -1,8 +1,8 @@
 //! The simulated file system says what the kernel's does: the same calls on
 //! both, by hand where the answer matters and at random for the rest.
 
-use super::super::choose::SplitMix;
 use super::*;
+use crate::random::SplitMix;
 use braid_contract::{FallocateMode, RenameMode, SetTime, Timestamp, XattrMode};
 use std::collections::BTreeMap;
 
