@@ -20,7 +20,7 @@ use crate::tiers::EpochLoad;
 use adaptive::Adaptive;
 pub(crate) use believed::{Known, believed, filled};
 use braid_contract::{Caller, Hint, StoreIo, TierId, WriteFlags};
-pub(crate) use deal::{Deal, split_mix};
+pub(crate) use deal::Deal;
 use dynamic::Dynamic;
 use fixed::Static;
 use home_first::HomeFirst;
