@@ -5,7 +5,7 @@ use crate::failure::{Failure, Result};
 use crate::locate;
 use crate::table::{self, Align, Table};
 use braid_contract::Shown;
-use braid_daemon::units::{show_size, write_size};
+use braid_contract::units::{show_size, write_size};
 use braid_ipc::protocol::{Explanation, Reply, Request};
 use std::collections::BTreeMap;
 use std::os::unix::fs::MetadataExt;

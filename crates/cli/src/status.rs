@@ -7,8 +7,8 @@ use crate::locate;
 use crate::poll::Poller;
 use crate::served;
 use crate::table::{self, Align, Table};
+use braid_contract::units::{show_duration, show_size, write_size};
 use braid_contract::{Shown, counted};
-use braid_daemon::units::{show_size, write_size};
 use braid_ipc::protocol::{Reply, Request, Status, TierStatus};
 use std::fmt::Write as _;
 use std::io::{self, IsTerminal};
@@ -179,15 +179,4 @@ fn remarks(status: &Status) -> String {
         _ = writeln!(text, "the files concerned: braid status {} --affected", status.mountpoint.shown());
     }
     text
-}
-
-/// A time for people.
-pub(crate) fn show_duration(seconds: f64) -> String {
-    let seconds = seconds as u64;
-    match (seconds / 86400, seconds / 3600 % 24, seconds / 60 % 60, seconds % 60) {
-        (0, 0, 0, s) => format!("{s} s"),
-        (0, 0, m, s) => format!("{m} min {s} s"),
-        (0, h, m, _) => format!("{h} h {m} min"),
-        (d, h, ..) => format!("{d} d {h} h"),
-    }
 }

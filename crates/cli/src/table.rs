@@ -103,26 +103,9 @@ pub(crate) fn colour() -> bool {
     io::stdout().is_terminal() && std::env::var_os("NO_COLOR").is_none_or(|value| value.is_empty())
 }
 
-/// A latency in the unit that suits it.
-pub(crate) fn show_latency(nanos: u64) -> String {
-    let (value, unit) = match nanos {
-        0..1_000 => return format!("{nanos} ns"),
-        1_000..1_000_000 => (nanos as f64 / 1e3, "µs"),
-        1_000_000..1_000_000_000 => (nanos as f64 / 1e6, "ms"),
-        _ => (nanos as f64 / 1e9, "s"),
-    };
-    if value < 9.95 { format!("{value:.1} {unit}") } else { format!("{value:.0} {unit}") }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn latencies_have_two_digits_at_least() {
-        let shown = [999, 1_000, 9_940, 123_456, 1_500_000, 84_000_000, 2_100_000_000].map(show_latency);
-        assert_eq!(shown, ["999 ns", "1.0 µs", "9.9 µs", "123 µs", "1.5 ms", "84 ms", "2.1 s"]);
-    }
 
     #[test]
     fn columns_are_aligned() {

@@ -20,6 +20,8 @@ mod native;
 mod printable;
 mod random;
 mod store;
+/// How sizes, rates and durations are written and read.
+pub mod units;
 
 pub use attr::{Attr, FileKind, SetAttr, SetTime, Timestamp};
 pub use caller::Caller;

@@ -5,8 +5,8 @@ use crate::config::{Policy, TierSettings, VolumeSettings, check_policy, known};
 use crate::policy;
 use crate::profile::{Figures, Profile};
 use crate::refusal::{Located, Place, Refusal};
-use crate::units;
 use crate::wire;
+use braid_contract::units;
 use braid_volume::{
     EPOCH_NS_DEFAULT, Pace, PlacedBy, Simulated, SimulatedTier, SimulatorConfig, TierSimulated, Trace,
     simulate,

@@ -1,11 +1,10 @@
 //! Jobs in words.
 
 use crate::progress::bar;
-use crate::status::show_duration;
 use crate::table::{Align, Table};
 use crate::tier::render_saved;
+use braid_contract::units::{show_duration, show_size};
 use braid_contract::{Shown, counted};
-use braid_daemon::units::show_size;
 use braid_ipc::protocol::{Job, JobKind, JobState};
 use std::fmt::Write as _;
 
