@@ -89,7 +89,7 @@ fn render_tier(name: &str, tier: &TierFigures) -> String {
     }
     let sides = [("read", &tier.read), ("write", &tier.write)];
     let lines: String = sides.iter().map(|(side, figures)| summary(side, figures)).collect();
-    format!("{name}\n{}{lines}", table.render(|_, padded| padded))
+    format!("{name}\n{}{lines}", table.render())
 }
 
 fn summary(side: &str, figures: &Figures) -> String {

@@ -95,7 +95,7 @@ fn render(path: &Path, explanation: &Explanation) -> String {
             if run.now.is_empty() { "-".into() } else { run.now.clone() },
         ]);
     }
-    text.push_str(&table.render(|_, padded| padded));
+    text.push_str(&table.render());
     let share = |(tier, len): (&&str, &u64)| {
         let percent = 100.0 * *len as f64 / explanation.size.max(1) as f64;
         let tier = if **tier == *"-" { "never written" } else { tier };

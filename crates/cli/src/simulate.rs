@@ -139,7 +139,7 @@ fn render(report: &Report) -> String {
             ]);
         }
     }
-    format!("\n{}\n{}", policies.render(|_, padded| padded), tiers.render(|_, padded| padded))
+    format!("\n{}\n{}", policies.render(), tiers.render())
 }
 
 fn name(policy: &PolicyReport) -> String {

@@ -62,7 +62,7 @@ fn render_list(tiers: &[TierStatus]) -> String {
             tier.location.shown().to_string(),
         ]);
     }
-    rows.render(|_, padded| padded)
+    rows.render()
 }
 
 pub(crate) fn add(args: &TierAddArgs) -> Result<()> {

@@ -33,7 +33,7 @@ pub(super) fn list(jobs: &[Job]) -> String {
             job.text.clone(),
         ]);
     }
-    table.render(|_, padded| padded)
+    table.render()
 }
 
 /// All that is known of one.
