@@ -4,7 +4,8 @@
 use crate::config::{Policy, TierSettings, VolumeSettings, check_policy, known};
 use crate::profile::{Figures, Profile};
 use crate::refusal::{Located, Place, Refusal};
-use crate::{policy, units, wire};
+use crate::{policy, wire};
+use braid_contract::units;
 use braid_placement::{
     EPOCH_NS_DEFAULT, Pace, PlacedBy, Simulated, SimulatedTier, SimulatorConfig, TierSimulated, Trace,
     simulate,

@@ -2,7 +2,7 @@
 //! file is open, so that each file by itself is spread in proportion.
 
 use crate::context::PerTier;
-use braid_contract::TierId;
+use braid_contract::{SplitMix, TierId};
 
 /// For each tier, how long it would need for what it got of the file, by its
 /// share at the time: a share that changes says how to go on, and does not ask
@@ -30,7 +30,7 @@ impl Credits {
         let mut state = seed;
         let mut begins = PerTier::all(0.0);
         begins.0.fill_with(|| {
-            state = split_mix(state);
+            state = SplitMix::new(state).next_u64();
             f64::from((state >> 32) as u32) / f64::from(u32::MAX) * range_size
         });
         Self { needs: PerTier::all(None), most: 0.0, begins, range_size }
@@ -48,14 +48,6 @@ impl Credits {
         let needs = self.needs[tier].unwrap_or(self.begins[tier] / share);
         needs.max(self.most - BEHIND_MAX * self.range_size / share) + bytes as f64 / share
     }
-}
-
-/// One step of the SplitMix64 generator.
-pub fn split_mix(state: u64) -> u64 {
-    let mixed = state.wrapping_add(0x9e37_79b9_7f4a_7c15);
-    let mixed = (mixed ^ mixed >> 30).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-    let mixed = (mixed ^ mixed >> 27).wrapping_mul(0x94d0_49bb_1331_11eb);
-    mixed ^ mixed >> 31
 }
 
 #[cfg(test)]

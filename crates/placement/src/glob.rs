@@ -4,118 +4,113 @@
 //! `/`, `[a-z]` and `[!a-z]` for one of some. A pattern without `/` is matched
 //! against the name alone, any other one against the path from the volume's
 //! root.
+//!
+//! A pattern becomes a regular expression, of which `regex` promises that it
+//! takes no longer than its length times that of the path. The crates for globs
+//! match bytes instead of characters, read `{}` and `\` as well, or promise no
+//! time.
 
-/// Whether `path` matches.
+use crate::sync::RwLock;
+use regex::Regex;
+use std::collections::BTreeMap;
+
+/// So many patterns are kept compiled.
+const KEPT_MAX: usize = 256;
+
+/// Whether `path` matches. No path matches what is no pattern.
 pub fn matches(pattern: &str, path: &str) -> bool {
     let path = match pattern.contains('/') {
         true => path,
         false => path.rsplit('/').next().unwrap_or(path),
     };
-    let pattern = pattern.strip_prefix('/').unwrap_or(pattern);
-    let (pattern, path): (Vec<char>, Vec<char>) = (pattern.chars().collect(), path.chars().collect());
-    // What is left to match after each place of the pattern, from the end on:
-    // no pattern takes longer than its length times that of the path.
-    let mut fits: Vec<bool> = (0..=path.len()).map(|at| at == path.len()).collect();
-    for token in tokens(&pattern).into_iter().rev() {
-        fits = (0..=path.len()).map(|at| fits_at(&token, &path, at, &fits)).collect();
-        if matches!(token, Token::Some | Token::Any) {
-            spread(&token, &path, &mut fits);
-        }
-    }
-    fits[0]
+    compiled(pattern).is_some_and(|regex| regex.is_match(path))
 }
 
 /// Whether a pattern can be read; the error is what is wrong.
 pub fn check(pattern: &str) -> Result<(), String> {
-    let mut open = false;
-    for c in pattern.chars() {
-        match c {
-            '[' if !open => open = true,
-            ']' => open = false,
-            _ => {}
-        }
-    }
-    match open {
-        true => Err("a '[' is not closed".into()),
-        false if pattern.is_empty() => Err("it is empty".into()),
-        false => Ok(()),
-    }
+    compile(pattern).map(drop)
 }
 
-enum Token<'a> {
-    One(char),
-    /// `?`
-    AnyOne,
-    /// `*`
-    Some,
-    /// `**`, and a `/` after it
-    Any,
-    /// `[…]`
-    Of(&'a [char]),
+/// The pattern's expression. It is kept, because a condition has only the text
+/// of its patterns when it is looked at.
+fn compiled(pattern: &str) -> Option<Regex> {
+    static KEPT: RwLock<BTreeMap<String, Regex>> = RwLock::new(BTreeMap::new());
+    if let Some(regex) = KEPT.read().get(pattern) {
+        return Some(regex.clone());
+    }
+    let regex = compile(pattern).ok()?;
+    let mut kept = KEPT.write();
+    if kept.len() >= KEPT_MAX {
+        kept.clear();
+    }
+    kept.insert(pattern.to_owned(), regex.clone());
+    Some(regex)
 }
 
-fn tokens(pattern: &[char]) -> Vec<Token<'_>> {
-    let mut tokens = Vec::new();
-    let mut rest = pattern;
-    while let Some(first) = rest.first() {
-        let (token, len) = match (first, rest.get(1), rest.get(2)) {
-            // "a/**/b" is for "a/b" too.
-            ('*', Some('*'), Some('/')) => (Token::Any, 3),
-            ('*', Some('*'), _) => (Token::Any, 2),
-            ('*', ..) => (Token::Some, 1),
-            ('?', ..) => (Token::AnyOne, 1),
-            ('[', ..) => match rest.iter().skip(2).position(|c| *c == ']') {
-                Some(end) => (Token::Of(&rest[1..end + 2]), end + 3),
-                None => (Token::One('['), 1),
-            },
-            (c, ..) => (Token::One(*c), 1),
+fn compile(pattern: &str) -> Result<Regex, String> {
+    if pattern.is_empty() {
+        return Err("it is empty".into());
+    }
+    let expression = expression(pattern.strip_prefix('/').unwrap_or(pattern))?;
+    Regex::new(&expression).map_err(|_| "it is too long".into())
+}
+
+/// The regular expression of a pattern.
+fn expression(mut rest: &str) -> Result<String, String> {
+    let mut expression = String::from("(?s)^");
+    while let Some(first) = rest.chars().next() {
+        // "a/**/b" is for "a/b" too.
+        let len = if let Some(after) = rest.strip_prefix("**") {
+            expression += if after.starts_with('/') { "(?:.*/)?" } else { ".*" };
+            2 + usize::from(after.starts_with('/'))
+        } else {
+            match first {
+                '*' => expression += "[^/]*",
+                '?' => expression += "[^/]",
+                '[' => {
+                    let set = set(rest)?;
+                    expression += &class(set)?;
+                    rest = &rest[set.len() + 1..];
+                }
+                c => expression += &regex::escape(c.encode_utf8(&mut [0; 4])),
+            }
+            first.len_utf8()
         };
-        tokens.push(token);
         rest = &rest[len..];
     }
-    tokens
+    Ok(expression + "$")
 }
 
-/// Whether `path` from `at` on matches the token and what comes after it, for
-/// which `fits` says where it may begin.
-fn fits_at(token: &Token<'_>, path: &[char], at: usize, fits: &[bool]) -> bool {
-    let next = || fits.get(at + 1).copied().unwrap_or(false);
-    let Some(c) = path.get(at) else { return matches!(token, Token::Some | Token::Any) && fits[at] };
-    match token {
-        Token::One(wanted) => c == wanted && next(),
-        Token::AnyOne => *c != '/' && next(),
-        Token::Of(set) => *c != '/' && is_of(set, *c) && next(),
-        Token::Some | Token::Any => fits[at],
-    }
+/// What stands in the brackets that `text` begins with: one character at least.
+fn set(text: &str) -> Result<&str, String> {
+    let inside = &text[1..];
+    let begins = inside.chars().next().map_or(0, char::len_utf8);
+    let end = inside[begins..].find(']').ok_or("a '[' is not closed")?;
+    Ok(&inside[..begins + end])
 }
 
-/// A star takes any number of characters before what comes after it.
-fn spread(token: &Token<'_>, path: &[char], fits: &mut [bool]) {
-    for at in (0..path.len()).rev() {
-        let takes = matches!(token, Token::Any) || path[at] != '/';
-        fits[at] = fits[at] || takes && fits[at + 1];
-    }
-}
-
-fn is_of(set: &[char], c: char) -> bool {
-    let (inverted, mut rest) = match set {
-        ['!' | '^', rest @ ..] => (true, rest),
-        _ => (false, set),
+/// The class of characters of such a set.
+fn class(set: &str) -> Result<String, String> {
+    let inner = set.strip_prefix(['!', '^']);
+    let (mut class, members) = match inner {
+        Some(members) => (String::from("[^/"), members),
+        None => (String::from("[[^/]&&["), set),
     };
-    let mut found = false;
+    let members: Vec<char> = members.chars().collect();
+    let mut rest = &members[..];
     while let [first, after @ ..] = rest {
-        match after {
-            ['-', last, beyond @ ..] => {
-                found |= (*first..=*last).contains(&c);
-                rest = beyond;
-            }
-            _ => {
-                found |= *first == c;
-                rest = after;
-            }
+        let (last, beyond) = match after {
+            ['-', last, beyond @ ..] => (last, beyond),
+            _ => (first, after),
+        };
+        if last < first {
+            return Err(format!("'{first}-{last}' is no range"));
         }
+        class += &format!("\\x{{{:x}}}-\\x{{{:x}}}", u32::from(*first), u32::from(*last));
+        rest = beyond;
     }
-    found != inverted
+    class += if inner.is_some() { "]" } else { "]]" };
+    Ok(class)
 }
 
 #[cfg(test)]
@@ -138,6 +133,11 @@ mod tests {
             ("x?[!0-9a]", "xyb"),
             ("*é*", "d/caféx"),
             ("[]]", "]"),
+            ("[é-ü]?", "öñ"),
+            ("d/a**b", "d/a/x/b"),
+            ("{a,b}.(x)|$", "{a,b}.(x)|$"),
+            ("a\\*", "a\\b"),
+            ("*", "two\nlines"),
         ] {
             assert!(matches(pattern, path), "{pattern} {path}");
         }
@@ -149,11 +149,15 @@ mod tests {
             ("x?", "x"),
             ("[a-c]", "d"),
             ("[!a]", "a"),
+            ("a/**/c", "a/xc"),
+            ("a/[.-0]b", "a//b"),
+            ("d/a[!x]b", "d/a/b"),
             ("", "a"),
         ] {
             assert!(!matches(pattern, path), "{pattern} {path}");
         }
         assert!(!matches(&"*a".repeat(200), &"a".repeat(199)));
         assert!(check("[a").is_err() && check("").is_err() && check("a/**/[b]?").is_ok());
+        assert_eq!(check("x[z-a]"), Err("'z-a' is no range".into()));
     }
 }

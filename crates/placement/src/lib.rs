@@ -24,7 +24,7 @@ mod trace;
 
 pub use believed::{KnownRates, believed, with_means};
 pub use context::{Context, Epoch, Origin, TierEpoch, TierView, WriteSpan};
-pub use credits::{Credits, split_mix};
+pub use credits::Credits;
 pub use load::{Direction, EpochLoad, Load, LoadSample};
 pub use policies::{make_policy, shares};
 pub use policy::Policy;

@@ -40,7 +40,7 @@ pub use op::{
 };
 pub use outcome::{Answer, Bytes, Kind, Outcome, Stat, Time};
 pub use parallel::run_parallel;
-pub use random::SplitMix;
+pub use random::{SplitMix, write_random};
 pub use skip::{ALL_TESTS, must_run_all, skipped, unsupported};
 pub use tree::{Content, Node, Tree, difference};
 

@@ -167,7 +167,7 @@ impl Shared {
     /// appends a record to the log.
     fn work(&mut self, turn: u64, appended: &AtomicU64) -> Result<(), Box<Difference>> {
         // A fixed mixing of the turn decides, so that a run can be repeated.
-        let mixed = SplitMix::of(turn, self.thread).next();
+        let mixed = SplitMix::of(turn, self.thread).next_u64();
         let seed = (mixed >> 56) as u8;
         if mixed.is_multiple_of(4) {
             let data = Data { seed, len: RECORD as u32 };

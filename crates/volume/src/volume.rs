@@ -114,6 +114,18 @@ impl Volume {
         moved.map(drop).and(ended)
     }
 
+    /// What movers read from a tier and write to it in a second at most.
+    #[must_use]
+    pub fn mover_bandwidth(&self) -> u64 {
+        self.throttles.mover_bandwidth()
+    }
+
+    /// The same of jobs; `None` if nothing is set.
+    #[must_use]
+    pub fn job_bandwidth(&self) -> Option<u64> {
+        self.throttles.job_bandwidth()
+    }
+
     /// Names what remembers names. Once; later ones are ignored.
     pub fn set_entry_cache(&self, cache: Arc<dyn EntryCache>) {
         let _ = self.state.entry_cache.set(cache);

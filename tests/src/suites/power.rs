@@ -215,7 +215,7 @@ impl Volume {
 
     /// Boots, lets the guest check and load, and cuts the power.
     fn round(&mut self, random: &mut SplitMix, tally: &mut Tally) -> Result<Vec<String>> {
-        let seed = random.next() >> 12;
+        let seed = random.next_u64() >> 12;
         let moment = Moment::random(random, !self.expect.is_null());
         let job = self.job(seed, true, random.below(4) > 0);
         let heard = self.boot(&job, seed, &moment)?;

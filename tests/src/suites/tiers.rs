@@ -3,7 +3,7 @@
 
 use crate::arena::{Arena, RANGE, Shape, WEIGHTED, expect_spread, policy_name};
 use crate::trial::{Suite, Trial};
-use braid_testkit::SplitMix;
+use braid_testkit::{SplitMix, write_random};
 use braid_tests_support::error::{Context, Failure, Result, ensure, fail};
 use braid_tests_support::lab::{Kind, Lab, Mount, Stack, Tier, free_space};
 use braid_tests_support::options::Options;
@@ -122,7 +122,7 @@ impl Sample {
 
     fn write(&self) -> Result<()> {
         let mut out = BufWriter::with_capacity(1 << 20, File::create(&self.path).at(&self.path)?);
-        SplitMix::new(self.seed).write(&mut out, self.size).at(&self.path)?;
+        write_random(&mut SplitMix::new(self.seed), &mut out, self.size).at(&self.path)?;
         out.flush().at(&self.path)?;
         out.get_ref().sync_all().at(&self.path)
     }

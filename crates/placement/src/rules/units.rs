@@ -2,30 +2,10 @@
 //! of [`NANOSECONDS`], which tells the two apart.
 
 use super::condition::ConditionError;
+use braid_contract::units::{DURATIONS, SIZES, split_number, unit};
 
 /// What a duration becomes a call of.
 pub(super) const NANOSECONDS: &str = "nanoseconds";
-
-const SIZES: &[(&str, u64)] = &[
-    ("KiB", 1 << 10),
-    ("MiB", 1 << 20),
-    ("GiB", 1 << 30),
-    ("TiB", 1 << 40),
-    ("KB", 1000),
-    ("MB", 1_000_000),
-    ("GB", 1_000_000_000),
-    ("TB", 1_000_000_000_000),
-];
-
-const DURATIONS: &[(&str, u64)] = &[
-    ("ns", 1),
-    ("us", 1000),
-    ("ms", 1_000_000),
-    ("s", 1_000_000_000),
-    ("m", 60_000_000_000),
-    ("h", 3_600_000_000_000),
-    ("d", 86_400_000_000_000),
-];
 
 /// The text with numbers in place of sizes and durations. What is in quotes
 /// stays as it is.
@@ -68,16 +48,13 @@ fn quoted(text: &str, quote: char) -> usize {
 
 /// A word that begins with a digit.
 fn number(word: &str) -> Result<String, ConditionError> {
-    let digits = word.bytes().take_while(u8::is_ascii_digit).count();
-    let (number, unit) = word.split_at(digits);
-    if unit.is_empty() {
+    let (number, name) = split_number(word);
+    if name.is_empty() {
         return Ok(word.to_owned());
     }
-    let factor =
-        |units: &[(&str, u64)]| units.iter().find(|(name, _)| *name == unit).map(|(_, factor)| *factor);
     let times =
         |factor: u64| number.parse::<u64>().ok()?.checked_mul(factor).filter(|n| i64::try_from(*n).is_ok());
-    let (size, duration) = (factor(SIZES), factor(DURATIONS));
+    let (size, duration) = (unit(SIZES, name), unit(DURATIONS, name));
     let value = size.or(duration).and_then(times).ok_or_else(|| {
         ConditionError::new(
             format!("found '{word}', expected a number, a size or a duration"),

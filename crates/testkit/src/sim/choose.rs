@@ -1,7 +1,7 @@
 //! Choosers: what decides, at each freedom of the persistence model, how much
 //! survived the loss of power. `Frozen::after_power_loss` calls them.
 
-use crate::random::SplitMix;
+use braid_contract::SplitMix;
 
 /// Answers which of several possible outcomes took place.
 pub trait Chooser {

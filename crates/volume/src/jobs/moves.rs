@@ -2,7 +2,6 @@
 //! different tiers side by side. `run` calls it for each file.
 
 use super::goal::{Goal, Step, Target};
-use super::room::show;
 use super::run::{BATCH, Run, Stop, is_gone};
 use crate::file::ranges::range_size_of;
 use crate::file::relocate::relocate;
@@ -10,6 +9,7 @@ use crate::live::File;
 use crate::rate::MoveRate;
 use crate::sync::Mutex;
 use crate::tiers::{Tier, bit};
+use braid_contract::units::show_size_up;
 use braid_contract::{Amount, Errno, Error, Result, counted};
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -140,10 +140,10 @@ impl Run<'_> {
     fn no_room(&self) -> String {
         let tiers = self.volume.core.tiers.iter();
         let rooms: Vec<String> = match &self.goal {
-            Goal::To(tier) => vec![format!("{} {}", tier.name, show(tier.room()))],
+            Goal::To(tier) => vec![format!("{} {}", tier.name, show_size_up(tier.room()))],
             _ => tiers
                 .filter(|tier| !tier.is_draining() && tier.is_healthy())
-                .map(|tier| format!("{} {}", tier.name, show(tier.room())))
+                .map(|tier| format!("{} {}", tier.name, show_size_up(tier.room())))
                 .collect(),
         };
         let of = match &self.goal {

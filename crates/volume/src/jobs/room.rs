@@ -7,6 +7,7 @@ use crate::file::ranges::range_size_in;
 use crate::index::Index;
 use crate::live::{File, Layout};
 use crate::tiers::{Backend, Counts, Tier};
+use braid_contract::units::show_size_up;
 use braid_contract::{Errno, Error, ObjectId, RefusalKind, Result, TierId};
 use braid_format::{RANGE_SIZE_MAX, RangeSize, SIZE_MAX};
 use std::sync::atomic::Ordering;
@@ -20,12 +21,6 @@ pub(super) struct Stretch {
     /// How long the file's ranges are.
     pub(super) ranges: RangeSize,
     pub(super) tier: TierId,
-}
-
-/// A size for messages.
-pub(super) fn show(bytes: u64) -> String {
-    let tenths = (bytes as f64 * 10.0 / (1 << 20) as f64).ceil() / 10.0;
-    if bytes < 1 << 20 { format!("{bytes} bytes") } else { format!("{tenths:.1} MiB") }
 }
 
 impl Volume {
@@ -145,12 +140,13 @@ impl Volume {
         if needed <= room {
             return Ok(());
         }
-        let each: Vec<String> = rooms.iter().map(|(name, room)| format!("{name} {}", show(*room))).collect();
+        let each: Vec<String> =
+            rooms.iter().map(|(name, room)| format!("{name} {}", show_size_up(*room))).collect();
         let what = format!(
             "tier {} holds {}, and the other tiers have room for {} ({}): make room, or add a tier",
             tier.name,
-            show(needed),
-            show(room),
+            show_size_up(needed),
+            show_size_up(room),
             if each.is_empty() { "there is none".into() } else { each.join(", ") }
         );
         Err(Error::refused(Errno::ENOSPC, RefusalKind::Room, what))

@@ -4,7 +4,6 @@
 
 use super::goal::{Goal, starts};
 use super::list::{Outcome, Rest};
-use super::room::show;
 use crate::Volume;
 use crate::file::gather::gather;
 use crate::file::open::end_use;
@@ -14,6 +13,7 @@ use crate::live::File;
 use crate::namespace::known::with_file;
 use crate::rate::Pace;
 use crate::reap::{reap_now, reclaim_orphans};
+use braid_contract::units::show_size_up;
 use braid_contract::{Amount, Errno, Error, Fd, JobKind, Result, Shown, counted};
 use std::collections::{BTreeMap, HashSet};
 use std::path::{Path, PathBuf};
@@ -159,7 +159,8 @@ impl Run<'_> {
         });
         self.volume.try_keep_job(&updated.map_err(failed)?);
         let Goal::To(to) = &self.goal else { return Ok(()) };
-        let what = format!("{} in {} are to be moved there", show(left.bytes), counted(left.files, "file"));
+        let what =
+            format!("{} in {} are to be moved there", show_size_up(left.bytes), counted(left.files, "file"));
         self.volume.check_room(&what, left.bytes, to).map_err(failed)
     }
 

@@ -4,11 +4,11 @@
 use super::control::JobStatus;
 use super::drain::filled;
 use super::list::Job;
-use super::room::show;
 use crate::Volume;
 use crate::config::TierConfig;
 use crate::namespace::known::with_file;
 use crate::tiers::{Tier, TierState};
+use braid_contract::units::show_size_up;
 use braid_contract::{Access, Errno, Error, Fd, FileKind, JobKind, RefusalKind, Result, TierId};
 use braid_format::{JobRecord, is_below_root};
 use std::path::Path;
@@ -195,7 +195,7 @@ impl Volume {
         }
         let Some(to) = to else { return Ok(()) };
         let needed = with_file(&self.core, &fd, &identity, |file| self.bytes_elsewhere(file, to))?;
-        self.check_room(&format!("{path} has {} that are not on it", show(needed)), needed, to)
+        self.check_room(&format!("{path} has {} that are not on it", show_size_up(needed)), needed, to)
     }
 
     /// Whether `to` has room for so much.
@@ -205,7 +205,7 @@ impl Volume {
         if needed <= room {
             return Ok(());
         }
-        let what = format!("tier {} has room for {}, and {what}", to.name, show(room));
+        let what = format!("tier {} has room for {}, and {what}", to.name, show_size_up(room));
         Err(Error::refused(Errno::ENOSPC, RefusalKind::Room, what))
     }
 

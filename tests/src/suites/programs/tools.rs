@@ -1,7 +1,7 @@
 //! git, tar, rsync, a compiler and shells.
 
 use super::place::Place;
-use braid_testkit::SplitMix;
+use braid_testkit::{SplitMix, write_random};
 use braid_tests_support::error::{Context, Result, ensure, fail};
 use braid_tests_support::paths;
 use braid_tests_support::sh::{Cmd, cmd, is_root, root_cmd};
@@ -14,7 +14,7 @@ pub(super) fn git(place: &Place<'_>) -> Result<()> {
     let clone = place.dir.join("clone");
     git_cmd(place.dir).args(["clone", "--quiet", "--no-hardlinks"]).arg(paths::root()).arg(&clone).quiet()?;
     let mut large = File::create(clone.join("large")).at(&clone)?;
-    SplitMix::new(1).write(&mut large, 3 << 20)?;
+    write_random(&mut SplitMix::new(1), &mut large, 3 << 20)?;
     for message in ["one", "two"] {
         std::fs::write(clone.join("small"), message)?;
         git_cmd(&clone).args(["add", "--all"]).quiet()?;
@@ -90,7 +90,7 @@ fn hard_links(path: &Path) -> Result<u64> {
 fn make_varied_tree(dir: &Path) -> Result<()> {
     let file = |name: &str, len| -> Result<PathBuf> {
         let path = dir.join(name);
-        SplitMix::new(len).write(&mut File::create(&path).at(&path)?, len)?;
+        write_random(&mut SplitMix::new(len), &mut File::create(&path).at(&path)?, len)?;
         Ok(path)
     };
     let hard = file("hard1", 2 << 20)?;

@@ -115,3 +115,34 @@ fn truth_values() {
         assert_eq!(parse_truth(text), Err(format!("write {TRUTH_FORMS}")), "{text}");
     }
 }
+
+#[test]
+fn seconds_are_within_bounds() {
+    for (text, millis) in [("2", 2000), ("0.5s", 500), ("0.1", 100), ("5s", 5000)] {
+        assert_eq!(parse_seconds(text, 0.1..=5.0), Ok(Duration::from_millis(millis)), "{text}");
+    }
+    for text in ["", "s", "0", "5.1", "-1", "nan", "inf", "1 s", "1m"] {
+        assert_eq!(parse_seconds(text, 0.1..=5.0), Err("write seconds, from 0.1 to 5".into()), "{text}");
+    }
+}
+
+#[test]
+fn sizes_that_are_needed_are_not_shown_as_less() {
+    for (bytes, text) in
+        [(0, "0 bytes"), ((1 << 20) - 1, "1048575 bytes"), (1 << 20, "1.0 MiB"), ((1 << 20) + 1, "1.1 MiB")]
+    {
+        assert_eq!(show_size_up(bytes), text);
+    }
+}
+
+#[test]
+fn latencies_have_two_digits_at_least() {
+    let shown = [999, 1_000, 9_940, 123_456, 1_500_000, 84_000_000, 2_100_000_000].map(show_latency);
+    assert_eq!(shown, ["999 ns", "1.0 µs", "9.9 µs", "123 µs", "1.5 ms", "84 ms", "2.1 s"]);
+}
+
+#[test]
+fn durations_have_two_units() {
+    let shown = [0.9, 59.0, 65.0, 7260.0, 176_400.0].map(show_duration);
+    assert_eq!(shown, ["0 s", "59 s", "1 min 5 s", "2 h 1 min", "2 d 1 h"]);
+}

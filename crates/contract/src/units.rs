@@ -1,14 +1,20 @@
-//! Sizes, rates, percentages, durations and truth values as people write them:
-//! in stack files, flags and settings alike.
+//! Sizes, rates, percentages, durations and truth values as people write and
+//! read them: in stack files, flags, conditions of rules and messages alike.
 
 #[cfg(test)]
 mod tests;
 
+use std::ops::RangeInclusive;
+use std::time::Duration;
+
 const KIB: u64 = 1 << 10;
 const KB: u64 = 1000;
 
-/// Units by the names that [`write_size`] has for them.
-const UNITS: &[(&str, u64)] = &[
+/// Units by their names, with how much each is.
+pub type Units = [(&'static str, u64)];
+
+/// Units of sizes, in bytes, by the names that [`write_size`] has for them.
+pub const SIZES: &Units = &[
     ("KiB", KIB),
     ("MiB", KIB.pow(2)),
     ("GiB", KIB.pow(3)),
@@ -18,6 +24,23 @@ const UNITS: &[(&str, u64)] = &[
     ("GB", KB.pow(3)),
     ("TB", KB.pow(4)),
 ];
+
+/// Units of durations, in nanoseconds.
+pub const DURATIONS: &Units = &[
+    ("ns", 1),
+    ("us", 1000),
+    ("ms", 1_000_000),
+    ("s", 1_000_000_000),
+    ("m", 60_000_000_000),
+    ("h", 3_600_000_000_000),
+    ("d", 86_400_000_000_000),
+];
+
+/// How much the unit of this very name is.
+#[must_use]
+pub fn unit(units: &Units, name: &str) -> Option<u64> {
+    units.iter().find(|(known, _)| *known == name).map(|(_, factor)| *factor)
+}
 
 /// The forms of a size, for messages.
 pub const SIZE_FORMS: &str =
@@ -40,7 +63,7 @@ pub fn parse_size(text: &str) -> Result<u64, String> {
     let (number, unit) = split(text);
     let factor = match unit.to_ascii_lowercase().as_str() {
         "" | "b" => Some(1),
-        unit => UNITS
+        unit => SIZES
             .iter()
             .find(|(name, _)| is_unit(unit, &name.to_ascii_lowercase()))
             .map(|(_, factor)| *factor),
@@ -60,11 +83,17 @@ fn is_unit(written: &str, name: &str) -> bool {
     written == name || short
 }
 
-/// The digits that a text begins with, and what comes after them and a blank.
+/// The digits that a text begins with, and the unit after them, with a blank
+/// between the two or without.
 fn split(text: &str) -> (&str, &str) {
-    let digits = text.bytes().take_while(u8::is_ascii_digit).count();
-    let (number, unit) = text.split_at(digits);
+    let (number, unit) = split_number(text);
     (number, unit.strip_prefix(' ').filter(|unit| !unit.is_empty()).unwrap_or(unit))
+}
+
+/// The digits that a text begins with, and the rest of it.
+#[must_use]
+pub fn split_number(text: &str) -> (&str, &str) {
+    text.split_at(text.bytes().take_while(u8::is_ascii_digit).count())
 }
 
 /// A percentage, 0 to 100; the error says how to write it.
@@ -87,19 +116,22 @@ pub const DURATION_FORMS: &str = "a whole number and ns, us, ms, s, m, h or d, s
 /// # Errors
 /// If `text` has none of the [`DURATION_FORMS`].
 pub fn parse_duration(text: &str) -> Result<u64, String> {
-    let (number, unit) = split(text);
-    let factor = match unit {
-        "ns" => 1,
-        "us" => 1000,
-        "ms" => 1_000_000,
-        "s" => 1_000_000_000,
-        "m" => 60_000_000_000,
-        "h" => 3_600_000_000_000,
-        "d" => 86_400_000_000_000,
-        _ => return Err(format!("a duration is {DURATION_FORMS}")),
-    };
+    let (number, name) = split(text);
+    let factor = unit(DURATIONS, name).ok_or_else(|| format!("a duration is {DURATION_FORMS}"))?;
     let nanos = number.parse::<u64>().ok().and_then(|number| number.checked_mul(factor));
     nanos.ok_or_else(|| format!("a duration is {DURATION_FORMS}"))
+}
+
+/// Seconds, with decimals and an `s` or without, within `range`; the error says
+/// how to write it.
+///
+/// # Errors
+/// If `text` is something else, or out of range.
+pub fn parse_seconds(text: &str, range: RangeInclusive<f64>) -> Result<Duration, String> {
+    let seconds = text.strip_suffix('s').unwrap_or(text).parse::<f64>().ok();
+    let seconds = seconds.filter(|seconds| range.contains(seconds));
+    let seconds = seconds.and_then(|seconds| Duration::try_from_secs_f64(seconds).ok());
+    seconds.ok_or_else(|| format!("write seconds, from {} to {}", range.start(), range.end()))
 }
 
 /// Bytes a second; the error says how to write it.
@@ -148,9 +180,40 @@ pub fn show_size(bytes: u64) -> String {
 /// An exact size in the form that [`parse_size`] reads.
 #[must_use]
 pub fn write_size(bytes: u64) -> String {
-    let unit = UNITS[..4].iter().rev().find(|(_, factor)| bytes > 0 && bytes.is_multiple_of(*factor));
+    let unit = SIZES[..4].iter().rev().find(|(_, factor)| bytes > 0 && bytes.is_multiple_of(*factor));
     match unit {
         Some((name, factor)) => format!("{}{name}", bytes / factor),
         None => bytes.to_string(),
+    }
+}
+
+/// A size that something needs or has: in full below 1 MiB, else rounded up.
+#[must_use]
+pub fn show_size_up(bytes: u64) -> String {
+    let tenths = (bytes as f64 * 10.0 / KIB.pow(2) as f64).ceil() / 10.0;
+    if bytes < KIB.pow(2) { format!("{bytes} bytes") } else { format!("{tenths:.1} MiB") }
+}
+
+/// A latency in the unit that suits it.
+#[must_use]
+pub fn show_latency(nanos: u64) -> String {
+    let (value, unit) = match nanos {
+        0..1_000 => return format!("{nanos} ns"),
+        1_000..1_000_000 => (nanos as f64 / 1e3, "µs"),
+        1_000_000..1_000_000_000 => (nanos as f64 / 1e6, "ms"),
+        _ => (nanos as f64 / 1e9, "s"),
+    };
+    if value < 9.95 { format!("{value:.1} {unit}") } else { format!("{value:.0} {unit}") }
+}
+
+/// A time that passes or passed, by its two largest units.
+#[must_use]
+pub fn show_duration(seconds: f64) -> String {
+    let seconds = seconds as u64;
+    match (seconds / 86400, seconds / 3600 % 24, seconds / 60 % 60, seconds % 60) {
+        (0, 0, 0, s) => format!("{s} s"),
+        (0, 0, m, s) => format!("{m} min {s} s"),
+        (0, h, m, _) => format!("{h} h {m} min"),
+        (d, h, ..) => format!("{d} d {h} h"),
     }
 }
