@@ -1,4 +1,4 @@
-//! Reference model and differential runner.
+//! Reference model, differential runner and conformance suites.
 //!
 //! Sequences of file-system operations ([`Op`]) are carried out side by side on
 //! two [`Subject`]s: directories on mounted file systems ([`NativeSide`]),
@@ -12,6 +12,7 @@
 #![forbid(unsafe_code)]
 
 mod common;
+pub mod conformance;
 pub mod crash;
 pub mod damage;
 mod differential;
