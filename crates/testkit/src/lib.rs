@@ -16,6 +16,7 @@ pub mod conformance;
 pub mod crash;
 pub mod damage;
 mod differential;
+pub mod dir_fs;
 mod fault;
 mod generate;
 mod model;

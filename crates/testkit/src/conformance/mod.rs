@@ -6,6 +6,7 @@
 //! capabilities that the subject declares select the cases: what it can do is
 //! tried, and what it can't do must be refused. A case fails by panicking.
 
+pub mod file_system;
 pub mod store;
 
 use std::any::Any;
