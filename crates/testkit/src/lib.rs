@@ -17,6 +17,7 @@ pub mod crash;
 pub mod damage;
 mod differential;
 pub mod dir_fs;
+mod direct;
 mod fault;
 mod generate;
 mod model;
@@ -31,6 +32,7 @@ mod tree;
 
 pub use common::Common;
 pub use differential::{Difference, Failure, Runner, Settings, Totals, run_case};
+pub use direct::DirectSide;
 pub use fault::{Fault, FaultySide};
 pub use generate::{prelude, sequence};
 pub use model::{Model, ModelSide};
