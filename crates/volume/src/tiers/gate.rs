@@ -142,7 +142,7 @@ impl Gate {
         } else if before == 0 {
             self.progress_ns.store(self.environment.monotonic_ns(), Ordering::Release);
         }
-        before < IN_FLIGHT_MAX
+        before < self.in_flight_max
     }
 
     fn wait_for_turn(&self) -> Result<()> {
@@ -301,6 +301,7 @@ impl Store for Gate {
 mod tests {
     use super::*;
     use braid_stores::dir::DirStore;
+    use braid_testkit::conformance::store::{Layered, StoreLayer};
     use std::sync::mpsc::channel;
 
     /// A clock that is put forward by hand.
@@ -360,6 +361,30 @@ mod tests {
             assert!(!gate.hangs(), "it goes on when operations end");
             hung
         })
+    }
+
+    /// A store that takes so many operations at once.
+    struct Narrow(DirStore, u32);
+
+    impl StoreLayer for Narrow {
+        fn inner(&self) -> &dyn Store {
+            &self.0
+        }
+
+        fn capabilities(&self) -> StoreCapabilities {
+            StoreCapabilities { queue_depth: self.1, ..self.0.capabilities() }
+        }
+    }
+
+    #[test]
+    fn as_many_operations_are_under_way_as_the_store_takes_and_threads_allow() {
+        let dir = tempfile::tempdir().unwrap();
+        for (queue_depth, in_flight_max) in [(0, 1), (3, 3), (1000, IN_FLIGHT_MAX)] {
+            let store = Layered(Narrow(DirStore::open(dir.path()).unwrap(), queue_depth));
+            let gate = Gate::new(Some(Arc::new(store)), Arc::new(Clock::default()));
+            assert_eq!((0..2000).take_while(|_| gate.try_enter()).count(), in_flight_max as usize);
+            assert!(!gate.is_prompt());
+        }
     }
 
     #[test]
