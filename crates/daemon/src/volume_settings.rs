@@ -22,7 +22,8 @@ const NAME_BYTES_MAX: usize = 48;
 /// The keys of a tier that a flag takes too.
 pub(crate) const TIER_KEYS: &[&str] = &["dir", "weight", "reserve", "readonly", "require"];
 /// The keys of a tier in a stack file.
-const TIER_KEYS_IN_FILE: &[&str] = &["dir", "weight", "reserve", "readonly", "require", "faults"];
+const TIER_KEYS_IN_FILE: &[&str] =
+    &["dir", memory::KEY, "weight", "reserve", "readonly", "require", "faults"];
 
 /// `volume: { … }`
 pub(crate) fn from_file(field: &Field, reading: &Reading<'_>) -> Result<VolumeSettings, Refusal> {
