@@ -62,7 +62,7 @@ pub(crate) fn open(config: &Config, create: bool) -> Result<VolumeHandle, Refusa
     match opened {
         Ok(volume) => {
             if let Err(refusal) = memory::join(&volume, settings) {
-                // Nobody used it; what closing it says is of no interest.
+                // It was not used, so that an error of closing it means nothing.
                 let _ = volume.shutdown();
                 return Err(refusal);
             }

@@ -32,8 +32,8 @@ struct Space {
 }
 
 impl Object {
-    /// An empty object. Its memory file can't be executed, and nobody who gets
-    /// its descriptor can seal it against the store.
+    /// An empty object. Its memory file can't be executed, and a holder of its
+    /// descriptor can't seal it against the store.
     pub(super) fn new(account: Arc<Account>) -> Result<Self> {
         let fd = match memory_file(MemfdFlags::NOEXEC_SEAL) {
             // Before Linux 6.3.

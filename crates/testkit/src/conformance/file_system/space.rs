@@ -1,4 +1,4 @@
-//! The space of files: reserved, given back, told from holes, copied.
+//! The space of files: reserved, given back, distinguished from holes, copied.
 
 use super::super::pattern;
 use super::bed::{Bed, ROOT, errno};
@@ -103,7 +103,7 @@ fn data_and_holes_are_found(bed: &Bed<'_>) {
     let seek = |offset, target| bed.fs.seek(&bed.caller, handle, offset, target);
     bed.write(handle, 4 * MIB, &[1; 4096]);
     bed.truncate(ino, 12 * MIB);
-    // Where holes are not told, all is data.
+    // A file system that does not know its holes calls all of it data.
     let start = seek(0, SeekTarget::Data).unwrap();
     assert!(start == 4 * MIB || start == 0, "{start}");
     assert_eq!(seek(4 * MIB + 9, SeekTarget::Data).unwrap(), 4 * MIB + 9);

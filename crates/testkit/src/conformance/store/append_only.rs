@@ -22,8 +22,8 @@ pub struct AppendOnly {
 }
 
 impl Layered<AppendOnly> {
-    /// A store over `inner`; without `seek_data`, data is not told from holes
-    /// either.
+    /// A store over `inner`; without `seek_data`, holes are not distinguished
+    /// from data either.
     #[must_use]
     pub fn over(inner: Arc<dyn Store>, seek_data: bool) -> Self {
         Self(AppendOnly { inner, seek_data, written: Mutex::default() })

@@ -1,4 +1,4 @@
-//! The space that objects take: reserved, given back, told from holes.
+//! The space that objects take: reserved, given back, distinguished from holes.
 
 use super::super::pattern;
 use super::{A, B, Case, always, can, errno, expect, get, put, set_up};

@@ -10,7 +10,7 @@ pub(super) const CASES: [Case; 7] = [
     ("a probe knows the tier by its label", always, a_probe_knows_the_tier_by_its_label),
     ("all objects are listed", always, all_objects_are_listed),
     ("what is cleared can be used anew", always, what_is_cleared_can_be_used_anew),
-    ("a notice is in nobody's way", always, a_notice_is_in_nobodys_way),
+    ("a notice leaves the tier as it is", always, a_notice_leaves_the_tier_as_it_is),
     ("files of the directory become objects", |store| store.directory().is_ok(), files_become_objects),
     ("a directory is refused", |store| store.directory().is_err(), a_directory_is_refused),
 ];
@@ -59,7 +59,7 @@ fn what_is_cleared_can_be_used_anew(store: &dyn Store) {
     expect(store, A, 0, b"");
 }
 
-fn a_notice_is_in_nobodys_way(store: &dyn Store) {
+fn a_notice_leaves_the_tier_as_it_is(store: &dyn Store) {
     set_up(store, &[A]);
     for notice in [&b"what this is"[..], b"what this is", b"something else"] {
         store.leave_notice(notice).unwrap();
