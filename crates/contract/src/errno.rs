@@ -64,19 +64,48 @@ errnos! {
     ECANCELED = 125, "Operation canceled";
 }
 
+/// Whether, when and where it makes sense to try again what failed.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Retry {
+    /// Nowhere: the same request gets the same answer.
+    Never,
+    /// Here, in a moment: the request was interrupted, or lacked something that
+    /// others give back by themselves.
+    Soon,
+    /// On another tier: this one has no room.
+    Elsewhere,
+    /// Here once the tier has recovered, and on another one until then: it is
+    /// failing, read-only or gone.
+    AfterRecovery,
+}
+
 impl Errno {
+    /// Whether, when and where it makes sense to try again. The one table that
+    /// everything below goes by.
+    #[must_use]
+    pub fn retry(self) -> Retry {
+        match self {
+            Self::EINTR | Self::EAGAIN | Self::ENOMEM | Self::EMFILE | Self::ENFILE => Retry::Soon,
+            Self::ENOSPC | Self::EDQUOT => Retry::Elsewhere,
+            Self::EIO | Self::EROFS | Self::ESTALE | Self::ENODEV | Self::ENXIO | Self::ENOTCONN => {
+                Retry::AfterRecovery
+            }
+            _ => Retry::Never,
+        }
+    }
+
     /// Whether a tier that answered this has no room, so that another tier may
     /// be tried in its place.
     #[must_use]
     pub fn is_full(self) -> bool {
-        matches!(self, Self::ENOSPC | Self::EDQUOT)
+        self.retry() == Retry::Elsewhere
     }
 
     /// Whether a tier that answered this can't be relied on at present: it is
     /// failing, read-only or gone.
     #[must_use]
     pub fn is_failing(self) -> bool {
-        matches!(self, Self::EIO | Self::EROFS | Self::ESTALE | Self::ENODEV | Self::ENXIO | Self::ENOTCONN)
+        self.retry() == Retry::AfterRecovery
     }
 }
 

@@ -1,6 +1,6 @@
 //! The one error type of every operation.
 
-use crate::Errno;
+use crate::{Errno, Retry};
 use std::fmt;
 
 /// The result of an operation.
@@ -90,6 +90,19 @@ impl Error {
         self
     }
 
+    /// Whether, when and where it makes sense to try again ([`Errno::retry`]).
+    /// A [refusal](Self::refused) is final, whatever its number.
+    #[must_use]
+    pub fn retry(&self) -> Retry {
+        if self.refusal().is_some() { Retry::Never } else { self.errno.retry() }
+    }
+
+    /// Whether the same request, made again in a moment, may succeed.
+    #[must_use]
+    pub fn is_retryable(&self) -> bool {
+        self.retry() == Retry::Soon
+    }
+
     /// Whether the tier that answered this has no room ([`Errno::is_full`]).
     #[must_use]
     pub fn is_full(&self) -> bool {
@@ -175,6 +188,15 @@ impl<T, E: Into<Error>> Context<T> for std::result::Result<T, E> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_refusal_is_final_and_other_errors_go_by_their_number() {
+        assert!(Error::new(Errno::EAGAIN, "busy").context("reading").is_retryable());
+        assert!(!Error::from(Errno::ENOENT).is_retryable());
+        assert_eq!(Error::from(Errno::EDQUOT).retry(), Retry::Elsewhere);
+        assert_eq!(Error::from(Errno::ESTALE).retry(), Retry::AfterRecovery);
+        assert_eq!(Error::refused(Errno::EAGAIN, RefusalKind::Job, "later").retry(), Retry::Never);
+    }
 
     #[test]
     fn context_reads_from_the_outside_in() {

@@ -205,6 +205,29 @@ pub struct StatFs {
 /// has given all of them back. An inode that was removed meanwhile answers
 /// `ESTALE`, or `ENOENT` where it is looked up by name.
 ///
+/// **Numbers** are given again: once an inode has no name and is not open, an
+/// [`Entry`] with another generation may come with its number, whose lookups of
+/// both inodes are counted together from then on. A caller that sees the
+/// generation change uses nothing that it knew under the number before.
+///
+/// **Locking** is the implementation's. Callers hold no lock of any kind, and
+/// may make, look up, link, remove and rename in the same directories at the
+/// same time; the directory locks that the kernel holds when it is the caller
+/// are not relied upon. Each operation on names takes effect at one moment: of
+/// several that make a name one succeeds and the others answer `EEXIST`, of
+/// several that take it away one does and the others answer `ENOENT`, a name
+/// that is replaced is there all the time, and no two renames of directories
+/// put each into the other. What is answered is of the inode that the operation
+/// itself made or found, whatever becomes of the name at once. Between two
+/// calls, all may change: who looks a name up and then uses the inode has to
+/// expect `ESTALE`, and looks it up again.
+///
+/// Reads and writes of one file may overlap in time: each byte is one of those
+/// that were written there, in no order. An end of file that several write
+/// behind is theirs to agree on. An open file or directory is used by several
+/// threads at once; its release is the last use, and is answered `EBADF` like
+/// any other when it comes again.
+///
 /// **Durability**: nothing is promised to survive power loss until
 /// [`fsync`](Self::fsync), [`sync_dir`](Self::sync_dir) or a write with
 /// [`WriteFlags::sync`] has returned.
@@ -266,9 +289,9 @@ pub trait FileSystem: Send + Sync {
     /// Removes an empty directory.
     fn rmdir(&self, caller: &Caller, parent: InodeId, name: &OsStr) -> Result<()>;
 
-    /// Renames, atomically. Two callers may rename over the same name, make it
-    /// or remove it at the same time: what loses the name each time is the
-    /// implementation's to find, whoever calls.
+    /// Renames, atomically: whatever else is done to the two names at the same
+    /// time, there is a moment at which one was taken and the other given. What
+    /// loses the new name is the implementation's to find.
     fn rename(
         &self,
         caller: &Caller,
@@ -297,7 +320,8 @@ pub trait FileSystem: Send + Sync {
         flags: OpenFlags,
     ) -> Result<(Entry, Opened)>;
 
-    /// Reads into `buf` from `offset` on; short only at the end of the file.
+    /// Reads into `buf` from `offset` on; short only at the end of the file. For
+    /// a `direct` read, `buf` begins at a multiple of 4096 in memory.
     fn read(
         &self,
         caller: &Caller,

@@ -26,7 +26,7 @@ pub mod units;
 pub use attr::{Attr, FileKind, SetAttr, SetTime, Timestamp};
 pub use caller::Caller;
 pub use environment::Environment;
-pub use errno::Errno;
+pub use errno::{Errno, Retry};
 pub use error::{Context, Error, RefusalKind, Result};
 pub use file_system::{
     DirEntry, DirSink, Entry, EntryCache, FallocateMode, FileSystem, FileSystemCapabilities, IoMode,

@@ -17,7 +17,10 @@ pub struct StoreCapabilities {
     pub allocate: bool,
     /// [`Store::next_data`] tells data from holes.
     pub seek_data: bool,
-    /// Data in a range may be written over in place.
+    /// Data may be written over in place. Without it, each byte of an object is
+    /// written once: [`Store::write_at`] answers `EOPNOTSUPP`, and writes
+    /// nothing, where any of the bytes was written before, also if it was cut
+    /// off since.
     pub overwrite: bool,
     /// Alignment that [`StoreIo::direct`] asks of offset, length and memory, in
     /// bytes; 0 where direct I/O is not possible.
@@ -27,6 +30,9 @@ pub struct StoreCapabilities {
     /// An object that is written past its end gets more space than was asked
     /// for, unless it was allocated before.
     pub preallocates: bool,
+    /// Operations that the store takes at once, at least 1. One more gains
+    /// nothing: it would only wait inside.
+    pub queue_depth: u32,
 }
 
 /// How to carry out one read or write.
@@ -64,7 +70,7 @@ pub struct Usage {
     pub device: u64,
 }
 
-/// One piece of a batch: a read into or a write from one buffer.
+/// One piece of a batch: a read or a write of one range of an object.
 #[derive(Debug)]
 pub enum PieceIo<'a> {
     /// Read at `offset`; the count of bytes read is left in `done`.
@@ -73,8 +79,8 @@ pub enum PieceIo<'a> {
         id: ObjectId,
         /// Where in the object, in bytes.
         offset: u64,
-        /// Filled up to the object's end.
-        buf: &'a mut [u8],
+        /// Filled one after another, up to the object's end.
+        bufs: &'a mut [IoSliceMut<'a>],
         /// Bytes read.
         done: usize,
     },
@@ -84,11 +90,21 @@ pub enum PieceIo<'a> {
         id: ObjectId,
         /// Where in the object, in bytes.
         offset: u64,
-        /// What to write.
-        buf: &'a [u8],
+        /// What to write, one after another.
+        bufs: &'a [IoSlice<'a>],
         /// Bytes written.
         done: usize,
     },
+}
+
+impl PieceIo<'_> {
+    /// The object.
+    #[must_use]
+    pub fn id(&self) -> ObjectId {
+        match self {
+            Self::Read { id, .. } | Self::Write { id, .. } => *id,
+        }
+    }
 }
 
 /// The interface to bytes on a tier.
@@ -110,23 +126,22 @@ pub trait Store: Send + Sync {
     /// which is short only at the object's end.
     fn read_at(&self, id: ObjectId, offset: u64, bufs: &mut [IoSliceMut<'_>], io: StoreIo) -> Result<usize>;
 
-    /// Writes `bufs` at `offset`, and grows the object if it ends before.
+    /// Writes `bufs` at `offset`, and grows the object if it ends before. Over
+    /// data that is there, needs the capability `overwrite`.
     /// Returns the count of bytes written; a short count is followed by the
     /// error that caused it when the rest is tried.
     fn write_at(&self, id: ObjectId, offset: u64, bufs: &[IoSlice<'_>], io: StoreIo) -> Result<usize>;
 
-    /// Carries out all pieces, in any order; each is as if by
-    /// [`read_at`](Self::read_at) or [`write_at`](Self::write_at). Stops at the
-    /// first failure; the `done` of each piece tells how far it came.
+    /// Carries out all pieces, in any order and at the same time where the store
+    /// can; each is as if by [`read_at`](Self::read_at) or
+    /// [`write_at`](Self::write_at), so that pieces which overlap have no order
+    /// among them. Begins no further piece after one that failed; the `done` of
+    /// each piece, 0 to begin with, tells how far it came.
     fn batch(&self, pieces: &mut [PieceIo<'_>], io: StoreIo) -> Result<()> {
         for piece in pieces {
             match piece {
-                PieceIo::Read { id, offset, buf, done } => {
-                    *done = self.read_at(*id, *offset, &mut [IoSliceMut::new(buf)], io)?;
-                }
-                PieceIo::Write { id, offset, buf, done } => {
-                    *done = self.write_at(*id, *offset, &[IoSlice::new(buf)], io)?;
-                }
+                PieceIo::Read { id, offset, bufs, done } => *done = self.read_at(*id, *offset, bufs, io)?,
+                PieceIo::Write { id, offset, bufs, done } => *done = self.write_at(*id, *offset, bufs, io)?,
             }
         }
         Ok(())
@@ -141,7 +156,7 @@ pub trait Store: Send + Sync {
     /// The object's size stays. Needs the capability `punch`.
     fn punch(&self, id: ObjectId, offset: u64, len: u64) -> Result<()>;
 
-    /// Cuts or grows the object to `size` bytes.
+    /// Cuts or grows the object to `size` bytes. What it grows by reads as zeros.
     fn truncate(&self, id: ObjectId, size: u64) -> Result<()>;
 
     /// Makes what was written to the objects, and their existence, survive

@@ -98,6 +98,8 @@ pub struct VolumeSettings {
     pub jobs: Option<Located<usize>>,
     /// The tiers, home among them, in the order in which they were written.
     pub tiers: Vec<TierSettings>,
+    /// The tiers in memory, in the order in which they were written.
+    pub memory: Vec<MemoryTier>,
     /// Memory for the heat of ranges, in bytes; 0 keeps none.
     pub heat_budget: Option<Located<u64>>,
     /// Whether latencies and threads are watched.
@@ -157,6 +159,21 @@ pub struct TierSettings {
     pub faults: Vec<Located<FaultRule>>,
     /// Where it is said that the mount is to go without it.
     pub absent: Option<Place>,
+}
+
+/// The settings of a tier in memory.
+#[derive(Debug)]
+pub struct MemoryTier {
+    /// Its name.
+    pub name: String,
+    /// Where its settings stand.
+    pub place: Place,
+    /// Bytes that it may take.
+    pub size: Located<u64>,
+    /// Its share when ranges are dealt by weight; measured if it is not set.
+    pub weight: Option<Located<f64>>,
+    /// Space that is left free of its size; nothing if it is not set.
+    pub reserve: Option<Located<Reserve>>,
 }
 
 /// What a tier's directory must be, so that it is not taken for the tier while
@@ -325,11 +342,15 @@ pub(crate) fn check_names(volume: &VolumeSettings) -> Result<(), Refusal> {
             return Err(tier.place.refuse(found, "give each tier a name of its own"));
         }
     }
+    if volume.memory.iter().any(|tier| tier.name == volume.home.value) {
+        let advice = "name another tier: home keeps the names of all files, and memory keeps nothing";
+        return Err(volume.home.place.refuse("the home tier can't be in memory", advice));
+    }
     known(&volume.tiers, &volume.home)?;
     crate::movers::check(volume)?;
     check_policy(volume, &volume.policy.value)?;
     for rule in &volume.rules {
-        rule.tiers.iter().try_for_each(|tier| known(&volume.tiers, tier))?;
+        rule.tiers.iter().try_for_each(|tier| known_in(volume, tier))?;
         rule.policy.iter().try_for_each(|policy| check_policy(volume, &policy.value))?;
     }
     let home = volume.tier(&volume.home.value);
@@ -349,8 +370,16 @@ pub(crate) fn check_names(volume: &VolumeSettings) -> Result<(), Refusal> {
 /// Refuses a policy that names a tier that there is not.
 pub(crate) fn check_policy(volume: &VolumeSettings, policy: &Policy) -> Result<(), Refusal> {
     match policy {
-        Policy::Size { large: Large::Tier(tier), .. } => known(&volume.tiers, tier),
+        Policy::Size { large: Large::Tier(tier), .. } => known_in(volume, tier),
         _ => Ok(()),
+    }
+}
+
+/// Refuses a name that no tier has, in memory or not.
+fn known_in(volume: &VolumeSettings, named: &Located<String>) -> Result<(), Refusal> {
+    match volume.memory.iter().any(|tier| tier.name == named.value) {
+        true => Ok(()),
+        false => known(&volume.tiers, named),
     }
 }
 

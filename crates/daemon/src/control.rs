@@ -90,6 +90,13 @@ impl Control {
         self.follow_volume();
     }
 
+    /// The mount has ended: what is done to the tiers from now on is not for the
+    /// stack file.
+    pub(crate) fn end(&self) {
+        self.follow();
+        self.running.end();
+    }
+
     fn follow_volume(&self) {
         // Before the tiers: these are as a job that is done has left them.
         let jobs = self.volume.jobs();

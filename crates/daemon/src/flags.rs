@@ -59,6 +59,7 @@ pub fn parse(flags: &StackFlags) -> Result<Config, Refusal> {
         range: range.transpose()?,
         jobs: None,
         tiers,
+        memory: Vec::new(),
         heat_budget: None,
         monitor: None,
         movers: None,

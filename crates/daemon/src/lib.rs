@@ -17,6 +17,7 @@ pub mod eject;
 pub mod elsewhere;
 pub mod flags;
 pub mod log;
+mod memory;
 pub mod metrics;
 pub mod own_files;
 pub mod profile;

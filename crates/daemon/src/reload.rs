@@ -251,6 +251,11 @@ impl Files<'_> {
             );
             return Err(new.place.key("tiers").refuse(format!("tier '{name}' is not here any more"), advice));
         }
+        let mut both = old.memory.iter().zip(&new.memory);
+        if old.memory.len() != new.memory.len() || both.any(|(old, new)| !new.is_as(old)) {
+            let advice = "put them back, and mount anew with the others";
+            return Err(new.place.key("tiers").refuse("the tiers in memory are not as they were", advice));
+        }
         let (mut old_root, mut new_root) = (self.old.source.root.clone(), self.new.source.root.clone());
         if let (Some(old), Some(found)) = (volume_mut(&mut old_root), volume_mut(&mut new_root)) {
             refuse_changed((old, found), &new.place, FIXED)?;

@@ -4,6 +4,7 @@
 
 use crate::config::{Config, MountSettings, THREADS_DEFAULT};
 use crate::drill::Drills;
+use crate::memory;
 use crate::refusal::Place;
 use crate::require;
 use crate::stack_file;
@@ -15,6 +16,7 @@ use braid_ipc::protocol::Saved;
 use std::io::Write;
 use std::os::unix::fs::{MetadataExt, OpenOptionsExt, fchown};
 use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 /// Where a configuration comes from.
@@ -36,6 +38,8 @@ pub(crate) struct Running {
     mount: MountSettings,
     /// Tiers that the mount went without.
     without: Vec<String>,
+    /// The mount has ended: tiers in memory go with it, and come with the next.
+    ended: AtomicBool,
 }
 
 impl Running {
@@ -49,6 +53,7 @@ impl Running {
             file,
             mount: config.mount.clone(),
             without: absent.map(|tier| tier.name.clone()).collect(),
+            ended: AtomicBool::new(false),
         }
     }
 
@@ -104,11 +109,18 @@ impl Running {
         self.without.iter().any(|name| name == tier)
     }
 
+    /// The mount has ended, and is only closed.
+    pub(crate) fn end(&self) {
+        self.ended.store(true, Ordering::Release);
+    }
+
     /// Tiers of the stack that are not among these.
     pub(crate) fn missing(&self, names: &[&str]) -> Vec<String> {
         let root = self.root();
         let Some(Node { value: Value::Map(tiers), .. }) = stack_text::tiers(&root) else { return Vec::new() };
-        let missing = tiers.iter().filter(|tier| !names.contains(&tier.key.as_str()));
+        let stays =
+            |tier: &Node| self.ended.load(Ordering::Acquire) && stack_text::get(tier, memory::KEY).is_some();
+        let missing = tiers.iter().filter(|tier| !names.contains(&tier.key.as_str()) && !stays(&tier.node));
         missing.map(|tier| tier.key.clone()).collect()
     }
 

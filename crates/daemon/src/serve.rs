@@ -134,6 +134,7 @@ fn serve(
     tracing::info!("unmounted; closing the volume");
     tell_manager(&[NotifyState::Stopping]);
     drop(metrics);
+    follower.end();
     let closed = volume.shutdown();
     // No job does anything any more.
     follower.follow();

@@ -4,6 +4,7 @@
 use crate::config::{EPOCH, Reserve, TierSettings, VolumeSettings, check_names};
 use crate::drill::{self, FaultRule};
 use crate::jobs::PARALLEL;
+use crate::memory;
 use crate::movers;
 use crate::policy;
 use crate::profile::{self, Profile};
@@ -21,7 +22,8 @@ const NAME_BYTES_MAX: usize = 48;
 /// The keys of a tier that a flag takes too.
 pub(crate) const TIER_KEYS: &[&str] = &["dir", "weight", "reserve", "readonly", "require"];
 /// The keys of a tier in a stack file.
-const TIER_KEYS_IN_FILE: &[&str] = &["dir", "weight", "reserve", "readonly", "require", "faults"];
+const TIER_KEYS_IN_FILE: &[&str] =
+    &["dir", memory::KEY, "weight", "reserve", "readonly", "require", "faults"];
 
 /// `volume: { … }`
 pub(crate) fn from_file(field: &Field, reading: &Reading<'_>) -> Result<VolumeSettings, Refusal> {
@@ -31,9 +33,13 @@ pub(crate) fn from_file(field: &Field, reading: &Reading<'_>) -> Result<VolumeSe
     ];
     let mut section = Section::of(field, &known)?;
     let tiers = section.require("tiers", "tiers: { NAME: { dir: DIRECTORY }, … }")?;
-    let mut parsed = Vec::new();
+    let (mut parsed, mut in_memory) = (Vec::new(), Vec::new());
     for tier in Section::open(&tiers)?.into_fields() {
         check_name(&tier.name, &tier.place)?;
+        if memory::is_memory(&tier) {
+            in_memory.push(memory::from_file(&tier)?);
+            continue;
+        }
         let settings = Section::of(&tier, TIER_KEYS_IN_FILE)?;
         parsed.push(tier_settings(&tier.name, settings, base)?);
     }
@@ -59,6 +65,7 @@ pub(crate) fn from_file(field: &Field, reading: &Reading<'_>) -> Result<VolumeSe
         range: section.take("range").map(|field| range(&field)).transpose()?,
         jobs: section.take("jobs").map(|field| field.count(PARALLEL)).transpose()?,
         tiers: parsed,
+        memory: in_memory,
         heat_budget: section.take("heat").map(|field| movers::heat_budget(&field)).transpose()?.flatten(),
         monitor: section.take("monitor").map(|field| field.truth()).transpose()?,
         movers: section.take("movers").map(|field| movers::from_file(&field)).transpose()?,

@@ -3,10 +3,10 @@
 use crate::config::{self, Config, Large, Policy, THREADS_DEFAULT, TierSettings, VolumeSettings};
 use crate::device::{self, Devices};
 use crate::drill::{self, Drills};
-use crate::refusal::Refusal;
+use crate::refusal::{Located, Refusal};
 use crate::replacement::{self, TierPlace};
 use crate::rules::Rule;
-use crate::{elsewhere, movers, ownership, process, rehome, require, validate};
+use crate::{elsewhere, memory, movers, ownership, process, rehome, require, validate};
 use braid_contract::{Errno, Error, FileSystem, InodeId, Shown, Store, VolumeId};
 use braid_fuse::{FuseConfig, Session};
 use braid_ipc::protocol::{
@@ -17,8 +17,8 @@ use braid_placement::{EPOCH_NS_DEFAULT, LargeFiles, PolicyConfig, Reserve, RuleC
 use braid_stores::dir::DirStore;
 use braid_stores::native::open_tier_dir;
 use braid_volume::{
-    CheckOptions, CheckProgress, CheckReport, HomeConfig, Layout, Machine, OpenError, TierChange, TierConfig,
-    Volume, VolumeConfig,
+    CheckOptions, CheckProgress, CheckReport, HomeConfig, Layout, Machine, OpenError, PlacementConfig,
+    TierChange, TierConfig, Volume, VolumeConfig,
 };
 use std::io;
 use std::path::Path;
@@ -31,6 +31,8 @@ pub(crate) struct VolumeHandle {
     pub(crate) volume: Arc<Volume>,
     pub(crate) drills: Arc<Drills>,
     pub(crate) places: Arc<Mutex<Vec<TierPlace>>>,
+    /// The names of the tiers in memory.
+    memory: Arc<[String]>,
     devices: Arc<Devices>,
     opened: Instant,
 }
@@ -49,9 +51,14 @@ pub(crate) fn open(config: &Config, create: bool) -> Result<VolumeHandle, Refusa
     let mut volume = VolumeConfig { create, ..volume_config(settings, Some(&drills))? };
     rehome::settle(&volume.home.root);
     volume.home.root = rehome::with_access_times(volume.home.root, access_times);
-    let opened = Volume::open(volume);
+    let opened = memory::absent(settings, &volume, Volume::open);
     match opened {
         Ok(volume) => {
+            if let Err(refusal) = memory::join(&volume, settings) {
+                // It was not used, so that an error of closing it means nothing.
+                let _ = volume.shutdown();
+                return Err(refusal);
+            }
             // Nobody uses it yet.
             for tier in
                 settings.tiers.iter().filter(|tier| tier.readonly.as_ref().is_some_and(|yes| yes.value))
@@ -61,7 +68,8 @@ pub(crate) fn open(config: &Config, create: bool) -> Result<VolumeHandle, Refusa
                 let _ = volume.set_tier(&tier.name, change);
             }
             let devices = Arc::new(Devices::new(volume.status().tiers.iter().map(|tier| tier.device)));
-            Ok(VolumeHandle { volume, drills, places, devices, opened: Instant::now() })
+            let memory = memory::names(settings).into();
+            Ok(VolumeHandle { volume, drills, places, memory, devices, opened: Instant::now() })
         }
         Err(error) => Err(refuse(&error, settings)),
     }
@@ -73,7 +81,9 @@ pub(crate) fn check(
     options: &CheckOptions,
     progress: &mut dyn FnMut(&CheckProgress) -> bool,
 ) -> Result<CheckReport, Refusal> {
-    let checked = braid_volume::check_with(volume_config(settings, None)?, options, progress);
+    let config = volume_config(settings, None)?;
+    let checked =
+        memory::absent(settings, &config, |config| braid_volume::check_with(config, options, progress));
     checked.map_err(|error| refuse(&error, settings))
 }
 
@@ -106,6 +116,7 @@ impl VolumeHandle {
     pub(crate) fn shutdown(&self) -> Result<(), Error> {
         // What hangs would keep it from ending.
         self.drills.lift();
+        memory::empty(&self.volume, &self.memory);
         self.volume.shutdown()
     }
 
@@ -340,9 +351,8 @@ pub(crate) fn volume_config(
         return Err(settings.home.place.refuse(found, "name one of the tiers"));
     };
     let range_size = settings.range.as_ref().map(|range| range.value.get());
-    let policy = policy(&settings.policy.value);
+    let PlacementConfig { policy, rules, movers } = memory::first_placement(settings);
     let epoch_ns = settings.epoch.as_ref().map_or(EPOCH_NS_DEFAULT, |epoch| epoch.value);
-    let rules = settings.rules.iter().map(rule).collect();
     Ok(VolumeConfig {
         home,
         tiers,
@@ -352,7 +362,7 @@ pub(crate) fn volume_config(
         epoch_ns,
         heat_budget: movers::budget(settings),
         monitor: settings.monitor.as_ref().is_none_or(|monitor| monitor.value),
-        movers: movers::config(settings),
+        movers,
         create: false,
         environment: Arc::new(Machine),
     })
@@ -383,10 +393,13 @@ fn cant_open(tier: &TierSettings, error: &Error) -> Refusal {
 }
 
 pub(crate) fn reserve(tier: &TierSettings) -> Reserve {
-    match tier.reserve.as_ref().map(|reserve| reserve.value) {
-        None => Reserve::default(),
-        Some(config::Reserve::Bytes(bytes)) => Reserve::Bytes(bytes),
-        Some(config::Reserve::Percent(percent)) => Reserve::Percent(percent),
+    tier.reserve.as_ref().map_or_else(Reserve::default, located_reserve)
+}
+
+pub(crate) fn located_reserve(reserve: &Located<config::Reserve>) -> Reserve {
+    match reserve.value {
+        config::Reserve::Bytes(bytes) => Reserve::Bytes(bytes),
+        config::Reserve::Percent(percent) => Reserve::Percent(percent),
     }
 }
 

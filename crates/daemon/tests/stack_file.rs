@@ -48,7 +48,7 @@ fn unknown_keys() {
         "weight: 120",
         "wieght: 120",
         "s.yaml:8: stack.volume.tiers.slow.wieght: unknown key\n  \
-         help: did you mean 'weight'? The keys here are dir, weight, reserve, readonly, require, faults",
+         help: did you mean 'weight'? The keys here are dir, memory, weight, reserve, readonly, require, faults",
     );
     refused(
         "    range:",

@@ -5,4 +5,5 @@
 
 pub mod dir;
 pub mod fault;
+pub mod memory;
 pub mod native;

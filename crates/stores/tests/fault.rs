@@ -138,9 +138,10 @@ fn short_is_half_of_the_bytes_and_never_none() {
 fn pieces_of_a_batch_meet_their_own_faults() {
     let (_dir, store) = store(&["read:EIO,once"]);
     let mut buf = [0; 4];
+    let (hello, mut bufs) = ([IoSlice::new(b"hello")], [IoSliceMut::new(&mut buf)]);
     let mut pieces = [
-        PieceIo::Write { id: A, offset: 0, buf: b"hello", done: 0 },
-        PieceIo::Read { id: A, offset: 0, buf: &mut buf, done: 0 },
+        PieceIo::Write { id: A, offset: 0, bufs: &hello, done: 0 },
+        PieceIo::Read { id: A, offset: 0, bufs: &mut bufs, done: 0 },
     ];
     assert_eq!(errno(store.batch(&mut pieces, IO)), Some(Errno::EIO));
     let [PieceIo::Write { done: 5, .. }, PieceIo::Read { done: 0, .. }] = pieces else {

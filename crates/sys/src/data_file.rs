@@ -14,6 +14,9 @@ thread_local! {
     static BOUNCE: RefCell<AlignedBuf> = const { RefCell::new(AlignedBuf::new()) };
 }
 
+/// Buffers that one system call takes (`IOV_MAX`).
+const VECTOR_MAX: usize = 1024;
+
 /// An open native file and, once direct I/O was asked for, a second descriptor
 /// that goes past the page cache.
 #[derive(Debug)]
@@ -70,9 +73,16 @@ impl DataFile {
             // Most often the file ends here; otherwise the rest is not aligned.
             return Ok(done + read_full(&self.cached, offset + done as u64, &mut buf[done..])?);
         }
+        let mut at_once = match bufs.len() {
+            2..=VECTOR_MAX => rustix::io::retry_on_intr(|| rustix::io::preadv(&self.cached, bufs, offset))?,
+            _ => 0,
+        };
         let mut total = 0;
         for buf in bufs {
-            let done = read_full(&self.cached, offset + total as u64, buf)?;
+            let before = at_once.min(buf.len());
+            at_once -= before;
+            let rest = &mut buf[before..];
+            let done = before + read_full(&self.cached, offset + (total + before) as u64, rest)?;
             total += done;
             if done < buf.len() {
                 break;
@@ -97,10 +107,18 @@ impl DataFile {
                 result => return result,
             }
         }
+        let mut at_once = match bufs.len() {
+            2..=VECTOR_MAX => rustix::io::retry_on_intr(|| rustix::io::pwritev(&self.cached, bufs, offset))?,
+            _ => 0,
+        };
         let mut total = 0;
         for buf in bufs {
-            match write_full(&self.cached, offset + total as u64, buf) {
-                Ok(done) if done < buf.len() => return Ok(total + done),
+            let before = at_once.min(buf.len());
+            at_once -= before;
+            total += before;
+            let rest = &buf[before..];
+            match write_full(&self.cached, offset + total as u64, rest) {
+                Ok(done) if done < rest.len() => return Ok(total + done),
                 Ok(done) => total += done,
                 Err(_) if total > 0 => return Ok(total),
                 Err(error) => return Err(error),
@@ -213,6 +231,20 @@ mod tests {
             let done = file.read_at(offset as u64, &mut [IoSliceMut::new(&mut buf[1..])], direct).unwrap();
             assert_eq!(done, len.min(19_292 - offset));
             assert_eq!(buf[1..=done], data[offset..offset + done], "{offset} {len}");
+        }
+    }
+
+    #[test]
+    fn more_buffers_than_one_call_takes_are_read_and_written() {
+        let file = file();
+        let data: Vec<u8> = (0..9000u32).map(|i| (i % 251) as u8).collect();
+        for count in [VECTOR_MAX, VECTOR_MAX + 1] {
+            let bufs: Vec<IoSlice<'_>> = data.chunks(data.len().div_ceil(count)).map(IoSlice::new).collect();
+            assert_eq!(file.write_at(3, &bufs, false), Ok(data.len()));
+            let mut found = vec![0; data.len() + 5];
+            let mut bufs: Vec<IoSliceMut<'_>> = found.chunks_mut(8).map(IoSliceMut::new).collect();
+            assert_eq!(file.read_at(3, &mut bufs, false), Ok(data.len()));
+            assert_eq!(found[..data.len()], data);
         }
     }
 

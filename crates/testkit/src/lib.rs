@@ -1,4 +1,4 @@
-//! Reference model and differential runner.
+//! Reference model, differential runner and conformance suites.
 //!
 //! Sequences of file-system operations ([`Op`]) are carried out side by side on
 //! two [`Subject`]s: directories on mounted file systems ([`NativeSide`]),
@@ -12,9 +12,12 @@
 #![forbid(unsafe_code)]
 
 mod common;
+pub mod conformance;
 pub mod crash;
 pub mod damage;
 mod differential;
+pub mod dir_fs;
+mod direct;
 mod fault;
 mod generate;
 mod model;
@@ -30,6 +33,7 @@ mod tree;
 
 pub use common::Common;
 pub use differential::{Difference, Failure, Runner, Settings, Totals, run_case};
+pub use direct::DirectSide;
 pub use fault::{Fault, FaultySide};
 pub use generate::{prelude, sequence};
 pub use model::{Model, ModelSide};

@@ -3,7 +3,7 @@
 use super::tier::{LABEL, LABEL_MAX, Tier};
 use crate::native::open_tier_dir;
 use braid_contract::{
-    Context, Errno, Error, FallocateMode, Fd, NativeFd, ObjectId, ObjectStat, Result, Shown, Store,
+    Context, Errno, Error, FallocateMode, Fd, NativeFd, ObjectId, ObjectStat, PieceIo, Result, Shown, Store,
     StoreCapabilities, StoreIo, Usage,
 };
 use braid_sys::DIRECT_ALIGNMENT;
@@ -12,6 +12,11 @@ use std::io::{IoSlice, IoSliceMut};
 use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
+
+/// Operations that are under way on the file system at once: enough to keep an
+/// NVMe device busy, and few enough that one which hangs does not hold every
+/// thread of the process.
+const QUEUE_DEPTH: u32 = 20;
 
 /// A tier in a directory of a mounted file system. The directory is locked, so
 /// that one process at a time uses it as a tier.
@@ -68,6 +73,7 @@ impl DirStore {
             direct_alignment: DIRECT_ALIGNMENT as u32,
             durable: !usage.volatile,
             preallocates: usage.preallocates,
+            queue_depth: QUEUE_DEPTH,
         };
         Ok(Self {
             path: None,
@@ -142,6 +148,20 @@ impl Store for DirStore {
 
     fn write_at(&self, id: ObjectId, offset: u64, bufs: &[IoSlice<'_>], io: StoreIo) -> Result<usize> {
         self.change(id, |file| file.write_at(offset, bufs, io.direct))
+    }
+
+    /// Pieces of one object that follow one another are carried out on its file
+    /// as it was opened once, and noted as unsynced once.
+    fn batch(&self, pieces: &mut [PieceIo<'_>], io: StoreIo) -> Result<()> {
+        for run in pieces.chunk_by_mut(|a, b| a.id() == b.id()) {
+            let id = run[0].id();
+            if run.iter().any(|piece| matches!(piece, PieceIo::Write { .. })) {
+                self.change(id, |file| carry_out(file, run, io))?;
+            } else {
+                carry_out(&*self.tier()?.file(id)?, run, io)?;
+            }
+        }
+        Ok(())
     }
 
     fn allocate(&self, id: ObjectId, offset: u64, len: u64, keep_size: bool) -> Result<()> {
@@ -248,6 +268,17 @@ impl Store for DirStore {
         check_current(&tier)?;
         Ok(fd)
     }
+}
+
+/// Carries out pieces of one object.
+fn carry_out(file: &dyn NativeFd, pieces: &mut [PieceIo<'_>], io: StoreIo) -> Result<()> {
+    for piece in pieces {
+        match piece {
+            PieceIo::Read { offset, bufs, done, .. } => *done = file.read_at(*offset, bufs, io.direct)?,
+            PieceIo::Write { offset, bufs, done, .. } => *done = file.write_at(*offset, bufs, io.direct)?,
+        }
+    }
+    Ok(())
 }
 
 fn lost_error() -> Error {

@@ -176,7 +176,7 @@ impl Native {
 }
 
 /// Splits a list of attribute names, without those that a security module adds.
-pub(super) fn xattr_names(list: &[u8]) -> BTreeSet<String> {
+pub(crate) fn xattr_names(list: &[u8]) -> BTreeSet<String> {
     list.split(|byte| *byte == 0)
         .filter(|name| !name.is_empty() && !name.starts_with(b"security."))
         .map(|name| String::from_utf8_lossy(name).into_owned())

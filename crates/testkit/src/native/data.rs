@@ -190,9 +190,9 @@ impl AlignedBuf {
 }
 
 /// A regular file's size, and its bytes where it is open for reading.
-struct Whole {
-    size: u64,
-    bytes: Option<Vec<u8>>,
+pub(crate) struct Whole {
+    pub(crate) size: u64,
+    pub(crate) bytes: Option<Vec<u8>>,
 }
 
 impl Whole {
@@ -236,7 +236,12 @@ pub(super) fn read_all(fd: BorrowedFd<'_>, size: u64) -> Result<Vec<u8>, Errno> 
 /// Whether an answer to `SEEK_DATA` or `SEEK_HOLE` fits the file: where data
 /// ends and holes begin is the file system's choice, as long as every byte that
 /// is not zero counts as data and offsets at or past the end answer `ENXIO`.
-fn judge_seek(file: &Whole, data: bool, offset: u64, found: Result<u64, Errno>) -> Result<Answer, Errno> {
+pub(crate) fn judge_seek(
+    file: &Whole,
+    data: bool,
+    offset: u64,
+    found: Result<u64, Errno>,
+) -> Result<Answer, Errno> {
     let ends = if offset >= file.size { Some(Errno::NXIO) } else { None };
     let consistent = match (found, ends) {
         (Err(error), Some(expected)) => {

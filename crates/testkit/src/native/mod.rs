@@ -5,7 +5,8 @@ mod data;
 mod names;
 mod snapshot;
 
-pub(crate) use data::{allocate_flags, truncate_path};
+pub(crate) use attrs::xattr_names;
+pub(crate) use data::{Whole, allocate_flags, judge_seek, truncate_path};
 
 use crate::op::{Op, OpenSpec, Path, SLOTS, Target};
 use crate::outcome::{Answer, Failed, Kind, Outcome};

@@ -62,11 +62,12 @@ fn list_entry(
 
 /// The entry of a name for `readdirplus`, and whether its file is damaged:
 /// then it is what the home inode says, and looking it up tells why. A name
-/// that went away meanwhile is listed without.
+/// that went away meanwhile is listed without. A lack of descriptors or memory
+/// says nothing of the name.
 fn entry_for_listing(core: &Core, dir: &dyn NativeFd, name: &OsStr) -> Result<(Option<Entry>, bool)> {
     match enter_name(core, dir, name) {
         Ok(entry) => Ok((Some(entry), false)),
-        Err(error) if matches!(error.errno(), Errno::EMFILE | Errno::ENFILE | Errno::ENOMEM) => Err(error),
+        Err(error) if error.is_retryable() => Err(error),
         Err(error) if error.errno() == Errno::EUCLEAN => match identify_name(core, dir, name) {
             Ok((fd, identity)) => {
                 let inode = core.inodes.enter(&core.home, &identity, fd);

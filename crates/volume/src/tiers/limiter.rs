@@ -22,9 +22,9 @@ const LONG_HANG_NS: u64 = 300_000_000_000;
 /// Without an operation ending for this long, a tier may be about to hang.
 const STALL_NS: u64 = 1_000_000_000;
 
-/// Operations under way on one tier. There are threads for more than this
-/// many, so that one which hangs leaves some for the others: what is inside a
-/// store that hangs nobody gets back.
+/// Operations under way on one tier at most, however many its store takes.
+/// There are threads for more than this many, so that a tier which hangs leaves
+/// some for the others: what is inside a store that hangs nobody gets back.
 const IN_FLIGHT_MAX: u32 = 20;
 
 /// A store, and how many operations are under way on it.
@@ -32,6 +32,7 @@ pub(crate) struct InFlightLimiter {
     /// `None` if the tier is not there.
     store: RwLock<Option<Arc<dyn Store>>>,
     in_flight: AtomicU32,
+    in_flight_max: u32,
     /// Those among them that may take long.
     long: AtomicU32,
     /// When an operation last ended, or began on an idle tier.
@@ -44,9 +45,11 @@ pub(crate) struct InFlightLimiter {
 
 impl InFlightLimiter {
     pub(super) fn new(store: Option<Arc<dyn Store>>, environment: Arc<dyn Environment>) -> Self {
+        let queue_depth = store.as_ref().map_or(IN_FLIGHT_MAX, |store| store.capabilities().queue_depth);
         Self {
             store: RwLock::new(store),
             in_flight: AtomicU32::new(0),
+            in_flight_max: queue_depth.clamp(1, IN_FLIGHT_MAX),
             long: AtomicU32::new(0),
             progress_ns: AtomicU64::new(environment.monotonic_ns()),
             waiting: AtomicU32::new(0),
@@ -88,7 +91,7 @@ impl InFlightLimiter {
 
     /// Whether an operation that is begun now need not wait for another.
     pub(crate) fn is_prompt(&self) -> bool {
-        self.in_flight.load(Ordering::Acquire) < IN_FLIGHT_MAX && !self.is_stalled()
+        self.in_flight.load(Ordering::Acquire) < self.in_flight_max && !self.is_stalled()
     }
 
     /// Whether nothing has ended for so long that the tier hangs, unless what
@@ -134,12 +137,12 @@ impl InFlightLimiter {
     /// Counts one more operation as under way, if there may be one more.
     fn try_enter(&self) -> bool {
         let before = self.in_flight.fetch_add(1, Ordering::AcqRel);
-        if before >= IN_FLIGHT_MAX {
+        if before >= self.in_flight_max {
             self.in_flight.fetch_sub(1, Ordering::AcqRel);
         } else if before == 0 {
             self.progress_ns.store(self.environment.monotonic_ns(), Ordering::Release);
         }
-        before < IN_FLIGHT_MAX
+        before < self.in_flight_max
     }
 
     fn wait_for_turn(&self) -> Result<()> {
@@ -196,6 +199,7 @@ impl Store for InFlightLimiter {
             direct_alignment: 0,
             durable: true,
             preallocates: false,
+            queue_depth: self.in_flight_max,
         };
         self.store.read().as_ref().map_or(absent, |store| store.capabilities())
     }
@@ -297,6 +301,7 @@ impl Store for InFlightLimiter {
 mod tests {
     use super::*;
     use braid_stores::dir::DirStore;
+    use braid_testkit::conformance::store::{Layered, StoreLayer};
     use std::sync::mpsc::channel;
 
     /// A clock that is put forward by hand.
@@ -356,6 +361,30 @@ mod tests {
             assert!(!limiter.hangs(), "it goes on when operations end");
             hung
         })
+    }
+
+    /// A store that takes so many operations at once.
+    struct Narrow(DirStore, u32);
+
+    impl StoreLayer for Narrow {
+        fn inner(&self) -> &dyn Store {
+            &self.0
+        }
+
+        fn capabilities(&self) -> StoreCapabilities {
+            StoreCapabilities { queue_depth: self.1, ..self.0.capabilities() }
+        }
+    }
+
+    #[test]
+    fn as_many_operations_are_under_way_as_the_store_takes_and_threads_allow() {
+        let dir = tempfile::tempdir().unwrap();
+        for (queue_depth, in_flight_max) in [(0, 1), (3, 3), (1000, IN_FLIGHT_MAX)] {
+            let store = Layered(Narrow(DirStore::open(dir.path()).unwrap(), queue_depth));
+            let gate = Gate::new(Some(Arc::new(store)), Arc::new(Clock::default()));
+            assert_eq!((0..2000).take_while(|_| gate.try_enter()).count(), in_flight_max as usize);
+            assert!(!gate.is_prompt());
+        }
     }
 
     #[test]

@@ -1,9 +1,7 @@
 //! A mount of [`DirFs`] for the tests of this crate.
 #![allow(dead_code, reason = "each test binary uses a part")]
 
-mod dir_fs;
-
-pub(crate) use dir_fs::{Choice, DirFs};
+pub(crate) use braid_testkit::dir_fs::{Choice, DirFs};
 
 use braid_fuse::{FuseConfig, Unmounter};
 use std::path::{Path, PathBuf};

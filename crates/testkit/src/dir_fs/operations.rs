@@ -1,238 +1,18 @@
-//! A file system over a directory: small, complete enough to mount, and able
-//! to misbehave in the ways that the tests ask for.
+//! The operations of [`DirFs`].
 
+use super::{Choice, DirFs, Handle, Violation, attr, kind, os};
 use braid_contract::{
-    Attr, Caller, DirEntry, DirSink, Entry, Errno, Error, FallocateMode, FileKind, FileSystem,
-    FileSystemCapabilities, HandleId, InodeId, IoMode, OpenFlags, OpenRequest, Opened, RenameMode, Result,
-    SeekTarget, SetAttr, SetTime, StatFs, Timestamp, WriteFlags, XattrMode,
+    Attr, Caller, DirEntry, DirSink, Entry, Errno, FallocateMode, FileSystem, FileSystemCapabilities,
+    HandleId, InodeId, IoMode, OpenFlags, OpenRequest, Opened, RenameMode, Result, SeekTarget, SetAttr,
+    StatFs, WriteFlags, XattrMode,
 };
 use rustix::fs::{
-    AtFlags, CWD, FallocateFlags, FileType, Gid, Mode, OFlags, RenameFlags, SeekFrom, Stat, Timespec,
-    Timestamps, Uid, XattrFlags,
+    AtFlags, CWD, FallocateFlags, FileType, Gid, Mode, OFlags, RenameFlags, SeekFrom, Uid, XattrFlags,
 };
-use std::collections::HashMap;
 use std::ffi::{OsStr, OsString};
-use std::os::fd::{AsRawFd, OwnedFd};
-use std::os::unix::ffi::{OsStrExt, OsStringExt};
-use std::path::{Path, PathBuf};
-use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Condvar, Mutex};
+use std::os::unix::ffi::OsStringExt;
+use std::sync::atomic::Ordering;
 use std::time::Duration;
-
-/// How opens are answered.
-#[derive(Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Choice {
-    Cached,
-    Direct,
-    /// Passthrough wherever it is allowed, cached elsewhere.
-    Passthrough,
-    /// Each mode in turn, as far as the contract allows.
-    Rotate,
-    /// Passthrough on a descriptor that the kernel refuses.
-    BadPassthrough,
-    /// Passthrough even for files that are created, which was not offered.
-    CreatePassthrough,
-}
-
-struct Inode {
-    fd: Arc<OwnedFd>,
-    lookups: u64,
-}
-
-struct File {
-    file: OwnedFd,
-    /// For reads with `O_DIRECT`.
-    direct: Option<OwnedFd>,
-}
-
-enum Handle {
-    File(File),
-    Dir(Vec<(OsString, u64, FileType)>, InodeId),
-}
-
-pub(crate) struct DirFs {
-    choice: Choice,
-    inodes: Mutex<HashMap<InodeId, Inode>>,
-    forgotten: Condvar,
-    released: Condvar,
-    handles: Mutex<HashMap<u64, Arc<Handle>>>,
-    next: AtomicU64,
-    pub(crate) passthrough_opens: AtomicU64,
-    pub(crate) lookups: AtomicU64,
-    pub(crate) reads: AtomicU64,
-    pub(crate) last_write: Mutex<WriteFlags>,
-}
-
-impl DirFs {
-    pub(crate) fn new(root: &Path, choice: Choice) -> Self {
-        // Modes are applied as given; this process has nothing else to make.
-        rustix::process::umask(Mode::empty());
-        let fd = rustix::fs::open(root, OFlags::PATH, Mode::empty()).unwrap();
-        let root = Inode { fd: Arc::new(fd), lookups: 1 };
-        Self {
-            choice,
-            inodes: Mutex::new([(InodeId::ROOT, root)].into()),
-            forgotten: Condvar::new(),
-            released: Condvar::new(),
-            handles: Mutex::default(),
-            next: AtomicU64::new(1),
-            passthrough_opens: AtomicU64::new(0),
-            lookups: AtomicU64::new(0),
-            reads: AtomicU64::new(0),
-            last_write: Mutex::default(),
-        }
-    }
-
-    /// Whether all inodes but the root are forgotten, now or soon.
-    pub(crate) fn wait_all_forgotten(&self) -> bool {
-        let inodes = self.inodes.lock().unwrap();
-        let limit = Duration::from_secs(60);
-        let (_inodes, late) =
-            self.forgotten.wait_timeout_while(inodes, limit, |inodes| inodes.len() > 1).unwrap();
-        !late.timed_out()
-    }
-
-    /// Whether all handles are released, now or soon.
-    pub(crate) fn wait_all_released(&self) -> bool {
-        let handles = self.handles.lock().unwrap();
-        let limit = Duration::from_secs(60);
-        let (_handles, late) =
-            self.released.wait_timeout_while(handles, limit, |handles| !handles.is_empty()).unwrap();
-        !late.timed_out()
-    }
-
-    fn path(&self, ino: InodeId) -> Result<PathBuf> {
-        let inodes = self.inodes.lock().unwrap();
-        let inode = inodes.get(&ino).ok_or(Errno::ESTALE)?;
-        Ok(format!("/proc/self/fd/{}", inode.fd.as_raw_fd()).into())
-    }
-
-    fn child(&self, parent: InodeId, name: &OsStr) -> Result<PathBuf> {
-        match name.as_bytes() {
-            b"panic" => panic!("deliberate"),
-            b"damaged" => Err(Error::new(Errno::EUCLEAN, "deliberate")),
-            b"huge-errno" => Err(Errno(4095).into()),
-            b"no-system-call" => Err(Errno::ENOSYS.into()),
-            _ => Ok(self.path(parent)?.join(name)),
-        }
-    }
-
-    fn handle(&self, handle: HandleId) -> Result<Arc<Handle>> {
-        Ok(self.handles.lock().unwrap().get(&handle.0).ok_or(Errno::EBADF)?.clone())
-    }
-
-    fn file<R>(&self, handle: HandleId, f: impl FnOnce(&File) -> rustix::io::Result<R>) -> Result<R> {
-        match &*self.handle(handle)? {
-            Handle::File(file) => os(f(file)),
-            Handle::Dir(..) => Err(Errno::EISDIR.into()),
-        }
-    }
-
-    fn add_handle(&self, handle: Handle) -> HandleId {
-        let id = self.next.fetch_add(1, Ordering::Relaxed);
-        self.handles.lock().unwrap().insert(id, Arc::new(handle));
-        HandleId(id)
-    }
-
-    /// Counts a lookup of what is at `path`.
-    fn entry(&self, path: &Path) -> Result<Entry> {
-        let fd = os(rustix::fs::open(path, OFlags::PATH | OFlags::NOFOLLOW, Mode::empty()))?;
-        let stat = os(rustix::fs::fstat(&fd))?;
-        let attr = attr(&stat);
-        let mut inodes = self.inodes.lock().unwrap();
-        inodes.entry(attr.ino).or_insert_with(|| Inode { fd: Arc::new(fd), lookups: 0 }).lookups += 1;
-        Ok(Entry { attr, generation: 0 })
-    }
-
-    fn own(&self, path: &Path, caller: &Caller) -> Result<()> {
-        let (uid, gid) = (Uid::from_raw(caller.uid), Gid::from_raw(caller.gid));
-        os(rustix::fs::chownat(CWD, path, Some(uid), Some(gid), AtFlags::SYMLINK_NOFOLLOW))
-    }
-
-    fn open_path(&self, path: &Path, flags: OpenFlags) -> Result<HandleId> {
-        let open = |flags| os(rustix::fs::open(path, flags | OFlags::CLOEXEC, Mode::empty()));
-        let file = File {
-            file: open(if flags.write { OFlags::RDWR } else { OFlags::RDONLY })?,
-            direct: if flags.direct { Some(open(OFlags::RDONLY | OFlags::DIRECT)?) } else { None },
-        };
-        Ok(self.add_handle(Handle::File(file)))
-    }
-
-    fn backing(path: &Path) -> Result<IoMode> {
-        let fd = os(rustix::fs::open(path, OFlags::RDWR | OFlags::CLOEXEC, Mode::empty()))?;
-        Ok(IoMode::Passthrough(Arc::new(fd)))
-    }
-
-    fn mode(&self, path: &Path, request: OpenRequest, turn: u64) -> Result<IoMode> {
-        if request.passthrough_required {
-            return Self::backing(path);
-        }
-        let may = request.passthrough_allowed;
-        match (self.choice, turn % 3) {
-            (Choice::Passthrough | Choice::CreatePassthrough, _) | (Choice::Rotate, 0) if may => {
-                Self::backing(path)
-            }
-            (Choice::BadPassthrough, _) if may => {
-                let file = std::fs::File::open("/proc/self/mem")?;
-                Ok(IoMode::Passthrough(Arc::new(file.into())))
-            }
-            (Choice::Direct, _) | (Choice::Rotate, 1) => Ok(IoMode::Direct),
-            _ => Ok(IoMode::Cached),
-        }
-    }
-
-    fn set_times(path: &Path, changes: &SetAttr) -> Result<()> {
-        let spec = |time: Option<SetTime>| match time {
-            None => Timespec { tv_sec: 0, tv_nsec: rustix::fs::UTIME_OMIT },
-            Some(SetTime::Now) => Timespec { tv_sec: 0, tv_nsec: rustix::fs::UTIME_NOW },
-            Some(SetTime::At(time)) => Timespec { tv_sec: time.secs, tv_nsec: i64::from(time.nanos) },
-        };
-        let times = Timestamps { last_access: spec(changes.atime), last_modification: spec(changes.mtime) };
-        os(rustix::fs::utimensat(CWD, path, &times, AtFlags::empty()))
-    }
-
-    fn kill_set_id(file: &OwnedFd) -> rustix::io::Result<()> {
-        let mode = rustix::fs::fstat(file)?.st_mode;
-        let executable_group = if mode & 0o010 != 0 { 0o2000 } else { 0 };
-        rustix::fs::fchmod(file, Mode::from_raw_mode(mode & 0o7777 & !(0o4000 | executable_group)))
-    }
-}
-
-fn os<T>(result: rustix::io::Result<T>) -> Result<T> {
-    result.map_err(|error| Errno(error.raw_os_error()).into())
-}
-
-fn kind(kind: FileType) -> FileKind {
-    match kind {
-        FileType::Directory => FileKind::Directory,
-        FileType::Symlink => FileKind::Symlink,
-        FileType::Fifo => FileKind::Fifo,
-        FileType::Socket => FileKind::Socket,
-        FileType::CharacterDevice => FileKind::CharDevice,
-        FileType::BlockDevice => FileKind::BlockDevice,
-        _ => FileKind::Regular,
-    }
-}
-
-fn attr(stat: &Stat) -> Attr {
-    let time = |secs: i64, nanos: u64| Timestamp { secs, nanos: nanos as u32 };
-    Attr {
-        ino: InodeId(stat.st_ino),
-        size: stat.st_size as u64,
-        blocks: stat.st_blocks as u64,
-        atime: time(stat.st_atime, stat.st_atime_nsec),
-        mtime: time(stat.st_mtime, stat.st_mtime_nsec),
-        ctime: time(stat.st_ctime, stat.st_ctime_nsec),
-        btime: None,
-        kind: kind(FileType::from_raw_mode(stat.st_mode)),
-        mode: (stat.st_mode & 0o7777) as u16,
-        nlink: stat.st_nlink as u32,
-        uid: stat.st_uid,
-        gid: stat.st_gid,
-        rdev: stat.st_rdev as u32,
-        block_size: stat.st_blksize as u32,
-    }
-}
 
 impl FileSystem for DirFs {
     fn capabilities(&self) -> FileSystemCapabilities {
@@ -316,6 +96,7 @@ impl FileSystem for DirFs {
         umask: u32,
         rdev: u32,
     ) -> Result<Entry> {
+        let _alone = self.alone();
         let path = self.child(parent, name)?;
         let permissions = Mode::from_raw_mode(mode & 0o7777 & !umask);
         os(rustix::fs::mknodat(CWD, &path, FileType::from_raw_mode(mode), permissions, u64::from(rdev)))?;
@@ -324,13 +105,16 @@ impl FileSystem for DirFs {
     }
 
     fn mkdir(&self, caller: &Caller, parent: InodeId, name: &OsStr, mode: u32, umask: u32) -> Result<Entry> {
+        let _alone = self.alone();
         let path = self.child(parent, name)?;
+        let umask = if self.breaks(Violation::IgnoresUmask) { 0 } else { umask };
         os(rustix::fs::mkdir(&path, Mode::from_raw_mode(mode & !umask)))?;
         self.own(&path, caller)?;
         self.entry(&path)
     }
 
     fn symlink(&self, caller: &Caller, parent: InodeId, name: &OsStr, target: &OsStr) -> Result<Entry> {
+        let _alone = self.alone();
         let path = self.child(parent, name)?;
         os(rustix::fs::symlink(target, &path))?;
         self.own(&path, caller)?;
@@ -338,16 +122,23 @@ impl FileSystem for DirFs {
     }
 
     fn link(&self, _caller: &Caller, ino: InodeId, parent: InodeId, name: &OsStr) -> Result<Entry> {
+        let _alone = self.alone();
         let path = self.child(parent, name)?;
         os(rustix::fs::linkat(CWD, self.path(ino)?, CWD, &path, AtFlags::SYMLINK_FOLLOW))?;
         self.entry(&path)
     }
 
     fn unlink(&self, _caller: &Caller, parent: InodeId, name: &OsStr) -> Result<()> {
-        os(rustix::fs::unlink(self.child(parent, name)?))
+        let _alone = self.alone();
+        let path = self.child(parent, name)?;
+        if self.breaks(Violation::LosesUnlinked) {
+            std::fs::File::options().write(true).truncate(true).open(&path)?;
+        }
+        os(rustix::fs::unlink(path))
     }
 
     fn rmdir(&self, _caller: &Caller, parent: InodeId, name: &OsStr) -> Result<()> {
+        let _alone = self.alone();
         os(rustix::fs::rmdir(self.child(parent, name)?))
     }
 
@@ -360,8 +151,13 @@ impl FileSystem for DirFs {
         new_name: &OsStr,
         mode: RenameMode,
     ) -> Result<()> {
+        let _alone = self.alone();
+        if self.breaks(Violation::LosesRename) && parent != new_parent {
+            return Ok(());
+        }
         let flags = match mode {
             RenameMode::Replace => RenameFlags::empty(),
+            RenameMode::NoReplace if self.breaks(Violation::ReplacesAnyway) => RenameFlags::empty(),
             RenameMode::NoReplace => RenameFlags::NOREPLACE,
             RenameMode::Exchange => RenameFlags::EXCHANGE,
         };
@@ -394,11 +190,20 @@ impl FileSystem for DirFs {
         exclusive: bool,
         flags: OpenFlags,
     ) -> Result<(Entry, Opened)> {
+        let _alone = self.alone();
         let path = self.child(parent, name)?;
-        let exclusive = if exclusive { OFlags::EXCL } else { OFlags::empty() };
-        let create = OFlags::RDWR | OFlags::CREATE | OFlags::CLOEXEC | exclusive;
-        os(rustix::fs::open(&path, create, Mode::from_raw_mode(mode & !umask)))?;
-        self.own(&path, caller)?;
+        let create = OFlags::RDWR | OFlags::CREATE | OFlags::CLOEXEC | OFlags::EXCL;
+        match os(rustix::fs::open(&path, create, Mode::from_raw_mode(mode & !umask))) {
+            Ok(_) => self.own(&path, caller)?,
+            Err(error) if error.errno() == Errno::EEXIST && !exclusive => {
+                os(rustix::fs::open(
+                    &path,
+                    OFlags::RDWR | OFlags::NOFOLLOW | OFlags::CLOEXEC,
+                    Mode::empty(),
+                ))?;
+            }
+            Err(error) => return Err(error),
+        }
         let entry = self.entry(&path)?;
         let handle = self.open_path(&path, flags)?;
         let passthrough_allowed = self.choice == Choice::CreatePassthrough;
@@ -480,6 +285,9 @@ impl FileSystem for DirFs {
         mode: FallocateMode,
     ) -> Result<()> {
         let keep = |keep_size| if keep_size { FallocateFlags::KEEP_SIZE } else { FallocateFlags::empty() };
+        if mode == FallocateMode::PunchHole && self.breaks(Violation::PunchesNothing) {
+            return Ok(());
+        }
         let flags = match mode {
             FallocateMode::Allocate { keep_size } => keep(keep_size),
             FallocateMode::PunchHole => FallocateFlags::PUNCH_HOLE | FallocateFlags::KEEP_SIZE,
@@ -537,6 +345,7 @@ impl FileSystem for DirFs {
         let handle = self.handle(handle)?;
         let Handle::Dir(entries, dir) = &*handle else { return Err(Errno::ENOTDIR.into()) };
         let start = usize::try_from(offset).map_err(|_| Errno::EINVAL)?;
+        let start = if self.breaks(Violation::ListsAgain) { 0 } else { start };
         for (index, (name, ino, file_type)) in entries.iter().enumerate().skip(start) {
             let is_dot = name == "." || name == "..";
             let found = if plus && !is_dot { self.entry(&self.path(*dir)?.join(name)).ok() } else { None };

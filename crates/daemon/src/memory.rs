@@ -1,0 +1,208 @@
+//! Tiers in memory. Nothing of them outlives the mount, so that each mount has
+//! new ones: they join before anything is mounted, and are emptied to the
+//! others and taken out after the last use. What was on one when the daemon or
+//! the machine went down is lost, as on a tier that is replaced: its ranges
+//! answer `EIO`.
+
+use crate::config::{MemoryTier, VolumeSettings};
+use crate::refusal::Refusal;
+use crate::section::{Field, Section};
+use crate::yaml::Value;
+use crate::{movers, volume_settings, wire};
+use braid_contract::{Error, JobKind, JobState, RefusalKind};
+use braid_placement::{LargeFiles, PolicyConfig};
+use braid_stores::memory::MemoryStore;
+use braid_volume::{MoversConfig, OpenError, PlacementConfig, TierConfig, Volume, VolumeConfig};
+use std::sync::Arc;
+
+/// The key that makes a tier one in memory.
+pub(crate) const KEY: &str = "memory";
+
+/// What to call its place.
+const LOCATION: &str = "memory";
+
+/// How long is waited for an evacuation to change, at a time.
+const PATIENCE_NS: u64 = 1_000_000_000;
+
+/// Whether these settings are those of a tier in memory.
+pub(crate) fn is_memory(tier: &Field) -> bool {
+    matches!(&tier.node.value, Value::Map(keys) if keys.iter().any(|entry| entry.key == KEY))
+}
+
+/// `NAME: { memory: { size: SIZE } }`
+pub(crate) fn from_file(tier: &Field) -> Result<MemoryTier, Refusal> {
+    let mut section = Section::of(tier, &[KEY, "weight", "reserve"])?;
+    let example = "memory: { size: 4GiB }";
+    let memory = section.require(KEY, example)?;
+    let size = Section::of(&memory, &["size"])?.require("size", example)?.size()?;
+    if size.value == 0 {
+        return Err(size
+            .place
+            .refuse("there is nothing in a memory of this size", format!("write {example}")));
+    }
+    Ok(MemoryTier {
+        name: tier.name.clone(),
+        place: section.place().clone(),
+        size,
+        weight: section.take("weight").map(|field| volume_settings::weight(&field)).transpose()?,
+        reserve: section.take("reserve").map(|field| volume_settings::reserve(&field)).transpose()?,
+    })
+}
+
+impl MemoryTier {
+    fn config(&self, store: Option<MemoryStore>) -> TierConfig {
+        TierConfig {
+            name: self.name.clone(),
+            store: store.map(|store| Arc::new(store) as _),
+            location: LOCATION.to_owned(),
+            weight: self.weight.as_ref().map(|weight| weight.value),
+            profile: None,
+            // Nothing else uses it.
+            reserve: self.reserve.as_ref().map_or(braid_placement::Reserve::Bytes(0), wire::located_reserve),
+        }
+    }
+
+    /// What of it can't be changed while it is there.
+    pub(crate) fn is_as(&self, other: &Self) -> bool {
+        let values = |tier: &Self| {
+            let weight = tier.weight.as_ref().map(|weight| weight.value);
+            (tier.size.value, weight, tier.reserve.as_ref().map(|reserve| reserve.value))
+        };
+        self.name == other.name && values(self) == values(other)
+    }
+}
+
+/// Where data goes, by the settings.
+fn placement(settings: &VolumeSettings) -> PlacementConfig {
+    PlacementConfig {
+        policy: wire::policy(&settings.policy.value),
+        rules: settings.rules.iter().map(wire::rule).collect(),
+        movers: movers::config(settings),
+    }
+}
+
+/// Where data goes while these tiers are not there. Nothing is moved meanwhile.
+fn without(names: &[String], mut placement: PlacementConfig) -> PlacementConfig {
+    let leads_there = |policy: &PolicyConfig| match policy {
+        PolicyConfig::Size { large: LargeFiles::Tier(tier), .. } => names.contains(tier),
+        _ => false,
+    };
+    placement.rules.retain(|rule| {
+        !rule.tiers.iter().any(|tier| names.contains(tier)) && !rule.policy.as_ref().is_some_and(leads_there)
+    });
+    if leads_there(&placement.policy) {
+        placement.policy = PolicyConfig::Weighted;
+    }
+    placement.movers = MoversConfig::NONE;
+    placement
+}
+
+/// The names of all tiers in memory.
+pub(crate) fn names(settings: &VolumeSettings) -> Vec<String> {
+    settings.memory.iter().map(|tier| tier.name.clone()).collect()
+}
+
+/// Where data goes before the tiers in memory have joined.
+pub(crate) fn first_placement(settings: &VolumeSettings) -> PlacementConfig {
+    match names(settings) {
+        none if none.is_empty() => placement(settings),
+        names => without(&names, placement(settings)),
+    }
+}
+
+/// Opens a volume, or checks one, whose tiers in memory are not there: those
+/// that it still has, since the last mount did not end, are absent.
+pub(crate) fn absent<T>(
+    settings: &VolumeSettings,
+    config: &VolumeConfig,
+    mut open: impl FnMut(VolumeConfig) -> Result<T, OpenError>,
+) -> Result<T, OpenError> {
+    let mut absent: Vec<&MemoryTier> = settings.memory.iter().collect();
+    loop {
+        let mut config = config.clone();
+        config.tiers.extend(absent.iter().map(|tier| tier.config(None)));
+        match open(config) {
+            Err(OpenError::NotLabelled { tier }) if absent.iter().any(|memory| memory.name == tier) => {
+                // The volume has none of that name.
+                absent.retain(|memory| memory.name != tier);
+            }
+            result => return result,
+        }
+    }
+}
+
+/// Lets the tiers in memory join, in the place of those that were lost, and then
+/// data go there.
+pub(crate) fn join(volume: &Arc<Volume>, settings: &VolumeSettings) -> Result<(), Refusal> {
+    let Some(last) = settings.memory.last() else { return Ok(()) };
+    for tier in &settings.memory {
+        let config = tier.config(Some(MemoryStore::new(tier.size.value)));
+        join_one(volume, config).map_err(|error| {
+            tier.place.refuse(error.to_string(), "take the tier out, or see what the log says")
+        })?;
+    }
+    let placed = volume.set_placement(placement(settings));
+    placed.map_err(|error| last.place.refuse(error.to_string(), "the log may say more"))
+}
+
+fn join_one(volume: &Volume, config: TierConfig) -> Result<(), Error> {
+    // That of an unmount which did not end.
+    for job in volume.jobs() {
+        if let JobKind::Evacuate { tier, .. } = &job.record.what
+            && *tier == config.name
+            && !has_ended(job.record.state)
+        {
+            volume.cancel_job(job.record.id)?;
+        }
+    }
+    if is_there(volume, &config.name) {
+        return volume.replace_tier(config);
+    }
+    volume.add_tier(config).map(drop)
+}
+
+/// Moves what is on tiers in memory to the others, and takes them out, so that
+/// nothing is lost by an unmount.
+pub(crate) fn empty(volume: &Arc<Volume>, names: &[String]) {
+    let names: Vec<String> = names.iter().filter(|name| is_there(volume, name)).cloned().collect();
+    if names.is_empty() {
+        return;
+    }
+    if let Err(error) = volume.set_placement(without(&names, volume.placement())) {
+        tracing::error!(%error, "rules that name a tier in memory are still in force");
+    }
+    for tier in names {
+        if let Err(error) = empty_one(volume, &tier) {
+            tracing::error!(tier, %error, "what is left on a tier in memory is lost: its ranges answer EIO from now on");
+        }
+    }
+}
+
+fn empty_one(volume: &Volume, tier: &str) -> Result<(), Error> {
+    match volume.remove_tier(tier) {
+        Err(error) if error.refusal() == Some(RefusalKind::Occupied) => {}
+        result => return result.map(drop),
+    }
+    tracing::info!(tier, "moving what is in memory to the other tiers");
+    let what = JobKind::Evacuate { tier: tier.to_owned(), then_remove: true };
+    let id = volume.start_job(what, None)?.record.id;
+    loop {
+        let job = volume.job(id)?;
+        match job.record.state {
+            JobState::Done => return Ok(()),
+            state if has_ended(state) => {
+                let why = job.record.message.unwrap_or_else(|| state.name().to_owned());
+                return Err(Error::new(braid_contract::Errno::EIO, why));
+            }
+            _ => volume.wait_for_jobs(PATIENCE_NS),
+        }
+    }
+}
+
+fn is_there(volume: &Volume, name: &str) -> bool {
+    volume.status().tiers.iter().any(|tier| tier.name == name)
+}
+
+fn has_ended(state: JobState) -> bool {
+    matches!(state, JobState::Done | JobState::Failed | JobState::Cancelled)
+}

@@ -1,0 +1,107 @@
+//! Every store keeps what the trait promises.
+#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
+
+mod memory;
+mod mounted;
+mod planted;
+
+use braid_contract::Store;
+use braid_stores::dir::DirStore;
+use braid_stores::fault::FaultStore;
+use braid_stores::memory::MemoryStore;
+use braid_testkit::conformance::store::{AppendOnlyStore, Fresh, cases, run};
+use braid_testkit::sim::{Disk, DiskConfig, Model, SimClock};
+use mounted::Mounted;
+use std::collections::BTreeSet;
+use std::path::Path;
+use std::sync::Arc;
+
+/// Room for all objects of a case.
+const SIZE: u64 = 64 << 20;
+
+/// A directory store in a directory of its own below `place`.
+fn in_dir(place: &Path) -> (Arc<DirStore>, tempfile::TempDir) {
+    let dir = tempfile::tempdir_in(place).unwrap();
+    (Arc::new(DirStore::open(dir.path()).unwrap()), dir)
+}
+
+fn dir_store(place: &Path) -> Fresh {
+    let (store, dir) = in_dir(place);
+    Fresh::new(store, dir)
+}
+
+fn on_native(kind: &str) {
+    if let Some(mounted) = Mounted::new(kind) {
+        run(&format!("directory on {kind}"), &|| dir_store(&mounted.point)).conclude();
+    }
+}
+
+#[test]
+fn cases_have_names_of_their_own() {
+    let names: BTreeSet<_> = cases().collect();
+    assert_eq!(names.len(), cases().count());
+}
+
+#[test]
+fn directory_on_ext4() {
+    on_native("ext4");
+}
+
+#[test]
+fn directory_on_xfs() {
+    on_native("xfs");
+}
+
+#[test]
+fn directory_on_btrfs() {
+    on_native("btrfs");
+}
+
+#[test]
+fn directory_on_tmpfs() {
+    run("directory on tmpfs", &|| dir_store(Path::new("/dev/shm"))).conclude();
+}
+
+#[test]
+fn directory_on_a_simulated_disk() {
+    let fresh = || {
+        let (name, model) = ("disk".to_owned(), Model::EXT4);
+        let disk = Disk::new(DiskConfig { name, capacity: SIZE, device: 1, volatile: false, model });
+        disk.set_clock(Arc::new(SimClock::new()));
+        Fresh::new(Arc::new(DirStore::new(disk.root()).unwrap()), disk)
+    };
+    run("directory on a simulated disk", &fresh).conclude();
+}
+
+#[test]
+fn faults_without_a_fault() {
+    let fresh = || {
+        let (store, dir) = in_dir(Path::new("/var/tmp"));
+        Fresh::new(Arc::new(FaultStore::new(store, Vec::new())), dir)
+    };
+    run("faults over a directory", &fresh).conclude();
+}
+
+#[test]
+fn memory() {
+    run("memory", &|| Fresh::new(Arc::new(MemoryStore::new(SIZE)), ())).conclude();
+}
+
+#[test]
+fn append_only_over_memory() {
+    let fresh = |seek_data| {
+        let inner: Arc<dyn Store> = Arc::new(MemoryStore::new(SIZE));
+        Fresh::new(Arc::new(AppendOnlyStore::over(inner, seek_data)), ())
+    };
+    run("append-only over memory", &|| fresh(true)).conclude();
+    run("append-only over memory, holes unknown", &|| fresh(false)).conclude();
+}
+
+#[test]
+fn append_only_over_a_directory() {
+    let fresh = || {
+        let (store, dir) = in_dir(Path::new("/var/tmp"));
+        Fresh::new(Arc::new(AppendOnlyStore::over(store, true)), dir)
+    };
+    run("append-only over a directory", &fresh).conclude();
+}

@@ -1,0 +1,149 @@
+//! What a store can do beyond the basics, or has to refuse.
+
+use super::super::pattern;
+use super::{A, Case, IO, always, can, errno, expect, get, put, set_up};
+use braid_contract::SplitMix;
+use braid_contract::{Errno, Store, StoreIo};
+use std::io::{IoSlice, IoSliceMut};
+use std::os::unix::fs::FileExt;
+
+pub(super) const CASES: [Case; 8] = [
+    ("capabilities make sense and stay", always, capabilities_make_sense_and_stay),
+    ("data is written over in place", |store| can(store).overwrite, data_is_written_over_in_place),
+    ("each byte is written once", |store| !can(store).overwrite, each_byte_is_written_once),
+    ("random writes leave the last of each byte", |store| can(store).overwrite, random_writes),
+    ("direct access comes to the same", always, direct_access_comes_to_the_same),
+    ("direct writes go over cached ones", |store| can(store).overwrite, direct_writes_go_over_cached_ones),
+    ("a descriptor is the object", |store| can(store).descriptors, a_descriptor_is_the_object),
+    ("descriptors are refused", |store| !can(store).descriptors, descriptors_are_refused),
+];
+
+fn capabilities_make_sense_and_stay(store: &dyn Store) {
+    let before = can(store);
+    assert!(before.queue_depth >= 1);
+    assert!(before.direct_alignment == 0 || before.direct_alignment.is_power_of_two());
+    set_up(store, &[A]);
+    put(store, A, 0, b"data");
+    assert_eq!(can(store), before);
+}
+
+fn data_is_written_over_in_place(store: &dyn Store) {
+    set_up(store, &[A]);
+    put(store, A, 0, &[1; 10_000]);
+    put(store, A, 4000, &[2; 200]);
+    let mut wanted = vec![1; 10_000];
+    wanted[4000..4200].fill(2);
+    expect(store, A, 0, &wanted);
+    put(store, A, 9_999, b"ab");
+    wanted.splice(9_999.., *b"ab");
+    expect(store, A, 0, &wanted);
+}
+
+fn each_byte_is_written_once(store: &dyn Store) {
+    set_up(store, &[A]);
+    put(store, A, 0, &[1; 5000]);
+    put(store, A, 10_000, &[2; 5000]);
+    let refused = |offset, data: &[u8]| {
+        let answer = errno(store.write_at(A, offset, &[IoSlice::new(data)], IO));
+        assert_eq!(answer, Some(Errno::EOPNOTSUPP), "{} bytes at {offset}", data.len());
+    };
+    for (offset, len) in [(0, 1), (4999, 1), (4999, 10), (9999, 2), (4000, 7000), (14_999, 2), (10_000, 5000)]
+    {
+        refused(offset, &vec![9; len]);
+    }
+    // Between, and after.
+    put(store, A, 5000, &[3; 5000]);
+    put(store, A, 15_000, &[4; 100]);
+    let wanted = [vec![1; 5000], vec![3; 5000], vec![2; 5000], vec![4; 100]].concat();
+    expect(store, A, 0, &wanted);
+    // What was cut off stays written; a new object begins anew.
+    store.truncate(A, 12_000).unwrap();
+    refused(13_000, b"again");
+    store.remove(&[A]).unwrap();
+    store.create(A).unwrap();
+    put(store, A, 0, b"anew");
+    expect(store, A, 0, b"anew");
+}
+
+fn random_writes(store: &dyn Store) {
+    const LEN: u64 = 1 << 18;
+    set_up(store, &[A]);
+    let (mut random, mut wanted) = (SplitMix::new(7), Vec::new());
+    for seed in 0..200 {
+        let (offset, len) = (random.below(LEN) as usize, 1 + random.below(9000) as usize);
+        if random.below(10) == 0 {
+            store.truncate(A, offset as u64).unwrap();
+            wanted.resize(offset, 0);
+            continue;
+        }
+        let data = pattern(seed, len);
+        put(store, A, offset as u64, &data);
+        wanted.resize(wanted.len().max(offset + len), 0);
+        wanted[offset..offset + len].copy_from_slice(&data);
+    }
+    expect(store, A, 0, &wanted);
+    store.sync(&[A], true).unwrap();
+    expect(store, A, 0, &wanted);
+}
+
+fn direct_access_comes_to_the_same(store: &dyn Store) {
+    const DIRECT: StoreIo = StoreIo { direct: true, ..IO };
+    set_up(store, &[A]);
+    let unit = can(store).direct_alignment.max(512) as usize;
+    let data = pattern(4, 6 * unit + 100);
+    // Aligned, at the end of the object, and as nothing is.
+    for (start, end) in
+        [(0, 2 * unit), (2 * unit, 4 * unit), (4 * unit, 4 * unit + 7), (4 * unit + 7, data.len())]
+    {
+        let done = store.write_at(A, start as u64, &[IoSlice::new(&data[start..end])], DIRECT);
+        assert_eq!(done.unwrap(), end - start);
+    }
+    expect(store, A, 0, &data);
+    for (start, len) in [(0, unit), (unit, 4 * unit), (0, 9 * unit), (3, 2 * unit), (6 * unit, unit), (5, 11)]
+    {
+        // Memory of every alignment.
+        let mut buf = vec![0xee; len + 1];
+        let done = store.read_at(A, start as u64, &mut [IoSliceMut::new(&mut buf[1..])], DIRECT).unwrap();
+        assert_eq!(done, len.min(data.len() - start), "{len} bytes at {start}");
+        assert_eq!(buf[1..=done], data[start..start + done], "{len} bytes at {start}");
+    }
+}
+
+fn direct_writes_go_over_cached_ones(store: &dyn Store) {
+    const DIRECT: StoreIo = StoreIo { direct: true, ..IO };
+    set_up(store, &[A]);
+    let unit = can(store).direct_alignment.max(512) as usize;
+    put(store, A, 0, &vec![1; 4 * unit]);
+    assert_eq!(store.write_at(A, unit as u64, &[IoSlice::new(&vec![2; unit])], DIRECT).unwrap(), unit);
+    put(store, A, (2 * unit) as u64, &vec![3; unit]);
+    let mut buf = vec![0; 4 * unit];
+    store.read_at(A, 0, &mut [IoSliceMut::new(&mut buf)], DIRECT).unwrap();
+    let wanted: Vec<u8> = [1, 2, 3, 1].into_iter().flat_map(|byte| vec![byte; unit]).collect();
+    assert!(buf == wanted, "read directly");
+    assert!(get(store, A, 0, 4 * unit) == wanted, "read from the cache");
+}
+
+fn a_descriptor_is_the_object(store: &dyn Store) {
+    set_up(store, &[A]);
+    put(store, A, 5000, b"by the store");
+    let fd = store.fd(A).unwrap();
+    let file = std::fs::File::from(fd.try_clone().unwrap());
+    let mut buf = [0; 14];
+    file.read_exact_at(&mut buf, 4998).unwrap();
+    assert_eq!(&buf, b"\0\0by the store");
+    file.write_all_at(b"by the descriptor", 9000).unwrap();
+    assert_eq!(store.stat(A).unwrap().size, 9017);
+    expect(store, A, 9000, b"by the descriptor");
+    store.sync(&[A], true).unwrap();
+    // It outlives the object's name.
+    store.remove(&[A]).unwrap();
+    file.read_exact_at(&mut buf, 4998).unwrap();
+    assert_eq!(&buf, b"\0\0by the store");
+    store.create(A).unwrap();
+    expect(store, A, 0, b"");
+}
+
+fn descriptors_are_refused(store: &dyn Store) {
+    set_up(store, &[A]);
+    assert_eq!(errno(store.fd(A)), Some(Errno::EOPNOTSUPP));
+}

@@ -1,0 +1,116 @@
+//! A volume keeps what the trait promises, whatever its policy and tiers.
+
+#![allow(clippy::unwrap_used, clippy::panic, reason = "a test fails by panicking")]
+
+#[allow(dead_code, reason = "other tests need more of it")]
+mod common;
+
+use braid_contract::Store;
+use braid_placement::{LargeFiles, PolicyConfig};
+use braid_stores::memory::MemoryStore;
+use braid_testkit::conformance::file_system::{Fresh, Part, run};
+use braid_testkit::{Common, DirectSide, ModelSide, Runner, Settings, run_parallel};
+use braid_volume::Volume;
+use common::{Bed, RANGE};
+use std::any::Any;
+use std::sync::Arc;
+
+/// Closes the volume, whose directories are kept until then.
+struct Closed {
+    volume: Arc<Volume>,
+    _bed: Bed,
+}
+
+impl Drop for Closed {
+    fn drop(&mut self) {
+        if !std::thread::panicking() {
+            self.volume.shutdown().unwrap();
+        }
+    }
+}
+
+/// Runs the suite on a volume with this policy, whose other tier is as given or
+/// a directory.
+fn conforms(name: &str, policy: &PolicyConfig, other: impl Fn() -> Option<Arc<dyn Store>>) {
+    let fresh = || {
+        let bed = Bed::new();
+        let mut config = bed.config();
+        config.policy = policy.clone();
+        if let Some(store) = other() {
+            config.tiers[0].store = Some(store);
+        }
+        assert_eq!(config.range_size, Some(RANGE as u32));
+        let volume = Volume::open(config).unwrap();
+        let kept: Box<dyn Any> = Box::new(Closed { volume: Arc::clone(&volume), _bed: bed });
+        Fresh::new(volume, kept)
+    };
+    run(&format!("volume, {name}"), &[Part::Namespace, Part::Data], &fresh).conclude();
+}
+
+#[test]
+fn weighted() {
+    conforms("weighted", &PolicyConfig::Weighted, || None);
+}
+
+#[test]
+fn adaptive() {
+    conforms("adaptive", &PolicyConfig::Adaptive, || None);
+}
+
+#[test]
+fn home_first() {
+    conforms("home-first", &PolicyConfig::HomeFirst { watermark_percent: 90.0 }, || None);
+}
+
+#[test]
+fn by_thread() {
+    conforms("static", &PolicyConfig::Static { threads: 1 }, || None);
+}
+
+#[test]
+fn large_files_elsewhere() {
+    let large = LargeFiles::Tier("slow".into());
+    conforms("size", &PolicyConfig::Size { small: 0, sync: 0, large }, || None);
+}
+
+#[test]
+fn over_memory() {
+    let memory = || Some(Arc::new(MemoryStore::new(64 << 20)) as Arc<dyn Store>);
+    let large = LargeFiles::Tier("slow".into());
+    conforms("size, over memory", &PolicyConfig::Size { small: 0, sync: 0, large }, memory);
+}
+
+/// A volume with this policy, and what its home has in common with the model.
+fn direct(policy: PolicyConfig) -> (DirectSide, Closed, Arc<Common>) {
+    let bed = Bed::new();
+    let common = Arc::new(Common::model().with(&[&bed.path("home"), &bed.path("slow")]).unwrap());
+    let mut config = bed.config();
+    config.policy = policy;
+    let volume = Volume::open(config).unwrap();
+    let side = DirectSide::new(Arc::<Volume>::clone(&volume), Arc::clone(&common));
+    (side, Closed { volume, _bed: bed }, common)
+}
+
+fn settings(seed: u64, common: &Common) -> Settings {
+    Settings { seed, case_len: 150, compare_every: 50, plain_modes: !common.superuser }
+}
+
+#[test]
+fn random_operations_agree_with_the_model() {
+    let large = LargeFiles::Tier("slow".into());
+    for policy in [PolicyConfig::Weighted, PolicyConfig::Size { small: 0, sync: 0, large }] {
+        let (side, _volume, common) = direct(policy);
+        let model = ModelSide(Arc::clone(&common));
+        let totals = Runner::new(&side, &model, settings(1, &common)).run(6_000);
+        let totals = totals.unwrap_or_else(|failure| panic!("{failure}"));
+        assert!(totals.succeeded * 3 > totals.ops, "{totals:?}");
+    }
+}
+
+#[test]
+fn threads_agree_without_the_kernels_locks() {
+    let (left, _left, common) = direct(PolicyConfig::Weighted);
+    let (right, _right, _) = direct(PolicyConfig::HomeFirst { watermark_percent: 90.0 });
+    let runner = Runner::new(&left, &right, settings(3, &common));
+    run_parallel(&runner, 4, 6_000).unwrap_or_else(|failure| panic!("{failure}"));
+}
