@@ -1,6 +1,6 @@
 //! What keeps a range's move and its readers and writers apart, and operations
-//! and the replacement of home, under a model checker: every interleaving of a
-//! few threads.
+//! and the replacement of home, also if one of them dies, under a model checker:
+//! every interleaving of a few threads.
 
 use super::{Report, Suite};
 use crate::error::Result;
@@ -20,16 +20,21 @@ fn run(options: &Options, report: &mut Report) -> Result<()> {
         report.skip("loom", "is about a volume");
         return Ok(());
     }
-    for (case, model) in
-        [("readers, writers and a move", "migrate::model"), ("operations and a freeze", "barrier::model")]
-    {
-        report.case(case, || check(model))?;
+    for (case, package, model) in [
+        ("readers, writers and a move", "braid-coord", "model::moves"),
+        ("operations and a freeze", "braid-coord", "model::barrier"),
+        ("the death of an owner at each step", "braid-coord", "model::death"),
+        ("locks, and the death of their holders", "braid-coord", "model::locks"),
+        ("readers, writers and a move, in the volume", "braid-volume", "migrate::model"),
+        ("operations and a freeze, in the volume", "braid-volume", "barrier::model"),
+    ] {
+        report.case(case, || check(package, model))?;
     }
     Ok(())
 }
 
-fn check(model: &str) -> Result<()> {
-    let test = ["test", "--quiet", "--locked", "--release", "-p", "braid-volume", "--lib"];
+fn check(package: &str, model: &str) -> Result<()> {
+    let test = ["test", "--quiet", "--locked", "--release", "-p", package, "--lib"];
     // A directory of its own: every crate is built anew with the flag.
     let target = paths::target().join("loom");
     let checked = cmd("cargo").args(test).arg(model).dir(&paths::root());

@@ -1,0 +1,76 @@
+//! The identity under which a process takes part, and which others are alive.
+
+use crate::layout::VolumeWords;
+use crate::owner::{OwnerTag, Process};
+use crate::region::ReadRegion;
+
+/// One who takes part.
+pub trait Party {
+    /// Its own tag.
+    fn tag(&self) -> OwnerTag;
+
+    /// Whether an owner may still do something.
+    fn is_alive(&self, owner: OwnerTag) -> bool;
+}
+
+/// The only process there is: it needs no table to know who is alive.
+#[derive(Clone, Copy, Debug)]
+pub struct Sole;
+
+impl Party for Sole {
+    fn tag(&self) -> OwnerTag {
+        OwnerTag::KEEPER
+    }
+
+    fn is_alive(&self, _: OwnerTag) -> bool {
+        true
+    }
+}
+
+/// Tells whether processes are alive.
+pub trait Liveness {
+    /// Whether a process may still do something. Where that can't be known, it
+    /// may.
+    fn is_alive(&self, process: Process) -> bool;
+}
+
+/// Asks the kernel.
+#[cfg(not(loom))]
+#[derive(Clone, Copy, Debug)]
+pub struct Running;
+
+#[cfg(not(loom))]
+impl Liveness for Running {
+    fn is_alive(&self, process: Process) -> bool {
+        braid_sys::is_running(process.pid, process.start)
+    }
+}
+
+/// One of the owners in the table of a volume's words. One that is not in the
+/// table any more is not alive.
+#[derive(Clone, Debug)]
+pub struct Member<R, L> {
+    words: VolumeWords<R>,
+    tag: OwnerTag,
+    liveness: L,
+}
+
+impl<R: ReadRegion, L: Liveness> Member<R, L> {
+    /// The owner that was registered as `tag`.
+    pub fn new(words: VolumeWords<R>, tag: OwnerTag, liveness: L) -> Self {
+        Self { words, tag, liveness }
+    }
+}
+
+impl<R: ReadRegion, L: Liveness> Party for Member<R, L> {
+    fn tag(&self) -> OwnerTag {
+        self.tag
+    }
+
+    fn is_alive(&self, owner: OwnerTag) -> bool {
+        // With the keeper, the words are over.
+        owner == self.tag
+            || owner == OwnerTag::KEEPER
+            || self.words.process(owner).is_some_and(|process| self.liveness.is_alive(process))
+    }
+}
