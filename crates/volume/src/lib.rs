@@ -15,9 +15,9 @@
 
 mod affected;
 mod background;
-mod barrier;
 mod check;
 mod config;
+mod coord;
 mod eject;
 mod explain;
 mod failpoint;

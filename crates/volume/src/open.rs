@@ -2,13 +2,12 @@
 //! the volume is made or recovered.
 
 use crate::background::Background;
-use crate::barrier::Barrier;
 use crate::config::{HomeConfig, RuleConfig, TierConfig, VolumeConfig};
 use crate::file::Handles;
 use crate::heat::Heat;
 use crate::index::IndexDir;
 use crate::jobs::Jobs;
-use crate::migrate::{Paces, Slots};
+use crate::migrate::Paces;
 use crate::movers::Movers;
 use crate::namespace::{Home, InodeTable, NameLocks, names_in};
 use crate::need::Freed;
@@ -29,9 +28,6 @@ use std::sync::Arc;
 /// Threads for work on several tiers at once: more than two tiers that hang
 /// can hold.
 const POOL_THREADS: usize = 48;
-
-/// Threads that can write to spread files at the same time.
-const SLOTS: usize = 256;
 
 type Opening<T> = std::result::Result<T, OpenError>;
 
@@ -504,6 +500,7 @@ fn assemble(home: Home, config: VolumeConfig, plan: &Plan) -> Opening<Volume> {
     let policy = placement::make(&config.policy, |name| tiers.number(name)).ok_or(OpenError::UnknownTier)?;
     let rules = Rules::make(&config.rules, |name| tiers.number(name)).ok_or(OpenError::UnknownTier)?;
     let (braid, paces) = (home.braid()?, Paces::new(&environment));
+    let (barrier, slots) = crate::coord::of_volume();
     let volume = Volume {
         id: plan.volume,
         range_size: plan.range_size,
@@ -523,13 +520,13 @@ fn assemble(home: Home, config: VolumeConfig, plan: &Plan) -> Opening<Volume> {
         names: NameLocks::new(),
         inodes: InodeTable::new(),
         handles: Handles::new(),
-        barrier: Barrier::new(),
+        barrier,
         changes: Changes::new(),
         overhaul: Mutex::new(()),
         reaper: Reaper::new(),
         freed: Freed::default(),
         pool: pool(&*environment)?,
-        slots: Slots::new(SLOTS),
+        slots,
         background: Background::new(),
         heat: Heat::new(config.heat_budget, config.movers.heat_threshold, &*environment),
         movers: Movers::new(config.movers, &environment, &paces),

@@ -1,13 +1,13 @@
 //! How a volume is put together.
 
 use crate::background::Background;
-use crate::barrier::Barrier;
 use crate::config::{PolicyConfig, RuleConfig};
+use crate::coord::{Barrier, WriterSlots};
 use crate::file::Handles;
 use crate::heat::Heat;
 use crate::index::IndexDir;
 use crate::jobs::Jobs;
-use crate::migrate::{Pace, Paces, Slots};
+use crate::migrate::{Pace, Paces};
 use crate::movers::{IoClass, MoveRate, Movers};
 use crate::namespace::{Home, InodeTable, NameLocks};
 use crate::need::Freed;
@@ -66,7 +66,7 @@ pub struct Volume {
     /// may be none.
     pub(crate) pool: Option<rayon::ThreadPool>,
     /// What is being written at this moment.
-    pub(crate) slots: Slots,
+    pub(crate) slots: WriterSlots,
     pub(crate) background: Background,
     pub(crate) heat: Heat,
     pub(crate) movers: Movers,

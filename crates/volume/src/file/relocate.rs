@@ -1,6 +1,6 @@
 //! Moving a range to another tier: copy, make durable, switch the index, make
 //! that durable, release the source (ordering rule 1). Readers and writers go
-//! on meanwhile; [`migrate`](crate::migrate) keeps them and the move apart.
+//! on meanwhile; `braid-coord` keeps them and the move apart.
 
 use super::choose::PlacementRequest;
 use super::pieces::is_absent;
@@ -9,14 +9,15 @@ use super::sync::{unnoticed, update_times};
 use super::truncate::note_release;
 use super::{File, Layout, Spread};
 use crate::Volume;
-use crate::barrier::Entered;
+use crate::coord::{Entered, Registered};
 use crate::failpoint::Failpoint;
-use crate::migrate::{Busy, CHUNKS, Ground, Outcome, Registered, Span, Stopped, carry_out};
+use crate::migrate::Stopped;
 use crate::movers::MoveRate;
 use crate::placement::{self, Origin};
 use crate::sync::ReadGuard;
 use crate::tiers::{Account, Backend, Tier, act_for, bit};
 use braid_contract::{Context, Errno, Error, Hint, Result, StoreIo, TierId};
+use braid_coord::{Busy, CHUNKS, CopyStats, CopySteps, RangeSpan, carry_out};
 use braid_format::{Entry, Owners, RangeSize, Reason};
 use braid_sys::AlignedBuf;
 use std::cell::RefCell;
@@ -149,7 +150,7 @@ impl Volume {
     fn end_move_at(&self, file: &File, offset: u64) {
         let (moving, range) = match &*file.layout.read() {
             Layout::Plain => return,
-            Layout::Spread(spread) => (Arc::clone(&spread.moving), spread.range_size().range_of(offset)),
+            Layout::Spread(spread) => (spread.moving.clone(), spread.range_size().range_of(offset)),
         };
         moving.end(range);
     }
@@ -264,7 +265,7 @@ impl Volume {
         to: &Tier,
         reason: Reason,
         between: &mut dyn FnMut(),
-    ) -> Moved<Option<Outcome>> {
+    ) -> Moved<Option<CopyStats>> {
         let (ranges, range, this, entry, span) = {
             let layout = file.layout.read();
             let Layout::Spread(spread) = &*layout else { return Ok(None) };
@@ -281,7 +282,7 @@ impl Volume {
                     false => NotMoved::Other(error),
                 })?;
             }
-            (ranges, range, this, entry, Span::new(spread.id(), &(range..range + 1)))
+            (ranges, range, this, entry, RangeSpan::new(spread.id(), &(range..range + 1)))
         };
         let from = self.tiers.get(entry.tier).map_err(NotMoved::Other)?;
         self.take_mtime_home(file, &[from.id, to.id]).map_err(NotMoved::Other)?;
@@ -374,7 +375,7 @@ impl Hold<'_> {
 }
 
 impl RangeMove<'_> {
-    fn run(&self, span: Span) -> Moved<Outcome> {
+    fn run(&self, span: RangeSpan) -> Moved<CopyStats> {
         {
             let hold = self.hold()?;
             let spread = hold.spread()?;
@@ -473,7 +474,7 @@ impl RangeMove<'_> {
     }
 }
 
-impl Ground for RangeMove<'_> {
+impl CopySteps for RangeMove<'_> {
     type Hold<'a>
         = Hold<'a>
     where

@@ -4,11 +4,12 @@ use super::place::{Leave, NotSpread};
 use super::relocate::Moves;
 use super::{File, Layout, Spread};
 use crate::Volume;
-use crate::migrate::{SPAN_RANGES_MAX, Span, Writing};
+use crate::coord::Writing;
 use crate::need::Need;
 use crate::placement::Origin;
 use crate::tiers::Tier;
 use braid_contract::{Caller, Errno, Error, Result, WriteFlags};
+use braid_coord::{RangeSpan, SPAN_RANGES_MAX};
 use braid_format::SIZE_MAX;
 
 /// How far a write came, and what is in its way.
@@ -182,9 +183,9 @@ impl Volume {
 
     /// Keeps the ranges of `offset .. end` on their tiers until the answer is
     /// dropped, and tells whoever moves one that it was written.
-    pub(crate) fn writing(&self, spread: &Spread, offset: u64, end: u64) -> Writing<'_> {
+    pub(crate) fn writing<'a>(&'a self, spread: &'a Spread, offset: u64, end: u64) -> Writing<'a> {
         let ranges = spread.range_size();
-        let span = Span::new(spread.id(), &ranges.ranges_of(offset, end));
+        let span = RangeSpan::new(spread.id(), &ranges.ranges_of(offset, end));
         spread.moving.write(&self.slots, span, offset..end, ranges.bytes())
     }
 
