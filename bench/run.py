@@ -29,9 +29,10 @@ NEEDED = ["fio", "losetup", "mount", "umount", "mkfs.ext4", "mkfs.xfs"]
 
 def parse() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description="Braid's benchmarks. Root, Linux, fio 3.x.")
-    parser.add_argument("scenario", nargs="?", choices=[*SCENARIOS, "render"],
-                        help="what to measure; --list explains. `render DIR…` puts kept runs into the document")
-    parser.add_argument("directories", nargs="*", type=Path, metavar="DIR", help="render: the runs")
+    parser.add_argument("scenario", nargs="?", choices=[*SCENARIOS, "plot", "render"],
+                        help="what to measure; --list explains. `plot DIR…` draws kept runs, `render DIR…` puts them "
+                             "into the document")
+    parser.add_argument("directories", nargs="*", type=Path, metavar="DIR", help="plot, render: the runs")
     parser.add_argument("--document", type=Path, default=ROOT.parent / "docs/evaluation.md",
                         help="render: where they go (default docs/evaluation.md)")
     parser.add_argument("--list", action="store_true", help="list the scenarios and end")
@@ -57,8 +58,8 @@ def parse() -> argparse.Namespace:
     args = parser.parse_args()
     if not (args.list or args.sweep or args.scenario):
         parser.error("name a scenario, or use --list")
-    if bool(args.directories) != (args.scenario == "render"):
-        parser.error("`render` needs at least one directory, and nothing else takes any")
+    if bool(args.directories) != (args.scenario in ("plot", "render")):
+        parser.error("`plot` and `render` need at least one directory, and nothing else takes any")
     if args.reps is not None and args.reps < 1:
         parser.error("--reps: at least 1")
     args.reps = args.reps or (1 if args.quick else 3)
@@ -105,11 +106,11 @@ def main() -> int:
     if args.list:
         print("\n".join(f"{name:12} {module.SUMMARY}" for name, module in SCENARIOS.items()))
         return 0
-    if args.scenario == "render":
+    if args.directories:
         try:
-            render.render(args.directories, args.document, print)
+            show(args)
         except (BenchError, OSError) as error:
-            sys.exit(f"render: {error}")
+            sys.exit(f"{args.scenario}: {error}")
         return 0
     refuse_unless_possible(args.work_dir)
     if args.sweep:
@@ -120,6 +121,16 @@ def main() -> int:
     if stale_runs(args.work_dir):
         print("note: a killed run left devices or mounts behind; `bench/run.py --sweep` removes them", file=sys.stderr)
     return measure(args)
+
+
+def show(args: argparse.Namespace) -> None:
+    """Draws runs that were kept, below their own directories or into the document."""
+    if args.scenario == "render":
+        render.render(args.directories, args.document, print)
+        return
+    for directory in args.directories:
+        for path in plots.draw(directory, directory / "plots"):
+            print(path)
 
 
 def measure(args: argparse.Namespace) -> int:
@@ -150,11 +161,6 @@ def measure(args: argparse.Namespace) -> int:
             report.machine["load_at_end"] = round(os.getloadavg()[0], 2)
             keep_logs(host, directory)
     kept = report.save()
-    if args.scenario in EVALUATION:
-        try:
-            plots.draw(directory)
-        except BenchError as error:
-            report.remarks.append(str(error))
     print(report.render(args.markdown))
     print(f"\nkept: {kept}")
     return status

@@ -1,9 +1,7 @@
-"""Plots of a run, from what it kept (`summary.json`, `series.json`), as SVG below its directory. By matplotlib; without
-it there are tables only."""
+"""Plots of a run that was kept, as SVG. By matplotlib; without it there are tables only."""
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 
 from braidbench.bandwidth import NAMES, PATTERNS, SIZES
@@ -11,22 +9,21 @@ from braidbench.evaluation import TIER_NAMES, combined
 from braidbench.devices import Limit
 from braidbench.epochs import NEAR
 from braidbench.host import BenchError
+from braidbench.report import read
 
 COLUMNS = 2
 
 
-def draw(directory: Path) -> list[Path]:
-    """Draws what there is to draw; the files made. BenchError where matplotlib is missing."""
+def draw(run: Path, directory: Path) -> list[Path]:
+    """Draws into the directory what there is to draw of the run; the files made. BenchError where matplotlib is missing."""
     plot = _library()
-    summary = json.loads((directory / "summary.json").read_text())
-    series_file = directory / "series.json"
-    series = json.loads(series_file.read_text()) if series_file.exists() else []
+    summary = read(run)
     figures = _bandwidth(plot, summary) if summary["scenario"] == "bandwidth" else {}
-    figures |= _epochs(plot, series)
+    figures |= _epochs(plot, summary.get("series", []))
     made = []
     for name, figure in figures.items():
-        path = directory / "plots" / f"{name}.svg"
-        path.parent.mkdir(exist_ok=True)
+        path = directory / f"{name}.svg"
+        path.parent.mkdir(parents=True, exist_ok=True)
         # Without the date, the same figures give the same file.
         figure.savefig(path, metadata={"Date": None})
         plot.close(figure)

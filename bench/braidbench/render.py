@@ -1,17 +1,17 @@
 """Puts the tables and plots of runs that were kept into a document: `bench/run.py render DIR…`. The document has a place
 for each scenario, between `<!-- results SCENARIO -->` and `<!-- end -->`; what stood there is replaced, and places of
-scenarios that are not among the runs stay as they are."""
+scenarios that are not among the runs stay as they are. Plots go below a directory beside the document that has its name:
+one for each run."""
 
 from __future__ import annotations
 
-import json
 import os
 import re
 from pathlib import Path
 
 from braidbench import plots
 from braidbench.host import BenchError
-from braidbench.report import as_markdown
+from braidbench.report import as_markdown, read
 
 
 def render(directories: list[Path], document: Path, say) -> None:
@@ -31,11 +31,7 @@ def render(directories: list[Path], document: Path, say) -> None:
 
 
 def _summary(directory: Path) -> dict:
-    path = directory / "summary.json"
-    try:
-        summary = json.loads(path.read_text())
-    except (OSError, ValueError) as error:
-        raise BenchError(f"{path}: {error}") from None
+    summary = read(directory)
     if summary["settings"].get("quick"):
         raise BenchError(f"{directory}: a run with --quick shows that everything works; its figures are no results")
     return summary
@@ -44,11 +40,12 @@ def _summary(directory: Path) -> dict:
 def _section(directory: Path, document: Path, say) -> str:
     """One run: where it comes from, its tables, plots and remarks."""
     summary = _summary(directory)
+    pictures = document.with_suffix("") / directory.name
     try:
-        drawn = plots.draw(directory)
+        drawn = plots.draw(directory, pictures)
     except BenchError as error:
         say(str(error))
-        drawn = sorted((directory / "plots").glob("*.svg"))
+        drawn = sorted(pictures.glob("*.svg"))
     parts = [_origin(summary, directory)]
     parts += [as_markdown(table["title"], table["heads"], table["rows"]) for table in summary["tables"]]
     parts += [f"![{path.stem}]({os.path.relpath(path, document.parent)})\n" for path in drawn]

@@ -1,4 +1,4 @@
-"""Collects samples, prints tables (plain or Markdown), writes the summary."""
+"""Collects samples, prints tables (plain or Markdown), writes the summary: everything that is kept of a run."""
 
 from __future__ import annotations
 
@@ -7,6 +7,8 @@ import statistics
 import time
 from dataclasses import dataclass, field
 from pathlib import Path
+
+from braidbench.host import BenchError
 
 
 @dataclass
@@ -89,7 +91,7 @@ class Report:
         return "\n".join(parts)
 
     def save(self) -> Path:
-        """Writes `summary.json` and `tables.md` beside the raw results."""
+        """Writes `summary.json` beside the raw results."""
         summary = {
             "scenario": self.scenario,
             "started": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(self.started)),
@@ -104,13 +106,20 @@ class Report:
             "ratios": self.ratios,
             "tables": [{"title": t, "heads": h, "rows": r} for t, h, r in self.tables],
             "remarks": self.remarks,
+            "series": self.series,
         }
         path = self.directory / "summary.json"
         path.write_text(_compact(summary))
-        if self.series:
-            (self.directory / "series.json").write_text(json.dumps(self.series) + "\n")
-        (self.directory / "tables.md").write_text(self.render(markdown=True) + "\n")
         return path
+
+
+def read(directory: Path) -> dict:
+    """The summary of a run that was kept. BenchError where there is none."""
+    path = directory / "summary.json"
+    try:
+        return json.loads(path.read_text())
+    except (OSError, ValueError) as error:
+        raise BenchError(f"{path}: {error}") from None
 
 
 def _short(value: float | None) -> float | None:

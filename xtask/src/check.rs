@@ -1,20 +1,25 @@
 //! `cargo xtask check`: the one gate, the same for a change and for CI.
 
-use crate::error::Result;
-use crate::sh::cmd;
-use crate::{paths, test, tidy};
+use crate::{test, tidy};
+use braid_tests_support::error::Result;
+use braid_tests_support::paths;
+use braid_tests_support::sh::cmd;
 
 /// Format, lints, house rules, dependency policy; then all tests.
-pub(crate) fn run(options: &test::Options) -> Result<()> {
+pub(crate) fn run(command: &test::Command) -> Result<()> {
     step("format", &["fmt", "--all", "--check"])?;
     step(
         "lints",
         &["clippy", "--workspace", "--all-targets", "--locked", "--quiet", "--", "-D", "warnings"],
     )?;
+    // It takes no part in `cargo test`, and so not in the lints of all targets.
+    let suites = ["--package", "braid-tests", "--test", "suites"];
+    let lint = [&["clippy"][..], &suites, &["--locked", "--quiet", "--", "-D", "warnings"]].concat();
+    step("lints of the suites", &lint)?;
     println!("== tidy");
     tidy::run()?;
     dependency_policy()?;
-    test::run(options)
+    test::run(command)
 }
 
 fn step(name: &str, args: &[&str]) -> Result<()> {

@@ -2,13 +2,12 @@
 //! real tree and with a file that the fast one alone could not hold; verified,
 //! mounted again, verified again, explained, and removed without a trace.
 
-use crate::error::{Context, Result, ensure, fail};
-use crate::lab::{Kind, Lab, Mount, Stack, Tier, free_space};
-use crate::random::Random;
-use crate::sh::{cmd, exists, is_root, uninterrupted};
-use crate::{paths, setup};
-use std::fs::File;
-use std::io::{BufWriter, Write};
+use crate::setup;
+use braid_tests_support::error::{Context, Result, ensure, fail};
+use braid_tests_support::lab::{Kind, Lab, Mount, Stack, Tier, free_space};
+use braid_tests_support::paths;
+use braid_tests_support::sh::{can_be_root, cmd};
+use braid_tests_support::tools::build_braid;
 use std::path::{Path, PathBuf};
 
 const MIB: u64 = 1 << 20;
@@ -25,12 +24,11 @@ const TREES: &[&str] =
     &["/usr/share/zoneinfo", "/usr/share/perl", "/usr/share/i18n", "/usr/lib/python3", "/usr/share/doc"];
 
 /// From nothing to nothing.
-pub(crate) fn run(args: &[String]) -> Result<()> {
-    ensure(args.is_empty(), || "usage: cargo xtask demo".into())?;
+pub(crate) fn run() -> Result<()> {
     say("Installing what is missing");
     setup::demo()?;
     say("Building");
-    setup::build_braid()?;
+    build_braid()?;
     ensure(Path::new("/dev/fuse").exists(), || "there is no /dev/fuse here: load the module fuse".into())?;
     let absent: Vec<_> = socket_directories().into_iter().filter(|dir| !dir.exists()).collect();
     let mut lab = Lab::new("demo")?;
@@ -80,7 +78,7 @@ fn say(text: &str) {
 /// Two loop devices; without the right to make them, two directories, of which
 /// the fast one is told to leave all but a little of its space alone.
 fn make_tiers(lab: &mut Lab) -> Result<(Tier, Tier)> {
-    if is_root() || (exists("sudo") && cmd("sudo").args(["--non-interactive", "true"]).quiet().is_ok()) {
+    if can_be_root() {
         say(&format!(
             "Making an ext4 file system of {FAST_MIB} MiB and one of {SLOW_MIB} MiB on loop devices"
         ));
@@ -149,22 +147,11 @@ fn checksums(tree: &Path) -> Result<String> {
     cmd("sh").args(["-c", find]).args(skip).dir(tree).read()
 }
 
-/// Writes the file to the volume and its bytes to `sha256sum` at once.
+/// Writes random bytes to the volume and to `sha256sum` at once.
 fn write_large(path: &Path) -> Result<String> {
-    let file = File::create(path).at(path)?;
-    let mut out = BufWriter::with_capacity(1 << 20, file);
-    let mut sum = crate::sh::Digest::start()?;
-    let mut random = Random::new(1);
-    for _ in 0..LARGE_MIB {
-        uninterrupted()?;
-        let mut piece = Vec::new();
-        random.write(&mut piece, MIB)?;
-        out.write_all(&piece).at(path)?;
-        sum.update(&piece)?;
-    }
-    out.flush().at(path)?;
-    out.get_ref().sync_all().at(path)?;
-    Ok(format!("{}  ./large\n", sum.finish()?))
+    let write = format!("head -c {LARGE_MIB}M /dev/urandom | tee \"$0\" | sha256sum && sync \"$0\"");
+    let sum = cmd("sh").args(["-c", &write]).arg(path).read()?;
+    Ok(sum.replace("  -", "  ./large"))
 }
 
 fn verify(mount: &Mount, sums: &Path) -> Result<()> {

@@ -7,44 +7,42 @@
 mod check;
 mod demo;
 mod dist;
-mod error;
-mod lab;
-mod paths;
-mod random;
 mod setup;
-mod sh;
-mod suites;
 mod test;
 mod tidy;
 
-use error::{Result, fail};
+use braid_tests_support::error::Result;
+use braid_tests_support::{paths, sh};
+use clap::Parser;
+use std::ffi::OsString;
 use std::process::ExitCode;
 
-const HELP: &str = "\
-Usage: cargo xtask COMMAND
-
-  demo                 a volume over two small devices, from nothing to nothing
-  test [OPTIONS]       installs what is missing, builds, runs all tests and suites
-  check [OPTIONS]      the gate: format, lints, tidy, dependency policy, then test
-  tidy                 the house rules: edges between crates, lengths, unsafe code
-  setup [--demo]       installs what the tests (or the demo alone) need
-  dist [--test]        the Debian package, in target/dist; --test installs it in an
-                       empty directory, --test-debian in a clean Debian
-  bench [ARGS]         the benchmarks: bench/run.py
-
-Options of test and check:
-  --suite NAME         this suite only (may be repeated), without the unit tests
-  --list               what suites there are
-  --quick              a shorter run of each suite
-  --long               a longer run of each suite
-  --iterations N       rounds of kill9, cuts of power, states of crash
-  --seed N             where random sequences start
-  --on DIR             runs suites on this directory instead of a Braid mount
-";
+/// The project's own commands
+#[derive(Parser)]
+#[command(bin_name = "cargo xtask")]
+enum Command {
+    /// A volume over two small devices, from nothing to nothing
+    Demo,
+    /// Installs what is missing, builds, runs all tests and suites
+    Test(test::Command),
+    /// The gate: format, lints, tidy, dependency policy, then test
+    Check(test::Command),
+    /// The house rules: edges between crates, lengths, unsafe code
+    Tidy,
+    /// Installs what the tests need
+    Setup(setup::Command),
+    /// The Debian package, in target/dist
+    Dist(dist::Command),
+    /// The benchmarks: bench/run.py
+    Bench {
+        /// Its arguments
+        #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
+        arguments: Vec<OsString>,
+    },
+}
 
 fn main() -> ExitCode {
-    let args: Vec<String> = std::env::args().skip(1).collect();
-    match run(&args) {
+    match run(Command::parse()) {
         Ok(()) => ExitCode::SUCCESS,
         Err(failure) => {
             // What an interrupt breaks reports all kinds of errors.
@@ -55,23 +53,34 @@ fn main() -> ExitCode {
     }
 }
 
-fn run(args: &[String]) -> Result<()> {
-    let (command, rest) = args.split_first().map_or(("help", args), |(first, rest)| (first.as_str(), rest));
+fn run(command: Command) -> Result<()> {
     sh::catch_interrupts()?;
     match command {
-        "demo" => demo::run(rest),
-        "test" => test::run(&test::Options::parse(rest)?),
-        "check" => check::run(&test::Options::parse(rest)?),
-        "tidy" => tidy::run(),
-        "dist" => dist::run(rest),
-        "setup" => setup::run(rest),
-        // Not for people: what the power suite runs in its virtual machine.
-        "power-guest" => suites::in_guest(),
-        "bench" => sh::cmd(paths::root().join("bench/run.py")).args(rest).run(),
-        "help" | "-h" | "--help" => {
-            print!("{HELP}");
-            Ok(())
+        Command::Demo => demo::run(),
+        Command::Test(command) => test::run(&command),
+        Command::Check(command) => check::run(&command),
+        Command::Tidy => tidy::run(),
+        Command::Setup(command) => setup::run(&command),
+        Command::Dist(command) => dist::run(&command),
+        Command::Bench { arguments } => sh::cmd(paths::root().join("bench/run.py")).args(arguments).run(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use clap::CommandFactory;
+
+    #[test]
+    fn commands_are_read() {
+        Command::command().debug_assert();
+        for line in ["demo", "setup --demo", "dist --test-debian", "bench --bwlimit 3", "check --quick"] {
+            let words = ["xtask"].into_iter().chain(line.split(' '));
+            assert!(Command::try_parse_from(words).is_ok(), "{line}");
         }
-        other => fail(format!("no command {other:?}; `cargo xtask help` lists them")),
+        for line in ["demo now", "setup --demo --power", "dist --test --test-debian", "tidy --quick"] {
+            let words = ["xtask"].into_iter().chain(line.split(' '));
+            assert!(Command::try_parse_from(words).is_err(), "{line}");
+        }
     }
 }

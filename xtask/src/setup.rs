@@ -1,10 +1,11 @@
 //! Installs what the tests need: Debian packages by `apt-get`, and the test
 //! programs that are Rust crates below `target/tools`.
 
-use crate::error::{Result, fail};
-use crate::paths;
-use crate::sh::{cmd, exists, is_root, root_cmd};
-use std::path::PathBuf;
+use braid_tests_support::error::{Result, fail};
+use braid_tests_support::paths;
+use braid_tests_support::sh::{can_be_root, cmd, exists, root_cmd};
+use braid_tests_support::tools::{FSX, PJDFSTEST, Tool};
+use clap::Args;
 
 /// A Debian package and a program, or the path of a file, that tells whether it
 /// is there.
@@ -47,29 +48,33 @@ const POWER: &[Package] = &[
     Package("xz-utils", "xz"),
 ];
 
-/// The test programs that are crates, at the versions that the suites know.
-const CRATES: &[(&str, &str)] = &[PJDFSTEST, FSX];
+/// The test programs that are crates.
+const CRATES: &[Tool] = &[PJDFSTEST, FSX];
 
-/// The POSIX test suite.
-pub(crate) const PJDFSTEST: (&str, &str) = ("pjdfstest", "0.2.2");
+/// What to install.
+#[derive(Args)]
+pub(crate) struct Command {
+    /// Only what the demonstration needs
+    #[arg(long)]
+    demo: bool,
+    /// What the virtual machine of the power suite needs, too
+    #[arg(long, conflicts_with = "demo")]
+    power: bool,
+}
 
-/// The file-system exerciser.
-pub(crate) const FSX: (&str, &str) = ("fsx", "0.3.2");
-
-/// `setup` or `setup --demo`.
-pub(crate) fn run(args: &[String]) -> Result<()> {
-    match args {
-        [] => all(),
-        [only] if only == "--demo" => packages(DEMO),
-        _ => fail("usage: cargo xtask setup [--demo]"),
+/// `setup` with its options.
+pub(crate) fn run(command: &Command) -> Result<()> {
+    match command {
+        Command { demo: true, .. } => demo(),
+        Command { power: true, .. } => all().and_then(|()| power()),
+        Command { .. } => all(),
     }
 }
 
-/// Everything that the tests need.
+/// Everything that the tests need, but for the power suite.
 pub(crate) fn all() -> Result<()> {
-    packages(DEMO)?;
-    packages(TESTS)?;
-    CRATES.iter().try_for_each(|(name, version)| install_crate(name, version))
+    [DEMO, TESTS, DIST].into_iter().try_for_each(packages)?;
+    CRATES.iter().try_for_each(|tool| install_crate(*tool))
 }
 
 /// What the demonstration needs.
@@ -92,23 +97,6 @@ pub(crate) fn dist_debian() -> Result<()> {
     packages(DIST_DEBIAN)
 }
 
-/// Builds the `braid` command as users get it; not if the environment variable
-/// `BRAID` names one.
-pub(crate) fn build_braid() -> Result<()> {
-    if std::env::var_os("BRAID").is_some() {
-        return Ok(());
-    }
-    cmd("cargo").args(["build", "--release", "--locked", "--package", "braid-cli"]).dir(&paths::root()).run()
-}
-
-/// Where a test program is.
-pub(crate) fn tool((name, version): (&str, &str)) -> Result<PathBuf> {
-    match paths::tool(name, version) {
-        Some(path) => Ok(path),
-        None => fail(format!("{name} {version} is not installed: `cargo xtask setup` does it")),
-    }
-}
-
 fn packages(wanted: &[Package]) -> Result<()> {
     let missing: Vec<_> =
         wanted.iter().filter(|Package(_, program)| !exists(program)).map(|Package(name, _)| *name).collect();
@@ -119,7 +107,7 @@ fn packages(wanted: &[Package]) -> Result<()> {
     if !exists("apt-get") {
         return fail(format!("no apt-get here; install these by other means: {}", missing.join(" ")));
     }
-    if !is_root() && cmd("sudo").args(["--non-interactive", "true"]).quiet().is_err() {
+    if !can_be_root() {
         return fail(format!("not root, and no sudo: run `apt-get install {}` as root", missing.join(" ")));
     }
     root_cmd("apt-get").args(["-qq", "update"]).quiet()?;
@@ -128,16 +116,16 @@ fn packages(wanted: &[Package]) -> Result<()> {
     root_cmd("env").args(install).args(&missing).quiet()
 }
 
-fn install_crate(name: &str, version: &str) -> Result<()> {
-    if paths::tool(name, version).is_some() {
+fn install_crate(tool: Tool) -> Result<()> {
+    if tool.find().is_some() {
         return Ok(());
     }
+    let Tool { name, version } = tool;
     println!("installing {name} {version} below {}", paths::tools().display());
-    let version = format!("={version}");
     cmd("cargo")
         .args(["install", "--quiet", "--locked", "--root"])
         .arg(paths::tools())
-        .args(["--version", &version, name])
+        .args(["--version", &format!("={version}"), name])
         .env("CARGO_TARGET_DIR", paths::target().join("tools/build"))
         // They wait for the file system: to build them takes longer than to run.
         .env("CARGO_PROFILE_RELEASE_OPT_LEVEL", "1")

@@ -1,82 +1,44 @@
 //! `cargo xtask test`: all tests, from the unit tests to the suites.
 
-use crate::error::{Failure, Result, fail};
-use crate::sh::{cmd, uninterrupted};
-use crate::suites::{self, Counts};
-use crate::{paths, setup};
+use crate::setup;
+use braid_tests_support::counts::Counts;
+use braid_tests_support::error::{Failure, Result, fail};
+use braid_tests_support::options::Options;
+use braid_tests_support::paths;
+use braid_tests_support::sh::{Cmd, cmd, uninterrupted};
+use braid_tests_support::tools::build_braid;
+use clap::Args;
+use serde_json::Value;
 use std::collections::BTreeSet;
 use std::path::PathBuf;
 
 /// What was asked for.
-#[derive(Debug, Default, PartialEq, Eq)]
-pub(crate) struct Options {
-    /// Suites to run; none named: everything.
-    pub(crate) suites: Vec<String>,
-    /// Only print the names of the suites.
-    pub(crate) list: bool,
-    /// Shorter runs.
-    pub(crate) quick: bool,
-    /// Longer runs.
-    pub(crate) long: bool,
-    /// Rounds, where a suite counts in rounds.
-    pub(crate) iterations: Option<u64>,
-    /// Where random sequences start.
-    pub(crate) seed: u64,
-    /// A directory to run on instead of a Braid volume.
-    pub(crate) on: Option<PathBuf>,
-}
-
-impl Options {
-    /// Reads the command line.
-    pub(crate) fn parse(args: &[String]) -> Result<Self> {
-        let mut options = Self::default();
-        let mut args = args.iter();
-        while let Some(arg) = args.next() {
-            let mut value = || args.next().ok_or_else(|| Failure(format!("{arg} needs a value")));
-            match arg.as_str() {
-                "--suite" => options.suites.push(value()?.clone()),
-                "--list" => options.list = true,
-                "--quick" => options.quick = true,
-                "--long" => options.long = true,
-                "--iterations" => options.iterations = Some(number(value()?)?),
-                "--seed" => options.seed = number(value()?)?,
-                "--on" => options.on = Some(PathBuf::from(value()?)),
-                _ => return fail(format!("unknown option {arg:?}; `cargo xtask help` lists them")),
-            }
-        }
-        Ok(options)
-    }
-
-    /// A measure of work: for `--quick`, as usual, for `--long`.
-    pub(crate) fn scale(&self, quick: u64, usual: u64, long: u64) -> u64 {
-        match (self.quick, self.long) {
-            (true, _) => quick,
-            (_, true) => long,
-            _ => usual,
-        }
-    }
-}
-
-fn number(text: &str) -> Result<u64> {
-    text.parse().map_err(|_| Failure(format!("{text:?} is not a number")))
+#[derive(Args)]
+pub(crate) struct Command {
+    /// What suites there are
+    #[arg(long)]
+    list: bool,
+    #[command(flatten)]
+    options: Options,
 }
 
 /// Installs, builds, tests, and ends with the sum on a line of its own.
-pub(crate) fn run(options: &Options) -> Result<()> {
-    if options.list {
-        suites::list();
-        return Ok(());
+pub(crate) fn run(Command { list, options }: &Command) -> Result<()> {
+    if *list {
+        return suites()?.arg("--list-suites").run();
     }
     setup::all()?;
-    if options.on.is_none() {
-        setup::build_braid()?;
+    if options.suites.iter().any(|name| name == "power") {
+        setup::power()?;
     }
     let mut counts = Counts::default();
-    if options.suites.is_empty() && options.on.is_none() {
-        counts += cargo_test()?;
-        counts += rescue_test()?;
+    if options.on.is_none() {
+        build_braid()?;
+        if options.suites.is_empty() {
+            counts += cargo_test()?;
+        }
     }
-    counts += suites::run(options)?;
+    counts += run_suites(options)?;
     println!("\n{counts}");
     if counts.failed > 0 { fail("there are failed tests") } else { Ok(()) }
 }
@@ -107,22 +69,38 @@ fn cargo_test() -> Result<Counts> {
     Ok(counts)
 }
 
-/// The tests of the rescue script.
-fn rescue_test() -> Result<Counts> {
-    println!("== rescue.py");
-    let output = cmd("python3").arg("tools/test_rescue.py").dir(&paths::root()).output()?;
-    let text = String::from_utf8_lossy(&output.stderr);
-    print!("{text}");
-    let ran = text.lines().find_map(ran_tests).unwrap_or_default();
-    Ok(match output.status.success() && ran > 0 {
-        true => Counts { passed: ran, ..Counts::default() },
-        false => Counts { failed: 1, ..Counts::default() },
-    })
+/// The end-to-end suites, which count their checks.
+fn run_suites(options: &Options) -> Result<Counts> {
+    println!("== suites");
+    let mut counts = None;
+    let status = suites()?.args(options.arguments()).lines(|line| {
+        println!("{line}");
+        counts = line.strip_prefix("checks: ").and_then(|sum| sum.parse::<Counts>().ok()).or(counts);
+    })?;
+    uninterrupted()?;
+    let counts = counts.ok_or_else(|| Failure(format!("the suites ended with {status}")))?;
+    // Whatever else was wrong.
+    Ok(Counts { failed: counts.failed.max(u64::from(!status.success())), ..counts })
 }
 
-/// Reads `Ran 25 tests in 0.5s`.
-fn ran_tests(line: &str) -> Option<u64> {
-    line.strip_prefix("Ran ")?.split(' ').next()?.parse().ok()
+/// The test program of the suites. It runs by itself, not below Cargo, which
+/// would not hand on an interrupt.
+fn suites() -> Result<Cmd> {
+    let build = ["test", "--package", "braid-tests", "--test", "suites", "--locked", "--no-run"];
+    let build = cmd("cargo").args(build).arg("--message-format=json-render-diagnostics");
+    let mut program = None;
+    let status = build.dir(&paths::root()).lines(|line| program = executable(line).or(program.take()))?;
+    uninterrupted()?;
+    match program {
+        Some(program) if status.success() => Ok(cmd(program).dir(&paths::root())),
+        _ => fail("the suites were not built"),
+    }
+}
+
+/// Reads a message of Cargo: where a program was put.
+fn executable(message: &str) -> Option<PathBuf> {
+    let message: Value = serde_json::from_str(message).ok()?;
+    message["executable"].as_str().map(PathBuf::from)
 }
 
 /// Reads `SKIPPED: test: needs root`, as a test says that was skipped.
@@ -133,37 +111,12 @@ fn skipped_test(line: &str) -> Option<&str> {
 /// Reads `test result: ok. 3 passed; 0 failed; 1 ignored; …`.
 fn test_result(line: &str) -> Option<Counts> {
     let (_, figures) = line.strip_prefix("test result: ")?.split_once(". ")?;
-    let figure = |what: &str| {
-        let part = figures.split(';').map(str::trim).find(|part| part.ends_with(what))?;
-        part.split(' ').next()?.parse().ok()
-    };
-    Some(Counts { passed: figure("passed")?, failed: figure("failed")?, skipped: figure("ignored")? })
+    figures.parse().ok()
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    fn parse(line: &str) -> Result<Options> {
-        Options::parse(&line.split_whitespace().map(str::to_owned).collect::<Vec<_>>())
-    }
-
-    #[test]
-    fn options_are_read() {
-        let options = parse("--suite fsx --suite kill9 --quick --iterations 50 --seed 3 --on /x").unwrap();
-        assert_eq!(options.suites, ["fsx", "kill9"]);
-        assert_eq!((options.iterations, options.seed, options.on), (Some(50), 3, Some("/x".into())));
-        assert_eq!(parse("--quick").unwrap().scale(1, 2, 3), 1);
-        assert_eq!(parse("").unwrap().scale(1, 2, 3), 2);
-        assert_eq!(parse("--long").unwrap().scale(1, 2, 3), 3);
-    }
-
-    #[test]
-    fn wrong_options_are_refused() {
-        for line in ["--what", "--suite", "--seed x"] {
-            assert!(parse(line).is_err(), "{line}");
-        }
-    }
 
     #[test]
     fn results_of_cargo_test_are_read() {
@@ -172,5 +125,12 @@ mod tests {
         assert_eq!(test_result("running 3 tests"), None);
         assert_eq!(skipped_test("SKIPPED: a_test: needs root"), Some("a_test: needs root"));
         assert_eq!(skipped_test("test a_test ... ok"), None);
+    }
+
+    #[test]
+    fn a_program_is_found_in_cargo_s_messages() {
+        assert_eq!(executable(r#"{"reason":"compiler-artifact","executable":"/t/a"}"#), Some("/t/a".into()));
+        assert_eq!(executable(r#"{"reason":"compiler-artifact","executable":null}"#), None);
+        assert_eq!(executable("text"), None);
     }
 }

@@ -14,6 +14,7 @@ pub(crate) use tiers::{ReplaceArgs, TierAddArgs, TierCommand, TierListArgs, Tier
 pub(crate) use trace::{PlacementCommand, SimulateArgs, TraceCommand, TraceRecordArgs};
 
 use crate::failure::Failure;
+use braid_contract::units::parse_seconds;
 use clap::{Args, Parser, Subcommand};
 use std::path::PathBuf;
 use std::time::Duration;
@@ -359,9 +360,7 @@ pub(crate) struct TopArgs {
 
 /// Seconds between two looks, with or without an `s`.
 fn interval(text: &str) -> Result<Duration, String> {
-    let seconds = text.strip_suffix('s').unwrap_or(text).parse::<f64>().ok();
-    let seconds = seconds.filter(|seconds| (0.1..=86_400.0).contains(seconds));
-    seconds.map(Duration::from_secs_f64).ok_or_else(|| "write seconds, from 0.1 to 86400".into())
+    parse_seconds(text, 0.1..=86_400.0)
 }
 
 #[derive(Debug, Subcommand)]

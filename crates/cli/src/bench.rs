@@ -5,12 +5,12 @@ use crate::args::CalibrateArgs;
 use crate::failure::Result;
 use crate::progress::Progress;
 use crate::table::{self, Align, Table};
+use braid_contract::units::{self, show_size};
 use braid_contract::{Shown, counted};
 use braid_daemon::calibrate::output::Output;
 use braid_daemon::calibrate::{self, Options, Step};
 use braid_daemon::profile::{Figures, Profile, TierFigures};
 use braid_daemon::refusal::Place;
-use braid_daemon::units::{self, show_size};
 use braid_daemon::{Refusal, stack_file};
 use std::time::Duration;
 
@@ -82,14 +82,14 @@ fn render_tier(name: &str, tier: &TierFigures) -> String {
         table.row(vec![
             read.threads.to_string(),
             show_size(read.bandwidth),
-            table::show_latency(read.latency_ns),
+            units::show_latency(read.latency_ns),
             show_size(write.bandwidth),
-            table::show_latency(write.latency_ns),
+            units::show_latency(write.latency_ns),
         ]);
     }
     let sides = [("read", &tier.read), ("write", &tier.write)];
     let lines: String = sides.iter().map(|(side, figures)| summary(side, figures)).collect();
-    format!("{name}\n{}{lines}", table.render(|_, padded| padded))
+    format!("{name}\n{}{lines}", table.render())
 }
 
 fn summary(side: &str, figures: &Figures) -> String {

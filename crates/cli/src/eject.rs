@@ -4,10 +4,10 @@ use crate::args::EjectArgs;
 use crate::failure::{Failure, Result};
 use crate::progress::{self, Progress};
 use crate::{fsck, interrupt, mount, table};
+use braid_contract::units::show_size;
 use braid_contract::{Shown, counted};
 use braid_daemon::config::Config;
 use braid_daemon::eject::{self, EjectOptions};
-use braid_daemon::units::show_size;
 use serde::Serialize;
 
 /// Files that are named where many are in the way.

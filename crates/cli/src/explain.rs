@@ -5,8 +5,9 @@ use crate::failure::{Failure, Result};
 use crate::locate;
 use crate::table::{self, Align, Table};
 use braid_contract::Shown;
-use braid_daemon::units::{show_size, write_size};
+use braid_contract::units::{show_size, write_size};
 use braid_ipc::protocol::{Explanation, Reply, Request};
+use jiff::Timestamp;
 use std::collections::BTreeMap;
 use std::os::unix::fs::MetadataExt;
 use std::path::Path;
@@ -94,7 +95,7 @@ fn render(path: &Path, explanation: &Explanation) -> String {
             if run.now.is_empty() { "-".into() } else { run.now.clone() },
         ]);
     }
-    text.push_str(&table.render(|_, padded| padded));
+    text.push_str(&table.render());
     let share = |(tier, len): (&&str, &u64)| {
         let percent = 100.0 * *len as f64 / explanation.size.max(1) as f64;
         let tier = if **tier == *"-" { "never written" } else { tier };
@@ -124,23 +125,8 @@ fn placed_by(explanation: &Explanation) -> String {
 
 /// A time in seconds since 1970 as date and time of day, UTC.
 fn show_time(seconds: u64) -> String {
-    let (days, second) = (seconds / 86400, seconds % 86400);
-    let (year, month, day) = civil(days);
-    let (hour, minute) = (second / 3600, second / 60 % 60);
-    format!("{year:04}-{month:02}-{day:02} {hour:02}:{minute:02}:{:02}Z", second % 60)
-}
-
-/// The date that is so many days after the first of 1970 (in a calendar whose
-/// years begin in March, leap days come last).
-fn civil(days: u64) -> (u64, u64, u64) {
-    let days = days + 719_468;
-    let (era, day_of_era) = (days / 146_097, days % 146_097);
-    let year_of_era = (day_of_era - day_of_era / 1460 + day_of_era / 36_524 - day_of_era / 146_096) / 365;
-    let day_of_year = day_of_era - (365 * year_of_era + year_of_era / 4 - year_of_era / 100);
-    let from_march = (5 * day_of_year + 2) / 153;
-    let day = day_of_year - (153 * from_march + 2) / 5 + 1;
-    let month = if from_march < 10 { from_march + 3 } else { from_march - 9 };
-    (era * 400 + year_of_era + u64::from(month <= 2), month, day)
+    let time = i64::try_from(seconds).ok().and_then(|seconds| Timestamp::from_second(seconds).ok());
+    time.unwrap_or(Timestamp::MAX).strftime("%F %TZ").to_string()
 }
 
 #[cfg(test)]
@@ -155,6 +141,7 @@ mod tests {
             (951_782_400, "2000-02-29 00:00:00Z"),
             (1_700_000_000, "2023-11-14 22:13:20Z"),
             (4_107_542_400, "2100-03-01 00:00:00Z"),
+            (u64::MAX, "9999-12-30 22:00:00Z"),
         ] {
             assert_eq!(show_time(seconds), shown);
         }

@@ -4,8 +4,8 @@
 use crate::args::StatusArgs;
 use crate::failure::{Failure, Result};
 use crate::{locate, table};
+use braid_contract::units::show_size;
 use braid_contract::{JobState, Shown, counted, tame};
-use braid_daemon::units::show_size;
 use braid_ipc::protocol::{Job, Reply, Request, Status, TierStatus};
 use serde::Serialize;
 use std::process::ExitCode;

@@ -4,7 +4,7 @@ use crate::args::{ImportArgs, StartArgs};
 use crate::failure::Result;
 use crate::{locate, movers, table};
 use braid_contract::counted;
-use braid_daemon::units::show_size;
+use braid_contract::units::show_size;
 use braid_ipc::protocol::{ImportSurvey, JobKind, Reply, Request};
 
 /// Files that are named where many stay.

@@ -7,7 +7,7 @@ use crate::failure::{Failure, Result};
 use crate::progress::Progress;
 use crate::{interrupt, locate, table};
 use braid_contract::Shown;
-use braid_daemon::units::{parse_rate, parse_truth};
+use braid_contract::units::{parse_rate, parse_truth};
 use braid_ipc::Client;
 use braid_ipc::mounts::Mount;
 use braid_ipc::protocol::{Job, JobChange, JobId, JobState, Reply, Request};

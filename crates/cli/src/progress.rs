@@ -1,6 +1,7 @@
 //! How far something has come, on standard error: a line that is drawn over and
 //! over on a terminal, a line now and then elsewhere. `fsck` and jobs use it.
 
+use indicatif::{ProgressBar, ProgressStyle};
 use std::io::{self, IsTerminal, Write};
 use std::time::{Duration, Instant};
 
@@ -11,39 +12,50 @@ const PACE: Duration = Duration::from_secs(5);
 
 /// Shows progress; leaves no trace on a terminal when it is dropped.
 pub(crate) struct Progress {
-    terminal: bool,
-    /// When the last line was written.
-    told: Instant,
+    /// The line on a terminal, cut where the terminal ends.
+    line: Option<ProgressBar>,
+    /// When the last line was written elsewhere.
+    written: Instant,
 }
 
 impl Progress {
     pub(crate) fn new() -> Self {
-        Self { terminal: io::stderr().is_terminal(), told: Instant::now() }
+        let style = ProgressStyle::with_template("{wide_msg}");
+        let style = style.unwrap_or_else(|_| ProgressStyle::default_spinner());
+        let line = io::stderr().is_terminal().then(|| ProgressBar::new_spinner().with_style(style));
+        Self { line, written: Instant::now() }
     }
 
     pub(crate) fn show(&mut self, text: &str) {
-        if self.terminal || self.told.elapsed() >= PACE {
-            self.show_now(text);
+        match &self.line {
+            Some(line) => line.set_message(text.to_owned()),
+            None if self.written.elapsed() >= PACE => self.write(text),
+            None => {}
         }
     }
 
     /// Shows what is to be seen at once, on a terminal or not.
     pub(crate) fn show_now(&mut self, text: &str) {
-        let mut stderr = io::stderr().lock();
-        // Nobody has to see it.
-        if self.terminal {
-            let _ = write!(stderr, "\r\x1b[K{text}").and_then(|()| stderr.flush());
-        } else {
-            self.told = Instant::now();
-            let _ = writeln!(stderr, "{text}");
+        match &self.line {
+            Some(line) => {
+                line.set_message(text.to_owned());
+                line.force_draw();
+            }
+            None => self.write(text),
         }
+    }
+
+    fn write(&mut self, text: &str) {
+        self.written = Instant::now();
+        // A reader that went away is no reason to end.
+        let _ = writeln!(io::stderr(), "{text}");
     }
 }
 
 impl Drop for Progress {
     fn drop(&mut self) {
-        if self.terminal {
-            let _ = write!(io::stderr(), "\r\x1b[K");
+        if let Some(line) = &self.line {
+            line.finish_and_clear();
         }
     }
 }

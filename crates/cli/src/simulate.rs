@@ -4,11 +4,11 @@ use crate::args::SimulateArgs;
 use crate::failure::Result;
 use crate::progress::Progress;
 use crate::table::{self, Align, Table};
+use braid_contract::units::{show_size, write_size};
 use braid_contract::{Shown, counted};
 use braid_daemon::simulate::{self, Options, PolicyReport, Report};
 use braid_daemon::stack_file;
 use braid_daemon::trace::{self, Trace};
-use braid_daemon::units::{show_size, write_size};
 use serde::Serialize;
 use std::fmt::Write as _;
 
@@ -139,7 +139,7 @@ fn render(report: &Report) -> String {
             ]);
         }
     }
-    format!("\n{}\n{}", policies.render(|_, padded| padded), tiers.render(|_, padded| padded))
+    format!("\n{}\n{}", policies.render(), tiers.render())
 }
 
 fn name(policy: &PolicyReport) -> String {

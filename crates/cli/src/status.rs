@@ -6,9 +6,9 @@ use crate::failure::Result;
 use crate::locate;
 use crate::poll::Poller;
 use crate::served;
-use crate::table::{self, Align, Table};
+use crate::table::{self, Align, Color, Table};
+use braid_contract::units::{show_duration, show_size, write_size};
 use braid_contract::{Shown, counted};
-use braid_daemon::units::{show_size, write_size};
 use braid_ipc::protocol::{Reply, Request, Status, TierStatus};
 use std::fmt::Write as _;
 use std::io::{self, IsTerminal};
@@ -77,8 +77,13 @@ fn render(status: &Status, colour: bool) -> String {
         ("WRITE/S", Align::Right),
         ("WHERE", Align::Left),
     ]);
+    let paint = |cell: &str| match cell {
+        "failing" | "hanging" | "absent" if colour => Some(Color::DarkRed),
+        "full" | "draining" | "read-only" | "volatile" if colour => Some(Color::DarkYellow),
+        _ => None,
+    };
     for tier in &status.tiers {
-        table.row(vec![
+        let cells = vec![
             format!("{}{}", tier.name, if tier.home { "*" } else { "" }),
             tier.state.clone(),
             if tier.durable { "durable" } else { "volatile" }.into(),
@@ -94,13 +99,9 @@ fn render(status: &Status, colour: bool) -> String {
             tier.write_ops.to_string(),
             show_size(tier.write_rate as u64),
             tier.location.shown().to_string(),
-        ]);
+        ];
+        table.painted_row(cells, paint);
     }
-    let paint = |cell: &str, padded: String| match cell {
-        "failing" | "hanging" | "absent" if colour => format!("\x1b[31m{padded}\x1b[0m"),
-        "full" | "draining" | "read-only" | "volatile" if colour => format!("\x1b[33m{padded}\x1b[0m"),
-        _ => padded,
-    };
     format!(
         "{}: volume {}\npolicy {}, ranges of {}; {}, {} in memory, {} pending\n\
          daemon {}, version {}\n\n{}* home: holds the names and the plain files\n{}",
@@ -113,7 +114,7 @@ fn render(status: &Status, colour: bool) -> String {
         counted(status.pending_removals, "removal"),
         status.pid,
         status.version,
-        table.render(paint),
+        table.render(),
         moves(status) + &remarks(status),
     )
 }
@@ -179,15 +180,4 @@ fn remarks(status: &Status) -> String {
         _ = writeln!(text, "the files concerned: braid status {} --affected", status.mountpoint.shown());
     }
     text
-}
-
-/// A time for people.
-pub(crate) fn show_duration(seconds: f64) -> String {
-    let seconds = seconds as u64;
-    match (seconds / 86400, seconds / 3600 % 24, seconds / 60 % 60, seconds % 60) {
-        (0, 0, 0, s) => format!("{s} s"),
-        (0, 0, m, s) => format!("{m} min {s} s"),
-        (0, h, m, _) => format!("{h} h {m} min"),
-        (d, h, ..) => format!("{d} d {h} h"),
-    }
 }

@@ -2,6 +2,9 @@
 
 use crate::failure::{Failure, Result};
 use braid_contract::{tame, tame_json};
+use comfy_table::Cell;
+use comfy_table::presets::NOTHING;
+pub(crate) use comfy_table::{CellAlignment as Align, Color};
 use serde::Serialize;
 use std::io::{self, IsTerminal, Write};
 
@@ -48,53 +51,36 @@ pub(crate) fn json_line(value: &impl Serialize) -> Result<String> {
     Ok(tame_json(&text).into_owned() + "\n")
 }
 
-/// How a column is aligned.
-#[derive(Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Align {
-    Left,
-    Right,
-}
-
 /// Rows below a head, each column as wide as it has to be.
-pub(crate) struct Table {
-    head: Vec<(&'static str, Align)>,
-    rows: Vec<Vec<String>>,
-}
+pub(crate) struct Table(comfy_table::Table);
 
 impl Table {
     pub(crate) fn new(head: &[(&'static str, Align)]) -> Self {
-        Self { head: head.to_vec(), rows: Vec::new() }
+        let mut table = comfy_table::Table::new();
+        // Cells are coloured where the caller wants it, terminal or not.
+        table.load_style(NOTHING).set_header(head.iter().map(|(name, _)| *name)).enforce_styling();
+        for (column, (_, align)) in table.column_iter_mut().zip(head) {
+            column.set_padding((0, 2)).set_cell_alignment(*align);
+        }
+        Self(table)
     }
 
     /// Adds a row, one cell for each column.
     pub(crate) fn row(&mut self, cells: Vec<String>) {
-        self.rows.push(cells);
+        self.0.add_row(cells);
     }
 
-    /// The table as text. `paint` may decorate a cell once it is padded.
-    pub(crate) fn render(&self, paint: impl Fn(&str, String) -> String) -> String {
-        let width = |column: usize, name: &str| {
-            let cells = self.rows.iter().filter_map(|row| row.get(column)).map(|cell| cell.chars().count());
-            cells.max().unwrap_or(0).max(name.len())
-        };
-        let widths: Vec<usize> =
-            self.head.iter().enumerate().map(|(column, (name, _))| width(column, name)).collect();
-        let mut text = String::new();
-        let names = self.head.iter().map(|(name, _)| (*name).to_owned()).collect();
-        for row in std::iter::once(&names).chain(&self.rows) {
-            let cells: Vec<String> = row
-                .iter()
-                .zip(&self.head)
-                .zip(&widths)
-                .map(|((cell, (_, align)), width)| match align {
-                    Align::Left => paint(cell, format!("{cell:<width$}")),
-                    Align::Right => paint(cell, format!("{cell:>width$}")),
-                })
-                .collect();
-            text.push_str(cells.join("  ").trim_end());
-            text.push('\n');
-        }
-        text
+    /// Adds a row, of which `paint` colours some cells.
+    pub(crate) fn painted_row(&mut self, cells: Vec<String>, paint: impl Fn(&str) -> Option<Color>) {
+        self.0.add_row(cells.into_iter().map(|text| match paint(&text) {
+            Some(colour) => Cell::new(text).fg(colour),
+            None => Cell::new(text),
+        }));
+    }
+
+    /// The table as text.
+    pub(crate) fn render(&self) -> String {
+        self.0.trim_fmt() + "\n"
     }
 }
 
@@ -103,37 +89,35 @@ pub(crate) fn colour() -> bool {
     io::stdout().is_terminal() && std::env::var_os("NO_COLOR").is_none_or(|value| value.is_empty())
 }
 
-/// A latency in the unit that suits it.
-pub(crate) fn show_latency(nanos: u64) -> String {
-    let (value, unit) = match nanos {
-        0..1_000 => return format!("{nanos} ns"),
-        1_000..1_000_000 => (nanos as f64 / 1e3, "µs"),
-        1_000_000..1_000_000_000 => (nanos as f64 / 1e6, "ms"),
-        _ => (nanos as f64 / 1e9, "s"),
-    };
-    if value < 9.95 { format!("{value:.1} {unit}") } else { format!("{value:.0} {unit}") }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
 
     #[test]
-    fn latencies_have_two_digits_at_least() {
-        let shown = [999, 1_000, 9_940, 123_456, 1_500_000, 84_000_000, 2_100_000_000].map(show_latency);
-        assert_eq!(shown, ["999 ns", "1.0 µs", "9.9 µs", "123 µs", "1.5 ms", "84 ms", "2.1 s"]);
-    }
-
-    #[test]
     fn columns_are_aligned() {
         let mut table = Table::new(&[("TIER", Align::Left), ("FREE", Align::Right), ("WHERE", Align::Left)]);
+        assert_eq!(table.render(), "TIER  FREE  WHERE\n");
         table.row(vec!["fäst".into(), "100 GiB".into(), "/a".into()]);
-        table.row(vec!["very-slow".into(), "1 B".into(), "/mnt/b".into()]);
+        table.row(vec!["very-slow".into(), "1 B".into(), "/mnt/日本/b c".into()]);
+        table.row(vec!["日本".into(), String::new(), String::new()]);
         let expected = "\
 TIER          FREE  WHERE
 fäst       100 GiB  /a
-very-slow      1 B  /mnt/b
+very-slow      1 B  /mnt/日本/b c
+日本
 ";
-        assert_eq!(table.render(|_, padded| padded), expected);
+        assert_eq!(table.render(), expected);
+    }
+
+    #[test]
+    fn colours_take_no_room() {
+        let mut table = Table::new(&[("TIER", Align::Left), ("STATE", Align::Left), ("FREE", Align::Right)]);
+        let paint = |cell: &str| (cell == "full").then_some(Color::DarkYellow);
+        table.painted_row(["slow", "full", "1 B"].map(str::to_owned).to_vec(), paint);
+        let text = table.render();
+        assert!(text.contains("\x1b["), "{text:?}");
+        let mut plain = text.replace("\x1b[38;5;3m", "").replace("\x1b[39m", "");
+        plain = plain.replace("\x1b[0m", "");
+        assert_eq!(plain, "TIER  STATE  FREE\nslow  full    1 B\n");
     }
 }

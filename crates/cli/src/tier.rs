@@ -5,8 +5,8 @@ use crate::args::{ReplaceArgs, StartArgs, TierAddArgs, TierListArgs, TierRemoveA
 use crate::failure::{Failure, Result};
 use crate::table::{Align, Table};
 use crate::{job, locate, movers, rehome, table};
+use braid_contract::units::show_size;
 use braid_contract::{Shown, counted};
-use braid_daemon::units::show_size;
 use braid_daemon::{flags, own_files};
 use braid_ipc::Client;
 use braid_ipc::mounts::Mount;
@@ -62,7 +62,7 @@ fn render_list(tiers: &[TierStatus]) -> String {
             tier.location.shown().to_string(),
         ]);
     }
-    rows.render(|_, padded| padded)
+    rows.render()
 }
 
 pub(crate) fn add(args: &TierAddArgs) -> Result<()> {

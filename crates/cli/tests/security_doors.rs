@@ -237,8 +237,8 @@ fn the_metrics_port_has_one_request_and_no_names_of_files() {
         (b"{\"verb\":\"status\"}\n\n", "400"),
         (b"GET /metrics\r\n\r\n", "400"),
         (b"\x16\x03\x01\x02\x00\x01\x00\xff\xff", "400"),
-        (&huge, "400"),
-        (&many, "400"),
+        (&huge, "431"),
+        (&many, "431"),
     ] {
         let answer = ask(request);
         let shown = String::from_utf8_lossy(&request[..request.len().min(40)]).into_owned();

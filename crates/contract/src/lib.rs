@@ -18,7 +18,10 @@ mod id;
 mod job;
 mod native;
 mod printable;
+mod random;
 mod store;
+/// How sizes, rates and durations are written and read.
+pub mod units;
 
 pub use attr::{Attr, FileKind, SetAttr, SetTime, Timestamp};
 pub use caller::Caller;
@@ -37,4 +40,5 @@ pub use native::{
     Renewal, open_by_steps,
 };
 pub use printable::{Printable, Shown, counted, is_unprintable, tame, tame_json};
+pub use random::SplitMix;
 pub use store::{ObjectStat, PieceIo, Store, StoreCapabilities, StoreIo, Usage};

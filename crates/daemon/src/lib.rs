@@ -26,7 +26,6 @@ pub mod serve;
 pub mod simulate;
 pub mod stack_file;
 pub mod trace;
-pub mod units;
 pub mod validate;
 
 mod advice;

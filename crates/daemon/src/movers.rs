@@ -4,7 +4,7 @@
 use crate::config::{Movers, Policy, VolumeSettings};
 use crate::refusal::{Located, Place, Refusal};
 use crate::section::{Field, Section};
-use crate::units;
+use braid_contract::units;
 use braid_volume::{HEAT_BUDGET_DEFAULT, MoversConfig};
 
 /// Least memory that is of any use, in bytes.

@@ -6,8 +6,8 @@ use crate::config::{
 };
 use crate::refusal::{Place, Refusal};
 use crate::section::{Field, Section, nearest, one_of};
-use crate::units;
 use crate::yaml::{self, Node, Value};
+use braid_contract::units;
 
 /// More threads than that are never needed to saturate a tier.
 const SATURATING_MAX: usize = 1024;

@@ -7,7 +7,7 @@ use crate::section::{Field, Section};
 use crate::stack_file::read_text;
 use crate::yaml::{self, Value};
 use braid_contract::Shown;
-use braid_volume::{DirectionProfile, TierProfile};
+use braid_placement::{DirectionProfile, TierProfile};
 use serde::Serialize;
 use std::collections::BTreeMap;
 use std::path::Path;

@@ -324,9 +324,9 @@ fn tier_change(before: TierChange, after: TierChange) -> String {
     }
     if before.reserve != after.reserve {
         parts.push(match after.reserve.unwrap_or_default() {
-            braid_volume::Reserve::Bytes(bytes) => format!("reserve {bytes} bytes"),
-            braid_volume::Reserve::Percent(percent) => format!("reserve {percent}%"),
-            braid_volume::Reserve::Unset | braid_volume::Reserve::Names => "the usual reserve".into(),
+            braid_placement::Reserve::Bytes(bytes) => format!("reserve {bytes} bytes"),
+            braid_placement::Reserve::Percent(percent) => format!("reserve {percent}%"),
+            braid_placement::Reserve::Unset | braid_placement::Reserve::Names => "the usual reserve".into(),
         });
     }
     if before.readonly != after.readonly {

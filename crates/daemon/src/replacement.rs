@@ -23,7 +23,7 @@ pub(crate) struct TierPlace {
     /// The mount was told to go without it.
     absent: bool,
     weight: Option<f64>,
-    reserve: braid_volume::Reserve,
+    reserve: braid_placement::Reserve,
 }
 
 /// The tiers as they were set. Called while the working directory is still
@@ -128,7 +128,12 @@ impl VolumeHandle {
 
 impl TierPlace {
     /// A tier that was added at `dir` while the volume was mounted.
-    pub(crate) fn added(name: &str, dir: &Path, weight: Option<f64>, reserve: braid_volume::Reserve) -> Self {
+    pub(crate) fn added(
+        name: &str,
+        dir: &Path,
+        weight: Option<f64>,
+        reserve: braid_placement::Reserve,
+    ) -> Self {
         let place = Place::flag(format!("--tier {name}={}", dir.to_string_lossy()));
         Self { name: name.to_owned(), place, written: dir.to_owned(), absent: false, weight, reserve }
     }

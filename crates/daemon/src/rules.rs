@@ -2,12 +2,12 @@
 //! policy is.
 
 use crate::config::Policy;
-use crate::policy;
 use crate::refusal::{Located, Refusal};
 use crate::section::{Field, Section};
-use crate::volume_settings;
 use crate::yaml::Value;
-use braid_volume::{Condition, RangeSize};
+use crate::{policy, volume_settings};
+use braid_placement::Condition;
+use braid_volume::RangeSize;
 
 /// A rule.
 #[derive(Debug)]

@@ -2,8 +2,8 @@
 //! hands out values by key and refuses what it does not know.
 
 use crate::refusal::{Located, Place, Refusal};
-use crate::units;
 use crate::yaml::{Node, Value};
+use braid_contract::units;
 use std::collections::VecDeque;
 
 /// A value and the place of its key.

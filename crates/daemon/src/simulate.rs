@@ -2,12 +2,11 @@
 //! `braid placement simulate`. Nothing is opened but the trace.
 
 use crate::config::{Policy, TierSettings, VolumeSettings, check_policy, known};
-use crate::policy;
 use crate::profile::{Figures, Profile};
 use crate::refusal::{Located, Place, Refusal};
-use crate::units;
-use crate::wire;
-use braid_volume::{
+use crate::{policy, wire};
+use braid_contract::units;
+use braid_placement::{
     EPOCH_NS_DEFAULT, Pace, PlacedBy, Simulated, SimulatedTier, SimulatorConfig, TierSimulated, Trace,
     simulate,
 };
@@ -293,7 +292,7 @@ mod tests {
     use super::*;
     use crate::profile::Point;
     use crate::stack_file;
-    use braid_volume::{TraceFile, TraceOp, TraceOpKind};
+    use braid_placement::{TraceFile, TraceOp, TraceOpKind};
     use std::path::Path;
 
     const STACK: &str = "stack:\n  volume:\n    home: fast\n    policy: { weighted: { } }\n    range: 64KiB\n    \

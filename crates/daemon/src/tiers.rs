@@ -200,9 +200,9 @@ fn read(name: &str, settings: &Settings) -> Result<Read, ErrorReply> {
         let text = settings.get("reserve").filter(|text| *text != "default").cloned();
         let reserve = text.as_ref().map(|_| volume_settings::reserve(&field)).transpose().map_err(invalid)?;
         read.change.reserve = Some(match reserve.map(|reserve| reserve.value) {
-            None => braid_volume::Reserve::default(),
-            Some(Reserve::Bytes(bytes)) => braid_volume::Reserve::Bytes(bytes),
-            Some(Reserve::Percent(percent)) => braid_volume::Reserve::Percent(percent),
+            None => braid_placement::Reserve::default(),
+            Some(Reserve::Bytes(bytes)) => braid_placement::Reserve::Bytes(bytes),
+            Some(Reserve::Percent(percent)) => braid_placement::Reserve::Percent(percent),
         });
         read.keys.push(("reserve", text));
     }

@@ -12,7 +12,7 @@ use crate::require;
 use crate::rules;
 use crate::section::{Field, Section};
 use crate::stack_file::Reading;
-use crate::units::{self, parse_size, write_size};
+use braid_contract::units::{self, parse_size, write_size};
 use braid_volume::{RANGE_SIZE_MAX, RANGE_SIZE_MIN, RangeSize};
 use std::path::{Path, PathBuf};
 

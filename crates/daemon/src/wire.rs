@@ -3,27 +3,22 @@
 use crate::config::{self, Config, Large, Policy, THREADS_DEFAULT, TierSettings, VolumeSettings};
 use crate::device::{self, Devices};
 use crate::drill::{self, Drills};
-use crate::elsewhere;
-use crate::movers;
-use crate::ownership;
-use crate::process;
 use crate::refusal::Refusal;
-use crate::rehome;
 use crate::replacement::{self, TierPlace};
-use crate::require;
 use crate::rules::Rule;
-use crate::validate;
+use crate::{elsewhere, movers, ownership, process, rehome, require, validate};
 use braid_contract::{Errno, Error, FileSystem, InodeId, Shown, Store, VolumeId};
 use braid_fuse::{FuseConfig, Session};
 use braid_ipc::protocol::{
     AffectedFile, AffectedRun, Drill, ErrorReply, Explanation, Hello, HoldingRule, HotFile, Latency,
     LatencyBucket, LatencyHistogram, MoveCount, Pin, Run, RunTier, Status, ThreadStatus, TierStatus, Trouble,
 };
+use braid_placement::{EPOCH_NS_DEFAULT, LargeFiles, PolicyConfig, Reserve, RuleConfig};
 use braid_stores::dir::DirStore;
 use braid_stores::native::open_tier_dir;
 use braid_volume::{
-    CheckOptions, CheckProgress, CheckReport, EPOCH_NS_DEFAULT, HomeConfig, LargeFiles, Layout, Machine,
-    OpenError, PolicyConfig, Reserve, RuleConfig, TierChange, TierConfig, Volume, VolumeConfig,
+    CheckOptions, CheckProgress, CheckReport, HomeConfig, Layout, Machine, OpenError, TierChange, TierConfig,
+    Volume, VolumeConfig,
 };
 use std::io;
 use std::path::Path;

@@ -1,4 +1,6 @@
-//! The kernel's mount table, `/proc/self/mountinfo`.
+//! The kernel's mount table, `/proc/self/mountinfo`. It is parsed here because
+//! the crate `procfs` (0.18) refuses a table with a path that is not UTF-8, and
+//! leaves octal escapes in paths.
 
 use rustix::fs::makedev;
 use std::ffi::OsString;

@@ -22,6 +22,7 @@ mod native;
 mod op;
 mod outcome;
 mod parallel;
+mod random;
 mod shrink;
 pub mod sim;
 mod skip;
@@ -39,7 +40,8 @@ pub use op::{
 };
 pub use outcome::{Answer, Bytes, Kind, Outcome, Stat, Time};
 pub use parallel::run_parallel;
-pub use skip::{ALL_TESTS, skipped, unsupported};
+pub use random::{SplitMix, write_random};
+pub use skip::{ALL_TESTS, must_run_all, skipped, unsupported};
 pub use tree::{Content, Node, Tree, difference};
 
 use rustix::io::Errno;

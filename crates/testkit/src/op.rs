@@ -1,5 +1,6 @@
 //! The language of operations, as generated, replayed and stored.
 
+use crate::random::SplitMix;
 use serde::{Deserialize, Serialize};
 use std::fmt;
 
@@ -79,14 +80,10 @@ impl Data {
         if self.seed == 0 {
             return vec![0; self.len as usize];
         }
-        let mut state = u32::from(self.seed).wrapping_mul(0x9E37_79B9) | 1;
-        let mut step = || {
-            state ^= state << 13;
-            state ^= state >> 17;
-            state ^= state << 5;
-            state.to_le_bytes()[0] | 1
-        };
-        (0..self.len).map(|_| step()).collect()
+        let mut bytes = vec![0; self.len as usize];
+        SplitMix::new(u64::from(self.seed)).fill(&mut bytes);
+        bytes.iter_mut().for_each(|byte| *byte |= 1);
+        bytes
     }
 }
 

@@ -8,6 +8,7 @@
 
 use crate::differential::{Difference, Failure, Runner, Totals, step};
 use crate::op::{Access, Data, Name, Op, OpenSpec, Path, Target};
+use crate::random::SplitMix;
 use crate::{Side, Subject};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::thread;
@@ -166,7 +167,7 @@ impl Shared {
     /// appends a record to the log.
     fn work(&mut self, turn: u64, appended: &AtomicU64) -> Result<(), Box<Difference>> {
         // A fixed mixing of the turn decides, so that a run can be repeated.
-        let mixed = turn.wrapping_add(self.thread << 32).wrapping_mul(0x9E37_79B9_7F4A_7C15);
+        let mixed = SplitMix::of(turn, self.thread).next_u64();
         let seed = (mixed >> 56) as u8;
         if mixed.is_multiple_of(4) {
             let data = Data { seed, len: RECORD as u32 };

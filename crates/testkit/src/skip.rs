@@ -16,9 +16,14 @@ pub const ALL_TESTS: &str = "BRAID_TESTS_NEED_ROOT";
 /// Where [`ALL_TESTS`] says that nothing may be skipped.
 #[track_caller]
 pub fn skipped(needs: &str) {
-    let must = std::env::var_os(ALL_TESTS).is_some_and(|value| value != "0" && !value.is_empty());
-    assert!(!must, "this test needs {needs}, and {ALL_TESTS} is set");
+    assert!(!must_run_all(), "this test needs {needs}, and {ALL_TESTS} is set");
     unsupported(needs);
+}
+
+/// Whether [`ALL_TESTS`] says that nothing may be skipped.
+#[must_use]
+pub fn must_run_all() -> bool {
+    std::env::var_os(ALL_TESTS).is_some_and(|value| value != "0" && !value.is_empty())
 }
 
 /// As [`skipped`], for what no rights help with, such as a newer kernel.

@@ -21,7 +21,7 @@ struct Rescued {
 }
 
 fn rescue(sample: &Sample, out: PathBuf) -> Rescued {
-    let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tools/rescue.py");
+    let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("../cli/rescue/rescue.py");
     let mut command = Command::new("python3");
     command.arg(script).args(["--json", "--home", "fast"]);
     for (name, dir) in

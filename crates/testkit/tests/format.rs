@@ -382,7 +382,7 @@ fn the_rescue_script_rebuilds_the_volume() {
     fs::hard_link(volume.mount_point().join("big"), volume.mount_point().join("same")).unwrap();
     volume.unmount();
     let out = volume.scratch().join("out");
-    let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tools/rescue.py");
+    let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("../cli/rescue/rescue.py");
     let mut rescue = Command::new("python3");
     rescue
         .arg(script)

@@ -2,6 +2,7 @@
 //! `status --affected` tells.
 
 use crate::Volume;
+use crate::file::owner::index_of;
 use crate::index::Index;
 use braid_contract::{Errno, Error, Result, TierId};
 use braid_format::{IdAttr, IdKind};
@@ -50,10 +51,10 @@ impl Volume {
         if troubled.is_empty() {
             return Ok(());
         }
-        self.home.walk(&mut |path, fd, identity| {
-            match self.home.id_attr(&**fd, identity).and_then(|attr| match attr {
+        self.core.home.walk(&mut |path, fd, identity| {
+            match self.core.home.id_attr(&**fd, identity).and_then(|attr| match attr {
                 Some(IdAttr { kind: IdKind::Spread, id, .. }) => {
-                    self.affected_runs(&self.index_of(&**fd, identity, id)?, &troubled, path, visit)
+                    self.affected_runs(&index_of(&self.core, &**fd, identity, id)?, &troubled, path, visit)
                 }
                 Some(IdAttr { kind: IdKind::Whole(whole), .. }) => {
                     affected_whole((whole.tier, identity.size()), &troubled, path, visit)
@@ -72,9 +73,9 @@ impl Volume {
 
     fn troubled(&self) -> Troubled {
         let mut troubled: Troubled =
-            self.tiers.lost().into_iter().map(|(id, name)| (id, (name, "lost"))).collect();
+            self.core.tiers.lost().into_iter().map(|(id, name)| (id, (name, "lost"))).collect();
         // Of one that is well, the state would be measured.
-        for tier in self.tiers.iter().filter(|tier| !tier.is_healthy()) {
+        for tier in self.core.tiers.iter().filter(|tier| !tier.is_healthy()) {
             troubled.insert(tier.id, (tier.name.clone(), tier.state().name()));
         }
         troubled

@@ -1,11 +1,12 @@
 //! The volume's own threads: one looks after the tiers, one carries out
 //! removals, two move ranges, and one counts ranges after a crash and ends.
 
-use crate::Volume;
 use crate::config::MoversConfig;
 use crate::index::BALLAST_LEN;
-use crate::jobs;
+use crate::reap::reap_due;
+use crate::recover::counts::count_ranges;
 use crate::sync::{Condvar, Mutex};
+use crate::{Volume, jobs};
 use braid_contract::Mover;
 use std::collections::BTreeSet;
 use std::sync::{Arc, Weak};
@@ -116,7 +117,7 @@ impl Volume {
         self.close_epoch();
         self.look_after_tiers();
         self.clean_up();
-        if !self.environment.threads() {
+        if !self.core.environment.threads() {
             self.step_jobs();
             self.step_movers();
         }
@@ -136,22 +137,19 @@ impl Volume {
     /// Closes the tiers' epochs, and tells policies and movers of them. Never
     /// waits for a tier.
     fn close_epoch(&self) {
-        for tier in self.tiers.iter() {
+        for tier in self.core.tiers.iter() {
             tier.close_epoch();
         }
-        let policy = Arc::clone(&self.policy.read());
-        let epoch = self.tiers.last_epoch();
-        policy.epoch(&epoch);
-        self.rules.read().policies().for_each(|policy| policy.epoch(&epoch));
-        let _entered = self.barrier.enter();
-        self.adjust_throttles();
+        self.placement.close_epoch(&self.core.tiers.last_epoch());
+        let _entered = self.core.barrier.enter();
+        self.throttles.adjust(&self.core.tiers);
     }
 
     /// Measures the tiers' space, and asks those in trouble whether they are
     /// back. Never waits for a tier.
     fn look_after_tiers(&self) {
-        for tier in self.tiers.iter() {
-            let Some(pool) = &self.pool else {
+        for tier in self.core.tiers.iter() {
+            let Some(pool) = &self.core.pool else {
                 if tier.begin_probe() {
                     tier.probe();
                 }
@@ -165,30 +163,30 @@ impl Volume {
                 pool.spawn(move || tier.finish_measuring());
             }
         }
-        let _entered = self.barrier.enter();
+        let _entered = self.core.barrier.enter();
         self.close_heat_epoch();
-        self.inodes.drop_forgotten();
+        self.core.inodes.drop_forgotten();
     }
 
     /// Carries out removals, and sets space aside. May wait for a tier.
     fn clean_up(&self) {
-        let _entered = self.barrier.enter();
-        self.reaper.reap_due(self);
+        let _entered = self.core.barrier.enter();
+        reap_due(&self.core);
         self.save_heat_sometimes();
         self.set_space_aside();
     }
 
     /// Has home keep space for indexes, if there is enough.
     fn set_space_aside(&self) {
-        if !self.index.ballast().is_full() && self.tiers.home().room() > 4 * BALLAST_LEN {
-            self.index.ballast().fill();
+        if !self.core.index.ballast().is_full() && self.core.tiers.home().room() > 4 * BALLAST_LEN {
+            self.core.index.ballast().fill();
         }
     }
 }
 
 fn count((stopped, _): &Stop, volume: &Weak<Volume>) {
     if let Some(volume) = volume.upgrade() {
-        volume.count_ranges(&|| *stopped.lock());
+        count_ranges(&volume.core, &|| *stopped.lock());
     }
 }
 
@@ -231,22 +229,22 @@ fn run(stop: &Stop, volume: &Weak<Volume>) {
     let (mut epoch_at_ns, mut round_at_ns) = (0, 0);
     while waited(stop, wait_ns) {
         let Some(volume) = volume.upgrade() else { return };
-        let now_ns = volume.environment.monotonic_ns();
+        let now_ns = volume.core.environment.monotonic_ns();
         if now_ns >= epoch_at_ns {
-            epoch_at_ns = now_ns + volume.epoch_ns;
+            epoch_at_ns = now_ns + volume.state.epoch_ns;
             volume.close_epoch();
         }
         if now_ns >= round_at_ns {
             round_at_ns = now_ns + ROUND_NS;
             volume.look_after_tiers();
         }
-        wait_ns = epoch_at_ns.min(round_at_ns).saturating_sub(volume.environment.monotonic_ns());
-        let inodes = volume.inodes.len();
+        wait_ns = epoch_at_ns.min(round_at_ns).saturating_sub(volume.core.environment.monotonic_ns());
+        let inodes = volume.core.inodes.len();
         inodes_max = inodes.max(inodes_max);
         let enough = if inodes == inodes_before { FORGOTTEN_SETTLED_MIN } else { FORGOTTEN_MIN };
         inodes_before = inodes;
         if inodes_max - inodes >= enough {
-            volume.inodes.shrink();
+            volume.core.inodes.shrink();
             braid_sys::release_free_memory();
             inodes_max = inodes;
         }

@@ -1,13 +1,15 @@
 //! What a volume says of one file: `explain`. For each range where it is, since
 //! when, why, how much it is used, and what would be done with it now.
 
-use crate::Volume;
-use crate::file::{self, File, Spread};
+use crate::file::choose::{choose, holding};
+use crate::file::open::file_of;
+use crate::file::ranges::range_size_in;
 use crate::heat::{Decay, key_of};
-use crate::placement::{self, Credits, Origin};
+use crate::live::{File, Spread};
+use crate::{Volume, file};
 use braid_contract::{InodeId, ObjectId, Result, TierId};
-use braid_format::{DEGREE_MAX, FileKey};
-use braid_format::{RangeSize, Reason, RuleNumber};
+use braid_format::{DEGREE_MAX, FileKey, RangeSize, Reason, RuleNumber};
+use braid_placement::{Credits, Origin};
 use std::borrow::Cow;
 use std::collections::HashMap;
 use std::ops::Range;
@@ -99,14 +101,14 @@ impl Volume {
     /// `ESTALE` if nobody has looked the inode up, `EISDIR` or `EINVAL` if it
     /// is not a regular file.
     pub fn explain(&self, ino: InodeId) -> Result<Explanation> {
-        let _entered = self.barrier.enter();
-        let inode = self.inodes.get(ino)?;
-        let file = self.file_of(&inode)?;
+        let _entered = self.core.barrier.enter();
+        let inode = self.core.inodes.get(ino)?;
+        let file = file_of(&self.core, &inode)?;
         self.refresh_heat();
         let pinned = self.is_pinned(&file)?;
-        let holding = self.holding(&file);
+        let holding = holding(&self.core, &file);
         let layout = file.layout.read();
-        let ranges = self.range_size_in(&file, &layout)?;
+        let ranges = range_size_in(&self.core, &file, &layout)?;
         let mut told = Told {
             volume: self,
             key: key_of(&inode),
@@ -118,12 +120,12 @@ impl Volume {
             runs: Vec::new(),
         };
         let (layout, next) = match &*layout {
-            file::Layout::Plain => {
+            crate::live::Layout::Plain => {
                 told.size = file.home_size()?;
                 told.plain();
                 (Layout::Plain, self.next_tier(&file, None, told.size, ranges))
             }
-            file::Layout::Spread(spread) => {
+            crate::live::Layout::Spread(spread) => {
                 told.size = spread.size();
                 told.spread(spread)?;
                 let layout = match spread.index.whole() {
@@ -133,10 +135,10 @@ impl Volume {
                 (layout, self.next_tier(&file, Some(spread), told.size, ranges))
             }
         };
-        let pin = file.pin(&self.home)?.map(|pin| pin.tier);
+        let pin = file.pin(&self.core.home)?.map(|pin| pin.tier);
         let pin = pin.or_else(|| told.pinned.then_some(None));
         let (size, runs) = (told.size, told.runs);
-        let (range_size, volume_range_size) = (ranges.get(), self.range_size.get());
+        let (range_size, volume_range_size) = (ranges.get(), self.core.range_size.get());
         let policy = holding.policy.describe();
         let rule = holding.rule.map(|rule| HoldingRule {
             number: rule.number,
@@ -144,7 +146,7 @@ impl Volume {
             tiers: rule.tiers.clone(),
             policy: rule.policy.as_ref().map(|policy| policy.describe()),
         });
-        let owner = self.home.identify(&**file.data())?.attr.uid;
+        let owner = self.core.home.identify(&**file.data())?.attr.uid;
         Ok(Explanation { owner, layout, size, range_size, volume_range_size, rule, policy, next, pin, runs })
     }
 
@@ -161,10 +163,15 @@ impl Volume {
             Some(spread) => spread.placing.lock().clone(),
             None => Credits::new(file.inode.ino.0, ranges.get()),
         };
-        let span =
-            placement::Span { offset: size, len: bytes, size, size_after: size + bytes, new_bytes: bytes };
-        let request = file::PlacementRequest { file, origin: Origin::default(), span };
-        let tier = self.choose(&request, &credits, 0).ok()?.tier;
+        let span = braid_placement::WriteSpan {
+            offset: size,
+            len: bytes,
+            size,
+            size_after: size + bytes,
+            new_bytes: bytes,
+        };
+        let request = file::choose::PlacementRequest { file, origin: Origin::default(), span };
+        let tier = choose(&self.core, &request, &credits, 0).ok()?.tier;
         Some((tier.id, tier.name.clone()))
     }
 }
@@ -188,7 +195,7 @@ const SINCE_APART_MAX: u64 = 60;
 impl Told<'_> {
     fn plain(&mut self) {
         let volume = self.volume;
-        let home = volume.tiers.home().id;
+        let home = volume.core.tiers.home().id;
         let ranges = 0..self.ranges.count(self.size);
         self.add(ranges, Some(home), 0, "plain file: all of it in the home tree");
     }
@@ -242,7 +249,7 @@ impl Told<'_> {
 
     fn verdict(&mut self, tier: TierId, degree: u8) -> String {
         let (volume, ranges, pinned) = (self.volume, self.ranges, self.pinned);
-        let verdict = || match volume.tiers.get(tier) {
+        let verdict = || match volume.core.tiers.get(tier) {
             Ok(tier) => volume.verdict(&tier, ranges, degree, pinned),
             Err(_) => "lost".into(),
         };

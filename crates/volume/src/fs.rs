@@ -2,14 +2,29 @@
 //! is carried out, and what it changed to the notes of whoever copies home.
 
 use crate::Volume;
-use crate::placement::Origin;
+use crate::core::Core;
+use crate::file::allocate::{allocate_file, copy_between};
+use crate::file::open::{close_file, open_inode};
+use crate::file::read::read_file;
+use crate::file::seek::seek_file;
+use crate::file::set_id::clear_set_id;
+use crate::file::sync::{sync_file, sync_open, update_home_inode};
+use crate::file::write::write_file;
+use crate::namespace::attr::get_attr;
+use crate::namespace::change::set_attr;
+use crate::namespace::dirs::{open_directory, read_directory};
+use crate::namespace::make::{make_dir, make_file, make_link, make_node, make_symlink};
+use crate::namespace::remove::{remove_dir, remove_name, rename_name};
+use crate::namespace::resolve::{look_up, path_of};
+use crate::namespace::xattrs::{get_xattr, list_xattr, remove_xattr, set_xattr};
+use crate::need::with_room;
 use crate::tiers::{Account, act_for};
-use crate::trace::TraceOpKind;
 use braid_contract::{
     Attr, Caller, DirSink, Entry, Errno, FallocateMode, FileSystem, FileSystemCapabilities, HandleId,
     InodeId, OpenFlags, OpenRequest, Opened, RenameMode, Result, SeekTarget, SetAttr, StatFs, WriteFlags,
     XattrMode,
 };
+use braid_placement::{Origin, TraceOpKind};
 use std::collections::HashSet;
 use std::ffi::OsStr;
 use std::time::Duration;
@@ -29,18 +44,18 @@ impl FileSystem for Volume {
     }
 
     fn lookup(&self, _caller: &Caller, parent: InodeId, name: &OsStr) -> Result<Entry> {
-        let _entered = self.barrier.enter();
-        self.look_up(parent, name)
+        let _entered = self.core.barrier.enter();
+        look_up(&self.core, parent, name)
     }
 
     fn forget(&self, ino: InodeId, count: u64) {
-        let _entered = self.barrier.enter();
-        self.inodes.forget(ino, count);
+        let _entered = self.core.barrier.enter();
+        self.core.inodes.forget(ino, count);
     }
 
     fn getattr(&self, _caller: &Caller, ino: InodeId, handle: Option<HandleId>) -> Result<Attr> {
-        let _entered = self.barrier.enter();
-        self.get_attr(ino, handle)
+        let _entered = self.core.barrier.enter();
+        get_attr(&self.core, ino, handle)
     }
 
     fn setattr(
@@ -50,10 +65,10 @@ impl FileSystem for Volume {
         handle: Option<HandleId>,
         changes: &SetAttr,
     ) -> Result<Attr> {
-        let _entered = self.barrier.enter();
+        let _entered = self.core.barrier.enter();
         let begun = changes.size.and_then(|_| self.trace_begin_unopened());
-        let result = self.with_room(|| self.set_attr(caller, ino, handle, changes));
-        self.note_set_attr(ino, changes);
+        let result = with_room(&self.core, || set_attr(&self.core, caller, ino, handle, changes));
+        note_set_attr(&self.core, ino, changes);
         if let (Some(size), true) = (changes.size, result.is_ok()) {
             self.trace_truncate(begun, ino, caller, size);
         }
@@ -61,8 +76,8 @@ impl FileSystem for Volume {
     }
 
     fn readlink(&self, _caller: &Caller, ino: InodeId) -> Result<Vec<u8>> {
-        let _entered = self.barrier.enter();
-        self.path_of(ino)?.read_link()
+        let _entered = self.core.barrier.enter();
+        path_of(&self.core, ino)?.read_link()
     }
 
     fn mknod(
@@ -74,46 +89,46 @@ impl FileSystem for Volume {
         umask: u32,
         rdev: u32,
     ) -> Result<Entry> {
-        let _entered = self.barrier.enter();
-        let result = self.with_room(|| self.make_node(caller, parent, name, mode, umask, rdev));
-        self.note_name(parent, name);
+        let _entered = self.core.barrier.enter();
+        let result = with_room(&self.core, || make_node(&self.core, caller, parent, name, mode, umask, rdev));
+        note_name(&self.core, parent, name);
         result
     }
 
     fn mkdir(&self, caller: &Caller, parent: InodeId, name: &OsStr, mode: u32, umask: u32) -> Result<Entry> {
-        let _entered = self.barrier.enter();
-        let result = self.with_room(|| self.make_dir(caller, parent, name, mode, umask));
-        self.note_name(parent, name);
+        let _entered = self.core.barrier.enter();
+        let result = with_room(&self.core, || make_dir(&self.core, caller, parent, name, mode, umask));
+        note_name(&self.core, parent, name);
         result
     }
 
     fn symlink(&self, caller: &Caller, parent: InodeId, name: &OsStr, target: &OsStr) -> Result<Entry> {
-        let _entered = self.barrier.enter();
-        let result = self.with_room(|| self.make_symlink(caller, parent, name, target));
-        self.note_name(parent, name);
+        let _entered = self.core.barrier.enter();
+        let result = with_room(&self.core, || make_symlink(&self.core, caller, parent, name, target));
+        note_name(&self.core, parent, name);
         result
     }
 
     fn link(&self, _caller: &Caller, ino: InodeId, parent: InodeId, name: &OsStr) -> Result<Entry> {
-        let _entered = self.barrier.enter();
-        let result = self.make_link(ino, parent, name);
-        self.note_name(parent, name);
+        let _entered = self.core.barrier.enter();
+        let result = make_link(&self.core, ino, parent, name);
+        note_name(&self.core, parent, name);
         result
     }
 
     fn unlink(&self, _caller: &Caller, parent: InodeId, name: &OsStr) -> Result<()> {
-        let _entered = self.barrier.enter();
+        let _entered = self.core.barrier.enter();
         let doomed = self.trace_doomed(parent, name);
-        let result = self.remove_name(parent, name);
-        self.note_name(parent, name);
+        let result = remove_name(&self.core, parent, name);
+        note_name(&self.core, parent, name);
         self.trace_unnamed(doomed.filter(|_| result.is_ok()));
         result
     }
 
     fn rmdir(&self, _caller: &Caller, parent: InodeId, name: &OsStr) -> Result<()> {
-        let _entered = self.barrier.enter();
-        let result = self.remove_dir(parent, name);
-        self.note_name(parent, name);
+        let _entered = self.core.barrier.enter();
+        let result = remove_dir(&self.core, parent, name);
+        note_name(&self.core, parent, name);
         result
     }
 
@@ -126,20 +141,20 @@ impl FileSystem for Volume {
         new_name: &OsStr,
         mode: RenameMode,
     ) -> Result<()> {
-        let _entered = self.barrier.enter();
+        let _entered = self.core.barrier.enter();
         let replaces = mode == RenameMode::Replace;
         let doomed = if replaces { self.trace_doomed(new_parent, new_name) } else { None };
-        let result = self.rename_name((parent, name), (new_parent, new_name), mode);
-        self.note_name(parent, name);
-        self.note_name(new_parent, new_name);
+        let result = rename_name(&self.core, (parent, name), (new_parent, new_name), mode);
+        note_name(&self.core, parent, name);
+        note_name(&self.core, new_parent, new_name);
         self.trace_unnamed(doomed.filter(|_| result.is_ok()));
         result
     }
 
     fn open(&self, caller: &Caller, ino: InodeId, request: OpenRequest) -> Result<Opened> {
-        let _entered = self.barrier.enter();
+        let _entered = self.core.barrier.enter();
         let begun = self.trace_begin_unopened();
-        let opened = self.open_inode(ino, request)?;
+        let opened = open_inode(&self.core, ino, request)?;
         self.trace_open(begun, caller, &opened, request.flags, false);
         Ok(opened)
     }
@@ -154,10 +169,12 @@ impl FileSystem for Volume {
         exclusive: bool,
         flags: OpenFlags,
     ) -> Result<(Entry, Opened)> {
-        let _entered = self.barrier.enter();
+        let _entered = self.core.barrier.enter();
         let begun = self.trace_begin_unopened();
-        let result = self.with_room(|| self.make_file(caller, parent, name, mode, umask, exclusive, flags));
-        self.note_name(parent, name);
+        let result = with_room(&self.core, || {
+            make_file(&self.core, caller, parent, name, mode, umask, exclusive, flags)
+        });
+        note_name(&self.core, parent, name);
         if let Ok((_, opened)) = &result {
             self.trace_open(begun, caller, opened, flags, true);
         }
@@ -172,11 +189,11 @@ impl FileSystem for Volume {
         buf: &mut [u8],
         direct: bool,
     ) -> Result<usize> {
-        let _entered = self.barrier.enter();
+        let _entered = self.core.barrier.enter();
         let _for = act_for(Account::Thread(caller.tid));
-        let open = self.handles.file(handle)?;
+        let open = self.core.handles.file(handle)?;
         let begun = self.trace_begin(&open.file);
-        let done = self.read_file(&open.file, offset, buf, direct)?;
+        let done = read_file(&self.core, &open.file, offset, buf, direct)?;
         self.trace_read(begun, &open.file, caller, (offset, done), direct);
         Ok(done)
     }
@@ -189,46 +206,46 @@ impl FileSystem for Volume {
         data: &[u8],
         flags: WriteFlags,
     ) -> Result<usize> {
-        let _entered = self.barrier.enter();
+        let _entered = self.core.barrier.enter();
         let _for = act_for(Account::Thread(caller.tid));
-        let open = self.handles.file(handle)?;
+        let open = self.core.handles.file(handle)?;
         let begun = self.trace_begin(&open.file);
-        let written = self.write_file(&open.file, offset, data, flags, caller);
-        self.note_data(&open.file.inode, offset, data.len() as u64);
+        let written = write_file(&self.core, &open.file, offset, data, flags, caller);
+        self.core.observer.data_changed(&open.file.inode, offset..offset.saturating_add(data.len() as u64));
         let done = written?;
         if flags.sync && done > 0 {
-            self.sync_open(&open, true)?;
+            sync_open(&self.core, &open, true)?;
         }
         self.trace_write(begun, &open.file, caller, (offset, done), flags);
         Ok(done)
     }
 
     fn flush(&self, _caller: &Caller, handle: HandleId) -> Result<()> {
-        let _entered = self.barrier.enter();
-        let open = self.handles.file(handle)?;
+        let _entered = self.core.barrier.enter();
+        let open = self.core.handles.file(handle)?;
         // Times must not change later on their own.
         if !open.flags.write {
             return Ok(());
         }
-        let result = self.update_home_inode(&open.file);
-        self.note_inode(&open.file.inode);
+        let result = update_home_inode(&open.file);
+        self.core.observer.inode_changed(&open.file.inode);
         result
     }
 
     fn release(&self, handle: HandleId) -> Result<()> {
-        let _entered = self.barrier.enter();
+        let _entered = self.core.barrier.enter();
         let closing = self.trace_closing(handle);
-        let result = self.close_file(handle);
+        let result = close_file(&self.core, handle);
         self.trace_closed(closing);
         result
     }
 
     fn fsync(&self, caller: &Caller, handle: HandleId, data_only: bool) -> Result<()> {
-        let _entered = self.barrier.enter();
-        let open = self.handles.file(handle)?;
+        let _entered = self.core.barrier.enter();
+        let open = self.core.handles.file(handle)?;
         let begun = self.trace_begin(&open.file);
-        let result = self.sync_open(&open, data_only);
-        self.note_inode(&open.file.inode);
+        let result = sync_open(&self.core, &open, data_only);
+        self.core.observer.inode_changed(&open.file.inode);
         let begun = begun.filter(|_| result.is_ok());
         self.trace_span(begun, TraceOpKind::Sync, &open.file, caller, (0, 0));
         result
@@ -242,29 +259,30 @@ impl FileSystem for Volume {
         len: u64,
         mode: FallocateMode,
     ) -> Result<()> {
-        let _entered = self.barrier.enter();
-        let open = self.handles.file(handle)?;
+        let _entered = self.core.barrier.enter();
+        let open = self.core.handles.file(handle)?;
         if len == 0 {
             return Err(Errno::EINVAL.into());
         }
-        self.clear_set_id(&open.file, caller, caller.keeps_set_id_bits())?;
+        clear_set_id(&self.core, &open.file, caller, caller.keeps_set_id_bits())?;
         // What leaves the size alone is no growth to whoever simulates it.
         let keeps_size = !matches!(
             mode,
             FallocateMode::Allocate { keep_size: false } | FallocateMode::ZeroRange { keep_size: false }
         );
         let begun = self.trace_begin(&open.file).filter(|_| !keeps_size);
-        let result = self
-            .with_room(|| self.allocate_file(&open.file, offset, len, mode, Origin::of_reserving(caller)));
-        self.note_data(&open.file.inode, offset, len);
+        let result = with_room(&self.core, || {
+            allocate_file(&self.core, &open.file, offset, len, mode, Origin::of_reserving(caller))
+        });
+        self.core.observer.data_changed(&open.file.inode, offset..offset.saturating_add(len));
         let begun = begun.filter(|_| result.is_ok());
         self.trace_span(begun, TraceOpKind::Allocate, &open.file, caller, (offset, len));
         result
     }
 
     fn seek(&self, _caller: &Caller, handle: HandleId, offset: u64, target: SeekTarget) -> Result<u64> {
-        let _entered = self.barrier.enter();
-        self.seek_file(&self.handles.file(handle)?.file, offset, target)
+        let _entered = self.core.barrier.enter();
+        seek_file(&self.core, &self.core.handles.file(handle)?.file, offset, target)
     }
 
     fn copy_range(
@@ -276,17 +294,18 @@ impl FileSystem for Volume {
         to_offset: u64,
         len: u64,
     ) -> Result<u64> {
-        let _entered = self.barrier.enter();
-        let (from, to) = (self.handles.file(from)?, self.handles.file(to)?);
-        self.clear_set_id(&to.file, caller, caller.keeps_set_id_bits())?;
+        let _entered = self.core.barrier.enter();
+        let (from, to) = (self.core.handles.file(from)?, self.core.handles.file(to)?);
+        clear_set_id(&self.core, &to.file, caller, caller.keeps_set_id_bits())?;
         let begun = [self.trace_begin(&from.file), self.trace_begin(&to.file)];
-        let result = self.copy_between(
+        let result = copy_between(
+            &self.core,
             (&from.file, from_offset),
             (&to.file, to_offset),
             len,
             Origin::of_caller(caller),
         );
-        self.note_data(&to.file.inode, to_offset, len);
+        self.core.observer.data_changed(&to.file.inode, to_offset..to_offset.saturating_add(len));
         if let Ok(copied) = result {
             self.trace_span(begun[0], TraceOpKind::Read, &from.file, caller, (from_offset, copied));
             self.trace_span(begun[1], TraceOpKind::Write, &to.file, caller, (to_offset, copied));
@@ -295,8 +314,8 @@ impl FileSystem for Volume {
     }
 
     fn open_dir(&self, _caller: &Caller, ino: InodeId) -> Result<HandleId> {
-        let _entered = self.barrier.enter();
-        self.open_directory(ino)
+        let _entered = self.core.barrier.enter();
+        open_directory(&self.core, ino)
     }
 
     fn read_dir(
@@ -307,27 +326,27 @@ impl FileSystem for Volume {
         plus: bool,
         sink: &mut dyn DirSink,
     ) -> Result<()> {
-        let _entered = self.barrier.enter();
-        self.read_directory(handle, offset, plus, sink)
+        let _entered = self.core.barrier.enter();
+        read_directory(&self.core, handle, offset, plus, sink)
     }
 
     fn release_dir(&self, handle: HandleId) -> Result<()> {
-        let _entered = self.barrier.enter();
-        self.handles.remove_dir(handle)
+        let _entered = self.core.barrier.enter();
+        self.core.handles.remove_dir(handle)
     }
 
     fn sync_dir(&self, _caller: &Caller, handle: HandleId) -> Result<()> {
-        let _entered = self.barrier.enter();
+        let _entered = self.core.barrier.enter();
         // A removal that is durable must be found by recovery.
-        self.index.sync_marks()?;
-        self.handles.dir(handle)?.sync()
+        self.core.index.sync_marks()?;
+        self.core.handles.dir(handle)?.sync()
     }
 
     /// Space of all tiers together; one that two tiers share is counted once,
     /// and what is reserved on a tier is not available.
     fn statfs(&self, _caller: &Caller) -> Result<StatFs> {
-        let _entered = self.barrier.enter();
-        let native = self.home.root().usage()?;
+        let _entered = self.core.barrier.enter();
+        let native = self.core.home.root().usage()?;
         let mut sum = StatFs {
             files: native.files,
             files_free: native.files_free,
@@ -336,7 +355,7 @@ impl FileSystem for Volume {
             ..StatFs::default()
         };
         let mut counted = HashSet::new();
-        for tier in self.tiers.iter() {
+        for tier in self.core.tiers.iter() {
             let usage = tier.last_usage();
             if counted.insert(usage.device) {
                 sum.total += usage.total;
@@ -351,13 +370,13 @@ impl FileSystem for Volume {
     }
 
     fn getxattr(&self, _caller: &Caller, ino: InodeId, name: &OsStr) -> Result<Vec<u8>> {
-        let _entered = self.barrier.enter();
-        self.get_xattr(ino, name)
+        let _entered = self.core.barrier.enter();
+        get_xattr(&self.core, ino, name)
     }
 
     fn listxattr(&self, _caller: &Caller, ino: InodeId) -> Result<Vec<u8>> {
-        let _entered = self.barrier.enter();
-        self.list_xattr(ino)
+        let _entered = self.core.barrier.enter();
+        list_xattr(&self.core, ino)
     }
 
     fn setxattr(
@@ -368,38 +387,54 @@ impl FileSystem for Volume {
         value: &[u8],
         mode: XattrMode,
     ) -> Result<()> {
-        let _entered = self.barrier.enter();
-        let result = self.with_room(|| self.set_xattr(caller, ino, name, value, mode));
-        self.note_ino(ino);
+        let _entered = self.core.barrier.enter();
+        let result = with_room(&self.core, || set_xattr(&self.core, caller, ino, name, value, mode));
+        note_ino(&self.core, ino);
         result
     }
 
     fn removexattr(&self, _caller: &Caller, ino: InodeId, name: &OsStr) -> Result<()> {
-        let _entered = self.barrier.enter();
-        let result = self.remove_xattr(ino, name);
-        self.note_ino(ino);
+        let _entered = self.core.barrier.enter();
+        let result = remove_xattr(&self.core, ino, name);
+        note_ino(&self.core, ino);
         result
     }
 
     fn sync(&self) -> Result<()> {
-        let _entered = self.barrier.enter();
+        let _entered = self.core.barrier.enter();
         let mut result = Ok(());
-        for open in self.handles.files() {
+        for open in self.core.handles.files() {
             // One that can't be synced does not keep the others from it.
-            let synced = self.sync_file(&open.file, false);
+            let synced = sync_file(&self.core, &open.file, false);
             result = result.and(synced);
-            self.note_inode(&open.file.inode);
+            self.core.observer.inode_changed(&open.file.inode);
         }
-        let all = self.sync_all_tiers();
+        let all = self.core.sync_all_tiers();
         result.and(all)
     }
 }
 
-impl Volume {
-    fn note_set_attr(&self, ino: InodeId, changes: &SetAttr) {
-        if let (Some(size), Ok(inode)) = (changes.size, self.inodes.get(ino)) {
-            self.note_from(&inode, size);
-        }
-        self.note_ino(ino);
+/// Notes that an inode changed that the front end knows.
+fn note_ino(core: &Core, ino: InodeId) {
+    if core.observer.follows_changes()
+        && let Ok(inode) = core.inodes.get(ino)
+    {
+        core.observer.inode_changed(&inode);
     }
+}
+
+/// Notes that a name came or went.
+fn note_name(core: &Core, parent: InodeId, name: &OsStr) {
+    if core.observer.follows_changes()
+        && let Ok(dir) = core.inodes.get(parent)
+    {
+        core.observer.name_changed(&dir, name);
+    }
+}
+
+fn note_set_attr(core: &Core, ino: InodeId, changes: &SetAttr) {
+    if let (Some(size), Ok(inode)) = (changes.size, core.inodes.get(ino)) {
+        core.observer.tail_changed(&inode, size);
+    }
+    note_ino(core, ino);
 }

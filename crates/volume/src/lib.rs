@@ -18,45 +18,46 @@ mod background;
 mod check;
 mod config;
 mod coord;
+mod core;
 mod eject;
 mod explain;
 mod failpoint;
 mod file;
 mod fs;
 mod heat;
+mod home;
 mod import;
 mod index;
 mod jobs;
 mod lifecycle;
-mod migrate;
+mod live;
 mod movers;
 mod namespace;
 mod need;
 mod notice;
+mod observer;
 mod open;
 mod open_error;
 mod placement;
+mod placer;
+mod rate;
 mod reap;
 mod recover;
 mod rehome;
-mod rules;
-mod simulator;
 mod status;
 mod strays;
 mod sync;
 mod tiers;
 mod trace;
 mod volume;
+mod watch;
 
 pub use affected::{AffectedFile, AffectedRun};
 pub use braid_format::{
     FORMAT_VERSION, JobRecord, RANGE_SIZE_DEFAULT, RANGE_SIZE_MAX, RANGE_SIZE_MIN, RangeSize,
 };
 pub use check::{CheckOptions, CheckProgress, CheckReport, Problem, Severity, check, check_with};
-pub use config::{
-    DirectionProfile, EPOCH_NS_DEFAULT, HEAT_BUDGET_DEFAULT, HomeConfig, LargeFiles, MoversConfig,
-    PolicyConfig, Reserve, RuleConfig, TierConfig, TierProfile, VolumeConfig,
-};
+pub use config::{HEAT_BUDGET_DEFAULT, HomeConfig, MoversConfig, TierConfig, VolumeConfig};
 pub use eject::{Amounts, EjectOptions, EjectProgress, Ejection, Stays};
 pub use explain::{Explanation, HoldingRule, Layout, Run};
 #[cfg(feature = "failpoints")]
@@ -67,13 +68,9 @@ pub use lifecycle::{PlacementConfig, RemovedTier, TierChange};
 pub use movers::MoverStatus;
 pub use open_error::OpenError;
 pub use rehome::{RehomeOutcome, RehomePhase, RehomeProgress, RehomeReport, discard_copy, settle_home};
-pub use rules::{Condition, ConditionError};
-pub use simulator::{Pace, PlacedBy, Simulated, SimulatedTier, SimulatorConfig, TierSimulated, simulate};
 pub use status::{HotFile, MoveCount, ThreadStatus, TierStatus, VolumeStatus};
 pub use strays::Strays;
 pub use sync::Machine;
 pub use tiers::{Latency, LatencyHistogram, TierState};
-pub use trace::{
-    Recorded, Recording, TRACE_VERSION, Trace, TraceError, TraceFile, TraceOp, TraceOpKind, end_line,
-};
+pub use trace::{Recorded, Recording};
 pub use volume::Volume;

@@ -30,14 +30,14 @@ impl Volume {
     /// Leaves the notice on every tier where it is missing: those of volumes
     /// from before it, too. Nothing depends on it.
     pub(crate) fn leave_notices(&self) {
-        let home = self.home.braid().and_then(|braid| match braid.read_small(NAME, NOTICE.len() + 1) {
+        let home = self.core.home.braid().and_then(|braid| match braid.read_small(NAME, NOTICE.len() + 1) {
             Ok(Some(found)) if found == NOTICE => Ok(()),
             _ => braid.replace_small(NAME, NOTICE),
         });
         if let Err(error) = home {
             tracing::debug!(%error, "the home tier has no README");
         }
-        for (tier, store) in self.tiers.stores() {
+        for (tier, store) in self.core.tiers.stores() {
             if !tier.is_absent() && tier.is_healthy() {
                 leave_notice(&tier.name, &*store);
             }

@@ -2,25 +2,28 @@
 //! the volume is made or recovered.
 
 use crate::background::Background;
-use crate::config::{HomeConfig, RuleConfig, TierConfig, VolumeConfig};
-use crate::file::Handles;
+use crate::config::{HomeConfig, TierConfig, VolumeConfig};
+use crate::core::Core;
 use crate::heat::Heat;
+use crate::home::{Home, names_in};
 use crate::index::IndexDir;
 use crate::jobs::Jobs;
-use crate::migrate::Paces;
+use crate::live::{Freed, Handles, InodeTable, NameLocks, Removals};
 use crate::movers::Movers;
-use crate::namespace::{Home, InodeTable, NameLocks, names_in};
-use crate::need::Freed;
-use crate::reap::Reaper;
+use crate::placement::Placement;
+use crate::rate::{Paces, Throttles};
+use crate::recover::recover;
 use crate::rehome::Changes;
-use crate::rules::Rules;
-use crate::sync::{Mutex, RwLock};
+use crate::sync::Mutex;
 use crate::tiers::{Counts, Place, Tier, TierParts, Tiers};
-use crate::{OpenError, RANGE_SIZE_DEFAULT, Volume, eject, lifecycle, placement, rehome};
+use crate::volume::VolumeState;
+use crate::watch::Watch;
+use crate::{OpenError, RANGE_SIZE_DEFAULT, Volume, eject, lifecycle, rehome};
 use braid_contract::{Access, Environment, Errno, Error, Fd, InodeId, RefusalKind, Result, TierId, VolumeId};
 use braid_format::{
     FORMAT_VERSION, FormatError, Label, RangeSize, RangeSizes, Seal, Secret, TABLE_LEN, VolumeTable,
 };
+use braid_placement::RuleConfig;
 use braid_sys::is_privileged;
 use std::ffi::OsStr;
 use std::sync::Arc;
@@ -97,10 +100,10 @@ impl Volume {
         prepare(&home, &config, &plan)?;
         rehome::clean_up(&home)?;
         let volume = Arc::new(assemble(home, config, &plan)?);
-        volume.recover()?;
+        recover(&volume.core)?;
         if plan.home_unlabelled {
             // It is new: there is nothing to be counted.
-            volume.tiers.set_counts(Counts::Exact);
+            volume.core.tiers.set_counts(Counts::Exact);
             if let Err(error) = volume.look_for_strays() {
                 tracing::warn!(%error, "can't tell whether the new volume's tree has files of another volume");
             }
@@ -109,7 +112,7 @@ impl Volume {
         volume.load_jobs();
         volume.finish_removals(left_out)?;
         volume.leave_notices();
-        if volume.environment.threads() {
+        if volume.core.environment.threads() {
             volume.background.start(&volume).map_err(Error::from)?;
         }
         Ok(volume)
@@ -470,8 +473,7 @@ fn write_labels(config: &VolumeConfig, plan: &Plan, places: &[usize]) -> Opening
 }
 
 fn assemble(home: Home, config: VolumeConfig, plan: &Plan) -> Opening<Volume> {
-    let environment = config.environment;
-    let tier = |parts| Tier::new(parts, &environment);
+    let tier = |parts| Tier::new(parts, &config.environment);
     let mut tiers = vec![tier(TierParts {
         id: plan.home,
         location: config.home.location,
@@ -497,49 +499,57 @@ fn assemble(home: Home, config: VolumeConfig, plan: &Plan) -> Opening<Volume> {
         }));
     }
     let tiers = Tiers::new(tiers, plan.table.lost.clone())?;
-    let policy = placement::make(&config.policy, |name| tiers.number(name)).ok_or(OpenError::UnknownTier)?;
-    let rules = Rules::make(&config.rules, |name| tiers.number(name)).ok_or(OpenError::UnknownTier)?;
-    let (braid, paces) = (home.braid()?, Paces::new(&environment));
+    let (environment, movers) = (config.environment, config.movers);
+    let number = |name: &str| tiers.number(name);
+    let placement = Placement::new(config.policy, config.rules, movers.watermark_low, number);
+    let placement = Arc::new(placement.ok_or(OpenError::UnknownTier)?);
+    let heat = Arc::new(Heat::new(config.heat_budget, movers.heat_threshold, &*environment));
+    let changes = Arc::new(Changes::new());
+    let throttles = Arc::new(Throttles::new(movers, Paces::new(&environment)));
+    let observer = Watch { heat: Arc::clone(&heat), changes: Arc::clone(&changes) };
     let (barrier, slots) = crate::coord::of_volume();
-    let volume = Volume {
+    let core = Arc::new(Core {
         id: plan.volume,
         range_size: plan.range_size,
-        index: IndexDir::open(&*braid, plan.home)?,
+        user_xattr: plan.user_xattr,
+        index: IndexDir::open(&*home.braid()?, plan.home)?,
         home,
         tiers,
-        policy: RwLock::new(policy),
-        policy_config: RwLock::new(config.policy),
-        rules: RwLock::new(Arc::new(rules)),
-        rules_config: RwLock::new(config.rules),
-        epoch_ns: config.epoch_ns,
-        table: Mutex::new(plan.table.clone()),
-        user_xattr: plan.user_xattr,
-        left_out: Mutex::new(Vec::new()),
-        entry_cache: std::sync::OnceLock::new(),
-        strays: std::sync::OnceLock::new(),
         names: NameLocks::new(),
         inodes: InodeTable::new(),
         handles: Handles::new(),
         barrier,
-        changes: Changes::new(),
-        overhaul: Mutex::new(()),
-        reaper: Reaper::new(),
+        slots,
+        removals: Removals::new(),
         freed: Freed::default(),
         pool: pool(&*environment)?,
-        slots,
-        background: Background::new(),
-        heat: Heat::new(config.heat_budget, config.movers.heat_threshold, &*environment),
-        movers: Movers::new(config.movers, &environment, &paces),
-        monitor: config.monitor,
-        tracing: crate::trace::Tracing::new(),
-        jobs: Arc::new(Jobs::new(Arc::clone(&environment), Arc::clone(&paces))),
-        paces,
-        environment,
+        placer: Arc::<Placement>::clone(&placement),
+        observer: Arc::new(observer),
+        environment: Arc::clone(&environment),
         #[cfg(feature = "failpoints")]
         failpoint: std::sync::OnceLock::new(),
-    };
-    volume.enter_root()?;
-    Ok(volume)
+    });
+    enter_root(&core)?;
+    Ok(Volume {
+        placement,
+        heat,
+        changes,
+        movers: Movers::new(&environment, &throttles),
+        jobs: Arc::new(Jobs::new(environment, Arc::clone(&throttles.paces))),
+        throttles,
+        background: Background::new(),
+        tracing: crate::trace::Tracing::new(),
+        state: VolumeState {
+            epoch_ns: config.epoch_ns,
+            table: Mutex::new(plan.table.clone()),
+            left_out: Mutex::new(Vec::new()),
+            entry_cache: std::sync::OnceLock::new(),
+            strays: std::sync::OnceLock::new(),
+            overhaul: Mutex::new(()),
+            monitor: config.monitor,
+        },
+        core,
+    })
 }
 
 /// The threads for work on several tiers at once, where there may be any.
@@ -552,13 +562,11 @@ fn pool(environment: &dyn Environment) -> Result<Option<rayon::ThreadPool>> {
     pool.build().map(Some).map_err(|error| Error::new(Errno::EAGAIN, error.to_string()))
 }
 
-impl Volume {
-    /// The root is known from the start and never forgotten.
-    fn enter_root(&self) -> Result<()> {
-        let root = self.home.root().reopen(Access::Path)?;
-        let identity = self.home.identify(&*root)?;
-        self.inodes.enter(&self.home, &identity, root);
-        debug_assert_eq!(self.home.public_ino(identity.ino()), InodeId::ROOT);
-        Ok(())
-    }
+/// The root is known from the start and never forgotten.
+fn enter_root(core: &Core) -> Result<()> {
+    let root = core.home.root().reopen(Access::Path)?;
+    let identity = core.home.identify(&*root)?;
+    core.inodes.enter(&core.home, &identity, root);
+    debug_assert_eq!(core.home.public_ino(identity.ino()), InodeId::ROOT);
+    Ok(())
 }

@@ -165,33 +165,26 @@ impl Volume {
     /// The state of the volume and its tiers.
     #[must_use]
     pub fn status(&self) -> VolumeStatus {
-        let home = self.tiers.iter().filter(|tier| tier.is_home());
-        let others = self.tiers.iter().filter(|tier| !tier.is_home());
+        let home = self.core.tiers.iter().filter(|tier| tier.is_home());
+        let others = self.core.tiers.iter().filter(|tier| !tier.is_home());
         VolumeStatus {
-            id: self.id,
-            range_size: self.range_size.get(),
-            policy: self.describe_policy(),
+            id: self.core.id,
+            range_size: self.core.range_size.get(),
+            policy: self.placement.describe(),
             tiers: home
                 .chain(others)
-                .map(|tier| TierStatus { mover_limit: self.mover_limit(tier.id), ..tier_status(&tier) })
+                .map(|tier| TierStatus {
+                    mover_limit: self.throttles.mover_limit(tier.id),
+                    ..tier_status(&tier)
+                })
                 .collect(),
-            open_files: self.handles.file_count(),
-            known_inodes: self.inodes.len(),
-            pending_removals: self.reaper.len(),
-            lost_tiers: self.tiers.lost(),
+            open_files: self.core.handles.file_count(),
+            known_inodes: self.core.inodes.len(),
+            pending_removals: self.core.removals.len(),
+            lost_tiers: self.core.tiers.lost(),
             hottest: self.hottest(),
             moves: self.move_counts(),
-            left_out_tiers: self.left_out.lock().clone(),
-        }
-    }
-
-    /// The policy, and how many rules go before it.
-    pub(crate) fn describe_policy(&self) -> String {
-        let policy = self.policy.read().describe();
-        match self.rules.read().len() {
-            0 => policy,
-            1 => format!("{policy}; 1 rule before it"),
-            rules => format!("{policy}; {rules} rules before it"),
+            left_out_tiers: self.state.left_out.lock().clone(),
         }
     }
 

@@ -47,13 +47,13 @@ impl Volume {
     /// `None` if nothing, or if the volume is not new.
     #[must_use]
     pub fn strays(&self) -> Option<&Strays> {
-        self.strays.get()
+        self.state.strays.get()
     }
 
     /// Goes through the tree of a volume that was just made.
     pub(crate) fn look_for_strays(&self) -> Result<()> {
         let mut strays = Strays::default();
-        self.home.walk(&mut |path, fd, _| {
+        self.core.home.walk(&mut |path, fd, _| {
             if let Some(volume) = self.stray(&**fd)? {
                 *strays.files.entry(volume).or_default() += 1;
                 if strays.example.is_empty() {
@@ -63,7 +63,7 @@ impl Volume {
             Ok(())
         })?;
         if !strays.files.is_empty() {
-            let _ = self.strays.set(strays);
+            let _ = self.state.strays.set(strays);
         }
         Ok(())
     }
@@ -86,7 +86,7 @@ impl Volume {
                 Err(error) if error.errno() == Errno::ERANGE => 0,
                 Err(error) => return Err(error),
             };
-            return Ok(Some(match IdAttr::decode(&value[..len], self.home.seal()) {
+            return Ok(Some(match IdAttr::decode(&value[..len], self.core.home.seal()) {
                 Ok((_, Proof::OtherVolume(id))) => {
                     Some(id.iter().map(|byte| format!("{byte:02x}")).collect())
                 }

@@ -6,9 +6,10 @@
 mod common;
 
 use braid_contract::{Errno, FileSystem, InodeId, JobKind, JobState};
+use braid_placement::{Condition, Reserve, RuleConfig};
 use braid_stores::dir::DirStore;
 use braid_testkit::sim::{Disk, DiskConfig, Model};
-use braid_volume::{Condition, JobStatus, Reserve, RuleConfig, TierConfig, Volume, VolumeConfig};
+use braid_volume::{JobStatus, TierConfig, Volume, VolumeConfig};
 use common::{Bed, Open, RANGE, caller, pattern};
 use std::ffi::OsStr;
 use std::sync::{Arc, mpsc};

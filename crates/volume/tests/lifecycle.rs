@@ -6,11 +6,12 @@
 mod common;
 
 use braid_contract::{Errno, FileSystem, InodeId, JobKind, JobState};
+use braid_placement::{LargeFiles, PolicyConfig, Reserve};
 use braid_stores::dir::DirStore;
 use braid_testkit::sim::{
     AllKept, AllLost, Chooser, Disk, DiskConfig, Frozen, Model, Seeded, SimClock, SimEnvironment,
 };
-use braid_volume::{LargeFiles, PolicyConfig, Reserve, TierChange, TierConfig, Volume, VolumeConfig, check};
+use braid_volume::{TierChange, TierConfig, Volume, VolumeConfig, check};
 use common::{Bed, Open, RANGE, caller, pattern};
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -305,7 +306,7 @@ impl Simulated {
             range_size: Some(RANGE as u32),
             policy: PolicyConfig::Weighted,
             rules: Vec::new(),
-            epoch_ns: braid_volume::EPOCH_NS_DEFAULT,
+            epoch_ns: braid_placement::EPOCH_NS_DEFAULT,
             heat_budget: braid_volume::HEAT_BUDGET_DEFAULT,
             monitor: true,
             movers: braid_volume::MoversConfig::NONE,

@@ -7,6 +7,7 @@
 mod common;
 
 use braid_contract::{Errno, FallocateMode, FileSystem, HandleId, InodeId, SeekTarget};
+use braid_testkit::SplitMix;
 use braid_volume::{Volume, VolumeConfig, check};
 use common::{Bed, Open, RANGE, caller, pattern};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -23,22 +24,12 @@ fn open(bed: &Bed) -> Open {
     Open { volume: Volume::open(config(bed)).unwrap() }
 }
 
-/// Numbers that look random, the same in every run.
-struct Dice(u64);
-
-impl Dice {
-    fn roll(&mut self, sides: u64) -> u64 {
-        self.0 = self.0.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
-        (self.0 >> 33) % sides
-    }
-}
-
 /// Moves random ranges about until told to end, and counts them.
 fn move_about(volume: &Volume, ino: InodeId, ranges: u64, seed: u64, end: &AtomicBool, moved: &AtomicU64) {
-    let mut dice = Dice(seed);
+    let mut dice = SplitMix::new(seed);
     while !end.load(Ordering::Relaxed) {
-        let tier = TIERS[dice.roll(3) as usize];
-        match volume.move_range(ino, dice.roll(ranges) * RANGE, tier, &mut || {}) {
+        let tier = TIERS[dice.below(3) as usize];
+        match volume.move_range(ino, dice.below(ranges) * RANGE, tier, &mut || {}) {
             Ok(()) => _ = moved.fetch_add(1, Ordering::Relaxed),
             // Another mover has it, or the file changed its shape.
             Err(error) => assert_eq!(error.errno(), Errno::EBUSY, "{error}"),
@@ -72,15 +63,15 @@ fn assert_clean(bed: &Bed) {
 fn own_blocks(open: &Open, handle: HandleId, (me, writers): (u64, u64), ranges: u64, moved: &AtomicU64) {
     const BLOCK: u64 = 700;
     let blocks = ranges * RANGE / BLOCK;
-    let (mut dice, mut last) = (Dice(me), vec![0_u8; blocks as usize]);
+    let (mut dice, mut last) = (SplitMix::new(me), vec![0_u8; blocks as usize]);
     let mut round = 0;
     while round < 1000 || moved.load(Ordering::Relaxed) < 60 {
         round += 1;
-        let block = dice.roll(blocks / writers) * writers + me;
+        let block = dice.below(blocks / writers) * writers + me;
         let value = (round % 251) as u8 + 1;
         open.write(handle, block * BLOCK, &[value; BLOCK as usize]);
         last[block as usize] = value;
-        let seen = dice.roll(blocks / writers) * writers + me;
+        let seen = dice.below(blocks / writers) * writers + me;
         let data = open.read(handle, seen * BLOCK, BLOCK as usize);
         assert!(data.iter().all(|byte| *byte == last[seen as usize]), "block {seen} of writer {me}");
     }
@@ -111,16 +102,16 @@ fn many_writers_of_one_file_lose_nothing() {
 }
 
 /// One step of a random sequence on the file, and on what it should be.
-fn step(open: &Open, (ino, handle): (InodeId, HandleId), dice: &mut Dice, model: &mut Vec<u8>) {
-    let (at, len) = (dice.roll(5 * RANGE), dice.roll(RANGE) + 1);
+fn step(open: &Open, (ino, handle): (InodeId, HandleId), dice: &mut SplitMix, model: &mut Vec<u8>) {
+    let (at, len) = (dice.below(5 * RANGE), dice.below(RANGE) + 1);
     let end = (at + len) as usize;
-    match dice.roll(10) {
+    match dice.below(10) {
         0 => {
             open.truncate(ino, at);
             model.resize(at as usize, 0);
         }
         1 => {
-            let size = dice.roll(2) * RANGE;
+            let size = dice.below(2) * RANGE;
             open.truncate(ino, size);
             model.resize(size as usize, 0);
         }
@@ -161,7 +152,7 @@ fn every_operation_goes_on_beside_moves() {
     let mut model = pattern(9, 4 * RANGE as usize);
     open.write_ranges(handle, &model);
     beside_movers(&open, ino, 5, |_| {
-        let mut dice = Dice(3);
+        let mut dice = SplitMix::new(3);
         for round in 0..600 {
             step(&open, (ino, handle), &mut dice, &mut model);
             assert_eq!(open.size(ino), model.len() as u64, "round {round}");
@@ -184,8 +175,10 @@ fn a_check_beside_moves_finds_nothing_and_breaks_nothing() {
     let (ino, handle) = open.create("f");
     let data = pattern(4, 6 * RANGE as usize);
     open.write_ranges(handle, &data);
-    beside_movers(&open, ino, 6, |_| {
-        for _ in 0..20 {
+    beside_movers(&open, ino, 6, |moved| {
+        let mut checks = 0;
+        while checks < 20 || moved.load(Ordering::Relaxed) < 20 {
+            checks += 1;
             let options =
                 braid_volume::CheckOptions { repair: true, ..braid_volume::CheckOptions::default() };
             let report = open.volume.check(&options, &mut |_| true).unwrap();

@@ -6,9 +6,10 @@
 #[allow(dead_code, reason = "other tests use the rest")]
 mod common;
 
-use braid_contract::JobKind;
-use braid_contract::{FallocateMode, FileSystem, HandleId, InodeId, SeekTarget};
-use braid_volume::{Condition, Layout, RangeSize, RuleConfig, Volume, VolumeConfig, check};
+use braid_contract::{FallocateMode, FileSystem, HandleId, InodeId, JobKind, SeekTarget};
+use braid_placement::{Condition, RuleConfig};
+use braid_testkit::SplitMix;
+use braid_volume::{Layout, RangeSize, Volume, VolumeConfig, check};
 use common::{Bed, Open, caller, pattern};
 
 const KIB: u64 = 1 << 10;
@@ -141,33 +142,24 @@ struct Modelled {
     bytes: Vec<u8>,
 }
 
-struct Dice(u64);
-
-impl Dice {
-    fn roll(&mut self, sides: u64) -> u64 {
-        self.0 = self.0.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
-        (self.0 >> 33) % sides
-    }
-}
-
 const LEN_MAX: u64 = 3 << 20;
 
 /// One random operation on both sides.
-fn step(open: &Open, file: &mut Modelled, dice: &mut Dice) {
-    let offset = dice.roll(LEN_MAX - (300 << 10));
-    let len = [1, 4096, 64 << 10, 100_000, 300 << 10][dice.roll(5) as usize];
+fn step(open: &Open, file: &mut Modelled, dice: &mut SplitMix) {
+    let offset = dice.below(LEN_MAX - (300 << 10));
+    let len = [1, 4096, 64 << 10, 100_000, 300 << 10][dice.below(5) as usize];
     let end = offset + len;
     let grow = |bytes: &mut Vec<u8>, end: u64| bytes.resize(bytes.len().max(end as usize), 0);
     let span = offset as usize..end as usize;
-    match dice.roll(12) {
+    match dice.below(12) {
         0..=4 => {
-            let data = pattern(dice.roll(1 << 30), len as usize);
+            let data = pattern(dice.below(1 << 30), len as usize);
             open.write(file.handle, offset, &data);
             grow(&mut file.bytes, end);
             file.bytes[span].copy_from_slice(&data);
         }
         5 => {
-            let size = [0, offset, offset, offset / 4096 * 4096][dice.roll(4) as usize];
+            let size = [0, offset, offset, offset / 4096 * 4096][dice.below(4) as usize];
             open.truncate(file.ino, size);
             file.bytes.resize(size as usize, 0);
         }
@@ -188,7 +180,7 @@ fn step(open: &Open, file: &mut Modelled, dice: &mut Dice) {
             grow(&mut file.bytes, end);
         }
         10 => {
-            let tier = ["fast", "slow"][dice.roll(2) as usize];
+            let tier = ["fast", "slow"][dice.below(2) as usize];
             open.volume.move_range(file.ino, offset, tier, &mut || {}).unwrap();
         }
         _ => {
@@ -222,10 +214,10 @@ fn random_operations_on_files_of_all_sizes_agree_with_a_model() {
                 Modelled { name, handle, ino, bytes: Vec::new() }
             })
             .collect();
-        let mut dice = Dice(seed);
+        let mut dice = SplitMix::new(seed);
         for round in 0..6 {
             for _ in 0..40 {
-                let at = dice.roll(3) as usize;
+                let at = dice.below(3) as usize;
                 step(&open_now, &mut files[at], &mut dice);
             }
             for (file, (_, range)) in files.iter().zip(SIZES) {

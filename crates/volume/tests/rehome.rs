@@ -11,6 +11,7 @@ use braid_contract::{
     RenameMode, Result, SetAttr, SetTime, Timestamp, WriteFlags, XattrMode,
 };
 use braid_stores::native::open_tier_dir;
+use braid_testkit::SplitMix;
 use braid_volume::{OpenError, RehomePhase, RehomeReport, Volume, check, discard_copy, settle_home};
 use common::{Bed, Open, RANGE, caller, config, pattern};
 use std::collections::BTreeMap;
@@ -310,21 +311,11 @@ fn closing_the_volume_gives_a_replacement_up() {
     assert_clean(&bed, "home");
 }
 
-/// Numbers that look random, the same in every run.
-struct Dice(u64);
-
-impl Dice {
-    fn roll(&mut self, sides: u64) -> u64 {
-        self.0 = self.0.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
-        (self.0 >> 33) % sides
-    }
-}
-
 /// What one thread believes of its own directory: contents by inode, names in
 /// two directories, and open files.
 struct World<'a> {
     open: &'a Open,
-    dice: Dice,
+    dice: SplitMix,
     dirs: [InodeId; 2],
     names: BTreeMap<(usize, String), InodeId>,
     contents: BTreeMap<InodeId, Vec<u8>>,
@@ -339,7 +330,7 @@ impl<'a> World<'a> {
             .map(|name| open.volume.mkdir(&caller(), root, OsStr::new(name), 0o755, 0).unwrap().attr.ino);
         Self {
             open,
-            dice: Dice(number * 77 + 1),
+            dice: SplitMix::new(number * 77 + 1),
             dirs,
             names: BTreeMap::new(),
             contents: BTreeMap::new(),
@@ -348,12 +339,12 @@ impl<'a> World<'a> {
     }
 
     fn any_name(&mut self) -> Option<((usize, String), InodeId)> {
-        let at = self.dice.roll(self.names.len().max(1) as u64) as usize;
+        let at = self.dice.below(self.names.len().max(1) as u64) as usize;
         self.names.iter().nth(at).map(|(name, ino)| (name.clone(), *ino))
     }
 
     fn new_name(&mut self) -> (usize, String) {
-        (self.dice.roll(2) as usize, format!("n{}", self.dice.roll(12)))
+        (self.dice.below(2) as usize, format!("n{}", self.dice.below(12)))
     }
 
     fn handle(&mut self, ino: InodeId) -> HandleId {
@@ -368,7 +359,7 @@ impl<'a> World<'a> {
 
     fn step(&mut self) {
         let fs = &*self.open.volume;
-        match self.dice.roll(12) {
+        match self.dice.below(12) {
             0 | 1 => {
                 let name = self.new_name();
                 if !self.names.contains_key(&name) {
@@ -384,7 +375,7 @@ impl<'a> World<'a> {
             2..=5 => self.write(),
             6 => {
                 if let Some((_, ino)) = self.any_name() {
-                    let size = self.dice.roll(6 * RANGE);
+                    let size = self.dice.below(6 * RANGE);
                     self.open.truncate(ino, size);
                     self.contents.get_mut(&ino).unwrap().resize(size as usize, 0);
                 }
@@ -432,8 +423,8 @@ impl<'a> World<'a> {
     fn write(&mut self) {
         let Some((_, ino)) = self.any_name() else { return };
         let handle = self.handle(ino);
-        let (offset, len) = (self.dice.roll(5 * RANGE), 1 + self.dice.roll(30_000));
-        let data = pattern(self.dice.roll(1 << 30), len as usize);
+        let (offset, len) = (self.dice.below(5 * RANGE), 1 + self.dice.below(30_000));
+        let data = pattern(self.dice.below(1 << 30), len as usize);
         let written = self.open.volume.write(&caller(), handle, offset, &data, WriteFlags::default());
         assert_eq!(written.unwrap(), data.len());
         let content = self.contents.get_mut(&ino).unwrap();
@@ -447,7 +438,7 @@ impl<'a> World<'a> {
     fn check_one(&mut self) {
         let open = match self.handles.is_empty() {
             true => self.any_name().map(|(_, ino)| (ino, self.handle(ino))),
-            false => Some(self.handles[self.dice.roll(self.handles.len() as u64) as usize]),
+            false => Some(self.handles[self.dice.below(self.handles.len() as u64) as usize]),
         };
         if let Some((ino, handle)) = open {
             let content = &self.contents[&ino];
@@ -533,7 +524,7 @@ fn threads_that_change_everything_do_not_notice() {
     for (number, (names, contents)) in worlds.into_iter().enumerate() {
         let world = World {
             open: &open,
-            dice: Dice(0),
+            dice: SplitMix::new(0),
             dirs: [InodeId::ROOT; 2],
             names,
             contents,

@@ -6,12 +6,10 @@
 mod common;
 
 use braid_contract::{Errno, FallocateMode, FileSystem, HandleId, InodeId, JobKind, JobState, WriteFlags};
+use braid_placement::{Condition, LargeFiles, PolicyConfig, Reserve, RuleConfig};
 use braid_stores::dir::DirStore;
 use braid_testkit::sim::{Disk, DiskConfig, Model, SimClock, SimEnvironment};
-use braid_volume::{
-    Condition, HomeConfig, LargeFiles, MoversConfig, PolicyConfig, RangeSize, Reserve, RuleConfig,
-    TierConfig, Volume, VolumeConfig, check,
-};
+use braid_volume::{HomeConfig, MoversConfig, RangeSize, TierConfig, Volume, VolumeConfig, check};
 use common::{Open, caller, pattern};
 use std::ffi::OsStr;
 use std::sync::Arc;
@@ -69,7 +67,7 @@ impl Sim {
             range_size: None,
             policy: PolicyConfig::Size { small: 0, sync: 0, large: LargeFiles::Tier(NAMES[0].into()) },
             rules: Vec::new(),
-            epoch_ns: braid_volume::EPOCH_NS_DEFAULT,
+            epoch_ns: braid_placement::EPOCH_NS_DEFAULT,
             heat_budget: braid_volume::HEAT_BUDGET_DEFAULT,
             monitor: true,
             movers: MoversConfig::NONE,

@@ -6,7 +6,8 @@
 mod common;
 
 use braid_contract::{Caller, Errno, FallocateMode, FileSystem, InodeId, OpenFlags, SetAttr, WriteFlags};
-use braid_volume::{Recording, Trace, TraceOpKind, end_line};
+use braid_placement::{Trace, TraceOpKind, end_line};
+use braid_volume::Recording;
 use common::{Bed, Open, RANGE, caller};
 use std::ffi::OsStr;
 use std::time::Duration;

@@ -6,11 +6,10 @@
 mod common;
 
 use braid_contract::{FallocateMode, FileSystem, InodeId, JobKind, JobState};
+use braid_placement::{PolicyConfig, Reserve};
 use braid_stores::dir::DirStore;
 use braid_testkit::sim::{Disk, DiskConfig, Model, SimClock, SimEnvironment};
-use braid_volume::{
-    HomeConfig, Layout, MoversConfig, PolicyConfig, Reserve, TierConfig, Volume, VolumeConfig, check,
-};
+use braid_volume::{HomeConfig, Layout, MoversConfig, TierConfig, Volume, VolumeConfig, check};
 use common::{Bed, Open, RANGE, caller, pattern};
 use std::path::Path;
 use std::sync::Arc;
@@ -262,7 +261,7 @@ impl Sim {
             range_size: None,
             policy: PolicyConfig::Adaptive,
             rules: Vec::new(),
-            epoch_ns: braid_volume::EPOCH_NS_DEFAULT,
+            epoch_ns: braid_placement::EPOCH_NS_DEFAULT,
             heat_budget: braid_volume::HEAT_BUDGET_DEFAULT,
             monitor: true,
             movers: MoversConfig::NONE,

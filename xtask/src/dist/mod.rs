@@ -1,13 +1,18 @@
 //! `cargo xtask dist`: the Debian package, with all that is installed beside
 //! the command.
 
+mod files;
 mod try_out;
 
-pub(crate) use try_out::{in_debian, in_directory};
+use files::entries;
+use try_out::{in_debian, in_directory};
 
-use crate::error::{Context, Result, fail};
-use crate::sh::{cmd, exists};
-use crate::{paths, setup};
+use crate::setup;
+use braid_tests_support::error::{Context, Result, fail};
+use braid_tests_support::paths;
+use braid_tests_support::sh::{cmd, exists};
+use braid_tests_support::tools::build_braid;
+use clap::Args;
 use std::fs;
 use std::os::unix::fs::{PermissionsExt, symlink};
 use std::path::{Path, PathBuf};
@@ -17,23 +22,32 @@ const HELPERS: &[&str] = &["mount.fuse.braid", "mount.braid", "umount.fuse.braid
 const MAINTAINER: &str = "The Braid developers <braid@braid.invalid>";
 const DOC: &str = "usr/share/doc/braid";
 
-/// `dist`, `dist --test` or `dist --test-debian`.
-pub(crate) fn run(args: &[String]) -> Result<()> {
-    let try_out: Option<fn(&Path) -> Result<()>> = match args {
-        [] => None,
-        [only] if only == "--test" => Some(in_directory),
-        [only] if only == "--test-debian" => Some(in_debian),
-        _ => return fail("usage: cargo xtask dist [--test|--test-debian]"),
-    };
+/// What to do with the package.
+#[derive(Args)]
+pub(crate) struct Command {
+    /// Install it in an empty directory, use and purge it
+    #[arg(long)]
+    test: bool,
+    /// The same in a clean Debian
+    #[arg(long, conflicts_with = "test")]
+    test_debian: bool,
+}
+
+/// Makes the package, and tries it out.
+pub(crate) fn run(command: &Command) -> Result<()> {
     setup::dist()?;
-    setup::build_braid()?;
+    build_braid()?;
     let package = build(&paths::braid())?;
     println!("made {}", package.display());
-    try_out.map_or(Ok(()), |try_out| try_out(&package))
+    match command {
+        Command { test: true, .. } => in_directory(&package),
+        Command { test_debian: true, .. } => in_debian(&package),
+        Command { .. } => Ok(()),
+    }
 }
 
 /// Makes the package of this `braid` command below `target/dist`.
-pub(crate) fn build(braid: &Path) -> Result<PathBuf> {
+fn build(braid: &Path) -> Result<PathBuf> {
     let dist = paths::target().join("dist");
     let stage = Stage { root: dist.join("stage") };
     if stage.root.exists() {
@@ -46,7 +60,7 @@ pub(crate) fn build(braid: &Path) -> Result<PathBuf> {
     stage.documents(&version)?;
     let ours = paths::root().join("xtask/dist");
     stage.file(&ours.join("braid@.service"), "usr/lib/systemd/system/braid@.service", 0o644)?;
-    stage.file(&paths::root().join("tools/rescue.py"), "usr/share/braid/rescue.py", 0o755)?;
+    stage.file(&paths::root().join("crates/cli/rescue/rescue.py"), "usr/share/braid/rescue.py", 0o755)?;
     stage.dir("etc/braid")?;
     for script in ["postinst", "postrm"] {
         stage.file(&ours.join(script), &format!("DEBIAN/{script}"), 0o755)?;
@@ -240,11 +254,4 @@ impl Stage {
         let size = told.split_whitespace().next().and_then(|size| size.parse().ok());
         size.map_or_else(|| fail(format!("du tells no size: {told}")), Ok)
     }
-}
-
-fn entries(dir: &Path) -> Result<Vec<PathBuf>> {
-    let entries = fs::read_dir(dir).at(dir)?;
-    let mut paths = entries.map(|entry| Ok(entry?.path())).collect::<Result<Vec<_>>>()?;
-    paths.sort();
-    Ok(paths)
 }

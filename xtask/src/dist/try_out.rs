@@ -1,9 +1,11 @@
 //! The package is tried by installing it: in an empty directory, or in a clean
 //! Debian. What it brings is used; when it is purged, nothing may be left.
 
-use crate::error::{Context, Result, ensure, fail};
-use crate::sh::{cmd, exists, root_cmd};
-use crate::{paths, setup};
+use super::files::entries;
+use crate::setup;
+use braid_tests_support::error::{Context, Result, ensure, fail};
+use braid_tests_support::paths;
+use braid_tests_support::sh::{cmd, exists, root_cmd};
 use std::collections::BTreeSet;
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -32,7 +34,7 @@ const FILES: &[&str] = &[
 ];
 
 /// Installs it in an empty directory, which stands for `/`.
-pub(crate) fn in_directory(package: &Path) -> Result<()> {
+pub(super) fn in_directory(package: &Path) -> Result<()> {
     let root = paths::target().join("dist/root");
     if root.exists() {
         fs::remove_dir_all(&root).at(&root)?;
@@ -125,7 +127,7 @@ fn listing(root: &Path) -> Result<BTreeSet<PathBuf>> {
     let mut found = BTreeSet::new();
     let mut left = vec![root.to_owned()];
     while let Some(dir) = left.pop() {
-        for path in super::entries(&dir)? {
+        for path in entries(&dir)? {
             let below = path.strip_prefix(root).unwrap_or(&path).to_owned();
             if path.is_dir() && !path.is_symlink() {
                 left.push(path);
@@ -183,7 +185,7 @@ diff /tmp/before /tmp/after
 "#;
 
 /// Installs it in a clean Debian, which comes from the registry.
-pub(crate) fn in_debian(package: &Path) -> Result<()> {
+pub(super) fn in_debian(package: &Path) -> Result<()> {
     setup::dist_debian()?;
     let root = paths::target().join("dist/debian");
     root_cmd("rm").args(["-rf", "--one-file-system"]).arg(&root).run()?;

@@ -15,7 +15,8 @@ pub(crate) const EDGES: &[(&str, &[&str])] = &[
     ("ipc", &["contract", "sys", "coord"]),
     ("log", &["contract", "sys"]),
     ("pool", &["contract", "sys"]),
-    ("volume", &["contract", "coord", "format", "hint", "sys"]),
+    ("placement", &["contract", "format", "hint"]),
+    ("volume", &["contract", "coord", "format", "hint", "placement", "sys"]),
     ("fuse", &["contract"]),
     ("kv", &["contract"]),
     ("preload", &["contract", "ipc"]),
@@ -23,11 +24,27 @@ pub(crate) const EDGES: &[(&str, &[&str])] = &[
     (
         "daemon",
         &[
-            "contract", "sys", "format", "coord", "hint", "volume", "stores", "modules", "log", "pool",
-            "stack", "ipc", "fuse", "kv", "testkit",
+            "contract",
+            "sys",
+            "format",
+            "coord",
+            "hint",
+            "placement",
+            "volume",
+            "stores",
+            "modules",
+            "log",
+            "pool",
+            "stack",
+            "ipc",
+            "fuse",
+            "kv",
+            "testkit",
         ],
     ),
-    ("xtask", &[]),
+    ("tests-support", &[]),
+    ("tests", &["testkit", "tests-support"]),
+    ("xtask", &["tests-support"]),
 ];
 
 /// Below this folder, and nowhere else, code may be `unsafe`.
@@ -38,6 +55,9 @@ pub(crate) const FILE_LINES_LARGE: usize = 500;
 
 /// Lines of code in a file: no more than this.
 pub(crate) const FILE_LINES_MAX: usize = 800;
+
+/// Lines of code in xtask: no more than this.
+pub(crate) const XTASK_LINES_MAX: usize = 2000;
 
 /// Lines of code in a function: nine in ten have no more than this.
 pub(crate) const FUNCTION_LINES_P90: usize = 30;

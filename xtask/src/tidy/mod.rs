@@ -8,7 +8,7 @@ mod rules;
 mod source;
 mod tree;
 
-use crate::error::{Result, fail};
+use braid_tests_support::error::{Result, fail};
 use tree::Tree;
 
 /// Checks the working tree, and prints figures.

@@ -12,6 +12,7 @@ type Rule = (&'static str, fn(&Tree) -> Vec<String>);
 pub(crate) const RULES: &[Rule] = &[
     ("edges", edges),
     ("file length", file_length),
+    ("xtask length", xtask_length),
     ("function length", function_length),
     ("unsafe", unsafe_code),
     ("forbid(unsafe_code)", forbids_unsafe),
@@ -45,6 +46,15 @@ fn file_length(tree: &Tree) -> Vec<String> {
         format!("{}: {} lines of code, limit {}", source.path, source.code_lines(), house::FILE_LINES_MAX)
     })
     .collect()
+}
+
+fn xtask_length(tree: &Tree) -> Vec<String> {
+    let sources = tree.sources.iter().filter(|source| source.path.starts_with("xtask/src/"));
+    let lines: usize = sources.map(Source::code_lines).sum();
+    let long = lines > house::XTASK_LINES_MAX;
+    long.then(|| format!("xtask: {lines} lines of code, limit {}", house::XTASK_LINES_MAX))
+        .into_iter()
+        .collect()
 }
 
 fn function_length(tree: &Tree) -> Vec<String> {

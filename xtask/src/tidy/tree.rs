@@ -2,9 +2,9 @@
 //! entries at the root.
 
 use super::source::Source;
-use crate::error::{Context, Result};
-use crate::paths;
-use crate::sh::cmd;
+use braid_tests_support::error::{Context, Result};
+use braid_tests_support::paths;
+use braid_tests_support::sh::cmd;
 use serde_json::Value;
 use std::path::Path;
 
@@ -48,7 +48,7 @@ impl Tree {
         let json = cmd("cargo").args(["metadata", "--format-version=1", "--no-deps"]).dir(&root).read()?;
         let packages = packages(&json, &format!("{}/", root.display()))?;
         let mut sources = Vec::new();
-        for folder in ["crates", "xtask", "bench", "docs", "tools"] {
+        for folder in ["crates", "tests", "xtask", "bench", "docs"] {
             collect(&root, &root.join(folder), &mut sources)?;
         }
         sources.sort_by(|a, b| a.path.cmp(&b.path));

@@ -1,11 +1,10 @@
 //! Jobs in words.
 
 use crate::progress::bar;
-use crate::status::show_duration;
 use crate::table::{Align, Table};
 use crate::tier::render_saved;
+use braid_contract::units::{show_duration, show_size};
 use braid_contract::{Shown, counted};
-use braid_daemon::units::show_size;
 use braid_ipc::protocol::{Job, JobKind, JobState};
 use std::fmt::Write as _;
 
@@ -34,7 +33,7 @@ pub(super) fn list(jobs: &[Job]) -> String {
             job.text.clone(),
         ]);
     }
-    table.render(|_, padded| padded)
+    table.render()
 }
 
 /// All that is known of one.

@@ -1,10 +1,8 @@
 //! What `braid top` shows: from the state of a volume to a picture, and nothing
 //! else. Drawn to the terminal, or printed as text.
 
-use crate::status::show_duration;
-use crate::table::show_latency;
+use braid_contract::units::{show_duration, show_latency, show_size};
 use braid_contract::{Shown, counted};
-use braid_daemon::units::show_size;
 use braid_ipc::protocol::{Amount, HotFile, Job, Latency, Status, ThreadStatus, TierStatus};
 use ratatui::buffer::Buffer;
 use ratatui::layout::{Constraint, Layout, Rect};

@@ -2,6 +2,7 @@
 //! program adds what only it needs in an `impl Bench` of its own.
 #![allow(dead_code, reason = "each test program uses a part of it")]
 
+use braid_testkit::SplitMix;
 use rustix::fs::Advice;
 use rustix::mount::{MountFlags, UnmountFlags};
 use rustix::process::{Pid, PidfdFlags, Signal, kill_process, pidfd_open};
@@ -305,12 +306,9 @@ pub(crate) fn kill_and_wait(pid: i32) {
 
 /// `len` bytes that differ from place to place and from seed to seed.
 pub(crate) fn pattern(seed: u64, len: usize) -> Vec<u8> {
-    let mut state = seed.wrapping_mul(2).wrapping_add(1);
-    let next = |_| {
-        state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
-        (state >> 56) as u8
-    };
-    (0..len).map(next).collect()
+    let mut data = vec![0; len];
+    SplitMix::new(seed).fill(&mut data);
+    data
 }
 
 /// Writes a file a range at a time, so that each is placed by itself.

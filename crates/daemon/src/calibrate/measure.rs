@@ -2,8 +2,9 @@
 //! through. Called for each point of a curve.
 
 use super::Direction;
-use super::scratch::{ScratchFile, scramble};
+use super::scratch::ScratchFile;
 use crate::profile::Point;
+use braid_contract::SplitMix;
 use braid_sys::AlignedBuf;
 use rustix::io::Errno;
 use std::io;
@@ -83,7 +84,7 @@ impl Run {
     fn work(&self, files: &[&ScratchFile], number: usize, phase: &Phase) -> Result<Count, Errno> {
         let mut buf = AlignedBuf::new();
         let bytes = buf.bytes(self.block);
-        scramble(bytes, number as u64);
+        SplitMix::new(number as u64).fill(bytes);
         let mut count = Count::default();
         loop {
             for file in files {

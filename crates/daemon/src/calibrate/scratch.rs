@@ -2,6 +2,7 @@
 //! whatever ends the program, the kernel gives their space back. Used by the
 //! measurement alone.
 
+use braid_contract::SplitMix;
 use braid_sys::{AlignedBuf, DIRECT_ALIGNMENT};
 use rustix::fs::{Mode, OFlags};
 use rustix::io::Errno;
@@ -69,7 +70,8 @@ fn unlinked(dir: &Path, count: usize) -> Result<Vec<OwnedFd>, Errno> {
 /// Writes all of a file, so that reads find data and writes find their blocks.
 fn fill(fd: &OwnedFd, size: u64, buf: &mut AlignedBuf) -> Result<(), Errno> {
     let bytes = buf.bytes(FILL);
-    scramble(bytes, size);
+    // No file system or device can make it smaller.
+    SplitMix::new(size).fill(bytes);
     let mut offset = 0;
     while offset < size {
         let len = (size - offset).min(FILL as u64) as usize;
@@ -80,18 +82,6 @@ fn fill(fd: &OwnedFd, size: u64, buf: &mut AlignedBuf) -> Result<(), Errno> {
         }
     }
     rustix::fs::fdatasync(fd)
-}
-
-/// Fills memory with what no file system or device can make smaller.
-pub(super) fn scramble(bytes: &mut [u8], seed: u64) {
-    // Xorshift; it stays at zero if it begins there.
-    let mut state = seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1;
-    for chunk in bytes.chunks_mut(8) {
-        state ^= state << 13;
-        state ^= state >> 7;
-        state ^= state << 17;
-        chunk.copy_from_slice(&state.to_le_bytes()[..chunk.len()]);
-    }
 }
 
 #[cfg(test)]
@@ -111,15 +101,5 @@ mod tests {
                 assert_eq!((stat.st_size, stat.st_blocks >= 24), (12_288, true));
             }
         }
-    }
-
-    #[test]
-    fn what_is_written_is_no_repetition() {
-        let mut bytes = vec![0; 4096];
-        scramble(&mut bytes, 0);
-        let mut words: Vec<&[u8]> = bytes.chunks(8).collect();
-        words.sort_unstable();
-        words.dedup();
-        assert_eq!(words.len(), 512);
     }
 }

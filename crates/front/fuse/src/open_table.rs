@@ -172,6 +172,7 @@ impl<B> Opens<B> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use braid_testkit::SplitMix;
     use std::os::fd::OwnedFd;
     use std::sync::atomic::{AtomicI64, Ordering};
     use std::thread;
@@ -267,12 +268,11 @@ mod tests {
     }
 
     fn storm(table: &OpenTable<()>, counters: &[AtomicI64], thread: u64) {
-        let mut random = thread + 1;
+        let mut random = SplitMix::new(thread);
         let modes = [IoMode::Cached, IoMode::Direct, passthrough()];
         for _ in 0..20_000 {
-            random = random.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
-            let index = (random >> 33) as usize % counters.len();
-            let mode = &modes[(random >> 40) as usize % modes.len()];
+            let index = random.below(counters.len() as u64) as usize;
+            let mode = &modes[random.below(modes.len() as u64) as usize];
             let ino = InodeId(index as u64);
             let granted = table.with(ino, |opens| match opens.join(mode) {
                 None if opens.is_closed() => Some(opens.begin_passthrough(())),

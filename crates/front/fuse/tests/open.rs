@@ -4,6 +4,7 @@
 
 mod common;
 
+use braid_testkit::SplitMix;
 use common::{Choice, Mount, config, has_passthrough};
 use rustix::fs::{Mode, OFlags};
 use rustix::io::{pread, pwrite};
@@ -22,16 +23,6 @@ fn open(path: &Path, flags: OFlags) -> OwnedFd {
     let flags = flags | OFlags::CLOEXEC;
     rustix::fs::open(path, flags, Mode::RUSR | Mode::WUSR)
         .unwrap_or_else(|error| panic!("{flags:?}: {error}"))
-}
-
-/// Numbers that differ, and are the same in each run.
-struct Random(u64);
-
-impl Random {
-    fn below(&mut self, limit: u64) -> u64 {
-        self.0 = self.0.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
-        (self.0 >> 33) % limit
-    }
 }
 
 /// Memory that direct I/O takes.
@@ -59,7 +50,7 @@ fn storm(mount: &Mount, threads: u64, rounds: u64) {
     thread::scope(|scope| {
         for thread in 0..threads {
             scope.spawn(move || {
-                let mut random = Random(thread);
+                let mut random = SplitMix::new(thread);
                 let mut last = [0_u8; 3];
                 for _ in 0..rounds {
                     one_round(mount, thread as usize, &mut random, &mut last);
@@ -69,11 +60,11 @@ fn storm(mount: &Mount, threads: u64, rounds: u64) {
     });
 }
 
-fn one_round(mount: &Mount, slot: usize, random: &mut Random, last: &mut [u8; 3]) {
+fn one_round(mount: &Mount, slot: usize, random: &mut SplitMix, last: &mut [u8; 3]) {
     let offset = (slot * SLOT) as u64;
     let file = random.below(3) as usize;
     let path = mount.path(&format!("file-{file}"));
-    let extra = |random: &mut Random| match random.below(4) {
+    let extra = |random: &mut SplitMix| match random.below(4) {
         0 => OFlags::DIRECT,
         1 => OFlags::CREATE,
         _ => OFlags::empty(),

@@ -10,7 +10,8 @@ use super::run::{Outcome, Run};
 use super::states::for_each_state;
 use super::workload::{Start, Workload};
 use super::{Subject, tree};
-use crate::sim::{Scripted, SplitMix};
+use crate::sim::Scripted;
+use braid_contract::SplitMix;
 use std::cell::RefCell;
 use std::collections::HashMap;
 use std::fmt;
@@ -168,7 +169,8 @@ impl<'a> Explorer<'a> {
             self.examine(workload, machine, expected, self.limits.extras(&mut random), &mut totals)
                 .map_err(|(second, found)| failed(&when(), crash(Left::Process), second, found))?;
             let expected = Expected { first: &synced, second: &again };
-            for_each_state::<Box<Failure>>(self.limits.states, random.next(), &mut |mut chooser, seen| {
+            let seed = random.next_u64();
+            for_each_state::<Box<Failure>>(self.limits.states, seed, &mut |mut chooser, seen| {
                 let machine = cut.machine.after_power_loss(&mut chooser, SEEDS[2]);
                 if seen.insert(chooser.answers().to_vec()) {
                     let left = || crash(Left::Power(chooser.answers().to_vec()));

@@ -4,7 +4,8 @@
 use super::machine::Setup;
 use super::op::{Dir, During, Name, Op};
 use super::workload::{BLOCK, RANGE, Start, Workload};
-use crate::sim::{Failing, SplitMix};
+use crate::sim::Failing;
+use braid_contract::SplitMix;
 
 /// Longest enumerated sequence.
 const LENGTH_MAX: u32 = 3;
@@ -188,7 +189,7 @@ pub(crate) fn random(policies: &[&str], seed: u64, which: u64) -> Workload {
     let mut random = SplitMix::of(seed, which);
     let setup = random_setup(policies, &mut random);
     let start = random.pick(&Start::ALL);
-    let ops = random_ops(random.next(), setup.disks);
+    let ops = random_ops(random.next_u64(), setup.disks);
     Workload { setup, start, ops }
 }
 

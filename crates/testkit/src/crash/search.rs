@@ -5,7 +5,7 @@ use super::explore::{Explorer, Failure, Limits, Totals};
 use super::generate;
 use super::shrink::shrink;
 use super::workload::Workload;
-use crate::sim::SplitMix;
+use braid_contract::SplitMix;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
@@ -96,7 +96,7 @@ impl Search {
     }
 
     fn seed_of(&self, which: u64) -> u64 {
-        SplitMix::of(self.seed, which).next()
+        SplitMix::of(self.seed, which).next_u64()
     }
 
     fn work(&self, subject: &dyn Subject, shared: &Shared, began: Instant) {

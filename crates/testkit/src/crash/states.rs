@@ -1,7 +1,8 @@
 //! Which of the states that a loss of power may leave are looked at: all when
 //! they are few; else the outermost ones, those next to them, and a sample.
 
-use crate::sim::{Scripted, SplitMix};
+use crate::sim::Scripted;
+use braid_contract::SplitMix;
 use std::collections::HashSet;
 
 /// Outcomes that were visited.
@@ -36,7 +37,7 @@ pub(crate) fn for_each_state<E>(limit: usize, seed: u64, visit: &mut Visit<'_, E
         if seen.len() >= limit {
             break;
         }
-        visit(Scripted::sampling(random.next()), &mut seen)?;
+        visit(Scripted::sampling(random.next_u64()), &mut seen)?;
     }
     Ok(())
 }

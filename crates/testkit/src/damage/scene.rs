@@ -4,7 +4,7 @@ use super::format::{
     self, Entry, HEADER_LEN, IdAttr, Label, RANGE_SIZE, SIZE, durable_at, entry_at, flag_word, number,
 };
 use super::{Error, Target, Volume};
-use crate::sim::SplitMix;
+use braid_contract::SplitMix;
 use braid_contract::{ObjectId, VolumeId};
 use rustix::fs::{AtFlags, CWD, StatxFlags, XattrFlags};
 use std::fs::{self, File};
@@ -224,7 +224,7 @@ impl Scene {
     /// A number below `limit`.
     pub(super) fn below(&mut self, limit: u64) -> u64 {
         // Not `SplitMix::below`: a seed stands for the damage that it always did.
-        self.random.next() % limit.max(1)
+        self.random.next_u64() % limit.max(1)
     }
 
     pub(super) fn one_of<T: Copy>(&mut self, all: &[T]) -> Option<T> {

@@ -1,6 +1,8 @@
 //! Choosers: what decides, at each freedom of the persistence model, how much
 //! survived the loss of power. `Frozen::after_power_loss` calls them.
 
+use braid_contract::SplitMix;
+
 /// Answers which of several possible outcomes took place.
 pub trait Chooser {
     /// A number below `alternatives`, which is at least 2: 0 is the oldest
@@ -172,40 +174,6 @@ impl Chooser for Scripted {
         self.asked.push(alternatives);
         self.answers.push(answer);
         answer
-    }
-}
-
-/// `SplitMix64`: small, fast and good enough to sample with.
-#[derive(Clone, Debug)]
-pub(crate) struct SplitMix(u64);
-
-impl SplitMix {
-    pub(crate) fn new(seed: u64) -> Self {
-        Self(seed)
-    }
-
-    /// The generator of one of several things that have one seed.
-    pub(crate) fn of(seed: u64, which: u64) -> Self {
-        let mut random = Self(seed ^ which.wrapping_mul(0xd1b5_4a32_d192_ed03));
-        random.next();
-        random
-    }
-
-    pub(crate) fn next(&mut self) -> u64 {
-        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let mut mixed = self.0;
-        mixed = (mixed ^ (mixed >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        mixed ^ (mixed >> 31)
-    }
-
-    pub(crate) fn below(&mut self, limit: u64) -> u64 {
-        // The high half of a 128-bit product: even enough, and no division.
-        ((u128::from(self.next()) * u128::from(limit)) >> 64) as u64
-    }
-
-    pub(crate) fn pick<T: Copy>(&mut self, from: &[T]) -> T {
-        from[self.below(from.len() as u64) as usize]
     }
 }
 

@@ -1,8 +1,7 @@
 //! Simulated time and chance: what disks and the volume above them read
 //! instead of the machine's. Nothing here depends on when or where it runs.
 
-use super::choose::SplitMix;
-use braid_contract::{Environment, Result, Timestamp};
+use braid_contract::{Environment, Result, SplitMix, Timestamp};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -87,10 +86,7 @@ impl Environment for SimEnvironment {
 
     fn fill_random(&self, bytes: &mut [u8]) -> Result<()> {
         let mut random = self.random.lock().unwrap_or_else(PoisonError::into_inner);
-        for chunk in bytes.chunks_mut(8) {
-            let word = random.next().to_le_bytes();
-            chunk.copy_from_slice(&word[..chunk.len()]);
-        }
+        random.fill(bytes);
         Ok(())
     }
 

@@ -26,7 +26,6 @@ mod words;
 #[cfg(test)]
 mod tests;
 
-pub(crate) use choose::SplitMix;
 pub use choose::{AllKept, AllLost, Chooser, Scripted, Seeded};
 pub use clock::{SimClock, SimEnvironment};
 pub use disk::{Disk, DiskConfig, Failing, Model, Observer};

@@ -4,7 +4,7 @@ use super::inference::corrected;
 use super::raw_index::{RawEntry, RawIndex};
 use super::report::Problem;
 use super::{Check, When};
-use crate::namespace::Identity;
+use crate::home::Identity;
 use braid_contract::{Fd, ObjectId, Result, TierId};
 use braid_format::{Entry, FormatError, Header, IdAttr, IdKind, RangeSize};
 use std::collections::BTreeMap;

@@ -4,8 +4,7 @@ use super::Check;
 use super::file::Subject;
 use super::raw_index::RawIndex;
 use super::report::Problem;
-use crate::namespace::Identity;
-use crate::namespace::Seen;
+use crate::home::{Identity, Seen};
 use braid_contract::{Errno, Error, Fd, NativeFd, ObjectId, Result, Shown};
 use braid_format::{FormatError, IdAttr, Proof};
 use std::ffi::OsStr;
@@ -42,7 +41,7 @@ impl Check<'_> {
     /// Looks at all files, or at those that were asked for.
     pub(super) fn files(&mut self) -> Result<()> {
         self.reporter.phase("files", None)?;
-        let home = crate::namespace::Home::open(self.ground.home.root())?;
+        let home = crate::home::Home::open(self.ground.home.root())?;
         let mut strangers = Vec::new();
         let options = self.options;
         home.walk_below(&options.paths, &mut |seen| {

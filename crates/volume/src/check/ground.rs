@@ -2,13 +2,11 @@
 //! Damage to one of them is made good from the others.
 
 use super::report::{CheckOptions, Problem};
-use crate::OpenError;
-use crate::Volume;
 use crate::config::{TierConfig, VolumeConfig};
-use crate::namespace::Home;
+use crate::home::Home;
 use crate::open::sizes_by_rules;
-use crate::rehome;
 use crate::tiers::Backend;
+use crate::{OpenError, Volume, rehome};
 use braid_contract::{Errno, Error, Fd, NativeFd, ObjectId, Result, Store, TierId, VolumeId};
 use braid_format::{FORMAT_VERSION, FormatError, Label, RangeSize, RangeSizes, Seal, TABLE_LEN, VolumeTable};
 use std::ops::ControlFlow;
@@ -96,7 +94,7 @@ impl<'a> Ground<'a> {
     pub(super) fn of_mounted(volume: &'a Volume, options: &CheckOptions) -> Result<Self> {
         let root = |name: &str| options.roots.iter().find(|(of, _)| of == name).map(|(_, fd)| Fd::clone(fd));
         let mut tiers = Vec::new();
-        for tier in volume.tiers.iter() {
+        for tier in volume.core.tiers.iter() {
             if let Backend::Store(store) = &tier.backend {
                 let store = (!tier.is_absent()).then(|| Arc::clone(store));
                 // Something else may be mounted there by now.
@@ -106,21 +104,21 @@ impl<'a> Ground<'a> {
                 tiers.push(GroundTier { id: tier.id, name: tier.name.clone(), store, root });
             }
         }
-        let user_xattr = volume.home.uses_user_xattr();
-        let mut home = Home::open(volume.home.root())?;
+        let user_xattr = volume.core.home.uses_user_xattr();
+        let mut home = Home::open(volume.core.home.root())?;
         home.use_user_xattr(user_xattr);
-        home.use_seal(*volume.home.seal());
+        home.use_seal(*volume.core.home.seal());
         Ok(Self {
-            volume: volume.id,
-            range_size: volume.range_size,
-            range_sizes: volume.table.lock().range_sizes,
-            home_id: volume.tiers.home().id,
-            home_name: volume.tiers.home().name.clone(),
+            volume: volume.core.id,
+            range_size: volume.core.range_size,
+            range_sizes: volume.state.table.lock().range_sizes,
+            home_id: volume.core.tiers.home().id,
+            home_name: volume.core.tiers.home().name.clone(),
             braid: home.braid()?,
             home,
             user_xattr,
             tiers,
-            lost: volume.tiers.lost(),
+            lost: volume.core.tiers.lost(),
             mounted: Some(volume),
             new_table: None,
         })
@@ -340,7 +338,7 @@ impl Survey<'_> {
 fn is_tier_of(volume: &Volume, root: &dyn NativeFd, id: TierId) -> bool {
     let label = root.read_small(".braid/label", TABLE_LEN).ok().flatten();
     let label = label.and_then(|bytes| Label::decode(&bytes).ok());
-    label.is_some_and(|label| label.volume == volume.id && label.tier == id)
+    label.is_some_and(|label| label.volume == volume.core.id && label.tier == id)
 }
 
 /// The label if it is of the volume.

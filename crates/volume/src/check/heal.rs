@@ -6,8 +6,7 @@ use super::report::Problem;
 use super::{Check, When, is_missing};
 use crate::tiers::{bit, cut_object};
 use braid_contract::{ObjectStat, Result, Store, TierId};
-use braid_format::{FormatError, Owners, RangeSize};
-use braid_format::{GAPS_AT, OWNERS_AT, SIZE_AT, SYNCED_SIZE_AT, durable_at};
+use braid_format::{FormatError, GAPS_AT, OWNERS_AT, Owners, RangeSize, SIZE_AT, SYNCED_SIZE_AT, durable_at};
 use std::ops::Range;
 use std::sync::Arc;
 

@@ -4,8 +4,8 @@ use super::report::Problem;
 use super::shelves::OTHERS_WRITE;
 use super::tree::{dir_if_there, look};
 use super::{Check, When};
+use crate::home::names_in;
 use crate::jobs::{DIR, Wrong, problem_of};
-use crate::namespace::names_in;
 use braid_contract::{Fd, FileKind, Result, Shown};
 
 impl Check<'_> {

@@ -3,8 +3,9 @@
 use super::Check;
 use super::file::Subject;
 use crate::Volume;
-use crate::file::Layout;
-use crate::namespace::Identity;
+use crate::home::Identity;
+use crate::live::Layout;
+use crate::namespace::known::found;
 use braid_contract::{Fd, Result};
 use std::path::Path;
 use std::sync::Arc;
@@ -20,7 +21,7 @@ impl Check<'_> {
         identity: &Identity,
         strangers: &mut Vec<Subject>,
     ) -> Result<()> {
-        let found = volume.found(identity, Fd::clone(fd));
+        let found = found(&volume.core, identity, Fd::clone(fd));
         let slot = found.inode.file.lock();
         let Some(file) = slot.upgrade() else {
             self.in_use = false;
@@ -57,7 +58,7 @@ impl Check<'_> {
     /// Ids of spread files that are open, with a name or without.
     pub(super) fn open_ids(&self) -> Vec<braid_contract::ObjectId> {
         let Some(volume) = self.ground.mounted else { return Vec::new() };
-        let files = volume.handles.files();
+        let files = volume.core.handles.files();
         files.iter().filter_map(|open| Arc::clone(&open.file).ahead()).map(|ahead| ahead.id).collect()
     }
 }

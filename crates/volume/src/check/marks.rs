@@ -3,11 +3,10 @@
 use super::report::{Problem, Severity};
 use super::tree::dir_if_there;
 use super::{Check, When};
-use crate::namespace::names_in;
+use crate::home::names_in;
 use crate::rehome;
 use braid_contract::{Result, Shown, counted};
-use braid_format::Mark;
-use braid_format::SavedCounts;
+use braid_format::{Mark, SavedCounts};
 
 impl Check<'_> {
     /// Takes in which files are marked.

@@ -30,9 +30,8 @@ mod whole;
 
 pub use report::{CheckOptions, CheckProgress, CheckReport, Problem, Severity};
 
-use crate::OpenError;
-use crate::Volume;
 use crate::config::VolumeConfig;
+use crate::{OpenError, Volume};
 use braid_contract::{Errno, Error, ObjectId, RefusalKind, Result, TierId, counted};
 use files::Doubt;
 use ground::Ground;
@@ -97,11 +96,11 @@ impl Volume {
         options: &CheckOptions,
         progress: &mut dyn FnMut(&CheckProgress) -> bool,
     ) -> Result<CheckReport> {
-        let Some(_alone) = self.overhaul.try_lock() else {
+        let Some(_alone) = self.state.overhaul.try_lock() else {
             let what = "another check is under way, or the home tier is being replaced: wait for it to end";
             return Err(Error::refused(Errno::EBUSY, RefusalKind::Busy, what));
         };
-        let mut reporter = Reporter::new(Arc::clone(&self.environment), progress);
+        let mut reporter = Reporter::new(Arc::clone(&self.core.environment), progress);
         reporter.phase("tiers", None)?;
         let mut check = Check::new(Ground::of_mounted(self, options)?, options, reporter);
         check.run()?;
@@ -200,7 +199,7 @@ impl<'a> Check<'a> {
     fn change_placed(&self, act: impl FnOnce() -> Result<()>) -> Result<()> {
         if let Some(volume) = self.ground.mounted {
             let done = act();
-            volume.tiers.distrust_counts();
+            volume.core.tiers.distrust_counts();
             return done;
         }
         self.ground.braid.ensure_gone_at("counts")?;
@@ -233,7 +232,7 @@ impl<'a> Check<'a> {
             }
         };
         volume.shutdown()?;
-        let left = volume.index.marked()?;
+        let left = volume.core.index.marked()?;
         self.report.problems[at].repaired = left.is_empty();
         if !left.is_empty() {
             self.report.problems[at].repair =

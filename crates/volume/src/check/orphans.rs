@@ -7,7 +7,7 @@ use super::inference::begins_in;
 use super::raw_index::{RawIndex, index_path};
 use super::report::Problem;
 use super::{Check, When, is_missing};
-use crate::namespace::{Home, Identity, Seen};
+use crate::home::{Home, Identity, Seen};
 use braid_contract::{Access, Fd, ObjectId, Result, Shown, XattrMode};
 use braid_format::{Header, IdAttr, IdKind};
 use std::collections::{HashMap, HashSet};
@@ -318,7 +318,7 @@ impl Check<'_> {
             })?;
         }
         let Some(volume) = self.ground.mounted else { return Ok(()) };
-        let marked: HashSet<ObjectId> = volume.index.marked()?.into_iter().map(|mark| mark.id).collect();
+        let marked: HashSet<ObjectId> = volume.core.index.marked()?.into_iter().map(|mark| mark.id).collect();
         let open = self.open_ids();
         orphans.retain(|id| !marked.contains(id) && !self.marked.contains(id) && !open.contains(id));
         let still_there = |id: &ObjectId| {

@@ -3,8 +3,10 @@
 
 use super::tree::regular_if_there;
 use braid_contract::{Access, Errno, Fd, NativeFd, ObjectId, Result, SeekTarget, TierId};
-use braid_format::{Entry, FormatError, HEADER_LEN, Header, MUTABLE_FROM, Words};
-use braid_format::{GAPS_AT, OWNERS_AT, RESERVED_AT, SIZE_AT, SYNCED_SIZE_AT, durable_at, entry_at};
+use braid_format::{
+    Entry, FormatError, GAPS_AT, HEADER_LEN, Header, MUTABLE_FROM, OWNERS_AT, RESERVED_AT, SIZE_AT,
+    SYNCED_SIZE_AT, Words, durable_at, entry_at,
+};
 use std::ffi::OsStr;
 use std::io::IoSliceMut;
 

@@ -6,8 +6,9 @@ use super::report::Problem;
 use super::{Check, When, is_missing};
 use crate::tiers::bit;
 use braid_contract::{Access, Errno, Error, Result, TierId};
-use braid_format::{Entry, HEADER_LEN, RangeSize, Reason, Words};
-use braid_format::{GAPS_AT, SIZE_AT, SYNCED_SIZE_AT, durable_at, entry_at};
+use braid_format::{
+    Entry, GAPS_AT, HEADER_LEN, RangeSize, Reason, SIZE_AT, SYNCED_SIZE_AT, Words, durable_at, entry_at,
+};
 use std::collections::BTreeMap;
 use std::ffi::OsStr;
 use std::ops::Range;

@@ -4,7 +4,7 @@
 use super::report::Problem;
 use super::tree::{dir_if_there, look, move_between};
 use super::{Check, When};
-use crate::namespace::names_in;
+use crate::home::names_in;
 use crate::recover::TEMPORARIES;
 use braid_contract::{Errno, Error, Fd, FileKind, NativeStat, ObjectId, Result, Shown};
 use std::collections::HashSet;

@@ -1,7 +1,8 @@
 //! Who passes the barrier, and what a file leaves in memory.
 
-use crate::{Machine, Reserve, Volume, VolumeConfig, config};
+use crate::{Machine, Volume, VolumeConfig, config};
 use braid_contract::{Caller, Environment, Errno, FileSystem, InodeId, JobKind, OpenFlags, Result};
+use braid_placement::{EPOCH_NS_DEFAULT, PolicyConfig, Reserve};
 use braid_stores::dir::DirStore;
 use braid_stores::native::open_tier_dir;
 use std::ffi::OsStr;
@@ -20,7 +21,7 @@ struct Watch {
 impl Watch {
     fn look(&self) {
         let volume = self.volume.get().and_then(Weak::upgrade);
-        if volume.is_some_and(|volume| volume.barrier.is_entered()) {
+        if volume.is_some_and(|volume| volume.core.barrier.is_entered()) {
             self.inside.store(true, Ordering::Relaxed);
         }
     }
@@ -72,9 +73,9 @@ fn volume(dir: &Path, environment: Arc<dyn Environment>) -> Arc<Volume> {
             reserve: Reserve::Percent(100.0),
         }],
         range_size: None,
-        policy: config::PolicyConfig::Weighted,
+        policy: PolicyConfig::Weighted,
         rules: Vec::new(),
-        epoch_ns: crate::EPOCH_NS_DEFAULT,
+        epoch_ns: EPOCH_NS_DEFAULT,
         heat_budget: crate::HEAT_BUDGET_DEFAULT,
         monitor: true,
         movers: config::MoversConfig::NONE,
@@ -92,7 +93,7 @@ fn a_file_that_is_closed_leaves_nothing_in_memory_but_its_inode() {
     let flags = OpenFlags { read: true, write: true, ..OpenFlags::default() };
     let (entry, opened) =
         volume.create(&Caller::root(), InodeId::ROOT, OsStr::new("f"), 0o100_644, 0, true, flags).unwrap();
-    let inode = volume.inodes.get(entry.attr.ino).unwrap();
+    let inode = volume.core.inodes.get(entry.attr.ino).unwrap();
     assert!(!inode.file.lock().ptr_eq(&Weak::new()));
     volume.release(opened.handle).unwrap();
     assert!(inode.file.lock().ptr_eq(&Weak::new()));

@@ -5,12 +5,11 @@
 
 use super::in_place::Site;
 use super::settle::Settlement;
-use crate::namespace::{Home, names_in};
+use crate::home::{Home, names_in};
 use crate::rehome::{INTENT, empty_dir};
 use crate::{Volume, VolumeConfig};
 use braid_contract::{Access, Context, Errno, Error, Fd, Result};
-use braid_format::BRAID_DIR;
-use braid_format::{Label, Seal, TABLE_LEN};
+use braid_format::{BRAID_DIR, Label, Seal, TABLE_LEN};
 use std::ffi::OsStr;
 use std::sync::Arc;
 
@@ -71,12 +70,12 @@ pub(super) fn begin(home: &Home, in_place: bool) -> Result<()> {
 /// Carries it out for a volume that was shut down.
 pub(super) fn clear(volume: &Volume, in_place: bool) -> Result<()> {
     if in_place {
-        Settlement { home: &volume.home, sites: &volume.sites()? }.carry_out()?;
+        Settlement { home: &volume.core.home, sites: &volume.sites()? }.carry_out()?;
     }
-    for (tier, store) in volume.tiers.stores() {
+    for (tier, store) in volume.core.tiers.stores() {
         store.clear().map_err(|error| error.context(format!("tier {}", tier.name)))?;
     }
-    clear_home(&volume.home.root())
+    clear_home(&volume.core.home.root())
 }
 
 /// Carries on what was interrupted. Home keeps its label until all others are

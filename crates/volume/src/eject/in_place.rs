@@ -18,8 +18,9 @@
 //! moment home has a name and the tier an object, or the tier has the name.
 
 use crate::Volume;
-use crate::file::{File, Layout};
-use crate::namespace::{Home, Identity, copy_xattrs};
+use crate::home::{Home, Identity};
+use crate::live::{File, Layout};
+use crate::namespace::copied::copy_xattrs;
 use crate::tiers::bit;
 use braid_contract::{Access, Attr, Errno, Error, Fd, NativeFd, ObjectId, Result, Store, TierId};
 use braid_sys::is_privileged;
@@ -157,7 +158,7 @@ impl Site {
 impl Volume {
     /// The tiers on which files can stay.
     pub(super) fn sites(&self) -> Result<Vec<Site>> {
-        let there = self.tiers.stores().filter(|(tier, _)| !tier.is_absent() && tier.is_healthy());
+        let there = self.core.tiers.stores().filter(|(tier, _)| !tier.is_absent() && tier.is_healthy());
         there.filter_map(|(tier, store)| Site::of(tier.id, &tier.name, store).transpose()).collect()
     }
 
@@ -178,10 +179,10 @@ impl Volume {
         };
         // Without data it needs no room. How long one is that can't be recovered
         // is not known.
-        if size == 0 || self.index.is_unrecovered(id) {
+        if size == 0 || self.core.index.is_unrecovered(id) {
             return Ok(Fate::ComesHome(None));
         }
-        let own = self.home.braid()?.stat()?.attr;
+        let own = self.core.home.braid()?.stat()?.attr;
         if !is_privileged() && (identity.attr.uid, identity.attr.gid) != (own.uid, own.gid) {
             return Ok(Fate::ComesHome(Some(
                 "it belongs to somebody else, and so can't be given there".into(),
@@ -218,8 +219,9 @@ impl Volume {
             site.store.truncate(placed.id, placed.size)?;
         }
         let mut made = Vec::new();
-        let done = prepare(&**fd, &*object, 0o600)
-            .and_then(|()| names.iter().try_for_each(|path| site.link(&self.home, path, &object, &mut made)));
+        let done = prepare(&**fd, &*object, 0o600).and_then(|()| {
+            names.iter().try_for_each(|path| site.link(&self.core.home, path, &object, &mut made))
+        });
         if done.is_err() {
             site.unlink(names, &object)?;
             for path in made.iter().rev() {

@@ -15,10 +15,14 @@ mod survey;
 
 pub(crate) use clear::begun;
 
-use crate::file::File;
-use crate::migrate::Pace;
-use crate::movers::{IoClass, MoveRate};
-use crate::namespace::{Identity, Seen};
+use crate::file::gather::gather;
+use crate::file::open::end_use;
+use crate::file::relocate::relocate;
+use crate::home::{Identity, Seen};
+use crate::live::File;
+use crate::namespace::known::with_file;
+use crate::rate::{IoClass, MoveRate, Pace};
+use crate::reap::{reap_now, reclaim_orphans};
 use crate::tiers::Tier;
 use crate::{OpenError, Volume, VolumeConfig};
 use braid_contract::{Errno, Error, Fd, ObjectId, Result, Shown, TierId};
@@ -176,14 +180,14 @@ impl Volume {
             ejection.hindrance = Some("it was interrupted".into());
         }
         if ejection.left.is_empty() && ejection.hindrance.is_none() {
-            self.reaper.reap_now(self);
-            self.reaper.reclaim_orphans(self);
+            reap_now(&self.core);
+            reclaim_orphans(&self.core);
             ejection.hindrance = self.what_is_left(&placed)?;
         }
         ejection.done = ejection.left.is_empty() && ejection.hindrance.is_none();
         if ejection.done {
             self.make_places_durable(&sites, options)?;
-            clear::begin(&self.home, options.in_place)?;
+            clear::begin(&self.core.home, options.in_place)?;
         }
         Ok(ejection)
     }
@@ -192,7 +196,7 @@ impl Volume {
     fn make_places_durable(&self, sites: &[Site], options: EjectOptions) -> Result<()> {
         if options.in_place {
             sites.iter().try_for_each(|site| site.store.sync_all())?;
-            self.home.root().sync_fs()?;
+            self.core.home.root().sync_fs()?;
         }
         Ok(())
     }
@@ -206,7 +210,7 @@ impl Volume {
                 continue;
             }
             let mut linked = HashSet::new();
-            let walked = self.home.walk_below(&[], &mut |seen| {
+            let walked = self.core.home.walk_below(&[], &mut |seen| {
                 match seen {
                     Seen::File(_, _, identity)
                         if identity.attr.nlink > 1 && !linked.insert(identity.ino()) => {}
@@ -236,10 +240,10 @@ impl Volume {
         (fd, identity, names): (&Fd, &Identity, &[PathBuf]),
         placing: bool,
     ) -> Result<()> {
-        if self.home.id_attr(&**fd, identity)?.is_none() {
+        if self.core.home.id_attr(&**fd, identity)?.is_none() {
             return self.strip(fd, identity);
         }
-        let is_home = self.with_file(fd, identity, |file| {
+        let is_home = with_file(&self.core, fd, identity, |file| {
             if work.options.in_place
                 && let Fate::Stays(placed) = self.fate(file, identity, names, work.sites)?
             {
@@ -266,8 +270,8 @@ impl Volume {
 
     fn bring_file_home(&self, file: &File, told: &mut dyn FnMut(u64) -> Result<()>) -> Result<()> {
         file.opened(false)?;
-        let moved = self.move_home_from_all(file, told).and_then(|()| self.gather(file));
-        let ended = self.end_use(file, false);
+        let moved = self.move_home_from_all(file, told).and_then(|()| gather(&self.core, file));
+        let ended = end_use(&self.core, file, false);
         match moved {
             Ok(true) => ended,
             Ok(false) => Err(Error::new(Errno::EIO, "some of it is on a tier that is in trouble")),
@@ -289,8 +293,8 @@ impl Volume {
             if count == 0 {
                 return Ok(());
             }
-            let (home, pace) = (self.tiers.home(), Pace::new(None, &self.paces));
-            self.side_by_side(away.into_values(), |ranges| {
+            let (home, pace) = (self.core.tiers.home(), Pace::new(None, &self.throttles.paces));
+            self.core.side_by_side(away.into_values(), |ranges| {
                 ranges.iter().try_for_each(|range| self.move_range_home(file, range.offset, home, &pace))
             })?;
             told(bytes)?;
@@ -298,28 +302,28 @@ impl Volume {
     }
 
     fn move_range_home(&self, file: &File, offset: u64, home: &Tier, pace: &Pace) -> Result<()> {
-        let rate = MoveRate { pace, class: IoClass::UnguardedJob };
-        self.relocate(file, offset, home, (Reason::Asked, rate)).map(drop)
+        let rate = MoveRate { throttles: &self.throttles, pace, class: IoClass::UnguardedJob };
+        relocate(&self.core, file, offset, home, (Reason::Asked, rate)).map(drop)
     }
 
     /// Takes Braid's attributes from a plain file: a pin, and an id that was
     /// copied from another file.
     fn strip(&self, fd: &Fd, identity: &Identity) -> Result<()> {
-        self.home.remove_id_attr(&**fd)?;
-        self.home.set_pin(&**fd, identity, None)
+        self.core.home.remove_id_attr(&**fd)?;
+        self.core.home.set_pin(&**fd, identity, None)
     }
 
     /// What is there that no file leads to.
     fn what_is_left(&self, placed: &HashSet<(TierId, ObjectId)>) -> Result<Option<String>> {
         let mut indexes = 0_u64;
-        self.index.list(&mut |_| {
+        self.core.index.list(&mut |_| {
             indexes += 1;
             Ok(())
         })?;
         if indexes > 0 {
             return Ok(Some(format!("{indexes} indexes belong to no file: see braid fsck --repair")));
         }
-        for (tier, store) in self.tiers.stores() {
+        for (tier, store) in self.core.tiers.stores() {
             let mut objects = 0_u64;
             store.list(&mut |id| objects += u64::from(!placed.contains(&(tier.id, id))))?;
             if objects > 0 {

@@ -6,8 +6,8 @@
 //! only when the tier has all of it durably.
 
 use super::in_place::{Site, split};
+use crate::home::{Home, names_in};
 use crate::import::give_attributes;
-use crate::namespace::{Home, names_in};
 use braid_contract::{Access, Attr, Context, Errno, Error, Fd, FileKind, ObjectId, Result, SetTime, Shown};
 use braid_format::BRAID_DIR;
 use std::collections::{HashMap, HashSet};

@@ -4,8 +4,10 @@
 use super::in_place::{Fate, Site};
 use super::{Amounts, Away, EjectOptions, Ejection};
 use crate::Volume;
-use crate::file::{File, Layout};
-use crate::namespace::{Identity, Seen};
+use crate::file::allocate::allocated_on;
+use crate::home::{Identity, Seen};
+use crate::live::{File, Layout};
+use crate::namespace::known::with_file;
 use braid_contract::{Access, Errno, Error, Fd, Result, TierId};
 use std::collections::{BTreeMap, HashMap};
 use std::path::{Path, PathBuf};
@@ -42,10 +44,10 @@ impl Volume {
         let (all, in_place) = (Amounts::default(), Amounts::default());
         let (left, in_the_way) = (Vec::new(), Vec::new());
         let mut surveyor = Surveyor { volume: self, sites, all, in_place, left, in_the_way };
-        self.home.walk_below(&[], &mut |seen| {
+        self.core.home.walk_below(&[], &mut |seen| {
             match seen {
                 Seen::File(path, fd, identity) => {
-                    let met = self.home.id_attr(&**fd, identity).and_then(|attr| match attr {
+                    let met = self.core.home.id_attr(&**fd, identity).and_then(|attr| match attr {
                         None => Ok(()),
                         Some(_) if identity.attr.nlink > 1 => {
                             names.0.entry(identity.ino()).or_default().push(path.to_owned());
@@ -60,8 +62,8 @@ impl Volume {
             Ok(())
         })?;
         for paths in names.0.values() {
-            let met = self.home.root().open_at(paths[0].as_os_str(), Access::Path).and_then(|fd| {
-                let identity = self.home.identify(&*fd)?;
+            let met = self.core.home.root().open_at(paths[0].as_os_str(), Access::Path).and_then(|fd| {
+                let identity = self.core.home.identify(&*fd)?;
                 surveyor.meet(&fd, &identity, paths)
             });
             met.unwrap_or_else(|error| surveyor.left.push((paths[0].clone(), error.to_string())));
@@ -74,7 +76,7 @@ impl Volume {
     fn readable_elsewhere(&self, file: &File) -> Result<(u64, u64)> {
         let mut on = BTreeMap::<TierId, u64>::new();
         self.each_away(file, 0, &mut |range| {
-            let tier = self.tiers.get(range.tier)?;
+            let tier = self.core.tiers.get(range.tier)?;
             if tier.is_absent() || !tier.is_healthy() {
                 let what = format!("some of it is on tier {}, which is {}", tier.name, tier.state().name());
                 return Err(Error::new(Errno::EIO, what));
@@ -85,7 +87,7 @@ impl Volume {
         let Layout::Spread(spread) = &*file.layout.read() else { return Ok((0, 0)) };
         let mut space = 0;
         for (tier, bytes) in &on {
-            space += self.allocated_on(file, spread, &*self.tiers.get(*tier)?).min(*bytes);
+            space += allocated_on(file, spread, &*self.core.tiers.get(*tier)?).min(*bytes);
         }
         Ok((on.values().sum(), space))
     }
@@ -98,7 +100,7 @@ impl Volume {
         visit: &mut dyn FnMut(Away) -> Result<()>,
     ) -> Result<()> {
         let Layout::Spread(spread) = &*file.layout.read() else { return Ok(()) };
-        let (ranges, size, home) = (spread.range_size(), spread.size(), self.tiers.home().id);
+        let (ranges, size, home) = (spread.range_size(), spread.size(), self.core.tiers.home().id);
         let end = ranges.count(size);
         spread.index.for_each(ranges.range_of(first), |range, entry| {
             // What lies behind the end goes when the file becomes plain.
@@ -119,7 +121,7 @@ impl Volume {
 
 impl Surveyor<'_> {
     fn meet(&mut self, fd: &Fd, identity: &Identity, names: &[PathBuf]) -> Result<()> {
-        let ((bytes, space), fate) = self.volume.with_file(fd, identity, |file| {
+        let ((bytes, space), fate) = with_file(&self.volume.core, fd, identity, |file| {
             let elsewhere = self.volume.readable_elsewhere(file)?;
             Ok((elsewhere, self.volume.fate(file, identity, names, self.sites)?))
         })?;
@@ -142,7 +144,7 @@ impl Surveyor<'_> {
     }
 
     fn ejection(self, options: EjectOptions) -> Ejection {
-        let home = self.volume.tiers.home();
+        let home = self.volume.core.tiers.home();
         home.measure_again();
         let amounts = if options.in_place { self.in_place.clone() } else { self.all };
         let (room, left, in_place) = (home.room(), self.left, self.in_place);

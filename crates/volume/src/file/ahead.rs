@@ -7,10 +7,12 @@
 //! to its end while the file is appended to, which then lies in one piece, and
 //! what is written otherwise. What was not needed is given back at the last close.
 
-use super::{File, Layout, Spread};
-use crate::Volume;
+use crate::core::Core;
+use crate::file::pieces::punch_piece;
+use crate::file::relocate::next_data_on;
+use crate::live::{AllocatedAhead, File, Layout, Spread};
 use crate::tiers::{Backend, Tier};
-use braid_contract::{FallocateMode, Result, SetTime, TierId};
+use braid_contract::{FallocateMode, Result, SetTime};
 use std::ops::Range;
 
 /// What file systems allocate in, at least.
@@ -22,129 +24,111 @@ const GUESS_FROM: u64 = 64 << 10;
 /// No file system gives a file more than this at a time.
 const GUESS_MAX: u64 = 16 << 30;
 
-/// A range of which more is allocated than the file needs.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) struct Ahead {
-    tier: TierId,
-    /// All of it is, not only as much as there was room for.
-    whole: bool,
+/// Allocates what the file's part on `tier` grows by with a write of
+/// `offset .. end`, where it would get more otherwise.
+///
+/// # Errors
+/// `ENOSPC` only; what else is wrong, the write will tell.
+pub(super) fn allocate_growth(
+    file: &File,
+    spread: &Spread,
+    tier: &Tier,
+    Range { start: offset, end }: Range<u64>,
+) -> Result<()> {
+    // The one object of a whole file begins as any small file does.
+    let is_small = end <= GUESS_FROM && spread.index.whole().is_some();
+    if is_small || !tier.preallocates() || spread.is_ahead(tier, offset, end) {
+        return Ok(());
+    }
+    let is_there = end <= spread.index.reserved()?;
+    if is_there || end <= part_size(file, spread, tier).unwrap_or(u64::MAX) {
+        return Ok(());
+    }
+    let (ranges, size) = (spread.range_size(), spread.size());
+    let last = ranges.range_of(end - 1);
+    let range_end = ranges.start_of(last + 1);
+    if end > size && offset <= size && end < range_end {
+        let reserved = reserve_part(file, spread, tier, offset..range_end);
+        spread.ahead.lock().insert(last, AllocatedAhead { tier: tier.id, whole: reserved.is_ok() });
+        match reserved {
+            Err(error) if error.is_full() => {}
+            _ => return Ok(()),
+        }
+    }
+    match reserve_part(file, spread, tier, offset..end) {
+        Err(error) if error.is_full() => Err(tier.note_error(error)),
+        _ => Ok(()),
+    }
 }
 
-impl Volume {
-    /// Allocates what the file's part on `tier` grows by with a write of
-    /// `offset .. end`, where it would get more otherwise.
-    ///
-    /// # Errors
-    /// `ENOSPC` only; what else is wrong, the write will tell.
-    pub(super) fn allocate_growth(
-        &self,
-        file: &File,
-        spread: &Spread,
-        tier: &Tier,
-        Range { start: offset, end }: Range<u64>,
-    ) -> Result<()> {
-        // The one object of a whole file begins as any small file does.
-        let is_small = end <= GUESS_FROM && spread.index.whole().is_some();
-        if is_small || !tier.preallocates() || spread.is_ahead(tier, offset, end) {
-            return Ok(());
+/// Reserves space in the file's part on `tier`, whose size stays.
+pub(super) fn reserve_part(
+    file: &File,
+    spread: &Spread,
+    tier: &Tier,
+    Range { start, end }: Range<u64>,
+) -> Result<()> {
+    match &tier.backend {
+        Backend::Home(_) => {
+            file.writable()?.allocate(FallocateMode::Allocate { keep_size: true }, start, end - start)
         }
-        let is_there = end <= spread.index.reserved()?;
-        if is_there || end <= self.part_size(file, spread, tier).unwrap_or(u64::MAX) {
-            return Ok(());
-        }
-        let (ranges, size) = (spread.range_size(), spread.size());
-        let last = ranges.range_of(end - 1);
-        let range_end = ranges.start_of(last + 1);
-        if end > size && offset <= size && end < range_end {
-            let reserved = self.reserve_part(file, spread, tier, offset..range_end);
-            spread.ahead.lock().insert(last, Ahead { tier: tier.id, whole: reserved.is_ok() });
-            match reserved {
-                Err(error) if error.is_full() => {}
-                _ => return Ok(()),
-            }
-        }
-        match self.reserve_part(file, spread, tier, offset..end) {
-            Err(error) if error.is_full() => Err(tier.note_error(error)),
-            _ => Ok(()),
-        }
+        Backend::Store(store) => store.allocate(spread.id(), start, end - start, true),
     }
+}
 
-    /// Reserves space in the file's part on `tier`, whose size stays.
-    pub(super) fn reserve_part(
-        &self,
-        file: &File,
-        spread: &Spread,
-        tier: &Tier,
-        Range { start, end }: Range<u64>,
-    ) -> Result<()> {
-        match &tier.backend {
-            Backend::Home(_) => {
-                file.writable()?.allocate(FallocateMode::Allocate { keep_size: true }, start, end - start)
-            }
-            Backend::Store(store) => store.allocate(spread.id(), start, end - start, true),
-        }
+/// Where the file's part on `tier` ends.
+fn part_size(file: &File, spread: &Spread, tier: &Tier) -> Result<u64> {
+    match &tier.backend {
+        Backend::Home(_) => file.home_size(),
+        Backend::Store(store) => Ok(store.stat(spread.id())?.size),
     }
+}
 
-    /// Where the file's part on `tier` ends.
-    fn part_size(&self, file: &File, spread: &Spread, tier: &Tier) -> Result<u64> {
-        match &tier.backend {
-            Backend::Home(_) => file.home_size(),
-            Backend::Store(store) => Ok(store.stat(spread.id())?.size),
+/// Gives back what was allocated further than the file goes. Nobody writes
+/// to it any more.
+pub(super) fn release_ahead(core: &Core, file: &File) {
+    let layout = file.layout.write();
+    let Layout::Spread(spread) = &*layout else { return };
+    let ahead = std::mem::take(&mut *spread.ahead.lock());
+    for (range, AllocatedAhead { tier, .. }) in ahead {
+        let bytes = spread.range_size().start_of(range)..spread.range_size().start_of(range + 1);
+        let released = core.tiers.get(tier).and_then(|tier| {
+            let is_there = spread.index.entry(range)?.is_some_and(|entry| entry.tier == tier.id);
+            if is_there { release_holes(file, spread, &tier, bytes) } else { Ok(()) }
+        });
+        if let Err(error) = released {
+            tracing::debug!(file = %spread.id(), range, %error, "space that was set aside for a file stays with it");
         }
     }
+}
 
-    /// Gives back what was allocated further than the file goes. Nobody writes
-    /// to it any more.
-    pub(super) fn release_ahead(&self, file: &File) {
-        let layout = file.layout.write();
-        let Layout::Spread(spread) = &*layout else { return };
-        let ahead = std::mem::take(&mut *spread.ahead.lock());
-        for (range, Ahead { tier, .. }) in ahead {
-            let bytes = spread.range_size().start_of(range)..spread.range_size().start_of(range + 1);
-            let released = self.tiers.get(tier).and_then(|tier| {
-                let is_there = spread.index.entry(range)?.is_some_and(|entry| entry.tier == tier.id);
-                if is_there { self.release_holes(file, spread, &tier, bytes) } else { Ok(()) }
-            });
-            if let Err(error) = released {
-                tracing::debug!(file = %spread.id(), range, %error, "space that was set aside for a file stays with it");
-            }
+/// Frees what the file's part on `tier` has in `bytes` and is no data. The
+/// caller holds the layout alone.
+pub(super) fn release_holes(file: &File, spread: &Spread, tier: &Tier, bytes: Range<u64>) -> Result<()> {
+    let mtime = file.data().stat()?.attr.mtime;
+    let mut at = bytes.start;
+    while at < bytes.end {
+        let data = next_data_on(file, spread, tier, at, bytes.end)?;
+        let (data, data_end) = data.unwrap_or((bytes.end, bytes.end));
+        let hole = at.next_multiple_of(BLOCK)..data;
+        if hole.start < hole.end {
+            punch_piece(file, spread, tier, hole.start, hole.end - hole.start)?;
         }
+        at = data_end.max(at + 1);
     }
+    if tier.is_home() { file.update_times(spread, Some(mtime)) } else { Ok(()) }
+}
 
-    /// Frees what the file's part on `tier` has in `bytes` and is no data. The
-    /// caller holds the layout alone.
-    pub(super) fn release_holes(
-        &self,
-        file: &File,
-        spread: &Spread,
-        tier: &Tier,
-        bytes: Range<u64>,
-    ) -> Result<()> {
-        let mtime = file.data().stat()?.attr.mtime;
-        let mut at = bytes.start;
-        while at < bytes.end {
-            let data = self.next_data_on(file, spread, tier, at, bytes.end)?;
-            let (data, data_end) = data.unwrap_or((bytes.end, bytes.end));
-            let hole = at.next_multiple_of(BLOCK)..data;
-            if hole.start < hole.end {
-                self.punch_piece(file, spread, tier, hole.start, hole.end - hole.start)?;
-            }
-            at = data_end.max(at + 1);
-        }
-        if tier.is_home() { super::sync::update_times(file, spread, Some(mtime)) } else { Ok(()) }
+/// Gives back what the home file system gave a file that was plain beyond
+/// its end: as a part of a spread file, it goes on behind a hole.
+pub(super) fn release_guess(core: &Core, file: &File, size: u64) -> Result<()> {
+    if !core.tiers.home().preallocates() {
+        return Ok(());
     }
-
-    /// Gives back what the home file system gave a file that was plain beyond
-    /// its end: as a part of a spread file, it goes on behind a hole.
-    pub(super) fn release_guess(&self, file: &File, size: u64) -> Result<()> {
-        if !self.tiers.home().preallocates() {
-            return Ok(());
-        }
-        let fd = file.writable()?;
-        let mtime = fd.stat()?.attr.mtime;
-        fd.allocate(FallocateMode::PunchHole, size.next_multiple_of(BLOCK), GUESS_MAX)?;
-        fd.set_times(None, Some(SetTime::At(mtime)))
-    }
+    let fd = file.writable()?;
+    let mtime = fd.stat()?.attr.mtime;
+    fd.allocate(FallocateMode::PunchHole, size.next_multiple_of(BLOCK), GUESS_MAX)?;
+    fd.set_times(None, Some(SetTime::At(mtime)))
 }
 
 impl Spread {
@@ -154,7 +138,8 @@ impl Spread {
         let ranges = self.range_size();
         let mut ahead = self.ahead.lock();
         let mut written = ranges.ranges_of(offset, end);
-        let all = written.all(|range| ahead.get(&range) == Some(&Ahead { tier: tier.id, whole: true }));
+        let all =
+            written.all(|range| ahead.get(&range) == Some(&AllocatedAhead { tier: tier.id, whole: true }));
         if all && end.is_multiple_of(ranges.bytes()) {
             ahead.remove(&ranges.range_of(end - 1));
         }

@@ -1,13 +1,12 @@
 //! Which tier new ranges get: what the rules say, or else the policy. `place.rs`
 //! and `relocate.rs` ask here.
 
-use super::File;
-use crate::Volume;
-use crate::placement::{self, Credits, Origin, Policy, Span, TierView};
-use crate::rules::{Chosen, Facts, Rule, Subject};
+use crate::core::Core;
+use crate::live::File;
 use crate::tiers::Tier;
 use braid_contract::{Errno, Result};
 use braid_format::Reason;
+use braid_placement::{Chosen, Credits, Facts, Origin, Policy, Rule, Subject, TierView, WriteSpan};
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -16,7 +15,7 @@ use std::sync::atomic::Ordering;
 pub(crate) struct PlacementRequest<'a> {
     pub(crate) file: &'a File,
     pub(crate) origin: Origin,
-    pub(crate) span: Span,
+    pub(crate) span: WriteSpan,
 }
 
 /// The tier that was chosen, by whom and why.
@@ -42,96 +41,94 @@ impl Holding {
     }
 }
 
-impl Volume {
-    /// As [`choose`](Self::choose), for ranges that need a tier now: that none
-    /// has room is believed only of figures that are new.
-    pub(crate) fn find_room(
-        &self,
-        request: &PlacementRequest<'_>,
-        credits: &Credits,
-        excluded: u64,
-    ) -> Result<Choice> {
-        match self.choose(request, credits, excluded) {
-            Err(error) if error.is_full() => {
-                self.tiers.measure_again();
-                self.choose(request, credits, excluded)
-            }
-            chosen => chosen,
+/// As [`choose`](choose), for ranges that need a tier now: that none
+/// has room is believed only of figures that are new.
+pub(crate) fn find_room(
+    core: &Core,
+    request: &PlacementRequest<'_>,
+    credits: &Credits,
+    excluded: u64,
+) -> Result<Choice> {
+    match choose(core, request, credits, excluded) {
+        Err(error) if error.is_full() => {
+            core.tiers.measure_again();
+            choose(core, request, credits, excluded)
         }
+        chosen => chosen,
     }
+}
 
-    /// The tier for new ranges. Those in `excluded`, as bits, are out of the
-    /// question. `ENOSPC` if no tier has room, by figures that may be a moment
-    /// old.
-    pub(crate) fn choose(
-        &self,
-        request: &PlacementRequest<'_>,
-        credits: &Credits,
-        excluded: u64,
-    ) -> Result<Choice> {
-        let tiers = self.tiers.views(request.span.needed_bytes(), excluded);
-        let (rules, policy) = (Arc::clone(&self.rules.read()), Arc::clone(&self.policy.read()));
-        let facts = FileFacts { volume: self, file: request.file };
-        let number = |name: &str| self.tiers.number(name);
-        let chosen = rules.choose(&policy, &request.context(credits, &tiers), &facts, &number);
-        let Chosen { tier, reason, policy, rule } = chosen.ok_or(Errno::ENOSPC)?;
-        Ok(Choice { tier: self.tiers.get(tier)?, reason, policy, pin: rule.is_some_and(|rule| rule.pin) })
-    }
+/// The tier for new ranges. Those in `excluded`, as bits, are out of the
+/// question. `ENOSPC` if no tier has room, by figures that may be a moment
+/// old.
+pub(crate) fn choose(
+    core: &Core,
+    request: &PlacementRequest<'_>,
+    credits: &Credits,
+    excluded: u64,
+) -> Result<Choice> {
+    let tiers = core.tiers.views(request.span.needed_bytes(), excluded);
+    let (rules, policy) = (core.placer.rules(), core.placer.policy());
+    let facts = FileFacts { core, file: request.file };
+    let number = |name: &str| core.tiers.number(name);
+    let chosen = rules.choose(&policy, &request.context(credits, &tiers), &facts, &number);
+    let Chosen { tier, reason, policy, rule } = chosen.ok_or(Errno::ENOSPC)?;
+    Ok(Choice { tier: core.tiers.get(tier)?, reason, policy, pin: rule.is_some_and(|rule| rule.pin) })
+}
 
-    /// A plain file grows on home, as was chosen: the policy goes on from there.
-    pub(super) fn stays(&self, request: &PlacementRequest<'_>, credits: &Credits, choice: &Choice) {
-        let tiers = self.tiers.views(request.span.needed_bytes(), 0);
-        choice.policy.placed(&request.context(credits, &tiers), choice.tier.id);
-    }
+/// A plain file grows on home, as was chosen: the policy goes on from there.
+pub(super) fn stays(core: &Core, request: &PlacementRequest<'_>, credits: &Credits, choice: &Choice) {
+    let tiers = core.tiers.views(request.span.needed_bytes(), 0);
+    choice.policy.placed(&request.context(credits, &tiers), choice.tier.id);
+}
 
-    /// The choice was carried out: the policy and the credits go on from there.
-    pub(crate) fn placed(&self, request: &PlacementRequest<'_>, credits: &mut Credits, choice: &Choice) {
-        let tiers = self.tiers.views(request.span.needed_bytes(), 0);
-        choice.policy.placed(&request.context(credits, &tiers), choice.tier.id);
-        choice.add_to(credits, &tiers, request.span.new_bytes);
-        if choice.pin {
-            request.file.pinned.store(true, Ordering::Relaxed);
-        }
+/// The choice was carried out: the policy and the credits go on from there.
+pub(crate) fn placed(core: &Core, request: &PlacementRequest<'_>, credits: &mut Credits, choice: &Choice) {
+    let tiers = core.tiers.views(request.span.needed_bytes(), 0);
+    choice.policy.placed(&request.context(credits, &tiers), choice.tier.id);
+    choice.add_to(credits, &tiers, request.span.new_bytes);
+    if choice.pin {
+        request.file.pinned.store(true, Ordering::Relaxed);
     }
+}
 
-    /// A tier's share when ranges are dealt now.
-    pub(super) fn share_of(&self, tier: &Tier) -> f64 {
-        let policy = Arc::clone(&self.policy.read());
-        let tiers = self.tiers.views(0, 0);
-        tiers.iter().find(|view| view.id == tier.id).map_or(1.0, |view| policy.share(view))
-    }
+/// A tier's share when ranges are dealt now.
+pub(super) fn share_of(core: &Core, tier: &Tier) -> f64 {
+    let policy = core.placer.policy();
+    let tiers = core.tiers.views(0, 0);
+    tiers.iter().find(|view| view.id == tier.id).map_or(1.0, |view| policy.share(view))
+}
 
-    /// Whether a rule sends the file to other tiers than home from its first
-    /// byte on, however small it is.
-    pub(super) fn is_ruled_away(&self, file: &File, origin: Origin, span: Span) -> bool {
-        let subject = Subject { facts: &FileFacts { volume: self, file }, origin, span };
-        let number = |name: &str| self.tiers.number(name);
-        Arc::clone(&self.rules.read()).sends_away(&subject, self.tiers.home().id, &number)
-    }
+/// Whether a rule sends the file to other tiers than home from its first
+/// byte on, however small it is.
+pub(super) fn is_ruled_away(core: &Core, file: &File, origin: Origin, span: WriteSpan) -> bool {
+    let subject = Subject { facts: &FileFacts { core, file }, origin, span };
+    let number = |name: &str| core.tiers.number(name);
+    core.placer.rules().sends_away(&subject, core.tiers.home().id, &number)
+}
 
-    /// Whether a rule that pins placed some of the file's ranges, or would now.
-    pub(crate) fn is_pinned_by_rule(&self, file: &File) -> bool {
-        if self.rules.read().is_empty() {
-            return false;
-        }
-        file.pinned.load(Ordering::Relaxed) || self.holding(file).rule.is_some_and(|rule| rule.pin)
+/// Whether a rule that pins placed some of the file's ranges, or would now.
+pub(crate) fn is_pinned_by_rule(core: &Core, file: &File) -> bool {
+    if core.placer.rules().is_empty() {
+        return false;
     }
+    file.pinned.load(Ordering::Relaxed) || holding(core, file).rule.is_some_and(|rule| rule.pin)
+}
 
-    /// What counts for a file now, while nobody writes to it.
-    pub(crate) fn holding(&self, file: &File) -> Holding {
-        let rule = self.rule_for(file, Origin::default(), Span::at_rest(file.size_now()));
-        let named = rule.as_deref().and_then(|rule| rule.policy.clone());
-        let policy = named.unwrap_or_else(|| Arc::clone(&self.policy.read()));
-        Holding { rule, policy }
-    }
+/// What counts for a file now, while nobody writes to it.
+pub(crate) fn holding(core: &Core, file: &File) -> Holding {
+    let rule = rule_for(core, file, Origin::default(), WriteSpan::at_rest(file.size_now()));
+    let named = rule.as_deref().and_then(|rule| rule.policy.clone());
+    let policy = named.unwrap_or_else(|| core.placer.policy());
+    Holding { rule, policy }
+}
 
-    pub(super) fn rule_for(&self, file: &File, origin: Origin, span: Span) -> Option<Arc<Rule>> {
-        let rules = Arc::clone(&self.rules.read());
-        if rules.is_empty() {
-            return None;
-        }
-        rules.find(&Subject { facts: &FileFacts { volume: self, file }, origin, span })
+pub(super) fn rule_for(core: &Core, file: &File, origin: Origin, span: WriteSpan) -> Option<Arc<Rule>> {
+    let rules = core.placer.rules();
+    if rules.is_empty() {
+        return None;
     }
+    rules.find(&Subject { facts: &FileFacts { core, file }, origin, span })
 }
 
 impl Choice {
@@ -144,8 +141,8 @@ impl Choice {
 }
 
 impl PlacementRequest<'_> {
-    fn context<'a>(&self, credits: &'a Credits, tiers: &'a [TierView]) -> placement::Context<'a> {
-        placement::Context {
+    fn context<'a>(&self, credits: &'a Credits, tiers: &'a [TierView]) -> braid_placement::Context<'a> {
+        braid_placement::Context {
             origin: self.origin,
             span: self.span,
             file: self.file.inode.ino.0,
@@ -157,14 +154,14 @@ impl PlacementRequest<'_> {
 
 /// What a rule may ask of a file.
 pub(crate) struct FileFacts<'a> {
-    pub(crate) volume: &'a Volume,
+    pub(crate) core: &'a Core,
     pub(crate) file: &'a File,
 }
 
 impl FileFacts<'_> {
     /// The path below the mount that the file has now; empty if it has none.
     pub(crate) fn path_now(&self) -> String {
-        let (path, root) = (self.file.data().path(), self.volume.home.root().path());
+        let (path, root) = (self.file.data().path(), self.core.home.root().path());
         let (Ok(path), Ok(root)) = (path, root) else { return String::new() };
         path.strip_prefix(root).unwrap_or(Path::new("")).to_string_lossy().into_owned()
     }
@@ -183,6 +180,6 @@ impl Facts for FileFacts<'_> {
         let Ok(stat) = self.file.data().stat() else { return 0 };
         let born = stat.attr.btime.unwrap_or(stat.attr.ctime);
         let born_ns = born.secs.saturating_mul(1_000_000_000).saturating_add(born.nanos.into());
-        self.volume.environment.wall_ns().saturating_sub(born_ns).max(0)
+        self.core.environment.wall_ns().saturating_sub(born_ns).max(0)
     }
 }

@@ -1,45 +1,44 @@
 //! A file lets go of a tier that leaves the volume. Called by `lifecycle` when
 //! the tier takes no new ranges any more.
 
-use super::sync::update_times;
-use super::{File, Layout, Spread};
-use crate::Volume;
+use crate::core::Core;
+use crate::file::allocate::release_end;
+use crate::file::truncate::{make_releases_durable, trim};
+use crate::live::{File, Layout, Spread};
 use crate::tiers::{Tier, bit};
 use braid_contract::{ObjectId, Result, TierId};
 use braid_format::Owners;
 use std::sync::atomic::Ordering;
 
-impl Volume {
-    /// Makes the home inode know what the tier knows of the file, and takes
-    /// away what is reserved, or a crash left, behind the end of the file. Answers how many
-    /// ranges are on the tier.
-    pub(crate) fn prepare_leave(&self, file: &File, tier: &Tier) -> Result<u64> {
-        let layout = file.layout.write();
-        let Layout::Spread(spread) = &*layout else { return Ok(0) };
-        let end = spread.range_size().count(spread.size());
-        let (mut ranges, mut beyond) = (0, false);
-        spread.index.for_each(0, |range, entry| {
-            let there = entry?.tier == tier.id;
-            ranges += u64::from(there && range < end);
-            beyond |= there && range >= end;
-            Ok(())
-        })?;
-        if beyond {
-            spread.index.set_reserved(0)?;
-            self.trim(file, spread, spread.size())?;
-            self.tiers.iter().try_for_each(|tier| self.release_end(file, spread, &tier))?;
-            self.make_releases_durable(file, spread)?;
-        }
-        update_times(file, spread, None)?;
-        Ok(ranges)
+/// Makes the home inode know what the tier knows of the file, and takes
+/// away what is reserved, or a crash left, behind the end of the file. Answers how many
+/// ranges are on the tier.
+pub(crate) fn prepare_leave(core: &Core, file: &File, tier: &Tier) -> Result<u64> {
+    let layout = file.layout.write();
+    let Layout::Spread(spread) = &*layout else { return Ok(0) };
+    let end = spread.range_size().count(spread.size());
+    let (mut ranges, mut beyond) = (0, false);
+    spread.index.for_each(0, |range, entry| {
+        let there = entry?.tier == tier.id;
+        ranges += u64::from(there && range < end);
+        beyond |= there && range >= end;
+        Ok(())
+    })?;
+    if beyond {
+        spread.index.set_reserved(0)?;
+        trim(core, file, spread, spread.size())?;
+        core.tiers.iter().try_for_each(|tier| release_end(file, spread, &tier))?;
+        make_releases_durable(core, file, spread)?;
     }
+    file.update_times(spread, None)?;
+    Ok(ranges)
+}
 
-    /// Gives what the tier owns of the file to home, which knows it durably.
-    pub(crate) fn disown(&self, file: &File, tier: &Tier) -> Result<()> {
-        match &*file.layout.write() {
-            Layout::Plain => Ok(()),
-            Layout::Spread(spread) => spread.disown(tier.id, self.tiers.home().id),
-        }
+/// Gives what the tier owns of the file to home, which knows it durably.
+pub(crate) fn disown(core: &Core, file: &File, tier: &Tier) -> Result<()> {
+    match &*file.layout.write() {
+        Layout::Plain => Ok(()),
+        Layout::Spread(spread) => spread.disown(tier.id, core.tiers.home().id),
     }
 }
 

@@ -5,20 +5,28 @@
 use super::choose::PlacementRequest;
 use super::pieces::is_absent;
 use super::place::NotSpread;
-use super::sync::{unnoticed, update_times};
 use super::truncate::note_release;
-use super::{File, Layout, Spread};
-use crate::Volume;
 use crate::coord::{Entered, Registered};
+use crate::core::Core;
 use crate::failpoint::Failpoint;
-use crate::migrate::Stopped;
-use crate::movers::MoveRate;
-use crate::placement::{self, Origin};
+use crate::file::ahead::reserve_part;
+use crate::file::choose::find_room;
+use crate::file::open::mark;
+use crate::file::pieces::{ensure_object, punch_piece, read_piece, write_piece};
+use crate::file::place::spread_out;
+use crate::file::ranges::range_size_of;
+use crate::file::seek::next_home_data;
+use crate::file::sync::{sync_tier, unnoticed};
+use crate::file::whole::{make_index, move_at_once, moves_at_once};
+use crate::live::{File, Layout, Spread};
+use crate::rate::{MoveRate, Stopped};
+use crate::reap::reap_now;
 use crate::sync::ReadGuard;
 use crate::tiers::{Account, Backend, Tier, act_for, bit};
 use braid_contract::{Context, Errno, Error, Hint, Result, StoreIo, TierId};
 use braid_coord::{Busy, CHUNKS, CopyStats, CopySteps, RangeSpan, carry_out};
 use braid_format::{Entry, Owners, RangeSize, Reason};
+use braid_placement::Origin;
 use braid_sys::AlignedBuf;
 use std::cell::RefCell;
 use std::sync::Arc;
@@ -73,282 +81,281 @@ const BLOCK: u64 = 4096;
 /// Bytes copied at a time: whoever wants to truncate the file waits for them.
 const RUN_MAX: u64 = 1 << 20;
 
-impl Volume {
-    /// The tier of the range at `offset` has no room for more of it, or takes no
-    /// writes: the range goes to another one. Answers whether it was moved; if
-    /// not, something else has changed, and what failed may be tried again.
-    /// `ENOSPC` if no tier has room.
-    pub(crate) fn move_full_range(&self, file: &File, offset: u64) -> Result<bool> {
-        let Some(entry) = self.entry_at(file, offset)? else { return Ok(false) };
-        let from = self.tiers.get(entry.tier)?;
-        // Space of removed files may be all that is missing.
-        if !from.is_set_readonly() && self.reaper.reap_now(self) {
-            return Ok(false);
-        }
-        let mut excluded = bit(from.id);
-        loop {
-            let Some(to) = self.next_target(file, offset, excluded)? else { return Ok(false) };
-            match self.move_full_to(file, offset, &to) {
-                Ok(true) => {
-                    tracing::info!(offset, from = %from.name, to = %to.name, "moved a range off a tier that took no more of it");
-                    return Ok(true);
-                }
-                Ok(false) | Err(NotMoved::Overtaken) => return Ok(false),
-                // The mover is below on this very stack, and can't end first.
-                Err(NotMoved::Busy) if !self.environment.threads() => return Err(Errno::ENOSPC.into()),
-                // Whatever moves it may be in no hurry; this is.
-                Err(NotMoved::Busy) => self.end_move_at(file, offset),
-                Err(NotMoved::Target(error) | NotMoved::NoIndex(error)) => {
-                    tracing::debug!(tier = %to.name, %error, "a tier did not take a range");
-                    excluded |= bit(to.id);
-                }
-                Err(NotMoved::Other(error)) => return Err(error),
+/// The tier of the range at `offset` has no room for more of it, or takes no
+/// writes: the range goes to another one. Answers whether it was moved; if
+/// not, something else has changed, and what failed may be tried again.
+/// `ENOSPC` if no tier has room.
+pub(crate) fn move_full_range(core: &Core, file: &File, offset: u64) -> Result<bool> {
+    let Some(entry) = entry_at(file, offset)? else { return Ok(false) };
+    let from = core.tiers.get(entry.tier)?;
+    // Space of removed files may be all that is missing.
+    if !from.is_set_readonly() && reap_now(core) {
+        return Ok(false);
+    }
+    let mut excluded = bit(from.id);
+    loop {
+        let Some(to) = next_target(core, file, offset, excluded)? else { return Ok(false) };
+        match move_full_to(core, file, offset, &to) {
+            Ok(true) => {
+                tracing::info!(offset, from = %from.name, to = %to.name, "moved a range off a tier that took no more of it");
+                return Ok(true);
             }
-        }
-    }
-
-    /// Moves the range at `offset` off a tier that takes no more of it, or all
-    /// of the file if it is small or an index can't be had; answers whether
-    /// anything was moved.
-    fn move_full_to(&self, file: &File, offset: u64, to: &Tier) -> Moved<bool> {
-        if self.moves_at_once(file).map_err(NotMoved::Other)?.is_none() {
-            match self.move_range_at(file, offset, to, Reason::Moved, &mut || {}) {
-                Err(NotMoved::NoIndex(error)) => {
-                    tracing::debug!(%error, "a file moves as a whole, since home has no room for an index");
-                }
-                moved => return moved.map(|moved| moved.is_some()),
+            Ok(false) | Err(NotMoved::Overtaken) => return Ok(false),
+            // The mover is below on this very stack, and can't end first.
+            Err(NotMoved::Busy) if !core.environment.threads() => return Err(Errno::ENOSPC.into()),
+            // Whatever moves it may be in no hurry; this is.
+            Err(NotMoved::Busy) => end_move_at(file, offset),
+            Err(NotMoved::Target(error) | NotMoved::NoIndex(error)) => {
+                tracing::debug!(tier = %to.name, %error, "a tier did not take a range");
+                excluded |= bit(to.id);
             }
-        }
-        match self.move_at_once(file, to, Reason::Moved) {
-            Ok(moved) => Ok(moved.is_some()),
-            Err(NotSpread::PassedThrough) => Err(NotMoved::Busy),
-            Err(NotSpread::Failed(error)) => Err(NotMoved::Target(error)),
+            Err(NotMoved::Other(error)) => return Err(error),
         }
     }
+}
 
-    fn entry_at(&self, file: &File, offset: u64) -> Result<Option<Entry>> {
-        match &*file.layout.read() {
-            Layout::Plain => Ok(None),
-            Layout::Spread(spread) => spread.index.entry(spread.range_size().range_of(offset)),
+/// Moves the range at `offset` off a tier that takes no more of it, or all
+/// of the file if it is small or an index can't be had; answers whether
+/// anything was moved.
+fn move_full_to(core: &Core, file: &File, offset: u64, to: &Tier) -> Moved<bool> {
+    if moves_at_once(core, file).map_err(NotMoved::Other)?.is_none() {
+        match move_range_at(core, file, offset, to, Reason::Moved, &mut || {}) {
+            Err(NotMoved::NoIndex(error)) => {
+                tracing::debug!(%error, "a file moves as a whole, since home has no room for an index");
+            }
+            moved => return moved.map(|moved| moved.is_some()),
         }
     }
+    match move_at_once(core, file, to, Reason::Moved) {
+        Ok(moved) => Ok(moved.is_some()),
+        Err(NotSpread::PassedThrough) => Err(NotMoved::Busy),
+        Err(NotSpread::Failed(error)) => Err(NotMoved::Target(error)),
+    }
+}
 
-    /// The tier for a range that has to go elsewhere; `None` if the file is
-    /// plain by now.
-    fn next_target(&self, file: &File, offset: u64, excluded: u64) -> Result<Option<Arc<Tier>>> {
+fn entry_at(file: &File, offset: u64) -> Result<Option<Entry>> {
+    match &*file.layout.read() {
+        Layout::Plain => Ok(None),
+        Layout::Spread(spread) => spread.index.entry(spread.range_size().range_of(offset)),
+    }
+}
+
+/// The tier for a range that has to go elsewhere; `None` if the file is
+/// plain by now.
+fn next_target(core: &Core, file: &File, offset: u64, excluded: u64) -> Result<Option<Arc<Tier>>> {
+    let layout = file.layout.read();
+    let Layout::Spread(spread) = &*layout else { return Ok(None) };
+    let (ranges, size) = (spread.range_size(), spread.size());
+    let (start, bytes) = (ranges.start_of(ranges.range_of(offset)), ranges.bytes());
+    let credits = spread.placing.lock();
+    let span =
+        braid_placement::WriteSpan { offset: start, len: bytes, size, size_after: size, new_bytes: bytes };
+    let request = PlacementRequest { file, origin: Origin::default(), span };
+    Ok(Some(find_room(core, &request, &credits, excluded)?.tier))
+}
+
+/// Ends the move of a range that somebody else began.
+fn end_move_at(file: &File, offset: u64) {
+    let (moving, range) = match &*file.layout.read() {
+        Layout::Plain => return,
+        Layout::Spread(spread) => (spread.moving.clone(), spread.range_size().range_of(offset)),
+    };
+    moving.end(range);
+}
+
+/// Moves the range at `offset` to a tier, if it is not there already, as
+/// fast as `order` and the throttles of both tiers allow. Ranges that were never written are nowhere, and
+/// stay so; a plain file is spread first. Answers the bytes that were
+/// copied. The caller has the file in use.
+///
+/// # Errors
+/// `EBUSY` if the kernel does I/O on the file by itself at present, or
+/// something else moves or changes the range; `ECANCELED` if the pace was
+/// stopped; those of both tiers.
+pub(crate) fn relocate(
+    core: &Core,
+    file: &File,
+    offset: u64,
+    to: &Tier,
+    order: (Reason, MoveRate<'_>),
+) -> Result<u64> {
+    relocate_watched(core, file, offset, to, order, &mut || {})
+}
+
+/// As [`relocate`](relocate); `between` is called after each copy,
+/// while nothing is held.
+pub(crate) fn relocate_watched(
+    core: &Core,
+    file: &File,
+    offset: u64,
+    to: &Tier,
+    (reason, rate): (Reason, MoveRate<'_>),
+    between: &mut dyn FnMut(),
+) -> Result<u64> {
+    if let Some(bytes) = moves_at_once(core, file)? {
+        let moved = relocate_at_once(core, file, to, (reason, rate), bytes);
+        between();
+        return moved;
+    }
+    match spread_to_move(core, file, to) {
+        // Home has no room for an index.
+        Err(error) if error.is_full() => {
+            return relocate_at_once(core, file, to, (reason, rate), file.home_size()?);
+        }
+        spread => spread?,
+    }
+    let Some(entry) = entry_at(file, offset)?.filter(|entry| entry.tier != to.id) else {
+        return Ok(0);
+    };
+    let (from, bytes) = (core.tiers.get(entry.tier)?, range_size_of(core, file)?.bytes());
+    let _passage = rate.throttle(&[&from, to], bytes).map_err(|Stopped| Errno::ECANCELED)?;
+    let _entered = enter_to_move(core, file)?;
+    // What is read and written here is nobody's who waits for it.
+    let _for = act_for(Account::Mover);
+    let moved = move_range_at(core, file, offset, to, reason, between)?;
+    Ok(moved.map_or(0, |_| bytes))
+}
+
+/// Moves all of a file of so many bytes, which is on one tier, while nobody
+/// else is at it.
+fn relocate_at_once(
+    core: &Core,
+    file: &File,
+    to: &Tier,
+    (reason, rate): (Reason, MoveRate<'_>),
+    bytes: u64,
+) -> Result<u64> {
+    let from = match &*file.layout.read() {
+        Layout::Plain => core.tiers.home().id,
+        Layout::Spread(spread) => spread.index.whole_tier().ok_or(Errno::EBUSY)?,
+    };
+    if from == to.id {
+        return Ok(0);
+    }
+    let from = core.tiers.get(from)?;
+    let bytes = bytes.max(BLOCK);
+    let _passage = rate.throttle(&[&from, to], bytes).map_err(|Stopped| Errno::ECANCELED)?;
+    let _entered = enter_to_move(core, file)?;
+    let _for = act_for(Account::Mover);
+    match move_at_once(core, file, to, reason) {
+        Ok(moved) => Ok(moved.unwrap_or(0)),
+        Err(NotSpread::PassedThrough) => Err(Errno::EBUSY.into()),
+        Err(NotSpread::Failed(error)) => Err(error),
+    }
+}
+
+/// A plain file is spread before any of it can leave home.
+fn spread_to_move(core: &Core, file: &File, to: &Tier) -> Result<()> {
+    let _entered = enter_to_move(core, file)?;
+    if matches!(&*file.layout.read(), Layout::Plain) && !to.is_home() {
+        let spread = spread_out(core, file, range_size_of(core, file)?);
+        core.observer.inode_changed(&file.inode);
+        spread.map_err(|not| match not {
+            NotSpread::PassedThrough => Errno::EBUSY.into(),
+            NotSpread::Failed(error) => error,
+        })?;
+    }
+    Ok(())
+}
+
+/// `ESTALE` if the file was taken into use before home was replaced.
+pub(super) fn enter_to_move<'c>(core: &'c Core, file: &File) -> Result<Entered<'c>> {
+    let pass = core.barrier.enter();
+    let usable = file.inode.is_of(&core.home) && !file.opens.lock().dead;
+    if usable { Ok(pass) } else { Err(Errno::ESTALE.into()) }
+}
+
+/// Moves one range; `None` if there is nothing to be moved.
+fn move_range_at(
+    core: &Core,
+    file: &File,
+    offset: u64,
+    to: &Tier,
+    reason: Reason,
+    between: &mut dyn FnMut(),
+) -> Moved<Option<CopyStats>> {
+    let (ranges, range, this, entry, span) = {
         let layout = file.layout.read();
         let Layout::Spread(spread) = &*layout else { return Ok(None) };
-        let (ranges, size) = (spread.range_size(), spread.size());
-        let (start, bytes) = (ranges.start_of(ranges.range_of(offset)), ranges.bytes());
-        let credits = spread.placing.lock();
-        let span = placement::Span { offset: start, len: bytes, size, size_after: size, new_bytes: bytes };
-        let request = PlacementRequest { file, origin: Origin::default(), span };
-        Ok(Some(self.find_room(&request, &credits, excluded)?.tier))
-    }
-
-    /// Ends the move of a range that somebody else began.
-    fn end_move_at(&self, file: &File, offset: u64) {
-        let (moving, range) = match &*file.layout.read() {
-            Layout::Plain => return,
-            Layout::Spread(spread) => (spread.moving.clone(), spread.range_size().range_of(offset)),
-        };
-        moving.end(range);
-    }
-
-    /// Moves the range at `offset` to a tier, if it is not there already, as
-    /// fast as `order` and the throttles of both tiers allow. Ranges that were never written are nowhere, and
-    /// stay so; a plain file is spread first. Answers the bytes that were
-    /// copied. The caller has the file in use.
-    ///
-    /// # Errors
-    /// `EBUSY` if the kernel does I/O on the file by itself at present, or
-    /// something else moves or changes the range; `ECANCELED` if the pace was
-    /// stopped; those of both tiers.
-    pub(crate) fn relocate(
-        &self,
-        file: &File,
-        offset: u64,
-        to: &Tier,
-        order: (Reason, MoveRate<'_>),
-    ) -> Result<u64> {
-        self.relocate_watched(file, offset, to, order, &mut || {})
-    }
-
-    /// As [`relocate`](Self::relocate); `between` is called after each copy,
-    /// while nothing is held.
-    pub(crate) fn relocate_watched(
-        &self,
-        file: &File,
-        offset: u64,
-        to: &Tier,
-        (reason, rate): (Reason, MoveRate<'_>),
-        between: &mut dyn FnMut(),
-    ) -> Result<u64> {
-        if let Some(bytes) = self.moves_at_once(file)? {
-            let moved = self.relocate_at_once(file, to, (reason, rate), bytes);
-            between();
-            return moved;
-        }
-        match self.spread_to_move(file, to) {
-            // Home has no room for an index.
-            Err(error) if error.is_full() => {
-                return self.relocate_at_once(file, to, (reason, rate), file.home_size()?);
-            }
-            spread => spread?,
-        }
-        let Some(entry) = self.entry_at(file, offset)?.filter(|entry| entry.tier != to.id) else {
-            return Ok(0);
-        };
-        let (from, bytes) = (self.tiers.get(entry.tier)?, self.range_size_of(file)?.bytes());
-        let _passage = self.throttle_move(&[&from, to], bytes, rate).map_err(|Stopped| Errno::ECANCELED)?;
-        let _entered = self.enter_to_move(file)?;
-        // What is read and written here is nobody's who waits for it.
-        let _for = act_for(Account::Mover);
-        let moved = self.move_range_at(file, offset, to, reason, between)?;
-        Ok(moved.map_or(0, |_| bytes))
-    }
-
-    /// Moves all of a file of so many bytes, which is on one tier, while nobody
-    /// else is at it.
-    fn relocate_at_once(
-        &self,
-        file: &File,
-        to: &Tier,
-        (reason, rate): (Reason, MoveRate<'_>),
-        bytes: u64,
-    ) -> Result<u64> {
-        let from = match &*file.layout.read() {
-            Layout::Plain => self.tiers.home().id,
-            Layout::Spread(spread) => spread.index.whole_tier().ok_or(Errno::EBUSY)?,
-        };
-        if from == to.id {
-            return Ok(0);
-        }
-        let from = self.tiers.get(from)?;
-        let bytes = bytes.max(BLOCK);
-        let _passage = self.throttle_move(&[&from, to], bytes, rate).map_err(|Stopped| Errno::ECANCELED)?;
-        let _entered = self.enter_to_move(file)?;
-        let _for = act_for(Account::Mover);
-        match self.move_at_once(file, to, reason) {
-            Ok(moved) => Ok(moved.unwrap_or(0)),
-            Err(NotSpread::PassedThrough) => Err(Errno::EBUSY.into()),
-            Err(NotSpread::Failed(error)) => Err(error),
-        }
-    }
-
-    /// A plain file is spread before any of it can leave home.
-    fn spread_to_move(&self, file: &File, to: &Tier) -> Result<()> {
-        let _entered = self.enter_to_move(file)?;
-        if matches!(&*file.layout.read(), Layout::Plain) && !to.is_home() {
-            let spread = self.spread_out(file, self.range_size_of(file)?);
-            self.note_inode(&file.inode);
-            spread.map_err(|not| match not {
-                NotSpread::PassedThrough => Errno::EBUSY.into(),
-                NotSpread::Failed(error) => error,
-            })?;
-        }
-        Ok(())
-    }
-
-    /// `ESTALE` if the file was taken into use before home was replaced.
-    pub(super) fn enter_to_move(&self, file: &File) -> Result<Entered<'_>> {
-        let pass = self.barrier.enter();
-        let usable = file.inode.is_of(&self.home) && !file.opens.lock().dead;
-        if usable { Ok(pass) } else { Err(Errno::ESTALE.into()) }
-    }
-
-    /// Moves one range; `None` if there is nothing to be moved.
-    fn move_range_at(
-        &self,
-        file: &File,
-        offset: u64,
-        to: &Tier,
-        reason: Reason,
-        between: &mut dyn FnMut(),
-    ) -> Moved<Option<CopyStats>> {
-        let (ranges, range, this, entry, span) = {
-            let layout = file.layout.read();
-            let Layout::Spread(spread) = &*layout else { return Ok(None) };
-            let (ranges, range) = (spread.range_size(), spread.range_size().range_of(offset));
-            self.mark(file, spread).map_err(NotMoved::Other)?;
-            let this = spread.moving.begin(range).map_err(|Busy| NotMoved::Busy)?;
-            let Some(entry) = spread.index.entry(range).map_err(NotMoved::Other)? else { return Ok(None) };
-            if entry.tier == to.id {
-                return Ok(None);
-            }
-            if !spread.index.can_name(to.id) {
-                self.make_index(file, spread).map_err(|error| match error.is_full() {
-                    true => NotMoved::NoIndex(error),
-                    false => NotMoved::Other(error),
-                })?;
-            }
-            (ranges, range, this, entry, RangeSpan::new(spread.id(), &(range..range + 1)))
-        };
-        let from = self.tiers.get(entry.tier).map_err(NotMoved::Other)?;
-        self.take_mtime_home(file, &[from.id, to.id]).map_err(NotMoved::Other)?;
-        let between = RefCell::new(between);
-        let move_ = RangeMove { volume: self, file, ranges, range, entry, from, to, reason, this, between };
-        let outcome = move_.run(span);
-        move_.release_what_is_left(outcome.is_ok());
-        self.note_data(&file.inode, ranges.start_of(range), ranges.bytes());
-        outcome.map(Some)
-    }
-
-    /// What moves changes the times of objects: if the tier that owns the
-    /// file's modification time is one of `moving`, home owns it from now on,
-    /// which knows it durably.
-    fn take_mtime_home(&self, file: &File, moving: &[TierId]) -> Result<()> {
-        let layout = file.layout.read();
-        let Layout::Spread(spread) = &*layout else { return Ok(()) };
-        let (owners, home) = (spread.index.owners()?, self.tiers.home().id);
-        let concerned = |owner: TierId| owner != home && moving.contains(&owner);
-        if !concerned(owners.mtime) && !concerned(owners.synced_mtime) {
-            return Ok(());
-        }
-        update_times(file, spread, None)?;
-        file.data().sync(false)?;
-        spread.change_owners(|owners| match spread.times.mtime() {
-            None => Owners { mtime: home, synced_mtime: home, ..owners },
-            // Somebody wrote meanwhile.
-            Some(_) => owners,
-        })
-    }
-
-    /// The first stretch of data of the file's part on `tier` in
-    /// `offset .. end`.
-    pub(crate) fn next_data_on(
-        &self,
-        file: &File,
-        spread: &Spread,
-        tier: &Tier,
-        offset: u64,
-        end: u64,
-    ) -> Result<Option<(u64, u64)>> {
-        if offset >= end {
+        let (ranges, range) = (spread.range_size(), spread.range_size().range_of(offset));
+        mark(core, file, spread).map_err(NotMoved::Other)?;
+        let this = spread.moving.begin(range).map_err(|Busy| NotMoved::Busy)?;
+        let Some(entry) = spread.index.entry(range).map_err(NotMoved::Other)? else { return Ok(None) };
+        if entry.tier == to.id {
             return Ok(None);
         }
-        let found = match &tier.backend {
-            Backend::Home(_) => return self.next_home_data(file, offset, end),
-            Backend::Store(store) => match store.next_data(spread.id(), offset) {
-                Err(error) if is_absent(spread, tier, &error)? => None,
-                result => result.map_err(|error| tier.note_error(error))?,
-            },
-        };
-        Ok(found.filter(|(start, _)| *start < end).map(|(start, data_end)| (start, data_end.min(end))))
-    }
+        if !spread.index.can_name(to.id) {
+            make_index(core, file, spread).map_err(|error| match error.is_full() {
+                true => NotMoved::NoIndex(error),
+                false => NotMoved::Other(error),
+            })?;
+        }
+        (ranges, range, this, entry, RangeSpan::new(spread.id(), &(range..range + 1)))
+    };
+    let from = core.tiers.get(entry.tier).map_err(NotMoved::Other)?;
+    take_mtime_home(core, file, &[from.id, to.id]).map_err(NotMoved::Other)?;
+    let between = RefCell::new(between);
+    let move_ = RangeMove { core, file, ranges, range, entry, from, to, reason, this, between };
+    let outcome = move_.run(span);
+    move_.release_what_is_left(outcome.is_ok());
+    let start = ranges.start_of(range);
+    core.observer.data_changed(&file.inode, start..start.saturating_add(ranges.bytes()));
+    outcome.map(Some)
+}
 
-    /// Frees what a tier holds of a range that is not, or no longer, its.
-    pub(crate) fn release_range(&self, file: &File, spread: &Spread, tier: &Tier, range: u64) -> Result<()> {
-        let ranges = spread.range_size();
-        note_release(spread, tier.id);
-        let punch = || self.punch_piece(file, spread, tier, ranges.start_of(range), ranges.bytes());
-        unnoticed(file, spread, tier, punch).context("releasing a range")
+/// What moves changes the times of objects: if the tier that owns the
+/// file's modification time is one of `moving`, home owns it from now on,
+/// which knows it durably.
+fn take_mtime_home(core: &Core, file: &File, moving: &[TierId]) -> Result<()> {
+    let layout = file.layout.read();
+    let Layout::Spread(spread) = &*layout else { return Ok(()) };
+    let (owners, home) = (spread.index.owners()?, core.tiers.home().id);
+    let concerned = |owner: TierId| owner != home && moving.contains(&owner);
+    if !concerned(owners.mtime) && !concerned(owners.synced_mtime) {
+        return Ok(());
     }
+    file.update_times(spread, None)?;
+    file.data().sync(false)?;
+    spread.change_owners(|owners| match spread.times.mtime() {
+        None => Owners { mtime: home, synced_mtime: home, ..owners },
+        // Somebody wrote meanwhile.
+        Some(_) => owners,
+    })
+}
+
+/// The first stretch of data of the file's part on `tier` in
+/// `offset .. end`.
+pub(crate) fn next_data_on(
+    file: &File,
+    spread: &Spread,
+    tier: &Tier,
+    offset: u64,
+    end: u64,
+) -> Result<Option<(u64, u64)>> {
+    if offset >= end {
+        return Ok(None);
+    }
+    let found = match &tier.backend {
+        Backend::Home(_) => return next_home_data(file, offset, end),
+        Backend::Store(store) => match store.next_data(spread.id(), offset) {
+            Err(error) if is_absent(spread, tier, &error)? => None,
+            result => result.map_err(|error| tier.note_error(error))?,
+        },
+    };
+    Ok(found.filter(|(start, _)| *start < end).map(|(start, data_end)| (start, data_end.min(end))))
+}
+
+/// Frees what a tier holds of a range that is not, or no longer, its.
+pub(crate) fn release_range(file: &File, spread: &Spread, tier: &Tier, range: u64) -> Result<()> {
+    let ranges = spread.range_size();
+    note_release(spread, tier.id);
+    let punch = || punch_piece(file, spread, tier, ranges.start_of(range), ranges.bytes());
+    unnoticed(file, spread, tier, punch).context("releasing a range")
 }
 
 /// One range on its way.
 struct RangeMove<'a> {
-    volume: &'a Volume,
+    core: &'a Core,
     file: &'a File,
     ranges: RangeSize,
     range: u64,
@@ -379,17 +386,17 @@ impl RangeMove<'_> {
         {
             let hold = self.hold()?;
             let spread = hold.spread()?;
-            self.volume.ensure_object(spread, self.to).map_err(NotMoved::Target)?;
-            self.volume.release_range(self.file, spread, self.to, self.range).map_err(NotMoved::Target)?;
+            ensure_object(spread, self.to).map_err(NotMoved::Target)?;
+            release_range(self.file, spread, self.to, self.range).map_err(NotMoved::Target)?;
             self.reserve(spread)?;
         }
-        let outcome = carry_out(self, &self.volume.slots, span, &self.this)?;
+        let outcome = carry_out(self, &self.core.slots, span, &self.this)?;
         // Only what is durable may be released; that it is not is no failure
         // of the move, but the source keeps its copy then.
-        if !self.volume.fails_at(Failpoint::PunchBeforeEntryIsDurable) {
+        if !self.core.fails_at(Failpoint::PunchBeforeEntryIsDurable) {
             let hold = Hold(self.file.layout.read());
             if let Ok(spread) = hold.spread() {
-                self.volume.index.sync(&spread.index).map_err(NotMoved::Other)?;
+                self.core.index.sync(&spread.index).map_err(NotMoved::Other)?;
             }
         }
         Ok(outcome)
@@ -402,7 +409,7 @@ impl RangeMove<'_> {
         if bytes.is_empty() {
             return Ok(());
         }
-        let result = self.volume.reserve_part(self.file, spread, self.to, bytes);
+        let result = reserve_part(self.file, spread, self.to, bytes);
         result.map_err(|error| NotMoved::Target(self.to.note_error(error)))
     }
 
@@ -419,7 +426,7 @@ impl RangeMove<'_> {
         let _placing = spread.placing.lock();
         let owner = spread.index.entry(self.range);
         if owner.as_ref().is_ok_and(|owner| owner.is_none_or(|entry| entry.tier != tier.id)) {
-            let released = self.volume.release_range(self.file, spread, tier, self.range);
+            let released = release_range(self.file, spread, tier, self.range);
             if let Err(error) = released
                 && moved
             {
@@ -444,13 +451,11 @@ impl RangeMove<'_> {
         }
         let mut offset = start;
         while let Some((at, data_end)) =
-            self.volume.next_data_on(self.file, spread, &self.from, offset, end).map_err(NotMoved::Other)?
+            next_data_on(self.file, spread, &self.from, offset, end).map_err(NotMoved::Other)?
         {
             BUF.with_borrow_mut(|buf| {
                 let buf = buf.bytes((data_end - at) as usize);
-                self.volume
-                    .read_piece(self.file, spread, &self.from, at, buf, true)
-                    .map_err(NotMoved::Other)?;
+                read_piece(self.file, spread, &self.from, at, buf, true).map_err(NotMoved::Other)?;
                 self.write_copy(spread, at, buf)
             })?;
             offset = data_end;
@@ -463,7 +468,7 @@ impl RangeMove<'_> {
         let mut done = 0;
         while done < data.len() {
             let (at, data) = (at + done as u64, &data[done..]);
-            let write = || self.volume.write_piece(self.file, spread, self.to, at, data, io);
+            let write = || write_piece(self.file, spread, self.to, at, data, io);
             let written = unnoticed(self.file, spread, self.to, write);
             match written.map_err(NotMoved::Target)? {
                 0 => return Err(NotMoved::Target(Errno::EIO.into())),
@@ -502,7 +507,7 @@ impl CopySteps for RangeMove<'_> {
         let len = u64::from(chunks.count_ones()) * self.chunk();
         if again {
             // What became a hole must not stay data.
-            let punch = || self.volume.punch_piece(self.file, spread, self.to, start, len);
+            let punch = || punch_piece(self.file, spread, self.to, start, len);
             unnoticed(self.file, spread, self.to, punch).map_err(NotMoved::Target)?;
         }
         self.copy_data(spread, start, (start + len).min(spread.size()))
@@ -513,10 +518,10 @@ impl CopySteps for RangeMove<'_> {
     }
 
     fn sync(&self, hold: &Hold<'_>) -> Moved<()> {
-        if self.volume.fails_at(Failpoint::SwitchBeforeCopyIsDurable) {
+        if self.core.fails_at(Failpoint::SwitchBeforeCopyIsDurable) {
             return Ok(());
         }
-        self.volume.sync_tier(self.file, hold.spread()?, self.to, true).map_err(NotMoved::Target)
+        sync_tier(self.file, hold.spread()?, self.to, true).map_err(NotMoved::Target)
     }
 
     fn switch(&self, hold: &Hold<'_>) -> Moved<()> {
@@ -526,8 +531,8 @@ impl CopySteps for RangeMove<'_> {
         let _admission = self.to.admit().map_err(NotMoved::Target)?;
         let moved = Entry { tier: self.to.id, reason: self.reason, version };
         hold.spread()?.index.set_entry(self.range, moved).map_err(NotMoved::Other)?;
-        self.volume.tiers.count_range(Some(self.from.id), Some(self.to.id));
-        self.volume.heat.placed(self.file, self.to.id, self.range..self.range + 1);
+        self.core.tiers.count_range(Some(self.from.id), Some(self.to.id));
+        self.core.observer.placed(self.file, self.to.id, self.range..self.range + 1);
         Ok(())
     }
 }

@@ -1,65 +1,30 @@
 //! Set-id bits and file capabilities. They do not outlive a change of the
 //! contents by somebody without the right to keep them.
 
-use super::File;
-use crate::Volume;
+use crate::core::Core;
+use crate::live::File;
 use braid_contract::{Attr, Caller, Errno, NativeFd, Result};
 use std::ffi::OsStr;
-use std::sync::atomic::{AtomicU64, Ordering};
 
 const SET_USER_ID: u32 = 0o4000;
 const SET_GROUP_ID: u32 = 0o2000;
 const GROUP_MAY_EXECUTE: u32 = 0o0010;
 const CAPABILITY: &str = "security.capability";
 
-/// Whether a file in use is known to have neither, so that not every write has
-/// to look.
-#[derive(Debug)]
-pub(crate) struct SetIdCheck {
-    /// How often mode or capabilities may have been changed.
-    changes: AtomicU64,
-    /// As of which change there was nothing.
-    nothing_as_of: AtomicU64,
-}
-
-impl SetIdCheck {
-    pub(crate) fn new() -> Self {
-        Self { changes: AtomicU64::new(1), nothing_as_of: AtomicU64::new(0) }
+/// Somebody is about to change the file's contents: takes what he may not
+/// leave there, as the kernel does natively. With `keeps_set_id` he has
+/// `CAP_FSETID`.
+pub(crate) fn clear_set_id(core: &Core, file: &File, caller: &Caller, keeps_set_id: bool) -> Result<()> {
+    let Some(as_of) = file.set_id.due() else { return Ok(()) };
+    file.inode_will_change()?;
+    let cleared = clear(&**file.data(), caller, keeps_set_id)?;
+    if cleared.changed {
+        file.inode_is_set(false, core.tiers.home().id)?;
     }
-
-    /// Mode or capabilities were changed.
-    pub(crate) fn changed(&self) {
-        self.changes.fetch_add(1, Ordering::AcqRel);
+    if cleared.nothing_left {
+        file.set_id.nothing(as_of);
     }
-
-    /// `None` if there is nothing; otherwise what [`nothing`](Self::nothing)
-    /// takes once that is so.
-    fn due(&self) -> Option<u64> {
-        let changes = self.changes.load(Ordering::Acquire);
-        (self.nothing_as_of.load(Ordering::Acquire) != changes).then_some(changes)
-    }
-
-    fn nothing(&self, as_of: u64) {
-        self.nothing_as_of.store(as_of, Ordering::Release);
-    }
-}
-
-impl Volume {
-    /// Somebody is about to change the file's contents: takes what he may not
-    /// leave there, as the kernel does natively. With `keeps_set_id` he has
-    /// `CAP_FSETID`.
-    pub(crate) fn clear_set_id(&self, file: &File, caller: &Caller, keeps_set_id: bool) -> Result<()> {
-        let Some(as_of) = file.set_id.due() else { return Ok(()) };
-        file.inode_will_change()?;
-        let cleared = clear(&**file.data(), caller, keeps_set_id)?;
-        if cleared.changed {
-            file.inode_is_set(false, self.tiers.home().id)?;
-        }
-        if cleared.nothing_left {
-            file.set_id.nothing(as_of);
-        }
-        Ok(())
-    }
+    Ok(())
 }
 
 /// Takes from the inode behind `fd` what it may not keep when the caller
@@ -163,16 +128,5 @@ mod tests {
             assert_eq!(without_set_id(&attr(mode), &inside), members, "{mode:o}");
             assert_eq!(without_set_id(&attr(mode), &also_inside), members, "{mode:o}");
         }
-    }
-
-    #[test]
-    fn a_change_while_somebody_looks_is_looked_at_again() {
-        let check = SetIdCheck::new();
-        let as_of = check.due().unwrap();
-        check.changed();
-        check.nothing(as_of);
-        let as_of = check.due().unwrap();
-        check.nothing(as_of);
-        assert_eq!(check.due(), None);
     }
 }

@@ -2,147 +2,139 @@
 //! time, in parallel; then the index; then the home inode.
 
 use super::pieces::is_absent;
-use super::{File, Layout, OpenFile, Spread};
-use crate::Volume;
+use crate::core::Core;
 use crate::failpoint::Failpoint;
+use crate::file::open::{concerning, concerns};
+use crate::file::whole::store_durable;
+use crate::live::{File, Layout, OpenFile, Spread};
 use crate::tiers::{Backend, Tier, bit};
-use braid_contract::{Error, Result, SetTime, Timestamp};
+use braid_contract::{Error, Result};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-impl Volume {
-    /// `fsync` of one descriptor. What could not be made durable, whoever asked
-    /// for it first, every descriptor is told once.
-    pub(crate) fn sync_open(&self, open: &OpenFile, data_only: bool) -> Result<()> {
-        let result = self.sync_file(&open.file, data_only);
-        match open.take_sync_error() {
-            Some(errno) if result.is_ok() => Err(Error::new(errno, "an earlier sync failed")),
-            _ => result,
-        }
+/// `fsync` of one descriptor. What could not be made durable, whoever asked
+/// for it first, every descriptor is told once.
+pub(crate) fn sync_open(core: &Core, open: &OpenFile, data_only: bool) -> Result<()> {
+    let result = sync_file(core, &open.file, data_only);
+    match open.take_sync_error() {
+        Some(errno) if result.is_ok() => Err(Error::new(errno, "an earlier sync failed")),
+        _ => result,
     }
+}
 
-    pub(crate) fn sync_file(&self, file: &File, data_only: bool) -> Result<()> {
-        self.sync_in_order(file, data_only).inspect_err(|error| file.note_sync_error(error))
+pub(crate) fn sync_file(core: &Core, file: &File, data_only: bool) -> Result<()> {
+    sync_in_order(core, file, data_only).inspect_err(|error| file.note_sync_error(error))
+}
+
+fn sync_in_order(core: &Core, file: &File, data_only: bool) -> Result<()> {
+    if matches!(&*file.layout.read(), Layout::Plain) {
+        return file.data().sync(data_only);
     }
-
-    fn sync_in_order(&self, file: &File, data_only: bool) -> Result<()> {
-        if matches!(&*file.layout.read(), Layout::Plain) {
-            return file.data().sync(data_only);
-        }
-        let _syncing = file.syncing.lock();
-        let id = match &*file.layout.read() {
-            Layout::Plain => return file.data().sync(data_only),
-            Layout::Spread(spread) => {
-                self.sync_spread(file, spread, data_only)?;
-                self.store_durable(file, spread)?;
-                // The size is in the index, the time of the last write with
-                // the tier that did it. What only the home inode knows, such
-                // as the attribute that leads to the index, is left.
-                if !spread.inode_dirty.swap(false, Ordering::AcqRel) {
-                    return Ok(());
-                }
-                spread.id()
+    let _syncing = file.syncing.lock();
+    let id = match &*file.layout.read() {
+        Layout::Plain => return file.data().sync(data_only),
+        Layout::Spread(spread) => {
+            sync_spread(core, file, spread, data_only)?;
+            store_durable(core, file, spread)?;
+            // The size is in the index, the time of the last write with
+            // the tier that did it. What only the home inode knows, such
+            // as the attribute that leads to the index, is left.
+            if !spread.inode_dirty.swap(false, Ordering::AcqRel) {
+                return Ok(());
             }
-        };
-        let synced = self.update_home_inode(file).and_then(|()| file.data().sync(false));
-        synced.inspect_err(|_| {
-            if let Layout::Spread(spread) = &*file.layout.read()
-                && spread.id() == id
-            {
+            spread.id()
+        }
+    };
+    let synced = update_home_inode(file).and_then(|()| file.data().sync(false));
+    synced.inspect_err(|_| {
+        if let Layout::Spread(spread) = &*file.layout.read()
+            && spread.id() == id
+        {
+            spread.inode_dirty.store(true, Ordering::Release);
+        }
+    })
+}
+
+/// Data and index of a spread file; with `data_only`, not the time of the
+/// last write.
+fn sync_spread(core: &Core, file: &File, spread: &Spread, data_only: bool) -> Result<()> {
+    let size = spread.size();
+    let owner = spread.index.owners()?.mtime;
+    let timed = match data_only {
+        true => 0,
+        false => spread.untimed.fetch_and(!bit(owner), Ordering::AcqRel) & bit(owner),
+    };
+    let concerned = spread.index.whole_tier().map_or(u64::MAX, bit);
+    let dirty = (spread.dirty.swap(0, Ordering::AcqRel) | timed) & concerned;
+    let result = sync_tiers(core, file, spread, dirty, timed).and_then(|()| {
+        if spread.index.synced_size()? != size {
+            spread.index.set_synced_size(size)?;
+            // Of a whole file, only the home inode tells it.
+            if spread.index.whole().is_some() {
                 spread.inode_dirty.store(true, Ordering::Release);
             }
-        })
-    }
-
-    /// Data and index of a spread file; with `data_only`, not the time of the
-    /// last write.
-    fn sync_spread(&self, file: &File, spread: &Spread, data_only: bool) -> Result<()> {
-        let size = spread.size();
-        let owner = spread.index.owners()?.mtime;
-        let timed = match data_only {
-            true => 0,
-            false => spread.untimed.fetch_and(!bit(owner), Ordering::AcqRel) & bit(owner),
-        };
-        let concerned = spread.index.whole_tier().map_or(u64::MAX, bit);
-        let dirty = (spread.dirty.swap(0, Ordering::AcqRel) | timed) & concerned;
-        let result = self.sync_tiers(file, spread, dirty, timed).and_then(|()| {
-            if spread.index.synced_size()? != size {
-                spread.index.set_synced_size(size)?;
-                // Of a whole file, only the home inode tells it.
-                if spread.index.whole().is_some() {
-                    spread.inode_dirty.store(true, Ordering::Release);
-                }
-            }
-            if timed != 0 {
-                spread.mtime_was_synced(owner)?;
-            }
-            // Only now is what is before that size known to be meant.
-            spread.index.set_gaps(false)?;
-            match spread.index.whole() {
-                // A mark leads to the time, and to nothing else that the home
-                // inode will not know.
-                Some(_) if data_only => Ok(()),
-                _ => self.index.sync(&spread.index),
-            }
-        });
-        // What could not be synced must not be believed clean.
-        result.inspect_err(|_| {
-            if self.fails_at(Failpoint::FailedSyncIsForgotten) {
-                return;
-            }
-            spread.dirty.fetch_or(dirty, Ordering::AcqRel);
-            spread.untimed.fetch_or(timed, Ordering::AcqRel);
-        })
-    }
-
-    /// Makes the file's data on the tiers in `dirty` durable, in parallel; on
-    /// those in `timed` the time of the last write too.
-    fn sync_tiers(&self, file: &File, spread: &Spread, dirty: u64, timed: u64) -> Result<()> {
-        let tiers: Vec<Arc<Tier>> = self.tiers.iter().filter(|tier| dirty & bit(tier.id) != 0).collect();
-        self.side_by_side(tiers, |tier| {
-            self.sync_if_concerned(file, spread, &tier, timed & bit(tier.id) == 0)
-        })
-    }
-
-    /// Of a file that was just loaded, it is not known which tiers are dirty:
-    /// all are asked, and one that has nothing of it may fail.
-    pub(crate) fn sync_if_concerned(
-        &self,
-        file: &File,
-        spread: &Spread,
-        tier: &Tier,
-        data_only: bool,
-    ) -> Result<()> {
-        self.sync_tier(file, spread, tier, data_only).or_else(|error| self.concerning(spread, tier, error))
-    }
-
-    /// Makes the file's data on one tier durable.
-    pub(crate) fn sync_tier(&self, file: &File, spread: &Spread, tier: &Tier, data_only: bool) -> Result<()> {
-        let result = match &tier.backend {
-            Backend::Home(_) => file.data().sync(data_only),
-            Backend::Store(store) => match store.sync(&[spread.id()], data_only) {
-                Ok(()) => return spread.index.set_object_durable(tier.id),
-                // The file has nothing there.
-                Err(error) if is_absent(spread, tier, &error)? => Ok(()),
-                result => result,
-            },
-        };
-        result.map_err(|error| tier.note_error(error)).inspect_err(|error| {
-            // The tier tells of it once; who asked may not be who wrote.
-            if self.concerns(spread, tier).unwrap_or(true) {
-                file.note_sync_error(error);
-            }
-        })
-    }
-
-    /// Brings size and times of the home inode up to date. Keeps nobody from
-    /// the file's ranges: one of them may be on a tier that hangs.
-    pub(crate) fn update_home_inode(&self, file: &File) -> Result<()> {
-        match &*file.layout.read() {
-            Layout::Spread(spread) if file.can_write() => grow_home_file(file, spread),
-            Layout::Spread(spread) => update_times(file, spread, None),
-            Layout::Plain => Ok(()),
         }
+        if timed != 0 {
+            spread.mtime_was_synced(owner)?;
+        }
+        // Only now is what is before that size known to be meant.
+        spread.index.set_gaps(false)?;
+        match spread.index.whole() {
+            // A mark leads to the time, and to nothing else that the home
+            // inode will not know.
+            Some(_) if data_only => Ok(()),
+            _ => core.index.sync(&spread.index),
+        }
+    });
+    // What could not be synced must not be believed clean.
+    result.inspect_err(|_| {
+        if core.fails_at(Failpoint::FailedSyncIsForgotten) {
+            return;
+        }
+        spread.dirty.fetch_or(dirty, Ordering::AcqRel);
+        spread.untimed.fetch_or(timed, Ordering::AcqRel);
+    })
+}
+
+/// Makes the file's data on the tiers in `dirty` durable, in parallel; on
+/// those in `timed` the time of the last write too.
+fn sync_tiers(core: &Core, file: &File, spread: &Spread, dirty: u64, timed: u64) -> Result<()> {
+    let tiers: Vec<Arc<Tier>> = core.tiers.iter().filter(|tier| dirty & bit(tier.id) != 0).collect();
+    core.side_by_side(tiers, |tier| sync_if_concerned(file, spread, &tier, timed & bit(tier.id) == 0))
+}
+
+/// Of a file that was just loaded, it is not known which tiers are dirty:
+/// all are asked, and one that has nothing of it may fail.
+pub(crate) fn sync_if_concerned(file: &File, spread: &Spread, tier: &Tier, data_only: bool) -> Result<()> {
+    sync_tier(file, spread, tier, data_only).or_else(|error| concerning(spread, tier, error))
+}
+
+/// Makes the file's data on one tier durable.
+pub(crate) fn sync_tier(file: &File, spread: &Spread, tier: &Tier, data_only: bool) -> Result<()> {
+    let result = match &tier.backend {
+        Backend::Home(_) => file.data().sync(data_only),
+        Backend::Store(store) => match store.sync(&[spread.id()], data_only) {
+            Ok(()) => return spread.index.set_object_durable(tier.id),
+            // The file has nothing there.
+            Err(error) if is_absent(spread, tier, &error)? => Ok(()),
+            result => result,
+        },
+    };
+    result.map_err(|error| tier.note_error(error)).inspect_err(|error| {
+        // The tier tells of it once; who asked may not be who wrote.
+        if concerns(spread, tier).unwrap_or(true) {
+            file.note_sync_error(error);
+        }
+    })
+}
+
+/// Brings size and times of the home inode up to date. Keeps nobody from
+/// the file's ranges: one of them may be on a tier that hangs.
+pub(crate) fn update_home_inode(file: &File) -> Result<()> {
+    match &*file.layout.read() {
+        Layout::Spread(spread) if file.can_write() => grow_home_file(file, spread),
+        Layout::Spread(spread) => file.update_times(spread, None),
+        Layout::Plain => Ok(()),
     }
 }
 
@@ -160,7 +152,7 @@ pub(super) fn unnoticed<T>(
     let _times = file.setting_times.lock();
     let before = file.data().stat()?.attr.mtime;
     let changed = change();
-    update_times(file, spread, Some(before))?;
+    file.update_times(spread, Some(before))?;
     changed
 }
 
@@ -168,7 +160,7 @@ pub(super) fn unnoticed<T>(
 /// shorter was set when it did.
 pub(super) fn grow_home_file(file: &File, spread: &Spread) -> Result<()> {
     if file.home_size()? >= spread.size() {
-        return update_times(file, spread, None);
+        return file.update_times(spread, None);
     }
     // A write to a range on home makes the home file longer by itself, and
     // setting its size at the same time could cut what was just written.
@@ -176,21 +168,9 @@ pub(super) fn grow_home_file(file: &File, spread: &Spread) -> Result<()> {
     let native = file.data().stat()?.attr;
     let size = spread.size();
     if native.size >= size {
-        return update_times(file, spread, None);
+        return file.update_times(spread, None);
     }
     file.writable()?.truncate(size)?;
     // That touched the modification time; if home owns it, it stays.
-    update_times(file, spread, Some(native.mtime))
-}
-
-/// Sets the modification time, if it is ahead of the home inode; to `mtime` if
-/// it is not.
-pub(super) fn update_times(file: &File, spread: &Spread, mtime: Option<Timestamp>) -> Result<()> {
-    let ahead = spread.times.mtime();
-    let Some(time) = ahead.or(mtime) else { return Ok(()) };
-    file.data().set_times(None, Some(SetTime::At(time)))?;
-    if let Some(ahead) = ahead {
-        spread.times.mtime_was_stored(ahead);
-    }
-    Ok(())
+    file.update_times(spread, Some(native.mtime))
 }

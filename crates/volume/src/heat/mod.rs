@@ -10,10 +10,9 @@ mod touch;
 pub(crate) use table::{Decay, Spot, Table};
 
 use crate::Volume;
-use crate::file::File;
-use crate::namespace::Inode;
+use crate::live::{File, Inode, Tag};
 use crate::sync::{Mutex, MutexGuard};
-use braid_contract::{Access, Context, Environment, Errno, NativeHandle, Result, TierId};
+use braid_contract::{Access, Context, Environment, Errno, Result, TierId};
 use braid_format::{DEGREE_MAX, FileKey, decode_heat, encode_heat};
 use std::cmp::Reverse;
 use std::collections::HashMap;
@@ -35,14 +34,6 @@ const SAVE_EVERY: u32 = 300;
 
 /// Ranges that are handed to movers at a time.
 const HOT_MAX: usize = 8192;
-
-/// Names a file in use to the table of touches.
-#[derive(Debug)]
-pub(crate) struct Tag {
-    serial: u32,
-    key: FileKey,
-    handle: Option<NativeHandle>,
-}
 
 /// The heat of a volume's ranges.
 pub(crate) struct Heat {
@@ -208,7 +199,7 @@ impl Heat {
 impl Volume {
     /// The time by which heat goes.
     pub(crate) fn heat_now(&self) -> u32 {
-        seconds(&*self.environment)
+        seconds(&*self.core.environment)
     }
 
     /// Has the table say what is so now, before somebody decides by it.
@@ -246,7 +237,7 @@ impl Volume {
             }
             encode_heat(table.files().iter())
         };
-        self.home.braid()?.replace_small(SAVED, &bytes).context("saving the heat of ranges")
+        self.core.home.braid()?.replace_small(SAVED, &bytes).context("saving the heat of ranges")
     }
 
     /// Takes up what was saved. If that can't be read, nothing is known.
@@ -254,7 +245,7 @@ impl Volume {
         if self.heat.budget == 0 {
             return;
         }
-        match self.home.is_ours() {
+        match self.core.home.is_ours() {
             Ok(true) => {}
             Ok(false) => {
                 tracing::warn!("the saved heat of ranges is another user's to write; it begins anew");
@@ -276,7 +267,7 @@ impl Volume {
     }
 
     fn read_heat(&self) -> Result<Option<Vec<u8>>> {
-        let file = match self.home.braid()?.open_at(OsStr::new(SAVED), Access::Read) {
+        let file = match self.core.home.braid()?.open_at(OsStr::new(SAVED), Access::Read) {
             Err(error) if error.errno() == Errno::ENOENT => return Ok(None),
             result => result?,
         };

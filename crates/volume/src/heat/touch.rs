@@ -3,8 +3,7 @@
 //! every read and write passes here, so a touch that was entered already costs
 //! one load. `heat` empties it once in an epoch.
 
-use crate::placement::split_mix;
-use braid_contract::TierId;
+use braid_contract::{SplitMix, TierId};
 use std::sync::atomic::{AtomicU64, Ordering};
 
 /// Ranges that can be told apart in one epoch; what does not find a place in
@@ -67,7 +66,7 @@ impl Touches {
 
     pub(super) fn enter(&self, touch: Touch) {
         let word = touch.encode();
-        let first = split_mix(word) as usize;
+        let first = SplitMix::new(word).next_u64() as usize;
         for probe in 0..PROBES {
             let slot = &self.slots[(first + probe) % SLOTS];
             let mut found = slot.load(Ordering::Relaxed);

@@ -9,13 +9,16 @@
 //!    what an earlier import brought in and was interrupted.
 //!
 //! What a crash leaves of 1 is removed at the next mount
-//! ([`Volume::discard_unnamed`]); what it leaves of 3 is met again as a file
+//! (`discard_unnamed`); what it leaves of 3 is met again as a file
 //! that home has already, and is the same.
 
-use super::Observer;
+use super::ImportObserver;
 use super::walk::{Met, give_attributes, open_dir};
 use crate::Volume;
-use crate::namespace::ID_ATTRS;
+use crate::file::open::end_use;
+use crate::file::whole::{adopt_object, take_object_id};
+use crate::namespace::copied::ID_ATTRS;
+use crate::namespace::known::with_file;
 use crate::tiers::Tier;
 use braid_contract::{
     Access, Attr, Errno, Error, Fd, FileKind, NativeFd, ObjectId, RenameMode, Result, Store,
@@ -37,7 +40,7 @@ pub(super) struct Adopter<'a> {
     root: Fd,
     /// Where home inodes are before they have a name.
     unnamed: Fd,
-    pub(super) observer: &'a mut dyn Observer,
+    pub(super) observer: &'a mut dyn ImportObserver,
     batch: Vec<Adopted>,
     /// Further names of files, as where the file is at home, and the name.
     links: Vec<Link>,
@@ -79,7 +82,7 @@ impl<'a> Adopter<'a> {
         tier: &'a Tier,
         store: &'a dyn Store,
         (root, unnamed): (Fd, Fd),
-        observer: &'a mut dyn Observer,
+        observer: &'a mut dyn ImportObserver,
     ) -> Self {
         let (batch, links, old, linked) = (Vec::new(), Vec::new(), Vec::new(), HashMap::new());
         Self {
@@ -138,7 +141,7 @@ impl<'a> Adopter<'a> {
 
     /// Whether the file that home has of that name is this one.
     fn is_in(&mut self, met: &Met<'_>) -> Result<bool> {
-        let home = &self.volume.home;
+        let home = &self.volume.core.home;
         let fd = home.root().open_at(met.path.as_os_str(), Access::Path)?;
         let identity = home.identify(&*fd)?;
         match home.id_attr(&*fd, &identity)? {
@@ -174,7 +177,7 @@ impl<'a> Adopter<'a> {
 
     fn find_linked(&self) -> Result<HashMap<u64, PathBuf>> {
         let mut linked = HashMap::new();
-        let home = &self.volume.home;
+        let home = &self.volume.core.home;
         home.walk(&mut |path, fd, identity| {
             let Some(attr) = home.id_attr(&**fd, identity).ok().flatten() else { return Ok(()) };
             if attr.kind.whole().is_some_and(|whole| whole.tier == self.tier.id)
@@ -212,8 +215,8 @@ impl<'a> Adopter<'a> {
 
     /// Whether a file at home is still what came of an inode of the tier.
     fn is_file_of(&self, file: &Fd, ino: u64) -> Result<bool> {
-        let identity = self.volume.home.identify(&**file)?;
-        Ok(match self.volume.home.id_attr(&**file, &identity)? {
+        let identity = self.volume.core.home.identify(&**file)?;
+        Ok(match self.volume.core.home.id_attr(&**file, &identity)? {
             Some(attr) => self.object(attr.id)?.is_some_and(|object| object.ino.0 == ino),
             None => identity.size() == 0,
         })
@@ -242,14 +245,14 @@ impl<'a> Adopter<'a> {
         if attr.size == 0 {
             return Ok(());
         }
-        let identity = volume.home.identify(&*fd)?;
-        volume.with_file(&fd, &identity, |file| {
+        let identity = volume.core.home.identify(&*fd)?;
+        with_file(&volume.core, &fd, &identity, |file| {
             file.opened(false)?;
-            let made = volume.take_object_id(file).and_then(|id| {
+            let made = take_object_id(&volume.core, file).and_then(|id| {
                 self.store.adopt(id, &**met.fd).map_err(|error| self.tier.note_error(error))?;
-                volume.adopt_object(file, self.tier, id, Reason::Asked)
+                adopt_object(&volume.core, file, self.tier, id, Reason::Asked)
             });
-            let ended = volume.end_use(file, false);
+            let ended = end_use(&volume.core, file, false);
             made.and(ended)
         })
     }
@@ -257,7 +260,7 @@ impl<'a> Adopter<'a> {
     /// Carries out what was put off: gives names to what has none, and takes
     /// away old ones.
     pub(super) fn flush(&mut self) -> Result<()> {
-        let home = self.volume.home.root();
+        let home = self.volume.core.home.root();
         self.give_names(&home)?;
         self.add_links(&home)?;
         self.let_go(&home)?;
@@ -331,8 +334,8 @@ impl<'a> Adopter<'a> {
     /// It is not to come in after all: the object is only a name of it.
     fn give_back(&self, adopted: &Adopted) -> Result<()> {
         let fd = self.unnamed.open_at(&adopted.unnamed, Access::Path)?;
-        let identity = self.volume.home.identify(&*fd)?;
-        if let Some(attr) = self.volume.home.id_attr(&*fd, &identity)? {
+        let identity = self.volume.core.home.identify(&*fd)?;
+        if let Some(attr) = self.volume.core.home.id_attr(&*fd, &identity)? {
             self.store.remove(&[attr.id])?;
         }
         self.unnamed.remove_at(&adopted.unnamed, false)
@@ -343,7 +346,7 @@ impl<'a> Adopter<'a> {
         if met.at_home.is_some() {
             return if self.is_same(met)? { self.is_old(met.path, false) } else { self.stays(met.path) };
         }
-        let home = self.volume.home.root();
+        let home = self.volume.core.home.root();
         let (dir, name) = (parent(&home, met.path)?, name(met.path));
         make_other(&dir, name, met.fd, met.attr)?;
         let made = dir.open_at(name, Access::Path)?;
@@ -358,7 +361,7 @@ impl<'a> Adopter<'a> {
         if (met.at_home, met.attr.kind) != (Some(FileKind::Symlink), FileKind::Symlink) {
             return Ok(false);
         }
-        let theirs = self.volume.home.root().open_at(met.path.as_os_str(), Access::Path)?;
+        let theirs = self.volume.core.home.root().open_at(met.path.as_os_str(), Access::Path)?;
         Ok(theirs.read_link()? == met.fd.read_link()?)
     }
 }
@@ -378,7 +381,7 @@ fn make_other(dir: &Fd, name: &OsStr, fd: &Fd, attr: &Attr) -> Result<()> {
 impl Volume {
     /// Tells the front end of names that came.
     pub(super) fn names_came<'p>(&self, home: &Fd, paths: impl IntoIterator<Item = &'p Path>) {
-        let Some(cache) = self.entry_cache.get() else { return };
+        let Some(cache) = self.state.entry_cache.get() else { return };
         let mut dirs: BTreeMap<&Path, Vec<OsString>> = BTreeMap::new();
         for path in paths {
             let dir = path.parent().unwrap_or(Path::new(""));
@@ -386,17 +389,17 @@ impl Volume {
         }
         for (dir, names) in dirs {
             // One that is gone again has no names.
-            let Ok(identity) = open_dir(home, dir).and_then(|dir| self.home.identify(&*dir)) else {
+            let Ok(identity) = open_dir(home, dir).and_then(|dir| self.core.home.identify(&*dir)) else {
                 continue;
             };
-            cache.names_came(self.home.public_ino(identity.ino()), &names);
+            cache.names_came(self.core.home.public_ino(identity.ino()), &names);
         }
     }
 
     /// A file got one more name.
     fn name_was_added(&self, file: &dyn NativeFd) -> Result<()> {
-        if let Some(cache) = self.entry_cache.get() {
-            cache.attributes_changed(self.home.public_ino(self.home.identify(file)?.ino()));
+        if let Some(cache) = self.state.entry_cache.get() {
+            cache.attributes_changed(self.core.home.public_ino(self.core.home.identify(file)?.ino()));
         }
         Ok(())
     }

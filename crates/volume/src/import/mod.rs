@@ -15,16 +15,12 @@ mod walk;
 pub(crate) use walk::give_attributes;
 
 use crate::Volume;
-use crate::namespace::names_in;
-use crate::rehome::empty_dir;
+use crate::recover::unnamed::{IMPORT_DIR, discard_unnamed};
 use crate::tiers::Tier;
 use braid_contract::{Access, Errno, Error, Fd, RefusalKind, Result, Store};
 use std::ffi::OsStr;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-
-/// Where home inodes are made before they get their name, below `.braid`.
-pub(crate) const IMPORT_DIR: &str = "import";
 
 /// Names that file systems make at their root, and no user.
 const NATIVE_NAMES: [&str; 1] = ["lost+found"];
@@ -53,7 +49,7 @@ pub struct ImportSurvey {
 }
 
 /// What is told of an import under way.
-pub(crate) trait Observer {
+pub(crate) trait ImportObserver {
     /// So much came in. `ECANCELED` ends it.
     fn came(&mut self, files: u64, bytes: u64) -> Result<()>;
     /// This stays, since home has something of that name.
@@ -70,7 +66,7 @@ impl Volume {
     /// directory; those of the tier.
     pub fn survey_import(&self, tier: &str) -> Result<ImportSurvey> {
         let (_, _, root) = self.importable(tier)?;
-        let _entered = self.barrier.enter();
+        let _entered = self.core.barrier.enter();
         walk::survey(self, &root)
     }
 
@@ -86,7 +82,7 @@ impl Volume {
             let what = format!("tier {name} is {}: it takes no files", tier.state().name());
             return Err(Error::refused(Errno::EBUSY, RefusalKind::Trouble, what));
         }
-        let Some((_, store)) = self.tiers.stores().find(|(other, _)| other.id == tier.id) else {
+        let Some((_, store)) = self.core.tiers.stores().find(|(other, _)| other.id == tier.id) else {
             return Err(Errno::ENODEV.into());
         };
         match store.directory() {
@@ -100,40 +96,19 @@ impl Volume {
     }
 
     /// Brings everything in. `from` and what it has stay usable all the time.
-    pub(crate) fn import_tier(&self, name: &str, observer: &mut dyn Observer) -> Result<()> {
+    pub(crate) fn import_tier(&self, name: &str, observer: &mut dyn ImportObserver) -> Result<()> {
         let (tier, store, root) = self.importable(name)?;
         // The front end is told of names, and may have to wait for requests:
         // nobody may close the barrier to those.
-        let _alone = self.overhaul.try_lock().ok_or_else(|| {
+        let _alone = self.state.overhaul.try_lock().ok_or_else(|| {
             Error::new(Errno::EBUSY, "a check or the replacement of home is under way; try again after it")
         })?;
-        let _entered = self.barrier.enter();
-        self.discard_unnamed()?;
-        let braid = self.home.braid()?;
+        let _entered = self.core.barrier.enter();
+        discard_unnamed(&self.core)?;
+        let braid = self.core.home.braid()?;
         braid.ensure_dir_at(IMPORT_DIR)?;
         let unnamed = braid.open_at(OsStr::new(IMPORT_DIR), Access::Directory)?;
         let adopter = adopt::Adopter::new(self, &tier, &*store, (Fd::clone(&root), unnamed), observer);
         walk::bring_in(self, &root, adopter)
-    }
-
-    /// Removes what an import that was interrupted left without a name: the
-    /// files are still where they were.
-    pub(crate) fn discard_unnamed(&self) -> Result<()> {
-        let braid = self.home.braid()?;
-        let unnamed = match braid.open_at(OsStr::new(IMPORT_DIR), Access::Directory) {
-            Err(error) if error.errno() == Errno::ENOENT => return Ok(()),
-            result => result?,
-        };
-        for name in names_in(&*unnamed)? {
-            let fd = unnamed.open_at(&name, Access::Path)?;
-            let identity = self.home.identify(&*fd)?;
-            if let Some(attr) = self.home.id_attr(&*fd, &identity)? {
-                for (_, store) in self.tiers.stores() {
-                    store.remove(&[attr.id])?;
-                }
-            }
-        }
-        empty_dir(&*unnamed, &[])?;
-        braid.remove_at(OsStr::new(IMPORT_DIR), true)
     }
 }

@@ -3,7 +3,9 @@
 use super::adopt::Adopter;
 use super::{ImportSurvey, NAMED_MAX, NATIVE_NAMES};
 use crate::Volume;
-use crate::namespace::{copy_xattrs, names_in};
+use crate::home::names_in;
+use crate::namespace::copied::copy_xattrs;
+use crate::recover::unnamed::discard_unnamed;
 use braid_contract::{Access, Attr, Errno, Error, Fd, FileKind, Result, SetTime};
 use braid_format::BRAID_DIR;
 use std::ffi::OsStr;
@@ -40,7 +42,7 @@ enum Step {
 
 fn walk(volume: &Volume, root: &Fd, visitor: &mut dyn Visitor) -> Result<()> {
     let device = root.stat()?.device;
-    let home = volume.home.root();
+    let home = volume.core.home.root();
     let mut steps = vec![Step::Enter(PathBuf::new())];
     while let Some(step) = steps.pop() {
         let path = match step {
@@ -216,7 +218,7 @@ impl Visitor for Bringer<'_, '_> {
 }
 
 pub(super) fn bring_in(volume: &Volume, root: &Fd, adopter: Adopter<'_>) -> Result<()> {
-    let home = volume.home.root();
+    let home = volume.core.home.root();
     let mut bringer = Bringer { adopter, root, home, made: Vec::new(), left: Vec::new() };
     let walked = walk(volume, root, &mut bringer);
     bringer.adopter.flush()?;
@@ -231,7 +233,7 @@ pub(super) fn bring_in(volume: &Volume, root: &Fd, adopter: Adopter<'_>) -> Resu
         let dir = bringer.home.open_at(path.as_os_str(), Access::Path)?;
         dir.set_times(Some(SetTime::At(attr.atime)), Some(SetTime::At(attr.mtime)))?;
     }
-    volume.discard_unnamed()?;
+    discard_unnamed(&volume.core)?;
     walked
 }
 

@@ -5,7 +5,7 @@ use super::Index;
 use super::ballast::Ballast;
 use super::marks::{Marks, Spares};
 use super::segments::Segments;
-use crate::namespace::names_in;
+use crate::home::names_in;
 use crate::sync::{Mutex, RwLock};
 use braid_contract::{Access, Context, Errno, Fd, NativeFd, NativeHandle, ObjectId, Result, TierId};
 use braid_format::{Entry, HEADER_LEN, Header, MUTABLE_FROM, Mark, Words, index_path};

@@ -34,7 +34,8 @@ impl Volume {
     /// All jobs that are known, oldest first.
     #[must_use]
     pub fn jobs(&self) -> Vec<JobStatus> {
-        let (now_ns, slowed) = (self.environment.monotonic_ns(), self.slowed_tiers());
+        let (now_ns, slowed) =
+            (self.core.environment.monotonic_ns(), self.throttles.slowed_tiers(&self.core.tiers));
         self.jobs.each(|job| status(job, now_ns, &slowed))
     }
 
@@ -137,7 +138,7 @@ impl Volume {
     /// Reads the jobs that are kept. Whatever is wrong with them, the volume
     /// can be used.
     pub(crate) fn load_jobs(&self) {
-        match shelf::load(&self.home) {
+        match shelf::load(&self.core.home) {
             Ok(mut shelf) => {
                 let settled = shelf.records.iter_mut().filter_map(|record| self.settle_job(record));
                 let settled: Vec<JobRecord> = settled.collect();
@@ -152,13 +153,14 @@ impl Volume {
     /// Ends a job that can't go on after a restart, or has nothing left to do;
     /// answers it if something changed.
     fn settle_job(&self, record: &mut JobRecord) -> Option<JobRecord> {
-        let now_ns = self.environment.wall_ns();
+        let now_ns = self.core.environment.wall_ns();
         if is_lost(record) {
             let why = "the volume was closed before it was done: home is where it was";
             record.be_failed(now_ns, why.into());
             return Some(record.clone());
         }
-        let tier = record.what.emptied_tier().filter(|tier| self.tiers.number(tier).is_none())?.to_owned();
+        let tier =
+            record.what.emptied_tier().filter(|tier| self.core.tiers.number(tier).is_none())?.to_owned();
         match (record.state.is_final(), record.what.removed_tier()) {
             (true, _) if !record.holds => return None,
             (true, _) => {}
@@ -187,7 +189,7 @@ impl Volume {
         if let Some(parallel) = parallel {
             self.jobs.set_parallel(parallel);
         }
-        if self.environment.threads() {
+        if self.core.environment.threads() {
             self.background.start_jobs(self)?;
         }
         Ok(())
@@ -195,7 +197,7 @@ impl Volume {
 
     /// Writes what is known of a job, as it is now.
     pub(super) fn keep_job(&self, record: &JobRecord) -> Result<()> {
-        let _entered = self.barrier.enter();
+        let _entered = self.core.barrier.enter();
         self.keep_job_inside(record)
     }
 
@@ -203,13 +205,13 @@ impl Volume {
     pub(super) fn keep_job_inside(&self, record: &JobRecord) -> Result<()> {
         let _saving = self.jobs.saving.lock();
         // Somebody may have changed it since.
-        let latest = self.jobs.update(record.id, |job| job.kept(self.environment.wall_ns()));
-        shelf::save(&self.home, latest.as_ref().unwrap_or(record))
+        let latest = self.jobs.update(record.id, |job| job.kept(self.core.environment.wall_ns()));
+        shelf::save(&self.core.home, latest.as_ref().unwrap_or(record))
     }
 
     /// As [`keep_job`](Self::keep_job), where nobody can be told of a failure.
     pub(super) fn try_keep_job(&self, record: &JobRecord) {
-        let _entered = self.barrier.enter();
+        let _entered = self.core.barrier.enter();
         self.try_keep_job_inside(record);
     }
 
@@ -222,9 +224,9 @@ impl Volume {
 
     /// Removes what is kept of jobs that are forgotten.
     pub(super) fn forget_jobs(&self, ids: &[u64]) {
-        let _entered = self.barrier.enter();
+        let _entered = self.core.barrier.enter();
         for id in ids {
-            if let Err(error) = shelf::remove(&self.home, *id) {
+            if let Err(error) = shelf::remove(&self.core.home, *id) {
                 tracing::warn!(job = id, %error, "an old job can't be forgotten");
             }
         }

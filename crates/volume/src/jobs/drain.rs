@@ -109,8 +109,8 @@ impl Volume {
     /// Tells each tier whether it takes new ranges, as far as jobs go.
     pub(super) fn apply_draining(&self) {
         // Whoever holds it to take a tier out has its own will with that.
-        let _table = self.table.lock();
-        for tier in self.tiers.iter() {
+        let _table = self.state.table.lock();
+        for tier in self.core.tiers.iter() {
             let held = self.jobs.each(|job| holds(&job.record, &tier.name));
             tier.set_draining(held.contains(&true));
         }

@@ -3,11 +3,12 @@
 use super::room::Stretch;
 use super::shares::Shares;
 use crate::Volume;
-use crate::file::{File, Layout, PlacementRequest};
-use crate::placement::{Origin, Span};
+use crate::file::choose::{PlacementRequest, find_room, placed};
+use crate::live::{File, Layout};
 use crate::tiers::{Tier, bit};
 use braid_contract::{Errno, Error, JobKind, Result, TierId};
 use braid_format::{PinAttr, RangeSize, Reason};
+use braid_placement::{Origin, WriteSpan};
 use std::path::PathBuf;
 use std::sync::Arc;
 
@@ -124,10 +125,12 @@ impl Volume {
                     None => Target::Stay,
                 }
             }
-            Goal::Shares => match step.to.and_then(|to| self.tiers.get(to).ok()).filter(|tier| fits(tier)) {
-                Some(tier) => Target::Tier(tier),
-                None => Target::Stay,
-            },
+            Goal::Shares => {
+                match step.to.and_then(|to| self.core.tiers.get(to).ok()).filter(|tier| fits(tier)) {
+                    Some(tier) => Target::Tier(tier),
+                    None => Target::Stay,
+                }
+            }
             Goal::Off { to: Some(to), .. } if fits(to) => Target::Tier(Arc::clone(to)),
             Goal::Off { tier, .. } => {
                 let excluded = excluded | bit(tier.id);
@@ -148,10 +151,10 @@ impl Volume {
         };
         let mut credits = spread.placing.lock();
         let size = spread.size();
-        let span = Span { offset: 0, len: bytes, size, size_after: size, new_bytes: bytes };
+        let span = WriteSpan { offset: 0, len: bytes, size, size_after: size, new_bytes: bytes };
         let request = PlacementRequest { file, origin: Origin::default(), span };
-        let choice = self.find_room(&request, &credits, excluded)?;
-        self.placed(&request, &mut credits, &choice);
+        let choice = find_room(&self.core, &request, &credits, excluded)?;
+        placed(&self.core, &request, &mut credits, &choice);
         Ok(choice.tier)
     }
 }

@@ -5,8 +5,8 @@ use super::list::{Outcome, Rest};
 use super::run::Stop;
 use super::shelf;
 use crate::Volume;
-use crate::migrate::Pace;
-use crate::namespace::Home;
+use crate::home::Home;
+use crate::rate::Pace;
 use crate::rehome::{RehomePhase, RehomeProgress};
 use braid_contract::{Amount, Error, JobKind, Result};
 
@@ -22,7 +22,7 @@ impl Volume {
         let (Some(root), JobKind::ReplaceHome { dir }) = begun.map_err(failed)? else {
             return Err(Stop::Failed("its directory is not known any more".into()));
         };
-        let Some(alone) = self.overhaul.try_lock() else {
+        let Some(alone) = self.state.overhaul.try_lock() else {
             // A check goes on.
             return Ok(Outcome::Waiting(0, Rest::All));
         };
@@ -64,7 +64,7 @@ impl Volume {
     /// one.
     pub(crate) fn keep_done(&self, id: u64, home: &Home) -> Result<()> {
         let mut record = self.jobs.update(id, |job| job.record.clone())?;
-        record.be_done(self.environment.wall_ns());
+        record.be_done(self.core.environment.wall_ns());
         shelf::save(home, &record)
     }
 

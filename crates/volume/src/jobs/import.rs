@@ -4,7 +4,7 @@
 use super::list::Outcome;
 use super::run::Stop;
 use crate::Volume;
-use crate::import::Observer;
+use crate::import::ImportObserver;
 use braid_contract::{Amount, Errno, Error, Result, Shown};
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -52,7 +52,7 @@ impl Watcher<'_> {
     }
 }
 
-impl Observer for Watcher<'_> {
+impl ImportObserver for Watcher<'_> {
     fn came(&mut self, files: u64, bytes: u64) -> Result<()> {
         let more = Amount { bytes, ranges: 0, files };
         if let Some(record) = self.volume.jobs.moved(self.id, more) {

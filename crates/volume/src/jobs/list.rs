@@ -1,8 +1,7 @@
 //! Which jobs there are, which of them may run now, and what becomes of them.
 //! Plain data behind one lock; who waits for something to do waits here.
 
-use crate::migrate::{Meter, Pace, Paces};
-use crate::movers::IoClass;
+use crate::rate::{IoClass, Meter, Pace, Paces};
 use crate::rehome::{RehomeOutcome, RehomePhase};
 use crate::sync::{Condvar, Mutex};
 use braid_contract::{Amount, Environment, Errno, Error, Fd, JobKind, JobState, RefusalKind, Result};

@@ -2,12 +2,14 @@
 //! different tiers side by side. `run` calls it for each file.
 
 use super::goal::{Goal, Step, Target};
-use super::room::show;
 use super::run::{BATCH, Run, Stop, is_gone};
-use crate::file::File;
-use crate::movers::MoveRate;
+use crate::file::ranges::range_size_of;
+use crate::file::relocate::relocate;
+use crate::live::File;
+use crate::rate::MoveRate;
 use crate::sync::Mutex;
 use crate::tiers::{Tier, bit};
+use braid_contract::units::show_size_up;
 use braid_contract::{Amount, Errno, Error, Result, counted};
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -50,7 +52,7 @@ impl Run<'_> {
             // It may have been spread meanwhile, by somebody to whom another
             // rule applies: then these were not all of its ranges, and others
             // begin elsewhere.
-            first = if self.volume.range_size_of(file)? == steps[0].ranges { next } else { 0 };
+            first = if range_size_of(&self.volume.core, file)? == steps[0].ranges { next } else { 0 };
         }
         if stayed > 0 {
             *self.skipped.entry("no room on a better tier".into()).or_default() += 1;
@@ -75,7 +77,7 @@ impl Run<'_> {
             }
         }
         let all = Mutex::new(std::mem::take(done));
-        let result = self.volume.side_by_side(by_route.into_values(), |(tier, steps)| {
+        let result = self.volume.core.side_by_side(by_route.into_values(), |(tier, steps)| {
             steps.into_iter().try_for_each(|step| self.move_step(file, step, &tier, &all))
         });
         *done = std::mem::take(&mut *all.lock());
@@ -104,8 +106,12 @@ impl Run<'_> {
                 },
             };
             let offset = step.offset;
-            let rate = MoveRate { pace: self.pace, class: volume.jobs.io_class(self.id) };
-            match volume.relocate(file, offset, &to, (self.goal.reason(), rate)) {
+            let rate = MoveRate {
+                throttles: &volume.throttles,
+                pace: self.pace,
+                class: volume.jobs.io_class(self.id),
+            };
+            match relocate(&volume.core, file, offset, &to, (self.goal.reason(), rate)) {
                 Ok(0) => return Ok(()),
                 Ok(_) => {
                     let moved = Amount { bytes: step.len, ranges: 1, files: 0 };
@@ -132,12 +138,12 @@ impl Run<'_> {
     }
 
     fn no_room(&self) -> String {
-        let tiers = self.volume.tiers.iter();
+        let tiers = self.volume.core.tiers.iter();
         let rooms: Vec<String> = match &self.goal {
-            Goal::To(tier) => vec![format!("{} {}", tier.name, show(tier.room()))],
+            Goal::To(tier) => vec![format!("{} {}", tier.name, show_size_up(tier.room()))],
             _ => tiers
                 .filter(|tier| !tier.is_draining() && tier.is_healthy())
-                .map(|tier| format!("{} {}", tier.name, show(tier.room())))
+                .map(|tier| format!("{} {}", tier.name, show_size_up(tier.room())))
                 .collect(),
         };
         let of = match &self.goal {

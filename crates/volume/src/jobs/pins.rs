@@ -1,8 +1,10 @@
 //! Pinned files: movers leave them where they are.
 
 use crate::Volume;
-use crate::file::File;
-use crate::namespace::{Identity, Seen};
+use crate::file::choose::is_pinned_by_rule;
+use crate::home::{Identity, Seen};
+use crate::live::File;
+use crate::namespace::known::found;
 use braid_contract::{Access, Context, Errno, Error, Fd, FileKind, RefusalKind, Result, Shown};
 use braid_format::PinAttr;
 use std::path::Path;
@@ -44,13 +46,13 @@ impl Volume {
 
     /// Whether movers leave the file where it is.
     pub(crate) fn is_pinned(&self, file: &File) -> Result<bool> {
-        Ok(self.is_pinned_by_rule(file) || file.pin(&self.home)?.is_some())
+        Ok(is_pinned_by_rule(&self.core, file) || file.pin(&self.core.home)?.is_some())
     }
 
     fn set_pins(&self, path: &str, pin: Option<&PinAttr>, recursive: bool) -> Result<Pinned> {
-        let _entered = self.barrier.enter();
+        let _entered = self.core.barrier.enter();
         let fd = self.open_below(path)?;
-        let identity = self.home.identify(&*fd)?;
+        let identity = self.core.home.identify(&*fd)?;
         let kind = identity.kind();
         match kind {
             FileKind::Regular => {}
@@ -77,7 +79,7 @@ impl Volume {
             set(Path::new(path), &fd, &identity)?;
         } else {
             let starts = if path.is_empty() { Vec::new() } else { vec![path.into()] };
-            self.home.walk_below(&starts, &mut |seen| match seen {
+            self.core.home.walk_below(&starts, &mut |seen| match seen {
                 Seen::File(path, fd, identity) => set(path, fd, identity),
                 Seen::Failed(path, error) => Err(error).with_context(|| path.shown().to_string()),
             })?;
@@ -91,23 +93,23 @@ impl Volume {
         if files.len() <= SYNCED_ALONE_MAX && files.iter().all(|fd| sync(fd).is_ok()) {
             return Ok(());
         }
-        self.home.root().sync_fs().context("making pins durable")
+        self.core.home.root().sync_fs().context("making pins durable")
     }
 
     /// Answers whether something was changed.
     fn set_pin(&self, fd: &Fd, identity: &Identity, pin: Option<&PinAttr>) -> Result<bool> {
-        if self.home.pin_of(&**fd, identity)?.as_ref() == pin {
+        if self.core.home.pin_of(&**fd, identity)?.as_ref() == pin {
             return Ok(false);
         }
-        self.home.set_pin(&**fd, identity, pin)?;
+        self.core.home.set_pin(&**fd, identity, pin)?;
         // Whoever asks from now on sees it.
-        if let Ok(inode) = self.inodes.get(self.home.public_ino(identity.ino()))
+        if let Ok(inode) = self.core.inodes.get(self.core.home.public_ino(identity.ino()))
             && let Some(file) = inode.file.lock().upgrade()
         {
             file.pin_was_set();
         }
         if self.changes.is_on() {
-            self.note_inode(&self.found(identity, Fd::clone(fd)).inode);
+            self.core.observer.inode_changed(&found(&self.core, identity, Fd::clone(fd)).inode);
         }
         Ok(true)
     }

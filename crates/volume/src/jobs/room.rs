@@ -3,12 +3,13 @@
 
 use crate::Volume;
 use crate::config::TierConfig;
-use crate::file::{File, Layout};
+use crate::file::ranges::range_size_in;
 use crate::index::Index;
+use crate::live::{File, Layout};
 use crate::tiers::{Backend, Counts, Tier};
+use braid_contract::units::show_size_up;
 use braid_contract::{Errno, Error, ObjectId, RefusalKind, Result, TierId};
-use braid_format::RANGE_SIZE_MAX;
-use braid_format::{RangeSize, SIZE_MAX};
+use braid_format::{RANGE_SIZE_MAX, RangeSize, SIZE_MAX};
 use std::sync::atomic::Ordering;
 
 /// A range of a file that is somewhere.
@@ -22,12 +23,6 @@ pub(super) struct Stretch {
     pub(super) tier: TierId,
 }
 
-/// A size for messages.
-pub(super) fn show(bytes: u64) -> String {
-    let tenths = (bytes as f64 * 10.0 / (1 << 20) as f64).ceil() / 10.0;
-    if bytes < 1 << 20 { format!("{bytes} bytes") } else { format!("{tenths:.1} MiB") }
-}
-
 impl Volume {
     /// Calls `visit` with each range of a file that is somewhere, from the one
     /// at offset `first` on.
@@ -38,7 +33,7 @@ impl Volume {
         visit: &mut dyn FnMut(Stretch) -> Result<()>,
     ) -> Result<()> {
         let layout = file.layout.read();
-        let ranges = self.range_size_in(file, &layout)?;
+        let ranges = range_size_in(&self.core, file, &layout)?;
         let first = ranges.range_of(first);
         let stretch = |range: u64, tier: TierId, size: u64| {
             let offset = ranges.start_of(range);
@@ -46,7 +41,7 @@ impl Volume {
         };
         match &*layout {
             Layout::Plain => {
-                let (size, home) = (file.home_size()?.min(SIZE_MAX), self.tiers.home().id);
+                let (size, home) = (file.home_size()?.min(SIZE_MAX), self.core.tiers.home().id);
                 (first..ranges.count(size)).try_for_each(|range| visit(stretch(range, home, size)))
             }
             Layout::Spread(spread) => {
@@ -77,14 +72,14 @@ impl Volume {
     pub(super) fn ranges_on(&self, tier: &Tier) -> Result<u64> {
         let mut ranges = 0;
         self.each_index(&mut |id| {
-            ranges += self.ranges_in(&self.index.open_index(id)?, tier)?;
+            ranges += self.ranges_in(&self.core.index.open_index(id)?, tier)?;
             Ok(())
         })?;
         Ok(ranges + self.whole_files_on(tier)?.iter().map(|whole| whole.ranges).sum::<u64>())
     }
 
     fn each_index(&self, visit: &mut dyn FnMut(ObjectId) -> Result<()>) -> Result<()> {
-        self.index.list(&mut |id| match visit(id) {
+        self.core.index.list(&mut |id| match visit(id) {
             // It is gone by now, or can't be read, as the check tells.
             Err(error) if matches!(error.errno(), Errno::ENOENT | Errno::EUCLEAN) => Ok(()),
             result => result,
@@ -105,13 +100,13 @@ impl Volume {
     /// known is a number of ranges, each of which may be as long as can be.
     fn bytes_on(&self, tier: &Tier, room: u64) -> Result<u64> {
         let most = tier.ranges.load(Ordering::Relaxed).saturating_mul(RANGE_SIZE_MAX.into());
-        if self.tiers.counts() == Counts::Exact && most <= room {
+        if self.core.tiers.counts() == Counts::Exact && most <= room {
             return Ok(most);
         }
         let Backend::Store(store) = &tier.backend else { return Ok(most) };
         let mut bytes = 0_u64;
         self.each_index(&mut |id| {
-            let index = self.index.open_index(id)?;
+            let index = self.core.index.open_index(id)?;
             let ranges = self.ranges_in(&index, tier)?;
             if ranges > 0 {
                 let taken = store.stat(id).map_or(u64::MAX, |stat| stat.allocated);
@@ -126,9 +121,10 @@ impl Volume {
     /// Whether the other tiers, and `new`, which is about to join them, have
     /// room for what `tier` has; the numbers, if not.
     pub(super) fn check_room_for_evacuation(&self, tier: &Tier, new: Option<&TierConfig>) -> Result<()> {
-        self.tiers.measure_again();
+        self.core.tiers.measure_again();
         let takes = |other: &Tier| other.id != tier.id && !other.is_draining() && other.is_healthy();
         let mut rooms: Vec<(String, u64)> = self
+            .core
             .tiers
             .iter()
             .filter(|other| takes(other))
@@ -144,12 +140,13 @@ impl Volume {
         if needed <= room {
             return Ok(());
         }
-        let each: Vec<String> = rooms.iter().map(|(name, room)| format!("{name} {}", show(*room))).collect();
+        let each: Vec<String> =
+            rooms.iter().map(|(name, room)| format!("{name} {}", show_size_up(*room))).collect();
         let what = format!(
             "tier {} holds {}, and the other tiers have room for {} ({}): make room, or add a tier",
             tier.name,
-            show(needed),
-            show(room),
+            show_size_up(needed),
+            show_size_up(room),
             if each.is_empty() { "there is none".into() } else { each.join(", ") }
         );
         Err(Error::refused(Errno::ENOSPC, RefusalKind::Room, what))

@@ -4,11 +4,16 @@
 
 use super::goal::{Goal, starts};
 use super::list::{Outcome, Rest};
-use super::room::show;
 use crate::Volume;
-use crate::file::File;
-use crate::migrate::Pace;
-use crate::namespace::{Identity, Seen};
+use crate::file::gather::gather;
+use crate::file::open::end_use;
+use crate::file::ranges::{range_size_of, smallest_range};
+use crate::home::{Identity, Seen};
+use crate::live::File;
+use crate::namespace::known::with_file;
+use crate::rate::Pace;
+use crate::reap::{reap_now, reclaim_orphans};
+use braid_contract::units::show_size_up;
 use braid_contract::{Amount, Errno, Error, Fd, JobKind, Result, Shown, counted};
 use std::collections::{BTreeMap, HashSet};
 use std::path::{Path, PathBuf};
@@ -89,7 +94,7 @@ impl Volume {
     }
 
     fn carry_on(&self, id: u64, what: &JobKind, pace: &Pace) -> std::result::Result<Outcome, Stop> {
-        if what.removed_tier().is_some_and(|tier| self.tiers.number(tier).is_none()) {
+        if what.removed_tier().is_some_and(|tier| self.core.tiers.number(tier).is_none()) {
             // Somebody else removed it.
             return Ok(Outcome::Finished);
         }
@@ -154,7 +159,8 @@ impl Run<'_> {
         });
         self.volume.try_keep_job(&updated.map_err(failed)?);
         let Goal::To(to) = &self.goal else { return Ok(()) };
-        let what = format!("{} in {} are to be moved there", show(left.bytes), counted(left.files, "file"));
+        let what =
+            format!("{} in {} are to be moved there", show_size_up(left.bytes), counted(left.files, "file"));
         self.volume.check_room(&what, left.bytes, to).map_err(failed)
     }
 
@@ -178,7 +184,7 @@ impl Run<'_> {
     }
 
     fn walk(&mut self, places: &[PathBuf]) -> std::result::Result<(), Stop> {
-        let home = &self.volume.home;
+        let home = &self.volume.core.home;
         let walked = home.walk_below(places, &mut |seen| {
             let done = match seen {
                 Seen::File(path, fd, identity) => self.file(path, fd, identity),
@@ -203,7 +209,7 @@ impl Run<'_> {
             return Ok(());
         }
         let mut seen = HashSet::new();
-        for open in self.volume.handles.files() {
+        for open in self.volume.core.handles.files() {
             let nameless = open.file.data().stat().is_ok_and(|stat| stat.attr.nlink == 0);
             // It may be open several times.
             if nameless && open.file.spread_id().is_some_and(|id| seen.insert(id)) {
@@ -249,17 +255,17 @@ impl Run<'_> {
 
     fn visit(&mut self, path: &Path, fd: &Fd, identity: &Identity) -> Result<Option<Stop>> {
         let volume = self.volume;
-        let plain = volume.home.id_attr(&**fd, identity)?.is_none();
+        let plain = volume.core.home.id_attr(&**fd, identity)?.is_none();
         // Which ranges it would have is only known once it is looked at.
-        if plain && !self.goal.wants_plain(identity.size(), volume.smallest_range()) {
+        if plain && !self.goal.wants_plain(identity.size(), smallest_range(&volume.core)) {
             return Ok(None);
         }
         let shown = path.shown().to_string();
-        volume.with_file(fd, identity, |file| {
-            if plain && !self.goal.wants_plain(identity.size(), volume.range_size_of(file)?) {
+        with_file(&volume.core, fd, identity, |file| {
+            if plain && !self.goal.wants_plain(identity.size(), range_size_of(&volume.core, file)?) {
                 return Ok(None);
             }
-            if volume.is_pinned(file)? && !self.goal.overrides(file.pin(&volume.home)?.as_ref()) {
+            if volume.is_pinned(file)? && !self.goal.overrides(file.pin(&volume.core.home)?.as_ref()) {
                 if !self.counting && !volume.steps(&self.goal, file, 0, 1)?.is_empty() {
                     *self.skipped.entry("pinned".into()).or_default() += 1;
                 }
@@ -280,8 +286,8 @@ impl Run<'_> {
         // Its data does not go while it is moved.
         file.opened(false)?;
         let moved = self.move_file(shown, file);
-        let moved = moved.and_then(|stop| self.volume.gather(file).map(|_| stop));
-        let ended = self.volume.end_use(file, false);
+        let moved = moved.and_then(|stop| gather(&self.volume.core, file).map(|_| stop));
+        let ended = end_use(&self.volume.core, file, false);
         let moved = moved?;
         ended.map(|()| moved)
     }
@@ -333,8 +339,8 @@ impl Run<'_> {
             return Ok(true);
         }
         // Removed files leave it too, and their indexes after that is durable.
-        self.volume.reaper.reap_now(self.volume);
-        self.volume.reaper.reclaim_orphans(self.volume);
+        reap_now(&self.volume.core);
+        reclaim_orphans(&self.volume.core);
         Ok(self.volume.ranges_on(tier).map_err(failed)? == 0)
     }
 

@@ -3,11 +3,13 @@
 
 use super::room::Stretch;
 use crate::Volume;
-use crate::file::{File, PlacementRequest};
-use crate::placement::{Credits, Origin, Span, TierView, shares};
+use crate::file::choose::{PlacementRequest, choose, holding};
+use crate::file::ranges::range_size_of;
+use crate::live::File;
 use crate::tiers::bit;
 use braid_contract::{Result, TierId};
 use braid_format::RangeSize;
+use braid_placement::{Credits, Origin, TierView, WriteSpan, shares};
 
 const TIERS: usize = TierId::LIMIT as usize;
 
@@ -72,11 +74,11 @@ impl Volume {
             have[usize::from(tier.0)] += u64::from(len > 0);
             Ok(())
         })?;
-        let ranges = self.range_size_of(file)?;
+        let ranges = range_size_of(&self.core, file)?;
         let count: u64 = have.iter().sum();
         let dealt = count.min(DEALT_MAX);
-        let views = self.tiers.views(0, 0);
-        let chosen = self.holding(file).decides_shares();
+        let views = self.core.tiers.views(0, 0);
+        let chosen = holding(&self.core, file).decides_shares();
         let mut want = match chosen {
             true => {
                 let most = self.most_within_room(&views, &have, ranges);
@@ -99,7 +101,7 @@ impl Volume {
     fn most_within_room(&self, views: &[TierView], have: &[u64; TIERS], ranges: RangeSize) -> [u64; TIERS] {
         let mut most = *have;
         for view in views.iter().filter(|view| view.has_room) {
-            let room = self.tiers.get(view.id).map_or(0, |tier| tier.room());
+            let room = self.core.tiers.get(view.id).map_or(0, |tier| tier.room());
             most[usize::from(view.id.0)] += room / ranges.bytes();
         }
         most
@@ -109,14 +111,14 @@ impl Volume {
     /// was written anew.
     fn as_chosen(&self, file: &File, ranges: RangeSize, count: u64, most: &[u64; TIERS]) -> [u64; TIERS] {
         let request =
-            PlacementRequest { file, origin: Origin::default(), span: Span::at_rest(file.size_now()) };
+            PlacementRequest { file, origin: Origin::default(), span: WriteSpan::at_rest(file.size_now()) };
         let mut credits = Credits::new(file.inode.ino.0, ranges.get());
-        let views = self.tiers.views(0, 0);
+        let views = self.core.tiers.views(0, 0);
         let mut want = [0; TIERS];
         for _ in 0..count {
             let full = (0..TIERS).filter(|at| want[*at] >= most[*at]);
             let full = full.fold(0, |full, at| full | bit(TierId(at as u8)));
-            let Ok(choice) = self.choose(&request, &credits, full) else { break };
+            let Ok(choice) = choose(&self.core, &request, &credits, full) else { break };
             choice.add_to(&mut credits, &views, ranges.bytes());
             want[usize::from(choice.tier.id.0)] += 1;
         }
@@ -132,7 +134,7 @@ impl Volume {
         ranges: RangeSize,
     ) {
         let is_full = |view: &&TierView| {
-            view.has_room && self.tiers.get(view.id).is_ok_and(|tier| tier.room() < ranges.bytes())
+            view.has_room && self.core.tiers.get(view.id).is_ok_and(|tier| tier.room() < ranges.bytes())
         };
         let mut rest = 0;
         for view in views.iter().filter(is_full) {

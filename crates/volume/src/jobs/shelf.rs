@@ -1,10 +1,9 @@
 //! Where jobs are kept: `.braid/jobs` of the home tier, one file each. `list`
 //! decides what is written; the check reads it by [`problem_of`].
 
-use crate::namespace::{Home, names_in};
+use crate::home::{Home, names_in};
 use braid_contract::{Access, Context, Errno, Fd, NativeFd, Result, Shown};
-use braid_format::FormatError;
-use braid_format::JobRecord;
+use braid_format::{FormatError, JobRecord};
 use std::ffi::OsStr;
 
 /// The directory's name.

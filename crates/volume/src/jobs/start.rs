@@ -4,13 +4,13 @@
 use super::control::JobStatus;
 use super::drain::filled;
 use super::list::Job;
-use super::room::show;
 use crate::Volume;
 use crate::config::TierConfig;
+use crate::namespace::known::with_file;
 use crate::tiers::{Tier, TierState};
+use braid_contract::units::show_size_up;
 use braid_contract::{Access, Errno, Error, Fd, FileKind, JobKind, RefusalKind, Result, TierId};
-use braid_format::JobRecord;
-use braid_format::is_below_root;
+use braid_format::{JobRecord, is_below_root};
 use std::path::Path;
 use std::sync::Arc;
 
@@ -159,9 +159,9 @@ impl Volume {
     /// # Errors
     /// `EINVAL` if none is known to be faster than another.
     pub(super) fn ranked_tiers(&self) -> Result<Vec<(Arc<Tier>, f64)>> {
-        let views = self.tiers.views(0, 0);
+        let views = self.core.tiers.views(0, 0);
         let view = |tier: &Tier| views.iter().find(|view| view.id == tier.id);
-        let mut tiers = self.tiers.by_speed(false, |tier| view(tier).map_or(0.0, |view| view.weight));
+        let mut tiers = self.core.tiers.by_speed(false, |tier| view(tier).map_or(0.0, |view| view.weight));
         tiers.retain(|(tier, _)| view(tier).is_some_and(|view| view.has_room));
         match (tiers.first(), tiers.last()) {
             (Some((_, fastest)), Some((_, slowest))) if fastest > slowest => Ok(tiers),
@@ -176,9 +176,9 @@ impl Volume {
     /// whether it may be moved, and fits on `to`.
     fn check_path(&self, path: &str, to: Option<&Arc<Tier>>) -> Result<()> {
         // What is entered and forgotten here is on one home.
-        let _entered = self.barrier.enter();
+        let _entered = self.core.barrier.enter();
         let fd = self.open_below(path)?;
-        let identity = self.home.identify(&*fd)?;
+        let identity = self.core.home.identify(&*fd)?;
         match identity.kind() {
             FileKind::Directory => return Ok(()),
             FileKind::Regular => {}
@@ -188,14 +188,14 @@ impl Volume {
                 return Err(Error::refused(Errno::EINVAL, RefusalKind::Request, what));
             }
         }
-        let pin = self.home.pin_of(&*fd, &identity)?;
+        let pin = self.core.home.pin_of(&*fd, &identity)?;
         if pin.is_some_and(|pin| to.is_none_or(|to| pin.tier.as_ref() != Some(&to.name))) {
             let what = format!("{path} is pinned: unpin it first");
             return Err(Error::refused(Errno::EBUSY, RefusalKind::Request, what));
         }
         let Some(to) = to else { return Ok(()) };
-        let needed = self.with_file(&fd, &identity, |file| self.bytes_elsewhere(file, to))?;
-        self.check_room(&format!("{path} has {} that are not on it", show(needed)), needed, to)
+        let needed = with_file(&self.core, &fd, &identity, |file| self.bytes_elsewhere(file, to))?;
+        self.check_room(&format!("{path} has {} that are not on it", show_size_up(needed)), needed, to)
     }
 
     /// Whether `to` has room for so much.
@@ -205,7 +205,7 @@ impl Volume {
         if needed <= room {
             return Ok(());
         }
-        let what = format!("tier {} has room for {}, and {what}", to.name, show(room));
+        let what = format!("tier {} has room for {}, and {what}", to.name, show_size_up(room));
         Err(Error::refused(Errno::ENOSPC, RefusalKind::Room, what))
     }
 
@@ -217,7 +217,7 @@ impl Volume {
             return Err(Error::refused(Errno::EINVAL, RefusalKind::Request, what));
         }
         let shown = if path.is_empty() { Path::new(".") } else { below };
-        self.home.root().open_at(shown.as_os_str(), Access::Path).map_err(|error| error.context(path))
+        self.core.home.root().open_at(shown.as_os_str(), Access::Path).map_err(|error| error.context(path))
     }
 
     /// Whether a tier can be emptied; `new` is one that is about to join.

@@ -38,7 +38,7 @@ impl Volume {
     pub fn take_back_tier(&self, name: &str) -> Result<()> {
         let id = self.tier_named(name)?.id;
         self.remove_tier(name)?;
-        let mut table = self.table.lock();
+        let mut table = self.state.table.lock();
         let mut next = table.clone();
         // Nothing on disk ever named its number.
         next.removed.retain(|old| old.tier != id || old.leaving);
@@ -51,9 +51,9 @@ impl Volume {
     }
 
     fn join_as(&self, new: TierConfig, by: Option<u64>, readonly: bool) -> Result<TierId> {
-        let _entered = self.barrier.enter();
-        let mut table = self.table.lock();
-        if self.tiers.number(&new.name).is_some() {
+        let _entered = self.core.barrier.enter();
+        let mut table = self.state.table.lock();
+        if self.core.tiers.number(&new.name).is_some() {
             let what = format!("there is a tier {} already", new.name);
             return Err(Error::refused(Errno::EEXIST, RefusalKind::Taken, what));
         }
@@ -63,8 +63,8 @@ impl Volume {
         let id = new.id;
         new.set_readonly(readonly);
         tracing::info!(tier = %new.name, location = %new.location(), "tier was added");
-        self.left_out.lock().retain(|name| *name != new.name);
-        self.tiers.add(new);
+        self.state.left_out.lock().retain(|name| *name != new.name);
+        self.core.tiers.add(new);
         self.renew_policy();
         Ok(id)
     }

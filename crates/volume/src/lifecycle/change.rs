@@ -1,8 +1,8 @@
 //! Settings of a tier that is in use.
 
 use crate::Volume;
-use crate::config::Reserve;
 use braid_contract::{Errno, Error, RefusalKind, Result};
+use braid_placement::Reserve;
 
 /// What is to be changed of a tier; `None` leaves it as it is.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]

@@ -21,8 +21,6 @@ use crate::Volume;
 use crate::config::TierConfig;
 use crate::notice::leave_notice;
 use crate::open::join;
-use crate::placement;
-use crate::rules::Rules;
 use crate::tiers::{Place, Tier, TierParts};
 use braid_contract::{Errno, Error, RefusalKind, Result, TierId};
 use braid_format::{Label, VolumeTable};
@@ -31,7 +29,7 @@ use std::sync::Arc;
 impl Volume {
     /// The tier of this name.
     pub(crate) fn tier_named(&self, name: &str) -> Result<Arc<Tier>> {
-        let found = self.tiers.iter().find(|tier| tier.name == name);
+        let found = self.core.tiers.iter().find(|tier| tier.name == name);
         found.ok_or_else(|| {
             Error::refused(Errno::ENOENT, RefusalKind::Request, format!("there is no tier {name}"))
         })
@@ -39,31 +37,26 @@ impl Volume {
 
     /// Writes a changed volume table, which counts when this returns.
     fn switch_table(&self, table: &mut VolumeTable, next: VolumeTable) -> Result<()> {
-        self.home.braid()?.replace_small("volume", &next.encode())?;
+        self.core.home.braid()?.replace_small("volume", &next.encode())?;
         *table = next;
         Ok(())
     }
 
-    /// Makes policy and rules anew: the tiers are not those that it was made for.
+    /// The tiers are not those that policy and rules were made for.
     fn renew_policy(&self) {
-        if let Some(policy) = placement::make(&self.policy_config.read(), |name| self.tiers.number(name)) {
-            *self.policy.write() = policy;
-        }
-        if let Some(rules) = Rules::make(&self.rules_config.read(), |name| self.tiers.number(name)) {
-            *self.rules.write() = Arc::new(rules);
-        }
+        self.placement.renew(|name| self.core.tiers.number(name));
     }
 
     /// The label of a tier other than home.
     fn label_of(&self, tier: TierId, name: &str) -> Label {
         Label {
-            volume: self.id,
+            volume: self.core.id,
             tier,
             home: false,
-            user_xattr: self.user_xattr,
-            range_size: self.range_size,
+            user_xattr: self.core.user_xattr,
+            range_size: self.core.range_size,
             name: name.to_owned(),
-            secret: self.home.seal().secret,
+            secret: self.core.home.seal().secret,
         }
     }
 
@@ -90,9 +83,9 @@ impl Volume {
             profile: new.profile,
             reserve: new.reserve,
             label,
-            monitor: self.monitor,
+            monitor: self.state.monitor,
         };
-        Ok(Tier::new(parts, &self.environment))
+        Ok(Tier::new(parts, &self.core.environment))
     }
 
     /// Looks at the label that a directory carries which is to be a tier with
@@ -108,7 +101,7 @@ impl Volume {
         let Ok(found) = Label::decode(&found) else {
             return refused("the directory has a tier's label that can't be read".into());
         };
-        if found.volume != self.id {
+        if found.volume != self.core.id {
             return refused(format!("the directory is a tier of another volume, {}", found.volume));
         }
         let is = |(number, _): &(TierId, String)| *number == found.tier;

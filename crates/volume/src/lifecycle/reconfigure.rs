@@ -1,10 +1,11 @@
 //! Policy, rules and movers of a volume that is in use are exchanged.
 
-use crate::config::{MoversConfig, PolicyConfig, RuleConfig};
+use crate::Volume;
+use crate::config::MoversConfig;
 use crate::open::add_sizes;
-use crate::rules::Rules;
-use crate::{Volume, placement};
+use crate::placement::Placement;
 use braid_contract::{Errno, Error, RefusalKind, Result};
+use braid_placement::{PolicyConfig, RuleConfig};
 use std::sync::Arc;
 
 /// What says where data goes.
@@ -22,11 +23,8 @@ impl Volume {
     /// What says where data goes now.
     #[must_use]
     pub fn placement(&self) -> PlacementConfig {
-        PlacementConfig {
-            policy: self.policy_config.read().clone(),
-            rules: self.rules_config.read().clone(),
-            movers: self.movers.config(),
-        }
+        let (policy, rules) = self.placement.config();
+        PlacementConfig { policy, rules, movers: self.movers.config() }
     }
 
     /// Lets new ranges go, and movers move, by other settings from now on, all
@@ -37,32 +35,25 @@ impl Volume {
     /// `EINVAL` if policy or rules name a tier that there is not, those of the
     /// home tier and of starting a thread. Nothing is changed then.
     pub fn set_placement(self: &Arc<Self>, new: PlacementConfig) -> Result<()> {
-        let _entered = self.barrier.enter();
-        let mut table = self.table.lock();
-        let known = |name: &str| self.tiers.number(name);
+        let _entered = self.core.barrier.enter();
+        let mut table = self.state.table.lock();
+        let known = |name: &str| self.core.tiers.number(name);
         let unknown = || {
             let what = "the policy or a rule names a tier that is not among the tiers";
             Error::refused(Errno::EINVAL, RefusalKind::Request, what)
         };
-        let policy = placement::make(&new.policy, known).ok_or_else(unknown)?;
-        let rules = Rules::make(&new.rules, known).ok_or_else(unknown)?;
+        let low = new.movers.watermark_low;
+        let placement = Placement::new(new.policy, new.rules.clone(), low, known).ok_or_else(unknown)?;
         // Before there can be such a file.
         let mut next = table.clone();
         add_sizes(&new.rules, &mut next.range_sizes);
         if next.range_sizes != table.range_sizes {
             self.switch_table(&mut table, next)?;
         }
-        if self.environment.threads() {
+        if self.core.environment.threads() {
             self.background.start_movers(self, &new.movers)?;
         }
-        if *self.policy_config.read() != new.policy {
-            *self.policy.write() = policy;
-            *self.policy_config.write() = new.policy;
-        }
-        if *self.rules_config.read() != new.rules {
-            *self.rules.write() = Arc::new(rules);
-            *self.rules_config.write() = new.rules;
-        }
+        self.placement.exchange(placement);
         self.heat.set_threshold(new.movers.heat_threshold);
         self.movers.set(new.movers);
         tracing::info!("policy, rules and movers are those of other settings now");

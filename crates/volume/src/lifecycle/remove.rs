@@ -7,12 +7,16 @@
 //! that it has an object there, and its directory is cleared. Only then may its
 //! number be given again.
 
+use crate::Volume;
 use crate::config::{TierConfig, VolumeConfig};
-use crate::file::Layout;
+use crate::file::leave::{disown, prepare_leave};
 use crate::index::Index;
-use crate::rules::Rules;
+use crate::live::Layout;
+use crate::namespace::known::with_file;
+use crate::reap::{reap_now, reclaim_orphans};
+use crate::recover::counts::each_whole_file;
+use crate::recover::{find_owner, walk_if_needed};
 use crate::tiers::{Backend, Counts, Tier};
-use crate::{Volume, placement};
 use braid_contract::{Errno, Error, ObjectId, RefusalKind, Result, Store, TierId, counted};
 use braid_format::{Label, Mark, Removed, TABLE_LEN, VolumeTable};
 use std::sync::Arc;
@@ -70,8 +74,8 @@ impl Volume {
     /// index can't be read, so that nobody knows; those of the home tier. The
     /// tier is as it was then.
     pub fn remove_tier(&self, name: &str) -> Result<RemovedTier> {
-        let _entered = self.barrier.enter();
-        let mut table = self.table.lock();
+        let _entered = self.core.barrier.enter();
+        let mut table = self.state.table.lock();
         let tier = self.tier_named(name)?;
         self.may_leave(&tier)?;
         let was_draining = tier.is_draining();
@@ -106,12 +110,9 @@ impl Volume {
                 format!("tier {name} is the home tier, which holds the names of all files"),
             );
         }
-        let others = |of: &str| self.tiers.number(of).filter(|_| of != name);
-        if placement::make(&self.policy_config.read(), others).is_none() {
-            return refuse(RefusalKind::Policy, format!("the policy names tier {name}"));
-        }
-        if Rules::make(&self.rules_config.read(), others).is_none() {
-            return refuse(RefusalKind::Policy, format!("a rule of the policy names tier {name}"));
+        let others = |of: &str| self.core.tiers.number(of).filter(|_| of != name);
+        if let Some(who) = self.placement.names_more_than(others) {
+            return refuse(RefusalKind::Policy, format!("{who} names tier {name}"));
         }
         Ok(())
     }
@@ -119,14 +120,14 @@ impl Volume {
     /// Makes sure that nothing is on the tier, and switches the table. Answers
     /// its store.
     fn take_out(&self, table: &mut VolumeTable, tier: &Tier) -> Result<Option<Arc<dyn Store>>> {
-        let counted = || match self.tiers.counts() {
+        let counted = || match self.core.tiers.counts() {
             Counts::Exact => tier.ranges.load(Ordering::Relaxed),
             Counts::Near | Counts::Unknown => 0,
         };
         if counted() > 0 {
             // Removed files may be all that there is.
-            self.reaper.reap_now(self);
-            self.reaper.reclaim_orphans(self);
+            reap_now(&self.core);
+            reclaim_orphans(&self.core);
             if counted() > 0 {
                 return Err(not_empty(tier, counted(), None));
             }
@@ -137,7 +138,7 @@ impl Volume {
         next.removed.retain(|old| old.name != tier.name || old.leaving);
         next.removed.push(Removed { tier: tier.id, name: tier.name.clone(), leaving: true });
         self.switch_table(table, next)?;
-        Ok(self.tiers.remove(tier))
+        Ok(self.core.tiers.remove(tier))
     }
 
     /// Looks at all indexes, and lets none of them need the tier, durably.
@@ -151,16 +152,16 @@ impl Volume {
         // when that is needed.
         let mut ranges = 0;
         self.for_files(&found.files, &mut |file| {
-            ranges += self.prepare_leave(file, tier)?;
+            ranges += prepare_leave(&self.core, file, tier)?;
             Ok(())
         })?;
         if ranges > 0 {
             return Err(not_empty(tier, ranges, None));
         }
         if !found.files.is_empty() {
-            self.home.root().sync_fs()?;
-            self.for_files(&found.files, &mut |file| self.disown(file, tier))?;
-            self.home.root().sync_fs()?;
+            self.core.home.root().sync_fs()?;
+            self.for_files(&found.files, &mut |file| disown(&self.core, file, tier))?;
+            self.core.home.root().sync_fs()?;
         }
         self.reap_from(tier)
     }
@@ -169,9 +170,9 @@ impl Volume {
     /// power loss. Others may be removed meanwhile.
     fn reap_from(&self, tier: &Tier) -> Result<()> {
         for _ in 0..REAPS_MAX {
-            self.reaper.reap_now(self);
+            reap_now(&self.core);
             let mut left = 0;
-            for id in self.reaper.waiting() {
+            for id in self.core.removals.waiting() {
                 match self.mentions(id, tier.id) {
                     Ok(mentions) => left += u64::from(mentions.any()),
                     // A whole file, if it has something there.
@@ -190,12 +191,12 @@ impl Volume {
     fn look_for(&self, tier: &Tier) -> Result<Found> {
         let mut found = Found::default();
         let mut nameless = Vec::new();
-        self.index.list(&mut |id| {
+        self.core.index.list(&mut |id| {
             let mentions = match self.mentions(id, tier.id) {
                 Ok(mentions) => mentions,
                 // It was removed, or is being made.
                 Err(error) if error.errno() == Errno::ENOENT => return Ok(()),
-                Err(_) if self.index.is_unfinished(id).unwrap_or(false) => return Ok(()),
+                Err(_) if self.core.index.is_unfinished(id).unwrap_or(false) => return Ok(()),
                 Err(error) => return Err(error),
             };
             if mentions.ranges > 0 {
@@ -222,7 +223,7 @@ impl Volume {
     }
 
     fn mentions(&self, id: ObjectId, tier: TierId) -> Result<Mentions> {
-        let index = self.index.open_index(id)?;
+        let index = self.core.index.open_index(id)?;
         let end = index.range_size().count(index.size()?);
         let owners = index.owners()?;
         let mut mentions = Mentions {
@@ -251,18 +252,18 @@ impl Volume {
             return Ok(());
         }
         // Nobody who is at a file with the tier in hand is left after this.
-        for open in self.handles.files() {
+        for open in self.core.handles.files() {
             leaving.iter().try_for_each(|tier| open.file.forget_tier(*tier))?;
         }
-        self.index.list(&mut |id| {
-            let index = match self.index.open_index(id) {
+        self.core.index.list(&mut |id| {
+            let index = match self.core.index.open_index(id) {
                 Err(error) if error.errno() == Errno::ENOENT => return Ok(()),
-                Err(_) if self.index.is_unfinished(id).unwrap_or(false) => return Ok(()),
+                Err(_) if self.core.index.is_unfinished(id).unwrap_or(false) => return Ok(()),
                 result => result?,
             };
             leaving.iter().try_for_each(|tier| index.clear_object_durable(*tier))
         })?;
-        self.home.root().sync_fs()?;
+        self.core.home.root().sync_fs()?;
         let mut next = table.clone();
         next.removed.iter_mut().for_each(|old| old.leaving = false);
         self.switch_table(table, next)
@@ -271,7 +272,7 @@ impl Volume {
     /// Finishes removals that a crash interrupted. `left_out` are tiers that
     /// were given at the mount and removed before.
     pub(crate) fn finish_removals(&self, left_out: Vec<TierConfig>) -> Result<()> {
-        let mut table = self.table.lock();
+        let mut table = self.state.table.lock();
         if let Err(error) = self.forget_leaving(&mut table) {
             tracing::warn!(%error, "the removal of a tier can't be finished; it is tried again at the next mount");
         }
@@ -285,7 +286,7 @@ impl Volume {
             {
                 tracing::warn!(tier = %tier.name, %error, "what is left of a removed tier can't be cleared");
             }
-            self.left_out.lock().push(tier.name);
+            self.state.left_out.lock().push(tier.name);
         }
         Ok(())
     }
@@ -294,7 +295,7 @@ impl Volume {
     fn clear_remains(&self, table: &VolumeTable, name: &str, store: &dyn Store) -> Result<()> {
         let Some(label) = store.label()?.and_then(|bytes| Label::decode(&bytes).ok()) else { return Ok(()) };
         let is = |old: &Removed| old.name == name && old.tier == label.tier;
-        if label.volume == self.id && label.name == name && table.removed.iter().any(is) {
+        if label.volume == self.core.id && label.name == name && table.removed.iter().any(is) {
             store.clear()?;
         }
         Ok(())
@@ -313,13 +314,13 @@ impl Volume {
     pub(crate) fn whole_files_on(&self, tier: &Tier) -> Result<Vec<WholeOn>> {
         let mut files = Vec::new();
         let mut add = |size: u64, ranges: u64| files.push(WholeOn { ranges: ranges.max(1), size });
-        self.each_whole_file(&mut |_, identity, whole| {
+        each_whole_file(&self.core, &mut |_, identity, whole| {
             if whole.tier == tier.id {
                 add(identity.size(), whole.range_size.count(identity.size()));
             }
             Ok(())
         })?;
-        for open in self.handles.files() {
+        for open in self.core.handles.files() {
             if let Layout::Spread(spread) = &*open.file.layout.read()
                 && let Some(whole) = spread.index.whole().filter(|whole| whole.tier == tier.id)
                 && open.file.data().stat()?.attr.nlink == 0
@@ -372,24 +373,24 @@ impl Volume {
     fn for_files(
         &self,
         ids: &[ObjectId],
-        visit: &mut dyn FnMut(&crate::file::File) -> Result<()>,
+        visit: &mut dyn FnMut(&crate::live::File) -> Result<()>,
     ) -> Result<()> {
         if ids.is_empty() {
             return Ok(());
         }
-        let mut search = self.walk_if_needed(ids)?;
+        let mut search = walk_if_needed(&self.core, ids)?;
         for id in ids {
-            let index: Option<Index> = self.index.open_index(*id).ok();
-            match self.find_owner(&Mark { id: *id, handle: None }, index.as_ref(), &mut search)? {
+            let index: Option<Index> = self.core.index.open_index(*id).ok();
+            match find_owner(&self.core, &Mark { id: *id, handle: None }, index.as_ref(), &mut search)? {
                 Some(owner) => {
-                    match self.with_file(&owner.fd, &owner.identity, |file| visit(file)) {
+                    match with_file(&self.core, &owner.fd, &owner.identity, |file| visit(file)) {
                         // It is gone by now.
                         Err(error) if error.errno() == Errno::ESTALE => {}
                         visited => visited?,
                     }
                 }
                 None => {
-                    let files = self.handles.files();
+                    let files = self.core.handles.files();
                     if let Some(open) = files.iter().find(|open| open.file.spread_id() == Some(*id)) {
                         visit(&open.file)?;
                     }

@@ -2,7 +2,8 @@
 
 use crate::Volume;
 use crate::config::TierConfig;
-use crate::file::Layout;
+use crate::file::open::concerns;
+use crate::live::Layout;
 use crate::tiers::{Tier, bit};
 use braid_contract::{Errno, Error, RefusalKind, Result};
 
@@ -19,8 +20,8 @@ impl Volume {
     /// or is being emptied by a job, `EEXIST` if the new one has a label, those
     /// of the new one and of the home tier.
     pub fn replace_tier(&self, new: TierConfig) -> Result<()> {
-        let _entered = self.barrier.enter();
-        let mut table = self.table.lock();
+        let _entered = self.core.barrier.enter();
+        let mut table = self.state.table.lock();
         let old = self.tier_named(&new.name)?;
         if old.is_home() {
             let what = "the home tier holds the names of all files, and can't be replaced while the volume is mounted";
@@ -41,7 +42,7 @@ impl Volume {
         // the name.
         let freed = self.free_ranges(&old.name)?;
         let new = self.let_join(&mut table, next, new).inspect_err(|_| self.hold_again(&freed))?;
-        self.tiers.replace(&old, new);
+        self.core.tiers.replace(&old, new);
         self.renew_policy();
         self.tell_of_loss(&old);
         tracing::warn!(tier = %old.name, location = %old.location(), "tier was replaced; what was on it is lost");
@@ -51,10 +52,10 @@ impl Volume {
     /// What was written to the lost tier and not synced, nobody can sync now:
     /// every descriptor is told.
     fn tell_of_loss(&self, old: &Tier) {
-        for open in self.handles.files() {
+        for open in self.core.handles.files() {
             if let Layout::Spread(spread) = &*open.file.layout.read()
                 && spread.dirty.load(std::sync::atomic::Ordering::Acquire) & bit(old.id) != 0
-                && self.concerns(spread, old).unwrap_or(true)
+                && concerns(spread, old).unwrap_or(true)
             {
                 open.file.note_sync_error(&Errno::EIO.into());
             }

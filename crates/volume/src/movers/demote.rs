@@ -7,9 +7,11 @@ use super::Errand;
 use super::order::used;
 use super::reach::{Reached, key_of_found};
 use crate::Volume;
+use crate::file::owner::index_of;
+use crate::file::ranges::range_size_of;
 use crate::heat::Decay;
-use crate::migrate::Pace;
-use crate::namespace::{Identity, Seen};
+use crate::home::{Identity, Seen};
+use crate::rate::Pace;
 use crate::tiers::Tier;
 use braid_contract::{Errno, Error, Fd, Mover, Result};
 use braid_format::{FileKey, IdKind};
@@ -34,10 +36,10 @@ impl Volume {
     /// Relieves the tiers that are too full, side by side.
     pub(crate) fn demote(&self, stopped: &(dyn Fn() -> bool + Sync)) {
         let Some(round) = self.movers.round(Mover::Demote) else { return };
-        let full: Vec<Arc<Tier>> = self.tiers.iter().filter(|tier| self.needs_relief(tier)).collect();
+        let full: Vec<Arc<Tier>> = self.core.tiers.iter().filter(|tier| self.needs_relief(tier)).collect();
         let pace = &*round.pace;
         let until = Until { pace, stopped: &|| stopped() || pace.is_stopped() };
-        let done = self.side_by_side(full, |tier| {
+        let done = self.core.side_by_side(full, |tier| {
             self.relieve(&tier, until);
             Ok(())
         });
@@ -73,7 +75,7 @@ impl Volume {
         let goal = (excess * from.capacity() as f64).max(0.0) as u64 + 1;
         let moved = self.demote_known(from, goal, until);
         let throttle = self.movers.throttles.of(from.id);
-        let now_ns = self.environment.monotonic_ns();
+        let now_ns = self.core.environment.monotonic_ns();
         if moved == 0 && now_ns >= throttle.search_at_ns.load(Ordering::Acquire) {
             let found = self.demote_found(from, goal, until);
             if found < goal {
@@ -87,7 +89,7 @@ impl Volume {
     fn demote_known(&self, from: &Tier, goal: u64, until: Until<'_>) -> u64 {
         // Of files with ranges of another size this is too many or too few: it
         // ends when enough was moved, or goes on in the next round.
-        let wanted = usize::try_from(goal / self.range_size.bytes() + 1).unwrap_or(BATCH_MAX);
+        let wanted = usize::try_from(goal / self.core.range_size.bytes() + 1).unwrap_or(BATCH_MAX);
         self.refresh_heat();
         let now = self.heat_now();
         let cold = self.heat.table().coldest(from.id, self.heat.cold_below(), wanted.min(BATCH_MAX), now);
@@ -131,7 +133,7 @@ impl Volume {
                 self.heat.table().set_stays(key);
                 return Ok(0);
             }
-            let size = self.range_size_of(&reached.file)?;
+            let size = range_size_of(&self.core, &reached.file)?;
             ranges.truncate(usize::try_from(size.count(goal)).unwrap_or(BATCH_MAX));
             Ok(self.move_ranges(&reached, &ranges, &errand).bytes())
         });
@@ -145,7 +147,7 @@ impl Volume {
     /// not remembered, and moves it; answers how many bytes.
     fn demote_found(&self, from: &Tier, goal: u64, until: Until<'_>) -> u64 {
         let mut moved = 0;
-        let walked = self.home.walk_below(&[], &mut |seen| {
+        let walked = self.core.home.walk_below(&[], &mut |seen| {
             if moved >= goal || (until.stopped)() || !self.needs_relief(from) {
                 return Err(Errno::EINTR.into());
             }
@@ -182,7 +184,7 @@ impl Volume {
     /// The ranges of a file that are on the tier and not frequently used.
     fn cold_ranges(&self, from: &Tier, fd: &Fd, identity: &Identity, key: FileKey) -> Result<Vec<u32>> {
         let now = self.heat_now();
-        let attr = self.home.id_attr(&**fd, identity)?.filter(|attr| attr.kind != IdKind::Emptied);
+        let attr = self.core.home.id_attr(&**fd, identity)?.filter(|attr| attr.kind != IdKind::Emptied);
         let is_cold = |range: u64| {
             let record = self.heat.table().record(key, range as u32);
             record.is_none_or(|record| record.degree_at(now) < self.heat.cold_below())
@@ -197,7 +199,7 @@ impl Volume {
             return Ok((0..there).filter(|range| is_cold(*range)).map(|range| range as u32).collect());
         }
         let mut ranges = Vec::new();
-        self.index_of(&**fd, identity, attr.id)?.for_each(0, |range, entry| {
+        index_of(&self.core, &**fd, identity, attr.id)?.for_each(0, |range, entry| {
             if entry.is_ok_and(|entry| entry.tier == from.id) && is_cold(range) {
                 ranges.push(range as u32);
             }

@@ -4,16 +4,18 @@
 //! by is [`Volume::relocate`], and the heat of ranges tells them what.
 
 mod demote;
-mod latency_controller;
 mod order;
 mod promote;
 mod reach;
 mod standing;
-mod throttle;
 
 use crate::Volume;
 use crate::config::MoversConfig;
-use crate::migrate::{Pace, Paces};
+use crate::file::gather::gather;
+use crate::file::ranges::range_size_of;
+use crate::file::relocate::relocate;
+use crate::file::whole::moves_at_once;
+use crate::rate::{IoClass, MoveRate, Pace, Throttles};
 use crate::status::MoveCount;
 use crate::sync::{Mutex, RwLock, WriteGuard};
 use crate::tiers::Tier;
@@ -24,8 +26,6 @@ use standing::Standing;
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use throttle::Throttles;
-pub(crate) use throttle::{IoClass, MoveRate};
 
 /// For how long a file that can't be moved is left alone.
 const LATER_NS: u64 = 30_000_000_000;
@@ -54,7 +54,7 @@ type Counts = BTreeMap<(Mover, TierId, TierId), (u64, u64)>;
 /// The movers of a volume.
 pub(crate) struct Movers {
     /// The ways to the tiers, for jobs too; they have the settings of all.
-    throttles: Throttles,
+    pub(crate) throttles: Arc<Throttles>,
     /// Those that are on.
     standing: Mutex<BTreeMap<Mover, Standing>>,
     counts: Mutex<Counts>,
@@ -82,9 +82,9 @@ impl Drop for HeldMovers<'_> {
 }
 
 impl Movers {
-    pub(crate) fn new(config: MoversConfig, environment: &Arc<dyn Environment>, paces: &Arc<Paces>) -> Self {
+    pub(crate) fn new(environment: &Arc<dyn Environment>, throttles: &Arc<Throttles>) -> Self {
         let movers = Self {
-            throttles: Throttles::new(config, Arc::clone(paces)),
+            throttles: Arc::clone(throttles),
             standing: Mutex::new(BTreeMap::new()),
             counts: Mutex::new(Counts::new()),
             later: Mutex::new(HashMap::new()),
@@ -107,11 +107,6 @@ impl Movers {
     pub(crate) fn set(&self, config: MoversConfig) {
         self.throttles.set(config);
         self.stand();
-    }
-
-    fn is_on(&self) -> bool {
-        let config = self.config();
-        config.promote || config.demote
     }
 
     /// Ends what is under way, for good.
@@ -239,7 +234,7 @@ impl Volume {
     fn move_ranges(&self, reached: &reach::Reached<'_>, ranges: &[u32], errand: &Errand<'_>) -> Outcome {
         let outcome = self.move_each(reached, ranges, errand);
         if outcome.bytes() > 0
-            && let Err(error) = self.gather(&reached.file)
+            && let Err(error) = gather(&self.core, &reached.file)
         {
             tracing::debug!(ino = reached.key.ino, %error, "a file that is wholly on home stays spread");
         }
@@ -270,14 +265,14 @@ impl Volume {
             return Ok(0);
         };
         self.heat.table().seen_on(reached.key, range, from.id);
-        let ranges = self.range_size_of(&reached.file)?;
+        let ranges = range_size_of(&self.core, &reached.file)?;
         // Of a small file, no more than what it has is moved.
-        let bytes = self.moves_at_once(&reached.file)?.unwrap_or(ranges.bytes());
+        let bytes = moves_at_once(&self.core, &reached.file)?.unwrap_or(ranges.bytes());
         let Some(to) = self.target_for(&from, bytes, errand)? else { return Ok(0) };
         let offset = ranges.start_of(range.into());
         self.movers.begins_work(errand.mover);
-        let rate = MoveRate { pace: errand.pace, class: IoClass::Mover };
-        let moved = self.relocate(&reached.file, offset, to, (reason(errand.mover), rate))?;
+        let rate = MoveRate { throttles: &self.throttles, pace: errand.pace, class: IoClass::Mover };
+        let moved = relocate(&self.core, &reached.file, offset, to, (reason(errand.mover), rate))?;
         if moved > 0 {
             self.movers.count(errand.mover, from.id, to.id, moved);
         }
@@ -315,6 +310,6 @@ impl Volume {
     }
 
     pub(crate) fn tier_name(&self, id: TierId) -> String {
-        self.tiers.get(id).map_or_else(|_| "(not part of the volume)".into(), |tier| tier.name.clone())
+        self.core.tiers.get(id).map_or_else(|_| "(not part of the volume)".into(), |tier| tier.name.clone())
     }
 }

@@ -1,7 +1,7 @@
 //! Which tiers are faster than which, and which of them movers may move to.
 
 use crate::Volume;
-use crate::config::PolicyConfig;
+use crate::file::ranges::smallest_range;
 use crate::tiers::Tier;
 use std::sync::Arc;
 
@@ -48,7 +48,7 @@ impl Volume {
     /// All tiers, the fastest first: by bandwidth, but home before all others
     /// where the policy puts it there.
     pub(super) fn tiers_by_speed(&self) -> Vec<Arc<Tier>> {
-        let tiers = self.tiers.by_speed(self.is_home_first(), |tier| tier.weight().unwrap_or(0.0));
+        let tiers = self.core.tiers.by_speed(self.is_home_first(), |tier| tier.weight().unwrap_or(0.0));
         tiers.into_iter().map(|(tier, _)| tier).collect()
     }
 
@@ -64,7 +64,7 @@ impl Volume {
     }
 
     fn is_home_first(&self) -> bool {
-        matches!(*self.policy_config.read(), PolicyConfig::HomeFirst { .. })
+        self.placement.is_home_first()
     }
 
     /// Whether movers may put more on a tier now (Algorithm 2: its bandwidth is
@@ -73,7 +73,9 @@ impl Volume {
         if !tier.is_healthy() || tier.is_absent() {
             return Some(Closed::Unwell);
         }
-        if used(tier) >= self.movers.config().watermark_high || tier.room() < self.smallest_range().bytes() {
+        if used(tier) >= self.movers.config().watermark_high
+            || tier.room() < smallest_range(&self.core).bytes()
+        {
             return Some(Closed::Full);
         }
         tier.is_saturated().then_some(Closed::Saturated)

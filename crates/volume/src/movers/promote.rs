@@ -6,7 +6,7 @@ use super::order::Closed;
 use super::{Errand, Outcome};
 use crate::Volume;
 use crate::heat::Spot;
-use crate::migrate::Pace;
+use crate::rate::Pace;
 use crate::tiers::Tier;
 use braid_contract::{Mover, Result, TierId};
 use braid_format::FileKey;
@@ -29,9 +29,9 @@ impl Volume {
         };
         let lists = self.promotions();
         let pace = &*round.pace;
-        let end_ns = self.environment.monotonic_ns() + ROUND_NS;
-        let stop = || stopped() || pace.is_stopped() || self.environment.monotonic_ns() >= end_ns;
-        let done = self.side_by_side(lists, |(to, list)| {
+        let end_ns = self.core.environment.monotonic_ns() + ROUND_NS;
+        let stop = || stopped() || pace.is_stopped() || self.core.environment.monotonic_ns() >= end_ns;
+        let done = self.core.side_by_side(lists, |(to, list)| {
             self.promote_to(&to, &list, pace, &stop);
             Ok(())
         });

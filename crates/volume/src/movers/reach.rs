@@ -2,9 +2,12 @@
 //! namespace, says of them.
 
 use crate::Volume;
-use crate::file::{File, Layout};
+use crate::file::open::{end_use, file_of};
+use crate::file::ranges::range_size_in;
 use crate::heat::key_of;
-use crate::namespace::{Found, Identity};
+use crate::home::Identity;
+use crate::live::{File, Layout};
+use crate::namespace::known::{Found, found};
 use crate::tiers::Tier;
 use braid_contract::{Access, Errno, Fd, FileKind, NativeHandle, Result};
 use braid_format::FileKey;
@@ -20,7 +23,7 @@ pub(super) struct Reached<'v> {
 
 impl Drop for Reached<'_> {
     fn drop(&mut self) {
-        if let Err(error) = self.volume.end_use(&self.file, false) {
+        if let Err(error) = end_use(&self.volume.core, &self.file, false) {
             tracing::warn!(ino = self.key.ino, %error, "closing a file that was moved");
         }
     }
@@ -30,17 +33,17 @@ impl Volume {
     /// The file of a record of heat. `ESTALE` if it is gone, or can't be come
     /// back to.
     pub(super) fn reach(&self, key: FileKey) -> Result<Reached<'_>> {
-        if let Ok(inode) = self.inodes.get(braid_contract::InodeId(key.ino))
+        if let Ok(inode) = self.core.inodes.get(braid_contract::InodeId(key.ino))
             && key_of(&inode) == key
         {
             return self.use_inode(Found::known(inode));
         }
         let handle = self.heat.table().file(key).and_then(|heat| heat.handle.clone());
         let fd = match &handle {
-            Some(handle) => self.home.open_handle(handle)?.ok_or(Errno::ESTALE)?,
+            Some(handle) => self.core.home.open_handle(handle)?.ok_or(Errno::ESTALE)?,
             None => return Err(Errno::ESTALE.into()),
         };
-        let identity = self.home.identify(&*fd)?;
+        let identity = self.core.home.identify(&*fd)?;
         self.reach_found(&identity, fd)
     }
 
@@ -49,11 +52,11 @@ impl Volume {
         if identity.kind() != FileKind::Regular || identity.attr.nlink == 0 {
             return Err(Errno::ESTALE.into());
         }
-        self.use_inode(self.found(identity, fd))
+        self.use_inode(found(&self.core, identity, fd))
     }
 
     fn use_inode<'v>(&'v self, found: Found<'v>) -> Result<Reached<'v>> {
-        let file = self.file_of(&found.inode)?;
+        let file = file_of(&self.core, &found.inode)?;
         file.opened(false)?;
         Ok(Reached { volume: self, key: key_of(&found.inode), file, _found: found })
     }
@@ -62,13 +65,13 @@ impl Volume {
     /// range does not exist.
     pub(super) fn tier_of_range(&self, file: &File, range: u32) -> Result<Option<Arc<Tier>>> {
         let id = match &*file.layout.read() {
-            Layout::Plain => Some(self.tiers.home().id),
+            Layout::Plain => Some(self.core.tiers.home().id),
             Layout::Spread(spread) => {
                 let within = spread.range_size().start_of(range.into()) < spread.size();
                 spread.index.entry(range.into())?.filter(|_| within).map(|entry| entry.tier)
             }
         };
-        id.map(|id| self.tiers.get(id)).transpose()
+        id.map(|id| self.core.tiers.get(id)).transpose()
     }
 
     /// The ranges that move for these records of heat: a plain file, which has
@@ -78,7 +81,7 @@ impl Volume {
         match &*layout {
             Layout::Spread(_) => Ok(ranges.to_vec()),
             Layout::Plain => {
-                let (size, ranges) = (file.home_size()?, self.range_size_in(file, &layout)?);
+                let (size, ranges) = (file.home_size()?, range_size_in(&self.core, file, &layout)?);
                 let all = u32::try_from(ranges.count(size)).unwrap_or(0);
                 Ok((0..all).collect())
             }
@@ -96,14 +99,14 @@ pub(super) fn key_of_found(identity: &Identity) -> FileKey {
 impl Volume {
     /// `None` where no descriptor can be had; an error if the file is gone.
     pub(crate) fn look_at(&self, key: FileKey) -> Result<Option<Fd>> {
-        if let Ok(inode) = self.inodes.get(braid_contract::InodeId(key.ino))
+        if let Ok(inode) = self.core.inodes.get(braid_contract::InodeId(key.ino))
             && key_of(&inode) == key
         {
-            let fd = self.inodes.open(&self.home, &inode, Access::Path)?;
+            let fd = self.core.inodes.open(&self.core.home, &inode, Access::Path)?;
             // It may be open for long yet.
             return if fd.stat()?.attr.nlink > 0 { Ok(Some(fd)) } else { Err(Errno::ENOENT.into()) };
         }
         let handle = self.heat.table().file(key).and_then(|file| file.handle.clone());
-        handle.map_or(Ok(None), |handle| self.home.open_handle(&handle))
+        handle.map_or(Ok(None), |handle| self.core.home.open_handle(&handle))
     }
 }

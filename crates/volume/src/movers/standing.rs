@@ -4,7 +4,7 @@
 
 use super::Movers;
 use crate::Volume;
-use crate::migrate::{Meter, Pace};
+use crate::rate::{Meter, Pace};
 use crate::sync::ReadGuard;
 use braid_contract::{Amount, Errno, Error, JobState, Mover, RefusalKind, Result};
 use std::sync::Arc;

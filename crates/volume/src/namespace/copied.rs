@@ -1,6 +1,6 @@
 //! Extended attributes that go along with a copy of an inode.
 
-use super::read_value;
+use crate::namespace::xattrs::read_value;
 use braid_contract::{Context, Errno, NativeFd, Result, Shown, XattrMode};
 use std::collections::BTreeMap;
 use std::ffi::{OsStr, OsString};

@@ -1,9 +1,10 @@
 //! Inodes that are looked at without the front end: by jobs, movers and the
 //! check, which found them by name, by handle or by their index.
 
-use super::{Identity, Inode};
-use crate::Volume;
-use crate::file::File;
+use crate::core::Core;
+use crate::file::open::file_of;
+use crate::home::Identity;
+use crate::live::{File, Inode};
 use braid_contract::{Fd, InodeId, Result};
 use std::sync::Arc;
 
@@ -16,13 +17,13 @@ pub(crate) struct Found<'v> {
 
 /// A lookup that is given back when this is dropped.
 struct Lookup<'v> {
-    volume: &'v Volume,
+    core: &'v Core,
     ino: InodeId,
 }
 
 impl Drop for Lookup<'_> {
     fn drop(&mut self) {
-        self.volume.inodes.forget(self.ino, 1);
+        self.core.inodes.forget(self.ino, 1);
     }
 }
 
@@ -33,23 +34,21 @@ impl Found<'_> {
     }
 }
 
-impl Volume {
-    /// The inode behind `fd`.
-    pub(crate) fn found(&self, identity: &Identity, fd: Fd) -> Found<'_> {
-        let inode = self.inodes.enter(&self.home, identity, fd);
-        let lookup = Lookup { volume: self, ino: inode.ino };
-        Found { inode, _lookup: Some(lookup) }
-    }
+/// The inode behind `fd`.
+pub(crate) fn found<'c>(core: &'c Core, identity: &Identity, fd: Fd) -> Found<'c> {
+    let inode = core.inodes.enter(&core.home, identity, fd);
+    let lookup = Lookup { core, ino: inode.ino };
+    Found { inode, _lookup: Some(lookup) }
+}
 
-    /// Does something with a file that was found.
-    pub(crate) fn with_file<T>(
-        &self,
-        fd: &Fd,
-        identity: &Identity,
-        work: impl FnOnce(&Arc<File>) -> Result<T>,
-    ) -> Result<T> {
-        let found = self.found(identity, Fd::clone(fd));
-        let file = self.file_of(&found.inode)?;
-        work(&file)
-    }
+/// Does something with a file that was found.
+pub(crate) fn with_file<T>(
+    core: &Core,
+    fd: &Fd,
+    identity: &Identity,
+    work: impl FnOnce(&Arc<File>) -> Result<T>,
+) -> Result<T> {
+    let found = found(core, identity, Fd::clone(fd));
+    let file = file_of(core, &found.inode)?;
+    work(&file)
 }

@@ -1,8 +1,10 @@
 //! Making inodes, in the name of the caller.
 
-use super::inodes::Shape;
-use crate::Volume;
-use crate::file::OpenFile;
+use crate::core::Core;
+use crate::file::open::{adopt_file, open_inode};
+use crate::live::{OpenFile, Shape};
+use crate::namespace::change::{inode_changed, inode_will_change};
+use crate::namespace::resolve::{dir_for, enter, enter_name, entry_of, identify_name};
 use braid_contract::{
     Access, Attr, Caller, Context, Entry, Errno, Fd, FileKind, InodeId, IoMode, NativeFd, OpenFlags,
     OpenRequest, Opened, Result,
@@ -10,137 +12,135 @@ use braid_contract::{
 use braid_sys::{Acting, act_as};
 use std::ffi::OsStr;
 
-impl Volume {
-    pub(crate) fn make_node(
-        &self,
-        caller: &Caller,
-        parent: InodeId,
-        name: &OsStr,
-        mode: u32,
-        umask: u32,
-        rdev: u32,
-    ) -> Result<Entry> {
-        let _alone = self.names.alone_in(parent);
-        let dir = self.dir_for(parent, name)?;
-        {
-            let _acting = acting(caller, umask)?;
-            dir.make_node_at(name, mode, rdev)?;
+pub(crate) fn make_node(
+    core: &Core,
+    caller: &Caller,
+    parent: InodeId,
+    name: &OsStr,
+    mode: u32,
+    umask: u32,
+    rdev: u32,
+) -> Result<Entry> {
+    let _alone = core.names.alone_in(parent);
+    let dir = dir_for(core, parent, name)?;
+    {
+        let _acting = acting(caller, umask)?;
+        dir.make_node_at(name, mode, rdev)?;
+    }
+    enter_name(core, &*dir, name).inspect_err(|_| unmake(&*dir, name, false))
+}
+
+pub(crate) fn make_dir(
+    core: &Core,
+    caller: &Caller,
+    parent: InodeId,
+    name: &OsStr,
+    mode: u32,
+    umask: u32,
+) -> Result<Entry> {
+    let _alone = core.names.alone_in(parent);
+    let dir = dir_for(core, parent, name)?;
+    {
+        let _acting = acting(caller, umask)?;
+        dir.make_dir_at(name, mode & 0o7777)?;
+    }
+    enter_name(core, &*dir, name).inspect_err(|_| unmake(&*dir, name, true))
+}
+
+pub(crate) fn make_symlink(
+    core: &Core,
+    caller: &Caller,
+    parent: InodeId,
+    name: &OsStr,
+    target: &OsStr,
+) -> Result<Entry> {
+    let _alone = core.names.alone_in(parent);
+    let dir = dir_for(core, parent, name)?;
+    {
+        let _acting = acting(caller, 0)?;
+        dir.make_symlink_at(name, target)?;
+    }
+    enter_name(core, &*dir, name).inspect_err(|_| unmake(&*dir, name, false))
+}
+
+pub(crate) fn make_link(core: &Core, ino: InodeId, parent: InodeId, name: &OsStr) -> Result<Entry> {
+    let _alone = core.names.alone_in(parent);
+    let dir = dir_for(core, parent, name)?;
+    let inode = core.inodes.get(ino)?;
+    let fd = core.inodes.path(&core.home, &inode)?;
+    inode_will_change(&inode)?;
+    fd.link_to(&*dir, name)?;
+    let linked = inode_changed(core, &inode).and_then(|()| enter_name(core, &*dir, name));
+    linked.inspect_err(|_| unmake(&*dir, name, false))
+}
+
+/// Makes and opens a regular file.
+#[expect(clippy::too_many_arguments, reason = "mirrors the contract")]
+pub(crate) fn make_file(
+    core: &Core,
+    caller: &Caller,
+    parent: InodeId,
+    name: &OsStr,
+    mode: u32,
+    umask: u32,
+    exclusive: bool,
+    flags: OpenFlags,
+) -> Result<(Entry, Opened)> {
+    let _alone = core.names.alone_in(parent);
+    let dir = dir_for(core, parent, name)?;
+    let made = {
+        let _acting = acting(caller, umask)?;
+        dir.create_at(name, mode & 0o7777)
+    };
+    match made {
+        Ok(fd) => open_made(core, fd, &*dir, name, flags).inspect_err(|_| unmake(&*dir, name, false)),
+        Err(error) if error.errno() == Errno::EEXIST && !exclusive => {
+            open_existing(core, caller, &*dir, name, flags)
         }
-        self.enter_name(&*dir, name).inspect_err(|_| unmake(&*dir, name, false))
+        Err(error) => Err(error),
     }
+}
 
-    pub(crate) fn make_dir(
-        &self,
-        caller: &Caller,
-        parent: InodeId,
-        name: &OsStr,
-        mode: u32,
-        umask: u32,
-    ) -> Result<Entry> {
-        let _alone = self.names.alone_in(parent);
-        let dir = self.dir_for(parent, name)?;
-        {
-            let _acting = acting(caller, umask)?;
-            dir.make_dir_at(name, mode & 0o7777)?;
-        }
-        self.enter_name(&*dir, name).inspect_err(|_| unmake(&*dir, name, true))
-    }
+fn open_made(
+    core: &Core,
+    fd: Fd,
+    dir: &dyn NativeFd,
+    name: &OsStr,
+    flags: OpenFlags,
+) -> Result<(Entry, Opened)> {
+    let identity = core.home.identify(&*fd)?;
+    let pin = dir.open_at(name, Access::Path)?;
+    let inode = core.inodes.enter(&core.home, &identity, pin);
+    inode.set_shape(Shape::Plain);
+    let adopted = adopt_file(&inode, fd);
+    let file = adopted.inspect_err(|_| core.inodes.forget(inode.ino, 1))?;
+    let entry = entry_of(core, &inode, &identity)?;
+    file.opened(false).inspect_err(|_| core.inodes.forget(inode.ino, 1))?;
+    let handle = core.handles.add_file(OpenFile::new(file, flags, false));
+    Ok((entry, Opened { handle, mode: io_mode(flags), set_id: entry.attr.is_set_id() }))
+}
 
-    pub(crate) fn make_symlink(
-        &self,
-        caller: &Caller,
-        parent: InodeId,
-        name: &OsStr,
-        target: &OsStr,
-    ) -> Result<Entry> {
-        let _alone = self.names.alone_in(parent);
-        let dir = self.dir_for(parent, name)?;
-        {
-            let _acting = acting(caller, 0)?;
-            dir.make_symlink_at(name, target)?;
-        }
-        self.enter_name(&*dir, name).inspect_err(|_| unmake(&*dir, name, false))
+/// Somebody else made the file between the kernel's look and ours. The
+/// kernel checked no permission on it, so the caller's are checked here;
+/// supplementary groups are not known, and may be missed.
+fn open_existing(
+    core: &Core,
+    caller: &Caller,
+    dir: &dyn NativeFd,
+    name: &OsStr,
+    flags: OpenFlags,
+) -> Result<(Entry, Opened)> {
+    let (fd, identity) = identify_name(core, dir, name)?;
+    match identity.kind() {
+        FileKind::Regular => {}
+        FileKind::Symlink => return Err(Errno::ELOOP.into()),
+        FileKind::Directory => return Err(Errno::EISDIR.into()),
+        _ => return Err(Errno::EAGAIN.into()),
     }
-
-    pub(crate) fn make_link(&self, ino: InodeId, parent: InodeId, name: &OsStr) -> Result<Entry> {
-        let _alone = self.names.alone_in(parent);
-        let dir = self.dir_for(parent, name)?;
-        let inode = self.inodes.get(ino)?;
-        let fd = self.inodes.path(&self.home, &inode)?;
-        self.inode_will_change(&inode)?;
-        fd.link_to(&*dir, name)?;
-        let linked = self.inode_changed(&inode).and_then(|()| self.enter_name(&*dir, name));
-        linked.inspect_err(|_| unmake(&*dir, name, false))
-    }
-
-    /// Makes and opens a regular file.
-    #[expect(clippy::too_many_arguments, reason = "mirrors the contract")]
-    pub(crate) fn make_file(
-        &self,
-        caller: &Caller,
-        parent: InodeId,
-        name: &OsStr,
-        mode: u32,
-        umask: u32,
-        exclusive: bool,
-        flags: OpenFlags,
-    ) -> Result<(Entry, Opened)> {
-        let _alone = self.names.alone_in(parent);
-        let dir = self.dir_for(parent, name)?;
-        let made = {
-            let _acting = acting(caller, umask)?;
-            dir.create_at(name, mode & 0o7777)
-        };
-        match made {
-            Ok(fd) => self.open_made(fd, &*dir, name, flags).inspect_err(|_| unmake(&*dir, name, false)),
-            Err(error) if error.errno() == Errno::EEXIST && !exclusive => {
-                self.open_existing(caller, &*dir, name, flags)
-            }
-            Err(error) => Err(error),
-        }
-    }
-
-    fn open_made(
-        &self,
-        fd: Fd,
-        dir: &dyn NativeFd,
-        name: &OsStr,
-        flags: OpenFlags,
-    ) -> Result<(Entry, Opened)> {
-        let identity = self.home.identify(&*fd)?;
-        let pin = dir.open_at(name, Access::Path)?;
-        let inode = self.inodes.enter(&self.home, &identity, pin);
-        inode.set_shape(Shape::Plain);
-        let adopted = self.adopt_file(&inode, fd);
-        let file = adopted.inspect_err(|_| self.inodes.forget(inode.ino, 1))?;
-        let entry = self.entry_of(&inode, &identity)?;
-        file.opened(false).inspect_err(|_| self.inodes.forget(inode.ino, 1))?;
-        let handle = self.handles.add_file(OpenFile::new(file, flags, false));
-        Ok((entry, Opened { handle, mode: io_mode(flags), set_id: entry.attr.is_set_id() }))
-    }
-
-    /// Somebody else made the file between the kernel's look and ours. The
-    /// kernel checked no permission on it, so the caller's are checked here;
-    /// supplementary groups are not known, and may be missed.
-    fn open_existing(
-        &self,
-        caller: &Caller,
-        dir: &dyn NativeFd,
-        name: &OsStr,
-        flags: OpenFlags,
-    ) -> Result<(Entry, Opened)> {
-        let (fd, identity) = self.identify_name(dir, name)?;
-        match identity.kind() {
-            FileKind::Regular => {}
-            FileKind::Symlink => return Err(Errno::ELOOP.into()),
-            FileKind::Directory => return Err(Errno::EISDIR.into()),
-            _ => return Err(Errno::EAGAIN.into()),
-        }
-        check_access(caller, &identity.attr, flags)?;
-        let entry = self.enter(fd, &identity)?;
-        let opened = self.open_inode(entry.attr.ino, OpenRequest { flags, ..OpenRequest::default() });
-        opened.map(|opened| (entry, opened)).inspect_err(|_| self.inodes.forget(entry.attr.ino, 1))
-    }
+    check_access(caller, &identity.attr, flags)?;
+    let entry = enter(core, fd, &identity)?;
+    let opened = open_inode(core, entry.attr.ino, OpenRequest { flags, ..OpenRequest::default() });
+    opened.map(|opened| (entry, opened)).inspect_err(|_| core.inodes.forget(entry.attr.ino, 1))
 }
 
 /// Takes back what was made and can't be told of, for lack of descriptors, for

@@ -1,7 +1,9 @@
 //! Extended attributes: the home inode's, less Braid's own.
 
-use crate::Volume;
-use crate::file::may_set_group_id;
+use crate::core::Core;
+use crate::file::set_id::may_set_group_id;
+use crate::namespace::change::{inode_changed, inode_will_change};
+use crate::namespace::resolve::path_of;
 use braid_contract::{Caller, Errno, InodeId, NativeFd, Result, XattrMode};
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
@@ -11,56 +13,54 @@ const ACCESS_LIST: &str = "system.posix_acl_access";
 /// Longest value, and longest list of names, that Linux knows.
 const VALUE_MAX: usize = 64 << 10;
 
-impl Volume {
-    pub(crate) fn get_xattr(&self, ino: InodeId, name: &OsStr) -> Result<Vec<u8>> {
-        if is_ours(name.as_bytes()) {
-            return Err(Errno::ENODATA.into());
-        }
-        let path = self.path_of(ino)?;
-        read_value(|buf| path.get_xattr(name, buf))
+pub(crate) fn get_xattr(core: &Core, ino: InodeId, name: &OsStr) -> Result<Vec<u8>> {
+    if is_ours(name.as_bytes()) {
+        return Err(Errno::ENODATA.into());
     }
+    let path = path_of(core, ino)?;
+    read_value(|buf| path.get_xattr(name, buf))
+}
 
-    pub(crate) fn list_xattr(&self, ino: InodeId) -> Result<Vec<u8>> {
-        let path = self.path_of(ino)?;
-        let names = read_value(|buf| path.list_xattr(buf))?;
-        let kept = names.split_inclusive(|byte| *byte == 0).filter(|name| !is_ours(name));
-        Ok(kept.flatten().copied().collect())
-    }
+pub(crate) fn list_xattr(core: &Core, ino: InodeId) -> Result<Vec<u8>> {
+    let path = path_of(core, ino)?;
+    let names = read_value(|buf| path.list_xattr(buf))?;
+    let kept = names.split_inclusive(|byte| *byte == 0).filter(|name| !is_ours(name));
+    Ok(kept.flatten().copied().collect())
+}
 
-    pub(crate) fn set_xattr(
-        &self,
-        caller: &Caller,
-        ino: InodeId,
-        name: &OsStr,
-        value: &[u8],
-        mode: XattrMode,
-    ) -> Result<()> {
-        if is_ours(name.as_bytes()) {
-            return Err(Errno::EPERM.into());
-        }
-        let inode = self.inodes.get(ino)?;
-        let path = self.inodes.path(&self.home, &inode)?;
-        self.inode_will_change(&inode)?;
-        path.set_xattr(name, value, mode)?;
-        if name == ACCESS_LIST {
-            drop_set_group_id(&*path, caller)?;
-        }
-        let live = inode.file.lock().upgrade();
-        if let Some(file) = live {
-            file.set_id.changed();
-        }
-        self.inode_changed(&inode)
+pub(crate) fn set_xattr(
+    core: &Core,
+    caller: &Caller,
+    ino: InodeId,
+    name: &OsStr,
+    value: &[u8],
+    mode: XattrMode,
+) -> Result<()> {
+    if is_ours(name.as_bytes()) {
+        return Err(Errno::EPERM.into());
     }
+    let inode = core.inodes.get(ino)?;
+    let path = core.inodes.path(&core.home, &inode)?;
+    inode_will_change(&inode)?;
+    path.set_xattr(name, value, mode)?;
+    if name == ACCESS_LIST {
+        drop_set_group_id(&*path, caller)?;
+    }
+    let live = inode.file.lock().upgrade();
+    if let Some(file) = live {
+        file.set_id.changed();
+    }
+    inode_changed(core, &inode)
+}
 
-    pub(crate) fn remove_xattr(&self, ino: InodeId, name: &OsStr) -> Result<()> {
-        if is_ours(name.as_bytes()) {
-            return Err(Errno::ENODATA.into());
-        }
-        let inode = self.inodes.get(ino)?;
-        self.inode_will_change(&inode)?;
-        self.inodes.path(&self.home, &inode)?.remove_xattr(name)?;
-        self.inode_changed(&inode)
+pub(crate) fn remove_xattr(core: &Core, ino: InodeId, name: &OsStr) -> Result<()> {
+    if is_ours(name.as_bytes()) {
+        return Err(Errno::ENODATA.into());
     }
+    let inode = core.inodes.get(ino)?;
+    inode_will_change(&inode)?;
+    core.inodes.path(&core.home, &inode)?.remove_xattr(name)?;
+    inode_changed(core, &inode)
 }
 
 /// Reads a value into a small buffer, and into the largest if it is too small.

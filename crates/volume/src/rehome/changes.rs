@@ -1,10 +1,9 @@
 //! What changes in the home tier while it is copied. Each operation notes what
-//! it did after it did it and before it goes out of the [`Barrier`](crate::barrier):
+//! it did after it did it and before it goes out of the [`Barrier`](braid_coord::Barrier):
 //! a note that is read too early is followed by none that is missed, since the
 //! last pass over the notes is made while the barrier is closed.
 
-use crate::Volume;
-use crate::namespace::Inode;
+use crate::live::Inode;
 use crate::sync::Mutex;
 use braid_contract::InodeId;
 use std::collections::{BTreeSet, HashMap, HashSet};
@@ -158,41 +157,27 @@ impl Changes {
             note(&mut self.set.lock());
         }
     }
-}
 
-impl Volume {
     /// Attributes of an inode changed, or its index did.
     pub(crate) fn note_inode(&self, inode: &Arc<Inode>) {
-        self.changes.note(|set| _ = set.change(inode));
-    }
-
-    /// As [`note_inode`](Self::note_inode), for one that the front end knows.
-    pub(crate) fn note_ino(&self, ino: InodeId) {
-        if self.changes.is_on()
-            && let Ok(inode) = self.inodes.get(ino)
-        {
-            self.note_inode(&inode);
-        }
+        self.note(|set| _ = set.change(inode));
     }
 
     /// Bytes of a file changed.
-    pub(crate) fn note_data(&self, inode: &Arc<Inode>, offset: u64, len: u64) {
-        self.changes.note(|set| set.change(inode).data.add(offset..offset.saturating_add(len)));
+    pub(crate) fn note_data(&self, inode: &Arc<Inode>, bytes: Range<u64>) {
+        self.note(|set| set.change(inode).data.add(bytes));
     }
 
     /// A file may have changed anywhere from byte `from` on.
     pub(crate) fn note_from(&self, inode: &Arc<Inode>, from: u64) {
-        self.changes.note(|set| set.change(inode).data.cut(from));
+        self.note(|set| set.change(inode).data.cut(from));
     }
 
-    /// A name came or went.
-    pub(crate) fn note_name(&self, parent: InodeId, name: &OsStr) {
-        if !self.changes.is_on() {
-            return;
-        }
-        let Ok(dir) = self.inodes.get(parent) else { return };
-        self.changes.note(|set| {
-            let (_, names) = set.names.entry(parent).or_insert_with(|| (dir, HashSet::new()));
+    /// A name came or went in a directory.
+    pub(crate) fn note_name(&self, dir: &Arc<Inode>, name: &OsStr) {
+        self.note(|set| {
+            let make = || (Arc::clone(dir), HashSet::new());
+            let (_, names) = set.names.entry(dir.ino).or_insert_with(make);
             names.insert(name.to_owned());
         });
     }

@@ -54,31 +54,31 @@ pub(super) fn read_label(root: &Fd) -> Result<Option<(Option<Label>, bool)>> {
 
 impl Volume {
     fn home_label(&self) -> Label {
-        let home = self.tiers.home();
+        let home = self.core.tiers.home();
         Label {
-            volume: self.id,
+            volume: self.core.id,
             tier: home.id,
             home: true,
-            user_xattr: self.user_xattr,
-            range_size: self.range_size,
+            user_xattr: self.core.user_xattr,
+            range_size: self.core.range_size,
             name: home.name.clone(),
-            secret: self.home.seal().secret,
+            secret: self.core.home.seal().secret,
         }
     }
 
     pub(super) fn record(&self, copy: [u8; 16], stage: RehomeStage, place: &str) -> RehomeRecord {
-        RehomeRecord { volume: self.id, copy, stage, place: place.to_owned() }
+        RehomeRecord { volume: self.core.id, copy, stage, place: place.to_owned() }
     }
 
     /// Says on both homes what is about to be done, on the old one first, and
     /// lays the new one out.
     pub(super) fn begin_copy(&self, new: &Fd, copy: [u8; 16], location: &str) -> Result<()> {
-        write_record(&self.home.root(), &self.record(copy, RehomeStage::Copying, location))?;
+        write_record(&self.core.home.root(), &self.record(copy, RehomeStage::Copying, location))?;
         new.ensure_dir_at(BRAID_DIR)?;
         let braid = new.open_at(OsStr::new(BRAID_DIR), Access::Directory)?;
         braid.replace_small("label", &self.home_label().encode_incoming())?;
         new.sync(false)?;
-        write_record(new, &self.record(copy, RehomeStage::Incoming, &self.tiers.home().location()))?;
+        write_record(new, &self.record(copy, RehomeStage::Incoming, &self.core.tiers.home().location()))?;
         IndexDir::create(&*braid)?;
         braid.ensure_dir_at(LIMBO)
     }
@@ -88,7 +88,7 @@ impl Copier<'_> {
     /// The new home is durable: it becomes home, and the old one is none any
     /// more. After an error the old one is home still.
     pub(super) fn commit(&self, copy: [u8; 16], location: &str) -> Result<()> {
-        let (volume, old) = (self.volume, self.volume.home.root());
+        let (volume, old) = (self.volume, self.volume.core.home.root());
         write_record(&old, &volume.record(copy, RehomeStage::Committing, location))?;
         let label = volume.home_label();
         if let Err(error) = self.braid.replace_small("label", &label.encode()) {

@@ -3,14 +3,16 @@
 
 use super::changes::{CHUNK, ChangedData};
 use super::{Copied, Copier};
-use crate::namespace::{ID_ATTRS, Identity, copy_xattrs, read_value};
-use crate::tiers::{Account, Direction, Tier, act_for};
+use crate::home::Identity;
+use crate::namespace::copied::{ID_ATTRS, copy_xattrs};
+use crate::namespace::xattrs::read_value;
+use crate::tiers::{Account, Tier, act_for};
 use braid_contract::{
     Access, Context, Errno, FallocateMode, Fd, FileKind, NativeFd, ObjectId, Result, SetTime, Shown,
     XattrMode,
 };
-use braid_format::index_path;
-use braid_format::{HEADER_LEN, Header, IdAttr, MUTABLE_FROM};
+use braid_format::{HEADER_LEN, Header, IdAttr, MUTABLE_FROM, index_path};
+use braid_placement::Direction;
 use std::ffi::OsStr;
 use std::io::IoSliceMut;
 use std::ops::Range;
@@ -106,7 +108,7 @@ impl Copier<'_> {
     /// Copies what there is between two places; holes stay holes.
     fn copy_span(&mut self, old: &dyn NativeFd, new: &dyn NativeFd, start: u64, end: u64) -> Result<()> {
         let volume = self.volume;
-        each_piece((volume.tiers.home(), old), start..end, CHUNK, &mut |at, piece| {
+        each_piece((volume.core.tiers.home(), old), start..end, CHUNK, &mut |at, piece| {
             self.take(piece.len() as u64)?;
             new.write_all_at(at, piece)?;
             self.progress.bytes += piece.len() as u64;
@@ -116,7 +118,7 @@ impl Copier<'_> {
 
     /// The id attribute, which names its inode, and the index.
     fn copy_spread(&self, old: &Fd, identity: &Identity, new: &Fd) -> Result<()> {
-        match self.volume.home.id_attr(&**old, identity) {
+        match self.volume.core.home.id_attr(&**old, identity) {
             Ok(Some(attr)) => {
                 let made = self.new.identify(&**new)?;
                 self.copy_index(attr.id, Some(&made))?;
@@ -133,7 +135,7 @@ impl Copier<'_> {
     /// Copies an index; its header names `owner`, or nobody.
     pub(super) fn copy_index(&self, id: ObjectId, owner: Option<&Identity>) -> Result<()> {
         let path = index_path(id);
-        let old = match self.volume.index.dirs().index.open_at(OsStr::new(&path), Access::Read) {
+        let old = match self.volume.core.index.dirs().index.open_at(OsStr::new(&path), Access::Read) {
             Err(error) if error.errno() == Errno::ENOENT => return Ok(()),
             result => result?,
         };
@@ -145,7 +147,7 @@ impl Copier<'_> {
             result => result?,
         };
         new.truncate(0)?;
-        each_piece((self.volume.tiers.home(), &*old), 0..u64::MAX, INDEX_CHUNK, &mut |at, piece| {
+        each_piece((self.volume.core.tiers.home(), &*old), 0..u64::MAX, INDEX_CHUNK, &mut |at, piece| {
             if at == 0 && piece.len() >= MUTABLE_FROM {
                 rewrite_header(piece, owner);
             }
@@ -173,7 +175,7 @@ impl Copier<'_> {
         if identity.kind() != FileKind::Regular {
             return Ok(());
         }
-        let pin = self.volume.home.pin_of(&**old, identity)?;
+        let pin = self.volume.core.home.pin_of(&**old, identity)?;
         let made = self.new.identify(&**new)?;
         if self.new.pin_of(&**new, &made)? != pin {
             self.new.set_pin(&**new, &made, pin.as_ref())

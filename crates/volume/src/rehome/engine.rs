@@ -5,10 +5,10 @@ use super::commit::{LIMBO, read_label, remove_record};
 use super::import::Import;
 use super::{Copier, cancelled, discard_copy};
 use crate::Volume;
-use crate::file::Layout;
+use crate::home::{Home, names_in};
 use crate::index::Dirs;
-use crate::migrate::Pace;
-use crate::namespace::{Home, Inode, names_in};
+use crate::live::{Inode, Layout};
+use crate::rate::Pace;
 use crate::sync::{Condvar, Mutex};
 use braid_contract::{Access, Attr, Context, Errno, Error, Fd, RefusalKind, Result, Shown, counted};
 use braid_format::BRAID_DIR;
@@ -120,14 +120,14 @@ impl Volume {
         location: &str,
         tell: &mut dyn FnMut(&RehomeProgress) -> bool,
     ) -> Result<RehomeReport> {
-        let _alone = self.overhaul.try_lock().ok_or_else(not_alone)?;
-        let pace = Pace::new(None, &self.paces);
+        let _alone = self.state.overhaul.try_lock().ok_or_else(not_alone)?;
+        let pace = Pace::new(None, &self.throttles.paces);
         self.replace_home_for(root, location, (&pace, None), tell)
     }
 
     /// Looks at a directory that is to become home.
     pub(crate) fn check_new_home(&self, root: &Fd) -> Result<()> {
-        let _alone = self.overhaul.try_lock().ok_or_else(not_alone)?;
+        let _alone = self.state.overhaul.try_lock().ok_or_else(not_alone)?;
         self.usable_home(root).map(drop)
     }
 
@@ -143,8 +143,8 @@ impl Volume {
     ) -> Result<RehomeReport> {
         let _copying = self.changes.copying.lock();
         let new = self.usable_home(root)?;
-        let copy = self.new_object_id()?.0;
-        let old_location = self.tiers.home().location();
+        let copy = self.core.new_object_id()?.0;
+        let old_location = self.core.tiers.home().location();
         let result = self.begin_copy(root, copy, location).and_then(|()| {
             self.changes.switch(true);
             let copier = Copier::new(self, new, (pace, job), tell)?;
@@ -166,7 +166,7 @@ impl Volume {
     /// Checks everything about a directory that is to become home.
     fn usable_home(&self, root: &Fd) -> Result<Home> {
         let mut new = Home::open(Fd::clone(root))?;
-        if !(self.home.opens_handles() && new.opens_handles()) {
+        if !(self.core.home.opens_handles() && new.opens_handles()) {
             let what = "home can be replaced only as root, between file systems that have file handles";
             return Err(Error::refused(Errno::EOPNOTSUPP, RefusalKind::Request, what));
         }
@@ -175,15 +175,15 @@ impl Volume {
             return Err(Error::refused(Errno::EROFS, RefusalKind::Request, what));
         }
         self.empty_enough(root)?;
-        new.use_user_xattr(self.user_xattr);
-        new.use_seal(*self.home.seal());
+        new.use_user_xattr(self.core.user_xattr);
+        new.use_seal(*self.core.home.seal());
         new.try_xattr().context("the new directory does not take the extended attributes of a home tier")?;
         Ok(new)
     }
 
     fn empty_enough(&self, root: &Fd) -> Result<()> {
         match read_label(root)? {
-            Some((Some(label), true)) if label.volume == self.id => discard_copy(root)?,
+            Some((Some(label), true)) if label.volume == self.core.id => discard_copy(root)?,
             Some(_) => {
                 let what = "the directory is a tier already, of this or another volume";
                 return Err(Error::refused(Errno::EEXIST, RefusalKind::Taken, what));
@@ -213,13 +213,13 @@ impl Volume {
             },
             _ => return tracing::error!("the copy of the home tier could not be undone"),
         };
-        if let Err(error) = undone.and_then(|()| remove_record(&self.home.root())) {
+        if let Err(error) = undone.and_then(|()| remove_record(&self.core.home.root())) {
             tracing::warn!(%error, "the unfinished copy of the home tier was not removed; the next mount does not use it");
         }
     }
 
     fn passed_through(&self) -> u64 {
-        self.handles.files().iter().filter(|open| open.passthrough).count() as u64
+        self.core.handles.files().iter().filter(|open| open.passthrough).count() as u64
     }
 }
 
@@ -241,7 +241,7 @@ impl<'a> Copier<'a> {
         };
         Ok(Self {
             volume,
-            dirs: Dirs::open(&*braid, volume.tiers.home().id)?,
+            dirs: Dirs::open(&*braid, volume.core.tiers.home().id)?,
             limbo: braid.open_at(OsStr::new(LIMBO), Access::Directory)?,
             braid,
             new,
@@ -278,9 +278,9 @@ impl<'a> Copier<'a> {
                 }
             }
             self.phase(RehomePhase::Switching)?;
-            let began_ns = volume.environment.monotonic_ns();
-            let impatient = || volume.environment.monotonic_ns() > began_ns + PATIENCE_NS;
-            let Some(closed) = volume.barrier.freeze(impatient) else {
+            let began_ns = volume.core.environment.monotonic_ns();
+            let impatient = || volume.core.environment.monotonic_ns() > began_ns + PATIENCE_NS;
+            let Some(closed) = volume.core.barrier.freeze(impatient) else {
                 self.pause()?;
                 continue;
             };
@@ -297,7 +297,7 @@ impl<'a> Copier<'a> {
             if let Some(id) = self.job {
                 volume.note_switched(id);
             }
-            let held_up_ns = volume.environment.monotonic_ns().saturating_sub(began_ns);
+            let held_up_ns = volume.core.environment.monotonic_ns().saturating_sub(began_ns);
             drop(closed);
             return Ok(self.clean_up(held_up_ns));
         }
@@ -312,7 +312,7 @@ impl<'a> Copier<'a> {
     fn check_room(&mut self) -> Result<()> {
         let (mut linked, mut cancelled_at) = (HashSet::new(), Ok(()));
         let (mut files, mut bytes) = (0_u64, 0_u64);
-        let walked = self.volume.home.walk(&mut |_, _, identity| {
+        let walked = self.volume.core.home.walk(&mut |_, _, identity| {
             if identity.attr.nlink == 1 || linked.insert(identity.ino()) {
                 files += 1;
                 bytes += identity.attr.blocks * 512;
@@ -370,7 +370,8 @@ impl<'a> Copier<'a> {
 
     fn amount(&self, Extent { things, bytes, tails }: &Extent) -> Amount {
         let volume = self.volume;
-        let tail = |(inode, from): &(Arc<Inode>, u64)| match volume.inodes.path(&volume.home, inode) {
+        let tail = |(inode, from): &(Arc<Inode>, u64)| match volume.core.inodes.path(&volume.core.home, inode)
+        {
             Ok(fd) => fd.stat().map_or(0, |stat| {
                 let Attr { size, blocks, .. } = stat.attr;
                 size.saturating_sub(*from).min(blocks * 512)
@@ -393,7 +394,7 @@ impl<'a> Copier<'a> {
                 return Ok(waited);
             }
             waited = true;
-            if !self.volume.environment.threads() {
+            if !self.volume.core.environment.threads() {
                 return Err(Error::new(Errno::EBUSY, "files are open by passthrough"));
             }
             self.phase(RehomePhase::Waiting)?;
@@ -404,7 +405,7 @@ impl<'a> Copier<'a> {
     }
 
     fn pause(&mut self) -> Result<()> {
-        if self.volume.environment.threads() {
+        if self.volume.core.environment.threads() {
             let (lock, never) = (Mutex::new(()), Condvar::new());
             drop(never.wait_for(lock.lock(), PAUSE_NS));
         }
@@ -416,7 +417,7 @@ impl<'a> Copier<'a> {
     fn finish(&mut self, copy: [u8; 16], location: &str) -> Result<Import> {
         let mut set = self.volume.changes.take();
         // Whatever may have been stored to an index since.
-        for open in self.volume.handles.files() {
+        for open in self.volume.core.handles.files() {
             if matches!(&*open.file.layout.read(), Layout::Spread(_)) {
                 set.change(&open.file.inode);
             }
@@ -470,8 +471,9 @@ fn not_alone() -> Error {
 #[cfg(all(test, not(loom)))]
 mod tests {
     use super::*;
-    use crate::{HomeConfig, Machine, MoversConfig, PolicyConfig, Reserve, VolumeConfig};
+    use crate::{HomeConfig, Machine, MoversConfig, VolumeConfig};
     use braid_contract::{Caller, FileSystem, InodeId, OpenFlags, WriteFlags};
+    use braid_placement::{EPOCH_NS_DEFAULT, PolicyConfig, Reserve};
     use braid_stores::native::open_tier_dir;
     use std::sync::atomic::{AtomicBool, Ordering};
     use std::sync::mpsc;
@@ -494,7 +496,7 @@ mod tests {
             range_size: None,
             policy: PolicyConfig::Weighted,
             rules: Vec::new(),
-            epoch_ns: crate::EPOCH_NS_DEFAULT,
+            epoch_ns: EPOCH_NS_DEFAULT,
             heat_budget: crate::HEAT_BUDGET_DEFAULT,
             monitor: false,
             movers: MoversConfig::NONE,
@@ -521,7 +523,7 @@ mod tests {
             }
         };
         write(1);
-        let pace = Pace::new(Some((PIECES * 4096 * 2) as f64), &volume.paces);
+        let pace = Pace::new(Some((PIECES * 4096 * 2) as f64), &volume.throttles.paces);
         let (mut once, end, (done, is_done)) = (None, AtomicBool::new(false), mpsc::channel::<()>());
         let mut tell = |progress: &RehomeProgress| {
             if progress.phase == RehomePhase::CatchingUp

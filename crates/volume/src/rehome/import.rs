@@ -6,9 +6,9 @@ use super::copy::Spot;
 use super::passes::limbo_name;
 use super::{Copied, Copier, is_gone};
 use crate::Volume;
-use crate::file::{File, Layout, OpenFile, Spread};
+use crate::home::{Numbers, RootGeneration};
 use crate::index::{Dirs, Index};
-use crate::namespace::{DirHandle, Inode, Known, Numbers, RootGeneration};
+use crate::live::{DirHandle, File, Inode, Known, Layout, OpenFile, Spread};
 use braid_contract::{Access, Context, Errno, Error, Fd, FileKind, HandleId, InodeId, NativeHandle, Result};
 use braid_format::Header;
 use std::collections::{HashMap, HashSet};
@@ -36,10 +36,10 @@ struct Inodes {
 impl Copier<'_> {
     /// Opens everything on the new home.
     pub(super) fn prepare_import(&mut self) -> Result<Import> {
-        let (files, open_dirs) = (self.volume.handles.all_files(), self.volume.handles.all_dirs());
+        let (files, open_dirs) = (self.volume.core.handles.all_files(), self.volume.core.handles.all_dirs());
         self.copy_orphans(&files, &open_dirs)?;
-        let turn = self.volume.home.generation().turn() + 1;
-        let known = self.volume.inodes.all();
+        let turn = self.volume.core.home.generation().turn() + 1;
+        let known = self.volume.core.inodes.all();
         let mut inodes = Inodes { moved: HashMap::new(), kept: Vec::new(), gone: HashSet::new() };
         for one in &known {
             self.move_inode(&one.inode, turn, &mut inodes)?;
@@ -56,7 +56,7 @@ impl Copier<'_> {
             Some(Known { inode: Arc::clone(inode), lookups: one.lookups })
         };
         let inodes = known.iter().filter_map(moved).collect();
-        let dirs = Dirs::open(&*self.braid, self.volume.tiers.home().id)?;
+        let dirs = Dirs::open(&*self.braid, self.volume.core.tiers.home().id)?;
         Ok(Import { generation, dirs, inodes, files, open_dirs, retired })
     }
 
@@ -77,7 +77,7 @@ impl Copier<'_> {
     }
 
     fn copy_orphan(&mut self, old: &Fd) -> Result<()> {
-        let identity = self.volume.home.identify(&**old)?;
+        let identity = self.volume.core.home.identify(&**old)?;
         let is_dir = identity.kind() == FileKind::Directory;
         if identity.attr.nlink > 0 {
             return Ok(());
@@ -101,7 +101,7 @@ impl Copier<'_> {
     }
 
     fn copied(&self, inode: &Inode) -> Option<&Copied> {
-        let native = self.volume.home.generation().numbers().native(inode.ino);
+        let native = self.volume.core.home.generation().numbers().native(inode.ino);
         let generation = inode.handle().map(NativeHandle::generation);
         self.known.get(&native).filter(|copied| Some(copied.generation) == generation)
     }
@@ -128,8 +128,8 @@ impl Copier<'_> {
     }
 
     fn still_has_name(&self, inode: &Arc<Inode>) -> Result<bool> {
-        let opened = self.volume.inodes.open(&self.volume.home, inode, Access::Path);
-        match opened.and_then(|fd| self.volume.home.identify(&*fd)) {
+        let opened = self.volume.core.inodes.open(&self.volume.core.home, inode, Access::Path);
+        match opened.and_then(|fd| self.volume.core.home.identify(&*fd)) {
             Ok(identity) => Ok(identity.attr.nlink > 0),
             Err(error) if is_gone(&error) => Ok(false),
             Err(error) => Err(error),
@@ -194,7 +194,7 @@ impl Copier<'_> {
             handle: identity.handle.clone(),
             ..spread.index.header().clone()
         };
-        Ok(Index::of_whole(header, self.volume.tiers.home().id, whole))
+        Ok(Index::of_whole(header, self.volume.core.tiers.home().id, whole))
     }
 
     fn move_dirs(
@@ -205,14 +205,14 @@ impl Copier<'_> {
     ) -> Result<Vec<(HandleId, DirHandle)>> {
         let mut result = Vec::new();
         for (handle, dir) in dirs {
-            let identity = self.volume.home.identify(&*dir.descriptor())?;
+            let identity = self.volume.core.home.identify(&*dir.descriptor())?;
             let copied = self.copy_of(&identity).ok_or(Errno::ESTALE)?;
             let inode = match inodes.moved.get(&dir.inode().ino) {
                 Some(inode) => Arc::clone(inode),
                 None => Arc::new(dir.inode().moved(copied.handle.clone(), turn)),
             };
             let fd = self.new.root().open_handle(&copied.handle, Access::Directory)?;
-            result.push((*handle, dir.moved(&self.volume.home, inode, fd)?));
+            result.push((*handle, dir.moved(&self.volume.core.home, inode, fd)?));
         }
         Ok(result)
     }
@@ -248,12 +248,12 @@ impl Import {
     pub(super) fn put_in_place(self, volume: &Volume, location: &str) {
         self.retired.iter().for_each(|file| file.retire());
         let root = Fd::clone(self.generation.root());
-        volume.home.switch_root(self.generation);
-        volume.index.switch_root(self.dirs);
-        volume.inodes.replace_all(self.inodes);
-        volume.handles.replace_all(self.files, self.open_dirs);
-        volume.tiers.home().switch_root(root, location.to_owned());
-        volume.reaper.forget_witnesses();
+        volume.core.home.switch_root(self.generation);
+        volume.core.index.switch_root(self.dirs);
+        volume.core.inodes.replace_all(self.inodes);
+        volume.core.handles.replace_all(self.files, self.open_dirs);
+        volume.core.tiers.home().switch_root(root, location.to_owned());
+        volume.core.removals.forget_dependencies();
         // It names files by the handles that they had.
         volume.heat.clear();
     }

@@ -25,10 +25,10 @@ pub(crate) use mounting::{clean_up, copy_begun, guard};
 pub use mounting::{discard_copy, settle_home};
 
 use crate::Volume;
+use crate::home::{Home, Identity};
 use crate::index::Dirs;
-use crate::migrate::{Pace, Stopped};
-use crate::movers::{IoClass, MoveRate};
-use crate::namespace::{Home, Identity, Inode};
+use crate::live::Inode;
+use crate::rate::{IoClass, MoveRate, Pace, Stopped};
 use braid_contract::{
     Access, Errno, Error, Fd, InodeId, NativeFd, NativeHandle, RefusalKind, Result, Timestamp,
 };
@@ -113,7 +113,7 @@ impl Copier<'_> {
 
     /// Tells how far it has come, now and then.
     fn report(&mut self) -> Result<()> {
-        let now_ns = self.volume.environment.monotonic_ns();
+        let now_ns = self.volume.core.environment.monotonic_ns();
         if self.last || now_ns < self.told_ns + TELL_NS {
             return Ok(());
         }
@@ -121,7 +121,7 @@ impl Copier<'_> {
     }
 
     fn tell_now(&mut self) -> Result<()> {
-        self.told_ns = self.volume.environment.monotonic_ns();
+        self.told_ns = self.volume.core.environment.monotonic_ns();
         if (self.tell)(&self.progress) && !self.volume.changes.is_ending() {
             Ok(())
         } else {
@@ -132,8 +132,8 @@ impl Copier<'_> {
     /// Waits until so much may be read from home.
     fn pass(&self, bytes: u64) -> std::result::Result<(), Stopped> {
         let class = self.job.map_or(IoClass::UnguardedJob, |job| self.volume.jobs.io_class(job));
-        let drive = MoveRate { pace: self.pace, class };
-        self.volume.throttle_move(&[self.volume.tiers.home()], bytes, drive).map(drop)
+        let rate = MoveRate { throttles: &self.volume.throttles, pace: self.pace, class };
+        rate.throttle(&[self.volume.core.tiers.home()], bytes).map(drop)
     }
 
     /// Asks whether so many bytes may be copied now.
@@ -165,7 +165,7 @@ fn is_gone(error: &Error) -> bool {
 pub(crate) fn empty_dir(dir: &dyn NativeFd, kept: &[&str]) -> Result<()> {
     // Depth first; what is entered is on the way.
     let mut way: Vec<Fd> = vec![dir.reopen(Access::Directory)?];
-    let mut names: Vec<Vec<OsString>> = vec![crate::namespace::names_in(dir)?];
+    let mut names: Vec<Vec<OsString>> = vec![crate::home::names_in(dir)?];
     names[0].retain(|name| !kept.iter().any(|kept| name == kept));
     let mut entered: Vec<OsString> = Vec::new();
     while let (Some(at), Some(left)) = (way.last(), names.last_mut()) {
@@ -180,7 +180,7 @@ pub(crate) fn empty_dir(dir: &dyn NativeFd, kept: &[&str]) -> Result<()> {
         match at.remove_at(&name, false) {
             Err(error) if matches!(error.errno(), Errno::EISDIR | Errno::EPERM) => {
                 let inner = at.open_at(&name, Access::Directory)?;
-                names.push(crate::namespace::names_in(&*inner)?);
+                names.push(crate::home::names_in(&*inner)?);
                 way.push(inner);
                 entered.push(name);
             }

@@ -4,10 +4,9 @@
 use super::commit::{LIMBO, read_label, read_record, remove_record, write_record};
 use super::empty_dir;
 use crate::OpenError;
-use crate::namespace::Home;
+use crate::home::Home;
 use braid_contract::{Access, Errno, Fd, Result};
-use braid_format::BRAID_DIR;
-use braid_format::{RehomeRecord, RehomeStage};
+use braid_format::{BRAID_DIR, RehomeRecord, RehomeStage};
 use std::ffi::OsStr;
 
 /// Looks at the directory that home was being copied to when the daemon or the

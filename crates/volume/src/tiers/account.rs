@@ -5,7 +5,7 @@
 
 use std::cell::Cell;
 
-/// IoClass asked for what a thread does.
+/// Who asked for what a thread does.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Account {
     /// The application's thread of this number; 0 where it is not known.
@@ -18,7 +18,7 @@ thread_local! {
     static PRESENT: Cell<Account> = const { Cell::new(Account::Thread(0)) };
 }
 
-/// IoClass asked for what this thread does now.
+/// Who asked for what this thread does now.
 pub(crate) fn present() -> Account {
     PRESENT.get()
 }

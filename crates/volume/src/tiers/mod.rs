@@ -5,25 +5,24 @@ mod account;
 mod errors;
 mod health;
 mod latency;
-mod learn;
 mod limiter;
-mod load;
 mod monitor;
 mod order;
 mod room;
 mod settings;
 mod threads;
 
-use crate::config::{Reserve, TierProfile};
-use crate::placement::{Epoch, Known, TierEpoch, TierView, believed, filled};
 use crate::sync::{Mutex, RwLock};
 pub(crate) use account::{Account, act_for, present};
 use braid_contract::{Environment, Errno, Error, Fd, ObjectId, Result, Store, TierId, Usage};
+use braid_placement::Epoch;
+use braid_placement::{
+    Direction, KnownRates, Load, Reserve, TierEpoch, TierProfile, TierView, believed, with_means,
+};
 use errors::Errors;
 use health::{Health, Trouble};
 pub use latency::{Latency, LatencyHistogram};
 use limiter::InFlightLimiter;
-pub(crate) use load::{Direction, EpochLoad, Load};
 use monitor::Monitor;
 use room::{AGE_MAX_NS, Figures, Room};
 use settings::Settings;
@@ -323,10 +322,10 @@ impl Tier {
         profile.or_else(|| self.load.saturating(Direction::Write))
     }
 
-    fn known(&self) -> Known {
+    fn known(&self) -> KnownRates {
         let learned = Direction::BOTH.map(|direction| self.load.bandwidth(direction));
         let guess = Direction::BOTH.map(|direction| self.load.guess(direction));
-        Known { learned, guess, weight: self.given_weight() }
+        KnownRates { learned, guess, weight: self.given_weight() }
     }
 
     /// The most bytes a second that it is known to read and to write.
@@ -529,7 +528,7 @@ impl Tiers {
     /// `excluded`, a set of bits by tier number, count as without room.
     pub(crate) fn views(&self, needed: u64, excluded: u64) -> Vec<TierView> {
         let all = self.all();
-        let weights = filled(&all.iter().map(|tier| tier.weight()).collect::<Vec<_>>(), 1.0);
+        let weights = with_means(&all.iter().map(|tier| tier.weight()).collect::<Vec<_>>(), 1.0);
         let bandwidths = believed(&all.iter().map(|tier| tier.known()).collect::<Vec<_>>());
         let view = |(at, tier): (usize, &Arc<Tier>)| {
             // One that hangs must not be asked for its room.

@@ -5,10 +5,10 @@
 use super::Tier;
 use super::account::{Account, present};
 use super::latency::{Counts, Histogram, Latency, LatencyHistogram};
-use super::load::Direction;
 use super::threads::{ThreadLoad, Threads};
 use crate::status::ThreadStatus;
 use crate::sync::Mutex;
+use braid_placement::Direction;
 use std::cmp::Reverse;
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicU64, Ordering};

@@ -3,9 +3,9 @@
 //! looks for a tier.
 
 use super::Tier;
-use crate::config::Reserve;
 use crate::sync::{Mutex, ReadGuard, RwLock};
 use braid_contract::{Errno, Error, Result};
+use braid_placement::Reserve;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 /// The settings of one tier.
@@ -115,7 +115,7 @@ impl Tier {
 
     fn close(&self, flag: &AtomicBool, closed: bool) {
         flag.store(closed, Ordering::Release);
-        // IoClass was let in before has done what they came for.
+        // Who was let in before has done what they came for.
         drop(self.settings.admission.write());
     }
 }

@@ -2,9 +2,9 @@
 //! counts, and what policies that map threads to tiers go by. `tiers::monitor`
 //! fills it.
 
-use super::load::Direction;
 use super::monitor::WINDOW_NS;
 use crate::sync::Mutex;
+use braid_placement::Direction;
 use std::collections::HashMap;
 
 /// Threads are spread over this many tables, so that hardly two meet at a lock.

@@ -4,12 +4,8 @@
 //! is what a mounted volume records with, `tap` where its operations pass it.
 //! `docs/trace.md` is the format.
 
-mod read;
-mod record;
 mod recorder;
 mod tap;
 
-pub use read::{Trace, TraceError, TraceFile, TraceOp};
-pub use record::{TRACE_VERSION, TraceOpKind, end_line};
 pub(crate) use recorder::{FileTrace, Tracing};
 pub use recorder::{Recorded, Recording};

@@ -2,11 +2,10 @@
 //! buffer of a fixed size; one that finds no room is counted, and nobody waits.
 //! Whoever records takes them out, as lines.
 
-use super::record::{Header, Record, TRACE_VERSION, Told, line};
 use crate::Volume;
-use crate::rules::glob;
 use crate::sync::{Mutex, Receiver, RecvTimeoutError, RwLock, SyncSender, sync_channel};
 use braid_contract::{Errno, Error, RefusalKind, Result};
+use braid_placement::{Header, Record, TRACE_VERSION, Told, glob, line};
 use std::collections::HashSet;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
@@ -201,15 +200,15 @@ impl Volume {
         }
         let (sender, receiver) = sync_channel(RECORDS_MAX);
         let number = self.tracing.last.fetch_add(1, Ordering::Relaxed) + 1;
-        let (began_ns, counts) = (self.environment.monotonic_ns(), Arc::<Counts>::default());
+        let (began_ns, counts) = (self.core.environment.monotonic_ns(), Arc::<Counts>::default());
         let path = path.map(str::to_owned);
         let head = line(&Header {
             version: TRACE_VERSION,
             braid: env!("CARGO_PKG_VERSION").into(),
-            volume: self.id.to_string(),
-            range: self.range_size.get(),
-            policy: self.describe_policy(),
-            began: self.environment.wall_ns() / 1_000_000_000,
+            volume: self.core.id.to_string(),
+            range: self.core.range_size.get(),
+            policy: self.placement.describe(),
+            began: self.core.environment.wall_ns() / 1_000_000_000,
             path: path.clone(),
         });
         *current = Some(Recorder {
@@ -248,7 +247,7 @@ impl Recording {
     /// Nanoseconds since it began.
     #[must_use]
     pub fn age_ns(&self) -> u64 {
-        self.volume.environment.monotonic_ns().saturating_sub(self.began_ns)
+        self.volume.core.environment.monotonic_ns().saturating_sub(self.began_ns)
     }
 
     /// Whether nobody ended it, but the volume ends.

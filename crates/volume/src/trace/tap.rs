@@ -1,13 +1,14 @@
 //! Where operations pass the recorder. While nothing is recorded, that is one
 //! look at a flag.
 
-use super::record::{Record, Told, TraceOpKind};
 use super::recorder::Recorder;
 use crate::Volume;
-use crate::file::{File, FileFacts};
-use crate::namespace::Inode;
-use crate::rules::Facts;
+use crate::file::choose::FileFacts;
+use crate::file::open::file_of;
+use crate::live::{File, Inode};
+use crate::namespace::resolve::{dir_for, identify_name};
 use braid_contract::{Caller, FileKind, HandleId, InodeId, OpenFlags, Opened, Result, WriteFlags};
+use braid_placement::{Facts, Record, Told, TraceOpKind};
 use std::ffi::OsStr;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -30,12 +31,12 @@ impl Volume {
         if !self.tracing.is_on() {
             return None;
         }
-        Some(Begun { at_ns: self.environment.monotonic_ns(), size: file.size_now() })
+        Some(Begun { at_ns: self.core.environment.monotonic_ns(), size: file.size_now() })
     }
 
     /// The same for one that is not on an open file.
     pub(crate) fn trace_begin_unopened(&self) -> Option<Begun> {
-        self.tracing.is_on().then(|| Begun { at_ns: self.environment.monotonic_ns(), size: 0 })
+        self.tracing.is_on().then(|| Begun { at_ns: self.core.environment.monotonic_ns(), size: 0 })
     }
 
     /// A read has ended.
@@ -90,7 +91,8 @@ impl Volume {
     /// The size of a file was set.
     pub(crate) fn trace_truncate(&self, begun: Option<Begun>, ino: InodeId, caller: &Caller, size: u64) {
         let Some(begun) = begun else { return };
-        if let Ok(file) = self.inodes.get(ino).and_then(|inode: Arc<Inode>| self.file_of(&inode)) {
+        if let Ok(file) = self.core.inodes.get(ino).and_then(|inode: Arc<Inode>| file_of(&self.core, &inode))
+        {
             self.trace(Begun { size, ..begun }, &file, op(TraceOpKind::Truncate, &file, caller));
         }
     }
@@ -105,7 +107,7 @@ impl Volume {
         made: bool,
     ) {
         let Some(begun) = begun else { return };
-        let Ok(open) = self.handles.file(opened.handle) else { return };
+        let Ok(open) = self.core.handles.file(opened.handle) else { return };
         let size = open.file.size_now();
         // Somebody else may have made it a moment before.
         let kind = if made && size == 0 { TraceOpKind::Create } else { TraceOpKind::Open };
@@ -125,10 +127,10 @@ impl Volume {
             return None;
         }
         let look = || -> Result<Option<Doomed>> {
-            let dir = self.dir_for(parent, name)?;
-            let (_, identity) = self.identify_name(&*dir, name)?;
+            let dir = dir_for(&self.core, parent, name)?;
+            let (_, identity) = identify_name(&self.core, &*dir, name)?;
             let last = identity.kind() == FileKind::Regular && identity.attr.nlink <= 1;
-            Ok(last.then(|| Doomed(self.home.public_ino(identity.ino()))))
+            Ok(last.then(|| Doomed(self.core.home.public_ino(identity.ino()))))
         };
         // What has no such name is not removed either.
         look().ok().flatten()
@@ -137,7 +139,7 @@ impl Volume {
     /// The name is gone. A file that is open goes when it is closed.
     pub(crate) fn trace_unnamed(&self, doomed: Option<Doomed>) {
         let Some(Doomed(ino)) = doomed else { return };
-        let live = self.inodes.get(ino).ok().and_then(|inode| inode.file.lock().upgrade());
+        let live = self.core.inodes.get(ino).ok().and_then(|inode| inode.file.lock().upgrade());
         match live.filter(|file| file.opens.lock().handles > 0) {
             Some(file) => file.trace.nameless.store(true, Ordering::Relaxed),
             None => self.trace_gone(ino),
@@ -150,7 +152,7 @@ impl Volume {
         if !self.tracing.is_on() {
             return None;
         }
-        let file = Arc::clone(&self.handles.file(handle).ok()?.file);
+        let file = Arc::clone(&self.core.handles.file(handle).ok()?.file);
         file.trace.nameless.load(Ordering::Relaxed).then_some(file)
     }
 
@@ -163,7 +165,7 @@ impl Volume {
     }
 
     fn trace_gone(&self, ino: InodeId) {
-        let now_ns = self.environment.monotonic_ns();
+        let now_ns = self.core.environment.monotonic_ns();
         self.tracing.with(|recorder| {
             if recorder.forget(ino.0) {
                 let at = now_ns.saturating_sub(recorder.began_ns);
@@ -173,7 +175,7 @@ impl Volume {
     }
 
     fn trace(&self, begun: Begun, file: &File, record: Record) {
-        let now_ns = self.environment.monotonic_ns();
+        let now_ns = self.core.environment.monotonic_ns();
         self.tracing.with(|recorder| {
             // What began before the recording did is none of it.
             let Some(at) = begun.at_ns.checked_sub(recorder.began_ns) else { return };
@@ -191,7 +193,7 @@ impl Volume {
         if told >> 1 == recorder.number {
             return told & 1 == 0;
         }
-        let facts = FileFacts { volume: self, file };
+        let facts = FileFacts { core: &self.core, file };
         // Not the one that rules see: they would see it from now on.
         let path = facts.path_now();
         let wanted = recorder.wants(&path);

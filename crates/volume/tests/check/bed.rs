@@ -3,12 +3,13 @@
 use braid_contract::{
     Caller, FileSystem, InodeId, OpenFlags, OpenRequest, Result, SetAttr, VolumeId, WriteFlags,
 };
+use braid_placement::{PolicyConfig, Reserve};
 use braid_stores::dir::DirStore;
 use braid_stores::native::{KernelFd, open_tier_dir};
-use braid_testkit::damage;
+use braid_testkit::{SplitMix, damage};
 use braid_volume::{
-    CheckOptions, CheckReport, HomeConfig, Machine, OpenError, PolicyConfig, Problem, Reserve, TierConfig,
-    Volume, VolumeConfig, check_with,
+    CheckOptions, CheckReport, HomeConfig, Machine, OpenError, Problem, TierConfig, Volume, VolumeConfig,
+    check_with,
 };
 use std::collections::BTreeMap;
 use std::ffi::OsStr;
@@ -83,7 +84,7 @@ impl Bed {
             range_size: None,
             policy: PolicyConfig::Weighted,
             rules: Vec::new(),
-            epoch_ns: braid_volume::EPOCH_NS_DEFAULT,
+            epoch_ns: braid_placement::EPOCH_NS_DEFAULT,
             heat_budget: braid_volume::HEAT_BUDGET_DEFAULT,
             monitor: true,
             movers: braid_volume::MoversConfig::NONE,
@@ -244,10 +245,8 @@ pub(crate) fn ranges(seed: u64, len: usize) -> Vec<(u64, Vec<u8>)> {
 
 /// `len` bytes that differ from place to place.
 pub(crate) fn pattern(seed: u64, len: usize) -> Vec<u8> {
-    let mut state = seed.wrapping_mul(2).wrapping_add(1);
-    let next = |_| {
-        state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
-        (state >> 56) as u8 | 1
-    };
-    (0..len).map(next).collect()
+    let mut data = vec![0; len];
+    SplitMix::new(seed).fill(&mut data);
+    data.iter_mut().for_each(|byte| *byte |= 1);
+    data
 }

@@ -2,7 +2,8 @@
 
 use crate::bed::{Bed, Contents, TIERS, lookup, pattern, write};
 use braid_contract::{Caller, Errno, FallocateMode, FileSystem, InodeId, OpenFlags, OpenRequest, WriteFlags};
-use braid_volume::{CheckOptions, Condition, RangeSize, RuleConfig, Volume, VolumeConfig, check_with};
+use braid_placement::{Condition, RuleConfig};
+use braid_volume::{CheckOptions, RangeSize, Volume, VolumeConfig, check_with};
 use std::ffi::OsStr;
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};

@@ -1,14 +1,14 @@
 //! A machine of simulated disks: the first is home, or may be, and the second
 //! one is the other tier.
 
+use super::RANGE;
+use braid_placement::{PolicyConfig, Reserve};
 use braid_stores::dir::DirStore;
 use braid_testkit::sim::{
     AllKept, AllLost, Chooser, Disk, DiskConfig, Frozen, Model, Seeded, SimClock, SimEnvironment,
 };
-use braid_volume::{HomeConfig, PolicyConfig, Reserve, TierConfig, VolumeConfig};
+use braid_volume::{HomeConfig, TierConfig, VolumeConfig};
 use std::sync::Arc;
-
-use super::RANGE;
 
 /// Which disk the other tier is.
 pub(crate) const TIER: usize = 1;
@@ -77,7 +77,7 @@ impl<const N: usize> Machine<N> {
             range_size: Some(RANGE as u32),
             policy: PolicyConfig::Weighted,
             rules: Vec::new(),
-            epoch_ns: braid_volume::EPOCH_NS_DEFAULT,
+            epoch_ns: braid_placement::EPOCH_NS_DEFAULT,
             heat_budget: braid_volume::HEAT_BUDGET_DEFAULT,
             monitor: true,
             movers: braid_volume::MoversConfig::NONE,

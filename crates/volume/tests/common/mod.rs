@@ -6,9 +6,11 @@ pub(crate) mod machine;
 use braid_contract::{
     Caller, FileSystem, HandleId, InodeId, OpenFlags, OpenRequest, Result, SetAttr, WriteFlags,
 };
+use braid_placement::{PolicyConfig, Reserve};
 use braid_stores::dir::DirStore;
 use braid_stores::native::open_tier_dir;
-use braid_volume::{HomeConfig, Machine, PolicyConfig, Reserve, TierConfig, Volume, VolumeConfig};
+use braid_testkit::SplitMix;
+use braid_volume::{HomeConfig, Machine, TierConfig, Volume, VolumeConfig};
 use std::ffi::OsStr;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -76,7 +78,7 @@ pub(crate) fn config(home: &Path, slow: &Path) -> VolumeConfig {
         range_size: Some(RANGE as u32),
         policy: PolicyConfig::Weighted,
         rules: Vec::new(),
-        epoch_ns: braid_volume::EPOCH_NS_DEFAULT,
+        epoch_ns: braid_placement::EPOCH_NS_DEFAULT,
         heat_budget: braid_volume::HEAT_BUDGET_DEFAULT,
         monitor: true,
         movers: braid_volume::MoversConfig::NONE,
@@ -152,10 +154,7 @@ impl Open {
 
 /// `len` bytes that differ from place to place.
 pub(crate) fn pattern(seed: u64, len: usize) -> Vec<u8> {
-    let mut state = seed.wrapping_mul(2).wrapping_add(1);
-    let next = |_| {
-        state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
-        (state >> 56) as u8
-    };
-    (0..len).map(next).collect()
+    let mut data = vec![0; len];
+    SplitMix::new(seed).fill(&mut data);
+    data
 }

@@ -1,12 +1,12 @@
 //! The volume as the crash explorer's subject.
 
 use braid_contract::{Errno, Error, FileSystem, InodeId, JobKind, JobState, Result};
+use braid_placement::{Condition, LargeFiles, PolicyConfig, Reserve, RuleConfig};
 use braid_stores::dir::DirStore;
 use braid_testkit::crash::{Mounted, RANGE, Setup, Subject};
 use braid_testkit::sim::{Disk, SimEnvironment};
 use braid_volume::{
-    Condition, HomeConfig, JobStatus, LargeFiles, OpenError, PolicyConfig, Problem, RangeSize, Reserve,
-    RuleConfig, Severity, TierConfig, Volume, VolumeConfig,
+    HomeConfig, JobStatus, OpenError, Problem, RangeSize, Severity, TierConfig, Volume, VolumeConfig,
 };
 use std::sync::Arc;
 
@@ -197,7 +197,7 @@ fn config(setup: &Setup, disks: &[Disk], environment: Arc<SimEnvironment>) -> Re
         range_size: Some(RANGE as u32),
         policy: policy(&setup.policy)?,
         rules: rules(&setup.policy)?,
-        epoch_ns: braid_volume::EPOCH_NS_DEFAULT,
+        epoch_ns: braid_placement::EPOCH_NS_DEFAULT,
         heat_budget: braid_volume::HEAT_BUDGET_DEFAULT,
         monitor: true,
         movers: braid_volume::MoversConfig::NONE,

@@ -67,6 +67,15 @@ fn a_long_file_is_found_and_comments_do_not_count() {
 }
 
 #[test]
+fn a_long_xtask_is_found() {
+    let half = format!("{FINE}{}", "const A: u8 = 0;\n".repeat(house::XTASK_LINES_MAX / 2));
+    let files =
+        [("xtask/src/main.rs", half.as_str()), ("xtask/src/a.rs", &half), ("tests/src/lib.rs", &half)];
+    assert_eq!(xtask_length(&tree(&files)).len(), 1);
+    assert_eq!(xtask_length(&tree(&files[1..])).len(), 0);
+}
+
+#[test]
 fn long_functions_are_found() {
     let function = |lines: usize| format!("fn f() {{\n{}}}\n", "a();\n".repeat(lines - 2));
     let short = function(5).repeat(9);

@@ -1,7 +1,8 @@
 //! Random operations: what holds of every outcome.
 
 use super::*;
-use crate::sim::{Seeded, SplitMix};
+use crate::sim::Seeded;
+use braid_contract::SplitMix;
 use braid_contract::{FallocateMode, RenameMode, SetTime, XattrMode};
 use std::collections::BTreeMap;
 
@@ -24,7 +25,7 @@ impl Driver {
     }
 
     fn below(&mut self, limit: u64) -> u64 {
-        self.random.next() % limit
+        self.random.next_u64() % limit
     }
 
     fn dir(&mut self) -> Fd {

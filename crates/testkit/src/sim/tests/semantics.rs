@@ -1,8 +1,8 @@
 //! The simulated file system says what the kernel's does: the same calls on
 //! both, by hand where the answer matters and at random for the rest.
 
-use super::super::choose::SplitMix;
 use super::*;
+use braid_contract::SplitMix;
 use braid_contract::{FallocateMode, RenameMode, SetTime, Timestamp, XattrMode};
 use std::collections::BTreeMap;
 
@@ -75,7 +75,7 @@ struct Draw(SplitMix);
 
 impl Draw {
     fn below(&mut self, limit: u64) -> u64 {
-        self.0.next() % limit
+        self.0.next_u64() % limit
     }
 
     fn one_of<T: Copy>(&mut self, from: &[T]) -> T {

@@ -1,0 +1,312 @@
+//! What a tier can do, learned from what it does. `load.rs` shows it each
+//! epoch.
+//!
+//! A rate says what a tier can do only if the tier had enough to do. So a
+//! lower rate than before counts only when operations waited for it at least
+//! as long as when it was faster: then it became slow. Anything else is little
+//! demand, and changes nothing. Neither does what went through the page cache,
+//! which is as fast as memory until that is full.
+//!
+//! Until a tier had enough to do, what it could have done is reckoned from how
+//! its rate grew with the time that it was busy: not at all where something
+//! bounds the rate itself, as throttles and the limits of rented volumes do.
+
+use crate::load::EpochLoad;
+use crate::settings::DirectionProfile;
+
+/// The bandwidth of a tier in one direction.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Learned {
+    best: Option<Best>,
+    /// The rates of the two epochs before.
+    before: [f64; 2],
+    /// Kept until it was reached.
+    trend: Trend,
+    /// The same where data went through memory: it may be memory's.
+    guess: Option<f64>,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Best {
+    /// Bytes a second.
+    bandwidth: f64,
+    /// Operations under way while it was reached.
+    in_flight: f64,
+    /// The fewest with which it was nearly reached.
+    enough: f64,
+    /// Whether the tier had enough to do then; else it is an estimate.
+    reached: bool,
+}
+
+/// How a tier's rate goes with the share of an epoch in which it is busy: sums
+/// over the last epochs, of which older ones weigh less.
+#[derive(Clone, Copy, Debug, Default)]
+struct Trend {
+    epochs: f64,
+    rate: f64,
+    busy_squared: f64,
+    rate_squared: f64,
+    busy_by_rate: f64,
+}
+
+/// Share of an epoch that a tier must have been busy for its rate to count.
+const BUSY_MIN: f64 = 0.9;
+/// The same while nothing is known yet: better a first guess than none.
+const BUSY_MIN_FIRST: f64 = 0.5;
+/// Share of an epoch's bytes that must have gone past the page cache for its
+/// rate to be the tier's own.
+const DIRECT_MIN: f64 = 0.9;
+/// Share of the bandwidth that is nearly all of it.
+const NEARLY: f64 = 0.9;
+/// How far the figure follows an epoch's rate down.
+const FOLLOW: f64 = 0.5;
+/// The same up, to what lasted.
+const FOLLOW_UP: f64 = 0.75;
+/// How much an epoch still weighs in a trend when the next one is added.
+const TREND_KEPT: f64 = 0.9;
+/// By how much the busy share differs from epoch to epoch without a reason.
+const BUSY_NOISE: f64 = 0.05;
+/// Share of the earlier queue that must have stood before a tier for a lower
+/// rate to mean that it became slow.
+const QUEUE_SHARE_MIN: f64 = 0.75;
+/// The same for the wait of a byte, where the queue was shorter.
+const WAIT_SHARE_MIN: f64 = 1.25;
+
+impl Learned {
+    /// What calibration found.
+    pub(super) fn seeded(profile: &DirectionProfile) -> Self {
+        let threads = f64::from(profile.threads);
+        let bandwidth = profile.bandwidth.max(1.0);
+        let best = Best { bandwidth, in_flight: threads, enough: threads, reached: true };
+        Self { best: Some(best), ..Self::default() }
+    }
+
+    pub(super) fn bandwidth(&self) -> Option<f64> {
+        self.best.map(|best| best.bandwidth)
+    }
+
+    /// What the tier did through the page cache.
+    pub(super) fn guess(&self) -> Option<f64> {
+        self.guess
+    }
+
+    /// The fewest operations at once that were seen to reach it.
+    pub(super) fn saturating(&self) -> Option<u32> {
+        self.best.map(|best| best.enough.ceil().max(1.0) as u32)
+    }
+
+    /// Looks at an epoch. `alone` says that nothing went the other way.
+    pub(super) fn learn(&mut self, seen: EpochLoad, alone: bool) {
+        let own = if seen.direct < DIRECT_MIN { 0.0 } else { seen.rate };
+        let [second, last] = self.before;
+        self.before = [last, own];
+        if seen.rate <= 0.0 {
+            return;
+        }
+        if seen.direct < DIRECT_MIN {
+            if seen.busy >= BUSY_MIN_FIRST {
+                let before = self.guess.unwrap_or(seen.rate);
+                self.guess = Some(before + FOLLOW * (seen.rate - before));
+            }
+            return;
+        }
+        match &mut self.best {
+            Some(best) if best.reached || !alone => {
+                // A device that had a rest may be fast for a moment: a throttle
+                // lets through what was not used, a disk's cache is empty.
+                // Three epochs in a row are no such moment.
+                best.follow(seen, own.min(last).min(second), alone);
+            }
+            best => {
+                let trend = self.trend.with(seen);
+                // One in which the work began says less than it seems to.
+                if alone && (last > 0.0 || seen.busy >= BUSY_MIN) {
+                    self.trend = trend;
+                }
+                if let Some(estimate) = trend.estimate(seen, alone) {
+                    // With fewer operations at once it may do less.
+                    let is_as_deep = |best: &Best| estimate.in_flight >= QUEUE_SHARE_MIN * best.in_flight;
+                    if best.is_none_or(|best| estimate.bandwidth > best.bandwidth || is_as_deep(&best)) {
+                        *best = Some(estimate);
+                    }
+                }
+            }
+        }
+    }
+}
+
+impl Best {
+    /// Follows an epoch; `lasting` is the rate that it and those before it all
+    /// had.
+    fn follow(&mut self, seen: EpochLoad, lasting: f64, alone: bool) {
+        let counts = seen.busy >= BUSY_MIN;
+        let wait = |rate: f64, in_flight: f64| in_flight / rate;
+        let slower = alone
+            && (seen.in_flight >= QUEUE_SHARE_MIN * self.in_flight
+                || wait(seen.rate, seen.in_flight) >= WAIT_SHARE_MIN * wait(self.bandwidth, self.in_flight));
+        if lasting * NEARLY > self.bandwidth {
+            self.enough = seen.in_flight;
+        } else if counts && seen.rate >= NEARLY * self.bandwidth {
+            self.enough = self.enough.min(seen.in_flight);
+        }
+        let (toward, follow) =
+            if lasting > self.bandwidth { (lasting, FOLLOW_UP) } else { (seen.rate, FOLLOW) };
+        if lasting > self.bandwidth || counts && slower && seen.rate < self.bandwidth {
+            self.bandwidth += follow * (toward - self.bandwidth);
+            self.in_flight += follow * (seen.in_flight - self.in_flight);
+        }
+    }
+}
+
+impl Trend {
+    /// With one more epoch.
+    fn with(&self, seen: EpochLoad) -> Self {
+        let add = |sum: f64, seen: f64| sum * TREND_KEPT + seen;
+        Self {
+            epochs: add(self.epochs, 1.0),
+            rate: add(self.rate, seen.rate),
+            busy_squared: add(self.busy_squared, seen.busy * seen.busy),
+            rate_squared: add(self.rate_squared, seen.rate * seen.rate),
+            busy_by_rate: add(self.busy_by_rate, seen.busy * seen.rate),
+        }
+    }
+
+    /// What the tier would do if it were busy all the time, judged in an epoch
+    /// like this, the last one in the trend; `None` if it is too little to
+    /// judge by.
+    fn estimate(&self, seen: EpochLoad, alone: bool) -> Option<Best> {
+        if seen.busy < BUSY_MIN_FIRST {
+            return None;
+        }
+        let in_flight = seen.in_flight / seen.busy;
+        let reached = alone && seen.busy >= BUSY_MIN;
+        let bandwidth = if reached { seen.rate } else { self.when_busy() };
+        Some(Best { bandwidth, in_flight, enough: in_flight, reached })
+    }
+
+    /// Between two answers, by how well each explains what was seen: the rate
+    /// is in proportion to the busy share, or it is bounded, whatever that is.
+    fn when_busy(&self) -> f64 {
+        let in_proportion = self.busy_by_rate / self.busy_squared;
+        let bounded = self.rate / self.epochs;
+        let unexplained_by = |explained: f64| (self.rate_squared - explained).max(0.0) / self.epochs;
+        let by_proportion = unexplained_by(in_proportion * self.busy_by_rate);
+        let by_bound = unexplained_by(bounded * self.rate);
+        let noise = (in_proportion * BUSY_NOISE).powi(2);
+        in_proportion + by_proportion / (by_proportion + by_bound + noise) * (bounded - in_proportion)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn epoch(rate: f64, in_flight: f64, busy: f64) -> EpochLoad {
+        EpochLoad { rate, in_flight, busy, direct: 1.0 }
+    }
+
+    fn learned(epochs: &[EpochLoad]) -> f64 {
+        let mut learned = Learned::default();
+        epochs.iter().for_each(|seen| learned.learn(*seen, true));
+        learned.bandwidth().unwrap()
+    }
+
+    #[test]
+    fn a_tier_that_slows_down_or_recovers_is_followed_within_ten_epochs() {
+        let mut epochs = vec![epoch(60e6, 8.0, 1.0); 5];
+        epochs.extend([epoch(20e6, 14.0, 1.0); 6]);
+        assert!((learned(&epochs) / 20e6 - 1.0).abs() < 0.05);
+        epochs.extend([epoch(60e6, 8.0, 1.0); 5]);
+        assert!((learned(&epochs) / 60e6 - 1.0).abs() < 0.05);
+        // With one operation at a time there is no queue, but a longer wait.
+        let mut epochs = vec![epoch(60e6, 1.0, 1.0); 5];
+        epochs.extend([epoch(20e6, 1.0, 1.0); 6]);
+        assert!((learned(&epochs) / 20e6 - 1.0).abs() < 0.05);
+    }
+
+    #[test]
+    fn little_demand_is_not_taken_for_slowness() {
+        let busy = epoch(200e6, 24.0, 1.0);
+        for idle in [epoch(0.0, 0.0, 0.0), epoch(30e6, 0.2, 0.2), epoch(80e6, 1.0, 0.95)] {
+            assert_eq!(learned(&[busy, busy, idle, idle, idle]), 200e6, "{idle:?}");
+        }
+        let mut both_ways = Learned::default();
+        both_ways.learn(busy, true);
+        both_ways.learn(epoch(100e6, 24.0, 1.0), false);
+        assert_eq!(both_ways.bandwidth(), Some(200e6));
+    }
+
+    #[test]
+    fn a_moment_is_not_taken_for_what_a_tier_can_do() {
+        let (usual, burst) = (epoch(60e6, 4.0, 1.0), epoch(90e6, 4.0, 1.0));
+        assert_eq!(learned(&[usual, burst, usual, burst, usual]), 60e6);
+        assert_eq!(learned(&[usual, burst, burst, usual, burst, burst]), 60e6);
+        assert!(learned(&[usual, burst, burst, burst]) > 80e6);
+    }
+
+    #[test]
+    fn a_tier_that_never_had_enough_to_do_is_judged_by_how_its_rate_grows() {
+        // Rests between what is asked of it: twice as busy, twice as much.
+        let device = [(30e6, 0.3), (60e6, 0.6), (40e6, 0.4), (70e6, 0.7)];
+        // A throttle lets the same through in no time, or makes it wait.
+        let throttled = [(58e6, 0.1), (62e6, 0.6), (60e6, 0.2), (61e6, 0.8)];
+        for (epochs, expected) in [(device, 100e6), (throttled, 61e6)] {
+            let epochs = epochs.map(|(rate, busy)| epoch(rate, busy, busy));
+            // In the first one it began at some point.
+            let began = epoch(10e6, 0.05, 0.05);
+            let found = learned(&[&[began], epochs.as_slice()].concat());
+            assert!((found / expected - 1.0).abs() < 0.03, "{found} of {expected}");
+        }
+        let one = epoch(30e6, 0.6, 0.6);
+        assert_eq!(learned(&[one]), 50e6, "better than nothing");
+        let little = epoch(1e6, 0.001, 0.001);
+        let found = learned(&[little, little, epoch(0.0, 0.0, 0.0), one]);
+        assert!((found / 50e6 - 1.0).abs() < 0.03, "{found}");
+        // As soon as it has enough to do, that holds.
+        assert_eq!(learned(&[one, epoch(35e6, 1.0, 1.0)]), 35e6);
+        // But not if it had others to do it for, nor is one at a time a measure
+        // for what many did.
+        let mut both_ways = Learned::default();
+        both_ways.learn(one, true);
+        both_ways.learn(epoch(35e6, 1.0, 1.0), false);
+        assert_eq!(both_ways.bandwidth(), Some(50e6));
+        assert_eq!(learned(&[epoch(30e6, 6.0, 0.6), epoch(20e6, 1.0, 1.0)]), 50e6);
+    }
+
+    #[test]
+    fn what_memory_takes_is_not_taken_for_the_tiers_doing() {
+        let mut learned = Learned::default();
+        learned.learn(EpochLoad { direct: 0.0, ..epoch(1e9, 8.0, 1.0) }, true);
+        assert_eq!((learned.bandwidth(), learned.guess()), (None, Some(1e9)));
+        learned.learn(epoch(200e6, 8.0, 1.0), true);
+        learned.learn(EpochLoad { direct: 0.5, ..epoch(2e9, 8.0, 1.0) }, true);
+        assert_eq!((learned.bandwidth(), learned.guess()), (Some(200e6), Some(1.5e9)));
+    }
+
+    #[test]
+    fn the_fewest_that_reach_the_bandwidth_saturate_the_tier() {
+        let mut learned = Learned::default();
+        for (rate, in_flight, enough) in [
+            (100.0, 16.0, 16),
+            (95.0, 3.2, 4),
+            (60.0, 1.0, 4),
+            (300.0, 8.0, 4),
+            (300.0, 8.0, 4),
+            (300.0, 8.0, 8),
+            (250.0, 6.0, 6),
+        ] {
+            learned.learn(epoch(rate, in_flight, 1.0), true);
+            assert_eq!(learned.saturating(), Some(enough), "{rate}");
+        }
+    }
+
+    #[test]
+    fn a_profile_is_where_it_begins() {
+        let profile = DirectionProfile { bandwidth: 100.0, latency_ns: 1, threads: 4, degrades_at: None };
+        let mut learned = Learned::seeded(&profile);
+        learned.learn(epoch(20.0, 0.5, 0.5), true);
+        assert_eq!(learned.bandwidth(), Some(100.0));
+        learned.learn(epoch(20.0, 4.0, 1.0), true);
+        assert_eq!(learned.bandwidth(), Some(60.0));
+    }
+}

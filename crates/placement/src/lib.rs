@@ -1,0 +1,38 @@
+//! Where new ranges go, and what is learned of tiers.
+//!
+//! Pure: no I/O, no threads. The volume asks `rules`, and those a `policy`, with
+//! a `context`; it shows `load` what goes through each tier. The `simulator`
+//! runs the same code over devices that are only reckoned, on a `trace` or on
+//! made-up threads.
+//!
+//! A new policy is one file in `policies` and one line in its table.
+#![forbid(unsafe_code)]
+
+mod believed;
+mod context;
+mod credits;
+pub mod glob;
+mod learn;
+mod load;
+mod policies;
+mod policy;
+mod rules;
+mod settings;
+mod simulator;
+mod sync;
+mod trace;
+
+pub use believed::{KnownRates, believed, with_means};
+pub use context::{Context, Epoch, Origin, TierEpoch, TierView, WriteSpan};
+pub use credits::Credits;
+pub use load::{Direction, EpochLoad, Load, LoadSample};
+pub use policies::{make_policy, shares};
+pub use policy::Policy;
+pub use rules::{Chosen, Condition, ConditionError, Facts, Rule, Rules, Subject};
+pub use settings::{
+    DirectionProfile, EPOCH_NS_DEFAULT, LargeFiles, PolicyConfig, Reserve, RuleConfig, TierProfile,
+};
+pub use simulator::{Pace, PlacedBy, Simulated, SimulatedTier, SimulatorConfig, TierSimulated, simulate};
+pub use trace::{
+    Header, Record, TRACE_VERSION, Told, Trace, TraceError, TraceFile, TraceOp, TraceOpKind, end_line, line,
+};

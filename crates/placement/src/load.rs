@@ -1,0 +1,441 @@
+//! What goes through a tier: bytes, operations, and how fast it is when busy.
+//! `file/pieces.rs` counts every read and write here; the epochs are closed by
+//! `background.rs`; placement policies and movers ask what a tier can do.
+//!
+//! Counting takes no lock: an operation costs two looks at the clock and a
+//! handful of additions to atomics.
+
+use super::learn::Learned;
+use crate::settings::TierProfile;
+use crate::sync::Mutex;
+use braid_contract::Environment;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+/// Which way data goes.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Direction {
+    /// From the tier.
+    Read,
+    /// To the tier.
+    Write,
+}
+
+impl Direction {
+    /// Both, in the order of the figures that come in pairs.
+    pub const BOTH: [Self; 2] = [Self::Read, Self::Write];
+}
+
+/// Counters of one tier, and what it did in the last epoch.
+#[derive(Debug)]
+pub struct Load {
+    flows: [Flow; 2],
+    /// Operations of either kind.
+    all: InFlight,
+    epoch: Mutex<Epoch>,
+    environment: Arc<dyn Environment>,
+}
+
+/// What goes one way.
+#[derive(Debug, Default)]
+struct Flow {
+    bytes: AtomicU64,
+    /// Those of them that went past the page cache.
+    direct: AtomicU64,
+    ops: AtomicU64,
+    /// Bytes of the operations that are under way.
+    queued: AtomicU64,
+    in_flight: InFlight,
+}
+
+#[derive(Debug)]
+struct Epoch {
+    began_ns: u64,
+    /// How long the last one was.
+    last_ns: u64,
+    /// The counters when it began.
+    then: [Counters; 2],
+    busy_then: u64,
+    last: [EpochLoad; 2],
+    busy: f64,
+    learned: [Learned; 2],
+}
+
+#[derive(Clone, Copy, Debug, Default)]
+struct Counters {
+    bytes: u64,
+    direct: u64,
+    weighted: u64,
+}
+
+/// What went one way through a tier in one epoch.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct EpochLoad {
+    /// Bytes a second.
+    pub rate: f64,
+    /// Operations under way, on average over the epoch.
+    pub in_flight: f64,
+    /// Share of the epoch in which at least one was under way, 0 to 1.
+    pub busy: f64,
+    /// Share of the bytes that went past the page cache, 0 to 1.
+    pub direct: f64,
+}
+
+/// A tier's counters at one moment.
+#[derive(Clone, Copy, Debug)]
+pub struct LoadSample {
+    /// Bytes so far, read and written.
+    pub bytes: [u64; 2],
+    /// Operations so far, reads and writes.
+    pub ops: [u64; 2],
+    /// Bytes a second over the last epoch.
+    pub rates: [f64; 2],
+}
+
+impl Load {
+    /// Counters at zero.
+    pub fn new(environment: Arc<dyn Environment>) -> Self {
+        let epoch = Epoch {
+            began_ns: environment.monotonic_ns(),
+            last_ns: 0,
+            then: [Counters::default(); 2],
+            busy_then: 0,
+            last: [EpochLoad::default(); 2],
+            busy: 0.0,
+            learned: [Learned::default(), Learned::default()],
+        };
+        Self {
+            flows: [Flow::default(), Flow::default()],
+            all: InFlight::default(),
+            epoch: Mutex::new(epoch),
+            environment,
+        }
+    }
+
+    /// Begins with what calibration found.
+    pub fn seed(&self, profile: &TierProfile) {
+        let mut epoch = self.epoch.lock();
+        epoch.learned = [&profile.read, &profile.write].map(Learned::seeded);
+    }
+
+    /// Runs one operation on `len` bytes and counts it; it answers the bytes it
+    /// moved. With `direct`, it goes past the page cache.
+    pub fn count<E>(
+        &self,
+        direction: Direction,
+        (len, direct): (usize, bool),
+        op: impl FnOnce() -> Result<usize, E>,
+    ) -> Result<usize, E> {
+        self.begin(direction, len);
+        let result = op();
+        self.end(direction, (len, direct), result.as_ref().ok().copied());
+        result
+    }
+
+    /// An operation on `len` bytes begins.
+    pub fn begin(&self, direction: Direction, len: usize) {
+        let now_ns = self.environment.monotonic_ns();
+        let flow = &self.flows[direction as usize];
+        flow.queued.fetch_add(len as u64, Ordering::Relaxed);
+        flow.in_flight.change(now_ns, 1);
+        self.all.change(now_ns, 1);
+    }
+
+    /// An operation ends that [`begin`](Self::begin) was told of; with the
+    /// bytes that it moved, unless it failed.
+    pub fn end(&self, direction: Direction, (len, direct): (usize, bool), moved: Option<usize>) {
+        let now_ns = self.environment.monotonic_ns();
+        let flow = &self.flows[direction as usize];
+        flow.queued.fetch_sub(len as u64, Ordering::Relaxed);
+        flow.in_flight.change(now_ns, -1);
+        self.all.change(now_ns, -1);
+        if let Some(bytes) = moved {
+            flow.bytes.fetch_add(bytes as u64, Ordering::Relaxed);
+            if direct {
+                flow.direct.fetch_add(bytes as u64, Ordering::Relaxed);
+            }
+            flow.ops.fetch_add(1, Ordering::Relaxed);
+        }
+    }
+
+    /// Closes an epoch: rates and bandwidth are reckoned from what it saw.
+    pub fn close_epoch(&self) {
+        let now_ns = self.environment.monotonic_ns();
+        let mut epoch = self.epoch.lock();
+        let nanos = now_ns.saturating_sub(epoch.began_ns);
+        epoch.last_ns = nanos;
+        if nanos == 0 {
+            return;
+        }
+        let share = |now: u64, then: u64| now.saturating_sub(then) as f64 / nanos as f64;
+        for direction in Direction::BOTH {
+            let at = direction as usize;
+            let flow = &self.flows[at];
+            let seen = flow.in_flight.seen(now_ns);
+            let [bytes, direct] = [&flow.bytes, &flow.direct].map(|count| count.load(Ordering::Relaxed));
+            let now = Counters { bytes, direct, weighted: seen.weighted };
+            let then = std::mem::replace(&mut epoch.then[at], now);
+            let moved = now.bytes.saturating_sub(then.bytes).max(1);
+            epoch.last[at] = EpochLoad {
+                rate: share(now.bytes, then.bytes) * 1e9,
+                direct: now.direct.saturating_sub(then.direct) as f64 / moved as f64,
+                in_flight: share(now.weighted, then.weighted),
+                busy: flow.in_flight.close_busy(seen.busy, nanos),
+            };
+        }
+        let busy = self.all.seen(now_ns).busy;
+        epoch.busy = share(busy, epoch.busy_then).min(1.0);
+        epoch.busy_then = busy;
+        epoch.began_ns = now_ns;
+        epoch.learn();
+    }
+
+    /// The most bytes a second that the tier is known to do this way; `None`
+    /// while it never had enough to do to tell.
+    pub fn bandwidth(&self, direction: Direction) -> Option<f64> {
+        self.epoch.lock().learned[direction as usize].bandwidth()
+    }
+
+    /// What it did through the page cache, which may have been memory's doing.
+    pub fn guess(&self, direction: Direction) -> Option<f64> {
+        self.epoch.lock().learned[direction as usize].guess()
+    }
+
+    /// The fewest operations at once that were seen to reach that.
+    pub fn saturating(&self, direction: Direction) -> Option<u32> {
+        self.epoch.lock().learned[direction as usize].saturating()
+    }
+
+    /// Whether the tier had as much to do this way, over the last epoch, as it
+    /// can.
+    pub fn is_saturated(&self, direction: Direction) -> bool {
+        /// Share of the time that it must be busy, and of what it can do that
+        /// must go through it.
+        const BUSY_MIN: f64 = 0.9;
+        const RATE_MIN: f64 = 0.85;
+        let epoch = self.epoch.lock();
+        if epoch.busy < BUSY_MIN || epoch.last[direction as usize].rate <= 0.0 {
+            return false;
+        }
+        // What goes the other way takes its part of the device.
+        let used = |direction: Direction| {
+            let bandwidth = epoch.learned[direction as usize].bandwidth();
+            bandwidth.map_or(0.0, |bandwidth| epoch.last[direction as usize].rate / bandwidth)
+        };
+        used(direction) >= RATE_MIN || used(Direction::Read) + used(Direction::Write) >= 1.0
+    }
+
+    /// How long the last epoch was, in nanoseconds.
+    pub fn last_epoch_ns(&self) -> u64 {
+        self.epoch.lock().last_ns
+    }
+
+    /// What went this way in the last epoch.
+    pub fn last_epoch(&self, direction: Direction) -> EpochLoad {
+        self.epoch.lock().last[direction as usize]
+    }
+
+    /// Bytes of the operations that are under way now.
+    pub fn queued(&self, direction: Direction) -> u64 {
+        self.flows[direction as usize].queued.load(Ordering::Relaxed)
+    }
+
+    /// Bytes a second while busy, whichever way, if the tier was ever busy
+    /// enough to tell.
+    pub fn measured_bandwidth(&self) -> Option<f64> {
+        let epoch = self.epoch.lock();
+        let [read, write] =
+            [0, 1].map(|at: usize| epoch.learned[at].bandwidth().or(epoch.learned[at].guess()));
+        // A tier that was only written is compared with others by that.
+        write.or(read)
+    }
+
+    /// The counters now.
+    pub fn sample(&self) -> LoadSample {
+        let last = self.epoch.lock().last;
+        LoadSample {
+            bytes: self.flows.each_ref().map(|flow| flow.bytes.load(Ordering::Relaxed)),
+            ops: self.flows.each_ref().map(|flow| flow.ops.load(Ordering::Relaxed)),
+            rates: last.map(|last| last.rate),
+        }
+    }
+}
+
+impl Epoch {
+    /// Looks at what the epoch says of the tier's bandwidth.
+    fn learn(&mut self) {
+        let moved: f64 = self.last.iter().map(|last| last.rate).sum();
+        for at in [0, 1] {
+            let last = self.last[at];
+            // What is only a part of the work shows nothing but a lower bound.
+            let alone = last.rate >= 0.9 * moved;
+            self.learned[at].learn(last, alone);
+        }
+    }
+}
+
+/// How many operations are under way, and for how long there were how many.
+///
+/// Count and the time of its last change are one word, so that whoever changes
+/// it knows for how long there were as many as before; these times are summed
+/// up, once as they are (busy) and once multiplied by the count (weighted).
+#[derive(Debug, Default)]
+struct InFlight {
+    word: AtomicU64,
+    busy: AtomicU64,
+    weighted: AtomicU64,
+    /// `busy` when the last epoch was closed.
+    busy_then: AtomicU64,
+}
+
+/// Times up to a moment, in nanoseconds.
+struct Seen {
+    busy: u64,
+    weighted: u64,
+}
+
+/// Bits of a word that are the count.
+const COUNT_BITS: u32 = 16;
+/// A word's unit of time, as a power of two of nanoseconds.
+const UNIT_BITS: u32 = 8;
+/// The bits of a time in a word.
+const TIME_MASK: u64 = (1 << (64 - COUNT_BITS)) - 1;
+
+impl InFlight {
+    fn change(&self, now_ns: u64, by: i64) {
+        let now = now_ns >> UNIT_BITS & TIME_MASK;
+        let next = |word: u64| Some(count_of(word).saturating_add_signed(by) | now << COUNT_BITS);
+        let Ok(old) = self.word.fetch_update(Ordering::Relaxed, Ordering::Relaxed, next) else { return };
+        let (busy, weighted) = since(old, now);
+        if busy > 0 {
+            self.busy.fetch_add(busy, Ordering::Relaxed);
+            self.weighted.fetch_add(weighted, Ordering::Relaxed);
+        }
+    }
+
+    /// The sums up to now.
+    fn seen(&self, now_ns: u64) -> Seen {
+        let word = self.word.load(Ordering::Relaxed);
+        let (busy, weighted) = since(word, now_ns >> UNIT_BITS & TIME_MASK);
+        Seen {
+            busy: self.busy.load(Ordering::Relaxed) + busy,
+            weighted: self.weighted.load(Ordering::Relaxed) + weighted,
+        }
+    }
+
+    /// Share of an epoch of so many nanoseconds that was busy; it ends now.
+    fn close_busy(&self, busy: u64, nanos: u64) -> f64 {
+        let then = self.busy_then.swap(busy, Ordering::Relaxed);
+        (busy.saturating_sub(then) as f64 / nanos as f64).min(1.0)
+    }
+}
+
+fn count_of(word: u64) -> u64 {
+    word & ((1 << COUNT_BITS) - 1)
+}
+
+/// Nanoseconds that what a word says lasted: as they are, and times the count.
+fn since(word: u64, now: u64) -> (u64, u64) {
+    let (count, then) = (count_of(word), word >> COUNT_BITS);
+    let passed = now.wrapping_sub(then) & TIME_MASK;
+    // Threads may look at the clock in one order and come here in another.
+    let passed = if count == 0 || passed > TIME_MASK / 2 { 0 } else { passed };
+    (passed << UNIT_BITS, (passed << UNIT_BITS) * count)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A clock that stands still until it is set.
+    #[derive(Debug, Default)]
+    struct Clock(AtomicU64);
+
+    impl Environment for Clock {
+        fn wall_ns(&self) -> i64 {
+            0
+        }
+
+        fn monotonic_ns(&self) -> u64 {
+            self.0.load(Ordering::Relaxed)
+        }
+
+        fn fill_random(&self, _bytes: &mut [u8]) -> braid_contract::Result<()> {
+            Ok(())
+        }
+
+        fn threads(&self) -> bool {
+            false
+        }
+    }
+
+    const MS: u64 = 1_048_576;
+
+    fn load() -> (Load, impl Fn(u64)) {
+        let clock = Arc::new(Clock::default());
+        let load = Load::new(Arc::<Clock>::clone(&clock));
+        (load, move |at_ns| clock.0.store(at_ns, Ordering::Relaxed))
+    }
+
+    #[test]
+    fn operations_are_counted_and_failed_ones_are_not() {
+        let (load, set) = load();
+        load.count::<()>(Direction::Write, (10, true), || Ok(10)).unwrap();
+        load.count::<()>(Direction::Write, (10, true), || Ok(5)).unwrap();
+        load.count(Direction::Read, (10, true), || Err(())).unwrap_err();
+        let sample = load.sample();
+        assert_eq!((sample.bytes, sample.ops), ([0, 15], [0, 2]));
+        set(500_000_000);
+        load.close_epoch();
+        let rates = load.sample().rates;
+        assert!(rates[0] == 0.0 && (rates[1] - 30.0).abs() < 1e-6, "{rates:?}");
+        set(600_000_000);
+        load.close_epoch();
+        assert_eq!(load.sample().rates, [0.0, 0.0]);
+    }
+
+    #[test]
+    fn an_epoch_tells_how_long_it_was_busy_and_with_how_much() {
+        let (load, set) = load();
+        set(10 * MS);
+        load.begin(Direction::Write, 100);
+        set(20 * MS);
+        load.begin(Direction::Write, 200);
+        assert_eq!(load.queued(Direction::Write), 300);
+        set(40 * MS);
+        load.end(Direction::Write, (100, false), Some(100));
+        set(50 * MS);
+        load.close_epoch();
+        let epoch = load.last_epoch(Direction::Write);
+        assert!((epoch.busy - 0.8).abs() < 1e-6, "{epoch:?}");
+        assert!((epoch.in_flight - 1.2).abs() < 1e-6 && epoch.direct == 0.0, "{epoch:?}");
+        assert_eq!(load.last_epoch(Direction::Read), EpochLoad::default());
+        // What is under way goes on counting in the next one.
+        set(75 * MS);
+        load.end(Direction::Write, (200, true), None);
+        set(100 * MS);
+        load.close_epoch();
+        let epoch = load.last_epoch(Direction::Write);
+        assert!((epoch.busy - 0.5).abs() < 1e-6 && (epoch.in_flight - 0.5).abs() < 1e-6, "{epoch:?}");
+        assert_eq!((epoch.rate, load.queued(Direction::Write)), (0.0, 0));
+    }
+
+    #[test]
+    fn a_tier_with_enough_to_do_is_saturated() {
+        let (load, set) = load();
+        let mut now = 0;
+        let mut epoch = |busy: u64, bytes: usize| {
+            load.begin(Direction::Write, bytes);
+            set(now + busy * MS);
+            load.end(Direction::Write, (bytes, true), Some(bytes));
+            now += 100 * MS;
+            set(now);
+            load.close_epoch();
+            load.is_saturated(Direction::Write)
+        };
+        assert!(epoch(100, 1000));
+        assert!(!epoch(50, 500));
+        assert!(!epoch(100, 100) && !load.is_saturated(Direction::Read));
+        assert!(epoch(100, 950));
+    }
+}

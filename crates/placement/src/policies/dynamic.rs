@@ -1,0 +1,199 @@
+//! `dynamic`: threads mapped to tiers as `static` does, and remapped between
+//! neighbours at each epoch (PolyStore §4.5.1, Algorithm 1).
+//!
+//! The numbers in the comments are the algorithm's lines. Where its text leaves
+//! a choice, `docs/placement.md` says which was made.
+
+use super::threads::ThreadMap;
+use crate::context::{Context, Epoch, TierEpoch};
+use crate::policy::Policy;
+use crate::sync::Mutex;
+use braid_contract::TierId;
+use std::collections::BTreeMap;
+
+pub(super) struct Dynamic {
+    threads: u32,
+    /// Changes that count, as shares: of a tier's bandwidth, of all tiers'.
+    thresholds: [f64; 2],
+    inner: Mutex<Inner>,
+}
+
+struct Inner {
+    map: ThreadMap,
+    /// State of each pair of neighbours, by the faster and the slower tier.
+    states: BTreeMap<(TierId, TierId), State>,
+    /// Bandwidths of the last epoch.
+    last: BTreeMap<TierId, f64>,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+enum State {
+    #[default]
+    LowToHigh,
+    HighToLow,
+    Stable,
+}
+
+/// How a bandwidth compares with that of the last epoch.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Change {
+    Improved,
+    Dropped,
+    None,
+}
+
+/// What is done with the threads of a pair.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Step {
+    OneUp,
+    OneDown,
+    Reset,
+    None,
+}
+
+impl Dynamic {
+    pub(super) fn new(threads: u32, thresholds: [f64; 2]) -> Self {
+        let inner = Inner { map: ThreadMap::new(threads), states: BTreeMap::new(), last: BTreeMap::new() };
+        Self { threads, thresholds, inner: Mutex::new(inner) }
+    }
+}
+
+impl Policy for Dynamic {
+    fn describe(&self) -> String {
+        let [tier, global] = self.thresholds.map(|threshold| threshold * 100.0);
+        format!(
+            "dynamic, thresholds {tier}% and {global}%, {} threads saturate a tier unless more is known",
+            self.threads
+        )
+    }
+
+    fn place(&self, context: &Context<'_>) -> Option<TierId> {
+        self.inner.lock().map.place(context)
+    }
+
+    fn placed(&self, context: &Context<'_>, _tier: TierId) {
+        self.inner.lock().map.placed(context);
+    }
+
+    /// PolyPlacement (1 to 5).
+    fn epoch(&self, epoch: &Epoch) {
+        let (inner, tiers) = (&mut *self.inner.lock(), &epoch.tiers);
+        inner.map.epoch(epoch.nanos);
+        let now: BTreeMap<TierId, f64> =
+            tiers.iter().map(|tier| (tier.id, tier.load[0].rate + tier.load[1].rate)).collect();
+        let sum = |rates: &BTreeMap<TierId, f64>| rates.values().sum::<f64>();
+        let global = change(sum(&now), sum(&inner.last), self.thresholds[1]);
+        for pair in by_bandwidth(tiers).windows(2) {
+            let (high, low) = (pair[0], pair[1]);
+            let at = |rates: &BTreeMap<TierId, f64>| rates.get(&high).copied().unwrap_or(0.0);
+            let of_high = change(at(&now), at(&inner.last), self.thresholds[0]);
+            let state = inner.states.entry((high, low)).or_default();
+            let (next, step) = next(*state, of_high, global);
+            *state = next;
+            match step {
+                Step::OneUp => inner.map.remap_one(low, high),
+                Step::OneDown => inner.map.remap_one(high, low),
+                Step::Reset => inner.map.reset(),
+                Step::None => {}
+            }
+        }
+        inner.last = now;
+    }
+}
+
+/// DynamicPlacement (6 to 31) for one pair.
+fn next(state: State, high: Change, global: Change) -> (State, Step) {
+    match (state, high) {
+        // 8 to 15
+        (State::LowToHigh, Change::Improved) => (state, Step::OneUp),
+        (State::LowToHigh, Change::Dropped) => (State::HighToLow, Step::OneDown),
+        // 16 to 23
+        (State::HighToLow, Change::Improved) => (state, Step::OneDown),
+        (State::HighToLow, Change::Dropped) => (State::LowToHigh, Step::OneUp),
+        (State::LowToHigh | State::HighToLow, Change::None) => (State::Stable, Step::None),
+        // 24 to 30
+        (State::Stable, Change::Improved) => (state, Step::None),
+        (State::Stable, Change::Dropped) => (State::LowToHigh, Step::None),
+        (State::Stable, Change::None) if global == Change::Dropped => (State::LowToHigh, Step::Reset),
+        (State::Stable, Change::None) => (state, Step::None),
+    }
+}
+
+/// From nothing to something is an improvement by any share.
+fn change(now: f64, last: f64, threshold: f64) -> Change {
+    if now > last * (1.0 + threshold) {
+        Change::Improved
+    } else if now < last * (1.0 - threshold) {
+        Change::Dropped
+    } else {
+        Change::None
+    }
+}
+
+/// The tiers by what they are believed to write, the fastest first.
+fn by_bandwidth(tiers: &[TierEpoch]) -> Vec<TierId> {
+    let mut ordered: Vec<&TierEpoch> = tiers.iter().collect();
+    ordered.sort_by(|a, b| b.bandwidth[1].total_cmp(&a.bandwidth[1]));
+    ordered.into_iter().map(|tier| tier.id).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::tests::{place_by, view};
+    use super::*;
+    use crate::load::EpochLoad;
+
+    const TIERS: [TierId; 2] = [TierId(0), TierId(1)];
+
+    /// Eight threads, four on each of two tiers.
+    fn dynamic() -> Dynamic {
+        let dynamic = Dynamic::new(4, [0.5, 0.5]);
+        let tiers = [view(0, 200.0), view(1, 60.0)];
+        (1..=8).for_each(|thread| assert!(place_by(&dynamic, thread, &tiers).is_some()));
+        dynamic
+    }
+
+    fn epoch(dynamic: &Dynamic, rates: [f64; 2]) -> (State, Vec<usize>) {
+        let tier = |id: u8| TierEpoch {
+            id: TierId(id),
+            load: [EpochLoad::default(), EpochLoad { rate: rates[usize::from(id)], ..EpochLoad::default() }],
+            bandwidth: [[200.0, 60.0][usize::from(id)]; 2],
+            known: true,
+        };
+        dynamic.epoch(&Epoch { nanos: 200_000_000, tiers: vec![tier(0), tier(1)] });
+        let inner = dynamic.inner.lock();
+        (inner.states[&(TIERS[0], TIERS[1])], inner.map.counts(&TIERS))
+    }
+
+    #[test]
+    fn threads_go_up_as_long_as_that_improves_and_come_back_when_it_does_not() {
+        let dynamic = dynamic();
+        assert_eq!(epoch(&dynamic, [50.0, 60.0]), (State::LowToHigh, vec![5, 3]));
+        assert_eq!(epoch(&dynamic, [100.0, 60.0]), (State::LowToHigh, vec![6, 2]));
+        assert_eq!(epoch(&dynamic, [40.0, 60.0]), (State::HighToLow, vec![5, 3]));
+        assert_eq!(epoch(&dynamic, [70.0, 60.0]), (State::HighToLow, vec![4, 4]));
+        assert_eq!(epoch(&dynamic, [30.0, 60.0]), (State::LowToHigh, vec![5, 3]));
+        assert_eq!(epoch(&dynamic, [31.0, 60.0]), (State::Stable, vec![5, 3]));
+        assert_eq!(epoch(&dynamic, [90.0, 60.0]), (State::Stable, vec![5, 3]));
+    }
+
+    #[test]
+    fn what_is_stable_begins_anew_when_bandwidth_drops() {
+        let dynamic = dynamic();
+        assert_eq!(epoch(&dynamic, [10.0, 90.0]).0, State::LowToHigh);
+        assert_eq!(epoch(&dynamic, [10.0, 90.0]), (State::Stable, vec![5, 3]));
+        // Of the sum only: the initial mapping, which threads take again.
+        assert_eq!(epoch(&dynamic, [10.0, 20.0]), (State::LowToHigh, vec![0, 0]));
+        assert_eq!(epoch(&dynamic, [10.0, 20.0]).0, State::Stable);
+        assert_eq!(epoch(&dynamic, [4.0, 20.0]).0, State::LowToHigh);
+    }
+
+    #[test]
+    fn thresholds_are_shares() {
+        assert_eq!(change(151.0, 100.0, 0.5), Change::Improved);
+        assert_eq!(change(150.0, 100.0, 0.5), Change::None);
+        assert_eq!(change(50.0, 100.0, 0.5), Change::None);
+        assert_eq!(change(49.0, 100.0, 0.5), Change::Dropped);
+        assert_eq!(change(0.0, 0.0, 0.5), Change::None);
+    }
+}

@@ -1,0 +1,60 @@
+//! `home-first`: everything on the home tier until that is fuller than its
+//! watermark; from then on the fastest other tier with room (the placement part
+//! of Mux §3.1's reference policy).
+
+use crate::context::{Context, TierView};
+use crate::policy::Policy;
+use braid_contract::TierId;
+
+pub(super) struct HomeFirst {
+    /// Share of home's space, 0 to 1.
+    pub(super) watermark: f64,
+}
+
+impl Policy for HomeFirst {
+    fn describe(&self) -> String {
+        format!("home-first, watermark {}%", self.watermark * 100.0)
+    }
+
+    fn decides_shares(&self) -> bool {
+        true
+    }
+
+    fn spares_home(&self, used: f64, _low: f64) -> bool {
+        used >= self.watermark
+    }
+
+    fn place(&self, context: &Context<'_>) -> Option<TierId> {
+        let home = context.home().filter(|home| home.has_room);
+        if let Some(home) = home.filter(|home| home.used < self.watermark) {
+            return Some(home.id);
+        }
+        let others = context.tiers.iter().filter(|tier| !tier.home && tier.has_room);
+        let fastest = others.max_by(|a, b| a.weight.total_cmp(&b.weight));
+        // Above the watermark, home still beats refusing the write.
+        fastest.or(home).map(|tier: &TierView| tier.id)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::tests::{place, view};
+    use super::*;
+    use crate::credits::Credits;
+
+    #[test]
+    fn home_until_the_watermark_then_the_fastest_with_room() {
+        let policy = HomeFirst { watermark: 0.9 };
+        let credits = Credits::new(0, 1);
+        let mut tiers = [view(0, 9.0), view(1, 1.0), view(2, 5.0)];
+        assert_eq!(place(&policy, &credits, &tiers, 0), Some(TierId(0)));
+        tiers[0].used = 0.9;
+        assert_eq!(place(&policy, &credits, &tiers, 0), Some(TierId(2)));
+        tiers[2].has_room = false;
+        assert_eq!(place(&policy, &credits, &tiers, 0), Some(TierId(1)));
+        tiers[1].has_room = false;
+        assert_eq!(place(&policy, &credits, &tiers, 0), Some(TierId(0)));
+        tiers[0].has_room = false;
+        assert_eq!(place(&policy, &credits, &tiers, 0), None);
+    }
+}

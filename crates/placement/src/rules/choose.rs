@@ -1,0 +1,79 @@
+//! Which tier new ranges get: what the rules say, or else the policy. A volume
+//! asks here, and so does the simulator.
+
+use super::{Facts, Rule, Rules, Subject};
+use crate::context::Context;
+use crate::policy::Policy;
+use braid_contract::TierId;
+use braid_format::{Reason, RuleNumber};
+use std::sync::Arc;
+
+/// The tier that was chosen, by whom and why.
+pub struct Chosen {
+    /// The tier.
+    pub tier: TierId,
+    /// Why, as an index entry tells it.
+    pub reason: Reason,
+    /// The policy that counts for the file, whether it was asked or not.
+    pub policy: Arc<dyn Policy>,
+    /// The rule that counts, if one does.
+    pub rule: Option<Arc<Rule>>,
+}
+
+impl Rules {
+    /// The tier for new ranges of the file that `facts` tells of; `policy` is
+    /// the volume's, and `tier_of` finds a tier by its name. `None` if no tier
+    /// has room.
+    pub fn choose(
+        &self,
+        policy: &Arc<dyn Policy>,
+        context: &Context<'_>,
+        facts: &dyn Facts,
+        tier_of: &dyn Fn(&str) -> Option<TierId>,
+    ) -> Option<Chosen> {
+        let rule = self.find(&Subject { facts, origin: context.origin, span: context.span });
+        let number = RuleNumber::of(rule.as_deref().map_or(0, |rule| rule.number));
+        let own = rule.as_deref().and_then(|rule| rule.policy.as_ref());
+        let (policy, wanted) = own.map_or((policy, Reason::Policy), |own| (own, Reason::RulePolicy(number)));
+        let named = rule.as_deref().map(|rule| rule.named(tier_of)).unwrap_or_default();
+        let has_room = |id: &&TierId| context.tiers.iter().any(|tier| tier.id == **id && tier.has_room);
+        let (tier, reason) = match named.iter().find(has_room) {
+            Some(tier) => (*tier, Reason::Rule(number)),
+            None => {
+                let chosen = policy.place(context)?;
+                let as_wished = named.is_empty() && wished(policy.as_ref(), context, chosen);
+                (chosen, if as_wished { wanted } else { Reason::Spill })
+            }
+        };
+        Some(Chosen { tier, reason, policy: Arc::clone(policy), rule })
+    }
+
+    /// Whether a rule sends the file to other tiers than `home` from its first
+    /// byte on, however small it is.
+    pub fn sends_away(
+        &self,
+        subject: &Subject<'_>,
+        home: TierId,
+        number: &dyn Fn(&str) -> Option<TierId>,
+    ) -> bool {
+        let named = self.find(subject).map(|rule| rule.named(number)).unwrap_or_default();
+        named.first().is_some_and(|tier| *tier != home)
+    }
+}
+
+/// Whether the policy would take this tier if all had room.
+fn wished(policy: &dyn Policy, context: &Context<'_>, chosen: TierId) -> bool {
+    if context.tiers.iter().all(|tier| tier.has_room) {
+        return true;
+    }
+    let mut everywhere = context.tiers.to_vec();
+    everywhere.iter_mut().for_each(|tier| tier.has_room = true);
+    policy.place(&Context { tiers: &everywhere, ..*context }) == Some(chosen)
+}
+
+impl Rule {
+    /// The tiers that it names, those that there are.
+    fn named(&self, number: &dyn Fn(&str) -> Option<TierId>) -> Vec<TierId> {
+        self.tiers.iter().filter_map(|name| number(name)).collect()
+    }
+}

@@ -1,0 +1,217 @@
+//! Conditions: expressions of the Common Expression Language over what is known
+//! of a write.
+
+use super::facts::{Subject, VARIABLES};
+use super::{types, units};
+use crate::glob;
+use cel::common::types::{CelBool, CelString, STRING_TYPE};
+use cel::common::value::CowVal;
+use cel::{Context, Env, ExecutionError, Program, Value};
+use std::fmt;
+use std::sync::Arc;
+
+/// A condition that makes sense: its variables exist, and its types fit.
+#[derive(Clone)]
+pub struct Condition {
+    text: Arc<str>,
+    program: Arc<Program>,
+    environment: Arc<Env>,
+}
+
+/// Why a condition is refused: what was found, and what to do.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct ConditionError {
+    /// What was found.
+    pub found: String,
+    /// What to do.
+    pub advice: String,
+}
+
+impl ConditionError {
+    pub(super) fn new(found: impl Into<String>, advice: impl Into<String>) -> Self {
+        Self { found: found.into(), advice: advice.into() }
+    }
+}
+
+impl fmt::Display for ConditionError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}; {}", self.found, self.advice)
+    }
+}
+
+impl std::error::Error for ConditionError {}
+
+/// A longer text is no condition.
+const BYTES_MAX: usize = 4096;
+
+impl Condition {
+    /// Reads a condition.
+    ///
+    /// # Errors
+    /// If it is no expression, names something that there is not, or its types
+    /// do not fit.
+    pub fn parse(text: &str) -> Result<Self, ConditionError> {
+        if text.len() > BYTES_MAX {
+            let found = format!("a condition of {} bytes; at most {BYTES_MAX} are read", text.len());
+            return Err(ConditionError::new(found, "make several rules of it"));
+        }
+        let plain = units::replace(text)?;
+        let environment = environment()?;
+        let program = environment.compile(&plain).map_err(|errors| {
+            let first = errors.errors.first().map_or_else(String::new, |error| error.msg.clone());
+            ConditionError::new(
+                format!("not an expression: {first}"),
+                "write it as in: path.matches(\"*.wal\") || sync && size < 64KiB",
+            )
+        })?;
+        types::check(&program.expression().expr)?;
+        Ok(Self { text: text.into(), program: program.into(), environment: environment.into() })
+    }
+
+    /// As it was written.
+    pub fn text(&self) -> &str {
+        &self.text
+    }
+
+    /// Whether it holds. What can't be reckoned, such as a division by zero,
+    /// does not.
+    pub fn holds(&self, subject: &Subject<'_>) -> bool {
+        let mut context = Context::with_env(Arc::clone(&self.environment));
+        context.set_variable_resolver(subject);
+        match self.program.execute(&context) {
+            Ok(Value::Bool(holds)) => holds,
+            Ok(_) => false,
+            Err(error) => {
+                tracing::debug!(condition = %self.text, %error, "a condition can't be reckoned");
+                false
+            }
+        }
+    }
+}
+
+impl fmt::Debug for Condition {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Condition({:?})", self.text)
+    }
+}
+
+impl PartialEq for Condition {
+    fn eq(&self, other: &Self) -> bool {
+        self.text == other.text
+    }
+}
+
+/// The language's own functions, `matches` for globs, and durations.
+fn environment() -> Result<Env, ConditionError> {
+    let mut environment = Env::default().with_stdlib();
+    let declared = environment
+        .add_member_overload("matches", "matches_glob", STRING_TYPE, vec![STRING_TYPE], matches)
+        .and_then(|()| {
+            let int = cel::common::types::INT_TYPE;
+            environment.add_overload(units::NANOSECONDS, "nanoseconds", vec![int], |mut arguments| {
+                arguments.pop().ok_or(ExecutionError::MissingArgumentOrTarget)
+            })
+        });
+    match declared {
+        Ok(()) => Ok(environment),
+        Err(error) => Err(ConditionError::new(error.to_string(), "this is a fault of Braid: report it")),
+    }
+}
+
+fn matches<'b, 'v>(arguments: Vec<CowVal<'b, 'v>>) -> Result<CowVal<'b, 'v>, ExecutionError> {
+    let text = |at: usize| arguments.get(at).and_then(|value| value.downcast_ref::<CelString<'_>>());
+    let (Some(path), Some(pattern)) = (text(0), text(1)) else {
+        return Err(ExecutionError::MissingArgumentOrTarget);
+    };
+    Ok(CowVal::owned(CelBool::from(glob::matches(pattern.inner(), path.inner()))))
+}
+
+/// The variables, for messages.
+pub(super) fn variable_names() -> String {
+    VARIABLES.iter().map(|(name, _)| *name).collect::<Vec<_>>().join(", ")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::facts::Facts;
+    use super::*;
+    use crate::context::{Origin, WriteSpan};
+
+    struct File;
+
+    impl Facts for File {
+        fn path(&self) -> &str {
+            "db/data/000123.wal"
+        }
+
+        fn owner(&self) -> i64 {
+            1000
+        }
+
+        fn age_ns(&self) -> i64 {
+            5 * 60_000_000_000
+        }
+    }
+
+    fn holds(text: &str) -> bool {
+        let origin = Origin { uid: 7, gid: 8, thread: 9, sync: true, direct: false, ..Origin::default() };
+        let span = WriteSpan { offset: 4096, len: 512, size: 4096, size_after: 4608, new_bytes: 0 };
+        Condition::parse(text).unwrap_or_else(|error| panic!("{text}: {error}")).holds(&Subject {
+            facts: &File,
+            origin,
+            span,
+        })
+    }
+
+    #[test]
+    fn conditions_hold_or_not() {
+        for text in [
+            "true",
+            "path.matches(\"*.wal\") || sync && size < 64KiB",
+            "path.matches('db/**') && !path.matches('db/*')",
+            "path == \"db/data/000123.wal\" && path.startsWith(\"db\") && size(path) == 18",
+            "size == 4608 && length == 512 && offset == 4KiB && append",
+            "sync && !direct && uid == 7 && gid in [1, 8] && thread == 9 && owner == 1000",
+            "age > 4m && age <= 300s && age < 1h",
+            "stream == -1",
+            "size > 1KB * 4 ? sync : direct",
+        ] {
+            assert!(holds(text), "{text}");
+        }
+        for text in ["size > 4608", "path.matches(\"*.log\")", "1 / (size - 4608) == 1", "direct"] {
+            assert!(!holds(text), "{text}");
+        }
+    }
+
+    fn refused(text: &str) -> String {
+        Condition::parse(text).map_or_else(|error| error.to_string(), |_| panic!("{text} was accepted"))
+    }
+
+    #[test]
+    fn what_makes_no_sense_is_refused() {
+        for (text, found) in [
+            ("", "not an expression"),
+            ("size <", "not an expression"),
+            ("sizes < 5", "there is no variable 'sizes'; did you mean"),
+            ("size", "the condition is a number"),
+            ("size < \"64KiB\"", "'<' compares a number with a text"),
+            ("sync && size", "'&&' joins a number"),
+            ("true || size < \"x\"", "'<' compares"),
+            ("path.size < 5", "there is no field 'size'"),
+            ("path.match(\"*\")", "there is no function 'match'"),
+            ("path.matches(path)", "needs a pattern in quotes"),
+            ("path.matches(\"[a\")", "not a pattern"),
+            ("size < 64K", "found '64K'"),
+            ("size < 5s", "compares a number with a duration"),
+            ("age < 5", "compares a duration with a number"),
+            ("[1,2].exists(x, x > 1)", "there is no"),
+            ("{'a': 1}.a == 1", "there is no field 'a'"),
+            ("{'a': 1} == 1", "not in a condition"),
+            ("uid in ['a']", "'in' looks for a number among texts"),
+            ("sync ? 1 : 'a'", "of different kinds"),
+        ] {
+            let message = refused(text);
+            assert!(message.contains(found), "{text}: {message}");
+        }
+    }
+}

@@ -1,0 +1,248 @@
+//! Where the bytes of an operation go: a file as a volume would have it.
+
+use super::PlacedBy;
+use super::engine::{Engine, HOME, index};
+use super::file::{File, Piece};
+use crate::context::{Context, Origin, TierView, WriteSpan};
+use crate::credits::Credits;
+use crate::rules::{Chosen, Facts, Subject};
+use crate::trace::{TraceFile, TraceOp, TraceOpKind};
+use braid_contract::{Hint, StreamId, TierId};
+use braid_format::Reason;
+
+/// What is said of a file that is asked for a tier, to rules.
+struct About<'a> {
+    file: &'a TraceFile,
+    now_ns: u64,
+}
+
+impl Facts for About<'_> {
+    fn path(&self) -> &str {
+        &self.file.path
+    }
+
+    fn owner(&self) -> i64 {
+        self.file.uid.into()
+    }
+
+    fn age_ns(&self) -> i64 {
+        let since_ns = self.now_ns.saturating_sub(self.file.at_ns);
+        i64::try_from(self.file.age_ns.saturating_add(since_ns)).unwrap_or(i64::MAX)
+    }
+}
+
+impl Engine {
+    /// Does what takes no time, and answers what does.
+    pub(super) fn carry_out(&mut self, op: &TraceOp, about: &TraceFile, file: &mut File) -> Vec<Piece> {
+        let end = op.offset + op.len;
+        self.settle(op, about, file, end);
+        match op.kind {
+            TraceOpKind::Read => {
+                let end = end.min(file.size);
+                self.find(op, about, file, end);
+                file.pieces(op.offset, end)
+            }
+            TraceOpKind::Write => {
+                self.find(op, about, file, end.min(file.found));
+                self.write(op, about, file, end)
+            }
+            TraceOpKind::Allocate => {
+                // Range by range, as a volume gives them their tiers.
+                for range in file.ranges_of(op.offset, end) {
+                    let offset = (range * file.range_size()).max(op.offset);
+                    let end = ((range + 1) * file.range_size()).min(end);
+                    let part = TraceOp { offset, len: end - offset, ..*op };
+                    self.find(&part, about, file, end.min(file.found));
+                    self.write(&part, about, file, end);
+                }
+                Vec::new()
+            }
+            TraceOpKind::Truncate => {
+                self.free(&file.cut(op.size));
+                Vec::new()
+            }
+            TraceOpKind::Remove => {
+                self.free(&file.cut(0));
+                Vec::new()
+            }
+            TraceOpKind::Create | TraceOpKind::Open | TraceOpKind::Sync => Vec::new(),
+        }
+    }
+
+    /// Fixes the size of a file's ranges with the first operation on its data,
+    /// as the rules would have it then.
+    fn settle(&self, op: &TraceOp, about: &TraceFile, file: &mut File, end: u64) {
+        let (origin, span) = match op.kind {
+            _ if file.is_settled() => return,
+            _ if file.found > 0 => {
+                (Origin { uid: about.uid, ..Origin::default() }, WriteSpan::at_rest(file.found))
+            }
+            TraceOpKind::Write | TraceOpKind::Allocate => (origin(op), span(op, file.size, end, 0)),
+            _ => return,
+        };
+        let facts = About { file: about, now_ns: self.now() };
+        let rule = self.rules.find(&Subject { facts: &facts, origin, span });
+        file.settle(rule.and_then(|rule| rule.range_size).unwrap_or(self.range_size));
+    }
+
+    /// Decides where ranges of `offset .. end` are that were there before, as
+    /// the policy would have it for one thread; nobody waits for that.
+    fn find(&mut self, op: &TraceOp, about: &TraceFile, file: &mut File, end: u64) {
+        for range in file.ranges_of(op.offset, end) {
+            if file.is_placed(range) || !file.is_found(range) {
+                continue;
+            }
+            let start = range * file.range_size();
+            let span = WriteSpan {
+                offset: start,
+                len: file.range_size(),
+                size: start,
+                size_after: file.found,
+                new_bytes: file.range_size(),
+            };
+            let request = (about, Origin { uid: about.uid, ..Origin::default() }, span);
+            let home_first = range == 0 && !self.sends_away(request);
+            let chosen = if home_first { None } else { self.choose(request, &file.credits) };
+            let tier = chosen.as_ref().map_or(HOME, |chosen| chosen.tier);
+            let share = chosen.as_ref().map_or(&self.policy, |chosen| &chosen.policy).share(&self.view(tier));
+            file.credits.add(tier, file.range_size(), share);
+            self.put(file, range, tier, PlacedBy::Before);
+            self.take(&file.fill(start, start + file.found_bytes(range)));
+        }
+    }
+
+    /// Gives the bytes of a write their tiers, as a volume does, and answers
+    /// where they go.
+    fn write(&mut self, op: &TraceOp, about: &TraceFile, file: &mut File, end: u64) -> Vec<Piece> {
+        if op.len == 0 {
+            return Vec::new();
+        }
+        let origin = origin(op);
+        let grows = end.saturating_sub(file.size.max(op.offset));
+        let is_full = grows > self.room(&self.tiers[index(HOME)]);
+        let stays = if file.spread || is_full { None } else { self.stays_plain(op, about, file, end) };
+        if !file.spread && stays.is_none() {
+            file.spread = true;
+            let home_bytes = file.placed_count() * file.range_size();
+            if home_bytes > 0 {
+                let share = self.policy.share(&self.view(HOME));
+                file.credits.add(HOME, home_bytes, share);
+            }
+        }
+        let new: Vec<u64> = file.ranges_of(op.offset, end).filter(|range| !file.is_placed(*range)).collect();
+        if let Some(by) = stays {
+            new.into_iter().for_each(|range| self.put(file, range, HOME, by));
+        } else if !new.is_empty() {
+            let new_bytes = new.len() as u64 * file.range_size();
+            let span = span(op, file.size, end, new_bytes);
+            let Some(chosen) = self.choose((about, origin, span), &file.credits) else {
+                self.refused_bytes += op.len;
+                return Vec::new();
+            };
+            let tiers = self.views(span.needed_bytes());
+            chosen.policy.placed(&context(about, origin, span, &file.credits, &tiers), chosen.tier);
+            file.credits.add(chosen.tier, new_bytes, chosen.policy.share(&tiers[index(chosen.tier)]));
+            new.into_iter().for_each(|range| self.put(file, range, chosen.tier, placed_by(&chosen)));
+        }
+        file.size = file.size.max(end);
+        self.take(&file.fill(op.offset, end));
+        file.pieces(op.offset, end)
+    }
+
+    /// Whether a plain file stays one with a write, and who puts on home what
+    /// it grows into.
+    fn stays_plain(&self, op: &TraceOp, about: &TraceFile, file: &File, end: u64) -> Option<PlacedBy> {
+        let (origin, range_size) = (origin(op), file.range_size());
+        let room = self.room(&self.tiers[index(HOME)]);
+        if end <= range_size && room >= op.len {
+            let new = op.offset == 0 && file.size == 0;
+            let goes = new && self.sends_away((about, origin, span(op, 0, end, range_size)));
+            return (!goes).then_some(PlacedBy::Plain);
+        }
+        let grows_from = file.size.next_multiple_of(range_size).max(op.offset);
+        if grows_from >= end {
+            return (end <= file.size || room > 0).then_some(PlacedBy::Plain);
+        }
+        let new_bytes = end.next_multiple_of(range_size) - op.offset / range_size * range_size;
+        let mut credits = file.fresh_deal();
+        if file.size > 0 {
+            let share = self.policy.share(&self.view(HOME));
+            credits.add(HOME, file.size.next_multiple_of(range_size), share);
+        }
+        let request = (about, origin, span(op, file.size, end, new_bytes));
+        let Some(chosen) = self.choose(request, &credits) else { return Some(PlacedBy::Plain) };
+        if chosen.tier != HOME {
+            return None;
+        }
+        let tiers = self.views(request.2.needed_bytes());
+        chosen.policy.placed(&context(about, origin, request.2, &credits, &tiers), HOME);
+        Some(placed_by(&chosen))
+    }
+
+    fn choose(
+        &self,
+        (about, origin, span): (&TraceFile, Origin, WriteSpan),
+        credits: &Credits,
+    ) -> Option<Chosen> {
+        let tiers = self.views(span.needed_bytes());
+        let context = context(about, origin, span, credits, &tiers);
+        let facts = About { file: about, now_ns: self.now() };
+        self.rules.choose(&self.policy, &context, &facts, &|name| self.number(name))
+    }
+
+    fn sends_away(&self, (about, origin, span): (&TraceFile, Origin, WriteSpan)) -> bool {
+        let facts = About { file: about, now_ns: self.now() };
+        let subject = Subject { facts: &facts, origin, span };
+        self.rules.sends_away(&subject, HOME, &|name| self.number(name))
+    }
+
+    fn put(&mut self, file: &mut File, range: u64, tier: TierId, by: PlacedBy) {
+        file.put(range, tier);
+        *self.tiers[index(tier)].ranges.entry(by).or_default() += 1;
+    }
+
+    fn take(&mut self, pieces: &[Piece]) {
+        pieces.iter().for_each(|piece| self.tiers[index(piece.tier)].used += piece.bytes);
+    }
+
+    pub(super) fn free(&mut self, pieces: &[Piece]) {
+        for piece in pieces {
+            let used = &mut self.tiers[index(piece.tier)].used;
+            *used = used.saturating_sub(piece.bytes);
+        }
+    }
+}
+
+fn origin(op: &TraceOp) -> Origin {
+    Origin {
+        uid: op.uid,
+        gid: op.gid,
+        thread: op.thread,
+        sync: op.sync,
+        direct: op.direct,
+        reserves: op.kind == TraceOpKind::Allocate,
+        hint: Hint { stream: op.stream.map(StreamId), group: None },
+    }
+}
+
+fn span(op: &TraceOp, size: u64, end: u64, new_bytes: u64) -> WriteSpan {
+    WriteSpan { offset: op.offset, len: end - op.offset, size, size_after: size.max(end), new_bytes }
+}
+
+fn context<'a>(
+    about: &TraceFile,
+    origin: Origin,
+    span: WriteSpan,
+    credits: &'a Credits,
+    tiers: &'a [TierView],
+) -> Context<'a> {
+    Context { origin, span, file: about.number, credits, tiers }
+}
+
+fn placed_by(chosen: &Chosen) -> PlacedBy {
+    match (&chosen.rule, chosen.reason) {
+        (Some(rule), Reason::Rule(_) | Reason::RulePolicy(_)) => PlacedBy::Rule(rule.number),
+        (_, Reason::Spill) => PlacedBy::Spill,
+        _ => PlacedBy::Policy,
+    }
+}

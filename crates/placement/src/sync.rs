@@ -1,0 +1,3 @@
+//! Locks enter the crate here.
+
+pub(crate) use parking_lot::{Mutex, RwLock};

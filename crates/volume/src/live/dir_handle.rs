@@ -1,0 +1,83 @@
+//! An open directory.
+
+use super::inode::Inode;
+use crate::home::Home;
+use crate::sync::Mutex;
+use braid_contract::{Fd, InodeId, NativeDirEntry, Result};
+use std::ffi::OsString;
+use std::sync::Arc;
+
+/// An open directory.
+#[derive(Debug)]
+pub(crate) struct DirHandle {
+    inode: Arc<Inode>,
+    /// Locked while it is read: a descriptor has one place where reading is at.
+    fd: Mutex<Fd>,
+    /// What an earlier home directory had in it when it was replaced: whoever
+    /// was in the middle of reading it goes on there.
+    listing: Mutex<Option<Vec<Listed>>>,
+}
+
+/// An entry as it was read once.
+#[derive(Clone, Debug)]
+struct Listed {
+    name: OsString,
+    ino: InodeId,
+    kind: u32,
+    next_offset: i64,
+}
+
+impl DirHandle {
+    pub(crate) fn new(inode: Arc<Inode>, fd: Fd) -> Self {
+        Self { inode, fd: Mutex::new(fd), listing: Mutex::new(None) }
+    }
+
+    pub(crate) fn descriptor(&self) -> Fd {
+        Fd::clone(&*self.fd.lock())
+    }
+
+    pub(crate) fn inode(&self) -> &Arc<Inode> {
+        &self.inode
+    }
+
+    /// The same open of a directory that is at `fd` now.
+    pub(crate) fn moved(&self, home: &Home, inode: Arc<Inode>, fd: Fd) -> Result<Self> {
+        let mut listing = Vec::new();
+        self.read_from(home, 0, &mut |entry, ino| {
+            let NativeDirEntry { name, kind, next_offset, .. } = *entry;
+            listing.push(Listed { name: name.to_owned(), ino, kind, next_offset });
+            Ok(true)
+        })?;
+        Ok(Self { inode, fd: Mutex::new(fd), listing: Mutex::new(Some(listing)) })
+    }
+
+    /// Hands the entries after `offset`, and their inode numbers, to `visit`.
+    pub(crate) fn read_from(
+        &self,
+        home: &Home,
+        offset: i64,
+        visit: &mut dyn FnMut(&NativeDirEntry<'_>, InodeId) -> Result<bool>,
+    ) -> Result<()> {
+        let mut listing = self.listing.lock();
+        if offset == 0 {
+            // Whoever begins anew reads what is there now.
+            *listing = None;
+        }
+        let Some(entries) = &*listing else {
+            let fd = self.fd.lock();
+            return fd.read_dir(offset, &mut |entry| visit(entry, home.public_ino(entry.ino)));
+        };
+        let after = entries.iter().position(|entry| entry.next_offset == offset).map_or(0, |at| at + 1);
+        for Listed { name, ino, kind, next_offset } in &entries[after..] {
+            let entry = NativeDirEntry { name, ino: ino.0, kind: *kind, next_offset: *next_offset };
+            if !visit(&entry, *ino)? {
+                break;
+            }
+        }
+        Ok(())
+    }
+
+    pub(crate) fn sync(&self) -> Result<()> {
+        self.fd.lock().sync(false)
+    }
+}

@@ -1,0 +1,47 @@
+//! Those who follow what operations do: the heat of ranges, and the notes of
+//! changes while home is copied.
+
+use crate::heat::Heat;
+use crate::live::{File, Inode};
+use crate::observer::Observer;
+use crate::rehome::Changes;
+use braid_contract::TierId;
+use std::ffi::OsStr;
+use std::ops::Range;
+use std::sync::Arc;
+
+/// Hands on what the core tells.
+pub(crate) struct Watch {
+    pub(crate) heat: Arc<Heat>,
+    pub(crate) changes: Arc<Changes>,
+}
+
+impl Observer for Watch {
+    fn used(&self, file: &File, tier: TierId, ranges: Range<u64>) {
+        self.heat.used(file, tier, ranges);
+    }
+
+    fn placed(&self, file: &File, tier: TierId, ranges: Range<u64>) {
+        self.heat.placed(file, tier, ranges);
+    }
+
+    fn follows_changes(&self) -> bool {
+        self.changes.is_on()
+    }
+
+    fn inode_changed(&self, inode: &Arc<Inode>) {
+        self.changes.note_inode(inode);
+    }
+
+    fn data_changed(&self, inode: &Arc<Inode>, bytes: Range<u64>) {
+        self.changes.note_data(inode, bytes);
+    }
+
+    fn tail_changed(&self, inode: &Arc<Inode>, from: u64) {
+        self.changes.note_from(inode, from);
+    }
+
+    fn name_changed(&self, dir: &Arc<Inode>, name: &OsStr) {
+        self.changes.note_name(dir, name);
+    }
+}

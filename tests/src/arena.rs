@@ -1,0 +1,162 @@
+//! Where a suite works: a directory on a Braid volume made for it, or a
+//! directory that the person who runs it names (for a native baseline).
+
+use braid_tests_support::error::{Context, Result, fail};
+use braid_tests_support::lab::{Kind, Lab, Mount, Stack, Tier};
+use braid_tests_support::options::Options;
+use braid_tests_support::sh::cmd;
+use std::path::{Path, PathBuf};
+
+/// The tiers of a volume and how it spreads.
+#[derive(Clone, Copy)]
+pub(crate) struct Shape {
+    /// The home tier's file system.
+    pub(crate) home: Kind,
+    /// The other tier's.
+    pub(crate) other: Kind,
+    /// MiB of each.
+    pub(crate) mib: u64,
+    /// The policy, as a YAML value.
+    pub(crate) policy: &'static str,
+    /// Weights of home and the other tier.
+    pub(crate) weights: (u32, u32),
+}
+
+/// Ranges dealt over both tiers.
+pub(crate) const WEIGHTED: &str = "{ weighted: { } }";
+
+/// Ranges where they are done soonest, as the tiers' load has it.
+pub(crate) const ADAPTIVE: &str = "{ adaptive: { } }";
+
+/// Threads mapped to tiers, for good and by the tiers' load.
+pub(crate) const STATIC: &str = "{ static: { threads: 2 } }";
+pub(crate) const DYNAMIC: &str = "{ dynamic: { threads: 2 } }";
+
+/// Small files at home, the others spread.
+pub(crate) const SIZE: &str = "{ size: { small: 64KiB, large: spread } }";
+
+/// All at home until it is half full.
+pub(crate) const HOME_FIRST: &str = "{ home-first: { watermark: 50% } }";
+
+/// As [`WEIGHTED`], with ranges as long as the size of a file makes them when it
+/// is spread: the lines that follow a policy are rules.
+pub(crate) const RANGES: &str = "{ weighted: { } }\n    rules:\n      \
+    - { when: 'size % 128KiB < 64KiB', range: 128KiB }\n      - { when: 'size > 200KiB', range: 1MiB }";
+
+/// The smallest range, so that files spread soon.
+pub(crate) const RANGE: &str = "64KiB";
+
+impl Shape {
+    /// Equal weights and the policy `weighted`.
+    pub(crate) const fn spread(home: Kind, other: Kind) -> Self {
+        Self { home, other, mib: 2048, policy: WEIGHTED, weights: (100, 100) }
+    }
+
+    /// The same with another policy.
+    pub(crate) const fn policy(self, policy: &'static str) -> Self {
+        Self { policy, ..self }
+    }
+
+    /// The same with another size.
+    pub(crate) const fn mib(self, mib: u64) -> Self {
+        Self { mib, ..self }
+    }
+
+    /// The title of a trial on it, or on the directory that the options name.
+    pub(crate) fn title(&self, options: &Options) -> String {
+        options.on.as_ref().map_or_else(|| self.name(), |on| format!("on {}", on.display()))
+    }
+
+    /// As it is named in reports.
+    pub(crate) fn name(&self) -> String {
+        format!("{} + {}, {}", self.home.name(), self.other.name(), policy_name(self.policy))
+    }
+}
+
+/// The first word of a policy's YAML value.
+pub(crate) fn policy_name(policy: &str) -> &str {
+    let policy = policy.trim_start_matches(['{', ' ']);
+    policy.split(':').next().unwrap_or(policy)
+}
+
+/// A place to work in.
+pub(crate) struct Arena {
+    /// Where files go.
+    pub(crate) dir: PathBuf,
+    /// What it is, for reports.
+    pub(crate) name: String,
+    /// For whatever must not be on the volume.
+    pub(crate) lab: Lab,
+    mount: Option<Mount>,
+}
+
+impl Arena {
+    /// A directory on a new volume, or below the one that the options name.
+    pub(crate) fn new(suite: &str, shape: Shape, options: &Options) -> Result<Self> {
+        let mut lab = Lab::for_suite(suite)?;
+        if let Some(on) = &options.on {
+            let dir = on.join(format!("braid-suite-{}", std::process::id()));
+            std::fs::create_dir_all(&dir).at(&dir)?;
+            return Ok(Self { dir, name: on.display().to_string(), lab, mount: None });
+        }
+        let home = lab.file_system("home", shape.home, shape.mib)?;
+        let other = lab.file_system("other", shape.other, shape.mib)?;
+        let tiers =
+            vec![Tier::new("home", &home, shape.weights.0), Tier::new("other", &other, shape.weights.1)];
+        let stack = Stack { policy: shape.policy.into(), range: RANGE.into(), tiers };
+        let mount = lab.volume("mnt", &stack)?;
+        Ok(Self { dir: mount.point.clone(), name: shape.name(), lab, mount: Some(mount) })
+    }
+
+    /// Unmounts and mounts again, so that what is read comes from the tiers. A
+    /// native directory is only flushed.
+    pub(crate) fn remount(&mut self) -> Result<()> {
+        match &self.mount {
+            None => cmd("sync").arg("--file-system").arg(&self.dir).quiet(),
+            Some(mount) => {
+                let mount = mount.clone();
+                self.lab.unmount(&mount)?;
+                self.lab.mount(&mount)
+            }
+        }
+    }
+
+    /// Whether files lie on a Braid volume.
+    pub(crate) fn is_braid(&self) -> bool {
+        self.mount.is_some()
+    }
+
+    /// Unmounts, and lets `braid fsck` find nothing.
+    pub(crate) fn finish(mut self) -> Result<()> {
+        match self.mount.take() {
+            None => std::fs::remove_dir_all(&self.dir).at(&self.dir),
+            Some(mount) => {
+                self.lab.unmount(&mount)?;
+                self.lab.fsck(&mount).map(drop)
+            }
+        }
+    }
+
+    /// An empty directory in it.
+    pub(crate) fn fresh(&self, name: &str) -> Result<PathBuf> {
+        let dir = self.dir.join(name);
+        if dir.exists() {
+            std::fs::remove_dir_all(&dir).at(&dir)?;
+        }
+        std::fs::create_dir(&dir).at(&dir)?;
+        Ok(dir)
+    }
+}
+
+/// Fails unless a spread file has ranges on more than one tier: a suite that
+/// tests spreading must not pass because nothing was spread.
+pub(crate) fn expect_spread(arena: &Arena, file: &Path) -> Result<()> {
+    if !arena.is_braid() {
+        return Ok(());
+    }
+    let text = arena.lab.braid().arg("explain").arg("--json").arg(file).read()?;
+    if text.contains("\"home\"") && text.contains("\"other\"") {
+        return Ok(());
+    }
+    fail(format!("{} is not spread:\n{text}", file.display()))
+}

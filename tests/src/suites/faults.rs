@@ -1,0 +1,34 @@
+//! Tiers that fail, hang, go away, come back and are lost, while the volume is
+//! used. Every case looks at what an application sees of the files concerned
+//! and of all others, at the log and at `braid status`, and wants everything
+//! back without a remount when the tier is back.
+//!
+//! `faults/bench.rs` is what the cases work with; `store.rs` arms faults of the
+//! tier's store, `hang.rs` lets it hang, `device.rs` takes devices and file
+//! systems away, `index.rs` damages indexes, `lost.rs` destroys a tier.
+//! `docs/semantics.md` names the cases that prove what it says.
+
+mod bench;
+mod device;
+mod hang;
+mod index;
+mod lost;
+mod sample;
+mod store;
+
+use crate::trial::{Suite, Trial};
+use braid_tests_support::options::Options;
+
+/// Named in the list of suites.
+pub(super) const SUITE: Suite = Suite {
+    name: "faults",
+    about: "tiers that fail, hang, go away and are lost, in use",
+    on_request: false,
+    on_directories: false,
+    trials,
+};
+
+fn trials(_: &Options) -> Vec<Trial> {
+    let cases = [store::CASES, hang::CASES, device::CASES, index::CASES, lost::CASES].into_iter().flatten();
+    cases.map(|(title, case)| Trial::case(title, case).by_root()).collect()
+}

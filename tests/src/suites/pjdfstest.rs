@@ -1,0 +1,138 @@
+//! The POSIX test suite pjdfstest, over a home tier of ext4 and of XFS.
+
+use crate::arena::{Arena, Shape};
+use crate::report::Report;
+use crate::trial::{Suite, Trial};
+use braid_tests_support::counts::Counts;
+use braid_tests_support::error::{Context, Result, ensure};
+use braid_tests_support::lab::Kind;
+use braid_tests_support::options::Options;
+use braid_tests_support::sh::{Cmd, cmd};
+use braid_tests_support::tools::PJDFSTEST;
+use std::os::unix::fs::PermissionsExt;
+
+/// Named in the list of suites.
+pub(super) const SUITE: Suite = Suite {
+    name: "pjdfstest",
+    about: "POSIX behaviour, over home tiers of ext4 and XFS",
+    on_request: false,
+    on_directories: true,
+    trials,
+};
+
+/// Tests that do not hold on a Braid volume, each with its reason.
+const EXCLUDED: &[(&str, &str)] = &[];
+
+const CONFIGURATION: &str = r#"
+[features]
+posix_fallocate = {}
+rename_ctime = {}
+utime_now = {}
+utimensat = {}
+[dummy_auth]
+entries = [["nobody", "nogroup"], ["daemon", "daemon"]]
+[settings]
+naptime = 0.02
+"#;
+
+/// The tests that remount read-only run apart from the others, since some of
+/// those keep files open for writing, which forbids it on any file system.
+const REMOUNTING: &str = "erofs";
+
+fn trials(options: &Options) -> Vec<Trial> {
+    let homes = [(Kind::Ext4, Kind::Xfs), (Kind::Xfs, Kind::Ext4)];
+    let rounds = if options.on.is_some() { 1 } else { homes.len() };
+    let shapes = homes.into_iter().take(rounds).map(|(home, other)| Shape::spread(home, other).mib(512));
+    let trial = |shape: Shape| {
+        let own = options.clone();
+        Trial::new(&shape.title(options), move |report| run(shape, &own, report)).by_root()
+    };
+    shapes.map(trial).collect()
+}
+
+fn run(shape: Shape, options: &Options, report: &mut Report) -> Result<()> {
+    let arena = Arena::new("pjdfstest", shape, options)?;
+    run_in(&arena, report)?;
+    report.print(&format!("        pjdfstest on {}: {}", arena.name, report.counts()));
+    report.case(&format!("fsck after pjdfstest on {}", arena.name), || arena.finish())
+}
+
+fn run_in(arena: &Arena, report: &mut Report) -> Result<()> {
+    let second = arena.lab.dir("second")?;
+    for remounting in [false, true] {
+        let configuration = arena.lab.path().join("pjdfstest.toml");
+        std::fs::write(&configuration, format!("{CONFIGURATION}allow_remount = {remounting}\n"))
+            .at(&configuration)?;
+        let output = pjdfstest(arena)?
+            .arg("-c")
+            .arg(&configuration)
+            .arg("-p")
+            .arg(&arena.dir)
+            .arg("-s")
+            .arg(&second)
+            .args(remounting.then_some(REMOUNTING))
+            .output()?;
+        judge(&String::from_utf8_lossy(&output.stdout), remounting, report)?;
+    }
+    Ok(())
+}
+
+/// The program, with a mount(8) that asks no helper: that of FUSE would start
+/// a second daemon instead of remounting.
+fn pjdfstest(arena: &Arena) -> Result<Cmd> {
+    let bin = arena.lab.path().join("bin");
+    if !bin.exists() {
+        std::fs::create_dir(&bin).at(&bin)?;
+        let mount = bin.join("mount");
+        std::fs::write(&mount, "#!/bin/sh\nexec /bin/mount --internal-only \"$@\"\n").at(&mount)?;
+        std::fs::set_permissions(&mount, PermissionsExt::from_mode(0o755)).at(&mount)?;
+    }
+    let path = std::env::var("PATH").unwrap_or_default();
+    Ok(cmd(PJDFSTEST.path()?).env("PATH", format!("{}:{path}", bin.display())).env("NO_COLOR", "1"))
+}
+
+/// Reads what pjdfstest printed, and prints what did not pass.
+fn judge(text: &str, remounting: bool, report: &mut Report) -> Result<()> {
+    let mut passed = 0;
+    let mut lines = text.lines().peekable();
+    while let Some(line) = lines.next() {
+        let Some((name, verdict)) = line.split_once(' ').map(|(name, rest)| (name, rest.trim())) else {
+            continue;
+        };
+        let reason = lines.peek().map_or("", |next| next.trim());
+        match verdict {
+            _ if name.contains(REMOUNTING) != remounting => {}
+            "ok" => passed += 1,
+            "skipped" => report.skip(name, reason),
+            "FAILED" => match EXCLUDED.iter().find(|(excluded, _)| *excluded == name) {
+                Some((_, why)) => report.skip(name, why),
+                None => report.fail(name, reason),
+            },
+            _ => {}
+        }
+    }
+    ensure(passed > 0, || format!("pjdfstest ran nothing:\n{text}"))?;
+    report.add(Counts { passed, ..Counts::default() });
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const PRINTED: &str = "chmod::a      ok\n\
+        open::b      skipped\n\trequires a thing\nunlink::c   FAILED\n\tassertion failed\n\
+        \nSummary: 1 failed, 1 skipped, 1 passed, 0 expected failures, 3 total\n";
+
+    #[test]
+    fn verdicts_are_read() {
+        let mut report = Report::default();
+        judge(PRINTED, false, &mut report).unwrap();
+        assert_eq!(report.counts(), Counts { passed: 1, failed: 1, skipped: 1 });
+    }
+
+    #[test]
+    fn a_run_of_nothing_is_a_failure() {
+        assert!(judge("Error: no such directory\n", false, &mut Report::default()).is_err());
+    }
+}

@@ -1,0 +1,62 @@
+//! The programs that suites run beside those of the system: the `braid`
+//! command, and test programs that are Rust crates.
+
+use crate::error::{Result, fail};
+use crate::paths;
+use crate::sh::cmd;
+use std::path::{Path, PathBuf};
+use std::sync::OnceLock;
+
+/// A test program that is a crate, at the version that the suites know.
+#[derive(Clone, Copy, Debug)]
+pub struct Tool {
+    /// The name of the crate and of its program.
+    pub name: &'static str,
+    /// The version.
+    pub version: &'static str,
+}
+
+/// The POSIX test suite.
+pub const PJDFSTEST: Tool = Tool { name: "pjdfstest", version: "0.2.2" };
+
+/// The file-system exerciser.
+pub const FSX: Tool = Tool { name: "fsx", version: "0.3.2" };
+
+impl Tool {
+    /// Where it is: ours, or one of this version that was installed before.
+    pub fn find(self) -> Option<PathBuf> {
+        let home = std::env::var_os("CARGO_HOME")
+            .map(PathBuf::from)
+            .or_else(|| std::env::var_os("HOME").map(|home| Path::new(&home).join(".cargo")));
+        let mut places =
+            [Some(paths::tools()), home].into_iter().flatten().map(|dir| dir.join("bin").join(self.name));
+        let wanted = format!("{} {}", self.name, self.version);
+        places.find(|path| {
+            path.is_file() && cmd(path).arg("-V").read().is_ok_and(|answer| answer.trim() == wanted)
+        })
+    }
+
+    /// The same for a suite that can't do without it.
+    pub fn path(self) -> Result<PathBuf> {
+        match self.find() {
+            Some(path) => Ok(path),
+            None => {
+                fail(format!("{} {} is not installed: `cargo xtask setup` does it", self.name, self.version))
+            }
+        }
+    }
+}
+
+/// Builds the `braid` command as users get it, once in a process, so that no
+/// suite tests an old one; not if the environment variable `BRAID` names one.
+pub fn build_braid() -> Result<()> {
+    static BUILT: OnceLock<Result<()>> = OnceLock::new();
+    let build = || {
+        if std::env::var_os("BRAID").is_some() {
+            return Ok(());
+        }
+        let build = ["build", "--release", "--locked", "--package", "braid-cli"];
+        cmd("cargo").args(build).dir(&paths::root()).run()
+    };
+    BUILT.get_or_init(build).clone()
+}
