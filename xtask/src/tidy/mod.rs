@@ -3,7 +3,9 @@
 //! `house.rs` holds the table of edges and the limits, `rules.rs` the rules;
 //! the rest reads the tree.
 
+mod cycles;
 mod house;
+mod modules;
 mod rules;
 mod source;
 mod tree;
@@ -44,5 +46,6 @@ fn print_figures(tree: &Tree) {
     let items = rules::public_items(tree);
     let documented = items.iter().filter(|item| item.documented).count();
     println!("contract: {} public items, {documented} documented", items.len());
+    println!("module cycles: {}", cycles::count(tree));
     println!("root: {} of {} entries", tree.root_entries.len(), house::ROOT_ENTRIES_MAX);
 }

@@ -1,5 +1,6 @@
 //! The house rules. Each looks at the whole tree and answers what breaks it.
 
+use super::cycles::{module_cycles, spread_methods};
 use super::house;
 use super::source::{Function, Source};
 use super::tree::Tree;
@@ -11,6 +12,8 @@ type Rule = (&'static str, fn(&Tree) -> Vec<String>);
 /// All rules.
 pub(crate) const RULES: &[Rule] = &[
     ("edges", edges),
+    ("module cycles", module_cycles),
+    ("spread methods", spread_methods),
     ("file length", file_length),
     ("xtask length", xtask_length),
     ("function length", function_length),

@@ -1,6 +1,7 @@
 //! For each rule, a small tree that breaks it and one that keeps it.
 
 use super::*;
+use crate::tidy::cycles::count;
 use crate::tidy::tree::Package;
 
 const FINE: &str = "//! Head.\n#![forbid(unsafe_code)]\n";
@@ -159,4 +160,24 @@ fn names_that_are_not_escaped_are_found() {
         ["crates/volume/src/lib.rs:5: write shown() in place of display()"]
     );
     assert_eq!(raw_names(&tree(&[("xtask/src/main.rs", text.as_str())])), [] as [String; 0]);
+}
+
+#[test]
+fn circles_of_modules_are_found_however_they_close() {
+    let by_import = [
+        ("crates/volume/src/lib.rs", "//! Head.\nmod a;\nmod b;\n"),
+        ("crates/volume/src/a.rs", "//! Head.\nuse crate::b::B;\npub(crate) struct A(B);\n"),
+        ("crates/volume/src/b.rs", "//! Head.\npub(crate) struct B;\n"),
+    ];
+    assert_eq!(count(&tree(&by_import)), 0);
+    let mut closed = by_import;
+    closed[2].1 = "//! Head.\nuse crate::a::A;\npub(crate) struct B;\nfn f(_: &A) {}\n";
+    assert_eq!(count(&tree(&closed)), 1);
+    // A method of a type from elsewhere counts as what it stands in.
+    closed[1].1 = "//! Head.\npub(crate) struct A;\nfn f(a: &A) { a.of_b(); }\n";
+    closed[2].1 = "//! Head.\nuse crate::a::A;\nimpl A { pub(crate) fn of_b(&self) {} }\n";
+    assert_eq!(count(&tree(&closed)), 1);
+    // What only tests use does not.
+    closed[1].1 = "//! Head.\npub(crate) struct A;\n#[cfg(test)]\nmod tests { use crate::b::B; }\n";
+    assert_eq!(count(&tree(&closed)), 0);
 }
