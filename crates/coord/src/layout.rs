@@ -28,9 +28,9 @@
 //! | line 1 | size, lock of the size, lock of appends, time of the last change, of the last renewal of the access time |
 //! | line 2 … | two words for each of [`MOVES_MAX`] moves: its state (bit 0 writers wait, bit 1 cancelled, from bit 2 on the range + 1; 0: none), chunks written since they were copied |
 
-use crate::owner::OwnerTag;
 use crate::region::{LINE, PrivateWords, ReadRegion, Region};
 use crate::sync::Ordering;
+use crate::tag::OwnerTag;
 use std::fmt;
 use std::ops::Range;
 
@@ -191,7 +191,8 @@ impl<R: Region> VolumeWords<R> {
 
     fn make(region: R, shape: VolumeShape) -> Self {
         let this = Self { region, shape };
-        this.enter_keeper();
+        // The keeper has the first page from the start.
+        this.region.word(shape.owner(0) + TAG).store(OwnerTag::KEEPER.0, Ordering::Relaxed);
         this.region.word(SHAPE).store(shape.to_word(), Ordering::Relaxed);
         this.region.word(0).store(VOLUME, Ordering::Release);
         this

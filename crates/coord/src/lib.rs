@@ -69,6 +69,7 @@ mod protocol;
 mod region;
 mod slots;
 mod sync;
+mod tag;
 
 pub use barrier::{Barrier, Entered, Frozen};
 #[cfg(not(loom))]
@@ -77,11 +78,12 @@ pub use layout::{AttachError, FileWords, MOVES_MAX, VolumeShape, VolumeWords};
 pub use live::{Appending, Changing, Live};
 pub use lock::Abandoned;
 pub use moving::{Busy, CHUNKS, Held, Moving, Registered, Writing};
-pub use owner::{OwnerTag, Process};
+pub use owner::Member;
 #[cfg(not(loom))]
 pub use party::Running;
-pub use party::{Liveness, Member, Party, Sole};
+pub use party::{Liveness, Party, Sole};
 pub use protocol::{CopyStats, CopySteps, PASSES_MAX, carry_out};
 pub use region::{PrivateWords, ReadRegion, Region};
 pub use slots::{Claim, RangeSpan, SPAN_RANGES_MAX, WriterSlots};
 pub use sync::place_of_this_thread;
+pub use tag::{OwnerTag, Process};

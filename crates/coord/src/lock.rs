@@ -4,10 +4,10 @@
 //! a thread may sleep on it; a dead holder left what it guards, and it is not
 //! mended yet.
 
-use crate::owner::OwnerTag;
 use crate::party::Party;
 use crate::region::Region;
 use crate::sync::{LOOK, Ordering};
+use crate::tag::OwnerTag;
 
 const CONTENDED: u64 = 1 << 31;
 const ABANDONED: u64 = 1 << 30;

@@ -1,58 +1,13 @@
 //! The owners that take part: a table of processes, with a page for each.
 
 use crate::layout::{DEATHS, PID, START, TAG, TICKETS, VolumeWords};
-use crate::party::Party;
+use crate::party::{Liveness, Party};
 use crate::region::{ALL, ReadRegion, Region};
 use crate::sync::Ordering;
-
-/// Names an owner for good: a process that comes later gets another one, also
-/// where it gets the page of one that is gone.
-///
-/// The lower half is the number of the page + 1 (so that no tag is 0), with
-/// its two uppermost bits free for the words that hold a tag; the upper half a
-/// number that differs from one owner of a page to the next.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct OwnerTag(pub(crate) u64);
+use crate::tag::{OwnerTag, Process};
 
 /// The owner is on its way out, or in: no process uses the page.
 const BUSY: u64 = 1 << 31;
-
-impl OwnerTag {
-    /// The process that keeps the volume.
-    pub const KEEPER: Self = Self(1);
-
-    fn new(index: usize, ticket: u64) -> Self {
-        Self((ticket << 32) | (index as u64 + 1))
-    }
-
-    /// Which page it has.
-    pub(crate) fn index(self) -> usize {
-        (self.0 as u32 & !(BUSY as u32)) as usize - 1
-    }
-
-    /// As a number, to be told to the process that it names.
-    #[must_use]
-    pub fn to_word(self) -> u64 {
-        self.0
-    }
-
-    /// From such a number.
-    #[must_use]
-    pub fn from_word(word: u64) -> Option<Self> {
-        let index = word as u32;
-        (index != 0 && index < 1 << 16).then_some(Self(word))
-    }
-}
-
-/// A process, told from one that had its id before by when it began
-/// (`braid_sys::process_start`).
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Process {
-    /// Its id, as the keeper sees it.
-    pub pid: u32,
-    /// When it began.
-    pub start: u64,
-}
 
 impl<R: ReadRegion> VolumeWords<R> {
     /// Numbers of the pages that have an owner, or were not cleared after one.
@@ -102,11 +57,6 @@ impl<R: Region> VolumeWords<R> {
         })
     }
 
-    /// The keeper has the first page from the start.
-    pub(crate) fn enter_keeper(&self) {
-        self.region.word(self.shape.owner(0) + TAG).store(OwnerTag::KEEPER.0, Ordering::Release);
-    }
-
     /// Clears what the owner of a page left behind, if it is dead.
     pub(crate) fn clear_if_dead(&self, index: usize, party: &impl Party) {
         if let Some(owner) = self.owner(index).filter(|owner| !party.is_alive(*owner)) {
@@ -140,11 +90,40 @@ impl<R: Region> VolumeWords<R> {
     }
 }
 
+/// One of the owners in the table of a volume's words. One that is not in the
+/// table any more is not alive.
+#[derive(Clone, Debug)]
+pub struct Member<R, L> {
+    words: VolumeWords<R>,
+    tag: OwnerTag,
+    liveness: L,
+}
+
+impl<R: ReadRegion, L: Liveness> Member<R, L> {
+    /// The owner that was registered as `tag`.
+    pub fn new(words: VolumeWords<R>, tag: OwnerTag, liveness: L) -> Self {
+        Self { words, tag, liveness }
+    }
+}
+
+impl<R: ReadRegion, L: Liveness> Party for Member<R, L> {
+    fn tag(&self) -> OwnerTag {
+        self.tag
+    }
+
+    fn is_alive(&self, owner: OwnerTag) -> bool {
+        // With the keeper, the words are over.
+        owner == self.tag
+            || owner == OwnerTag::KEEPER
+            || self.words.process(owner).is_some_and(|process| self.liveness.is_alive(process))
+    }
+}
+
 #[cfg(all(test, not(loom)))]
 mod tests {
     use super::*;
     use crate::layout::VolumeShape;
-    use crate::party::{Liveness, Member, Sole};
+    use crate::party::Sole;
     use crate::region::PrivateWords;
 
     const SHAPE: VolumeShape = VolumeShape { owners: 3, counts: 1, slots: 1 };
@@ -183,13 +162,5 @@ mod tests {
         let third = words.register(Process { pid: 3, start: 0 }, &keeper).unwrap();
         assert_eq!(third.index(), first.index());
         assert!(words.process(first).is_none() && words.process(second).is_some());
-    }
-
-    #[test]
-    fn tags_are_told_as_numbers() {
-        let tag = OwnerTag::new(4, 9);
-        assert_eq!(OwnerTag::from_word(tag.to_word()), Some(tag));
-        assert_eq!(OwnerTag::from_word(0), None);
-        assert_eq!(OwnerTag::from_word(u64::MAX), None);
     }
 }

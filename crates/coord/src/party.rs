@@ -1,8 +1,6 @@
 //! The identity under which a process takes part, and which others are alive.
 
-use crate::layout::VolumeWords;
-use crate::owner::{OwnerTag, Process};
-use crate::region::ReadRegion;
+use crate::tag::{OwnerTag, Process};
 
 /// One who takes part.
 pub trait Party {
@@ -43,34 +41,5 @@ pub struct Running;
 impl Liveness for Running {
     fn is_alive(&self, process: Process) -> bool {
         braid_sys::is_running(process.pid, process.start)
-    }
-}
-
-/// One of the owners in the table of a volume's words. One that is not in the
-/// table any more is not alive.
-#[derive(Clone, Debug)]
-pub struct Member<R, L> {
-    words: VolumeWords<R>,
-    tag: OwnerTag,
-    liveness: L,
-}
-
-impl<R: ReadRegion, L: Liveness> Member<R, L> {
-    /// The owner that was registered as `tag`.
-    pub fn new(words: VolumeWords<R>, tag: OwnerTag, liveness: L) -> Self {
-        Self { words, tag, liveness }
-    }
-}
-
-impl<R: ReadRegion, L: Liveness> Party for Member<R, L> {
-    fn tag(&self) -> OwnerTag {
-        self.tag
-    }
-
-    fn is_alive(&self, owner: OwnerTag) -> bool {
-        // With the keeper, the words are over.
-        owner == self.tag
-            || owner == OwnerTag::KEEPER
-            || self.words.process(owner).is_some_and(|process| self.liveness.is_alive(process))
     }
 }

@@ -11,10 +11,11 @@ mod locks;
 mod moves;
 
 use crate::layout::{VolumeShape, VolumeWords};
-use crate::owner::{OwnerTag, Process};
-use crate::party::{Liveness, Member, Sole};
+use crate::owner::Member;
+use crate::party::{Liveness, Sole};
 use crate::region::PrivateWords;
 use crate::sync::time_passes;
+use crate::tag::{OwnerTag, Process};
 use loom::sync::atomic::{AtomicBool, Ordering};
 use std::sync::Arc;
 
