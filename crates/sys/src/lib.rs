@@ -1,7 +1,7 @@
 //! The unsafe fence, and what is built directly on it.
 //!
 //! Whatever needs `unsafe` in Braid lives here, in small modules with a safe
-//! face: shared file mappings, the identity a thread acts under, file handles.
+//! face: shared mappings and the futexes on them, the identity a thread acts under, file handles.
 //! Beside them stands [`DataFile`], the one way in which bytes of a native
 //! file are read and written. Nothing here knows what a volume is.
 
@@ -9,10 +9,13 @@ mod aligned;
 mod bus_guard;
 mod data_file;
 mod fs_uuid;
+mod futex;
 mod handle;
 mod identity;
 mod limits;
 mod mount_attr;
+mod process;
+mod shared_words;
 mod tier_dir;
 mod word_map;
 mod write_back;
@@ -20,10 +23,13 @@ mod write_back;
 pub use aligned::{AlignedBuf, DIRECT_ALIGNMENT, is_aligned};
 pub use data_file::DataFile;
 pub use fs_uuid::fs_uuid;
+pub use futex::{FutexScope, futex_wait, futex_wake};
 pub use handle::{handle_of, numbered_handle, open_handle};
 pub use identity::{Acting, act_as, groups_of, is_privileged};
 pub use limits::{map_large_blocks, pass_on_no_files, raise_open_files, release_free_memory};
 pub use mount_attr::set_mount_attributes;
+pub use process::{is_running, process_start};
+pub use shared_words::{SharedWords, SharedWordsView};
 pub use tier_dir::lock_dir;
 pub use word_map::WordMap;
 pub use write_back::write_back;

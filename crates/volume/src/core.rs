@@ -3,12 +3,11 @@
 //! the operations; services stand above them and hold the core. It knows them
 //! as an [`Observer`] and a [`Placer`] only.
 
-use crate::barrier::Barrier;
+use crate::coord::{Barrier, WriterSlots};
 use crate::failpoint::Failpoint;
 use crate::home::Home;
 use crate::index::IndexDir;
 use crate::live::{Freed, Handles, InodeTable, NameLocks, Removals};
-use crate::migrate::Slots;
 use crate::observer::Observer;
 use crate::placer::Placer;
 use crate::tiers::{Tiers, act_for, present};
@@ -33,7 +32,7 @@ pub(crate) struct Core {
     /// Every operation enters it.
     pub(crate) barrier: Barrier,
     /// What is being written at this moment.
-    pub(crate) slots: Slots,
+    pub(crate) slots: WriterSlots,
     pub(crate) removals: Removals,
     pub(crate) freed: Freed,
     /// Threads for work on several tiers at once; `None` where there may be

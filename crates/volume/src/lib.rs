@@ -15,9 +15,9 @@
 
 mod affected;
 mod background;
-mod barrier;
 mod check;
 mod config;
+mod coord;
 mod core;
 mod eject;
 mod explain;
@@ -31,7 +31,6 @@ mod index;
 mod jobs;
 mod lifecycle;
 mod live;
-mod migrate;
 mod movers;
 mod namespace;
 mod need;

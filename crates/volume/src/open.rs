@@ -2,7 +2,6 @@
 //! the volume is made or recovered.
 
 use crate::background::Background;
-use crate::barrier::Barrier;
 use crate::config::{HomeConfig, TierConfig, VolumeConfig};
 use crate::core::Core;
 use crate::heat::Heat;
@@ -10,7 +9,6 @@ use crate::home::{Home, names_in};
 use crate::index::IndexDir;
 use crate::jobs::Jobs;
 use crate::live::{Freed, Handles, InodeTable, NameLocks, Removals};
-use crate::migrate::Slots;
 use crate::movers::Movers;
 use crate::placement::Placement;
 use crate::rate::{Paces, Throttles};
@@ -33,9 +31,6 @@ use std::sync::Arc;
 /// Threads for work on several tiers at once: more than two tiers that hang
 /// can hold.
 const POOL_THREADS: usize = 48;
-
-/// Threads that can write to spread files at the same time.
-const SLOTS: usize = 256;
 
 type Opening<T> = std::result::Result<T, OpenError>;
 
@@ -512,6 +507,7 @@ fn assemble(home: Home, config: VolumeConfig, plan: &Plan) -> Opening<Volume> {
     let changes = Arc::new(Changes::new());
     let throttles = Arc::new(Throttles::new(movers, Paces::new(&environment)));
     let observer = Watch { heat: Arc::clone(&heat), changes: Arc::clone(&changes) };
+    let (barrier, slots) = crate::coord::of_volume();
     let core = Arc::new(Core {
         id: plan.volume,
         range_size: plan.range_size,
@@ -522,8 +518,8 @@ fn assemble(home: Home, config: VolumeConfig, plan: &Plan) -> Opening<Volume> {
         names: NameLocks::new(),
         inodes: InodeTable::new(),
         handles: Handles::new(),
-        barrier: Barrier::new(),
-        slots: Slots::new(SLOTS),
+        barrier,
+        slots,
         removals: Removals::new(),
         freed: Freed::default(),
         pool: pool(&*environment)?,

@@ -1,5 +1,5 @@
 //! Locks, and the machine's own time. All of the volume's locks enter through
-//! here, so that a model checker can take their place.
+//! here, but for those of `braid-coord`, which the model checker runs.
 
 use braid_contract::{Environment, Result};
 use rustix::time::ClockId;
@@ -43,11 +43,6 @@ impl Condvar {
         Self(sync::Condvar::new())
     }
 
-    /// Waits to be notified.
-    pub(crate) fn wait<'a, T>(&self, guard: MutexGuard<'a, T>) -> MutexGuard<'a, T> {
-        self.0.wait(guard).unwrap_or_else(PoisonError::into_inner)
-    }
-
     /// Waits to be notified, at most for so long.
     pub(crate) fn wait_for<'a, T>(&self, guard: MutexGuard<'a, T>, max_ns: u64) -> MutexGuard<'a, T> {
         let waited = self.0.wait_timeout(guard, Duration::from_nanos(max_ns));
@@ -86,67 +81,6 @@ impl<T> RwLock<T> {
 
     pub(crate) fn write(&self) -> WriteGuard<'_, T> {
         self.0.write().unwrap_or_else(PoisonError::into_inner)
-    }
-}
-
-/// What is checked by the model checker: the same as elsewhere, unless the
-/// crate is built with `--cfg loom`.
-pub(crate) mod checked {
-    #[cfg(not(loom))]
-    pub(crate) use super::{Condvar, Mutex, MutexGuard};
-    #[cfg(loom)]
-    pub(crate) use loom::{
-        sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering, fence},
-        thread::yield_now,
-    };
-    #[cfg(loom)]
-    pub(crate) use modelled::{Condvar, Mutex, MutexGuard};
-    #[cfg(not(loom))]
-    pub(crate) use std::{
-        sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering, fence},
-        thread::yield_now,
-    };
-
-    #[cfg(loom)]
-    mod modelled {
-        use std::sync::PoisonError;
-
-        #[derive(Debug)]
-        pub(crate) struct Mutex<T>(loom::sync::Mutex<T>);
-        pub(crate) type MutexGuard<'a, T> = loom::sync::MutexGuard<'a, T>;
-
-        impl<T> Mutex<T> {
-            pub(crate) fn new(value: T) -> Self {
-                Self(loom::sync::Mutex::new(value))
-            }
-
-            pub(crate) fn lock(&self) -> MutexGuard<'_, T> {
-                self.0.lock().unwrap_or_else(PoisonError::into_inner)
-            }
-        }
-
-        #[derive(Debug)]
-        pub(crate) struct Condvar(loom::sync::Condvar);
-
-        impl Condvar {
-            pub(crate) fn new() -> Self {
-                Self(loom::sync::Condvar::new())
-            }
-
-            pub(crate) fn wait<'a, T>(&self, guard: MutexGuard<'a, T>) -> MutexGuard<'a, T> {
-                self.0.wait(guard).unwrap_or_else(PoisonError::into_inner)
-            }
-
-            /// Time stands still: who is not woken waits for ever, and that is
-            /// found.
-            pub(crate) fn wait_for<'a, T>(&self, guard: MutexGuard<'a, T>, _: u64) -> MutexGuard<'a, T> {
-                self.wait(guard)
-            }
-
-            pub(crate) fn notify_all(&self) {
-                self.0.notify_all();
-            }
-        }
     }
 }
 

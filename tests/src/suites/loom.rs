@@ -1,6 +1,6 @@
 //! What keeps a range's move and its readers and writers apart, and operations
-//! and the replacement of home, under a model checker: every interleaving of a
-//! few threads.
+//! and the replacement of home, also if one of them dies, under a model checker:
+//! every interleaving of a few threads.
 
 use crate::trial::{Suite, Trial};
 use braid_tests_support::error::Result;
@@ -18,13 +18,18 @@ pub(super) const SUITE: Suite = Suite {
 };
 
 fn trials(_: &Options) -> Vec<Trial> {
-    [("readers, writers and a move", "migrate::model"), ("operations and a freeze", "barrier::model")]
-        .map(|(title, model)| Trial::case(title, move || check(model)))
-        .into()
+    [
+        ("readers, writers and a move", "model::moves"),
+        ("operations and a freeze", "model::barrier"),
+        ("the death of an owner at each step", "model::death"),
+        ("locks, and the death of their holders", "model::locks"),
+    ]
+    .map(|(title, model)| Trial::case(title, move || check(model)))
+    .into()
 }
 
 fn check(model: &str) -> Result<()> {
-    let test = ["test", "--quiet", "--locked", "--release", "-p", "braid-volume", "--lib"];
+    let test = ["test", "--quiet", "--locked", "--release", "-p", "braid-coord", "--lib"];
     // A directory of its own: every crate is built anew with the flag.
     let target = paths::target().join("loom");
     let checked = cmd("cargo").args(test).arg(model).dir(&paths::root());

@@ -31,7 +31,7 @@ impl Check<'_> {
         // What a move has copied so far would look left over.
         let still = match &*file.layout.read() {
             Layout::Plain => None,
-            Layout::Spread(spread) => Some(Arc::clone(&spread.moving)),
+            Layout::Spread(spread) => Some(spread.moving.clone()),
         };
         let _still = still.map(|moving| moving.hold());
         let layout = file.layout.read();

@@ -1,12 +1,12 @@
 //! Moving a range to another tier: copy, make durable, switch the index, make
 //! that durable, release the source (ordering rule 1). Readers and writers go
-//! on meanwhile; [`migrate`](crate::migrate) keeps them and the move apart.
+//! on meanwhile; `braid-coord` keeps them and the move apart.
 
 use super::choose::PlacementRequest;
 use super::pieces::is_absent;
 use super::place::NotSpread;
 use super::truncate::note_release;
-use crate::barrier::Entered;
+use crate::coord::{Entered, Registered};
 use crate::core::Core;
 use crate::failpoint::Failpoint;
 use crate::file::ahead::reserve_part;
@@ -19,12 +19,12 @@ use crate::file::seek::next_home_data;
 use crate::file::sync::{sync_tier, unnoticed};
 use crate::file::whole::{make_index, move_at_once, moves_at_once};
 use crate::live::{File, Layout, Spread};
-use crate::migrate::{Busy, CHUNKS, Ground, Outcome, Registered, Span, carry_out};
 use crate::rate::{MoveRate, Stopped};
 use crate::reap::reap_now;
 use crate::sync::ReadGuard;
 use crate::tiers::{Account, Backend, Tier, act_for, bit};
 use braid_contract::{Context, Errno, Error, Hint, Result, StoreIo, TierId};
+use braid_coord::{Busy, CHUNKS, CopyStats, CopySteps, RangeSpan, carry_out};
 use braid_format::{Entry, Owners, RangeSize, Reason};
 use braid_placement::Origin;
 use braid_sys::AlignedBuf;
@@ -158,7 +158,7 @@ fn next_target(core: &Core, file: &File, offset: u64, excluded: u64) -> Result<O
 fn end_move_at(file: &File, offset: u64) {
     let (moving, range) = match &*file.layout.read() {
         Layout::Plain => return,
-        Layout::Spread(spread) => (Arc::clone(&spread.moving), spread.range_size().range_of(offset)),
+        Layout::Spread(spread) => (spread.moving.clone(), spread.range_size().range_of(offset)),
     };
     moving.end(range);
 }
@@ -273,7 +273,7 @@ fn move_range_at(
     to: &Tier,
     reason: Reason,
     between: &mut dyn FnMut(),
-) -> Moved<Option<Outcome>> {
+) -> Moved<Option<CopyStats>> {
     let (ranges, range, this, entry, span) = {
         let layout = file.layout.read();
         let Layout::Spread(spread) = &*layout else { return Ok(None) };
@@ -290,7 +290,7 @@ fn move_range_at(
                 false => NotMoved::Other(error),
             })?;
         }
-        (ranges, range, this, entry, Span::new(spread.id(), &(range..range + 1)))
+        (ranges, range, this, entry, RangeSpan::new(spread.id(), &(range..range + 1)))
     };
     let from = core.tiers.get(entry.tier).map_err(NotMoved::Other)?;
     take_mtime_home(core, file, &[from.id, to.id]).map_err(NotMoved::Other)?;
@@ -382,7 +382,7 @@ impl Hold<'_> {
 }
 
 impl RangeMove<'_> {
-    fn run(&self, span: Span) -> Moved<Outcome> {
+    fn run(&self, span: RangeSpan) -> Moved<CopyStats> {
         {
             let hold = self.hold()?;
             let spread = hold.spread()?;
@@ -479,7 +479,7 @@ impl RangeMove<'_> {
     }
 }
 
-impl Ground for RangeMove<'_> {
+impl CopySteps for RangeMove<'_> {
     type Hold<'a>
         = Hold<'a>
     where

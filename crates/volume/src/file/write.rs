@@ -2,6 +2,7 @@
 
 use super::place::{Leave, NotSpread};
 use super::relocate::Moves;
+use crate::coord::Writing;
 use crate::core::Core;
 use crate::file::open::mark;
 use crate::file::pieces::{write_home, write_piece};
@@ -12,11 +13,11 @@ use crate::file::relocate::move_full_range;
 use crate::file::set_id::clear_set_id;
 use crate::file::truncate::{prepare_growth, trim_before};
 use crate::live::{File, Layout, Spread};
-use crate::migrate::{SPAN_RANGES_MAX, Span, Writing};
 use crate::need::Need;
 use crate::reap::reap_now;
 use crate::tiers::Tier;
 use braid_contract::{Caller, Errno, Error, Result, WriteFlags};
+use braid_coord::{RangeSpan, SPAN_RANGES_MAX};
 use braid_format::SIZE_MAX;
 use braid_placement::Origin;
 
@@ -189,9 +190,9 @@ fn write_spread(
 
 /// Keeps the ranges of `offset .. end` on their tiers until the answer is
 /// dropped, and tells whoever moves one that it was written.
-pub(crate) fn writing<'c>(core: &'c Core, spread: &Spread, offset: u64, end: u64) -> Writing<'c> {
+pub(crate) fn writing<'c>(core: &'c Core, spread: &'c Spread, offset: u64, end: u64) -> Writing<'c> {
     let ranges = spread.range_size();
-    let span = Span::new(spread.id(), &ranges.ranges_of(offset, end));
+    let span = RangeSpan::new(spread.id(), &ranges.ranges_of(offset, end));
     spread.moving.write(&core.slots, span, offset..end, ranges.bytes())
 }
 

@@ -1,14 +1,14 @@
 //! What a spread file has beyond its home file.
 
+use crate::coord::{Changing, Live, Moving, of_file};
 use crate::index::Index;
-use crate::migrate::Moving;
 use crate::sync::Mutex;
 use braid_contract::{Environment, ObjectId, Result, TierId, Timestamp};
 use braid_format::RangeSize;
 use braid_placement::Credits;
 use std::collections::BTreeMap;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 /// Every tier, as bits.
 const ALL_TIERS: u64 = u64::MAX;
@@ -26,9 +26,7 @@ pub(crate) struct AllocatedAhead {
 #[derive(Debug)]
 pub(crate) struct Spread {
     pub(crate) index: Index,
-    size: AtomicU64,
-    /// Held while the size grows, so that the index says what memory says.
-    growing: Mutex<()>,
+    live: Live,
     pub(crate) times: Times,
     /// Tiers with data that may not be durable, as bits.
     pub(crate) dirty: AtomicU64,
@@ -46,7 +44,7 @@ pub(crate) struct Spread {
     /// Held while ranges get their tier.
     pub(crate) placing: Mutex<Credits>,
     /// Ranges that are on their way to another tier.
-    pub(crate) moving: Arc<Moving>,
+    pub(crate) moving: Moving,
     /// What a crash may have left beyond the size is known to be gone.
     pub(crate) trimmed: AtomicBool,
     /// Ranges of which more is allocated than the file needs so far.
@@ -66,12 +64,12 @@ pub(crate) struct Spread {
 impl Spread {
     /// The state of a file that was not in use.
     pub(crate) fn load(index: Index, credits: Credits, environment: &Arc<dyn Environment>) -> Result<Self> {
-        let size = index.size()?;
+        let (moving, live) = of_file();
+        live.change().set(index.size()?);
         Ok(Self {
             index,
-            size: AtomicU64::new(size),
-            growing: Mutex::new(()),
-            times: Times::new(Arc::clone(environment)),
+            times: Times { live: live.clone(), environment: Arc::clone(environment) },
+            live,
             // Whoever wrote before may not have synced.
             dirty: AtomicU64::new(ALL_TIERS),
             untimed: AtomicU64::new(ALL_TIERS),
@@ -80,7 +78,7 @@ impl Spread {
             cleared: AtomicBool::new(false),
             created: AtomicU64::new(0),
             placing: Mutex::new(credits),
-            moving: Moving::new(),
+            moving,
             trimmed: AtomicBool::new(false),
             ahead: Mutex::default(),
             marked: Mutex::new(false),
@@ -95,11 +93,12 @@ impl Spread {
     pub(crate) fn moved(&self, index: Index) -> Self {
         let word = |from: &AtomicU64| AtomicU64::new(from.load(Ordering::Acquire));
         let flag = |from: &AtomicBool| AtomicBool::new(from.load(Ordering::Acquire));
+        let (moving, live) = of_file();
+        live.copy_from(&self.live);
         Self {
             index,
-            size: word(&self.size),
-            growing: Mutex::new(()),
-            times: self.times.moved(),
+            times: Times { live: live.clone(), environment: Arc::clone(&self.times.environment) },
+            live,
             dirty: word(&self.dirty),
             untimed: word(&self.untimed),
             inode_dirty: flag(&self.inode_dirty),
@@ -107,7 +106,7 @@ impl Spread {
             cleared: flag(&self.cleared),
             created: word(&self.created),
             placing: Mutex::new(self.placing.lock().clone()),
-            moving: Moving::new(),
+            moving,
             trimmed: flag(&self.trimmed),
             ahead: Mutex::new(self.ahead.lock().clone()),
             marked: Mutex::new(*self.marked.lock()),
@@ -127,30 +126,22 @@ impl Spread {
     }
 
     pub(crate) fn size(&self) -> u64 {
-        self.size.load(Ordering::Acquire)
+        self.live.size()
     }
 
     /// The file now reaches to `end` at least; `tier` holds its last byte.
     pub(crate) fn grow(&self, end: u64, tier: TierId) -> Result<()> {
-        if self.size() >= end {
-            return Ok(());
-        }
-        let _growing = self.growing.lock();
-        if self.size() < end {
-            self.store_size(end, tier)?;
-        }
-        Ok(())
+        self.live.grow(end, |held| self.store_size(held, end, tier))
     }
 
     /// Sets the size; the caller holds the layout alone.
     pub(crate) fn set_size(&self, size: u64, tier: TierId) -> Result<()> {
-        let _growing = self.growing.lock();
-        self.store_size(size, tier)
+        self.store_size(&mut self.live.change(), size, tier)
     }
 
-    fn store_size(&self, size: u64, tier: TierId) -> Result<()> {
+    fn store_size(&self, held: &mut Changing<'_>, size: u64, tier: TierId) -> Result<()> {
         self.index.set_size(size)?;
-        self.size.store(size, Ordering::Release);
+        held.set(size);
         let owners = self.index.owners()?;
         if owners.size != tier {
             self.index.set_owners(braid_format::Owners { size: tier, ..owners })?;
@@ -167,7 +158,7 @@ impl Spread {
 
     /// The modification time was set on the home inode, whose it is now.
     pub(crate) fn mtime_was_set(&self, home: TierId) -> Result<()> {
-        let _growing = self.growing.lock();
+        let _held = self.live.change();
         self.times.give_up_mtime();
         let owners = self.index.owners()?;
         if owners.mtime == home && owners.synced_mtime == home {
@@ -178,7 +169,7 @@ impl Spread {
 
     /// The time of the last write is durable with `owner`.
     pub(crate) fn mtime_was_synced(&self, owner: TierId) -> Result<()> {
-        let _growing = self.growing.lock();
+        let _held = self.live.change();
         let owners = self.index.owners()?;
         if owners.synced_mtime == owner {
             return Ok(());
@@ -192,7 +183,7 @@ impl Spread {
         &self,
         change: impl FnOnce(braid_format::Owners) -> braid_format::Owners,
     ) -> Result<()> {
-        let _growing = self.growing.lock();
+        let _held = self.live.change();
         let owners = self.index.owners()?;
         let changed = change(owners);
         if changed == owners { Ok(()) } else { self.index.set_owners(changed) }
@@ -204,7 +195,7 @@ impl Spread {
         if self.index.owners()?.mtime == tier {
             return Ok(());
         }
-        let _growing = self.growing.lock();
+        let _held = self.live.change();
         let owners = self.index.owners()?;
         if owners.mtime != tier {
             self.index.set_owners(braid_format::Owners { mtime: tier, ..owners })?;
@@ -214,11 +205,10 @@ impl Spread {
 }
 
 /// The modification time, while it is ahead of the home inode, and when the
-/// access time was last renewed; in nanoseconds, 0: not.
+/// access time was last renewed.
 #[derive(Debug)]
 pub(crate) struct Times {
-    mtime_ns: AtomicI64,
-    atime_ns: AtomicI64,
+    live: Live,
     environment: Arc<dyn Environment>,
 }
 
@@ -226,67 +216,30 @@ pub(crate) struct Times {
 const ATIME_AGE_MAX_NS: i64 = 60 * 1_000_000_000;
 
 impl Times {
-    fn new(environment: Arc<dyn Environment>) -> Self {
-        Self { mtime_ns: AtomicI64::new(0), atime_ns: AtomicI64::new(0), environment }
-    }
-
-    fn moved(&self) -> Self {
-        Self {
-            mtime_ns: AtomicI64::new(self.mtime_ns.load(Ordering::Relaxed)),
-            atime_ns: AtomicI64::new(self.atime_ns.load(Ordering::Relaxed)),
-            environment: Arc::clone(&self.environment),
-        }
-    }
-
     pub(crate) fn mtime(&self) -> Option<Timestamp> {
-        timestamp(self.mtime_ns.load(Ordering::Relaxed))
+        self.live.mtime_ns().map(|ns| Timestamp {
+            secs: ns.div_euclid(1_000_000_000),
+            nanos: ns.rem_euclid(1_000_000_000) as u32,
+        })
     }
 
     pub(crate) fn touch_mtime(&self) {
-        self.mtime_ns.store(self.environment.wall_ns(), Ordering::Relaxed);
+        self.live.touch_mtime(self.environment.wall_ns());
     }
 
     /// Whether a read should renew the access time now.
     pub(crate) fn atime_is_due(&self) -> bool {
-        let (last, now) = (self.atime_ns.load(Ordering::Relaxed), self.environment.wall_ns());
-        let due = last <= self.mtime_ns.load(Ordering::Relaxed) || now - last > ATIME_AGE_MAX_NS;
-        due && self.atime_ns.swap(now, Ordering::Relaxed) == last
+        self.live.atime_is_due(self.environment.wall_ns(), ATIME_AGE_MAX_NS)
     }
 
     /// The home inode has this time, which was ahead of it. It still is behind
     /// if a write came meanwhile.
     pub(crate) fn mtime_was_stored(&self, time: Timestamp) {
-        let stored_ns = time.secs * 1_000_000_000 + i64::from(time.nanos);
-        // Whatever else is there now is ahead.
-        let _ = self.mtime_ns.compare_exchange(stored_ns, 0, Ordering::Relaxed, Ordering::Relaxed);
+        self.live.mtime_was_stored(time.secs * 1_000_000_000 + i64::from(time.nanos));
     }
 
     /// The home inode's time is right again, or is about to be set.
     pub(crate) fn give_up_mtime(&self) {
-        self.mtime_ns.store(0, Ordering::Relaxed);
-    }
-}
-
-fn timestamp(ns: i64) -> Option<Timestamp> {
-    let secs = ns.div_euclid(1_000_000_000);
-    (ns != 0).then(|| Timestamp { secs, nanos: ns.rem_euclid(1_000_000_000) as u32 })
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::Machine;
-
-    #[test]
-    fn only_the_time_that_was_stored_is_forgotten() {
-        let times = Times::new(Arc::new(Machine));
-        times.mtime_ns.store(1_500_000_000, Ordering::Relaxed);
-        let stored = times.mtime().unwrap();
-        // A write comes before a sync forgets what it stored.
-        times.mtime_ns.store(2_000_000_001, Ordering::Relaxed);
-        times.mtime_was_stored(stored);
-        assert_eq!(times.mtime(), timestamp(2_000_000_001));
-        times.mtime_was_stored(times.mtime().unwrap());
-        assert_eq!(times.mtime(), None);
+        self.live.give_up_mtime();
     }
 }

@@ -381,9 +381,9 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         for (queue_depth, in_flight_max) in [(0, 1), (3, 3), (1000, IN_FLIGHT_MAX)] {
             let store = Layered(Narrow(DirStore::open(dir.path()).unwrap(), queue_depth));
-            let gate = Gate::new(Some(Arc::new(store)), Arc::new(Clock::default()));
-            assert_eq!((0..2000).take_while(|_| gate.try_enter()).count(), in_flight_max as usize);
-            assert!(!gate.is_prompt());
+            let limiter = InFlightLimiter::new(Some(Arc::new(store)), Arc::new(Clock::default()));
+            assert_eq!((0..2000).take_while(|_| limiter.try_enter()).count(), in_flight_max as usize);
+            assert!(!limiter.is_prompt());
         }
     }
 

@@ -1,25 +1,31 @@
-//! The barrier under the model checker: every interleaving of one thread that
-//! closes it and two that go through. Run by `cargo xtask test --suite loom`.
+//! One thread freezes the barrier and two pass it.
 
-use super::{Barrier, SHARDS};
+use super::check;
+use crate::barrier::Barrier;
+use crate::layout::VolumeWords;
+use crate::party::Sole;
+use crate::region::PrivateWords;
 use loom::sync::Arc;
 use loom::sync::atomic::{AtomicU64, Ordering};
 
-/// What is behind the barrier. All of it is accessed without an order of its own:
-/// the barrier alone makes who comes later see what was done before.
+/// Barrier counts.
+const COUNTS: usize = 2;
+
+/// The state behind the barrier. All of it is accessed without an order of its
+/// own: the barrier alone makes later operations see what was done before.
 struct World {
-    barrier: Barrier,
+    barrier: Barrier<PrivateWords, Sole>,
     /// Two words that are exchanged while the barrier is frozen.
     generation: [AtomicU64; 2],
-    begun: [AtomicU64; SHARDS],
-    ended: [AtomicU64; SHARDS],
+    begun: [AtomicU64; COUNTS],
+    ended: [AtomicU64; COUNTS],
 }
 
 impl World {
     fn new() -> Arc<Self> {
         let zero = |_| AtomicU64::new(0);
         Arc::new(Self {
-            barrier: Barrier::new(),
+            barrier: Barrier::new(VolumeWords::private(COUNTS as u16, 1), Sole),
             generation: std::array::from_fn(zero),
             begun: std::array::from_fn(zero),
             ended: std::array::from_fn(zero),
@@ -31,20 +37,17 @@ impl World {
         let _entered = self.barrier.enter_at(at);
         count(&self.begun[at]);
         let found = self.generation[0].load(Ordering::Relaxed);
-        assert_eq!(
-            self.generation[1].load(Ordering::Relaxed),
-            found,
-            "the generation was exchanged meanwhile"
-        );
+        let again = self.generation[1].load(Ordering::Relaxed);
+        assert_eq!(again, found, "the generation was exchanged meanwhile");
         count(&self.ended[at]);
         found
     }
 
     /// Exchanges the generation, while no operation is under way.
     fn exchange(&self, give_up: impl FnMut() -> bool) -> bool {
-        let Some(_closed) = self.barrier.freeze(give_up) else { return false };
+        let Some(_frozen) = self.barrier.freeze(give_up) else { return false };
         for (begun, ended) in self.begun.iter().zip(&self.ended) {
-            assert_eq!(begun.load(Ordering::Relaxed), ended.load(Ordering::Relaxed), "somebody is inside");
+            assert_eq!(begun.load(Ordering::Relaxed), ended.load(Ordering::Relaxed), "one is inside");
         }
         self.generation.iter().for_each(count);
         true
@@ -55,12 +58,6 @@ impl World {
 /// overlaps with is seen.
 fn count(word: &AtomicU64) {
     word.store(word.load(Ordering::Relaxed) + 1, Ordering::Relaxed);
-}
-
-fn check(preemptions: usize, model: impl Fn() + Sync + Send + 'static) {
-    let mut builder = loom::model::Builder::new();
-    builder.preemption_bound = Some(preemptions);
-    builder.check(model);
 }
 
 fn operating(world: &Arc<World>, at: usize, times: usize) -> loom::thread::JoinHandle<()> {
@@ -76,7 +73,7 @@ fn operating(world: &Arc<World>, at: usize, times: usize) -> loom::thread::JoinH
 }
 
 #[test]
-fn nothing_is_under_way_while_the_door_is_closed() {
+fn nothing_is_under_way_while_the_barrier_is_frozen() {
     check(3, || {
         let world = World::new();
         let threads = [operating(&world, 0, 1), operating(&world, 1, 1)];
@@ -90,21 +87,21 @@ fn nothing_is_under_way_while_the_door_is_closed() {
 fn threads_that_share_a_counter_do_not_hide_each_other() {
     check(3, || {
         let world = World::new();
-        // One counter: `begun` and `ended` are then of both, and told apart by
-        // nobody, so only one of them counts.
-        let door_only = {
+        // One counter: `begun` and `ended` could not tell the two apart, so only
+        // one of them counts.
+        let passing = {
             let world = Arc::clone(&world);
             loom::thread::spawn(move || drop(world.barrier.enter_at(0)))
         };
         let thread = operating(&world, 0, 1);
         assert!(world.exchange(|| false));
-        door_only.join().unwrap();
+        passing.join().unwrap();
         thread.join().unwrap();
     });
 }
 
 #[test]
-fn an_operation_after_the_other_goes_on_when_the_door_is_open_again() {
+fn an_operation_after_the_other_goes_on_when_the_barrier_thaws() {
     check(4, || {
         let world = World::new();
         let thread = operating(&world, 0, 2);
@@ -116,7 +113,7 @@ fn an_operation_after_the_other_goes_on_when_the_door_is_open_again() {
 }
 
 #[test]
-fn who_gives_up_leaves_the_door_open() {
+fn a_freeze_that_gives_up_leaves_the_barrier_open() {
     check(4, || {
         let world = World::new();
         let thread = operating(&world, 1, 2);

@@ -1,0 +1,238 @@
+//! The size of a file in use, who appends to it, and its times.
+//!
+//! The size here is what all go by; the one in the file's index is what a crash
+//! leaves. They change together, under a lock, the index first. Which tier
+//! owns an attribute is in the index alone, which only the keeper changes: a
+//! client whose write makes another tier the owner asks it to.
+//!
+//! Appends of a file come one after the other, as on the native file systems,
+//! under a lock that is held while the data is written. A range that is only
+//! reserved ahead would leave a hole below the size if its writer fails or dies,
+//! and show zeros to readers until it is written.
+
+use crate::layout::{APPEND_LOCK, ATIME, FileWords, MTIME, SIZE, SIZE_LOCK};
+use crate::lock::{Abandoned, Locked, lock};
+use crate::party::Party;
+use crate::region::{ReadRegion, Region};
+use crate::sync::Ordering;
+
+/// The live attributes of a file. A clone is the same ones.
+#[derive(Clone, Debug)]
+pub struct Live<R, P> {
+    words: FileWords<R>,
+    party: P,
+}
+
+/// The size, held so that no other thread changes it, or what the index says of
+/// the file.
+#[derive(Debug)]
+pub struct Changing<'a, R: Region> {
+    region: &'a R,
+    locked: Locked<'a, R>,
+}
+
+/// The end of the file, held for one who appends.
+#[derive(Debug)]
+pub struct Appending<'a, R: Region> {
+    region: &'a R,
+    locked: Locked<'a, R>,
+}
+
+impl<R: ReadRegion, P> Live<R, P> {
+    /// The attributes as `party` uses them.
+    pub fn new(words: FileWords<R>, party: P) -> Self {
+        Self { words, party }
+    }
+
+    /// How long the file is.
+    pub fn size(&self) -> u64 {
+        self.words.region.load(SIZE)
+    }
+
+    /// When the file was last changed, in nanoseconds, if the home inode does
+    /// not know yet.
+    pub fn mtime_ns(&self) -> Option<i64> {
+        Some(self.words.region.load(MTIME).cast_signed()).filter(|ns| *ns != 0)
+    }
+}
+
+impl<R: Region, P: Party> Live<R, P> {
+    /// The same as `other` has now.
+    pub fn copy_from<S: ReadRegion, Q>(&self, other: &Live<S, Q>) {
+        for at in [SIZE, MTIME, ATIME] {
+            self.words.region.word(at).store(other.words.region.load(at), Ordering::Release);
+        }
+    }
+
+    /// Holds the size.
+    pub fn change(&self) -> Changing<'_, R> {
+        let region = &self.words.region;
+        Changing { region, locked: lock(region, SIZE_LOCK, &self.party) }
+    }
+
+    /// The file reaches to `end` at least: where it does not yet, `store` is
+    /// called with the size held, has the index say so, and sets it.
+    ///
+    /// # Errors
+    /// Those of `store`.
+    pub fn grow<E>(
+        &self,
+        end: u64,
+        store: impl FnOnce(&mut Changing<'_, R>) -> Result<(), E>,
+    ) -> Result<(), E> {
+        if self.size() >= end {
+            return Ok(());
+        }
+        let mut held = self.change();
+        if held.size() < end { store(&mut held) } else { Ok(()) }
+    }
+
+    /// Holds the end of the file: an append writes from [`at`](Appending::at) on,
+    /// and counts by [`grow`](Self::grow).
+    pub fn append(&self) -> Appending<'_, R> {
+        let region = &self.words.region;
+        Appending { region, locked: lock(region, APPEND_LOCK, &self.party) }
+    }
+
+    /// The file was changed now.
+    pub fn touch_mtime(&self, now_ns: i64) {
+        self.words.region.word(MTIME).store(now_ns.cast_unsigned(), Ordering::Relaxed);
+    }
+
+    /// The home inode has this time, which was ahead of it. It still is behind
+    /// if a write came meanwhile.
+    pub fn mtime_was_stored(&self, stored_ns: i64) {
+        let word = self.words.region.word(MTIME);
+        // Another time that is there now is ahead.
+        let _ = word.compare_exchange(stored_ns.cast_unsigned(), 0, Ordering::Relaxed, Ordering::Relaxed);
+    }
+
+    /// The home inode's time is right again, or is about to be set.
+    pub fn give_up_mtime(&self) {
+        self.words.region.word(MTIME).store(0, Ordering::Relaxed);
+    }
+
+    /// Whether a read should renew the access time now: it was not since the
+    /// last change, or for longer than `age_max_ns`. One of those who ask is
+    /// told so.
+    pub fn atime_is_due(&self, now_ns: i64, age_max_ns: i64) -> bool {
+        let word = self.words.region.word(ATIME);
+        let last = word.load(Ordering::Relaxed).cast_signed();
+        let mtime = self.words.region.word(MTIME).load(Ordering::Relaxed).cast_signed();
+        let due = last <= mtime || now_ns - last > age_max_ns;
+        due && word.swap(now_ns.cast_unsigned(), Ordering::Relaxed).cast_signed() == last
+    }
+}
+
+impl<R: Region> Changing<'_, R> {
+    /// How long the file is.
+    pub fn size(&self) -> u64 {
+        self.region.load(SIZE)
+    }
+
+    /// The file is so long now; the index says so already.
+    pub fn set(&mut self, size: u64) {
+        self.region.word(SIZE).store(size, Ordering::Release);
+        self.locked.mended();
+    }
+
+    /// An owner died that held it: the index may say another size.
+    pub fn abandoned(&self) -> Option<Abandoned> {
+        self.locked.abandoned()
+    }
+
+    /// The index says the size again.
+    pub fn mended(&mut self) {
+        self.locked.mended();
+    }
+}
+
+impl<R: Region> Appending<'_, R> {
+    /// Where the data goes.
+    pub fn at(&self) -> u64 {
+        self.region.load(SIZE)
+    }
+
+    /// An owner died that appended: beyond the size there may be data, which has
+    /// to go before the size may grow over it.
+    pub fn abandoned(&self) -> Option<Abandoned> {
+        self.locked.abandoned()
+    }
+
+    /// There is nothing beyond the size any more.
+    pub fn mended(&mut self) {
+        self.locked.mended();
+    }
+}
+
+#[cfg(all(test, not(loom)))]
+mod tests {
+    use super::*;
+    use crate::party::Sole;
+    use crate::region::PrivateWords;
+
+    fn live() -> Live<PrivateWords, Sole> {
+        Live::new(FileWords::private(), Sole)
+    }
+
+    #[test]
+    fn a_file_grows_where_it_is_shorter_and_the_index_could_be_told() {
+        let live = live();
+        let grow = |end, told| {
+            live.grow(end, |held| {
+                assert!(held.size() < end);
+                told?;
+                held.set(end);
+                Ok(())
+            })
+        };
+        assert_eq!(grow(10, Ok(())), Ok(()));
+        assert_eq!(grow(20, Err(5)), Err(5));
+        assert_eq!(live.size(), 10);
+        assert_eq!(grow(10, Err(5)), Ok(()));
+        live.change().set(3);
+        assert_eq!(live.size(), 3);
+    }
+
+    #[test]
+    fn appends_do_not_overlap() {
+        let live = live();
+        let ends: Vec<_> = std::thread::scope(|scope| {
+            let append = || {
+                let appending = live.append();
+                let at = appending.at();
+                live.change().set(at + 10);
+                at
+            };
+            let threads: Vec<_> = (0..4).map(|_| scope.spawn(move || (append(), append()))).collect();
+            threads.into_iter().flat_map(|thread| <[u64; 2]>::from(thread.join().unwrap())).collect()
+        });
+        assert_eq!(live.size(), 80);
+        assert!((0..80).step_by(10).all(|at| ends.contains(&at)));
+    }
+
+    #[test]
+    fn only_the_time_that_was_stored_is_forgotten() {
+        let live = live();
+        live.touch_mtime(1_500_000_000);
+        // A write comes before a sync forgets what it stored.
+        live.touch_mtime(2_000_000_001);
+        live.mtime_was_stored(1_500_000_000);
+        assert_eq!(live.mtime_ns(), Some(2_000_000_001));
+        live.mtime_was_stored(2_000_000_001);
+        assert_eq!(live.mtime_ns(), None);
+    }
+
+    #[test]
+    fn the_access_time_is_due_after_a_change_and_after_a_while() {
+        let live = live();
+        live.touch_mtime(5);
+        assert!(live.atime_is_due(10, 100));
+        assert!(!live.atime_is_due(11, 100));
+        live.touch_mtime(12);
+        assert!(live.atime_is_due(12, 100));
+        live.give_up_mtime();
+        assert!(!live.atime_is_due(112, 100));
+        assert!(live.atime_is_due(113, 100));
+    }
+}

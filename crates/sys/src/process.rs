@@ -1,0 +1,63 @@
+//! Whether another process still runs.
+
+use rustix::io::Errno;
+use rustix::process::{Pid, PidfdFlags, pidfd_open};
+use std::os::fd::{AsRawFd, OwnedFd};
+
+/// When a process began, in the clock ticks of `/proc`: with the process id,
+/// this names it for good. `None` if there is no such process.
+#[must_use]
+pub fn process_start(pid: u32) -> Option<u64> {
+    let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
+    // The name, in brackets, may contain anything.
+    let (_, rest) = stat.rsplit_once(')')?;
+    rest.split_ascii_whitespace().nth(19)?.parse().ok()
+}
+
+/// Whether the process that began then still has a thread. One that has ended
+/// and was not waited for by its parent has none. Where it can't be known, it
+/// counts as running.
+#[must_use]
+pub fn is_running(pid: u32, start: u64) -> bool {
+    let Some(id) = i32::try_from(pid).ok().and_then(Pid::from_raw) else { return false };
+    let process = match pidfd_open(id, PidfdFlags::empty()) {
+        Ok(process) => process,
+        Err(error) => return error != Errno::SRCH,
+    };
+    // Looked at while the descriptor keeps the id from being another's.
+    if process_start(pid).is_some_and(|now| now != start) {
+        return false;
+    }
+    !has_ended(&process)
+}
+
+/// A process descriptor can be read when all threads of the process are gone.
+fn has_ended(process: &OwnedFd) -> bool {
+    let mut poll = libc::pollfd { fd: process.as_raw_fd(), events: libc::POLLIN, revents: 0 };
+    // SAFETY: the kernel writes to the one entry, which lives beyond the call.
+    let ready = unsafe { libc::poll(&raw mut poll, 1, 0) };
+    ready == 1 && poll.revents & libc::POLLIN != 0
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::process::{Command, Stdio};
+
+    #[test]
+    fn a_process_runs_until_it_has_ended() {
+        let mut child = Command::new("cat").stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
+        let (pid, start) = (child.id(), process_start(child.id()).unwrap());
+        assert!(is_running(pid, start));
+        assert!(!is_running(pid, start + 1), "another process had the id");
+        child.kill().unwrap();
+        // Its output ends with it; it has not been waited for so far.
+        std::io::copy(&mut child.stdout.take().unwrap(), &mut std::io::sink()).unwrap();
+        while is_running(pid, start) {
+            std::thread::yield_now();
+        }
+        assert!(process_start(pid).is_some(), "its parent has not asked for its end");
+        child.wait().unwrap();
+        assert!(!is_running(pid, start));
+    }
+}
