@@ -122,7 +122,7 @@ fn what_only_a_mount_can_change_is_refused_with_its_line() {
             "weight: 1 }\nmount: { threads: 3 }\n",
             "s.yaml:10: mount.threads: this was changed",
         ),
-        ("  passthrough:\n    volume:", "  volume:", "stack: the modules were passthrough, volume"),
+        ("  noop:\n    volume:", "  volume:", "stack: the modules were noop, volume"),
         (
             WEIGHTED,
             "policy: { wieghted: { } }",

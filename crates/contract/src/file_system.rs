@@ -3,7 +3,9 @@
 
 use crate::{Attr, Caller, FileKind, HandleId, Hint, InodeId, Result, SetAttr};
 use std::ffi::{OsStr, OsString};
+use std::fmt;
 use std::os::fd::OwnedFd;
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -56,6 +58,12 @@ pub struct DirEntry<'a> {
 pub trait DirSink {
     /// Takes one entry; `false` means that it had no room and was not taken.
     fn add(&mut self, entry: &DirEntry<'_>) -> bool;
+}
+
+impl fmt::Debug for dyn DirSink + '_ {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("DirSink")
+    }
 }
 
 /// Flags of `open(2)` as far as a file system needs them. The kernel has dealt
@@ -192,237 +200,64 @@ pub struct StatFs {
     pub name_max: u32,
 }
 
-/// A file system: inode-based, like the kernel's VFS and FUSE's low-level
-/// interface. All methods block, may be called from any thread, and run in the
-/// name of their caller.
-///
-/// **Permissions** have been checked by the front end's kernel, with all of the
-/// caller's groups; a file system uses the caller for ownership of what it
-/// makes and for rules that the kernel leaves to it (clearing set-id bits).
-///
-/// **Lookups**: each [`Entry`] that a method returns counts as one lookup of
-/// its inode, and the inode number stays valid until [`forget`](Self::forget)
-/// has given all of them back. An inode that was removed meanwhile answers
-/// `ESTALE`, or `ENOENT` where it is looked up by name.
-///
-/// **Numbers** are given again: once an inode has no name and is not open, an
-/// [`Entry`] with another generation may come with its number, whose lookups of
-/// both inodes are counted together from then on. A caller that sees the
-/// generation change uses nothing that it knew under the number before.
-///
-/// **Locking** is the implementation's. Callers hold no lock of any kind, and
-/// may make, look up, link, remove and rename in the same directories at the
-/// same time; the directory locks that the kernel holds when it is the caller
-/// are not relied upon. Each operation on names takes effect at one moment: of
-/// several that make a name one succeeds and the others answer `EEXIST`, of
-/// several that take it away one does and the others answer `ENOENT`, a name
-/// that is replaced is there all the time, and no two renames of directories
-/// put each into the other. What is answered is of the inode that the operation
-/// itself made or found, whatever becomes of the name at once. Between two
-/// calls, all may change: who looks a name up and then uses the inode has to
-/// expect `ESTALE`, and looks it up again.
-///
-/// Reads and writes of one file may overlap in time: each byte is one of those
-/// that were written there, in no order. An end of file that several write
-/// behind is theirs to agree on. An open file or directory is used by several
-/// threads at once; its release is the last use, and is answered `EBADF` like
-/// any other when it comes again.
-///
-/// **Durability**: nothing is promised to survive power loss until
-/// [`fsync`](Self::fsync), [`sync_dir`](Self::sync_dir) or a write with
-/// [`WriteFlags::sync`] has returned.
-pub trait FileSystem: Send + Sync {
-    /// What this file system can do.
-    fn capabilities(&self) -> FileSystemCapabilities;
+macro_rules! file_system_trait {
+    ($(
+        $(#[$doc:meta])*
+        $variant:ident: fn $name:ident($($arg:ident: $type:ty),* $(,)?) -> $reply:ty, $effect:ident;
+    )*) => {
+        /// A file system: inode-based, like the kernel's VFS and FUSE's low-level
+        /// interface. All methods block, may be called from any thread, and run in the
+        /// name of their caller.
+        ///
+        /// **Permissions** have been checked by the front end's kernel, with all of the
+        /// caller's groups; a file system uses the caller for ownership of what it
+        /// makes and for rules that the kernel leaves to it (clearing set-id bits).
+        ///
+        /// **Lookups**: each [`Entry`] that a method returns counts as one lookup of
+        /// its inode, and the inode number stays valid until [`forget`](Self::forget)
+        /// has given all of them back. An inode that was removed meanwhile answers
+        /// `ESTALE`, or `ENOENT` where it is looked up by name.
+        ///
+        /// **Numbers** are given again: once an inode has no name and is not open, an
+        /// [`Entry`] with another generation may come with its number, whose lookups of
+        /// both inodes are counted together from then on. A caller that sees the
+        /// generation change uses nothing that it knew under the number before.
+        ///
+        /// **Locking** is the implementation's. Callers hold no lock of any kind, and
+        /// may make, look up, link, remove and rename in the same directories at the
+        /// same time; the directory locks that the kernel holds when it is the caller
+        /// are not relied upon. Each operation on names takes effect at one moment: of
+        /// several that make a name one succeeds and the others answer `EEXIST`, of
+        /// several that take it away one does and the others answer `ENOENT`, a name
+        /// that is replaced is there all the time, and no two renames of directories
+        /// put each into the other. What is answered is of the inode that the operation
+        /// itself made or found, whatever becomes of the name at once. Between two
+        /// calls, all may change: who looks a name up and then uses the inode has to
+        /// expect `ESTALE`, and looks it up again.
+        ///
+        /// Reads and writes of one file may overlap in time: each byte is one of those
+        /// that were written there, in no order. An end of file that several write
+        /// behind is theirs to agree on. An open file or directory is used by several
+        /// threads at once; its release is the last use, and is answered `EBADF` like
+        /// any other when it comes again.
+        ///
+        /// **Durability**: nothing is promised to survive power loss until
+        /// [`fsync`](Self::fsync), [`sync_dir`](Self::sync_dir) or a write with
+        /// [`WriteFlags::sync`] has returned.
+        #[allow(clippy::too_many_arguments, clippy::extra_unused_lifetimes, reason = "rows are as they are")]
+        pub trait FileSystem: Send + Sync {
+            /// What this file system can do.
+            fn capabilities(&self) -> FileSystemCapabilities;
 
-    /// Finds `name` in the directory `parent`. `ENOENT` if there is none. `.`
-    /// is the inode `parent` itself, of whatever kind, and `..` the directory
-    /// that a directory is in: both also of one that is not known any more, and
-    /// `ESTALE` if it can't be found by its number.
-    fn lookup(&self, caller: &Caller, parent: InodeId, name: &OsStr) -> Result<Entry>;
-
-    /// Gives `count` lookups of `ino` back. Never fails: an unknown inode is
-    /// passed over.
-    fn forget(&self, ino: InodeId, count: u64);
-
-    /// Attributes, by inode or, if it is given, by open file.
-    fn getattr(&self, caller: &Caller, ino: InodeId, handle: Option<HandleId>) -> Result<Attr>;
-
-    /// Changes attributes and answers the new ones. `EFBIG` for a size beyond
-    /// the file system's limit.
-    fn setattr(
-        &self,
-        caller: &Caller,
-        ino: InodeId,
-        handle: Option<HandleId>,
-        changes: &SetAttr,
-    ) -> Result<Attr>;
-
-    /// Target of a symbolic link.
-    fn readlink(&self, caller: &Caller, ino: InodeId) -> Result<Vec<u8>>;
-
-    /// Makes a regular file, device, pipe or socket: `mode` with type bits,
-    /// before `umask` is applied. `EEXIST` if the name is taken.
-    fn mknod(
-        &self,
-        caller: &Caller,
-        parent: InodeId,
-        name: &OsStr,
-        mode: u32,
-        umask: u32,
-        rdev: u32,
-    ) -> Result<Entry>;
-
-    /// Makes a directory.
-    fn mkdir(&self, caller: &Caller, parent: InodeId, name: &OsStr, mode: u32, umask: u32) -> Result<Entry>;
-
-    /// Makes a symbolic link to `target`.
-    fn symlink(&self, caller: &Caller, parent: InodeId, name: &OsStr, target: &OsStr) -> Result<Entry>;
-
-    /// Makes another name for the inode.
-    fn link(&self, caller: &Caller, ino: InodeId, parent: InodeId, name: &OsStr) -> Result<Entry>;
-
-    /// Removes a name that is not a directory's. Data goes when the last name
-    /// and the last open file are gone.
-    fn unlink(&self, caller: &Caller, parent: InodeId, name: &OsStr) -> Result<()>;
-
-    /// Removes an empty directory.
-    fn rmdir(&self, caller: &Caller, parent: InodeId, name: &OsStr) -> Result<()>;
-
-    /// Renames, atomically: whatever else is done to the two names at the same
-    /// time, there is a moment at which one was taken and the other given. What
-    /// loses the new name is the implementation's to find.
-    fn rename(
-        &self,
-        caller: &Caller,
-        parent: InodeId,
-        name: &OsStr,
-        new_parent: InodeId,
-        new_name: &OsStr,
-        mode: RenameMode,
-    ) -> Result<()>;
-
-    /// Opens a regular file. Answers [`IoMode::Passthrough`] only if the
-    /// request allows it, and always if it requires it.
-    fn open(&self, caller: &Caller, ino: InodeId, request: OpenRequest) -> Result<Opened>;
-
-    /// Makes and opens a regular file. With `exclusive`, `EEXIST` if the name
-    /// is taken; without, an existing file is opened if the caller may.
-    #[expect(clippy::too_many_arguments, reason = "mirrors open(2) with O_CREAT")]
-    fn create(
-        &self,
-        caller: &Caller,
-        parent: InodeId,
-        name: &OsStr,
-        mode: u32,
-        umask: u32,
-        exclusive: bool,
-        flags: OpenFlags,
-    ) -> Result<(Entry, Opened)>;
-
-    /// Reads into `buf` from `offset` on; short only at the end of the file. For
-    /// a `direct` read, `buf` begins at a multiple of 4096 in memory.
-    fn read(
-        &self,
-        caller: &Caller,
-        handle: HandleId,
-        offset: u64,
-        buf: &mut [u8],
-        direct: bool,
-    ) -> Result<usize>;
-
-    /// Writes `data` at `offset`. A short count is followed by the error that
-    /// caused it when the rest is tried.
-    fn write(
-        &self,
-        caller: &Caller,
-        handle: HandleId,
-        offset: u64,
-        data: &[u8],
-        flags: WriteFlags,
-    ) -> Result<usize>;
-
-    /// One descriptor of the open file was closed: what the name's attributes
-    /// should show from now on is brought up to date. Not durable.
-    fn flush(&self, caller: &Caller, handle: HandleId) -> Result<()>;
-
-    /// The open file has no descriptor any more.
-    fn release(&self, handle: HandleId) -> Result<()>;
-
-    /// Makes data and attributes durable; with `data_only`, only what is
-    /// needed to read the data back.
-    fn fsync(&self, caller: &Caller, handle: HandleId, data_only: bool) -> Result<()>;
-
-    /// Reserves, frees or zeroes part of a file.
-    fn fallocate(
-        &self,
-        caller: &Caller,
-        handle: HandleId,
-        offset: u64,
-        len: u64,
-        mode: FallocateMode,
-    ) -> Result<()>;
-
-    /// The next data or hole at or after `offset`; `ENXIO` past the end.
-    fn seek(&self, caller: &Caller, handle: HandleId, offset: u64, target: SeekTarget) -> Result<u64>;
-
-    /// Copies up to `len` bytes between two open files; answers the count.
-    /// `EOPNOTSUPP` leaves the copy to the kernel.
-    fn copy_range(
-        &self,
-        caller: &Caller,
-        from: HandleId,
-        from_offset: u64,
-        to: HandleId,
-        to_offset: u64,
-        len: u64,
-    ) -> Result<u64>;
-
-    /// Opens a directory for reading.
-    fn open_dir(&self, caller: &Caller, ino: InodeId) -> Result<HandleId>;
-
-    /// Reads entries after `offset` (0: from the start) until `sink` is full
-    /// or the directory ends. With `plus`, each comes with an [`Entry`].
-    fn read_dir(
-        &self,
-        caller: &Caller,
-        handle: HandleId,
-        offset: i64,
-        plus: bool,
-        sink: &mut dyn DirSink,
-    ) -> Result<()>;
-
-    /// Closes a directory.
-    fn release_dir(&self, handle: HandleId) -> Result<()>;
-
-    /// Makes the directory's names durable.
-    fn sync_dir(&self, caller: &Caller, handle: HandleId) -> Result<()>;
-
-    /// Space and inodes of the whole.
-    fn statfs(&self, caller: &Caller) -> Result<StatFs>;
-
-    /// Value of an extended attribute; `ENODATA` if there is none.
-    fn getxattr(&self, caller: &Caller, ino: InodeId, name: &OsStr) -> Result<Vec<u8>>;
-
-    /// Names of all extended attributes, each ended by a NUL byte.
-    fn listxattr(&self, caller: &Caller, ino: InodeId) -> Result<Vec<u8>>;
-
-    /// Sets an extended attribute.
-    fn setxattr(
-        &self,
-        caller: &Caller,
-        ino: InodeId,
-        name: &OsStr,
-        value: &[u8],
-        mode: XattrMode,
-    ) -> Result<()>;
-
-    /// Removes an extended attribute.
-    fn removexattr(&self, caller: &Caller, ino: InodeId, name: &OsStr) -> Result<()>;
-
-    /// Makes everything durable.
-    fn sync(&self) -> Result<()>;
+            $(
+                $(#[$doc])*
+                fn $name<'a>(&self, $($arg: $type),*) -> $reply;
+            )*
+        }
+    };
 }
+
+operations!(file_system_trait);
 
 /// What a front end remembers of names and attributes, for as long as nothing
 /// but requests that come through it changes them.

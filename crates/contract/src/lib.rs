@@ -2,10 +2,13 @@
 //!
 //! Every other crate speaks in these terms: ids, the caller of an operation,
 //! placement hints, attributes, one error type, and the two traits that carry
-//! the whole house: [`FileSystem`] (what an application sees) and [`Store`]
-//! (what a tier offers). What both rest on, a native file system and the
+//! the whole house: [`FileSystem`] (what an application sees; its operations are
+//! one table, `operations.rs`) and [`Store`] (what a tier offers). What both rest on, a native file system and the
 //! machine's time and chance, comes in through [`NativeFd`] and [`Environment`]. There is no I/O here and no in-house dependency.
 #![forbid(unsafe_code)]
+
+#[macro_use]
+mod operations;
 
 mod attr;
 mod caller;
@@ -16,9 +19,11 @@ mod file_system;
 mod hint;
 mod id;
 mod job;
+mod layer;
 mod native;
 mod printable;
 mod random;
+mod request;
 mod store;
 /// How sizes, rates and durations are written and read.
 pub mod units;
@@ -35,10 +40,12 @@ pub use file_system::{
 pub use hint::{Hint, LifetimeGroup, StreamId};
 pub use id::{HandleId, InodeId, ObjectId, ParseIdError, TierId, VolumeId};
 pub use job::{Amount, JobId, JobKind, JobState, Mover};
+pub use layer::Layer;
 pub use native::{
     Access, AccessTimes, Fd, NativeDirEntry, NativeFd, NativeHandle, NativeStat, NativeUsage, NativeWords,
     Renewal, open_by_steps,
 };
 pub use printable::{Printable, Shown, counted, is_unprintable, tame, tame_json};
 pub use random::SplitMix;
+pub use request::{Operation, Reply, Request, Served, Service, dispatch};
 pub use store::{ObjectStat, PieceIo, Store, StoreCapabilities, StoreIo, Usage};

@@ -427,7 +427,7 @@ mount: { threads: 3 }
     #[test]
     fn a_document_is_read_back_from_what_is_written_of_it() {
         let place = Place::file("");
-        let odd = "stack:\n  passthrough:\n    volume:\n      home: \"null\"\n      x: ~\n      l: [ ]\n      p: { weighted: { } }\n      tiers:\n        a: { dir: \"a\\\"b\\\\c: # é\", weight: 1e3 }\n";
+        let odd = "stack:\n  noop:\n    volume:\n      home: \"null\"\n      x: ~\n      l: [ ]\n      p: { weighted: { } }\n      tiers:\n        a: { dir: \"a\\\"b\\\\c: # é\", weight: 1e3 }\n";
         for text in [BLOCK, odd] {
             let root = yaml::parse(text, &place).unwrap();
             let written = write(&root);

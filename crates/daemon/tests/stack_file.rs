@@ -263,29 +263,29 @@ fn policies() {
 fn modules() {
     let stack = |text: &str| refusal(&format!("stack:{text}\n"));
     assert_eq!(
-        stack(" { passthru: { volume: { } } }"),
-        "s.yaml:1: stack.passthru: there is no module 'passthru'\n  \
-         help: did you mean 'passthrough'? The modules are volume, passthrough"
+        stack(" { nop: { volume: { } } }"),
+        "s.yaml:1: stack.nop: there is no module 'nop'\n  \
+         help: did you mean 'noop'? The modules are volume, noop"
     );
     assert_eq!(
         stack(" { compress: { } }"),
-        "s.yaml:1: stack.compress: there is no module 'compress'\n  help: a module is volume or passthrough"
+        "s.yaml:1: stack.compress: there is no module 'compress'\n  help: a module is volume or noop"
     );
     assert_eq!(
-        stack("\n  passthrough:"),
-        "s.yaml:2: stack.passthrough: found nothing below this key\n  \
-         help: put one of these there: volume or passthrough"
+        stack("\n  noop:"),
+        "s.yaml:2: stack.noop: found nothing below this key\n  \
+         help: put one of these there: volume or noop"
     );
     assert_eq!(
-        stack("\n  passthrough: { }\n  volume: { }"),
-        "s.yaml:3: stack.volume: found 'passthrough' and 'volume' where one key belongs\n  \
-         help: keep one of them; it may be volume or passthrough"
+        stack("\n  noop: { }\n  volume: { }"),
+        "s.yaml:3: stack.volume: found 'noop' and 'volume' where one key belongs\n  \
+         help: keep one of them; it may be volume or noop"
     );
     assert_eq!(
         stack("\n  volume: [1]"),
         "s.yaml:2: stack.volume: found a list, expected keys below this one\n  help: remove the leading '-'"
     );
-    let deep = format!(" {}volume: {}", "{ passthrough: ".repeat(70), "}".repeat(70));
+    let deep = format!(" {}volume: {}", "{ noop: ".repeat(70), "}".repeat(70));
     assert!(stack(&deep).starts_with("s.yaml:1: "));
 }
 

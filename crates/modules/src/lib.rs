@@ -5,7 +5,7 @@
 //! here performs I/O of its own.
 #![forbid(unsafe_code)]
 
-pub mod passthrough;
+pub mod noop;
 
 use braid_contract::FileSystem;
 use std::sync::Arc;
@@ -21,7 +21,7 @@ pub struct Wrapper {
 
 /// Every wrapping module, by name.
 pub const WRAPPERS: &[Wrapper] =
-    &[Wrapper { name: passthrough::NAME, wrap: |child| Arc::new(passthrough::Passthrough::new(child)) }];
+    &[Wrapper { name: noop::NAME, wrap: |child| Arc::new(noop::Noop::new(child)) }];
 
 /// The module that a stack file calls `name`.
 #[must_use]

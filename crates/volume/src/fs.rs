@@ -20,13 +20,14 @@ use crate::namespace::xattrs::{get_xattr, list_xattr, remove_xattr, set_xattr};
 use crate::need::with_room;
 use crate::tiers::{Account, act_for};
 use braid_contract::{
-    Attr, Caller, DirSink, Entry, Errno, FallocateMode, FileSystem, FileSystemCapabilities, HandleId,
+    Attr, Caller, DirSink, Entry, Errno, Error, FallocateMode, FileSystem, FileSystemCapabilities, HandleId,
     InodeId, OpenFlags, OpenRequest, Opened, RenameMode, Result, SeekTarget, SetAttr, StatFs, WriteFlags,
     XattrMode,
 };
 use braid_placement::{Origin, TraceOpKind};
 use std::collections::HashSet;
 use std::ffi::OsStr;
+use std::path::PathBuf;
 use std::time::Duration;
 
 /// Nobody changes the tree but through the volume, so what was answered stays
@@ -411,6 +412,14 @@ impl FileSystem for Volume {
         }
         let all = self.core.sync_all_tiers();
         result.and(all)
+    }
+
+    fn path(&self, ino: InodeId) -> Result<PathBuf> {
+        let _entered = self.core.barrier.enter();
+        let path = path_of(&self.core, ino)?.path()?;
+        let root = self.core.home.root().path()?;
+        // One that was renamed out of home is not in the volume.
+        Ok(path.strip_prefix(root).map_err(|_| Error::from(Errno::ENOENT))?.to_owned())
     }
 }
 

@@ -45,7 +45,7 @@ impl Bench {
         bench.write_stack(
             "\
 stack:
-  passthrough:
+  noop:
     volume:
       home: fast
       policy: { weighted: { } }

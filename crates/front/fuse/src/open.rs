@@ -6,6 +6,7 @@ use crate::open_table::{Grant, Opens};
 use crate::report::Op;
 use braid_contract::{
     Caller, Context, Entry, Errno, Error, HandleId, InodeId, IoMode, OpenFlags, OpenRequest, Opened,
+    Operation,
 };
 use fuser::{BackingId, FopenFlags};
 use rustix::io::Errno as Os;
@@ -190,7 +191,7 @@ impl Opening<'_> {
 
     /// Releases a handle that is not handed out.
     fn discard(&self, handle: HandleId) {
-        let op = Op { name: "release", ino: self.ino.0 };
+        let op = Op { operation: Operation::Release, ino: self.ino.0 };
         // Failures are logged, and nothing more can be done about them.
         let _ = self.front.call(op, || self.front.fs.release(handle));
     }

@@ -9,7 +9,7 @@ use crate::invalidate::Stretch;
 use crate::open::{Creation, Granted};
 use crate::open_table::Grant;
 use crate::report::Op;
-use braid_contract::{Entry, Errno, Error, Hint, SetAttr, StatFs, WriteFlags};
+use braid_contract::{Entry, Errno, Error, Hint, Operation, SetAttr, StatFs, WriteFlags};
 use fuser::{
     BsdFileFlags, CopyFileRangeFlags, Errno as Answer, FileHandle, Filesystem, Generation, INodeNo,
     IoctlFlags, KernelConfig, LockOwner, OpenFlags, PollEvents, PollFlags, PollNotifier, RenameFlags,
@@ -23,8 +23,8 @@ use std::time::SystemTime;
 
 const PERMISSION_BITS: u32 = 0o7777;
 
-fn op(name: &'static str, ino: INodeNo) -> Op {
-    Op { name, ino: ino.0 }
+fn op(operation: Operation, ino: INodeNo) -> Op {
+    Op { operation, ino: ino.0 }
 }
 
 impl Front {
@@ -79,7 +79,7 @@ impl Filesystem for Front {
     }
 
     fn lookup(&self, req: &Request, parent: INodeNo, name: &OsStr, reply: ReplyEntry) {
-        match self.call(op("lookup", parent), || self.fs.lookup(&caller(req), inode(parent), name)) {
+        match self.call(op(Operation::Lookup, parent), || self.fs.lookup(&caller(req), inode(parent), name)) {
             // The kernel remembers that there is no such name. It asks again
             // before it makes one or renames to it, and forgets what it
             // remembered when it did.
@@ -91,11 +91,13 @@ impl Filesystem for Front {
     }
 
     fn forget(&self, _req: &Request, ino: INodeNo, nlookup: u64) {
-        self.caught(op("forget", ino), || self.fs.forget(inode(ino), nlookup));
+        self.caught(op(Operation::Forget, ino), || self.fs.forget(inode(ino), nlookup));
     }
 
     fn getattr(&self, req: &Request, ino: INodeNo, fh: Option<FileHandle>, reply: ReplyAttr) {
-        match self.call(op("getattr", ino), || self.fs.getattr(&caller(req), inode(ino), fh.map(handle))) {
+        match self
+            .call(op(Operation::Getattr, ino), || self.fs.getattr(&caller(req), inode(ino), fh.map(handle)))
+        {
             Ok(attr) => reply.attr(&self.attr_ttl(&attr), &file_attr(&attr)),
             Err(errno) => reply.error(errno),
         }
@@ -135,14 +137,14 @@ impl Filesystem for Front {
         let kill_set_id = changes == SetAttr::default();
         let changes = SetAttr { kill_set_id, ..changes };
         let work = || self.fs.setattr(&caller(req), inode(ino), fh.map(handle), &changes);
-        match self.call(op("setattr", ino), work) {
+        match self.call(op(Operation::Setattr, ino), work) {
             Ok(attr) => reply.attr(&self.attr_ttl(&attr), &file_attr(&attr)),
             Err(errno) => reply.error(errno),
         }
     }
 
     fn readlink(&self, req: &Request, ino: INodeNo, reply: ReplyData) {
-        match self.call(op("readlink", ino), || self.fs.readlink(&caller(req), inode(ino))) {
+        match self.call(op(Operation::Readlink, ino), || self.fs.readlink(&caller(req), inode(ino))) {
             Ok(target) => reply.data(&target),
             Err(errno) => reply.error(errno),
         }
@@ -159,31 +161,31 @@ impl Filesystem for Front {
         reply: ReplyEntry,
     ) {
         let work = || self.fs.mknod(&caller(req), inode(parent), name, mode, umask, rdev);
-        self.reply_entry(self.call(op("mknod", parent), work), reply);
+        self.reply_entry(self.call(op(Operation::Mknod, parent), work), reply);
     }
 
     fn mkdir(&self, req: &Request, parent: INodeNo, name: &OsStr, mode: u32, umask: u32, reply: ReplyEntry) {
         let work = || self.fs.mkdir(&caller(req), inode(parent), name, mode & PERMISSION_BITS, umask);
-        self.reply_entry(self.call(op("mkdir", parent), work), reply);
+        self.reply_entry(self.call(op(Operation::Mkdir, parent), work), reply);
     }
 
     fn unlink(&self, req: &Request, parent: INodeNo, name: &OsStr, reply: ReplyEmpty) {
         reply_empty(
-            self.call(op("unlink", parent), || self.fs.unlink(&caller(req), inode(parent), name)),
+            self.call(op(Operation::Unlink, parent), || self.fs.unlink(&caller(req), inode(parent), name)),
             reply,
         );
     }
 
     fn rmdir(&self, req: &Request, parent: INodeNo, name: &OsStr, reply: ReplyEmpty) {
         reply_empty(
-            self.call(op("rmdir", parent), || self.fs.rmdir(&caller(req), inode(parent), name)),
+            self.call(op(Operation::Rmdir, parent), || self.fs.rmdir(&caller(req), inode(parent), name)),
             reply,
         );
     }
 
     fn symlink(&self, req: &Request, parent: INodeNo, name: &OsStr, target: &Path, reply: ReplyEntry) {
         let work = || self.fs.symlink(&caller(req), inode(parent), name, target.as_os_str());
-        self.reply_entry(self.call(op("symlink", parent), work), reply);
+        self.reply_entry(self.call(op(Operation::Symlink, parent), work), reply);
     }
 
     fn rename(
@@ -200,18 +202,18 @@ impl Filesystem for Front {
             let mode = convert::rename_mode(flags).ok_or(Errno::EINVAL)?;
             self.fs.rename(&caller(req), inode(parent), name, inode(newparent), newname, mode)
         };
-        reply_empty(self.call(op("rename", parent), work), reply);
+        reply_empty(self.call(op(Operation::Rename, parent), work), reply);
     }
 
     fn link(&self, req: &Request, ino: INodeNo, newparent: INodeNo, newname: &OsStr, reply: ReplyEntry) {
         let work = || self.fs.link(&caller(req), inode(ino), inode(newparent), newname);
-        self.reply_entry(self.call(op("link", ino), work), reply);
+        self.reply_entry(self.call(op(Operation::Link, ino), work), reply);
     }
 
     fn open(&self, req: &Request, ino: INodeNo, flags: OpenFlags, reply: ReplyOpen) {
         let flags = convert::open_flags(flags.0);
         let work = || self.open_file(&caller(req), inode(ino), flags, &|fd| reply.open_backing(fd));
-        match self.call(op("open", ino), work) {
+        match self.call(op(Operation::Open, ino), work) {
             Ok(Granted { handle, grant }) => {
                 let fh = FileHandle(handle.0);
                 let answer = self.fopen_flags(&grant, flags);
@@ -239,7 +241,7 @@ impl Filesystem for Front {
         let new =
             Creation { parent: inode(parent), name, mode: mode & PERMISSION_BITS, umask, exclusive, flags };
         let work = || self.create_file(&caller(req), &new, &|fd| reply.open_backing(fd));
-        match self.call(op("create", parent), work) {
+        match self.call(op(Operation::Create, parent), work) {
             Ok((entry, Granted { handle, grant })) => {
                 let (attr, fh) = (file_attr(&entry.attr), FileHandle(handle.0));
                 let ttl = self.attr_ttl(&entry.attr);
@@ -275,7 +277,7 @@ impl Filesystem for Front {
         let size = size as usize;
         buffer::with_buffer(size, |buf| {
             let work = || checked_count(self.fs.read(&caller(req), handle(fh), offset, buf, direct)?, size);
-            match self.call(op("read", ino), work) {
+            match self.call(op(Operation::Read, ino), work) {
                 Ok(count) => reply.data(&buf[..count]),
                 Err(errno) => reply.error(errno),
             }
@@ -307,7 +309,7 @@ impl Filesystem for Front {
         };
         let work =
             || checked_count(self.fs.write(&caller(req), handle(fh), offset, data, flags)?, data.len());
-        let result = self.call(op("write", ino), work);
+        let result = self.call(op(Operation::Write, ino), work);
         let answer = move || match result {
             // The length of a request fits its 32-bit header field.
             Ok(count) => reply.written(count as u32),
@@ -322,7 +324,7 @@ impl Filesystem for Front {
     }
 
     fn flush(&self, req: &Request, ino: INodeNo, fh: FileHandle, _lock_owner: LockOwner, reply: ReplyEmpty) {
-        reply_empty(self.call(op("flush", ino), || self.fs.flush(&caller(req), handle(fh))), reply);
+        reply_empty(self.call(op(Operation::Flush, ino), || self.fs.flush(&caller(req), handle(fh))), reply);
     }
 
     fn release(
@@ -335,15 +337,21 @@ impl Filesystem for Front {
         _flush: bool,
         reply: ReplyEmpty,
     ) {
-        reply_empty(self.call(op("release", ino), || self.release_file(inode(ino), handle(fh))), reply);
+        reply_empty(
+            self.call(op(Operation::Release, ino), || self.release_file(inode(ino), handle(fh))),
+            reply,
+        );
     }
 
     fn fsync(&self, req: &Request, ino: INodeNo, fh: FileHandle, datasync: bool, reply: ReplyEmpty) {
-        reply_empty(self.call(op("fsync", ino), || self.fs.fsync(&caller(req), handle(fh), datasync)), reply);
+        reply_empty(
+            self.call(op(Operation::Fsync, ino), || self.fs.fsync(&caller(req), handle(fh), datasync)),
+            reply,
+        );
     }
 
     fn opendir(&self, req: &Request, ino: INodeNo, _flags: OpenFlags, reply: ReplyOpen) {
-        match self.call(op("opendir", ino), || self.fs.open_dir(&caller(req), inode(ino))) {
+        match self.call(op(Operation::OpenDir, ino), || self.fs.open_dir(&caller(req), inode(ino))) {
             Ok(opened) => reply.opened(FileHandle(opened.0), self.dir_flags()),
             Err(errno) => reply.error(errno),
         }
@@ -353,7 +361,7 @@ impl Filesystem for Front {
         let caller = caller(req);
         let mut sink = Names { reply: &mut reply, fs: &*self.fs, caller: &caller, dir: inode(ino) };
         let work = || self.fs.read_dir(&caller, handle(fh), offset.cast_signed(), false, &mut sink);
-        match self.call(op("readdir", ino), work) {
+        match self.call(op(Operation::ReadDir, ino), work) {
             Ok(()) => reply.ok(),
             Err(errno) => reply.error(errno),
         }
@@ -369,22 +377,25 @@ impl Filesystem for Front {
     ) {
         let mut sink = Entries { reply: &mut reply, front: self };
         let work = || self.fs.read_dir(&caller(req), handle(fh), offset.cast_signed(), true, &mut sink);
-        match self.call(op("readdirplus", ino), work) {
+        match self.call(op(Operation::ReadDir, ino), work) {
             Ok(()) => reply.ok(),
             Err(errno) => reply.error(errno),
         }
     }
 
     fn releasedir(&self, _req: &Request, ino: INodeNo, fh: FileHandle, _flags: OpenFlags, reply: ReplyEmpty) {
-        reply_empty(self.call(op("releasedir", ino), || self.fs.release_dir(handle(fh))), reply);
+        reply_empty(self.call(op(Operation::ReleaseDir, ino), || self.fs.release_dir(handle(fh))), reply);
     }
 
     fn fsyncdir(&self, req: &Request, ino: INodeNo, fh: FileHandle, _datasync: bool, reply: ReplyEmpty) {
-        reply_empty(self.call(op("fsyncdir", ino), || self.fs.sync_dir(&caller(req), handle(fh))), reply);
+        reply_empty(
+            self.call(op(Operation::SyncDir, ino), || self.fs.sync_dir(&caller(req), handle(fh))),
+            reply,
+        );
     }
 
     fn statfs(&self, req: &Request, ino: INodeNo, reply: ReplyStatfs) {
-        match self.call(op("statfs", ino), || self.fs.statfs(&caller(req))) {
+        match self.call(op(Operation::Statfs, ino), || self.fs.statfs(&caller(req))) {
             Ok(StatFs { total, free, available, files, files_free, block_size, name_max }) => {
                 let block_size = block_size.max(1);
                 let blocks = |bytes: u64| bytes / u64::from(block_size);
@@ -409,22 +420,22 @@ impl Filesystem for Front {
             let mode = convert::xattr_mode(flags).ok_or(Errno::EINVAL)?;
             self.fs.setxattr(&caller(req), inode(ino), name, value, mode)
         };
-        reply_empty(self.call(op("setxattr", ino), work), reply);
+        reply_empty(self.call(op(Operation::Setxattr, ino), work), reply);
     }
 
     fn getxattr(&self, req: &Request, ino: INodeNo, name: &OsStr, size: u32, reply: ReplyXattr) {
         let work = || self.fs.getxattr(&caller(req), inode(ino), name);
-        reply_xattr(self.call(op("getxattr", ino), work), size, reply);
+        reply_xattr(self.call(op(Operation::Getxattr, ino), work), size, reply);
     }
 
     fn listxattr(&self, req: &Request, ino: INodeNo, size: u32, reply: ReplyXattr) {
         let work = || self.fs.listxattr(&caller(req), inode(ino));
-        reply_xattr(self.call(op("listxattr", ino), work), size, reply);
+        reply_xattr(self.call(op(Operation::Listxattr, ino), work), size, reply);
     }
 
     fn removexattr(&self, req: &Request, ino: INodeNo, name: &OsStr, reply: ReplyEmpty) {
         let work = || self.fs.removexattr(&caller(req), inode(ino), name);
-        reply_empty(self.call(op("removexattr", ino), work), reply);
+        reply_empty(self.call(op(Operation::Removexattr, ino), work), reply);
     }
 
     fn ioctl(
@@ -469,7 +480,7 @@ impl Filesystem for Front {
             let mode = convert::fallocate_mode(mode).ok_or(Errno::EOPNOTSUPP)?;
             self.fs.fallocate(&caller(req), handle(fh), offset, length, mode)
         };
-        reply_empty(self.call(op("fallocate", ino), work), reply);
+        reply_empty(self.call(op(Operation::Fallocate, ino), work), reply);
     }
 
     fn lseek(
@@ -487,7 +498,7 @@ impl Filesystem for Front {
             let found = self.fs.seek(&caller(req), handle(fh), offset, target)?;
             i64::try_from(found).map_err(|_| Error::from(Errno::EOVERFLOW))
         };
-        match self.call(op("lseek", ino), work) {
+        match self.call(op(Operation::Seek, ino), work) {
             Ok(found) => reply.offset(found),
             Err(errno) => reply.error(errno),
         }
@@ -515,7 +526,7 @@ impl Filesystem for Front {
             let count = self.fs.copy_range(&caller(req), from, offset_in, to, offset_out, len)?;
             u32::try_from(count.min(len)).map_err(|_| Error::from(Errno::EOVERFLOW))
         };
-        match self.call(op("copy_file_range", ino_in), work) {
+        match self.call(op(Operation::CopyRange, ino_in), work) {
             Ok(count) => reply.written(count),
             Err(errno) => reply.error(errno),
         }

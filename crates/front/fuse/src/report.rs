@@ -1,6 +1,6 @@
 //! Logging of failed requests, once, where the error leaves Braid.
 
-use braid_contract::{Errno, Error};
+use braid_contract::{Errno, Error, Operation};
 use std::any::Any;
 use std::collections::HashSet;
 use std::fmt;
@@ -15,13 +15,13 @@ const WINDOW: Duration = Duration::from_secs(10);
 /// The request that is being carried out, for messages.
 #[derive(Clone, Copy)]
 pub(crate) struct Op {
-    pub(crate) name: &'static str,
+    pub(crate) operation: Operation,
     pub(crate) ino: u64,
 }
 
 impl fmt::Display for Op {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{} of inode {}", self.name, self.ino)
+        write!(f, "{} of inode {}", self.operation, self.ino)
     }
 }
 

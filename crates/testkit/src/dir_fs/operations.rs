@@ -413,4 +413,8 @@ impl FileSystem for DirFs {
     fn sync(&self) -> Result<()> {
         Ok(())
     }
+
+    fn path(&self, _ino: InodeId) -> Result<std::path::PathBuf> {
+        Err(Errno::EOPNOTSUPP.into())
+    }
 }

@@ -18,10 +18,9 @@ const BLOCK: u64 = 512;
 const STAT_PATIENCE: Duration = Duration::from_millis(100);
 
 pub(crate) fn get_attr(core: &Core, ino: InodeId, handle: Option<HandleId>) -> Result<Attr> {
-    let inode = core.inodes.get(ino)?;
     match handle.and_then(|handle| core.handles.file(handle).ok()) {
-        Some(open) => attr_of_file(core, &inode, &open.file),
-        None => attr_now(core, &inode),
+        Some(open) => attr_of_file(core, &open.file.inode, &open.file),
+        None => attr_now(core, &core.inodes.get(ino)?),
     }
 }
 

@@ -1,0 +1,255 @@
+//! The operations of a file system: one table, from which everything comes that
+//! is the same for all of them.
+//!
+//! A row is a method of [`FileSystem`](crate::FileSystem) with its documentation:
+//!
+//! ```text
+//! /// What it does, and what it does at the edges.
+//! Variant: fn method(argument: Type, …) -> Reply, effect;
+//! ```
+//!
+//! * `Variant` names the operation in [`Operation`](crate::Operation),
+//!   [`Request`](crate::Request) and [`Reply`](crate::Reply).
+//! * Arguments come without `self`. What is borrowed lives for `'a`, the length
+//!   of the call.
+//! * `Reply` is a [`Result`](crate::Result), or `()` if the operation can't fail.
+//! * `effect` is `changes` if data, names or attributes may be others afterwards
+//!   than before, and `observes` if not. Making something durable, opening and
+//!   closing change nothing, nor does an access time count.
+//!
+//! `operations!(generator)` calls the macro `generator!` with all rows. The
+//! generators are `file_system_trait!` (`file_system.rs`), `requests!`
+//! (`request.rs`) and `forwarding!` (`layer.rs`). A new operation is one row
+//! here, and one method wherever a file system is implemented.
+
+macro_rules! operations {
+    ($generator:ident) => {
+        $generator! {
+            /// Finds `name` in the directory `parent`. `ENOENT` if there is none. `.`
+            /// is the inode `parent` itself, of whatever kind, and `..` the directory
+            /// that a directory is in: both also of one that is not known any more, and
+            /// `ESTALE` if it can't be found by its number.
+            Lookup: fn lookup(
+                caller: &'a Caller,
+                parent: InodeId,
+                name: &'a OsStr,
+            ) -> Result<Entry>, observes;
+
+            /// Gives `count` lookups of `ino` back. Never fails: an unknown inode is
+            /// passed over.
+            Forget: fn forget(ino: InodeId, count: u64) -> (), observes;
+
+            /// Attributes, by inode or, if it is given, by open file, whatever `ino`
+            /// then is: the answer has the file's own.
+            Getattr: fn getattr(
+                caller: &'a Caller,
+                ino: InodeId,
+                handle: Option<HandleId>,
+            ) -> Result<Attr>, observes;
+
+            /// Changes attributes and answers the new ones. `EFBIG` for a size beyond
+            /// the file system's limit.
+            Setattr: fn setattr(
+                caller: &'a Caller,
+                ino: InodeId,
+                handle: Option<HandleId>,
+                changes: &'a SetAttr,
+            ) -> Result<Attr>, changes;
+
+            /// Target of a symbolic link.
+            Readlink: fn readlink(caller: &'a Caller, ino: InodeId) -> Result<Vec<u8>>, observes;
+
+            /// Makes a regular file, device, pipe or socket: `mode` with type bits,
+            /// before `umask` is applied. `EEXIST` if the name is taken.
+            Mknod: fn mknod(
+                caller: &'a Caller,
+                parent: InodeId,
+                name: &'a OsStr,
+                mode: u32,
+                umask: u32,
+                rdev: u32,
+            ) -> Result<Entry>, changes;
+
+            /// Makes a directory.
+            Mkdir: fn mkdir(
+                caller: &'a Caller,
+                parent: InodeId,
+                name: &'a OsStr,
+                mode: u32,
+                umask: u32,
+            ) -> Result<Entry>, changes;
+
+            /// Makes a symbolic link to `target`.
+            Symlink: fn symlink(
+                caller: &'a Caller,
+                parent: InodeId,
+                name: &'a OsStr,
+                target: &'a OsStr,
+            ) -> Result<Entry>, changes;
+
+            /// Makes another name for the inode.
+            Link: fn link(
+                caller: &'a Caller,
+                ino: InodeId,
+                parent: InodeId,
+                name: &'a OsStr,
+            ) -> Result<Entry>, changes;
+
+            /// Removes a name that is not a directory's. Data goes when the last name
+            /// and the last open file are gone.
+            Unlink: fn unlink(caller: &'a Caller, parent: InodeId, name: &'a OsStr) -> Result<()>, changes;
+
+            /// Removes an empty directory.
+            Rmdir: fn rmdir(caller: &'a Caller, parent: InodeId, name: &'a OsStr) -> Result<()>, changes;
+
+            /// Renames, atomically: whatever else is done to the two names at the same
+            /// time, there is a moment at which one was taken and the other given. What
+            /// loses the new name is the implementation's to find.
+            Rename: fn rename(
+                caller: &'a Caller,
+                parent: InodeId,
+                name: &'a OsStr,
+                new_parent: InodeId,
+                new_name: &'a OsStr,
+                mode: RenameMode,
+            ) -> Result<()>, changes;
+
+            /// Opens a regular file. Answers [`IoMode::Passthrough`] only if the
+            /// request allows it, and always if it requires it.
+            Open: fn open(
+                caller: &'a Caller,
+                ino: InodeId,
+                request: OpenRequest,
+            ) -> Result<Opened>, observes;
+
+            /// Makes and opens a regular file. With `exclusive`, `EEXIST` if the name
+            /// is taken; without, an existing file is opened if the caller may.
+            Create: fn create(
+                caller: &'a Caller,
+                parent: InodeId,
+                name: &'a OsStr,
+                mode: u32,
+                umask: u32,
+                exclusive: bool,
+                flags: OpenFlags,
+            ) -> Result<(Entry, Opened)>, changes;
+
+            /// Reads into `buf` from `offset` on; short only at the end of the file. For
+            /// a `direct` read, `buf` begins at a multiple of 4096 in memory.
+            Read: fn read(
+                caller: &'a Caller,
+                handle: HandleId,
+                offset: u64,
+                buf: &'a mut [u8],
+                direct: bool,
+            ) -> Result<usize>, observes;
+
+            /// Writes `data` at `offset`. A short count is followed by the error that
+            /// caused it when the rest is tried.
+            Write: fn write(
+                caller: &'a Caller,
+                handle: HandleId,
+                offset: u64,
+                data: &'a [u8],
+                flags: WriteFlags,
+            ) -> Result<usize>, changes;
+
+            /// One descriptor of the open file was closed: what the name's attributes
+            /// should show from now on is brought up to date. Not durable.
+            Flush: fn flush(caller: &'a Caller, handle: HandleId) -> Result<()>, observes;
+
+            /// The open file has no descriptor any more.
+            Release: fn release(handle: HandleId) -> Result<()>, observes;
+
+            /// Makes data and attributes durable; with `data_only`, only what is
+            /// needed to read the data back.
+            Fsync: fn fsync(caller: &'a Caller, handle: HandleId, data_only: bool) -> Result<()>, observes;
+
+            /// Reserves, frees or zeroes part of a file.
+            Fallocate: fn fallocate(
+                caller: &'a Caller,
+                handle: HandleId,
+                offset: u64,
+                len: u64,
+                mode: FallocateMode,
+            ) -> Result<()>, changes;
+
+            /// The next data or hole at or after `offset`; `ENXIO` past the end.
+            Seek: fn seek(
+                caller: &'a Caller,
+                handle: HandleId,
+                offset: u64,
+                target: SeekTarget,
+            ) -> Result<u64>, observes;
+
+            /// Copies up to `len` bytes between two open files; answers the count.
+            /// `EOPNOTSUPP` leaves the copy to the kernel.
+            CopyRange: fn copy_range(
+                caller: &'a Caller,
+                from: HandleId,
+                from_offset: u64,
+                to: HandleId,
+                to_offset: u64,
+                len: u64,
+            ) -> Result<u64>, changes;
+
+            /// Opens a directory for reading.
+            OpenDir: fn open_dir(caller: &'a Caller, ino: InodeId) -> Result<HandleId>, observes;
+
+            /// Reads entries after `offset` (0: from the start) until `sink` is full
+            /// or the directory ends. With `plus`, each comes with an [`Entry`].
+            ReadDir: fn read_dir(
+                caller: &'a Caller,
+                handle: HandleId,
+                offset: i64,
+                plus: bool,
+                sink: &'a mut dyn DirSink,
+            ) -> Result<()>, observes;
+
+            /// Closes a directory.
+            ReleaseDir: fn release_dir(handle: HandleId) -> Result<()>, observes;
+
+            /// Makes the directory's names durable.
+            SyncDir: fn sync_dir(caller: &'a Caller, handle: HandleId) -> Result<()>, observes;
+
+            /// Space and inodes of the whole.
+            Statfs: fn statfs(caller: &'a Caller) -> Result<StatFs>, observes;
+
+            /// Value of an extended attribute; `ENODATA` if there is none.
+            Getxattr: fn getxattr(
+                caller: &'a Caller,
+                ino: InodeId,
+                name: &'a OsStr,
+            ) -> Result<Vec<u8>>, observes;
+
+            /// Names of all extended attributes, each ended by a NUL byte.
+            Listxattr: fn listxattr(caller: &'a Caller, ino: InodeId) -> Result<Vec<u8>>, observes;
+
+            /// Sets an extended attribute.
+            Setxattr: fn setxattr(
+                caller: &'a Caller,
+                ino: InodeId,
+                name: &'a OsStr,
+                value: &'a [u8],
+                mode: XattrMode,
+            ) -> Result<()>, changes;
+
+            /// Removes an extended attribute.
+            Removexattr: fn removexattr(
+                caller: &'a Caller,
+                ino: InodeId,
+                name: &'a OsStr,
+            ) -> Result<()>, changes;
+
+            /// Makes everything durable.
+            Sync: fn sync() -> Result<()>, observes;
+
+            /// The path by which the inode is reached now, below the root and without
+            /// a leading `/`; empty for the root itself. One of them, if there are
+            /// several. `ENOENT` if the last one is gone. It is for logs, patterns and
+            /// people: by the time it is read, another inode may be there. `EOPNOTSUPP`
+            /// where inodes have no paths.
+            Path: fn path(ino: InodeId) -> Result<PathBuf>, observes;
+        }
+    };
+}
