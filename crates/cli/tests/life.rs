@@ -124,7 +124,7 @@ fn what_is_refused_leaves_nothing_behind() {
     assert_eq!(status, 1);
     assert_eq!(
         said,
-        "braid: bad.yaml:9: stack.passthrough.volume.tiers.slow.wieght: unknown key\n  \
+        "braid: bad.yaml:9: stack.noop.volume.tiers.slow.wieght: unknown key\n  \
          help: did you mean 'weight'? The keys here are dir, memory, weight, reserve, readonly, require, faults\n"
     );
     let (status, said) = bench.fails(&["mount", "m"]);

@@ -100,13 +100,13 @@ fn what_only_a_mount_can_change_is_refused_with_its_line() {
     bench.ok(&["mount", "s.yaml", "m"]);
     let (text, before) = (stack(&bench), bench.ok(&["tier", "list", "m"]));
     for (from, to, said) in [
-        ("home: fast", "home: slow", "s.yaml:4: stack.passthrough.volume.home: home is 'fast'"),
+        ("home: fast", "home: slow", "s.yaml:4: stack.noop.volume.home: home is 'fast'"),
         (
             "range: 64KiB",
             "range: 128KiB",
-            "s.yaml:6: stack.passthrough.volume.range: the volume has ranges of 65536",
+            "s.yaml:6: stack.noop.volume.range: the volume has ranges of 65536",
         ),
-        ("dir: b", "dir: c", "s.yaml:9: stack.passthrough.volume.tiers.slow.dir: tier 'slow' is at"),
+        ("dir: b", "dir: c", "s.yaml:9: stack.noop.volume.tiers.slow.dir: tier 'slow' is at"),
         (
             "        slow: { dir: b, weight: 1 }\n",
             "",
@@ -115,7 +115,7 @@ fn what_only_a_mount_can_change_is_refused_with_its_line() {
         (
             "range: 64KiB",
             "range: 64KiB\n      epoch: 1s",
-            "s.yaml:7: stack.passthrough.volume.epoch: this was changed",
+            "s.yaml:7: stack.noop.volume.epoch: this was changed",
         ),
         (
             "weight: 1 }\n",
@@ -126,13 +126,13 @@ fn what_only_a_mount_can_change_is_refused_with_its_line() {
         (
             WEIGHTED,
             "policy: { wieghted: { } }",
-            "s.yaml:5: stack.passthrough.volume.policy.wieghted: there is no policy",
+            "s.yaml:5: stack.noop.volume.policy.wieghted: there is no policy",
         ),
         (WEIGHTED, "policy: { size: { large: none } }", "there is no tier 'none'"),
         (
             "weight: 1 }",
             "weight: 1 }\n        more: { dir: nowhere }",
-            "s.yaml:10: stack.passthrough.volume.tiers.more",
+            "s.yaml:10: stack.noop.volume.tiers.more",
         ),
         ("weight: 1 }", "weight: 1 }\n        more: { dir: b }", "one would be inside the other"),
     ] {

@@ -99,12 +99,12 @@ fn what_can_not_be_calibrated_is_refused_with_place_and_reason() {
         ),
         (
             [&["bench", "calibrate", "s.yaml", "--size", "900TiB"][..]].concat(),
-            "s.yaml:8: stack.passthrough.volume.tiers.fast.dir: tier 'fast' has no room: 900 TiB are needed",
+            "s.yaml:8: stack.noop.volume.tiers.fast.dir: tier 'fast' has no room: 900 TiB are needed",
         ),
         (vec!["bench", "calibrate", "w.yaml"], "w.yaml:1: stack.volume: the key 'tiers' is missing"),
         (
             vec!["bench", "calibrate", "gone.yaml"],
-            "gone.yaml:9: stack.passthrough.volume.tiers.slow.dir: there is no directory",
+            "gone.yaml:9: stack.noop.volume.tiers.slow.dir: there is no directory",
         ),
         (vec!["bench", "calibrate", "no.yaml"], "no.yaml: "),
         (calibrate(&["--output", "no/such"]), "no/such: can't be written: "),

@@ -7,9 +7,10 @@ use crate::profile::Profile;
 use crate::refusal::{Located, Place, Refusal};
 use crate::rules::Rule;
 use crate::running::Source;
-use braid_modules::Wrapper;
+use braid_modules::Configured;
 use braid_volume::RangeSize;
 use std::path::PathBuf;
+use std::sync::Arc;
 
 /// A mount: the stack, and how it is served.
 #[derive(Debug)]
@@ -29,8 +30,8 @@ pub struct Config {
 pub enum StackNode {
     /// A module on top of another node.
     Wrapper {
-        /// The module.
-        module: &'static Wrapper,
+        /// The module, with its settings.
+        module: Arc<dyn Configured>,
         /// What it wraps.
         child: Box<StackNode>,
     },

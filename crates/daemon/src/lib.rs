@@ -34,6 +34,8 @@ mod control;
 mod device;
 mod drill;
 mod jobs;
+mod module_settings;
+mod modules;
 mod movers;
 mod ownership;
 mod policy;

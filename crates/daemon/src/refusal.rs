@@ -41,6 +41,14 @@ impl Place {
         Self { source, key: self.key.clone() }
     }
 
+    /// The line, 0 if there is none.
+    pub(crate) fn line(&self) -> u64 {
+        match self.source {
+            Source::File { line, .. } => line,
+            Source::Flag(_) => 0,
+        }
+    }
+
     /// The same source as a whole.
     pub(crate) fn whole_file(&self) -> Self {
         Self { key: String::new(), ..self.at_line(0) }

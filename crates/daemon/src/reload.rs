@@ -8,7 +8,7 @@ use crate::movers;
 use crate::refusal::{Place, Refusal};
 use crate::replacement::{TierPlace, real, refused};
 use crate::stack_file;
-use crate::stack_text::{get, same, volume_mut};
+use crate::stack_text::{self, get, same, volume_mut};
 use crate::tiers::{Joining, Read, invalid};
 use crate::wire::{self, VolumeHandle};
 use crate::yaml::{Node, Value};
@@ -30,6 +30,8 @@ struct Plan {
     drills: Vec<(String, Vec<String>)>,
     /// Tiers to be added.
     add: Vec<New>,
+    /// The modules are others.
+    modules: bool,
     /// What all this comes to, for people.
     changes: Vec<String>,
 }
@@ -73,7 +75,11 @@ impl Control {
         let changes = plan.changes.clone();
         if !dry_run {
             if !changes.is_empty() {
+                let exchange = plan.modules;
                 self.volume.apply(plan)?;
+                if exchange {
+                    self.volume.modules.exchange(&new.stack);
+                }
                 tracing::info!(file = shown, changes = changes.join("; "), "the stack file was read anew");
             }
             self.running.is_now(new.source.root);
@@ -102,8 +108,18 @@ impl Control {
             rules: new.rules.iter().map(wire::rule).collect(),
             movers: movers::config(new),
         };
-        let changes = placement_changes(&self.volume.volume.placement(), &placement, old, new);
-        let mut plan = Plan { placement, set: Vec::new(), drills: Vec::new(), add: Vec::new(), changes };
+        let mut changes = placement_changes(&self.volume.volume.placement(), &placement, old, new);
+        let modules = files.module_changes();
+        let exchange = !modules.is_empty();
+        changes.extend(modules);
+        let mut plan = Plan {
+            placement,
+            set: Vec::new(),
+            drills: Vec::new(),
+            add: Vec::new(),
+            modules: exchange,
+            changes,
+        };
         for tier in &new.tiers {
             match old.tier(&tier.name) {
                 Some(before) => self.plan_tier(before, tier, &mut plan).map_err(invalid)?,
@@ -266,6 +282,13 @@ impl Files<'_> {
         refuse_changed((mounts[0], mounts[1]), &file.key("mount"), &keys)
     }
 
+    /// Which modules are set otherwise.
+    fn module_changes(&self) -> Vec<String> {
+        let [old, new] = [self.old, self.new].map(|config| stack_text::modules(&config.source.root));
+        let changed = old.iter().zip(&new).filter(|((_, old), (_, new))| !same(old, new));
+        changed.map(|((name, _), _)| format!("module {name}: other settings")).collect()
+    }
+
     fn file(&self) -> Place {
         self.new.stack.volume().place.whole_file()
     }
@@ -304,7 +327,9 @@ fn keys_of(node: &Node) -> Vec<&str> {
 fn modules(node: &StackNode) -> Vec<&'static str> {
     match node {
         StackNode::Volume(_) => vec!["volume"],
-        StackNode::Wrapper { module, child } => std::iter::once(module.name).chain(modules(child)).collect(),
+        StackNode::Wrapper { module, child } => {
+            std::iter::once(module.name()).chain(modules(child)).collect()
+        }
     }
 }
 

@@ -2,7 +2,7 @@
 //! hands out values by key and refuses what it does not know.
 
 use crate::refusal::{Located, Place, Refusal};
-use crate::yaml::{Node, Value};
+use crate::yaml::{Entry, Node, Value};
 use braid_contract::units;
 use std::collections::VecDeque;
 
@@ -92,6 +92,27 @@ impl Section {
     /// What is left, in the order in which it stands.
     pub(crate) fn into_fields(self) -> impl Iterator<Item = Field> {
         self.fields.into_iter()
+    }
+
+    /// The one key that is among `choices`, and the others as a node of their own.
+    /// Where there is none, `other` may refuse the last of the others for what it
+    /// was probably meant to be.
+    pub(crate) fn split_only(
+        mut self,
+        choices: &[&str],
+        other: impl Fn(&Field) -> Option<Refusal>,
+    ) -> Result<(Field, Node), Refusal> {
+        let is_chosen = |field: &Field| choices.contains(&field.name.as_str());
+        let (chosen, others): (VecDeque<Field>, VecDeque<Field>) =
+            self.fields.into_iter().partition(is_chosen);
+        if let Some(refusal) = others.back().filter(|_| chosen.is_empty()).and_then(other) {
+            return Err(refusal);
+        }
+        let entry =
+            |field: Field| Entry { key: field.name, line: field.place.line(), span: None, node: field.node };
+        let others = Node::new(Value::Map(others.into_iter().map(entry).collect()));
+        self.fields = chosen;
+        Ok((self.into_only(choices)?, others))
     }
 
     /// The one key of a section that has exactly one; `choices` are what it may

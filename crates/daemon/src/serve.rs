@@ -1,13 +1,13 @@
 //! The daemon's life: open the volume, mount, answer until unmounted, close.
 
-use crate::config::{Config, StackNode};
+use crate::config::Config;
 use crate::control::Control;
 use crate::metrics::{self, Listener};
 use crate::refusal::{Located, Place, Refusal};
 use crate::signals::Watch;
 use crate::validate::{self, MountPoint};
 use crate::wire;
-use braid_contract::{FileSystem, Shown};
+use braid_contract::Shown;
 use braid_ipc::protocol::Ended;
 use braid_ipc::{Handler, Server, mounts, socket};
 use sd_notify::NotifyState;
@@ -95,8 +95,7 @@ fn serve(
     ready: impl FnOnce(&[String]),
 ) -> Result<(), ServeError> {
     let place = || Place::flag(format!("mount point {}", point.given.to_string_lossy()));
-    let fs = build(&config.stack, volume.file_system());
-    let session = wire::mount(fs, &point.path, config)
+    let session = wire::mount(volume.file_system(), &point.path, config)
         .map_err(|error| place().refuse(format!("can't be mounted: {error}"), mount_advice(&error)))?;
     let unmounter = session.unmounter();
     if let Some(cache) = session.cache() {
@@ -180,14 +179,6 @@ fn tell_metrics(listener: Listener, control: Arc<Control>) -> io::Result<metrics
         metrics::exposition(status, control.jobs())
     };
     metrics::Server::start(listener, Arc::new(told))
-}
-
-/// Puts the modules of the stack on top of the volume.
-fn build(node: &StackNode, volume: Arc<dyn FileSystem>) -> Arc<dyn FileSystem> {
-    match node {
-        StackNode::Volume(_) => volume,
-        StackNode::Wrapper { module, child } => (module.wrap)(build(child, volume)),
-    }
 }
 
 /// Serves the control socket of what is mounted at `point`. The device number

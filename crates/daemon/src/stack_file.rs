@@ -2,12 +2,12 @@
 
 use crate::config::{Config, MountSettings, StackNode, THREADS, mount_option};
 use crate::metrics::Address;
+use crate::module_settings::Settings;
 use crate::refusal::{Located, Place, Refusal};
 use crate::running::Source;
 use crate::section::{Field, Section, nearest, one_of};
 use crate::volume_settings::{self, join};
 use crate::yaml::{self, Node, Value};
-use braid_modules::WRAPPERS;
 use rustix::fs::OFlags;
 use rustix::io::Errno;
 use std::io::{self, Read};
@@ -129,27 +129,49 @@ pub(crate) fn read_text(path: &Path) -> io::Result<String> {
     if text.len() as u64 > FILE_BYTES_MAX { Err(io::ErrorKind::FileTooLarge.into()) } else { Ok(text) }
 }
 
-/// What is below `field`: exactly one module.
+/// What is below `field`, the top of the stack: exactly one module.
 fn stack_node(field: &Field, reading: &Reading<'_>, depth: usize) -> Result<StackNode, Refusal> {
-    let names: Vec<&str> =
-        std::iter::once("volume").chain(WRAPPERS.iter().map(|wrapper| wrapper.name)).collect();
-    let node = Section::open(field)?.into_only(&names)?;
+    module_node(Section::open(field)?.into_only(&module_names())?, reading, depth)
+}
+
+fn module_names() -> Vec<&'static str> {
+    std::iter::once("volume").chain(braid_modules::NAMES.iter().copied()).collect()
+}
+
+/// The module that `node` names, with all that is below it.
+fn module_node(node: Field, reading: &Reading<'_>, depth: usize) -> Result<StackNode, Refusal> {
     if node.name == "volume" {
         return Ok(StackNode::Volume(Box::new(volume_settings::from_file(&node, reading)?)));
     }
-    let Some(module) = braid_modules::wrapper(&node.name) else {
-        let advice = match nearest(&node.name, &names) {
-            Some(nearest) => format!("did you mean '{nearest}'? The modules are {}", names.join(", ")),
-            None => format!("a module is {}", one_of(&names)),
-        };
-        return Err(node.place.refuse(format!("there is no module '{}'", node.name), advice));
-    };
+    let names = module_names();
+    if !names.contains(&node.name.as_str()) {
+        return Err(no_such_module(&node, &names));
+    }
     if depth == DEPTH_MAX {
         return Err(node
             .place
             .refuse(format!("more than {DEPTH_MAX} modules on top of each other"), "remove some"));
     }
-    Ok(StackNode::Wrapper { module, child: Box::new(stack_node(&node, reading, depth + 1)?) })
+    let (child, settings) = Section::open(&node)?.split_only(&names, |key| {
+        let may_be_module = matches!(key.node.value, Value::Map(_) | Value::Null);
+        may_be_module.then(|| no_such_module(key, &names))
+    })?;
+    let settings = Field { node: settings, ..node };
+    match braid_modules::configure(&settings.name, Settings(settings.clone())) {
+        Some(Ok(module)) => {
+            Ok(StackNode::Wrapper { module, child: Box::new(module_node(child, reading, depth + 1)?) })
+        }
+        Some(Err(unfit)) => Err(unfit.at(&settings)),
+        None => Err(no_such_module(&settings, &names)),
+    }
+}
+
+fn no_such_module(field: &Field, names: &[&str]) -> Refusal {
+    let advice = match nearest(&field.name, names) {
+        Some(nearest) => format!("did you mean '{nearest}'? The modules are {}", names.join(", ")),
+        None => format!("a module is {}", one_of(names)),
+    };
+    field.place.refuse(format!("there is no module '{}'", field.name), advice)
 }
 
 fn mount_settings(field: &Field, base: &Path) -> Result<MountSettings, Refusal> {

@@ -45,16 +45,32 @@ impl fmt::Display for Edit {
 pub(crate) fn tiers(root: &Node) -> Option<&Node> {
     let mut node = get(root, "stack")?;
     loop {
-        match &node.value {
-            Value::Map(entries) if entries.len() == 1 => {
-                if entries[0].key == "volume" {
-                    return get(&entries[0].node, "tiers");
-                }
-                node = &entries[0].node;
-            }
-            _ => return None,
+        let module = entries(node).iter().find(|entry| is_module(entry))?;
+        if module.key == "volume" {
+            return get(&module.node, "tiers");
         }
+        node = &module.node;
     }
+}
+
+fn is_module(entry: &Entry) -> bool {
+    entry.key == "volume" || braid_modules::NAMES.contains(&entry.key.as_str())
+}
+
+/// The modules on top of the volume in a stack's document, from the top down,
+/// each with what is set of it.
+pub(crate) fn modules(root: &Node) -> Vec<(&str, Node)> {
+    let mut modules = Vec::new();
+    let mut node = get(root, "stack");
+    while let Some(module) = node.and_then(|node| entries(node).iter().find(|entry| is_module(entry))) {
+        if module.key == "volume" {
+            break;
+        }
+        let settings = entries(&module.node).iter().filter(|entry| !is_module(entry)).cloned();
+        modules.push((module.key.as_str(), Node::new(Value::Map(settings.collect()))));
+        node = Some(&module.node);
+    }
+    modules
 }
 
 /// The settings of the volume in a stack's document, to be changed.
@@ -62,11 +78,11 @@ pub(crate) fn volume_mut(root: &mut Node) -> Option<&mut Node> {
     let mut node = get_mut(root, "stack")?;
     loop {
         let Value::Map(entries) = &mut node.value else { return None };
-        let [entry] = &mut entries[..] else { return None };
-        if entry.key == "volume" {
-            return Some(&mut entry.node);
+        let module = entries.iter_mut().find(|entry| is_module(entry))?;
+        if module.key == "volume" {
+            return Some(&mut module.node);
         }
-        node = &mut entry.node;
+        node = &mut module.node;
     }
 }
 

@@ -3,6 +3,7 @@
 use crate::config::{self, Config, Large, Policy, THREADS_DEFAULT, TierSettings, VolumeSettings};
 use crate::device::{self, Devices};
 use crate::drill::{self, Drills};
+use crate::modules::Modules;
 use crate::refusal::{Located, Refusal};
 use crate::replacement::{self, TierPlace};
 use crate::rules::Rule;
@@ -33,6 +34,7 @@ pub(crate) struct VolumeHandle {
     pub(crate) places: Arc<Mutex<Vec<TierPlace>>>,
     /// The names of the tiers in memory.
     memory: Arc<[String]>,
+    pub(crate) modules: Arc<Modules>,
     devices: Arc<Devices>,
     opened: Instant,
 }
@@ -69,7 +71,8 @@ pub(crate) fn open(config: &Config, create: bool) -> Result<VolumeHandle, Refusa
             }
             let devices = Arc::new(Devices::new(volume.status().tiers.iter().map(|tier| tier.device)));
             let memory = memory::names(settings).into();
-            Ok(VolumeHandle { volume, drills, places, memory, devices, opened: Instant::now() })
+            let modules = Arc::new(Modules::new(&config.stack, volume.clone()));
+            Ok(VolumeHandle { volume, drills, places, modules, memory, devices, opened: Instant::now() })
         }
         Err(error) => Err(refuse(&error, settings)),
     }
@@ -107,9 +110,9 @@ pub(crate) fn mount(fs: Arc<dyn FileSystem>, point: &Path, config: &Config) -> i
 }
 
 impl VolumeHandle {
-    /// The volume as a file system.
+    /// The whole stack as a file system.
     pub(crate) fn file_system(&self) -> Arc<dyn FileSystem> {
-        self.volume.clone()
+        self.modules.file_system()
     }
 
     /// Writes back what is held in memory and closes the volume.

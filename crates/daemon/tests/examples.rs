@@ -59,7 +59,7 @@ fn the_other_policies() {
 fn a_module_holds_what_it_wraps() {
     let config = load("noop.yaml");
     let StackNode::Wrapper { module, child } = &config.stack else { panic!("no module") };
-    assert_eq!(module.name, "noop");
+    assert_eq!(module.name(), "noop");
     assert!(matches!(**child, StackNode::Volume(_)));
     assert!(!config.mount.passthrough.unwrap().value);
     let dir = &config.stack.volume().tiers[0].dir.value;

@@ -265,25 +265,54 @@ fn modules() {
     assert_eq!(
         stack(" { nop: { volume: { } } }"),
         "s.yaml:1: stack.nop: there is no module 'nop'\n  \
-         help: did you mean 'noop'? The modules are volume, noop"
+         help: did you mean 'noop'? The modules are volume, noop, deny"
     );
     assert_eq!(
         stack(" { compress: { } }"),
-        "s.yaml:1: stack.compress: there is no module 'compress'\n  help: a module is volume or noop"
+        "s.yaml:1: stack.compress: there is no module 'compress'\n  help: a module is volume, noop or deny"
     );
     assert_eq!(
         stack("\n  noop:"),
         "s.yaml:2: stack.noop: found nothing below this key\n  \
-         help: put one of these there: volume or noop"
+         help: put one of these there: volume, noop or deny"
     );
     assert_eq!(
         stack("\n  noop: { }\n  volume: { }"),
         "s.yaml:3: stack.volume: found 'noop' and 'volume' where one key belongs\n  \
-         help: keep one of them; it may be volume or noop"
+         help: keep one of them; it may be volume, noop or deny"
     );
     assert_eq!(
         stack("\n  volume: [1]"),
         "s.yaml:2: stack.volume: found a list, expected keys below this one\n  help: remove the leading '-'"
+    );
+    let deny = |text: &str| stack(&format!("\n  deny:\n    {text}\n    volume: {{ }}"));
+    assert_eq!(
+        deny("path: [ a ]"),
+        "s.yaml:3: stack.deny.path: unknown key\n  help: did you mean 'paths'? The keys here are paths"
+    );
+    assert_eq!(
+        deny("paths:\n    - ok\n    - '[a'"),
+        "s.yaml:5: stack.deny.paths: '[a' is not a pattern of paths: a '[' is not closed\n  \
+         help: docs/configuration.md has the settings of each module"
+    );
+    assert_eq!(
+        deny("paths: a"),
+        "s.yaml:3: stack.deny.paths: found 'a', expected a list\n  help: write paths: [ … ]"
+    );
+    assert_eq!(
+        stack("\n  deny: { volume: { } }"),
+        "s.yaml:2: stack.deny: the key 'paths' is missing\n  \
+         help: docs/configuration.md has the settings of each module"
+    );
+    assert_eq!(
+        stack("\n  deny: { paths: [ a ] }"),
+        "s.yaml:2: stack.deny: found nothing below this key\n  \
+         help: put one of these there: volume, noop or deny"
+    );
+    assert_eq!(
+        stack("\n  noop:\n    compress: { }"),
+        "s.yaml:3: stack.noop.compress: there is no module 'compress'\n  \
+         help: a module is volume, noop or deny"
     );
     let deep = format!(" {}volume: {}", "{ noop: ".repeat(70), "}".repeat(70));
     assert!(stack(&deep).starts_with("s.yaml:1: "));

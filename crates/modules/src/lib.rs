@@ -1,30 +1,42 @@
 //! Modules of an I/O stack: each wraps a file system and is one itself.
 //!
-//! One folder holds one module. A module is reachable from a stack file when
-//! it is in [`WRAPPERS`]; the daemon alone builds stacks out of them. Nothing
-//! here performs I/O of its own.
+//! One folder holds one module. A module is reachable from a stack file when it
+//! is in the list below; the daemon alone builds stacks out of them. Nothing here
+//! performs I/O of its own.
 #![forbid(unsafe_code)]
 
+pub mod deny;
+mod module;
+mod names;
 pub mod noop;
+mod pattern;
+mod sync;
 
-use braid_contract::FileSystem;
+pub use module::{Configured, Member, Module, State};
+pub use names::Names;
+pub use pattern::Pattern;
+
+use serde::{Deserialize, Deserializer};
 use std::sync::Arc;
 
-/// A module that wraps exactly one file system.
-#[derive(Clone, Copy, Debug)]
-pub struct Wrapper {
-    /// The key that names the module in a stack file.
-    pub name: &'static str,
-    /// Puts the module on top of its child.
-    pub wrap: fn(Arc<dyn FileSystem>) -> Arc<dyn FileSystem>,
+macro_rules! modules {
+    ($($module:ty),* $(,)?) => {
+        /// The keys that name modules in a stack file.
+        pub const NAMES: &[&str] = &[$(<$module>::NAME),*];
+
+        /// Reads the settings of the module that a stack file calls `name`; `None`
+        /// if there is no such module.
+        pub fn configure<'de, D>(name: &str, settings: D) -> Option<Result<Arc<dyn Configured>, D::Error>>
+        where
+            D: Deserializer<'de>,
+        {
+            $(if name == <$module>::NAME {
+                let read = <$module as Module>::Settings::deserialize(settings);
+                return Some(read.map(module::configured::<$module>));
+            })*
+            None
+        }
+    };
 }
 
-/// Every wrapping module, by name.
-pub const WRAPPERS: &[Wrapper] =
-    &[Wrapper { name: noop::NAME, wrap: |child| Arc::new(noop::Noop::new(child)) }];
-
-/// The module that a stack file calls `name`.
-#[must_use]
-pub fn wrapper(name: &str) -> Option<&'static Wrapper> {
-    WRAPPERS.iter().find(|wrapper| wrapper.name == name)
-}
+modules!(noop::Noop, deny::Deny);

@@ -1,20 +1,29 @@
 //! A wrapping module keeps what its child keeps.
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
-use braid_modules::WRAPPERS;
+use braid_modules::{NAMES, configure};
 use braid_testkit::conformance::file_system::{Fresh, Part, run};
 use braid_testkit::dir_fs::{Choice, DirFs};
 use std::sync::Arc;
 
+/// Settings of each module under which it is nothing but a wrapper.
+fn settings(name: &str) -> serde_json::Value {
+    match name {
+        "deny" => serde_json::json!({ "paths": ["never/*.there"] }),
+        _ => serde_json::json!({}),
+    }
+}
+
 #[test]
 fn every_module_over_a_directory() {
-    for wrapper in WRAPPERS {
+    for name in NAMES {
+        let module = configure(name, settings(name)).unwrap().unwrap();
         let fresh = || {
             let dir = tempfile::tempdir_in("/var/tmp").unwrap();
             let child = Arc::new(DirFs::new(dir.path(), Choice::Cached));
-            Fresh::new((wrapper.wrap)(child), dir)
+            Fresh::new(module.wrap(child), dir)
         };
-        let name = format!("module {}, over a directory", wrapper.name);
+        let name = format!("module {name}, over a directory");
         run(&name, &[Part::Namespace, Part::Data], &fresh).conclude();
     }
 }

@@ -7,7 +7,7 @@ pub(crate) const EDGES: &[(&str, &[&str])] = &[
     ("sys", &[]),
     ("format", &["contract"]),
     ("hint", &["contract"]),
-    ("modules", &["contract"]),
+    ("modules", &["contract", "placement"]),
     ("stack", &["contract"]),
     ("testkit", &["contract"]),
     ("coord", &["contract", "sys"]),

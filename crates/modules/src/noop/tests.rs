@@ -2,6 +2,7 @@
 //! arguments, and its answer comes back.
 
 use super::*;
+use crate::State;
 use braid_contract::{
     Attr, Caller, DirEntry, DirSink, Entry, Errno, FallocateMode, FileKind, FileSystemCapabilities, HandleId,
     Hint, InodeId, IoMode, OpenFlags, OpenRequest, Opened, Operation, RenameMode, Reply, Request, SeekTarget,
@@ -164,10 +165,9 @@ fn call_everything(fs: &dyn FileSystem) -> Vec<String> {
 fn two_layers_change_nothing() {
     let bare = Served(Recorder::default());
     let wrapped = Arc::new(Served(Recorder::default()));
-    let wrapper = crate::wrapper(NAME).expect("the module is registered");
-    let stack = (wrapper.wrap)((wrapper.wrap)(wrapped.clone()));
+    let stack = Noop::new(&Settings {}, Arc::new(Noop::new(&Settings {}, wrapped.clone())));
 
-    assert_eq!(call_everything(&*stack), call_everything(&bare));
+    assert_eq!(call_everything(&stack), call_everything(&bare));
     let calls = bare.0.calls.lock().unwrap();
     assert_eq!(*wrapped.0.calls.lock().unwrap(), *calls);
     for operation in Operation::ALL {
@@ -178,6 +178,10 @@ fn two_layers_change_nothing() {
 }
 
 #[test]
-fn a_name_that_no_module_has_finds_none() {
-    assert!(crate::wrapper("volume").is_none());
+fn there_is_no_state() {
+    let stack = Noop::new(&Settings {}, Arc::new(Served(Recorder::default())));
+    assert_eq!(Module::export(&stack), State::default());
+    assert!(Module::import(&stack, &State::default()).is_ok());
+    let later = State { version: 1, bytes: Vec::new() };
+    assert_eq!(Module::import(&stack, &later).unwrap_err().errno(), Errno::EINVAL);
 }

@@ -11,6 +11,7 @@ use rustix::fs::{
 };
 use std::ffi::{OsStr, OsString};
 use std::os::unix::ffi::OsStringExt;
+use std::path::PathBuf;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
@@ -414,7 +415,11 @@ impl FileSystem for DirFs {
         Ok(())
     }
 
-    fn path(&self, _ino: InodeId) -> Result<std::path::PathBuf> {
-        Err(Errno::EOPNOTSUPP.into())
+    fn path(&self, ino: InodeId) -> Result<PathBuf> {
+        let of = |ino| -> Result<PathBuf> { Ok(std::fs::read_link(Self::path(self, ino)?)?) };
+        let (path, root) = (of(ino)?, of(InodeId::ROOT)?);
+        let gone = path.as_os_str().as_encoded_bytes().ends_with(b" (deleted)");
+        let below = path.strip_prefix(root).ok().filter(|_| !gone);
+        Ok(below.ok_or(Errno::ENOENT)?.to_owned())
     }
 }

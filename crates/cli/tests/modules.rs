@@ -1,0 +1,105 @@
+//! Modules on top of a volume, by a stack file. Needs root and /dev/fuse;
+//! skipped without them.
+#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
+
+mod common;
+
+use common::{Bench, stack};
+use std::fs::{self, File, OpenOptions};
+use std::io::{ErrorKind, Write};
+use std::os::unix::fs::{PermissionsExt, symlink};
+
+/// `deny` on top of `noop`.
+fn with_deny(paths: &str) -> impl Fn(&Bench) -> String {
+    let deny = format!("stack:\n  deny:\n    paths: {paths}\n    noop:\n");
+    move |bench| {
+        let text = stack(bench).replacen("stack:\n  noop:\n", "", 1);
+        let volume: String = text.lines().map(|line| format!("  {line}\n")).collect();
+        format!("{deny}{volume}")
+    }
+}
+
+#[track_caller]
+fn denied<T>(result: std::io::Result<T>) {
+    assert_eq!(result.err().map(|error| error.kind()), Some(ErrorKind::PermissionDenied));
+}
+
+#[test]
+fn what_a_pattern_denies_can_be_read_and_not_changed() {
+    let Some(bench) = Bench::new() else { return };
+    let plain = stack(&bench);
+    let at = |name: &str| bench.path("m").join(name);
+    bench.ok(&["mount", "s.yaml", "m"]);
+    fs::create_dir(at("images")).unwrap();
+    fs::write(at("images/a.iso"), b"image").unwrap();
+    fs::write(at("other"), b"other").unwrap();
+    bench.unmount_clean();
+
+    let denying = with_deny("[ '**/*.iso' ]")(&bench);
+    bench.write_stack(&denying);
+    bench.ok(&["mount", "s.yaml", "m"]);
+    let iso = at("images/a.iso");
+    let mut names: Vec<_> =
+        fs::read_dir(at("images")).unwrap().map(|entry| entry.unwrap().file_name()).collect();
+    names.sort();
+    assert_eq!(names, ["a.iso"]);
+    assert_eq!(fs::read(&iso).unwrap(), b"image");
+    denied(OpenOptions::new().write(true).open(&iso));
+    denied(OpenOptions::new().append(true).open(&iso));
+    denied(File::create(at("images/b.iso")));
+    denied(fs::remove_file(&iso));
+    denied(fs::rename(&iso, at("moved")));
+    denied(fs::rename(at("other"), at("images/b.iso")));
+    denied(fs::hard_link(&iso, at("linked")));
+    denied(symlink("x", at("b.iso")));
+    denied(fs::set_permissions(&iso, fs::Permissions::from_mode(0o600)));
+    fs::write(at("other"), b"changed").unwrap();
+    fs::rename(at("other"), at("images/else")).unwrap();
+    assert_eq!(fs::read(at("images/else")).unwrap(), b"changed");
+    // The stack as it runs is told with the settings.
+    assert!(bench.ok(&["stack", "dump", "m"]).contains("**/*.iso"));
+    bench.ok(&["tier", "set", "slow", "weight=5", "./m"]);
+    assert!(stack(&bench).contains("weight: 5") && stack(&bench).contains("**/*.iso"));
+    bench.unmount_clean();
+    bench.write_stack(&plain);
+    bench.ok(&["mount", "s.yaml", "m"]);
+    fs::remove_file(&iso).unwrap();
+    bench.unmount_clean();
+}
+
+#[test]
+fn other_settings_come_into_force_on_a_mounted_volume_and_names_are_not_forgotten() {
+    let Some(bench) = Bench::new() else { return };
+    let [first, second] = ["[ '*.iso' ]", "[ '*.img', 'b/*' ]"].map(|paths| with_deny(paths)(&bench));
+    bench.write_stack(&first);
+    bench.ok(&["mount", "s.yaml", "m"]);
+    let at = |name: &str| bench.path("m").join(name);
+    fs::create_dir(at("a")).unwrap();
+    let mut files: Vec<File> =
+        ["a/x", "a/y.img", "z.img"].iter().map(|name| File::create(at(name)).unwrap()).collect();
+    denied(File::create(at("x.iso")));
+    fs::rename(at("a"), at("b")).unwrap();
+
+    bench.write_stack(&second);
+    assert_eq!(bench.ok(&["reload", "m", "--dry-run"]), "module deny: other settings\n");
+    denied(File::create(at("x.iso")));
+    assert_eq!(bench.ok(&["reload", "m"]), "module deny: other settings\n");
+    assert_eq!(bench.ok(&["reload", "m"]), "nothing changed\n");
+    // The kernel knows these inodes and asks for no name of them again.
+    for name in ["b/x", "b/y.img", "z.img"] {
+        denied(OpenOptions::new().write(true).open(at(name)));
+    }
+    File::create(at("x.iso")).unwrap();
+    // What is open stays open.
+    files.iter_mut().for_each(|file| file.write_all(b"more").unwrap());
+    drop(files);
+    assert_eq!(fs::read(at("b/x")).unwrap(), b"more");
+
+    bench.write_stack(&second.replacen("[ '*.img', 'b/*' ]", "[ '[a' ]", 1));
+    let said = bench.refused(&["reload", "m"]);
+    assert!(said.contains("s.yaml:3: stack.deny.paths: '[a' is not a pattern of paths"), "{said}");
+    bench.write_stack(&second.replacen("    noop:\n", "", 1).replace("      volume", "    volume"));
+    denied(File::create(at("z.img")));
+    bench.write_stack(&second);
+    bench.unmount_clean();
+}

@@ -1,0 +1,79 @@
+//! The modules of a mounted stack, whose settings may change while it is
+//! mounted: modules with the new settings then take the place of the old ones,
+//! and take over their state.
+
+use crate::config::StackNode;
+use braid_contract::{FileSystem, FileSystemCapabilities, Reply, Request, Served, Service, dispatch};
+use braid_modules::Member;
+use std::sync::{Arc, Mutex, PoisonError, RwLock};
+
+/// What is between the front end and the volume.
+pub(crate) struct Modules {
+    volume: Arc<dyn FileSystem>,
+    top: Arc<Served<Top>>,
+    /// From the top down.
+    members: Mutex<Vec<Arc<dyn Member>>>,
+}
+
+/// Whatever is at the top now. An operation that is under way while that
+/// changes ends where it began.
+struct Top(RwLock<Arc<dyn FileSystem>>);
+
+impl Service for Top {
+    fn capabilities(&self) -> FileSystemCapabilities {
+        self.now().capabilities()
+    }
+
+    fn call(&self, request: Request<'_>) -> Reply {
+        dispatch(&*self.now(), request)
+    }
+}
+
+impl Top {
+    fn now(&self) -> Arc<dyn FileSystem> {
+        Arc::clone(&self.0.read().unwrap_or_else(PoisonError::into_inner))
+    }
+}
+
+impl Modules {
+    /// Puts the modules of `stack` on top of the volume.
+    pub(crate) fn new(stack: &StackNode, volume: Arc<dyn FileSystem>) -> Self {
+        let (top, members) = build(stack, &volume);
+        Self { volume, top: Arc::new(Served(Top(RwLock::new(top)))), members: Mutex::new(members) }
+    }
+
+    /// The file system that they make.
+    pub(crate) fn file_system(&self) -> Arc<dyn FileSystem> {
+        let members = self.members.lock().unwrap_or_else(PoisonError::into_inner);
+        // A volume alone stays alone: nothing is there to be exchanged.
+        if members.is_empty() { Arc::clone(&self.volume) } else { self.top.clone() }
+    }
+
+    /// Exchanges all modules for those of `stack`, which has the same ones with
+    /// other settings.
+    pub(crate) fn exchange(&self, stack: &StackNode) {
+        let mut members = self.members.lock().unwrap_or_else(PoisonError::into_inner);
+        let (top, new) = build(stack, &self.volume);
+        *self.top.0.0.write().unwrap_or_else(PoisonError::into_inner) = top;
+        // Afterwards, so that nothing is missed that comes in between.
+        for (old, new) in members.iter().zip(&new) {
+            if let Err(error) = new.import(&old.export()) {
+                tracing::error!(module = new.name(), %error, "what the module had gathered is lost");
+            }
+        }
+        *members = new;
+    }
+}
+
+/// The file system of a stack, and its modules from the top down.
+fn build(stack: &StackNode, volume: &Arc<dyn FileSystem>) -> (Arc<dyn FileSystem>, Vec<Arc<dyn Member>>) {
+    match stack {
+        StackNode::Volume(_) => (Arc::clone(volume), Vec::new()),
+        StackNode::Wrapper { module, child } => {
+            let (below, mut members) = build(child, volume);
+            let member = module.wrap(below);
+            members.insert(0, Arc::clone(&member));
+            (member, members)
+        }
+    }
+}

@@ -1,0 +1,114 @@
+//! What a module is: a name, settings, a file system over its child, and state
+//! that it hands to the module that takes its place.
+
+use braid_contract::{Errno, Error, FileSystem, Result};
+use serde::de::DeserializeOwned;
+use std::fmt;
+use std::sync::Arc;
+
+/// A module: a file system that wraps another one.
+pub trait Module: FileSystem + Sized + 'static {
+    /// The key that names the module in a stack file.
+    const NAME: &'static str;
+
+    /// What a stack file sets, with `deny_unknown_fields`. A value that makes no
+    /// sense is refused while it is read (`try_from`), so that the refusal names
+    /// its line.
+    type Settings: DeserializeOwned + fmt::Debug + Send + Sync + 'static;
+
+    /// Puts the module on top of `child`.
+    fn new(settings: &Self::Settings, child: Arc<dyn FileSystem>) -> Self;
+
+    /// What the module has gathered, for one of the same name that takes its
+    /// place. A module without state exports the default.
+    fn export(&self) -> State {
+        State::default()
+    }
+
+    /// Takes over what a module of the same name exported. It is called once,
+    /// and operations may be under way. `EINVAL` for a version that the module
+    /// does not know, or bytes that are none of that version; nothing is
+    /// changed then.
+    fn import(&self, state: &State) -> Result<()> {
+        state.expect_version(State::default().version)
+    }
+}
+
+/// What a module hands on: bytes whose meaning its version tells.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub struct State {
+    /// Version of the format of the bytes, each module's own. 0 is a module
+    /// without state.
+    pub version: u32,
+    /// The state.
+    pub bytes: Vec<u8>,
+}
+
+impl State {
+    /// Refuses a state of another version.
+    pub(crate) fn expect_version(&self, version: u32) -> Result<()> {
+        if self.version == version {
+            return Ok(());
+        }
+        let message = format!("a state of version {}, expected version {version}", self.version);
+        Err(Error::new(Errno::EINVAL, message))
+    }
+}
+
+/// A module in a running stack.
+pub trait Member: FileSystem {
+    /// [`Module::NAME`]
+    fn name(&self) -> &'static str;
+
+    /// [`Module::export`]
+    fn export(&self) -> State;
+
+    /// [`Module::import`]
+    fn import(&self, state: &State) -> Result<()>;
+}
+
+impl<M: Module> Member for M {
+    fn name(&self) -> &'static str {
+        M::NAME
+    }
+
+    fn export(&self) -> State {
+        Module::export(self)
+    }
+
+    fn import(&self, state: &State) -> Result<()> {
+        Module::import(self, state)
+    }
+}
+
+/// A module with its settings, to be put on a child.
+pub trait Configured: fmt::Debug + Send + Sync {
+    /// [`Module::NAME`]
+    fn name(&self) -> &'static str;
+
+    /// [`Module::new`]
+    fn wrap(&self, child: Arc<dyn FileSystem>) -> Arc<dyn Member>;
+}
+
+/// `settings` as those of the module `M`.
+pub(crate) fn configured<M: Module>(settings: M::Settings) -> Arc<dyn Configured> {
+    Arc::new(With::<M>(settings))
+}
+
+struct With<M: Module>(M::Settings);
+
+impl<M: Module> Configured for With<M> {
+    fn name(&self) -> &'static str {
+        M::NAME
+    }
+
+    fn wrap(&self, child: Arc<dyn FileSystem>) -> Arc<dyn Member> {
+        Arc::new(M::new(&self.0, child))
+    }
+}
+
+impl<M: Module> fmt::Debug for With<M> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_tuple(M::NAME).field(&self.0).finish()
+    }
+}

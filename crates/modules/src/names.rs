@@ -1,0 +1,284 @@
+//! By which names inodes were found, for modules that go by paths.
+//!
+//! Requests name inodes by number, and a file system can't always tell a file's
+//! path by that. The names pass a module when they are looked up, made, renamed
+//! and removed: [`Names`] remembers them for as long as the front end remembers
+//! the inode. Only directories are left to the child, which always knows their
+//! paths. A hard link that was never looked up is not known.
+
+use crate::State;
+use crate::sync::Mutex;
+use braid_contract::{
+    DirEntry, DirSink, Entry, Errno, Error, FileKind, FileSystem, HandleId, InodeId, RenameMode, Reply,
+    Request, Result, dispatch,
+};
+use serde::{Deserialize, Serialize};
+use std::collections::HashMap;
+use std::ffi::{OsStr, OsString};
+use std::os::unix::ffi::{OsStrExt, OsStringExt};
+use std::path::PathBuf;
+
+/// Version of what [`Names::export`] writes.
+const VERSION: u32 = 1;
+
+/// The names of inodes that are no directories.
+#[derive(Default)]
+pub struct Names {
+    known: Mutex<Known>,
+}
+
+/// A directory, and a name in it.
+type Name = (InodeId, OsString);
+
+#[derive(Default)]
+struct Known {
+    inodes: HashMap<InodeId, Inode>,
+    names: HashMap<Name, InodeId>,
+    /// Directories that are open.
+    dirs: HashMap<HandleId, InodeId>,
+}
+
+#[derive(Default)]
+struct Inode {
+    lookups: u64,
+    names: Vec<Name>,
+}
+
+/// A directory, and the bytes of a name in it.
+type ExportedName = (u64, Vec<u8>);
+
+/// Everything that is known, as it is exported.
+#[derive(Default, Serialize, Deserialize)]
+struct Exported {
+    /// Number, lookups, names.
+    inodes: Vec<(u64, u64, Vec<ExportedName>)>,
+    /// Open directories.
+    dirs: Vec<(u64, u64)>,
+}
+
+/// What a request does to names, if it succeeds.
+enum Step {
+    Nothing,
+    /// An inode may be found by this name.
+    Find(Name),
+    /// The name goes.
+    Remove(Name),
+    /// The first name becomes the second one.
+    Rename(Name, Name, RenameMode),
+    /// A directory is opened.
+    Open(InodeId),
+    /// The inodes in a directory are listed.
+    List(InodeId),
+}
+
+/// Notes the inodes in a directory that is read.
+struct Noting<'a> {
+    known: &'a Mutex<Known>,
+    dir: InodeId,
+    sink: &'a mut dyn DirSink,
+}
+
+impl DirSink for Noting<'_> {
+    fn add(&mut self, entry: &DirEntry<'_>) -> bool {
+        let taken = self.sink.add(entry);
+        if let (Some(found), true) = (&entry.entry, taken) {
+            self.known.lock().find((self.dir, entry.name.to_os_string()), found);
+        }
+        taken
+    }
+}
+
+impl Names {
+    /// Carries the request out on `child`, and notes what it does to names.
+    pub fn carry(&self, request: Request<'_>, child: &dyn FileSystem) -> Reply {
+        let step = self.step(&request);
+        let reply = match (&step, request) {
+            (Step::List(dir), Request::ReadDir { caller, handle, offset, plus, sink }) => {
+                let sink = &mut Noting { known: &self.known, dir: *dir, sink };
+                dispatch(child, Request::ReadDir { caller, handle, offset, plus, sink })
+            }
+            (_, request) => dispatch(child, request),
+        };
+        self.note(step, &reply);
+        reply
+    }
+
+    /// What the request does to names. What it takes back is taken back here.
+    fn step(&self, request: &Request<'_>) -> Step {
+        let owned = |parent: &InodeId, name: &OsStr| (*parent, name.to_os_string());
+        match request {
+            Request::Lookup { parent, name, .. }
+            | Request::Mknod { parent, name, .. }
+            | Request::Symlink { parent, name, .. }
+            | Request::Link { parent, name, .. }
+            | Request::Create { parent, name, .. } => return Step::Find(owned(parent, name)),
+            Request::Unlink { parent, name, .. } => return Step::Remove(owned(parent, name)),
+            Request::Rename { parent, name, new_parent, new_name, mode, .. } => {
+                return Step::Rename(owned(parent, name), owned(new_parent, new_name), *mode);
+            }
+            Request::OpenDir { ino, .. } => return Step::Open(*ino),
+            // A directory that was opened before the module came is not known.
+            Request::ReadDir { handle, plus: true, .. } => {
+                return self.known.lock().dirs.get(handle).map_or(Step::Nothing, |dir| Step::List(*dir));
+            }
+            Request::Forget { ino, count } => self.known.lock().forget(*ino, *count),
+            Request::ReleaseDir { handle } => {
+                self.known.lock().dirs.remove(handle);
+            }
+            _ => {}
+        }
+        Step::Nothing
+    }
+
+    fn note(&self, step: Step, reply: &Reply) {
+        match (step, reply) {
+            (
+                Step::Find(name),
+                Reply::Lookup(Ok(entry))
+                | Reply::Mknod(Ok(entry))
+                | Reply::Symlink(Ok(entry))
+                | Reply::Link(Ok(entry))
+                | Reply::Create(Ok((entry, _))),
+            ) => self.known.lock().find(name, entry),
+            (Step::Remove(name), Reply::Unlink(Ok(()))) => {
+                self.known.lock().unname(&name);
+            }
+            (Step::Rename(from, to, mode), Reply::Rename(Ok(()))) => {
+                self.known.lock().rename(&from, &to, mode);
+            }
+            (Step::Open(ino), Reply::OpenDir(Ok(handle))) => {
+                self.known.lock().dirs.insert(*handle, ino);
+            }
+            _ => {}
+        }
+    }
+
+    /// The paths of what a request is about to change: of each inode or name in
+    /// it. A file counts as changed once it is opened for writing, so what is done
+    /// by an open file has none.
+    ///
+    /// # Errors
+    /// If `child` can't tell the path of a directory; `EOPNOTSUPP` for an operation
+    /// that changes something and is not known here.
+    pub fn changed_by(&self, request: &Request<'_>, child: &dyn FileSystem) -> Result<Vec<PathBuf>> {
+        let at = |parent: &InodeId, name: &OsStr| -> Result<PathBuf> { Ok(child.path(*parent)?.join(name)) };
+        match request {
+            Request::Mknod { parent, name, .. }
+            | Request::Mkdir { parent, name, .. }
+            | Request::Symlink { parent, name, .. }
+            | Request::Create { parent, name, .. }
+            | Request::Unlink { parent, name, .. }
+            | Request::Rmdir { parent, name, .. } => Ok(vec![at(parent, name)?]),
+            Request::Rename { parent, name, new_parent, new_name, .. } => {
+                Ok(vec![at(parent, name)?, at(new_parent, new_name)?])
+            }
+            Request::Link { ino, parent, name, .. } => {
+                let mut paths = self.paths(*ino, child)?;
+                paths.push(at(parent, name)?);
+                Ok(paths)
+            }
+            Request::Setattr { ino, .. }
+            | Request::Setxattr { ino, .. }
+            | Request::Removexattr { ino, .. } => self.paths(*ino, child),
+            Request::Open { ino, request, .. } if request.flags.write => self.paths(*ino, child),
+            Request::Write { .. } | Request::Fallocate { .. } | Request::CopyRange { .. } => Ok(Vec::new()),
+            newer if newer.operation().changes() => Err(Errno::EOPNOTSUPP.into()),
+            _ => Ok(Vec::new()),
+        }
+    }
+
+    /// The paths by which the inode was found; none if its last name is gone.
+    fn paths(&self, ino: InodeId, child: &dyn FileSystem) -> Result<Vec<PathBuf>> {
+        let names = self.known.lock().inodes.get(&ino).map(|inode| inode.names.clone());
+        match names {
+            Some(names) => names.iter().map(|(parent, name)| Ok(child.path(*parent)?.join(name))).collect(),
+            None => Ok(vec![child.path(ino)?]),
+        }
+    }
+
+    /// Everything that is known.
+    #[must_use]
+    pub fn export(&self) -> State {
+        let known = self.known.lock();
+        let name = |(parent, name): &Name| (parent.0, name.as_bytes().to_vec());
+        let inode =
+            |(ino, inode): (&InodeId, &Inode)| (ino.0, inode.lookups, inode.names.iter().map(name).collect());
+        let exported = Exported {
+            inodes: known.inodes.iter().map(inode).collect(),
+            dirs: known.dirs.iter().map(|(handle, ino)| (handle.0, ino.0)).collect(),
+        };
+        // There is nothing in it that can't be written.
+        State { version: VERSION, bytes: serde_json::to_vec(&exported).unwrap_or_default() }
+    }
+
+    /// Adds what another one knew.
+    ///
+    /// # Errors
+    /// `EINVAL` if it is not of a version that is known.
+    pub fn import(&self, state: &State) -> Result<()> {
+        state.expect_version(VERSION)?;
+        let exported: Exported = serde_json::from_slice(&state.bytes)
+            .map_err(|error| Error::new(Errno::EINVAL, format!("not a state of names: {error}")))?;
+        let mut known = self.known.lock();
+        for (ino, lookups, names) in exported.inodes {
+            known.inodes.entry(InodeId(ino)).or_default().lookups += lookups;
+            for (parent, name) in names {
+                known.name((InodeId(parent), OsString::from_vec(name)), InodeId(ino));
+            }
+        }
+        known.dirs.extend(exported.dirs.iter().map(|(handle, ino)| (HandleId(*handle), InodeId(*ino))));
+        Ok(())
+    }
+}
+
+impl Known {
+    fn find(&mut self, name: Name, entry: &Entry) {
+        if entry.attr.kind == FileKind::Directory || name.1 == "." {
+            return;
+        }
+        self.inodes.entry(entry.attr.ino).or_default().lookups += 1;
+        self.name(name, entry.attr.ino);
+    }
+
+    fn name(&mut self, name: Name, ino: InodeId) {
+        let before = self.names.insert(name.clone(), ino);
+        if before == Some(ino) {
+            return;
+        }
+        // Two operations on one name may pass here in another order than below.
+        if let Some(other) = before.and_then(|before| self.inodes.get_mut(&before)) {
+            other.names.retain(|known| *known != name);
+        }
+        self.inodes.entry(ino).or_default().names.push(name);
+    }
+
+    fn unname(&mut self, name: &Name) -> Option<InodeId> {
+        let ino = self.names.remove(name)?;
+        if let Some(inode) = self.inodes.get_mut(&ino) {
+            inode.names.retain(|known| known != name);
+        }
+        Some(ino)
+    }
+
+    fn rename(&mut self, from: &Name, to: &Name, mode: RenameMode) {
+        let (moved, replaced) = (self.unname(from), self.unname(to));
+        if let Some(ino) = moved {
+            self.name(to.clone(), ino);
+        }
+        if let Some(ino) = replaced.filter(|_| mode == RenameMode::Exchange) {
+            self.name(from.clone(), ino);
+        }
+    }
+
+    fn forget(&mut self, ino: InodeId, count: u64) {
+        let Some(inode) = self.inodes.get_mut(&ino) else { return };
+        inode.lookups = inode.lookups.saturating_sub(count);
+        if inode.lookups == 0
+            && let Some(inode) = self.inodes.remove(&ino)
+        {
+            for name in &inode.names {
+                self.names.remove(name);
+            }
+        }
+    }
+}
