@@ -5,6 +5,7 @@ use crate::refusal::{Place, Refusal};
 use crate::wire::VolumeHandle;
 use braid_contract::{Errno, RefusalKind};
 use braid_ipc::protocol::{ErrorReply, Reply, TraceBegun, TraceEnded, TraceLines, TraceRequest};
+use braid_modules::trace::Traced;
 use braid_placement::TraceError;
 pub use braid_placement::{Trace, end_line};
 use std::fs::File;
@@ -22,7 +23,10 @@ impl VolumeHandle {
         request: &TraceRequest,
         tell: &mut dyn FnMut(Reply) -> io::Result<()>,
     ) -> Result<(), ErrorReply> {
-        let started = self.volume.start_recording(request.path.as_deref());
+        let status = self.volume.status();
+        let traced =
+            Traced { volume: status.id.to_string(), range: status.range_size, policy: status.policy };
+        let started = self.trace.start_recording(traced, request.path.as_deref());
         let mut recording = started.map_err(|error| {
             let busy = error.refusal() == Some(RefusalKind::Busy);
             let mut refused = ErrorReply::from(error);
@@ -49,7 +53,7 @@ impl VolumeHandle {
 
     /// Ends a recording.
     pub(crate) fn stop_trace(&self, id: u64) -> Result<(), ErrorReply> {
-        match self.volume.stop_recording(id) {
+        match self.trace.stop_recording(id) {
             true => Ok(()),
             false => Err(ErrorReply {
                 errno: Some(Errno::ENOENT.0),

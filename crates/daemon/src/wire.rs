@@ -14,6 +14,7 @@ use braid_ipc::protocol::{
     AffectedFile, AffectedRun, Drill, ErrorReply, Explanation, Hello, HoldingRule, HotFile, Latency,
     LatencyBucket, LatencyHistogram, MoveCount, Pin, Run, RunTier, Status, ThreadStatus, TierStatus, Trouble,
 };
+use braid_modules::trace::Trace;
 use braid_placement::{EPOCH_NS_DEFAULT, LargeFiles, PolicyConfig, Reserve, RuleConfig};
 use braid_stores::dir::DirStore;
 use braid_stores::native::open_tier_dir;
@@ -35,6 +36,8 @@ pub(crate) struct VolumeHandle {
     /// The names of the tiers in memory.
     memory: Arc<[String]>,
     pub(crate) modules: Arc<Modules>,
+    /// On top of the modules.
+    pub(crate) trace: Arc<Trace>,
     devices: Arc<Devices>,
     opened: Instant,
 }
@@ -72,7 +75,17 @@ pub(crate) fn open(config: &Config, create: bool) -> Result<VolumeHandle, Refusa
             let devices = Arc::new(Devices::new(volume.status().tiers.iter().map(|tier| tier.device)));
             let memory = memory::names(settings).into();
             let modules = Arc::new(Modules::new(&config.stack, volume.clone()));
-            Ok(VolumeHandle { volume, drills, places, modules, memory, devices, opened: Instant::now() })
+            let trace = Arc::new(Trace::new(modules.file_system(), Arc::new(Machine)));
+            Ok(VolumeHandle {
+                volume,
+                drills,
+                places,
+                modules,
+                trace,
+                memory,
+                devices,
+                opened: Instant::now(),
+            })
         }
         Err(error) => Err(refuse(&error, settings)),
     }
@@ -112,11 +125,12 @@ pub(crate) fn mount(fs: Arc<dyn FileSystem>, point: &Path, config: &Config) -> i
 impl VolumeHandle {
     /// The whole stack as a file system.
     pub(crate) fn file_system(&self) -> Arc<dyn FileSystem> {
-        self.modules.file_system()
+        self.trace.clone()
     }
 
     /// Writes back what is held in memory and closes the volume.
     pub(crate) fn shutdown(&self) -> Result<(), Error> {
+        self.trace.close();
         // What hangs would keep it from ending.
         self.drills.lift();
         memory::empty(&self.volume, &self.memory);

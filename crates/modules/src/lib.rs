@@ -11,6 +11,7 @@ mod names;
 pub mod noop;
 mod pattern;
 mod sync;
+pub mod trace;
 
 pub use module::{Configured, Member, Module, State};
 pub use names::Names;

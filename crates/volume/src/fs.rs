@@ -24,7 +24,7 @@ use braid_contract::{
     InodeId, OpenFlags, OpenRequest, Opened, RenameMode, Result, SeekTarget, SetAttr, StatFs, WriteFlags,
     XattrMode,
 };
-use braid_placement::{Origin, TraceOpKind};
+use braid_placement::Origin;
 use std::collections::HashSet;
 use std::ffi::OsStr;
 use std::path::PathBuf;
@@ -67,12 +67,8 @@ impl FileSystem for Volume {
         changes: &SetAttr,
     ) -> Result<Attr> {
         let _entered = self.core.barrier.enter();
-        let begun = changes.size.and_then(|_| self.trace_begin_unopened());
         let result = with_room(&self.core, || set_attr(&self.core, caller, ino, handle, changes));
         note_set_attr(&self.core, ino, changes);
-        if let (Some(size), true) = (changes.size, result.is_ok()) {
-            self.trace_truncate(begun, ino, caller, size);
-        }
         result
     }
 
@@ -119,10 +115,8 @@ impl FileSystem for Volume {
 
     fn unlink(&self, _caller: &Caller, parent: InodeId, name: &OsStr) -> Result<()> {
         let _entered = self.core.barrier.enter();
-        let doomed = self.trace_doomed(parent, name);
         let result = remove_name(&self.core, parent, name);
         note_name(&self.core, parent, name);
-        self.trace_unnamed(doomed.filter(|_| result.is_ok()));
         result
     }
 
@@ -143,21 +137,15 @@ impl FileSystem for Volume {
         mode: RenameMode,
     ) -> Result<()> {
         let _entered = self.core.barrier.enter();
-        let replaces = mode == RenameMode::Replace;
-        let doomed = if replaces { self.trace_doomed(new_parent, new_name) } else { None };
         let result = rename_name(&self.core, (parent, name), (new_parent, new_name), mode);
         note_name(&self.core, parent, name);
         note_name(&self.core, new_parent, new_name);
-        self.trace_unnamed(doomed.filter(|_| result.is_ok()));
         result
     }
 
-    fn open(&self, caller: &Caller, ino: InodeId, request: OpenRequest) -> Result<Opened> {
+    fn open(&self, _caller: &Caller, ino: InodeId, request: OpenRequest) -> Result<Opened> {
         let _entered = self.core.barrier.enter();
-        let begun = self.trace_begin_unopened();
-        let opened = open_inode(&self.core, ino, request)?;
-        self.trace_open(begun, caller, &opened, request.flags, false);
-        Ok(opened)
+        open_inode(&self.core, ino, request)
     }
 
     fn create(
@@ -171,14 +159,10 @@ impl FileSystem for Volume {
         flags: OpenFlags,
     ) -> Result<(Entry, Opened)> {
         let _entered = self.core.barrier.enter();
-        let begun = self.trace_begin_unopened();
         let result = with_room(&self.core, || {
             make_file(&self.core, caller, parent, name, mode, umask, exclusive, flags)
         });
         note_name(&self.core, parent, name);
-        if let Ok((_, opened)) = &result {
-            self.trace_open(begun, caller, opened, flags, true);
-        }
         result
     }
 
@@ -193,10 +177,7 @@ impl FileSystem for Volume {
         let _entered = self.core.barrier.enter();
         let _for = act_for(Account::Thread(caller.tid));
         let open = self.core.handles.file(handle)?;
-        let begun = self.trace_begin(&open.file);
-        let done = read_file(&self.core, &open.file, offset, buf, direct)?;
-        self.trace_read(begun, &open.file, caller, (offset, done), direct);
-        Ok(done)
+        read_file(&self.core, &open.file, offset, buf, direct)
     }
 
     fn write(
@@ -210,14 +191,12 @@ impl FileSystem for Volume {
         let _entered = self.core.barrier.enter();
         let _for = act_for(Account::Thread(caller.tid));
         let open = self.core.handles.file(handle)?;
-        let begun = self.trace_begin(&open.file);
         let written = write_file(&self.core, &open.file, offset, data, flags, caller);
         self.core.observer.data_changed(&open.file.inode, offset..offset.saturating_add(data.len() as u64));
         let done = written?;
         if flags.sync && done > 0 {
             sync_open(&self.core, &open, true)?;
         }
-        self.trace_write(begun, &open.file, caller, (offset, done), flags);
         Ok(done)
     }
 
@@ -235,20 +214,14 @@ impl FileSystem for Volume {
 
     fn release(&self, handle: HandleId) -> Result<()> {
         let _entered = self.core.barrier.enter();
-        let closing = self.trace_closing(handle);
-        let result = close_file(&self.core, handle);
-        self.trace_closed(closing);
-        result
+        close_file(&self.core, handle)
     }
 
-    fn fsync(&self, caller: &Caller, handle: HandleId, data_only: bool) -> Result<()> {
+    fn fsync(&self, _caller: &Caller, handle: HandleId, data_only: bool) -> Result<()> {
         let _entered = self.core.barrier.enter();
         let open = self.core.handles.file(handle)?;
-        let begun = self.trace_begin(&open.file);
         let result = sync_open(&self.core, &open, data_only);
         self.core.observer.inode_changed(&open.file.inode);
-        let begun = begun.filter(|_| result.is_ok());
-        self.trace_span(begun, TraceOpKind::Sync, &open.file, caller, (0, 0));
         result
     }
 
@@ -266,18 +239,10 @@ impl FileSystem for Volume {
             return Err(Errno::EINVAL.into());
         }
         clear_set_id(&self.core, &open.file, caller, caller.keeps_set_id_bits())?;
-        // What leaves the size alone is no growth to whoever simulates it.
-        let keeps_size = !matches!(
-            mode,
-            FallocateMode::Allocate { keep_size: false } | FallocateMode::ZeroRange { keep_size: false }
-        );
-        let begun = self.trace_begin(&open.file).filter(|_| !keeps_size);
         let result = with_room(&self.core, || {
             allocate_file(&self.core, &open.file, offset, len, mode, Origin::of_reserving(caller))
         });
         self.core.observer.data_changed(&open.file.inode, offset..offset.saturating_add(len));
-        let begun = begun.filter(|_| result.is_ok());
-        self.trace_span(begun, TraceOpKind::Allocate, &open.file, caller, (offset, len));
         result
     }
 
@@ -298,7 +263,6 @@ impl FileSystem for Volume {
         let _entered = self.core.barrier.enter();
         let (from, to) = (self.core.handles.file(from)?, self.core.handles.file(to)?);
         clear_set_id(&self.core, &to.file, caller, caller.keeps_set_id_bits())?;
-        let begun = [self.trace_begin(&from.file), self.trace_begin(&to.file)];
         let result = copy_between(
             &self.core,
             (&from.file, from_offset),
@@ -307,10 +271,6 @@ impl FileSystem for Volume {
             Origin::of_caller(caller),
         );
         self.core.observer.data_changed(&to.file.inode, to_offset..to_offset.saturating_add(len));
-        if let Ok(copied) = result {
-            self.trace_span(begun[0], TraceOpKind::Read, &from.file, caller, (from_offset, copied));
-            self.trace_span(begun[1], TraceOpKind::Write, &to.file, caller, (to_offset, copied));
-        }
         result
     }
 

@@ -48,7 +48,6 @@ mod status;
 mod strays;
 mod sync;
 mod tiers;
-mod trace;
 mod volume;
 mod watch;
 
@@ -72,5 +71,4 @@ pub use status::{HotFile, MoveCount, ThreadStatus, TierStatus, VolumeStatus};
 pub use strays::Strays;
 pub use sync::Machine;
 pub use tiers::{Latency, LatencyHistogram, TierState};
-pub use trace::{Recorded, Recording};
 pub use volume::Volume;

@@ -538,7 +538,6 @@ fn assemble(home: Home, config: VolumeConfig, plan: &Plan) -> Opening<Volume> {
         jobs: Arc::new(Jobs::new(environment, Arc::clone(&throttles.paces))),
         throttles,
         background: Background::new(),
-        tracing: crate::trace::Tracing::new(),
         state: VolumeState {
             epoch_ns: config.epoch_ns,
             table: Mutex::new(plan.table.clone()),

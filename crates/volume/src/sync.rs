@@ -3,7 +3,6 @@
 
 use braid_contract::{Environment, Result};
 use rustix::time::ClockId;
-pub(crate) use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, sync_channel};
 use std::sync::{self, PoisonError, TryLockError};
 use std::time::Duration;
 

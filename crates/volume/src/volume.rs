@@ -15,7 +15,6 @@ use crate::recover::counts::save_counts;
 use crate::rehome::Changes;
 use crate::strays::Strays;
 use crate::sync::Mutex;
-use crate::trace::Tracing;
 use braid_contract::{AccessTimes, EntryCache, Errno, Error, InodeId, Result};
 use braid_format::{Reason, VolumeTable};
 use std::sync::Arc;
@@ -33,8 +32,6 @@ pub struct Volume {
     /// What holds movers and jobs back.
     pub(crate) throttles: Arc<Throttles>,
     pub(crate) background: Background,
-    /// What records operations, if anybody wants them recorded.
-    pub(crate) tracing: Tracing,
     pub(crate) state: VolumeState,
 }
 
@@ -67,7 +64,6 @@ impl Volume {
     pub fn shutdown(&self) -> Result<()> {
         self.jobs.stop();
         self.changes.end();
-        self.tracing.close();
         self.movers.stop();
         self.background.stop();
         // The kernel does not release what was open when it was unmounted.

@@ -1,16 +1,57 @@
-//! Recording a volume: what is told of files, and that nobody waits for
+//! Recording what is done with a volume: what is told of files, and that nobody waits for
 //! whoever records.
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 #[allow(dead_code, reason = "other tests need more of it")]
 mod common;
 
-use braid_contract::{Caller, Errno, FallocateMode, FileSystem, InodeId, OpenFlags, SetAttr, WriteFlags};
+use braid_contract::{
+    Caller, Errno, FallocateMode, FileSystem, HandleId, InodeId, OpenFlags, OpenRequest, Result, SetAttr,
+    WriteFlags,
+};
+use braid_modules::trace::{Recording, Trace as Module, Traced};
 use braid_placement::{Trace, TraceOpKind, end_line};
-use braid_volume::Recording;
+use braid_volume::Machine;
 use common::{Bed, Open, RANGE, caller};
 use std::ffi::OsStr;
+use std::sync::Arc;
 use std::time::Duration;
+
+/// A volume, and the module on top of it that records.
+struct Traceable {
+    volume: Open,
+    fs: Arc<Module>,
+}
+
+impl Traceable {
+    fn new(bed: &Bed) -> Self {
+        let volume = bed.open();
+        let fs = Arc::new(Module::new(volume.volume.clone(), Arc::new(Machine)));
+        Self { volume, fs }
+    }
+
+    fn record(&self, path: Option<&str>) -> Result<Recording> {
+        let traced = Traced { volume: "v".into(), range: RANGE as u32, policy: "weighted".into() };
+        self.fs.start_recording(traced, path)
+    }
+
+    fn create(&self, name: &str) -> (InodeId, HandleId) {
+        let flags = OpenFlags { read: true, write: true, ..OpenFlags::default() };
+        let made = self.fs.create(&caller(), InodeId::ROOT, OsStr::new(name), 0o100_644, 0o022, true, flags);
+        let (entry, opened) = made.unwrap();
+        (entry.attr.ino, opened.handle)
+    }
+
+    fn open(&self, ino: InodeId) -> HandleId {
+        let flags = OpenFlags { read: true, write: true, ..OpenFlags::default() };
+        self.fs.open(&caller(), ino, OpenRequest { flags, ..OpenRequest::default() }).unwrap().handle
+    }
+
+    fn write(&self, handle: HandleId, offset: u64, data: &[u8]) {
+        let written = self.fs.write(&caller(), handle, offset, data, WriteFlags::default());
+        assert_eq!(written.unwrap(), data.len());
+    }
+}
 
 /// Takes all of a recording that has ended.
 fn take(recording: &mut Recording) -> (String, u64) {
@@ -23,8 +64,8 @@ fn take(recording: &mut Recording) -> (String, u64) {
 }
 
 /// Ends a recording and reads it.
-fn trace(volume: &Open, mut recording: Recording) -> Trace {
-    assert!(volume.volume.stop_recording(recording.number()));
+fn trace(volume: &Traceable, mut recording: Recording) -> Trace {
+    assert!(volume.fs.stop_recording(recording.number()));
     let (text, dropped) = take(&mut recording);
     assert_eq!(dropped, 0);
     Trace::read((text + &end_line(0, 0, 0, "test")).as_bytes()).unwrap()
@@ -38,15 +79,15 @@ fn kinds(trace: &Trace) -> Vec<TraceOpKind> {
 fn what_comes_too_fast_is_counted_and_nobody_waits() {
     const WRITES: u64 = 50_000;
     let bed = Bed::new();
-    let volume = bed.open();
-    let mut recording = volume.volume.start_recording(None).unwrap();
+    let volume = Traceable::new(&bed);
+    let mut recording = volume.record(None).unwrap();
     let (_, handle) = volume.create("f");
     // Nobody takes any of it meanwhile.
     (0..WRITES).for_each(|_| volume.write(handle, 0, b"x"));
     let first = recording.next(Duration::ZERO).unwrap();
     assert!(first.dropped > 0 && first.dropped < WRITES, "{}", first.dropped);
     volume.write(handle, 0, b"y");
-    assert!(volume.volume.stop_recording(recording.number()));
+    assert!(volume.fs.stop_recording(recording.number()));
     volume.write(handle, 0, b"z");
     let (rest, dropped) = take(&mut recording);
     // The head comes first.
@@ -61,16 +102,17 @@ fn what_comes_too_fast_is_counted_and_nobody_waits() {
 #[test]
 fn one_at_a_time_until_it_is_dropped_and_none_once_the_volume_ends() {
     let bed = Bed::new();
-    let volume = bed.open();
-    let start = |path| volume.volume.start_recording(path).map_err(|error| error.errno());
+    let volume = Traceable::new(&bed);
+    let start = |path| volume.record(path).map_err(|error| error.errno());
     let first = start(None).unwrap();
     assert_eq!(start(None).err(), Some(Errno::EBUSY));
-    assert!(!volume.volume.stop_recording(first.number() + 1));
+    assert!(!volume.fs.stop_recording(first.number() + 1));
     drop(first);
     assert_eq!(start(Some("[a")).err(), Some(Errno::EINVAL));
     let mut second = start(None).unwrap();
     volume.create("f");
-    volume.volume.shutdown().unwrap();
+    volume.fs.close();
+    volume.volume.volume.shutdown().unwrap();
     assert!(take(&mut second).0.contains("\"path\":\"f\""));
     assert_eq!(start(None).err(), Some(Errno::ENODEV));
 }
@@ -78,21 +120,21 @@ fn one_at_a_time_until_it_is_dropped_and_none_once_the_volume_ends() {
 #[test]
 fn a_file_is_told_of_again_when_it_comes_into_use_and_is_gone_when_nobody_has_it_open() {
     let bed = Bed::new();
-    let volume = bed.open();
+    let volume = Traceable::new(&bed);
     let (ino, handle) = volume.create("before");
     volume.write(handle, 0, &[1; 100]);
-    let recording = volume.volume.start_recording(None).unwrap();
+    let recording = volume.record(None).unwrap();
     let other = Caller { uid: 0, gid: 7, tid: 42, ..caller() };
     let flags = WriteFlags { sync: true, direct: true, ..WriteFlags::default() };
-    volume.volume.write(&other, handle, 2 * RANGE, &[1; 50], flags).unwrap();
-    volume.volume.release(handle).unwrap();
+    volume.fs.write(&other, handle, 2 * RANGE, &[1; 50], flags).unwrap();
+    volume.fs.release(handle).unwrap();
     let handle = volume.open(ino);
     let shorter = SetAttr { size: Some(5), ..SetAttr::default() };
-    volume.volume.setattr(&caller(), ino, Some(handle), &shorter).unwrap();
-    volume.volume.unlink(&caller(), InodeId::ROOT, OsStr::new("before")).unwrap();
+    volume.fs.setattr(&caller(), ino, Some(handle), &shorter).unwrap();
+    volume.fs.unlink(&caller(), InodeId::ROOT, OsStr::new("before")).unwrap();
     let mut bytes = [0; 10];
-    assert_eq!(volume.volume.read(&other, handle, 0, &mut bytes, false).unwrap(), 5);
-    volume.volume.release(handle).unwrap();
+    assert_eq!(volume.fs.read(&other, handle, 0, &mut bytes, false).unwrap(), 5);
+    volume.fs.release(handle).unwrap();
     let trace = trace(&volume, recording);
     use TraceOpKind::{Open, Read, Remove, Truncate, Write};
     assert_eq!(kinds(&trace), [Write, Open, Truncate, Read, Remove]);
@@ -107,11 +149,11 @@ fn a_file_is_told_of_again_when_it_comes_into_use_and_is_gone_when_nobody_has_it
 #[test]
 fn room_is_told_of_where_the_file_may_grow() {
     let bed = Bed::new();
-    let volume = bed.open();
+    let volume = Traceable::new(&bed);
     let (_, handle) = volume.create("f");
-    let recording = volume.volume.start_recording(None).unwrap();
+    let recording = volume.record(None).unwrap();
     let allocate = |offset: u64, mode| {
-        volume.volume.fallocate(&caller(), handle, offset, RANGE, mode).unwrap();
+        volume.fs.fallocate(&caller(), handle, offset, RANGE, mode).unwrap();
     };
     allocate(0, FallocateMode::Allocate { keep_size: true });
     allocate(0, FallocateMode::Allocate { keep_size: false });
@@ -128,18 +170,18 @@ fn room_is_told_of_where_the_file_may_grow() {
 fn long_paths_wait_within_a_bound_too() {
     const NAME: usize = 250;
     let bed = Bed::new();
-    let volume = bed.open();
+    let volume = Traceable::new(&bed);
     let mut dir = InodeId::ROOT;
     for _ in 0..12 {
-        let made = volume.volume.mkdir(&caller(), dir, OsStr::new(&"d".repeat(NAME)), 0o755, 0o022);
+        let made = volume.fs.mkdir(&caller(), dir, OsStr::new(&"d".repeat(NAME)), 0o755, 0o022);
         dir = made.unwrap().attr.ino;
     }
-    let mut recording = volume.volume.start_recording(None).unwrap();
+    let mut recording = volume.record(None).unwrap();
     let flags = OpenFlags { write: true, ..OpenFlags::default() };
     let make = |at: u32| {
         let name = format!("{at:0250}");
-        let made = volume.volume.create(&caller(), dir, OsStr::new(&name), 0o100_644, 0o022, true, flags);
-        volume.volume.release(made.unwrap().1.handle).unwrap();
+        let made = volume.fs.create(&caller(), dir, OsStr::new(&name), 0o100_644, 0o022, true, flags);
+        volume.fs.release(made.unwrap().1.handle).unwrap();
     };
     // Operations that are told, bytes of all that is, and operations that are missing.
     let mut take = || {

@@ -6,7 +6,6 @@ use super::spread::Spread;
 use crate::home::{Home, Node};
 use crate::live::{DurabilityDependency, Tag};
 use crate::sync::{Mutex, RwLock};
-use crate::trace::FileTrace;
 use braid_contract::{
     Errno, Error, Fd, FileKind, InodeId, NativeHandle, ObjectId, Result, SetTime, TierId, Timestamp,
 };
@@ -136,8 +135,6 @@ pub(crate) struct File {
     pub(crate) set_id: SetIdCheck,
     /// Names the file to those who count its use.
     pub(crate) heat: OnceLock<Arc<Tag>>,
-    /// What is known of it where operations are recorded.
-    pub(crate) trace: FileTrace,
     /// Its path below the volume's root, as it was when a rule first asked.
     pub(crate) path: OnceLock<String>,
     /// A rule that pins placed some of its ranges.
@@ -200,7 +197,6 @@ impl File {
             sync_errors: Mutex::new(SyncErrors::default()),
             set_id: SetIdCheck::new(),
             heat: OnceLock::new(),
-            trace: FileTrace::default(),
             path: OnceLock::new(),
             pinned: AtomicBool::new(false),
             pin: Mutex::new(None),

@@ -2,11 +2,14 @@
 //! buffer of a fixed size; one that finds no room is counted, and nobody waits.
 //! Whoever records takes them out, as lines.
 
-use crate::Volume;
+use super::Trace;
+use super::files::{File, Files};
+use crate::Pattern;
 use crate::sync::{Mutex, Receiver, RecvTimeoutError, RwLock, SyncSender, sync_channel};
-use braid_contract::{Errno, Error, RefusalKind, Result};
-use braid_placement::{Header, Record, TRACE_VERSION, Told, glob, line};
+use braid_contract::{Errno, Error, InodeId, RefusalKind, Result};
+use braid_placement::{Header, Record, TRACE_VERSION, Told, TraceOpKind, line};
 use std::collections::HashSet;
+use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::time::Duration;
@@ -22,22 +25,23 @@ const LINES_BYTES: usize = 128 << 10;
 
 /// Whether something is recorded, and where it goes.
 #[derive(Debug)]
-pub(crate) struct Tracing {
+pub(super) struct Tracing {
     on: AtomicBool,
     /// The number of the last recording.
     last: AtomicU64,
     current: RwLock<Option<Recorder>>,
-    /// The volume ends: nothing is recorded any more.
+    /// The mount ends: nothing is recorded any more.
     closed: AtomicBool,
 }
 
 /// A recording under way, as those see it who are recorded.
 #[derive(Debug)]
 pub(super) struct Recorder {
-    pub(super) number: u64,
+    number: u64,
     pub(super) began_ns: u64,
+    pub(super) files: Files,
     /// Which files; all if there is none.
-    pub(super) path: Option<String>,
+    path: Option<Pattern>,
     sender: SyncSender<Record>,
     counts: Arc<Counts>,
     /// The files that something was told of.
@@ -53,18 +57,8 @@ struct Counts {
     paths_bytes: AtomicUsize,
 }
 
-/// What a file knows of being recorded.
-#[derive(Debug, Default)]
-pub(crate) struct FileTrace {
-    /// Twice the number of the recording that was told of it, and one more if
-    /// it is not to be recorded.
-    pub(super) told: AtomicU64,
-    /// Its last name went while a recording was under way.
-    pub(super) nameless: AtomicBool,
-}
-
 impl Tracing {
-    pub(crate) const fn new() -> Self {
+    pub(super) fn new() -> Self {
         Self {
             on: AtomicBool::new(false),
             last: AtomicU64::new(0),
@@ -74,7 +68,7 @@ impl Tracing {
     }
 
     /// Whether anything is recorded.
-    pub(crate) fn is_on(&self) -> bool {
+    pub(super) fn is_on(&self) -> bool {
         self.on.load(Ordering::Relaxed)
     }
 
@@ -96,7 +90,7 @@ impl Tracing {
     }
 
     /// Ends the recording that is under way, and lets none begin.
-    pub(crate) fn close(&self) {
+    pub(super) fn close(&self) {
         let mut current = self.current.write();
         self.closed.store(true, Ordering::Relaxed);
         self.on.store(false, Ordering::Relaxed);
@@ -117,10 +111,37 @@ impl Recorder {
         put
     }
 
+    /// Tells of the file, unless that was done. Answers whether it is to be
+    /// recorded; one that could not be told of is not.
+    pub(super) fn tells_of(&self, file: &File, record: impl FnOnce() -> Record) -> bool {
+        let mut told = file.told.lock();
+        if let Some(wanted) = *told {
+            return wanted;
+        }
+        let record = record();
+        let wanted = self.wants(record.path.as_deref().unwrap_or_default());
+        if wanted && !(self.may_tell(file.ino.0) && self.put(record)) {
+            return false;
+        }
+        if wanted {
+            self.told.lock().insert(file.ino.0);
+        }
+        *told = Some(wanted);
+        wanted
+    }
+
+    /// The file is gone.
+    pub(super) fn gone(&self, ino: InodeId, now_ns: u64) {
+        if self.told.lock().remove(&ino.0) {
+            let at = now_ns.saturating_sub(self.began_ns);
+            self.put(Record { at, ..Record::of(TraceOpKind::Remove, ino.0) });
+        }
+    }
+
     /// Whether this file may be told of, for the first time or again: what is
     /// remembered of them is bounded. If not, what would have been recorded is
     /// counted as lost.
-    pub(super) fn may_tell(&self, file: u64) -> bool {
+    fn may_tell(&self, file: u64) -> bool {
         let told = self.told.lock();
         let may = told.len() < TOLD_MAX || told.contains(&file);
         if !may {
@@ -129,19 +150,9 @@ impl Recorder {
         may
     }
 
-    /// Notes that the file was told of.
-    pub(super) fn tell_of(&self, file: u64) {
-        self.told.lock().insert(file);
-    }
-
-    /// The file is gone; answers whether it was told of.
-    pub(super) fn forget(&self, file: u64) -> bool {
-        self.told.lock().remove(&file)
-    }
-
     /// Whether a file of this path is to be recorded.
-    pub(super) fn wants(&self, path: &str) -> bool {
-        self.path.as_deref().is_none_or(|pattern| glob::matches(pattern, path))
+    fn wants(&self, path: &str) -> bool {
+        self.path.as_ref().is_none_or(|pattern| pattern.matches(Path::new(path)))
     }
 }
 
@@ -152,7 +163,7 @@ fn path_bytes(record: &Record) -> usize {
 
 /// A recording, as whoever asked for it sees it. It ends when this is dropped.
 pub struct Recording {
-    volume: Arc<Volume>,
+    module: Arc<Trace>,
     number: u64,
     head: String,
     receiver: Receiver<Record>,
@@ -173,20 +184,30 @@ pub struct Recorded {
     pub passthrough_opens: u64,
 }
 
-impl Volume {
+/// What a trace says of the volume that it is of.
+#[derive(Clone, Debug)]
+pub struct Traced {
+    /// Its id.
+    pub volume: String,
+    /// Size of its ranges in bytes.
+    pub range: u32,
+    /// Its policy.
+    pub policy: String,
+}
+
+impl Trace {
     /// Begins to record what is done with files whose paths match `path`, a
     /// pattern as rules have them, or with all.
     ///
     /// # Errors
     /// `EINVAL` if `path` is no pattern, `EBUSY` if a recording is under way,
-    /// `ENODEV` if the volume is being closed.
-    pub fn start_recording(self: &Arc<Self>, path: Option<&str>) -> Result<Recording> {
-        if let Some(pattern) = path {
-            glob::check(pattern).map_err(|what| {
-                let what = format!("'{pattern}' is not a pattern of paths: {what}");
-                Error::refused(Errno::EINVAL, RefusalKind::Request, what)
-            })?;
-        }
+    /// `ENODEV` after [`close`](Self::close).
+    pub fn start_recording(self: &Arc<Self>, traced: Traced, path: Option<&str>) -> Result<Recording> {
+        let pattern = path.map(|text| {
+            Pattern::try_from(text.to_owned())
+                .map_err(|what| Error::refused(Errno::EINVAL, RefusalKind::Request, what))
+        });
+        let pattern = pattern.transpose()?;
         let mut current = self.tracing.current.write();
         if current.is_some() {
             return Err(Error::refused(
@@ -200,39 +221,45 @@ impl Volume {
         }
         let (sender, receiver) = sync_channel(RECORDS_MAX);
         let number = self.tracing.last.fetch_add(1, Ordering::Relaxed) + 1;
-        let (began_ns, counts) = (self.core.environment.monotonic_ns(), Arc::<Counts>::default());
-        let path = path.map(str::to_owned);
+        let (began_ns, counts) = (self.environment.monotonic_ns(), Arc::<Counts>::default());
         let head = line(&Header {
             version: TRACE_VERSION,
             braid: env!("CARGO_PKG_VERSION").into(),
-            volume: self.core.id.to_string(),
-            range: self.core.range_size.get(),
-            policy: self.placement.describe(),
-            began: self.core.environment.wall_ns() / 1_000_000_000,
-            path: path.clone(),
+            volume: traced.volume,
+            range: traced.range,
+            policy: traced.policy,
+            began: self.environment.wall_ns() / 1_000_000_000,
+            path: path.map(str::to_owned),
         });
         *current = Some(Recorder {
             number,
             began_ns,
-            path,
+            files: Files::default(),
+            path: pattern,
             sender,
             counts: Arc::clone(&counts),
-            told: Mutex::new(HashSet::new()),
+            told: Mutex::default(),
         });
         // Still under the lock, so that whoever ends it comes after.
         self.tracing.on.store(true, Ordering::Relaxed);
         drop(current);
-        Ok(Recording { volume: Arc::clone(self), number, head, receiver, counts, began_ns })
+        Ok(Recording { module: Arc::clone(self), number, head, receiver, counts, began_ns })
     }
 
     /// Ends the recording of this number. Answers whether it was under way.
     pub fn stop_recording(&self, number: u64) -> bool {
         self.tracing.stop(number)
     }
+
+    /// The mount ends: ends the recording that is under way, and lets none
+    /// begin.
+    pub fn close(&self) {
+        self.tracing.close();
+    }
 }
 
 impl Recording {
-    /// Its number, by which [`Volume::stop_recording`] ends it.
+    /// Its number, by which [`Trace::stop_recording`] ends it.
     #[must_use]
     pub fn number(&self) -> u64 {
         self.number
@@ -247,13 +274,13 @@ impl Recording {
     /// Nanoseconds since it began.
     #[must_use]
     pub fn age_ns(&self) -> u64 {
-        self.volume.core.environment.monotonic_ns().saturating_sub(self.began_ns)
+        self.module.environment.monotonic_ns().saturating_sub(self.began_ns)
     }
 
-    /// Whether nobody ended it, but the volume ends.
+    /// Whether nobody ended it, but the mount ends.
     #[must_use]
     pub fn is_cut_off(&self) -> bool {
-        self.volume.tracing.closed.load(Ordering::Relaxed)
+        self.module.tracing.closed.load(Ordering::Relaxed)
     }
 
     /// What was done since the last call; waits until something is, at most for
@@ -287,7 +314,7 @@ impl Recording {
 
 impl Drop for Recording {
     fn drop(&mut self) {
-        self.volume.tracing.stop(self.number);
+        self.module.tracing.stop(self.number);
     }
 }
 
@@ -298,12 +325,21 @@ mod tests {
     #[test]
     fn files_told_of_before_may_be_told_of_again_and_others_once_there_is_room() {
         let (sender, _receiver) = sync_channel(1);
-        let told = Mutex::new((0..TOLD_MAX as u64).collect());
-        let recorder = Recorder { number: 1, began_ns: 0, path: None, sender, counts: Arc::default(), told };
+        let recorder = Recorder {
+            number: 1,
+            began_ns: 0,
+            files: Files::default(),
+            path: None,
+            sender,
+            counts: Arc::default(),
+            told: Mutex::default(),
+        };
+        recorder.told.lock().extend(0..TOLD_MAX as u64);
         assert!(recorder.may_tell(5));
         let new = TOLD_MAX as u64;
         assert!(!recorder.may_tell(new));
         assert_eq!(recorder.counts.lost.load(Ordering::Relaxed), 1);
-        assert!(recorder.forget(5) && recorder.may_tell(new));
+        recorder.gone(InodeId(5), 1);
+        assert!(recorder.may_tell(5));
     }
 }

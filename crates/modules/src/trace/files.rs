@@ -1,0 +1,117 @@
+//! What a recording knows of the files that are open.
+
+use crate::sync::{Mutex, RwLock};
+use braid_contract::{Attr, HandleId, InodeId};
+use braid_placement::{Record, Told};
+use std::collections::HashMap;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+
+/// A file, from its first operation in a recording until its last close.
+#[derive(Debug)]
+pub(super) struct File {
+    pub(super) ino: InodeId,
+    uid: u32,
+    /// When it was made, in nanoseconds since 1970.
+    born_ns: i64,
+    size: AtomicU64,
+    /// Whether it is to be recorded; `None` as long as nothing was told of it.
+    pub(super) told: Mutex<Option<bool>>,
+    /// Its last name is gone.
+    nameless: AtomicBool,
+}
+
+impl File {
+    fn new(attr: &Attr) -> Self {
+        let born = attr.btime.unwrap_or(attr.ctime);
+        Self {
+            ino: attr.ino,
+            uid: attr.uid,
+            born_ns: born.secs.saturating_mul(1_000_000_000).saturating_add(born.nanos.into()),
+            size: AtomicU64::new(attr.size),
+            told: Mutex::default(),
+            nameless: AtomicBool::new(false),
+        }
+    }
+
+    /// Its size.
+    pub(super) fn size_now(&self) -> u64 {
+        self.size.load(Ordering::Relaxed)
+    }
+
+    /// Something was put into so many bytes from `offset` on.
+    pub(super) fn reach(&self, offset: u64, len: u64) {
+        if len > 0 {
+            self.size.fetch_max(offset.saturating_add(len), Ordering::Relaxed);
+        }
+    }
+
+    /// Its size was set.
+    pub(super) fn cut(&self, size: u64) {
+        self.size.store(size, Ordering::Relaxed);
+    }
+
+    /// What is told of it before its first operation.
+    pub(super) fn record(&self, at: u64, size: u64, path: String, wall_ns: i64) -> Record {
+        let age = wall_ns.saturating_sub(self.born_ns).max(0).cast_unsigned();
+        let (file, uid) = (self.ino.0, self.uid);
+        Record { op: Told::File, at, file, path: Some(path), size, age, uid, ..Record::default() }
+    }
+}
+
+/// The files that are open.
+#[derive(Debug, Default)]
+pub(super) struct Files(RwLock<Open>);
+
+#[derive(Debug, Default)]
+struct Open {
+    handles: HashMap<HandleId, Arc<File>>,
+    /// With the count of their handles.
+    files: HashMap<InodeId, (Arc<File>, usize)>,
+}
+
+impl Files {
+    /// The file behind the handle.
+    pub(super) fn get(&self, handle: HandleId) -> Option<Arc<File>> {
+        self.0.read().handles.get(&handle).cloned()
+    }
+
+    /// The file of these attributes, whether it is open or not.
+    pub(super) fn of(&self, attr: &Attr) -> Arc<File> {
+        let open = self.0.read();
+        open.files.get(&attr.ino).map_or_else(|| Arc::new(File::new(attr)), |(file, _)| Arc::clone(file))
+    }
+
+    /// A handle is of the file of these attributes.
+    pub(super) fn enter(&self, handle: HandleId, attr: &Attr) -> Arc<File> {
+        let mut open = self.0.write();
+        let Open { handles, files } = &mut *open;
+        let (file, count) = files.entry(attr.ino).or_insert_with(|| (Arc::new(File::new(attr)), 0));
+        // Two threads may be the first that use it.
+        if handles.insert(handle, Arc::clone(file)).is_none() {
+            *count += 1;
+        }
+        Arc::clone(file)
+    }
+
+    /// A handle is about to be closed. Answers the file if that is the end of it.
+    pub(super) fn leave(&self, handle: HandleId) -> Option<InodeId> {
+        let mut open = self.0.write();
+        let file = open.handles.remove(&handle)?;
+        let (_, count) = open.files.get_mut(&file.ino)?;
+        *count -= 1;
+        if *count > 0 {
+            return None;
+        }
+        open.files.remove(&file.ino);
+        file.nameless.load(Ordering::Relaxed).then_some(file.ino)
+    }
+
+    /// The last name of the file is gone. Answers whether it is open.
+    pub(super) fn unname(&self, ino: InodeId) -> bool {
+        let open = self.0.read();
+        let Some((file, _)) = open.files.get(&ino) else { return false };
+        file.nameless.store(true, Ordering::Relaxed);
+        true
+    }
+}

@@ -1,0 +1,334 @@
+//! Records what applications do, as a trace. The daemon puts this module on top
+//! of every stack. While nothing is recorded, an operation pays one look at a
+//! flag. `docs/trace.md` says what is recorded, and has the format.
+
+mod files;
+mod recorder;
+
+pub use recorder::{Recorded, Recording, Traced};
+
+use braid_contract::{
+    Attr, Caller, Entry, Environment, FallocateMode, FileKind, FileSystem, HandleId, InodeId, IoMode, Layer,
+    OpenFlags, OpenRequest, Opened, RenameMode, Result, SetAttr, WriteFlags,
+};
+use braid_placement::{Record, TraceOpKind};
+use files::File;
+use recorder::Tracing;
+use std::ffi::OsStr;
+use std::sync::Arc;
+
+/// A file system that can be recorded.
+pub struct Trace {
+    child: Arc<dyn FileSystem>,
+    environment: Arc<dyn Environment>,
+    tracing: Tracing,
+}
+
+/// An operation that is to be recorded began.
+struct Begun {
+    file: Arc<File>,
+    at_ns: u64,
+    /// Size of the file then.
+    size: u64,
+}
+
+impl Trace {
+    /// Puts the module on top of `child`.
+    #[must_use]
+    pub fn new(child: Arc<dyn FileSystem>, environment: Arc<dyn Environment>) -> Self {
+        Self { child, environment, tracing: Tracing::new() }
+    }
+
+    fn now_ns(&self) -> u64 {
+        self.environment.monotonic_ns()
+    }
+
+    /// When an operation begins; `None` if nothing is recorded.
+    fn now_if_on(&self) -> Option<u64> {
+        self.tracing.is_on().then(|| self.now_ns())
+    }
+
+    /// An operation on an open file begins; `None` if nothing is recorded.
+    fn begin(&self, caller: &Caller, handle: HandleId) -> Option<Begun> {
+        if !self.tracing.is_on() {
+            return None;
+        }
+        let file = self.file_of(caller, handle)?;
+        Some(Begun { at_ns: self.now_ns(), size: file.size_now(), file })
+    }
+
+    /// The file behind a handle, which may have been opened before the
+    /// recording began.
+    fn file_of(&self, caller: &Caller, handle: HandleId) -> Option<Arc<File>> {
+        if let Some(file) = self.tracing.with(|recorder| recorder.files.get(handle)).flatten() {
+            return Some(file);
+        }
+        let attr = self.child.getattr(caller, InodeId::ROOT, Some(handle)).ok()?;
+        self.enter(handle, &attr)
+    }
+
+    fn enter(&self, handle: HandleId, attr: &Attr) -> Option<Arc<File>> {
+        if attr.kind != FileKind::Regular {
+            return None;
+        }
+        self.tracing.with(|recorder| recorder.files.enter(handle, attr))
+    }
+
+    /// An operation has ended that is told by its place in the file alone.
+    fn span(&self, begun: Option<Begun>, kind: TraceOpKind, caller: &Caller, (offset, length): (u64, u64)) {
+        let Some(begun) = begun else { return };
+        self.put(&begun, Record { offset, length, ..record(kind, &begun, caller) });
+    }
+
+    /// A file was opened, or made.
+    fn opened(
+        &self,
+        at_ns: Option<u64>,
+        caller: &Caller,
+        opened: &Opened,
+        flags: OpenFlags,
+        made: Option<&Attr>,
+    ) {
+        let Some(at_ns) = at_ns else { return };
+        let looked_at = match made {
+            Some(attr) => Ok(*attr),
+            None => self.child.getattr(caller, InodeId::ROOT, Some(opened.handle)),
+        };
+        let Some(file) = looked_at.ok().and_then(|attr| self.enter(opened.handle, &attr)) else { return };
+        let begun = Begun { at_ns, size: file.size_now(), file };
+        // Somebody else may have made it a moment before.
+        let is_new = made.is_some() && begun.size == 0;
+        let kind = if is_new { TraceOpKind::Create } else { TraceOpKind::Open };
+        let record = Record {
+            write: flags.write,
+            sync: flags.sync,
+            direct: flags.direct,
+            passthrough: matches!(opened.mode, IoMode::Passthrough(_)),
+            ..record(kind, &begun, caller)
+        };
+        self.put(&begun, record);
+    }
+
+    /// The size of a file was set.
+    fn truncated(&self, at_ns: Option<u64>, caller: &Caller, attr: &Attr, size: u64) {
+        let Some(at_ns) = at_ns else { return };
+        let Some(file) = self.tracing.with(|recorder| recorder.files.of(attr)) else { return };
+        file.cut(size);
+        let begun = Begun { file, at_ns, size };
+        self.put(&begun, record(TraceOpKind::Truncate, &begun, caller));
+    }
+
+    /// The file that is about to lose its last name.
+    fn doomed(&self, caller: &Caller, parent: InodeId, name: &OsStr) -> Option<InodeId> {
+        if !self.tracing.is_on() {
+            return None;
+        }
+        let attr = self.child.lookup(caller, parent, name).ok()?.attr;
+        self.child.forget(attr.ino, 1);
+        (attr.kind == FileKind::Regular && attr.nlink <= 1).then_some(attr.ino)
+    }
+
+    /// Its name is gone. A file that is open goes when it is closed.
+    fn unnamed(&self, doomed: Option<InodeId>) {
+        let Some(ino) = doomed else { return };
+        let is_gone = self.tracing.with(|recorder| !recorder.files.unname(ino));
+        if is_gone == Some(true) {
+            self.gone(ino);
+        }
+    }
+
+    fn gone(&self, ino: InodeId) {
+        let now_ns = self.now_ns();
+        self.tracing.with(|recorder| recorder.gone(ino, now_ns));
+    }
+
+    fn put(&self, begun: &Begun, record: Record) {
+        let now_ns = self.now_ns();
+        self.tracing.with(|recorder| {
+            // What began before the recording did is none of it.
+            let Some(at) = begun.at_ns.checked_sub(recorder.began_ns) else { return };
+            let path = || self.child.path(begun.file.ino).map(|path| path.to_string_lossy().into_owned());
+            // A file without a name any more has no path.
+            let tell =
+                || begun.file.record(at, begun.size, path().unwrap_or_default(), self.environment.wall_ns());
+            if recorder.tells_of(&begun.file, tell) {
+                let took = now_ns.saturating_sub(begun.at_ns);
+                recorder.put(Record { at, took, size: begun.size, ..record });
+            }
+        });
+    }
+}
+
+fn record(kind: TraceOpKind, begun: &Begun, caller: &Caller) -> Record {
+    Record { thread: caller.tid, uid: caller.uid, gid: caller.gid, ..Record::of(kind, begun.file.ino.0) }
+}
+
+impl Layer for Trace {
+    fn child(&self) -> &dyn FileSystem {
+        &*self.child
+    }
+
+    fn setattr(
+        &self,
+        caller: &Caller,
+        ino: InodeId,
+        handle: Option<HandleId>,
+        changes: &SetAttr,
+    ) -> Result<Attr> {
+        let begun = changes.size.and_then(|_| self.now_if_on());
+        let attr = self.child.setattr(caller, ino, handle, changes)?;
+        if let Some(size) = changes.size {
+            self.truncated(begun, caller, &attr, size);
+        }
+        Ok(attr)
+    }
+
+    fn unlink(&self, caller: &Caller, parent: InodeId, name: &OsStr) -> Result<()> {
+        let doomed = self.doomed(caller, parent, name);
+        self.child.unlink(caller, parent, name)?;
+        self.unnamed(doomed);
+        Ok(())
+    }
+
+    fn rename(
+        &self,
+        caller: &Caller,
+        parent: InodeId,
+        name: &OsStr,
+        new_parent: InodeId,
+        new_name: &OsStr,
+        mode: RenameMode,
+    ) -> Result<()> {
+        let replaces = mode == RenameMode::Replace;
+        let doomed = if replaces { self.doomed(caller, new_parent, new_name) } else { None };
+        self.child.rename(caller, parent, name, new_parent, new_name, mode)?;
+        self.unnamed(doomed);
+        Ok(())
+    }
+
+    fn open(&self, caller: &Caller, ino: InodeId, request: OpenRequest) -> Result<Opened> {
+        let begun = self.now_if_on();
+        let opened = self.child.open(caller, ino, request)?;
+        self.opened(begun, caller, &opened, request.flags, None);
+        Ok(opened)
+    }
+
+    fn create(
+        &self,
+        caller: &Caller,
+        parent: InodeId,
+        name: &OsStr,
+        mode: u32,
+        umask: u32,
+        exclusive: bool,
+        flags: OpenFlags,
+    ) -> Result<(Entry, Opened)> {
+        let begun = self.now_if_on();
+        let made = self.child.create(caller, parent, name, mode, umask, exclusive, flags)?;
+        self.opened(begun, caller, &made.1, flags, Some(&made.0.attr));
+        Ok(made)
+    }
+
+    fn read(
+        &self,
+        caller: &Caller,
+        handle: HandleId,
+        offset: u64,
+        buf: &mut [u8],
+        direct: bool,
+    ) -> Result<usize> {
+        let begun = self.begin(caller, handle);
+        let done = self.child.read(caller, handle, offset, buf, direct)?;
+        if let Some(begun) = begun {
+            let record = record(TraceOpKind::Read, &begun, caller);
+            self.put(&begun, Record { offset, length: done as u64, direct, ..record });
+        }
+        Ok(done)
+    }
+
+    fn write(
+        &self,
+        caller: &Caller,
+        handle: HandleId,
+        offset: u64,
+        data: &[u8],
+        flags: WriteFlags,
+    ) -> Result<usize> {
+        let begun = self.begin(caller, handle);
+        let done = self.child.write(caller, handle, offset, data, flags)?;
+        if let Some(begun) = begun {
+            begun.file.reach(offset, done as u64);
+            let record = Record {
+                offset,
+                length: done as u64,
+                append: offset >= begun.size,
+                sync: flags.sync,
+                direct: flags.direct,
+                stream: flags.hint.stream.map(|stream| stream.0),
+                ..record(TraceOpKind::Write, &begun, caller)
+            };
+            self.put(&begun, record);
+        }
+        Ok(done)
+    }
+
+    fn release(&self, handle: HandleId) -> Result<()> {
+        let last = match self.tracing.is_on() {
+            true => self.tracing.with(|recorder| recorder.files.leave(handle)).flatten(),
+            false => None,
+        };
+        let result = self.child.release(handle);
+        if let Some(ino) = last {
+            self.gone(ino);
+        }
+        result
+    }
+
+    fn fsync(&self, caller: &Caller, handle: HandleId, data_only: bool) -> Result<()> {
+        let begun = self.begin(caller, handle);
+        self.child.fsync(caller, handle, data_only)?;
+        self.span(begun, TraceOpKind::Sync, caller, (0, 0));
+        Ok(())
+    }
+
+    fn fallocate(
+        &self,
+        caller: &Caller,
+        handle: HandleId,
+        offset: u64,
+        len: u64,
+        mode: FallocateMode,
+    ) -> Result<()> {
+        // Where the size stays, nothing grows that a simulation would see.
+        let grows = matches!(
+            mode,
+            FallocateMode::Allocate { keep_size: false } | FallocateMode::ZeroRange { keep_size: false }
+        );
+        let begun = if grows { self.begin(caller, handle) } else { None };
+        self.child.fallocate(caller, handle, offset, len, mode)?;
+        if let Some(begun) = &begun {
+            begun.file.reach(offset, len);
+        }
+        self.span(begun, TraceOpKind::Allocate, caller, (offset, len));
+        Ok(())
+    }
+
+    fn copy_range(
+        &self,
+        caller: &Caller,
+        from: HandleId,
+        from_offset: u64,
+        to: HandleId,
+        to_offset: u64,
+        len: u64,
+    ) -> Result<u64> {
+        let (read, written) = (self.begin(caller, from), self.begin(caller, to));
+        let copied = self.child.copy_range(caller, from, from_offset, to, to_offset, len)?;
+        if let Some(written) = &written {
+            written.file.reach(to_offset, copied);
+        }
+        self.span(read, TraceOpKind::Read, caller, (from_offset, copied));
+        self.span(written, TraceOpKind::Write, caller, (to_offset, copied));
+        Ok(copied)
+    }
+}
