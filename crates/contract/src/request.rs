@@ -160,3 +160,63 @@ impl fmt::Display for Operation {
         f.write_str(self.name())
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::collections::HashSet;
+    use std::time::Duration;
+
+    /// Answers everything as if it had been a sync.
+    struct Confused;
+
+    impl Service for Confused {
+        fn capabilities(&self) -> FileSystemCapabilities {
+            FileSystemCapabilities {
+                cache_ttl: Duration::ZERO,
+                passthrough: false,
+                rename_modes: false,
+                posix_acl: false,
+            }
+        }
+
+        fn call(&self, _request: Request<'_>) -> Reply {
+            Reply::Sync(Ok(()))
+        }
+    }
+
+    #[test]
+    fn a_reply_of_another_operation_is_an_error() {
+        let fs = Served(Confused);
+        assert!(fs.sync().is_ok());
+        let error = fs.readlink(&Caller::root(), InodeId::ROOT).unwrap_err();
+        assert_eq!(error.errno(), Errno::EIO);
+        assert!(error.to_string().contains("readlink"), "{error}");
+        // It has no way to fail.
+        fs.forget(InodeId::ROOT, 1);
+    }
+
+    #[test]
+    fn a_request_reaches_the_method_of_its_name_and_comes_back_as_a_reply_of_it() {
+        let reply = dispatch(&Served(Confused), Request::Release { handle: HandleId(1) });
+        assert!(matches!(reply, Reply::Release(Err(_))), "{reply:?}");
+        assert!(matches!(dispatch(&Served(Confused), Request::Sync {}), Reply::Sync(Ok(()))));
+    }
+
+    #[test]
+    fn operations_have_names_of_their_own_and_say_what_they_change() {
+        let names: HashSet<&str> = Operation::ALL.iter().map(|operation| operation.name()).collect();
+        assert_eq!(names.len(), Operation::ALL.len());
+        for (operation, changes) in [
+            (Operation::Lookup, false),
+            (Operation::Open, false),
+            (Operation::Fsync, false),
+            (Operation::Create, true),
+            (Operation::CopyRange, true),
+            (Operation::Removexattr, true),
+        ] {
+            assert_eq!(operation.changes(), changes, "{operation}");
+        }
+        assert_eq!(Operation::CopyRange.to_string(), "copy_range");
+    }
+}

@@ -11,6 +11,8 @@ mod names;
 pub mod noop;
 mod pattern;
 mod sync;
+#[cfg(test)]
+mod testing;
 pub mod trace;
 
 pub use module::{Configured, Member, Module, State};

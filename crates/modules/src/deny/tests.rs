@@ -1,9 +1,8 @@
 //! What is refused, and by which names.
 
 use super::*;
-use braid_contract::{
-    Attr, Caller, Entry, FileKind, InodeId, OpenFlags, OpenRequest, Operation, RenameMode, SetAttr, Timestamp,
-};
+use crate::testing;
+use braid_contract::{Caller, Entry, InodeId, OpenFlags, OpenRequest, Operation, RenameMode, SetAttr};
 use std::ffi::OsStr;
 use std::path::PathBuf;
 use std::time::Duration;
@@ -40,24 +39,7 @@ impl Service for Willing {
 /// A file of which the name begins with its number.
 fn entry(name: &OsStr) -> Entry {
     let number: String = name.to_string_lossy().chars().take_while(char::is_ascii_digit).collect();
-    let time = Timestamp::default();
-    let attr = Attr {
-        ino: InodeId(number.parse().unwrap()),
-        size: 0,
-        blocks: 0,
-        atime: time,
-        mtime: time,
-        ctime: time,
-        btime: None,
-        kind: FileKind::Regular,
-        mode: 0o644,
-        nlink: 1,
-        uid: 0,
-        gid: 0,
-        rdev: 0,
-        block_size: 4096,
-    };
-    Entry { attr, generation: 0 }
+    testing::entry(number.parse().unwrap())
 }
 
 fn deny(patterns: &[&str]) -> Deny {

@@ -3,10 +3,11 @@
 
 use super::*;
 use crate::State;
+use crate::testing::entry;
 use braid_contract::{
-    Attr, Caller, DirEntry, DirSink, Entry, Errno, FallocateMode, FileKind, FileSystemCapabilities, HandleId,
-    Hint, InodeId, IoMode, OpenFlags, OpenRequest, Opened, Operation, RenameMode, Reply, Request, SeekTarget,
-    Served, Service, SetAttr, StatFs, Timestamp, WriteFlags, XattrMode,
+    Caller, DirEntry, DirSink, Errno, FallocateMode, FileSystemCapabilities, HandleId, Hint, InodeId, IoMode,
+    OpenFlags, OpenRequest, Opened, Operation, RenameMode, Reply, Request, SeekTarget, Served, Service,
+    SetAttr, StatFs, WriteFlags, XattrMode,
 };
 use std::ffi::OsStr;
 use std::path::PathBuf;
@@ -26,26 +27,6 @@ impl Recorder {
         calls.push((operation, call));
         calls.len() as u64
     }
-}
-
-fn entry(ino: u64) -> Entry {
-    let attr = Attr {
-        ino: InodeId(ino),
-        size: ino,
-        blocks: 0,
-        atime: Timestamp::default(),
-        mtime: Timestamp::default(),
-        ctime: Timestamp::default(),
-        btime: None,
-        kind: FileKind::Regular,
-        mode: 0o644,
-        nlink: 1,
-        uid: 0,
-        gid: 0,
-        rdev: 0,
-        block_size: 4096,
-    };
-    Entry { attr, generation: ino }
 }
 
 impl Service for Recorder {
