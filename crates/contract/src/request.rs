@@ -75,8 +75,8 @@ macro_rules! requests {
                 }
             }
 
-            /// The reply that tells of an error. [`Operation::Forget`] has none to tell:
-            /// its reply is the usual one.
+            /// The reply with an error. That of [`Operation::Forget`] has room for none,
+            /// and is the usual one.
             #[must_use]
             pub fn failed(self, error: Error) -> Reply {
                 match self {

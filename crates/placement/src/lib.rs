@@ -34,5 +34,6 @@ pub use settings::{
 };
 pub use simulator::{Pace, PlacedBy, Simulated, SimulatedTier, SimulatorConfig, TierSimulated, simulate};
 pub use trace::{
-    Header, Record, TRACE_VERSION, Told, Trace, TraceError, TraceFile, TraceOp, TraceOpKind, end_line, line,
+    Header, LineKind, Record, TRACE_VERSION, Trace, TraceError, TraceFile, TraceOp, TraceOpKind, end_line,
+    line,
 };

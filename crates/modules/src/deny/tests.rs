@@ -70,7 +70,7 @@ fn a_file_is_judged_by_every_name_that_it_was_found_by() {
         look_up(&fs, parent, name);
     }
     assert_eq!([open(&fs, 10), open(&fs, 11), open(&fs, 12)], [Errno::EPERM, Errno::EIO, Errno::EPERM]);
-    // Reading is nobody's concern.
+    // Reading is free.
     assert_eq!(fs.open(c, InodeId(10), OpenRequest::default()).unwrap_err().errno(), Errno::EIO);
     let (old, new) = (OsStr::new("11.txt"), OsStr::new("11.iso"));
     let rename = |from, to| fs.rename(c, InodeId::ROOT, from, InodeId::ROOT, to, RenameMode::Replace);

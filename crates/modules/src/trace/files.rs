@@ -2,7 +2,7 @@
 
 use crate::sync::{Mutex, RwLock};
 use braid_contract::{Attr, HandleId, InodeId};
-use braid_placement::{Record, Told};
+use braid_placement::{LineKind, Record};
 use std::collections::HashMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -15,8 +15,8 @@ pub(super) struct File {
     /// When it was made, in nanoseconds since 1970.
     born_ns: i64,
     size: AtomicU64,
-    /// Whether it is to be recorded; `None` as long as nothing was told of it.
-    pub(super) told: Mutex<Option<bool>>,
+    /// Whether it is recorded; `None` as long as it was not described.
+    pub(super) recorded: Mutex<Option<bool>>,
     /// Its last name is gone.
     nameless: AtomicBool,
 }
@@ -29,7 +29,7 @@ impl File {
             uid: attr.uid,
             born_ns: born.secs.saturating_mul(1_000_000_000).saturating_add(born.nanos.into()),
             size: AtomicU64::new(attr.size),
-            told: Mutex::default(),
+            recorded: Mutex::default(),
             nameless: AtomicBool::new(false),
         }
     }
@@ -51,11 +51,11 @@ impl File {
         self.size.store(size, Ordering::Relaxed);
     }
 
-    /// What is told of it before its first operation.
+    /// Its description, which comes before its first operation.
     pub(super) fn record(&self, at: u64, size: u64, path: String, wall_ns: i64) -> Record {
         let age = wall_ns.saturating_sub(self.born_ns).max(0).cast_unsigned();
         let (file, uid) = (self.ino.0, self.uid);
-        Record { op: Told::File, at, file, path: Some(path), size, age, uid, ..Record::default() }
+        Record { op: LineKind::File, at, file, path: Some(path), size, age, uid, ..Record::default() }
     }
 }
 

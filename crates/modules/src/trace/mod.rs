@@ -53,8 +53,11 @@ impl Trace {
         if !self.tracing.is_on() {
             return None;
         }
+        // Before the file is found: one that is of an earlier recording began
+        // before this one did, and is left out.
+        let at_ns = self.now_ns();
         let file = self.file_of(caller, handle)?;
-        Some(Begun { at_ns: self.now_ns(), size: file.size_now(), file })
+        Some(Begun { at_ns, size: file.size_now(), file })
     }
 
     /// The file behind a handle, which may have been opened before the
@@ -74,7 +77,7 @@ impl Trace {
         self.tracing.with(|recorder| recorder.files.enter(handle, attr))
     }
 
-    /// An operation has ended that is told by its place in the file alone.
+    /// An operation has ended of which the place in the file is all there is.
     fn span(&self, begun: Option<Begun>, kind: TraceOpKind, caller: &Caller, (offset, length): (u64, u64)) {
         let Some(begun) = begun else { return };
         self.put(&begun, Record { offset, length, ..record(kind, &begun, caller) });
@@ -96,7 +99,7 @@ impl Trace {
         };
         let Some(file) = looked_at.ok().and_then(|attr| self.enter(opened.handle, &attr)) else { return };
         let begun = Begun { at_ns, size: file.size_now(), file };
-        // Somebody else may have made it a moment before.
+        // Another caller may have made it a moment before.
         let is_new = made.is_some() && begun.size == 0;
         let kind = if is_new { TraceOpKind::Create } else { TraceOpKind::Open };
         let record = Record {
@@ -149,9 +152,9 @@ impl Trace {
             let Some(at) = begun.at_ns.checked_sub(recorder.began_ns) else { return };
             let path = || self.child.path(begun.file.ino).map(|path| path.to_string_lossy().into_owned());
             // A file without a name any more has no path.
-            let tell =
+            let describe =
                 || begun.file.record(at, begun.size, path().unwrap_or_default(), self.environment.wall_ns());
-            if recorder.tells_of(&begun.file, tell) {
+            if recorder.describes(&begun.file, describe) {
                 let took = now_ns.saturating_sub(begun.at_ns);
                 recorder.put(Record { at, took, size: begun.size, ..record });
             }

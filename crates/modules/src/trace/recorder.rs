@@ -1,13 +1,13 @@
-//! Records what applications do. Whoever does something puts a record into a
-//! buffer of a fixed size; one that finds no room is counted, and nobody waits.
-//! Whoever records takes them out, as lines.
+//! A recording. Each operation puts a record into a buffer of a fixed size; one
+//! that finds no room is counted, and the operation does not wait. [`Recording`]
+//! takes them out, as lines.
 
 use super::Trace;
 use super::files::{File, Files};
 use crate::Pattern;
 use crate::sync::{Mutex, Receiver, RecvTimeoutError, RwLock, SyncSender, sync_channel};
 use braid_contract::{Errno, Error, InodeId, RefusalKind, Result};
-use braid_placement::{Header, Record, TRACE_VERSION, Told, TraceOpKind, line};
+use braid_placement::{Header, LineKind, Record, TRACE_VERSION, TraceOpKind, line};
 use std::collections::HashSet;
 use std::path::Path;
 use std::sync::Arc;
@@ -18,8 +18,8 @@ use std::time::Duration;
 const RECORDS_MAX: usize = 40_000;
 /// Bytes of the paths in them, at most.
 const PATHS_BYTES_MAX: usize = 8 << 20;
-/// Files that a recording tells of at a time, at most: some 32 MiB.
-const TOLD_MAX: usize = 1 << 20;
+/// Files that a recording has described at a time, at most: some 32 MiB.
+const DESCRIBED_MAX: usize = 1 << 20;
 /// About how many bytes of lines are taken at a time.
 const LINES_BYTES: usize = 128 << 10;
 
@@ -34,7 +34,7 @@ pub(super) struct Tracing {
     closed: AtomicBool,
 }
 
-/// A recording under way, as those see it who are recorded.
+/// A recording under way, as operations see it.
 #[derive(Debug)]
 pub(super) struct Recorder {
     number: u64,
@@ -44,14 +44,14 @@ pub(super) struct Recorder {
     path: Option<Pattern>,
     sender: SyncSender<Record>,
     counts: Arc<Counts>,
-    /// The files that something was told of.
-    told: Mutex<HashSet<u64>>,
+    /// The files that were described and not removed since.
+    described: Mutex<HashSet<u64>>,
 }
 
-/// What those who are recorded count for whoever records.
+/// Counts that operations leave for the [`Recording`].
 #[derive(Debug, Default)]
 struct Counts {
-    /// Records that found no room since that was last told.
+    /// Records that found no room since this was last read.
     lost: AtomicU64,
     /// Bytes of paths that wait to be taken.
     paths_bytes: AtomicUsize,
@@ -111,39 +111,39 @@ impl Recorder {
         put
     }
 
-    /// Tells of the file, unless that was done. Answers whether it is to be
-    /// recorded; one that could not be told of is not.
-    pub(super) fn tells_of(&self, file: &File, record: impl FnOnce() -> Record) -> bool {
-        let mut told = file.told.lock();
-        if let Some(wanted) = *told {
+    /// Describes the file, unless that was done. Answers whether it is to be
+    /// recorded; one that could not be described is not.
+    pub(super) fn describes(&self, file: &File, record: impl FnOnce() -> Record) -> bool {
+        let mut recorded = file.recorded.lock();
+        if let Some(wanted) = *recorded {
             return wanted;
         }
         let record = record();
         let wanted = self.wants(record.path.as_deref().unwrap_or_default());
-        if wanted && !(self.may_tell(file.ino.0) && self.put(record)) {
+        if wanted && !(self.may_describe(file.ino.0) && self.put(record)) {
             return false;
         }
         if wanted {
-            self.told.lock().insert(file.ino.0);
+            self.described.lock().insert(file.ino.0);
         }
-        *told = Some(wanted);
+        *recorded = Some(wanted);
         wanted
     }
 
     /// The file is gone.
     pub(super) fn gone(&self, ino: InodeId, now_ns: u64) {
-        if self.told.lock().remove(&ino.0) {
+        if self.described.lock().remove(&ino.0) {
             let at = now_ns.saturating_sub(self.began_ns);
             self.put(Record { at, ..Record::of(TraceOpKind::Remove, ino.0) });
         }
     }
 
-    /// Whether this file may be told of, for the first time or again: what is
-    /// remembered of them is bounded. If not, what would have been recorded is
+    /// Whether this file may be described, for the first time or again: how many
+    /// are remembered is bounded. If not, what would have been recorded is
     /// counted as lost.
-    fn may_tell(&self, file: u64) -> bool {
-        let told = self.told.lock();
-        let may = told.len() < TOLD_MAX || told.contains(&file);
+    fn may_describe(&self, file: u64) -> bool {
+        let described = self.described.lock();
+        let may = described.len() < DESCRIBED_MAX || described.contains(&file);
         if !may {
             self.counts.lost.fetch_add(1, Ordering::Relaxed);
         }
@@ -161,7 +161,7 @@ fn path_bytes(record: &Record) -> usize {
     record.path.as_ref().map_or(0, String::capacity)
 }
 
-/// A recording, as whoever asked for it sees it. It ends when this is dropped.
+/// A recording, for the one that began it. It ends when this is dropped.
 pub struct Recording {
     module: Arc<Trace>,
     number: u64,
@@ -176,7 +176,7 @@ pub struct Recording {
 pub struct Recorded {
     /// Whole lines.
     pub lines: String,
-    /// Operations that they tell.
+    /// Operations in them.
     pub ops: u64,
     /// Operations that are missing there.
     pub dropped: u64,
@@ -238,9 +238,9 @@ impl Trace {
             path: pattern,
             sender,
             counts: Arc::clone(&counts),
-            told: Mutex::default(),
+            described: Mutex::default(),
         });
-        // Still under the lock, so that whoever ends it comes after.
+        // Still under the lock, so that an end of it comes after.
         self.tracing.on.store(true, Ordering::Relaxed);
         drop(current);
         Ok(Recording { module: Arc::clone(self), number, head, receiver, counts, began_ns })
@@ -277,7 +277,7 @@ impl Recording {
         self.module.environment.monotonic_ns().saturating_sub(self.began_ns)
     }
 
-    /// Whether nobody ended it, but the mount ends.
+    /// Whether the end of the mount ends it.
     #[must_use]
     pub fn is_cut_off(&self) -> bool {
         self.module.tracing.closed.load(Ordering::Relaxed)
@@ -306,7 +306,12 @@ impl Recording {
         recorded.dropped = self.counts.lost.swap(0, Ordering::Relaxed);
         if recorded.dropped > 0 {
             let (at, dropped) = (self.age_ns(), recorded.dropped);
-            recorded.lines.push_str(&line(&Record { op: Told::Dropped, at, dropped, ..Record::default() }));
+            recorded.lines.push_str(&line(&Record {
+                op: LineKind::Dropped,
+                at,
+                dropped,
+                ..Record::default()
+            }));
         }
         Some(recorded)
     }
@@ -323,7 +328,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn files_told_of_before_may_be_told_of_again_and_others_once_there_is_room() {
+    fn files_described_before_may_be_again_and_others_once_there_is_room() {
         let (sender, _receiver) = sync_channel(1);
         let recorder = Recorder {
             number: 1,
@@ -332,14 +337,14 @@ mod tests {
             path: None,
             sender,
             counts: Arc::default(),
-            told: Mutex::default(),
+            described: Mutex::default(),
         };
-        recorder.told.lock().extend(0..TOLD_MAX as u64);
-        assert!(recorder.may_tell(5));
-        let new = TOLD_MAX as u64;
-        assert!(!recorder.may_tell(new));
+        recorder.described.lock().extend(0..DESCRIBED_MAX as u64);
+        assert!(recorder.may_describe(5));
+        let new = DESCRIBED_MAX as u64;
+        assert!(!recorder.may_describe(new));
         assert_eq!(recorder.counts.lost.load(Ordering::Relaxed), 1);
         recorder.gone(InodeId(5), 1);
-        assert!(recorder.may_tell(5));
+        assert!(recorder.may_describe(5));
     }
 }

@@ -7,4 +7,4 @@ mod read;
 mod record;
 
 pub use read::{Trace, TraceError, TraceFile, TraceOp};
-pub use record::{Header, Record, TRACE_VERSION, Told, TraceOpKind, end_line, line};
+pub use record::{Header, LineKind, Record, TRACE_VERSION, TraceOpKind, end_line, line};

@@ -1,6 +1,6 @@
 //! Takes a trace in, and refuses what is none.
 
-use super::record::{Header, Record, TRACE_VERSION, Told, TraceOpKind, VersionOnly};
+use super::record::{Header, LineKind, Record, TRACE_VERSION, TraceOpKind, VersionOnly};
 use braid_format::RangeSize;
 use braid_format::SIZE_MAX;
 use std::collections::HashMap;
@@ -149,7 +149,7 @@ impl Trace {
     /// Takes one line in. `known` has the latest of each file.
     fn take(&mut self, record: Record, known: &mut HashMap<u64, usize>) -> Result<(), String> {
         match record.op {
-            Told::File => {
+            LineKind::File => {
                 known.insert(record.file, self.files.len());
                 self.files.push(TraceFile {
                     number: record.file,
@@ -160,9 +160,9 @@ impl Trace {
                     age_ns: record.age,
                 });
             }
-            Told::Dropped => self.dropped = self.dropped.saturating_add(record.dropped),
-            Told::End => self.complete = true,
-            Told::Op(kind) => {
+            LineKind::Dropped => self.dropped = self.dropped.saturating_add(record.dropped),
+            LineKind::End => self.complete = true,
+            LineKind::Op(kind) => {
                 let file = *known
                     .get(&record.file)
                     .ok_or_else(|| format!("nothing was told of file {} before", record.file))?;
@@ -283,7 +283,7 @@ mod tests {
             stream: Some(3),
             ..Record::of(TraceOpKind::Write, 7)
         };
-        let lost = Record { op: Told::Dropped, at: 15, dropped: 2, ..Record::default() };
+        let lost = Record { op: LineKind::Dropped, at: 15, dropped: 2, ..Record::default() };
         let text =
             [HEAD.to_owned(), line(&file), line(&write), line(&lost), end_line(20, 1, 2, "size")].concat();
         let trace = read(&text).unwrap();

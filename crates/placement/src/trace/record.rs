@@ -34,11 +34,11 @@ pub(super) struct VersionOnly {
     pub(super) version: u32,
 }
 
-/// What a line tells.
+/// The kind of a line after the first.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
-pub enum Told {
-    /// Something of a file, before it is used.
+pub enum LineKind {
+    /// A file, before it is used.
     #[default]
     File,
     /// Operations that are missing here.
@@ -76,8 +76,8 @@ pub enum TraceOpKind {
 #[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct Record {
-    /// What the line tells.
-    pub op: Told,
+    /// The kind of the line.
+    pub op: LineKind,
     /// When it began, in nanoseconds since the recording did.
     pub at: u64,
     /// How long it took, in nanoseconds.
@@ -116,7 +116,7 @@ pub struct Record {
     /// Of an open: for writing.
     #[serde(skip_serializing_if = "is_false")]
     pub write: bool,
-    /// Of an open: what is read and written is not seen.
+    /// Of an open: the kernel reads and writes the file by itself.
     #[serde(skip_serializing_if = "is_false")]
     pub passthrough: bool,
     /// Who asks; of a file, its owner.
@@ -131,7 +131,7 @@ pub struct Record {
     /// Operations that are missing, here or in all.
     #[serde(skip_serializing_if = "is_zero")]
     pub dropped: u64,
-    /// Of the end: lines that tell an operation.
+    /// Of the end: lines of operations.
     #[serde(skip_serializing_if = "is_zero")]
     pub ops: u64,
     /// Of the end: why.
@@ -142,12 +142,13 @@ pub struct Record {
 impl Record {
     /// Of an operation on the file of this number.
     pub fn of(kind: TraceOpKind, file: u64) -> Self {
-        Self { op: Told::Op(kind), file, ..Self::default() }
+        Self { op: LineKind::Op(kind), file, ..Self::default() }
     }
 
-    /// Whether it tells an operation.
+    /// Whether it is of an operation.
+    #[must_use]
     pub fn is_op(&self) -> bool {
-        matches!(self.op, Told::Op(_))
+        matches!(self.op, LineKind::Op(_))
     }
 }
 
@@ -155,7 +156,7 @@ impl Record {
 /// recorded and `dropped` were not, within so many nanoseconds.
 #[must_use]
 pub fn end_line(at_ns: u64, ops: u64, dropped: u64, why: &str) -> String {
-    line(&Record { op: Told::End, at: at_ns, ops, dropped, why: Some(why.into()), ..Record::default() })
+    line(&Record { op: LineKind::End, at: at_ns, ops, dropped, why: Some(why.into()), ..Record::default() })
 }
 
 /// A value as a line.
