@@ -1,6 +1,6 @@
 //! What the settings stand for: the stores, the volume and the front end.
 
-use crate::config::{self, Config, Large, Policy, THREADS_DEFAULT, TierSettings, VolumeSettings};
+use crate::config::{self, Config, THREADS_DEFAULT, TierSettings, VolumeSettings};
 use crate::device::{self, Devices};
 use crate::drill::{self, Drills};
 use crate::refusal::Refusal;
@@ -13,7 +13,7 @@ use braid_ipc::protocol::{
     AffectedFile, AffectedRun, Drill, ErrorReply, Explanation, Hello, HoldingRule, HotFile, Latency,
     LatencyBucket, LatencyHistogram, MoveCount, Pin, Run, RunTier, Status, ThreadStatus, TierStatus, Trouble,
 };
-use braid_placement::{EPOCH_NS_DEFAULT, LargeFiles, PolicyConfig, Reserve, RuleConfig};
+use braid_placement::{EPOCH_NS_DEFAULT, Reserve, RuleConfig};
 use braid_stores::dir::DirStore;
 use braid_stores::native::open_tier_dir;
 use braid_volume::{
@@ -340,7 +340,7 @@ pub(crate) fn volume_config(
         return Err(settings.home.place.refuse(found, "name one of the tiers"));
     };
     let range_size = settings.range.as_ref().map(|range| range.value.get());
-    let policy = policy(&settings.policy.value);
+    let policy = settings.policy.value.clone();
     let epoch_ns = settings.epoch.as_ref().map_or(EPOCH_NS_DEFAULT, |epoch| epoch.value);
     let rules = settings.rules.iter().map(rule).collect();
     Ok(VolumeConfig {
@@ -394,31 +394,9 @@ pub(crate) fn rule(rule: &Rule) -> RuleConfig {
     RuleConfig {
         when: rule.when.value.clone(),
         tiers: rule.tiers.iter().map(|tier| tier.value.clone()).collect(),
-        policy: rule.policy.as_ref().map(|located| policy(&located.value)),
+        policy: rule.policy.as_ref().map(|policy| policy.value.clone()),
         pin: rule.pin,
         range_size: rule.range.as_ref().map(|range| range.value),
-    }
-}
-
-pub(crate) fn policy(policy: &Policy) -> PolicyConfig {
-    match policy {
-        Policy::Weighted => PolicyConfig::Weighted,
-        Policy::Adaptive => PolicyConfig::Adaptive,
-        Policy::Static { threads } => PolicyConfig::Static { threads: *threads },
-        Policy::Dynamic { threads, threshold, global_threshold } => PolicyConfig::Dynamic {
-            threads: *threads,
-            tier_threshold_percent: *threshold,
-            global_threshold_percent: *global_threshold,
-        },
-        Policy::HomeFirst { watermark } => PolicyConfig::HomeFirst { watermark_percent: *watermark },
-        Policy::Size { small, sync, large } => PolicyConfig::Size {
-            small: *small,
-            sync: *sync,
-            large: match large {
-                Large::Spread => LargeFiles::Spread,
-                Large::Tier(tier) => LargeFiles::Tier(tier.value.clone()),
-            },
-        },
     }
 }
 

@@ -197,7 +197,7 @@ mod tests {
                 reserve: Reserve::Percent(100.0),
             }],
             range_size: None,
-            policy: PolicyConfig::Weighted,
+            policy: PolicyConfig::named("weighted").unwrap(),
             rules: Vec::new(),
             epoch_ns: EPOCH_NS_DEFAULT,
             heat_budget: crate::HEAT_BUDGET_DEFAULT,

@@ -2,7 +2,6 @@
 
 use crate::Volume;
 use crate::tiers::Tier;
-use braid_placement::PolicyConfig;
 use std::sync::Arc;
 
 /// A tier counts as faster than another from this ratio of their bandwidths
@@ -64,7 +63,7 @@ impl Volume {
     }
 
     fn is_home_first(&self) -> bool {
-        matches!(*self.policy_config.read(), PolicyConfig::HomeFirst { .. })
+        self.policy_config.read().home_watermark().is_some()
     }
 
     /// Whether movers may put more on a tier now (Algorithm 2: its bandwidth is
