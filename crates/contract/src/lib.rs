@@ -18,6 +18,7 @@ mod id;
 mod job;
 mod native;
 mod printable;
+mod status;
 mod store;
 
 pub use attr::{Attr, FileKind, SetAttr, SetTime, Timestamp};
@@ -37,4 +38,8 @@ pub use native::{
     Renewal, open_by_steps,
 };
 pub use printable::{Printable, Shown, counted, is_unprintable, tame, tame_json};
+pub use status::{
+    AffectedRun, Device, HoldingRule, Latency, LatencyBucket, LatencyHistogram, MoveCount, NamedTier, Pinned,
+    PlacedRun, ThreadStatus, TierState, TierStatus, Trouble,
+};
 pub use store::{ObjectStat, PieceIo, Store, StoreCapabilities, StoreIo, Usage};
