@@ -65,10 +65,11 @@ fn render(file: &AffectedFile, text: &mut String) {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use braid_ipc::protocol::{AffectedRun, RunTier};
+    use braid_contract::TierId;
+    use braid_ipc::protocol::{AffectedRun, NamedTier};
 
     fn part(path: &str, offset: u64) -> AffectedFile {
-        let tier = RunTier { id: 1, name: "slow".into() };
+        let tier = NamedTier { id: TierId(1), name: "slow".into() };
         let run = AffectedRun { offset, len: 65_536, tier, state: "failing".into() };
         AffectedFile { path: path.into(), unknown: None, runs: vec![run] }
     }

@@ -207,9 +207,8 @@ pub(crate) struct StackArgs {
     #[arg(long, value_name = "NAME", requires = "tiers")]
     pub(crate) home: Option<String>,
 
-    /// adaptive, weighted, static[:threads=8], dynamic[:threads=8,threshold=50%,global-threshold=50%],
-    /// home-first[:watermark=90%] or size[:small=4MiB,sync=64KiB,large=spread|TIER] [default: weighted]
-    #[arg(long, value_name = "POLICY", requires = "tiers")]
+    /// Which tier a new range goes to
+    #[arg(long, value_name = "POLICY", requires = "tiers", help = braid_daemon::flags::policy_help())]
     pub(crate) policy: Option<String>,
 
     /// Size of a range: a power of two, 64KiB to 64MiB [default: the volume's, or 2MiB for a new one]

@@ -120,7 +120,7 @@ fn judge(status: &Status, jobs: &[Job], now: Duration) -> Verdict {
 
 /// What is wrong with a tier, if anything is.
 fn tier(tier: &TierStatus) -> Option<(Level, String)> {
-    let level = match tier.state.as_str() {
+    let level = match tier.state.name() {
         "online" | "draining" => return None,
         // Somebody wants it so.
         "read-only" if tier.readonly && tier.trouble.is_none() => return None,

@@ -9,7 +9,7 @@ use crate::served;
 use crate::table::{self, Align, Color, Table};
 use braid_contract::units::{show_duration, show_size, write_size};
 use braid_contract::{Shown, counted};
-use braid_ipc::protocol::{Reply, Request, Status, TierStatus};
+use braid_ipc::protocol::{Reply, Request, Status, TierState, TierStatus};
 use std::fmt::Write as _;
 use std::io::{self, IsTerminal};
 use std::thread;
@@ -85,7 +85,7 @@ fn render(status: &Status, colour: bool) -> String {
     for tier in &status.tiers {
         let cells = vec![
             format!("{}{}", tier.name, if tier.home { "*" } else { "" }),
-            tier.state.clone(),
+            tier.state.to_string(),
             if tier.durable { "durable" } else { "volatile" }.into(),
             show_size(tier.total),
             show_size(tier.used),
@@ -147,7 +147,7 @@ fn remarks(status: &Status) -> String {
         if let Some(trouble) = &tier.trouble {
             let since = show_duration(trouble.seconds);
             _ = writeln!(text, "{}: {} for {since}: {}", tier.name, tier.state, trouble.error);
-        } else if tier.state == "hanging" {
+        } else if tier.state == TierState::Hanging {
             _ = writeln!(text, "{}: hanging: no operation on it ends", tier.name);
         }
         if tier.readonly {
@@ -173,7 +173,7 @@ fn remarks(status: &Status) -> String {
         );
     }
     let healthy = |tier: &TierStatus| {
-        matches!(tier.state.as_str(), "online" | "full" | "draining")
+        matches!(tier.state, TierState::Online | TierState::Full | TierState::Draining)
             || tier.readonly && tier.trouble.is_none()
     };
     if !status.lost_tiers.is_empty() || !status.tiers.iter().all(healthy) {

@@ -54,7 +54,7 @@ fn render_list(tiers: &[TierStatus]) -> String {
     for tier in tiers {
         rows.row(vec![
             format!("{}{}", tier.name, if tier.home { "*" } else { "" }),
-            tier.state.clone(),
+            tier.state.to_string(),
             if tier.weight > 0.0 { format!("{:.0}", tier.weight) } else { "-".into() },
             show_size(tier.reserve),
             show_size(tier.available),

@@ -1,6 +1,7 @@
 //! Typed identifiers. Everything that names a thing is a type of its own, so
 //! that an inode number can't be passed where an object is meant.
 
+use serde::{Deserialize, Serialize};
 use std::fmt;
 use std::str::FromStr;
 
@@ -87,7 +88,7 @@ fn hex_digit(digit: u8) -> Result<u8, ParseIdError> {
 
 /// A tier's number within its volume, `0..=62`. It is given when the tier
 /// joins, written to disk in index entries, and never given to another tier.
-#[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Debug, Serialize, Deserialize)]
 pub struct TierId(pub u8);
 
 impl TierId {

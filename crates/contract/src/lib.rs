@@ -24,6 +24,7 @@ mod native;
 mod printable;
 mod random;
 mod request;
+mod status;
 mod store;
 /// How sizes, rates and durations are written and read.
 pub mod units;
@@ -48,4 +49,8 @@ pub use native::{
 pub use printable::{Printable, Shown, counted, is_unprintable, tame, tame_json};
 pub use random::SplitMix;
 pub use request::{Operation, Reply, Request, Served, Service, dispatch};
+pub use status::{
+    AffectedRun, Device, HoldingRule, Latency, LatencyBucket, LatencyHistogram, MoveCount, NamedTier, Pinned,
+    PlacedRun, ThreadStatus, TierState, TierStatus, Trouble,
+};
 pub use store::{ObjectStat, PieceIo, Store, StoreCapabilities, StoreIo, Usage};

@@ -8,6 +8,7 @@ use crate::refusal::{Located, Place, Refusal};
 use crate::rules::Rule;
 use crate::running::Source;
 use braid_modules::Configured;
+use braid_placement::PolicyConfig;
 use braid_volume::RangeSize;
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -85,7 +86,7 @@ pub struct VolumeSettings {
     /// Name of the home tier.
     pub home: Located<String>,
     /// Which tier a new range goes to.
-    pub policy: Located<Policy>,
+    pub policy: PolicySettings,
     /// Which files go elsewhere; the first that matches counts.
     pub rules: Vec<Rule>,
     /// How long an epoch is, in nanoseconds.
@@ -196,65 +197,15 @@ pub enum Reserve {
     Percent(f64),
 }
 
-/// Which tier a new range goes to.
-#[derive(Clone, Debug, PartialEq)]
-pub enum Policy {
-    /// Ranges are dealt over the tiers in proportion to their weights.
-    Weighted,
-    /// Ranges are dealt by what each tier does and has to do.
-    Adaptive,
-    /// Threads are mapped to tiers, to the fastest first.
-    Static {
-        /// Threads that saturate a tier of which that is not known.
-        threads: u32,
-    },
-    /// Threads are mapped to tiers, and remapped (PolyStore, Algorithm 1).
-    Dynamic {
-        /// Threads that saturate a tier of which that is not known.
-        threads: u32,
-        /// Change of one tier's bandwidth that counts, in percent.
-        threshold: f64,
-        /// Change of the bandwidth of all that counts, in percent.
-        global_threshold: f64,
-    },
-    /// Home, until it is filled to the watermark.
-    HomeFirst {
-        /// How full home may become, in percent.
-        watermark: f64,
-    },
-    /// By the size of the file.
-    Size {
-        /// Files up to this size, in bytes, stay home.
-        small: u64,
-        /// Synchronous writes up to this size, in bytes, go home.
-        sync: u64,
-        /// Where the others go.
-        large: Large,
-    },
-}
-
-impl Policy {
-    /// Its name, as it is written.
-    #[must_use]
-    pub fn name(&self) -> &'static str {
-        match self {
-            Self::Weighted => "weighted",
-            Self::Adaptive => "adaptive",
-            Self::Static { .. } => "static",
-            Self::Dynamic { .. } => "dynamic",
-            Self::HomeFirst { .. } => "home-first",
-            Self::Size { .. } => "size",
-        }
-    }
-}
-
-/// Where the policy `size` puts large files.
-#[derive(Clone, Debug, PartialEq)]
-pub enum Large {
-    /// Over all tiers, by weight.
-    Spread,
-    /// To one tier.
-    Tier(Located<String>),
+/// A policy and where it is set.
+#[derive(Clone, Debug)]
+pub struct PolicySettings {
+    /// The policy.
+    pub value: PolicyConfig,
+    /// Where it stands.
+    pub place: Place,
+    /// The tiers that its settings name, each with its own place.
+    pub tiers: Vec<Located<String>>,
 }
 
 /// How a file system is mounted; what is not set has a default.
@@ -297,16 +248,6 @@ pub fn mount_option(text: &str) -> Result<String, String> {
 pub const THREADS_DEFAULT: usize = 48;
 /// The bounds of [`MountSettings::threads`].
 pub const THREADS: std::ops::RangeInclusive<usize> = 1..=512;
-/// The watermark of the policy `home-first`, in percent.
-pub const WATERMARK_DEFAULT: f64 = 90.0;
-/// Up to where the policy `size` calls a file small.
-pub const SMALL_DEFAULT: u64 = 4 << 20;
-/// Up to where the policy `size` calls a synchronous write small.
-pub const SYNC_DEFAULT: u64 = 64 << 10;
-/// Threads that saturate a tier, where nothing else says how many.
-pub const SATURATING_DEFAULT: u32 = 8;
-/// Change of a bandwidth that the policy `dynamic` acts on, in percent.
-pub const THRESHOLD_DEFAULT: f64 = 50.0;
 /// The bounds of an epoch, in nanoseconds.
 pub const EPOCH: std::ops::RangeInclusive<u64> = 10_000_000..=60_000_000_000;
 
@@ -349,10 +290,10 @@ pub(crate) fn check_names(volume: &VolumeSettings) -> Result<(), Refusal> {
     }
     known(&volume.tiers, &volume.home)?;
     crate::movers::check(volume)?;
-    check_policy(volume, &volume.policy.value)?;
+    check_policy(volume, &volume.policy)?;
     for rule in &volume.rules {
         rule.tiers.iter().try_for_each(|tier| known_in(volume, tier))?;
-        rule.policy.iter().try_for_each(|policy| check_policy(volume, &policy.value))?;
+        rule.policy.iter().try_for_each(|policy| check_policy(volume, policy))?;
     }
     let home = volume.tier(&volume.home.value);
     if let Some(readonly) = home.and_then(|home| home.readonly.as_ref()).filter(|readonly| readonly.value) {
@@ -369,11 +310,8 @@ pub(crate) fn check_names(volume: &VolumeSettings) -> Result<(), Refusal> {
 }
 
 /// Refuses a policy that names a tier that there is not.
-pub(crate) fn check_policy(volume: &VolumeSettings, policy: &Policy) -> Result<(), Refusal> {
-    match policy {
-        Policy::Size { large: Large::Tier(tier), .. } => known_in(volume, tier),
-        _ => Ok(()),
-    }
+pub(crate) fn check_policy(volume: &VolumeSettings, policy: &PolicySettings) -> Result<(), Refusal> {
+    policy.tiers.iter().try_for_each(|tier| known_in(volume, tier))
 }
 
 /// Refuses a name that no tier has, in memory or not.

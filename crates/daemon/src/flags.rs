@@ -1,6 +1,6 @@
 //! Reads a stack from flags, for those who have no stack file.
 
-use crate::config::{Config, MountSettings, Policy, StackNode, TierSettings, VolumeSettings, check_names};
+use crate::config::{Config, MountSettings, StackNode, TierSettings, VolumeSettings, check_names};
 use crate::refusal::{Located, Place, Refusal};
 use crate::running::Source;
 use crate::section::{Field, Section};
@@ -22,6 +22,15 @@ pub struct StackFlags {
     pub range: Option<String>,
 }
 
+/// The policy without `--policy`.
+const POLICY_DEFAULT: &str = "weighted";
+
+/// What `--policy` may say, for its help.
+#[must_use]
+pub fn policy_help() -> String {
+    format!("{} [default: {POLICY_DEFAULT}]", policy::forms())
+}
+
 /// Reads the flags.
 ///
 /// # Errors
@@ -38,11 +47,8 @@ pub fn parse(flags: &StackFlags) -> Result<Config, Refusal> {
         None => Located::new(first.name.clone(), first.place.clone()),
     };
     let policy = match &flags.policy {
-        Some(text) => {
-            let place = Place::flag(format!("--policy {text}"));
-            Located::new(policy::from_flag(text, &place)?, place)
-        }
-        None => Located::new(Policy::Weighted, Place::flag("--policy")),
+        Some(text) => policy::from_flag(text, &Place::flag(format!("--policy {text}")))?,
+        None => policy::from_flag(POLICY_DEFAULT, &Place::flag("--policy"))?,
     };
     let range = flags.range.as_ref().map(|text| {
         let node = Node::new(Value::Scalar(text.clone()));
@@ -78,7 +84,7 @@ pub fn parse(flags: &StackFlags) -> Result<Config, Refusal> {
 fn document(flags: &StackFlags, volume: &VolumeSettings) -> Node {
     let text = |text: &str| Value::Scalar(text.to_owned());
     // It was read before.
-    let policy = flags.policy.as_deref().unwrap_or("weighted");
+    let policy = flags.policy.as_deref().unwrap_or(POLICY_DEFAULT);
     let policy = policy::node(policy, &volume.policy.place).map_or_else(|_| text(policy), |node| node.value);
     let mut keys = vec![entry("home", text(&volume.home.value)), entry("policy", policy)];
     keys.extend(flags.range.as_ref().map(|range| entry("range", text(range))));

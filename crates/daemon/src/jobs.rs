@@ -174,7 +174,6 @@ impl VolumeHandle {
             true => self.volume.pin(&request.path, tier, request.recursive),
             false => self.volume.unpin(&request.path, request.recursive),
         };
-        let pinned = pinned?;
-        Ok(Pinned { files: pinned.files, changed: pinned.changed })
+        Ok(pinned?)
     }
 }

@@ -10,7 +10,7 @@ use crate::section::{Field, Section};
 use crate::yaml::Value;
 use crate::{movers, volume_settings, wire};
 use braid_contract::{Error, JobKind, JobState, RefusalKind};
-use braid_placement::{LargeFiles, PolicyConfig};
+use braid_placement::PolicyConfig;
 use braid_stores::memory::MemoryStore;
 use braid_volume::{MoversConfig, OpenError, PlacementConfig, TierConfig, Volume, VolumeConfig};
 use std::sync::Arc;
@@ -75,7 +75,7 @@ impl MemoryTier {
 /// Where data goes, by the settings.
 fn placement(settings: &VolumeSettings) -> PlacementConfig {
     PlacementConfig {
-        policy: wire::policy(&settings.policy.value),
+        policy: settings.policy.value.clone(),
         rules: settings.rules.iter().map(wire::rule).collect(),
         movers: movers::config(settings),
     }
@@ -83,15 +83,15 @@ fn placement(settings: &VolumeSettings) -> PlacementConfig {
 
 /// Where data goes while these tiers are not there. Nothing is moved meanwhile.
 fn without(names: &[String], mut placement: PlacementConfig) -> PlacementConfig {
-    let leads_there = |policy: &PolicyConfig| match policy {
-        PolicyConfig::Size { large: LargeFiles::Tier(tier), .. } => names.contains(tier),
-        _ => false,
-    };
+    let leads_there =
+        |policy: &PolicyConfig| policy.tiers().any(|tier| names.iter().any(|name| name == tier));
     placement.rules.retain(|rule| {
         !rule.tiers.iter().any(|tier| names.contains(tier)) && !rule.policy.as_ref().is_some_and(leads_there)
     });
-    if leads_there(&placement.policy) {
-        placement.policy = PolicyConfig::Weighted;
+    if leads_there(&placement.policy)
+        && let Some(weighted) = PolicyConfig::named("weighted")
+    {
+        placement.policy = weighted;
     }
     placement.movers = MoversConfig::NONE;
     placement

@@ -1,7 +1,7 @@
 //! The settings of what goes on in the background: heat, monitor and movers,
 //! from the keys of a stack file; and what they come to.
 
-use crate::config::{Movers, Policy, VolumeSettings};
+use crate::config::{Movers, VolumeSettings};
 use crate::refusal::{Located, Place, Refusal};
 use crate::section::{Field, Section};
 use braid_contract::units;
@@ -105,19 +105,17 @@ fn watermarks(volume: &VolumeSettings) -> (f64, f64) {
     let set = |get: fn(&Movers) -> &Option<Located<f64>>| {
         volume.movers.as_ref().and_then(|movers| get(movers).as_ref()).map(|set| set.value)
     };
-    let of_policy = match &volume.policy.value {
-        // Where the policy stops to fill home, room is made.
-        Policy::HomeFirst { watermark } => *watermark,
-        _ => MoversConfig::NONE.watermark_high * 100.0,
-    };
+    // Where the policy stops to fill home, room is made.
+    let of_policy = volume.policy.value.home_watermark();
+    let of_policy = of_policy.unwrap_or(MoversConfig::NONE.watermark_high * 100.0);
     let high = set(|movers| &movers.watermark_high).unwrap_or(of_policy);
     (high, set(|movers| &movers.watermark_low).unwrap_or_else(|| (high - 10.0).max(high / 2.0)))
 }
 
-/// What the settings come to. Without `movers`, only the policy `home-first`
-/// has any: they are its other half.
+/// What the settings come to. Without `movers`, only a policy that puts home
+/// first has any: they are its other half.
 pub(crate) fn config(volume: &VolumeSettings) -> MoversConfig {
-    let home_first = matches!(volume.policy.value, Policy::HomeFirst { .. });
+    let home_first = volume.policy.value.home_watermark().is_some();
     let given = volume.movers.as_ref();
     let on = home_first || given.is_some();
     let truth =

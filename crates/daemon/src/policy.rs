@@ -1,47 +1,68 @@
 //! The settings of a policy. It is written as `NAME`, as `NAME:key=value,…` or
 //! as `{ NAME: { key: value, … } }`, in a stack file and as a flag alike.
 
-use crate::config::{
-    Large, Policy, SATURATING_DEFAULT, SMALL_DEFAULT, SYNC_DEFAULT, THRESHOLD_DEFAULT, WATERMARK_DEFAULT,
-};
-use crate::refusal::{Place, Refusal};
+use crate::config::PolicySettings;
+use crate::refusal::{Located, Place, Refusal};
 use crate::section::{Field, Section, nearest, one_of};
 use crate::yaml::{self, Node, Value};
 use braid_contract::units;
+use braid_placement::{POLICIES, PolicyConfig, PolicyKind, Setting, SettingKind, SettingValue, Target};
 
-/// More threads than that are never needed to saturate a tier.
-const SATURATING_MAX: usize = 1024;
-/// The policies.
-pub(crate) const NAMES: &[&str] = &["adaptive", "weighted", "static", "dynamic", "home-first", "size"];
+/// How the setting says that data goes to all tiers.
+const SPREAD: &str = "spread";
 
-/// The settings that the policy `name` has; `None` if there is no such policy.
-fn keys(name: &str) -> Option<&'static [&'static str]> {
-    Some(match name {
-        "adaptive" | "weighted" => &[],
-        "static" => &["threads"],
-        "dynamic" => &["threads", "threshold", "global-threshold"],
-        "home-first" => &["watermark"],
-        "size" => &["small", "sync", "large"],
-        _ => return None,
-    })
+/// The names of the policies.
+pub(crate) fn names() -> Vec<&'static str> {
+    POLICIES.iter().map(|kind| kind.name).collect()
+}
+
+/// What a policy may be in a flag: each with its settings and their defaults.
+#[must_use]
+pub(crate) fn forms() -> String {
+    let forms: Vec<String> = POLICIES.iter().map(|kind| form(kind)).collect();
+    one_of(&forms.iter().map(String::as_str).collect::<Vec<_>>())
+}
+
+/// `NAME[:key=default,…]`
+fn form(kind: &PolicyKind) -> String {
+    let default = |setting: &Setting| match setting.kind {
+        SettingKind::Threads { default, .. } => default.to_string(),
+        SettingKind::Percent { default, .. } => format!("{default}%"),
+        SettingKind::Size { default } => units::write_size(default),
+        SettingKind::Target => format!("{SPREAD}|TIER"),
+    };
+    let setting = |setting: &Setting| format!("{}={}", setting.key, default(setting));
+    match kind.settings {
+        [] => kind.name.to_owned(),
+        settings => format!("{}[:{}]", kind.name, settings.iter().map(setting).collect::<Vec<_>>().join(",")),
+    }
+}
+
+fn keys(kind: &PolicyKind) -> Vec<&'static str> {
+    kind.settings.iter().map(|setting| setting.key).collect()
+}
+
+/// The policy that is called `name`.
+fn find(name: &str, place: &Place) -> Result<&'static PolicyKind, Refusal> {
+    POLICIES.iter().find(|kind| kind.name == name).copied().ok_or_else(|| unknown(place, name))
 }
 
 /// A policy in a document.
-pub(crate) fn from_node(field: &Field) -> Result<Policy, Refusal> {
+pub(crate) fn from_node(field: &Field) -> Result<PolicySettings, Refusal> {
     if let Value::Scalar(text) = &field.node.value {
         return from_parts(text, &field.place);
     }
-    let chosen = Section::open(field)?.into_only(NAMES)?;
-    let Some(known) = keys(&chosen.name) else { return Err(unknown(&chosen.place, &chosen.name)) };
-    if known.is_empty() && !matches!(&chosen.node.value, Value::Null | Value::Map(_)) {
+    let chosen = Section::open(field)?.into_only(&names())?;
+    let kind = find(&chosen.name, &chosen.place)?;
+    if kind.settings.is_empty() && !matches!(&chosen.node.value, Value::Null | Value::Map(_)) {
         let advice = format!("write {}: {{ }}", chosen.name);
         return Err(chosen.place.refuse("this policy has no settings", advice));
     }
-    build(&chosen.name, Section::of(&chosen, known)?)
+    build(kind, Section::of(&chosen, &keys(kind))?, &field.place)
 }
 
 /// A policy in a flag.
-pub(crate) fn from_flag(text: &str, place: &Place) -> Result<Policy, Refusal> {
+pub(crate) fn from_flag(text: &str, place: &Place) -> Result<PolicySettings, Refusal> {
     from_node(&Field { name: "policy".into(), place: place.clone(), node: node(text, place)? })
 }
 
@@ -54,9 +75,9 @@ pub(crate) fn node(text: &str, place: &Place) -> Result<Node, Refusal> {
 }
 
 /// `NAME[:key=value[,key=value]…]`
-fn from_parts(text: &str, place: &Place) -> Result<Policy, Refusal> {
+fn from_parts(text: &str, place: &Place) -> Result<PolicySettings, Refusal> {
     let (name, settings) = text.split_once(':').unwrap_or((text, ""));
-    let Some(known) = keys(name) else { return Err(unknown(place, name)) };
+    let kind = find(name, place)?;
     let mut parts = Vec::new();
     for part in settings.split(',').filter(|part| !part.is_empty()) {
         let Some(part) = part.split_once('=') else {
@@ -65,68 +86,55 @@ fn from_parts(text: &str, place: &Place) -> Result<Policy, Refusal> {
         };
         parts.push(part);
     }
-    build(name, Section::from_parts(place.clone(), &parts, known)?)
+    build(kind, Section::from_parts(place.clone(), &parts, &keys(kind))?, place)
 }
 
 fn unknown(place: &Place, name: &str) -> Refusal {
-    let advice = match nearest(name, NAMES) {
-        Some(nearest) => format!("did you mean '{nearest}'? The policies are {}", NAMES.join(", ")),
-        None => format!("a policy is {}", one_of(NAMES)),
+    let names = names();
+    let advice = match nearest(name, &names) {
+        Some(nearest) => format!("did you mean '{nearest}'? The policies are {}", names.join(", ")),
+        None => format!("a policy is {}", one_of(&names)),
     };
     place.refuse(format!("there is no policy '{name}'"), advice)
 }
 
-/// `name` is one of [`NAMES`], and the section has no keys but its own.
-fn build(name: &str, mut settings: Section) -> Result<Policy, Refusal> {
-    Ok(match name {
-        "home-first" => {
-            let watermark = settings.take("watermark").map(|field| watermark(&field)).transpose()?;
-            Policy::HomeFirst { watermark: watermark.unwrap_or(WATERMARK_DEFAULT) }
+/// Reads the settings of a policy; the section has no keys but its own. `place`
+/// is that of the policy.
+fn build(kind: &'static PolicyKind, mut settings: Section, place: &Place) -> Result<PolicySettings, Refusal> {
+    let mut tiers = Vec::new();
+    let value = PolicyConfig::read(kind, |setting| {
+        settings.take(setting.key).map(|field| value(setting.kind, &field, &mut tiers)).transpose()
+    })?;
+    Ok(PolicySettings { value, place: place.clone(), tiers })
+}
+
+/// Reads one setting; a tier that it names is added to `tiers`.
+fn value(
+    kind: SettingKind,
+    field: &Field,
+    tiers: &mut Vec<Located<String>>,
+) -> Result<SettingValue, Refusal> {
+    Ok(match kind {
+        SettingKind::Threads { max, .. } => {
+            SettingValue::Threads(field.count(1..=max as usize)?.value as u32)
         }
-        "size" => {
-            let small = settings.take("small").map(|field| field.size()).transpose()?;
-            let sync = settings.take("sync").map(|field| field.size()).transpose()?;
-            let large = settings.take("large").map(|field| large(&field)).transpose()?;
-            Policy::Size {
-                small: small.map_or(SMALL_DEFAULT, |small| small.value),
-                sync: sync.map_or(SYNC_DEFAULT, |sync| sync.value),
-                large: large.unwrap_or(Large::Spread),
+        SettingKind::Percent { why_not_zero, .. } => {
+            let percent = field.parse("a percentage", units::parse_percent)?;
+            if percent.value <= 0.0 {
+                return Err(field.place.refuse(why_not_zero, "write a percentage from 1% to 100%"));
             }
+            SettingValue::Percent(percent.value)
         }
-        "adaptive" => Policy::Adaptive,
-        "static" => Policy::Static { threads: threads(&mut settings)? },
-        "dynamic" => Policy::Dynamic {
-            threads: threads(&mut settings)?,
-            threshold: threshold(&mut settings, "threshold")?,
-            global_threshold: threshold(&mut settings, "global-threshold")?,
-        },
-        _ => Policy::Weighted,
+        SettingKind::Size { .. } => SettingValue::Size(field.size()?.value),
+        SettingKind::Target => SettingValue::Target(target(field, tiers)?),
     })
 }
 
-fn threads(settings: &mut Section) -> Result<u32, Refusal> {
-    let threads = settings.take("threads").map(|field| field.count(1..=SATURATING_MAX)).transpose()?;
-    Ok(threads.map_or(SATURATING_DEFAULT, |threads| threads.value as u32))
-}
-
-fn threshold(settings: &mut Section, key: &str) -> Result<f64, Refusal> {
-    let Some(field) = settings.take(key) else { return Ok(THRESHOLD_DEFAULT) };
-    let threshold = field.parse("a percentage", units::parse_percent)?;
-    if threshold.value > 0.0 {
-        return Ok(threshold.value);
-    }
-    Err(field.place.refuse("at 0% every change would count", "write a percentage from 1% to 100%"))
-}
-
-fn watermark(field: &Field) -> Result<f64, Refusal> {
-    let watermark = field.parse("a percentage", units::parse_percent)?;
-    if watermark.value > 0.0 {
-        return Ok(watermark.value);
-    }
-    Err(field.place.refuse("at 0% nothing would ever go home", "write a percentage from 1% to 100%"))
-}
-
-fn large(field: &Field) -> Result<Large, Refusal> {
+fn target(field: &Field, tiers: &mut Vec<Located<String>>) -> Result<Target, Refusal> {
     let target = field.text("spread or the name of a tier")?;
-    Ok(if target.value == "spread" { Large::Spread } else { Large::Tier(target) })
+    if target.value == SPREAD {
+        return Ok(Target::Spread);
+    }
+    tiers.push(target.clone());
+    Ok(Target::Tier(target.value))
 }

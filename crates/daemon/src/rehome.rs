@@ -6,7 +6,7 @@ use crate::replacement::{cant_open, refused};
 use crate::validate;
 use crate::wire::VolumeHandle;
 use braid_contract::{AccessTimes, Errno, Error, Fd, JobKind};
-use braid_ipc::protocol::{ErrorReply, HomeReplaced, Job, RunTier, Saved};
+use braid_ipc::protocol::{ErrorReply, HomeReplaced, Job, NamedTier, Saved};
 use braid_stores::native::open_tier_dir;
 use braid_volume::JobStatus;
 use std::io;
@@ -72,7 +72,7 @@ impl VolumeHandle {
         let home = tiers.iter().find(|tier| tier.home);
         let home = home.ok_or_else(|| ErrorReply::from(Error::from(Errno::ENOENT)))?;
         Ok(HomeReplaced {
-            tier: RunTier { id: home.id.0, name: home.name.clone() },
+            tier: NamedTier { id: home.id, name: home.name.clone() },
             old_location: report.old_location,
             location: dir.clone(),
             files: report.files,

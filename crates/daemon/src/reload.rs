@@ -104,7 +104,7 @@ impl Control {
         let range_size = self.volume.volume.status().range_size;
         files.refuse_fixed(range_size).map_err(invalid)?;
         let placement = PlacementConfig {
-            policy: wire::policy(&new.policy.value),
+            policy: new.policy.value.clone(),
             rules: new.rules.iter().map(wire::rule).collect(),
             movers: movers::config(new),
         };

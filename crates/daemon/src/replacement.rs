@@ -7,7 +7,7 @@ use crate::refusal::Place;
 use crate::validate;
 use crate::wire::{VolumeHandle, reserve};
 use braid_contract::{Errno, Error, Shown};
-use braid_ipc::protocol::{ErrorReply, Replaced, RunTier, Saved};
+use braid_ipc::protocol::{ErrorReply, NamedTier, Replaced, Saved};
 use braid_stores::dir::DirStore;
 use braid_volume::{TierChange, TierConfig};
 use std::path::{Path, PathBuf};
@@ -82,7 +82,7 @@ impl VolumeHandle {
         replaced.map_err(|error| Asked::ReplaceLost { dir: &dir }.failed(&error))?;
         self.drills.enter(name, control);
         Ok(Replaced {
-            lost: RunTier { id: before.id.0, name: name.to_owned() },
+            lost: NamedTier { id: before.id, name: name.to_owned() },
             lost_location: before.location,
             lost_ranges: before.ranges,
             next_mount: old.next_mount(&dir),

@@ -1,7 +1,7 @@
 //! The rules of a volume, from a stack file: which files go where, whatever the
 //! policy is.
 
-use crate::config::Policy;
+use crate::config::PolicySettings;
 use crate::refusal::{Located, Refusal};
 use crate::section::{Field, Section};
 use crate::yaml::Value;
@@ -17,7 +17,7 @@ pub struct Rule {
     /// The tiers that it names, in the order in which they are tried.
     pub tiers: Vec<Located<String>>,
     /// The policy in place of the volume's.
-    pub policy: Option<Located<Policy>>,
+    pub policy: Option<PolicySettings>,
     /// Whether movers leave what it places where it is.
     pub pin: bool,
     /// How long the ranges of what matches are, in place of the volume's.
@@ -41,10 +41,7 @@ fn rule(field: &Field) -> Result<Rule, Refusal> {
     let condition = Condition::parse(&when.value)
         .map_err(|error| when.place.refuse(format!("{}: {}", when.value, error.found), error.advice))?;
     let tiers = section.take("tier").map(|field| tiers(&field)).transpose()?.unwrap_or_default();
-    let policy = match section.take("policy") {
-        Some(field) => Some(Located::new(policy::from_node(&field)?, field.place.clone())),
-        None => None,
-    };
+    let policy = section.take("policy").map(|field| policy::from_node(&field)).transpose()?;
     let pin = section.take("pin").map(|field| field.truth()).transpose()?.is_some_and(|pin| pin.value);
     let range = section.take("range").map(|field| volume_settings::range(&field)).transpose()?;
     if tiers.is_empty() && policy.is_none() && range.is_none() && !pin {

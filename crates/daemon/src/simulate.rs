@@ -1,7 +1,7 @@
 //! A trace replayed against policies, on tiers that need not be there:
 //! `braid placement simulate`. Nothing is opened but the trace.
 
-use crate::config::{Policy, TierSettings, VolumeSettings, check_policy, known};
+use crate::config::{PolicySettings, TierSettings, VolumeSettings, check_policy, known};
 use crate::profile::{Figures, Profile};
 use crate::refusal::{Located, Place, Refusal};
 use crate::{policy, wire};
@@ -127,7 +127,7 @@ pub fn run(
         let config = SimulatorConfig {
             tiers: tiers.clone(),
             range_size,
-            policy: wire::policy(&policy.value),
+            policy: policy.value.clone(),
             rules: volume.rules.iter().map(wire::rule).collect(),
             epoch_ns: volume.epoch.as_ref().map_or(EPOCH_NS_DEFAULT, |epoch| epoch.value),
             throttle_ns: options.throttled.then_some(THROTTLE_NS),
@@ -145,23 +145,21 @@ pub fn run(
 fn policies(
     volume: &VolumeSettings,
     flags: &[String],
-) -> Result<Vec<(String, bool, Located<Policy>)>, Refusal> {
+) -> Result<Vec<(String, bool, PolicySettings)>, Refusal> {
     if !flags.is_empty() {
         let named = |flag: &String| {
-            let place = Place::flag(format!("--policy {flag}"));
-            let policy = policy::from_flag(flag, &place)?;
+            let policy = policy::from_flag(flag, &Place::flag(format!("--policy {flag}")))?;
             check_policy(volume, &policy)?;
-            Ok((flag.clone(), false, Located::new(policy, place)))
+            Ok((flag.clone(), false, policy))
         };
         return flags.iter().map(named).collect();
     }
     let own = &volume.policy;
     let mut policies = vec![(own.value.name().to_owned(), true, own.clone())];
-    for name in policy::NAMES {
-        let place = Place::flag(format!("--policy {name}"));
-        let policy = policy::from_flag(name, &place)?;
-        if policy != own.value {
-            policies.push(((*name).to_owned(), false, Located::new(policy, place)));
+    for name in policy::names() {
+        let policy = policy::from_flag(name, &Place::flag(format!("--policy {name}")))?;
+        if policy.value != own.value {
+            policies.push((name.to_owned(), false, policy));
         }
     }
     Ok(policies)

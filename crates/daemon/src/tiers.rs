@@ -14,7 +14,7 @@ use crate::validate;
 use crate::volume_settings::{self, check_name};
 use crate::wire::VolumeHandle;
 use braid_contract::{Errno, TierId};
-use braid_ipc::protocol::{ErrorReply, Job, RunTier};
+use braid_ipc::protocol::{ErrorReply, Job, NamedTier};
 use braid_stores::dir::DirStore;
 use braid_stores::fault::FaultControl;
 use braid_volume::{RemovedTier, TierChange, TierConfig};
@@ -52,7 +52,7 @@ impl VolumeHandle {
         dir: &Path,
         settings: &Settings,
         mountpoint: &Path,
-    ) -> Result<(RunTier, Edit), ErrorReply> {
+    ) -> Result<(NamedTier, Edit), ErrorReply> {
         let (joining, config) = self.joining((name, dir, settings), mountpoint)?;
         let added = self.volume.add_tier(config);
         let id = added.map_err(|error| Asked::Add { dir: &joining.dir }.failed(&error))?;
@@ -68,7 +68,7 @@ impl VolumeHandle {
         new: (&str, &Path, &Settings),
         bandwidth: Option<u64>,
         mountpoint: &Path,
-    ) -> Result<(RunTier, Edit, Job), ErrorReply> {
+    ) -> Result<(NamedTier, Edit, Job), ErrorReply> {
         self.known_tier(old)?;
         let (joining, config) = self.joining(new, mountpoint)?;
         if joining.read.change.readonly == Some(true) {
@@ -126,7 +126,7 @@ impl VolumeHandle {
     }
 
     /// It joined. Answers it, and how the stack file says so.
-    fn joined(&self, name: &str, id: TierId, joining: Joining) -> Result<(RunTier, Edit), ErrorReply> {
+    fn joined(&self, name: &str, id: TierId, joining: Joining) -> Result<(NamedTier, Edit), ErrorReply> {
         let Joining { dir, read, control } = joining;
         self.drills.enter(name, control);
         let (weight, reserve) = (read.change.weight.flatten(), read.change.reserve.unwrap_or_default());
@@ -135,7 +135,7 @@ impl VolumeHandle {
         self.volume.set_tier(name, read.change)?;
         let keys = read.keys.into_iter().filter_map(|(key, value)| Some((key, value?)));
         let keys = [("dir", dir.to_string_lossy().into_owned())].into_iter().chain(keys).collect();
-        Ok((RunTier { id: id.0, name: name.to_owned() }, Edit::Add(name.to_owned(), keys)))
+        Ok((NamedTier { id, name: name.to_owned() }, Edit::Add(name.to_owned(), keys)))
     }
 
     /// Changes settings of a tier.

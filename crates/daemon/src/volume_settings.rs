@@ -54,7 +54,7 @@ pub(crate) fn from_file(field: &Field, reading: &Reading<'_>) -> Result<VolumeSe
     let settings = VolumeSettings {
         place: section.place().clone(),
         home: home.text("the name of a tier")?,
-        policy: Located::new(policy::from_node(&policy)?, policy.place.clone()),
+        policy: policy::from_node(&policy)?,
         rules: section.take("rules").map(|field| rules::from_file(&field)).transpose()?.unwrap_or_default(),
         epoch: section.take("epoch").map(|field| epoch(&field)).transpose()?,
         profile: section

@@ -1,6 +1,6 @@
 //! What the settings stand for: the stores, the volume and the front end.
 
-use crate::config::{self, Config, Large, Policy, THREADS_DEFAULT, TierSettings, VolumeSettings};
+use crate::config::{self, Config, THREADS_DEFAULT, TierSettings, VolumeSettings};
 use crate::device::{self, Devices};
 use crate::drill::{self, Drills};
 use crate::modules::Modules;
@@ -11,11 +11,11 @@ use crate::{elsewhere, memory, movers, ownership, process, rehome, require, vali
 use braid_contract::{Errno, Error, FileSystem, InodeId, Shown, Store, VolumeId};
 use braid_fuse::{FuseConfig, Session};
 use braid_ipc::protocol::{
-    AffectedFile, AffectedRun, Drill, ErrorReply, Explanation, Hello, HoldingRule, HotFile, Latency,
-    LatencyBucket, LatencyHistogram, MoveCount, Pin, Run, RunTier, Status, ThreadStatus, TierStatus, Trouble,
+    AffectedFile, Drill, ErrorReply, Explanation, Hello, HotFile, NamedTier, Pin, PlacedRun, Status,
+    TierStatus,
 };
 use braid_modules::trace::Trace;
-use braid_placement::{EPOCH_NS_DEFAULT, LargeFiles, PolicyConfig, Reserve, RuleConfig};
+use braid_placement::{EPOCH_NS_DEFAULT, Reserve, RuleConfig};
 use braid_stores::dir::DirStore;
 use braid_stores::native::open_tier_dir;
 use braid_volume::{
@@ -72,7 +72,7 @@ pub(crate) fn open(config: &Config, create: bool) -> Result<VolumeHandle, Refusa
                 // One that was removed from the volume was left out.
                 let _ = volume.set_tier(&tier.name, change);
             }
-            let devices = Arc::new(Devices::new(volume.status().tiers.iter().map(|tier| tier.device)));
+            let devices = Arc::new(Devices::new(volume.status().tiers.iter().map(|tier| tier.device_number)));
             let memory = memory::names(settings).into();
             let modules = Arc::new(Modules::new(&config.stack, volume.clone()));
             let trace = Arc::new(Trace::new(modules.file_system(), Arc::new(Machine)));
@@ -145,16 +145,6 @@ impl VolumeHandle {
             Layout::Whole { id } => ("whole", Some(id.to_string())),
             Layout::Spread { id } => ("spread", Some(id.to_string())),
         };
-        let run = |run: braid_volume::Run| Run {
-            offset: run.offset,
-            len: run.len,
-            ranges: run.ranges,
-            tier: run.tier.map(|(id, name)| RunTier { id: id.0, name }),
-            reason: run.reason,
-            since: run.since,
-            heat: run.heat,
-            now: run.now,
-        };
         let volatile_tiers = self.volatile_tiers(&explanation.runs);
         Ok(Explanation {
             layout: layout.into(),
@@ -165,26 +155,21 @@ impl VolumeHandle {
             volume_range_size: Some(explanation.volume_range_size),
             durable: volatile_tiers.is_empty(),
             volatile_tiers,
-            rule: explanation.rule.map(|rule| HoldingRule {
-                number: rule.number as u64,
-                when: rule.when,
-                tiers: rule.tiers,
-                policy: rule.policy,
-            }),
+            rule: explanation.rule,
             policy: Some(explanation.policy),
             pin: explanation.pin.map(|tier| Pin { tier }),
-            next: explanation.next.map(|(id, name)| RunTier { id: id.0, name }),
-            runs: explanation.runs.into_iter().map(run).collect(),
+            next: explanation.next,
+            runs: explanation.runs,
         })
     }
 
     /// The tiers in memory that a file is on. Its name and its index are on
     /// home, whatever else is.
-    fn volatile_tiers(&self, runs: &[braid_volume::Run]) -> Vec<RunTier> {
-        let on = |id| runs.iter().any(|run| run.tier.as_ref().is_some_and(|(tier, _)| *tier == id));
+    fn volatile_tiers(&self, runs: &[PlacedRun]) -> Vec<NamedTier> {
+        let on = |id| runs.iter().any(|run| run.tier.as_ref().is_some_and(|tier| tier.id == id));
         let tiers = self.volume.status().tiers.into_iter();
         let volatile = tiers.filter(|tier| !tier.durable && (tier.home || on(tier.id)));
-        volatile.map(|tier| RunTier { id: tier.id.0, name: tier.name }).collect()
+        volatile.map(|tier| NamedTier { id: tier.id, name: tier.name }).collect()
     }
 
     /// The files with ranges on tiers that can't be relied on.
@@ -193,15 +178,9 @@ impl VolumeHandle {
         tell: &mut dyn FnMut(AffectedFile) -> Result<(), Error>,
     ) -> Result<(), Error> {
         self.volume.affected(&mut |file| {
-            let run = |run: braid_volume::AffectedRun| AffectedRun {
-                offset: run.offset,
-                len: run.len,
-                tier: RunTier { id: run.tier.0.0, name: run.tier.1 },
-                state: run.state.into(),
-            };
             let path = file.path.to_string_lossy().into_owned();
             tell(match file.runs {
-                Ok(runs) => AffectedFile { path, unknown: None, runs: runs.into_iter().map(run).collect() },
+                Ok(runs) => AffectedFile { path, unknown: None, runs },
                 Err(why) => AffectedFile { path, unknown: Some(why), runs: Vec::new() },
             })
         })
@@ -223,7 +202,6 @@ impl VolumeHandle {
     /// The state of the volume.
     pub(crate) fn status(&self, hello: &Hello) -> Status {
         let status = self.volume.status();
-        let lost = status.lost_tiers.into_iter();
         let home = status.tiers.iter().find(|tier| tier.home).map(|tier| tier.location.clone());
         let home = home.unwrap_or_default();
         Status {
@@ -239,9 +217,9 @@ impl VolumeHandle {
             pending_removals: status.pending_removals,
             tiers: status.tiers.into_iter().map(|tier| self.tier_status(tier)).collect(),
             left_out_tiers: status.left_out_tiers,
-            lost_tiers: lost.map(|(id, name)| RunTier { id: id.0, name }).collect(),
+            lost_tiers: status.lost_tiers,
             hottest: status.hottest.into_iter().map(|file| Self::hot_file(file, Path::new(&home))).collect(),
-            moves: status.moves.into_iter().map(move_count).collect(),
+            moves: status.moves,
         }
     }
 
@@ -251,88 +229,18 @@ impl VolumeHandle {
             path: file.fd.and_then(|fd| device::path_below(&*fd, home)),
             heat: file.heat,
             ranges: file.ranges,
-            tier_names: file.tiers.into_iter().map(|(_, name)| name).collect(),
+            tier_names: file.tier_names,
         }
     }
 
-    fn tier_status(&self, tier: braid_volume::TierStatus) -> TierStatus {
-        // JSON has no other numbers.
-        let finite = |number: f64| if number.is_finite() { number } else { 0.0 };
-        TierStatus {
-            id: tier.id.0,
-            location: tier.location,
-            home: tier.home,
-            state: tier.state.name().into(),
-            trouble: tier.trouble.map(|(error, ns)| Trouble { error, seconds: ns as f64 / 1e9 }),
-            durable: tier.durable,
-            faults: self.drills.armed(&tier.name),
-            weight: finite(tier.weight),
-            reserve: tier.reserve,
-            readonly: tier.readonly,
-            draining: tier.draining,
-            total: tier.total,
-            free: tier.free,
-            available: tier.available,
-            used: tier.used,
-            errors: tier.errors.into_iter().map(|(kind, count)| (kind.to_owned(), count)).collect(),
-            ranges: tier.ranges,
-            read_bytes: tier.read_bytes,
-            read_ops: tier.read_ops,
-            write_bytes: tier.write_bytes,
-            write_ops: tier.write_ops,
-            read_rate: finite(tier.read_rate),
-            write_rate: finite(tier.write_rate),
-            read_bandwidth: tier.bandwidth[0].filter(|bandwidth| bandwidth.is_finite()),
-            write_bandwidth: tier.bandwidth[1].filter(|bandwidth| bandwidth.is_finite()),
-            read_latency_ns: latency(tier.latency[0]),
-            write_latency_ns: latency(tier.latency[1]),
-            read_latency_total_ns: latency(tier.latency_total[0]),
-            write_latency_total_ns: latency(tier.latency_total[1]),
-            read_latency_histogram_ns: histogram(&tier.latency_histogram[0]),
-            write_latency_histogram_ns: histogram(&tier.latency_histogram[1]),
-            in_flight: finite(tier.in_flight),
-            threads: tier.threads,
-            busiest_threads: tier.busiest_threads.iter().map(thread_status).collect(),
-            mover_rate: finite(tier.mover_rate),
-            mover_limit: tier.mover_limit.filter(|limit| limit.is_finite()),
-            device: self.devices.look(tier.device),
-            name: tier.name,
+    /// Adds to the status of a tier what the volume does not know.
+    fn tier_status(&self, mut tier: TierStatus) -> TierStatus {
+        tier.faults = self.drills.armed(&tier.name);
+        for thread in &mut tier.busiest_threads {
+            thread.program = process::program_of(thread.thread);
         }
-    }
-}
-
-fn move_count(count: braid_volume::MoveCount) -> MoveCount {
-    MoveCount {
-        mover: count.mover.into(),
-        from: count.from.1,
-        to: count.to.1,
-        reason: count.reason.into(),
-        ranges: count.ranges,
-        bytes: count.bytes,
-    }
-}
-
-fn latency(latency: braid_volume::Latency) -> Latency {
-    let braid_volume::Latency { ops, mean_ns, p50_ns, p99_ns } = latency;
-    Latency { ops, mean: mean_ns, p50: p50_ns, p99: p99_ns }
-}
-
-fn histogram(histogram: &braid_volume::LatencyHistogram) -> LatencyHistogram {
-    let buckets = histogram.buckets.iter().map(|(below, ops)| LatencyBucket { below: *below, ops: *ops });
-    LatencyHistogram { sum: histogram.sum_ns, buckets: buckets.collect() }
-}
-
-fn thread_status(thread: &braid_volume::ThreadStatus) -> ThreadStatus {
-    ThreadStatus {
-        thread: thread.thread,
-        program: process::program_of(thread.thread),
-        read_rate: thread.rate[0],
-        write_rate: thread.rate[1],
-        read_op_rate: thread.op_rate[0],
-        write_op_rate: thread.op_rate[1],
-        read_latency_ns: thread.latency_ns[0],
-        write_latency_ns: thread.latency_ns[1],
-        in_flight: thread.in_flight,
+        tier.device = self.devices.look(tier.device_number);
+        tier
     }
 }
 
@@ -424,31 +332,9 @@ pub(crate) fn rule(rule: &Rule) -> RuleConfig {
     RuleConfig {
         when: rule.when.value.clone(),
         tiers: rule.tiers.iter().map(|tier| tier.value.clone()).collect(),
-        policy: rule.policy.as_ref().map(|located| policy(&located.value)),
+        policy: rule.policy.as_ref().map(|policy| policy.value.clone()),
         pin: rule.pin,
         range_size: rule.range.as_ref().map(|range| range.value),
-    }
-}
-
-pub(crate) fn policy(policy: &Policy) -> PolicyConfig {
-    match policy {
-        Policy::Weighted => PolicyConfig::Weighted,
-        Policy::Adaptive => PolicyConfig::Adaptive,
-        Policy::Static { threads } => PolicyConfig::Static { threads: *threads },
-        Policy::Dynamic { threads, threshold, global_threshold } => PolicyConfig::Dynamic {
-            threads: *threads,
-            tier_threshold_percent: *threshold,
-            global_threshold_percent: *global_threshold,
-        },
-        Policy::HomeFirst { watermark } => PolicyConfig::HomeFirst { watermark_percent: *watermark },
-        Policy::Size { small, sync, large } => PolicyConfig::Size {
-            small: *small,
-            sync: *sync,
-            large: match large {
-                Large::Spread => LargeFiles::Spread,
-                Large::Tier(tier) => LargeFiles::Tier(tier.value.clone()),
-            },
-        },
     }
 }
 

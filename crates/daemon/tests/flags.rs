@@ -1,8 +1,10 @@
 //! A stack from flags, and what is said when a flag is wrong.
 #![allow(clippy::unwrap_used, clippy::panic, reason = "a test fails by panicking")]
 
-use braid_daemon::config::{Config, Large, Policy, Reserve, VolumeSettings};
-use braid_daemon::flags::{StackFlags, parse};
+use braid_daemon::config::{Config, Reserve, VolumeSettings};
+use braid_daemon::flags::{StackFlags, parse, policy_help};
+use braid_placement::PolicyConfig;
+use braid_placement::SettingValue::{self, Percent, Size, Threads};
 use std::path::Path;
 
 fn flags(tiers: &[&str]) -> StackFlags {
@@ -30,7 +32,7 @@ fn tiers_with_and_without_settings() {
     let config = parse(&flags(&["fast=/mnt/nvme", "slow=/x,y,weight=2.5,reserve=5%", "s=rel/d=e"])).unwrap();
     let volume = volume(&config);
     assert_eq!(volume.home.value, "fast", "the first tier");
-    assert_eq!(volume.policy.value, Policy::Weighted);
+    assert_eq!(volume.policy.value.name(), "weighted");
     assert_eq!(volume.tiers[1].dir.value, Path::new("/x,y"));
     assert_eq!(volume.tiers[1].weight.as_ref().unwrap().value, 2.5);
     assert_eq!(volume.tiers[1].reserve.as_ref().unwrap().value, Reserve::Percent(5.0));
@@ -39,32 +41,26 @@ fn tiers_with_and_without_settings() {
 
 #[test]
 fn policies() {
+    let named = |name| PolicyConfig::named(name).unwrap();
+    let watermark = named("home-first").with([("watermark", Percent(75.0))]).unwrap();
+    let thresholds =
+        [("threads", Threads(2)), ("threshold", Percent(30.0)), ("global-threshold", Percent(20.0))];
     for (text, policy) in [
-        ("weighted", Policy::Weighted),
-        ("{ weighted: { } }", Policy::Weighted),
-        ("{ home-first: { watermark: 75% } }", Policy::HomeFirst { watermark: 75.0 }),
-        ("home-first", Policy::HomeFirst { watermark: 90.0 }),
-        ("home-first:watermark=75%", Policy::HomeFirst { watermark: 75.0 }),
-        ("adaptive", Policy::Adaptive),
-        ("static:threads=3", Policy::Static { threads: 3 }),
-        ("dynamic", Policy::Dynamic { threads: 8, threshold: 50.0, global_threshold: 50.0 }),
-        (
-            "dynamic:threads=2,threshold=30%,global-threshold=20%",
-            Policy::Dynamic { threads: 2, threshold: 30.0, global_threshold: 20.0 },
-        ),
-        ("size", Policy::Size { small: 4 << 20, sync: 64 << 10, large: Large::Spread }),
-        (
-            "size:small=1MiB,large=spread",
-            Policy::Size { small: 1 << 20, sync: 64 << 10, large: Large::Spread },
-        ),
+        ("weighted", named("weighted")),
+        ("{ weighted: { } }", named("weighted")),
+        ("{ home-first: { watermark: 75% } }", watermark.clone()),
+        ("home-first", named("home-first").with([("watermark", Percent(90.0))]).unwrap()),
+        ("home-first:watermark=75%", watermark),
+        ("adaptive", named("adaptive")),
+        ("static:threads=3", named("static").with([("threads", Threads(3))]).unwrap()),
+        ("dynamic", named("dynamic")),
+        ("dynamic:threads=2,threshold=30%,global-threshold=20%", named("dynamic").with(thresholds).unwrap()),
+        ("size", named("size").with([("small", Size(4 << 20)), ("sync", Size(64 << 10))]).unwrap()),
+        ("size:small=1MiB,large=spread", named("size").with([("small", Size(1 << 20))]).unwrap()),
+        ("size:large=b", named("size").with([("large", SettingValue::tier("b"))]).unwrap()),
     ] {
         assert_eq!(volume(&parse(&with_policy(text)).unwrap()).policy.value, policy, "{text}");
     }
-    let config = parse(&with_policy("size:large=b")).unwrap();
-    let Policy::Size { large: Large::Tier(tier), .. } = &volume(&config).policy.value else {
-        panic!("another policy")
-    };
-    assert_eq!(tier.value, "b");
 }
 
 #[test]
@@ -122,4 +118,13 @@ fn every_refusal_names_the_flag() {
     ] {
         assert_eq!(refusal(&flags), message);
     }
+}
+
+#[test]
+fn help_names_each_policy_with_its_settings() {
+    assert_eq!(
+        policy_help(),
+        "adaptive, weighted, static[:threads=8], dynamic[:threads=8,threshold=50%,global-threshold=50%], \
+         home-first[:watermark=90%] or size[:small=4MiB,sync=64KiB,large=spread|TIER] [default: weighted]"
+    );
 }

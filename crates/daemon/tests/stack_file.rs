@@ -2,8 +2,8 @@
 //! and what to do, word by word.
 #![allow(clippy::unwrap_used, clippy::panic, reason = "a test fails by panicking")]
 
-use braid_daemon::config::Policy;
 use braid_daemon::stack_file;
+use braid_placement::{PolicyConfig, SettingValue};
 use std::fmt::Write as _;
 use std::path::Path;
 
@@ -545,17 +545,20 @@ fn a_policy_is_written_in_three_ways_and_a_truth_value_in_six() {
             "stack: {{ volume: {{ home: a, policy: {policy}, monitor: {yes}, tiers: {{ a: {{ dir: /a }} }} }} }}\n"
         )
     };
+    let weighted = PolicyConfig::named("weighted").unwrap();
+    let home_first = PolicyConfig::named("home-first").unwrap();
+    let home_first = home_first.with([("watermark", SettingValue::Percent(80.0))]).unwrap();
     for (policy, expected) in [
-        ("weighted", Policy::Weighted),
-        ("{ weighted: }", Policy::Weighted),
-        ("{ weighted: { } }", Policy::Weighted),
-        ("\"home-first:watermark=80%\"", Policy::HomeFirst { watermark: 80.0 }),
-        ("{ home-first: { watermark: 80 % } }", Policy::HomeFirst { watermark: 80.0 }),
+        ("weighted", &weighted),
+        ("{ weighted: }", &weighted),
+        ("{ weighted: { } }", &weighted),
+        ("\"home-first:watermark=80%\"", &home_first),
+        ("{ home-first: { watermark: 80 % } }", &home_first),
     ] {
         for yes in ["yes", "true", "on", "YES"] {
             let config = stack_file::parse(&text(policy, yes), "s.yaml", Path::new("")).unwrap();
             let volume = config.stack.volume();
-            assert_eq!(volume.policy.value, expected, "{policy}");
+            assert_eq!(volume.policy.value, *expected, "{policy}");
             assert!(volume.monitor.as_ref().unwrap().value, "{yes}");
         }
     }

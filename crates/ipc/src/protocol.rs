@@ -9,13 +9,14 @@ mod status;
 mod tiers;
 mod trace;
 
-pub use braid_contract::{Amount, JobId, JobKind, JobState, Mover};
-pub use fsck::{FsckProblem, FsckProgress, FsckRequest, FsckSummary};
-pub use jobs::{Job, JobChange, Pin, PinRequest, Pinned, StartJob};
-pub use status::{
-    Device, HotFile, Latency, LatencyBucket, LatencyHistogram, MoveCount, Status, ThreadStatus, TierStatus,
+pub use braid_contract::{
+    AffectedRun, Amount, Device, HoldingRule, JobId, JobKind, JobState, Latency, LatencyBucket,
+    LatencyHistogram, MoveCount, Mover, NamedTier, Pinned, PlacedRun, ThreadStatus, TierState, TierStatus,
     Trouble,
 };
+pub use fsck::{FsckProblem, FsckProgress, FsckRequest, FsckSummary};
+pub use jobs::{Job, JobChange, Pin, PinRequest, StartJob};
+pub use status::{HotFile, Status};
 pub use tiers::{
     HomeReplaced, ImportFailure, ImportSurvey, Reloaded, Replaced, Replacing, Saved, StackDump, TierAdded,
     TierRemoved, TierSet,
@@ -346,19 +347,6 @@ pub struct AffectedFile {
     pub runs: Vec<AffectedRun>,
 }
 
-/// A stretch of a file on a tier that can't be relied on.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct AffectedRun {
-    /// First byte.
-    pub offset: u64,
-    /// Length in bytes, up to the end of the file at most.
-    pub len: u64,
-    /// The tier.
-    pub tier: RunTier,
-    /// The state of the tier, as in [`TierStatus::state`], or `lost`.
-    pub state: String,
-}
-
 /// There are no more replies to a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Done {}
@@ -411,11 +399,11 @@ pub struct Explanation {
     pub volume_range_size: Option<u32>,
     /// Whether what was synced of it survives power loss: whether all tiers do
     /// that it is on, home among them.
-    #[serde(default = "status::durable")]
+    #[serde(default = "yes")]
     pub durable: bool,
     /// The tiers of the file that do not.
     #[serde(default)]
-    pub volatile_tiers: Vec<RunTier>,
+    pub volatile_tiers: Vec<NamedTier>,
     /// The rule that holds for the file now, while nobody writes to it: not
     /// always the one that placed its ranges. `None` if none does.
     #[serde(default)]
@@ -427,60 +415,12 @@ pub struct Explanation {
     pub policy: Option<String>,
     /// The tier that rules and policy would give a new range of the file now.
     #[serde(default)]
-    pub next: Option<RunTier>,
+    pub next: Option<NamedTier>,
     /// Where movers leave the file; `None` if it is not pinned.
     #[serde(default)]
     pub pin: Option<Pin>,
     /// Stretches of ranges of which the same is to be said, in file order.
-    pub runs: Vec<Run>,
-}
-
-/// A rule that holds for a file.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct HoldingRule {
-    /// Its place in the stack file's list, from 1 on.
-    pub number: u64,
-    /// Its condition, as the stack file has it.
-    pub when: String,
-    /// The tiers that it names, best first.
-    pub tiers: Vec<String>,
-    /// The policy that it names, and its settings.
-    pub policy: Option<String>,
-}
-
-/// A stretch of ranges on one tier.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Run {
-    /// First byte.
-    pub offset: u64,
-    /// Length in bytes.
-    pub len: u64,
-    /// Number of ranges.
-    pub ranges: u64,
-    /// The tier; `None` where nothing was ever written.
-    pub tier: Option<RunTier>,
-    /// Why the ranges are there.
-    pub reason: String,
-    /// Since when, in seconds since 1970; `None` where that is not known. The
-    /// earliest of the run.
-    #[serde(default)]
-    pub since: Option<u64>,
-    /// How much the ranges are used, in percent; 0 for those that are not, and
-    /// for those of which nothing is known.
-    #[serde(default)]
-    pub heat: u8,
-    /// What movers and policy would do with them now.
-    #[serde(default)]
-    pub now: String,
-}
-
-/// The tier of a run.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct RunTier {
-    /// The tier's number.
-    pub id: u8,
-    /// The tier's name.
-    pub name: String,
+    pub runs: Vec<PlacedRun>,
 }
 
 /// Why a request was not answered.

@@ -1,10 +1,11 @@
 //! Client and server over a real socket.
 #![allow(clippy::unwrap_used, clippy::panic, reason = "a test fails by panicking")]
 
+use braid_contract::TierId;
 use braid_ipc::protocol::{
     AffectedFile, Amount, Drill, DrillTier, Ended, ErrorReply, Explanation, FsckProblem, FsckProgress,
     FsckRequest, FsckSummary, Hello, HomeReplaced, ImportSurvey, Job, JobChange, JobId, JobKind, JobState,
-    Mover, PinRequest, Pinned, Reloaded, Replaced, Replacing, Reply, Request, RunTier, Saved, StackDump,
+    Mover, NamedTier, PinRequest, Pinned, Reloaded, Replaced, Replacing, Reply, Request, Saved, StackDump,
     StartJob, Status, TierAdded, TierRemoved, TierSet, TraceBegun, TraceEnded, TraceLines, TraceRequest,
 };
 use braid_ipc::{Client, ClientError, Handler, Server};
@@ -101,7 +102,7 @@ impl Handler for Fake {
         dir: &str,
         settings: &BTreeMap<String, String>,
     ) -> Result<TierAdded, ErrorReply> {
-        let tier = RunTier { id: settings.len() as u8, name: tier.to_owned() };
+        let tier = NamedTier { id: TierId(settings.len() as u8), name: tier.to_owned() };
         Ok(TierAdded { tier, location: dir.to_owned(), saved: Saved::default() })
     }
 
@@ -549,7 +550,7 @@ fn tiers_are_added_set_and_removed() {
     let settings = BTreeMap::from([("weight".to_owned(), "4".to_owned())]);
     let add = Request::AddTier { tier: "new".into(), dir: "/x".into(), settings: settings.clone() };
     let Ok(Reply::TierAdded(added)) = client.request(&add) else { panic!("not added") };
-    assert_eq!((added.tier.id, added.location.as_str()), (1, "/x"));
+    assert_eq!((added.tier.id, added.location.as_str()), (TierId(1), "/x"));
     let set = Request::SetTier { tier: "new".into(), settings };
     assert!(matches!(client.request(&set), Ok(Reply::TierSet(set)) if set.tier == "new"));
     let reload = Request::Reload { dry_run: true };

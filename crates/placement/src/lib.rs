@@ -16,6 +16,8 @@ mod learn;
 mod load;
 mod policies;
 mod policy;
+mod policy_config;
+mod policy_kind;
 mod rules;
 mod settings;
 mod simulator;
@@ -26,12 +28,12 @@ pub use believed::{KnownRates, believed, with_means};
 pub use context::{Context, Epoch, Origin, TierEpoch, TierView, WriteSpan};
 pub use credits::Credits;
 pub use load::{Direction, EpochLoad, Load, LoadSample};
-pub use policies::{make_policy, shares};
+pub use policies::{POLICIES, shares};
 pub use policy::Policy;
+pub use policy_config::{PolicyConfig, make_policy};
+pub use policy_kind::{PolicyKind, Setting, SettingKind, SettingValue, Target};
 pub use rules::{Chosen, Condition, ConditionError, Facts, Rule, Rules, Subject};
-pub use settings::{
-    DirectionProfile, EPOCH_NS_DEFAULT, LargeFiles, PolicyConfig, Reserve, RuleConfig, TierProfile,
-};
+pub use settings::{DirectionProfile, EPOCH_NS_DEFAULT, Reserve, RuleConfig, TierProfile};
 pub use simulator::{Pace, PlacedBy, Simulated, SimulatedTier, SimulatorConfig, TierSimulated, simulate};
 pub use trace::{
     Header, LineKind, Record, TRACE_VERSION, Trace, TraceError, TraceFile, TraceOp, TraceOpKind, end_line,

@@ -1,12 +1,14 @@
-//! The settings of placement: policies, rules, what a tier can do and what is
-//! to be left free on it.
+//! The settings of placement: rules, what a tier can do and what is to be left
+//! free on it.
 
+use crate::policy_config::PolicyConfig;
 use crate::rules::Condition;
 use braid_format::RangeSize;
 
 /// How long an epoch is, unless set otherwise (PolyStore §4.5.1), in
 /// nanoseconds.
 pub const EPOCH_NS_DEFAULT: u64 = 200_000_000;
+
 /// Space of a tier that Braid places no new ranges into.
 #[derive(Clone, Copy, PartialEq, Debug, Default)]
 pub enum Reserve {
@@ -41,46 +43,6 @@ impl Reserve {
     }
 }
 
-/// A placement policy and its settings.
-#[derive(Clone, PartialEq, Debug)]
-pub enum PolicyConfig {
-    /// Everything home until home is fuller than the watermark.
-    HomeFirst {
-        /// Share of home's space, 0 to 100.
-        watermark_percent: f64,
-    },
-    /// Ranges dealt over all tiers in proportion to their bandwidth.
-    Weighted,
-    /// Dealt by what each tier does and has to do, as it changes.
-    Adaptive,
-    /// Threads are mapped to tiers: as many as saturate it to the fastest, and
-    /// so on (PolyStore §4.4.2).
-    Static {
-        /// Threads that saturate a tier of which that is not known.
-        threads: u32,
-    },
-    /// The same, remapped as the tiers' bandwidths change (PolyStore,
-    /// Algorithm 1).
-    Dynamic {
-        /// Threads that saturate a tier of which that is not known.
-        threads: u32,
-        /// Change of a tier's bandwidth that counts, 0 to 100.
-        tier_threshold_percent: f64,
-        /// Change of the sum of all tiers' that counts, 0 to 100.
-        global_threshold_percent: f64,
-    },
-    /// By the size of the file, by whether writes are synchronous, and by what
-    /// the file was used for.
-    Size {
-        /// Files up to this many bytes stay home.
-        small: u64,
-        /// Synchronous writes up to this many bytes go home.
-        sync: u64,
-        /// Where the others go.
-        large: LargeFiles,
-    },
-}
-
 /// A rule: where the ranges of some files go.
 #[derive(Clone, PartialEq, Debug)]
 pub struct RuleConfig {
@@ -96,15 +58,6 @@ pub struct RuleConfig {
     /// How long the ranges of a file are that gets its index under the rule, in
     /// place of the volume's; it keeps them.
     pub range_size: Option<RangeSize>,
-}
-
-/// Where [`PolicyConfig::Size`] puts large files.
-#[derive(Clone, PartialEq, Eq, Debug)]
-pub enum LargeFiles {
-    /// Over all tiers, as `weighted` does.
-    Spread,
-    /// On the tier of this name.
-    Tier(String),
 }
 
 /// What a tier can do, as it was measured with nothing else going on.

@@ -4,7 +4,7 @@
 use crate::Volume;
 use crate::file::owner::index_of;
 use crate::index::Index;
-use braid_contract::{Errno, Error, Result, TierId};
+use braid_contract::{AffectedRun, Errno, Error, NamedTier, Result, TierId};
 use braid_format::{IdAttr, IdKind};
 use std::collections::HashMap;
 use std::path::{Path, PathBuf};
@@ -21,19 +21,6 @@ pub struct AffectedFile {
     /// The stretches on such tiers, in order; or why that is not known, because
     /// the file's index can't be read.
     pub runs: std::result::Result<Vec<AffectedRun>, String>,
-}
-
-/// A stretch of a file on a tier that can't be relied on.
-#[derive(Clone, PartialEq, Eq, Debug)]
-pub struct AffectedRun {
-    /// First byte.
-    pub offset: u64,
-    /// Length in bytes, up to the end of the file at most.
-    pub len: u64,
-    /// Number and name of the tier.
-    pub tier: (TierId, String),
-    /// The state of the tier; `lost` if it was replaced.
-    pub state: &'static str,
 }
 
 /// Names and states of the tiers that can't be relied on.
@@ -107,7 +94,7 @@ impl Volume {
             };
             let len = ranges.bytes().min(size - offset);
             match runs.last_mut() {
-                Some(last) if last.tier.0 == entry.tier && last.offset + last.len == offset => {
+                Some(last) if last.tier.id == entry.tier && last.offset + last.len == offset => {
                     last.len += len;
                 }
                 _ => {
@@ -115,7 +102,8 @@ impl Volume {
                         let runs = Ok(std::mem::take(&mut runs));
                         visit(AffectedFile { path: path.to_owned(), runs })?;
                     }
-                    runs.push(AffectedRun { offset, len, tier: (entry.tier, name.clone()), state });
+                    let tier = NamedTier { id: entry.tier, name: name.clone() };
+                    runs.push(AffectedRun { offset, len, tier, state: (*state).to_owned() });
                 }
             }
             Ok(())
@@ -138,6 +126,7 @@ fn affected_whole(
     visit: &mut dyn FnMut(AffectedFile) -> Result<()>,
 ) -> Result<()> {
     let Some((name, state)) = troubled.get(&tier).filter(|_| size > 0) else { return Ok(()) };
-    let run = AffectedRun { offset: 0, len: size, tier: (tier, name.clone()), state };
+    let tier = NamedTier { id: tier, name: name.clone() };
+    let run = AffectedRun { offset: 0, len: size, tier, state: (*state).to_owned() };
     visit(AffectedFile { path: path.to_owned(), runs: Ok(vec![run]) })
 }

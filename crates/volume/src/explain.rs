@@ -7,7 +7,7 @@ use crate::file::ranges::range_size_in;
 use crate::heat::{Decay, key_of};
 use crate::live::{File, Spread};
 use crate::{Volume, file};
-use braid_contract::{InodeId, ObjectId, Result, TierId};
+use braid_contract::{HoldingRule, InodeId, NamedTier, ObjectId, PlacedRun, Result, TierId};
 use braid_format::{DEGREE_MAX, FileKey, RangeSize, Reason, RuleNumber};
 use braid_placement::{Credits, Origin};
 use std::borrow::Cow;
@@ -51,47 +51,12 @@ pub struct Explanation {
     /// The user who owns the file.
     pub owner: u32,
     /// The tier that rules and policy would give a new range of the file now.
-    pub next: Option<(TierId, String)>,
+    pub next: Option<NamedTier>,
     /// Whether movers leave the file where it is, and the tier that it was
     /// pinned to, if one was named.
     pub pin: Option<Option<String>>,
     /// Runs of ranges of which the same is to be said, in order.
-    pub runs: Vec<Run>,
-}
-
-/// A rule that holds for a file.
-#[derive(Clone, PartialEq, Eq, Debug)]
-pub struct HoldingRule {
-    /// Its place in the volume's list, from 1 on.
-    pub number: usize,
-    /// Its condition, as it was written.
-    pub when: String,
-    /// The tiers that it names, best first.
-    pub tiers: Vec<String>,
-    /// The policy that it names, and its settings.
-    pub policy: Option<String>,
-}
-
-/// A run of ranges.
-#[derive(Clone, PartialEq, Eq, Debug)]
-pub struct Run {
-    /// First byte.
-    pub offset: u64,
-    /// Length in bytes, up to the end of the file at most.
-    pub len: u64,
-    /// Number of ranges.
-    pub ranges: u64,
-    /// Number and name of the tier; `None` for ranges that were never written.
-    pub tier: Option<(TierId, String)>,
-    /// Why they are there.
-    pub reason: String,
-    /// Since when, in seconds since 1970, where that is known: the earliest of
-    /// the run.
-    pub since: Option<u64>,
-    /// How much the ranges are used, in percent.
-    pub heat: u8,
-    /// What movers and policy would do with them now.
-    pub now: String,
+    pub runs: Vec<PlacedRun>,
 }
 
 impl Volume {
@@ -141,7 +106,7 @@ impl Volume {
         let (range_size, volume_range_size) = (ranges.get(), self.core.range_size.get());
         let policy = holding.policy.describe();
         let rule = holding.rule.map(|rule| HoldingRule {
-            number: rule.number,
+            number: rule.number as u64,
             when: rule.when.text().to_owned(),
             tiers: rule.tiers.clone(),
             policy: rule.policy.as_ref().map(|policy| policy.describe()),
@@ -157,7 +122,7 @@ impl Volume {
         spread: Option<&Spread>,
         size: u64,
         ranges: RangeSize,
-    ) -> Option<(TierId, String)> {
+    ) -> Option<NamedTier> {
         let bytes = ranges.bytes();
         let credits = match spread {
             Some(spread) => spread.placing.lock().clone(),
@@ -172,7 +137,7 @@ impl Volume {
         };
         let request = file::choose::PlacementRequest { file, origin: Origin::default(), span };
         let tier = choose(&self.core, &request, &credits, 0).ok()?.tier;
-        Some((tier.id, tier.name.clone()))
+        Some(NamedTier { id: tier.id, name: tier.name.clone() })
     }
 }
 
@@ -186,7 +151,7 @@ struct Told<'v> {
     verdicts: HashMap<(TierId, u8), String>,
     size: u64,
     ranges: RangeSize,
-    runs: Vec<Run>,
+    runs: Vec<PlacedRun>,
 }
 
 /// Runs go on over ranges that came to their tier about at the same time.
@@ -227,11 +192,11 @@ impl Told<'_> {
         let degree = record.map_or(0, |record| record.degree_at(self.now));
         let since = record.map(|record| u64::from(record.since)).filter(|since| *since > 0);
         let bytes = self.ranges.bytes_of(ranges.clone(), self.size);
-        let run = Run {
+        let run = PlacedRun {
             offset: bytes.start,
             len: bytes.end - bytes.start,
             ranges: ranges.end - ranges.start,
-            tier: tier.map(|tier| (tier, volume.tier_name(tier))),
+            tier: tier.map(|id| NamedTier { id, name: volume.tier_name(id) }),
             reason: reason.to_owned(),
             since,
             heat: percent(degree),
@@ -258,7 +223,7 @@ impl Told<'_> {
 }
 
 /// Whether the same is to be said of both runs.
-fn continues(last: &Run, run: &Run) -> bool {
+fn continues(last: &PlacedRun, run: &PlacedRun) -> bool {
     let about_as_long = match (last.since, run.since) {
         (Some(a), Some(b)) => a.abs_diff(b) <= SINCE_APART_MAX,
         (a, b) => a == b,

@@ -51,24 +51,23 @@ mod tiers;
 mod volume;
 mod watch;
 
-pub use affected::{AffectedFile, AffectedRun};
+pub use affected::AffectedFile;
 pub use braid_format::{
     FORMAT_VERSION, JobRecord, RANGE_SIZE_DEFAULT, RANGE_SIZE_MAX, RANGE_SIZE_MIN, RangeSize,
 };
 pub use check::{CheckOptions, CheckProgress, CheckReport, Problem, Severity, check, check_with};
 pub use config::{HEAT_BUDGET_DEFAULT, HomeConfig, MoversConfig, TierConfig, VolumeConfig};
 pub use eject::{Amounts, EjectOptions, EjectProgress, Ejection, Stays};
-pub use explain::{Explanation, HoldingRule, Layout, Run};
+pub use explain::{Explanation, Layout};
 #[cfg(feature = "failpoints")]
 pub use failpoint::Failpoint;
 pub use import::ImportSurvey;
-pub use jobs::{JobStatus, PARALLEL_MAX as PARALLEL_JOBS_MAX, Pinned};
+pub use jobs::{JobStatus, PARALLEL_MAX as PARALLEL_JOBS_MAX};
 pub use lifecycle::{PlacementConfig, RemovedTier, TierChange};
 pub use movers::MoverStatus;
 pub use open_error::OpenError;
 pub use rehome::{RehomeOutcome, RehomePhase, RehomeProgress, RehomeReport, discard_copy, settle_home};
-pub use status::{HotFile, MoveCount, ThreadStatus, TierStatus, VolumeStatus};
+pub use status::{HotFile, VolumeStatus};
 pub use strays::Strays;
 pub use sync::Machine;
-pub use tiers::{Latency, LatencyHistogram, TierState};
 pub use volume::Volume;

@@ -76,7 +76,7 @@ impl Placement {
 
     /// Whether the policy puts home before all other tiers.
     pub(crate) fn is_home_first(&self) -> bool {
-        matches!(*self.policy_config.read(), PolicyConfig::HomeFirst { .. })
+        self.policy_config.read().home_watermark().is_some()
     }
 
     /// The policy, and how many rules go before it.

@@ -2,8 +2,7 @@
 
 use crate::Volume;
 use crate::heat::Decay;
-use crate::tiers::{Latency, LatencyHistogram, TierState};
-use braid_contract::{Fd, InodeId, TierId, VolumeId};
+use braid_contract::{Fd, InodeId, MoveCount, NamedTier, TierId, TierStatus, Trouble, VolumeId};
 use braid_format::FileKey;
 use std::collections::BTreeSet;
 
@@ -24,9 +23,9 @@ pub struct VolumeStatus {
     pub known_inodes: u64,
     /// Removed spread files whose data is still to be removed.
     pub pending_removals: u64,
-    /// Number and name of tiers that were lost and replaced: files may still
-    /// have ranges that were on them.
-    pub lost_tiers: Vec<(TierId, String)>,
+    /// Tiers that were lost and replaced: files may still have ranges that were
+    /// on them.
+    pub lost_tiers: Vec<NamedTier>,
     /// Tiers that were given at the mount and left out, since they were removed
     /// from the volume.
     pub left_out_tiers: Vec<String>,
@@ -48,114 +47,7 @@ pub struct HotFile {
     /// How many these are.
     pub ranges: u64,
     /// The tiers that its hot ranges are on.
-    pub tiers: Vec<(TierId, String)>,
-}
-
-/// What one mover moved from one tier to another for one reason.
-#[derive(Clone, PartialEq, Eq, Debug)]
-pub struct MoveCount {
-    /// `promote` or `demote`.
-    pub mover: &'static str,
-    /// The tier that the ranges left.
-    pub from: (TierId, String),
-    /// The tier that they are on since.
-    pub to: (TierId, String),
-    /// Why: `hot`, or `watermark`.
-    pub reason: &'static str,
-    /// How many ranges.
-    pub ranges: u64,
-    /// How many bytes that is.
-    pub bytes: u64,
-}
-
-/// State of a tier. Sizes are in bytes.
-#[derive(Clone, Debug)]
-pub struct TierStatus {
-    /// The tier's number.
-    pub id: TierId,
-    /// Its name.
-    pub name: String,
-    /// Where it is.
-    pub location: String,
-    /// Whether it holds the namespace.
-    pub home: bool,
-    /// How it is doing.
-    pub state: TierState,
-    /// The error that its trouble began with, and for how many nanoseconds it
-    /// has lasted.
-    pub trouble: Option<(String, u64)>,
-    /// What was synced to it survives power loss.
-    pub durable: bool,
-    /// Bandwidth relative to the other tiers; 0 while unknown.
-    pub weight: f64,
-    /// Space that is left free.
-    pub reserve: u64,
-    /// It was set to be read only.
-    pub readonly: bool,
-    /// It takes no new ranges: what is on it is to go elsewhere.
-    pub draining: bool,
-    /// Size of its file system.
-    pub total: u64,
-    /// Free space of its file system.
-    pub free: u64,
-    /// Space that Braid may still place ranges into.
-    pub available: u64,
-    /// Errors that it answered since the mount, by kind.
-    pub errors: Vec<(&'static str, u64)>,
-    /// Space in use on its file system, by anybody.
-    pub used: u64,
-    /// Ranges of spread files on it.
-    pub ranges: u64,
-    /// Bytes read since the mount.
-    pub read_bytes: u64,
-    /// Reads since the mount.
-    pub read_ops: u64,
-    /// Bytes written since the mount.
-    pub write_bytes: u64,
-    /// Writes since the mount.
-    pub write_ops: u64,
-    /// Bytes read a second, now.
-    pub read_rate: f64,
-    /// Bytes written a second, now.
-    pub write_rate: f64,
-    /// The most bytes a second that it is known to read and to write.
-    pub bandwidth: [Option<f64>; 2],
-    /// How long reads and writes for applications took within the last second,
-    /// or the last epoch where that is longer.
-    pub latency: [Latency; 2],
-    /// The same since the mount.
-    pub latency_total: [Latency; 2],
-    /// How many took how long since the mount.
-    pub latency_histogram: [LatencyHistogram; 2],
-    /// Operations for applications under way at a time, on average.
-    pub in_flight: f64,
-    /// Threads of applications that used it in the last second, or the last
-    /// epoch where that is longer.
-    pub threads: u32,
-    /// Those of them that moved most bytes, the busiest first; not all.
-    pub busiest_threads: Vec<ThreadStatus>,
-    /// Bytes a second that movers and jobs read from it and write to it.
-    pub mover_rate: f64,
-    /// Bytes a second that movers and jobs may come to there at present.
-    pub mover_limit: Option<f64>,
-    /// The file system beneath, as `stat` numbers it.
-    pub device: u64,
-}
-
-/// What a thread of an application does on a tier, read and written.
-#[derive(Clone, PartialEq, Debug)]
-pub struct ThreadStatus {
-    /// The thread's id, as the kernel counts it.
-    pub thread: u32,
-    /// Bytes a second.
-    pub rate: [f64; 2],
-    /// Operations a second.
-    pub op_rate: [f64; 2],
-    /// How long an operation took on average, in nanoseconds; 0 if there was
-    /// none.
-    pub latency_ns: [u64; 2],
-    /// Operations under way at a time, on average.
-    pub in_flight: f64,
+    pub tier_names: Vec<String>,
 }
 
 /// Threads of a tier that are told of, at most.
@@ -173,15 +65,15 @@ impl Volume {
             policy: self.placement.describe(),
             tiers: home
                 .chain(others)
-                .map(|tier| TierStatus {
-                    mover_limit: self.throttles.mover_limit(tier.id),
-                    ..tier_status(&tier)
+                .map(|tier| {
+                    let mover_limit = self.throttles.mover_limit(tier.id).filter(|limit| limit.is_finite());
+                    TierStatus { mover_limit, ..tier_status(&tier) }
                 })
                 .collect(),
             open_files: self.core.handles.file_count(),
             known_inodes: self.core.inodes.len(),
             pending_removals: self.core.removals.len(),
-            lost_tiers: self.core.tiers.lost(),
+            lost_tiers: self.core.tiers.lost().into_iter().map(|(id, name)| NamedTier { id, name }).collect(),
             hottest: self.hottest(),
             moves: self.move_counts(),
             left_out_tiers: self.state.left_out.lock().clone(),
@@ -213,51 +105,65 @@ impl Volume {
                 fd,
                 heat: (100.0 * heat / ranges.max(1) as f64).round() as u8,
                 ranges,
-                tiers: tiers.into_iter().map(|id| (id, self.tier_name(id))).collect(),
+                tier_names: tiers.into_iter().map(|id| self.tier_name(id)).collect(),
             })
         };
         found.into_iter().filter_map(told).take(FILES_MAX).collect()
     }
 }
 
+/// What the volume knows of a tier; the rest is the daemon's.
 fn tier_status(tier: &crate::tiers::Tier) -> TierStatus {
+    // JSON has no other numbers.
+    let finite = |number: f64| if number.is_finite() { number } else { 0.0 };
     let usage = tier.last_usage();
     let load = tier.load.sample();
     let now = tier.monitor.now();
     let reserve = tier.reserve().bytes(usage.total);
+    let [read_bandwidth, write_bandwidth] =
+        tier.bandwidth().map(|known| known.filter(|bandwidth| bandwidth.is_finite()));
+    let [read_latency_ns, write_latency_ns] = now.latency;
+    let [read_latency_total_ns, write_latency_total_ns] = tier.monitor.total();
+    let [read_latency_histogram_ns, write_latency_histogram_ns] = tier.monitor.histograms();
     TierStatus {
         id: tier.id,
         name: tier.name.clone(),
         location: tier.location(),
         home: tier.is_home(),
         state: tier.state(),
-        trouble: tier.health.detail(),
+        trouble: tier.health.detail().map(|(error, ns)| Trouble { error, seconds: ns as f64 / 1e9 }),
         durable: tier.is_durable(),
-        weight: tier.weight().unwrap_or(0.0),
+        faults: Vec::new(),
+        weight: finite(tier.weight().unwrap_or(0.0)),
         reserve,
         readonly: tier.is_set_readonly(),
         draining: tier.is_draining(),
         total: usage.total,
         free: usage.free,
         available: usage.available.saturating_sub(reserve),
-        errors: tier.errors.counts(),
         used: usage.total.saturating_sub(usage.free),
         ranges: tier.ranges.load(std::sync::atomic::Ordering::Relaxed),
+        errors: tier.errors.counts().into_iter().map(|(kind, count)| (kind.to_owned(), count)).collect(),
         read_bytes: load.bytes[0],
         read_ops: load.ops[0],
         write_bytes: load.bytes[1],
         write_ops: load.ops[1],
-        read_rate: load.rates[0],
-        write_rate: load.rates[1],
-        bandwidth: tier.bandwidth(),
-        latency: now.latency,
-        latency_total: tier.monitor.total(),
-        latency_histogram: tier.monitor.histograms(),
-        in_flight: now.in_flight,
+        read_rate: finite(load.rates[0]),
+        write_rate: finite(load.rates[1]),
+        read_bandwidth,
+        write_bandwidth,
+        read_latency_ns,
+        write_latency_ns,
+        read_latency_total_ns,
+        write_latency_total_ns,
+        read_latency_histogram_ns,
+        write_latency_histogram_ns,
+        in_flight: finite(now.in_flight),
         threads: tier.monitor.thread_count(),
         busiest_threads: tier.monitor.busiest_threads(THREADS_TOLD_MAX),
-        mover_rate: now.mover_rate.iter().sum(),
+        mover_rate: finite(now.mover_rate.iter().sum()),
         mover_limit: None,
-        device: usage.device,
+        device_number: usage.device,
+        device: None,
     }
 }

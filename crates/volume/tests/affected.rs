@@ -4,10 +4,11 @@
 #[allow(dead_code, reason = "other tests need more of it")]
 mod common;
 
+use braid_contract::TierState;
 use braid_contract::{Errno, FileSystem, ObjectId};
 use braid_stores::dir::DirStore;
 use braid_stores::fault::{FaultControl, FaultKind, FaultOp, FaultRule, FaultStore};
-use braid_volume::{AffectedFile, Layout, TierState, Volume};
+use braid_volume::{AffectedFile, Layout, Volume};
 use common::{Bed, Open, RANGE, caller, pattern};
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -30,15 +31,16 @@ fn everything_fails(control: &FaultControl) {
 }
 
 /// Offset, length, and the tier's state.
-type Runs = Vec<(u64, u64, &'static str)>;
+type Runs = Vec<(u64, u64, String)>;
 
 /// By path, the stretches with the tier's state; or that nothing is known.
 fn affected(open: &Open) -> BTreeMap<String, Option<Runs>> {
     let mut files = BTreeMap::new();
     open.volume
         .affected(&mut |AffectedFile { path, runs }| {
-            let runs =
-                runs.ok().map(|runs| runs.iter().map(|run| (run.offset, run.len, run.state)).collect());
+            let runs = runs
+                .ok()
+                .map(|runs| runs.iter().map(|run| (run.offset, run.len, run.state.clone())).collect());
             files.insert(path.display().to_string(), runs);
             Ok(())
         })
@@ -47,10 +49,10 @@ fn affected(open: &Open) -> BTreeMap<String, Option<Runs>> {
 }
 
 /// Where the file is on the other tier, as `explain` says.
-fn on_slow(open: &Open, name: &str, state: &'static str) -> Runs {
+fn on_slow(open: &Open, name: &str, state: &str) -> Runs {
     let explained = open.volume.explain(open.lookup(name).unwrap()).unwrap();
-    let runs = explained.runs.iter().filter(|run| run.tier.as_ref().is_some_and(|(id, _)| id.0 == 1));
-    runs.map(|run| (run.offset, run.len, state)).collect()
+    let runs = explained.runs.iter().filter(|run| run.tier.as_ref().is_some_and(|tier| tier.id.0 == 1));
+    runs.map(|run| (run.offset, run.len, state.to_owned())).collect()
 }
 
 fn id_of(open: &Open, name: &str) -> ObjectId {

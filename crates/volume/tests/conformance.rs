@@ -6,7 +6,7 @@
 mod common;
 
 use braid_contract::Store;
-use braid_placement::{LargeFiles, PolicyConfig};
+use braid_placement::{PolicyConfig, SettingValue};
 use braid_stores::memory::MemoryStore;
 use braid_testkit::conformance::file_system::{Fresh, Part, run};
 use braid_testkit::{Common, DirectSide, ModelSide, Runner, Settings, run_parallel};
@@ -47,37 +47,46 @@ fn conforms(name: &str, policy: &PolicyConfig, other: impl Fn() -> Option<Arc<dy
     run(&format!("volume, {name}"), &[Part::Namespace, Part::Data], &fresh).conclude();
 }
 
+fn policy(name: &str) -> PolicyConfig {
+    PolicyConfig::named(name).unwrap()
+}
+
+/// All data goes to the tier `slow`.
+fn large_to_slow() -> PolicyConfig {
+    let nothing = SettingValue::Size(0);
+    let settings = [("small", nothing.clone()), ("sync", nothing), ("large", SettingValue::tier("slow"))];
+    policy("size").with(settings).unwrap()
+}
+
 #[test]
 fn weighted() {
-    conforms("weighted", &PolicyConfig::Weighted, || None);
+    conforms("weighted", &policy("weighted"), || None);
 }
 
 #[test]
 fn adaptive() {
-    conforms("adaptive", &PolicyConfig::Adaptive, || None);
+    conforms("adaptive", &policy("adaptive"), || None);
 }
 
 #[test]
 fn home_first() {
-    conforms("home-first", &PolicyConfig::HomeFirst { watermark_percent: 90.0 }, || None);
+    conforms("home-first", &policy("home-first"), || None);
 }
 
 #[test]
 fn by_thread() {
-    conforms("static", &PolicyConfig::Static { threads: 1 }, || None);
+    conforms("static", &policy("static").with([("threads", SettingValue::Threads(1))]).unwrap(), || None);
 }
 
 #[test]
 fn large_files_elsewhere() {
-    let large = LargeFiles::Tier("slow".into());
-    conforms("size", &PolicyConfig::Size { small: 0, sync: 0, large }, || None);
+    conforms("size", &large_to_slow(), || None);
 }
 
 #[test]
 fn over_memory() {
     let memory = || Some(Arc::new(MemoryStore::new(64 << 20)) as Arc<dyn Store>);
-    let large = LargeFiles::Tier("slow".into());
-    conforms("size, over memory", &PolicyConfig::Size { small: 0, sync: 0, large }, memory);
+    conforms("size, over memory", &large_to_slow(), memory);
 }
 
 /// A volume with this policy, and what its home has in common with the model.
@@ -97,8 +106,7 @@ fn settings(seed: u64, common: &Common) -> Settings {
 
 #[test]
 fn random_operations_agree_with_the_model() {
-    let large = LargeFiles::Tier("slow".into());
-    for policy in [PolicyConfig::Weighted, PolicyConfig::Size { small: 0, sync: 0, large }] {
+    for policy in [policy("weighted"), large_to_slow()] {
         let (side, _volume, common) = direct(policy);
         let model = ModelSide(Arc::clone(&common));
         let totals = Runner::new(&side, &model, settings(1, &common)).run(6_000);
@@ -109,8 +117,8 @@ fn random_operations_agree_with_the_model() {
 
 #[test]
 fn threads_agree_without_the_kernels_locks() {
-    let (left, _left, common) = direct(PolicyConfig::Weighted);
-    let (right, _right, _) = direct(PolicyConfig::HomeFirst { watermark_percent: 90.0 });
+    let (left, _left, common) = direct(policy("weighted"));
+    let (right, _right, _) = direct(policy("home-first"));
     let runner = Runner::new(&left, &right, settings(3, &common));
     run_parallel(&runner, 4, 6_000).unwrap_or_else(|failure| panic!("{failure}"));
 }

@@ -6,7 +6,7 @@
 mod common;
 
 use braid_contract::{Errno, FileSystem, InodeId, JobKind, JobState};
-use braid_placement::{LargeFiles, PolicyConfig, Reserve};
+use braid_placement::{PolicyConfig, Reserve, SettingValue};
 use braid_stores::dir::DirStore;
 use braid_testkit::sim::{
     AllKept, AllLost, Chooser, Disk, DiskConfig, Frozen, Model, Seeded, SimClock, SimEnvironment,
@@ -304,7 +304,7 @@ impl Simulated {
             },
             tiers: vec![self.slow(slow)],
             range_size: Some(RANGE as u32),
-            policy: PolicyConfig::Weighted,
+            policy: PolicyConfig::named("weighted").unwrap(),
             rules: Vec::new(),
             epoch_ns: braid_placement::EPOCH_NS_DEFAULT,
             heat_budget: braid_volume::HEAT_BUDGET_DEFAULT,
@@ -378,7 +378,7 @@ fn a_tier_in_the_place_of_one_that_was_emptied_takes_ranges_whenever_a_crash_com
 #[test]
 fn a_policy_that_names_a_tier_keeps_it() {
     let bed = Bed::new();
-    let policy = PolicyConfig::Size { small: 0, sync: 0, large: LargeFiles::Tier("slow".into()) };
+    let policy = PolicyConfig::named("size").unwrap().with([("large", SettingValue::tier("slow"))]).unwrap();
     let first = open(VolumeConfig { policy, ..bed.config() });
     let error = first.volume.remove_tier("slow").unwrap_err();
     assert!(error.errno() == Errno::EBUSY && error.to_string().contains("policy names"), "{error}");

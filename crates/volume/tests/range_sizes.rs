@@ -263,7 +263,7 @@ fn run_job(open: &Open, what: JobKind) {
 /// Bytes of a file on the tier of this name.
 fn bytes_on(open: &Open, ino: InodeId, tier: &str) -> u64 {
     let runs = open.volume.explain(ino).unwrap().runs;
-    let on = |run: &&braid_volume::Run| run.tier.as_ref().is_some_and(|(_, name)| name == tier);
+    let on = |run: &&braid_contract::PlacedRun| run.tier.as_ref().is_some_and(|on| on.name == tier);
     runs.iter().filter(on).map(|run| run.len).sum()
 }
 

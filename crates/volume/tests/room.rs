@@ -6,7 +6,7 @@
 mod common;
 
 use braid_contract::{Errno, FallocateMode, FileSystem, HandleId, InodeId, JobKind, JobState, WriteFlags};
-use braid_placement::{Condition, LargeFiles, PolicyConfig, Reserve, RuleConfig};
+use braid_placement::{Condition, PolicyConfig, Reserve, RuleConfig, SettingValue};
 use braid_stores::dir::DirStore;
 use braid_testkit::sim::{Disk, DiskConfig, Model, SimClock, SimEnvironment};
 use braid_volume::{HomeConfig, MoversConfig, RangeSize, TierConfig, Volume, VolumeConfig, check};
@@ -20,6 +20,16 @@ const GIB: u64 = 1 << 30;
 
 /// The tiers, home first.
 const NAMES: [&str; 3] = ["fast", "slow", "third"];
+
+/// The policy that puts all files on one tier.
+fn all_on(tier: &str) -> PolicyConfig {
+    let settings = [
+        ("small", SettingValue::Size(0)),
+        ("sync", SettingValue::Size(0)),
+        ("large", SettingValue::tier(tier)),
+    ];
+    PolicyConfig::named("size").unwrap().with(settings).unwrap()
+}
 
 /// Disks and what they run on.
 struct Sim {
@@ -65,7 +75,7 @@ impl Sim {
             home,
             tiers: (1..self.disks.len()).map(tier).collect(),
             range_size: None,
-            policy: PolicyConfig::Size { small: 0, sync: 0, large: LargeFiles::Tier(NAMES[0].into()) },
+            policy: all_on(NAMES[0]),
             rules: Vec::new(),
             epoch_ns: braid_placement::EPOCH_NS_DEFAULT,
             heat_budget: braid_volume::HEAT_BUDGET_DEFAULT,
@@ -99,7 +109,7 @@ fn rule(when: &str, tier: Option<&str>, range: u64) -> RuleConfig {
 /// Ranges of a file on the tier of this name.
 fn on(open: &Open, ino: InodeId, tier: &str) -> u64 {
     let runs = open.volume.explain(ino).unwrap().runs;
-    let on = |run: &&braid_volume::Run| run.tier.as_ref().is_some_and(|(_, name)| name == tier);
+    let on = |run: &&braid_contract::PlacedRun| run.tier.as_ref().is_some_and(|on| on.name == tier);
     runs.iter().filter(on).map(|run| run.ranges).sum()
 }
 
@@ -142,7 +152,7 @@ fn small_files_with_long_ranges_take_no_more_room_than_they_have() {
 fn a_large_file_takes_whole_ranges_before_they_are_filled() {
     let sim = Sim::new(&[64 * MIB, 64 * MIB]);
     let mut config = sim.config();
-    config.policy = PolicyConfig::Size { small: 0, sync: 0, large: LargeFiles::Tier("slow".into()) };
+    config.policy = all_on("slow");
     config.tiers[0].reserve = Reserve::Bytes(48 * MIB);
     let open = open(config);
     let handles: Vec<_> = (0..12).map(|at| open.create(&format!("f{at}"))).collect();
@@ -228,7 +238,7 @@ fn a_tier_is_asked_again_before_a_job_is_refused() {
 #[test]
 fn a_file_that_can_not_be_spread_stays_on_home_while_that_has_room() {
     let sim = Sim::new(&[64 * MIB, 64 * MIB]);
-    let open = open(VolumeConfig { policy: PolicyConfig::Weighted, ..sim.config() });
+    let open = open(VolumeConfig { policy: PolicyConfig::named("weighted").unwrap(), ..sim.config() });
     let (ino, handle) = open.create("f");
     open.write(handle, 0, &pattern(3, 2 * MIB as usize));
     sim.disks[0].refuse(Some(("set xattr of", Errno::ENOSPC)));

@@ -27,7 +27,7 @@ fn objects(bed: &Bed) -> usize {
 
 fn tiers_of(open: &Open, ino: InodeId) -> Vec<Option<String>> {
     let explained = open.volume.explain(ino).unwrap();
-    explained.runs.into_iter().map(|run| run.tier.map(|(_, name)| name)).collect()
+    explained.runs.into_iter().map(|run| run.tier.map(|tier| tier.name)).collect()
 }
 
 #[test]

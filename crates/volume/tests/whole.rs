@@ -259,7 +259,7 @@ impl Sim {
             }],
             create: true,
             range_size: None,
-            policy: PolicyConfig::Adaptive,
+            policy: PolicyConfig::named("adaptive").unwrap(),
             rules: Vec::new(),
             epoch_ns: braid_placement::EPOCH_NS_DEFAULT,
             heat_budget: braid_volume::HEAT_BUDGET_DEFAULT,

@@ -2,7 +2,7 @@
 //! else. Drawn to the terminal, or printed as text.
 
 use braid_contract::units::{show_duration, show_latency, show_size};
-use braid_contract::{Shown, counted};
+use braid_contract::{Shown, TierId, counted};
 use braid_ipc::protocol::{Amount, HotFile, Job, Latency, Status, ThreadStatus, TierStatus};
 use ratatui::buffer::Buffer;
 use ratatui::layout::{Constraint, Layout, Rect};
@@ -73,7 +73,7 @@ impl Order {
 /// The highest rates that were seen so far, for tiers of which no maximum is
 /// known: read and written, by the tier's number.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Peaks(BTreeMap<u8, [f64; 2]>);
+pub(crate) struct Peaks(BTreeMap<TierId, [f64; 2]>);
 
 impl Peaks {
     pub(crate) fn see(&mut self, status: &Status) {
@@ -359,7 +359,7 @@ impl View<'_> {
         ];
         let first = [
             Cell::from(name).style(Modifier::BOLD),
-            Cell::from(tier.state.clone()).style(state_style(&tier.state)),
+            Cell::from(tier.state.name()).style(state_style(tier.state.name())),
         ];
         let mut first = first.into_iter().zip(["read", "write"]);
         let mut rest = load.into_iter().zip(space);
@@ -379,8 +379,8 @@ impl View<'_> {
                 Cell::from(bar(if most > 0.0 { now / most } else { 0.0 }, bar_width)),
                 Cell::from(rate(now, wide)),
                 Cell::from(known),
-                Cell::from(show_percentile(latency, latency.p50)),
-                Cell::from(show_percentile(latency, latency.p99)),
+                Cell::from(show_percentile(latency, latency.p50_ns)),
+                Cell::from(show_percentile(latency, latency.p99_ns)),
                 Cell::from(load),
                 Cell::from(space),
             ])

@@ -4,8 +4,7 @@
 
 use crate::process::Process;
 use braid_contract::JobState;
-use braid_ipc::protocol::{Device, Job, LatencyHistogram, MoveCount, Status, TierStatus};
-use braid_volume::TierState;
+use braid_ipc::protocol::{Device, Job, LatencyHistogram, MoveCount, Status, TierState, TierStatus};
 use prometheus_client::collector::Collector;
 use prometheus_client::encoding::{DescriptorEncoder, MetricEncoder, text};
 use prometheus_client::metrics::MetricType;
@@ -111,9 +110,9 @@ fn encode_histogram(sample: &mut MetricEncoder<'_>, histogram: &LatencyHistogram
     let seconds = |nanos: u64| nanos as f64 / 1e9;
     let bound = |below: Option<u64>| below.map_or(f64::INFINITY, seconds);
     let buckets: Vec<(f64, u64)> =
-        histogram.buckets.iter().map(|bucket| (bound(bucket.below), bucket.ops)).collect();
+        histogram.buckets.iter().map(|bucket| (bound(bucket.below_ns), bucket.ops)).collect();
     let ops = buckets.iter().map(|(_, ops)| ops).sum();
-    sample.encode_histogram::<Labels>(seconds(histogram.sum), ops, &buckets, None)
+    sample.encode_histogram::<Labels>(seconds(histogram.sum_ns), ops, &buckets, None)
 }
 
 fn metrics() -> impl Iterator<Item = Metric> {
@@ -345,7 +344,7 @@ fn states(told: &Told) -> Samples {
         TierState::NAMES.map(|state| {
             let mut labels = of_tier(told, tier);
             labels.push(("state", state.into()));
-            (labels, f64::from(u8::from(tier.state == state)))
+            (labels, f64::from(u8::from(tier.state.name() == state)))
         })
     };
     told.volume.tiers.iter().flat_map(of).collect()

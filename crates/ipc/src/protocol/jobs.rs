@@ -116,15 +116,6 @@ pub struct PinRequest {
     pub recursive: bool,
 }
 
-/// What pinning came to.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Pinned {
-    /// Regular files that were looked at.
-    pub files: u64,
-    /// Those of which it was changed whether, or where to, they are pinned.
-    pub changed: u64,
-}
-
 /// Where a file is pinned to.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Pin {

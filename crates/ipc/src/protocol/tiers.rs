@@ -1,14 +1,14 @@
 //! What is told of tiers that were added, set, removed and replaced, and of
 //! the stack file, which follows.
 
-use super::{Job, RunTier};
+use super::{Job, NamedTier};
 use serde::{Deserialize, Serialize};
 
 /// A tier that was replaced.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Replaced {
     /// The lost tier, with the number that it had.
-    pub lost: RunTier,
+    pub lost: NamedTier,
     /// Where it was.
     pub lost_location: String,
     /// How many ranges were on it.
@@ -39,7 +39,7 @@ pub struct Saved {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct TierAdded {
     /// The tier.
-    pub tier: RunTier,
+    pub tier: NamedTier,
     /// Where it is.
     pub location: String,
     /// What became of the stack file.
@@ -128,7 +128,7 @@ pub struct Replacing {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct HomeReplaced {
     /// The tier.
-    pub tier: RunTier,
+    pub tier: NamedTier,
     /// Where it was.
     pub old_location: String,
     /// Where it is.

@@ -18,9 +18,19 @@
 
 use crate::context::{Context, Epoch, PerTier, TierEpoch, TierView};
 use crate::policy::Policy;
+use crate::policy_kind::PolicyKind;
 use crate::sync::Mutex;
 use braid_contract::TierId;
 use std::collections::BTreeMap;
+use std::sync::Arc;
+
+pub(super) const KIND: PolicyKind = PolicyKind {
+    name: "adaptive",
+    summary: "where it is done soonest, and where the file is owed one",
+    settings: &[],
+    home_watermark: None,
+    make: |_| Some(Arc::new(Adaptive::new())),
+};
 
 pub(super) struct Adaptive {
     state: Mutex<State>,

@@ -4,12 +4,32 @@
 //! The numbers in the comments are the algorithm's lines. Where its text leaves
 //! a choice, `docs/placement.md` says which was made.
 
-use super::threads::ThreadMap;
+use super::threads::{THREADS, ThreadMap};
 use crate::context::{Context, Epoch, TierEpoch};
 use crate::policy::Policy;
+use crate::policy_kind::{PolicyKind, Setting, SettingKind};
 use crate::sync::Mutex;
 use braid_contract::TierId;
 use std::collections::BTreeMap;
+use std::sync::Arc;
+
+pub(super) const KIND: PolicyKind = PolicyKind {
+    name: "dynamic",
+    summary: "the same, remapped each epoch",
+    settings: &[THREADS, TIER_THRESHOLD, GLOBAL_THRESHOLD],
+    home_watermark: None,
+    make: |settings| {
+        let thresholds = [settings.share(TIER_THRESHOLD.key)?, settings.share(GLOBAL_THRESHOLD.key)?];
+        Some(Arc::new(Dynamic::new(settings.threads(THREADS.key)?, thresholds)))
+    },
+};
+
+/// Change of one tier's bandwidth that counts.
+const TIER_THRESHOLD: Setting = Setting { key: "threshold", kind: THRESHOLD };
+/// Change of the bandwidth of all together that counts.
+const GLOBAL_THRESHOLD: Setting = Setting { key: "global-threshold", kind: THRESHOLD };
+const THRESHOLD: SettingKind =
+    SettingKind::Percent { default: 50.0, why_not_zero: "at 0% every change would count" };
 
 pub(super) struct Dynamic {
     threads: u32,

@@ -1,11 +1,21 @@
 //! `static`: threads mapped to tiers, as many as saturate it to the fastest,
 //! the rest to the next, and so on (PolyStore §4.4.2).
 
-use super::threads::ThreadMap;
+use super::threads::{THREADS, ThreadMap};
 use crate::context::{Context, Epoch};
 use crate::policy::Policy;
+use crate::policy_kind::PolicyKind;
 use crate::sync::Mutex;
 use braid_contract::TierId;
+use std::sync::Arc;
+
+pub(super) const KIND: PolicyKind = PolicyKind {
+    name: "static",
+    summary: "threads are mapped to tiers, the fastest first",
+    settings: &[THREADS],
+    home_watermark: None,
+    make: |settings| Some(Arc::new(Static::new(settings.threads(THREADS.key)?))),
+};
 
 pub(super) struct Static {
     threads: u32,

@@ -4,7 +4,23 @@
 
 use crate::context::{Context, TierView};
 use crate::policy::Policy;
+use crate::policy_kind::{PolicyKind, Setting, SettingKind};
 use braid_contract::TierId;
+use std::sync::Arc;
+
+pub(super) const KIND: PolicyKind = PolicyKind {
+    name: "home-first",
+    summary: "home up to a watermark, then the fastest with room",
+    settings: &[WATERMARK],
+    home_watermark: Some(WATERMARK.key),
+    make: |settings| Some(Arc::new(HomeFirst { watermark: settings.share(WATERMARK.key)? })),
+};
+
+/// How full home may become.
+const WATERMARK: Setting = Setting {
+    key: "watermark",
+    kind: SettingKind::Percent { default: 90.0, why_not_zero: "at 0% nothing would ever go home" },
+};
 
 pub(super) struct HomeFirst {
     /// Share of home's space, 0 to 1.

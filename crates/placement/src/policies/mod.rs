@@ -8,48 +8,19 @@ mod size;
 mod threads;
 mod weighted;
 
-use crate::policy::Policy;
-use crate::settings::{LargeFiles, PolicyConfig};
-use adaptive::Adaptive;
-use braid_contract::TierId;
-use dynamic::Dynamic;
-use fixed::Static;
-use home_first::HomeFirst;
-use size::Size;
-use std::sync::Arc;
-use weighted::Weighted;
+use crate::policy_kind::PolicyKind;
 pub use weighted::shares;
 
-/// Makes the policy that `config` asks for. `tier` finds a tier by its name;
-/// `None` is answered where it finds none.
-pub fn make_policy(config: &PolicyConfig, tier: impl Fn(&str) -> Option<TierId>) -> Option<Arc<dyn Policy>> {
-    Some(match config {
-        PolicyConfig::HomeFirst { watermark_percent } => {
-            Arc::new(HomeFirst { watermark: watermark_percent / 100.0 })
-        }
-        PolicyConfig::Weighted => Arc::new(Weighted),
-        PolicyConfig::Adaptive => Arc::new(Adaptive::new()),
-        PolicyConfig::Static { threads } => Arc::new(Static::new(*threads)),
-        PolicyConfig::Dynamic { threads, tier_threshold_percent, global_threshold_percent } => {
-            let thresholds =
-                [tier_threshold_percent, global_threshold_percent].map(|percent| percent / 100.0);
-            Arc::new(Dynamic::new(*threads, thresholds))
-        }
-        PolicyConfig::Size { small, sync, large } => {
-            let large = match large {
-                LargeFiles::Spread => None,
-                LargeFiles::Tier(name) => Some((tier(name)?, name.clone())),
-            };
-            Arc::new(Size::new(*small, *sync, large))
-        }
-    })
-}
+/// Every policy. A new one is a file beside this one, and a line here.
+pub const POLICIES: &[&PolicyKind] =
+    &[&adaptive::KIND, &weighted::KIND, &fixed::KIND, &dynamic::KIND, &home_first::KIND, &size::KIND];
 
 #[cfg(test)]
 mod tests {
-    use super::*;
     use crate::context::{Context, Origin, TierView, WriteSpan};
     use crate::credits::Credits;
+    use crate::policy::Policy;
+    use braid_contract::TierId;
 
     pub(super) fn view(id: u8, weight: f64) -> TierView {
         TierView {

@@ -5,9 +5,29 @@
 use super::weighted::Weighted;
 use crate::context::Context;
 use crate::policy::Policy;
+use crate::policy_kind::{PolicyKind, Setting, SettingKind};
 use crate::sync::Mutex;
 use braid_contract::TierId;
 use std::collections::HashMap;
+use std::sync::Arc;
+
+pub(super) const KIND: PolicyKind = PolicyKind {
+    name: "size",
+    summary: "small files and small synchronous writes home",
+    settings: &[SMALL, SYNC, LARGE],
+    home_watermark: None,
+    make: |settings| {
+        let [small, sync] = [settings.size(SMALL.key)?, settings.size(SYNC.key)?];
+        Some(Arc::new(Size::new(small, sync, settings.target(LARGE.key)?)))
+    },
+};
+
+/// Files up to this size stay home.
+const SMALL: Setting = Setting { key: "small", kind: SettingKind::Size { default: 4 << 20 } };
+/// Synchronous writes up to this size go home.
+const SYNC: Setting = Setting { key: "sync", kind: SettingKind::Size { default: 64 << 10 } };
+/// Where the others go.
+const LARGE: Setting = Setting { key: "large", kind: SettingKind::Target };
 
 pub(super) struct Size {
     /// Files up to this many bytes stay home.

@@ -2,8 +2,14 @@
 //! (PolyStore §4.4.2).
 
 use crate::context::{Context, TierView};
+use crate::policy_kind::{Setting, SettingKind};
 use braid_contract::TierId;
 use std::collections::BTreeMap;
+
+/// Threads that saturate a tier of which that is not known. More than the most
+/// are never needed.
+pub(super) const THREADS: Setting =
+    Setting { key: "threads", kind: SettingKind::Threads { default: 8, max: 1024 } };
 
 /// Which thread writes to which tier.
 #[derive(Debug)]

@@ -4,7 +4,17 @@
 use crate::context::{Context, TierView};
 use crate::credits::Credits;
 use crate::policy::Policy;
+use crate::policy_kind::PolicyKind;
 use braid_contract::TierId;
+use std::sync::Arc;
+
+pub(super) const KIND: PolicyKind = PolicyKind {
+    name: "weighted",
+    summary: "each file is dealt over all tiers by weight",
+    settings: &[],
+    home_watermark: None,
+    make: |_| Some(Arc::new(Weighted)),
+};
 
 pub(super) struct Weighted;
 

@@ -12,8 +12,8 @@ mod facts;
 mod types;
 mod units;
 
-use crate::policies::make_policy;
 use crate::policy::Policy;
+use crate::policy_config::make_policy;
 use crate::settings::RuleConfig;
 use braid_contract::TierId;
 use braid_format::RangeSize;

@@ -19,7 +19,8 @@ mod tests;
 #[cfg(test)]
 mod workload;
 
-use crate::settings::{PolicyConfig, Reserve, RuleConfig, TierProfile};
+use crate::policy_config::PolicyConfig;
+use crate::settings::{Reserve, RuleConfig, TierProfile};
 use crate::trace::Trace;
 use braid_format::RangeSize;
 use engine::Engine;

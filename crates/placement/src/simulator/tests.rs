@@ -6,6 +6,7 @@ use super::engine::Engine;
 use super::workload::{Work, Workload};
 use super::*;
 use crate::EPOCH_NS_DEFAULT;
+use crate::policy_kind::SettingValue;
 use crate::trace::{TraceFile, TraceOp, TraceOpKind};
 
 /// What tiers read and write, and their weights.
@@ -20,9 +21,10 @@ const RANGE: u64 = 2 << 20;
 /// Bytes of all files together.
 const BYTES: u64 = 512 << 20;
 
-const STATIC: PolicyConfig = PolicyConfig::Static { threads: 8 };
-const DYNAMIC: PolicyConfig =
-    PolicyConfig::Dynamic { threads: 8, tier_threshold_percent: 50.0, global_threshold_percent: 50.0 };
+/// The policy of this name, with its settings as they are by default.
+fn named(name: &str) -> PolicyConfig {
+    PolicyConfig::named(name).unwrap()
+}
 
 type Device = ([f64; 2], Option<f64>);
 
@@ -101,7 +103,7 @@ fn cases() -> impl Iterator<Item = Work> {
 fn compare(devices: &[Device], at_least: f64) {
     for work in cases() {
         let [weighted, fixed, dynamic, adaptive] =
-            [&PolicyConfig::Weighted, &STATIC, &DYNAMIC, &PolicyConfig::Adaptive]
+            [&named("weighted"), &named("static"), &named("dynamic"), &named("adaptive")]
                 .map(|policy| shares(policy, devices, work));
         println!(
             "{} tiers {:2} threads {:4} KiB depth {:2}: read/write weighted {weighted:.2?} static {fixed:.2?} \
@@ -132,7 +134,7 @@ fn adaptive_uses_three_tiers_whatever_the_threads_are() {
 fn adaptive_uses_two_tiers_whatever_an_epoch_is() {
     let (devices, work) = ([FAST, SLOW], work(8, 1 << 20, 1));
     for epoch_ms in [10, 50, 1000, 5000] {
-        let config = config(&PolicyConfig::Adaptive, &devices, RANGE);
+        let config = config(&named("adaptive"), &devices, RANGE);
         let mut engine = Engine::new(&SimulatorConfig { epoch_ns: epoch_ms * 1_000_000, ..config }).unwrap();
         let mut rate = |kind| BYTES as f64 / engine.run(&mut Workload::new(work, kind)) as f64 * 1e9;
         let (write, read) = (rate(TraceOpKind::Write) / 260e6, rate(TraceOpKind::Read) / 520e6);
@@ -146,7 +148,7 @@ fn adaptive_learns_what_nobody_told_it() {
     let devices = [FAST, SLOW].map(|device| (device.0, None));
     // A run of two seconds, of which learning takes a part.
     for (threads, least) in [(2, 0.9), (8, 0.95), (32, 0.95)] {
-        let [read, write] = shares(&PolicyConfig::Adaptive, &devices, work(threads, 1 << 20, 1));
+        let [read, write] = shares(&named("adaptive"), &devices, work(threads, 1 << 20, 1));
         println!("untold, {threads:2} threads: read {read:.2} write {write:.2}");
         assert!(read >= least && write >= least, "{threads}: {read:.3} {write:.3}");
     }
@@ -178,7 +180,7 @@ fn mean(values: &[f64]) -> f64 {
 fn adaptive_follows_a_tier_that_slows_down_and_recovers_within_ten_epochs() {
     for tier in [0, 1] {
         for (threads, depth) in [(1, 16), (8, 1), (32, 1)] {
-            let [slow, back] = after_changes(&PolicyConfig::Adaptive, tier, threads, depth);
+            let [slow, back] = after_changes(&named("adaptive"), tier, threads, depth);
             println!("tier {tier}, {threads:2} threads: slow {slow:.2?} back {back:.2?}");
             assert!(mean(&slow[10..]) > 0.9, "{tier} {threads}: {slow:.2?}");
             assert!(mean(&back[10..]) > 0.9, "{tier} {threads}: {back:.2?}");
@@ -195,8 +197,8 @@ fn adaptive_follows_better_than_algorithm_1_and_than_a_fixed_deal() {
             let [slow, back] = after_changes(policy, tier, 8, 1);
             mean(&slow) + mean(&back)
         };
-        let adaptive = total(&PolicyConfig::Adaptive);
-        assert!(adaptive > total(&DYNAMIC) && adaptive > total(&PolicyConfig::Weighted));
+        let adaptive = total(&named("adaptive"));
+        assert!(adaptive > total(&named("dynamic")) && adaptive > total(&named("weighted")));
     }
 }
 
@@ -204,7 +206,7 @@ fn adaptive_follows_better_than_algorithm_1_and_than_a_fixed_deal() {
 fn threads_that_finish_leave_no_gap() {
     // Two files each, so that threads begin anew at different times.
     let work = Work { files: 4, file_size: 16 << 20, ..work(8, 64 << 10, 1) };
-    let [read, write] = shares(&PolicyConfig::Adaptive, &[FAST, SLOW], work);
+    let [read, write] = shares(&named("adaptive"), &[FAST, SLOW], work);
     assert!(read > 0.9 && write > 0.9, "{read:.3} {write:.3}");
 }
 
@@ -242,7 +244,9 @@ impl Made {
 const KIB64: u64 = 64 << 10;
 /// Two tiers that take a range of 64 KiB in 1 ms and 10 ms.
 const PAIR: [Device; 2] = [([65_536e3; 2], Some(10.0)), ([65_536e2; 2], Some(1.0))];
-const HOME_FIRST: PolicyConfig = PolicyConfig::HomeFirst { watermark_percent: 100.0 };
+fn home_first() -> PolicyConfig {
+    named("home-first").with([("watermark", SettingValue::Percent(100.0))]).unwrap()
+}
 
 fn pair(policy: &PolicyConfig) -> SimulatorConfig {
     let mut config = config(policy, &PAIR, KIB64);
@@ -261,9 +265,9 @@ fn a_thread_thinks_as_long_as_it_did_unless_told_otherwise() {
     // Two writes with 100 ms in between, from 50 ms on.
     made.op(TraceOpKind::Write, (1, file), (50, 4), (0, KIB64));
     made.op(TraceOpKind::Write, (1, file), (154, 4), (0, KIB64));
-    let simulated = simulate(&pair(&HOME_FIRST), &made.0, Pace::Recorded).unwrap();
+    let simulated = simulate(&pair(&home_first()), &made.0, Pace::Recorded).unwrap();
     assert_eq!(ms(&simulated), 50 + 1 + 100 + 1);
-    let simulated = simulate(&pair(&HOME_FIRST), &made.0, Pace::Fastest).unwrap();
+    let simulated = simulate(&pair(&home_first()), &made.0, Pace::Fastest).unwrap();
     assert_eq!((ms(&simulated), simulated.bytes), (2, [0, 2 * KIB64]));
     assert!((simulated.tiers[0].busy - 1.0).abs() < 1e-9 && simulated.tiers[1].busy == 0.0);
 }
@@ -278,7 +282,7 @@ fn what_was_under_way_together_is_so_again_and_what_was_written_before_is_waited
     made.op(TraceOpKind::Write, (2, b), (0, 1), (0, KIB64));
     // Another thread reads what was written.
     made.op(TraceOpKind::Read, (3, b), (1, 1), (0, KIB64));
-    let simulated = simulate(&pair(&HOME_FIRST), &made.0, Pace::Fastest).unwrap();
+    let simulated = simulate(&pair(&home_first()), &made.0, Pace::Fastest).unwrap();
     assert_eq!((ms(&simulated), simulated.bytes), (5, [4 * KIB64, KIB64]));
     assert_eq!(simulated.tiers[0].ranges[&PlacedBy::Before], 3);
     assert_eq!(simulated.tiers[0].ranges[&PlacedBy::Plain], 1);
@@ -300,7 +304,7 @@ fn rules_capacity_and_what_is_removed_count() {
     for at in 0..4 {
         made.op(TraceOpKind::Write, (1, data), (10 + at, 1), (at * KIB64, KIB64));
     }
-    let mut config = SimulatorConfig { rules: vec![rule], ..pair(&HOME_FIRST) };
+    let mut config = SimulatorConfig { rules: vec![rule], ..pair(&home_first()) };
     config.tiers[0].capacity = Some(3 * KIB64);
     let simulated = simulate(&config, &made.0, Pace::Fastest).unwrap();
     let [fast, slow] = &simulated.tiers[..] else { panic!("{simulated:?}") };
@@ -334,7 +338,7 @@ fn a_file_goes_when_all_that_was_done_to_it_is_over() {
         made.op(TraceOpKind::Remove, (0, file), (ms + 5, 0), (0, 0));
     }
     for pace in [Pace::Recorded, Pace::Fastest] {
-        let simulated = simulate(&pair(&HOME_FIRST), &made.0, pace).unwrap();
+        let simulated = simulate(&pair(&home_first()), &made.0, pace).unwrap();
         assert_eq!(simulated.bytes, [0, 34 * KIB64], "{pace:?}");
         assert_eq!(simulated.tiers.iter().map(|tier| tier.used).sum::<u64>(), 0, "{pace:?}");
     }
@@ -360,7 +364,7 @@ fn what_a_new_file_was_grown_by_is_holes_whatever_its_range_size() {
     made.op(TraceOpKind::Write, (1, long), (2, 1), (8 * KIB64, KIB64));
     made.op(TraceOpKind::Write, (1, long), (4, 1), (64 * KIB64, 8 * KIB64));
     made.op(TraceOpKind::Read, (1, long), (6, 1), (0, 72 * KIB64));
-    let config = SimulatorConfig { rules: vec![long_ranges()], ..pair(&HOME_FIRST) };
+    let config = SimulatorConfig { rules: vec![long_ranges()], ..pair(&home_first()) };
     let simulated = simulate(&config, &made.0, Pace::Fastest).unwrap();
     // A hole of a plain file is filled at home; what grows goes by the rule.
     assert_eq!(simulated.tiers[0].ranges, [(PlacedBy::Plain, 1)].into());
@@ -375,14 +379,14 @@ fn a_rule_gives_files_ranges_of_a_size_of_their_own() {
     made.op(TraceOpKind::Create, (1, long), (0, 0), (0, 0));
     made.op(TraceOpKind::Write, (1, long), (1, 1), (0, 5 * KIB64));
     made.op(TraceOpKind::Read, (1, found), (9, 1), (0, 8 * KIB64));
-    let config = SimulatorConfig { rules: vec![long_ranges()], ..pair(&HOME_FIRST) };
+    let config = SimulatorConfig { rules: vec![long_ranges()], ..pair(&home_first()) };
     let simulated = simulate(&config, &made.0, Pace::Fastest).unwrap();
     assert_eq!(simulated.tiers[1].ranges, [(PlacedBy::Before, 2), (PlacedBy::Rule(1), 2)].into());
 }
 
 #[test]
 fn a_policy_that_names_no_tier_is_none() {
-    let large = crate::LargeFiles::Tier("no".into());
-    let policy = PolicyConfig::Size { small: 1, sync: 1, large };
+    let large = SettingValue::tier("no");
+    let policy = named("size").with([("large", large)]).unwrap();
     assert!(simulate(&pair(&policy), &Trace::default(), Pace::Recorded).is_none());
 }

@@ -73,7 +73,7 @@ fn volume(dir: &Path, environment: Arc<dyn Environment>) -> Arc<Volume> {
             reserve: Reserve::Percent(100.0),
         }],
         range_size: None,
-        policy: PolicyConfig::Weighted,
+        policy: PolicyConfig::named("weighted").unwrap(),
         rules: Vec::new(),
         epoch_ns: EPOCH_NS_DEFAULT,
         heat_budget: crate::HEAT_BUDGET_DEFAULT,

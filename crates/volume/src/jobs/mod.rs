@@ -26,7 +26,6 @@ mod start;
 
 pub use control::JobStatus;
 pub use list::PARALLEL_MAX;
-pub use pins::Pinned;
 
 pub(crate) use control::work;
 pub(crate) use list::Jobs;

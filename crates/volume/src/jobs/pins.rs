@@ -5,22 +5,13 @@ use crate::file::choose::is_pinned_by_rule;
 use crate::home::{Identity, Seen};
 use crate::live::File;
 use crate::namespace::known::found;
-use braid_contract::{Access, Context, Errno, Error, Fd, FileKind, RefusalKind, Result, Shown};
+use braid_contract::{Access, Context, Errno, Error, Fd, FileKind, Pinned, RefusalKind, Result, Shown};
 use braid_format::PinAttr;
 use std::path::Path;
 
 /// Files that are synced one by one when they are pinned; more than these
 /// share one sync of everything.
 const SYNCED_ALONE_MAX: usize = 16;
-
-/// What pinning came to.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
-pub struct Pinned {
-    /// Regular files that were looked at.
-    pub files: u64,
-    /// Those of which it was changed whether, or where to, they are pinned.
-    pub changed: u64,
-}
 
 impl Volume {
     /// Pins the file at `path`, so that movers leave it where it is; with

@@ -16,10 +16,9 @@ use crate::file::ranges::range_size_of;
 use crate::file::relocate::relocate;
 use crate::file::whole::moves_at_once;
 use crate::rate::{IoClass, MoveRate, Pace, Throttles};
-use crate::status::MoveCount;
 use crate::sync::{Mutex, RwLock, WriteGuard};
 use crate::tiers::Tier;
-use braid_contract::{Environment, Errno, Error, Mover, Result, TierId};
+use braid_contract::{Environment, Errno, Error, MoveCount, Mover, Result, TierId};
 use braid_format::{FileKey, RangeSize, Reason};
 pub use standing::MoverStatus;
 use standing::Standing;
@@ -187,14 +186,13 @@ impl Outcome {
 impl Volume {
     /// What movers moved since the mount.
     pub(crate) fn move_counts(&self) -> Vec<MoveCount> {
-        let named = |id: TierId| (id, self.tier_name(id));
         let counts = self.movers.counts.lock();
         let count =
             |((mover, from, to), (ranges, bytes)): (&(Mover, TierId, TierId), &(u64, u64))| MoveCount {
-                mover: mover.name(),
-                from: named(*from),
-                to: named(*to),
-                reason: cause(*mover),
+                mover: mover.name().to_owned(),
+                from: self.tier_name(*from),
+                to: self.tier_name(*to),
+                reason: cause(*mover).to_owned(),
                 ranges: *ranges,
                 bytes: *bytes,
             };

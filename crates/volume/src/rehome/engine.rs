@@ -494,7 +494,7 @@ mod tests {
             },
             tiers: Vec::new(),
             range_size: None,
-            policy: PolicyConfig::Weighted,
+            policy: PolicyConfig::named("weighted").expect("it is in the table"),
             rules: Vec::new(),
             epoch_ns: EPOCH_NS_DEFAULT,
             heat_budget: crate::HEAT_BUDGET_DEFAULT,

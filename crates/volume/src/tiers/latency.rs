@@ -1,31 +1,8 @@
 //! How long operations of applications on a tier take: counts by length, from
 //! which averages and percentiles are read. `tiers::monitor` fills them.
 
+use braid_contract::{Latency, LatencyBucket, LatencyHistogram};
 use std::sync::atomic::{AtomicU64, Ordering};
-
-/// How long operations took; zeros if there were none.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
-pub struct Latency {
-    /// How many there were.
-    pub ops: u64,
-    /// On average, in nanoseconds.
-    pub mean_ns: u64,
-    /// Half of them took no longer.
-    pub p50_ns: u64,
-    /// 99 in a hundred took no longer.
-    pub p99_ns: u64,
-}
-
-/// How many operations took how long.
-#[derive(Clone, PartialEq, Eq, Debug, Default)]
-pub struct LatencyHistogram {
-    /// Time of all of them together, in nanoseconds.
-    pub sum_ns: u64,
-    /// The shortest first: the time in nanoseconds that operations of this
-    /// bucket fell short of, and how many of them reached that of the bucket
-    /// before. The last bucket has no such time.
-    pub buckets: Vec<(Option<u64>, u64)>,
-}
 
 /// Powers of two of nanoseconds that a [`LatencyHistogram`] tells apart: from
 /// 8 µs to 17 s.
@@ -117,9 +94,12 @@ impl Counts {
     pub(super) fn histogram(&self) -> LatencyHistogram {
         let mut from = 0;
         let mut count = |to: usize| self.buckets[std::mem::replace(&mut from, to)..to].iter().sum();
-        let mut buckets: Vec<(Option<u64>, u64)> =
-            TOLD_POWERS.map(|power| (Some(1 << power), count(bucket_of(1 << power)))).collect();
-        buckets.push((None, count(BUCKETS)));
+        let mut below = |power: u32| {
+            let ops = count(bucket_of(1 << power));
+            LatencyBucket { below_ns: Some(1 << power), ops }
+        };
+        let mut buckets: Vec<LatencyBucket> = TOLD_POWERS.map(&mut below).collect();
+        buckets.push(LatencyBucket { below_ns: None, ops: count(BUCKETS) });
         LatencyHistogram { sum_ns: self.sum_ns, buckets }
     }
 
@@ -173,12 +153,16 @@ mod tests {
         let lengths = [0, 8191, 8192, 16_383, 16_384, 1 << 33, (1 << 34) - 1, 1 << 34, u64::MAX >> 1];
         lengths.iter().for_each(|ns| histogram.add(*ns));
         let told = histogram.counts().histogram();
-        let found: Vec<(Option<u64>, u64)> =
-            told.buckets.iter().filter(|(_, ops)| *ops > 0).copied().collect();
+        let found: Vec<(Option<u64>, u64)> = told
+            .buckets
+            .iter()
+            .filter(|bucket| bucket.ops > 0)
+            .map(|bucket| (bucket.below_ns, bucket.ops))
+            .collect();
         let expected =
             [(Some(1 << 13), 2), (Some(1 << 14), 2), (Some(1 << 15), 1), (Some(1 << 34), 2), (None, 2)];
         assert_eq!((found, told.sum_ns), (expected.into(), lengths.iter().sum()));
-        assert!(told.buckets.is_sorted_by_key(|(below, _)| below.unwrap_or(u64::MAX)));
+        assert!(told.buckets.is_sorted_by_key(|bucket| bucket.below_ns.unwrap_or(u64::MAX)));
         assert_eq!(told.buckets.len(), 23);
     }
 }

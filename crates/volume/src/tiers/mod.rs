@@ -14,60 +14,19 @@ mod threads;
 
 use crate::sync::{Mutex, RwLock};
 pub(crate) use account::{Account, act_for, present};
-use braid_contract::{Environment, Errno, Error, Fd, ObjectId, Result, Store, TierId, Usage};
+use braid_contract::{Environment, Errno, Error, Fd, ObjectId, Result, Store, TierId, TierState, Usage};
 use braid_placement::Epoch;
 use braid_placement::{
     Direction, KnownRates, Load, Reserve, TierEpoch, TierProfile, TierView, believed, with_means,
 };
 use errors::Errors;
 use health::{Health, Trouble};
-pub use latency::{Latency, LatencyHistogram};
 use limiter::InFlightLimiter;
 use monitor::Monitor;
 use room::{AGE_MAX_NS, Figures, Room};
 use settings::Settings;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-
-/// How a tier is doing.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum TierState {
-    /// It takes new ranges.
-    Online,
-    /// It has no room beyond its reserve.
-    Full,
-    /// It takes no new ranges: what is on it is to go elsewhere.
-    Draining,
-    /// It was set to be read only.
-    SetReadOnly,
-    /// It refuses writes; what is on it can be read.
-    ReadOnly,
-    /// It answers errors, or is gone.
-    Failing,
-    /// Nothing that was begun on it ends.
-    Hanging,
-    /// The volume was opened without it.
-    Absent,
-}
-
-impl TierState {
-    /// The words for all of them.
-    pub const NAMES: [&str; 7] = ["online", "full", "draining", "read-only", "failing", "hanging", "absent"];
-
-    /// The word that `status` shows, one of [`NAMES`](Self::NAMES).
-    #[must_use]
-    pub fn name(self) -> &'static str {
-        match self {
-            Self::Online => "online",
-            Self::Full => "full",
-            Self::Draining => "draining",
-            Self::ReadOnly | Self::SetReadOnly => "read-only",
-            Self::Failing => "failing",
-            Self::Hanging => "hanging",
-            Self::Absent => "absent",
-        }
-    }
-}
 
 /// Where the bytes of a tier are.
 pub(crate) enum Backend {

@@ -4,10 +4,10 @@
 
 use super::Tier;
 use super::account::{Account, present};
-use super::latency::{Counts, Histogram, Latency, LatencyHistogram};
+use super::latency::{Counts, Histogram};
 use super::threads::{ThreadLoad, Threads};
-use crate::status::ThreadStatus;
 use crate::sync::Mutex;
+use braid_contract::{Latency, LatencyHistogram, ThreadStatus};
 use braid_placement::Direction;
 use std::cmp::Reverse;
 use std::collections::VecDeque;
@@ -170,12 +170,17 @@ impl Monitor {
 /// What a thread did a second, within a period of so many nanoseconds.
 fn thread_status(thread: u32, load: &ThreadLoad, period_ns: u64) -> ThreadStatus {
     let nanos = period_ns as f64;
-    let rate = |counts: [u64; 2]| counts.map(|count| count as f64 / nanos * 1e9);
+    let rate = |count: u64| count as f64 / nanos * 1e9;
+    let latency_ns = |at: usize| load.took_ns[at].checked_div(load.ops[at]).unwrap_or(0);
     ThreadStatus {
         thread,
-        rate: rate(load.bytes),
-        op_rate: rate(load.ops),
-        latency_ns: [0, 1].map(|at: usize| load.took_ns[at].checked_div(load.ops[at]).unwrap_or(0)),
+        program: None,
+        read_rate: rate(load.bytes[0]),
+        write_rate: rate(load.bytes[1]),
+        read_op_rate: rate(load.ops[0]),
+        write_op_rate: rate(load.ops[1]),
+        read_latency_ns: latency_ns(0),
+        write_latency_ns: latency_ns(1),
         in_flight: load.took_ns.iter().sum::<u64>() as f64 / nanos,
     }
 }
@@ -289,9 +294,13 @@ mod tests {
         assert_eq!(told.iter().map(|told| told.thread).collect::<Vec<_>>(), [9, 8]);
         let first = ThreadStatus {
             thread: 9,
-            rate: [0.0, 18_000.0],
-            op_rate: [0.0, 2.0],
-            latency_ns: [0, 3_000_000],
+            program: None,
+            read_rate: 0.0,
+            write_rate: 18_000.0,
+            read_op_rate: 0.0,
+            write_op_rate: 2.0,
+            read_latency_ns: 0,
+            write_latency_ns: 3_000_000,
             in_flight: 0.006,
         };
         assert_eq!(told[0], first);

@@ -82,7 +82,7 @@ impl Bed {
             },
             tiers: TIERS[1..].iter().map(|name| store(name)).collect(),
             range_size: None,
-            policy: PolicyConfig::Weighted,
+            policy: PolicyConfig::named("weighted").unwrap(),
             rules: Vec::new(),
             epoch_ns: braid_placement::EPOCH_NS_DEFAULT,
             heat_budget: braid_volume::HEAT_BUDGET_DEFAULT,

@@ -118,7 +118,7 @@ fn move_and_crash(bed: &Bed, name: &str, offset: u64, to: &str) -> PathBuf {
     let ino = lookup(&volume, Path::new(name)).unwrap();
     let runs = volume.explain(ino).unwrap().runs;
     let run = runs.iter().find(|run| (run.offset..run.offset + run.len).contains(&offset)).unwrap();
-    let (_, from) = run.tier.clone().unwrap();
+    let from = run.tier.clone().unwrap().name;
     let place = if from == "fast" { bed.path("fast").join(name) } else { bed.object(&from, name) };
     let before = std::fs::read(&place).unwrap();
     let len = size_of(&volume, name);
@@ -134,7 +134,7 @@ fn move_and_crash(bed: &Bed, name: &str, offset: u64, to: &str) -> PathBuf {
 fn first_tier(bed: &Bed, name: &str) -> String {
     let volume = mount(bed);
     let ino = lookup(&volume, Path::new(name)).unwrap();
-    let (_, tier) = volume.explain(ino).unwrap().runs[0].tier.clone().unwrap();
+    let tier = volume.explain(ino).unwrap().runs[0].tier.clone().unwrap().name;
     volume.shutdown().unwrap();
     tier
 }

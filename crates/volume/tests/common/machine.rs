@@ -75,7 +75,7 @@ impl<const N: usize> Machine<N> {
                 reserve,
             }],
             range_size: Some(RANGE as u32),
-            policy: PolicyConfig::Weighted,
+            policy: PolicyConfig::named("weighted").unwrap(),
             rules: Vec::new(),
             epoch_ns: braid_placement::EPOCH_NS_DEFAULT,
             heat_budget: braid_volume::HEAT_BUDGET_DEFAULT,

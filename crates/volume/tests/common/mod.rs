@@ -76,7 +76,7 @@ pub(crate) fn config(home: &Path, slow: &Path) -> VolumeConfig {
             reserve: Reserve::default(),
         }],
         range_size: Some(RANGE as u32),
-        policy: PolicyConfig::Weighted,
+        policy: PolicyConfig::named("weighted").unwrap(),
         rules: Vec::new(),
         epoch_ns: braid_placement::EPOCH_NS_DEFAULT,
         heat_budget: braid_volume::HEAT_BUDGET_DEFAULT,

@@ -1,7 +1,7 @@
 //! The volume as the crash explorer's subject.
 
 use braid_contract::{Errno, Error, FileSystem, InodeId, JobKind, JobState, Result};
-use braid_placement::{Condition, LargeFiles, PolicyConfig, Reserve, RuleConfig};
+use braid_placement::{Condition, PolicyConfig, Reserve, RuleConfig, SettingValue};
 use braid_stores::dir::DirStore;
 use braid_testkit::crash::{Mounted, RANGE, Setup, Subject};
 use braid_testkit::sim::{Disk, SimEnvironment};
@@ -218,18 +218,28 @@ fn tier(at: usize, disk: &Disk) -> Result<TierConfig> {
 }
 
 fn policy(name: &str) -> Result<PolicyConfig> {
-    Ok(match name {
-        "weighted" | "range-sizes" => PolicyConfig::Weighted,
+    use SettingValue::{Percent, Size};
+    let filled_to = |percent| PolicyConfig::named("home-first")?.with([("watermark", Percent(percent))]);
+    let policy = match name {
+        "weighted" | "range-sizes" => PolicyConfig::named("weighted"),
         // What it knows of tiers' loads is reckoned with the simulated clock.
-        "adaptive" => PolicyConfig::Adaptive,
+        "adaptive" => PolicyConfig::named("adaptive"),
         // So low that some workloads come above it.
-        "home-first" => PolicyConfig::HomeFirst { watermark_percent: 0.5 },
+        "home-first" => filled_to(0.5),
         // Home is always above it: files begin on other tiers.
-        "elsewhere" => PolicyConfig::HomeFirst { watermark_percent: 0.0 },
-        "size-spread" => PolicyConfig::Size { small: RANGE, sync: RANGE, large: LargeFiles::Spread },
-        "size-tier" => PolicyConfig::Size { small: 0, sync: 0, large: LargeFiles::Tier(tier_name(1)) },
-        _ => return Err(Error::new(Errno::EINVAL, format!("there is no policy {name}"))),
-    })
+        "elsewhere" => filled_to(0.0),
+        "size-spread" => size_policy([("small", Size(RANGE)), ("sync", Size(RANGE))]),
+        "size-tier" => {
+            let large = SettingValue::tier(&tier_name(1));
+            size_policy([("small", Size(0)), ("sync", Size(0)), ("large", large)])
+        }
+        _ => None,
+    };
+    policy.ok_or_else(|| Error::new(Errno::EINVAL, format!("there is no policy {name}")))
+}
+
+fn size_policy<const N: usize>(settings: [(&str, SettingValue); N]) -> Option<PolicyConfig> {
+    PolicyConfig::named("size")?.with(settings)
 }
 
 /// With `range-sizes`, the ranges of a file are as long as follows from its size
