@@ -63,7 +63,9 @@ pub(crate) const ACTIVE: usize = 1;
 pub(crate) const SWITCHES: usize = 2;
 pub(crate) const HELD: usize = 3;
 pub(crate) const MOVES_LOCK: usize = 4;
-const LIVE: usize = if LINE > 5 { LINE } else { 5 };
+/// How many moves ended: what is waited on for room.
+pub(crate) const ENDED: usize = 5;
+const LIVE: usize = if LINE > 6 { LINE } else { 6 };
 pub(crate) const SIZE: usize = LIVE;
 pub(crate) const SIZE_LOCK: usize = LIVE + 1;
 pub(crate) const APPEND_LOCK: usize = LIVE + 2;
@@ -71,9 +73,10 @@ pub(crate) const MTIME: usize = LIVE + 3;
 pub(crate) const ATIME: usize = LIVE + 4;
 const MOVES: usize = LIVE + if LINE > 5 { LINE } else { 5 };
 
-/// Most moves of one file at a time. Movers are few: two for the heat, a job or
-/// two, and writers whose tier is full, each of which moves one range.
-pub const MOVES_MAX: usize = if cfg!(loom) { 2 } else { 16 };
+/// Most moves of one file at a time: more than a volume has tiers, since a job
+/// may move ranges of one file from each tier at once. Writers whose tier is
+/// full move a range each, too; what finds no room waits for it.
+pub const MOVES_MAX: usize = if cfg!(loom) { 2 } else { 64 };
 
 /// The words of one move.
 pub(crate) const fn move_state(at: usize) -> usize {
@@ -286,8 +289,8 @@ mod tests {
     #[test]
     fn the_words_of_files_do_not_overlap_and_are_where_they_were() {
         assert_eq!((SIZE, SIZE_LOCK, APPEND_LOCK, MTIME, ATIME), (16, 17, 18, 19, 20));
-        assert_eq!((move_state(0), move_dirty(0), move_state(15)), (32, 33, 62));
-        assert_eq!(FileWords::<PrivateWords>::WORDS, 64);
+        assert_eq!((move_state(0), move_dirty(0), move_state(63)), (32, 33, 158));
+        assert_eq!(FileWords::<PrivateWords>::WORDS, 160);
     }
 
     #[test]

@@ -8,7 +8,9 @@
 //! chunks does no harm: a mark costs a copy, and a later move of the same range
 //! waits for the writer before it copies anything.
 
-use crate::layout::{ACTIVE, FileWords, HELD, MOVES_LOCK, MOVES_MAX, SWITCHES, move_dirty, move_state};
+use crate::layout::{
+    ACTIVE, ENDED, FileWords, HELD, MOVES_LOCK, MOVES_MAX, SWITCHES, move_dirty, move_state,
+};
 use crate::lock::{Locked, lock};
 use crate::party::Party;
 use crate::region::{ALL, ReadRegion, Region};
@@ -25,10 +27,17 @@ pub const CHUNKS: u64 = 64;
 const BLOCKED: u64 = 1;
 /// Of a move's state: it must not go on.
 const CANCELLED: u64 = 2;
-const RANGE_SHIFT: u32 = 2;
+/// Of every move's state, so that the half that is waited on is never 0 while
+/// there is a move.
+const TAKEN: u64 = 4;
+const RANGE_SHIFT: u32 = 3;
+
+fn state_of(range: u64) -> u64 {
+    range << RANGE_SHIFT | TAKEN
+}
 
 fn range_of(state: u64) -> Option<u64> {
-    (state >> RANGE_SHIFT).checked_sub(1)
+    (state & TAKEN != 0).then_some(state >> RANGE_SHIFT)
 }
 
 /// The moves of one file. A clone is the same moves.
@@ -124,7 +133,7 @@ impl<R: Region, P: Party> Moving<R, P> {
         let at = self.free().ok_or(Busy)?;
         region.word(move_dirty(at)).store(0, Ordering::Relaxed);
         region.word(ACTIVE).fetch_add(1, Ordering::AcqRel);
-        region.word(move_state(at)).store((range + 1) << RANGE_SHIFT, Ordering::Release);
+        region.word(move_state(at)).store(state_of(range), Ordering::Release);
         Ok(Registered { moving: self.clone(), at })
     }
 
@@ -132,7 +141,7 @@ impl<R: Region, P: Party> Moving<R, P> {
     /// caller holds the file's layout alone.
     pub fn cancel_all(&self) {
         if self.is_active() {
-            (0..MOVES_MAX).for_each(|at| self.cancel(at));
+            (0..MOVES_MAX).for_each(|at| self.cancel(at, |_| true));
         }
     }
 
@@ -141,13 +150,19 @@ impl<R: Region, P: Party> Moving<R, P> {
     /// nothing that a mover needs.
     pub fn end(&self, range: u64) {
         if let Some(at) = self.find(range) {
-            self.cancel(at);
+            // By now, the words may be those of another range's move.
+            self.cancel(at, |of| of == range);
         }
         while let Some(at) = self.find(range) {
             self.wait_while(at, |state| range_of(state) == Some(range));
         }
-        while self.free().is_none() {
-            self.wait_while(range as usize % MOVES_MAX, |state| state != 0 && self.free().is_none());
+        loop {
+            // Before it is looked: a move that ends in between changes it.
+            let ended = self.words.region.load(ENDED);
+            if self.free().is_some() {
+                return;
+            }
+            self.words.region.wait(ENDED, ended, None);
         }
     }
 
@@ -162,10 +177,8 @@ impl<R: Region, P: Party> Moving<R, P> {
         let registering = self.lock();
         self.words.region.word(HELD).fetch_add(1, Ordering::AcqRel);
         drop(registering);
-        for at in 0..MOVES_MAX {
-            self.cancel(at);
-            self.wait_while(at, |state| state != 0);
-        }
+        (0..MOVES_MAX).for_each(|at| self.cancel(at, |_| true));
+        (0..MOVES_MAX).for_each(|at| self.wait_while(at, |state| state != 0));
         Held(self.clone())
     }
 
@@ -198,8 +211,9 @@ impl<R: Region, P: Party> Moving<R, P> {
         self.states().find(|(_, state)| blocked(*state)).map(|(at, state)| (move_state(at), state))
     }
 
-    fn cancel(&self, at: usize) {
-        let cancelled = |state: u64| (state != 0).then_some(state | CANCELLED);
+    /// Cancels the move there, if it is of a range that is meant.
+    fn cancel(&self, at: usize, meant: impl Fn(u64) -> bool) {
+        let cancelled = |state: u64| range_of(state).filter(|range| meant(*range)).map(|_| state | CANCELLED);
         let word = self.words.region.word(move_state(at));
         // Where there is no move, there is none to cancel.
         if word.fetch_update(Ordering::AcqRel, Ordering::Acquire, cancelled).is_ok() {
@@ -264,6 +278,9 @@ impl<R: Region, P: Party> Drop for Registered<R, P> {
         // In one order with those that cancel it at this moment.
         region.word(move_state(self.at)).swap(0, Ordering::AcqRel);
         region.wake(move_state(self.at), ALL);
+        // After the state: room is there once this says so.
+        region.word(ENDED).fetch_add(1, Ordering::AcqRel);
+        region.wake(ENDED, ALL);
     }
 }
 
@@ -378,10 +395,14 @@ mod tests {
         std::thread::scope(|scope| {
             let waiting = scope.spawn(|| moving.end(more));
             assert!(moves.iter().all(|this| !this.is_cancelled()), "room comes by itself");
-            drop(moves.remove(3));
+            // Whichever move it is.
+            drop(moves.remove(5));
             waiting.join().unwrap();
         });
         assert!(moving.begin(more).is_ok());
+        let last = moving.begin((1 << 30) - 1).unwrap();
+        assert!(last.state_word().load(Ordering::Relaxed) as u32 != 0, "what is waited on is not 0");
+        drop(last);
         std::thread::scope(|scope| {
             let waiting = scope.spawn(|| moving.end(0));
             while !moves[0].is_cancelled() {

@@ -219,6 +219,25 @@ fn moves_are_ended_and_held_off_beside_one_that_begins() {
     });
 }
 
+/// All moves that a file may have are under way, and one more is wanted: room
+/// comes with the end of any of them.
+#[test]
+fn room_for_a_move_comes_with_the_end_of_any() {
+    for first in [0, 1] {
+        check(3, move || {
+            let world = World::new();
+            let moves = [0, 1].map(|range| world.moving.begin(range).unwrap());
+            let waiting = beside(&world, |world| world.moving.end(2));
+            let [one, other] = moves;
+            match first {
+                0 => drop(one),
+                _ => drop(other),
+            }
+            waiting.join().unwrap();
+        });
+    }
+}
+
 /// Two writes beside a move for which writers wait after `PASSES` passes, and
 /// as many readers. In some interleaving they did.
 fn writers_wait_for_the_last_copy<const PASSES: u32>(preemptions: usize, readers: usize) {

@@ -6,6 +6,7 @@ use crate::op::{AllocateMode, DIRECT_ALIGNMENT, Op, SeekTo, Target, aligned};
 use crate::outcome::{Answer, Bytes, Kind};
 use braid_contract::{FallocateMode, HandleId, SeekTarget, SetAttr, SetTime, WriteFlags};
 use rustix::io::Errno;
+use std::sync::PoisonError;
 
 impl Direct {
     /// The slot, if it can be read from.
@@ -40,6 +41,8 @@ impl Direct {
 
     /// Writes all of the bytes; answers where they end.
     fn store(&self, slot: &Slot, offset: u64, bytes: &[u8]) -> Result<u64, Errno> {
+        let _appending =
+            slot.flags.append.then(|| self.appending.lock().unwrap_or_else(PoisonError::into_inner));
         let start = if slot.flags.append { self.size(slot)? } else { offset };
         let flags = WriteFlags { direct: slot.flags.direct, ..WriteFlags::default() };
         let mut done = 0;

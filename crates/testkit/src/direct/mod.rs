@@ -16,7 +16,7 @@ use rustix::io::Errno;
 use std::collections::HashMap;
 use std::ffi::OsStr;
 use std::io;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex};
 
 /// What is taken off the modes of new files, as in the model.
 const UMASK: u32 = 0o022;
@@ -26,13 +26,16 @@ const UMASK: u32 = 0o022;
 pub struct DirectSide {
     fs: Arc<dyn FileSystem>,
     common: Arc<Common>,
+    /// Held from the look at an end of file to the write behind it: appends are
+    /// the callers' to agree on.
+    appending: Arc<Mutex<()>>,
 }
 
 impl DirectSide {
     /// Uses a file system that holds nothing of these names yet.
     #[must_use]
     pub fn new(fs: Arc<dyn FileSystem>, common: Arc<Common>) -> Self {
-        Self { fs, common }
+        Self { fs, common, appending: Arc::default() }
     }
 
     fn subject(&self, root: InodeId) -> Direct {
@@ -46,6 +49,7 @@ impl DirectSide {
             looked_up: Vec::new(),
             ctimes: HashMap::new(),
             common: Arc::clone(&self.common),
+            appending: Arc::clone(&self.appending),
         }
     }
 }
@@ -104,6 +108,7 @@ struct Direct {
     /// The last change time seen of each inode, to notice one that goes back.
     ctimes: HashMap<InodeId, braid_contract::Timestamp>,
     common: Arc<Common>,
+    appending: Arc<Mutex<()>>,
 }
 
 /// An error as the model answers it.

@@ -99,7 +99,7 @@ impl Volume {
     pub(crate) fn import_tier(&self, name: &str, observer: &mut dyn ImportObserver) -> Result<()> {
         let (tier, store, root) = self.importable(name)?;
         // The front end is told of names, and may have to wait for requests:
-        // nobody may close the barrier to those.
+        // the barrier must not be frozen for those.
         let _alone = self.state.overhaul.try_lock().ok_or_else(|| {
             Error::new(Errno::EBUSY, "a check or the replacement of home is under way; try again after it")
         })?;

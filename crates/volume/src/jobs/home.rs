@@ -70,7 +70,7 @@ impl Volume {
 
     /// The new directory is home: whatever is written of the job from here on
     /// says that it is done, as what [`keep_done`](Self::keep_done) wrote does.
-    /// The barrier is still closed.
+    /// The barrier is still frozen.
     pub(crate) fn note_switched(&self, id: u64) {
         // A job that has a run is not forgotten.
         let _ = self.jobs.update(id, |job| job.rehome.switched = true);

@@ -1,4 +1,4 @@
-//! ReclaimQueue files whose data is still to go, and closed ones whose marks are:
+//! Removed files whose data is still to go, and closed ones whose marks are:
 //! the queue. `reap.rs` carries it out.
 
 use crate::sync::Mutex;

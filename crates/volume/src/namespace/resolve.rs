@@ -40,8 +40,19 @@ pub(crate) fn look_up(core: &Core, parent: InodeId, name: &OsStr) -> Result<Entr
 
 /// Looks `name` up in an open directory, and counts the lookup.
 pub(crate) fn enter_name(core: &Core, dir: &dyn NativeFd, name: &OsStr) -> Result<Entry> {
-    let (fd, identity) = identify_name(core, dir, name)?;
-    enter(core, fd, &identity)
+    loop {
+        let (fd, identity) = identify_name(core, dir, name)?;
+        match enter(core, fd, &identity) {
+            // It may have lost the name to another since it was found.
+            Err(error) if error.errno() == Errno::ESTALE => {
+                let (_, now) = identify_name(core, dir, name)?;
+                if (now.ino(), now.btime_ns()) == (identity.ino(), identity.btime_ns()) {
+                    return Err(error);
+                }
+            }
+            result => return result,
+        }
+    }
 }
 
 /// The inode that `name` leads to, not following links.

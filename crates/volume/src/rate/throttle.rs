@@ -288,7 +288,7 @@ mod tests {
     }
 
     #[test]
-    fn what_the_guard_leaves_is_the_pace_of_the_lane() {
+    fn what_the_guard_leaves_is_the_pace_of_the_throttle() {
         let throttles = throttles(MoversConfig::NONE);
         let throttle = throttles.of(TierId(1));
         throttle.step(&seen(0, 1000, 0.0, 0.0));
@@ -307,7 +307,7 @@ mod tests {
     }
 
     #[test]
-    fn a_lane_is_used_by_a_job_until_shortly_after_its_last_range() {
+    fn a_throttle_is_used_by_a_job_until_shortly_after_its_last_range() {
         let throttle = throttles(MoversConfig::NONE).of(TierId(0));
         assert!(!throttle.is_used_by_jobs(1));
         throttle.jobs.store(1, Ordering::Release);

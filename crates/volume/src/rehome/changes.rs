@@ -1,7 +1,7 @@
 //! What changes in the home tier while it is copied. Each operation notes what
 //! it did after it did it and before it goes out of the [`Barrier`](braid_coord::Barrier):
 //! a note that is read too early is followed by none that is missed, since the
-//! last pass over the notes is made while the barrier is closed.
+//! last pass over the notes is made while the barrier is frozen.
 
 use crate::live::Inode;
 use crate::sync::Mutex;
