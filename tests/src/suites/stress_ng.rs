@@ -90,7 +90,7 @@ fn run(name: &str, extra: &[&str], options: &Options, report: &mut Report) -> Re
     let arena = Arena::new("stress-ng", Shape::spread(Kind::Ext4, Kind::Xfs), options)?;
     let dir = arena.fresh("stress")?;
     let begun = Instant::now();
-    let seconds = options.scale(1, 2, 20);
+    let seconds = options.scale(1, 1, 20);
     let output = cmd("stress-ng")
         .args([&format!("--{name}"), "2", "--verify", "--timeout", &format!("{seconds}s"), "--temp-path"])
         .arg(&dir)
