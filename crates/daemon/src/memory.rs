@@ -150,7 +150,7 @@ fn join_one(volume: &Volume, config: TierConfig) -> Result<(), Error> {
     for job in volume.jobs() {
         if let JobKind::Evacuate { tier, .. } = &job.record.what
             && *tier == config.name
-            && !has_ended(job.record.state)
+            && !job.record.state.is_final()
         {
             volume.cancel_job(job.record.id)?;
         }
@@ -190,7 +190,7 @@ fn empty_one(volume: &Volume, tier: &str) -> Result<(), Error> {
         let job = volume.job(id)?;
         match job.record.state {
             JobState::Done => return Ok(()),
-            state if has_ended(state) => {
+            state if state.is_final() => {
                 let why = job.record.message.unwrap_or_else(|| state.name().to_owned());
                 return Err(Error::new(braid_contract::Errno::EIO, why));
             }
@@ -201,8 +201,4 @@ fn empty_one(volume: &Volume, tier: &str) -> Result<(), Error> {
 
 fn is_there(volume: &Volume, name: &str) -> bool {
     volume.status().tiers.iter().any(|tier| tier.name == name)
-}
-
-fn has_ended(state: JobState) -> bool {
-    matches!(state, JobState::Done | JobState::Failed | JobState::Cancelled)
 }
