@@ -6,8 +6,8 @@ use super::modules::{Modules, Uses};
 use super::tree::Tree;
 use std::collections::{BTreeMap, BTreeSet};
 
-/// The modules of each shipped crate, by name; what can't be read is a breach.
-fn crates(tree: &Tree) -> Vec<(String, Result<Modules, String>)> {
+/// The modules of each shipped crate, or which file can't be read.
+fn crates(tree: &Tree) -> Vec<Result<Modules, String>> {
     let roots = tree.packages.iter().flat_map(|package| &package.shipped_roots);
     let shipped: BTreeSet<&str> = roots
         .filter_map(|root| root.rsplit_once('/'))
@@ -19,32 +19,35 @@ fn crates(tree: &Tree) -> Vec<(String, Result<Modules, String>)> {
     let read = |folder: &&str| {
         let root = format!("{folder}/");
         let sources = tree.sources.iter().filter(|source| source.path.starts_with(&root));
-        ((*folder).to_owned(), Modules::read(&root, sources))
+        Modules::read(&root, sources)
     };
     shipped.iter().map(read).collect()
 }
 
-/// Files that use one another in a circle.
+/// Files that use one another in a circle, where there are more circles than
+/// there may be.
 pub(crate) fn module_cycles(tree: &Tree) -> Vec<String> {
-    let mut found = Vec::new();
-    for (_, modules) in crates(tree) {
+    let (mut found, mut unread) = (Vec::new(), Vec::new());
+    for modules in crates(tree) {
         match modules {
             Ok(modules) => found.extend(circles(&modules.uses())),
-            Err(error) => found.push(error),
+            Err(error) => unread.push(error),
         }
     }
-    if found.len() > house::MODULE_CYCLES_MAX { found } else { Vec::new() }
+    if found.len() <= house::MODULE_CYCLES_MAX {
+        found.clear();
+    }
+    unread.into_iter().chain(found).collect()
 }
 
-/// How many there are.
+/// How many circles there are.
 pub(crate) fn count(tree: &Tree) -> usize {
-    let modules = crates(tree).into_iter().filter_map(|(_, modules)| modules.ok());
-    modules.map(|modules| circles(&modules.uses()).len()).sum()
+    crates(tree).into_iter().flatten().map(|modules| circles(&modules.uses()).len()).sum()
 }
 
 /// Types with methods in too many files.
 pub(crate) fn spread_methods(tree: &Tree) -> Vec<String> {
-    let modules = crates(tree).into_iter().filter_map(|(_, modules)| modules.ok());
+    let modules = crates(tree).into_iter().flatten();
     let spread = modules.flat_map(|modules| {
         let many = modules.inherent.into_iter().filter(|(_, files)| files.len() > house::METHOD_FILES_MAX);
         many.map(|(name, files)| {

@@ -131,9 +131,8 @@ impl Modules {
             return Some(file.clone());
         }
         let child: ModulePath = module.iter().chain([first]).cloned().collect();
-        if !after.is_empty() && self.files.values().chain([]).any(|(path, _)| *path == child)
-            || !after.is_empty() && self.defined.keys().any(|(path, _)| *path == child)
-        {
+        let is_module = || self.files.values().any(|(path, _)| *path == child);
+        if !after.is_empty() && (self.defined.keys().any(|(path, _)| *path == child) || is_module()) {
             return self.resolve_within(&child, after, depth);
         }
         let target = self.imported.get(&key)?;
