@@ -74,6 +74,10 @@ impl<T> RwLock<T> {
         }
     }
 
+    pub(crate) fn into_inner(self) -> T {
+        self.0.into_inner().unwrap_or_else(PoisonError::into_inner)
+    }
+
     pub(crate) fn read(&self) -> ReadGuard<'_, T> {
         self.0.read().unwrap_or_else(PoisonError::into_inner)
     }
