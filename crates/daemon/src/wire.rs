@@ -17,10 +17,10 @@ use braid_ipc::protocol::{
 use braid_modules::trace::Trace;
 use braid_placement::{EPOCH_NS_DEFAULT, Reserve, RuleConfig};
 use braid_stores::dir::DirStore;
-use braid_stores::native::open_tier_dir;
+use braid_stores::native::{Machine, open_tier_dir};
 use braid_volume::{
-    CheckOptions, CheckProgress, CheckReport, HomeConfig, Layout, Machine, OpenError, PlacementConfig,
-    TierChange, TierConfig, Volume, VolumeConfig,
+    CheckOptions, CheckProgress, CheckReport, HomeConfig, Layout, OpenError, PlacementConfig, TierChange,
+    TierConfig, Volume, VolumeConfig,
 };
 use std::io;
 use std::path::Path;

@@ -5,12 +5,13 @@ use crate::config::MoversConfig;
 use crate::index::BALLAST_LEN;
 use crate::reap::reap_due;
 use crate::recover::counts::count_ranges;
-use crate::sync::{Condvar, Mutex};
 use crate::{Volume, jobs};
 use braid_contract::Mover;
+use parking_lot::{Condvar, Mutex};
 use std::collections::BTreeSet;
 use std::sync::{Arc, Weak};
 use std::thread::JoinHandle;
+use std::time::Duration;
 
 /// How often tiers are looked after, due removals looked for, and what is hot
 /// or cold moved, however long an epoch is.
@@ -195,7 +196,7 @@ fn waited((stopped, changed): &Stop, nanos: u64) -> bool {
     let mut guard = stopped.lock();
     if !*guard {
         // One that wakes early does its round early, which does no harm.
-        guard = changed.wait_for(guard, nanos);
+        changed.wait_for(&mut guard, Duration::from_nanos(nanos));
     }
     !*guard
 }

@@ -35,8 +35,7 @@ pub struct VolumeConfig {
     /// Makes the volume where all tiers are new, and lets new tiers join one
     /// that is there. Without it, a directory that has no label is refused.
     pub create: bool,
-    /// Time, chance and threads; [`Machine`](crate::Machine) but in a
-    /// simulation.
+    /// Time, chance and threads: the machine's, but in a simulation.
     pub environment: Arc<dyn Environment>,
 }
 

@@ -4,6 +4,7 @@
 use crate::core::Core;
 use crate::reap::reap_now;
 use braid_contract::Result;
+use std::time::Duration;
 
 /// How long a file that lost its last name is waited for: the kernel tells of
 /// its last close in its own time, and it may be open for good.
@@ -53,9 +54,9 @@ impl<'a> Need<'a> {
             if left_ns == 0 || !self.core.handles.files().iter().any(|open| open.file.is_nameless()) {
                 return;
             }
-            let state = freed.state.lock();
+            let mut state = freed.state.lock();
             if state.closes == closes {
-                drop(freed.closed.wait_for(state, left_ns));
+                freed.closed.wait_for(&mut state, Duration::from_nanos(left_ns));
             }
         }
     }

@@ -14,7 +14,6 @@ use crate::placement::Placement;
 use crate::rate::{Paces, Throttles};
 use crate::recover::recover;
 use crate::rehome::Changes;
-use crate::sync::Mutex;
 use crate::tiers::{Counts, Place, Tier, TierParts, Tiers};
 use crate::volume::VolumeState;
 use crate::watch::Watch;
@@ -25,6 +24,7 @@ use braid_format::{
 };
 use braid_placement::RuleConfig;
 use braid_sys::is_privileged;
+use parking_lot::Mutex;
 use std::ffi::OsStr;
 use std::sync::Arc;
 

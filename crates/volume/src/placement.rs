@@ -2,9 +2,9 @@
 //! they come from.
 
 use crate::placer::Placer;
-use crate::sync::RwLock;
 use braid_contract::TierId;
 use braid_placement::{Epoch, Policy, PolicyConfig, RuleConfig, Rules, make_policy};
+use parking_lot::RwLock;
 use std::sync::Arc;
 
 /// The placement of a volume.

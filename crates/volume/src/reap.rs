@@ -7,12 +7,13 @@
 
 use crate::core::Core;
 use crate::live::{DurabilityDependency, ReclaimQueue};
-use crate::sync::{Condvar, Mutex};
 use crate::tiers::Tier;
 use braid_contract::{Errno, Error, ObjectId, Result, Store};
+use parking_lot::{Condvar, Mutex};
 use std::collections::HashSet;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
+use std::time::Duration;
 
 /// Files wait this long for others to go with.
 const BATCH_TIME_NS: u64 = 1_000_000_000;
@@ -137,7 +138,7 @@ struct RemovalRound {
 
 impl RemovalRound {
     /// How often it is looked whether a tier hangs.
-    const LOOK_NS: u64 = 100_000_000;
+    const LOOK: Duration = Duration::from_millis(100);
 
     fn ended(&self, tier: &Arc<Tier>, result: Result<()>) {
         if let Err(error) = result {
@@ -151,7 +152,7 @@ impl RemovalRound {
     fn wait(&self) -> Result<()> {
         let mut under_way = self.under_way.lock();
         while under_way.iter().any(|tier| !tier.is_stuck()) {
-            under_way = self.ended.wait_for(under_way, Self::LOOK_NS);
+            self.ended.wait_for(&mut under_way, Self::LOOK);
         }
         match under_way.first() {
             Some(tier) => Err(Error::new(Errno::EIO, format!("tier {}: nothing ends", tier.name))),

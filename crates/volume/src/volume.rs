@@ -14,9 +14,9 @@ use crate::reap::{reap_now, reclaim_orphans};
 use crate::recover::counts::save_counts;
 use crate::rehome::Changes;
 use crate::strays::Strays;
-use crate::sync::Mutex;
 use braid_contract::{AccessTimes, EntryCache, Errno, Error, InodeId, Result};
 use braid_format::{Reason, VolumeTable};
+use parking_lot::Mutex;
 use std::sync::Arc;
 
 /// An open volume. [`open`](Volume::open) makes one.

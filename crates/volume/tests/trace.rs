@@ -11,7 +11,7 @@ use braid_contract::{
 };
 use braid_modules::trace::{Recording, Trace as Module, Traced};
 use braid_placement::{Trace, TraceOpKind, end_line};
-use braid_volume::Machine;
+use braid_stores::native::Machine;
 use common::{Bed, Open, RANGE, caller};
 use std::ffi::OsStr;
 use std::sync::Arc;

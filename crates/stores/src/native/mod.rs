@@ -7,9 +7,11 @@ mod below;
 mod calls;
 mod dir;
 mod fd;
+mod machine;
 mod own_mount;
 mod words;
 
 pub(crate) use dir::{mount_of, try_lock, write_back};
 pub use dir::{open_dir, open_tier_dir, with_access_times};
 pub use fd::KernelFd;
+pub use machine::Machine;

@@ -1,9 +1,10 @@
 //! Who passes the barrier, and what a file leaves in memory.
 
-use crate::{Machine, Volume, VolumeConfig, config};
+use crate::{Volume, VolumeConfig, config};
 use braid_contract::{Caller, Environment, Errno, FileSystem, InodeId, JobKind, OpenFlags, Result};
 use braid_placement::{EPOCH_NS_DEFAULT, PolicyConfig, Reserve};
 use braid_stores::dir::DirStore;
+use braid_stores::native::Machine;
 use braid_stores::native::open_tier_dir;
 use std::ffi::OsStr;
 use std::path::Path;

@@ -21,13 +21,13 @@ use crate::file::whole::{make_index, move_at_once, moves_at_once};
 use crate::live::{File, Layout, Spread};
 use crate::rate::{MoveRate, Stopped};
 use crate::reap::reap_now;
-use crate::sync::ReadGuard;
 use crate::tiers::{Account, Backend, Tier, act_for, bit};
 use braid_contract::{Context, Errno, Error, Hint, Result, StoreIo, TierId};
 use braid_coord::{Busy, CHUNKS, CopyStats, CopySteps, RangeSpan, carry_out};
 use braid_format::{Entry, Owners, RangeSize, Reason};
 use braid_placement::Origin;
 use braid_sys::AlignedBuf;
+use parking_lot::RwLockReadGuard;
 use std::cell::RefCell;
 use std::sync::Arc;
 
@@ -370,7 +370,7 @@ struct RangeMove<'a> {
 }
 
 /// The file's layout, which is the same spread one as when the move began.
-struct Hold<'a>(ReadGuard<'a, Layout>);
+struct Hold<'a>(RwLockReadGuard<'a, Layout>);
 
 impl Hold<'_> {
     fn spread(&self) -> Moved<&Spread> {

@@ -11,9 +11,9 @@ pub(crate) use table::{Decay, Spot, Table};
 
 use crate::Volume;
 use crate::live::{File, Inode, Tag};
-use crate::sync::{Mutex, MutexGuard};
 use braid_contract::{Access, Context, Environment, Errno, Result, TierId};
 use braid_format::{DEGREE_MAX, FileKey, decode_heat, encode_heat};
+use parking_lot::{Mutex, MutexGuard};
 use std::cmp::Reverse;
 use std::collections::HashMap;
 use std::ffi::OsStr;

@@ -6,12 +6,12 @@ mod walk;
 pub(crate) use numbers::Numbers;
 pub(crate) use walk::Seen;
 
-use crate::sync::RwLock;
 use braid_contract::{
     Access, AccessTimes, Attr, Context, Errno, Error, Fd, FileKind, InodeId, NativeFd, NativeHandle,
     NativeStat, Result, VolumeId, XattrMode,
 };
 use braid_format::{BRAID_DIR, FormatError, IdAttr, PinAttr, Seal, StoredPin};
+use parking_lot::RwLock;
 use std::ffi::{OsStr, OsString};
 use std::sync::Arc;
 

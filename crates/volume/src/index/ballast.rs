@@ -2,8 +2,8 @@
 //! else there is used up: a full home tier must not keep files from going on
 //! growing on the other tiers.
 
-use crate::sync::Mutex;
 use braid_contract::{Access, Errno, FallocateMode, Fd, NativeFd, Result};
+use parking_lot::Mutex;
 use std::ffi::OsStr;
 
 /// Bytes set aside: the entries of 131,072 ranges.

@@ -1,8 +1,8 @@
 //! The marks of files that may be ahead of their home inodes: which there are.
 
-use crate::sync::Mutex;
 use braid_contract::{Context, NativeFd, NativeHandle, ObjectId, RenameMode, Result};
 use braid_format::Mark;
+use parking_lot::Mutex;
 use std::collections::{HashMap, HashSet};
 use std::ffi::OsStr;
 

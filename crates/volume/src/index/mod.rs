@@ -18,13 +18,13 @@ pub(crate) use ballast::BALLAST_LEN;
 pub(crate) use dir::{Dirs, IndexDir, ids_in};
 pub(crate) use whole::Whole;
 
-use crate::sync::Mutex;
 use ballast::Ballast;
 use braid_contract::{Context, Errno, Error, Fd, ObjectId, Result, TierId};
 use braid_format::{
     Entry, GAPS_AT, HEADER_LEN, Header, MUTABLE_FROM, OWNERS_AT, Owners, RESERVED_AT, RangeSize, SIZE_AT,
     SYNCED_SIZE_AT, Words, durable_at, entry_at,
 };
+use parking_lot::Mutex;
 use segments::Segments;
 use std::io::{IoSlice, IoSliceMut};
 use std::sync::atomic::{AtomicBool, Ordering};

@@ -8,8 +8,8 @@
 //! read a block, and end the access where they have none left.
 
 use super::ballast::Ballast;
-use crate::sync::Mutex;
 use braid_contract::{Errno, FallocateMode, Fd, NativeWords, Result, SeekTarget};
+use parking_lot::Mutex;
 use std::ops::Range;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};

@@ -3,12 +3,13 @@
 
 use crate::rate::{IoClass, Meter, Pace, Paces};
 use crate::rehome::{RehomeOutcome, RehomePhase};
-use crate::sync::{Condvar, Mutex};
 use braid_contract::{Amount, Environment, Errno, Error, Fd, JobKind, JobState, RefusalKind, Result};
 use braid_format::JobRecord;
+use parking_lot::{Condvar, Mutex};
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::sync::Arc;
+use std::time::Duration;
 
 /// Jobs that run at the same time, unless the stack says otherwise.
 const PARALLEL_DEFAULT: usize = 2;
@@ -30,7 +31,7 @@ const RETRY_FIRST_NS: u64 = 250_000_000;
 const RETRY_MAX_NS: u64 = 8_000_000_000;
 
 /// How long somebody waits for work before looking whether the volume is gone.
-const WAIT_MAX_NS: u64 = 1_000_000_000;
+const WAIT_MAX: Duration = Duration::from_secs(1);
 
 /// A job and how it is doing.
 pub(super) struct Job {
@@ -212,7 +213,7 @@ impl Jobs {
         let others = |job: &&Job| Some(job.record.id) != but;
         state.jobs.values().filter(others).for_each(|job| job.pace.stop());
         while self.environment.threads() && state.jobs.values().filter(others).any(|job| job.active) {
-            state = self.changed.wait_for(state, WAIT_MAX_NS);
+            self.changed.wait_for(&mut state, WAIT_MAX);
         }
         HeldJobs(self)
     }
@@ -228,8 +229,8 @@ impl Jobs {
         // Where as many run as may, the end of one wakes all.
         let waiting = state.jobs.values().filter(|job| job.may_run() && job.not_before_ns > now_ns);
         let next = waiting.map(|job| job.not_before_ns).min();
-        let wait_ns = next.map_or(WAIT_MAX_NS, |at| at - now_ns).min(WAIT_MAX_NS);
-        drop(self.changed.wait_for(state, wait_ns));
+        let wait = next.map_or(WAIT_MAX, |at| Duration::from_nanos(at - now_ns)).min(WAIT_MAX);
+        self.changed.wait_for(&mut state, wait);
         None
     }
 
@@ -306,7 +307,7 @@ impl Jobs {
 
     /// Waits until something changes, at most for so long.
     pub(super) fn wait_for_change(&self, max_ns: u64) {
-        drop(self.changed.wait_for(self.state.lock(), max_ns));
+        self.changed.wait_for(&mut self.state.lock(), Duration::from_nanos(max_ns));
     }
 
     /// A run ended. Answers what has to be kept, and which jobs are forgotten.

@@ -2,8 +2,8 @@
 
 use super::inode::Inode;
 use crate::home::Home;
-use crate::sync::Mutex;
 use braid_contract::{Fd, InodeId, NativeDirEntry, Result};
+use parking_lot::Mutex;
 use std::ffi::OsString;
 use std::sync::Arc;
 

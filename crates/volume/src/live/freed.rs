@@ -1,6 +1,6 @@
 //! Space that removals, cuts and closes are about to give back.
 
-use crate::sync::{Condvar, Mutex};
+use parking_lot::{Condvar, Mutex};
 
 /// What is on its way to give space back.
 #[derive(Debug, Default)]

@@ -2,8 +2,8 @@
 
 use super::File;
 use crate::live::DirHandle;
-use crate::sync::RwLock;
 use braid_contract::{Errno, HandleId, OpenFlags, Result};
+use parking_lot::RwLock;
 use std::collections::HashMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};

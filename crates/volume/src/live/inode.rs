@@ -5,11 +5,11 @@ use super::set_id::SetIdCheck;
 use super::spread::Spread;
 use crate::home::{Home, Node};
 use crate::live::{DurabilityDependency, Tag};
-use crate::sync::{Mutex, RwLock};
 use braid_contract::{
     Errno, Error, Fd, FileKind, InodeId, NativeHandle, ObjectId, Result, SetTime, TierId, Timestamp,
 };
 use braid_format::PinAttr;
+use parking_lot::{Mutex, RwLock};
 use std::sync::atomic::{AtomicBool, AtomicU8, Ordering};
 use std::sync::{Arc, OnceLock, Weak};
 

@@ -3,9 +3,9 @@
 use super::inode::Inode;
 use crate::home::{Home, Identity};
 use crate::live::Shape;
-use crate::sync::Mutex;
 use braid_contract::{Access, Errno, Fd, FileKind, InodeId, NativeHandle, Result};
 use lru::LruCache;
+use parking_lot::Mutex;
 use std::collections::HashMap;
 use std::collections::hash_map::Entry;
 use std::num::NonZeroUsize;

@@ -3,8 +3,8 @@
 //! and what it has on other tiers would stay for good. The kernel keeps callers
 //! apart in this way; others need not, so the volume does it by itself.
 
-use crate::sync::{Mutex, MutexGuard};
 use braid_contract::InodeId;
+use parking_lot::{Mutex, MutexGuard};
 
 /// Directories are spread over this many locks: with so many, two that are used
 /// at the same time hardly share one.

@@ -1,8 +1,8 @@
 //! Removed files whose data is still to go, and closed ones whose marks are:
 //! the queue. `reap.rs` carries it out.
 
-use crate::sync::Mutex;
 use braid_contract::{Fd, InodeId, ObjectId};
+use parking_lot::Mutex;
 use std::collections::HashSet;
 use std::sync::atomic::{AtomicU64, Ordering};
 

@@ -2,10 +2,10 @@
 
 use crate::coord::{Changing, Live, Moving, of_file};
 use crate::index::Index;
-use crate::sync::Mutex;
 use braid_contract::{Environment, ObjectId, Result, TierId, Timestamp};
 use braid_format::RangeSize;
 use braid_placement::Credits;
+use parking_lot::Mutex;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};

@@ -16,10 +16,10 @@ use crate::file::ranges::range_size_of;
 use crate::file::relocate::relocate;
 use crate::file::whole::moves_at_once;
 use crate::rate::{IoClass, MoveRate, Pace, Throttles};
-use crate::sync::{Mutex, RwLock, WriteGuard};
 use crate::tiers::Tier;
 use braid_contract::{Environment, Errno, Error, MoveCount, Mover, Result, TierId};
 use braid_format::{FileKey, RangeSize, Reason};
+use parking_lot::{Mutex, RwLock, RwLockWriteGuard};
 pub use standing::MoverStatus;
 use standing::Standing;
 use std::collections::{BTreeMap, HashMap};
@@ -71,7 +71,7 @@ pub(crate) struct Movers {
 /// No mover is at work while this lives.
 pub(crate) struct HeldMovers<'a> {
     movers: &'a Movers,
-    _rounds: WriteGuard<'a, ()>,
+    _rounds: RwLockWriteGuard<'a, ()>,
 }
 
 impl Drop for HeldMovers<'_> {

@@ -5,8 +5,8 @@
 use super::Movers;
 use crate::Volume;
 use crate::rate::{Meter, Pace};
-use crate::sync::ReadGuard;
 use braid_contract::{Amount, Errno, Error, JobState, Mover, RefusalKind, Result};
+use parking_lot::RwLockReadGuard;
 use std::sync::Arc;
 
 /// For how long after its last work a mover counts as running: rounds are
@@ -49,7 +49,7 @@ pub(super) struct Round<'m> {
     mover: Mover,
     /// Stopped when the round is to end.
     pub(super) pace: Arc<Pace>,
-    _rounds: ReadGuard<'m, ()>,
+    _rounds: RwLockReadGuard<'m, ()>,
 }
 
 impl Drop for Round<'_> {

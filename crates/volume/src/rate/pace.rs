@@ -1,8 +1,9 @@
 //! How fast something may move data, and whether it may go on.
 
-use crate::sync::{Condvar, Mutex};
 use braid_contract::Environment;
+use parking_lot::{Condvar, Mutex};
 use std::sync::Arc;
+use std::time::Duration;
 
 /// What the paces of a volume share: who waits for several of them at once
 /// hears of a change of each.
@@ -68,7 +69,7 @@ impl Paces {
             let wait_ns = paces.iter().filter_map(|pace| pace.state.lock().wait_ns(now_ns)).max();
             match wait_ns {
                 Some(wait_ns) if self.environment.threads() => {
-                    looking = self.changed.wait_for(looking, wait_ns);
+                    self.changed.wait_for(&mut looking, Duration::from_nanos(wait_ns));
                 }
                 _ => break,
             }
@@ -153,7 +154,7 @@ impl State {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::Machine;
+    use braid_stores::native::Machine;
 
     fn paces() -> Arc<Paces> {
         let machine: Arc<dyn Environment> = Arc::new(Machine);

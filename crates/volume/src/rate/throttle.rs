@@ -5,9 +5,9 @@
 use super::latency_controller::{Advice, LatencyController, Seen};
 use crate::config::MoversConfig;
 use crate::rate::pace::{Pace, Paces, Stopped};
-use crate::sync::{Mutex, RwLock};
 use crate::tiers::{Tier, Tiers, bit};
 use braid_contract::{Environment, TierId};
+use parking_lot::{Mutex, RwLock};
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
@@ -271,8 +271,8 @@ impl Throttles {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::Machine;
     use braid_contract::Environment;
+    use braid_stores::native::Machine;
 
     const MIB: f64 = (1 << 20) as f64;
 

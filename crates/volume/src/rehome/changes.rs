@@ -4,8 +4,8 @@
 //! last pass over the notes is made while the barrier is frozen.
 
 use crate::live::Inode;
-use crate::sync::Mutex;
 use braid_contract::InodeId;
+use parking_lot::Mutex;
 use std::collections::{BTreeSet, HashMap, HashSet};
 use std::ffi::{OsStr, OsString};
 use std::ops::Range;

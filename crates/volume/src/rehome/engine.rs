@@ -9,12 +9,13 @@ use crate::home::{Home, names_in};
 use crate::index::Dirs;
 use crate::live::{Inode, Layout};
 use crate::rate::Pace;
-use crate::sync::{Condvar, Mutex};
 use braid_contract::{Access, Attr, Context, Errno, Error, Fd, RefusalKind, Result, Shown, counted};
 use braid_format::BRAID_DIR;
+use parking_lot::{Condvar, Mutex};
 use std::collections::{HashMap, HashSet};
 use std::ffi::OsStr;
 use std::sync::Arc;
+use std::time::Duration;
 
 /// What a replacement of the home tier is at.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -100,7 +101,7 @@ const PASSES_PACED: u32 = 2;
 const PATIENCE_NS: u64 = 1_000_000_000;
 /// How often that is tried.
 const TRIES_MAX: u32 = 20;
-const PAUSE_NS: u64 = 200_000_000;
+const PAUSE: Duration = Duration::from_millis(200);
 
 impl Volume {
     /// Makes the empty directory `root` home, while the volume is in use: names
@@ -407,7 +408,7 @@ impl<'a> Copier<'a> {
     fn pause(&mut self) -> Result<()> {
         if self.volume.core.environment.threads() {
             let (lock, never) = (Mutex::new(()), Condvar::new());
-            drop(never.wait_for(lock.lock(), PAUSE_NS));
+            never.wait_for(&mut lock.lock(), PAUSE);
         }
         self.pace.go_on().map_err(|_| cancelled())?;
         self.tell_now()
@@ -471,13 +472,13 @@ fn not_alone() -> Error {
 #[cfg(all(test, not(loom)))]
 mod tests {
     use super::*;
-    use crate::{HomeConfig, Machine, MoversConfig, VolumeConfig};
+    use crate::{HomeConfig, MoversConfig, VolumeConfig};
     use braid_contract::{Caller, FileSystem, InodeId, OpenFlags, WriteFlags};
     use braid_placement::{EPOCH_NS_DEFAULT, PolicyConfig, Reserve};
+    use braid_stores::native::Machine;
     use braid_stores::native::open_tier_dir;
     use std::sync::atomic::{AtomicBool, Ordering};
     use std::sync::mpsc;
-    use std::time::Duration;
 
     /// Pieces of the file, each with a byte of data.
     const PIECES: u64 = 40;

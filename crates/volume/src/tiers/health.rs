@@ -1,8 +1,8 @@
 //! How a tier is doing: what it last failed with, since when, and when to ask
 //! it again.
 
-use crate::sync::Mutex;
 use braid_contract::{Environment, Errno, Error};
+use parking_lot::Mutex;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU8, AtomicU64, Ordering};
 

@@ -1,15 +1,16 @@
 //! The way to a tier's store. It keeps a tier that hangs from taking every
 //! thread with it, and is where a tier is absent or is lost.
 
-use crate::sync::{Condvar, Mutex, RwLock};
 use braid_contract::{
     Environment, Errno, Error, Fd, NativeFd, ObjectId, ObjectStat, PieceIo, Result, Store, StoreCapabilities,
     StoreIo, Usage,
 };
+use parking_lot::{Condvar, Mutex, RwLock};
 use std::io::{IoSlice, IoSliceMut};
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+use std::time::Duration;
 
 /// Without an operation ending for this long, while some are under way, a tier
 /// hangs: what comes is answered `EIO` until one ends.
@@ -156,7 +157,8 @@ impl InFlightLimiter {
             if self.try_enter() {
                 break Ok(());
             }
-            turn = self.ended.wait_for(turn, self.hang_ns().saturating_sub(stalled).min(HANG_NS));
+            let wait_ns = self.hang_ns().saturating_sub(stalled).min(HANG_NS);
+            self.ended.wait_for(&mut turn, Duration::from_nanos(wait_ns));
         };
         drop(turn);
         self.waiting.fetch_sub(1, Ordering::AcqRel);

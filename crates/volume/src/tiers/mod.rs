@@ -12,7 +12,6 @@ mod room;
 mod settings;
 mod threads;
 
-use crate::sync::{Mutex, RwLock};
 pub(crate) use account::{Account, act_for, present};
 use braid_contract::{Environment, Errno, Error, Fd, ObjectId, Result, Store, TierId, TierState, Usage};
 use braid_placement::Epoch;
@@ -23,6 +22,7 @@ use errors::Errors;
 use health::{Health, Trouble};
 use limiter::InFlightLimiter;
 use monitor::Monitor;
+use parking_lot::{Mutex, RwLock};
 use room::{AGE_MAX_NS, Figures, Room};
 use settings::Settings;
 use std::sync::Arc;

@@ -1,7 +1,7 @@
 //! How much room a tier has, without request its file system at each write.
 
-use crate::sync::Mutex;
 use braid_contract::Usage;
+use parking_lot::Mutex;
 
 /// Figures older than this are measured again. Others may use the same file
 /// system, so they can't be kept long.

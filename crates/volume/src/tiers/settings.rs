@@ -3,9 +3,9 @@
 //! looks for a tier.
 
 use super::Tier;
-use crate::sync::{Mutex, ReadGuard, RwLock};
 use braid_contract::{Errno, Error, Result};
 use braid_placement::Reserve;
+use parking_lot::{Mutex, RwLock, RwLockReadGuard};
 use std::sync::atomic::{AtomicBool, Ordering};
 
 /// The settings of one tier.
@@ -21,7 +21,7 @@ pub(super) struct Settings {
 }
 
 /// While it is held, the tier may be given a range.
-pub(crate) type Admission<'a> = ReadGuard<'a, ()>;
+pub(crate) type Admission<'a> = RwLockReadGuard<'a, ()>;
 
 impl Settings {
     pub(super) fn new(weight: Option<f64>, reserve: Reserve) -> Self {

@@ -3,8 +3,8 @@
 //! fills it.
 
 use super::monitor::WINDOW_NS;
-use crate::sync::Mutex;
 use braid_placement::Direction;
+use parking_lot::Mutex;
 use std::collections::HashMap;
 
 /// Threads are spread over this many tables, so that hardly two meet at a lock.

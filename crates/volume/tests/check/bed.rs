@@ -5,11 +5,11 @@ use braid_contract::{
 };
 use braid_placement::{PolicyConfig, Reserve};
 use braid_stores::dir::DirStore;
+use braid_stores::native::Machine;
 use braid_stores::native::{KernelFd, open_tier_dir};
 use braid_testkit::{SplitMix, damage};
 use braid_volume::{
-    CheckOptions, CheckReport, HomeConfig, Machine, OpenError, Problem, TierConfig, Volume, VolumeConfig,
-    check_with,
+    CheckOptions, CheckReport, HomeConfig, OpenError, Problem, TierConfig, Volume, VolumeConfig, check_with,
 };
 use std::collections::BTreeMap;
 use std::ffi::OsStr;

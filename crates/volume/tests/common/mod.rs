@@ -8,9 +8,10 @@ use braid_contract::{
 };
 use braid_placement::{PolicyConfig, Reserve};
 use braid_stores::dir::DirStore;
+use braid_stores::native::Machine;
 use braid_stores::native::open_tier_dir;
 use braid_testkit::SplitMix;
-use braid_volume::{HomeConfig, Machine, TierConfig, Volume, VolumeConfig};
+use braid_volume::{HomeConfig, TierConfig, Volume, VolumeConfig};
 use std::ffi::OsStr;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
