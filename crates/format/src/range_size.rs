@@ -119,6 +119,14 @@ impl RangeSizes {
     }
 }
 
+impl std::ops::BitOr for RangeSizes {
+    type Output = Self;
+
+    fn bitor(self, other: Self) -> Self {
+        Self(self.0 | other.0)
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

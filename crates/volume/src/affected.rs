@@ -2,10 +2,10 @@
 //! `status --affected` tells.
 
 use crate::Volume;
-use crate::file::owner::index_of;
-use crate::index::Index;
 use braid_contract::{AffectedRun, Errno, Error, NamedTier, Result, TierId};
+use braid_core::file::owner::index_of;
 use braid_format::{IdAttr, IdKind};
+use braid_index::Index;
 use std::collections::HashMap;
 use std::path::{Path, PathBuf};
 

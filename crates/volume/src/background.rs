@@ -1,12 +1,12 @@
 //! The volume's own threads: one looks after the tiers, one carries out
 //! removals, two move ranges, and one counts ranges after a crash and ends.
 
-use crate::config::MoversConfig;
-use crate::index::BALLAST_LEN;
-use crate::reap::reap_due;
-use crate::recover::counts::count_ranges;
 use crate::{Volume, jobs};
 use braid_contract::Mover;
+use braid_core::reap::reap_due;
+use braid_core::recover::counts::count_ranges;
+use braid_index::BALLAST_LEN;
+use braid_tiers::MoversConfig;
 use parking_lot::{Condvar, Mutex};
 use std::collections::BTreeSet;
 use std::sync::{Arc, Weak};
@@ -240,7 +240,7 @@ fn run(stop: &Stop, volume: &Weak<Volume>) {
             volume.look_after_tiers();
         }
         wait_ns = epoch_at_ns.min(round_at_ns).saturating_sub(volume.core.environment.monotonic_ns());
-        let inodes = volume.core.inodes.len();
+        let inodes = volume.core.inodes.count();
         inodes_max = inodes.max(inodes_max);
         let enough = if inodes == inodes_before { FORGOTTEN_SETTLED_MIN } else { FORGOTTEN_MIN };
         inodes_before = inodes;

@@ -1,13 +1,14 @@
 //! What a volume says of one file: `explain`. For each range where it is, since
 //! when, why, how much it is used, and what would be done with it now.
 
-use crate::file::choose::{choose, holding};
-use crate::file::open::file_of;
-use crate::file::ranges::range_size_in;
+use crate::Volume;
 use crate::heat::{Decay, key_of};
-use crate::live::{File, Spread};
-use crate::{Volume, file};
 use braid_contract::{HoldingRule, InodeId, NamedTier, ObjectId, PlacedRun, Result, TierId};
+use braid_core::file;
+use braid_core::file::choose::{choose, holding};
+use braid_core::file::open::file_of;
+use braid_core::file::ranges::range_size_in;
+use braid_core::live::{File, Spread};
 use braid_format::{DEGREE_MAX, FileKey, RangeSize, Reason, RuleNumber};
 use braid_placement::{Credits, Origin};
 use std::borrow::Cow;
@@ -85,12 +86,12 @@ impl Volume {
             runs: Vec::new(),
         };
         let (layout, next) = match &*layout {
-            crate::live::Layout::Plain => {
+            braid_core::live::Layout::Plain => {
                 told.size = file.home_size()?;
                 told.plain();
                 (Layout::Plain, self.next_tier(&file, None, told.size, ranges))
             }
-            crate::live::Layout::Spread(spread) => {
+            braid_core::live::Layout::Spread(spread) => {
                 told.size = spread.size();
                 told.spread(spread)?;
                 let layout = match spread.index.whole() {

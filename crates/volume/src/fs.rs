@@ -2,29 +2,29 @@
 //! is carried out, and what it changed to the notes of whoever copies home.
 
 use crate::Volume;
-use crate::core::Core;
-use crate::file::allocate::{allocate_file, copy_between};
-use crate::file::open::{close_file, open_inode};
-use crate::file::read::read_file;
-use crate::file::seek::seek_file;
-use crate::file::set_id::clear_set_id;
-use crate::file::sync::{sync_file, sync_open, update_home_inode};
-use crate::file::write::write_file;
-use crate::namespace::attr::get_attr;
-use crate::namespace::change::set_attr;
-use crate::namespace::dirs::{open_directory, read_directory};
-use crate::namespace::make::{make_dir, make_file, make_link, make_node, make_symlink};
-use crate::namespace::remove::{remove_dir, remove_name, rename_name};
-use crate::namespace::resolve::{look_up, path_of};
-use crate::namespace::xattrs::{get_xattr, list_xattr, remove_xattr, set_xattr};
-use crate::need::with_room;
-use crate::tiers::{Account, act_for};
 use braid_contract::{
     Attr, Caller, DirSink, Entry, Errno, Error, FallocateMode, FileSystem, FileSystemCapabilities, HandleId,
     InodeId, OpenFlags, OpenRequest, Opened, RenameMode, Result, SeekTarget, SetAttr, StatFs, WriteFlags,
     XattrMode,
 };
+use braid_core::core::Core;
+use braid_core::file::allocate::{allocate_file, copy_between};
+use braid_core::file::open::{close_file, open_inode};
+use braid_core::file::read::read_file;
+use braid_core::file::seek::seek_file;
+use braid_core::file::set_id::clear_set_id;
+use braid_core::file::sync::{sync_file, sync_open, update_home_inode};
+use braid_core::file::write::write_file;
+use braid_core::namespace::attr::get_attr;
+use braid_core::namespace::change::set_attr;
+use braid_core::namespace::dirs::{open_directory, read_directory};
+use braid_core::namespace::make::{make_dir, make_file, make_link, make_node, make_symlink};
+use braid_core::namespace::remove::{remove_dir, remove_name, rename_name};
+use braid_core::namespace::resolve::{look_up, path_of};
+use braid_core::namespace::xattrs::{get_xattr, list_xattr, remove_xattr, set_xattr};
+use braid_core::need::with_room;
 use braid_placement::Origin;
+use braid_tiers::{Account, act_for};
 use std::collections::HashSet;
 use std::ffi::OsStr;
 use std::path::PathBuf;

@@ -17,55 +17,44 @@ mod affected;
 mod background;
 mod check;
 mod config;
-mod coord;
-mod core;
+#[cfg(test)]
+mod coord_tests;
 mod eject;
 mod explain;
-mod failpoint;
-mod file;
 mod fs;
 mod heat;
-mod home;
 mod import;
-mod index;
 mod jobs;
 mod lifecycle;
-mod live;
 mod movers;
-mod namespace;
-mod need;
 mod notice;
-mod observer;
 mod open;
-mod open_error;
 mod placement;
-mod placer;
-mod rate;
-mod reap;
-mod recover;
 mod rehome;
 mod status;
 mod strays;
-mod tiers;
 mod volume;
 mod watch;
 
 pub use affected::AffectedFile;
+pub use braid_check::{CheckOptions, CheckProgress, CheckReport, Problem, Severity};
+#[cfg(feature = "failpoints")]
+pub use braid_core::Failpoint;
 pub use braid_format::{
     FORMAT_VERSION, JobRecord, RANGE_SIZE_DEFAULT, RANGE_SIZE_MAX, RANGE_SIZE_MIN, RangeSize,
 };
-pub use check::{CheckOptions, CheckProgress, CheckReport, Problem, Severity, check, check_with};
-pub use config::{HEAT_BUDGET_DEFAULT, HomeConfig, MoversConfig, TierConfig, VolumeConfig};
+pub use braid_home::OpenError;
+pub use braid_home::{discard_copy, settle_home};
+pub use braid_tiers::{HomeConfig, MoversConfig, TierConfig};
+pub use check::{check, check_with};
+pub use config::{HEAT_BUDGET_DEFAULT, VolumeConfig};
 pub use eject::{Amounts, EjectOptions, EjectProgress, Ejection, Stays};
 pub use explain::{Explanation, Layout};
-#[cfg(feature = "failpoints")]
-pub use failpoint::Failpoint;
 pub use import::ImportSurvey;
 pub use jobs::{JobStatus, PARALLEL_MAX as PARALLEL_JOBS_MAX};
 pub use lifecycle::{PlacementConfig, RemovedTier, TierChange};
 pub use movers::MoverStatus;
-pub use open_error::OpenError;
-pub use rehome::{RehomeOutcome, RehomePhase, RehomeProgress, RehomeReport, discard_copy, settle_home};
+pub use rehome::{RehomeOutcome, RehomePhase, RehomeProgress, RehomeReport};
 pub use status::{HotFile, VolumeStatus};
 pub use strays::Strays;
 pub use volume::Volume;

@@ -2,28 +2,30 @@
 //! the volume is made or recovered.
 
 use crate::background::Background;
-use crate::config::{HomeConfig, TierConfig, VolumeConfig};
-use crate::core::Core;
+use crate::config::VolumeConfig;
 use crate::heat::Heat;
-use crate::home::{Home, names_in};
-use crate::index::IndexDir;
 use crate::jobs::Jobs;
-use crate::live::{Freed, Handles, InodeTable, NameLocks, Removals};
 use crate::movers::Movers;
 use crate::placement::Placement;
-use crate::rate::{Paces, Throttles};
-use crate::recover::recover;
 use crate::rehome::Changes;
-use crate::tiers::{Counts, Place, Tier, TierParts, Tiers};
 use crate::volume::VolumeState;
 use crate::watch::Watch;
-use crate::{OpenError, RANGE_SIZE_DEFAULT, Volume, eject, lifecycle, rehome};
+use crate::{OpenError, RANGE_SIZE_DEFAULT, Volume, eject, lifecycle};
 use braid_contract::{Access, Environment, Errno, Error, Fd, InodeId, RefusalKind, Result, TierId, VolumeId};
+use braid_core::core::Core;
+use braid_core::live::{Freed, Handles, InodeTable, NameLocks, Removals};
+use braid_core::recover::recover;
 use braid_format::{
     FORMAT_VERSION, FormatError, Label, RangeSize, RangeSizes, Seal, Secret, TABLE_LEN, VolumeTable,
 };
+use braid_home::{Home, names_in};
+use braid_home::{clean_up, guard};
+use braid_index::IndexDir;
 use braid_placement::RuleConfig;
 use braid_sys::is_privileged;
+use braid_tiers::rate::{Paces, Throttles};
+use braid_tiers::{Counts, Place, Tier, TierParts, Tiers};
+use braid_tiers::{HomeConfig, TierConfig};
 use parking_lot::Mutex;
 use std::ffi::OsStr;
 use std::sync::Arc;
@@ -98,7 +100,7 @@ impl Volume {
         let (mut home, plan) = examine(&config)?;
         home.use_seal(Seal { volume: plan.volume, secret: Some(plan.secret) });
         prepare(&home, &config, &plan)?;
-        rehome::clean_up(&home)?;
+        clean_up(&home)?;
         let volume = Arc::new(assemble(home, config, &plan)?);
         recover(&volume.core)?;
         if plan.home_unlabelled {
@@ -122,7 +124,7 @@ impl Volume {
 /// Checks everything, and changes nothing.
 fn examine(config: &VolumeConfig) -> Opening<(Home, Plan)> {
     let mut home = open_home(&config.home)?;
-    rehome::guard(&home, &config.home.name)?;
+    guard(&home, &config.home.name)?;
     if eject::begun(&home.root())? {
         return Err(OpenError::Ejected { tier: config.home.name.clone() });
     }
@@ -263,7 +265,7 @@ fn plan_new(
         table: VolumeTable {
             volume,
             range_size,
-            range_sizes: sizes_by_rules(config, RangeSizes::default()),
+            range_sizes: sizes_of(&config.rules),
             home: TierId(0),
             tiers,
             lost: Vec::new(),
@@ -321,7 +323,7 @@ fn plan_existing(
     }
     let secret = secret_of(config, home, &table, labels)?;
     let mut new_table = VolumeTable { secret: Some(secret), ..table.clone() };
-    new_table.range_sizes = sizes_by_rules(config, table.range_sizes);
+    new_table.range_sizes = sizes_of(&config.rules) | table.range_sizes;
     let mut plan = Plan {
         volume: table.volume,
         range_size: table.range_size,
@@ -369,14 +371,10 @@ fn plan_existing(
 
 /// What sizes of ranges files may have by the rules, beside those of earlier
 /// mounts.
-pub(crate) fn sizes_by_rules(config: &VolumeConfig, mut sizes: RangeSizes) -> RangeSizes {
-    add_sizes(&config.rules, &mut sizes);
-    sizes
-}
-
-/// Adds the sizes of ranges that files may have by these rules.
-pub(crate) fn add_sizes(rules: &[RuleConfig], sizes: &mut RangeSizes) {
+pub(crate) fn sizes_of(rules: &[RuleConfig]) -> RangeSizes {
+    let mut sizes = RangeSizes::default();
     rules.iter().filter_map(|rule| rule.range_size).for_each(|size| sizes.insert(size));
+    sizes
 }
 
 fn check_label(tier: &TierConfig, label: &Label, table: &mut VolumeTable) -> Opening<TierId> {
@@ -507,7 +505,7 @@ fn assemble(home: Home, config: VolumeConfig, plan: &Plan) -> Opening<Volume> {
     let changes = Arc::new(Changes::new());
     let throttles = Arc::new(Throttles::new(movers, Paces::new(&environment)));
     let observer = Watch { heat: Arc::clone(&heat), changes: Arc::clone(&changes) };
-    let (barrier, slots) = crate::coord::of_volume();
+    let (barrier, slots) = braid_core::coord::of_volume();
     let core = Arc::new(Core {
         id: plan.volume,
         range_size: plan.range_size,
@@ -515,12 +513,12 @@ fn assemble(home: Home, config: VolumeConfig, plan: &Plan) -> Opening<Volume> {
         index: IndexDir::open(&*home.braid()?, plan.home)?,
         home,
         tiers,
-        names: NameLocks::new(),
-        inodes: InodeTable::new(),
-        handles: Handles::new(),
+        names: NameLocks::default(),
+        inodes: InodeTable::default(),
+        handles: Handles::default(),
         barrier,
         slots,
-        removals: Removals::new(),
+        removals: Removals::default(),
         freed: Freed::default(),
         pool: pool(&*environment)?,
         placer: Arc::<Placement>::clone(&placement),

@@ -1,8 +1,8 @@
 //! Where new ranges go: the rules and the policy of now, and the settings that
 //! they come from.
 
-use crate::placer::Placer;
 use braid_contract::TierId;
+use braid_core::placer::Placer;
 use braid_placement::{Epoch, Policy, PolicyConfig, RuleConfig, Rules, make_policy};
 use parking_lot::RwLock;
 use std::sync::Arc;

@@ -71,8 +71,8 @@ impl Volume {
                 })
                 .collect(),
             open_files: self.core.handles.file_count(),
-            known_inodes: self.core.inodes.len(),
-            pending_removals: self.core.removals.len(),
+            known_inodes: self.core.inodes.count(),
+            pending_removals: self.core.removals.count(),
             lost_tiers: self.core.tiers.lost().into_iter().map(|(id, name)| NamedTier { id, name }).collect(),
             hottest: self.hottest(),
             moves: self.move_counts(),
@@ -113,7 +113,7 @@ impl Volume {
 }
 
 /// What the volume knows of a tier; the rest is the daemon's.
-fn tier_status(tier: &crate::tiers::Tier) -> TierStatus {
+fn tier_status(tier: &braid_tiers::Tier) -> TierStatus {
     // JSON has no other numbers.
     let finite = |number: f64| if number.is_finite() { number } else { 0.0 };
     let usage = tier.last_usage();

@@ -1,21 +1,21 @@
 //! How a volume is put together.
 
 use crate::background::Background;
-use crate::core::Core;
-use crate::file::gather::gather;
-use crate::file::open::{close_file, end_use, file_of};
-use crate::file::relocate::relocate_watched;
 use crate::heat::Heat;
 use crate::jobs::Jobs;
 use crate::movers::Movers;
 use crate::placement::Placement;
-use crate::rate::{IoClass, MoveRate, Pace, Throttles};
-use crate::reap::{reap_now, reclaim_orphans};
-use crate::recover::counts::save_counts;
 use crate::rehome::Changes;
 use crate::strays::Strays;
 use braid_contract::{AccessTimes, EntryCache, Errno, Error, InodeId, Result};
+use braid_core::core::Core;
+use braid_core::file::gather::gather;
+use braid_core::file::open::{close_file, end_use, file_of};
+use braid_core::file::relocate::relocate_watched;
+use braid_core::reap::{reap_now, reclaim_orphans};
+use braid_core::recover::counts::save_counts;
 use braid_format::{Reason, VolumeTable};
+use braid_tiers::rate::{IoClass, MoveRate, Pace, Throttles};
 use parking_lot::Mutex;
 use std::sync::Arc;
 

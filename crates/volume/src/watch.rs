@@ -2,10 +2,10 @@
 //! changes while home is copied.
 
 use crate::heat::Heat;
-use crate::live::{File, Inode};
-use crate::observer::Observer;
 use crate::rehome::Changes;
 use braid_contract::TierId;
+use braid_core::live::{File, Inode};
+use braid_core::observer::Observer;
 use std::ffi::OsStr;
 use std::ops::Range;
 use std::sync::Arc;

@@ -5,11 +5,11 @@
 
 use super::in_place::Site;
 use super::settle::Settlement;
-use crate::home::{Home, names_in};
-use crate::rehome::{INTENT, empty_dir};
 use crate::{Volume, VolumeConfig};
 use braid_contract::{Access, Context, Errno, Error, Fd, Result};
 use braid_format::{BRAID_DIR, Label, Seal, TABLE_LEN};
+use braid_home::{Home, names_in};
+use braid_home::{INTENT, empty_dir};
 use std::ffi::OsStr;
 use std::sync::Arc;
 

@@ -18,12 +18,12 @@
 //! moment home has a name and the tier an object, or the tier has the name.
 
 use crate::Volume;
-use crate::home::{Home, Identity};
-use crate::live::{File, Layout};
-use crate::namespace::copied::copy_xattrs;
-use crate::tiers::bit;
 use braid_contract::{Access, Attr, Errno, Error, Fd, NativeFd, ObjectId, Result, Store, TierId};
+use braid_core::live::{File, Layout};
+use braid_core::namespace::copied::copy_xattrs;
+use braid_home::{Home, Identity};
 use braid_sys::is_privileged;
+use braid_tiers::bit;
 use std::ffi::OsStr;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;

@@ -15,18 +15,18 @@ mod survey;
 
 pub(crate) use clear::begun;
 
-use crate::file::gather::gather;
-use crate::file::open::end_use;
-use crate::file::relocate::relocate;
-use crate::home::{Identity, Seen};
-use crate::live::File;
-use crate::namespace::known::with_file;
-use crate::rate::{IoClass, MoveRate, Pace};
-use crate::reap::{reap_now, reclaim_orphans};
-use crate::tiers::Tier;
 use crate::{OpenError, Volume, VolumeConfig};
 use braid_contract::{Errno, Error, Fd, ObjectId, Result, Shown, TierId};
+use braid_core::file::gather::gather;
+use braid_core::file::open::end_use;
+use braid_core::file::relocate::relocate;
+use braid_core::live::File;
+use braid_core::namespace::known::with_file;
+use braid_core::reap::{reap_now, reclaim_orphans};
 use braid_format::{Reason, TABLE_LEN};
+use braid_home::{Identity, Seen};
+use braid_tiers::Tier;
+use braid_tiers::rate::{IoClass, MoveRate, Pace};
 use in_place::{Fate, Site};
 use std::collections::{BTreeMap, HashSet};
 use std::path::{Path, PathBuf};

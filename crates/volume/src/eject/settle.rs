@@ -6,10 +6,10 @@
 //! only when the tier has all of it durably.
 
 use super::in_place::{Site, split};
-use crate::home::{Home, names_in};
 use crate::import::give_attributes;
 use braid_contract::{Access, Attr, Context, Errno, Error, Fd, FileKind, ObjectId, Result, SetTime, Shown};
 use braid_format::BRAID_DIR;
+use braid_home::{Home, names_in};
 use std::collections::{HashMap, HashSet};
 use std::ffi::{OsStr, OsString};
 use std::path::Path;

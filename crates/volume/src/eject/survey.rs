@@ -4,11 +4,11 @@
 use super::in_place::{Fate, Site};
 use super::{Amounts, Away, EjectOptions, Ejection};
 use crate::Volume;
-use crate::file::allocate::allocated_on;
-use crate::home::{Identity, Seen};
-use crate::live::{File, Layout};
-use crate::namespace::known::with_file;
 use braid_contract::{Access, Errno, Error, Fd, Result, TierId};
+use braid_core::file::allocate::allocated_on;
+use braid_core::live::{File, Layout};
+use braid_core::namespace::known::with_file;
+use braid_home::{Identity, Seen};
 use std::collections::{BTreeMap, HashMap};
 use std::path::{Path, PathBuf};
 

@@ -10,8 +10,8 @@ mod touch;
 pub(crate) use table::{Decay, Spot, Table};
 
 use crate::Volume;
-use crate::live::{File, Inode, Tag};
 use braid_contract::{Access, Context, Environment, Errno, Result, TierId};
+use braid_core::live::{File, Inode, Tag};
 use braid_format::{DEGREE_MAX, FileKey, decode_heat, encode_heat};
 use parking_lot::{Mutex, MutexGuard};
 use std::cmp::Reverse;

@@ -15,15 +15,15 @@
 use super::ImportObserver;
 use super::walk::{Met, give_attributes, open_dir};
 use crate::Volume;
-use crate::file::open::end_use;
-use crate::file::whole::{adopt_object, take_object_id};
-use crate::namespace::copied::ID_ATTRS;
-use crate::namespace::known::with_file;
-use crate::tiers::Tier;
 use braid_contract::{
     Access, Attr, Errno, Error, Fd, FileKind, NativeFd, ObjectId, RenameMode, Result, Store,
 };
+use braid_core::file::open::end_use;
+use braid_core::file::whole::{adopt_object, take_object_id};
+use braid_core::namespace::copied::ID_ATTRS;
+use braid_core::namespace::known::with_file;
 use braid_format::Reason;
+use braid_tiers::Tier;
 use std::collections::{BTreeMap, HashMap};
 use std::ffi::{OsStr, OsString};
 use std::os::unix::ffi::OsStrExt;

@@ -15,9 +15,9 @@ mod walk;
 pub(crate) use walk::give_attributes;
 
 use crate::Volume;
-use crate::recover::unnamed::{IMPORT_DIR, discard_unnamed};
-use crate::tiers::Tier;
 use braid_contract::{Access, Errno, Error, Fd, RefusalKind, Result, Store};
+use braid_core::recover::unnamed::{IMPORT_DIR, discard_unnamed};
+use braid_tiers::Tier;
 use std::ffi::OsStr;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;

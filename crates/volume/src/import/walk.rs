@@ -3,11 +3,11 @@
 use super::adopt::Adopter;
 use super::{ImportSurvey, NAMED_MAX, NATIVE_NAMES};
 use crate::Volume;
-use crate::home::names_in;
-use crate::namespace::copied::copy_xattrs;
-use crate::recover::unnamed::discard_unnamed;
 use braid_contract::{Access, Attr, Errno, Error, Fd, FileKind, Result, SetTime};
+use braid_core::namespace::copied::copy_xattrs;
+use braid_core::recover::unnamed::discard_unnamed;
 use braid_format::BRAID_DIR;
+use braid_home::names_in;
 use std::ffi::OsStr;
 use std::path::{Path, PathBuf};
 

@@ -2,11 +2,11 @@
 //! and slow them down. The daemon calls this; `start` begins new ones.
 
 use super::list::{Job, Jobs, unknown};
-use super::shelf;
 use crate::Volume;
 use crate::rehome::{RehomeOutcome, RehomePhase};
 use braid_contract::{Errno, Error, JobKind, JobState, RefusalKind, Result};
 use braid_format::JobRecord;
+use braid_home::job_files;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
@@ -138,7 +138,7 @@ impl Volume {
     /// Reads the jobs that are kept. Whatever is wrong with them, the volume
     /// can be used.
     pub(crate) fn load_jobs(&self) {
-        match shelf::load(&self.core.home) {
+        match job_files::load(&self.core.home) {
             Ok(mut shelf) => {
                 let settled = shelf.records.iter_mut().filter_map(|record| self.settle_job(record));
                 let settled: Vec<JobRecord> = settled.collect();
@@ -206,7 +206,7 @@ impl Volume {
         let _saving = self.jobs.saving.lock();
         // Somebody may have changed it since.
         let latest = self.jobs.update(record.id, |job| job.kept(self.core.environment.wall_ns()));
-        shelf::save(&self.core.home, latest.as_ref().unwrap_or(record))
+        job_files::save(&self.core.home, latest.as_ref().unwrap_or(record))
     }
 
     /// As [`keep_job`](Self::keep_job), where nobody can be told of a failure.
@@ -226,7 +226,7 @@ impl Volume {
     pub(super) fn forget_jobs(&self, ids: &[u64]) {
         let _entered = self.core.barrier.enter();
         for id in ids {
-            if let Err(error) = shelf::remove(&self.core.home, *id) {
+            if let Err(error) = job_files::remove(&self.core.home, *id) {
                 tracing::warn!(job = id, %error, "an old job can't be forgotten");
             }
         }

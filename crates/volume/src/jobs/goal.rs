@@ -3,12 +3,12 @@
 use super::room::Stretch;
 use super::shares::Shares;
 use crate::Volume;
-use crate::file::choose::{PlacementRequest, find_room, placed};
-use crate::live::{File, Layout};
-use crate::tiers::{Tier, bit};
 use braid_contract::{Errno, Error, JobKind, Result, TierId};
+use braid_core::file::choose::{PlacementRequest, find_room, placed};
+use braid_core::live::{File, Layout};
 use braid_format::{PinAttr, RangeSize, Reason};
 use braid_placement::{Origin, WriteSpan};
+use braid_tiers::{Tier, bit};
 use std::path::PathBuf;
 use std::sync::Arc;
 

@@ -3,12 +3,12 @@
 
 use super::list::{Outcome, Rest};
 use super::run::Stop;
-use super::shelf;
 use crate::Volume;
-use crate::home::Home;
-use crate::rate::Pace;
 use crate::rehome::{RehomePhase, RehomeProgress};
 use braid_contract::{Amount, Error, JobKind, Result};
+use braid_home::Home;
+use braid_home::job_files;
+use braid_tiers::rate::Pace;
 
 impl Volume {
     /// Carries such a job out, all at once: what was copied before is of no use
@@ -65,7 +65,7 @@ impl Volume {
     pub(crate) fn keep_done(&self, id: u64, home: &Home) -> Result<()> {
         let mut record = self.jobs.update(id, |job| job.record.clone())?;
         record.be_done(self.core.environment.wall_ns());
-        shelf::save(home, &record)
+        job_files::save(home, &record)
     }
 
     /// The new directory is home: whatever is written of the job from here on

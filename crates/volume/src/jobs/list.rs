@@ -1,10 +1,10 @@
 //! Which jobs there are, which of them may run now, and what becomes of them.
 //! Plain data behind one lock; who waits for something to do waits here.
 
-use crate::rate::{IoClass, Meter, Pace, Paces};
 use crate::rehome::{RehomeOutcome, RehomePhase};
 use braid_contract::{Amount, Environment, Errno, Error, Fd, JobKind, JobState, RefusalKind, Result};
 use braid_format::JobRecord;
+use braid_tiers::rate::{IoClass, Meter, Pace, Paces};
 use parking_lot::{Condvar, Mutex};
 use std::collections::BTreeMap;
 use std::path::PathBuf;

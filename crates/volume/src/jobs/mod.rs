@@ -3,8 +3,7 @@
 //! [`relocate`](crate::Volume::relocate) at its own pace, can be paused,
 //! resumed and cancelled, and goes on after the daemon was restarted or killed.
 //!
-//! `record` is what is known of a job and kept on home, `shelf` where it is
-//! kept, `list` which jobs there are and which may run; `start` and `control`
+//! `list` is which jobs there are and which may run; `start` and `control`
 //! are what can be asked for, `drain` which tiers they keep free, `run` how a job is carried out and `moves` what
 //! that does to one file, `home` one that moves home, `import` one that brings files in, `goal` which ranges it moves and where to, `shares`
 //! what each tier is to have of a file, `room` whether the rest can take what a
@@ -21,7 +20,6 @@ mod pins;
 mod room;
 mod run;
 mod shares;
-mod shelf;
 mod start;
 
 pub use control::JobStatus;
@@ -29,4 +27,3 @@ pub use list::PARALLEL_MAX;
 
 pub(crate) use control::work;
 pub(crate) use list::Jobs;
-pub(crate) use shelf::{DIR, Wrong, problem_of};

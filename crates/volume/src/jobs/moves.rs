@@ -3,13 +3,13 @@
 
 use super::goal::{Goal, Step, Target};
 use super::run::{BATCH, Run, Stop, is_gone};
-use crate::file::ranges::range_size_of;
-use crate::file::relocate::relocate;
-use crate::live::File;
-use crate::rate::MoveRate;
-use crate::tiers::{Tier, bit};
 use braid_contract::units::show_size_up;
 use braid_contract::{Amount, Errno, Error, Result, counted};
+use braid_core::file::ranges::range_size_of;
+use braid_core::file::relocate::relocate;
+use braid_core::live::File;
+use braid_tiers::rate::MoveRate;
+use braid_tiers::{Tier, bit};
 use parking_lot::Mutex;
 use std::collections::BTreeMap;
 use std::sync::Arc;

@@ -1,12 +1,12 @@
 //! Pinned files: movers leave them where they are.
 
 use crate::Volume;
-use crate::file::choose::is_pinned_by_rule;
-use crate::home::{Identity, Seen};
-use crate::live::File;
-use crate::namespace::known::found;
 use braid_contract::{Access, Context, Errno, Error, Fd, FileKind, Pinned, RefusalKind, Result, Shown};
+use braid_core::file::choose::is_pinned_by_rule;
+use braid_core::live::File;
+use braid_core::namespace::known::found;
 use braid_format::PinAttr;
+use braid_home::{Identity, Seen};
 use std::path::Path;
 
 /// Files that are synced one by one when they are pinned; more than these

@@ -2,14 +2,14 @@
 //! files is where.
 
 use crate::Volume;
-use crate::config::TierConfig;
-use crate::file::ranges::range_size_in;
-use crate::index::Index;
-use crate::live::{File, Layout};
-use crate::tiers::{Backend, Counts, Tier};
 use braid_contract::units::show_size_up;
 use braid_contract::{Errno, Error, ObjectId, RefusalKind, Result, TierId};
+use braid_core::file::ranges::range_size_in;
+use braid_core::live::{File, Layout};
 use braid_format::{RANGE_SIZE_MAX, RangeSize, SIZE_MAX};
+use braid_index::Index;
+use braid_tiers::TierConfig;
+use braid_tiers::{Backend, Counts, Tier};
 use std::sync::atomic::Ordering;
 
 /// A range of a file that is somewhere.

@@ -5,16 +5,16 @@
 use super::goal::{Goal, starts};
 use super::list::{Outcome, Rest};
 use crate::Volume;
-use crate::file::gather::gather;
-use crate::file::open::end_use;
-use crate::file::ranges::{range_size_of, smallest_range};
-use crate::home::{Identity, Seen};
-use crate::live::File;
-use crate::namespace::known::with_file;
-use crate::rate::Pace;
-use crate::reap::{reap_now, reclaim_orphans};
 use braid_contract::units::show_size_up;
 use braid_contract::{Amount, Errno, Error, Fd, JobKind, Result, Shown, counted};
+use braid_core::file::gather::gather;
+use braid_core::file::open::end_use;
+use braid_core::file::ranges::{range_size_of, smallest_range};
+use braid_core::live::File;
+use braid_core::namespace::known::with_file;
+use braid_core::reap::{reap_now, reclaim_orphans};
+use braid_home::{Identity, Seen};
+use braid_tiers::rate::Pace;
 use std::collections::{BTreeMap, HashSet};
 use std::path::{Path, PathBuf};
 

@@ -3,13 +3,13 @@
 
 use super::room::Stretch;
 use crate::Volume;
-use crate::file::choose::{PlacementRequest, choose, holding};
-use crate::file::ranges::range_size_of;
-use crate::live::File;
-use crate::tiers::bit;
 use braid_contract::{Result, TierId};
+use braid_core::file::choose::{PlacementRequest, choose, holding};
+use braid_core::file::ranges::range_size_of;
+use braid_core::live::File;
 use braid_format::RangeSize;
 use braid_placement::{Credits, Origin, TierView, WriteSpan, shares};
+use braid_tiers::bit;
 
 const TIERS: usize = TierId::LIMIT as usize;
 

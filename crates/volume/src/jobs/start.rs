@@ -5,13 +5,13 @@ use super::control::JobStatus;
 use super::drain::filled;
 use super::list::Job;
 use crate::Volume;
-use crate::config::TierConfig;
-use crate::namespace::known::with_file;
-use crate::tiers::Tier;
 use braid_contract::TierState;
 use braid_contract::units::show_size_up;
 use braid_contract::{Access, Errno, Error, Fd, FileKind, JobKind, RefusalKind, Result, TierId};
+use braid_core::namespace::known::with_file;
 use braid_format::{JobRecord, is_below_root};
+use braid_tiers::Tier;
+use braid_tiers::TierConfig;
 use std::path::Path;
 use std::sync::Arc;
 

@@ -1,8 +1,8 @@
 //! A tier joins a volume that is in use.
 
 use crate::Volume;
-use crate::config::TierConfig;
 use braid_contract::{Errno, Error, RefusalKind, Result, TierId};
+use braid_tiers::TierConfig;
 
 impl Volume {
     /// Makes a store one more tier of the volume; when this returns, new ranges

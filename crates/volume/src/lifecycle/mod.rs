@@ -18,12 +18,12 @@ pub use remove::RemovedTier;
 pub(crate) use remove::leave_out_removed;
 
 use crate::Volume;
-use crate::config::TierConfig;
 use crate::notice::leave_notice;
 use crate::open::join;
-use crate::tiers::{Place, Tier, TierParts};
 use braid_contract::{Errno, Error, RefusalKind, Result, TierId};
 use braid_format::{Label, VolumeTable};
+use braid_tiers::TierConfig;
+use braid_tiers::{Place, Tier, TierParts};
 use std::sync::Arc;
 
 impl Volume {

@@ -1,11 +1,11 @@
 //! Policy, rules and movers of a volume that is in use are exchanged.
 
 use crate::Volume;
-use crate::config::MoversConfig;
-use crate::open::add_sizes;
+use crate::open::sizes_of;
 use crate::placement::Placement;
 use braid_contract::{Errno, Error, RefusalKind, Result};
 use braid_placement::{PolicyConfig, RuleConfig};
+use braid_tiers::MoversConfig;
 use std::sync::Arc;
 
 /// What says where data goes.
@@ -46,7 +46,7 @@ impl Volume {
         let placement = Placement::new(new.policy, new.rules.clone(), low, known).ok_or_else(unknown)?;
         // Before there can be such a file.
         let mut next = table.clone();
-        add_sizes(&new.rules, &mut next.range_sizes);
+        next.range_sizes = next.range_sizes | sizes_of(&new.rules);
         if next.range_sizes != table.range_sizes {
             self.switch_table(&mut table, next)?;
         }

@@ -8,17 +8,18 @@
 //! number be given again.
 
 use crate::Volume;
-use crate::config::{TierConfig, VolumeConfig};
-use crate::file::leave::{disown, prepare_leave};
-use crate::index::Index;
-use crate::live::Layout;
-use crate::namespace::known::with_file;
-use crate::reap::{reap_now, reclaim_orphans};
-use crate::recover::counts::each_whole_file;
-use crate::recover::{find_owner, walk_if_needed};
-use crate::tiers::{Backend, Counts, Tier};
+use crate::config::VolumeConfig;
 use braid_contract::{Errno, Error, ObjectId, RefusalKind, Result, Store, TierId, counted};
+use braid_core::file::leave::{disown, prepare_leave};
+use braid_core::live::Layout;
+use braid_core::namespace::known::with_file;
+use braid_core::reap::{reap_now, reclaim_orphans};
+use braid_core::recover::counts::each_whole_file;
+use braid_core::recover::{find_owner, walk_if_needed};
 use braid_format::{Label, Mark, Removed, TABLE_LEN, VolumeTable};
+use braid_index::Index;
+use braid_tiers::TierConfig;
+use braid_tiers::{Backend, Counts, Tier};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
@@ -373,7 +374,7 @@ impl Volume {
     fn for_files(
         &self,
         ids: &[ObjectId],
-        visit: &mut dyn FnMut(&crate::live::File) -> Result<()>,
+        visit: &mut dyn FnMut(&braid_core::live::File) -> Result<()>,
     ) -> Result<()> {
         if ids.is_empty() {
             return Ok(());

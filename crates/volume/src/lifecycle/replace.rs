@@ -1,11 +1,11 @@
 //! A tier that is lost is replaced by an empty one.
 
 use crate::Volume;
-use crate::config::TierConfig;
-use crate::file::open::concerns;
-use crate::live::Layout;
-use crate::tiers::{Tier, bit};
 use braid_contract::{Errno, Error, RefusalKind, Result};
+use braid_core::file::open::concerns;
+use braid_core::live::Layout;
+use braid_tiers::TierConfig;
+use braid_tiers::{Tier, bit};
 
 impl Volume {
     /// Puts an empty tier in the place of one that is failing, hangs or is

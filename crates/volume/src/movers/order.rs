@@ -1,8 +1,8 @@
 //! Which tiers are faster than which, and which of them movers may move to.
 
 use crate::Volume;
-use crate::file::ranges::smallest_range;
-use crate::tiers::Tier;
+use braid_core::file::ranges::smallest_range;
+use braid_tiers::Tier;
 use std::sync::Arc;
 
 /// A tier counts as faster than another from this ratio of their bandwidths

@@ -6,10 +6,10 @@ use super::order::Closed;
 use super::{Errand, Outcome};
 use crate::Volume;
 use crate::heat::Spot;
-use crate::rate::Pace;
-use crate::tiers::Tier;
 use braid_contract::{Mover, Result, TierId};
 use braid_format::FileKey;
+use braid_tiers::Tier;
+use braid_tiers::rate::Pace;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 

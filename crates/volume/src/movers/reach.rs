@@ -2,15 +2,15 @@
 //! namespace, says of them.
 
 use crate::Volume;
-use crate::file::open::{end_use, file_of};
-use crate::file::ranges::range_size_in;
 use crate::heat::key_of;
-use crate::home::Identity;
-use crate::live::{File, Layout};
-use crate::namespace::known::{Found, found};
-use crate::tiers::Tier;
 use braid_contract::{Access, Errno, Fd, FileKind, NativeHandle, Result};
+use braid_core::file::open::{end_use, file_of};
+use braid_core::file::ranges::range_size_in;
+use braid_core::live::{File, Layout};
+use braid_core::namespace::known::{Found, found};
 use braid_format::FileKey;
+use braid_home::Identity;
+use braid_tiers::Tier;
 use std::sync::Arc;
 
 /// A file in use by a mover, until it is dropped.

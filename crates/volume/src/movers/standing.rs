@@ -4,8 +4,8 @@
 
 use super::Movers;
 use crate::Volume;
-use crate::rate::{Meter, Pace};
 use braid_contract::{Amount, Errno, Error, JobState, Mover, RefusalKind, Result};
+use braid_tiers::rate::{Meter, Pace};
 use parking_lot::RwLockReadGuard;
 use std::sync::Arc;
 

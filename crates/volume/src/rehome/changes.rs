@@ -3,8 +3,8 @@
 //! a note that is read too early is followed by none that is missed, since the
 //! last pass over the notes is made while the barrier is frozen.
 
-use crate::live::Inode;
 use braid_contract::InodeId;
+use braid_core::live::Inode;
 use parking_lot::Mutex;
 use std::collections::{BTreeSet, HashMap, HashSet};
 use std::ffi::{OsStr, OsString};

@@ -4,53 +4,11 @@
 
 use super::Copier;
 use crate::Volume;
-use crate::index::IndexDir;
-use braid_contract::{Access, Context, Errno, Error, Fd, Result};
-use braid_format::{BRAID_DIR, Label, RehomeRecord, RehomeStage, TABLE_LEN};
+use braid_contract::{Access, Fd, Result};
+use braid_format::{BRAID_DIR, Label, RehomeRecord, RehomeStage};
+use braid_home::{LIMBO, write_record};
+use braid_index::IndexDir;
 use std::ffi::OsStr;
-
-/// Records of operations with several steps, in `.braid`.
-pub(crate) const INTENT: &str = "intent";
-/// Copies without a name, in `.braid` of a home that is being made.
-pub(crate) const LIMBO: &str = "limbo";
-/// The record of a replacement, in [`INTENT`].
-pub(crate) const RECORD: &str = "rehome";
-
-/// The record of a home directory, if it has one.
-pub(super) fn read_record(root: &Fd) -> Result<Option<RehomeRecord>> {
-    let path = format!("{BRAID_DIR}/{INTENT}/{RECORD}");
-    let Some(bytes) = root.read_small(&path, RehomeRecord::LEN + 1)? else { return Ok(None) };
-    let record = RehomeRecord::decode(&bytes)
-        .map_err(|error| Error::new(Errno::EUCLEAN, format!("{path} is damaged: {error}")))?;
-    Ok(Some(record))
-}
-
-/// Writes the record, durably.
-pub(super) fn write_record(root: &Fd, record: &RehomeRecord) -> Result<()> {
-    let braid = root.open_at(OsStr::new(BRAID_DIR), Access::Directory)?;
-    braid.ensure_dir_at(INTENT)?;
-    braid.sync(false)?;
-    let intent = braid.open_at(OsStr::new(INTENT), Access::Directory)?;
-    intent.replace_small(RECORD, &record.encode()).context("writing .braid/intent/rehome")
-}
-
-/// Takes the record away, durably.
-pub(super) fn remove_record(root: &Fd) -> Result<()> {
-    let intent = match root.open_at(OsStr::new(&format!("{BRAID_DIR}/{INTENT}")), Access::Directory) {
-        Err(error) if error.errno() == Errno::ENOENT => return Ok(()),
-        result => result?,
-    };
-    intent.ensure_gone_at(&format!("{RECORD}.new"))?;
-    intent.ensure_gone_at(RECORD)?;
-    intent.sync(false)
-}
-
-/// The label of a directory, if it has one, and whether it is that of a home
-/// that is not complete.
-pub(super) fn read_label(root: &Fd) -> Result<Option<(Option<Label>, bool)>> {
-    let bytes = root.read_small(&format!("{BRAID_DIR}/label"), TABLE_LEN)?;
-    Ok(bytes.map(|bytes| (Label::decode(&bytes).ok(), Label::is_incoming(&bytes))))
-}
 
 impl Volume {
     fn home_label(&self) -> Label {

@@ -3,16 +3,16 @@
 
 use super::changes::{CHUNK, ChangedData};
 use super::{Copied, Copier};
-use crate::home::Identity;
-use crate::namespace::copied::{ID_ATTRS, copy_xattrs};
-use crate::namespace::xattrs::read_value;
-use crate::tiers::{Account, Tier, act_for};
 use braid_contract::{
     Access, Context, Errno, FallocateMode, Fd, FileKind, NativeFd, ObjectId, Result, SetTime, Shown,
     XattrMode,
 };
+use braid_core::namespace::copied::{ID_ATTRS, copy_xattrs};
+use braid_core::namespace::xattrs::read_value;
 use braid_format::{HEADER_LEN, Header, IdAttr, MUTABLE_FROM, index_path};
+use braid_home::Identity;
 use braid_placement::Direction;
+use braid_tiers::{Account, Tier, act_for};
 use std::ffi::OsStr;
 use std::io::IoSliceMut;
 use std::ops::Range;

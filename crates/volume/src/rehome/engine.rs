@@ -1,16 +1,16 @@
 //! The replacement from its beginning to its end.
 
 use super::changes::Extent;
-use super::commit::{LIMBO, read_label, remove_record};
 use super::import::Import;
-use super::{Copier, cancelled, discard_copy};
+use super::{Copier, cancelled};
 use crate::Volume;
-use crate::home::{Home, names_in};
-use crate::index::Dirs;
-use crate::live::{Inode, Layout};
-use crate::rate::Pace;
 use braid_contract::{Access, Attr, Context, Errno, Error, Fd, RefusalKind, Result, Shown, counted};
+use braid_core::live::{Inode, Layout};
 use braid_format::BRAID_DIR;
+use braid_home::{Home, names_in};
+use braid_home::{LIMBO, clean_up, discard_copy, empty_dir, read_label, remove_record};
+use braid_index::Dirs;
+use braid_tiers::rate::Pace;
 use parking_lot::{Condvar, Mutex};
 use std::collections::{HashMap, HashSet};
 use std::ffi::OsStr;
@@ -208,7 +208,7 @@ impl Volume {
             Ok(Some((_, true))) => discard_copy(root),
             Ok(None) => match root.open_at(OsStr::new(BRAID_DIR), Access::Directory) {
                 Ok(braid) => {
-                    super::empty_dir(&*braid, &[]).and_then(|()| root.remove_at(OsStr::new(BRAID_DIR), true))
+                    empty_dir(&*braid, &[]).and_then(|()| root.remove_at(OsStr::new(BRAID_DIR), true))
                 }
                 Err(_) => Ok(()),
             },
@@ -439,7 +439,7 @@ impl<'a> Copier<'a> {
     fn clean_up(mut self, held_up_ns: u64) -> RehomeReport {
         // It is done, whoever is told or not.
         let _ = self.phase(RehomePhase::CleaningUp);
-        if let Err(error) = super::clean_up(&self.new) {
+        if let Err(error) = clean_up(&self.new) {
             tracing::warn!(%error, "the next mount removes what the replacement of the home tier left");
         }
         let RehomeProgress { files, bytes, .. } = self.progress;

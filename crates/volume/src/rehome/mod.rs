@@ -6,32 +6,25 @@
 //! is closed, what is left is copied, every inode and handle that somebody
 //! holds is opened on the new home (`import`), the new home is made complete by
 //! one atomic step (`commit`), and the volume rests on it when the barrier opens.
-//! `mounting` is what a mount does with what a crash left of this.
+//! What a mount does with what a crash left of this stands in `braid-home`.
 
 mod changes;
 mod commit;
 mod copy;
 mod engine;
 mod import;
-mod mounting;
 mod passes;
 mod state;
 
 pub(crate) use changes::Changes;
-pub(crate) use commit::INTENT;
-pub(crate) use commit::RECORD;
 pub use engine::{RehomeOutcome, RehomePhase, RehomeProgress, RehomeReport};
-pub(crate) use mounting::{clean_up, copy_begun, guard};
-pub use mounting::{discard_copy, settle_home};
 
 use crate::Volume;
-use crate::home::{Home, Identity};
-use crate::index::Dirs;
-use crate::live::Inode;
-use crate::rate::{IoClass, MoveRate, Pace, Stopped};
-use braid_contract::{
-    Access, Errno, Error, Fd, InodeId, NativeFd, NativeHandle, RefusalKind, Result, Timestamp,
-};
+use braid_contract::{Errno, Error, Fd, InodeId, NativeFd, NativeHandle, RefusalKind, Result, Timestamp};
+use braid_core::live::Inode;
+use braid_home::{Home, Identity};
+use braid_index::Dirs;
+use braid_tiers::rate::{IoClass, MoveRate, Pace, Stopped};
 use std::collections::{HashMap, HashSet};
 use std::ffi::OsString;
 use std::sync::Arc;
@@ -159,34 +152,4 @@ fn cancelled() -> Error {
 /// Whether an inode is gone, or its name is.
 fn is_gone(error: &Error) -> bool {
     matches!(error.errno(), Errno::ENOENT | Errno::ESTALE | Errno::ENOTDIR | Errno::EXDEV)
-}
-
-/// Removes everything in a directory but the names in `kept`.
-pub(crate) fn empty_dir(dir: &dyn NativeFd, kept: &[&str]) -> Result<()> {
-    // Depth first; what is entered is on the way.
-    let mut way: Vec<Fd> = vec![dir.reopen(Access::Directory)?];
-    let mut names: Vec<Vec<OsString>> = vec![crate::home::names_in(dir)?];
-    names[0].retain(|name| !kept.iter().any(|kept| name == kept));
-    let mut entered: Vec<OsString> = Vec::new();
-    while let (Some(at), Some(left)) = (way.last(), names.last_mut()) {
-        let Some(name) = left.pop() else {
-            way.pop();
-            names.pop();
-            if let (Some(name), Some(parent)) = (entered.pop(), way.last()) {
-                parent.remove_at(&name, true)?;
-            }
-            continue;
-        };
-        match at.remove_at(&name, false) {
-            Err(error) if matches!(error.errno(), Errno::EISDIR | Errno::EPERM) => {
-                let inner = at.open_at(&name, Access::Directory)?;
-                names.push(crate::home::names_in(&*inner)?);
-                way.push(inner);
-                entered.push(name);
-            }
-            Err(error) if error.errno() == Errno::ENOENT => {}
-            result => result?,
-        }
-    }
-    Ok(())
 }

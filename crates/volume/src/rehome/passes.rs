@@ -5,11 +5,11 @@
 use super::changes::{Change, ChangeSet};
 use super::copy::Spot;
 use super::{Copied, Copier, is_gone};
-use crate::home::{Identity, names_in};
-use crate::live::Inode;
-use crate::namespace::resolve::identify_name;
 use braid_contract::{Access, Context, Errno, Fd, FileKind, NativeFd, RenameMode, Result, Shown};
+use braid_core::live::Inode;
+use braid_core::namespace::resolve::identify_name;
 use braid_format::BRAID_DIR;
+use braid_home::{Identity, names_in};
 use std::collections::HashSet;
 use std::ffi::{OsStr, OsString};
 use std::sync::Arc;

@@ -2,10 +2,10 @@
 //! volume table, and whatever else there is in `.braid`.
 
 use super::Copier;
-use super::commit::{INTENT, LIMBO, RECORD};
-use crate::home::names_in;
-use crate::index::ids_in;
 use braid_contract::{Access, Errno, NativeFd, ObjectId, Result};
+use braid_home::names_in;
+use braid_home::{INTENT, LIMBO, RECORD};
+use braid_index::ids_in;
 use std::collections::HashSet;
 use std::ffi::OsStr;
 

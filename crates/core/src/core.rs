@@ -1,0 +1,125 @@
+//! What every operation on a volume works on: the home tier's namespace, the
+//! tiers, the indexes, the inodes and files in use. `file` and `namespace` are
+//! the operations; services stand above them and hold the core. It knows them
+//! as an [`Observer`] and a [`Placer`] only.
+
+use crate::coord::{Barrier, WriterSlots};
+use crate::failpoint::Failpoint;
+use crate::live::{Freed, Handles, InodeTable, NameLocks, Removals};
+use crate::observer::Observer;
+use crate::placer::Placer;
+use braid_contract::{Environment, Errno, ObjectId, Result, VolumeId};
+use braid_format::RangeSize;
+use braid_home::Home;
+use braid_index::IndexDir;
+use braid_tiers::{Tiers, act_for, present};
+use std::sync::Arc;
+
+/// The core of an open volume.
+pub struct Core {
+    /// The volume's id.
+    pub id: VolumeId,
+    /// How long the ranges of a new spread file are, unless a rule says
+    /// otherwise. Those of one that exists are as its index says.
+    pub range_size: RangeSize,
+    /// Braid's extended attributes are in the `user.` namespace.
+    pub user_xattr: bool,
+    /// The home tier's namespace.
+    pub home: Home,
+    /// All tiers.
+    pub tiers: Tiers,
+    /// Range indexes and marks.
+    pub index: IndexDir,
+    /// Locks of directories, against two changes of one name.
+    pub names: NameLocks,
+    /// Inodes that are known.
+    pub inodes: InodeTable,
+    /// Open files and directories.
+    pub handles: Handles,
+    /// Every operation enters it.
+    pub barrier: Barrier,
+    /// What is being written at this moment.
+    pub slots: WriterSlots,
+    /// What was removed and is not all gone yet.
+    pub removals: Removals,
+    /// What wakes those that wait for space.
+    pub freed: Freed,
+    /// Threads for work on several tiers at once; `None` where there may be
+    /// none.
+    pub pool: Option<rayon::ThreadPool>,
+    /// What says where new ranges go.
+    pub placer: Arc<dyn Placer>,
+    /// What follows operations.
+    pub observer: Arc<dyn Observer>,
+    /// Time, chance and threads.
+    pub environment: Arc<dyn Environment>,
+    #[cfg(feature = "failpoints")]
+    pub(crate) failpoint: std::sync::OnceLock<Failpoint>,
+}
+
+impl Core {
+    /// Does `work` for all `items` at the same time: one in this thread, the
+    /// others in the pool's.
+    pub fn side_by_side<T: Send>(
+        &self,
+        items: impl IntoIterator<Item = T>,
+        work: impl Fn(T) -> Result<()> + Sync,
+    ) -> Result<()> {
+        let items: Vec<T> = items.into_iter().collect();
+        let Some(pool) = &self.pool else { return items.into_iter().try_for_each(work) };
+        let account = present();
+        let mut results: Vec<Result<()>> = items.iter().map(|_| Ok(())).collect();
+        pool.in_place_scope(|scope| {
+            let mut pairs = items.into_iter().zip(&mut results);
+            let first = pairs.next();
+            for (item, result) in pairs {
+                let work = &work;
+                scope.spawn(move |_| {
+                    let _for = act_for(account);
+                    *result = work(item);
+                });
+            }
+            if let Some((item, result)) = first {
+                *result = work(item);
+            }
+        });
+        results.into_iter().collect()
+    }
+
+    /// An id that no other object has.
+    pub fn new_object_id(&self) -> Result<ObjectId> {
+        let mut bytes = [0; 16];
+        self.environment.fill_random(&mut bytes)?;
+        Ok(ObjectId(bytes))
+    }
+
+    /// Makes everything on all tiers durable; home, which leads to the rest,
+    /// last.
+    pub fn sync_all_tiers(&self) -> Result<()> {
+        let mut result = Ok(());
+        for (tier, store) in self.tiers.stores().filter(|(tier, _)| !tier.is_absent()) {
+            let synced = match store.sync_all() {
+                // What is read-only has nothing to be synced.
+                Err(error) if error.errno() == Errno::EROFS => Ok(()),
+                synced => synced.map_err(|error| tier.note_error(error)),
+            };
+            // One in trouble does not keep the others from it.
+            result = result.and(synced);
+        }
+        let home = self.home.root().sync_fs();
+        result.and(home)
+    }
+
+    /// Whether this bug was set.
+    #[cfg(feature = "failpoints")]
+    pub(crate) fn fails_at(&self, failpoint: Failpoint) -> bool {
+        self.failpoint.get() == Some(&failpoint)
+    }
+
+    /// No bug is.
+    #[cfg(not(feature = "failpoints"))]
+    #[expect(clippy::unused_self, reason = "called as with the feature")]
+    pub(crate) fn fails_at(&self, _: Failpoint) -> bool {
+        false
+    }
+}

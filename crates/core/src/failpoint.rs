@@ -1,0 +1,22 @@
+//! Bugs on purpose, for the proof that the crash explorer would find them.
+//! Without the feature `failpoints` nothing of this is in the code.
+
+/// A step of an ordering rule that is left out.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Failpoint {
+    /// A range that moves has its entry switched before its copy is durable.
+    SwitchBeforeCopyIsDurable,
+    /// A range that moved is punched at its source before the entry is durable.
+    PunchBeforeEntryIsDurable,
+    /// The size grows over entries whose clearing is not durable.
+    GrowOverUnclearedEntries,
+    /// A new mode or extended attribute of a spread file is not a matter of its
+    /// `fsync`.
+    AttributesAreNotSynced,
+    /// A spread file is told to have one name.
+    LinksAreForgotten,
+    /// A file that could not be spread keeps its index, without a mark.
+    FailedSpreadLeavesIndex,
+    /// What could not be synced is believed clean.
+    FailedSyncIsForgotten,
+}

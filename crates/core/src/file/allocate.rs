@@ -1,0 +1,440 @@
+//! `fallocate`, and copies within the volume.
+
+use super::pieces::is_absent;
+use super::relocate::Moves;
+use crate::core::Core;
+use crate::file::ahead::{release_holes, reserve_part};
+use crate::file::open::{concerning, mark};
+use crate::file::pieces::{make_object, punch_piece};
+use crate::file::place::{leave_home, leaves_home, place, spread_ahead, spread_out};
+use crate::file::ranges::range_size_for;
+use crate::file::relocate::{move_full_range, next_data_on, release_range};
+use crate::file::seek::next_home_data;
+use crate::file::truncate::{trim, trim_before};
+use crate::file::whole::{lengthen_object, make_index};
+use crate::file::write::{grow, leave_when_full, writing};
+use crate::live::{File, Layout, Spread};
+use braid_contract::{Errno, FallocateMode, Result, SetTime};
+use braid_format::SIZE_MAX;
+use braid_placement::Origin;
+use braid_tiers::{Backend, Tier, bit};
+use std::ops::Range;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+/// What of a file's space may be no data and not reserved either.
+const METADATA_MAX: u64 = 64 << 10;
+
+/// How an allocation went.
+enum Allocated {
+    All,
+    /// The tier of the range at this offset has no room for it.
+    FullAt(u64),
+    /// Home has no room for more of a plain file, which took so many bytes.
+    HomeFull(u64),
+}
+
+/// What an allocation did that is to be undone if the rest of it fails.
+#[derive(Default)]
+struct Taken {
+    pieces: Vec<Piece>,
+    /// Up to where space was reserved before; `None` as long as nothing of a
+    /// spread file was.
+    reserved: Option<u64>,
+}
+
+/// Part of one range.
+struct Piece {
+    tier: Arc<Tier>,
+    bytes: Range<u64>,
+    /// The range had no tier before.
+    new: bool,
+    /// By how much the file grew on the tier.
+    grown: u64,
+}
+
+/// Reserves, frees or zeroes space. All of it or nothing: what can't be
+/// reserved as a whole leaves the file as it was.
+pub fn allocate_file(
+    core: &Core,
+    file: &File,
+    offset: u64,
+    len: u64,
+    mode: FallocateMode,
+    origin: Origin,
+) -> Result<()> {
+    let end = offset.checked_add(len).filter(|end| *end <= SIZE_MAX).ok_or(Errno::EFBIG)?;
+    if mode == FallocateMode::PunchHole {
+        core.freed.note();
+    }
+    match mode {
+        // Only an index tells, later, what was reserved beyond the size.
+        FallocateMode::Allocate { keep_size: true } => spread_to_keep(core, file, offset, end, origin)?,
+        FallocateMode::Allocate { keep_size: false } => spread_ahead(core, file, offset, end, origin)?,
+        _ => {}
+    }
+    trim_before(core, file, end);
+    let mut taken = Taken::default();
+    let result = allocate_somewhere(core, file, offset..end, mode, origin, &mut taken);
+    match result {
+        Ok(()) => core.tiers.measure_again(),
+        Err(_) => give_back(core, file, taken),
+    }
+    result
+}
+
+/// Spreads a plain file before space of more than one range is kept for it.
+fn spread_to_keep(core: &Core, file: &File, offset: u64, end: u64, origin: Origin) -> Result<()> {
+    let plain = matches!(&*file.layout.read(), Layout::Plain);
+    let ranges = range_size_for(core, file, offset, end, origin)?;
+    if plain && end > ranges.bytes() && end > file.home_size()? {
+        // If it can't be spread, home keeps the space.
+        let _ = spread_out(core, file, ranges);
+    }
+    Ok(())
+}
+
+fn allocate_somewhere(
+    core: &Core,
+    file: &File,
+    bytes: Range<u64>,
+    mode: FallocateMode,
+    origin: Origin,
+    taken: &mut Taken,
+) -> Result<()> {
+    let mut moves = Moves::default();
+    loop {
+        let layout = file.layout.read();
+        let allocated = match &*layout {
+            Layout::Plain => allocate_plain(core, file, &bytes, mode),
+            Layout::Spread(spread) => allocate_spread(core, file, spread, bytes.clone(), mode, origin, taken),
+        };
+        drop(layout);
+        match allocated? {
+            Allocated::All => return Ok(()),
+            Allocated::HomeFull(before) => {
+                give_back_plain(file, &bytes, before)?;
+                let span = (bytes.start, bytes.end);
+                let leave = leave_when_full(core, file, span, origin)?;
+                leave_home(core, file, span, origin, leave).map_err(|_| Errno::ENOSPC)?;
+            }
+            Allocated::FullAt(at) => {
+                if move_full_range(core, file, at)? {
+                    moves.count(at, core.tiers.iter().count())?;
+                }
+            }
+        }
+    }
+}
+
+fn allocate_plain(core: &Core, file: &File, bytes: &Range<u64>, mode: FallocateMode) -> Result<Allocated> {
+    let fd = file.writable()?;
+    let before = fd.stat()?.attr.blocks * 512;
+    let takes = mode != FallocateMode::PunchHole;
+    if takes && !has_room_for(core, file, bytes)? {
+        return Ok(Allocated::HomeFull(before));
+    }
+    let len = bytes.end - bytes.start;
+    let allocate = |mode| fd.allocate(mode, bytes.start, len);
+    // The size last: a part of what was asked for must not show.
+    let keep = FallocateMode::Allocate { keep_size: true };
+    let allocated = match mode {
+        FallocateMode::Allocate { keep_size: false } => allocate(keep).and_then(|()| allocate(mode)),
+        _ => allocate(mode),
+    };
+    match allocated {
+        Ok(()) if takes => {
+            core.tiers.home().took(len);
+            Ok(Allocated::All)
+        }
+        Ok(()) => Ok(Allocated::All),
+        Err(error) if error.is_full() => Ok(Allocated::HomeFull(before)),
+        Err(error) => Err(error),
+    }
+}
+
+/// Frees what the home file system had allocated when it found that there
+/// is no room for all of it.
+fn give_back_plain(file: &File, bytes: &Range<u64>, before: u64) -> Result<()> {
+    let layout = file.layout.write();
+    if !matches!(&*layout, Layout::Plain) {
+        return Ok(());
+    }
+    let fd = file.writable()?;
+    let attr = fd.stat()?.attr;
+    let (mut at, mut data) = (0, 0);
+    while let Some((start, end)) = next_home_data(file, at, attr.size)? {
+        data += end - start.max(at);
+        at = end;
+    }
+    // What was reserved before stays.
+    let had_nothing_reserved = before <= data + METADATA_MAX;
+    let mut at = bytes.start;
+    let hole_end = bytes.end.min(attr.size);
+    while at < hole_end && had_nothing_reserved {
+        let next = next_home_data(file, at, hole_end)?;
+        let (start, end) = next.unwrap_or((hole_end, hole_end));
+        if at < start {
+            fd.allocate(FallocateMode::PunchHole, at, start - at)?;
+        }
+        at = end.max(at + 1);
+    }
+    fd.truncate(attr.size)?;
+    fd.set_times(None, Some(SetTime::At(attr.mtime)))
+}
+
+/// Whether home has room for what a plain file does not have yet of some
+/// bytes, leaving its reserve.
+fn has_room_for(core: &Core, file: &File, &Range { start, end }: &Range<u64>) -> Result<bool> {
+    let home = core.tiers.home();
+    if home.room() >= end - start {
+        return Ok(true);
+    }
+    home.measure_again();
+    let (mut missing, mut at) = (0, start);
+    while let Some((data, data_end)) = next_home_data(file, at, end)? {
+        missing += data.saturating_sub(at);
+        at = data_end;
+    }
+    Ok(home.room() >= missing + (end - at.min(end)))
+}
+
+fn allocate_spread(
+    core: &Core,
+    file: &File,
+    spread: &Spread,
+    bytes: Range<u64>,
+    mode: FallocateMode,
+    origin: Origin,
+    taken: &mut Taken,
+) -> Result<Allocated> {
+    mark(core, file, spread)?;
+    spread.touch_inode();
+    match mode {
+        FallocateMode::PunchHole => {
+            punch_spread(core, file, spread, bytes.start, bytes.end.min(spread.size()))
+        }
+        FallocateMode::Allocate { keep_size } => {
+            reserve_spread(core, file, spread, bytes, keep_size, origin, taken)
+        }
+        FallocateMode::ZeroRange { keep_size } => {
+            punch_spread(core, file, spread, bytes.start, bytes.end.min(spread.size()))?;
+            reserve_spread(core, file, spread, bytes, keep_size, origin, taken)
+        }
+    }
+}
+
+/// Zeroes and frees what is there of `offset .. end`. The ranges keep
+/// their tiers.
+fn punch_spread(core: &Core, file: &File, spread: &Spread, offset: u64, end: u64) -> Result<Allocated> {
+    // After the size that is synced, a hole may look like data that was
+    // lost, unless the index says otherwise, durably, before there is one.
+    if end > spread.index.synced_size()? {
+        spread.index.set_gaps(true)?;
+        core.index.sync(&spread.index)?;
+    }
+    for range in spread.range_size().ranges_of(offset, end) {
+        let (start, end) = part_of(spread, range, offset, end);
+        let _writing = writing(core, spread, start, end);
+        let Some(entry) = spread.index.entry(range)? else { continue };
+        let tier = core.tiers.get(entry.tier)?;
+        spread.dirty.fetch_or(bit(tier.id), Ordering::AcqRel);
+        punch_piece(file, spread, &tier, start, end - start)?;
+    }
+    Ok(Allocated::All)
+}
+
+/// Gives each range of `offset .. end` a tier and reserves its space
+/// there. The size follows when all of it is.
+fn reserve_spread(
+    core: &Core,
+    file: &File,
+    spread: &Spread,
+    Range { start: offset, end }: Range<u64>,
+    keep_size: bool,
+    origin: Origin,
+    taken: &mut Taken,
+) -> Result<Allocated> {
+    refuse_hopeless(core, spread, offset, end)?;
+    if keep_size && end > spread.size() && spread.index.whole().is_some() {
+        make_index(core, file, spread)?;
+    }
+    let reserved = spread.index.reserved()?;
+    taken.reserved.get_or_insert(reserved);
+    for range in spread.range_size().ranges_of(offset, end) {
+        let (start, end) = part_of(spread, range, offset, end);
+        let new = spread.index.entry(range)?.is_none();
+        place(core, file, spread, start, end, origin)?;
+        let _writing = writing(core, spread, start, end);
+        let entry = spread.index.entry(range)?.ok_or(Errno::EIO)?;
+        let tier = core.tiers.get(entry.tier)?;
+        let before = allocated_on(file, spread, &tier);
+        let result = reserve_on(file, spread, &tier, start..end);
+        let grown = allocated_on(file, spread, &tier).saturating_sub(before);
+        if new || grown > 0 {
+            taken.pieces.push(Piece { tier, bytes: start..end, new, grown });
+        }
+        match result {
+            Err(error) if error.is_full() => return Ok(Allocated::FullAt(start)),
+            result => result?,
+        }
+    }
+    // Before there is a size that needs it.
+    if end > reserved && spread.index.whole().is_none() {
+        spread.index.set_reserved(end)?;
+    }
+    spread.index.set_gaps(true)?;
+    if !keep_size && end > spread.size() {
+        let last = spread.index.entry(spread.range_size().range_of(end - 1))?.ok_or(Errno::EIO)?;
+        let tier = core.tiers.get(last.tier)?;
+        lengthen_object(core, spread, offset..end)?;
+        grow(core, file, spread, end, &tier)?;
+    }
+    Ok(Allocated::All)
+}
+
+/// Bytes that the file takes on `tier`.
+pub fn allocated_on(file: &File, spread: &Spread, tier: &Tier) -> u64 {
+    match &tier.backend {
+        Backend::Home(_) => file.data().stat().map_or(0, |stat| stat.attr.blocks * 512),
+        Backend::Store(store) => store.stat(spread.id()).map_or(0, |stat| stat.allocated),
+    }
+}
+
+fn reserve_on(file: &File, spread: &Spread, tier: &Tier, bytes: Range<u64>) -> Result<()> {
+    spread.dirty.fetch_or(bit(tier.id), Ordering::AcqRel);
+    let reserved = match reserve_part(file, spread, tier, bytes.clone()) {
+        Err(error) if is_absent(spread, tier, &error)? => {
+            make_object(spread, tier)?;
+            reserve_part(file, spread, tier, bytes)
+        }
+        result => result,
+    };
+    reserved.map_err(|error| tier.note_error(error))
+}
+
+/// Undoes what an allocation did before it failed.
+fn give_back(core: &Core, file: &File, taken: Taken) {
+    let layout = file.layout.write();
+    let (Layout::Spread(spread), Some(reserved)) = (&*layout, taken.reserved) else { return };
+    let result = match spread.index.whole() {
+        Some(_) => trim(core, file, spread, spread.size()),
+        None => taken.pieces.iter().try_for_each(|piece| give_back_piece(core, file, spread, piece)),
+    };
+    let ends = core.tiers.iter().filter(|tier| taken.pieces.iter().any(|piece| piece.tier.id == tier.id));
+    let result = ends.fold(result, |result, tier| {
+        let released = release_end(file, spread, &tier);
+        result.and(released).and_then(|()| reserve_again(file, spread, &tier, reserved))
+    });
+    if let Err(error) = result {
+        tracing::warn!(file = %spread.id(), %error, "a file keeps space of an allocation that failed");
+    }
+    core.tiers.measure_again();
+}
+
+/// Frees what was allocated for a piece, unless it was written meanwhile,
+/// or some of it was reserved before.
+fn give_back_piece(core: &Core, file: &File, spread: &Spread, piece: &Piece) -> Result<()> {
+    let (tier, bytes) = (&*piece.tier, piece.bytes.clone());
+    let range = spread.range_size().range_of(bytes.start);
+    let entry = spread.index.entry(range)?;
+    if entry.is_none_or(|entry| entry.tier != tier.id) {
+        return Ok(());
+    }
+    let (mut at, mut data) = (bytes.start, 0);
+    while let Some((start, end)) = next_data_on(file, spread, tier, at, bytes.end)? {
+        data += end - start.max(at);
+        at = end;
+    }
+    if piece.new && data == 0 {
+        spread.index.clear_entry(range)?;
+        spread.cleared.store(true, Ordering::Release);
+        core.tiers.count_range(Some(tier.id), None);
+        return release_range(file, spread, tier, range);
+    }
+    match piece.grown + data >= bytes.end - bytes.start {
+        true => release_holes(file, spread, tier, bytes),
+        false => Ok(()),
+    }
+}
+
+/// Frees what `tier` has of the file beyond the end of its part. The caller
+/// holds the layout alone.
+pub(super) fn release_end(file: &File, spread: &Spread, tier: &Tier) -> Result<()> {
+    if let Backend::Store(store) = &tier.backend {
+        let cut = match store.stat(spread.id()) {
+            Ok(stat) if stat.allocated > 0 => store.truncate(spread.id(), stat.size),
+            Err(error) if error.errno() != Errno::ENOENT => Err(error),
+            _ => Ok(()),
+        };
+        return cut.or_else(|error| concerning(spread, tier, tier.note_error(error)));
+    }
+    let attr = file.data().stat()?.attr;
+    file.writable()?.truncate(attr.size)?;
+    file.update_times(spread, Some(attr.mtime))
+}
+
+/// Reserves again what was reserved before beyond the size and is on
+/// `tier`: what was freed there went with it.
+fn reserve_again(file: &File, spread: &Spread, tier: &Tier, reserved: u64) -> Result<()> {
+    for range in spread.range_size().ranges_of(spread.size(), reserved) {
+        if spread.index.entry(range)?.is_some_and(|entry| entry.tier == tier.id) {
+            let (start, end) = part_of(spread, range, spread.size(), reserved);
+            reserve_part(file, spread, tier, start..end)?;
+        }
+    }
+    Ok(())
+}
+
+/// An allocation that can't fit is refused before it fills every tier.
+fn refuse_hopeless(core: &Core, spread: &Spread, offset: u64, end: u64) -> Result<()> {
+    let mut new_bytes = 0;
+    for range in spread.range_size().ranges_of(offset, end) {
+        if spread.index.entry(range)?.is_none() {
+            let (start, end) = part_of(spread, range, offset, end);
+            new_bytes += end - start;
+        }
+    }
+    let fits = || new_bytes <= core.tiers.iter().map(|tier| tier.room()).sum::<u64>();
+    if fits() {
+        return Ok(());
+    }
+    core.tiers.measure_again();
+    if fits() { Ok(()) } else { Err(Errno::ENOSPC.into()) }
+}
+
+/// Copies between two plain files as the home file system does it, shared
+/// extents and all. Everything else is left to the kernel, whose writes
+/// are placed like any others.
+pub fn copy_between(
+    core: &Core,
+    (from, offset): (&File, u64),
+    (to, to_offset): (&File, u64),
+    len: u64,
+    origin: Origin,
+) -> Result<u64> {
+    let end = to_offset.checked_add(len).filter(|end| *end <= SIZE_MAX).ok_or(Errno::EFBIG)?;
+    if leaves_home(core, to, to_offset, end, origin)?.is_some() {
+        return Err(Errno::EOPNOTSUPP.into());
+    }
+    // Always in the same order, and the same file once: a copy the other
+    // way round may be waiting for the same two locks.
+    let (first, second) =
+        if std::ptr::from_ref(from) <= std::ptr::from_ref(to) { (from, to) } else { (to, from) };
+    let first_layout = first.layout.read();
+    let second_layout = (!std::ptr::eq(first, second)).then(|| second.layout.read());
+    let plain = |layout: &Layout| matches!(layout, Layout::Plain);
+    if !plain(&first_layout) || !second_layout.as_deref().is_none_or(plain) {
+        return Err(Errno::EOPNOTSUPP.into());
+    }
+    match from.data().copy_range(offset, &**to.writable()?, to_offset, len) {
+        Err(error) if error.errno() != Errno::EINVAL => Err(Errno::EOPNOTSUPP.into()),
+        result => result,
+    }
+}
+
+/// The part of `range` that is in `offset .. end`.
+fn part_of(spread: &Spread, range: u64, offset: u64, end: u64) -> (u64, u64) {
+    let bytes = spread.range_size().bytes_of(range..range + 1, end);
+    (bytes.start.max(offset), bytes.end)
+}

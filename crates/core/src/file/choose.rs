@@ -1,0 +1,189 @@
+//! Which tier new ranges get: what the rules say, or else the policy. `place.rs`
+//! and `relocate.rs` ask here.
+
+use crate::core::Core;
+use crate::live::File;
+use braid_contract::{Errno, Result};
+use braid_format::Reason;
+use braid_placement::{Chosen, Credits, Facts, Origin, Policy, Rule, Subject, TierView, WriteSpan};
+use braid_tiers::Tier;
+use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+/// What a tier is asked for.
+pub struct PlacementRequest<'a> {
+    /// The file.
+    pub file: &'a File,
+    /// Why it is placed.
+    pub origin: Origin,
+    /// What is being written.
+    pub span: WriteSpan,
+}
+
+/// The tier that was chosen, by whom and why.
+pub struct Choice {
+    /// The tier that the range goes to.
+    pub tier: Arc<Tier>,
+    pub(crate) reason: Reason,
+    policy: Arc<dyn Policy>,
+    pin: bool,
+}
+
+/// What counts for a file now, while nobody writes to it.
+pub struct Holding {
+    /// The rule that holds, if one does.
+    pub rule: Option<Arc<Rule>>,
+    /// The policy that the rule names, or else the volume's.
+    pub policy: Arc<dyn Policy>,
+}
+
+impl Holding {
+    /// Whether rule or policy say which share of the file each tier is to have.
+    pub fn decides_shares(&self) -> bool {
+        self.rule.as_ref().is_some_and(|rule| !rule.tiers.is_empty()) || self.policy.decides_shares()
+    }
+}
+
+/// As [`choose`](choose), for ranges that need a tier now: that none
+/// has room is believed only of figures that are new.
+pub fn find_room(
+    core: &Core,
+    request: &PlacementRequest<'_>,
+    credits: &Credits,
+    excluded: u64,
+) -> Result<Choice> {
+    match choose(core, request, credits, excluded) {
+        Err(error) if error.is_full() => {
+            core.tiers.measure_again();
+            choose(core, request, credits, excluded)
+        }
+        chosen => chosen,
+    }
+}
+
+/// The tier for new ranges. Those in `excluded`, as bits, are out of the
+/// question. `ENOSPC` if no tier has room, by figures that may be a moment
+/// old.
+pub fn choose(
+    core: &Core,
+    request: &PlacementRequest<'_>,
+    credits: &Credits,
+    excluded: u64,
+) -> Result<Choice> {
+    let tiers = core.tiers.views(request.span.needed_bytes(), excluded);
+    let (rules, policy) = (core.placer.rules(), core.placer.policy());
+    let facts = FileFacts { core, file: request.file };
+    let number = |name: &str| core.tiers.number(name);
+    let chosen = rules.choose(&policy, &request.context(credits, &tiers), &facts, &number);
+    let Chosen { tier, reason, policy, rule } = chosen.ok_or(Errno::ENOSPC)?;
+    Ok(Choice { tier: core.tiers.get(tier)?, reason, policy, pin: rule.is_some_and(|rule| rule.pin) })
+}
+
+/// A plain file grows on home, as was chosen: the policy goes on from there.
+pub(super) fn stays(core: &Core, request: &PlacementRequest<'_>, credits: &Credits, choice: &Choice) {
+    let tiers = core.tiers.views(request.span.needed_bytes(), 0);
+    choice.policy.placed(&request.context(credits, &tiers), choice.tier.id);
+}
+
+/// The choice was carried out: the policy and the credits go on from there.
+pub fn placed(core: &Core, request: &PlacementRequest<'_>, credits: &mut Credits, choice: &Choice) {
+    let tiers = core.tiers.views(request.span.needed_bytes(), 0);
+    choice.policy.placed(&request.context(credits, &tiers), choice.tier.id);
+    choice.add_to(credits, &tiers, request.span.new_bytes);
+    if choice.pin {
+        request.file.pinned.store(true, Ordering::Relaxed);
+    }
+}
+
+/// A tier's share when ranges are dealt now.
+pub(super) fn share_of(core: &Core, tier: &Tier) -> f64 {
+    let policy = core.placer.policy();
+    let tiers = core.tiers.views(0, 0);
+    tiers.iter().find(|view| view.id == tier.id).map_or(1.0, |view| policy.share(view))
+}
+
+/// Whether a rule sends the file to other tiers than home from its first
+/// byte on, however small it is.
+pub(super) fn is_ruled_away(core: &Core, file: &File, origin: Origin, span: WriteSpan) -> bool {
+    let subject = Subject { facts: &FileFacts { core, file }, origin, span };
+    let number = |name: &str| core.tiers.number(name);
+    core.placer.rules().sends_away(&subject, core.tiers.home().id, &number)
+}
+
+/// Whether a rule that pins placed some of the file's ranges, or would now.
+pub fn is_pinned_by_rule(core: &Core, file: &File) -> bool {
+    if core.placer.rules().is_empty() {
+        return false;
+    }
+    file.pinned.load(Ordering::Relaxed) || holding(core, file).rule.is_some_and(|rule| rule.pin)
+}
+
+/// What counts for a file now, while nobody writes to it.
+pub fn holding(core: &Core, file: &File) -> Holding {
+    let rule = rule_for(core, file, Origin::default(), WriteSpan::at_rest(file.size_now()));
+    let named = rule.as_deref().and_then(|rule| rule.policy.clone());
+    let policy = named.unwrap_or_else(|| core.placer.policy());
+    Holding { rule, policy }
+}
+
+pub(super) fn rule_for(core: &Core, file: &File, origin: Origin, span: WriteSpan) -> Option<Arc<Rule>> {
+    let rules = core.placer.rules();
+    if rules.is_empty() {
+        return None;
+    }
+    rules.find(&Subject { facts: &FileFacts { core, file }, origin, span })
+}
+
+impl Choice {
+    /// So many bytes are dealt to the tier.
+    pub fn add_to(&self, credits: &mut Credits, tiers: &[TierView], bytes: u64) {
+        if let Some(view) = tiers.iter().find(|view| view.id == self.tier.id) {
+            credits.add(view.id, bytes, self.policy.share(view));
+        }
+    }
+}
+
+impl PlacementRequest<'_> {
+    fn context<'a>(&self, credits: &'a Credits, tiers: &'a [TierView]) -> braid_placement::Context<'a> {
+        braid_placement::Context {
+            origin: self.origin,
+            span: self.span,
+            file: self.file.inode.ino.0,
+            credits,
+            tiers,
+        }
+    }
+}
+
+/// What a rule may ask of a file.
+pub(crate) struct FileFacts<'a> {
+    pub(crate) core: &'a Core,
+    pub(crate) file: &'a File,
+}
+
+impl FileFacts<'_> {
+    /// The path below the mount that the file has now; empty if it has none.
+    pub(crate) fn path_now(&self) -> String {
+        let (path, root) = (self.file.data().path(), self.core.home.root().path());
+        let (Ok(path), Ok(root)) = (path, root) else { return String::new() };
+        path.strip_prefix(root).unwrap_or(Path::new("")).to_string_lossy().into_owned()
+    }
+}
+
+impl Facts for FileFacts<'_> {
+    fn path(&self) -> &str {
+        self.file.path.get_or_init(|| self.path_now())
+    }
+
+    fn owner(&self) -> i64 {
+        self.file.data().stat().map_or(-1, |stat| stat.attr.uid.into())
+    }
+
+    fn age_ns(&self) -> i64 {
+        let Ok(stat) = self.file.data().stat() else { return 0 };
+        let born = stat.attr.btime.unwrap_or(stat.attr.ctime);
+        let born_ns = born.secs.saturating_mul(1_000_000_000).saturating_add(born.nanos.into());
+        self.core.environment.wall_ns().saturating_sub(born_ns).max(0)
+    }
+}

@@ -1,0 +1,99 @@
+//! Copying all of a file from one place to another, while nobody changes it.
+
+use crate::core::Core;
+use crate::file::pieces::{read_home, read_piece, write_home};
+use crate::file::relocate::next_data_on;
+use crate::file::seek::next_home_data;
+use crate::live::{File, Spread};
+use braid_contract::{Errno, Hint, ObjectId, Result, Store, StoreIo};
+use braid_placement::Direction;
+use braid_sys::AlignedBuf;
+use braid_tiers::Tier;
+use std::io::IoSlice;
+
+/// Bytes copied at a time.
+const CHUNK: u64 = 1 << 20;
+
+/// Where a file's data is, or is to be.
+#[derive(Clone, Copy)]
+pub(super) enum Part<'a> {
+    /// In the home file, on this tier.
+    Home(&'a File),
+    /// In an object.
+    Object(&'a dyn Store, ObjectId, &'a Tier),
+    /// In the part that a file in use has on a tier.
+    Spread(&'a File, &'a Spread, &'a Tier),
+}
+
+/// Copies the first `size` bytes; holes stay holes. An object is durable
+/// after that, and as long as the file.
+pub(super) fn copy_all(core: &Core, from: Part<'_>, to: Part<'_>, size: u64) -> Result<()> {
+    let mut buf = AlignedBuf::new();
+    let mut at = 0;
+    while let Some((start, end)) = next_part(from, at, size)? {
+        at = start;
+        while at < end {
+            let piece = buf.bytes((end - at).min(CHUNK) as usize);
+            read_part(core, from, at, piece)?;
+            write_part(core, to, at, piece)?;
+            at += piece.len() as u64;
+        }
+    }
+    let Part::Object(store, id, tier) = to else { return Ok(()) };
+    let finish = || -> Result<()> {
+        if store.stat(id)?.size != size {
+            store.truncate(id, size)?;
+        }
+        store.sync(&[id], true)
+    };
+    finish().map_err(|error| tier.note_error(error))
+}
+
+fn next_part(from: Part<'_>, at: u64, size: u64) -> Result<Option<(u64, u64)>> {
+    match from {
+        Part::Home(file) => next_home_data(file, at, size),
+        Part::Spread(file, spread, tier) => next_data_on(file, spread, tier, at, size),
+        Part::Object(..) => Err(Errno::EINVAL.into()),
+    }
+}
+
+/// What lies past the end reads as zeros.
+fn read_part(core: &Core, from: Part<'_>, at: u64, buf: &mut [u8]) -> Result<()> {
+    match from {
+        Part::Home(file) => {
+            let mut done = 0;
+            while done < buf.len() {
+                match read_home(core, file, at + done as u64, &mut buf[done..], false)? {
+                    0 => break,
+                    more => done += more,
+                }
+            }
+            buf[done..].fill(0);
+            Ok(())
+        }
+        Part::Spread(file, spread, tier) => read_piece(file, spread, tier, at, buf, true),
+        Part::Object(..) => Err(Errno::EINVAL.into()),
+    }
+}
+
+fn write_part(core: &Core, to: Part<'_>, at: u64, data: &[u8]) -> Result<()> {
+    let mut done = 0;
+    while done < data.len() {
+        let (offset, rest) = (at + done as u64, &data[done..]);
+        let written = match to {
+            Part::Home(file) => write_home(core, file, offset, rest, false)?,
+            Part::Object(store, id, tier) => {
+                let io = StoreIo { direct: true, hint: Hint::default() };
+                let write = || store.write_at(id, offset, &[IoSlice::new(rest)], io);
+                let written = tier.count(Direction::Write, (rest.len(), true), write);
+                written.map_err(|error| tier.note_error(error))?
+            }
+            Part::Spread(..) => return Err(Errno::EINVAL.into()),
+        };
+        match written {
+            0 => return Err(Errno::EIO.into()),
+            more => done += more,
+        }
+    }
+    Ok(())
+}

@@ -1,0 +1,79 @@
+//! A file lets go of a tier that leaves the volume. Called by `lifecycle` when
+//! the tier takes no new ranges any more.
+
+use crate::core::Core;
+use crate::file::allocate::release_end;
+use crate::file::truncate::{make_releases_durable, trim};
+use crate::live::{File, Layout, Spread};
+use braid_contract::{ObjectId, Result, TierId};
+use braid_format::Owners;
+use braid_tiers::{Tier, bit};
+use std::sync::atomic::Ordering;
+
+/// Makes the home inode know what the tier knows of the file, and takes
+/// away what is reserved, or a crash left, behind the end of the file. Answers how many
+/// ranges are on the tier.
+pub fn prepare_leave(core: &Core, file: &File, tier: &Tier) -> Result<u64> {
+    let layout = file.layout.write();
+    let Layout::Spread(spread) = &*layout else { return Ok(0) };
+    let end = spread.range_size().count(spread.size());
+    let (mut ranges, mut beyond) = (0, false);
+    spread.index.for_each(0, |range, entry| {
+        let there = entry?.tier == tier.id;
+        ranges += u64::from(there && range < end);
+        beyond |= there && range >= end;
+        Ok(())
+    })?;
+    if beyond {
+        spread.index.set_reserved(0)?;
+        trim(core, file, spread, spread.size())?;
+        core.tiers.iter().try_for_each(|tier| release_end(file, spread, &tier))?;
+        make_releases_durable(core, file, spread)?;
+    }
+    file.update_times(spread, None)?;
+    Ok(ranges)
+}
+
+/// Gives what the tier owns of the file to home, which knows it durably.
+pub fn disown(core: &Core, file: &File, tier: &Tier) -> Result<()> {
+    match &*file.layout.write() {
+        Layout::Plain => Ok(()),
+        Layout::Spread(spread) => spread.disown(tier.id, core.tiers.home().id),
+    }
+}
+
+impl File {
+    /// The file's object id, if it is spread.
+    pub fn spread_id(&self) -> Option<ObjectId> {
+        match &*self.layout.read() {
+            Layout::Plain => None,
+            Layout::Spread(spread) => Some(spread.id()),
+        }
+    }
+
+    /// The tier is not part of the volume any more, and nobody who uses the
+    /// file thinks that it has an object there.
+    pub fn forget_tier(&self, tier: TierId) -> Result<()> {
+        let layout = self.layout.write();
+        let Layout::Spread(spread) = &*layout else { return Ok(()) };
+        for set in [&spread.created, &spread.dirty, &spread.untimed, &spread.released] {
+            set.fetch_and(!bit(tier), Ordering::AcqRel);
+        }
+        spread.index.clear_object_durable(tier)
+    }
+}
+
+impl Spread {
+    /// What `tier` owns of the file is `home`'s.
+    fn disown(&self, tier: TierId, home: TierId) -> Result<()> {
+        self.change_owners(|owners| {
+            let instead = |owner| if owner == tier { home } else { owner };
+            Owners {
+                size: instead(owners.size),
+                mtime: instead(owners.mtime),
+                atime: instead(owners.atime),
+                synced_mtime: instead(owners.synced_mtime),
+            }
+        })
+    }
+}

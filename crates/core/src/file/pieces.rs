@@ -1,0 +1,144 @@
+//! One file's bytes on one tier: every read and write of data passes here, is
+//! counted, and has its errors looked at.
+
+use crate::core::Core;
+use crate::file::ahead::allocate_growth;
+use crate::live::{File, Spread};
+use braid_contract::{Errno, Error, FallocateMode, Hint, ObjectId, Result, Store, StoreIo};
+use braid_placement::Direction;
+use braid_tiers::{Backend, Tier, bit};
+use std::io::{IoSlice, IoSliceMut};
+use std::sync::atomic::Ordering;
+
+/// Reads from the file's part on `tier`; what that part does not reach
+/// reads as zeros.
+pub(crate) fn read_piece(
+    file: &File,
+    spread: &Spread,
+    tier: &Tier,
+    offset: u64,
+    buf: &mut [u8],
+    direct: bool,
+) -> Result<()> {
+    let read = tier.count(Direction::Read, (buf.len(), direct), || match &tier.backend {
+        Backend::Home(_) => file.data().read_at(offset, &mut [IoSliceMut::new(buf)], direct),
+        Backend::Store(store) => read_to_end(&**store, spread.id(), offset, buf, direct),
+    });
+    let done = match read {
+        Err(error) if is_absent(spread, tier, &error)? => 0,
+        result => result.map_err(|error| tier.note_error(error))?,
+    };
+    buf[done..].fill(0);
+    Ok(())
+}
+
+/// Writes to the file's part on `tier`. Short only if an error follows.
+/// `ENOSPC` too if the tier is set to be read only: the range goes to
+/// another then.
+pub(crate) fn write_piece(
+    file: &File,
+    spread: &Spread,
+    tier: &Tier,
+    offset: u64,
+    data: &[u8],
+    io: StoreIo,
+) -> Result<usize> {
+    tier.refuse_if_readonly()?;
+    spread.untimed.fetch_or(bit(tier.id), Ordering::AcqRel);
+    spread.dirty.fetch_or(bit(tier.id), Ordering::AcqRel);
+    allocate_growth(file, spread, tier, offset..offset + data.len() as u64)?;
+    let write = || match &tier.backend {
+        Backend::Home(_) => {
+            let _shared = file.home_len.read();
+            file.writable()?.write_at(offset, &[IoSlice::new(data)], io.direct)
+        }
+        Backend::Store(store) => store.write_at(spread.id(), offset, &[IoSlice::new(data)], io),
+    };
+    let written = match tier.count(Direction::Write, (data.len(), io.direct), write) {
+        Err(error) if is_absent(spread, tier, &error)? => {
+            make_object(spread, tier)?;
+            tier.count(Direction::Write, (data.len(), io.direct), write)
+        }
+        result => result,
+    };
+    written.map_err(|error| tier.note_error(error))
+}
+
+/// Zeroes and frees part of the file's part on `tier`.
+pub(crate) fn punch_piece(file: &File, spread: &Spread, tier: &Tier, offset: u64, len: u64) -> Result<()> {
+    let punched = match &tier.backend {
+        Backend::Home(_) => file.writable()?.allocate(FallocateMode::PunchHole, offset, len),
+        Backend::Store(store) => store.punch(spread.id(), offset, len),
+    };
+    match punched {
+        Err(error) if is_absent(spread, tier, &error)? => Ok(()),
+        result => result.map_err(|error| tier.note_error(error)),
+    }
+}
+
+/// Reads from the home file of a plain file.
+pub(crate) fn read_home(
+    core: &Core,
+    file: &File,
+    offset: u64,
+    buf: &mut [u8],
+    direct: bool,
+) -> Result<usize> {
+    core.tiers.home().count(Direction::Read, (buf.len(), direct), || {
+        file.data().read_at(offset, &mut [IoSliceMut::new(buf)], direct)
+    })
+}
+
+/// Writes to the home file of a plain file.
+pub(crate) fn write_home(core: &Core, file: &File, offset: u64, data: &[u8], direct: bool) -> Result<usize> {
+    let home = core.tiers.home();
+    let written = home.count(Direction::Write, (data.len(), direct), || {
+        file.writable()?.write_at(offset, &[IoSlice::new(data)], direct)
+    });
+    written.map_err(|error| home.note_error(error))
+}
+
+/// Makes sure that the tier has the file's object.
+pub(crate) fn ensure_object(spread: &Spread, tier: &Tier) -> Result<()> {
+    if spread.created.load(Ordering::Acquire) & bit(tier.id) != 0 {
+        return Ok(());
+    }
+    if let Backend::Store(store) = &tier.backend
+        && spread.index.is_object_durable(tier.id)?
+    {
+        // It is there, or it was lost with what it held: an empty one in
+        // its place would make zeros of that.
+        store.stat(spread.id()).map_err(|error| tier.note_error(error))?;
+        spread.created.fetch_or(bit(tier.id), Ordering::AcqRel);
+        return Ok(());
+    }
+    make_object(spread, tier)
+}
+
+pub(super) fn make_object(spread: &Spread, tier: &Tier) -> Result<()> {
+    if let Backend::Store(store) = &tier.backend {
+        store.create(spread.id()).map_err(|error| tier.note_error(error))?;
+    }
+    spread.created.fetch_or(bit(tier.id), Ordering::AcqRel);
+    Ok(())
+}
+
+/// Reads until there is no more: a read may be short in the middle too.
+fn read_to_end(store: &dyn Store, id: ObjectId, offset: u64, buf: &mut [u8], direct: bool) -> Result<usize> {
+    let io = StoreIo { direct, hint: Hint::default() };
+    let mut done = 0;
+    while done < buf.len() {
+        match store.read_at(id, offset + done as u64, &mut [IoSliceMut::new(&mut buf[done..])], io)? {
+            0 => break,
+            more => done += more,
+        }
+    }
+    Ok(done)
+}
+
+/// Whether `error` only says that the file has no object on the tier, and none
+/// was ever synced there: it was not made yet, or power loss took it before
+/// anybody was told that it is durable. There is nothing in it then.
+pub(super) fn is_absent(spread: &Spread, tier: &Tier, error: &Error) -> Result<bool> {
+    Ok(error.errno() == Errno::ENOENT && !tier.is_home() && !spread.index.is_object_durable(tier.id)?)
+}

@@ -1,0 +1,59 @@
+//! How long the ranges of a file are: as its index says if it has one, and
+//! otherwise as the rules, or the volume, say now. It is fixed when the index
+//! is made.
+
+use crate::core::Core;
+use crate::file::choose::rule_for;
+use crate::live::{File, Layout};
+use braid_contract::Result;
+use braid_format::RangeSize;
+use braid_placement::{Origin, WriteSpan};
+
+/// How long the ranges of a file are, or would be if it was spread now,
+/// without anybody writing.
+pub fn range_size_of(core: &Core, file: &File) -> Result<RangeSize> {
+    range_size_in(core, file, &file.layout.read())
+}
+
+/// The same for who has the file's layout.
+pub fn range_size_in(core: &Core, file: &File, layout: &Layout) -> Result<RangeSize> {
+    match layout {
+        Layout::Spread(spread) => Ok(spread.range_size()),
+        Layout::Plain => range_size_by_rule(core, file, Origin::default(), WriteSpan::at_rest),
+    }
+}
+
+/// How long the ranges of a plain file are if it is spread for a write of
+/// `offset .. end`.
+pub(super) fn range_size_for(
+    core: &Core,
+    file: &File,
+    offset: u64,
+    end: u64,
+    origin: Origin,
+) -> Result<RangeSize> {
+    let span =
+        |size: u64| WriteSpan { offset, len: end - offset, size, size_after: size.max(end), new_bytes: 0 };
+    range_size_by_rule(core, file, origin, span)
+}
+
+/// What the rules say of a plain file, with the span that follows from its
+/// size.
+fn range_size_by_rule(
+    core: &Core,
+    file: &File,
+    origin: Origin,
+    span: impl FnOnce(u64) -> WriteSpan,
+) -> Result<RangeSize> {
+    if core.placer.rules().smallest_range().is_none() {
+        return Ok(core.range_size);
+    }
+    let rule = rule_for(core, file, origin, span(file.home_size()?));
+    Ok(rule.and_then(|rule| rule.range_size).unwrap_or(core.range_size))
+}
+
+/// The shortest ranges that any plain file would get: what fits into one of
+/// them fits into one range of any file.
+pub fn smallest_range(core: &Core) -> RangeSize {
+    core.placer.rules().smallest_range().map_or(core.range_size, |smallest| smallest.min(core.range_size))
+}

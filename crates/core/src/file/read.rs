@@ -1,0 +1,136 @@
+//! Reading.
+
+use crate::core::Core;
+use crate::file::pieces::{read_home, read_piece};
+use crate::live::{File, Layout, Spread};
+use braid_contract::{Renewal, Result, TierId};
+use braid_format::Entry;
+use std::sync::atomic::{Ordering, fence};
+
+/// Pieces on several tiers are read at the same time if there is this much to
+/// read, in bytes; handing less to another thread costs more than it saves.
+const PARALLEL_MIN: usize = 128 << 10;
+
+/// A stretch of a read on one tier, or in a hole.
+struct Piece<'a> {
+    tier: Option<TierId>,
+    offset: u64,
+    buf: &'a mut [u8],
+}
+
+/// Reads at `offset`; answers how many bytes there were. `direct` passes the page cache.
+pub fn read_file(core: &Core, file: &File, offset: u64, buf: &mut [u8], direct: bool) -> Result<usize> {
+    match &*file.layout.read() {
+        Layout::Plain => {
+            core.observer.used(file, core.tiers.home().id, 0..1);
+            read_home(core, file, offset, buf, direct)
+        }
+        Layout::Spread(spread) => read_spread(core, file, spread, offset, buf, direct),
+    }
+}
+
+fn read_spread(
+    core: &Core,
+    file: &File,
+    spread: &Spread,
+    offset: u64,
+    buf: &mut [u8],
+    direct: bool,
+) -> Result<usize> {
+    let len = spread.size().saturating_sub(offset).min(buf.len() as u64) as usize;
+    if len == 0 {
+        return Ok(0);
+    }
+    if renews_access_time(core, spread) {
+        // A read of the home file renews its access time as that is
+        // mounted to, and leaves its change time alone.
+        let _ = file.data().read_at(0, &mut [std::io::IoSliceMut::new(&mut [0])], false);
+    }
+    unmoved(spread, offset, offset + len as u64, || {
+        let mut pieces = pieces_of(spread, offset, &mut buf[..len])?;
+        match &mut pieces[..] {
+            [piece] => read_one(core, file, spread, piece, direct),
+            several if len < PARALLEL_MIN || one_tier(several) => {
+                several.iter_mut().try_for_each(|piece| read_one(core, file, spread, piece, direct))
+            }
+            several => core.side_by_side(several, |piece| read_one(core, file, spread, piece, direct)),
+        }
+    })?;
+    Ok(len)
+}
+
+/// Whether the home file should be read too.
+fn renews_access_time(core: &Core, spread: &Spread) -> bool {
+    match core.home.access_times().map(|times| times.renewal) {
+        Some(Renewal::Always) => true,
+        Some(Renewal::Never) => false,
+        Some(Renewal::Relative) | None => spread.times.atime_is_due(),
+    }
+}
+
+/// Does `look` until no range of `offset .. end` was moved meanwhile: what
+/// it saw may have been punched after a move.
+pub(crate) fn unmoved<T>(
+    spread: &Spread,
+    offset: u64,
+    end: u64,
+    mut look: impl FnMut() -> Result<T>,
+) -> Result<T> {
+    let entries = || -> Result<Vec<Option<Entry>>> {
+        let ranges = spread.range_size().ranges_of(offset, end);
+        ranges.map(|range| spread.index.entry(range)).collect()
+    };
+    loop {
+        let (switches, moving) = (spread.moving.switches(), spread.moving.is_active());
+        // Without a move under way, that none is begun says enough.
+        let before = if moving { entries()? } else { Vec::new() };
+        let seen = look();
+        fence(Ordering::Acquire);
+        if spread.moving.switches() == switches || moving && entries()? == before {
+            return seen;
+        }
+    }
+}
+
+/// Splits a read where the tier changes.
+fn pieces_of<'a>(spread: &Spread, mut offset: u64, mut buf: &'a mut [u8]) -> Result<Vec<Piece<'a>>> {
+    let mut pieces = Vec::with_capacity(1);
+    while !buf.is_empty() {
+        let (tier, len) = run_at(spread, offset, buf.len())?;
+        let (piece, rest) = buf.split_at_mut(len);
+        pieces.push(Piece { tier, offset, buf: piece });
+        (offset, buf) = (offset + len as u64, rest);
+    }
+    Ok(pieces)
+}
+
+/// The tier of the range at `offset`, `None` if it was never written; and
+/// how many of `len` bytes from there on are in the same place.
+pub(crate) fn run_at(spread: &Spread, offset: u64, len: usize) -> Result<(Option<TierId>, usize)> {
+    let ranges = spread.range_size();
+    let tier_at = |offset| -> Result<Option<TierId>> {
+        Ok(spread.index.entry(ranges.range_of(offset))?.map(|entry| entry.tier))
+    };
+    let tier = tier_at(offset)?;
+    let mut run = ranges.rest_of(offset);
+    while (run as usize) < len && tier_at(offset + run)? == tier {
+        run += ranges.bytes();
+    }
+    Ok((tier, len.min(run as usize)))
+}
+
+fn read_one(core: &Core, file: &File, spread: &Spread, piece: &mut Piece<'_>, direct: bool) -> Result<()> {
+    match piece.tier {
+        None => piece.buf.fill(0),
+        Some(tier) => {
+            let end = piece.offset + piece.buf.len() as u64;
+            core.observer.used(file, tier, spread.range_size().ranges_of(piece.offset, end));
+            read_piece(file, spread, &*core.tiers.get(tier)?, piece.offset, piece.buf, direct)?;
+        }
+    }
+    Ok(())
+}
+
+fn one_tier(pieces: &[Piece<'_>]) -> bool {
+    pieces.windows(2).all(|pair| pair[0].tier == pair[1].tier)
+}

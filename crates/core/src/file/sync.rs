@@ -1,0 +1,177 @@
+//! Durability (ordering rule 2): data of every tier written since the last
+//! time, in parallel; then the index; then the home inode.
+
+use super::pieces::is_absent;
+use crate::core::Core;
+use crate::failpoint::Failpoint;
+use crate::file::open::{concerning, concerns};
+use crate::file::whole::store_durable;
+use crate::live::{File, Layout, OpenFile, Spread};
+use braid_contract::{Error, Result};
+use braid_tiers::{Backend, Tier, bit};
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+/// `fsync` of one descriptor. What could not be made durable, whoever asked
+/// for it first, every descriptor is told once.
+pub fn sync_open(core: &Core, open: &OpenFile, data_only: bool) -> Result<()> {
+    let result = sync_file(core, &open.file, data_only);
+    match open.take_sync_error() {
+        Some(errno) if result.is_ok() => Err(Error::new(errno, "an earlier sync failed")),
+        _ => result,
+    }
+}
+
+/// Makes the file durable: its data, its index, and its inode unless only data is asked for.
+pub fn sync_file(core: &Core, file: &File, data_only: bool) -> Result<()> {
+    sync_in_order(core, file, data_only).inspect_err(|error| file.note_sync_error(error))
+}
+
+fn sync_in_order(core: &Core, file: &File, data_only: bool) -> Result<()> {
+    if matches!(&*file.layout.read(), Layout::Plain) {
+        return file.data().sync(data_only);
+    }
+    let _syncing = file.syncing.lock();
+    let id = match &*file.layout.read() {
+        Layout::Plain => return file.data().sync(data_only),
+        Layout::Spread(spread) => {
+            sync_spread(core, file, spread, data_only)?;
+            store_durable(core, file, spread)?;
+            // The size is in the index, the time of the last write with
+            // the tier that did it. What only the home inode knows, such
+            // as the attribute that leads to the index, is left.
+            if !spread.inode_dirty.swap(false, Ordering::AcqRel) {
+                return Ok(());
+            }
+            spread.id()
+        }
+    };
+    let synced = update_home_inode(file).and_then(|()| file.data().sync(false));
+    synced.inspect_err(|_| {
+        if let Layout::Spread(spread) = &*file.layout.read()
+            && spread.id() == id
+        {
+            spread.inode_dirty.store(true, Ordering::Release);
+        }
+    })
+}
+
+/// Data and index of a spread file; with `data_only`, not the time of the
+/// last write.
+fn sync_spread(core: &Core, file: &File, spread: &Spread, data_only: bool) -> Result<()> {
+    let size = spread.size();
+    let owner = spread.index.owners()?.mtime;
+    let timed = match data_only {
+        true => 0,
+        false => spread.untimed.fetch_and(!bit(owner), Ordering::AcqRel) & bit(owner),
+    };
+    let concerned = spread.index.whole_tier().map_or(u64::MAX, bit);
+    let dirty = (spread.dirty.swap(0, Ordering::AcqRel) | timed) & concerned;
+    let result = sync_tiers(core, file, spread, dirty, timed).and_then(|()| {
+        if spread.index.synced_size()? != size {
+            spread.index.set_synced_size(size)?;
+            // Of a whole file, only the home inode tells it.
+            if spread.index.whole().is_some() {
+                spread.inode_dirty.store(true, Ordering::Release);
+            }
+        }
+        if timed != 0 {
+            spread.mtime_was_synced(owner)?;
+        }
+        // Only now is what is before that size known to be meant.
+        spread.index.set_gaps(false)?;
+        match spread.index.whole() {
+            // A mark leads to the time, and to nothing else that the home
+            // inode will not know.
+            Some(_) if data_only => Ok(()),
+            _ => core.index.sync(&spread.index),
+        }
+    });
+    // What could not be synced must not be believed clean.
+    result.inspect_err(|_| {
+        if core.fails_at(Failpoint::FailedSyncIsForgotten) {
+            return;
+        }
+        spread.dirty.fetch_or(dirty, Ordering::AcqRel);
+        spread.untimed.fetch_or(timed, Ordering::AcqRel);
+    })
+}
+
+/// Makes the file's data on the tiers in `dirty` durable, in parallel; on
+/// those in `timed` the time of the last write too.
+fn sync_tiers(core: &Core, file: &File, spread: &Spread, dirty: u64, timed: u64) -> Result<()> {
+    let tiers: Vec<Arc<Tier>> = core.tiers.iter().filter(|tier| dirty & bit(tier.id) != 0).collect();
+    core.side_by_side(tiers, |tier| sync_if_concerned(file, spread, &tier, timed & bit(tier.id) == 0))
+}
+
+/// Of a file that was just loaded, it is not known which tiers are dirty:
+/// all are asked, and one that has nothing of it may fail.
+pub(crate) fn sync_if_concerned(file: &File, spread: &Spread, tier: &Tier, data_only: bool) -> Result<()> {
+    sync_tier(file, spread, tier, data_only).or_else(|error| concerning(spread, tier, error))
+}
+
+/// Makes the file's data on one tier durable.
+pub(crate) fn sync_tier(file: &File, spread: &Spread, tier: &Tier, data_only: bool) -> Result<()> {
+    let result = match &tier.backend {
+        Backend::Home(_) => file.data().sync(data_only),
+        Backend::Store(store) => match store.sync(&[spread.id()], data_only) {
+            Ok(()) => return spread.index.set_object_durable(tier.id),
+            // The file has nothing there.
+            Err(error) if is_absent(spread, tier, &error)? => Ok(()),
+            result => result,
+        },
+    };
+    result.map_err(|error| tier.note_error(error)).inspect_err(|error| {
+        // The tier tells of it once; who asked may not be who wrote.
+        if concerns(spread, tier).unwrap_or(true) {
+            file.note_sync_error(error);
+        }
+    })
+}
+
+/// Brings size and times of the home inode up to date. Keeps nobody from
+/// the file's ranges: one of them may be on a tier that hangs.
+pub fn update_home_inode(file: &File) -> Result<()> {
+    match &*file.layout.read() {
+        Layout::Spread(spread) if file.can_write() => grow_home_file(file, spread),
+        Layout::Spread(spread) => file.update_times(spread, None),
+        Layout::Plain => Ok(()),
+    }
+}
+
+/// Changes the home file in a way that is none of its user's: its modification
+/// time stays.
+pub(super) fn unnoticed<T>(
+    file: &File,
+    spread: &Spread,
+    tier: &Tier,
+    change: impl FnOnce() -> Result<T>,
+) -> Result<T> {
+    if !tier.is_home() {
+        return change();
+    }
+    let _times = file.setting_times.lock();
+    let before = file.data().stat()?.attr.mtime;
+    let changed = change();
+    file.update_times(spread, Some(before))?;
+    changed
+}
+
+/// Makes the home file as long as the file is. The size of a file that became
+/// shorter was set when it did.
+pub(super) fn grow_home_file(file: &File, spread: &Spread) -> Result<()> {
+    if file.home_size()? >= spread.size() {
+        return file.update_times(spread, None);
+    }
+    // A write to a range on home makes the home file longer by itself, and
+    // setting its size at the same time could cut what was just written.
+    let _alone = file.home_len.write();
+    let native = file.data().stat()?.attr;
+    let size = spread.size();
+    if native.size >= size {
+        return file.update_times(spread, None);
+    }
+    file.writable()?.truncate(size)?;
+    // That touched the modification time; if home owns it, it stays.
+    file.update_times(spread, Some(native.mtime))
+}

@@ -1,0 +1,214 @@
+//! Writing.
+
+use super::place::{Leave, NotSpread};
+use super::relocate::Moves;
+use crate::coord::Writing;
+use crate::core::Core;
+use crate::file::open::mark;
+use crate::file::pieces::{write_home, write_piece};
+use crate::file::place::{leave_home, leaves_home, place};
+use crate::file::ranges::range_size_for;
+use crate::file::read::run_at;
+use crate::file::relocate::move_full_range;
+use crate::file::set_id::clear_set_id;
+use crate::file::truncate::{prepare_growth, trim_before};
+use crate::live::{File, Layout, Spread};
+use crate::need::Need;
+use crate::reap::reap_now;
+use braid_contract::{Caller, Errno, Error, Result, WriteFlags};
+use braid_coord::{RangeSpan, SPAN_RANGES_MAX};
+use braid_format::SIZE_MAX;
+use braid_placement::Origin;
+use braid_tiers::Tier;
+
+/// How far a write came, and what is in its way.
+pub(crate) enum Progress {
+    /// So many bytes are done, and nothing is in the way of the rest.
+    Done(usize),
+    /// So many bytes are done; the range after them has to leave its tier,
+    /// which has no room for more of it.
+    RangeMustMove { done: usize },
+}
+
+/// Writes at `offset`, or at the end; answers how many bytes were written.
+pub fn write_file(
+    core: &Core,
+    file: &File,
+    offset: u64,
+    data: &[u8],
+    flags: WriteFlags,
+    caller: &Caller,
+) -> Result<usize> {
+    let end = offset.checked_add(data.len() as u64).filter(|end| *end <= SIZE_MAX).ok_or(Errno::EFBIG)?;
+    clear_set_id(core, file, caller, !flags.kill_set_id)?;
+    trim_before(core, file, end);
+    let io = Origin::of_write(caller, flags);
+    let (mut done, mut moves, mut need) = (0, Moves::default(), Need::new(core));
+    while done < data.len() {
+        let at = offset + done as u64;
+        match write_some(core, file, at, end, &data[done..], io, &mut moves) {
+            Ok(written) => done += written,
+            // Space of removed files may be all that is missing.
+            Err(error) if error.is_full() && need.wait() => moves = Moves::default(),
+            Err(error) if done == 0 => return Err(error),
+            // What is done counts; the error comes again with the rest.
+            Err(_) => break,
+        }
+    }
+    Ok(done)
+}
+
+/// Writes as much as goes with the file as it is; or, if nothing goes,
+/// changes the file so that more will.
+fn write_some(
+    core: &Core,
+    file: &File,
+    offset: u64,
+    end: u64,
+    data: &[u8],
+    io: Origin,
+    moves: &mut Moves,
+) -> Result<usize> {
+    let layout = file.layout.read();
+    match &*layout {
+        Layout::Plain => {
+            let leave = leaves_home(core, file, offset, end, io)?;
+            let written = if leave.is_some() {
+                Err(Errno::ENOSPC.into())
+            } else {
+                core.observer.used(file, core.tiers.home().id, 0..1);
+                write_home(core, file, offset, data, io.direct)
+            };
+            drop(layout);
+            match written {
+                Err(full) if full.is_full() => {
+                    let leave = leave.map_or_else(|| leave_when_full(core, file, (offset, end), io), Ok)?;
+                    make_room_in_plain(core, file, (offset, end), data, io, (leave, full))
+                }
+                Ok(written) => {
+                    core.tiers.home().took(written as u64);
+                    Ok(written)
+                }
+                result => result,
+            }
+        }
+        Layout::Spread(spread) => match write_spread(core, file, spread, offset, data, io)? {
+            Progress::Done(done) => Ok(done),
+            Progress::RangeMustMove { done } if done > 0 => Ok(done),
+            Progress::RangeMustMove { .. } => {
+                let range = spread.range_size().range_of(offset);
+                drop(layout);
+                if move_full_range(core, file, offset)? {
+                    moves.count(range, core.tiers.iter().count())?;
+                }
+                Ok(0)
+            }
+        },
+    }
+}
+
+/// How a plain file leaves home that had no room for a write after all.
+pub(super) fn leave_when_full(
+    core: &Core,
+    file: &File,
+    (offset, end): (u64, u64),
+    io: Origin,
+) -> Result<Leave> {
+    let ranges = range_size_for(core, file, offset, end, io)?;
+    Ok(Leave { ranges, whole: file.home_size()? <= ranges.bytes(), must: true })
+}
+
+/// A plain file must not, or can't, grow on home: it leaves, and the
+/// write goes on from there. While the kernel does I/O on the home file by
+/// itself, home is all that there is.
+fn make_room_in_plain(
+    core: &Core,
+    file: &File,
+    (offset, end): (u64, u64),
+    data: &[u8],
+    io: Origin,
+    (leave, full): (Leave, Error),
+) -> Result<usize> {
+    match leave_home(core, file, (offset, end), io, leave) {
+        Ok(()) => Ok(0),
+        Err(NotSpread::Failed(error)) if !leave.must => {
+            tracing::debug!(%error, "a file stays on home");
+            let layout = file.layout.read();
+            match &*layout {
+                Layout::Plain => write_home(core, file, offset, data, io.direct),
+                Layout::Spread(_) => Ok(0),
+            }
+        }
+        Err(NotSpread::PassedThrough) => {
+            reap_now(core);
+            let layout = file.layout.read();
+            match &*layout {
+                Layout::Plain => write_home(core, file, offset, data, io.direct),
+                Layout::Spread(_) => Ok(0),
+            }
+        }
+        Err(NotSpread::Failed(error)) if error.is_full() => Err(full),
+        Err(NotSpread::Failed(error)) => Err(error),
+    }
+}
+
+fn write_spread(
+    core: &Core,
+    file: &File,
+    spread: &Spread,
+    offset: u64,
+    data: &[u8],
+    io: Origin,
+) -> Result<Progress> {
+    mark(core, file, spread)?;
+    if offset > spread.size() {
+        spread.index.set_gaps(true)?;
+    }
+    let end = (offset + data.len() as u64).min(writing_end(spread, offset));
+    let data = &data[..(end - offset) as usize];
+    place(core, file, spread, offset, end, io)?;
+    // From here to the end, the ranges stay where they are.
+    let _writing = writing(core, spread, offset, end);
+    let mut done = 0;
+    while done < data.len() {
+        let at = offset + done as u64;
+        let (tier, len) = run_at(spread, at, data.len() - done)?;
+        let tier = core.tiers.get(tier.ok_or(Errno::EIO)?)?;
+        match write_piece(file, spread, &tier, at, &data[done..done + len], io.store_io()) {
+            Ok(written) => {
+                done += written;
+                core.observer.used(file, tier.id, spread.range_size().ranges_of(at, at + written as u64));
+                spread.wrote(tier.id)?;
+                grow(core, file, spread, offset + done as u64, &tier)?;
+            }
+            Err(error) if error.is_full() => return Ok(Progress::RangeMustMove { done }),
+            Err(error) if done == 0 => return Err(error),
+            Err(_) => return Ok(Progress::RangeMustMove { done }),
+        }
+    }
+    Ok(Progress::Done(done))
+}
+
+/// Keeps the ranges of `offset .. end` on their tiers until the answer is
+/// dropped, and tells whoever moves one that it was written.
+pub(crate) fn writing<'c>(core: &'c Core, spread: &'c Spread, offset: u64, end: u64) -> Writing<'c> {
+    let ranges = spread.range_size();
+    let span = RangeSpan::new(spread.id(), &ranges.ranges_of(offset, end));
+    spread.moving.write(&core.slots, span, offset..end, ranges.bytes())
+}
+
+/// The file now reaches to `end` at least; `tier` holds its last byte.
+pub(crate) fn grow(core: &Core, file: &File, spread: &Spread, end: u64, tier: &Tier) -> Result<()> {
+    if spread.size() < end {
+        prepare_growth(core, file, spread)?;
+        spread.grow(end, tier.id)?;
+    }
+    Ok(())
+}
+
+/// Where one call of [`Volume::writing`] from `offset` on has to end at the
+/// latest.
+fn writing_end(spread: &Spread, offset: u64) -> u64 {
+    let ranges = spread.range_size();
+    ranges.start_of(ranges.range_of(offset) + SPAN_RANGES_MAX)
+}

@@ -1,0 +1,25 @@
+//! The core of a volume: names, attributes and file I/O over the home tier and
+//! the others. It knows what stands above it as an [`Observer`] and a
+//! [`Placer`] only.
+//!
+//! [`Core`] is what every operation works on; [`live`] is the plain state in
+//! it; [`file`], [`namespace`], [`reap`], [`need`] and [`recover`] are the
+//! operations, as functions over it.
+#![forbid(unsafe_code)]
+
+pub mod coord;
+pub mod core;
+mod failpoint;
+pub mod file;
+pub mod live;
+pub mod namespace;
+pub mod need;
+pub mod observer;
+pub mod placer;
+pub mod reap;
+pub mod recover;
+
+pub use crate::core::Core;
+pub use failpoint::Failpoint;
+pub use observer::Observer;
+pub use placer::Placer;

@@ -1,0 +1,354 @@
+//! An inode that is known and, of a regular file in use, its live state. The two
+//! lead to each other, so they share a file.
+
+use super::set_id::SetIdCheck;
+use super::spread::Spread;
+use crate::live::{DurabilityDependency, Tag};
+use braid_contract::{
+    Errno, Error, Fd, FileKind, InodeId, NativeHandle, ObjectId, Result, SetTime, TierId, Timestamp,
+};
+use braid_format::PinAttr;
+use braid_home::{Home, Node};
+use parking_lot::{Mutex, RwLock};
+use std::sync::atomic::{AtomicBool, AtomicU8, Ordering};
+use std::sync::{Arc, OnceLock, Weak};
+
+/// What is known of a regular file without looking.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Shape {
+    /// Not looked at yet.
+    Unknown,
+    /// All data is in the home file.
+    Plain,
+    /// It has a range index, or lives whole elsewhere.
+    Spread,
+}
+
+/// An inode of the namespace. Small: there is one for each inode that the
+/// kernel remembers.
+#[derive(Debug)]
+pub struct Inode {
+    /// The number that applications see.
+    pub ino: InodeId,
+    /// What kind of inode it is.
+    pub kind: FileKind,
+    /// Tells inodes apart that had the same number.
+    pub generation: u64,
+    pub(super) node: Node,
+    pub(super) shape: AtomicU8,
+    /// The live state of a regular file, while somebody uses it.
+    pub file: Mutex<Weak<File>>,
+}
+
+impl Inode {
+    pub(crate) fn shape(&self) -> Shape {
+        match self.shape.load(Ordering::Relaxed) {
+            1 => Shape::Plain,
+            2 => Shape::Spread,
+            _ => Shape::Unknown,
+        }
+    }
+
+    /// Whether it may be a file with an index.
+    pub(crate) fn may_be_spread(&self) -> bool {
+        self.kind == FileKind::Regular && self.shape() != Shape::Plain
+    }
+
+    pub(crate) fn set_shape(&self, shape: Shape) {
+        self.shape.store(shape as u8, Ordering::Relaxed);
+    }
+
+    /// The handle by which it is opened, where it is.
+    pub fn handle(&self) -> Option<&NativeHandle> {
+        match &self.node {
+            Node::Handle(handle, _) => Some(handle),
+            Node::Pinned(_) => None,
+        }
+    }
+
+    /// Whether it is an inode of the directory that is home now.
+    pub(crate) fn is_of(&self, home: &Home) -> bool {
+        match &self.node {
+            Node::Handle(_, turn) => *turn == home.turn(),
+            // Home is not replaced where inodes are pinned.
+            Node::Pinned(_) => true,
+        }
+    }
+
+    /// The same inode on another home directory, under the same number.
+    pub fn moved(&self, handle: NativeHandle, turn: u32) -> Self {
+        Self {
+            ino: self.ino,
+            kind: self.kind,
+            generation: self.generation,
+            node: Node::Handle(handle, turn),
+            shape: AtomicU8::new(self.shape.load(Ordering::Relaxed)),
+            file: Mutex::new(Weak::new()),
+        }
+    }
+
+    pub(super) fn is(&self, handle: Option<&NativeHandle>) -> bool {
+        match &self.node {
+            Node::Handle(mine, _) => handle == Some(mine),
+            // A pinned inode's number is not given to another one.
+            Node::Pinned(_) => true,
+        }
+    }
+}
+
+/// Where a file's bytes are.
+#[derive(Debug)]
+pub enum Layout {
+    /// All in the home file.
+    Plain,
+    /// Where the index says, or all on one other tier.
+    Spread(Box<Spread>),
+}
+
+/// What of a spread file's attributes may be ahead of its home inode.
+#[derive(Clone, Copy, Debug)]
+pub struct Ahead {
+    /// The id of its objects.
+    pub id: ObjectId,
+    pub(crate) size: u64,
+    pub(crate) mtime: Option<Timestamp>,
+    /// The one tier that all of it is on, of a whole file.
+    pub(crate) whole: Option<TierId>,
+}
+
+/// A regular file in use. There is one for an inode at a time.
+#[derive(Debug)]
+pub struct File {
+    /// Its inode.
+    pub inode: Arc<Inode>,
+    /// The home file, as it could be opened at first.
+    first: Fd,
+    /// The home file for writing, if `first` can't and somebody needs it.
+    writable: OnceLock<Fd>,
+    first_writes: bool,
+    /// Where its data is: shared by I/O, held alone to change it.
+    pub layout: RwLock<Layout>,
+    /// Of a spread file: shared by those who write to the home file, which may
+    /// make it longer, and held alone while its size is set.
+    pub(crate) home_len: RwLock<()>,
+    pub(crate) opens: Mutex<Opens>,
+    /// Held while the times of the home inode are set, by somebody or back to
+    /// what they were before a range moved.
+    pub(crate) setting_times: Mutex<()>,
+    /// Held while a spread file is synced: whoever comes meanwhile must not be
+    /// told that what the other is still syncing is durable.
+    pub(crate) syncing: Mutex<()>,
+    /// What could not be made durable, for every descriptor to be told once.
+    sync_errors: Mutex<SyncErrors>,
+    /// Whether set-id bits or file capabilities may have to go at a write.
+    pub(crate) set_id: SetIdCheck,
+    /// Names the file to those who count its use.
+    pub heat: OnceLock<Arc<Tag>>,
+    /// Its path below the volume's root, as it was when a rule first asked.
+    pub(crate) path: OnceLock<String>,
+    /// A rule that pins placed some of its ranges.
+    pub(crate) pinned: AtomicBool,
+    /// Where it is pinned to, once somebody asked.
+    pin: Mutex<Option<Option<PinAttr>>>,
+}
+
+/// Failures to make the file's data durable. The kernel tells of each once for
+/// a descriptor, and the descriptors of the applications share one.
+#[derive(Debug, Default)]
+struct SyncErrors {
+    count: u64,
+    last: Option<Errno>,
+}
+
+/// How often a file is open, and how.
+#[derive(Debug, Default)]
+pub(crate) struct Opens {
+    pub(crate) handles: u32,
+    /// Handles whose I/O the kernel does by itself on the home file: while
+    /// there is one, the file stays plain.
+    pub(crate) passthrough: u32,
+    /// The last name is gone: id, and the directory that it was in.
+    pub(crate) nameless: Option<(ObjectId, DurabilityDependency)>,
+    /// The file's data was removed: nothing may open it any more.
+    pub(crate) dead: bool,
+}
+
+impl Drop for File {
+    fn drop(&mut self) {
+        // The memory of what was here is given back with the last reference,
+        // and the inode, which the kernel may remember for long, has one. If
+        // somebody is about to use the file, it is replaced at once.
+        if let Some(mut slot) = self.inode.file.try_lock()
+            && slot.strong_count() == 0
+        {
+            *slot = Weak::new();
+        }
+    }
+}
+
+impl File {
+    /// Whether it has no name any more.
+    pub(crate) fn is_nameless(&self) -> bool {
+        self.data().stat().is_ok_and(|stat| stat.attr.nlink == 0)
+    }
+
+    /// A file that is in use from now on, by this descriptor.
+    pub fn new(inode: Arc<Inode>, first: Fd, first_writes: bool, layout: Layout) -> Self {
+        Self {
+            inode,
+            first,
+            writable: OnceLock::new(),
+            first_writes,
+            layout: RwLock::new(layout),
+            home_len: RwLock::new(()),
+            opens: Mutex::new(Opens::default()),
+            setting_times: Mutex::new(()),
+            syncing: Mutex::new(()),
+            sync_errors: Mutex::new(SyncErrors::default()),
+            set_id: SetIdCheck::new(),
+            heat: OnceLock::new(),
+            path: OnceLock::new(),
+            pinned: AtomicBool::new(false),
+            pin: Mutex::new(None),
+        }
+    }
+
+    /// The same file on another home directory, with as many handles; this one
+    /// must not be used any more. Nobody uses it now.
+    pub fn moved(&self, inode: Arc<Inode>, (data, writes): (Fd, bool), layout: Layout, handles: u32) -> Self {
+        let errors = self.sync_errors.lock();
+        // Where the name was is of no interest any more: all is durable.
+        let nameless = self.opens.lock().nameless.as_ref().map(|(id, _)| (*id, None));
+        let opens = Opens { handles, nameless, ..Opens::default() };
+        let mut moved = Self::new(inode, data, writes, layout);
+        moved.opens = Mutex::new(opens);
+        moved.sync_errors = Mutex::new(SyncErrors { count: errors.count, last: errors.last });
+        moved
+    }
+
+    /// Somebody who still has it in use can't do anything with it any more.
+    pub fn retire(&self) {
+        self.opens.lock().dead = true;
+    }
+
+    /// The home file, for looking and, where permissions allow, for reading.
+    pub fn data(&self) -> &Fd {
+        // The second one was opened for writing, and may be for that only.
+        &self.first
+    }
+
+    /// Size of the home file.
+    pub fn home_size(&self) -> Result<u64> {
+        Ok(self.data().stat()?.attr.size)
+    }
+
+    /// Size of the file now; 0 if that can't be told.
+    pub fn size_now(&self) -> u64 {
+        self.ahead().map(|ahead| ahead.size).or_else(|| self.home_size().ok()).unwrap_or(0)
+    }
+
+    /// The home file, for writing too.
+    pub(crate) fn writable(&self) -> Result<&Fd> {
+        if self.first_writes {
+            return Ok(&self.first);
+        }
+        self.writable.get().ok_or_else(|| Errno::EACCES.into())
+    }
+
+    /// Whether a descriptor that can write is open.
+    pub fn can_write(&self) -> bool {
+        self.first_writes || self.writable.get().is_some()
+    }
+
+    pub(crate) fn make_writable(&self, data: Fd) {
+        // Somebody else may have been faster; either will do.
+        let _ = self.writable.set(data);
+    }
+
+    /// Counts one more open.
+    pub fn opened(&self, passthrough: bool) -> Result<()> {
+        let mut opens = self.opens.lock();
+        if opens.dead {
+            return Err(Errno::ESTALE.into());
+        }
+        opens.handles += 1;
+        opens.passthrough += u32::from(passthrough);
+        Ok(())
+    }
+
+    /// Where the file is pinned to; `None` if it is not pinned.
+    pub fn pin(&self, home: &Home) -> Result<Option<PinAttr>> {
+        let mut known = self.pin.lock();
+        if let Some(pin) = &*known {
+            return Ok(pin.clone());
+        }
+        let pin = home.pin_of(&**self.data(), &home.identify(&**self.data())?)?;
+        Ok(known.insert(pin).clone())
+    }
+
+    /// The file was pinned or unpinned: whoever asks looks again.
+    pub fn pin_was_set(&self) {
+        *self.pin.lock() = None;
+    }
+
+    /// What may be ahead of the home inode; `None` for a plain file.
+    pub fn ahead(&self) -> Option<Ahead> {
+        match &*self.layout.read() {
+            Layout::Plain => None,
+            Layout::Spread(spread) => Some(Ahead {
+                id: spread.id(),
+                size: spread.size(),
+                mtime: spread.times.mtime(),
+                whole: spread.index.whole_tier(),
+            }),
+        }
+    }
+
+    /// Data of the file could not be made durable, and may be lost.
+    pub fn note_sync_error(&self, error: &Error) {
+        let mut errors = self.sync_errors.lock();
+        errors.count += 1;
+        errors.last = Some(error.errno());
+    }
+
+    /// How many such errors there were, and the last one.
+    pub(crate) fn sync_errors(&self) -> (u64, Option<Errno>) {
+        let errors = self.sync_errors.lock();
+        (errors.count, errors.last)
+    }
+
+    /// The home inode of the file is about to be changed. After a crash, a
+    /// change that is later than the last write to a whole file says that the
+    /// home inode knows the time of that.
+    pub(crate) fn inode_will_change(&self) -> Result<()> {
+        match &*self.layout.read() {
+            Layout::Spread(spread) if spread.index.whole().is_some() => self.update_times(spread, None),
+            _ => Ok(()),
+        }
+    }
+
+    /// Attributes of the home inode were set; with `mtime`, the modification
+    /// time among them.
+    pub(crate) fn inode_is_set(&self, mtime: bool, home: TierId) -> Result<()> {
+        let Layout::Spread(spread) = &*self.layout.read() else { return Ok(()) };
+        spread.inode_dirty.store(true, Ordering::Release);
+        match mtime {
+            true => spread.mtime_was_set(home),
+            // Somebody may have written meanwhile.
+            false if spread.index.whole().is_some() => self.update_times(spread, None),
+            false => Ok(()),
+        }
+    }
+
+    /// Sets the modification time, if it is ahead of the home inode; to `mtime` if
+    /// it is not.
+    pub(crate) fn update_times(&self, spread: &Spread, mtime: Option<Timestamp>) -> Result<()> {
+        let ahead = spread.times.mtime();
+        let Some(time) = ahead.or(mtime) else { return Ok(()) };
+        self.data().set_times(None, Some(SetTime::At(time)))?;
+        if let Some(ahead) = ahead {
+            spread.times.mtime_was_stored(ahead);
+        }
+        Ok(())
+    }
+}

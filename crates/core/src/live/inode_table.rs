@@ -1,0 +1,174 @@
+//! The table of inodes that the front end knows.
+
+use super::inode::Inode;
+use crate::live::Shape;
+use braid_contract::{Access, Errno, Fd, FileKind, InodeId, NativeHandle, Result};
+use braid_home::{Home, Identity};
+use lru::LruCache;
+use parking_lot::Mutex;
+use std::collections::HashMap;
+use std::collections::hash_map::Entry;
+use std::num::NonZeroUsize;
+use std::sync::atomic::AtomicU8;
+use std::sync::{Arc, Weak};
+
+const SHARDS: usize = 16;
+
+/// Descriptors that are kept for inodes in use, at most.
+const PATHS_KEPT: NonZeroUsize = NonZeroUsize::new(1024).expect("1024 is not zero");
+
+/// An inode and how often the front end looked it up.
+pub struct Known {
+    /// The inode.
+    pub inode: Arc<Inode>,
+    /// How often the kernel looked it up.
+    pub lookups: u64,
+}
+
+/// All inodes that the front end has looked up and not forgotten.
+pub struct InodeTable {
+    shards: [Mutex<HashMap<InodeId, Known>>; SHARDS],
+    /// Descriptors of inodes used lately, so that a path walk does not open
+    /// each directory anew.
+    paths: Mutex<LruCache<InodeId, Fd>>,
+    /// Inodes that are to be dropped when their last user is done.
+    in_use: Mutex<Vec<InodeId>>,
+}
+
+impl Default for InodeTable {
+    fn default() -> Self {
+        Self {
+            shards: std::array::from_fn(|_| Mutex::new(HashMap::new())),
+            paths: Mutex::new(LruCache::new(PATHS_KEPT)),
+            in_use: Mutex::new(Vec::new()),
+        }
+    }
+}
+
+impl InodeTable {
+    /// The inode behind `fd`, with one more lookup.
+    pub fn enter(&self, home: &Home, identity: &Identity, fd: Fd) -> Arc<Inode> {
+        let ino = home.public_ino(identity.ino());
+        let mut shard = self.shard(ino).lock();
+        let make = |lookups| {
+            let generation = identity.handle.as_ref().map_or(0, NativeHandle::generation);
+            let inode = Inode {
+                ino,
+                kind: identity.kind(),
+                generation,
+                node: home.node(identity, fd),
+                shape: AtomicU8::new(Shape::Unknown as u8),
+                file: Mutex::new(Weak::new()),
+            };
+            Known { inode: Arc::new(inode), lookups }
+        };
+        let known = match shard.entry(ino) {
+            Entry::Vacant(vacant) => vacant.insert(make(1)),
+            Entry::Occupied(occupied) => {
+                let known = occupied.into_mut();
+                known.lookups += 1;
+                if !known.inode.is(identity.handle.as_ref()) {
+                    // The number was given to a new inode. What the kernel
+                    // still forgets of the old one counts for this entry.
+                    *known = make(known.lookups);
+                    self.paths.lock().pop(&ino);
+                }
+                known
+            }
+        };
+        Arc::clone(&known.inode)
+    }
+
+    /// The inode of this number; `ESTALE` if it is not known.
+    pub fn get(&self, ino: InodeId) -> Result<Arc<Inode>> {
+        let shard = self.shard(ino).lock();
+        shard.get(&ino).map(|known| Arc::clone(&known.inode)).ok_or_else(|| Errno::ESTALE.into())
+    }
+
+    /// Gives lookups back.
+    pub fn forget(&self, ino: InodeId, count: u64) {
+        if ino == InodeId::ROOT {
+            return;
+        }
+        let mut shard = self.shard(ino).lock();
+        if let Some(known) = shard.get_mut(&ino) {
+            known.lookups = known.lookups.saturating_sub(count);
+            if known.lookups > 0 {
+                return;
+            }
+            if Arc::strong_count(&known.inode) > 1 {
+                // Somebody is at it still: the release of an open file may be
+                // carried out after the forget that the kernel sent behind it.
+                self.in_use.lock().push(ino);
+                return;
+            }
+            shard.remove(&ino);
+            drop(shard);
+            self.paths.lock().pop(&ino);
+        }
+    }
+
+    /// Gives back what the table has grown by and does not need any more.
+    pub fn shrink(&self) {
+        for shard in &self.shards {
+            let mut shard = shard.lock();
+            if shard.capacity() / 4 > shard.len() {
+                shard.shrink_to_fit();
+            }
+        }
+    }
+
+    /// Drops the inodes that were forgotten while somebody was at them.
+    pub fn drop_forgotten(&self) {
+        let forgotten = std::mem::take(&mut *self.in_use.lock());
+        forgotten.into_iter().for_each(|ino| self.forget(ino, 0));
+    }
+
+    /// A descriptor of the inode, for looking.
+    pub fn path(&self, home: &Home, inode: &Inode) -> Result<Fd> {
+        if let Some(fd) = self.paths.lock().get(&inode.ino) {
+            return Ok(Fd::clone(fd));
+        }
+        let fd = home.open_node(&inode.node, Access::Path)?;
+        // A file is touched once or twice; a directory by every name in it.
+        if inode.kind == FileKind::Directory {
+            self.paths.lock().put(inode.ino, Fd::clone(&fd));
+        }
+        Ok(fd)
+    }
+
+    /// Opens the inode's contents.
+    pub fn open(&self, home: &Home, inode: &Inode, access: Access) -> Result<Fd> {
+        home.open_node(&inode.node, access)
+    }
+
+    /// Lets go of what is kept open of an inode whose last name is gone, so
+    /// that its space is returned.
+    pub(crate) fn release_path(&self, ino: InodeId) {
+        self.paths.lock().pop(&ino);
+    }
+
+    /// All inodes that are known.
+    pub fn all(&self) -> Vec<Known> {
+        let known = |known: &Known| Known { inode: Arc::clone(&known.inode), lookups: known.lookups };
+        self.shards.iter().flat_map(|shard| shard.lock().values().map(known).collect::<Vec<_>>()).collect()
+    }
+
+    /// Others take their place.
+    pub fn replace_all(&self, all: Vec<Known>) {
+        self.shards.iter().for_each(|shard| shard.lock().clear());
+        self.paths.lock().clear();
+        for known in all {
+            self.shard(known.inode.ino).lock().insert(known.inode.ino, known);
+        }
+    }
+
+    /// How many inodes are known.
+    pub fn count(&self) -> u64 {
+        self.shards.iter().map(|shard| shard.lock().len() as u64).sum()
+    }
+
+    fn shard(&self, ino: InodeId) -> &Mutex<HashMap<InodeId, Known>> {
+        &self.shards[ino.0 as usize % SHARDS]
+    }
+}

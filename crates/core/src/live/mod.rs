@@ -1,0 +1,24 @@
+//! The live state of a volume: what is in memory of inodes and files in use,
+//! of open handles, and of removals that are under way. Plain data; `file`,
+//! `namespace` and `reap` work on it.
+
+mod dir_handle;
+mod freed;
+mod handles;
+mod inode;
+mod inode_table;
+mod name_locks;
+mod removals;
+mod set_id;
+mod spread;
+mod tag;
+
+pub use dir_handle::DirHandle;
+pub use freed::Freed;
+pub use handles::{Handles, OpenFile};
+pub use inode::{Ahead, File, Inode, Layout, Shape};
+pub use inode_table::{InodeTable, Known};
+pub use name_locks::NameLocks;
+pub use removals::{DurabilityDependency, ReclaimQueue, Removals};
+pub use spread::{AllocatedAhead, Spread};
+pub use tag::Tag;

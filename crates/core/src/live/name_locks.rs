@@ -1,0 +1,46 @@
+//! Who finds what a name leads to and then takes the name away must be alone
+//! in the directory: what came to the name in between would lose it unseen,
+//! and what it has on other tiers would stay for good. The kernel keeps callers
+//! apart in this way; others need not, so the volume does it by itself.
+
+use braid_contract::InodeId;
+use parking_lot::{Mutex, MutexGuard};
+
+/// Directories are spread over this many locks: with so many, two that are used
+/// at the same time hardly share one.
+const STRIPES: usize = 256;
+
+/// The locks of all directories.
+#[derive(Debug)]
+pub struct NameLocks([Mutex<()>; STRIPES]);
+
+/// Keeps others from changing the names in one or two directories.
+pub(crate) struct Alone<'a> {
+    _first: MutexGuard<'a, ()>,
+    _second: Option<MutexGuard<'a, ()>>,
+}
+
+impl Default for NameLocks {
+    fn default() -> Self {
+        Self([const { Mutex::new(()) }; STRIPES])
+    }
+}
+
+impl NameLocks {
+    /// Waits until nobody else changes names in this directory. Taken once, by
+    /// an operation that passed the volume's barrier, before any other lock.
+    pub(crate) fn alone_in(&self, dir: InodeId) -> Alone<'_> {
+        Alone { _first: self.0[stripe(dir)].lock(), _second: None }
+    }
+
+    /// The same for two, which may be one.
+    pub(crate) fn alone_in_both(&self, one: InodeId, other: InodeId) -> Alone<'_> {
+        let (first, second) = (stripe(one).min(stripe(other)), stripe(one).max(stripe(other)));
+        let _first = self.0[first].lock();
+        Alone { _first, _second: (second != first).then(|| self.0[second].lock()) }
+    }
+}
+
+fn stripe(dir: InodeId) -> usize {
+    dir.0 as usize % STRIPES
+}

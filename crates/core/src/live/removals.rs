@@ -1,0 +1,125 @@
+//! Removed files whose data is still to go, and closed ones whose marks are:
+//! the queue. `reap.rs` carries it out.
+
+use braid_contract::{Fd, InodeId, ObjectId};
+use parking_lot::Mutex;
+use std::collections::HashSet;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+/// What has to be synced for a removal to be durable: the directory that the
+/// name was in, or the file that was emptied; `None` for the whole of the home
+/// file system.
+pub type DurabilityDependency = Option<Fd>;
+
+/// Spread files whose data is to be removed, or was.
+pub struct Removals {
+    pub(crate) pending: Mutex<PendingRemovals>,
+    pub(crate) removed: Mutex<ReclaimQueue>,
+    /// Held while a batch is carried out.
+    pub(crate) working: Mutex<()>,
+    /// Batches that were carried out.
+    pub(crate) batches: AtomicU64,
+}
+
+#[derive(Default)]
+pub(crate) struct PendingRemovals {
+    pub(crate) files: Vec<(ObjectId, DurabilityDependency)>,
+    pub(crate) since_ns: Option<u64>,
+}
+
+/// Files whose marks are still there: until what was done to them is durable
+/// on every tier, power loss may undo some of it.
+#[derive(Default)]
+pub struct ReclaimQueue {
+    /// Data that could not be removed, since a tier failed.
+    pub(crate) failed: Vec<ObjectId>,
+    /// Their data is gone.
+    pub(crate) done: Vec<ObjectId>,
+    /// Not removed, but closed: one mark of each is not needed any more once
+    /// the home inode is durable.
+    pub(crate) settled: Vec<ObjectId>,
+    /// Inodes that lost a name and kept another.
+    pub(crate) fewer_names: HashSet<InodeId>,
+    /// Those whose removal is being made durable.
+    pub(crate) fewer_names_syncing: HashSet<InodeId>,
+    /// The last try failed: the next one waits for its time.
+    pub(crate) failed_to_sync: bool,
+    pub(crate) since_ns: Option<u64>,
+}
+
+impl Default for Removals {
+    fn default() -> Self {
+        Self {
+            pending: Mutex::new(PendingRemovals::default()),
+            removed: Mutex::new(ReclaimQueue::default()),
+            working: Mutex::new(()),
+            batches: AtomicU64::new(0),
+        }
+    }
+}
+
+impl Removals {
+    /// Another home directory holds everything durably: nothing of the earlier
+    /// one has to be synced any more.
+    pub fn forget_dependencies(&self) {
+        self.pending.lock().files.iter_mut().for_each(|(_, depends_on)| *depends_on = None);
+    }
+
+    /// The files whose indexes are there still, and that nothing leads to.
+    pub fn ids(&self) -> Vec<ObjectId> {
+        let mut ids = self.waiting();
+        let removed = self.removed.lock();
+        ids.extend(removed.failed.iter().chain(&removed.done));
+        ids
+    }
+
+    /// The files whose indexes are there still, and whose ranges the tiers do
+    /// not count any more.
+    pub(crate) fn counted_out(&self) -> HashSet<ObjectId> {
+        self.removed.lock().done.iter().copied().collect()
+    }
+
+    /// The files whose removal may not be durable.
+    pub fn waiting(&self) -> Vec<ObjectId> {
+        self.pending.lock().files.iter().map(|(id, _)| *id).collect()
+    }
+
+    /// How many there are.
+    pub fn count(&self) -> u64 {
+        self.pending.lock().files.len() as u64
+    }
+
+    /// How many batches of removals were carried out so far.
+    pub(crate) fn batches(&self) -> u64 {
+        self.batches.load(Ordering::Acquire)
+    }
+
+    /// Whether a file had names whose removal may not be durable.
+    pub(crate) fn had_other_names(&self, ino: InodeId) -> bool {
+        let removed = self.removed.lock();
+        removed.fewer_names.contains(&ino) || removed.fewer_names_syncing.contains(&ino)
+    }
+
+    /// Queues a file. `depends_on` is what has to be durable first: the directory
+    /// that its last name was in, or the home file that was emptied.
+    pub fn add(&self, now_ns: u64, id: ObjectId, depends_on: DurabilityDependency) {
+        let mut pending = self.pending.lock();
+        pending.files.push((id, depends_on));
+        pending.since_ns.get_or_insert(now_ns);
+    }
+
+    /// Takes over the mark of a file that nobody uses any more.
+    pub(crate) fn settle(&self, now_ns: u64, id: ObjectId) {
+        let mut removed = self.removed.lock();
+        removed.since_ns.get_or_insert(now_ns);
+        removed.settled.push(id);
+    }
+
+    /// A file lost a name and has others: until everything is synced, that name
+    /// may come back.
+    pub(crate) fn lost_a_name(&self, now_ns: u64, ino: InodeId) {
+        let mut removed = self.removed.lock();
+        removed.since_ns.get_or_insert(now_ns);
+        removed.fewer_names.insert(ino);
+    }
+}

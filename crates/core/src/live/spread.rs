@@ -1,0 +1,248 @@
+//! What a spread file has beyond its home file.
+
+use crate::coord::{Changing, Live, Moving, of_file};
+use braid_contract::{Environment, ObjectId, Result, TierId, Timestamp};
+use braid_format::RangeSize;
+use braid_index::Index;
+use braid_placement::Credits;
+use parking_lot::Mutex;
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+
+/// Every tier, as bits.
+const ALL_TIERS: u64 = u64::MAX;
+
+/// A range of which more is allocated than the file needs.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct AllocatedAhead {
+    pub(crate) tier: TierId,
+    /// All of it is, not only as much as there was room for.
+    pub(crate) whole: bool,
+}
+
+/// A file with an index. Its size and times are held here, ahead of the home
+/// inode, while the file is in use: the collective inode (Mux §2.3).
+#[derive(Debug)]
+pub struct Spread {
+    /// Its range index.
+    pub index: Index,
+    live: Live,
+    pub(crate) times: Times,
+    /// Tiers with data that may not be durable, as bits.
+    pub dirty: AtomicU64,
+    /// Tiers on which the time of the last write may not be durable.
+    pub(crate) untimed: AtomicU64,
+    /// The home inode itself (attribute, size) may not be durable.
+    pub(crate) inode_dirty: AtomicBool,
+    /// Tiers on which something was cut or punched that may not be durable, as
+    /// bits: what was there would show again if the size grew over it.
+    pub(crate) released: AtomicU64,
+    /// Entries were cleared, and that may not be durable.
+    pub(crate) cleared: AtomicBool,
+    /// Tiers whose object is known to exist, as bits.
+    pub(crate) created: AtomicU64,
+    /// Held while ranges get their tier.
+    pub placing: Mutex<Credits>,
+    /// Ranges that are on their way to another tier.
+    pub moving: Moving,
+    /// What a crash may have left beyond the size is known to be gone.
+    pub(crate) trimmed: AtomicBool,
+    /// Ranges of which more is allocated than the file needs so far.
+    pub(crate) ahead: Mutex<BTreeMap<u64, AllocatedAhead>>,
+    /// Whether the file is marked as ahead of its home inode.
+    pub(crate) marked: Mutex<bool>,
+    /// It is marked and trimmed: a write has nothing to do before.
+    pub(crate) ready: AtomicBool,
+    /// All of it came to home while somebody was at it: it becomes plain at
+    /// its last close.
+    pub(crate) gathers: AtomicBool,
+    /// A tier may have an object of a whole file that is not there any more,
+    /// and could not remove it. The mark stays, for the next recovery.
+    pub(crate) has_leftovers: AtomicBool,
+}
+
+impl Spread {
+    /// The state of a file that was not in use.
+    pub(crate) fn load(index: Index, credits: Credits, environment: &Arc<dyn Environment>) -> Result<Self> {
+        let (moving, live) = of_file();
+        live.change().set(index.size()?);
+        Ok(Self {
+            index,
+            times: Times { live: live.clone(), environment: Arc::clone(environment) },
+            live,
+            // Whoever wrote before may not have synced.
+            dirty: AtomicU64::new(ALL_TIERS),
+            untimed: AtomicU64::new(ALL_TIERS),
+            inode_dirty: AtomicBool::new(true),
+            released: AtomicU64::new(0),
+            cleared: AtomicBool::new(false),
+            created: AtomicU64::new(0),
+            placing: Mutex::new(credits),
+            moving,
+            trimmed: AtomicBool::new(false),
+            ahead: Mutex::default(),
+            marked: Mutex::new(false),
+            ready: AtomicBool::new(false),
+            gathers: AtomicBool::new(false),
+            has_leftovers: AtomicBool::new(false),
+        })
+    }
+
+    /// The same state over the index as it is on another home directory.
+    /// Nobody uses the file, and nothing of it moves.
+    pub fn moved(&self, index: Index) -> Self {
+        let word = |from: &AtomicU64| AtomicU64::new(from.load(Ordering::Acquire));
+        let flag = |from: &AtomicBool| AtomicBool::new(from.load(Ordering::Acquire));
+        let (moving, live) = of_file();
+        live.copy_from(&self.live);
+        Self {
+            index,
+            times: Times { live: live.clone(), environment: Arc::clone(&self.times.environment) },
+            live,
+            dirty: word(&self.dirty),
+            untimed: word(&self.untimed),
+            inode_dirty: flag(&self.inode_dirty),
+            released: word(&self.released),
+            cleared: flag(&self.cleared),
+            created: word(&self.created),
+            placing: Mutex::new(self.placing.lock().clone()),
+            moving,
+            trimmed: flag(&self.trimmed),
+            ahead: Mutex::new(self.ahead.lock().clone()),
+            marked: Mutex::new(*self.marked.lock()),
+            ready: flag(&self.ready),
+            gathers: flag(&self.gathers),
+            has_leftovers: flag(&self.has_leftovers),
+        }
+    }
+
+    /// The id of its objects.
+    pub fn id(&self) -> ObjectId {
+        self.index.id()
+    }
+
+    /// How long its ranges are.
+    pub fn range_size(&self) -> RangeSize {
+        self.index.range_size()
+    }
+
+    /// Its size in bytes.
+    pub fn size(&self) -> u64 {
+        self.live.size()
+    }
+
+    /// The file now reaches to `end` at least; `tier` holds its last byte.
+    pub(crate) fn grow(&self, end: u64, tier: TierId) -> Result<()> {
+        self.live.grow(end, |held| self.store_size(held, end, tier))
+    }
+
+    /// Sets the size; the caller holds the layout alone.
+    pub fn set_size(&self, size: u64, tier: TierId) -> Result<()> {
+        self.store_size(&mut self.live.change(), size, tier)
+    }
+
+    fn store_size(&self, held: &mut Changing<'_>, size: u64, tier: TierId) -> Result<()> {
+        self.index.set_size(size)?;
+        held.set(size);
+        let owners = self.index.owners()?;
+        if owners.size != tier {
+            self.index.set_owners(braid_format::Owners { size: tier, ..owners })?;
+        }
+        Ok(())
+    }
+
+    /// The file was changed otherwise than by a write: only the home inode will
+    /// tell when.
+    pub(crate) fn touch_inode(&self) {
+        self.times.touch_mtime();
+        self.inode_dirty.store(true, Ordering::Release);
+    }
+
+    /// The modification time was set on the home inode, whose it is now.
+    pub(crate) fn mtime_was_set(&self, home: TierId) -> Result<()> {
+        let _held = self.live.change();
+        self.times.give_up_mtime();
+        let owners = self.index.owners()?;
+        if owners.mtime == home && owners.synced_mtime == home {
+            return Ok(());
+        }
+        self.index.set_owners(braid_format::Owners { mtime: home, synced_mtime: home, ..owners })
+    }
+
+    /// The time of the last write is durable with `owner`.
+    pub(crate) fn mtime_was_synced(&self, owner: TierId) -> Result<()> {
+        let _held = self.live.change();
+        let owners = self.index.owners()?;
+        if owners.synced_mtime == owner {
+            return Ok(());
+        }
+        self.index.set_owners(braid_format::Owners { synced_mtime: owner, ..owners })
+    }
+
+    /// Changes what the index says of the owners, if there is something to
+    /// change.
+    pub(crate) fn change_owners(
+        &self,
+        change: impl FnOnce(braid_format::Owners) -> braid_format::Owners,
+    ) -> Result<()> {
+        let _held = self.live.change();
+        let owners = self.index.owners()?;
+        let changed = change(owners);
+        if changed == owners { Ok(()) } else { self.index.set_owners(changed) }
+    }
+
+    /// `tier` carried out a write.
+    pub(crate) fn wrote(&self, tier: TierId) -> Result<()> {
+        self.times.touch_mtime();
+        if self.index.owners()?.mtime == tier {
+            return Ok(());
+        }
+        let _held = self.live.change();
+        let owners = self.index.owners()?;
+        if owners.mtime != tier {
+            self.index.set_owners(braid_format::Owners { mtime: tier, ..owners })?;
+        }
+        Ok(())
+    }
+}
+
+/// The modification time, while it is ahead of the home inode, and when the
+/// access time was last renewed.
+#[derive(Debug)]
+pub(crate) struct Times {
+    live: Live,
+    environment: Arc<dyn Environment>,
+}
+
+/// How often a read that does not touch the home file renews the access time.
+const ATIME_AGE_MAX_NS: i64 = 60 * 1_000_000_000;
+
+impl Times {
+    pub(crate) fn mtime(&self) -> Option<Timestamp> {
+        self.live.mtime_ns().map(|ns| Timestamp {
+            secs: ns.div_euclid(1_000_000_000),
+            nanos: ns.rem_euclid(1_000_000_000) as u32,
+        })
+    }
+
+    pub(crate) fn touch_mtime(&self) {
+        self.live.touch_mtime(self.environment.wall_ns());
+    }
+
+    /// Whether a read should renew the access time now.
+    pub(crate) fn atime_is_due(&self) -> bool {
+        self.live.atime_is_due(self.environment.wall_ns(), ATIME_AGE_MAX_NS)
+    }
+
+    /// The home inode has this time, which was ahead of it. It still is behind
+    /// if a write came meanwhile.
+    pub(crate) fn mtime_was_stored(&self, time: Timestamp) {
+        self.live.mtime_was_stored(time.secs * 1_000_000_000 + i64::from(time.nanos));
+    }
+
+    /// The home inode's time is right again, or is about to be set.
+    pub(crate) fn give_up_mtime(&self) {
+        self.live.give_up_mtime();
+    }
+}

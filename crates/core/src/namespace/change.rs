@@ -1,0 +1,90 @@
+//! Changing attributes.
+
+use crate::core::Core;
+use crate::failpoint::Failpoint;
+use crate::file::open::{end_use, file_of};
+use crate::file::set_id::take_set_id;
+use crate::file::truncate::truncate_file;
+use crate::live::Inode;
+use crate::namespace::attr::attr_now;
+use braid_contract::{Attr, Caller, Errno, Fd, FileKind, HandleId, InodeId, Result, SetAttr};
+
+/// Something that only the home inode knows, such as a name or an extended
+/// attribute, is about to be changed.
+pub(super) fn inode_will_change(inode: &Inode) -> Result<()> {
+    let live = inode.file.lock().upgrade();
+    live.map_or(Ok(()), |file| file.inode_will_change())
+}
+
+/// It was changed: the next `fsync` of the file makes it durable.
+pub(super) fn inode_changed(core: &Core, inode: &Inode) -> Result<()> {
+    let live = inode.file.lock().upgrade();
+    let live = live.filter(|_| !core.fails_at(Failpoint::AttributesAreNotSynced));
+    live.map_or(Ok(()), |file| file.inode_is_set(false, core.tiers.home().id))
+}
+
+/// Changes attributes of an inode; answers all of them.
+pub fn set_attr(
+    core: &Core,
+    caller: &Caller,
+    ino: InodeId,
+    handle: Option<HandleId>,
+    changes: &SetAttr,
+) -> Result<Attr> {
+    let inode = core.inodes.get(ino)?;
+    let live = match handle.and_then(|handle| core.handles.file(handle).ok()) {
+        Some(open) => Some(open.file.clone()),
+        None => inode.file.lock().upgrade(),
+    };
+    if let Some(size) = changes.size {
+        if inode.kind != FileKind::Regular {
+            return Err(if inode.kind == FileKind::Directory { Errno::EISDIR } else { Errno::EINVAL }.into());
+        }
+        let file = match &live {
+            Some(file) => file.clone(),
+            None => file_of(core, &inode)?,
+        };
+        file.opened(false)?;
+        let truncated = truncate_file(core, &file, size, caller);
+        let ended = end_use(core, &file, false);
+        truncated.and(ended)?;
+    }
+    // A spread file has to know whose its modification time is.
+    let live = match live {
+        None if changes.mtime.is_some() && inode.may_be_spread() => Some(file_of(core, &inode)?),
+        live => live,
+    };
+    let fd = match &live {
+        Some(file) => Fd::clone(file.data()),
+        None => core.inodes.path(&core.home, &inode)?,
+    };
+    if let Some(file) = &live {
+        file.inode_will_change()?;
+    }
+    let new_owner = changes.uid.is_some() || changes.gid.is_some();
+    if inode.kind == FileKind::Regular && (new_owner || changes.kill_set_id) {
+        take_set_id(&*fd, caller)?;
+    }
+    if new_owner {
+        fd.set_owner(changes.uid, changes.gid)?;
+    }
+    if let Some(mode) = changes.mode {
+        // A link's own mode can't be changed, nor does anybody ask for it.
+        fd.set_mode(mode & 0o7777)?;
+        // It may have come into use meanwhile.
+        if let Some(file) = inode.file.lock().upgrade() {
+            file.set_id.changed();
+        }
+    }
+    let times = live.as_ref().map(|file| file.setting_times.lock());
+    if changes.atime.is_some() || changes.mtime.is_some() {
+        fd.set_times(changes.atime, changes.mtime)?;
+    }
+    if let Some(file) = &live
+        && !core.fails_at(Failpoint::AttributesAreNotSynced)
+    {
+        file.inode_is_set(changes.mtime.is_some(), core.tiers.home().id)?;
+    }
+    drop(times);
+    attr_now(core, &inode)
+}

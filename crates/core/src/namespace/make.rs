@@ -1,0 +1,182 @@
+//! Making inodes, in the name of the caller.
+
+use crate::core::Core;
+use crate::file::open::{adopt_file, open_inode};
+use crate::live::{OpenFile, Shape};
+use crate::namespace::change::{inode_changed, inode_will_change};
+use crate::namespace::resolve::{dir_for, enter, enter_name, entry_of, identify_name};
+use braid_contract::{
+    Access, Attr, Caller, Context, Entry, Errno, Fd, FileKind, InodeId, IoMode, NativeFd, OpenFlags,
+    OpenRequest, Opened, Result,
+};
+use braid_sys::{Acting, act_as};
+use std::ffi::OsStr;
+
+/// Makes a file, device, pipe or socket.
+pub fn make_node(
+    core: &Core,
+    caller: &Caller,
+    parent: InodeId,
+    name: &OsStr,
+    mode: u32,
+    umask: u32,
+    rdev: u32,
+) -> Result<Entry> {
+    let _alone = core.names.alone_in(parent);
+    let dir = dir_for(core, parent, name)?;
+    {
+        let _acting = acting(caller, umask)?;
+        dir.make_node_at(name, mode, rdev)?;
+    }
+    enter_name(core, &*dir, name).inspect_err(|_| unmake(&*dir, name, false))
+}
+
+/// Makes a directory.
+pub fn make_dir(
+    core: &Core,
+    caller: &Caller,
+    parent: InodeId,
+    name: &OsStr,
+    mode: u32,
+    umask: u32,
+) -> Result<Entry> {
+    let _alone = core.names.alone_in(parent);
+    let dir = dir_for(core, parent, name)?;
+    {
+        let _acting = acting(caller, umask)?;
+        dir.make_dir_at(name, mode & 0o7777)?;
+    }
+    enter_name(core, &*dir, name).inspect_err(|_| unmake(&*dir, name, true))
+}
+
+/// Makes a symbolic link.
+pub fn make_symlink(
+    core: &Core,
+    caller: &Caller,
+    parent: InodeId,
+    name: &OsStr,
+    target: &OsStr,
+) -> Result<Entry> {
+    let _alone = core.names.alone_in(parent);
+    let dir = dir_for(core, parent, name)?;
+    {
+        let _acting = acting(caller, 0)?;
+        dir.make_symlink_at(name, target)?;
+    }
+    enter_name(core, &*dir, name).inspect_err(|_| unmake(&*dir, name, false))
+}
+
+/// Gives an inode another name.
+pub fn make_link(core: &Core, ino: InodeId, parent: InodeId, name: &OsStr) -> Result<Entry> {
+    let _alone = core.names.alone_in(parent);
+    let dir = dir_for(core, parent, name)?;
+    let inode = core.inodes.get(ino)?;
+    let fd = core.inodes.path(&core.home, &inode)?;
+    inode_will_change(&inode)?;
+    fd.link_to(&*dir, name)?;
+    let linked = inode_changed(core, &inode).and_then(|()| enter_name(core, &*dir, name));
+    linked.inspect_err(|_| unmake(&*dir, name, false))
+}
+
+/// Makes and opens a regular file.
+#[expect(clippy::too_many_arguments, reason = "mirrors the contract")]
+pub fn make_file(
+    core: &Core,
+    caller: &Caller,
+    parent: InodeId,
+    name: &OsStr,
+    mode: u32,
+    umask: u32,
+    exclusive: bool,
+    flags: OpenFlags,
+) -> Result<(Entry, Opened)> {
+    let _alone = core.names.alone_in(parent);
+    let dir = dir_for(core, parent, name)?;
+    let made = {
+        let _acting = acting(caller, umask)?;
+        dir.create_at(name, mode & 0o7777)
+    };
+    match made {
+        Ok(fd) => open_made(core, fd, &*dir, name, flags).inspect_err(|_| unmake(&*dir, name, false)),
+        Err(error) if error.errno() == Errno::EEXIST && !exclusive => {
+            open_existing(core, caller, &*dir, name, flags)
+        }
+        Err(error) => Err(error),
+    }
+}
+
+fn open_made(
+    core: &Core,
+    fd: Fd,
+    dir: &dyn NativeFd,
+    name: &OsStr,
+    flags: OpenFlags,
+) -> Result<(Entry, Opened)> {
+    let identity = core.home.identify(&*fd)?;
+    let pin = dir.open_at(name, Access::Path)?;
+    let inode = core.inodes.enter(&core.home, &identity, pin);
+    inode.set_shape(Shape::Plain);
+    let adopted = adopt_file(&inode, fd);
+    let file = adopted.inspect_err(|_| core.inodes.forget(inode.ino, 1))?;
+    let entry = entry_of(core, &inode, &identity)?;
+    file.opened(false).inspect_err(|_| core.inodes.forget(inode.ino, 1))?;
+    let handle = core.handles.add_file(OpenFile::new(file, flags, false));
+    Ok((entry, Opened { handle, mode: io_mode(flags), set_id: entry.attr.is_set_id() }))
+}
+
+/// Somebody else made the file between the kernel's look and ours. The
+/// kernel checked no permission on it, so the caller's are checked here;
+/// supplementary groups are not known, and may be missed.
+fn open_existing(
+    core: &Core,
+    caller: &Caller,
+    dir: &dyn NativeFd,
+    name: &OsStr,
+    flags: OpenFlags,
+) -> Result<(Entry, Opened)> {
+    let (fd, identity) = identify_name(core, dir, name)?;
+    match identity.kind() {
+        FileKind::Regular => {}
+        FileKind::Symlink => return Err(Errno::ELOOP.into()),
+        FileKind::Directory => return Err(Errno::EISDIR.into()),
+        _ => return Err(Errno::EAGAIN.into()),
+    }
+    check_access(caller, &identity.attr, flags)?;
+    let entry = enter(core, fd, &identity)?;
+    let opened = open_inode(core, entry.attr.ino, OpenRequest { flags, ..OpenRequest::default() });
+    opened.map(|opened| (entry, opened)).inspect_err(|_| core.inodes.forget(entry.attr.ino, 1))
+}
+
+/// Takes back what was made and can't be told of, for lack of descriptors, for
+/// example: whoever is told of a failure expects nothing to be there. The
+/// kernel holds the directory, so the name is still that of what was made.
+fn unmake(dir: &dyn NativeFd, name: &OsStr, is_dir: bool) {
+    if let Err(error) = dir.remove_at(name, is_dir) {
+        tracing::warn!(?name, %error, "what could not be made whole stays");
+    }
+}
+
+/// How a file travels that is not passed through.
+pub(crate) fn io_mode(flags: OpenFlags) -> IoMode {
+    if flags.direct { IoMode::Direct } else { IoMode::Cached }
+}
+
+fn acting(caller: &Caller, umask: u32) -> Result<Acting> {
+    act_as(caller.uid, caller.gid, umask).context("taking on the caller's identity")
+}
+
+/// Checks mode bits for owner, group and others.
+fn check_access(caller: &Caller, attr: &Attr, flags: OpenFlags) -> Result<()> {
+    if caller.uid == 0 {
+        return Ok(());
+    }
+    let wanted = u16::from(flags.read) * 4 + u16::from(flags.write) * 2;
+    let shift = if attr.uid == caller.uid {
+        6
+    } else if attr.gid == caller.gid {
+        3
+    } else {
+        0
+    };
+    if attr.mode >> shift & wanted == wanted { Ok(()) } else { Err(Errno::EACCES.into()) }
+}

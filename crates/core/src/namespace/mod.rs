@@ -1,0 +1,17 @@
+//! The namespace: the home tier's own tree, seen through inode numbers.
+//!
+//! Names, permissions, links, extended attributes and the atomicity of
+//! directory operations are the home file system's; what is added here is the
+//! way from an inode number to an inode, and what spread files need when names
+//! come and go.
+
+pub(crate) mod again;
+pub mod attr;
+pub mod change;
+pub mod copied;
+pub mod dirs;
+pub mod known;
+pub mod make;
+pub mod remove;
+pub mod resolve;
+pub mod xattrs;

@@ -1,0 +1,176 @@
+//! Removing and replacing names. The home name goes first, with the home file
+//! system's atomicity; what a spread file has elsewhere goes later, when the
+//! removal is durable (ordering rule 4).
+
+use crate::core::Core;
+use crate::file::open::last_name_gone;
+use crate::file::owner::check_index_of;
+use crate::namespace::change::{inode_changed, inode_will_change};
+use crate::namespace::resolve::{dir_for, identify_name};
+use braid_contract::{Access, Errno, Fd, FileKind, InodeId, NativeFd, ObjectId, RenameMode, Result};
+use braid_format::WholeAttr;
+use std::ffi::OsStr;
+
+/// What loses a name.
+struct Displaced {
+    ino: InodeId,
+    /// It has other names.
+    has_others: bool,
+    /// What else goes, if it is a spread file.
+    orphan: Option<Orphan>,
+}
+
+/// A spread file whose name is about to go.
+struct Orphan {
+    fd: Fd,
+    ino: InodeId,
+    id: ObjectId,
+    /// It is a whole file, of this size.
+    whole: Option<WholeAttr>,
+    size: u64,
+}
+
+/// Removes a name of anything but a directory.
+pub fn remove_name(core: &Core, parent: InodeId, name: &OsStr) -> Result<()> {
+    let _alone = core.names.alone_in(parent);
+    let dir = dir_for(core, parent, name)?;
+    let displaced = displaced(core, &*dir, name)?;
+    let others = displaced.has_others.then_some(displaced.ino);
+    let prepared = others.map_or(Ok(()), |ino| name_will_change(core, ino));
+    if let Err(error) = prepared.and_then(|()| dir.remove_at(name, false)) {
+        spare(core, displaced.orphan)?;
+        return Err(error);
+    }
+    name_gone(core, displaced, &dir)
+}
+
+/// Removes an empty directory.
+pub fn remove_dir(core: &Core, parent: InodeId, name: &OsStr) -> Result<()> {
+    let _alone = core.names.alone_in(parent);
+    let dir = dir_for(core, parent, name)?;
+    let removed = identify_name(core, &*dir, name).map(|(_, identity)| core.home.public_ino(identity.ino()));
+    dir.remove_at(name, true)?;
+    if let Ok(ino) = removed {
+        core.inodes.release_path(ino);
+    }
+    Ok(())
+}
+
+/// Renames, replacing or exchanging as `flags` say.
+pub fn rename_name(
+    core: &Core,
+    (parent, name): (InodeId, &OsStr),
+    (new_parent, new_name): (InodeId, &OsStr),
+    mode: RenameMode,
+) -> Result<()> {
+    let _alone = core.names.alone_in_both(parent, new_parent);
+    let from = dir_for(core, parent, name)?;
+    let to = dir_for(core, new_parent, new_name)?;
+    let replaced = match mode {
+        RenameMode::Replace => match displaced(core, &*to, new_name) {
+            Err(error) if error.errno() == Errno::EUCLEAN => return Err(error),
+            // There is nothing of that name, or the rename itself tells.
+            displaced => displaced.ok(),
+        },
+        RenameMode::NoReplace | RenameMode::Exchange => None,
+    };
+    let moved = named(core, &*from, name);
+    let back = if mode == RenameMode::Exchange { named(core, &*to, new_name) } else { None };
+    let others = replaced.as_ref().filter(|displaced| displaced.has_others).map(|displaced| displaced.ino);
+    let mut changed = [moved, back, others].into_iter().flatten();
+    let prepared = changed.try_for_each(|ino| name_will_change(core, ino));
+    if let Err(error) = prepared.and_then(|()| from.rename_at(name, &*to, new_name, mode)) {
+        spare(core, replaced.and_then(|displaced| displaced.orphan))?;
+        return Err(error);
+    }
+    if let Some(displaced) = replaced {
+        name_gone(core, displaced, &to)?;
+    }
+    [moved, back].into_iter().flatten().try_for_each(|ino| name_changed(core, ino))
+}
+
+/// The inode that `name` leads to, if it does.
+fn named(core: &Core, dir: &dyn NativeFd, name: &OsStr) -> Option<InodeId> {
+    let (_, identity) = identify_name(core, dir, name).ok()?;
+    Some(core.home.public_ino(identity.ino()))
+}
+
+/// A file is about to get or lose a name.
+fn name_will_change(core: &Core, ino: InodeId) -> Result<()> {
+    core.inodes.get(ino).map_or(Ok(()), |inode| inode_will_change(&inode))
+}
+
+/// A file got a name: its next `fsync` makes that durable too, as native
+/// file systems do.
+fn name_changed(core: &Core, ino: InodeId) -> Result<()> {
+    core.inodes.get(ino).map_or(Ok(()), |inode| inode_changed(core, &inode))
+}
+
+/// Looks at what `name` leads to. If it is a spread file, it is marked
+/// before its name goes, so that a crash on the way is found. One that can't
+/// be used, since attribute and index do not agree or one of them is missing
+/// or damaged, keeps its name until somebody has looked: `EUCLEAN`.
+fn displaced(core: &Core, dir: &dyn NativeFd, name: &OsStr) -> Result<Displaced> {
+    let (fd, identity) = identify_name(core, dir, name)?;
+    let ino = core.home.public_ino(identity.ino());
+    let has_others = identity.kind() == FileKind::Regular && identity.attr.nlink > 1;
+    let Some(attr) = core.home.id_attr(&*fd, &identity)? else {
+        return Ok(Displaced { ino, has_others, orphan: None });
+    };
+    let id = attr.id;
+    let whole = attr.kind.whole();
+    if whole.is_none() {
+        check_index_of(core, &*fd, &identity, id)?;
+    }
+    match core.index.mark(id, whole.and(identity.handle.as_ref())) {
+        // A full home tier must not keep a file from being removed.
+        Err(error) if !error.is_full() => return Err(error),
+        _ => {}
+    }
+    Ok(Displaced { ino, has_others, orphan: Some(Orphan { fd, ino, id, whole, size: identity.size() }) })
+}
+
+/// The name is gone.
+fn name_gone(core: &Core, displaced: Displaced, parent: &Fd) -> Result<()> {
+    core.inodes.release_path(displaced.ino);
+    core.freed.note();
+    if displaced.has_others {
+        core.removals.lost_a_name(core.environment.monotonic_ns(), displaced.ino);
+    }
+    reclaim_orphans(core, displaced.orphan, parent)
+}
+
+/// The name stays after all.
+fn spare(core: &Core, orphan: Option<Orphan>) -> Result<()> {
+    orphan.map_or(Ok(()), |orphan| core.index.unmark(orphan.id))
+}
+
+/// The name is gone. If it was the last one, the file's data is removed
+/// when the last open is gone too.
+fn reclaim_orphans(core: &Core, orphan: Option<Orphan>, parent: &Fd) -> Result<()> {
+    let Some(orphan) = orphan else { return Ok(()) };
+    if orphan.fd.stat()?.attr.nlink > 0 {
+        // Another name came in between, or the rename was of one link to
+        // another of the same file.
+        return core.index.unmark(orphan.id);
+    }
+    // What syncs the directory later needs a descriptor that can. Where
+    // that can't be had, or another name's removal may not be durable
+    // either, the whole file system is synced.
+    let depends_on = match core.removals.had_other_names(orphan.ino) {
+        true => None,
+        false => parent.reopen(Access::Directory).ok(),
+    };
+    let live = core.inodes.get(orphan.ino).ok().and_then(|inode| inode.file.lock().upgrade());
+    match live {
+        Some(file) => last_name_gone(core, &file, orphan.id, depends_on),
+        None => {
+            if let Some(whole) = orphan.whole {
+                let ranges = whole.range_size.count(orphan.size);
+                (0..ranges).for_each(|_| core.tiers.count_range(Some(whole.tier), None));
+            }
+            core.removals.add(core.environment.monotonic_ns(), orphan.id, depends_on);
+        }
+    }
+    Ok(())
+}

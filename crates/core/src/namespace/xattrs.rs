@@ -1,0 +1,96 @@
+//! Extended attributes: the home inode's, less Braid's own.
+
+use crate::core::Core;
+use crate::file::set_id::may_set_group_id;
+use crate::namespace::change::{inode_changed, inode_will_change};
+use crate::namespace::resolve::path_of;
+use braid_contract::{Caller, Errno, InodeId, NativeFd, Result, XattrMode};
+use std::ffi::OsStr;
+use std::os::unix::ffi::OsStrExt;
+
+const ACCESS_LIST: &str = "system.posix_acl_access";
+
+/// Longest value, and longest list of names, that Linux knows.
+const VALUE_MAX: usize = 64 << 10;
+
+/// The value of an extended attribute.
+pub fn get_xattr(core: &Core, ino: InodeId, name: &OsStr) -> Result<Vec<u8>> {
+    if is_ours(name.as_bytes()) {
+        return Err(Errno::ENODATA.into());
+    }
+    let path = path_of(core, ino)?;
+    read_value(|buf| path.get_xattr(name, buf))
+}
+
+/// The names of all extended attributes, each ended by a zero byte.
+pub fn list_xattr(core: &Core, ino: InodeId) -> Result<Vec<u8>> {
+    let path = path_of(core, ino)?;
+    let names = read_value(|buf| path.list_xattr(buf))?;
+    let kept = names.split_inclusive(|byte| *byte == 0).filter(|name| !is_ours(name));
+    Ok(kept.flatten().copied().collect())
+}
+
+/// Sets an extended attribute.
+pub fn set_xattr(
+    core: &Core,
+    caller: &Caller,
+    ino: InodeId,
+    name: &OsStr,
+    value: &[u8],
+    mode: XattrMode,
+) -> Result<()> {
+    if is_ours(name.as_bytes()) {
+        return Err(Errno::EPERM.into());
+    }
+    let inode = core.inodes.get(ino)?;
+    let path = core.inodes.path(&core.home, &inode)?;
+    inode_will_change(&inode)?;
+    path.set_xattr(name, value, mode)?;
+    if name == ACCESS_LIST {
+        drop_set_group_id(&*path, caller)?;
+    }
+    let live = inode.file.lock().upgrade();
+    if let Some(file) = live {
+        file.set_id.changed();
+    }
+    inode_changed(core, &inode)
+}
+
+/// Removes an extended attribute.
+pub fn remove_xattr(core: &Core, ino: InodeId, name: &OsStr) -> Result<()> {
+    if is_ours(name.as_bytes()) {
+        return Err(Errno::ENODATA.into());
+    }
+    let inode = core.inodes.get(ino)?;
+    inode_will_change(&inode)?;
+    core.inodes.path(&core.home, &inode)?.remove_xattr(name)?;
+    inode_changed(core, &inode)
+}
+
+/// Reads a value into a small buffer, and into the largest if it is too small.
+pub fn read_value(read: impl Fn(&mut [u8]) -> Result<usize>) -> Result<Vec<u8>> {
+    let mut value = vec![0; 256];
+    let len = match read(&mut value) {
+        Err(error) if error.errno() == Errno::ERANGE => {
+            value.resize(VALUE_MAX, 0);
+            read(&mut value)?
+        }
+        result => result?,
+    };
+    value.truncate(len);
+    Ok(value)
+}
+
+/// Whoever sets an access list without being in the inode's group takes the
+/// set-group-id bit away, as natively.
+fn drop_set_group_id(path: &dyn NativeFd, caller: &Caller) -> Result<()> {
+    let attr = path.stat()?.attr;
+    if attr.mode & 0o2000 == 0 || may_set_group_id(caller, attr.gid) {
+        return Ok(());
+    }
+    path.set_mode(u32::from(attr.mode) & 0o5777)
+}
+
+fn is_ours(name: &[u8]) -> bool {
+    name.starts_with(b"trusted.braid.") || name.starts_with(b"user.braid.")
+}

@@ -1,0 +1,75 @@
+//! Who needs room waits for what was removed: its space comes back when the
+//! removal is durable, and some file systems take longer than that.
+
+use crate::core::Core;
+use crate::reap::reap_now;
+use braid_contract::Result;
+use std::time::Duration;
+
+/// How long a file that lost its last name is waited for: the kernel tells of
+/// its last close in its own time, and it may be open for good.
+const CLOSE_NS: u64 = 500_000_000;
+
+/// An operation that there may be no room for.
+pub(crate) struct Need<'a> {
+    core: &'a Core,
+    /// Batches of removals that had been carried out before it was tried.
+    batches: u64,
+}
+
+impl<'a> Need<'a> {
+    pub(crate) fn new(core: &'a Core) -> Self {
+        Self { core, batches: core.removals.batches() }
+    }
+
+    /// There was no room: waits for what was removed. Answers whether it is
+    /// worth trying again.
+    pub(crate) fn wait(&mut self) -> bool {
+        reap_now(self.core);
+        let batches = self.core.removals.batches();
+        if std::mem::replace(&mut self.batches, batches) != batches {
+            return true;
+        }
+        if !std::mem::take(&mut self.core.freed.state.lock().recently) {
+            return false;
+        }
+        self.wait_for_closes();
+        reap_now(self.core);
+        self.batches = self.core.removals.batches();
+        // What keeps freed space until its next commit does that now.
+        if let Err(error) = self.core.sync_all_tiers() {
+            tracing::debug!(%error, "syncing tiers to have their free space back");
+        }
+        self.core.tiers.measure_again();
+        true
+    }
+
+    /// Waits until no open file lacks a name, or for so long.
+    fn wait_for_closes(&self) {
+        let (freed, environment) = (&self.core.freed, &self.core.environment);
+        let until_ns = environment.monotonic_ns() + CLOSE_NS;
+        while environment.threads() {
+            let closes = freed.state.lock().closes;
+            let left_ns = until_ns.saturating_sub(environment.monotonic_ns());
+            if left_ns == 0 || !self.core.handles.files().iter().any(|open| open.file.is_nameless()) {
+                return;
+            }
+            let mut state = freed.state.lock();
+            if state.closes == closes {
+                freed.closed.wait_for(&mut state, Duration::from_nanos(left_ns));
+            }
+        }
+    }
+}
+
+/// Carries out what may need room, and again when what was removed has
+/// given its space back.
+pub fn with_room<T>(core: &Core, mut operation: impl FnMut() -> Result<T>) -> Result<T> {
+    let mut need = Need::new(core);
+    loop {
+        match operation() {
+            Err(error) if error.is_full() && need.wait() => {}
+            result => return result,
+        }
+    }
+}

@@ -1,0 +1,33 @@
+//! What the core tells of its operations while they are under way.
+
+use crate::live::{File, Inode};
+use braid_contract::TierId;
+use std::ffi::OsStr;
+use std::ops::Range;
+use std::sync::Arc;
+
+/// Notes what operations do, after they did it and before they leave the
+/// barrier. Called on the path of every read and write: it must not wait.
+pub trait Observer: Send + Sync {
+    /// Ranges of a file were read or written on `tier`.
+    fn used(&self, file: &File, tier: TierId, ranges: Range<u64>);
+
+    /// Ranges of a file came to `tier`.
+    fn placed(&self, file: &File, tier: TierId, ranges: Range<u64>);
+
+    /// Whether it follows changes. If not, what follows need not be told; if
+    /// so, no file may be written past the core.
+    fn follows_changes(&self) -> bool;
+
+    /// Attributes of an inode changed, or its index did.
+    fn inode_changed(&self, inode: &Arc<Inode>);
+
+    /// Bytes of a file changed.
+    fn data_changed(&self, inode: &Arc<Inode>, bytes: Range<u64>);
+
+    /// A file may have changed anywhere from byte `from` on.
+    fn tail_changed(&self, inode: &Arc<Inode>, from: u64);
+
+    /// A name came or went in a directory.
+    fn name_changed(&self, dir: &Arc<Inode>, name: &OsStr);
+}

@@ -1,0 +1,26 @@
+//! The home tier: the directory that holds the namespace, and what Braid keeps
+//! beside the indexes there: attributes, jobs, the records of a replacement of
+//! home. The index, the core and the check stand on it.
+#![forbid(unsafe_code)]
+
+mod dirs;
+mod home;
+mod identity;
+pub mod job_files;
+mod mounting;
+mod numbers;
+mod open_error;
+mod replacement;
+mod walk;
+
+pub use dirs::{empty_dir, names_in};
+pub use home::{Home, RootGeneration};
+pub use identity::{Identity, Node};
+pub use mounting::{clean_up, copy_begun, discard_copy, guard, settle_home};
+pub use numbers::Numbers;
+pub use open_error::OpenError;
+pub use replacement::{INTENT, LIMBO, RECORD, read_label, read_record, remove_record, write_record};
+pub use walk::Seen;
+
+/// What may be left in `.braid` of a small file that was to be replaced.
+pub const TEMPORARIES: [&str; 4] = ["volume.new", "label.new", "counts.new", "heat.new"];

@@ -1,0 +1,16 @@
+//! Where the ranges of files are, and which files may be ahead of their home
+//! inode: range indexes and marks, on the home tier. The core and the check
+//! stand on it.
+#![forbid(unsafe_code)]
+
+mod ballast;
+mod dir;
+mod index;
+mod marks;
+mod segments;
+mod whole;
+
+pub use ballast::BALLAST_LEN;
+pub use dir::{Dirs, IndexDir, ids_in};
+pub use index::Index;
+pub use whole::Whole;

@@ -1,0 +1,155 @@
+//! The marks of files that may be ahead of their home inodes: which there are.
+
+use braid_contract::{Context, NativeFd, NativeHandle, ObjectId, RenameMode, Result};
+use braid_format::Mark;
+use parking_lot::Mutex;
+use std::collections::{HashMap, HashSet};
+use std::ffi::OsStr;
+
+/// Ids that are set aside at a time, at most, with marks that are durable.
+const SPARE_MAX: usize = 64;
+
+/// The marks that there are.
+#[derive(Debug, Default)]
+pub(super) struct Marks {
+    /// How often each file is marked.
+    counts: HashMap<ObjectId, u32>,
+    /// Names of those that are not named by the id alone.
+    names: HashMap<ObjectId, String>,
+    /// Those that were found when the volume was opened.
+    found: HashSet<ObjectId>,
+}
+
+impl Marks {
+    fn name(&self, id: ObjectId) -> String {
+        self.names.get(&id).cloned().unwrap_or_else(|| id.to_string())
+    }
+
+    /// Takes in a mark that was found.
+    pub(super) fn enter(&mut self, name: &OsStr) -> Option<Mark> {
+        let mark = Mark::parse(name)?;
+        self.found.insert(mark.id);
+        if mark.handle.is_some() {
+            self.names.insert(mark.id, name.to_str()?.to_owned());
+        }
+        Some(mark)
+    }
+
+    /// Whether a mark was found when the volume was opened, and is there still.
+    pub(super) fn is_left(&self, id: ObjectId) -> bool {
+        self.found.contains(&id)
+    }
+
+    /// Marks a file; answers whether a mark was made.
+    pub(crate) fn mark(
+        &mut self,
+        open: &dyn NativeFd,
+        id: ObjectId,
+        handle: Option<&NativeHandle>,
+    ) -> Result<bool> {
+        let count = self.counts.get(&id).copied().unwrap_or(0);
+        if count == 0 {
+            if !self.found.contains(&id) && handle.is_some() {
+                self.names.insert(id, Mark::name(id, handle));
+            }
+            if let Err(error) = open.ensure_file_at(&self.name(id)) {
+                if !self.found.contains(&id) {
+                    self.names.remove(&id);
+                }
+                return Err(error).context("marking a file");
+            }
+        }
+        self.counts.insert(id, count + 1);
+        Ok(count == 0)
+    }
+
+    /// A mark that was set aside is that of this inode from now on.
+    pub(super) fn give(
+        &mut self,
+        open: &dyn NativeFd,
+        id: ObjectId,
+        handle: Option<&NativeHandle>,
+    ) -> Result<()> {
+        let name = Mark::name(id, handle);
+        let bare = id.to_string();
+        if name != bare {
+            let (old, new) = (OsStr::new(&bare), OsStr::new(&name));
+            open.rename_at(old, open, new, RenameMode::Replace).context("marking a file")?;
+            self.names.insert(id, name);
+        }
+        self.counts.insert(id, 1);
+        Ok(())
+    }
+
+    /// Takes one mark away, or `all` of them.
+    pub(crate) fn unmark(&mut self, open: &dyn NativeFd, id: ObjectId, all: bool) -> Result<()> {
+        match self.counts.get_mut(&id) {
+            Some(count) if *count > 1 && !all => {
+                *count -= 1;
+                Ok(())
+            }
+            _ => {
+                let name = self.name(id);
+                self.counts.remove(&id);
+                self.names.remove(&id);
+                self.found.remove(&id);
+                open.ensure_gone_at(&name).context("unmarking a file")
+            }
+        }
+    }
+
+    /// They are in another directory, where all are named by the id alone.
+    pub(super) fn switch_root(&mut self) {
+        self.names.clear();
+    }
+}
+
+/// Ids for whole files to come. Their marks are durable already, so that
+/// nothing has to be synced when one is made.
+#[derive(Debug, Default)]
+pub(super) struct Spares(Mutex<Spare>);
+
+#[derive(Debug, Default)]
+struct Spare {
+    ids: Vec<ObjectId>,
+    /// How many were made the last time.
+    batch: usize,
+}
+
+impl Spares {
+    /// Takes one; if there is none, makes more by `make_id`.
+    pub(super) fn take(
+        &self,
+        open: &dyn NativeFd,
+        make_id: &dyn Fn() -> Result<ObjectId>,
+    ) -> Result<ObjectId> {
+        let mut spare = self.0.lock();
+        if let Some(id) = spare.ids.pop() {
+            return Ok(id);
+        }
+        let batch = (spare.batch * 2).clamp(1, SPARE_MAX);
+        let mut ids = Vec::with_capacity(batch);
+        for _ in 0..batch {
+            let id = make_id()?;
+            match open.ensure_file_at(&id.to_string()) {
+                Ok(()) => ids.push(id),
+                Err(error) if ids.is_empty() => return Err(error).context("marking a file"),
+                Err(_) => break,
+            }
+        }
+        if let Err(error) = open.sync(false) {
+            ids.iter().for_each(|id| drop(open.ensure_gone_at(&id.to_string())));
+            return Err(error).context("syncing .braid/open");
+        }
+        spare.batch = batch;
+        spare.ids = ids;
+        spare.ids.pop().ok_or_else(|| braid_contract::Errno::ENOSPC.into())
+    }
+
+    /// Takes those away that were not needed.
+    pub(super) fn clear(&self, open: &dyn NativeFd) -> Result<()> {
+        std::mem::take(&mut self.0.lock().ids)
+            .into_iter()
+            .try_for_each(|id| open.ensure_gone_at(&id.to_string()))
+    }
+}

@@ -1,0 +1,399 @@
+//! The way to a tier's store. It keeps a tier that hangs from taking every
+//! thread with it, and is where a tier is absent or is lost.
+
+use braid_contract::{
+    Environment, Errno, Error, Fd, NativeFd, ObjectId, ObjectStat, PieceIo, Result, Store, StoreCapabilities,
+    StoreIo, Usage,
+};
+use parking_lot::{Condvar, Mutex, RwLock};
+use std::io::{IoSlice, IoSliceMut};
+use std::os::fd::OwnedFd;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+use std::time::Duration;
+
+/// Without an operation ending for this long, while some are under way, a tier
+/// hangs: what comes is answered `EIO` until one ends.
+const HANG_NS: u64 = 10_000_000_000;
+
+/// The same while a sync or a removal is under way: on a slow device these may
+/// take long by right, and keep everything else waiting.
+const LONG_HANG_NS: u64 = 300_000_000_000;
+
+/// Without an operation ending for this long, a tier may be about to hang.
+const STALL_NS: u64 = 1_000_000_000;
+
+/// Operations under way on one tier at most, however many its store takes.
+/// There are threads for more than this many, so that a tier which hangs leaves
+/// some for the others: what is inside a store that hangs nobody gets back.
+const IN_FLIGHT_MAX: u32 = 20;
+
+/// A store, and how many operations are under way on it.
+pub(crate) struct InFlightLimiter {
+    /// `None` if the tier is not there.
+    store: RwLock<Option<Arc<dyn Store>>>,
+    in_flight: AtomicU32,
+    in_flight_max: u32,
+    /// Those among them that may take long.
+    long: AtomicU32,
+    /// When an operation last ended, or began on an idle tier.
+    progress_ns: AtomicU64,
+    waiting: AtomicU32,
+    turn: Mutex<()>,
+    ended: Condvar,
+    environment: Arc<dyn Environment>,
+}
+
+impl InFlightLimiter {
+    pub(crate) fn new(store: Option<Arc<dyn Store>>, environment: Arc<dyn Environment>) -> Self {
+        let queue_depth = store.as_ref().map_or(IN_FLIGHT_MAX, |store| store.capabilities().queue_depth);
+        Self {
+            store: RwLock::new(store),
+            in_flight: AtomicU32::new(0),
+            in_flight_max: queue_depth.clamp(1, IN_FLIGHT_MAX),
+            long: AtomicU32::new(0),
+            progress_ns: AtomicU64::new(environment.monotonic_ns()),
+            waiting: AtomicU32::new(0),
+            turn: Mutex::new(()),
+            ended: Condvar::new(),
+            environment,
+        }
+    }
+
+    /// Whether there is no store behind the limiter.
+    pub(crate) fn is_absent(&self) -> bool {
+        self.store.read().is_none()
+    }
+
+    /// Lets go of the store, and answers it. Operations under way go on with
+    /// it.
+    pub(crate) fn take(&self) -> Option<Arc<dyn Store>> {
+        self.store.write().take()
+    }
+
+    /// For how long no operation has ended while some were under way; 0 if none
+    /// are.
+    fn stalled_ns(&self) -> u64 {
+        if self.in_flight.load(Ordering::Acquire) == 0 {
+            return 0;
+        }
+        self.environment.monotonic_ns().saturating_sub(self.progress_ns.load(Ordering::Acquire))
+    }
+
+    /// Whether nothing has ended for a while.
+    pub(crate) fn is_stalled(&self) -> bool {
+        self.stalled_ns() >= STALL_NS
+    }
+
+    /// Whether something is under way.
+    pub(crate) fn is_busy(&self) -> bool {
+        self.in_flight.load(Ordering::Acquire) > 0
+    }
+
+    /// Whether an operation that is begun now need not wait for another.
+    pub(crate) fn is_prompt(&self) -> bool {
+        self.in_flight.load(Ordering::Acquire) < self.in_flight_max && !self.is_stalled()
+    }
+
+    /// Whether nothing has ended for so long that the tier hangs, unless what
+    /// is under way may take longer.
+    pub(crate) fn is_stuck(&self) -> bool {
+        self.stalled_ns() >= HANG_NS
+    }
+
+    /// Whether the tier hangs.
+    pub(crate) fn hangs(&self) -> bool {
+        self.stalled_ns() >= self.hang_ns()
+    }
+
+    /// For how long nothing ends on a tier that hangs.
+    fn hang_ns(&self) -> u64 {
+        if self.long.load(Ordering::Acquire) == 0 { HANG_NS } else { LONG_HANG_NS }
+    }
+
+    /// Runs one operation on the store that may take long.
+    fn pass_long<T>(&self, op: impl FnOnce(&dyn Store) -> Result<T>) -> Result<T> {
+        self.pass(|store| {
+            self.long.fetch_add(1, Ordering::AcqRel);
+            let _long = Long(self);
+            op(store)
+        })
+    }
+
+    /// Runs one operation on the store.
+    fn pass<T>(&self, op: impl FnOnce(&dyn Store) -> Result<T>) -> Result<T> {
+        let Some(store) = self.store.read().clone() else {
+            return Err(Error::new(Errno::ENODEV, "the tier is not there"));
+        };
+        self.enter()?;
+        // Counted down even if the store panics.
+        let _under_way = UnderWay(self);
+        op(&*store)
+    }
+
+    fn enter(&self) -> Result<()> {
+        if !self.is_stalled() && self.try_enter() { Ok(()) } else { self.wait_for_turn() }
+    }
+
+    /// Counts one more operation as under way, if there may be one more.
+    fn try_enter(&self) -> bool {
+        let before = self.in_flight.fetch_add(1, Ordering::AcqRel);
+        if before >= self.in_flight_max {
+            self.in_flight.fetch_sub(1, Ordering::AcqRel);
+        } else if before == 0 {
+            self.progress_ns.store(self.environment.monotonic_ns(), Ordering::Release);
+        }
+        before < self.in_flight_max
+    }
+
+    fn wait_for_turn(&self) -> Result<()> {
+        self.waiting.fetch_add(1, Ordering::AcqRel);
+        let mut turn = self.turn.lock();
+        let entered = loop {
+            let stalled = self.stalled_ns();
+            if stalled >= self.hang_ns() {
+                break Err(Error::new(Errno::EIO, "the tier hangs"));
+            }
+            if self.try_enter() {
+                break Ok(());
+            }
+            let wait_ns = self.hang_ns().saturating_sub(stalled).min(HANG_NS);
+            self.ended.wait_for(&mut turn, Duration::from_nanos(wait_ns));
+        };
+        drop(turn);
+        self.waiting.fetch_sub(1, Ordering::AcqRel);
+        entered
+    }
+}
+
+/// An operation that may take long, and is under way.
+struct Long<'a>(&'a InFlightLimiter);
+
+impl Drop for Long<'_> {
+    fn drop(&mut self) {
+        self.0.long.fetch_sub(1, Ordering::AcqRel);
+    }
+}
+
+/// An operation that is under way.
+struct UnderWay<'a>(&'a InFlightLimiter);
+
+impl Drop for UnderWay<'_> {
+    fn drop(&mut self) {
+        let limiter = self.0;
+        limiter.progress_ns.store(limiter.environment.monotonic_ns(), Ordering::Release);
+        limiter.in_flight.fetch_sub(1, Ordering::AcqRel);
+        if limiter.waiting.load(Ordering::Acquire) > 0 {
+            let _turn = limiter.turn.lock();
+            limiter.ended.notify_all();
+        }
+    }
+}
+
+impl Store for InFlightLimiter {
+    fn capabilities(&self) -> StoreCapabilities {
+        let absent = StoreCapabilities {
+            descriptors: false,
+            punch: false,
+            allocate: false,
+            seek_data: false,
+            overwrite: false,
+            direct_alignment: 0,
+            durable: true,
+            preallocates: false,
+            queue_depth: self.in_flight_max,
+        };
+        self.store.read().as_ref().map_or(absent, |store| store.capabilities())
+    }
+
+    fn create(&self, id: ObjectId) -> Result<()> {
+        self.pass(|store| store.create(id))
+    }
+
+    fn read_at(&self, id: ObjectId, offset: u64, bufs: &mut [IoSliceMut<'_>], io: StoreIo) -> Result<usize> {
+        self.pass(|store| store.read_at(id, offset, bufs, io))
+    }
+
+    fn write_at(&self, id: ObjectId, offset: u64, bufs: &[IoSlice<'_>], io: StoreIo) -> Result<usize> {
+        self.pass(|store| store.write_at(id, offset, bufs, io))
+    }
+
+    fn batch(&self, pieces: &mut [PieceIo<'_>], io: StoreIo) -> Result<()> {
+        self.pass(|store| store.batch(pieces, io))
+    }
+
+    fn allocate(&self, id: ObjectId, offset: u64, len: u64, keep_size: bool) -> Result<()> {
+        self.pass(|store| store.allocate(id, offset, len, keep_size))
+    }
+
+    fn punch(&self, id: ObjectId, offset: u64, len: u64) -> Result<()> {
+        self.pass(|store| store.punch(id, offset, len))
+    }
+
+    fn truncate(&self, id: ObjectId, size: u64) -> Result<()> {
+        self.pass_long(|store| store.truncate(id, size))
+    }
+
+    fn sync(&self, ids: &[ObjectId], data_only: bool) -> Result<()> {
+        self.pass_long(|store| store.sync(ids, data_only))
+    }
+
+    fn sync_all(&self) -> Result<()> {
+        self.pass_long(|store| store.sync_all())
+    }
+
+    fn remove(&self, ids: &[ObjectId]) -> Result<()> {
+        self.pass_long(|store| store.remove(ids))
+    }
+
+    fn stat(&self, id: ObjectId) -> Result<ObjectStat> {
+        self.pass(|store| store.stat(id))
+    }
+
+    fn next_data(&self, id: ObjectId, offset: u64) -> Result<Option<(u64, u64)>> {
+        self.pass(|store| store.next_data(id, offset))
+    }
+
+    fn usage(&self) -> Result<Usage> {
+        self.pass(|store| store.usage())
+    }
+
+    fn label(&self) -> Result<Option<Vec<u8>>> {
+        self.pass(|store| store.label())
+    }
+
+    fn set_label(&self, label: &[u8]) -> Result<()> {
+        self.pass(|store| store.set_label(label))
+    }
+
+    fn leave_notice(&self, text: &[u8]) -> Result<()> {
+        self.pass(|store| store.leave_notice(text))
+    }
+
+    fn clear(&self) -> Result<()> {
+        self.pass_long(|store| store.clear())
+    }
+
+    fn probe(&self, label: &[u8]) -> Result<()> {
+        self.pass(|store| store.probe(label))
+    }
+
+    fn list(&self, visit: &mut dyn FnMut(ObjectId)) -> Result<()> {
+        self.pass_long(|store| store.list(visit))
+    }
+
+    fn directory(&self) -> Result<Fd> {
+        self.pass(|store| store.directory())
+    }
+
+    fn adopt(&self, id: ObjectId, file: &dyn NativeFd) -> Result<()> {
+        self.pass(|store| store.adopt(id, file))
+    }
+
+    fn object_file(&self, id: ObjectId) -> Result<Fd> {
+        self.pass(|store| store.object_file(id))
+    }
+
+    fn fd(&self, id: ObjectId) -> Result<Arc<OwnedFd>> {
+        self.pass(|store| store.fd(id))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use braid_stores::dir::DirStore;
+    use braid_testkit::conformance::store::{Layered, StoreLayer};
+    use std::sync::mpsc::channel;
+
+    /// A clock that is put forward by hand.
+    #[derive(Debug, Default)]
+    struct Clock(AtomicU64);
+
+    impl Environment for Clock {
+        fn wall_ns(&self) -> i64 {
+            0
+        }
+
+        fn monotonic_ns(&self) -> u64 {
+            self.0.load(Ordering::SeqCst)
+        }
+
+        fn fill_random(&self, _: &mut [u8]) -> Result<()> {
+            Ok(())
+        }
+
+        fn threads(&self) -> bool {
+            true
+        }
+    }
+
+    /// Begins an operation that does not end before the closure returns.
+    type Begin = fn(&InFlightLimiter, Box<dyn FnOnce() -> Result<()> + Send>) -> Result<()>;
+
+    /// Whether the limiter says that the tier hangs, after each of `seconds` in
+    /// which the one operation that was begun, by `begin`, did not end.
+    fn hangs_after(begin: Begin, seconds: &[u64]) -> Vec<bool> {
+        let dir = tempfile::tempdir().unwrap();
+        let clock = Arc::new(Clock::default());
+        let store: Arc<dyn Store> = Arc::new(DirStore::open(dir.path()).unwrap());
+        let limiter = InFlightLimiter::new(Some(store), Arc::<Clock>::clone(&clock));
+        let (begun, has_begun) = channel();
+        let (end, may_end) = channel::<()>();
+        std::thread::scope(|scope| {
+            let wait = Box::new(move || {
+                begun.send(()).unwrap();
+                let _ = may_end.recv();
+                Ok(())
+            });
+            let operation = scope.spawn(|| begin(&limiter, wait));
+            has_begun.recv().unwrap();
+            let mut hung = Vec::new();
+            for seconds in seconds {
+                clock.0.store(seconds * 1_000_000_000, Ordering::SeqCst);
+                hung.push(limiter.hangs());
+                let answer = limiter.pass(|_| Ok(())).map_err(|error| error.errno());
+                assert_eq!(answer, if limiter.hangs() { Err(Errno::EIO) } else { Ok(()) });
+                // What ended shows that the tier does something.
+                clock.0.store(0, Ordering::SeqCst);
+                limiter.progress_ns.store(0, Ordering::SeqCst);
+            }
+            drop(end);
+            operation.join().unwrap().unwrap();
+            assert!(!limiter.hangs(), "it goes on when operations end");
+            hung
+        })
+    }
+
+    /// A store that takes so many operations at once.
+    struct Narrow(DirStore, u32);
+
+    impl StoreLayer for Narrow {
+        fn inner(&self) -> &dyn Store {
+            &self.0
+        }
+
+        fn capabilities(&self) -> StoreCapabilities {
+            StoreCapabilities { queue_depth: self.1, ..self.0.capabilities() }
+        }
+    }
+
+    #[test]
+    fn as_many_operations_are_under_way_as_the_store_takes_and_threads_allow() {
+        let dir = tempfile::tempdir().unwrap();
+        for (queue_depth, in_flight_max) in [(0, 1), (3, 3), (1000, IN_FLIGHT_MAX)] {
+            let store = Layered(Narrow(DirStore::open(dir.path()).unwrap(), queue_depth));
+            let limiter = InFlightLimiter::new(Some(Arc::new(store)), Arc::new(Clock::default()));
+            assert_eq!((0..2000).take_while(|_| limiter.try_enter()).count(), in_flight_max as usize);
+            assert!(!limiter.is_prompt());
+        }
+    }
+
+    #[test]
+    fn a_tier_hangs_when_nothing_ends_and_has_longer_for_a_sync() {
+        let short = hangs_after(|limiter, wait| limiter.pass(|_| wait()), &[1, 9, 11, 400]);
+        assert_eq!(short, [false, false, true, true]);
+        let long = hangs_after(|limiter, wait| limiter.pass_long(|_| wait()), &[11, 299, 301]);
+        assert_eq!(long, [false, false, true]);
+    }
+}

@@ -1,0 +1,47 @@
+//! The order of tiers by speed.
+
+use crate::tier::Tier;
+use crate::tiers::Tiers;
+use std::cmp::Ordering;
+use std::sync::Arc;
+
+impl Tiers {
+    /// All tiers with their weights, as `weight` has them, the fastest first;
+    /// with `home_first`, home before all others.
+    pub fn by_speed(&self, home_first: bool, weight: impl Fn(&Tier) -> f64) -> Vec<(Arc<Tier>, f64)> {
+        let weighed = |tier: Arc<Tier>| {
+            let weight = weight(&tier);
+            (tier, weight)
+        };
+        let mut tiers: Vec<_> = self.iter().map(weighed).collect();
+        // Home before others that are as fast, and those by number.
+        tiers.sort_by_key(|(tier, _)| (!tier.is_home(), tier.id));
+        let speed = |(tier, weight): &(Arc<Tier>, f64)| (tier.is_home(), *weight);
+        tiers.sort_by(|a, b| compare(speed(a), speed(b), home_first));
+        tiers
+    }
+}
+
+/// Sorts tiers, of which is said whether they are home and their weights, by
+/// speed.
+fn compare(a: (bool, f64), b: (bool, f64), home_first: bool) -> Ordering {
+    match home_first && a.0 != b.0 {
+        true => b.0.cmp(&a.0),
+        false => b.1.total_cmp(&a.1),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn speed_decides_and_home_first_puts_home_before() {
+        let (home, other) = ((true, 100.0), (false, 200.0));
+        assert_eq!(compare(home, other, false), Ordering::Greater);
+        assert_eq!(compare(other, home, false), Ordering::Less);
+        assert_eq!(compare(home, other, true), Ordering::Less);
+        assert_eq!(compare(other, home, true), Ordering::Greater);
+        assert_eq!(compare((false, 110.0), (false, 100.0), true), Ordering::Less);
+    }
+}

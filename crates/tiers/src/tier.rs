@@ -1,0 +1,489 @@
+//! One tier: where its bytes are, how much room it has, how it is doing, and
+//! what went through it.
+
+use crate::errors::Errors;
+use crate::health::{Health, Trouble};
+use crate::limiter::InFlightLimiter;
+use crate::monitor::Monitor;
+use crate::room::{AGE_MAX_NS, Figures, Room};
+use crate::settings::{Admission, Settings};
+use braid_contract::{Environment, Errno, Error, Fd, Result, Store, TierId, TierState, Usage};
+use braid_placement::{Direction, KnownRates, Load, Reserve, TierProfile};
+use parking_lot::RwLock;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+
+/// Where the bytes of a tier are.
+pub enum Backend {
+    /// In the files of the namespace itself, below this directory, which may be
+    /// replaced.
+    Home(RwLock<Fd>),
+    /// In a store's objects, behind the tier's [`InFlightLimiter`].
+    Store(Arc<dyn Store>),
+}
+
+/// One tier.
+pub struct Tier {
+    /// Its number.
+    pub id: TierId,
+    /// Its name.
+    pub name: String,
+    location: RwLock<String>,
+    /// Where its bytes are.
+    pub backend: Backend,
+    settings: Settings,
+    /// The way to the store; home has none.
+    pub(crate) limiter: Option<Arc<InFlightLimiter>>,
+    /// What placement knows of its speed.
+    pub load: Load,
+    /// What goes through it.
+    pub monitor: Monitor,
+    /// Whether it is in trouble.
+    pub health: Health,
+    /// The errors that it answered.
+    pub errors: Errors,
+    /// Ranges that spread files have on it.
+    pub ranges: AtomicU64,
+    profile: Option<TierProfile>,
+    room: Room,
+    /// What its label must say.
+    label: Vec<u8>,
+    probing: AtomicBool,
+    measuring: AtomicBool,
+    /// A part of a file that grows there gets more space than it was asked for.
+    preallocates: AtomicBool,
+    environment: Arc<dyn Environment>,
+}
+
+/// Where a tier's bytes are to be.
+pub enum Place {
+    /// Home.
+    Home(Fd),
+    /// In this store; `None` if the tier is absent.
+    Store(Option<Arc<dyn Store>>),
+}
+
+/// What a tier is made from.
+pub struct TierParts {
+    /// Its number.
+    pub id: TierId,
+    /// Its name.
+    pub name: String,
+    /// What to call its place in messages.
+    pub location: String,
+    /// Where its bytes are to be.
+    pub place: Place,
+    /// Bandwidth relative to the others, if given.
+    pub weight: Option<f64>,
+    /// What it can do, if it was calibrated.
+    pub profile: Option<TierProfile>,
+    /// Space to be left free.
+    pub reserve: Reserve,
+    /// What its label must say.
+    pub label: Vec<u8>,
+    /// Latencies and threads are watched.
+    pub monitor: bool,
+}
+
+impl Tier {
+    /// A tier of an open volume.
+    pub fn new(parts: TierParts, environment: &Arc<dyn Environment>) -> Self {
+        let environment = || Arc::clone(environment);
+        let health = Health::new(environment());
+        let (backend, limiter) = match parts.place {
+            Place::Home(root) => (Backend::Home(RwLock::new(root)), None),
+            Place::Store(store) => {
+                if store.is_none() {
+                    health.fail(&Error::new(Errno::ENODEV, "the tier is not there"));
+                }
+                let limiter = Arc::new(InFlightLimiter::new(store, environment()));
+                (Backend::Store(Arc::<InFlightLimiter>::clone(&limiter)), Some(limiter))
+            }
+        };
+        let load = Load::new(environment());
+        if let Some(profile) = &parts.profile {
+            load.seed(profile);
+        }
+        let preallocates = AtomicBool::new(preallocates(&backend));
+        Self {
+            id: parts.id,
+            name: parts.name,
+            location: RwLock::new(parts.location),
+            backend,
+            limiter,
+            settings: Settings::new(parts.weight, parts.reserve),
+            load,
+            monitor: Monitor::new(environment().monotonic_ns(), parts.monitor),
+            health,
+            errors: Errors::default(),
+            ranges: AtomicU64::new(0),
+            profile: parts.profile,
+            room: Room::new(),
+            label: parts.label,
+            probing: AtomicBool::new(false),
+            measuring: AtomicBool::new(false),
+            preallocates,
+            environment: environment(),
+        }
+    }
+
+    /// What to call its place in messages.
+    pub fn location(&self) -> String {
+        self.location.read().clone()
+    }
+
+    /// The home tier is in another directory from now on.
+    pub fn switch_root(&self, root: Fd, location: String) {
+        if let Backend::Home(place) = &self.backend {
+            *place.write() = root;
+            self.preallocates.store(preallocates(&self.backend), Ordering::Release);
+            *self.location.write() = location;
+            self.measure();
+        }
+    }
+
+    /// Whether it holds the namespace.
+    pub fn is_home(&self) -> bool {
+        matches!(self.backend, Backend::Home(_))
+    }
+
+    /// Whether a part of a file that is written past its end gets more space
+    /// there than it was asked for, unless that was allocated before.
+    pub fn preallocates(&self) -> bool {
+        self.preallocates.load(Ordering::Acquire)
+    }
+
+    /// Whether its store is not there at all.
+    pub fn is_absent(&self) -> bool {
+        self.limiter.as_ref().is_some_and(|limiter| limiter.is_absent())
+    }
+
+    /// Whether what was synced to it survives power loss.
+    pub fn is_durable(&self) -> bool {
+        match &self.backend {
+            Backend::Store(store) => store.capabilities().durable,
+            Backend::Home(root) => root.read().usage().is_ok_and(|usage| !usage.volatile),
+        }
+    }
+
+    /// The space beneath, as it is now.
+    fn usage(&self) -> Result<Usage> {
+        match &self.backend {
+            Backend::Store(store) => store.usage(),
+            Backend::Home(root) => root.read().usage().map(|usage| usage.space),
+        }
+    }
+
+    /// Bytes that may still be placed here, leaving the reserve. The figure
+    /// may be a moment old.
+    pub fn room(&self) -> u64 {
+        self.figures().room
+    }
+
+    /// Share of the space that data may take which is in use, 0 to 1: the
+    /// reserve does not count.
+    pub fn filled(&self) -> f64 {
+        self.figures().used()
+    }
+
+    /// Bytes that data may take on it at most.
+    pub fn capacity(&self) -> u64 {
+        self.figures().capacity()
+    }
+
+    /// Notes that `bytes` were placed here, so that the room that is reckoned
+    /// with shrinks at once.
+    pub fn took(&self, bytes: u64) {
+        self.room.took(bytes);
+    }
+
+    /// Space was freed: it counts from now on.
+    pub fn measure_again(&self) {
+        if !self.is_stalled() {
+            self.measure();
+        }
+    }
+
+    /// The tier just said that it is full, whatever the figures say.
+    pub(crate) fn is_full_after_all(&self) {
+        self.room.exhausted();
+    }
+
+    /// What `status` calls its state.
+    pub fn state(&self) -> TierState {
+        match self.health.trouble() {
+            _ if self.is_absent() => TierState::Absent,
+            _ if self.hangs() => TierState::Hanging,
+            Trouble::ReadOnly => TierState::ReadOnly,
+            Trouble::Failing => TierState::Failing,
+            Trouble::None if self.is_draining() => TierState::Draining,
+            Trouble::None if self.is_set_readonly() => TierState::SetReadOnly,
+            Trouble::None if self.room.figures().is_some_and(|figures| figures.room == 0) => TierState::Full,
+            Trouble::None => TierState::Online,
+        }
+    }
+
+    /// Whether nothing that was begun on it ends.
+    pub(crate) fn hangs(&self) -> bool {
+        self.limiter.as_ref().is_some_and(|limiter| limiter.hangs())
+    }
+
+    /// Whether nothing has ended for a while: it may be about to hang, and is
+    /// asked nothing that can wait.
+    fn is_stalled(&self) -> bool {
+        self.limiter.as_ref().is_some_and(|limiter| limiter.is_stalled())
+    }
+
+    /// Whether something is under way on it.
+    pub fn is_busy(&self) -> bool {
+        self.limiter.as_ref().is_some_and(|limiter| limiter.is_busy())
+    }
+
+    /// Whether an operation that is begun now need not wait for another.
+    pub fn is_prompt(&self) -> bool {
+        self.limiter.as_ref().is_none_or(|limiter| limiter.is_prompt())
+    }
+
+    /// Whether nothing ends on it, however long what is under way may take:
+    /// nobody waits for it who has something else to do.
+    pub fn is_stuck(&self) -> bool {
+        self.limiter.as_ref().is_some_and(|limiter| limiter.is_stuck())
+    }
+
+    /// Whether it may be given new ranges, as far as its health goes.
+    pub fn is_healthy(&self) -> bool {
+        self.health.trouble() == Trouble::None && !self.is_stalled()
+    }
+
+    /// Whether a tier in trouble should be asked again now, by one thread.
+    pub fn begin_probe(&self) -> bool {
+        !self.is_home()
+            && !self.is_absent()
+            && self.health.probe_is_due()
+            && !self.probing.swap(true, Ordering::AcqRel)
+    }
+
+    /// Asks a tier in trouble whether it is back.
+    pub fn probe(&self) {
+        if let Backend::Store(store) = &self.backend {
+            match store.probe(&self.label) {
+                Ok(()) => {
+                    self.health.recover();
+                    self.measure();
+                    tracing::info!(tier = %self.name, location = %self.location(), "tier answers again");
+                }
+                Err(error) => tracing::debug!(tier = %self.name, %error, "tier is still in trouble"),
+            }
+        }
+        self.probing.store(false, Ordering::Release);
+    }
+
+    /// Threads that keep it busy with writes: as calibrated, or as seen.
+    pub(crate) fn saturating(&self) -> Option<u32> {
+        let profile = self.profile.map(|profile| profile.write.threads);
+        profile.or_else(|| self.load.saturating(Direction::Write))
+    }
+
+    /// What placement may believe of its rates.
+    pub fn known(&self) -> KnownRates {
+        let learned = Direction::BOTH.map(|direction| self.load.bandwidth(direction));
+        let guess = Direction::BOTH.map(|direction| self.load.guess(direction));
+        KnownRates { learned, guess, weight: self.given_weight() }
+    }
+
+    /// The most bytes a second that it is known to read and to write.
+    pub fn bandwidth(&self) -> [Option<f64>; 2] {
+        Direction::BOTH.map(|direction| self.load.bandwidth(direction))
+    }
+
+    /// Looks at an error that the tier answered, remembers what it says of the
+    /// tier, and answers what the application should see.
+    pub fn note_error(&self, error: Error) -> Error {
+        let errno = error.errno();
+        self.errors.count(errno, self.is_home());
+        if errno.is_full() {
+            self.is_full_after_all();
+            return error;
+        }
+        if errno.is_failing() && !self.is_home() {
+            if self.health.fail(&error) {
+                tracing::error!(tier = %self.name, location = %self.location(), %error, "tier takes no new ranges");
+            }
+            return Error::new(Errno::EIO, format!("tier {}: {error}", self.name));
+        }
+        match errno {
+            // The index says that it is there.
+            Errno::ENOENT if !self.is_home() => {
+                tracing::error!(tier = %self.name, "an object that an index names is missing");
+                Error::new(Errno::EIO, format!("tier {}: the file's object is missing", self.name))
+            }
+            _ => error,
+        }
+    }
+
+    /// The figures of the tier's space. Where threads may be started, one of
+    /// them keeps them fresh, and nobody waits for a tier that does not answer.
+    pub(crate) fn figures(&self) -> Figures {
+        let last = self.room.figures();
+        let is_fresh = |figures: &Figures| {
+            self.environment.threads()
+                || self.environment.monotonic_ns().saturating_sub(figures.measured_ns) < AGE_MAX_NS
+        };
+        last.filter(is_fresh).unwrap_or_else(|| self.measure())
+    }
+
+    /// The space beneath, as it was a moment ago.
+    pub fn last_usage(&self) -> Usage {
+        self.figures().usage
+    }
+
+    /// Asks the tier for its space.
+    fn measure(&self) -> Figures {
+        let measured_ns = self.environment.monotonic_ns();
+        let usage = self.usage().unwrap_or_else(|error| {
+            self.note_error(error);
+            Usage::default()
+        });
+        let reserve = self.reserve().bytes(usage.total);
+        let room = usage.available.saturating_sub(reserve);
+        let figures = Figures { measured_ns, usage, room, reserve };
+        self.room.set(figures);
+        figures
+    }
+
+    /// Whether the figures are to be measured anew now, by one thread.
+    pub fn begin_measuring(&self) -> bool {
+        !self.is_absent() && !self.is_stalled() && !self.measuring.swap(true, Ordering::AcqRel)
+    }
+
+    /// Measures the figures anew.
+    pub fn finish_measuring(&self) {
+        self.measure();
+        self.measuring.store(false, Ordering::Release);
+    }
+}
+
+impl Tier {
+    /// Runs one operation that moves data, and counts it; it answers the bytes
+    /// it moved. `what` is how many it is to move, and whether past the page
+    /// cache.
+    pub fn count<E>(
+        &self,
+        direction: Direction,
+        what: (usize, bool),
+        op: impl FnOnce() -> std::result::Result<usize, E>,
+    ) -> std::result::Result<usize, E> {
+        if !self.monitor.is_enabled() {
+            return self.load.count(direction, what, op);
+        }
+        let began_ns = self.environment.monotonic_ns();
+        let result = self.load.count(direction, what, op);
+        if let Ok(bytes) = &result {
+            let took_ns = self.environment.monotonic_ns().saturating_sub(began_ns);
+            self.monitor.note(direction, *bytes as u64, took_ns);
+        }
+        result
+    }
+
+    /// Closes an epoch of all that is counted here.
+    pub fn close_epoch(&self) {
+        self.load.close_epoch();
+        self.monitor.close_epoch(self.environment.monotonic_ns());
+    }
+
+    /// Whether applications leave no room for movers: one direction goes at
+    /// what the tier can do, and not because of movers themselves.
+    pub fn is_saturated(&self) -> bool {
+        let now = self.monitor.now();
+        [Direction::Read, Direction::Write].into_iter().any(|direction| {
+            let at = direction as usize;
+            self.load.is_saturated(direction) && now.foreground_rate[at] >= now.mover_rate[at]
+        })
+    }
+}
+
+impl Tier {
+    /// Bandwidth relative to the others: as given, or as measured; `None`
+    /// while nothing was measured.
+    pub fn weight(&self) -> Option<f64> {
+        self.given_weight().or_else(|| self.load.measured_bandwidth())
+    }
+
+    /// The weight that was given, if one was.
+    pub(crate) fn given_weight(&self) -> Option<f64> {
+        self.settings.weight()
+    }
+
+    /// Sets the weight; `None` goes by what is measured.
+    pub fn set_weight(&self, weight: Option<f64>) {
+        self.settings.set_weight(weight);
+    }
+
+    /// Space to be left free.
+    pub fn reserve(&self) -> Reserve {
+        match self.settings.reserve() {
+            Reserve::Unset if self.is_home() => Reserve::Names,
+            reserve => reserve,
+        }
+    }
+
+    /// Sets the space to be left free.
+    pub fn set_reserve(&self, reserve: Reserve) {
+        self.settings.set_reserve(reserve);
+        self.measure_again();
+    }
+
+    /// Whether it is on its way out: it takes no new ranges, and what is on it
+    /// is read and written as ever.
+    pub fn is_draining(&self) -> bool {
+        self.settings.is_draining()
+    }
+
+    /// Closes the tier to new ranges, or opens it again. When this returns, no
+    /// thread is about to give it a range that did not see it.
+    pub fn set_draining(&self, draining: bool) {
+        self.settings.set_draining(draining);
+    }
+
+    /// Whether it was set to be read only: it takes no new ranges, and a range
+    /// on it that is written to goes to another tier first.
+    pub fn is_set_readonly(&self) -> bool {
+        self.settings.is_readonly()
+    }
+
+    /// Sets it to be read only, or no more, as [`set_draining`](Self::set_draining) does.
+    pub fn set_readonly(&self, readonly: bool) {
+        self.settings.set_readonly(readonly);
+    }
+
+    /// Whether it may be given new ranges, as far as its settings go.
+    pub fn takes_ranges(&self) -> bool {
+        !self.is_draining() && !self.is_set_readonly()
+    }
+
+    /// The right to give the tier a range.
+    ///
+    /// # Errors
+    /// `ENOSPC` if it takes none: the caller looks for another.
+    pub fn admit(&self) -> Result<Admission<'_>> {
+        self.settings.admit().map_err(|why| {
+            Error::new(Errno::ENOSPC, format!("tier {} takes no new ranges: it is {why}", self.name))
+        })
+    }
+
+    /// Refuses to write to a range on a tier that is set to be read only, in
+    /// the way that makes it go to another.
+    pub fn refuse_if_readonly(&self) -> Result<()> {
+        if self.is_set_readonly() {
+            return Err(Error::new(Errno::ENOSPC, format!("tier {} is set to read-only", self.name)));
+        }
+        Ok(())
+    }
+}
+
+fn preallocates(backend: &Backend) -> bool {
+    match backend {
+        Backend::Home(root) => root.read().usage().is_ok_and(|usage| usage.preallocates),
+        Backend::Store(store) => store.capabilities().preallocates,
+    }
+}

@@ -1,0 +1,225 @@
+//! The tiers of a volume: those that it has now, those that it lost, and what
+//! is known of how many ranges each holds.
+
+use crate::tier::{Backend, Tier};
+use braid_contract::{Errno, Error, ObjectId, Result, Store, TierId};
+use braid_placement::{Direction, Epoch, TierEpoch, TierView, believed, with_means};
+use parking_lot::{Mutex, RwLock};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+/// What is known of how many ranges the tiers hold.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Counts {
+    /// Nothing: they have to be counted.
+    Unknown,
+    /// They were counted while files changed.
+    Near,
+    /// They are right.
+    Exact,
+}
+
+/// All tiers of a volume.
+pub struct Tiers {
+    home: Arc<Tier>,
+    /// Home among them.
+    list: RwLock<Arc<Vec<Arc<Tier>>>>,
+    /// Tiers that were lost, by the numbers that entries may still name.
+    lost: RwLock<Vec<(TierId, String)>>,
+    counts: Mutex<Counts>,
+    /// How often [`count_range`](Self::count_range) was called.
+    changes: AtomicU64,
+}
+
+impl Tiers {
+    /// `list` has exactly one home tier.
+    pub fn new(list: Vec<Tier>, lost: Vec<(TierId, String)>) -> Result<Self> {
+        let list: Vec<Arc<Tier>> = list.into_iter().map(Arc::new).collect();
+        let home = list.iter().find(|tier| tier.is_home()).ok_or(Errno::EINVAL)?;
+        Ok(Self {
+            home: Arc::clone(home),
+            list: RwLock::new(Arc::new(list)),
+            lost: RwLock::new(lost),
+            counts: Mutex::new(Counts::Exact),
+            changes: AtomicU64::new(0),
+        })
+    }
+
+    /// The home tier.
+    pub fn home(&self) -> &Tier {
+        &self.home
+    }
+
+    /// The tiers as they are at this moment.
+    pub(crate) fn all(&self) -> Arc<Vec<Arc<Tier>>> {
+        Arc::clone(&self.list.read())
+    }
+
+    /// Each tier of this moment.
+    pub fn iter(&self) -> impl Iterator<Item = Arc<Tier>> {
+        let all = self.all();
+        (0..all.len()).map(move |at| Arc::clone(&all[at]))
+    }
+
+    /// The stores of all tiers other than home.
+    pub fn stores(&self) -> impl Iterator<Item = (Arc<Tier>, Arc<dyn Store>)> {
+        self.iter().filter_map(|tier| match &tier.backend {
+            Backend::Home(_) => None,
+            Backend::Store(store) => {
+                let store = Arc::clone(store);
+                Some((tier, store))
+            }
+        })
+    }
+
+    /// The tier that an index entry names.
+    pub fn get(&self, id: TierId) -> Result<Arc<Tier>> {
+        if let Some(tier) = self.list.read().iter().find(|tier| tier.id == id) {
+            return Ok(Arc::clone(tier));
+        }
+        let what = match self.lost.read().iter().find(|(lost, _)| *lost == id) {
+            Some((_, name)) => format!("tier {name} (number {id}) was lost"),
+            None => format!("tier number {id} is not part of the volume"),
+        };
+        Err(Error::new(Errno::EIO, what))
+    }
+
+    /// The number of the tier of this name.
+    pub fn number(&self, name: &str) -> Option<TierId> {
+        self.list.read().iter().find(|tier| tier.name == name).map(|tier| tier.id)
+    }
+
+    /// Tiers that were lost.
+    pub fn lost(&self) -> Vec<(TierId, String)> {
+        self.lost.read().clone()
+    }
+
+    /// Puts `new` in the place of the tier `old`, which is lost from now on.
+    pub fn replace(&self, old: &Tier, new: Tier) {
+        let mut list = self.list.write();
+        let new = Arc::new(new);
+        let place = |tier: &Arc<Tier>| Arc::clone(if tier.id == old.id { &new } else { tier });
+        *list = Arc::new(list.iter().map(place).collect());
+        self.lost.write().push((old.id, old.name.clone()));
+        if let Some(limiter) = &old.limiter {
+            let _ = limiter.take();
+        }
+    }
+
+    /// Makes `new` one of the tiers.
+    pub fn add(&self, new: Tier) {
+        let mut list = self.list.write();
+        let mut all = Vec::clone(&list);
+        all.push(Arc::new(new));
+        *list = Arc::new(all);
+    }
+
+    /// Takes a tier that holds nothing out. Answers its store, if it is there,
+    /// which nobody gets to by way of the tier any more.
+    pub fn remove(&self, old: &Tier) -> Option<Arc<dyn Store>> {
+        let mut list = self.list.write();
+        *list = Arc::new(list.iter().filter(|tier| tier.id != old.id).cloned().collect());
+        old.limiter.as_ref().and_then(|limiter| limiter.take())
+    }
+
+    /// Asks the tiers that are well for their space: what was freed counts.
+    pub fn measure_again(&self) {
+        self.iter().filter(|tier| tier.is_healthy()).for_each(|tier| tier.measure_again());
+    }
+
+    /// The tiers as a policy sees them, for `needed` more bytes. Those in
+    /// `excluded`, a set of bits by tier number, count as without room.
+    pub fn views(&self, needed: u64, excluded: u64) -> Vec<TierView> {
+        let all = self.all();
+        let weights = with_means(&all.iter().map(|tier| tier.weight()).collect::<Vec<_>>(), 1.0);
+        let bandwidths = believed(&all.iter().map(|tier| tier.known()).collect::<Vec<_>>());
+        let view = |(at, tier): (usize, &Arc<Tier>)| {
+            // One that hangs must not be asked for its room.
+            let healthy = tier.is_healthy();
+            let (used, room) = match healthy {
+                true => (tier.figures().used(), tier.figures().room),
+                false => (1.0, 0),
+            };
+            TierView {
+                id: tier.id,
+                home: tier.is_home(),
+                weight: weights[at],
+                bandwidth: bandwidths[at],
+                has_room: healthy && tier.takes_ranges() && room >= needed && excluded & bit(tier.id) == 0,
+                used,
+                queued: tier.load.queued(Direction::Write),
+                saturating: tier.saturating(),
+            }
+        };
+        all.iter().enumerate().map(view).collect()
+    }
+
+    /// The epoch that ended last. It was as long as home says, which is always
+    /// one of the tiers.
+    pub fn last_epoch(&self) -> Epoch {
+        let all = self.all();
+        let bandwidths = believed(&all.iter().map(|tier| tier.known()).collect::<Vec<_>>());
+        let tier = |(tier, bandwidth): (&Arc<Tier>, [f64; 2])| TierEpoch {
+            id: tier.id,
+            load: Direction::BOTH.map(|direction| tier.load.last_epoch(direction)),
+            bandwidth,
+            known: tier.weight().is_some(),
+        };
+        let tiers = all.iter().zip(bandwidths).map(tier).collect();
+        Epoch { nanos: self.home.load.last_epoch_ns(), tiers }
+    }
+
+    /// What is known of the counts of ranges.
+    pub fn counts(&self) -> Counts {
+        *self.counts.lock()
+    }
+
+    /// Notes what is known of the counts of ranges.
+    pub fn set_counts(&self, counts: Counts) {
+        *self.counts.lock() = counts;
+    }
+
+    /// Entries went that nobody counted.
+    pub fn distrust_counts(&self) {
+        // Whoever counts just now may have seen them.
+        self.changes.fetch_add(1, Ordering::AcqRel);
+        let mut counts = self.counts.lock();
+        if *counts == Counts::Exact {
+            *counts = Counts::Near;
+        }
+    }
+
+    /// Changes of the counts so far.
+    pub fn changes(&self) -> u64 {
+        self.changes.load(Ordering::Acquire)
+    }
+
+    /// Counts a range from one tier to another; `None` for nowhere.
+    pub fn count_range(&self, from: Option<TierId>, to: Option<TierId>) {
+        self.changes.fetch_add(1, Ordering::AcqRel);
+        if let Some(tier) = from.and_then(|id| self.get(id).ok()) {
+            // Counts of a volume that was damaged may be too low.
+            let _ =
+                tier.ranges.fetch_update(Ordering::Relaxed, Ordering::Relaxed, |count| count.checked_sub(1));
+        }
+        if let Some(tier) = to.and_then(|id| self.get(id).ok()) {
+            tier.ranges.fetch_add(1, Ordering::Relaxed);
+        }
+    }
+}
+
+/// A tier as a bit in a set of tiers.
+pub fn bit(tier: TierId) -> u64 {
+    1 << tier.0
+}
+
+/// Cuts an object that is longer than `size`; answers whether it was. One that
+/// does not exist is not.
+pub fn cut_object(store: &dyn Store, id: ObjectId, size: u64) -> Result<bool> {
+    match store.stat(id) {
+        Ok(stat) if stat.size > size => store.truncate(id, size).map(|()| true),
+        Ok(_) => Ok(false),
+        Err(error) if error.errno() == Errno::ENOENT => Ok(false),
+        Err(error) => Err(error),
+    }
+}

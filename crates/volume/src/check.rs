@@ -1,0 +1,99 @@
+//! The check of a volume: what it is given to look at, and what a mount puts
+//! right after it. [`check`] and [`check_with`] look at a volume that is not
+//! mounted, [`Volume::check`] at one that is; the daemon and tests call them.
+
+use crate::Volume;
+use crate::config::VolumeConfig;
+use crate::lifecycle::leave_out_removed;
+use crate::open::sizes_of;
+use braid_check::{
+    CheckOptions, CheckProgress, CheckReport, Mounted, Unmounted, check_mounted, check_unmounted,
+};
+use braid_contract::{Errno, Error, RefusalKind, Result, counted};
+use braid_home::OpenError;
+use std::sync::Arc;
+
+/// Checks a volume that is not mounted. With `repair`, what can be put right
+/// without losing data is; without, nothing is changed. `progress` is called
+/// with how far it has come.
+///
+/// # Errors
+/// An [`OpenError`] if what was given is not a volume.
+pub fn check(
+    config: VolumeConfig,
+    repair: bool,
+    progress: &mut dyn FnMut(&CheckProgress),
+) -> std::result::Result<CheckReport, OpenError> {
+    let options = CheckOptions { repair, ..CheckOptions::default() };
+    check_with(config, &options, &mut |now| {
+        progress(now);
+        true
+    })
+}
+
+/// As [`check`], with all that can be asked for. Ends early, with `EINTR`, when
+/// `progress` answers `false`.
+///
+/// # Errors
+/// As [`check`].
+pub fn check_with(
+    mut config: VolumeConfig,
+    options: &CheckOptions,
+    progress: &mut dyn FnMut(&CheckProgress) -> bool,
+) -> std::result::Result<CheckReport, OpenError> {
+    let _ = leave_out_removed(&mut config);
+    let volume = Unmounted {
+        home: &config.home,
+        tiers: &config.tiers,
+        range_sizes: sizes_of(&config.rules),
+        environment: Arc::clone(&config.environment),
+    };
+    let mut report = check_unmounted(&volume, options, progress)?;
+    if options.repair {
+        recover(&mut report, config)?;
+    }
+    Ok(report)
+}
+
+/// Goes over to the mount's own recovery, for what the crash left.
+fn recover(report: &mut CheckReport, config: VolumeConfig) -> std::result::Result<(), OpenError> {
+    let Some(problem) = report.problems.iter_mut().find(|problem| problem.code == "not-clean") else {
+        return Ok(());
+    };
+    let volume = match Volume::open(config) {
+        Ok(volume) => volume,
+        Err(error) => {
+            problem.repair = format!("{}; that failed: {error}", problem.repair);
+            return Ok(());
+        }
+    };
+    volume.shutdown()?;
+    let left = volume.core.index.marked()?;
+    problem.repaired = left.is_empty();
+    if !left.is_empty() {
+        problem.repair = format!("not recovered: {}", counted(left.len() as u64, "file"));
+    }
+    Ok(())
+}
+
+impl Volume {
+    /// Checks the volume while it is used. What can't be repaired beside users
+    /// is left, and says so. Ends early, with `EINTR`, when `progress` answers
+    /// `false`.
+    ///
+    /// # Errors
+    /// Those of the tiers; `EBUSY` while another check is under way, or home
+    /// is being replaced.
+    pub fn check(
+        &self,
+        options: &CheckOptions,
+        progress: &mut dyn FnMut(&CheckProgress) -> bool,
+    ) -> Result<CheckReport> {
+        let Some(_alone) = self.state.overhaul.try_lock() else {
+            let what = "another check is under way, or the home tier is being replaced: wait for it to end";
+            return Err(Error::refused(Errno::EBUSY, RefusalKind::Busy, what));
+        };
+        let range_sizes = self.state.table.lock().range_sizes;
+        check_mounted(&Mounted { core: &self.core, range_sizes }, options, progress)
+    }
+}
