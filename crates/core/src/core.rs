@@ -9,10 +9,11 @@ use crate::live::{Freed, Handles, InodeTable, NameLocks, Removals};
 use crate::observer::Observer;
 use crate::placer::Placer;
 use braid_contract::{Environment, Errno, ObjectId, Result, VolumeId};
-use braid_format::RangeSize;
+use braid_format::{RangeSize, VolumeTable};
 use braid_home::Home;
 use braid_index::IndexDir;
 use braid_tiers::{Tiers, act_for, present};
+use parking_lot::Mutex;
 use std::sync::Arc;
 
 /// The core of an open volume.
@@ -32,6 +33,9 @@ pub struct Core {
     pub index: IndexDir,
     /// Locks of directories, against two changes of one name.
     pub names: NameLocks,
+    /// The volume table as it is on the home tier. Held to change which tiers
+    /// there are.
+    pub table: Mutex<VolumeTable>,
     /// Inodes that are known.
     pub inodes: InodeTable,
     /// Open files and directories.
@@ -58,6 +62,16 @@ pub struct Core {
 }
 
 impl Core {
+    /// Writes a changed volume table, which counts when this returns.
+    ///
+    /// # Errors
+    /// Those of the home tier; the table is as it was then.
+    pub fn switch_table(&self, table: &mut VolumeTable, next: VolumeTable) -> Result<()> {
+        self.home.braid()?.replace_small("volume", &next.encode())?;
+        *table = next;
+        Ok(())
+    }
+
     /// Does `work` for all `items` at the same time: one in this thread, the
     /// others in the pool's.
     pub fn side_by_side<T: Send>(

@@ -2,7 +2,7 @@
 //! is known of how many ranges each holds.
 
 use crate::tier::{Backend, Tier};
-use braid_contract::{Errno, Error, ObjectId, Result, Store, TierId};
+use braid_contract::{Errno, Error, ObjectId, RefusalKind, Result, Store, TierId};
 use braid_placement::{Direction, Epoch, TierEpoch, TierView, believed, with_means};
 use parking_lot::{Mutex, RwLock};
 use std::sync::Arc;
@@ -82,6 +82,22 @@ impl Tiers {
             None => format!("tier number {id} is not part of the volume"),
         };
         Err(Error::new(Errno::EIO, what))
+    }
+
+    /// The tier of this name.
+    ///
+    /// # Errors
+    /// `ENOENT` if there is none.
+    pub fn named(&self, name: &str) -> Result<Arc<Tier>> {
+        let found = self.iter().find(|tier| tier.name == name);
+        found.ok_or_else(|| {
+            Error::refused(Errno::ENOENT, RefusalKind::Request, format!("there is no tier {name}"))
+        })
+    }
+
+    /// What to call the tier of this number in messages.
+    pub fn name_of(&self, id: TierId) -> String {
+        self.get(id).map_or_else(|_| "(not part of the volume)".into(), |tier| tier.name.clone())
     }
 
     /// The number of the tier of this name.

@@ -46,7 +46,7 @@ impl Background {
         volume.set_space_aside();
         self.start_thread(volume, "braid-volume", run)?;
         self.start_thread(volume, "braid-clean-up", clean_up)?;
-        self.start_movers(volume, &volume.movers.config())?;
+        self.start_movers(volume, &volume.movers.rounds.config())?;
         self.start_thread(volume, "braid-count", count)
     }
 
@@ -126,12 +126,12 @@ impl Volume {
 
     /// Runs movers where no threads may be started: each for one round.
     fn step_movers(&self) {
-        let config = self.movers.config();
+        let config = self.movers.rounds.config();
         if config.promote {
-            self.promote(&|| false);
+            self.movers.promote(&|| false);
         }
         if config.demote {
-            self.demote(&|| false);
+            self.movers.demote(&|| false);
         }
     }
 
@@ -165,7 +165,7 @@ impl Volume {
             }
         }
         let _entered = self.core.barrier.enter();
-        self.close_heat_epoch();
+        self.heat.close_epoch();
         self.core.inodes.drop_forgotten();
     }
 
@@ -173,7 +173,7 @@ impl Volume {
     fn clean_up(&self) {
         let _entered = self.core.barrier.enter();
         reap_due(&self.core);
-        self.save_heat_sometimes();
+        self.heat.save_if_due(&self.core.home);
         self.set_space_aside();
     }
 
@@ -209,11 +209,11 @@ fn clean_up(stop: &Stop, volume: &Weak<Volume>) {
 }
 
 fn promote(stop: &Stop, volume: &Weak<Volume>) {
-    in_rounds(stop, volume, |volume| volume.promote(&|| *stop.0.lock()));
+    in_rounds(stop, volume, |volume| volume.movers.promote(&|| *stop.0.lock()));
 }
 
 fn demote(stop: &Stop, volume: &Weak<Volume>) {
-    in_rounds(stop, volume, |volume| volume.demote(&|| *stop.0.lock()));
+    in_rounds(stop, volume, |volume| volume.movers.demote(&|| *stop.0.lock()));
 }
 
 /// Does `work` again and again, until the volume ends.

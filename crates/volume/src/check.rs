@@ -93,7 +93,7 @@ impl Volume {
             let what = "another check is under way, or the home tier is being replaced: wait for it to end";
             return Err(Error::refused(Errno::EBUSY, RefusalKind::Busy, what));
         };
-        let range_sizes = self.state.table.lock().range_sizes;
+        let range_sizes = self.core.table.lock().range_sizes;
         check_mounted(&Mounted { core: &self.core, range_sizes }, options, progress)
     }
 }

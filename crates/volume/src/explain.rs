@@ -5,6 +5,7 @@ use crate::Volume;
 use crate::heat::{Decay, key_of};
 use braid_contract::{HoldingRule, InodeId, NamedTier, ObjectId, PlacedRun, Result, TierId};
 use braid_core::file;
+use braid_core::file::choose::is_pinned;
 use braid_core::file::choose::{choose, holding};
 use braid_core::file::open::file_of;
 use braid_core::file::ranges::range_size_in;
@@ -70,8 +71,8 @@ impl Volume {
         let _entered = self.core.barrier.enter();
         let inode = self.core.inodes.get(ino)?;
         let file = file_of(&self.core, &inode)?;
-        self.refresh_heat();
-        let pinned = self.is_pinned(&file)?;
+        self.heat.refresh();
+        let pinned = is_pinned(&self.core, &file)?;
         let holding = holding(&self.core, &file);
         let layout = file.layout.read();
         let ranges = range_size_in(&self.core, &file, &layout)?;
@@ -79,7 +80,7 @@ impl Volume {
             volume: self,
             key: key_of(&inode),
             pinned,
-            now: self.heat_now(),
+            now: self.heat.now(),
             verdicts: HashMap::new(),
             size: 0,
             ranges,
@@ -197,7 +198,7 @@ impl Told<'_> {
             offset: bytes.start,
             len: bytes.end - bytes.start,
             ranges: ranges.end - ranges.start,
-            tier: tier.map(|id| NamedTier { id, name: volume.tier_name(id) }),
+            tier: tier.map(|id| NamedTier { id, name: volume.core.tiers.name_of(id) }),
             reason: reason.to_owned(),
             since,
             heat: percent(degree),
@@ -216,7 +217,7 @@ impl Told<'_> {
     fn verdict(&mut self, tier: TierId, degree: u8) -> String {
         let (volume, ranges, pinned) = (self.volume, self.ranges, self.pinned);
         let verdict = || match volume.core.tiers.get(tier) {
-            Ok(tier) => volume.verdict(&tier, ranges, degree, pinned),
+            Ok(tier) => volume.movers.verdict(&tier, ranges, degree, pinned),
             Err(_) => "lost".into(),
         };
         self.verdicts.entry((tier, degree)).or_insert_with(verdict).clone()

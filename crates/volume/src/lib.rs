@@ -26,6 +26,7 @@ mod heat;
 mod import;
 mod jobs;
 mod lifecycle;
+mod mover_api;
 mod movers;
 mod notice;
 mod open;

@@ -110,7 +110,7 @@ impl Volume {
                 tracing::warn!(%error, "can't tell whether the new volume's tree has files of another volume");
             }
         }
-        volume.load_heat();
+        volume.heat.load(&volume.core.home);
         volume.load_jobs();
         volume.finish_removals(left_out)?;
         volume.leave_notices();
@@ -501,7 +501,7 @@ fn assemble(home: Home, config: VolumeConfig, plan: &Plan) -> Opening<Volume> {
     let number = |name: &str| tiers.number(name);
     let placement = Placement::new(config.policy, config.rules, movers.watermark_low, number);
     let placement = Arc::new(placement.ok_or(OpenError::UnknownTier)?);
-    let heat = Arc::new(Heat::new(config.heat_budget, movers.heat_threshold, &*environment));
+    let heat = Arc::new(Heat::new(config.heat_budget, movers.heat_threshold, &environment));
     let changes = Arc::new(Changes::new());
     let throttles = Arc::new(Throttles::new(movers, Paces::new(&environment)));
     let observer = Watch { heat: Arc::clone(&heat), changes: Arc::clone(&changes) };
@@ -514,6 +514,7 @@ fn assemble(home: Home, config: VolumeConfig, plan: &Plan) -> Opening<Volume> {
         home,
         tiers,
         names: NameLocks::default(),
+        table: Mutex::new(plan.table.clone()),
         inodes: InodeTable::default(),
         handles: Handles::default(),
         barrier,
@@ -529,16 +530,15 @@ fn assemble(home: Home, config: VolumeConfig, plan: &Plan) -> Opening<Volume> {
     });
     enter_root(&core)?;
     Ok(Volume {
+        changes,
+        movers: Movers::new(&core, &heat, &placement, &throttles),
+        jobs: Arc::new(Jobs::new(environment, Arc::clone(&throttles.paces))),
         placement,
         heat,
-        changes,
-        movers: Movers::new(&environment, &throttles),
-        jobs: Arc::new(Jobs::new(environment, Arc::clone(&throttles.paces))),
         throttles,
         background: Background::new(),
         state: VolumeState {
             epoch_ns: config.epoch_ns,
-            table: Mutex::new(plan.table.clone()),
             left_out: Mutex::new(Vec::new()),
             entry_cache: std::sync::OnceLock::new(),
             strays: std::sync::OnceLock::new(),

@@ -75,7 +75,7 @@ impl Volume {
             pending_removals: self.core.removals.count(),
             lost_tiers: self.core.tiers.lost().into_iter().map(|(id, name)| NamedTier { id, name }).collect(),
             hottest: self.hottest(),
-            moves: self.move_counts(),
+            moves: self.movers.move_counts(),
             left_out_tiers: self.state.left_out.lock().clone(),
         }
     }
@@ -84,7 +84,7 @@ impl Volume {
     fn hottest(&self) -> Vec<HotFile> {
         /// How many are told of.
         const FILES_MAX: usize = 10;
-        let now = self.heat_now();
+        let now = self.heat.now();
         let mut found = Vec::new();
         {
             let table = self.heat.table();
@@ -98,14 +98,14 @@ impl Volume {
         }
         // Files are opened once the table is free again.
         let told = |(key, heat, tiers): (FileKey, f64, Vec<TierId>)| {
-            let (fd, ranges) = (self.look_at(key).ok()?, tiers.len() as u64);
+            let (fd, ranges) = (self.movers.look_at(key).ok()?, tiers.len() as u64);
             let tiers: BTreeSet<TierId> = tiers.into_iter().collect();
             Some(HotFile {
                 ino: InodeId(key.ino),
                 fd,
                 heat: (100.0 * heat / ranges.max(1) as f64).round() as u8,
                 ranges,
-                tier_names: tiers.into_iter().map(|id| self.tier_name(id)).collect(),
+                tier_names: tiers.into_iter().map(|id| self.core.tiers.name_of(id)).collect(),
             })
         };
         found.into_iter().filter_map(told).take(FILES_MAX).collect()

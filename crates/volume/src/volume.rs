@@ -14,7 +14,7 @@ use braid_core::file::open::{close_file, end_use, file_of};
 use braid_core::file::relocate::relocate_watched;
 use braid_core::reap::{reap_now, reclaim_orphans};
 use braid_core::recover::counts::save_counts;
-use braid_format::{Reason, VolumeTable};
+use braid_format::Reason;
 use braid_tiers::rate::{IoClass, MoveRate, Pace, Throttles};
 use parking_lot::Mutex;
 use std::sync::Arc;
@@ -38,8 +38,6 @@ pub struct Volume {
 /// What a volume knows of itself beside its core.
 pub(crate) struct VolumeState {
     pub(crate) epoch_ns: u64,
-    /// The volume table as it is on the home tier.
-    pub(crate) table: Mutex<VolumeTable>,
     /// Tiers that were given at the mount and left out, since they were
     /// removed from the volume.
     pub(crate) left_out: Mutex<Vec<String>>,
@@ -64,7 +62,7 @@ impl Volume {
     pub fn shutdown(&self) -> Result<()> {
         self.jobs.stop();
         self.changes.end();
-        self.movers.stop();
+        self.movers.rounds.stop();
         self.background.stop();
         // The kernel does not release what was open when it was unmounted.
         for handle in self.core.handles.file_handles() {
@@ -76,7 +74,7 @@ impl Volume {
         reclaim_orphans(&self.core);
         self.core.index.drop_spares()?;
         self.core.sync_all_tiers()?;
-        if let Err(error) = self.save_heat() {
+        if let Err(error) = self.heat.save(&self.core.home) {
             tracing::warn!(%error, "the heat of ranges could not be saved");
         }
         if let Err(error) = save_counts(&self.core) {
@@ -108,12 +106,6 @@ impl Volume {
         let moved = moved.and_then(|_| gather(&self.core, &file));
         let ended = end_use(&self.core, &file, false);
         moved.map(drop).and(ended)
-    }
-
-    /// What movers read from a tier and write to it in a second at most.
-    #[must_use]
-    pub fn mover_bandwidth(&self) -> u64 {
-        self.throttles.mover_bandwidth()
     }
 
     /// The same of jobs; `None` if nothing is set.

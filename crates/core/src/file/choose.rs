@@ -111,6 +111,11 @@ pub(super) fn is_ruled_away(core: &Core, file: &File, origin: Origin, span: Writ
     core.placer.rules().sends_away(&subject, core.tiers.home().id, &number)
 }
 
+/// Whether movers leave the file where it is.
+pub fn is_pinned(core: &Core, file: &File) -> Result<bool> {
+    Ok(is_pinned_by_rule(core, file) || file.pin(&core.home)?.is_some())
+}
+
 /// Whether a rule that pins placed some of the file's ranges, or would now.
 pub fn is_pinned_by_rule(core: &Core, file: &File) -> bool {
     if core.placer.rules().is_empty() {

@@ -142,7 +142,7 @@ impl Volume {
         let volume = Self::open(config)?;
         // What they were at is not wanted any more.
         volume.jobs.stop();
-        volume.movers.stop();
+        volume.movers.rounds.stop();
         let result = volume.eject_open(options, progress);
         let ended = volume.shutdown();
         let ejection = result?;

@@ -9,10 +9,10 @@ mod touch;
 
 pub(crate) use table::{Decay, Spot, Table};
 
-use crate::Volume;
 use braid_contract::{Access, Context, Environment, Errno, Result, TierId};
 use braid_core::live::{File, Inode, Tag};
 use braid_format::{DEGREE_MAX, FileKey, decode_heat, encode_heat};
+use braid_home::Home;
 use parking_lot::{Mutex, MutexGuard};
 use std::cmp::Reverse;
 use std::collections::HashMap;
@@ -51,6 +51,7 @@ pub(crate) struct Heat {
     /// The last epoch that was closed, and the last one that was saved.
     closed: AtomicU32,
     saved: AtomicU32,
+    environment: Arc<dyn Environment>,
 }
 
 /// The key of an inode.
@@ -71,8 +72,8 @@ fn degree_of(threshold: f64) -> u8 {
 impl Heat {
     /// A `threshold` is the share of the highest degree from which on a range
     /// is frequently used.
-    pub(crate) fn new(budget: u64, threshold: f64, environment: &dyn Environment) -> Self {
-        let now = seconds(environment);
+    pub(crate) fn new(budget: u64, threshold: f64, environment: &Arc<dyn Environment>) -> Self {
+        let now = seconds(&**environment);
         let budget = usize::try_from(budget).unwrap_or(usize::MAX);
         Self {
             budget,
@@ -84,6 +85,7 @@ impl Heat {
             hot: Mutex::new(Vec::new()),
             closed: AtomicU32::new(now),
             saved: AtomicU32::new(now),
+            environment: Arc::clone(environment),
         }
     }
 
@@ -154,13 +156,6 @@ impl Heat {
         std::mem::take(&mut *self.hot.lock())
     }
 
-    /// Enters what was touched into the table, once a second.
-    fn close_epoch(&self, now: u32) {
-        if self.budget > 0 && self.closed.swap(now, Ordering::AcqRel) != now {
-            self.fold(now);
-        }
-    }
-
     /// Enters what was touched so far into the table.
     fn fold(&self, now: u32) {
         let touches = self.touches.take();
@@ -194,58 +189,59 @@ impl Heat {
         waiting.dedup_by_key(|spot| (spot.file, spot.range));
         waiting.truncate(HOT_MAX);
     }
-}
 
-impl Volume {
     /// The time by which heat goes.
-    pub(crate) fn heat_now(&self) -> u32 {
-        seconds(&*self.core.environment)
+    pub(crate) fn now(&self) -> u32 {
+        seconds(&*self.environment)
     }
 
-    /// Has the table say what is so now, before somebody decides by it.
-    pub(crate) fn refresh_heat(&self) {
-        self.heat.fold(self.heat_now());
+    /// Has the table say what is so now, before something is decided by it.
+    pub(crate) fn refresh(&self) {
+        self.fold(self.now());
     }
 
-    /// Closes the epoch of heat, if its time has come.
-    pub(crate) fn close_heat_epoch(&self) {
-        self.heat.close_epoch(self.heat_now());
+    /// Enters what was touched into the table, once a second.
+    pub(crate) fn close_epoch(&self) {
+        let now = self.now();
+        if self.budget > 0 && self.closed.swap(now, Ordering::AcqRel) != now {
+            self.fold(now);
+        }
     }
 
     /// Saves heat, if its time has come. Waits for home.
-    pub(crate) fn save_heat_sometimes(&self) {
-        let now = self.heat_now();
-        if now.saturating_sub(self.heat.saved.load(Ordering::Acquire)) >= SAVE_EVERY
-            && let Err(error) = self.save_heat()
+    pub(crate) fn save_if_due(&self, home: &Home) {
+        let now = self.now();
+        if now.saturating_sub(self.saved.load(Ordering::Acquire)) >= SAVE_EVERY
+            && let Err(error) = self.save(home)
         {
             tracing::warn!(%error, "the heat of ranges could not be saved");
         }
     }
 
     /// Saves what is known of ranges, for the next mount.
-    pub(crate) fn save_heat(&self) -> Result<()> {
-        let now = self.heat_now();
-        self.heat.saved.store(now, Ordering::Release);
-        if self.heat.budget == 0 {
+    pub(crate) fn save(&self, home: &Home) -> Result<()> {
+        let now = self.now();
+        self.saved.store(now, Ordering::Release);
+        if self.budget == 0 {
             return Ok(());
         }
-        self.heat.fold(now);
+        self.fold(now);
         let bytes = {
-            let mut table = self.heat.table.lock();
+            let mut table = self.table.lock();
             if !table.take_changed() {
                 return Ok(());
             }
             encode_heat(table.files().iter())
         };
-        self.core.home.braid()?.replace_small(SAVED, &bytes).context("saving the heat of ranges")
+        home.braid()?.replace_small(SAVED, &bytes).context("saving the heat of ranges")
     }
 
     /// Takes up what was saved. If that can't be read, nothing is known.
-    pub(crate) fn load_heat(&self) {
-        if self.heat.budget == 0 {
+    pub(crate) fn load(&self, home: &Home) {
+        if self.budget == 0 {
             return;
         }
-        match self.core.home.is_ours() {
+        match home.is_ours() {
             Ok(true) => {}
             Ok(false) => {
                 tracing::warn!("the saved heat of ranges is another user's to write; it begins anew");
@@ -256,28 +252,29 @@ impl Volume {
                 return;
             }
         }
-        match self.read_heat() {
+        match read_saved(home) {
             Ok(Some(bytes)) => match decode_heat(&bytes) {
-                Ok(files) => self.heat.table.lock().restore(files, self.heat_now()),
+                Ok(files) => self.table.lock().restore(files, self.now()),
                 Err(error) => tracing::warn!(%error, "the saved heat of ranges is of no use; it begins anew"),
             },
             Ok(None) => {}
             Err(error) => tracing::warn!(%error, "the saved heat of ranges can't be read; it begins anew"),
         }
     }
+}
 
-    fn read_heat(&self) -> Result<Option<Vec<u8>>> {
-        let file = match self.core.home.braid()?.open_at(OsStr::new(SAVED), Access::Read) {
-            Err(error) if error.errno() == Errno::ENOENT => return Ok(None),
-            result => result?,
-        };
-        let len = file.stat()?.attr.size;
-        if len > SAVED_MAX {
-            return Err(Errno::EFBIG.into());
-        }
-        let mut bytes = vec![0; len as usize];
-        let done = file.read_at(0, &mut [IoSliceMut::new(&mut bytes)], false)?;
-        bytes.truncate(done);
-        Ok(Some(bytes))
+/// The bytes that were saved, if there are any.
+fn read_saved(home: &Home) -> Result<Option<Vec<u8>>> {
+    let file = match home.braid()?.open_at(OsStr::new(SAVED), Access::Read) {
+        Err(error) if error.errno() == Errno::ENOENT => return Ok(None),
+        result => result?,
+    };
+    let len = file.stat()?.attr.size;
+    if len > SAVED_MAX {
+        return Err(Errno::EFBIG.into());
     }
+    let mut bytes = vec![0; len as usize];
+    let done = file.read_at(0, &mut [IoSliceMut::new(&mut bytes)], false)?;
+    bytes.truncate(done);
+    Ok(Some(bytes))
 }

@@ -73,7 +73,7 @@ impl Volume {
     /// A tier that has a directory whose files can come in.
     pub(crate) fn importable(&self, name: &str) -> Result<(Arc<Tier>, Arc<dyn Store>, Fd)> {
         let refuse = |why, what: String| Err(Error::refused(Errno::EINVAL, why, what));
-        let tier = self.tier_named(name)?;
+        let tier = self.core.tiers.named(name)?;
         if tier.is_home() {
             let what = format!("tier {name} is home: the files in its directory are the volume's already");
             return refuse(RefusalKind::Home, what);

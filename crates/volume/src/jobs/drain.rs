@@ -14,7 +14,7 @@ impl Volume {
     /// `ENOENT` if there is no such tier, `EINVAL` if it was not emptied, or is
     /// being emptied: that job can be cancelled.
     pub fn undo_evacuation(&self, tier: &str) -> Result<()> {
-        let tier = self.tier_named(tier)?;
+        let tier = self.core.tiers.named(tier)?;
         if let Some(id) = self.emptied_by(&tier.name) {
             let what = format!("job {id} is emptying tier {}: cancel it", tier.name);
             return Err(Error::refused(Errno::EINVAL, RefusalKind::Job, what));
@@ -109,7 +109,7 @@ impl Volume {
     /// Tells each tier whether it takes new ranges, as far as jobs go.
     pub(super) fn apply_draining(&self) {
         // Whoever holds it to take a tier out has its own will with that.
-        let _table = self.state.table.lock();
+        let _table = self.core.table.lock();
         for tier in self.core.tiers.iter() {
             let held = self.jobs.each(|job| holds(&job.record, &tier.name));
             tier.set_draining(held.contains(&true));

@@ -61,9 +61,9 @@ impl Volume {
                 Goal::Ranked { tiers, reason: Reason::Demoted }
             }
             JobKind::Rebalance {} => Goal::Shares,
-            JobKind::Evacuate { tier, .. } => Goal::Off { tier: self.tier_named(tier)?, to: None },
+            JobKind::Evacuate { tier, .. } => Goal::Off { tier: self.core.tiers.named(tier)?, to: None },
             JobKind::Replace { tier, by } => {
-                Goal::Off { tier: self.tier_named(tier)?, to: Some(self.tier_named(by)?) }
+                Goal::Off { tier: self.core.tiers.named(tier)?, to: Some(self.core.tiers.named(by)?) }
             }
             JobKind::Import { .. } | JobKind::ReplaceHome { .. } => return Ok(None),
         }))

@@ -22,7 +22,7 @@ impl Volume {
     /// `ENOENT` if there is no such file or tier, `EISDIR` if it is a directory
     /// and `recursive` was not asked for, those of the home tier.
     pub fn pin(&self, path: &str, tier: Option<&str>, recursive: bool) -> Result<Pinned> {
-        let tier = tier.map(|name| self.tier_named(name)).transpose()?;
+        let tier = tier.map(|name| self.core.tiers.named(name)).transpose()?;
         let pin = PinAttr { tier: tier.map(|tier| tier.name.clone()) };
         self.set_pins(path, Some(&pin), recursive)
     }
@@ -33,11 +33,6 @@ impl Volume {
     /// As [`pin`](Self::pin).
     pub fn unpin(&self, path: &str, recursive: bool) -> Result<Pinned> {
         self.set_pins(path, None, recursive)
-    }
-
-    /// Whether movers leave the file where it is.
-    pub(crate) fn is_pinned(&self, file: &File) -> Result<bool> {
-        Ok(is_pinned_by_rule(&self.core, file) || file.pin(&self.core.home)?.is_some())
     }
 
     fn set_pins(&self, path: &str, pin: Option<&PinAttr>, recursive: bool) -> Result<Pinned> {

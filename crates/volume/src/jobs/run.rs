@@ -7,6 +7,7 @@ use super::list::{Outcome, Rest};
 use crate::Volume;
 use braid_contract::units::show_size_up;
 use braid_contract::{Amount, Errno, Error, Fd, JobKind, Result, Shown, counted};
+use braid_core::file::choose::is_pinned;
 use braid_core::file::gather::gather;
 use braid_core::file::open::end_use;
 use braid_core::file::ranges::{range_size_of, smallest_range};
@@ -265,7 +266,7 @@ impl Run<'_> {
             if plain && !self.goal.wants_plain(identity.size(), range_size_of(&volume.core, file)?) {
                 return Ok(None);
             }
-            if volume.is_pinned(file)? && !self.goal.overrides(file.pin(&volume.core.home)?.as_ref()) {
+            if is_pinned(&volume.core, file)? && !self.goal.overrides(file.pin(&volume.core.home)?.as_ref()) {
                 if !self.counting && !volume.steps(&self.goal, file, 0, 1)?.is_empty() {
                     *self.skipped.entry("pinned".into()).or_default() += 1;
                 }

@@ -43,7 +43,7 @@ impl Volume {
         new: TierConfig,
         bandwidth: Option<u64>,
     ) -> Result<(TierId, JobStatus)> {
-        let tier = self.tier_named(old)?;
+        let tier = self.core.tiers.named(old)?;
         self.check_evacuation(&tier, Some(&new))?;
         self.may_leave(&tier)?;
         let what = JobKind::Replace { tier: old.to_owned(), by: new.name.clone() };
@@ -131,7 +131,7 @@ impl Volume {
             }
             JobKind::Rebalance {} => Ok(()),
             JobKind::Import { tier } => self.importable(tier).map(drop),
-            JobKind::Evacuate { tier, .. } => self.check_evacuation(&*self.tier_named(tier)?, None),
+            JobKind::Evacuate { tier, .. } => self.check_evacuation(&*self.core.tiers.named(tier)?, None),
             JobKind::Replace { .. } | JobKind::ReplaceHome { .. } => {
                 let what = format!("{what}: this needs a directory");
                 Err(Error::refused(Errno::EINVAL, RefusalKind::Request, what))
@@ -141,7 +141,7 @@ impl Volume {
 
     /// The tier of this name, if it takes new ranges.
     pub(super) fn target_named(&self, name: &str) -> Result<Arc<Tier>> {
-        let tier = self.tier_named(name)?;
+        let tier = self.core.tiers.named(name)?;
         if tier.is_draining() {
             let what = format!("tier {name} takes no new ranges: it is to be empty");
             return Err(Error::refused(Errno::EBUSY, RefusalKind::Request, what));

@@ -36,13 +36,13 @@ impl Volume {
     /// # Errors
     /// Those of [`remove_tier`](Self::remove_tier).
     pub fn take_back_tier(&self, name: &str) -> Result<()> {
-        let id = self.tier_named(name)?.id;
+        let id = self.core.tiers.named(name)?.id;
         self.remove_tier(name)?;
-        let mut table = self.state.table.lock();
+        let mut table = self.core.table.lock();
         let mut next = table.clone();
         // Nothing on disk ever named its number.
         next.removed.retain(|old| old.tier != id || old.leaving);
-        self.switch_table(&mut table, next)
+        self.core.switch_table(&mut table, next)
     }
 
     /// As [`add_tier`](Self::add_tier), for the job `by`.
@@ -52,7 +52,7 @@ impl Volume {
 
     fn join_as(&self, new: TierConfig, by: Option<u64>, readonly: bool) -> Result<TierId> {
         let _entered = self.core.barrier.enter();
-        let mut table = self.state.table.lock();
+        let mut table = self.core.table.lock();
         if self.core.tiers.number(&new.name).is_some() {
             let what = format!("there is a tier {} already", new.name);
             return Err(Error::refused(Errno::EEXIST, RefusalKind::Taken, what));

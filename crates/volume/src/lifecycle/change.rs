@@ -25,7 +25,7 @@ impl Volume {
     /// `ENOENT` if there is no such tier, `EBUSY` if it is home and is to be
     /// read only.
     pub fn set_tier(&self, name: &str, change: TierChange) -> Result<()> {
-        let tier = self.tier_named(name)?;
+        let tier = self.core.tiers.named(name)?;
         if tier.is_home() && change.readonly == Some(true) {
             let what = "the home tier holds the names of all files, and can't be read only";
             return Err(Error::refused(Errno::EBUSY, RefusalKind::Home, what));

@@ -27,21 +27,6 @@ use braid_tiers::{Place, Tier, TierParts};
 use std::sync::Arc;
 
 impl Volume {
-    /// The tier of this name.
-    pub(crate) fn tier_named(&self, name: &str) -> Result<Arc<Tier>> {
-        let found = self.core.tiers.iter().find(|tier| tier.name == name);
-        found.ok_or_else(|| {
-            Error::refused(Errno::ENOENT, RefusalKind::Request, format!("there is no tier {name}"))
-        })
-    }
-
-    /// Writes a changed volume table, which counts when this returns.
-    fn switch_table(&self, table: &mut VolumeTable, next: VolumeTable) -> Result<()> {
-        self.core.home.braid()?.replace_small("volume", &next.encode())?;
-        *table = next;
-        Ok(())
-    }
-
     /// The tiers are not those that policy and rules were made for.
     fn renew_policy(&self) {
         self.placement.renew(|name| self.core.tiers.number(name));
@@ -73,7 +58,7 @@ impl Volume {
         }
         store.set_label(&label)?;
         leave_notice(&new.name, &*store);
-        self.switch_table(table, next)?;
+        self.core.switch_table(table, next)?;
         let parts = TierParts {
             id,
             name: new.name,

@@ -24,7 +24,7 @@ impl Volume {
     #[must_use]
     pub fn placement(&self) -> PlacementConfig {
         let (policy, rules) = self.placement.config();
-        PlacementConfig { policy, rules, movers: self.movers.config() }
+        PlacementConfig { policy, rules, movers: self.movers.rounds.config() }
     }
 
     /// Lets new ranges go, and movers move, by other settings from now on, all
@@ -36,7 +36,7 @@ impl Volume {
     /// home tier and of starting a thread. Nothing is changed then.
     pub fn set_placement(self: &Arc<Self>, new: PlacementConfig) -> Result<()> {
         let _entered = self.core.barrier.enter();
-        let mut table = self.state.table.lock();
+        let mut table = self.core.table.lock();
         let known = |name: &str| self.core.tiers.number(name);
         let unknown = || {
             let what = "the policy or a rule names a tier that is not among the tiers";
@@ -48,14 +48,14 @@ impl Volume {
         let mut next = table.clone();
         next.range_sizes = next.range_sizes | sizes_of(&new.rules);
         if next.range_sizes != table.range_sizes {
-            self.switch_table(&mut table, next)?;
+            self.core.switch_table(&mut table, next)?;
         }
         if self.core.environment.threads() {
             self.background.start_movers(self, &new.movers)?;
         }
         self.placement.exchange(placement);
         self.heat.set_threshold(new.movers.heat_threshold);
-        self.movers.set(new.movers);
+        self.movers.rounds.set(new.movers);
         tracing::info!("policy, rules and movers are those of other settings now");
         Ok(())
     }

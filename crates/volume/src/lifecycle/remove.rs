@@ -76,8 +76,8 @@ impl Volume {
     /// tier is as it was then.
     pub fn remove_tier(&self, name: &str) -> Result<RemovedTier> {
         let _entered = self.core.barrier.enter();
-        let mut table = self.state.table.lock();
-        let tier = self.tier_named(name)?;
+        let mut table = self.core.table.lock();
+        let tier = self.core.tiers.named(name)?;
         self.may_leave(&tier)?;
         let was_draining = tier.is_draining();
         tier.set_draining(true);
@@ -138,7 +138,7 @@ impl Volume {
         next.tiers.retain(|(number, _)| *number != tier.id);
         next.removed.retain(|old| old.name != tier.name || old.leaving);
         next.removed.push(Removed { tier: tier.id, name: tier.name.clone(), leaving: true });
-        self.switch_table(table, next)?;
+        self.core.switch_table(table, next)?;
         Ok(self.core.tiers.remove(tier))
     }
 
@@ -267,13 +267,13 @@ impl Volume {
         self.core.home.root().sync_fs()?;
         let mut next = table.clone();
         next.removed.iter_mut().for_each(|old| old.leaving = false);
-        self.switch_table(table, next)
+        self.core.switch_table(table, next)
     }
 
     /// Finishes removals that a crash interrupted. `left_out` are tiers that
     /// were given at the mount and removed before.
     pub(crate) fn finish_removals(&self, left_out: Vec<TierConfig>) -> Result<()> {
-        let mut table = self.state.table.lock();
+        let mut table = self.core.table.lock();
         if let Err(error) = self.forget_leaving(&mut table) {
             tracing::warn!(%error, "the removal of a tier can't be finished; it is tried again at the next mount");
         }

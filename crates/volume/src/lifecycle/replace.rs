@@ -21,8 +21,8 @@ impl Volume {
     /// of the new one and of the home tier.
     pub fn replace_tier(&self, new: TierConfig) -> Result<()> {
         let _entered = self.core.barrier.enter();
-        let mut table = self.state.table.lock();
-        let old = self.tier_named(&new.name)?;
+        let mut table = self.core.table.lock();
+        let old = self.core.tiers.named(&new.name)?;
         if old.is_home() {
             let what = "the home tier holds the names of all files, and can't be replaced while the volume is mounted";
             return Err(Error::refused(Errno::EBUSY, RefusalKind::Home, what));

@@ -3,12 +3,13 @@
 //! first, to slower tiers that are not saturated, until it is below the low
 //! one.
 
-use super::Errand;
+use super::errand::Errand;
 use super::order::used;
 use super::reach::{Reached, key_of_found};
-use crate::Volume;
+use super::shared::Movers;
 use crate::heat::Decay;
 use braid_contract::{Errno, Error, Fd, Mover, Result};
+use braid_core::file::choose::is_pinned;
 use braid_core::file::owner::index_of;
 use braid_core::file::ranges::range_size_of;
 use braid_format::{FileKey, IdKind};
@@ -32,10 +33,10 @@ struct Until<'a> {
     stopped: &'a (dyn Fn() -> bool + Sync),
 }
 
-impl Volume {
+impl Movers {
     /// Relieves the tiers that are too full, side by side.
     pub(crate) fn demote(&self, stopped: &(dyn Fn() -> bool + Sync)) {
-        let Some(round) = self.movers.round(Mover::Demote) else { return };
+        let Some(round) = self.rounds.round(Mover::Demote) else { return };
         let full: Vec<Arc<Tier>> = self.core.tiers.iter().filter(|tier| self.needs_relief(tier)).collect();
         let pace = &*round.pace;
         let until = Until { pace, stopped: &|| stopped() || pace.is_stopped() };
@@ -54,8 +55,8 @@ impl Volume {
         if !tier.is_healthy() || tier.is_absent() {
             return false;
         }
-        let (used, config) = (used(tier), self.movers.config());
-        let throttle = self.movers.throttles.of(tier.id);
+        let (used, config) = (used(tier), self.rounds.config());
+        let throttle = self.throttles.of(tier.id);
         if used >= config.watermark_high {
             throttle.relieving.store(true, Ordering::Release);
         } else if used < config.watermark_low {
@@ -71,10 +72,10 @@ impl Volume {
     }
 
     fn relieve(&self, from: &Tier, until: Until<'_>) {
-        let excess = used(from) - self.movers.config().watermark_low;
+        let excess = used(from) - self.rounds.config().watermark_low;
         let goal = (excess * from.capacity() as f64).max(0.0) as u64 + 1;
         let moved = self.demote_known(from, goal, until);
-        let throttle = self.movers.throttles.of(from.id);
+        let throttle = self.throttles.of(from.id);
         let now_ns = self.core.environment.monotonic_ns();
         if moved == 0 && now_ns >= throttle.search_at_ns.load(Ordering::Acquire) {
             let found = self.demote_found(from, goal, until);
@@ -90,11 +91,11 @@ impl Volume {
         // Of files with ranges of another size this is too many or too few: it
         // ends when enough was moved, or goes on in the next round.
         let wanted = usize::try_from(goal / self.core.range_size.bytes() + 1).unwrap_or(BATCH_MAX);
-        self.refresh_heat();
-        let now = self.heat_now();
+        self.heat.refresh();
+        let now = self.heat.now();
         let cold = self.heat.table().coldest(from.id, self.heat.cold_below(), wanted.min(BATCH_MAX), now);
         let mut files: Vec<(FileKey, Vec<u32>)> = Vec::new();
-        for spot in cold.iter().filter(|spot| !self.movers.is_left_alone(spot.file)) {
+        for spot in cold.iter().filter(|spot| !self.is_left_alone(spot.file)) {
             match files.iter_mut().find(|(file, _)| *file == spot.file) {
                 Some((_, ranges)) => ranges.push(spot.range),
                 None => files.push((spot.file, vec![spot.range])),
@@ -129,7 +130,7 @@ impl Volume {
         let errand = Errand { mover: Mover::Demote, pace, to: &targets, leaves: &leaves, stop };
         let moved = reached.and_then(|reached| {
             let mut ranges = self.ranges_to_move(&reached.file, ranges)?;
-            if ranges.is_empty() || self.is_pinned(&reached.file).unwrap_or(true) {
+            if ranges.is_empty() || is_pinned(&self.core, &reached.file).unwrap_or(true) {
                 self.heat.table().set_stays(key);
                 return Ok(0);
             }
@@ -168,7 +169,7 @@ impl Volume {
     fn demote_unknown(&self, from: &Tier, fd: &Fd, identity: &Identity, goal: u64, until: Until<'_>) -> u64 {
         let key = key_of_found(identity);
         let ranges = match self.cold_ranges(from, fd, identity, key) {
-            Ok(ranges) if !ranges.is_empty() && !self.movers.is_left_alone(key) => ranges,
+            Ok(ranges) if !ranges.is_empty() && !self.is_left_alone(key) => ranges,
             Ok(_) => return 0,
             Err(error) => return self.pass_over(key, &error),
         };
@@ -183,7 +184,7 @@ impl Volume {
 
     /// The ranges of a file that are on the tier and not frequently used.
     fn cold_ranges(&self, from: &Tier, fd: &Fd, identity: &Identity, key: FileKey) -> Result<Vec<u32>> {
-        let now = self.heat_now();
+        let now = self.heat.now();
         let attr = self.core.home.id_attr(&**fd, identity)?.filter(|attr| attr.kind != IdKind::Emptied);
         let is_cold = |range: u64| {
             let record = self.heat.table().record(key, range as u32);

@@ -1,6 +1,6 @@
 //! Which tiers are faster than which, and which of them movers may move to.
 
-use crate::Volume;
+use super::shared::Movers;
 use braid_core::file::ranges::smallest_range;
 use braid_tiers::Tier;
 use std::sync::Arc;
@@ -44,7 +44,7 @@ fn is_much_faster(a: (bool, f64), b: (bool, f64), home_first: bool) -> bool {
     }
 }
 
-impl Volume {
+impl Movers {
     /// All tiers, the fastest first: by bandwidth, but home before all others
     /// where the policy puts it there.
     pub(super) fn tiers_by_speed(&self) -> Vec<Arc<Tier>> {
@@ -73,7 +73,7 @@ impl Volume {
         if !tier.is_healthy() || tier.is_absent() {
             return Some(Closed::Unwell);
         }
-        if used(tier) >= self.movers.config().watermark_high
+        if used(tier) >= self.rounds.config().watermark_high
             || tier.room() < smallest_range(&self.core).bytes()
         {
             return Some(Closed::Full);

@@ -2,11 +2,12 @@
 //! that are frequently used go to the fastest tier that is not saturated and
 //! has room.
 
+use super::errand::{Errand, ErrandEnd};
 use super::order::Closed;
-use super::{Errand, Outcome};
-use crate::Volume;
+use super::shared::Movers;
 use crate::heat::Spot;
 use braid_contract::{Mover, Result, TierId};
+use braid_core::file::choose::is_pinned;
 use braid_format::FileKey;
 use braid_tiers::Tier;
 use braid_tiers::rate::Pace;
@@ -19,10 +20,10 @@ const ROUND_NS: u64 = 2_000_000_000;
 /// What is to go to one tier: ranges by file.
 type List = BTreeMap<FileKey, Vec<u32>>;
 
-impl Volume {
+impl Movers {
     /// Moves what was found to be frequently used since this was last done.
     pub(crate) fn promote(&self, stopped: &(dyn Fn() -> bool + Sync)) {
-        let Some(round) = self.movers.round(Mover::Promote) else {
+        let Some(round) = self.rounds.round(Mover::Promote) else {
             // What is hot now is not what is hot when it goes on.
             drop(self.heat.take_hot());
             return;
@@ -57,7 +58,7 @@ impl Volume {
         let mut lists: BTreeMap<TierId, (Arc<Tier>, List)> = BTreeMap::new();
         for Spot { file, range, record } in hot {
             if let Some(Some(to)) = targets.get(&record.tier)
-                && !self.movers.is_left_alone(file)
+                && !self.is_left_alone(file)
             {
                 let (_, list) = lists.entry(to.id).or_insert_with(|| (Arc::clone(to), List::new()));
                 list.entry(file).or_default().push(range);
@@ -73,19 +74,19 @@ impl Volume {
         let errand = Errand { mover: Mover::Promote, pace, to: &targets, leaves: &leaves, stop };
         for (key, ranges) in list {
             match self.promote_file(*key, ranges, &errand) {
-                Ok(Outcome::Done(_)) => {}
-                Ok(Outcome::Ended(_)) => return,
+                Ok(ErrandEnd::Done(_)) => {}
+                Ok(ErrandEnd::Ended(_)) => return,
                 Err(error) if self.note_unmoved(*key, &errand, &error) => return,
                 Err(_) => {}
             }
         }
     }
 
-    fn promote_file(&self, key: FileKey, ranges: &[u32], errand: &Errand<'_>) -> Result<Outcome> {
+    fn promote_file(&self, key: FileKey, ranges: &[u32], errand: &Errand<'_>) -> Result<ErrandEnd> {
         let reached = self.reach(key)?;
-        if self.is_pinned(&reached.file).unwrap_or(true) {
-            self.movers.leave_alone(key);
-            return Ok(Outcome::Done(0));
+        if is_pinned(&self.core, &reached.file).unwrap_or(true) {
+            self.leave_alone(key);
+            return Ok(ErrandEnd::Done(0));
         }
         let ranges = self.ranges_to_move(&reached.file, ranges)?;
         Ok(self.move_ranges(&reached, &ranges, errand))

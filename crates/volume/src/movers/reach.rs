@@ -1,9 +1,10 @@
 //! How movers come to files: by what the table of heat, or a walk through the
 //! namespace, says of them.
 
-use crate::Volume;
+use super::shared::Movers;
 use crate::heat::key_of;
 use braid_contract::{Access, Errno, Fd, FileKind, NativeHandle, Result};
+use braid_core::Core;
 use braid_core::file::open::{end_use, file_of};
 use braid_core::file::ranges::range_size_in;
 use braid_core::live::{File, Layout};
@@ -15,7 +16,7 @@ use std::sync::Arc;
 
 /// A file in use by a mover, until it is dropped.
 pub(super) struct Reached<'v> {
-    volume: &'v Volume,
+    core: &'v Core,
     pub(super) file: Arc<File>,
     pub(super) key: FileKey,
     _found: Found<'v>,
@@ -23,13 +24,13 @@ pub(super) struct Reached<'v> {
 
 impl Drop for Reached<'_> {
     fn drop(&mut self) {
-        if let Err(error) = end_use(&self.volume.core, &self.file, false) {
+        if let Err(error) = end_use(self.core, &self.file, false) {
             tracing::warn!(ino = self.key.ino, %error, "closing a file that was moved");
         }
     }
 }
 
-impl Volume {
+impl Movers {
     /// The file of a record of heat. `ESTALE` if it is gone, or can't be come
     /// back to.
     pub(super) fn reach(&self, key: FileKey) -> Result<Reached<'_>> {
@@ -58,7 +59,7 @@ impl Volume {
     fn use_inode<'v>(&'v self, found: Found<'v>) -> Result<Reached<'v>> {
         let file = file_of(&self.core, &found.inode)?;
         file.opened(false)?;
-        Ok(Reached { volume: self, key: key_of(&found.inode), file, _found: found })
+        Ok(Reached { core: &self.core, key: key_of(&found.inode), file, _found: found })
     }
 
     /// The tier that a range is on; home for all of a plain file, `None` if the
@@ -95,9 +96,8 @@ pub(super) fn key_of_found(identity: &Identity) -> FileKey {
     FileKey { ino: identity.ino(), generation }
 }
 
-/// Opens a file to look at it, for `status`.
-impl Volume {
-    /// `None` where no descriptor can be had; an error if the file is gone.
+impl Movers {
+    /// Opens a file to look at it, for `status`. `None` where no descriptor can be had; an error if the file is gone.
     pub(crate) fn look_at(&self, key: FileKey) -> Result<Option<Fd>> {
         if let Ok(inode) = self.core.inodes.get(braid_contract::InodeId(key.ino))
             && key_of(&inode) == key

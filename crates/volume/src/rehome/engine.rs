@@ -270,7 +270,7 @@ impl<'a> Copier<'a> {
         self.phase(RehomePhase::Copying)?;
         self.copy_tree().map_err(during("copying home"))?;
         // They come to files by what they found out earlier.
-        let (_jobs, _movers) = (volume.jobs.hold(self.job), volume.movers.hold());
+        let (_jobs, _movers) = (volume.jobs.hold(self.job), volume.movers.rounds.hold());
         for _ in 0..TRIES_MAX {
             loop {
                 self.catch_up().map_err(during("catching up with what changed on home"))?;

@@ -29,7 +29,7 @@ impl Copier<'_> {
             self.copy_names(&*old, &*new, &|name| name == RECORD)?;
         }
         self.copy_pending()?;
-        self.braid.replace_small("volume", &self.volume.state.table.lock().encode())
+        self.braid.replace_small("volume", &self.volume.core.table.lock().encode())
     }
 
     fn copy_names(

@@ -2,19 +2,20 @@
 //! mounted, can be looked at, paused and slowed down like the others, and are
 //! not kept.
 
-use super::Movers;
-use crate::Volume;
-use braid_contract::{Amount, Errno, Error, JobState, Mover, RefusalKind, Result};
-use braid_tiers::rate::{Meter, Pace};
-use parking_lot::RwLockReadGuard;
+use braid_contract::{Amount, Environment, Errno, Error, JobState, Mover, RefusalKind, Result};
+use braid_tiers::MoversConfig;
+use braid_tiers::rate::{Meter, Pace, Throttles};
+use parking_lot::{Mutex, RwLock, RwLockReadGuard, RwLockWriteGuard};
+use std::collections::BTreeMap;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 /// For how long after its last work a mover counts as running: rounds are
 /// apart by an epoch.
 const RUNS_NS: u64 = 1_000_000_000;
 
 /// A mover, and what became of it since the mount.
-pub(super) struct Standing {
+struct Standing {
     /// Of the round under way, or the next one.
     pace: Arc<Pace>,
     bandwidth: Option<u64>,
@@ -43,19 +44,46 @@ pub struct MoverStatus {
     pub since_ns: i64,
 }
 
+/// The rounds of the movers: which are on, and which are under way.
+pub(crate) struct Rounds {
+    /// The ways to the tiers, for jobs too; they have the settings of all.
+    throttles: Arc<Throttles>,
+    /// Those that are on.
+    standing: Mutex<BTreeMap<Mover, Standing>>,
+    stopped: AtomicBool,
+    /// None is to begin a round for a moment.
+    held: AtomicBool,
+    /// Shared by rounds.
+    under_way: RwLock<()>,
+    opened_ns: i64,
+    environment: Arc<dyn Environment>,
+}
+
+/// No mover is at work while this lives.
+pub(crate) struct HeldMovers<'a> {
+    rounds: &'a Rounds,
+    _under_way: RwLockWriteGuard<'a, ()>,
+}
+
+impl Drop for HeldMovers<'_> {
+    fn drop(&mut self) {
+        self.rounds.held.store(false, Ordering::Release);
+    }
+}
+
 /// A round of a mover.
 pub(super) struct Round<'m> {
-    movers: &'m Movers,
+    rounds: &'m Rounds,
     mover: Mover,
     /// Stopped when the round is to end.
     pub(super) pace: Arc<Pace>,
-    _rounds: RwLockReadGuard<'m, ()>,
+    _under_way: RwLockReadGuard<'m, ()>,
 }
 
 impl Drop for Round<'_> {
     fn drop(&mut self) {
-        let now_ns = self.movers.environment.monotonic_ns();
-        if let Some(standing) = self.movers.standing.lock().get_mut(&self.mover)
+        let now_ns = self.rounds.environment.monotonic_ns();
+        if let Some(standing) = self.rounds.standing.lock().get_mut(&self.mover)
             && std::mem::take(&mut standing.busy)
         {
             standing.busy_until_ns = Some(now_ns + RUNS_NS);
@@ -77,9 +105,52 @@ impl Standing {
     }
 }
 
-impl Movers {
+impl Rounds {
+    pub(super) fn new(environment: &Arc<dyn Environment>, throttles: &Arc<Throttles>) -> Self {
+        let rounds = Self {
+            throttles: Arc::clone(throttles),
+            standing: Mutex::new(BTreeMap::new()),
+            stopped: AtomicBool::new(false),
+            held: AtomicBool::new(false),
+            under_way: RwLock::new(()),
+            opened_ns: environment.wall_ns(),
+            environment: Arc::clone(environment),
+        };
+        rounds.stand();
+        rounds
+    }
+
+    /// The settings of now.
+    pub(crate) fn config(&self) -> MoversConfig {
+        self.throttles.config()
+    }
+
+    /// Goes by other settings from now on.
+    pub(crate) fn set(&self, config: MoversConfig) {
+        self.throttles.set(config);
+        self.stand();
+    }
+
+    /// Ends what is under way, for good.
+    pub(crate) fn stop(&self) {
+        self.stopped.store(true, Ordering::Release);
+        self.end_rounds();
+    }
+
+    fn is_held(&self) -> bool {
+        self.held.load(Ordering::Acquire) || self.stopped.load(Ordering::Acquire)
+    }
+
+    /// Ends all rounds, and keeps others from being begun until the answer is
+    /// dropped.
+    pub(crate) fn hold(&self) -> HeldMovers<'_> {
+        self.held.store(true, Ordering::Release);
+        self.end_rounds();
+        HeldMovers { rounds: self, _under_way: self.under_way.write() }
+    }
+
     /// Lets those stand that are on, and no others.
-    pub(super) fn stand(&self) {
+    fn stand(&self) {
         let config = self.config();
         let now_ns = self.environment.monotonic_ns();
         for (mover, on) in [(Mover::Promote, config.promote), (Mover::Demote, config.demote)] {
@@ -111,9 +182,9 @@ impl Movers {
 
     /// Begins a round; `None` while movers are held, or the mover is paused.
     pub(super) fn round(&self, mover: Mover) -> Option<Round<'_>> {
-        let rounds = self.rounds.read();
+        let rounds = self.under_way.read();
         let pace = {
-            // Whoever holds movers ends the rounds after it said so, under the
+            // Who holds movers ends the rounds after having said so, under the
             // same lock.
             let standing = self.standing.lock();
             if self.is_held() {
@@ -121,7 +192,7 @@ impl Movers {
             }
             Arc::clone(&standing.get(&mover).filter(|standing| !standing.paused)?.pace)
         };
-        Some(Round { movers: self, mover, pace, _rounds: rounds })
+        Some(Round { rounds: self, mover, pace, _under_way: rounds })
     }
 
     /// Whether the mover would move something, if there was anything.
@@ -130,7 +201,7 @@ impl Movers {
     }
 
     /// Ends the rounds under way.
-    pub(super) fn end_rounds(&self) {
+    fn end_rounds(&self) {
         for standing in self.standing.lock().values_mut() {
             standing.pace.stop();
             standing.pace = self.new_pace(standing.bandwidth);
@@ -181,36 +252,33 @@ impl Movers {
         change(standing, state)?;
         Ok(self.status(mover, standing))
     }
-}
 
-impl Volume {
     /// The movers that are switched on.
-    #[must_use]
-    pub fn movers(&self) -> Vec<MoverStatus> {
-        let standing = self.movers.standing.lock();
-        standing.iter().map(|(mover, standing)| self.movers.status(*mover, standing)).collect()
+    pub(crate) fn all(&self) -> Vec<MoverStatus> {
+        let standing = self.standing.lock();
+        standing.iter().map(|(mover, standing)| self.status(*mover, standing)).collect()
     }
 
     /// One mover.
     ///
     /// # Errors
     /// `ENOENT` if it is not switched on.
-    pub fn mover(&self, mover: Mover) -> Result<MoverStatus> {
-        self.movers.change(mover, |_, _| Ok(()))
+    pub(crate) fn one(&self, mover: Mover) -> Result<MoverStatus> {
+        self.change(mover, |_, _| Ok(()))
     }
 
     /// Stops a mover until it is resumed, or the volume is opened anew.
     ///
     /// # Errors
     /// `ENOENT` if it is not switched on, `EINVAL` if it is paused.
-    pub fn pause_mover(&self, mover: Mover) -> Result<MoverStatus> {
-        self.movers.change(mover, |standing, state| {
+    pub(crate) fn pause(&self, mover: Mover) -> Result<MoverStatus> {
+        self.change(mover, |standing, state| {
             refuse(state == JobState::Paused, || {
                 format!("job {} is paused, not running or idle", mover.name())
             })?;
             standing.paused = true;
             standing.pace.stop();
-            standing.pace = self.movers.new_pace(standing.bandwidth);
+            standing.pace = self.new_pace(standing.bandwidth);
             Ok(())
         })
     }
@@ -219,8 +287,8 @@ impl Volume {
     ///
     /// # Errors
     /// `ENOENT` if it is not switched on, `EINVAL` if it is not paused.
-    pub fn resume_mover(&self, mover: Mover) -> Result<MoverStatus> {
-        self.movers.change(mover, |standing, state| {
+    pub(crate) fn resume(&self, mover: Mover) -> Result<MoverStatus> {
+        self.change(mover, |standing, state| {
             refuse(state != JobState::Paused, || {
                 format!("job {} is {}, not paused", mover.name(), state.name())
             })?;
@@ -234,8 +302,8 @@ impl Volume {
     ///
     /// # Errors
     /// `ENOENT` if it is not switched on.
-    pub fn set_mover_bandwidth(&self, mover: Mover, bandwidth: Option<u64>) -> Result<MoverStatus> {
-        self.movers.change(mover, |standing, _| {
+    pub(crate) fn set_bandwidth(&self, mover: Mover, bandwidth: Option<u64>) -> Result<MoverStatus> {
+        self.change(mover, |standing, _| {
             standing.bandwidth = bandwidth;
             standing.pace.set_rate(bandwidth.map(|rate| rate as f64));
             Ok(())

@@ -1,0 +1,138 @@
+//! How a mover moves ranges of one file, and what it does about those that
+//! don't move.
+
+use super::reach::Reached;
+use super::shared::Movers;
+use braid_contract::{Errno, Error, Mover, Result};
+use braid_core::file::gather::gather;
+use braid_core::file::ranges::range_size_of;
+use braid_core::file::relocate::relocate;
+use braid_core::file::whole::moves_at_once;
+use braid_format::{FileKey, Reason};
+use braid_tiers::Tier;
+use braid_tiers::rate::{IoClass, MoveRate, Pace};
+use std::sync::Arc;
+
+/// Something that a mover set out to do, and when it is to end.
+pub(super) struct Errand<'a> {
+    pub(super) mover: Mover,
+    /// Of its round.
+    pub(super) pace: &'a Pace,
+    /// The tiers that ranges may go to, the first choice first.
+    pub(super) to: &'a [Arc<Tier>],
+    /// Whether a range is to leave the tier that it turns out to be on, for one
+    /// of those.
+    pub(super) leaves: &'a dyn Fn(&Tier, &Tier) -> bool,
+    pub(super) stop: &'a dyn Fn() -> bool,
+}
+
+/// How far an errand came with one file.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum ErrandEnd {
+    /// All that was to move did, or is to stay; so many bytes moved.
+    Done(u64),
+    /// No target takes more, or all is to end; so many bytes moved before.
+    Ended(u64),
+}
+
+impl ErrandEnd {
+    pub(super) fn bytes(self) -> u64 {
+        match self {
+            Self::Done(bytes) | Self::Ended(bytes) => bytes,
+        }
+    }
+}
+
+fn reason(mover: Mover) -> Reason {
+    match mover {
+        Mover::Promote => Reason::Promoted,
+        Mover::Demote => Reason::Demoted,
+    }
+}
+
+impl Movers {
+    /// Carries an errand out for some ranges of one file, which may be wholly
+    /// on home then.
+    pub(super) fn move_ranges(
+        &self,
+        reached: &Reached<'_>,
+        ranges: &[u32],
+        errand: &Errand<'_>,
+    ) -> ErrandEnd {
+        let outcome = self.move_each(reached, ranges, errand);
+        if outcome.bytes() > 0
+            && let Err(error) = gather(&self.core, &reached.file)
+        {
+            tracing::debug!(ino = reached.key.ino, %error, "a file that is wholly on home stays spread");
+        }
+        outcome
+    }
+
+    fn move_each(&self, reached: &Reached<'_>, ranges: &[u32], errand: &Errand<'_>) -> ErrandEnd {
+        let mut bytes = 0;
+        for range in ranges {
+            if (errand.stop)() {
+                return ErrandEnd::Ended(bytes);
+            }
+            match self.move_range_for(reached, *range, errand) {
+                Ok(moved) => bytes += moved,
+                Err(error) => {
+                    let ended = self.note_unmoved(reached.key, errand, &error);
+                    return if ended { ErrandEnd::Ended(bytes) } else { ErrandEnd::Done(bytes) };
+                }
+            }
+        }
+        ErrandEnd::Done(bytes)
+    }
+
+    /// Moves one range, if it is where the errand takes it from.
+    fn move_range_for(&self, reached: &Reached<'_>, range: u32, errand: &Errand<'_>) -> Result<u64> {
+        let Some(from) = self.tier_of_range(&reached.file, range)? else {
+            self.heat.table().forget_range(reached.key, range);
+            return Ok(0);
+        };
+        self.heat.table().seen_on(reached.key, range, from.id);
+        let ranges = range_size_of(&self.core, &reached.file)?;
+        // Of a small file, no more than what it has is moved.
+        let bytes = moves_at_once(&self.core, &reached.file)?.unwrap_or(ranges.bytes());
+        let Some(to) = self.target_for(&from, bytes, errand)? else { return Ok(0) };
+        let offset = ranges.start_of(range.into());
+        self.rounds.begins_work(errand.mover);
+        let rate = MoveRate { throttles: &self.throttles, pace: errand.pace, class: IoClass::Mover };
+        let moved = relocate(&self.core, &reached.file, offset, to, (reason(errand.mover), rate))?;
+        if moved > 0 {
+            self.count(errand.mover, from.id, to.id, moved);
+        }
+        Ok(moved)
+    }
+
+    /// The first tier that takes so many bytes off `from`; `None` if it
+    /// is to stay. `ENOSPC` if no tier takes any, `EFBIG` if some have room for
+    /// shorter ones.
+    fn target_for<'a>(&self, from: &Tier, bytes: u64, errand: &Errand<'a>) -> Result<Option<&'a Arc<Tier>>> {
+        let wanted = |to: &&Arc<Tier>| to.id != from.id && (errand.leaves)(from, to);
+        let mut targets = errand.to.iter().filter(wanted).peekable();
+        if targets.peek().is_none() {
+            return Ok(None);
+        }
+        let mut open = targets.filter(|to| self.closed(to).is_none()).peekable();
+        if open.peek().is_none() {
+            return Err(Errno::ENOSPC.into());
+        }
+        open.find(|to| to.room() >= bytes).map(Some).ok_or_else(|| Errno::EFBIG.into())
+    }
+
+    /// Something was not moved; answers whether the whole errand ends.
+    pub(super) fn note_unmoved(&self, file: FileKey, errand: &Errand<'_>, error: &Error) -> bool {
+        tracing::debug!(ino = file.ino, mover = errand.mover.name(), %error, "a range was not moved");
+        match error.errno() {
+            Errno::ECANCELED => return true,
+            errno if errno.is_full() => return true,
+            Errno::ENOENT | Errno::ESTALE => self.heat.table().forget(file),
+            // The kernel does I/O on it by itself, its ranges are too long for
+            // the room there is, or a tier is in trouble.
+            _ => self.leave_alone(file),
+        }
+        false
+    }
+}

@@ -1,0 +1,102 @@
+//! What both movers work with: the core, heat, the policy's order of tiers, and
+//! what they remember of files.
+
+use super::rounds::Rounds;
+use crate::heat::Heat;
+use crate::placement::Placement;
+use braid_contract::{MoveCount, Mover, TierId};
+use braid_core::Core;
+use braid_format::FileKey;
+use braid_tiers::rate::Throttles;
+use parking_lot::Mutex;
+use std::collections::{BTreeMap, HashMap};
+use std::sync::Arc;
+
+/// For how long a file that can't be moved is left alone.
+const LATER_NS: u64 = 30_000_000_000;
+
+/// Files that are left alone, at most.
+const LATER_MAX: usize = 4096;
+
+/// What was moved by which mover, from where, to where: ranges and bytes.
+type MovedCounts = BTreeMap<(Mover, TierId, TierId), (u64, u64)>;
+
+/// The movers of a volume.
+pub(crate) struct Movers {
+    pub(super) core: Arc<Core>,
+    pub(super) heat: Arc<Heat>,
+    pub(super) placement: Arc<Placement>,
+    pub(super) throttles: Arc<Throttles>,
+    pub(crate) rounds: Rounds,
+    counts: Mutex<MovedCounts>,
+    /// Files that are left alone until then.
+    later: Mutex<HashMap<FileKey, u64>>,
+}
+
+impl Movers {
+    pub(crate) fn new(
+        core: &Arc<Core>,
+        heat: &Arc<Heat>,
+        placement: &Arc<Placement>,
+        throttles: &Arc<Throttles>,
+    ) -> Self {
+        Self {
+            core: Arc::clone(core),
+            heat: Arc::clone(heat),
+            placement: Arc::clone(placement),
+            throttles: Arc::clone(throttles),
+            rounds: Rounds::new(&core.environment, throttles),
+            counts: Mutex::default(),
+            later: Mutex::default(),
+        }
+    }
+
+    /// What movers moved since the mount.
+    pub(crate) fn move_counts(&self) -> Vec<MoveCount> {
+        let counts = self.counts.lock();
+        let count =
+            |((mover, from, to), (ranges, bytes)): (&(Mover, TierId, TierId), &(u64, u64))| MoveCount {
+                mover: mover.name().to_owned(),
+                from: self.core.tiers.name_of(*from),
+                to: self.core.tiers.name_of(*to),
+                reason: cause(*mover).to_owned(),
+                ranges: *ranges,
+                bytes: *bytes,
+            };
+        counts.iter().map(count).collect()
+    }
+
+    pub(super) fn count(&self, mover: Mover, from: TierId, to: TierId, bytes: u64) {
+        let mut counts = self.counts.lock();
+        let count = counts.entry((mover, from, to)).or_default();
+        count.0 += 1;
+        count.1 += bytes;
+        drop(counts);
+        self.rounds.moved(mover, bytes);
+    }
+
+    /// The file is not tried again for a while.
+    pub(super) fn leave_alone(&self, file: FileKey) {
+        let now_ns = self.core.environment.monotonic_ns();
+        let mut later = self.later.lock();
+        if later.len() >= LATER_MAX {
+            later.retain(|_, until_ns| *until_ns > now_ns);
+        }
+        if later.len() < LATER_MAX {
+            later.insert(file, now_ns + LATER_NS);
+        }
+    }
+
+    pub(super) fn is_left_alone(&self, file: FileKey) -> bool {
+        let now_ns = self.core.environment.monotonic_ns();
+        self.later.lock().get(&file).is_some_and(|until_ns| *until_ns > now_ns)
+    }
+}
+
+/// Why a mover moves something, in a word.
+fn cause(mover: Mover) -> &'static str {
+    match mover {
+        Mover::Promote => "hot",
+        Mover::Demote => "watermark",
+    }
+}
