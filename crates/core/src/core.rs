@@ -36,6 +36,9 @@ pub struct Core {
     /// The volume table as it is on the home tier. Held to change which tiers
     /// there are.
     pub table: Mutex<VolumeTable>,
+    /// Held by what must not be done beside another such thing: a check, an
+    /// import, the replacement of home.
+    pub maintenance: Mutex<()>,
     /// Inodes that are known.
     pub inodes: InodeTable,
     /// Open files and directories.

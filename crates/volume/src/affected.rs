@@ -1,8 +1,8 @@
 //! Which files have something on tiers that can't be relied on: what
 //! `status --affected` tells.
 
-use crate::Volume;
 use braid_contract::{AffectedRun, Errno, Error, NamedTier, Result, TierId};
+use braid_core::Core;
 use braid_core::file::owner::index_of;
 use braid_format::{IdAttr, IdKind};
 use braid_index::Index;
@@ -26,95 +26,92 @@ pub struct AffectedFile {
 /// Names and states of the tiers that can't be relied on.
 type Troubled = HashMap<TierId, (String, &'static str)>;
 
-impl Volume {
-    /// Hands `visit` every file of the namespace that has ranges on a tier
-    /// which is read-only, failing, hanging, absent or lost. Reads nothing but
-    /// the home tier, so it does not wait for any of them.
-    ///
-    /// # Errors
-    /// Those of the home tier, and those of `visit`, which end it.
-    pub fn affected(&self, visit: &mut dyn FnMut(AffectedFile) -> Result<()>) -> Result<()> {
-        let troubled = self.troubled();
-        if troubled.is_empty() {
-            return Ok(());
-        }
-        self.core.home.walk(&mut |path, fd, identity| {
-            match self.core.home.id_attr(&**fd, identity).and_then(|attr| match attr {
-                Some(IdAttr { kind: IdKind::Spread, id, .. }) => {
-                    self.affected_runs(&index_of(&self.core, &**fd, identity, id)?, &troubled, path, visit)
-                }
-                Some(IdAttr { kind: IdKind::Whole(whole), .. }) => {
-                    affected_whole((whole.tier, identity.size()), &troubled, path, visit)
-                }
-                _ => Ok(()),
-            }) {
-                // It was removed, or emptied, meanwhile.
-                Err(error) if matches!(error.errno(), Errno::ENOENT | Errno::ESTALE) => Ok(()),
-                Err(error) if error.errno() == Errno::EUCLEAN => {
-                    visit(AffectedFile { path: path.to_owned(), runs: Err(error.to_string()) })
-                }
-                result => result,
+/// Hands `visit` every file of the namespace that has ranges on a tier
+/// which is read-only, failing, hanging, absent or lost. Reads nothing but
+/// the home tier, so it does not wait for any of them.
+///
+/// # Errors
+/// Those of the home tier, and those of `visit`, which end it.
+pub(crate) fn affected(core: &Core, visit: &mut dyn FnMut(AffectedFile) -> Result<()>) -> Result<()> {
+    let troubled = troubled(core);
+    if troubled.is_empty() {
+        return Ok(());
+    }
+    core.home.walk(&mut |path, fd, identity| {
+        match core.home.id_attr(&**fd, identity).and_then(|attr| match attr {
+            Some(IdAttr { kind: IdKind::Spread, id, .. }) => {
+                affected_runs(&index_of(core, &**fd, identity, id)?, &troubled, path, visit)
             }
-        })
-    }
-
-    fn troubled(&self) -> Troubled {
-        let mut troubled: Troubled =
-            self.core.tiers.lost().into_iter().map(|(id, name)| (id, (name, "lost"))).collect();
-        // Of one that is well, the state would be measured.
-        for tier in self.core.tiers.iter().filter(|tier| !tier.is_healthy()) {
-            troubled.insert(tier.id, (tier.name.clone(), tier.state().name()));
+            Some(IdAttr { kind: IdKind::Whole(whole), .. }) => {
+                affected_whole((whole.tier, identity.size()), &troubled, path, visit)
+            }
+            _ => Ok(()),
+        }) {
+            // It was removed, or emptied, meanwhile.
+            Err(error) if matches!(error.errno(), Errno::ENOENT | Errno::ESTALE) => Ok(()),
+            Err(error) if error.errno() == Errno::EUCLEAN => {
+                visit(AffectedFile { path: path.to_owned(), runs: Err(error.to_string()) })
+            }
+            result => result,
         }
-        troubled
-    }
+    })
+}
 
-    /// Tells of the runs of one file. What is on home of its index is what a
-    /// user of the file sees: both map the same pages.
-    fn affected_runs(
-        &self,
-        index: &Index,
-        troubled: &Troubled,
-        path: &Path,
-        visit: &mut dyn FnMut(AffectedFile) -> Result<()>,
-    ) -> Result<()> {
-        let (size, ranges) = (index.size()?, index.range_size());
-        let mut runs: Vec<AffectedRun> = Vec::new();
-        let mut unknown = None;
-        index.for_each(0, |range, entry| {
-            let offset = ranges.start_of(range);
-            let entry = match entry {
-                Ok(entry) => entry,
-                Err(error) => {
-                    unknown.get_or_insert(error.context(format!("range {range}")));
-                    return Ok(());
-                }
-            };
-            let Some((name, state)) = troubled.get(&entry.tier).filter(|_| offset < size) else {
+fn troubled(core: &Core) -> Troubled {
+    let mut troubled: Troubled =
+        core.tiers.lost().into_iter().map(|(id, name)| (id, (name, "lost"))).collect();
+    // Of one that is well, the state would be measured.
+    for tier in core.tiers.iter().filter(|tier| !tier.is_healthy()) {
+        troubled.insert(tier.id, (tier.name.clone(), tier.state().name()));
+    }
+    troubled
+}
+
+/// Tells of the runs of one file. What is on home of its index is what a
+/// user of the file sees: both map the same pages.
+fn affected_runs(
+    index: &Index,
+    troubled: &Troubled,
+    path: &Path,
+    visit: &mut dyn FnMut(AffectedFile) -> Result<()>,
+) -> Result<()> {
+    let (size, ranges) = (index.size()?, index.range_size());
+    let mut runs: Vec<AffectedRun> = Vec::new();
+    let mut unknown = None;
+    index.for_each(0, |range, entry| {
+        let offset = ranges.start_of(range);
+        let entry = match entry {
+            Ok(entry) => entry,
+            Err(error) => {
+                unknown.get_or_insert(error.context(format!("range {range}")));
                 return Ok(());
-            };
-            let len = ranges.bytes().min(size - offset);
-            match runs.last_mut() {
-                Some(last) if last.tier.id == entry.tier && last.offset + last.len == offset => {
-                    last.len += len;
-                }
-                _ => {
-                    if runs.len() == RUNS_MAX {
-                        let runs = Ok(std::mem::take(&mut runs));
-                        visit(AffectedFile { path: path.to_owned(), runs })?;
-                    }
-                    let tier = NamedTier { id: entry.tier, name: name.clone() };
-                    runs.push(AffectedRun { offset, len, tier, state: (*state).to_owned() });
-                }
             }
-            Ok(())
-        })?;
-        if !runs.is_empty() {
-            visit(AffectedFile { path: path.to_owned(), runs: Ok(runs) })?;
+        };
+        let Some((name, state)) = troubled.get(&entry.tier).filter(|_| offset < size) else {
+            return Ok(());
+        };
+        let len = ranges.bytes().min(size - offset);
+        match runs.last_mut() {
+            Some(last) if last.tier.id == entry.tier && last.offset + last.len == offset => {
+                last.len += len;
+            }
+            _ => {
+                if runs.len() == RUNS_MAX {
+                    let runs = Ok(std::mem::take(&mut runs));
+                    visit(AffectedFile { path: path.to_owned(), runs })?;
+                }
+                let tier = NamedTier { id: entry.tier, name: name.clone() };
+                runs.push(AffectedRun { offset, len, tier, state: (*state).to_owned() });
+            }
         }
-        match unknown {
-            Some(error) => Err(Error::new(Errno::EUCLEAN, error.to_string())),
-            None => Ok(()),
-        }
+        Ok(())
+    })?;
+    if !runs.is_empty() {
+        visit(AffectedFile { path: path.to_owned(), runs: Ok(runs) })?;
+    }
+    match unknown {
+        Some(error) => Err(Error::new(Errno::EUCLEAN, error.to_string())),
+        None => Ok(()),
     }
 }
 

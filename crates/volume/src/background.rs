@@ -1,106 +1,90 @@
-//! The volume's own threads: one looks after the tiers, one carries out
-//! removals, two move ranges, and one counts ranges after a crash and ends.
+//! What goes on in the background: one thread looks after the tiers, one carries
+//! out removals, two move ranges, some carry out jobs, and one counts ranges
+//! after a crash and ends.
 
-use crate::{Volume, jobs};
-use braid_contract::Mover;
+use crate::jobs::{JobList, PARALLEL_MAX};
+use crate::threads::Stop;
+use crate::volume::Volume;
+use braid_contract::{Mover, Result};
 use braid_core::reap::reap_due;
 use braid_core::recover::counts::count_ranges;
 use braid_index::BALLAST_LEN;
 use braid_tiers::MoversConfig;
-use parking_lot::{Condvar, Mutex};
-use std::collections::BTreeSet;
 use std::sync::{Arc, Weak};
-use std::thread::JoinHandle;
-use std::time::Duration;
 
 /// How often tiers are looked after, due removals looked for, and what is hot
 /// or cold moved, however long an epoch is.
 const ROUND_NS: u64 = 200_000_000;
 
-type Stop = (Mutex<bool>, Condvar);
+/// What a thread of the volume does until it is to stop.
+type Work = fn(&Stop, &Weak<Volume>);
 
-/// The threads, and the way to end them.
-pub(crate) struct Background {
-    stop: Arc<Stop>,
-    threads: Mutex<Vec<JoinHandle<()>>>,
-    /// The movers that have a thread.
-    movers: Mutex<BTreeSet<Mover>>,
+/// Starts the threads. They end when they are stopped, or by themselves when
+/// the volume is gone.
+pub(crate) fn start_threads(volume: &Arc<Volume>) -> std::io::Result<()> {
+    // Before home can be filled.
+    volume.set_space_aside();
+    start(volume, "braid-volume", run)?;
+    start(volume, "braid-clean-up", clean_up)?;
+    start_movers(volume, &volume.movers.rounds.config())?;
+    start(volume, "braid-count", count)
 }
 
-/// What a mover's thread does until it is to stop.
-type MoverLoop = fn(&Stop, &Weak<Volume>);
-
-impl Background {
-    pub(crate) fn new() -> Self {
-        Self {
-            stop: Arc::new((Mutex::new(false), Condvar::new())),
-            threads: Mutex::default(),
-            movers: Mutex::default(),
+/// Starts the threads of the movers that are on by these settings, where they
+/// have none. Those of movers that are off have nothing to do.
+pub(crate) fn start_movers(volume: &Arc<Volume>, config: &MoversConfig) -> std::io::Result<()> {
+    let movers: [(_, _, _, Work); 2] = [
+        (Mover::Promote, config.promote, "braid-promote", promote),
+        (Mover::Demote, config.demote, "braid-demote", demote),
+    ];
+    let mut started = volume.threads.movers.lock();
+    for (mover, _, name, work) in movers.into_iter().filter(|(_, on, ..)| *on) {
+        if !started.contains(&mover) {
+            start(volume, name, work)?;
+            started.insert(mover);
         }
     }
+    Ok(())
+}
 
-    /// Starts the threads. They end with [`stop`](Self::stop), or by themselves
-    /// when the volume is gone.
-    pub(crate) fn start(&self, volume: &Arc<Volume>) -> std::io::Result<()> {
-        // Before anybody can fill home.
-        volume.set_space_aside();
-        self.start_thread(volume, "braid-volume", run)?;
-        self.start_thread(volume, "braid-clean-up", clean_up)?;
-        self.start_movers(volume, &volume.movers.rounds.config())?;
-        self.start_thread(volume, "braid-count", count)
+fn start(volume: &Arc<Volume>, name: &str, work: Work) -> std::io::Result<()> {
+    let weak = Arc::downgrade(volume);
+    volume.threads.start(name, move |stop| work(stop, &weak))
+}
+
+/// Starts the threads that carry out jobs. They end when the jobs are stopped,
+/// or when the volume is gone.
+fn start_job_threads(volume: &Arc<Volume>) -> std::io::Result<()> {
+    for _ in 0..PARALLEL_MAX {
+        let (jobs, weak) = (Arc::clone(&volume.jobs), Arc::downgrade(volume));
+        volume.threads.start("braid-jobs", move |_| carry_out(&jobs.list, &weak))?;
     }
+    Ok(())
+}
 
-    /// Starts the threads of the movers that are on by these settings, where
-    /// they have none. Those of movers that are off have nothing to do.
-    pub(crate) fn start_movers(&self, volume: &Arc<Volume>, config: &MoversConfig) -> std::io::Result<()> {
-        let movers: [(_, _, _, MoverLoop); 2] = [
-            (Mover::Promote, config.promote, "braid-promote", promote),
-            (Mover::Demote, config.demote, "braid-demote", demote),
-        ];
-        let mut started = self.movers.lock();
-        for (mover, _, name, work) in movers.into_iter().filter(|(_, on, ..)| *on) {
-            if !started.contains(&mover) {
-                self.start_thread(volume, name, work)?;
-                started.insert(mover);
-            }
+/// What a thread of the jobs does until the volume ends.
+fn carry_out(jobs: &JobList, volume: &Weak<Volume>) {
+    while !jobs.is_stopped() && volume.strong_count() > 0 {
+        let Some((id, pace)) = jobs.wait_for_work() else { continue };
+        if let Some(volume) = volume.upgrade() {
+            volume.run_job(id, &pace);
         }
-        Ok(())
     }
+}
 
-    fn start_thread(
-        &self,
-        volume: &Arc<Volume>,
-        name: &str,
-        work: fn(&Stop, &Weak<Volume>),
-    ) -> std::io::Result<()> {
-        let (stop, volume) = (Arc::clone(&self.stop), Arc::downgrade(volume));
-        let thread = std::thread::Builder::new().name(name.into()).spawn(move || work(&stop, &volume))?;
-        self.threads.lock().push(thread);
-        Ok(())
-    }
-
-    /// Starts the threads that carry out jobs. They end when the jobs are
-    /// stopped, or when the volume is gone.
-    pub(crate) fn start_jobs(&self, volume: &Arc<Volume>) -> std::io::Result<()> {
-        for _ in 0..jobs::PARALLEL_MAX {
-            let (list, volume) = (Arc::clone(&volume.jobs), Arc::downgrade(volume));
-            let work = move || jobs::work(&list, &volume);
-            self.threads.lock().push(std::thread::Builder::new().name("braid-jobs".into()).spawn(work)?);
+impl Volume {
+    /// Lets jobs run, so many at a time; called when the volume can be used.
+    ///
+    /// # Errors
+    /// If no thread can be started.
+    pub fn start_jobs(self: &Arc<Self>, parallel: Option<usize>) -> Result<()> {
+        if let Some(parallel) = parallel {
+            self.jobs.list.set_parallel(parallel);
+        }
+        if self.core.environment.threads() {
+            start_job_threads(self)?;
         }
         Ok(())
-    }
-
-    /// Ends the thread and waits for it.
-    pub(crate) fn stop(&self) {
-        let (stopped, changed) = &*self.stop;
-        *stopped.lock() = true;
-        changed.notify_all();
-        let threads = std::mem::take(&mut *self.threads.lock());
-        for thread in threads {
-            if thread.thread().id() != std::thread::current().id() && thread.join().is_err() {
-                tracing::error!("one of the volume's background threads panicked");
-            }
-        }
     }
 }
 
@@ -165,7 +149,7 @@ impl Volume {
             }
         }
         let _entered = self.core.barrier.enter();
-        self.heat.close_epoch();
+        self.movers.heat.close_epoch();
         self.core.inodes.drop_forgotten();
     }
 
@@ -173,7 +157,7 @@ impl Volume {
     fn clean_up(&self) {
         let _entered = self.core.barrier.enter();
         reap_due(&self.core);
-        self.heat.save_if_due(&self.core.home);
+        self.movers.heat.save_if_due(&self.core.home);
         self.set_space_aside();
     }
 
@@ -185,40 +169,30 @@ impl Volume {
     }
 }
 
-fn count((stopped, _): &Stop, volume: &Weak<Volume>) {
+fn count(stop: &Stop, volume: &Weak<Volume>) {
     if let Some(volume) = volume.upgrade() {
-        count_ranges(&volume.core, &|| *stopped.lock());
+        count_ranges(&volume.core, &|| stop.is_set());
     }
-}
-
-/// Waits so long; answers `false` if the volume ends.
-fn waited((stopped, changed): &Stop, nanos: u64) -> bool {
-    let mut guard = stopped.lock();
-    if !*guard {
-        // One that wakes early does its round early, which does no harm.
-        changed.wait_for(&mut guard, Duration::from_nanos(nanos));
-    }
-    !*guard
 }
 
 fn clean_up(stop: &Stop, volume: &Weak<Volume>) {
-    while waited(stop, ROUND_NS) {
+    while stop.waited(ROUND_NS) {
         let Some(volume) = volume.upgrade() else { return };
         volume.clean_up();
     }
 }
 
 fn promote(stop: &Stop, volume: &Weak<Volume>) {
-    in_rounds(stop, volume, |volume| volume.movers.promote(&|| *stop.0.lock()));
+    in_rounds(stop, volume, |volume| volume.movers.promote(&|| stop.is_set()));
 }
 
 fn demote(stop: &Stop, volume: &Weak<Volume>) {
-    in_rounds(stop, volume, |volume| volume.movers.demote(&|| *stop.0.lock()));
+    in_rounds(stop, volume, |volume| volume.movers.demote(&|| stop.is_set()));
 }
 
 /// Does `work` again and again, until the volume ends.
 fn in_rounds(stop: &Stop, volume: &Weak<Volume>, work: impl Fn(&Volume)) {
-    while waited(stop, ROUND_NS) {
+    while stop.waited(ROUND_NS) {
         let Some(volume) = volume.upgrade() else { return };
         work(&volume);
     }
@@ -228,11 +202,11 @@ fn run(stop: &Stop, volume: &Weak<Volume>) {
     let (mut inodes_max, mut inodes_before, mut wait_ns) = (0, 0, 0);
     // When an epoch ends, and when tiers are looked after, next.
     let (mut epoch_at_ns, mut round_at_ns) = (0, 0);
-    while waited(stop, wait_ns) {
+    while stop.waited(wait_ns) {
         let Some(volume) = volume.upgrade() else { return };
         let now_ns = volume.core.environment.monotonic_ns();
         if now_ns >= epoch_at_ns {
-            epoch_at_ns = now_ns + volume.state.epoch_ns;
+            epoch_at_ns = now_ns + volume.threads.epoch_ns;
             volume.close_epoch();
         }
         if now_ns >= round_at_ns {

@@ -2,10 +2,10 @@
 //! right after it. [`check`] and [`check_with`] look at a volume that is not
 //! mounted, [`Volume::check`] at one that is; the daemon and tests call them.
 
-use crate::Volume;
 use crate::config::VolumeConfig;
-use crate::lifecycle::leave_out_removed;
-use crate::open::sizes_of;
+use crate::membership::leave_out_removed;
+use crate::placement::sizes_of;
+use crate::volume::Volume;
 use braid_check::{
     CheckOptions, CheckProgress, CheckReport, Mounted, Unmounted, check_mounted, check_unmounted,
 };
@@ -89,7 +89,7 @@ impl Volume {
         options: &CheckOptions,
         progress: &mut dyn FnMut(&CheckProgress) -> bool,
     ) -> Result<CheckReport> {
-        let Some(_alone) = self.state.overhaul.try_lock() else {
+        let Some(_alone) = self.core.maintenance.try_lock() else {
             let what = "another check is under way, or the home tier is being replaced: wait for it to end";
             return Err(Error::refused(Errno::EBUSY, RefusalKind::Busy, what));
         };

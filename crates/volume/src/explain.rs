@@ -1,8 +1,8 @@
 //! What a volume says of one file: `explain`. For each range where it is, since
 //! when, why, how much it is used, and what would be done with it now.
 
-use crate::Volume;
 use crate::heat::{Decay, key_of};
+use crate::volume::Volume;
 use braid_contract::{HoldingRule, InodeId, NamedTier, ObjectId, PlacedRun, Result, TierId};
 use braid_core::file;
 use braid_core::file::choose::is_pinned;
@@ -71,7 +71,7 @@ impl Volume {
         let _entered = self.core.barrier.enter();
         let inode = self.core.inodes.get(ino)?;
         let file = file_of(&self.core, &inode)?;
-        self.heat.refresh();
+        self.movers.heat.refresh();
         let pinned = is_pinned(&self.core, &file)?;
         let holding = holding(&self.core, &file);
         let layout = file.layout.read();
@@ -80,7 +80,7 @@ impl Volume {
             volume: self,
             key: key_of(&inode),
             pinned,
-            now: self.heat.now(),
+            now: self.movers.heat.now(),
             verdicts: HashMap::new(),
             size: 0,
             ranges,
@@ -190,7 +190,7 @@ impl Told<'_> {
             return;
         }
         let volume = self.volume;
-        let record = tier.and_then(|_| volume.heat.table().record(self.key, record as u32));
+        let record = tier.and_then(|_| volume.movers.heat.table().record(self.key, record as u32));
         let degree = record.map_or(0, |record| record.degree_at(self.now));
         let since = record.map(|record| u64::from(record.since)).filter(|since| *since > 0);
         let bytes = self.ranges.bytes_of(ranges.clone(), self.size);

@@ -1,7 +1,7 @@
 //! The volume as a [`FileSystem`]: each operation through the barrier, to where it
 //! is carried out, and what it changed to the notes of whoever copies home.
 
-use crate::Volume;
+use crate::volume::Volume;
 use braid_contract::{
     Attr, Caller, DirSink, Entry, Errno, Error, FallocateMode, FileSystem, FileSystemCapabilities, HandleId,
     InodeId, OpenFlags, OpenRequest, Opened, RenameMode, Result, SeekTarget, SetAttr, StatFs, WriteFlags,

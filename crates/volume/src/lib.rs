@@ -14,6 +14,7 @@
 #![forbid(unsafe_code)]
 
 mod affected;
+mod api;
 mod background;
 mod check;
 mod config;
@@ -24,20 +25,23 @@ mod explain;
 mod fs;
 mod heat;
 mod import;
+mod job_work;
 mod jobs;
-mod lifecycle;
-mod mover_api;
+mod membership;
 mod movers;
 mod notice;
+mod occupancy;
 mod open;
 mod placement;
 mod rehome;
 mod status;
 mod strays;
+mod threads;
 mod volume;
 mod watch;
 
 pub use affected::AffectedFile;
+pub use api::{PlacementConfig, TierChange};
 pub use braid_check::{CheckOptions, CheckProgress, CheckReport, Problem, Severity};
 #[cfg(feature = "failpoints")]
 pub use braid_core::Failpoint;
@@ -53,7 +57,7 @@ pub use eject::{Amounts, EjectOptions, EjectProgress, Ejection, Stays};
 pub use explain::{Explanation, Layout};
 pub use import::ImportSurvey;
 pub use jobs::{JobStatus, PARALLEL_MAX as PARALLEL_JOBS_MAX};
-pub use lifecycle::{PlacementConfig, RemovedTier, TierChange};
+pub use membership::RemovedTier;
 pub use movers::MoverStatus;
 pub use rehome::{RehomeOutcome, RehomePhase, RehomeProgress, RehomeReport};
 pub use status::{HotFile, VolumeStatus};

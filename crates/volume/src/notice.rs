@@ -1,8 +1,8 @@
-//! `.braid/README`: tells whoever comes across a tier's directory what it is,
-//! and that a backup of it is none.
+//! `.braid/README`: says what a tier's directory is, and that a backup of it is
+//! none.
 
-use crate::Volume;
 use braid_contract::Store;
+use braid_core::Core;
 
 /// Its name on the home tier; other stores have one of their own.
 const NAME: &str = "README";
@@ -26,21 +26,19 @@ rescue.py, which needs nothing but Python. It comes with Braid, in
 Mounted where, and by what: braid status DIRECTORY, findmnt -t fuse.braid.
 ";
 
-impl Volume {
-    /// Leaves the notice on every tier where it is missing: those of volumes
-    /// from before it, too. Nothing depends on it.
-    pub(crate) fn leave_notices(&self) {
-        let home = self.core.home.braid().and_then(|braid| match braid.read_small(NAME, NOTICE.len() + 1) {
-            Ok(Some(found)) if found == NOTICE => Ok(()),
-            _ => braid.replace_small(NAME, NOTICE),
-        });
-        if let Err(error) = home {
-            tracing::debug!(%error, "the home tier has no README");
-        }
-        for (tier, store) in self.core.tiers.stores() {
-            if !tier.is_absent() && tier.is_healthy() {
-                leave_notice(&tier.name, &*store);
-            }
+/// Leaves the notice on every tier where it is missing: those of volumes
+/// from before it, too. Nothing depends on it.
+pub(crate) fn leave_notices(core: &Core) {
+    let home = core.home.braid().and_then(|braid| match braid.read_small(NAME, NOTICE.len() + 1) {
+        Ok(Some(found)) if found == NOTICE => Ok(()),
+        _ => braid.replace_small(NAME, NOTICE),
+    });
+    if let Err(error) = home {
+        tracing::debug!(%error, "the home tier has no README");
+    }
+    for (tier, store) in core.tiers.stores() {
+        if !tier.is_absent() && tier.is_healthy() {
+            leave_notice(&tier.name, &*store);
         }
     }
 }

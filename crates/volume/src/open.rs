@@ -1,27 +1,33 @@
 //! Opening a volume: everything is checked before anything is changed, then
 //! the volume is made or recovered.
 
-use crate::background::Background;
+use crate::background::start_threads;
 use crate::config::VolumeConfig;
+use crate::eject;
 use crate::heat::Heat;
+use crate::import::Importer;
 use crate::jobs::Jobs;
+use crate::membership::{Membership, join, leave_out_removed};
 use crate::movers::Movers;
+use crate::notice::leave_notices;
 use crate::placement::Placement;
+use crate::placement::sizes_of;
 use crate::rehome::Changes;
-use crate::volume::VolumeState;
+use crate::rehome::HomeReplacement;
+use crate::strays::look_for_strays;
+use crate::threads::Threads;
+use crate::volume::Volume;
 use crate::watch::Watch;
-use crate::{OpenError, RANGE_SIZE_DEFAULT, Volume, eject, lifecycle};
-use braid_contract::{Access, Environment, Errno, Error, Fd, InodeId, RefusalKind, Result, TierId, VolumeId};
+use braid_contract::{Access, Environment, Errno, Error, Fd, InodeId, Result, TierId, VolumeId};
 use braid_core::core::Core;
 use braid_core::live::{Freed, Handles, InodeTable, NameLocks, Removals};
 use braid_core::recover::recover;
-use braid_format::{
-    FORMAT_VERSION, FormatError, Label, RangeSize, RangeSizes, Seal, Secret, TABLE_LEN, VolumeTable,
-};
+use braid_format::RANGE_SIZE_DEFAULT;
+use braid_format::{FORMAT_VERSION, FormatError, Label, RangeSize, Seal, Secret, TABLE_LEN, VolumeTable};
+use braid_home::OpenError;
 use braid_home::{Home, names_in};
 use braid_home::{clean_up, guard};
 use braid_index::IndexDir;
-use braid_placement::RuleConfig;
 use braid_sys::is_privileged;
 use braid_tiers::rate::{Paces, Throttles};
 use braid_tiers::{Counts, Place, Tier, TierParts, Tiers};
@@ -96,26 +102,30 @@ impl Volume {
     /// An [`OpenError`]; nothing was created or changed then, unless a tier
     /// failed in the middle of making or recovering the volume.
     pub fn open(mut config: VolumeConfig) -> Opening<Arc<Self>> {
-        let left_out = lifecycle::leave_out_removed(&mut config);
+        let left_out = leave_out_removed(&mut config);
         let (mut home, plan) = examine(&config)?;
         home.use_seal(Seal { volume: plan.volume, secret: Some(plan.secret) });
         prepare(&home, &config, &plan)?;
         clean_up(&home)?;
-        let volume = Arc::new(assemble(home, config, &plan)?);
+        let mut volume = assemble(home, config, &plan)?;
         recover(&volume.core)?;
         if plan.home_unlabelled {
             // It is new: there is nothing to be counted.
             volume.core.tiers.set_counts(Counts::Exact);
-            if let Err(error) = volume.look_for_strays() {
-                tracing::warn!(%error, "can't tell whether the new volume's tree has files of another volume");
+            match look_for_strays(&volume.core.home) {
+                Ok(strays) => volume.strays = strays,
+                Err(error) => {
+                    tracing::warn!(%error, "can't tell whether the new volume's tree has files of another volume");
+                }
             }
         }
-        volume.heat.load(&volume.core.home);
-        volume.load_jobs();
-        volume.finish_removals(left_out)?;
-        volume.leave_notices();
+        volume.movers.heat.load(&volume.core.home);
+        volume.jobs.load();
+        volume.membership.finish_removals(left_out)?;
+        leave_notices(&volume.core);
+        let volume = Arc::new(volume);
         if volume.core.environment.threads() {
-            volume.background.start(&volume).map_err(Error::from)?;
+            start_threads(&volume).map_err(Error::from)?;
         }
         Ok(volume)
     }
@@ -369,14 +379,6 @@ fn plan_existing(
     Ok(plan)
 }
 
-/// What sizes of ranges files may have by the rules, beside those of earlier
-/// mounts.
-pub(crate) fn sizes_of(rules: &[RuleConfig]) -> RangeSizes {
-    let mut sizes = RangeSizes::default();
-    rules.iter().filter_map(|rule| rule.range_size).for_each(|size| sizes.insert(size));
-    sizes
-}
-
 fn check_label(tier: &TierConfig, label: &Label, table: &mut VolumeTable) -> Opening<TierId> {
     if label.volume != table.volume {
         let (found, expected) = (label.volume, table.volume);
@@ -403,27 +405,6 @@ fn check_name(given: &str, labelled: &str) -> Opening<()> {
     } else {
         Err(OpenError::OtherTier { tier: given.into(), found: labelled.into() })
     }
-}
-
-/// Gives a new tier the first number that was never given; when there is none
-/// left, that of a tier that was removed and of which no index tells any more.
-pub(crate) fn join(table: &mut VolumeTable, name: &str) -> Opening<TierId> {
-    let taken = |table: &VolumeTable, number: TierId| {
-        let mut used = table.tiers.iter().chain(&table.lost);
-        used.any(|(taken, _)| *taken == number) || table.removed.iter().any(|old| old.tier == number)
-    };
-    let numbers = || (0..TierId::LIMIT).map(TierId);
-    let fresh = numbers().find(|number| !taken(table, *number));
-    let freed = || table.removed.iter().find(|old| !old.leaving).map(|old| old.tier);
-    let number = fresh.or_else(freed).ok_or_else(|| {
-        let what = "a volume has at most 63 tiers, those that were lost among them";
-        Error::refused(Errno::ENOSPC, RefusalKind::Request, what)
-    })?;
-    // A tier of this name there is again; what is leaving is known by number.
-    table.removed.retain(|old| old.tier != number && (old.leaving || old.name != name));
-    table.tiers.push((number, name.to_owned()));
-    table.tiers.sort();
-    Ok(number)
 }
 
 /// Writes what is missing, so that a crash on the way is carried on from at
@@ -515,6 +496,7 @@ fn assemble(home: Home, config: VolumeConfig, plan: &Plan) -> Opening<Volume> {
         tiers,
         names: NameLocks::default(),
         table: Mutex::new(plan.table.clone()),
+        maintenance: Mutex::new(()),
         inodes: InodeTable::default(),
         handles: Handles::default(),
         barrier,
@@ -529,22 +511,18 @@ fn assemble(home: Home, config: VolumeConfig, plan: &Plan) -> Opening<Volume> {
         failpoint: std::sync::OnceLock::new(),
     });
     enter_root(&core)?;
+    let jobs = Arc::new(Jobs::new(&core, &throttles));
+    let claims = Arc::<Jobs>::clone(&jobs);
     Ok(Volume {
-        changes,
         movers: Movers::new(&core, &heat, &placement, &throttles),
-        jobs: Arc::new(Jobs::new(environment, Arc::clone(&throttles.paces))),
+        membership: Membership::new(&core, &placement, claims, config.monitor),
+        home_replacement: HomeReplacement::new(&core, &heat, &throttles, &changes),
+        importer: Importer::new(&core),
+        threads: Threads::new(config.epoch_ns),
+        strays: None,
         placement,
-        heat,
+        jobs,
         throttles,
-        background: Background::new(),
-        state: VolumeState {
-            epoch_ns: config.epoch_ns,
-            left_out: Mutex::new(Vec::new()),
-            entry_cache: std::sync::OnceLock::new(),
-            strays: std::sync::OnceLock::new(),
-            overhaul: Mutex::new(()),
-            monitor: config.monitor,
-        },
         core,
     })
 }

@@ -3,6 +3,7 @@
 
 use braid_contract::TierId;
 use braid_core::placer::Placer;
+use braid_format::RangeSizes;
 use braid_placement::{Epoch, Policy, PolicyConfig, RuleConfig, Rules, make_policy};
 use parking_lot::RwLock;
 use std::sync::Arc;
@@ -111,4 +112,11 @@ impl Placer for Placement {
         let low = self.0.read().watermark_low;
         self.policy().spares_home(used, low)
     }
+}
+
+/// The sizes of ranges that files may have by these rules.
+pub(crate) fn sizes_of(rules: &[RuleConfig]) -> RangeSizes {
+    let mut sizes = RangeSizes::default();
+    rules.iter().filter_map(|rule| rule.range_size).for_each(|size| sizes.insert(size));
+    sizes
 }

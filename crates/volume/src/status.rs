@@ -1,8 +1,9 @@
 //! What a volume says of itself: `status`.
 
-use crate::Volume;
+use crate::affected::{self, AffectedFile};
 use crate::heat::Decay;
-use braid_contract::{Fd, InodeId, MoveCount, NamedTier, TierId, TierStatus, Trouble, VolumeId};
+use crate::volume::Volume;
+use braid_contract::{Fd, InodeId, MoveCount, NamedTier, Result, TierId, TierStatus, Trouble, VolumeId};
 use braid_format::FileKey;
 use std::collections::BTreeSet;
 
@@ -76,18 +77,28 @@ impl Volume {
             lost_tiers: self.core.tiers.lost().into_iter().map(|(id, name)| NamedTier { id, name }).collect(),
             hottest: self.hottest(),
             moves: self.movers.move_counts(),
-            left_out_tiers: self.state.left_out.lock().clone(),
+            left_out_tiers: self.membership.left_out(),
         }
+    }
+
+    /// Hands `visit` every file of the namespace that has ranges on a tier
+    /// which is read-only, failing, hanging, absent or lost. Reads nothing but
+    /// the home tier, so it does not wait for any of them.
+    ///
+    /// # Errors
+    /// Those of the home tier, and those of `visit`, which end it.
+    pub fn affected(&self, visit: &mut dyn FnMut(AffectedFile) -> Result<()>) -> Result<()> {
+        affected::affected(&self.core, visit)
     }
 
     /// The files that are used most.
     fn hottest(&self) -> Vec<HotFile> {
         /// How many are told of.
         const FILES_MAX: usize = 10;
-        let now = self.heat.now();
+        let now = self.movers.heat.now();
         let mut found = Vec::new();
         {
-            let table = self.heat.table();
+            let table = self.movers.heat.table();
             // Some may have been removed.
             for (key, heat) in table.hottest(4 * FILES_MAX, now) {
                 let records = table.file(key).into_iter().flat_map(|file| file.ranges.values());

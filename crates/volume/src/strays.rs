@@ -1,10 +1,10 @@
 //! Files of other volumes in the tree that a new volume is made over: their
 //! data is on tiers that this volume does not have, or in an index that is
-//! gone. They answer `EUCLEAN`; whoever makes the volume is told of them.
+//! gone. They answer `EUCLEAN`, and `braid create` names them.
 
-use crate::Volume;
 use braid_contract::{Errno, NativeFd, Result, Shown};
 use braid_format::{IdAttr, Proof};
+use braid_home::Home;
 use std::collections::BTreeMap;
 use std::ffi::OsStr;
 use std::fmt;
@@ -42,57 +42,44 @@ impl fmt::Display for Strays {
     }
 }
 
-impl Volume {
-    /// What there was of other volumes in the tree that this one was made over;
-    /// `None` if nothing, or if the volume is not new.
-    #[must_use]
-    pub fn strays(&self) -> Option<&Strays> {
-        self.state.strays.get()
-    }
-
-    /// Goes through the tree of a volume that was just made.
-    pub(crate) fn look_for_strays(&self) -> Result<()> {
-        let mut strays = Strays::default();
-        self.core.home.walk(&mut |path, fd, _| {
-            if let Some(volume) = self.stray(&**fd)? {
-                *strays.files.entry(volume).or_default() += 1;
-                if strays.example.is_empty() {
-                    strays.example = path.shown().to_string();
-                }
+/// Goes through the tree of a volume that was just made; `None` if there is
+/// nothing of others.
+pub(crate) fn look_for_strays(home: &Home) -> Result<Option<Strays>> {
+    let mut strays = Strays::default();
+    home.walk(&mut |path, fd, _| {
+        if let Some(volume) = stray(home, &**fd)? {
+            *strays.files.entry(volume).or_default() += 1;
+            if strays.example.is_empty() {
+                strays.example = path.shown().to_string();
             }
-            Ok(())
-        })?;
-        if !strays.files.is_empty() {
-            let _ = self.state.strays.set(strays);
         }
         Ok(())
-    }
+    })?;
+    Ok((!strays.files.is_empty()).then_some(strays))
+}
 
-    /// Whether a file has an id attribute, which can't be this volume's, and
-    /// whose it is.
-    fn stray(&self, fd: &dyn NativeFd) -> Result<Option<Option<String>>> {
-        for name in NAMES {
-            let mut value = [0; 2 * IdAttr::LEN_MAX];
-            let len = match fd.get_xattr(OsStr::new(name), &mut value) {
-                Ok(len) => len,
-                Err(error)
-                    if matches!(
-                        error.errno(),
-                        Errno::ENODATA | Errno::EOPNOTSUPP | Errno::EACCES | Errno::EPERM
-                    ) =>
-                {
-                    continue;
-                }
-                Err(error) if error.errno() == Errno::ERANGE => 0,
-                Err(error) => return Err(error),
-            };
-            return Ok(Some(match IdAttr::decode(&value[..len], self.core.home.seal()) {
-                Ok((_, Proof::OtherVolume(id))) => {
-                    Some(id.iter().map(|byte| format!("{byte:02x}")).collect())
-                }
-                _ => None,
-            }));
-        }
-        Ok(None)
+/// Whether a file has an id attribute, which can't be this volume's, and
+/// whose it is.
+fn stray(home: &Home, fd: &dyn NativeFd) -> Result<Option<Option<String>>> {
+    for name in NAMES {
+        let mut value = [0; 2 * IdAttr::LEN_MAX];
+        let len = match fd.get_xattr(OsStr::new(name), &mut value) {
+            Ok(len) => len,
+            Err(error)
+                if matches!(
+                    error.errno(),
+                    Errno::ENODATA | Errno::EOPNOTSUPP | Errno::EACCES | Errno::EPERM
+                ) =>
+            {
+                continue;
+            }
+            Err(error) if error.errno() == Errno::ERANGE => 0,
+            Err(error) => return Err(error),
+        };
+        return Ok(Some(match IdAttr::decode(&value[..len], home.seal()) {
+            Ok((_, Proof::OtherVolume(id))) => Some(id.iter().map(|byte| format!("{byte:02x}")).collect()),
+            _ => None,
+        }));
     }
+    Ok(None)
 }

@@ -1,12 +1,13 @@
 //! How a volume is put together.
 
-use crate::background::Background;
-use crate::heat::Heat;
+use crate::import::Importer;
 use crate::jobs::Jobs;
+use crate::membership::Membership;
 use crate::movers::Movers;
 use crate::placement::Placement;
-use crate::rehome::Changes;
+use crate::rehome::HomeReplacement;
 use crate::strays::Strays;
+use crate::threads::Threads;
 use braid_contract::{AccessTimes, EntryCache, Errno, Error, InodeId, Result};
 use braid_core::core::Core;
 use braid_core::file::gather::gather;
@@ -16,7 +17,6 @@ use braid_core::reap::{reap_now, reclaim_orphans};
 use braid_core::recover::counts::save_counts;
 use braid_format::Reason;
 use braid_tiers::rate::{IoClass, MoveRate, Pace, Throttles};
-use parking_lot::Mutex;
 use std::sync::Arc;
 
 /// An open volume. [`open`](Volume::open) makes one.
@@ -24,33 +24,17 @@ pub struct Volume {
     pub(crate) core: Arc<Core>,
     /// Where new ranges go.
     pub(crate) placement: Arc<Placement>,
-    pub(crate) heat: Arc<Heat>,
-    /// What changes while home is copied.
-    pub(crate) changes: Arc<Changes>,
     pub(crate) movers: Movers,
     pub(crate) jobs: Arc<Jobs>,
+    /// Which tiers there are.
+    pub(crate) membership: Membership,
+    pub(crate) home_replacement: HomeReplacement,
+    pub(crate) importer: Importer,
     /// What holds movers and jobs back.
     pub(crate) throttles: Arc<Throttles>,
-    pub(crate) background: Background,
-    pub(crate) state: VolumeState,
-}
-
-/// What a volume knows of itself beside its core.
-pub(crate) struct VolumeState {
-    pub(crate) epoch_ns: u64,
-    /// Tiers that were given at the mount and left out, since they were
-    /// removed from the volume.
-    pub(crate) left_out: Mutex<Vec<String>>,
-    /// What remembers names, and has to hear of those that come by another way
-    /// than through it.
-    pub(crate) entry_cache: std::sync::OnceLock<Arc<dyn EntryCache>>,
+    pub(crate) threads: Threads,
     /// What of other volumes was in the tree when this one was made.
-    pub(crate) strays: std::sync::OnceLock<Strays>,
-    /// Held by what must not be done beside another such thing: a check, the
-    /// replacement of home.
-    pub(crate) overhaul: Mutex<()>,
-    /// Whether latencies and threads are watched.
-    pub(crate) monitor: bool,
+    pub(crate) strays: Option<Strays>,
 }
 
 impl Volume {
@@ -60,10 +44,10 @@ impl Volume {
     /// # Errors
     /// Those of the tiers. What could not be done is done at the next mount.
     pub fn shutdown(&self) -> Result<()> {
-        self.jobs.stop();
-        self.changes.end();
+        self.jobs.list.stop();
+        self.home_replacement.end();
         self.movers.rounds.stop();
-        self.background.stop();
+        self.threads.stop();
         // The kernel does not release what was open when it was unmounted.
         for handle in self.core.handles.file_handles() {
             if let Err(error) = close_file(&self.core, handle) {
@@ -74,7 +58,7 @@ impl Volume {
         reclaim_orphans(&self.core);
         self.core.index.drop_spares()?;
         self.core.sync_all_tiers()?;
-        if let Err(error) = self.heat.save(&self.core.home) {
+        if let Err(error) = self.movers.heat.save(&self.core.home) {
             tracing::warn!(%error, "the heat of ranges could not be saved");
         }
         if let Err(error) = save_counts(&self.core) {
@@ -108,15 +92,9 @@ impl Volume {
         moved.map(drop).and(ended)
     }
 
-    /// The same of jobs; `None` if nothing is set.
-    #[must_use]
-    pub fn job_bandwidth(&self) -> Option<u64> {
-        self.throttles.job_bandwidth()
-    }
-
     /// Names what remembers names. Once; later ones are ignored.
     pub fn set_entry_cache(&self, cache: Arc<dyn EntryCache>) {
-        let _ = self.state.entry_cache.set(cache);
+        self.importer.set_entry_cache(cache);
     }
 
     /// When reads renew access times; `None` where that is as the home tier's
@@ -132,6 +110,13 @@ impl Volume {
     /// `EOPNOTSUPP` where that is as the home tier's file system is mounted.
     pub fn set_access_times(&self, times: AccessTimes) -> Result<()> {
         self.core.home.root().set_access_times(times)
+    }
+
+    /// What there was of other volumes in the tree that this one was made over;
+    /// `None` if nothing, or if the volume is not new.
+    #[must_use]
+    pub fn strays(&self) -> Option<&Strays> {
+        self.strays.as_ref()
     }
 
     /// Sets a bug; at most one.

@@ -24,8 +24,7 @@ fn crates(tree: &Tree) -> Vec<Result<Modules, String>> {
     shipped.iter().map(read).collect()
 }
 
-/// Files that use one another in a circle, where there are more circles than
-/// there may be.
+/// Files that use one another in a circle.
 pub(crate) fn module_cycles(tree: &Tree) -> Vec<String> {
     let (mut found, mut unread) = (Vec::new(), Vec::new());
     for modules in crates(tree) {
@@ -33,9 +32,6 @@ pub(crate) fn module_cycles(tree: &Tree) -> Vec<String> {
             Ok(modules) => found.extend(circles(&modules.uses())),
             Err(error) => unread.push(error),
         }
-    }
-    if found.len() <= house::MODULE_CYCLES_MAX {
-        found.clear();
     }
     unread.into_iter().chain(found).collect()
 }

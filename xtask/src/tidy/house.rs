@@ -92,7 +92,4 @@ pub(crate) const ROOT_ENTRIES_MAX: usize = 12;
 pub(crate) const FORBIDDEN_MACROS: &[&str] = &["todo", "unimplemented", "dbg"];
 
 /// Files that a type may have inherent methods in: no more than this.
-pub(crate) const METHOD_FILES_MAX: usize = 41;
-
-/// Circles of files that use one another: no more than these, which are to go.
-pub(crate) const MODULE_CYCLES_MAX: usize = 13;
+pub(crate) const METHOD_FILES_MAX: usize = 12;

@@ -26,6 +26,9 @@ pub(crate) struct Modules {
     /// Methods of a type that stand in another file than the type; `None` where
     /// two have the same name.
     foreign: BTreeMap<String, Option<String>>,
+    /// The same of functions without a receiver, by the file and the name of
+    /// their type.
+    associated: BTreeMap<(String, String, String), String>,
 }
 
 /// Which file uses which, and a name for which it does.
@@ -97,9 +100,14 @@ impl Modules {
         let of = format!("{}::{}", home, names.last().map_or("", String::as_str));
         self.inherent.entry(of).or_default().insert(file.to_owned());
         for method in &item.items {
-            if let ImplItem::Fn(method) = method {
-                let name = method.sig.ident.to_string();
-                let place = (home != file).then(|| file.to_owned());
+            let ImplItem::Fn(method) = method else { continue };
+            let name = method.sig.ident.to_string();
+            let place = (home != file).then(|| file.to_owned());
+            if method.sig.receiver().is_none() {
+                if let (Some(place), Some(of)) = (place, names.last()) {
+                    self.associated.insert((home.clone(), of.clone(), name), place);
+                }
+            } else {
                 self.foreign.entry(name).and_modify(|known| *known = None).or_insert(place);
             }
         }
@@ -154,6 +162,12 @@ impl Modules {
             };
             for name in &names.paths {
                 add(self.resolve(path, name), &name.join("::"));
+                if let [of @ .., function] = &name[..]
+                    && let Some((of_type, home)) = of.last().zip(self.resolve(path, of))
+                {
+                    let key = (home, of_type.clone(), function.clone());
+                    add(self.associated.get(&key).cloned(), &name.join("::"));
+                }
             }
             for method in &names.methods {
                 add(self.foreign.get(method).cloned().flatten(), method);

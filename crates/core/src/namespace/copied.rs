@@ -1,7 +1,7 @@
 //! Extended attributes that go along with a copy of an inode.
 
 use crate::namespace::xattrs::read_value;
-use braid_contract::{Context, Errno, NativeFd, Result, Shown, XattrMode};
+use braid_contract::{Attr, Context, Errno, FileKind, NativeFd, Result, SetTime, Shown, XattrMode};
 use std::collections::BTreeMap;
 use std::ffi::{OsStr, OsString};
 use std::os::unix::ffi::OsStrExt;
@@ -47,4 +47,15 @@ fn xattrs(fd: &dyn NativeFd) -> Result<BTreeMap<OsString, Vec<u8>>> {
         }
     }
     Ok(found)
+}
+
+/// Owner, extended attributes, mode and times.
+pub fn give_attributes(old: &dyn NativeFd, attr: &Attr, new: &dyn NativeFd) -> Result<()> {
+    // A change of the owner clears set-id bits and capabilities.
+    new.set_owner(Some(attr.uid), Some(attr.gid))?;
+    copy_xattrs(old, new)?;
+    if attr.kind != FileKind::Symlink {
+        new.set_mode(u32::from(attr.mode) & 0o7777)?;
+    }
+    new.set_times(Some(SetTime::At(attr.atime)), Some(SetTime::At(attr.mtime)))
 }

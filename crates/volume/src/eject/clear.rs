@@ -3,10 +3,11 @@
 //! with it, the directories are no volume any more, and the step can be done
 //! again.
 
-use super::in_place::Site;
+use super::in_place::{Site, sites};
 use super::settle::Settlement;
-use crate::{Volume, VolumeConfig};
+use crate::config::VolumeConfig;
 use braid_contract::{Access, Context, Errno, Error, Fd, Result};
+use braid_core::Core;
 use braid_format::{BRAID_DIR, Label, Seal, TABLE_LEN};
 use braid_home::{Home, names_in};
 use braid_home::{INTENT, empty_dir};
@@ -34,7 +35,7 @@ fn record(root: &Fd) -> Result<Option<Vec<u8>>> {
 /// Ends an ejection of which the last that goes, the record, is gone, and its
 /// directory is not; answers whether there was such a one. With a label on any
 /// tier, it is something else.
-pub(super) fn end_hollow(config: &VolumeConfig) -> Result<bool> {
+pub(crate) fn end_hollow(config: &VolumeConfig) -> Result<bool> {
     let root = &config.home.root;
     if !is_hollow(root)? {
         return Ok(false);
@@ -68,19 +69,19 @@ pub(super) fn begin(home: &Home, in_place: bool) -> Result<()> {
 }
 
 /// Carries it out for a volume that was shut down.
-pub(super) fn clear(volume: &Volume, in_place: bool) -> Result<()> {
+pub(crate) fn clear(core: &Core, in_place: bool) -> Result<()> {
     if in_place {
-        Settlement { home: &volume.core.home, sites: &volume.sites()? }.carry_out()?;
+        Settlement { home: &core.home, sites: &sites(core)? }.carry_out()?;
     }
-    for (tier, store) in volume.core.tiers.stores() {
+    for (tier, store) in core.tiers.stores() {
         store.clear().map_err(|error| error.context(format!("tier {}", tier.name)))?;
     }
-    clear_home(&volume.core.home.root())
+    clear_home(&core.home.root())
 }
 
 /// Carries on what was interrupted. Home keeps its label until all others are
 /// cleared: what has another one is not touched.
-pub(super) fn go_on(config: &VolumeConfig) -> Result<()> {
+pub(crate) fn go_on(config: &VolumeConfig) -> Result<()> {
     let label_of = |label: Vec<u8>| Label::decode(&label).ok();
     let home = config.home.root.read_small(&format!("{BRAID_DIR}/label"), TABLE_LEN)?.and_then(label_of);
     let (mut stores, mut sites) = (Vec::new(), Vec::new());

@@ -17,8 +17,8 @@
 //! made durable; and only then objects go, with all else of Braid's. So at any
 //! moment home has a name and the tier an object, or the tier has the name.
 
-use crate::Volume;
 use braid_contract::{Access, Attr, Errno, Error, Fd, NativeFd, ObjectId, Result, Store, TierId};
+use braid_core::Core;
 use braid_core::live::{File, Layout};
 use braid_core::namespace::copied::copy_xattrs;
 use braid_home::{Home, Identity};
@@ -155,101 +155,96 @@ impl Site {
     }
 }
 
-impl Volume {
-    /// The tiers on which files can stay.
-    pub(super) fn sites(&self) -> Result<Vec<Site>> {
-        let there = self.core.tiers.stores().filter(|(tier, _)| !tier.is_absent() && tier.is_healthy());
-        there.filter_map(|(tier, store)| Site::of(tier.id, &tier.name, store).transpose()).collect()
-    }
+/// The tiers on which files can stay.
+pub(super) fn sites(core: &Core) -> Result<Vec<Site>> {
+    let there = core.tiers.stores().filter(|(tier, _)| !tier.is_absent() && tier.is_healthy());
+    there.filter_map(|(tier, store)| Site::of(tier.id, &tier.name, store).transpose()).collect()
+}
 
-    /// What is to become of a file with these names. Changes nothing.
-    pub(super) fn fate(
-        &self,
-        file: &File,
-        identity: &Identity,
-        names: &[PathBuf],
-        sites: &[Site],
-    ) -> Result<Fate> {
-        let Layout::Spread(spread) = &*file.layout.read() else { return Ok(Fate::ComesHome(None)) };
-        let (Some(whole), id, size) = (spread.index.whole(), spread.id(), spread.size()) else {
-            return Ok(Fate::ComesHome(None));
-        };
-        let Some(site) = sites.iter().find(|site| site.tier == whole.tier) else {
-            return Ok(Fate::ComesHome(None));
-        };
-        // Without data it needs no room. How long one is that can't be recovered
-        // is not known.
-        if size == 0 || self.core.index.is_unrecovered(id) {
-            return Ok(Fate::ComesHome(None));
-        }
-        let own = self.core.home.braid()?.stat()?.attr;
-        if !is_privileged() && (identity.attr.uid, identity.attr.gid) != (own.uid, own.gid) {
-            return Ok(Fate::ComesHome(Some(
-                "it belongs to somebody else, and so can't be given there".into(),
-            )));
-        }
-        if names.len() as u64 != u64::from(identity.attr.nlink) {
-            return Ok(Fate::ComesHome(Some("it has a name outside of the volume".into())));
-        }
-        let object = match site.store.object_file(id) {
-            // It was never synced: all of it is zeros.
-            Err(error) if error.errno() == Errno::ENOENT => return Ok(Fate::ComesHome(None)),
-            object => object?.stat()?.attr,
-        };
-        for path in names {
-            if matches!(site.look(path, &object)?, Spot::Taken) {
-                return Ok(Fate::ComesHome(Some(site.taken())));
-            }
-        }
-        Ok(Fate::Stays(Placed { tier: whole.tier, id, size }))
+/// What is to become of a file with these names. Changes nothing.
+pub(super) fn fate(
+    core: &Core,
+    file: &File,
+    identity: &Identity,
+    names: &[PathBuf],
+    sites: &[Site],
+) -> Result<Fate> {
+    let Layout::Spread(spread) = &*file.layout.read() else { return Ok(Fate::ComesHome(None)) };
+    let (Some(whole), id, size) = (spread.index.whole(), spread.id(), spread.size()) else {
+        return Ok(Fate::ComesHome(None));
+    };
+    let Some(site) = sites.iter().find(|site| site.tier == whole.tier) else {
+        return Ok(Fate::ComesHome(None));
+    };
+    // Without data it needs no room. How long one is that can't be recovered
+    // is not known.
+    if size == 0 || core.index.is_unrecovered(id) {
+        return Ok(Fate::ComesHome(None));
     }
-
-    /// Gives a file its names on its tier. Not durable. If that fails, the tier
-    /// is as it was.
-    pub(super) fn name_in_place(
-        &self,
-        fd: &Fd,
-        placed: &Placed,
-        names: &[PathBuf],
-        sites: &[Site],
-    ) -> Result<()> {
-        let site = sites.iter().find(|site| site.tier == placed.tier).ok_or(Errno::ENODEV)?;
-        let object = site.store.object_file(placed.id)?;
-        if object.stat()?.attr.size != placed.size {
-            site.store.truncate(placed.id, placed.size)?;
-        }
-        let mut made = Vec::new();
-        let done = prepare(&**fd, &*object, 0o600).and_then(|()| {
-            names.iter().try_for_each(|path| site.link(&self.core.home, path, &object, &mut made))
-        });
-        if done.is_err() {
-            site.unlink(names, &object)?;
-            for path in made.iter().rev() {
-                let (dir, name) = split(path);
-                site.dir(dir)?.remove_at(name, true)?;
-            }
-        }
-        done
+    let own = core.home.braid()?.stat()?.attr;
+    if !is_privileged() && (identity.attr.uid, identity.attr.gid) != (own.uid, own.gid) {
+        return Ok(Fate::ComesHome(Some("it belongs to somebody else, and so can't be given there".into())));
     }
+    if names.len() as u64 != u64::from(identity.attr.nlink) {
+        return Ok(Fate::ComesHome(Some("it has a name outside of the volume".into())));
+    }
+    let object = match site.store.object_file(id) {
+        // It was never synced: all of it is zeros.
+        Err(error) if error.errno() == Errno::ENOENT => return Ok(Fate::ComesHome(None)),
+        object => object?.stat()?.attr,
+    };
+    for path in names {
+        if matches!(site.look(path, &object)?, Spot::Taken) {
+            return Ok(Fate::ComesHome(Some(site.taken())));
+        }
+    }
+    Ok(Fate::Stays(Placed { tier: whole.tier, id, size }))
+}
 
-    /// A file comes home: what it has of names on tiers goes, durably, before
-    /// its object does. An ejection that was interrupted may have given it some.
-    pub(super) fn unplace(&self, file: &File, names: &[PathBuf], sites: &[Site]) -> Result<()> {
-        let Some(id) = file.spread_id() else { return Ok(()) };
-        for site in sites {
-            match site.store.object_file(id) {
-                Err(error) if error.errno() == Errno::ENOENT => {}
-                Err(error) => return Err(error),
-                Ok(object) if object.stat()?.attr.nlink > 1 => {
-                    if site.unlink(names, &object)? {
-                        site.store.sync_all()?;
-                    }
+/// Gives a file its names on its tier. Not durable. If that fails, the tier
+/// is as it was.
+pub(super) fn name_in_place(
+    core: &Core,
+    fd: &Fd,
+    placed: &Placed,
+    names: &[PathBuf],
+    sites: &[Site],
+) -> Result<()> {
+    let site = sites.iter().find(|site| site.tier == placed.tier).ok_or(Errno::ENODEV)?;
+    let object = site.store.object_file(placed.id)?;
+    if object.stat()?.attr.size != placed.size {
+        site.store.truncate(placed.id, placed.size)?;
+    }
+    let mut made = Vec::new();
+    let done = prepare(&**fd, &*object, 0o600)
+        .and_then(|()| names.iter().try_for_each(|path| site.link(&core.home, path, &object, &mut made)));
+    if done.is_err() {
+        site.unlink(names, &object)?;
+        for path in made.iter().rev() {
+            let (dir, name) = split(path);
+            site.dir(dir)?.remove_at(name, true)?;
+        }
+    }
+    done
+}
+
+/// A file comes home: what it has of names on tiers goes, durably, before
+/// its object does. An ejection that was interrupted may have given it some.
+pub(super) fn unplace(file: &File, names: &[PathBuf], sites: &[Site]) -> Result<()> {
+    let Some(id) = file.spread_id() else { return Ok(()) };
+    for site in sites {
+        match site.store.object_file(id) {
+            Err(error) if error.errno() == Errno::ENOENT => {}
+            Err(error) => return Err(error),
+            Ok(object) if object.stat()?.attr.nlink > 1 => {
+                if site.unlink(names, &object)? {
+                    site.store.sync_all()?;
                 }
-                Ok(_) => {}
             }
+            Ok(_) => {}
         }
-        Ok(())
     }
+    Ok(())
 }
 
 /// Gives an inode of a tier what that at home has besides owner and times, as far

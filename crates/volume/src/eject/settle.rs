@@ -6,8 +6,8 @@
 //! only when the tier has all of it durably.
 
 use super::in_place::{Site, split};
-use crate::import::give_attributes;
 use braid_contract::{Access, Attr, Context, Errno, Error, Fd, FileKind, ObjectId, Result, SetTime, Shown};
+use braid_core::namespace::copied::give_attributes;
 use braid_format::BRAID_DIR;
 use braid_home::{Home, names_in};
 use std::collections::{HashMap, HashSet};

@@ -1,10 +1,10 @@
 //! What an ejection will come to: how much comes home, how much may stay on
 //! which tier, and what is in the way.
 
-use super::in_place::{Fate, Site};
-use super::{Amounts, Away, EjectOptions, Ejection};
-use crate::Volume;
+use super::amounts::{Amounts, EjectOptions, Ejection};
+use super::in_place::{Fate, Site, fate};
 use braid_contract::{Access, Errno, Error, Fd, Result, TierId};
+use braid_core::Core;
 use braid_core::file::allocate::allocated_on;
 use braid_core::live::{File, Layout};
 use braid_core::namespace::known::with_file;
@@ -27,7 +27,7 @@ impl Names {
 
 /// What was found.
 struct Surveyor<'v> {
-    volume: &'v Volume,
+    core: &'v Core,
     sites: &'v [Site],
     /// If everything comes home, and if what can stays.
     all: Amounts,
@@ -37,93 +37,96 @@ struct Surveyor<'v> {
     in_the_way: Vec<(PathBuf, String)>,
 }
 
-impl Volume {
-    /// What there is to be done, and what is in the way.
-    pub(super) fn survey(&self, options: EjectOptions, sites: &[Site]) -> Result<(Ejection, Names)> {
-        let mut names = Names::default();
-        let (all, in_place) = (Amounts::default(), Amounts::default());
-        let (left, in_the_way) = (Vec::new(), Vec::new());
-        let mut surveyor = Surveyor { volume: self, sites, all, in_place, left, in_the_way };
-        self.core.home.walk_below(&[], &mut |seen| {
-            match seen {
-                Seen::File(path, fd, identity) => {
-                    let met = self.core.home.id_attr(&**fd, identity).and_then(|attr| match attr {
-                        None => Ok(()),
-                        Some(_) if identity.attr.nlink > 1 => {
-                            names.0.entry(identity.ino()).or_default().push(path.to_owned());
-                            Ok(())
-                        }
-                        Some(_) => surveyor.meet(fd, identity, &[path.to_owned()]),
-                    });
-                    met.unwrap_or_else(|error| surveyor.left.push((path.to_owned(), error.to_string())));
-                }
-                Seen::Failed(path, error) => surveyor.left.push((path.to_owned(), error.to_string())),
+/// What there is to be done, and what is in the way.
+pub(super) fn survey(core: &Core, options: EjectOptions, sites: &[Site]) -> Result<(Ejection, Names)> {
+    let mut names = Names::default();
+    let (all, in_place) = (Amounts::default(), Amounts::default());
+    let (left, in_the_way) = (Vec::new(), Vec::new());
+    let mut surveyor = Surveyor { core, sites, all, in_place, left, in_the_way };
+    core.home.walk_below(&[], &mut |seen| {
+        match seen {
+            Seen::File(path, fd, identity) => {
+                let met = core.home.id_attr(&**fd, identity).and_then(|attr| match attr {
+                    None => Ok(()),
+                    Some(_) if identity.attr.nlink > 1 => {
+                        names.0.entry(identity.ino()).or_default().push(path.to_owned());
+                        Ok(())
+                    }
+                    Some(_) => surveyor.meet(fd, identity, &[path.to_owned()]),
+                });
+                met.unwrap_or_else(|error| surveyor.left.push((path.to_owned(), error.to_string())));
             }
-            Ok(())
-        })?;
-        for paths in names.0.values() {
-            let met = self.core.home.root().open_at(paths[0].as_os_str(), Access::Path).and_then(|fd| {
-                let identity = self.core.home.identify(&*fd)?;
-                surveyor.meet(&fd, &identity, paths)
-            });
-            met.unwrap_or_else(|error| surveyor.left.push((paths[0].clone(), error.to_string())));
+            Seen::Failed(path, error) => surveyor.left.push((path.to_owned(), error.to_string())),
         }
-        Ok((surveyor.ejection(options), names))
+        Ok(())
+    })?;
+    for paths in names.0.values() {
+        let met = core.home.root().open_at(paths[0].as_os_str(), Access::Path).and_then(|fd| {
+            let identity = core.home.identify(&*fd)?;
+            surveyor.meet(&fd, &identity, paths)
+        });
+        met.unwrap_or_else(|error| surveyor.left.push((paths[0].clone(), error.to_string())));
     }
+    Ok((surveyor.ejection(options), names))
+}
 
-    /// Bytes of a file that are not on home, and the room that they take; an
-    /// error if some can't be read.
-    fn readable_elsewhere(&self, file: &File) -> Result<(u64, u64)> {
-        let mut on = BTreeMap::<TierId, u64>::new();
-        self.each_away(file, 0, &mut |range| {
-            let tier = self.core.tiers.get(range.tier)?;
-            if tier.is_absent() || !tier.is_healthy() {
-                let what = format!("some of it is on tier {}, which is {}", tier.name, tier.state().name());
-                return Err(Error::new(Errno::EIO, what));
-            }
-            *on.entry(range.tier).or_default() += range.len;
-            Ok(())
-        })?;
-        let Layout::Spread(spread) = &*file.layout.read() else { return Ok((0, 0)) };
-        let mut space = 0;
-        for (tier, bytes) in &on {
-            space += allocated_on(file, spread, &*self.core.tiers.get(*tier)?).min(*bytes);
+/// Bytes of a file that are not on home, and the room that they take; an
+/// error if some can't be read.
+fn readable_elsewhere(core: &Core, file: &File) -> Result<(u64, u64)> {
+    let mut on = BTreeMap::<TierId, u64>::new();
+    each_away(core, file, 0, &mut |range| {
+        let tier = core.tiers.get(range.tier)?;
+        if tier.is_absent() || !tier.is_healthy() {
+            let what = format!("some of it is on tier {}, which is {}", tier.name, tier.state().name());
+            return Err(Error::new(Errno::EIO, what));
         }
-        Ok((on.values().sum(), space))
+        *on.entry(range.tier).or_default() += range.len;
+        Ok(())
+    })?;
+    let Layout::Spread(spread) = &*file.layout.read() else { return Ok((0, 0)) };
+    let mut space = 0;
+    for (tier, bytes) in &on {
+        space += allocated_on(file, spread, &*core.tiers.get(*tier)?).min(*bytes);
     }
+    Ok((on.values().sum(), space))
+}
 
-    /// Calls `visit` with each range of a file that is not on home.
-    pub(super) fn each_away(
-        &self,
-        file: &File,
-        first: u64,
-        visit: &mut dyn FnMut(Away) -> Result<()>,
-    ) -> Result<()> {
-        let Layout::Spread(spread) = &*file.layout.read() else { return Ok(()) };
-        let (ranges, size, home) = (spread.range_size(), spread.size(), self.core.tiers.home().id);
-        let end = ranges.count(size);
-        spread.index.for_each(ranges.range_of(first), |range, entry| {
-            // What lies behind the end goes when the file becomes plain.
-            if range >= end {
-                return Ok(());
-            }
-            let tier = entry?.tier;
-            let offset = ranges.start_of(range);
-            let len = (size - offset).min(ranges.bytes());
-            if tier == home {
-                Ok(())
-            } else {
-                visit(Away { offset, len, tier, next: offset + ranges.bytes() })
-            }
-        })
-    }
+/// A range that is not on home.
+pub(super) struct Away {
+    pub(super) offset: u64,
+    pub(super) len: u64,
+    pub(super) tier: TierId,
+    /// Where the next one begins.
+    pub(super) next: u64,
+}
+
+/// Calls `visit` with each range of a file that is not on home.
+pub(super) fn each_away(
+    core: &Core,
+    file: &File,
+    first: u64,
+    visit: &mut dyn FnMut(Away) -> Result<()>,
+) -> Result<()> {
+    let Layout::Spread(spread) = &*file.layout.read() else { return Ok(()) };
+    let (ranges, size, home) = (spread.range_size(), spread.size(), core.tiers.home().id);
+    let end = ranges.count(size);
+    spread.index.for_each(ranges.range_of(first), |range, entry| {
+        // What lies behind the end goes when the file becomes plain.
+        if range >= end {
+            return Ok(());
+        }
+        let tier = entry?.tier;
+        let offset = ranges.start_of(range);
+        let len = (size - offset).min(ranges.bytes());
+        if tier == home { Ok(()) } else { visit(Away { offset, len, tier, next: offset + ranges.bytes() }) }
+    })
 }
 
 impl Surveyor<'_> {
     fn meet(&mut self, fd: &Fd, identity: &Identity, names: &[PathBuf]) -> Result<()> {
-        let ((bytes, space), fate) = with_file(&self.volume.core, fd, identity, |file| {
-            let elsewhere = self.volume.readable_elsewhere(file)?;
-            Ok((elsewhere, self.volume.fate(file, identity, names, self.sites)?))
+        let ((bytes, space), fate) = with_file(self.core, fd, identity, |file| {
+            let elsewhere = readable_elsewhere(self.core, file)?;
+            Ok((elsewhere, fate(self.core, file, identity, names, self.sites)?))
         })?;
         if bytes == 0 {
             return Ok(());
@@ -144,7 +147,7 @@ impl Surveyor<'_> {
     }
 
     fn ejection(self, options: EjectOptions) -> Ejection {
-        let home = self.volume.core.tiers.home();
+        let home = self.core.tiers.home();
         home.measure_again();
         let amounts = if options.in_place { self.in_place.clone() } else { self.all };
         let (room, left, in_place) = (home.room(), self.left, self.in_place);

@@ -12,19 +12,20 @@
 //! (`discard_unnamed`); what it leaves of 3 is met again as a file
 //! that home has already, and is the same.
 
-use super::ImportObserver;
-use super::walk::{Met, give_attributes, open_dir};
-use crate::Volume;
+use super::shared::Importer;
+use super::types::ImportObserver;
+use super::walk::{Met, open_dir};
 use braid_contract::{
     Access, Attr, Errno, Error, Fd, FileKind, NativeFd, ObjectId, RenameMode, Result, Store,
 };
 use braid_core::file::open::end_use;
 use braid_core::file::whole::{adopt_object, take_object_id};
 use braid_core::namespace::copied::ID_ATTRS;
+use braid_core::namespace::copied::give_attributes;
 use braid_core::namespace::known::with_file;
 use braid_format::Reason;
 use braid_tiers::Tier;
-use std::collections::{BTreeMap, HashMap};
+use std::collections::HashMap;
 use std::ffi::{OsStr, OsString};
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
@@ -33,7 +34,7 @@ use std::path::{Path, PathBuf};
 const BATCH: usize = 256;
 
 pub(super) struct Adopter<'a> {
-    pub(super) volume: &'a Volume,
+    pub(super) importer: &'a Importer,
     tier: &'a Tier,
     store: &'a dyn Store,
     /// The tier's directory.
@@ -78,7 +79,7 @@ struct Old {
 
 impl<'a> Adopter<'a> {
     pub(super) fn new(
-        volume: &'a Volume,
+        importer: &'a Importer,
         tier: &'a Tier,
         store: &'a dyn Store,
         (root, unnamed): (Fd, Fd),
@@ -86,7 +87,7 @@ impl<'a> Adopter<'a> {
     ) -> Self {
         let (batch, links, old, linked) = (Vec::new(), Vec::new(), Vec::new(), HashMap::new());
         Self {
-            volume,
+            importer,
             tier,
             store,
             root,
@@ -141,7 +142,7 @@ impl<'a> Adopter<'a> {
 
     /// Whether the file that home has of that name is this one.
     fn is_in(&mut self, met: &Met<'_>) -> Result<bool> {
-        let home = &self.volume.core.home;
+        let home = &self.importer.core.home;
         let fd = home.root().open_at(met.path.as_os_str(), Access::Path)?;
         let identity = home.identify(&*fd)?;
         match home.id_attr(&*fd, &identity)? {
@@ -177,7 +178,7 @@ impl<'a> Adopter<'a> {
 
     fn find_linked(&self) -> Result<HashMap<u64, PathBuf>> {
         let mut linked = HashMap::new();
-        let home = &self.volume.core.home;
+        let home = &self.importer.core.home;
         home.walk(&mut |path, fd, identity| {
             let Some(attr) = home.id_attr(&**fd, identity).ok().flatten() else { return Ok(()) };
             if attr.kind.whole().is_some_and(|whole| whole.tier == self.tier.id)
@@ -209,14 +210,14 @@ impl<'a> Adopter<'a> {
             Err(error) if error.errno() == Errno::EEXIST => return Ok(false),
             result => result?,
         }
-        self.volume.name_was_added(&*file)?;
+        self.importer.name_was_added(&*file)?;
         Ok(true)
     }
 
     /// Whether a file at home is still what came of an inode of the tier.
     fn is_file_of(&self, file: &Fd, ino: u64) -> Result<bool> {
-        let identity = self.volume.core.home.identify(&**file)?;
-        Ok(match self.volume.core.home.id_attr(&**file, &identity)? {
+        let identity = self.importer.core.home.identify(&**file)?;
+        Ok(match self.importer.core.home.id_attr(&**file, &identity)? {
             Some(attr) => self.object(attr.id)?.is_some_and(|object| object.ino.0 == ino),
             None => identity.size() == 0,
         })
@@ -226,7 +227,7 @@ impl<'a> Adopter<'a> {
         for link in std::mem::take(&mut self.links) {
             match self.link(home, &link) {
                 Ok(true) => {
-                    self.volume.names_came(home, [&*link.path]);
+                    self.importer.names_came(home, [&*link.path]);
                     self.old.push(Old { path: link.path, is_object: true });
                     self.came.0 += 1;
                 }
@@ -238,21 +239,21 @@ impl<'a> Adopter<'a> {
     }
 
     fn make_unnamed(&self, met: &Met<'_>, unnamed: &OsStr) -> Result<()> {
-        let (volume, attr) = (self.volume, met.attr);
+        let (core, attr) = (&self.importer.core, met.attr);
         let fd = self.unnamed.create_at(unnamed, 0o600)?;
         give_attributes(&**met.fd, attr, &*fd)?;
         // One without data is a plain file.
         if attr.size == 0 {
             return Ok(());
         }
-        let identity = volume.core.home.identify(&*fd)?;
-        with_file(&volume.core, &fd, &identity, |file| {
+        let identity = core.home.identify(&*fd)?;
+        with_file(core, &fd, &identity, |file| {
             file.opened(false)?;
-            let made = take_object_id(&volume.core, file).and_then(|id| {
+            let made = take_object_id(core, file).and_then(|id| {
                 self.store.adopt(id, &**met.fd).map_err(|error| self.tier.note_error(error))?;
-                adopt_object(&volume.core, file, self.tier, id, Reason::Asked)
+                adopt_object(core, file, self.tier, id, Reason::Asked)
             });
-            let ended = end_use(&volume.core, file, false);
+            let ended = end_use(core, file, false);
             made.and(ended)
         })
     }
@@ -260,7 +261,7 @@ impl<'a> Adopter<'a> {
     /// Carries out what was put off: gives names to what has none, and takes
     /// away old ones.
     pub(super) fn flush(&mut self) -> Result<()> {
-        let home = self.volume.core.home.root();
+        let home = self.importer.core.home.root();
         self.give_names(&home)?;
         self.add_links(&home)?;
         self.let_go(&home)?;
@@ -293,7 +294,7 @@ impl<'a> Adopter<'a> {
                 }
             }
         }
-        self.volume.names_came(home, named.iter().map(|adopted| &*adopted.path));
+        self.importer.names_came(home, named.iter().map(|adopted| &*adopted.path));
         for Adopted { path, bytes, .. } in named {
             self.came = (self.came.0 + 1, self.came.1 + bytes);
             self.old.push(Old { path, is_object: true });
@@ -334,8 +335,8 @@ impl<'a> Adopter<'a> {
     /// It is not to come in after all: the object is only a name of it.
     fn give_back(&self, adopted: &Adopted) -> Result<()> {
         let fd = self.unnamed.open_at(&adopted.unnamed, Access::Path)?;
-        let identity = self.volume.core.home.identify(&*fd)?;
-        if let Some(attr) = self.volume.core.home.id_attr(&*fd, &identity)? {
+        let identity = self.importer.core.home.identify(&*fd)?;
+        if let Some(attr) = self.importer.core.home.id_attr(&*fd, &identity)? {
             self.store.remove(&[attr.id])?;
         }
         self.unnamed.remove_at(&adopted.unnamed, false)
@@ -346,12 +347,12 @@ impl<'a> Adopter<'a> {
         if met.at_home.is_some() {
             return if self.is_same(met)? { self.is_old(met.path, false) } else { self.stays(met.path) };
         }
-        let home = self.volume.core.home.root();
+        let home = self.importer.core.home.root();
         let (dir, name) = (parent(&home, met.path)?, name(met.path));
         make_other(&dir, name, met.fd, met.attr)?;
         let made = dir.open_at(name, Access::Path)?;
         give_attributes(&**met.fd, met.attr, &*made)?;
-        self.volume.names_came(&home, [met.path]);
+        self.importer.names_came(&home, [met.path]);
         self.is_old(met.path, false)?;
         self.observer.came(0, 0)
     }
@@ -361,7 +362,7 @@ impl<'a> Adopter<'a> {
         if (met.at_home, met.attr.kind) != (Some(FileKind::Symlink), FileKind::Symlink) {
             return Ok(false);
         }
-        let theirs = self.volume.core.home.root().open_at(met.path.as_os_str(), Access::Path)?;
+        let theirs = self.importer.core.home.root().open_at(met.path.as_os_str(), Access::Path)?;
         Ok(theirs.read_link()? == met.fd.read_link()?)
     }
 }
@@ -375,33 +376,6 @@ fn make_other(dir: &Fd, name: &OsStr, fd: &Fd, attr: &Attr) -> Result<()> {
         FileKind::CharDevice => node(0o020_000, attr.rdev),
         FileKind::BlockDevice => node(0o060_000, attr.rdev),
         FileKind::Regular | FileKind::Directory => Err(Error::new(Errno::EINVAL, "it has contents")),
-    }
-}
-
-impl Volume {
-    /// Tells the front end of names that came.
-    pub(super) fn names_came<'p>(&self, home: &Fd, paths: impl IntoIterator<Item = &'p Path>) {
-        let Some(cache) = self.state.entry_cache.get() else { return };
-        let mut dirs: BTreeMap<&Path, Vec<OsString>> = BTreeMap::new();
-        for path in paths {
-            let dir = path.parent().unwrap_or(Path::new(""));
-            dirs.entry(dir).or_default().push(name(path).to_owned());
-        }
-        for (dir, names) in dirs {
-            // One that is gone again has no names.
-            let Ok(identity) = open_dir(home, dir).and_then(|dir| self.core.home.identify(&*dir)) else {
-                continue;
-            };
-            cache.names_came(self.core.home.public_ino(identity.ino()), &names);
-        }
-    }
-
-    /// A file got one more name.
-    fn name_was_added(&self, file: &dyn NativeFd) -> Result<()> {
-        if let Some(cache) = self.state.entry_cache.get() {
-            cache.attributes_changed(self.core.home.public_ino(self.core.home.identify(file)?.ino()));
-        }
-        Ok(())
     }
 }
 

@@ -1,15 +1,14 @@
 //! The way through a tier's directory, beside that through home's.
 
-use super::adopt::Adopter;
-use super::{ImportSurvey, NAMED_MAX, NATIVE_NAMES};
-use crate::Volume;
-use braid_contract::{Access, Attr, Errno, Error, Fd, FileKind, Result, SetTime};
-use braid_core::namespace::copied::copy_xattrs;
-use braid_core::recover::unnamed::discard_unnamed;
+use braid_contract::{Access, Attr, Errno, Error, Fd, FileKind, Result};
+use braid_core::Core;
 use braid_format::BRAID_DIR;
 use braid_home::names_in;
 use std::ffi::OsStr;
 use std::path::{Path, PathBuf};
+
+/// Names that file systems make at their root, and no user.
+const NATIVE_NAMES: [&str; 1] = ["lost+found"];
 
 /// Something that is met on the way: where it is, and what.
 pub(super) struct Met<'a> {
@@ -22,7 +21,7 @@ pub(super) struct Met<'a> {
 }
 
 /// What a walk does with what it meets.
-trait Visitor {
+pub(super) trait Visitor {
     /// Anything but a directory.
     fn leaf(&mut self, met: &Met<'_>) -> Result<()>;
     /// A directory; answers whether to go in.
@@ -40,9 +39,9 @@ enum Step {
     Leave(PathBuf),
 }
 
-fn walk(volume: &Volume, root: &Fd, visitor: &mut dyn Visitor) -> Result<()> {
+pub(super) fn walk(core: &Core, root: &Fd, visitor: &mut dyn Visitor) -> Result<()> {
     let device = root.stat()?.device;
-    let home = volume.core.home.root();
+    let home = core.home.root();
     let mut steps = vec![Step::Enter(PathBuf::new())];
     while let Some(step) = steps.pop() {
         let path = match step {
@@ -117,137 +116,4 @@ fn is_native(dir: &Path, name: &OsStr) -> bool {
 pub(super) fn open_dir(root: &Fd, path: &Path) -> Result<Fd> {
     let path = if path.as_os_str().is_empty() { Path::new(".") } else { path };
     root.open_at(path.as_os_str(), Access::Directory)
-}
-
-/// Only looks.
-struct Surveyor(ImportSurvey);
-
-impl Surveyor {
-    fn conflict(&mut self, path: &Path) {
-        self.0.conflicts += 1;
-        if self.0.named.len() < NAMED_MAX {
-            self.0.named.push(path.to_owned());
-        }
-    }
-}
-
-impl Visitor for Surveyor {
-    fn leaf(&mut self, met: &Met<'_>) -> Result<()> {
-        match (met.at_home, met.attr.kind) {
-            (Some(_), _) => self.conflict(met.path),
-            (None, FileKind::Regular) => {
-                self.0.files += 1;
-                self.0.bytes += met.attr.size;
-            }
-            (None, _) => self.0.others += 1,
-        }
-        Ok(())
-    }
-
-    fn enter(&mut self, met: &Met<'_>) -> Result<bool> {
-        let merges = met.at_home.is_none_or(|kind| kind == FileKind::Directory);
-        if merges {
-            self.0.dirs += 1;
-        } else {
-            self.conflict(met.path);
-        }
-        Ok(merges)
-    }
-
-    fn leave(&mut self, _path: &Path) -> Result<()> {
-        Ok(())
-    }
-
-    fn failed(&mut self, path: &Path, error: &Error) -> Result<()> {
-        self.0.failed.push((path.to_owned(), error.to_string()));
-        Ok(())
-    }
-}
-
-pub(super) fn survey(volume: &Volume, root: &Fd) -> Result<ImportSurvey> {
-    let mut surveyor = Surveyor(ImportSurvey::default());
-    walk(volume, root, &mut surveyor)?;
-    Ok(surveyor.0)
-}
-
-/// Brings in what is met.
-struct Bringer<'a, 'r> {
-    adopter: Adopter<'a>,
-    root: &'r Fd,
-    home: Fd,
-    /// Directories that were made, and the times that they are to have.
-    made: Vec<(PathBuf, Attr)>,
-    /// Directories that may be empty in the end, inner ones first.
-    left: Vec<PathBuf>,
-}
-
-impl Visitor for Bringer<'_, '_> {
-    fn leaf(&mut self, met: &Met<'_>) -> Result<()> {
-        match met.attr.kind {
-            FileKind::Regular => self.adopter.file(met),
-            _ => self.adopter.other(met),
-        }
-    }
-
-    fn enter(&mut self, met: &Met<'_>) -> Result<bool> {
-        match met.at_home {
-            Some(FileKind::Directory) => Ok(true),
-            Some(_) => {
-                self.adopter.observer.conflict(met.path);
-                Ok(false)
-            }
-            None => {
-                self.home.make_dir_at(met.path.as_os_str(), 0o700)?;
-                let made = self.home.open_at(met.path.as_os_str(), Access::Path)?;
-                give_attributes(&**met.fd, met.attr, &*made)?;
-                self.adopter.volume.names_came(&self.home, [met.path]);
-                self.made.push((met.path.to_owned(), *met.attr));
-                Ok(true)
-            }
-        }
-    }
-
-    fn leave(&mut self, path: &Path) -> Result<()> {
-        self.left.push(path.to_owned());
-        Ok(())
-    }
-
-    fn failed(&mut self, path: &Path, error: &Error) -> Result<()> {
-        self.adopter.observer.failed(path, error)
-    }
-}
-
-pub(super) fn bring_in(volume: &Volume, root: &Fd, adopter: Adopter<'_>) -> Result<()> {
-    let home = volume.core.home.root();
-    let mut bringer = Bringer { adopter, root, home, made: Vec::new(), left: Vec::new() };
-    let walked = walk(volume, root, &mut bringer);
-    bringer.adopter.flush()?;
-    // What was emptied goes; what is left in others keeps them.
-    for path in &bringer.left {
-        match bringer.root.remove_at(path.as_os_str(), true) {
-            Err(error) if matches!(error.errno(), Errno::ENOTEMPTY | Errno::EEXIST | Errno::ENOENT) => {}
-            result => result?,
-        }
-    }
-    for (path, attr) in bringer.made.iter().rev() {
-        let dir = bringer.home.open_at(path.as_os_str(), Access::Path)?;
-        dir.set_times(Some(SetTime::At(attr.atime)), Some(SetTime::At(attr.mtime)))?;
-    }
-    discard_unnamed(&volume.core)?;
-    walked
-}
-
-/// Owner, extended attributes, mode and times.
-pub(crate) fn give_attributes(
-    old: &dyn braid_contract::NativeFd,
-    attr: &Attr,
-    new: &dyn braid_contract::NativeFd,
-) -> Result<()> {
-    // A change of the owner clears set-id bits and capabilities.
-    new.set_owner(Some(attr.uid), Some(attr.gid))?;
-    copy_xattrs(old, new)?;
-    if attr.kind != FileKind::Symlink {
-        new.set_mode(u32::from(attr.mode) & 0o7777)?;
-    }
-    new.set_times(Some(SetTime::At(attr.atime)), Some(SetTime::At(attr.mtime)))
 }

@@ -3,17 +3,66 @@
 //! drained from before its job is started until that is cancelled, fails, or is
 //! undone, over restarts and crashes.
 
-use crate::Volume;
+use super::records::Jobs;
+use crate::membership::TierClaims;
 use braid_contract::{Errno, Error, JobKind, RefusalKind, Result};
 use braid_format::JobRecord;
 
-impl Volume {
+impl TierClaims for Jobs {
+    fn emptied_by(&self, name: &str) -> Option<u64> {
+        let at_it = |record: &JobRecord| !record.state.is_final() && holds(record, name);
+        self.list.each(|job| at_it(&job.record).then_some(job.record.id)).into_iter().flatten().next()
+    }
+
+    fn release(&self, name: &str) {
+        self.released(name, |_| true).iter().for_each(|record| self.try_keep_inside(record));
+    }
+
+    fn free_name(&self, name: &str, by: Option<u64>) -> Result<()> {
+        let others = |record: &JobRecord| {
+            let named = [record.what.emptied_tier(), filled(&record.what)].contains(&Some(name));
+            named && Some(record.id) != by
+        };
+        let records = self.list.each(|job| others(&job.record).then(|| job.record.clone()));
+        let records: Vec<JobRecord> = records.into_iter().flatten().collect();
+        if let Some(JobRecord { id, what, .. }) = records.iter().find(|record| !record.state.is_final()) {
+            let what = format!("job {id} has not ended, and names tier {name} ({what}): cancel it first");
+            return Err(Error::refused(Errno::EBUSY, RefusalKind::Job, what));
+        }
+        self.free_ranges(name).map(drop)
+    }
+
+    fn free_ranges(&self, name: &str) -> Result<Vec<JobRecord>> {
+        let released = self.released(name, |record| record.state.is_final());
+        // What some say already may not be kept.
+        let ended = |record: &JobRecord| record.state.is_final() && record.what.emptied_tier() == Some(name);
+        let records = self.list.each(|job| ended(&job.record).then(|| job.record.clone()));
+        let kept = records.iter().flatten().try_for_each(|record| self.keep_inside(record));
+        match kept {
+            Ok(()) => Ok(released),
+            Err(error) => {
+                self.hold_again(&released);
+                Err(error)
+            }
+        }
+    }
+
+    fn hold_again(&self, released: &[JobRecord]) {
+        for record in released {
+            // One that is forgotten is not missed.
+            let _ = self.list.update(record.id, |job| job.record.holds = true);
+            self.try_keep_inside(record);
+        }
+    }
+}
+
+impl Jobs {
     /// A tier that was emptied takes new ranges again.
     ///
     /// # Errors
     /// `ENOENT` if there is no such tier, `EINVAL` if it was not emptied, or is
     /// being emptied: that job can be cancelled.
-    pub fn undo_evacuation(&self, tier: &str) -> Result<()> {
+    pub(crate) fn undo_evacuation(&self, tier: &str) -> Result<()> {
         let tier = self.core.tiers.named(tier)?;
         if let Some(id) = self.emptied_by(&tier.name) {
             let what = format!("job {id} is emptying tier {}: cancel it", tier.name);
@@ -24,85 +73,22 @@ impl Volume {
             return Err(Error::refused(Errno::EINVAL, RefusalKind::Request, what));
         }
         let released = self.released(&tier.name, |record| record.state.is_final());
-        let kept = released.iter().try_for_each(|record| self.keep_job(record));
+        let kept = released.iter().try_for_each(|record| self.keep(record));
         if kept.is_err() {
             // What is kept says so still; with this, it can be tried again.
             for record in &released {
-                let _ = self.jobs.update(record.id, |job| job.record.holds = true);
+                let _ = self.list.update(record.id, |job| job.record.holds = true);
             }
         }
         self.apply_draining();
         kept
     }
 
-    /// The job that is emptying the tier of this name.
-    pub(crate) fn emptied_by(&self, name: &str) -> Option<u64> {
-        let at_it = |record: &JobRecord| !record.state.is_final() && holds(record, name);
-        self.jobs.each(|job| at_it(&job.record).then_some(job.record.id)).into_iter().flatten().next()
-    }
-
-    /// The tier of this name goes, and another may get the name: none of these
-    /// jobs keeps new ranges away from that. The caller is through the barrier.
-    pub(crate) fn release_tier(&self, name: &str, which: impl Fn(&JobRecord) -> bool) {
-        self.released(name, which).iter().for_each(|record| self.try_keep_job_inside(record));
-    }
-
-    /// A tier of this name is about to join, brought by the job `by` or by
-    /// somebody: no job that was about an earlier one falls on it. The caller
-    /// is through the barrier.
-    ///
-    /// # Errors
-    /// `EBUSY` if such a job has not ended; those of the home tier.
-    pub(crate) fn free_name(&self, name: &str, by: Option<u64>) -> Result<()> {
-        let others = |record: &JobRecord| {
-            let named = [record.what.emptied_tier(), filled(&record.what)].contains(&Some(name));
-            named && Some(record.id) != by
-        };
-        let records = self.jobs.each(|job| others(&job.record).then(|| job.record.clone()));
-        let records: Vec<JobRecord> = records.into_iter().flatten().collect();
-        if let Some(JobRecord { id, what, .. }) = records.iter().find(|record| !record.state.is_final()) {
-            let what = format!("job {id} has not ended, and names tier {name} ({what}): cancel it first");
-            return Err(Error::refused(Errno::EBUSY, RefusalKind::Job, what));
-        }
-        self.free_ranges(name).map(drop)
-    }
-
-    /// Another tier is about to have this name: no job that has ended keeps new
-    /// ranges away from that, durably. Answers those that did. The caller is
-    /// through the barrier.
-    ///
-    /// # Errors
-    /// Those of the home tier; nothing changed then.
-    pub(crate) fn free_ranges(&self, name: &str) -> Result<Vec<JobRecord>> {
-        let released = self.released(name, |record| record.state.is_final());
-        // What some say already may not be kept.
-        let ended = |record: &JobRecord| record.state.is_final() && record.what.emptied_tier() == Some(name);
-        let records = self.jobs.each(|job| ended(&job.record).then(|| job.record.clone()));
-        let kept = records.iter().flatten().try_for_each(|record| self.keep_job_inside(record));
-        match kept {
-            Ok(()) => Ok(released),
-            Err(error) => {
-                self.hold_again(&released);
-                Err(error)
-            }
-        }
-    }
-
-    /// The tier stays that these jobs kept new ranges away from, and they go on
-    /// with that. The caller is through the barrier.
-    pub(crate) fn hold_again(&self, released: &[JobRecord]) {
-        for record in released {
-            // One that is forgotten is not missed.
-            let _ = self.jobs.update(record.id, |job| job.record.holds = true);
-            self.try_keep_job_inside(record);
-        }
-    }
-
     /// What earlier jobs of the kind left in force is this one's now.
     pub(super) fn supersede(&self, record: &JobRecord) {
         if let Some(tier) = record.what.emptied_tier() {
             let earlier = |old: &JobRecord| old.id != record.id && old.state.is_final();
-            self.released(tier, earlier).iter().for_each(|old| self.try_keep_job(old));
+            self.released(tier, earlier).iter().for_each(|old| self.try_keep(old));
         }
     }
 
@@ -111,7 +97,7 @@ impl Volume {
         // Whoever holds it to take a tier out has its own will with that.
         let _table = self.core.table.lock();
         for tier in self.core.tiers.iter() {
-            let held = self.jobs.each(|job| holds(&job.record, &tier.name));
+            let held = self.list.each(|job| holds(&job.record, &tier.name));
             tier.set_draining(held.contains(&true));
         }
     }
@@ -120,9 +106,9 @@ impl Volume {
     /// answers those that did, as they are to be kept.
     fn released(&self, name: &str, which: impl Fn(&JobRecord) -> bool) -> Vec<JobRecord> {
         let which = |record: &JobRecord| holds(record, name) && which(record);
-        let ids = self.jobs.each(|job| which(&job.record).then_some(job.record.id));
+        let ids = self.list.each(|job| which(&job.record).then_some(job.record.id));
         let release = |id| {
-            let released = self.jobs.update(id, |job| {
+            let released = self.list.update(id, |job| {
                 which(&job.record).then(|| {
                     job.record.holds = false;
                     job.record.clone()

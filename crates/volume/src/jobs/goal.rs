@@ -1,9 +1,10 @@
 //! Which ranges a job moves, and where to.
 
-use super::room::Stretch;
-use super::shares::Shares;
-use crate::Volume;
+use super::shares::{Shares, shares_of};
+use super::targets::{ranked_tiers, target_named};
+use crate::occupancy::{Stretch, each_range};
 use braid_contract::{Errno, Error, JobKind, Result, TierId};
+use braid_core::Core;
 use braid_core::file::choose::{PlacementRequest, find_room, placed};
 use braid_core::live::{File, Layout};
 use braid_format::{PinAttr, RangeSize, Reason};
@@ -49,114 +50,109 @@ pub(super) enum Target {
     NoRoom,
 }
 
-impl Volume {
-    /// What a kind of job wants; `None` if that is not about ranges.
-    pub(super) fn goal_of(&self, what: &JobKind) -> Result<Option<Goal>> {
-        Ok(Some(match what {
-            JobKind::Move { to, .. } => Goal::To(self.target_named(to)?),
-            JobKind::Promote { .. } => Goal::Ranked { tiers: self.ranked_tiers()?, reason: Reason::Promoted },
-            JobKind::Demote { .. } => {
-                let mut tiers = self.ranked_tiers()?;
-                tiers.reverse();
-                Goal::Ranked { tiers, reason: Reason::Demoted }
-            }
-            JobKind::Rebalance {} => Goal::Shares,
-            JobKind::Evacuate { tier, .. } => Goal::Off { tier: self.core.tiers.named(tier)?, to: None },
-            JobKind::Replace { tier, by } => {
-                Goal::Off { tier: self.core.tiers.named(tier)?, to: Some(self.core.tiers.named(by)?) }
-            }
-            JobKind::Import { .. } | JobKind::ReplaceHome { .. } => return Ok(None),
-        }))
-    }
-
-    /// The next ranges of a file that are to be moved, from the one at offset
-    /// `first` on and at most so many.
-    pub(super) fn steps(&self, goal: &Goal, file: &File, first: u64, max: usize) -> Result<Vec<Step>> {
-        let mut shares = match goal {
-            Goal::Shares => Some(self.shares_of(file)?),
-            _ => None,
-        };
-        let mut steps = Vec::new();
-        let mut taken = 0;
-        // Shares follow from the whole file.
-        let begin = if shares.is_some() { 0 } else { first };
-        let collected = self.each_range(file, begin, &mut |Stretch { offset, len, ranges, tier: from }| {
-            let to = shares.as_mut().and_then(|shares: &mut Shares| shares.take_from(from));
-            let wanted = match goal {
-                Goal::To(tier) => from != tier.id,
-                Goal::Ranked { tiers, .. } => is_better(tiers, 0, from),
-                Goal::Off { tier, .. } => from == tier.id,
-                Goal::Shares => to.is_some(),
-            };
-            // What lies behind the end goes with the first thing that happens
-            // to the file, and has only to go from a tier that is to be empty.
-            if !wanted || offset < first || len == 0 && !matches!(goal, Goal::Off { .. }) {
-                return Ok(());
-            }
-            taken += 1;
-            steps.push(Step { offset, len, ranges, from, to });
-            if taken == max { Err(Errno::ECANCELED.into()) } else { Ok(()) }
-        });
-        match collected {
-            Err(error) if error.errno() != Errno::ECANCELED || steps.len() < max => Err(error),
-            _ => Ok(steps),
+/// What a kind of job wants.
+pub(super) fn goal_of(core: &Core, what: &JobKind) -> Result<Goal> {
+    Ok(match what {
+        JobKind::Move { to, .. } => Goal::To(target_named(core, to)?),
+        JobKind::Promote { .. } => Goal::Ranked { tiers: ranked_tiers(core)?, reason: Reason::Promoted },
+        JobKind::Demote { .. } => {
+            let mut tiers = ranked_tiers(core)?;
+            tiers.reverse();
+            Goal::Ranked { tiers, reason: Reason::Demoted }
         }
-    }
+        JobKind::Rebalance {} => Goal::Shares,
+        JobKind::Evacuate { tier, .. } => Goal::Off { tier: core.tiers.named(tier)?, to: None },
+        JobKind::Replace { tier, by } => {
+            Goal::Off { tier: core.tiers.named(tier)?, to: Some(core.tiers.named(by)?) }
+        }
+        JobKind::Import { .. } | JobKind::ReplaceHome { .. } => {
+            return Err(Error::new(Errno::EINVAL, "this job moves no ranges"));
+        }
+    })
+}
 
-    /// Where a range goes, but for the tiers in `excluded`, a set of bits.
-    pub(super) fn target(&self, goal: &Goal, file: &File, step: &Step, excluded: u64) -> Result<Target> {
-        let fits = |tier: &Tier| {
-            excluded & bit(tier.id) == 0
-                && !tier.is_draining()
-                && tier.is_healthy()
-                && tier.room() >= step.len
+/// The next ranges of a file that are to be moved, from the one at offset
+/// `first` on and at most so many.
+pub(super) fn steps(core: &Core, goal: &Goal, file: &File, first: u64, max: usize) -> Result<Vec<Step>> {
+    let mut shares = match goal {
+        Goal::Shares => Some(shares_of(core, file)?),
+        _ => None,
+    };
+    let mut steps = Vec::new();
+    let mut taken = 0;
+    // Shares follow from the whole file.
+    let begin = if shares.is_some() { 0 } else { first };
+    let collected = each_range(core, file, begin, &mut |Stretch { offset, len, ranges, tier: from }| {
+        let to = shares.as_mut().and_then(|shares: &mut Shares| shares.take_from(from));
+        let wanted = match goal {
+            Goal::To(tier) => from != tier.id,
+            Goal::Ranked { tiers, .. } => is_better(tiers, 0, from),
+            Goal::Off { tier, .. } => from == tier.id,
+            Goal::Shares => to.is_some(),
         };
-        Ok(match goal {
-            Goal::To(tier) if fits(tier) => Target::Tier(Arc::clone(tier)),
-            Goal::To(tier) => {
-                // The figures may be a moment old, and the job ends here.
-                tier.measure_again();
-                if fits(tier) { Target::Tier(Arc::clone(tier)) } else { Target::NoRoom }
-            }
-            Goal::Ranked { tiers, .. } => {
-                let candidates = (0..tiers.len()).filter(|at| is_better(tiers, *at, step.from));
-                match candidates.map(|at| &tiers[at].0).find(|tier| fits(tier)) {
-                    Some(tier) => Target::Tier(Arc::clone(tier)),
-                    None => Target::Stay,
-                }
-            }
-            Goal::Shares => {
-                match step.to.and_then(|to| self.core.tiers.get(to).ok()).filter(|tier| fits(tier)) {
-                    Some(tier) => Target::Tier(tier),
-                    None => Target::Stay,
-                }
-            }
-            Goal::Off { to: Some(to), .. } if fits(to) => Target::Tier(Arc::clone(to)),
-            Goal::Off { tier, .. } => {
-                let excluded = excluded | bit(tier.id);
-                match self.choose_for(file, step.len.max(1), excluded) {
-                    Ok(tier) => Target::Tier(tier),
-                    Err(error) if error.is_full() => Target::NoRoom,
-                    Err(error) => return Err(error),
-                }
-            }
-        })
+        // What lies behind the end goes with the first thing that happens
+        // to the file, and has only to go from a tier that is to be empty.
+        if !wanted || offset < first || len == 0 && !matches!(goal, Goal::Off { .. }) {
+            return Ok(());
+        }
+        taken += 1;
+        steps.push(Step { offset, len, ranges, from, to });
+        if taken == max { Err(Errno::ECANCELED.into()) } else { Ok(()) }
+    });
+    match collected {
+        Err(error) if error.errno() != Errno::ECANCELED || steps.len() < max => Err(error),
+        _ => Ok(steps),
     }
+}
 
-    /// The policy's choice for a range of a spread file, noted in its credits.
-    fn choose_for(&self, file: &File, bytes: u64, excluded: u64) -> Result<Arc<Tier>> {
-        let layout = file.layout.read();
-        let Layout::Spread(spread) = &*layout else {
-            return Err(Error::new(Errno::EAGAIN, "the file was emptied"));
-        };
-        let mut credits = spread.placing.lock();
-        let size = spread.size();
-        let span = WriteSpan { offset: 0, len: bytes, size, size_after: size, new_bytes: bytes };
-        let request = PlacementRequest { file, origin: Origin::default(), span };
-        let choice = find_room(&self.core, &request, &credits, excluded)?;
-        placed(&self.core, &request, &mut credits, &choice);
-        Ok(choice.tier)
-    }
+/// Where a range goes, but for the tiers in `excluded`, a set of bits.
+pub(super) fn target(core: &Core, goal: &Goal, file: &File, step: &Step, excluded: u64) -> Result<Target> {
+    let fits = |tier: &Tier| {
+        excluded & bit(tier.id) == 0 && !tier.is_draining() && tier.is_healthy() && tier.room() >= step.len
+    };
+    Ok(match goal {
+        Goal::To(tier) if fits(tier) => Target::Tier(Arc::clone(tier)),
+        Goal::To(tier) => {
+            // The figures may be a moment old, and the job ends here.
+            tier.measure_again();
+            if fits(tier) { Target::Tier(Arc::clone(tier)) } else { Target::NoRoom }
+        }
+        Goal::Ranked { tiers, .. } => {
+            let candidates = (0..tiers.len()).filter(|at| is_better(tiers, *at, step.from));
+            match candidates.map(|at| &tiers[at].0).find(|tier| fits(tier)) {
+                Some(tier) => Target::Tier(Arc::clone(tier)),
+                None => Target::Stay,
+            }
+        }
+        Goal::Shares => match step.to.and_then(|to| core.tiers.get(to).ok()).filter(|tier| fits(tier)) {
+            Some(tier) => Target::Tier(tier),
+            None => Target::Stay,
+        },
+        Goal::Off { to: Some(to), .. } if fits(to) => Target::Tier(Arc::clone(to)),
+        Goal::Off { tier, .. } => {
+            let excluded = excluded | bit(tier.id);
+            match choose_for(core, file, step.len.max(1), excluded) {
+                Ok(tier) => Target::Tier(tier),
+                Err(error) if error.is_full() => Target::NoRoom,
+                Err(error) => return Err(error),
+            }
+        }
+    })
+}
+
+/// The policy's choice for a range of a spread file, noted in its credits.
+fn choose_for(core: &Core, file: &File, bytes: u64, excluded: u64) -> Result<Arc<Tier>> {
+    let layout = file.layout.read();
+    let Layout::Spread(spread) = &*layout else {
+        return Err(Error::new(Errno::EAGAIN, "the file was emptied"));
+    };
+    let mut credits = spread.placing.lock();
+    let size = spread.size();
+    let span = WriteSpan { offset: 0, len: bytes, size, size_after: size, new_bytes: bytes };
+    let request = PlacementRequest { file, origin: Origin::default(), span };
+    let choice = find_room(core, &request, &credits, excluded)?;
+    placed(core, &request, &mut credits, &choice);
+    Ok(choice.tier)
 }
 
 impl Step {

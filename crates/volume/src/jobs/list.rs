@@ -34,32 +34,32 @@ const RETRY_MAX_NS: u64 = 8_000_000_000;
 const WAIT_MAX: Duration = Duration::from_secs(1);
 
 /// A job and how it is doing.
-pub(super) struct Job {
-    pub(super) record: JobRecord,
-    pub(super) pace: Arc<Pace>,
+pub(crate) struct Job {
+    pub(crate) record: JobRecord,
+    pub(crate) pace: Arc<Pace>,
     /// A thread is at it.
     active: bool,
     not_before_ns: u64,
     retry_ns: u64,
-    pub(super) rest: Rest,
+    pub(crate) rest: Rest,
     /// Files that it waits for.
-    pub(super) waiting: u64,
-    pub(super) meter: Meter,
+    pub(crate) waiting: u64,
+    pub(crate) meter: Meter,
     saved_ns: u64,
     /// It is too late to end it.
     committed: bool,
-    pub(super) rehome: Rehome,
+    pub(crate) rehome: Rehome,
 }
 
 /// What a replacement of home needs and comes to, beyond what is kept.
 #[derive(Default)]
-pub(super) struct Rehome {
+pub(crate) struct Rehome {
     /// The directory that becomes home.
-    pub(super) root: Option<Fd>,
-    pub(super) phase: Option<RehomePhase>,
+    pub(crate) root: Option<Fd>,
+    pub(crate) phase: Option<RehomePhase>,
     /// The new directory is home.
-    pub(super) switched: bool,
-    pub(super) report: Option<RehomeOutcome>,
+    pub(crate) switched: bool,
+    pub(crate) report: Option<RehomeOutcome>,
 }
 
 /// What a job was before somebody changed its state.
@@ -71,7 +71,7 @@ pub(super) struct Before {
 
 /// What is left to look at.
 #[derive(Clone, Default)]
-pub(super) enum Rest {
+pub(crate) enum Rest {
     /// Nothing was counted yet.
     #[default]
     Uncounted,
@@ -82,7 +82,7 @@ pub(super) enum Rest {
 }
 
 /// How a run of a job ended.
-pub(super) enum Outcome {
+pub(crate) enum RunEnd {
     /// There is nothing left to do.
     Finished,
     /// The same, but for what this says.
@@ -95,17 +95,21 @@ pub(super) enum Outcome {
     Failed(String),
 }
 
+/// Why a run does not go on.
+pub(crate) enum RunStop {
+    Interrupted,
+    Failed(String),
+}
+
 /// All jobs.
-pub(crate) struct Jobs {
-    state: Mutex<State>,
+pub(crate) struct JobList {
+    state: Mutex<ListState>,
     changed: Condvar,
-    /// Held while a record is written, so that they are written in order.
-    pub(super) saving: Mutex<()>,
     paces: Arc<Paces>,
     environment: Arc<dyn Environment>,
 }
 
-struct State {
+struct ListState {
     jobs: BTreeMap<u64, Job>,
     last: u64,
     parallel: usize,
@@ -115,7 +119,7 @@ struct State {
 }
 
 /// No job runs while this lives.
-pub(crate) struct HeldJobs<'a>(&'a Jobs);
+pub(crate) struct HeldJobs<'a>(&'a JobList);
 
 impl Drop for HeldJobs<'_> {
     fn drop(&mut self) {
@@ -124,11 +128,16 @@ impl Drop for HeldJobs<'_> {
     }
 }
 
-impl Jobs {
+impl JobList {
     pub(crate) fn new(environment: Arc<dyn Environment>, paces: Arc<Paces>) -> Self {
-        let state =
-            State { jobs: BTreeMap::new(), last: 0, parallel: PARALLEL_DEFAULT, stopped: false, held: false };
-        Self { state: Mutex::new(state), changed: Condvar::new(), saving: Mutex::new(()), paces, environment }
+        let state = ListState {
+            jobs: BTreeMap::new(),
+            last: 0,
+            parallel: PARALLEL_DEFAULT,
+            stopped: false,
+            held: false,
+        };
+        Self { state: Mutex::new(state), changed: Condvar::new(), paces, environment }
     }
 
     /// Takes in what was kept.
@@ -191,7 +200,7 @@ impl Jobs {
     }
 
     /// Sets how many jobs run at the same time.
-    pub(super) fn set_parallel(&self, parallel: usize) {
+    pub(crate) fn set_parallel(&self, parallel: usize) {
         self.state.lock().parallel = parallel.clamp(1, PARALLEL_MAX);
         self.changed.notify_all();
     }
@@ -219,7 +228,7 @@ impl Jobs {
     }
 
     /// Waits for a job that may run, a second at most, and takes it.
-    pub(super) fn wait_for_work(&self) -> Option<(u64, Arc<Pace>)> {
+    pub(crate) fn wait_for_work(&self) -> Option<(u64, Arc<Pace>)> {
         let now_ns = self.environment.monotonic_ns();
         let mut state = self.state.lock();
         let ready = self.take(&mut state, now_ns);
@@ -236,7 +245,7 @@ impl Jobs {
 
     /// Takes a job above `after`, whether or not it should wait: where there
     /// are no threads, time is nobody's.
-    pub(super) fn take_after(&self, after: u64) -> Option<(u64, Arc<Pace>)> {
+    pub(crate) fn take_after(&self, after: u64) -> Option<(u64, Arc<Pace>)> {
         let mut state = self.state.lock();
         if state.held {
             return None;
@@ -245,11 +254,11 @@ impl Jobs {
         self.begin(&mut state, id)
     }
 
-    pub(super) fn is_stopped(&self) -> bool {
+    pub(crate) fn is_stopped(&self) -> bool {
         self.state.lock().stopped
     }
 
-    fn take(&self, state: &mut State, now_ns: u64) -> Option<(u64, Arc<Pace>)> {
+    fn take(&self, state: &mut ListState, now_ns: u64) -> Option<(u64, Arc<Pace>)> {
         let active = state.jobs.values().filter(|job| job.active).count();
         if state.stopped || state.held || active >= state.parallel {
             return None;
@@ -259,7 +268,7 @@ impl Jobs {
         self.begin(state, id)
     }
 
-    fn begin(&self, state: &mut State, id: u64) -> Option<(u64, Arc<Pace>)> {
+    fn begin(&self, state: &mut ListState, id: u64) -> Option<(u64, Arc<Pace>)> {
         let job = state.jobs.get_mut(&id)?;
         job.active = true;
         job.record.state = JobState::Running;
@@ -275,7 +284,7 @@ impl Jobs {
     }
 
     /// Whether a run has to end.
-    pub(super) fn is_interrupted(&self, id: u64) -> bool {
+    pub(crate) fn is_interrupted(&self, id: u64) -> bool {
         let state = self.state.lock();
         state.stopped
             || state.held
@@ -283,7 +292,7 @@ impl Jobs {
     }
 
     /// Whether somebody paused or cancelled a job, or the volume ends.
-    pub(super) fn is_given_up(&self, id: u64) -> bool {
+    pub(crate) fn is_given_up(&self, id: u64) -> bool {
         let state = self.state.lock();
         state.stopped || state.jobs.get(&id).is_none_or(|job| job.record.state != JobState::Running)
     }
@@ -306,12 +315,12 @@ impl Jobs {
     }
 
     /// Waits until something changes, at most for so long.
-    pub(super) fn wait_for_change(&self, max_ns: u64) {
+    pub(crate) fn wait_for_change(&self, max_ns: u64) {
         self.changed.wait_for(&mut self.state.lock(), Duration::from_nanos(max_ns));
     }
 
     /// A run ended. Answers what has to be kept, and which jobs are forgotten.
-    pub(super) fn ended(&self, id: u64, outcome: Outcome) -> Option<(JobRecord, Vec<u64>)> {
+    pub(super) fn ended(&self, id: u64, outcome: RunEnd) -> Option<(JobRecord, Vec<u64>)> {
         let mut state = self.state.lock();
         let job = state.jobs.get_mut(&id)?;
         job.active = false;
@@ -320,19 +329,19 @@ impl Jobs {
         match outcome {
             // Somebody ended it first.
             _ if job.record.state.is_final() => {}
-            Outcome::Interrupted => job.rest = Rest::Uncounted,
-            Outcome::Waiting(files, rest) => {
+            RunEnd::Interrupted => job.rest = Rest::Uncounted,
+            RunEnd::Waiting(files, rest) => {
                 job.waiting = files;
                 job.rest = rest;
                 job.not_before_ns = self.environment.monotonic_ns() + job.retry_ns;
                 job.retry_ns = (job.retry_ns * 2).min(RETRY_MAX_NS);
             }
-            Outcome::Finished => job.record.be_done(self.environment.wall_ns()),
-            Outcome::FinishedBut(what) => {
+            RunEnd::Finished => job.record.be_done(self.environment.wall_ns()),
+            RunEnd::FinishedBut(what) => {
                 job.record.be_done(self.environment.wall_ns());
                 job.record.message = Some(what);
             }
-            Outcome::Failed(why) => job.record.be_failed(self.environment.wall_ns(), why),
+            RunEnd::Failed(why) => job.record.be_failed(self.environment.wall_ns(), why),
         }
         if job.record.state.is_final() {
             // Nothing keeps the directory from being used otherwise.
@@ -345,7 +354,7 @@ impl Jobs {
     }
 
     /// Notes what was moved; answers what is to be kept, now and then.
-    pub(super) fn moved(&self, id: u64, more: Amount) -> Option<JobRecord> {
+    pub(crate) fn moved(&self, id: u64, more: Amount) -> Option<JobRecord> {
         let now_ns = self.environment.monotonic_ns();
         let mut state = self.state.lock();
         let job = state.jobs.get_mut(&id)?;
@@ -362,7 +371,7 @@ impl Jobs {
     }
 
     /// Changes what is known of a job.
-    pub(super) fn update<T>(&self, id: u64, change: impl FnOnce(&mut Job) -> T) -> Result<T> {
+    pub(crate) fn update<T>(&self, id: u64, change: impl FnOnce(&mut Job) -> T) -> Result<T> {
         let mut state = self.state.lock();
         let job = state.jobs.get_mut(&id).ok_or_else(|| unknown(id))?;
         let done = change(job);
@@ -434,7 +443,7 @@ impl Jobs {
     }
 }
 
-fn forget_old(state: &mut State) -> Vec<u64> {
+fn forget_old(state: &mut ListState) -> Vec<u64> {
     // The highest number says which is given next.
     let last = state.last;
     let over =

@@ -12,18 +12,17 @@
 mod control;
 mod drain;
 mod goal;
-mod home;
-mod import;
 mod list;
 mod moves;
 mod pins;
-mod room;
+mod records;
 mod run;
 mod shares;
 mod start;
+mod targets;
 
-pub use control::JobStatus;
 pub use list::PARALLEL_MAX;
-
-pub(crate) use control::work;
-pub(crate) use list::Jobs;
+pub(crate) use list::{JobList, Rest, RunEnd, RunStop};
+pub(crate) use pins::{pin_below, unpin_below};
+pub use records::JobStatus;
+pub(crate) use records::Jobs;

@@ -1,8 +1,9 @@
 //! How a run moves the ranges of one file: a batch at a time, those between
 //! different tiers side by side. `run` calls it for each file.
 
-use super::goal::{Goal, Step, Target};
-use super::run::{BATCH, Run, Stop, is_gone};
+use super::goal::{Goal, Step, Target, steps, target};
+use super::list::RunStop;
+use super::run::{BATCH, Run, is_gone};
 use braid_contract::units::show_size_up;
 use braid_contract::{Amount, Errno, Error, Result, counted};
 use braid_core::file::ranges::range_size_of;
@@ -26,10 +27,10 @@ struct Done {
 
 impl Run<'_> {
     /// Moves all ranges of a file that are to be moved.
-    pub(super) fn move_file(&mut self, shown: &str, file: &File) -> Result<Option<Stop>> {
+    pub(super) fn move_file(&mut self, shown: &str, file: &File) -> Result<Option<RunStop>> {
         let (mut first, mut moved, mut stayed) = (0, 0, 0_u64);
         loop {
-            let steps = self.volume.steps(&self.goal, file, first, self.batch())?;
+            let steps = steps(&self.jobs.core, &self.goal, file, first, self.batch())?;
             let Some(last) = steps.last() else { break };
             let next = last.end();
             for chunk in steps.chunks(BATCH) {
@@ -44,7 +45,7 @@ impl Run<'_> {
                 }
                 match result {
                     Err(error) if error.is_full() => {
-                        return Ok(Some(Stop::Failed(format!("{shown}: {}", self.no_room()))));
+                        return Ok(Some(RunStop::Failed(format!("{shown}: {}", self.no_room()))));
                     }
                     result => result?,
                 }
@@ -52,7 +53,7 @@ impl Run<'_> {
             // It may have been spread meanwhile, by somebody to whom another
             // rule applies: then these were not all of its ranges, and others
             // begin elsewhere.
-            first = if range_size_of(&self.volume.core, file)? == steps[0].ranges { next } else { 0 };
+            first = if range_size_of(&self.jobs.core, file)? == steps[0].ranges { next } else { 0 };
         }
         if stayed > 0 {
             *self.skipped.entry("no room on a better tier".into()).or_default() += 1;
@@ -67,7 +68,7 @@ impl Run<'_> {
     fn move_steps(&self, file: &File, steps: &[Step], done: &mut Done) -> Result<()> {
         let mut by_route: BTreeMap<_, (Arc<Tier>, Vec<&Step>)> = BTreeMap::new();
         for step in steps {
-            match self.volume.target(&self.goal, file, step, 0)? {
+            match target(&self.jobs.core, &self.goal, file, step, 0)? {
                 Target::Tier(tier) => {
                     let route = (step.from, tier.id);
                     by_route.entry(route).or_insert_with(|| (tier, Vec::new())).1.push(step);
@@ -77,7 +78,7 @@ impl Run<'_> {
             }
         }
         let all = Mutex::new(std::mem::take(done));
-        let result = self.volume.core.side_by_side(by_route.into_values(), |(tier, steps)| {
+        let result = self.jobs.core.side_by_side(by_route.into_values(), |(tier, steps)| {
             steps.into_iter().try_for_each(|step| self.move_step(file, step, &tier, &all))
         });
         *done = std::mem::take(&mut *all.lock());
@@ -87,16 +88,16 @@ impl Run<'_> {
     /// Moves one range, to `first` or to another tier that will do. Errors end
     /// the file; those of this range alone are noted.
     fn move_step(&self, file: &File, step: &Step, first: &Arc<Tier>, done: &Mutex<Done>) -> Result<()> {
-        let volume = self.volume;
+        let jobs = self.jobs;
         let (mut excluded, mut wished) = (0, Some(Arc::clone(first)));
         loop {
-            if volume.jobs.is_interrupted(self.id) {
+            if jobs.list.is_interrupted(self.id) {
                 return Err(Errno::ECANCELED.into());
             }
             let fits = wished.take().filter(|tier| !tier.is_draining() && tier.room() >= step.len);
             let to = match fits {
                 Some(tier) => tier,
-                None => match volume.target(&self.goal, file, step, excluded)? {
+                None => match target(&jobs.core, &self.goal, file, step, excluded)? {
                     Target::Tier(tier) => tier,
                     Target::Stay => {
                         done.lock().stayed += 1;
@@ -106,12 +107,9 @@ impl Run<'_> {
                 },
             };
             let offset = step.offset;
-            let rate = MoveRate {
-                throttles: &volume.throttles,
-                pace: self.pace,
-                class: volume.jobs.io_class(self.id),
-            };
-            match relocate(&volume.core, file, offset, &to, (self.goal.reason(), rate)) {
+            let rate =
+                MoveRate { throttles: &jobs.throttles, pace: self.pace, class: jobs.list.io_class(self.id) };
+            match relocate(&jobs.core, file, offset, &to, (self.goal.reason(), rate)) {
                 Ok(0) => return Ok(()),
                 Ok(_) => {
                     let moved = Amount { bytes: step.len, ranges: 1, files: 0 };
@@ -132,13 +130,13 @@ impl Run<'_> {
     }
 
     fn note(&self, more: Amount) {
-        if let Some(record) = self.volume.jobs.moved(self.id, more) {
-            self.volume.try_keep_job(&record);
+        if let Some(record) = self.jobs.list.moved(self.id, more) {
+            self.jobs.try_keep(&record);
         }
     }
 
     fn no_room(&self) -> String {
-        let tiers = self.volume.core.tiers.iter();
+        let tiers = self.jobs.core.tiers.iter();
         let rooms: Vec<String> = match &self.goal {
             Goal::To(tier) => vec![format!("{} {}", tier.name, show_size_up(tier.room()))],
             _ => tiers

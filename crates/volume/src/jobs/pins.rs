@@ -1,9 +1,8 @@
 //! Pinned files: movers leave them where they are.
 
-use crate::Volume;
+use super::targets::open_below;
 use braid_contract::{Access, Context, Errno, Error, Fd, FileKind, Pinned, RefusalKind, Result, Shown};
-use braid_core::file::choose::is_pinned_by_rule;
-use braid_core::live::File;
+use braid_core::Core;
 use braid_core::namespace::known::found;
 use braid_format::PinAttr;
 use braid_home::{Identity, Seen};
@@ -13,90 +12,88 @@ use std::path::Path;
 /// share one sync of everything.
 const SYNCED_ALONE_MAX: usize = 16;
 
-impl Volume {
-    /// Pins the file at `path`, so that movers leave it where it is; with
-    /// `tier`, also those that move it there let it stay. With `recursive`, all
-    /// files of a directory.
-    ///
-    /// # Errors
-    /// `ENOENT` if there is no such file or tier, `EISDIR` if it is a directory
-    /// and `recursive` was not asked for, those of the home tier.
-    pub fn pin(&self, path: &str, tier: Option<&str>, recursive: bool) -> Result<Pinned> {
-        let tier = tier.map(|name| self.core.tiers.named(name)).transpose()?;
-        let pin = PinAttr { tier: tier.map(|tier| tier.name.clone()) };
-        self.set_pins(path, Some(&pin), recursive)
-    }
+/// Pins the file at `path`, so that movers leave it where it is; with
+/// `tier`, also those that move it there let it stay. With `recursive`, all
+/// files of a directory.
+///
+/// # Errors
+/// `ENOENT` if there is no such file or tier, `EISDIR` if it is a directory
+/// and `recursive` was not asked for, those of the home tier.
+pub(crate) fn pin_below(core: &Core, path: &str, tier: Option<&str>, recursive: bool) -> Result<Pinned> {
+    let tier = tier.map(|name| core.tiers.named(name)).transpose()?;
+    let pin = PinAttr { tier: tier.map(|tier| tier.name.clone()) };
+    set_pins(core, path, Some(&pin), recursive)
+}
 
-    /// Lets movers move the file at `path` again.
-    ///
-    /// # Errors
-    /// As [`pin`](Self::pin).
-    pub fn unpin(&self, path: &str, recursive: bool) -> Result<Pinned> {
-        self.set_pins(path, None, recursive)
-    }
+/// Lets movers move the file at `path` again.
+///
+/// # Errors
+/// As [`pin_below`].
+pub(crate) fn unpin_below(core: &Core, path: &str, recursive: bool) -> Result<Pinned> {
+    set_pins(core, path, None, recursive)
+}
 
-    fn set_pins(&self, path: &str, pin: Option<&PinAttr>, recursive: bool) -> Result<Pinned> {
-        let _entered = self.core.barrier.enter();
-        let fd = self.open_below(path)?;
-        let identity = self.core.home.identify(&*fd)?;
-        let kind = identity.kind();
-        match kind {
-            FileKind::Regular => {}
-            FileKind::Directory if recursive => {}
-            FileKind::Directory => return Err(Error::new(Errno::EISDIR, path)),
-            _ => {
-                let what = format!("{path} has no data: nothing moves it");
-                return Err(Error::refused(Errno::EINVAL, RefusalKind::Request, what));
+fn set_pins(core: &Core, path: &str, pin: Option<&PinAttr>, recursive: bool) -> Result<Pinned> {
+    let _entered = core.barrier.enter();
+    let fd = open_below(core, path)?;
+    let identity = core.home.identify(&*fd)?;
+    let kind = identity.kind();
+    match kind {
+        FileKind::Regular => {}
+        FileKind::Directory if recursive => {}
+        FileKind::Directory => return Err(Error::new(Errno::EISDIR, path)),
+        _ => {
+            let what = format!("{path} has no data: nothing moves it");
+            return Err(Error::refused(Errno::EINVAL, RefusalKind::Request, what));
+        }
+    }
+    let mut pinned = Pinned::default();
+    let mut alone = Vec::new();
+    let mut set = |path: &Path, fd: &Fd, identity: &Identity| {
+        pinned.files += 1;
+        if set_pin(core, fd, identity, pin).with_context(|| path.shown().to_string())? {
+            pinned.changed += 1;
+            if alone.len() <= SYNCED_ALONE_MAX {
+                alone.push(Fd::clone(fd));
             }
         }
-        let mut pinned = Pinned::default();
-        let mut alone = Vec::new();
-        let mut set = |path: &Path, fd: &Fd, identity: &Identity| {
-            pinned.files += 1;
-            if self.set_pin(fd, identity, pin).with_context(|| path.shown().to_string())? {
-                pinned.changed += 1;
-                if alone.len() <= SYNCED_ALONE_MAX {
-                    alone.push(Fd::clone(fd));
-                }
-            }
-            Ok(())
-        };
-        if kind == FileKind::Regular {
-            set(Path::new(path), &fd, &identity)?;
-        } else {
-            let starts = if path.is_empty() { Vec::new() } else { vec![path.into()] };
-            self.core.home.walk_below(&starts, &mut |seen| match seen {
-                Seen::File(path, fd, identity) => set(path, fd, identity),
-                Seen::Failed(path, error) => Err(error).with_context(|| path.shown().to_string()),
-            })?;
-        }
-        self.sync_pins(&alone)?;
-        Ok(pinned)
+        Ok(())
+    };
+    if kind == FileKind::Regular {
+        set(Path::new(path), &fd, &identity)?;
+    } else {
+        let starts = if path.is_empty() { Vec::new() } else { vec![path.into()] };
+        core.home.walk_below(&starts, &mut |seen| match seen {
+            Seen::File(path, fd, identity) => set(path, fd, identity),
+            Seen::Failed(path, error) => Err(error).with_context(|| path.shown().to_string()),
+        })?;
     }
+    sync_pins(core, &alone)?;
+    Ok(pinned)
+}
 
-    fn sync_pins(&self, files: &[Fd]) -> Result<()> {
-        let sync = |fd: &Fd| fd.reopen(Access::Read)?.sync(false);
-        if files.len() <= SYNCED_ALONE_MAX && files.iter().all(|fd| sync(fd).is_ok()) {
-            return Ok(());
-        }
-        self.core.home.root().sync_fs().context("making pins durable")
+fn sync_pins(core: &Core, files: &[Fd]) -> Result<()> {
+    let sync = |fd: &Fd| fd.reopen(Access::Read)?.sync(false);
+    if files.len() <= SYNCED_ALONE_MAX && files.iter().all(|fd| sync(fd).is_ok()) {
+        return Ok(());
     }
+    core.home.root().sync_fs().context("making pins durable")
+}
 
-    /// Answers whether something was changed.
-    fn set_pin(&self, fd: &Fd, identity: &Identity, pin: Option<&PinAttr>) -> Result<bool> {
-        if self.core.home.pin_of(&**fd, identity)?.as_ref() == pin {
-            return Ok(false);
-        }
-        self.core.home.set_pin(&**fd, identity, pin)?;
-        // Whoever asks from now on sees it.
-        if let Ok(inode) = self.core.inodes.get(self.core.home.public_ino(identity.ino()))
-            && let Some(file) = inode.file.lock().upgrade()
-        {
-            file.pin_was_set();
-        }
-        if self.changes.is_on() {
-            self.core.observer.inode_changed(&found(&self.core, identity, Fd::clone(fd)).inode);
-        }
-        Ok(true)
+/// Answers whether something was changed.
+fn set_pin(core: &Core, fd: &Fd, identity: &Identity, pin: Option<&PinAttr>) -> Result<bool> {
+    if core.home.pin_of(&**fd, identity)?.as_ref() == pin {
+        return Ok(false);
     }
+    core.home.set_pin(&**fd, identity, pin)?;
+    // Whoever asks from now on sees it.
+    if let Ok(inode) = core.inodes.get(core.home.public_ino(identity.ino()))
+        && let Some(file) = inode.file.lock().upgrade()
+    {
+        file.pin_was_set();
+    }
+    if core.observer.follows_changes() {
+        core.observer.inode_changed(&found(core, identity, Fd::clone(fd)).inode);
+    }
+    Ok(true)
 }

@@ -1,10 +1,11 @@
 //! One run of a job: counts what is to be moved, then goes through the files
-//! and moves their ranges. A thread of the volume calls [`Volume::run_job`];
-//! in a simulation, each tick does.
+//! and moves their ranges. The volume calls it, for its threads.
 
-use super::goal::{Goal, starts};
-use super::list::{Outcome, Rest};
-use crate::Volume;
+use super::goal::{Goal, goal_of, starts, steps};
+use super::list::{Rest, RunEnd, RunStop};
+use super::records::Jobs;
+use super::targets::check_room;
+use crate::occupancy::ranges_on;
 use braid_contract::units::show_size_up;
 use braid_contract::{Amount, Errno, Error, Fd, JobKind, Result, Shown, counted};
 use braid_core::file::choose::is_pinned;
@@ -31,15 +32,9 @@ const ERRORS_MAX: u64 = 1000;
 /// How often a tier that should be empty is gone through again.
 const ROUNDS_MAX: usize = 8;
 
-/// Why a run does not go on.
-pub(super) enum Stop {
-    Interrupted,
-    Failed(String),
-}
-
 /// A run under way.
 pub(super) struct Run<'v> {
-    pub(super) volume: &'v Volume,
+    pub(super) jobs: &'v Jobs,
     pub(super) id: u64,
     pub(super) pace: &'v Pace,
     pub(super) goal: Goal,
@@ -53,58 +48,53 @@ pub(super) struct Run<'v> {
     busy: Vec<PathBuf>,
     busy_files: u64,
     pub(super) skipped: BTreeMap<String, u64>,
-    stop: Option<Stop>,
+    stop: Option<RunStop>,
 }
 
-impl Volume {
-    /// Runs jobs where no threads may be started: each once.
-    pub(crate) fn step_jobs(&self) {
-        let mut last = 0;
-        while let Some((id, pace)) = self.jobs.take_after(last) {
-            self.run_job(id, &pace);
-            last = id;
-        }
-    }
-
-    /// Carries a job on as far as it goes.
-    pub(super) fn run_job(&self, id: u64, pace: &Pace) {
-        let outcome = match self.job(id) {
+impl Jobs {
+    /// Carries a job on by `carry_on` as far as it goes, and keeps what became
+    /// of it.
+    pub(crate) fn run(
+        &self,
+        id: u64,
+        carry_on: impl FnOnce(&JobKind) -> std::result::Result<RunEnd, RunStop>,
+    ) {
+        let outcome = match self.one(id) {
             Ok(job) => {
-                self.try_keep_job(&job.record);
-                match self.carry_on(id, &job.record.what, pace) {
+                self.try_keep(&job.record);
+                match carry_on(&job.record.what) {
                     Ok(outcome) => outcome,
-                    Err(Stop::Interrupted) => Outcome::Interrupted,
-                    Err(Stop::Failed(why)) => Outcome::Failed(why),
+                    Err(RunStop::Interrupted) => RunEnd::Interrupted,
+                    Err(RunStop::Failed(why)) => RunEnd::Failed(why),
                 }
             }
-            Err(_) => Outcome::Interrupted,
+            Err(_) => RunEnd::Interrupted,
         };
-        if matches!(outcome, Outcome::Failed(_)) {
-            // Whoever sees that it failed finds that its tier is let go.
-            let _ = self.jobs.update(id, |job| job.record.holds = false);
+        if matches!(outcome, RunEnd::Failed(_)) {
+            // Who sees that it failed finds that its tier is let go.
+            let _ = self.list.update(id, |job| job.record.holds = false);
             self.apply_draining();
         }
-        if let Some((record, old)) = self.jobs.ended(id, outcome) {
-            self.try_keep_job(&record);
+        if let Some((record, old)) = self.list.ended(id, outcome) {
+            self.try_keep(&record);
             if record.state.is_final() {
                 let why = record.message.as_deref().unwrap_or("");
                 tracing::info!(job = id, what = %record.what, state = record.state.name(), why, "a job ended");
             }
-            self.forget_jobs(&old);
+            self.forget(&old);
         }
     }
 
-    fn carry_on(&self, id: u64, what: &JobKind, pace: &Pace) -> std::result::Result<Outcome, Stop> {
-        if what.removed_tier().is_some_and(|tier| self.core.tiers.number(tier).is_none()) {
-            // Somebody else removed it.
-            return Ok(Outcome::Finished);
-        }
-        if let JobKind::Import { tier } = what {
-            return self.bring_in(id, tier);
-        }
-        let Some(goal) = self.goal_of(what).map_err(failed)? else { return self.move_home(id, pace) };
+    /// Carries on a job that moves ranges as far as it goes.
+    pub(crate) fn move_ranges(
+        &self,
+        id: u64,
+        what: &JobKind,
+        pace: &Pace,
+    ) -> std::result::Result<RunEnd, RunStop> {
+        let goal = goal_of(&self.core, what).map_err(failed)?;
         let mut run = Run {
-            volume: self,
+            jobs: self,
             id,
             pace,
             goal,
@@ -116,7 +106,7 @@ impl Volume {
             skipped: BTreeMap::new(),
             stop: None,
         };
-        let rest = self.jobs.update(id, |job| std::mem::take(&mut job.rest)).map_err(failed)?;
+        let rest = self.list.update(id, |job| std::mem::take(&mut job.rest)).map_err(failed)?;
         let places = match &rest {
             Rest::Busy(paths) => paths.clone(),
             Rest::All => starts(what),
@@ -132,41 +122,41 @@ impl Volume {
                     1..=BUSY_MAX => Rest::Busy(run.busy),
                     _ => Rest::All,
                 };
-                return Ok(Outcome::Waiting(run.busy_files, rest));
+                return Ok(RunEnd::Waiting(run.busy_files, rest));
             }
             if run.is_empty_at_last()? {
                 break;
             }
             run.pass(&starts(what), true)?;
         }
-        run.finish(what)
+        run.finish()
     }
 }
 
 impl Run<'_> {
     /// Counts what is to be moved, and looks whether there is room for it.
-    fn count(&mut self, what: &JobKind) -> std::result::Result<(), Stop> {
+    fn count(&mut self, what: &JobKind) -> std::result::Result<(), RunStop> {
         self.counting = true;
         self.walk(&starts(what))?;
         self.nameless()?;
         self.counting = false;
         self.linked.clear();
         let left = self.counted;
-        let updated = self.volume.jobs.update(self.id, |job| {
+        let updated = self.jobs.list.update(self.id, |job| {
             let mut total = job.record.done;
             total += left;
             job.record.total = Some(total);
             job.record.clone()
         });
-        self.volume.try_keep_job(&updated.map_err(failed)?);
+        self.jobs.try_keep(&updated.map_err(failed)?);
         let Goal::To(to) = &self.goal else { return Ok(()) };
         let what =
             format!("{} in {} are to be moved there", show_size_up(left.bytes), counted(left.files, "file"));
-        self.volume.check_room(&what, left.bytes, to).map_err(failed)
+        check_room(&self.jobs.core, &what, left.bytes, to).map_err(failed)
     }
 
     /// Moves what there is at and below `places`.
-    fn pass(&mut self, places: &[PathBuf], whole: bool) -> std::result::Result<(), Stop> {
+    fn pass(&mut self, places: &[PathBuf], whole: bool) -> std::result::Result<(), RunStop> {
         self.busy.clear();
         self.busy_files = 0;
         if whole {
@@ -179,13 +169,13 @@ impl Run<'_> {
         }
         if whole {
             let skipped = std::mem::take(&mut self.skipped);
-            self.volume.jobs.update(self.id, |job| job.record.skipped = skipped).map_err(failed)?;
+            self.jobs.list.update(self.id, |job| job.record.skipped = skipped).map_err(failed)?;
         }
         Ok(())
     }
 
-    fn walk(&mut self, places: &[PathBuf]) -> std::result::Result<(), Stop> {
-        let home = &self.volume.core.home;
+    fn walk(&mut self, places: &[PathBuf]) -> std::result::Result<(), RunStop> {
+        let home = &self.jobs.core.home;
         let walked = home.walk_below(places, &mut |seen| {
             let done = match seen {
                 Seen::File(path, fd, identity) => self.file(path, fd, identity),
@@ -205,17 +195,17 @@ impl Run<'_> {
 
     /// Files without a name that are open still: a tier that is to be empty has
     /// nothing of them either.
-    fn nameless(&mut self) -> std::result::Result<(), Stop> {
+    fn nameless(&mut self) -> std::result::Result<(), RunStop> {
         if !matches!(self.goal, Goal::Off { .. }) {
             return Ok(());
         }
         let mut seen = HashSet::new();
-        for open in self.volume.core.handles.files() {
+        for open in self.jobs.core.handles.files() {
             let nameless = open.file.data().stat().is_ok_and(|stat| stat.attr.nlink == 0);
             // It may be open several times.
             if nameless && open.file.spread_id().is_some_and(|id| seen.insert(id)) {
-                if self.volume.jobs.is_interrupted(self.id) {
-                    return Err(Stop::Interrupted);
+                if self.jobs.list.is_interrupted(self.id) {
+                    return Err(RunStop::Interrupted);
                 }
                 let moved = self.visit_file("(removed, and open still)", &open.file);
                 self.judge(Path::new(""), moved)?;
@@ -224,9 +214,9 @@ impl Run<'_> {
         Ok(())
     }
 
-    fn file(&mut self, path: &Path, fd: &Fd, identity: &Identity) -> std::result::Result<(), Stop> {
-        if self.volume.jobs.is_interrupted(self.id) {
-            return Err(Stop::Interrupted);
+    fn file(&mut self, path: &Path, fd: &Fd, identity: &Identity) -> std::result::Result<(), RunStop> {
+        if self.jobs.list.is_interrupted(self.id) {
+            return Err(RunStop::Interrupted);
         }
         if identity.attr.nlink > 1 && !self.linked.insert(identity.ino()) {
             return Ok(());
@@ -236,11 +226,11 @@ impl Run<'_> {
     }
 
     /// What a file comes to.
-    fn judge(&mut self, path: &Path, done: Result<Option<Stop>>) -> std::result::Result<(), Stop> {
+    fn judge(&mut self, path: &Path, done: Result<Option<RunStop>>) -> std::result::Result<(), RunStop> {
         match done {
             Ok(None) => Ok(()),
             Ok(Some(stop)) => Err(stop),
-            Err(error) if error.errno() == Errno::ECANCELED => Err(Stop::Interrupted),
+            Err(error) if error.errno() == Errno::ECANCELED => Err(RunStop::Interrupted),
             Err(error) if error.errno() == Errno::EBUSY => {
                 self.busy_files += 1;
                 if self.busy.len() <= BUSY_MAX && !path.as_os_str().is_empty() {
@@ -254,20 +244,20 @@ impl Run<'_> {
         }
     }
 
-    fn visit(&mut self, path: &Path, fd: &Fd, identity: &Identity) -> Result<Option<Stop>> {
-        let volume = self.volume;
-        let plain = volume.core.home.id_attr(&**fd, identity)?.is_none();
+    fn visit(&mut self, path: &Path, fd: &Fd, identity: &Identity) -> Result<Option<RunStop>> {
+        let core = &*self.jobs.core;
+        let plain = core.home.id_attr(&**fd, identity)?.is_none();
         // Which ranges it would have is only known once it is looked at.
-        if plain && !self.goal.wants_plain(identity.size(), smallest_range(&volume.core)) {
+        if plain && !self.goal.wants_plain(identity.size(), smallest_range(core)) {
             return Ok(None);
         }
         let shown = path.shown().to_string();
-        with_file(&volume.core, fd, identity, |file| {
-            if plain && !self.goal.wants_plain(identity.size(), range_size_of(&volume.core, file)?) {
+        with_file(core, fd, identity, |file| {
+            if plain && !self.goal.wants_plain(identity.size(), range_size_of(core, file)?) {
                 return Ok(None);
             }
-            if is_pinned(&volume.core, file)? && !self.goal.overrides(file.pin(&volume.core.home)?.as_ref()) {
-                if !self.counting && !volume.steps(&self.goal, file, 0, 1)?.is_empty() {
+            if is_pinned(core, file)? && !self.goal.overrides(file.pin(&core.home)?.as_ref()) {
+                if !self.counting && !steps(core, &self.goal, file, 0, 1)?.is_empty() {
                     *self.skipped.entry("pinned".into()).or_default() += 1;
                 }
                 return Ok(None);
@@ -276,19 +266,19 @@ impl Run<'_> {
         })
     }
 
-    fn visit_file(&mut self, shown: &str, file: &File) -> Result<Option<Stop>> {
+    fn visit_file(&mut self, shown: &str, file: &File) -> Result<Option<RunStop>> {
         if self.counting {
             return self.count_file(file).map(|()| None);
         }
         // Most files have nothing to move, and stay as they are.
-        if self.volume.steps(&self.goal, file, 0, 1)?.is_empty() {
+        if steps(&self.jobs.core, &self.goal, file, 0, 1)?.is_empty() {
             return Ok(None);
         }
         // Its data does not go while it is moved.
         file.opened(false)?;
         let moved = self.move_file(shown, file);
-        let moved = moved.and_then(|stop| gather(&self.volume.core, file).map(|_| stop));
-        let ended = end_use(&self.volume.core, file, false);
+        let moved = moved.and_then(|stop| gather(&self.jobs.core, file).map(|_| stop));
+        let ended = end_use(&self.jobs.core, file, false);
         let moved = moved?;
         ended.map(|()| moved)
     }
@@ -297,7 +287,7 @@ impl Run<'_> {
         let mut amount = Amount::default();
         let mut first = 0;
         loop {
-            let steps = self.volume.steps(&self.goal, file, first, self.batch())?;
+            let steps = steps(&self.jobs.core, &self.goal, file, first, self.batch())?;
             let Some(last) = steps.last() else { break };
             first = last.end();
             amount.ranges += steps.iter().filter(|step| step.len > 0).count() as u64;
@@ -314,73 +304,59 @@ impl Run<'_> {
     }
 
     /// Something could not be moved; the rest is tried all the same.
-    pub(super) fn error(&mut self, shown: &str, error: &Error) -> std::result::Result<(), Stop> {
+    pub(super) fn error(&mut self, shown: &str, error: &Error) -> std::result::Result<(), RunStop> {
         tracing::warn!(job = self.id, path = shown, %error, "a job could not move something");
         if self.counting {
             // It is met again.
             return Ok(());
         }
-        let errors = self.volume.jobs.update(self.id, |job| {
+        let errors = self.jobs.list.update(self.id, |job| {
             job.record.errors += 1;
             job.record.message.get_or_insert_with(|| format!("{shown}: {error}"));
             job.record.errors
         });
         match errors.map_err(failed)? {
             errors if errors >= ERRORS_MAX => {
-                Err(Stop::Failed(format!("{errors} errors; the last: {shown}: {error}")))
+                Err(RunStop::Failed(format!("{errors} errors; the last: {shown}: {error}")))
             }
             _ => Ok(()),
         }
     }
 
     /// Whether a tier that is to be empty is; `true` for other jobs.
-    fn is_empty_at_last(&self) -> std::result::Result<bool, Stop> {
+    fn is_empty_at_last(&self) -> std::result::Result<bool, RunStop> {
         let Goal::Off { tier, .. } = &self.goal else { return Ok(true) };
         if self.has_errors()? {
             return Ok(true);
         }
         // Removed files leave it too, and their indexes after that is durable.
-        reap_now(&self.volume.core);
-        reclaim_orphans(&self.volume.core);
-        Ok(self.volume.ranges_on(tier).map_err(failed)? == 0)
+        reap_now(&self.jobs.core);
+        reclaim_orphans(&self.jobs.core);
+        Ok(ranges_on(&self.jobs.core, tier).map_err(failed)? == 0)
     }
 
-    fn has_errors(&self) -> std::result::Result<bool, Stop> {
-        Ok(self.volume.job(self.id).map_err(failed)?.record.errors > 0)
+    fn has_errors(&self) -> std::result::Result<bool, RunStop> {
+        Ok(self.jobs.one(self.id).map_err(failed)?.record.errors > 0)
     }
 
     /// Nothing is left to be moved.
-    fn finish(self, what: &JobKind) -> std::result::Result<Outcome, Stop> {
-        let record = self.volume.job(self.id).map_err(failed)?.record;
+    fn finish(self) -> std::result::Result<RunEnd, RunStop> {
+        let record = self.jobs.one(self.id).map_err(failed)?.record;
         if record.errors > 0 {
             let first = record.message.unwrap_or_default();
-            return Ok(Outcome::Failed(format!("{} could not be moved; the first: {first}", record.errors)));
+            return Ok(RunEnd::Failed(format!("{} could not be moved; the first: {first}", record.errors)));
         }
-        let Goal::Off { tier, .. } = &self.goal else { return Ok(Outcome::Finished) };
-        let left = self.volume.ranges_on(tier).map_err(failed)?;
+        let Goal::Off { tier, .. } = &self.goal else { return Ok(RunEnd::Finished) };
+        let left = ranges_on(&self.jobs.core, tier).map_err(failed)?;
         if left > 0 {
             let why = format!(
                 "still on tier {}, of files that no name leads to: {}; see braid fsck",
                 tier.name,
                 counted(left, "range")
             );
-            return Ok(Outcome::Failed(why));
+            return Ok(RunEnd::Failed(why));
         }
-        if what.removed_tier().is_some() {
-            // Whoever was told that it is cancelled or paused keeps the tier.
-            if !self.volume.jobs.commit(self.id) {
-                return Err(Stop::Interrupted);
-            }
-            let removed = self.volume.remove_tier(&tier.name).map_err(failed)?;
-            if let Some(why) = removed.not_cleared {
-                let what = format!(
-                    "{} could not be cleared ({why}): remove its .braid directory before it is used anew",
-                    removed.location
-                );
-                return Ok(Outcome::FinishedBut(what));
-            }
-        }
-        Ok(Outcome::Finished)
+        Ok(RunEnd::Finished)
     }
 }
 
@@ -388,6 +364,6 @@ pub(super) fn is_gone(error: &Error) -> bool {
     matches!(error.errno(), Errno::ENOENT | Errno::ESTALE | Errno::EAGAIN)
 }
 
-fn failed(error: Error) -> Stop {
-    Stop::Failed(error.to_string())
+fn failed(error: Error) -> RunStop {
+    RunStop::Failed(error.to_string())
 }

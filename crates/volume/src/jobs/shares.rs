@@ -1,9 +1,9 @@
 //! What each tier is to have of a file, so that every tier has its share, and
 //! what it has too much.
 
-use super::room::Stretch;
-use crate::Volume;
+use crate::occupancy::{Stretch, each_range};
 use braid_contract::{Result, TierId};
+use braid_core::Core;
 use braid_core::file::choose::{PlacementRequest, choose, holding};
 use braid_core::file::ranges::range_size_of;
 use braid_core::live::File;
@@ -66,93 +66,91 @@ impl Shares {
     }
 }
 
-impl Volume {
-    /// What of a file is to be moved for every tier to have its share.
-    pub(super) fn shares_of(&self, file: &File) -> Result<Shares> {
-        let mut have = [0; TIERS];
-        self.each_range(file, 0, &mut |Stretch { len, tier, .. }| {
-            have[usize::from(tier.0)] += u64::from(len > 0);
-            Ok(())
-        })?;
-        let ranges = range_size_of(&self.core, file)?;
-        let count: u64 = have.iter().sum();
-        let dealt = count.min(DEALT_MAX);
-        let views = self.core.tiers.views(0, 0);
-        let chosen = holding(&self.core, file).decides_shares();
-        let mut want = match chosen {
-            true => {
-                let most = self.most_within_room(&views, &have, ranges);
-                self.as_chosen(file, ranges, dealt, &most.map(|most| in_proportion(most, dealt, count)))
-            }
-            // The others spread their load by what it does at the moment.
-            false => shares(Credits::new(file.inode.ino.0, ranges.get()), &views, dealt, ranges.get()),
+/// What of a file is to be moved for every tier to have its share.
+pub(super) fn shares_of(core: &Core, file: &File) -> Result<Shares> {
+    let mut have = [0; TIERS];
+    each_range(core, file, 0, &mut |Stretch { len, tier, .. }| {
+        have[usize::from(tier.0)] += u64::from(len > 0);
+        Ok(())
+    })?;
+    let ranges = range_size_of(core, file)?;
+    let count: u64 = have.iter().sum();
+    let dealt = count.min(DEALT_MAX);
+    let views = core.tiers.views(0, 0);
+    let chosen = holding(core, file).decides_shares();
+    let mut want = match chosen {
+        true => {
+            let most = most_within_room(core, &views, &have, ranges);
+            as_chosen(core, file, ranges, dealt, &most.map(|most| in_proportion(most, dealt, count)))
+        }
+        // The others spread their load by what it does at the moment.
+        false => shares(Credits::new(file.inode.ino.0, ranges.get()), &views, dealt, ranges.get()),
+    };
+    if count > dealt {
+        scale(&mut want, count, dealt);
+    }
+    if !chosen {
+        keep_within_room(core, &views, &have, &mut want, ranges);
+    }
+    Ok(Shares::new(&have, &want))
+}
+
+/// The most ranges of a file that each tier can have: those that it has, and
+/// those that it has room for.
+fn most_within_room(core: &Core, views: &[TierView], have: &[u64; TIERS], ranges: RangeSize) -> [u64; TIERS] {
+    let mut most = *have;
+    for view in views.iter().filter(|view| view.has_room) {
+        let room = core.tiers.get(view.id).map_or(0, |tier| tier.room());
+        most[usize::from(view.id.0)] += room / ranges.bytes();
+    }
+    most
+}
+
+/// What rules and policy would give each tier of so many ranges, if the file
+/// was written anew.
+fn as_chosen(core: &Core, file: &File, ranges: RangeSize, count: u64, most: &[u64; TIERS]) -> [u64; TIERS] {
+    let request =
+        PlacementRequest { file, origin: Origin::default(), span: WriteSpan::at_rest(file.size_now()) };
+    let mut credits = Credits::new(file.inode.ino.0, ranges.get());
+    let views = core.tiers.views(0, 0);
+    let mut want = [0; TIERS];
+    for _ in 0..count {
+        let full = (0..TIERS).filter(|at| want[*at] >= most[*at]);
+        let full = full.fold(0, |full, at| full | bit(TierId(at as u8)));
+        let Ok(choice) = choose(core, &request, &credits, full) else { break };
+        choice.add_to(&mut credits, &views, ranges.bytes());
+        want[usize::from(choice.tier.id.0)] += 1;
+    }
+    want
+}
+
+/// A tier that is full gets no more than it has: the others get it.
+fn keep_within_room(
+    core: &Core,
+    views: &[TierView],
+    have: &[u64; TIERS],
+    want: &mut [u64; TIERS],
+    ranges: RangeSize,
+) {
+    let is_full = |view: &&TierView| {
+        view.has_room && core.tiers.get(view.id).is_ok_and(|tier| tier.room() < ranges.bytes())
+    };
+    let mut rest = 0;
+    for view in views.iter().filter(is_full) {
+        let at = usize::from(view.id.0);
+        rest += want[at].saturating_sub(have[at]);
+        want[at] = want[at].min(have[at]);
+    }
+    let others: Vec<&TierView> = views.iter().filter(|view| view.has_room && !is_full(view)).collect();
+    let sum: f64 = others.iter().map(|view| view.weight).sum();
+    let all = rest;
+    for (at, view) in others.iter().enumerate() {
+        let part = match at + 1 == others.len() {
+            true => rest,
+            false => ((all as f64 * view.weight / sum) as u64).min(rest),
         };
-        if count > dealt {
-            scale(&mut want, count, dealt);
-        }
-        if !chosen {
-            self.keep_within_room(&views, &have, &mut want, ranges);
-        }
-        Ok(Shares::new(&have, &want))
-    }
-
-    /// The most ranges of a file that each tier can have: those that it has, and
-    /// those that it has room for.
-    fn most_within_room(&self, views: &[TierView], have: &[u64; TIERS], ranges: RangeSize) -> [u64; TIERS] {
-        let mut most = *have;
-        for view in views.iter().filter(|view| view.has_room) {
-            let room = self.core.tiers.get(view.id).map_or(0, |tier| tier.room());
-            most[usize::from(view.id.0)] += room / ranges.bytes();
-        }
-        most
-    }
-
-    /// What rules and policy would give each tier of so many ranges, if the file
-    /// was written anew.
-    fn as_chosen(&self, file: &File, ranges: RangeSize, count: u64, most: &[u64; TIERS]) -> [u64; TIERS] {
-        let request =
-            PlacementRequest { file, origin: Origin::default(), span: WriteSpan::at_rest(file.size_now()) };
-        let mut credits = Credits::new(file.inode.ino.0, ranges.get());
-        let views = self.core.tiers.views(0, 0);
-        let mut want = [0; TIERS];
-        for _ in 0..count {
-            let full = (0..TIERS).filter(|at| want[*at] >= most[*at]);
-            let full = full.fold(0, |full, at| full | bit(TierId(at as u8)));
-            let Ok(choice) = choose(&self.core, &request, &credits, full) else { break };
-            choice.add_to(&mut credits, &views, ranges.bytes());
-            want[usize::from(choice.tier.id.0)] += 1;
-        }
-        want
-    }
-
-    /// A tier that is full gets no more than it has: the others get it.
-    fn keep_within_room(
-        &self,
-        views: &[TierView],
-        have: &[u64; TIERS],
-        want: &mut [u64; TIERS],
-        ranges: RangeSize,
-    ) {
-        let is_full = |view: &&TierView| {
-            view.has_room && self.core.tiers.get(view.id).is_ok_and(|tier| tier.room() < ranges.bytes())
-        };
-        let mut rest = 0;
-        for view in views.iter().filter(is_full) {
-            let at = usize::from(view.id.0);
-            rest += want[at].saturating_sub(have[at]);
-            want[at] = want[at].min(have[at]);
-        }
-        let others: Vec<&TierView> = views.iter().filter(|view| view.has_room && !is_full(view)).collect();
-        let sum: f64 = others.iter().map(|view| view.weight).sum();
-        let all = rest;
-        for (at, view) in others.iter().enumerate() {
-            let part = match at + 1 == others.len() {
-                true => rest,
-                false => ((all as f64 * view.weight / sum) as u64).min(rest),
-            };
-            want[usize::from(view.id.0)] += part;
-            rest -= part;
-        }
+        want[usize::from(view.id.0)] += part;
+        rest -= part;
     }
 }
 

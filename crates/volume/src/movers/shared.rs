@@ -24,7 +24,7 @@ type MovedCounts = BTreeMap<(Mover, TierId, TierId), (u64, u64)>;
 /// The movers of a volume.
 pub(crate) struct Movers {
     pub(super) core: Arc<Core>,
-    pub(super) heat: Arc<Heat>,
+    pub(crate) heat: Arc<Heat>,
     pub(super) placement: Arc<Placement>,
     pub(super) throttles: Arc<Throttles>,
     pub(crate) rounds: Rounds,

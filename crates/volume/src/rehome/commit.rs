@@ -2,63 +2,61 @@
 //! complete. The old home says what is going on before the new one can be
 //! complete, so that there is never a moment at which a mount would take both.
 
-use super::Copier;
-use crate::Volume;
+use super::copier::Copier;
 use braid_contract::{Access, Fd, Result};
+use braid_core::Core;
 use braid_format::{BRAID_DIR, Label, RehomeRecord, RehomeStage};
 use braid_home::{LIMBO, write_record};
 use braid_index::IndexDir;
 use std::ffi::OsStr;
 
-impl Volume {
-    fn home_label(&self) -> Label {
-        let home = self.core.tiers.home();
-        Label {
-            volume: self.core.id,
-            tier: home.id,
-            home: true,
-            user_xattr: self.core.user_xattr,
-            range_size: self.core.range_size,
-            name: home.name.clone(),
-            secret: self.core.home.seal().secret,
-        }
+fn home_label(core: &Core) -> Label {
+    let home = core.tiers.home();
+    Label {
+        volume: core.id,
+        tier: home.id,
+        home: true,
+        user_xattr: core.user_xattr,
+        range_size: core.range_size,
+        name: home.name.clone(),
+        secret: core.home.seal().secret,
     }
+}
 
-    pub(super) fn record(&self, copy: [u8; 16], stage: RehomeStage, place: &str) -> RehomeRecord {
-        RehomeRecord { volume: self.core.id, copy, stage, place: place.to_owned() }
-    }
+fn record(core: &Core, copy: [u8; 16], stage: RehomeStage, place: &str) -> RehomeRecord {
+    RehomeRecord { volume: core.id, copy, stage, place: place.to_owned() }
+}
 
-    /// Says on both homes what is about to be done, on the old one first, and
-    /// lays the new one out.
-    pub(super) fn begin_copy(&self, new: &Fd, copy: [u8; 16], location: &str) -> Result<()> {
-        write_record(&self.core.home.root(), &self.record(copy, RehomeStage::Copying, location))?;
-        new.ensure_dir_at(BRAID_DIR)?;
-        let braid = new.open_at(OsStr::new(BRAID_DIR), Access::Directory)?;
-        braid.replace_small("label", &self.home_label().encode_incoming())?;
-        new.sync(false)?;
-        write_record(new, &self.record(copy, RehomeStage::Incoming, &self.core.tiers.home().location()))?;
-        IndexDir::create(&*braid)?;
-        braid.ensure_dir_at(LIMBO)
-    }
+/// Says on both homes what is about to be done, on the old one first, and
+/// lays the new one out.
+pub(super) fn begin_copy(core: &Core, new: &Fd, copy: [u8; 16], location: &str) -> Result<()> {
+    write_record(&core.home.root(), &record(core, copy, RehomeStage::Copying, location))?;
+    new.ensure_dir_at(BRAID_DIR)?;
+    let braid = new.open_at(OsStr::new(BRAID_DIR), Access::Directory)?;
+    braid.replace_small("label", &home_label(core).encode_incoming())?;
+    new.sync(false)?;
+    write_record(new, &record(core, copy, RehomeStage::Incoming, &core.tiers.home().location()))?;
+    IndexDir::create(&*braid)?;
+    braid.ensure_dir_at(LIMBO)
 }
 
 impl Copier<'_> {
     /// The new home is durable: it becomes home, and the old one is none any
     /// more. After an error the old one is home still.
     pub(super) fn commit(&self, copy: [u8; 16], location: &str) -> Result<()> {
-        let (volume, old) = (self.volume, self.volume.core.home.root());
-        write_record(&old, &volume.record(copy, RehomeStage::Committing, location))?;
-        let label = volume.home_label();
+        let (core, old) = (self.core, self.core.home.root());
+        write_record(&old, &record(core, copy, RehomeStage::Committing, location))?;
+        let label = home_label(core);
         if let Err(error) = self.braid.replace_small("label", &label.encode()) {
             // It may be there all the same. With this, the old home is home
             // whatever the label says.
-            write_record(&old, &volume.record(copy, RehomeStage::Copying, location))?;
+            write_record(&old, &record(core, copy, RehomeStage::Copying, location))?;
             if let Err(again) = self.braid.replace_small("label", &label.encode_incoming()) {
                 tracing::error!(%location, error = %again, "the directory must not be mounted any more");
             }
             return Err(error);
         }
-        if let Err(error) = write_record(&old, &volume.record(copy, RehomeStage::Moved, location)) {
+        if let Err(error) = write_record(&old, &record(core, copy, RehomeStage::Moved, location)) {
             // A mount of it would look at the new home, and see.
             tracing::warn!(%error, "the earlier home directory could not be told that home has moved");
         }

@@ -2,7 +2,7 @@
 //! and what makes a file a spread one.
 
 use super::changes::{CHUNK, ChangedData};
-use super::{Copied, Copier};
+use super::copier::{Copied, Copier, generation};
 use braid_contract::{
     Access, Context, Errno, FallocateMode, Fd, FileKind, NativeFd, ObjectId, Result, SetTime, Shown,
     XattrMode,
@@ -107,8 +107,8 @@ impl Copier<'_> {
 
     /// Copies what there is between two places; holes stay holes.
     fn copy_span(&mut self, old: &dyn NativeFd, new: &dyn NativeFd, start: u64, end: u64) -> Result<()> {
-        let volume = self.volume;
-        each_piece((volume.core.tiers.home(), old), start..end, CHUNK, &mut |at, piece| {
+        let core = self.core;
+        each_piece((core.tiers.home(), old), start..end, CHUNK, &mut |at, piece| {
             self.take(piece.len() as u64)?;
             new.write_all_at(at, piece)?;
             self.progress.bytes += piece.len() as u64;
@@ -118,7 +118,7 @@ impl Copier<'_> {
 
     /// The id attribute, which names its inode, and the index.
     fn copy_spread(&self, old: &Fd, identity: &Identity, new: &Fd) -> Result<()> {
-        match self.volume.core.home.id_attr(&**old, identity) {
+        match self.core.home.id_attr(&**old, identity) {
             Ok(Some(attr)) => {
                 let made = self.new.identify(&**new)?;
                 self.copy_index(attr.id, Some(&made))?;
@@ -135,7 +135,7 @@ impl Copier<'_> {
     /// Copies an index; its header names `owner`, or nobody.
     pub(super) fn copy_index(&self, id: ObjectId, owner: Option<&Identity>) -> Result<()> {
         let path = index_path(id);
-        let old = match self.volume.core.index.dirs().index.open_at(OsStr::new(&path), Access::Read) {
+        let old = match self.core.index.dirs().index.open_at(OsStr::new(&path), Access::Read) {
             Err(error) if error.errno() == Errno::ENOENT => return Ok(()),
             result => result?,
         };
@@ -147,7 +147,7 @@ impl Copier<'_> {
             result => result?,
         };
         new.truncate(0)?;
-        each_piece((self.volume.core.tiers.home(), &*old), 0..u64::MAX, INDEX_CHUNK, &mut |at, piece| {
+        each_piece((self.core.tiers.home(), &*old), 0..u64::MAX, INDEX_CHUNK, &mut |at, piece| {
             if at == 0 && piece.len() >= MUTABLE_FROM {
                 rewrite_header(piece, owner);
             }
@@ -175,7 +175,7 @@ impl Copier<'_> {
         if identity.kind() != FileKind::Regular {
             return Ok(());
         }
-        let pin = self.volume.core.home.pin_of(&**old, identity)?;
+        let pin = self.core.home.pin_of(&**old, identity)?;
         let made = self.new.identify(&**new)?;
         if self.new.pin_of(&**new, &made)? != pin {
             self.new.set_pin(&**new, &made, pin.as_ref())
@@ -228,11 +228,6 @@ fn each_piece(
         }
     }
     Ok(())
-}
-
-/// What tells an inode from another one that has its number later.
-pub(super) fn generation(identity: &Identity) -> u64 {
-    identity.handle.as_ref().map_or(0, braid_contract::NativeHandle::generation)
 }
 
 /// The header of a copied index. A damaged one stays as it is.

@@ -2,11 +2,11 @@
 //! the numbers and handles that it has. It is prepared while nothing goes on,
 //! and put in place when the new home is complete; that can't fail.
 
+use super::copier::{Copied, Copier, is_gone};
 use super::copy::Spot;
 use super::passes::limbo_name;
-use super::{Copied, Copier, is_gone};
-use crate::Volume;
 use braid_contract::{Access, Context, Errno, Error, Fd, FileKind, HandleId, InodeId, NativeHandle, Result};
+use braid_core::Core;
 use braid_core::live::{DirHandle, File, Inode, Known, Layout, OpenFile, Spread};
 use braid_format::Header;
 use braid_home::{Numbers, RootGeneration};
@@ -36,10 +36,10 @@ struct Inodes {
 impl Copier<'_> {
     /// Opens everything on the new home.
     pub(super) fn prepare_import(&mut self) -> Result<Import> {
-        let (files, open_dirs) = (self.volume.core.handles.all_files(), self.volume.core.handles.all_dirs());
+        let (files, open_dirs) = (self.core.handles.all_files(), self.core.handles.all_dirs());
         self.copy_orphans(&files, &open_dirs)?;
-        let turn = self.volume.core.home.generation().turn() + 1;
-        let known = self.volume.core.inodes.all();
+        let turn = self.core.home.generation().turn() + 1;
+        let known = self.core.inodes.all();
         let mut inodes = Inodes { moved: HashMap::new(), kept: Vec::new(), gone: HashSet::new() };
         for one in &known {
             self.move_inode(&one.inode, turn, &mut inodes)?;
@@ -56,7 +56,7 @@ impl Copier<'_> {
             Some(Known { inode: Arc::clone(inode), lookups: one.lookups })
         };
         let inodes = known.iter().filter_map(moved).collect();
-        let dirs = Dirs::open(&*self.braid, self.volume.core.tiers.home().id)?;
+        let dirs = Dirs::open(&*self.braid, self.core.tiers.home().id)?;
         Ok(Import { generation, dirs, inodes, files, open_dirs, retired })
     }
 
@@ -77,7 +77,7 @@ impl Copier<'_> {
     }
 
     fn copy_orphan(&mut self, old: &Fd) -> Result<()> {
-        let identity = self.volume.core.home.identify(&**old)?;
+        let identity = self.core.home.identify(&**old)?;
         let is_dir = identity.kind() == FileKind::Directory;
         if identity.attr.nlink > 0 {
             return Ok(());
@@ -100,14 +100,14 @@ impl Copier<'_> {
         Ok(())
     }
 
-    fn copied(&self, inode: &Inode) -> Option<&Copied> {
-        let native = self.volume.core.home.generation().numbers().native(inode.ino);
+    fn copy_of_inode(&self, inode: &Inode) -> Option<&Copied> {
+        let native = self.core.home.generation().numbers().native(inode.ino);
         let generation = inode.handle().map(NativeHandle::generation);
         self.known.get(&native).filter(|copied| Some(copied.generation) == generation)
     }
 
     fn move_inode(&self, inode: &Arc<Inode>, turn: u32, inodes: &mut Inodes) -> Result<()> {
-        let Some(copied) = self.copied(inode) else {
+        let Some(copied) = self.copy_of_inode(inode) else {
             return match self.still_has_name(inode)? {
                 true => {
                     let what = format!("inode {} was not copied; nothing was changed", inode.ino.0);
@@ -128,8 +128,8 @@ impl Copier<'_> {
     }
 
     fn still_has_name(&self, inode: &Arc<Inode>) -> Result<bool> {
-        let opened = self.volume.core.inodes.open(&self.volume.core.home, inode, Access::Path);
-        match opened.and_then(|fd| self.volume.core.home.identify(&*fd)) {
+        let opened = self.core.inodes.open(&self.core.home, inode, Access::Path);
+        match opened.and_then(|fd| self.core.home.identify(&*fd)) {
             Ok(identity) => Ok(identity.attr.nlink > 0),
             Err(error) if is_gone(&error) => Ok(false),
             Err(error) => Err(error),
@@ -165,7 +165,7 @@ impl Copier<'_> {
 
     fn move_file(&self, file: &File, inodes: &Inodes, handles: u32) -> Result<Arc<File>> {
         let inode = inodes.moved.get(&file.inode.ino).ok_or(Errno::ESTALE)?;
-        let copied = self.copied(&file.inode).ok_or(Errno::ESTALE)?;
+        let copied = self.copy_of_inode(&file.inode).ok_or(Errno::ESTALE)?;
         let root = self.new.root();
         let opened = match root.open_handle(&copied.handle, Access::ReadWrite) {
             Ok(fd) => (fd, true),
@@ -194,7 +194,7 @@ impl Copier<'_> {
             handle: identity.handle.clone(),
             ..spread.index.header().clone()
         };
-        Ok(Index::of_whole(header, self.volume.core.tiers.home().id, whole))
+        Ok(Index::of_whole(header, self.core.tiers.home().id, whole))
     }
 
     fn move_dirs(
@@ -205,14 +205,14 @@ impl Copier<'_> {
     ) -> Result<Vec<(HandleId, DirHandle)>> {
         let mut result = Vec::new();
         for (handle, dir) in dirs {
-            let identity = self.volume.core.home.identify(&*dir.descriptor())?;
+            let identity = self.core.home.identify(&*dir.descriptor())?;
             let copied = self.copy_of(&identity).ok_or(Errno::ESTALE)?;
             let inode = match inodes.moved.get(&dir.inode().ino) {
                 Some(inode) => Arc::clone(inode),
                 None => Arc::new(dir.inode().moved(copied.handle.clone(), turn)),
             };
             let fd = self.new.root().open_handle(&copied.handle, Access::Directory)?;
-            result.push((*handle, dir.moved(&self.volume.core.home, inode, fd)?));
+            result.push((*handle, dir.moved(&self.core.home, inode, fd)?));
         }
         Ok(result)
     }
@@ -245,16 +245,14 @@ impl Copier<'_> {
 
 impl Import {
     /// The volume rests on the new home from now on.
-    pub(super) fn put_in_place(self, volume: &Volume, location: &str) {
+    pub(super) fn put_in_place(self, core: &Core, location: &str) {
         self.retired.iter().for_each(|file| file.retire());
         let root = Fd::clone(self.generation.root());
-        volume.core.home.switch_root(self.generation);
-        volume.core.index.switch_root(self.dirs);
-        volume.core.inodes.replace_all(self.inodes);
-        volume.core.handles.replace_all(self.files, self.open_dirs);
-        volume.core.tiers.home().switch_root(root, location.to_owned());
-        volume.core.removals.forget_dependencies();
-        // It names files by the handles that they had.
-        volume.heat.clear();
+        core.home.switch_root(self.generation);
+        core.index.switch_root(self.dirs);
+        core.inodes.replace_all(self.inodes);
+        core.handles.replace_all(self.files, self.open_dirs);
+        core.tiers.home().switch_root(root, location.to_owned());
+        core.removals.forget_dependencies();
     }
 }

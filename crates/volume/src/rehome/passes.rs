@@ -3,8 +3,8 @@
 //! name or, in the end, away.
 
 use super::changes::{Change, ChangeSet};
+use super::copier::{Copied, Copier, is_gone};
 use super::copy::Spot;
-use super::{Copied, Copier, is_gone};
 use braid_contract::{Access, Context, Errno, Fd, FileKind, NativeFd, RenameMode, Result, Shown};
 use braid_core::live::Inode;
 use braid_core::namespace::resolve::identify_name;
@@ -22,8 +22,8 @@ pub(super) fn limbo_name(copied: &Copied) -> OsString {
 impl Copier<'_> {
     /// Copies the whole tree.
     pub(super) fn copy_tree(&mut self) -> Result<()> {
-        let root = self.volume.core.home.root();
-        let identity = self.volume.core.home.identify(&*root)?;
+        let root = self.core.home.root();
+        let identity = self.core.home.identify(&*root)?;
         let new_root = self.new.root();
         self.enter(&identity, &*new_root)?;
         self.pending.push(identity);
@@ -43,10 +43,10 @@ impl Copier<'_> {
 
     fn copy_entries(&mut self, identity: &Identity) -> Result<()> {
         let handle = identity.handle.as_ref().ok_or(Errno::EOPNOTSUPP)?;
-        let old = self.volume.core.home.root().open_handle(handle, Access::Directory)?;
+        let old = self.core.home.root().open_handle(handle, Access::Directory)?;
         let Some(copied) = self.copy_of(identity).cloned() else { return Ok(()) };
         let new = self.new.root().open_handle(&copied.handle, Access::Directory)?;
-        let is_root = old.stat()?.attr.ino == self.volume.core.home.root().stat()?.attr.ino;
+        let is_root = old.stat()?.attr.ino == self.core.home.root().stat()?.attr.ino;
         let names = names_in(&*old)?;
         self.was_read(identity, &*old)?;
         for name in names {
@@ -56,7 +56,7 @@ impl Copier<'_> {
             }
         }
         // Making its entries changed its times.
-        let identity = self.volume.core.home.identify(&*old)?;
+        let identity = self.core.home.identify(&*old)?;
         self.copy_attributes(&old, &identity, &new)
     }
 
@@ -81,7 +81,7 @@ impl Copier<'_> {
 
     /// What a name of the old home leads to, if it is there.
     fn look(&self, dir: &dyn NativeFd, name: &OsStr) -> Result<Option<(Fd, Identity)>> {
-        match identify_name(&self.volume.core, dir, name) {
+        match identify_name(self.core, dir, name) {
             Ok(found) => Ok(Some(found)),
             Err(error) if error.errno() == Errno::EXDEV => {
                 tracing::warn!(name = %name.shown(), "something is mounted inside the home tier; it is not copied");
@@ -135,8 +135,8 @@ impl Copier<'_> {
 
     /// A directory of the old home and its copy, if both are there.
     fn dir_pair(&self, dir: &Inode) -> Result<Option<(Fd, Identity, Fd)>> {
-        let opened = self.volume.core.inodes.path(&self.volume.core.home, dir);
-        let found = opened.and_then(|fd| Ok((self.volume.core.home.identify(&*fd)?, fd)));
+        let opened = self.core.inodes.path(&self.core.home, dir);
+        let found = opened.and_then(|fd| Ok((self.core.home.identify(&*fd)?, fd)));
         match found {
             Ok((identity, old)) => {
                 let Some(copied) = self.copy_of(&identity) else { return Ok(None) };
@@ -193,7 +193,7 @@ impl Copier<'_> {
             Err(error) if is_gone(&error) => return Ok(()),
             result => result?,
         };
-        let identity = match self.volume.core.home.identify(&*old) {
+        let identity = match self.core.home.identify(&*old) {
             Err(error) if is_gone(&error) => return Ok(()),
             result => result?,
         };
@@ -215,7 +215,7 @@ impl Copier<'_> {
             Some(file) => Ok(Fd::clone(file.data())),
             None => {
                 let access = if regular { Access::Read } else { Access::Path };
-                self.volume.core.inodes.open(&self.volume.core.home, inode, access)
+                self.core.inodes.open(&self.core.home, inode, access)
             }
         }
     }

@@ -1,7 +1,7 @@
 //! What Braid itself keeps on the home tier: indexes without a file, marks, the
 //! volume table, and whatever else there is in `.braid`.
 
-use super::Copier;
+use super::copier::Copier;
 use braid_contract::{Access, Errno, NativeFd, ObjectId, Result};
 use braid_home::names_in;
 use braid_home::{INTENT, LIMBO, RECORD};
@@ -17,10 +17,10 @@ impl Copier<'_> {
     pub(super) fn copy_state(&mut self) -> Result<()> {
         self.copy_indexes_of_nobody()?;
         // The handles that marks tell are of no use on the new home.
-        for mark in self.volume.core.index.marked()? {
+        for mark in self.core.index.marked()? {
             self.dirs.open.ensure_file_at(&mark.id.to_string())?;
         }
-        let (old, new) = (self.volume.core.home.braid()?, self.braid.clone());
+        let (old, new) = (self.core.home.braid()?, self.braid.clone());
         self.copy_names(&*old, &*new, &|name| {
             NOT_COPIED.iter().any(|own| name == *own) || name.as_encoded_bytes().ends_with(b".new")
         })?;
@@ -29,7 +29,7 @@ impl Copier<'_> {
             self.copy_names(&*old, &*new, &|name| name == RECORD)?;
         }
         self.copy_pending()?;
-        self.braid.replace_small("volume", &self.volume.core.table.lock().encode())
+        self.braid.replace_small("volume", &self.core.table.lock().encode())
     }
 
     fn copy_names(
@@ -51,7 +51,7 @@ impl Copier<'_> {
     /// not.
     fn copy_indexes_of_nobody(&self) -> Result<()> {
         let mut wanted = HashSet::new();
-        self.volume.core.index.list(&mut |id| {
+        self.core.index.list(&mut |id| {
             wanted.insert(id);
             Ok(())
         })?;
@@ -61,7 +61,7 @@ impl Copier<'_> {
             }
         }
         // What was copied of these while they were files may be out of date.
-        wanted.extend(self.volume.core.removals.ids());
+        wanted.extend(self.core.removals.ids());
         wanted.into_iter().try_for_each(|id| self.copy_index(id, None))
     }
 

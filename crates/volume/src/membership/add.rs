@@ -1,10 +1,10 @@
 //! A tier joins a volume that is in use.
 
-use crate::Volume;
+use super::shared::Membership;
 use braid_contract::{Errno, Error, RefusalKind, Result, TierId};
 use braid_tiers::TierConfig;
 
-impl Volume {
+impl Membership {
     /// Makes a store one more tier of the volume; when this returns, new ranges
     /// go there as the policy has it. Its label comes first, the volume table
     /// makes it count: a crash leaves the volume with it or without, and in the
@@ -16,28 +16,28 @@ impl Volume {
     /// of this volume or another; `ENOSPC` if the volume has as many tiers as
     /// it may; `EINVAL` without a store; `EBUSY` if a job that has not ended
     /// names an earlier tier of that name; those of the store.
-    pub fn add_tier(&self, new: TierConfig) -> Result<TierId> {
-        self.add_tier_for(new, None)
+    pub(crate) fn add(&self, new: TierConfig) -> Result<TierId> {
+        self.add_for(new, None)
     }
 
-    /// As [`add_tier`](Self::add_tier), but read only until it is
-    /// [set](Self::set_tier) otherwise: nothing comes to be there, so that it
-    /// can be [taken back](Self::take_back_tier).
+    /// As [`add`](Self::add), but read only until it is
+    /// set otherwise: nothing comes to be there, so that it
+    /// can be [taken back](Self::take_back).
     ///
     /// # Errors
-    /// Those of `add_tier`.
-    pub fn add_tier_closed(&self, new: TierConfig) -> Result<TierId> {
+    /// Those of `add`.
+    pub(crate) fn add_closed(&self, new: TierConfig) -> Result<TierId> {
         self.join_as(new, None, true)
     }
 
-    /// Undoes `add_tier_closed`: the volume is as if the tier had never been
+    /// Undoes `add_closed`: the volume is as if the tier had never been
     /// one.
     ///
     /// # Errors
-    /// Those of [`remove_tier`](Self::remove_tier).
-    pub fn take_back_tier(&self, name: &str) -> Result<()> {
+    /// Those of [`remove`](Self::remove).
+    pub(crate) fn take_back(&self, name: &str) -> Result<()> {
         let id = self.core.tiers.named(name)?.id;
-        self.remove_tier(name)?;
+        self.remove(name)?;
         let mut table = self.core.table.lock();
         let mut next = table.clone();
         // Nothing on disk ever named its number.
@@ -45,8 +45,8 @@ impl Volume {
         self.core.switch_table(&mut table, next)
     }
 
-    /// As [`add_tier`](Self::add_tier), for the job `by`.
-    pub(crate) fn add_tier_for(&self, new: TierConfig, by: Option<u64>) -> Result<TierId> {
+    /// As [`add`](Self::add), for the job `by`.
+    pub(crate) fn add_for(&self, new: TierConfig, by: Option<u64>) -> Result<TierId> {
         self.join_as(new, by, false)
     }
 
@@ -57,13 +57,13 @@ impl Volume {
             let what = format!("there is a tier {} already", new.name);
             return Err(Error::refused(Errno::EEXIST, RefusalKind::Taken, what));
         }
-        self.free_name(&new.name, by)?;
+        self.claims.free_name(&new.name, by)?;
         let next = table.clone();
         let new = self.let_join(&mut table, next, new)?;
         let id = new.id;
         new.set_readonly(readonly);
         tracing::info!(tier = %new.name, location = %new.location(), "tier was added");
-        self.state.left_out.lock().retain(|name| *name != new.name);
+        self.left_out.lock().retain(|name| *name != new.name);
         self.core.tiers.add(new);
         self.renew_policy();
         Ok(id)

@@ -1,13 +1,13 @@
 //! A tier that is lost is replaced by an empty one.
 
-use crate::Volume;
+use super::shared::Membership;
 use braid_contract::{Errno, Error, RefusalKind, Result};
 use braid_core::file::open::concerns;
 use braid_core::live::Layout;
 use braid_tiers::TierConfig;
 use braid_tiers::{Tier, bit};
 
-impl Volume {
+impl Membership {
     /// Puts an empty tier in the place of one that is failing, hangs or is
     /// absent, under the same name and another number. What was on the old one
     /// is lost: its ranges answer `EIO` until they are truncated away or their
@@ -19,7 +19,7 @@ impl Volume {
     /// `ENOENT` if there is no such tier, `EBUSY` if it is home, is doing well
     /// or is being emptied by a job, `EEXIST` if the new one has a label, those
     /// of the new one and of the home tier.
-    pub fn replace_tier(&self, new: TierConfig) -> Result<()> {
+    pub(crate) fn replace_lost(&self, new: TierConfig) -> Result<()> {
         let _entered = self.core.barrier.enter();
         let mut table = self.core.table.lock();
         let old = self.core.tiers.named(&new.name)?;
@@ -31,7 +31,7 @@ impl Volume {
             let what = format!("tier {} is {}: what is on it would be lost", old.name, old.state().name());
             return Err(Error::refused(Errno::EBUSY, RefusalKind::Healthy, what));
         }
-        if let Some(id) = self.emptied_by(&old.name) {
+        if let Some(id) = self.claims.emptied_by(&old.name) {
             let what = format!("job {id} is emptying tier {}: cancel it", old.name);
             return Err(Error::refused(Errno::EBUSY, RefusalKind::Job, what));
         }
@@ -40,8 +40,8 @@ impl Volume {
         next.lost.push((old.id, old.name.clone()));
         // The new one takes new ranges, also if a crash comes as soon as it has
         // the name.
-        let freed = self.free_ranges(&old.name)?;
-        let new = self.let_join(&mut table, next, new).inspect_err(|_| self.hold_again(&freed))?;
+        let freed = self.claims.free_ranges(&old.name)?;
+        let new = self.let_join(&mut table, next, new).inspect_err(|_| self.claims.hold_again(&freed))?;
         self.core.tiers.replace(&old, new);
         self.renew_policy();
         self.tell_of_loss(&old);

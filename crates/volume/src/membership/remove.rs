@@ -7,14 +7,13 @@
 //! that it has an object there, and its directory is cleared. Only then may its
 //! number be given again.
 
-use crate::Volume;
+use super::shared::Membership;
 use crate::config::VolumeConfig;
+use crate::occupancy::whole_files_on;
 use braid_contract::{Errno, Error, ObjectId, RefusalKind, Result, Store, TierId, counted};
 use braid_core::file::leave::{disown, prepare_leave};
-use braid_core::live::Layout;
 use braid_core::namespace::known::with_file;
 use braid_core::reap::{reap_now, reclaim_orphans};
-use braid_core::recover::counts::each_whole_file;
 use braid_core::recover::{find_owner, walk_if_needed};
 use braid_format::{Label, Mark, Removed, TABLE_LEN, VolumeTable};
 use braid_index::Index;
@@ -31,7 +30,7 @@ pub struct RemovedTier {
     /// Where it was.
     pub location: String,
     /// Why its store could not be cleared, if it could not: its label is still
-    /// there. [`Volume::add_tier`] takes such a store all the same.
+    /// there. [`Volume::add_tier`](crate::Volume::add_tier) takes such a store all the same.
     pub not_cleared: Option<String>,
 }
 
@@ -57,14 +56,14 @@ const REAPS_MAX: u32 = 3;
 
 /// Files whose indexes name the tier, and what is in the way.
 #[derive(Default)]
-struct Found {
+struct Naming {
     /// Those that have nothing there, but where something has to be put right.
     files: Vec<ObjectId>,
     ranges: u64,
     ranges_in: u64,
 }
 
-impl Volume {
+impl Membership {
     /// Takes a tier out of the volume that holds nothing, and clears its store,
     /// so that it can be used anew. From then on, a mount that names it leaves
     /// it out.
@@ -74,7 +73,7 @@ impl Volume {
     /// names it, `ENOTEMPTY` if a file has something on it, `EUCLEAN` if an
     /// index can't be read, so that nobody knows; those of the home tier. The
     /// tier is as it was then.
-    pub fn remove_tier(&self, name: &str) -> Result<RemovedTier> {
+    pub(crate) fn remove(&self, name: &str) -> Result<RemovedTier> {
         let _entered = self.core.barrier.enter();
         let mut table = self.core.table.lock();
         let tier = self.core.tiers.named(name)?;
@@ -86,7 +85,7 @@ impl Volume {
         let healthy = tier.is_healthy();
         let store = self.take_out(&mut table, &tier).inspect_err(|_| tier.set_draining(was_draining))?;
         tracing::info!(tier = %tier.name, location = %tier.location(), "tier was removed");
-        self.release_tier(&tier.name, |_| true);
+        self.claims.release(&tier.name);
         self.renew_policy();
         // What fails from here on is done at the next mount.
         if let Err(error) = self.forget_leaving(&mut table) {
@@ -189,8 +188,8 @@ impl Volume {
         Err(Error::refused(Errno::EBUSY, RefusalKind::Busy, what))
     }
 
-    fn look_for(&self, tier: &Tier) -> Result<Found> {
-        let mut found = Found::default();
+    fn look_for(&self, tier: &Tier) -> Result<Naming> {
+        let mut found = Naming::default();
         let mut nameless = Vec::new();
         self.core.index.list(&mut |id| {
             let mentions = match self.mentions(id, tier.id) {
@@ -207,7 +206,7 @@ impl Volume {
             }
             Ok(())
         })?;
-        let whole = self.whole_files_on(tier)?;
+        let whole = whole_files_on(&self.core, tier)?;
         found.ranges += whole.iter().map(|file| file.ranges).sum::<u64>();
         found.ranges_in += whole.len() as u64;
         // Of those, some may be of files that are gone for good.
@@ -287,7 +286,7 @@ impl Volume {
             {
                 tracing::warn!(tier = %tier.name, %error, "what is left of a removed tier can't be cleared");
             }
-            self.state.left_out.lock().push(tier.name);
+            self.left_out.lock().push(tier.name);
         }
         Ok(())
     }
@@ -300,36 +299,6 @@ impl Volume {
             store.clear()?;
         }
         Ok(())
-    }
-}
-
-/// A whole file on a tier.
-pub(crate) struct WholeOn {
-    /// How many ranges it has, one at least: something of it is there.
-    pub(crate) ranges: u64,
-    pub(crate) size: u64,
-}
-
-impl Volume {
-    /// The whole files that are on a tier, with a name or open without.
-    pub(crate) fn whole_files_on(&self, tier: &Tier) -> Result<Vec<WholeOn>> {
-        let mut files = Vec::new();
-        let mut add = |size: u64, ranges: u64| files.push(WholeOn { ranges: ranges.max(1), size });
-        each_whole_file(&self.core, &mut |_, identity, whole| {
-            if whole.tier == tier.id {
-                add(identity.size(), whole.range_size.count(identity.size()));
-            }
-            Ok(())
-        })?;
-        for open in self.core.handles.files() {
-            if let Layout::Spread(spread) = &*open.file.layout.read()
-                && let Some(whole) = spread.index.whole().filter(|whole| whole.tier == tier.id)
-                && open.file.data().stat()?.attr.nlink == 0
-            {
-                add(whole.size, whole.ranges);
-            }
-        }
-        Ok(files)
     }
 }
 
@@ -368,7 +337,7 @@ fn not_empty(tier: &Tier, ranges: u64, files: Option<u64>) -> Error {
     Error::refused(Errno::ENOTEMPTY, RefusalKind::Occupied, what)
 }
 
-impl Volume {
+impl Membership {
     /// Calls `visit` with the live state of each of these files that has a
     /// name, or is open without.
     fn for_files(

@@ -1,9 +1,12 @@
-//! Policy, rules and movers of a volume that is in use are exchanged.
+//! Policy, rules and movers of a volume that is in use are looked at and
+//! exchanged.
 
-use crate::Volume;
-use crate::open::sizes_of;
+use crate::background::start_movers;
+use crate::movers::MoverStatus;
 use crate::placement::Placement;
-use braid_contract::{Errno, Error, RefusalKind, Result};
+use crate::placement::sizes_of;
+use crate::volume::Volume;
+use braid_contract::{Errno, Error, Mover, RefusalKind, Result};
 use braid_placement::{PolicyConfig, RuleConfig};
 use braid_tiers::MoversConfig;
 use std::sync::Arc;
@@ -51,12 +54,57 @@ impl Volume {
             self.core.switch_table(&mut table, next)?;
         }
         if self.core.environment.threads() {
-            self.background.start_movers(self, &new.movers)?;
+            start_movers(self, &new.movers)?;
         }
         self.placement.exchange(placement);
-        self.heat.set_threshold(new.movers.heat_threshold);
+        self.movers.heat.set_threshold(new.movers.heat_threshold);
         self.movers.rounds.set(new.movers);
         tracing::info!("policy, rules and movers are those of other settings now");
         Ok(())
+    }
+
+    /// The movers that are switched on.
+    #[must_use]
+    pub fn movers(&self) -> Vec<MoverStatus> {
+        self.movers.rounds.all()
+    }
+
+    /// One mover.
+    ///
+    /// # Errors
+    /// `ENOENT` if it is not switched on.
+    pub fn mover(&self, mover: Mover) -> Result<MoverStatus> {
+        self.movers.rounds.one(mover)
+    }
+
+    /// Stops a mover until it is resumed, or the volume is opened anew.
+    ///
+    /// # Errors
+    /// `ENOENT` if it is not switched on, `EINVAL` if it is paused.
+    pub fn pause_mover(&self, mover: Mover) -> Result<MoverStatus> {
+        self.movers.rounds.pause(mover)
+    }
+
+    /// Lets a paused mover go on.
+    ///
+    /// # Errors
+    /// `ENOENT` if it is not switched on, `EINVAL` if it is not paused.
+    pub fn resume_mover(&self, mover: Mover) -> Result<MoverStatus> {
+        self.movers.rounds.resume(mover)
+    }
+
+    /// Changes how fast a mover may go on all tiers together, in bytes a second,
+    /// until the volume is opened anew; `None` leaves it the tiers' caps.
+    ///
+    /// # Errors
+    /// `ENOENT` if it is not switched on.
+    pub fn set_mover_bandwidth(&self, mover: Mover, bandwidth: Option<u64>) -> Result<MoverStatus> {
+        self.movers.rounds.set_bandwidth(mover, bandwidth)
+    }
+
+    /// What movers read from a tier and write to it in a second at most.
+    #[must_use]
+    pub fn mover_bandwidth(&self) -> u64 {
+        self.throttles.mover_bandwidth()
     }
 }

@@ -1,0 +1,12 @@
+//! What can be asked of a volume beside the file system: about jobs and movers,
+//! placement, tiers and home. The control socket of the daemon calls it.
+
+mod eject;
+mod home;
+mod jobs;
+mod placement;
+mod tiers;
+
+pub(crate) use home::Replacer;
+pub use placement::PlacementConfig;
+pub use tiers::TierChange;

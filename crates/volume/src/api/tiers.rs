@@ -1,0 +1,147 @@
+//! Tiers come, change and go while the volume is in use. The control socket of
+//! the daemon calls this.
+
+use crate::jobs::JobStatus;
+use crate::membership::RemovedTier;
+use crate::volume::Volume;
+use braid_contract::{Errno, Error, JobKind, RefusalKind, Result, TierId};
+use braid_placement::Reserve;
+use braid_tiers::TierConfig;
+
+/// What is to be changed of a tier; `None` leaves it as it is.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct TierChange {
+    /// Bandwidth relative to the other tiers; measured while running if
+    /// `Some(None)`.
+    pub weight: Option<Option<f64>>,
+    /// Space to be left free.
+    pub reserve: Option<Reserve>,
+    /// Whether it is read only: it takes no new ranges, and a range on it that
+    /// is written to goes to another tier first.
+    pub readonly: Option<bool>,
+}
+
+impl Volume {
+    /// Makes a store one more tier of the volume; when this returns, new ranges
+    /// go there as the policy has it. Its label comes first, the volume table
+    /// makes it count: a crash leaves the volume with it or without, and in the
+    /// latter case the same store may be added again, or joins at a mount that
+    /// names it.
+    ///
+    /// # Errors
+    /// `EEXIST` if a tier has the name already, or the store is a tier already
+    /// of this volume or another; `ENOSPC` if the volume has as many tiers as
+    /// it may; `EINVAL` without a store; `EBUSY` if a job that has not ended
+    /// names an earlier tier of that name; those of the store.
+    pub fn add_tier(&self, new: TierConfig) -> Result<TierId> {
+        self.membership.add(new)
+    }
+
+    /// As [`add_tier`](Self::add_tier), but read only until it is
+    /// [set](Self::set_tier) otherwise: nothing comes to be there, so that it
+    /// can be [taken back](Self::take_back_tier).
+    ///
+    /// # Errors
+    /// Those of `add_tier`.
+    pub fn add_tier_closed(&self, new: TierConfig) -> Result<TierId> {
+        self.membership.add_closed(new)
+    }
+
+    /// Undoes `add_tier_closed`: the volume is as if the tier had never been
+    /// one.
+    ///
+    /// # Errors
+    /// Those of [`remove_tier`](Self::remove_tier).
+    pub fn take_back_tier(&self, name: &str) -> Result<()> {
+        self.membership.take_back(name)
+    }
+
+    /// Takes a tier out of the volume that holds nothing, and clears its store,
+    /// so that it can be used anew. From then on, a mount that names it leaves
+    /// it out.
+    ///
+    /// # Errors
+    /// `ENOENT` if there is no such tier, `EBUSY` if it is home or the policy
+    /// names it, `ENOTEMPTY` if a file has something on it, `EUCLEAN` if an
+    /// index can't be read, so that it can't be known; those of the home tier.
+    /// The tier is as it was then.
+    pub fn remove_tier(&self, name: &str) -> Result<RemovedTier> {
+        self.membership.remove(name)
+    }
+
+    /// Puts an empty tier in the place of one that is failing, hangs or is
+    /// absent, under the same name and another number. What was on the old one
+    /// is lost: its ranges answer `EIO` until they are truncated away or their
+    /// files removed; everything else goes on, and new ranges go to the new
+    /// tier. The volume table is the one thing that is switched, atomically, so
+    /// a crash leaves the volume with the old tier or with the new one.
+    ///
+    /// # Errors
+    /// `ENOENT` if there is no such tier, `EBUSY` if it is home, is doing well
+    /// or is being emptied by a job, `EEXIST` if the new one has a label, those
+    /// of the new one and of the home tier.
+    pub fn replace_tier(&self, new: TierConfig) -> Result<()> {
+        self.membership.replace_lost(new)
+    }
+
+    /// Puts `new`, which joins under a name of its own, in the place of the
+    /// tier `old`, which is well. It joins now, and a job moves what `old` has
+    /// there, as far as it has room, and else to the others; then `old` is
+    /// removed. The job is kept first, so that a crash leaves none of it, or a
+    /// job that fails or goes on. Answers the number of the new tier.
+    ///
+    /// # Errors
+    /// Those of [`start_job`](Self::start_job) for an evacuation, of
+    /// [`add_tier`](Self::add_tier), and `EBUSY` if the policy names `old`.
+    pub fn replace_tier_by(
+        &self,
+        old: &str,
+        new: TierConfig,
+        bandwidth: Option<u64>,
+    ) -> Result<(TierId, JobStatus)> {
+        let tier = self.core.tiers.named(old)?;
+        self.jobs.check_evacuation(&tier, Some(&new))?;
+        self.membership.may_leave(&tier)?;
+        let what = JobKind::Replace { tier: old.to_owned(), by: new.name.clone() };
+        let mut id = None;
+        let status = self.jobs.begin(what, bandwidth, |job| {
+            id = Some(self.membership.add_for(new, Some(job))?);
+            Ok(())
+        })?;
+        Ok((id.ok_or(Errno::EINVAL)?, status))
+    }
+
+    /// Changes settings of a tier, from now to the unmount: a mount gives them
+    /// anew.
+    ///
+    /// # Errors
+    /// `ENOENT` if there is no such tier, `EBUSY` if it is home and is to be
+    /// read only.
+    pub fn set_tier(&self, name: &str, change: TierChange) -> Result<()> {
+        let tier = self.core.tiers.named(name)?;
+        if tier.is_home() && change.readonly == Some(true) {
+            let what = "the home tier holds the names of all files, and can't be read only";
+            return Err(Error::refused(Errno::EBUSY, RefusalKind::Home, what));
+        }
+        if let Some(weight) = change.weight {
+            tier.set_weight(weight);
+        }
+        if let Some(reserve) = change.reserve {
+            tier.set_reserve(reserve);
+        }
+        if let Some(readonly) = change.readonly {
+            tier.set_readonly(readonly);
+        }
+        tracing::info!(tier = %name, ?change, "settings of a tier were changed");
+        Ok(())
+    }
+
+    /// A tier that was emptied takes new ranges again.
+    ///
+    /// # Errors
+    /// `ENOENT` if there is no such tier, `EINVAL` if it was not emptied, or is
+    /// being emptied: that job can be cancelled.
+    pub fn undo_evacuation(&self, tier: &str) -> Result<()> {
+        self.jobs.undo_evacuation(tier)
+    }
+}

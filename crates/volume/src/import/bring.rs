@@ -1,0 +1,76 @@
+//! All that a tier's directory has comes in, on the way through it.
+
+use super::adopt::Adopter;
+use super::walk::{Met, Visitor, walk};
+use braid_contract::{Access, Attr, Errno, Error, Fd, FileKind, Result, SetTime};
+use braid_core::Core;
+use braid_core::namespace::copied::give_attributes;
+use braid_core::recover::unnamed::discard_unnamed;
+use std::path::{Path, PathBuf};
+
+/// Brings in what is met.
+struct Bringer<'a, 'r> {
+    adopter: Adopter<'a>,
+    root: &'r Fd,
+    home: Fd,
+    /// Directories that were made, and the times that they are to have.
+    made: Vec<(PathBuf, Attr)>,
+    /// Directories that may be empty in the end, inner ones first.
+    left: Vec<PathBuf>,
+}
+
+impl Visitor for Bringer<'_, '_> {
+    fn leaf(&mut self, met: &Met<'_>) -> Result<()> {
+        match met.attr.kind {
+            FileKind::Regular => self.adopter.file(met),
+            _ => self.adopter.other(met),
+        }
+    }
+
+    fn enter(&mut self, met: &Met<'_>) -> Result<bool> {
+        match met.at_home {
+            Some(FileKind::Directory) => Ok(true),
+            Some(_) => {
+                self.adopter.observer.conflict(met.path);
+                Ok(false)
+            }
+            None => {
+                self.home.make_dir_at(met.path.as_os_str(), 0o700)?;
+                let made = self.home.open_at(met.path.as_os_str(), Access::Path)?;
+                give_attributes(&**met.fd, met.attr, &*made)?;
+                self.adopter.importer.names_came(&self.home, [met.path]);
+                self.made.push((met.path.to_owned(), *met.attr));
+                Ok(true)
+            }
+        }
+    }
+
+    fn leave(&mut self, path: &Path) -> Result<()> {
+        self.left.push(path.to_owned());
+        Ok(())
+    }
+
+    fn failed(&mut self, path: &Path, error: &Error) -> Result<()> {
+        self.adopter.observer.failed(path, error)
+    }
+}
+
+pub(super) fn bring_in(core: &Core, root: &Fd, adopter: Adopter<'_>) -> Result<()> {
+    let home = core.home.root();
+    let mut bringer = Bringer { adopter, root, home, made: Vec::new(), left: Vec::new() };
+    let walked = walk(core, root, &mut bringer);
+    bringer.adopter.flush()?;
+    // What was emptied goes; what is left in others keeps them.
+    for path in &bringer.left {
+        match bringer.root.remove_at(path.as_os_str(), true) {
+            Err(error) if matches!(error.errno(), Errno::ENOTEMPTY | Errno::EEXIST | Errno::ENOENT) => {}
+            result => result?,
+        }
+    }
+    for (path, attr) in bringer.made.iter().rev() {
+        let dir = bringer.home.open_at(path.as_os_str(), Access::Path)?;
+        dir.set_times(Some(SetTime::At(attr.atime)), Some(SetTime::At(attr.mtime)))?;
+    }
+    discard_unnamed(core)?;
+    walked
+}

@@ -1,0 +1,134 @@
+//! The jobs of a volume: what is known of them, in memory and on home.
+
+use super::list::{Job, JobList, unknown};
+use crate::rehome::{RehomeOutcome, RehomePhase};
+use braid_contract::{JobState, Result};
+use braid_core::Core;
+use braid_format::JobRecord;
+use braid_home::{Home, job_files};
+use braid_tiers::rate::Throttles;
+use parking_lot::Mutex;
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+/// The jobs of a volume.
+pub(crate) struct Jobs {
+    pub(super) core: Arc<Core>,
+    pub(super) throttles: Arc<Throttles>,
+    pub(crate) list: JobList,
+    /// Held while a record is written, so that they are written in order.
+    saving: Mutex<()>,
+}
+
+/// A job and how it is doing.
+#[derive(Clone, PartialEq, Debug)]
+pub struct JobStatus {
+    /// What is known of it.
+    pub record: JobRecord,
+    /// Bytes moved a second, of late; 0 while it does not run.
+    pub rate: f64,
+    /// Seconds until it is done, at this rate.
+    pub eta_seconds: Option<f64>,
+    /// Files that it waits for, since they are in use.
+    pub waiting_for: u64,
+    /// What a replacement of home is at.
+    pub phase: Option<RehomePhase>,
+    /// The tiers on which jobs are slowed down for applications, and to how many
+    /// bytes a second; none while it does not run, or is not to be.
+    pub slowed: BTreeMap<String, f64>,
+    /// What it came to, if it ended since the volume was opened.
+    pub report: Option<RehomeOutcome>,
+}
+
+impl Jobs {
+    pub(crate) fn new(core: &Arc<Core>, throttles: &Arc<Throttles>) -> Self {
+        Self {
+            core: Arc::clone(core),
+            throttles: Arc::clone(throttles),
+            list: JobList::new(Arc::clone(&core.environment), Arc::clone(&throttles.paces)),
+            saving: Mutex::new(()),
+        }
+    }
+
+    /// All jobs that are known, oldest first.
+    pub(crate) fn all(&self) -> Vec<JobStatus> {
+        let (now_ns, slowed) =
+            (self.core.environment.monotonic_ns(), self.throttles.slowed_tiers(&self.core.tiers));
+        self.list.each(|job| status(job, now_ns, &slowed))
+    }
+
+    /// One job.
+    ///
+    /// # Errors
+    /// `ENOENT` if there is none of this number.
+    pub(crate) fn one(&self, id: u64) -> Result<JobStatus> {
+        let found = self.all().into_iter().find(|job| job.record.id == id);
+        found.ok_or_else(|| unknown(id))
+    }
+
+    /// Writes what is known of a job, as it is now.
+    pub(super) fn keep(&self, record: &JobRecord) -> Result<()> {
+        let _entered = self.core.barrier.enter();
+        self.keep_inside(record)
+    }
+
+    /// As [`keep`](Self::keep), for those who are through the barrier.
+    pub(super) fn keep_inside(&self, record: &JobRecord) -> Result<()> {
+        let _saving = self.saving.lock();
+        // Somebody may have changed it since.
+        let latest = self.list.update(record.id, |job| job.kept(self.core.environment.wall_ns()));
+        job_files::save(&self.core.home, latest.as_ref().unwrap_or(record))
+    }
+
+    /// As [`keep`](Self::keep), where nobody can be told of a failure.
+    pub(crate) fn try_keep(&self, record: &JobRecord) {
+        let _entered = self.core.barrier.enter();
+        self.try_keep_inside(record);
+    }
+
+    /// The same for a caller that is through the barrier.
+    pub(crate) fn try_keep_inside(&self, record: &JobRecord) {
+        if let Err(error) = self.keep_inside(record) {
+            tracing::warn!(job = record.id, %error, "the state of a job can't be kept");
+        }
+    }
+
+    /// Removes what is kept of jobs that are forgotten.
+    pub(super) fn forget(&self, ids: &[u64]) {
+        let _entered = self.core.barrier.enter();
+        for id in ids {
+            if let Err(error) = job_files::remove(&self.core.home, *id) {
+                tracing::warn!(job = id, %error, "an old job can't be forgotten");
+            }
+        }
+    }
+
+    /// Writes to a home that is about to be complete that the job is done: a
+    /// mount finds it there, or, before it is complete, unfinished on the old
+    /// one.
+    pub(crate) fn keep_done(&self, id: u64, home: &Home) -> Result<()> {
+        let mut record = self.list.update(id, |job| job.record.clone())?;
+        record.be_done(self.core.environment.wall_ns());
+        job_files::save(home, &record)
+    }
+
+    /// The new directory is home: whatever is written of the job from here on
+    /// says that it is done, as what [`keep_done`](Self::keep_done) wrote does.
+    /// The barrier is still frozen.
+    pub(crate) fn note_switched(&self, id: u64) {
+        // A job that has a run is not forgotten.
+        let _ = self.list.update(id, |job| job.rehome.switched = true);
+    }
+}
+
+fn status(job: &Job, now_ns: u64, slowed: &BTreeMap<String, f64>) -> JobStatus {
+    let record = job.record.clone();
+    let rate = if record.state == JobState::Running { job.meter.rate(now_ns) } else { 0.0 };
+    let left = record.total.map(|total| total.bytes.saturating_sub(record.done.bytes));
+    let eta_seconds = left.filter(|_| rate > 0.0).map(|left| left as f64 / rate);
+    let running = record.state == JobState::Running;
+    let (phase, report) = (job.rehome.phase, job.rehome.report.clone());
+    let slowed = if running && !record.unguarded { slowed.clone() } else { BTreeMap::new() };
+    let waiting_for = if running { job.waiting } else { 0 };
+    JobStatus { record, rate, eta_seconds, waiting_for, phase, slowed, report }
+}

@@ -1,0 +1,145 @@
+//! What of files is on which tier: by their indexes, whether a name leads to them
+//! or not. What moves files off tiers, and takes tiers out, goes by it.
+
+use braid_contract::{Errno, ObjectId, Result, TierId};
+use braid_core::Core;
+use braid_core::file::ranges::range_size_in;
+use braid_core::live::{File, Layout};
+use braid_core::recover::counts::each_whole_file;
+use braid_format::{RANGE_SIZE_MAX, RangeSize, SIZE_MAX};
+use braid_index::Index;
+use braid_tiers::{Backend, Counts, Tier};
+use std::sync::atomic::Ordering;
+
+/// A range of a file that is somewhere.
+pub(crate) struct Stretch {
+    /// First byte.
+    pub(crate) offset: u64,
+    /// Bytes of the file in it; none behind its end.
+    pub(crate) len: u64,
+    /// How long the file's ranges are.
+    pub(crate) ranges: RangeSize,
+    pub(crate) tier: TierId,
+}
+
+/// Calls `visit` with each range of a file that is somewhere, from the one
+/// at offset `first` on.
+pub(crate) fn each_range(
+    core: &Core,
+    file: &File,
+    first: u64,
+    visit: &mut dyn FnMut(Stretch) -> Result<()>,
+) -> Result<()> {
+    let layout = file.layout.read();
+    let ranges = range_size_in(core, file, &layout)?;
+    let first = ranges.range_of(first);
+    let stretch = |range: u64, tier: TierId, size: u64| {
+        let offset = ranges.start_of(range);
+        Stretch { offset, len: size.saturating_sub(offset).min(ranges.bytes()), ranges, tier }
+    };
+    match &*layout {
+        Layout::Plain => {
+            let (size, home) = (file.home_size()?.min(SIZE_MAX), core.tiers.home().id);
+            (first..ranges.count(size)).try_for_each(|range| visit(stretch(range, home, size)))
+        }
+        Layout::Spread(spread) => {
+            let size = spread.size();
+            spread.index.for_each(first, |range, entry| match entry {
+                // No file has so many: a damaged index, which fsck tells of.
+                _ if ranges.start_of(range) >= SIZE_MAX => Ok(()),
+                Ok(entry) => visit(stretch(range, entry.tier, size)),
+                // Nobody knows where it is; reading it says so.
+                Err(_) => Ok(()),
+            })
+        }
+    }
+}
+
+/// Bytes of a file that are on other tiers.
+pub(crate) fn bytes_elsewhere(core: &Core, file: &File, than: &Tier) -> Result<u64> {
+    let mut bytes = 0;
+    each_range(core, file, 0, &mut |range| {
+        bytes += if range.tier == than.id { 0 } else { range.len };
+        Ok(())
+    })?;
+    Ok(bytes)
+}
+
+/// Ranges that all indexes have on a tier, whether or not a name leads to
+/// them.
+pub(crate) fn ranges_on(core: &Core, tier: &Tier) -> Result<u64> {
+    let mut ranges = 0;
+    each_index(core, &mut |id| {
+        ranges += ranges_in(&core.index.open_index(id)?, tier)?;
+        Ok(())
+    })?;
+    Ok(ranges + whole_files_on(core, tier)?.iter().map(|whole| whole.ranges).sum::<u64>())
+}
+
+fn each_index(core: &Core, visit: &mut dyn FnMut(ObjectId) -> Result<()>) -> Result<()> {
+    core.index.list(&mut |id| match visit(id) {
+        // It is gone by now, or can't be read, as the check tells.
+        Err(error) if matches!(error.errno(), Errno::ENOENT | Errno::EUCLEAN) => Ok(()),
+        result => result,
+    })
+}
+
+fn ranges_in(index: &Index, tier: &Tier) -> Result<u64> {
+    let mut ranges = 0;
+    index.for_each(0, |_, entry| {
+        ranges += u64::from(entry.is_ok_and(|entry| entry.tier == tier.id));
+        Ok(())
+    })?;
+    Ok(ranges)
+}
+
+/// Bytes that may have to find another place when a tier is emptied: as
+/// far as is known without looking, then by what its objects take. What is
+/// known is a number of ranges, each of which may be as long as can be.
+pub(crate) fn bytes_on(core: &Core, tier: &Tier, room: u64) -> Result<u64> {
+    let most = tier.ranges.load(Ordering::Relaxed).saturating_mul(RANGE_SIZE_MAX.into());
+    if core.tiers.counts() == Counts::Exact && most <= room {
+        return Ok(most);
+    }
+    let Backend::Store(store) = &tier.backend else { return Ok(most) };
+    let mut bytes = 0_u64;
+    each_index(core, &mut |id| {
+        let index = core.index.open_index(id)?;
+        let ranges = ranges_in(&index, tier)?;
+        if ranges > 0 {
+            let taken = store.stat(id).map_or(u64::MAX, |stat| stat.allocated);
+            bytes = bytes.saturating_add(taken.min(index.range_size().start_of(ranges)));
+        }
+        Ok(())
+    })?;
+    let whole = whole_files_on(core, tier)?;
+    Ok(whole.iter().fold(bytes, |bytes, file| bytes.saturating_add(file.size)))
+}
+
+/// A whole file on a tier.
+pub(crate) struct WholeOn {
+    /// How many ranges it has, one at least: something of it is there.
+    pub(crate) ranges: u64,
+    pub(crate) size: u64,
+}
+
+/// The whole files that are on a tier, with a name or open without.
+pub(crate) fn whole_files_on(core: &Core, tier: &Tier) -> Result<Vec<WholeOn>> {
+    let mut files = Vec::new();
+    let mut add = |size: u64, ranges: u64| files.push(WholeOn { ranges: ranges.max(1), size });
+    each_whole_file(core, &mut |_, identity, whole| {
+        if whole.tier == tier.id {
+            add(identity.size(), whole.range_size.count(identity.size()));
+        }
+        Ok(())
+    })?;
+    for open in core.handles.files() {
+        if let Layout::Spread(spread) = &*open.file.layout.read()
+            && let Some(whole) = spread.index.whole().filter(|whole| whole.tier == tier.id)
+            && open.file.data().stat()?.attr.nlink == 0
+        {
+            add(whole.size, whole.ranges);
+        }
+    }
+    Ok(files)
+}
