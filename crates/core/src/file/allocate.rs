@@ -1,23 +1,25 @@
 //! `fallocate`, and copies within the volume.
 
-use super::pieces::is_absent;
-use super::relocate::Moves;
 use crate::core::Core;
-use crate::file::ahead::{release_holes, reserve_part};
-use crate::file::open::{concerning, mark};
+use crate::file::evacuate::{Moves, move_full_range};
+use crate::file::extents::{allocated_on, next_data_on, next_home_data};
+use crate::file::indexing::{make_index, spread_out};
+use crate::file::leave_home::{leave_home, leave_when_full, leaves_home, spread_ahead};
+use crate::file::mark::mark;
 use crate::file::pieces::{make_object, punch_piece};
-use crate::file::place::{leave_home, leaves_home, place, spread_ahead, spread_out};
+use crate::file::place::place;
+use crate::file::preallocate::reserve_part;
+use crate::file::presence::is_absent;
 use crate::file::ranges::range_size_for;
-use crate::file::relocate::{move_full_range, next_data_on, release_range};
-use crate::file::seek::next_home_data;
-use crate::file::truncate::{trim, trim_before};
-use crate::file::whole::{lengthen_object, make_index};
-use crate::file::write::{grow, leave_when_full, writing};
+use crate::file::release::{release_end, release_holes, release_range};
+use crate::file::trim::{trim, trim_before};
+use crate::file::whole_object::lengthen_object;
+use crate::file::write::{grow, writing};
 use crate::live::{File, Layout, Spread};
 use braid_contract::{Errno, FallocateMode, Result, SetTime};
 use braid_format::SIZE_MAX;
 use braid_placement::Origin;
-use braid_tiers::{Backend, Tier, bit};
+use braid_tiers::{Tier, bit};
 use std::ops::Range;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -293,14 +295,6 @@ fn reserve_spread(
     Ok(Allocated::All)
 }
 
-/// Bytes that the file takes on `tier`.
-pub fn allocated_on(file: &File, spread: &Spread, tier: &Tier) -> u64 {
-    match &tier.backend {
-        Backend::Home(_) => file.data().stat().map_or(0, |stat| stat.attr.blocks * 512),
-        Backend::Store(store) => store.stat(spread.id()).map_or(0, |stat| stat.allocated),
-    }
-}
-
 fn reserve_on(file: &File, spread: &Spread, tier: &Tier, bytes: Range<u64>) -> Result<()> {
     spread.dirty.fetch_or(bit(tier.id), Ordering::AcqRel);
     let reserved = match reserve_part(file, spread, tier, bytes.clone()) {
@@ -356,22 +350,6 @@ fn give_back_piece(core: &Core, file: &File, spread: &Spread, piece: &Piece) -> 
         true => release_holes(file, spread, tier, bytes),
         false => Ok(()),
     }
-}
-
-/// Frees what `tier` has of the file beyond the end of its part. The caller
-/// holds the layout alone.
-pub(super) fn release_end(file: &File, spread: &Spread, tier: &Tier) -> Result<()> {
-    if let Backend::Store(store) = &tier.backend {
-        let cut = match store.stat(spread.id()) {
-            Ok(stat) if stat.allocated > 0 => store.truncate(spread.id(), stat.size),
-            Err(error) if error.errno() != Errno::ENOENT => Err(error),
-            _ => Ok(()),
-        };
-        return cut.or_else(|error| concerning(spread, tier, tier.note_error(error)));
-    }
-    let attr = file.data().stat()?.attr;
-    file.writable()?.truncate(attr.size)?;
-    file.update_times(spread, Some(attr.mtime))
 }
 
 /// Reserves again what was reserved before beyond the size and is on

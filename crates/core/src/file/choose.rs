@@ -1,10 +1,10 @@
-//! Which tier new ranges get: what the rules say, or else the policy. `place.rs`
-//! and `relocate.rs` ask here.
+//! Which tier new ranges get: what the rules say, or else the policy. `place.rs`,
+//! `leave_home.rs` and `evacuate.rs` ask here.
 
 use crate::core::Core;
 use crate::live::File;
 use braid_contract::{Errno, Result};
-use braid_format::Reason;
+use braid_format::{RangeSize, Reason};
 use braid_placement::{Chosen, Credits, Facts, Origin, Policy, Rule, Subject, TierView, WriteSpan};
 use braid_tiers::Tier;
 use std::path::Path;
@@ -101,6 +101,15 @@ pub(super) fn share_of(core: &Core, tier: &Tier) -> f64 {
     let policy = core.placer.policy();
     let tiers = core.tiers.views(0, 0);
     tiers.iter().find(|view| view.id == tier.id).map_or(1.0, |view| policy.share(view))
+}
+
+/// The credits of a file that has so many bytes, all of them on home.
+pub(super) fn charge_home(core: &Core, file: &File, bytes: u64, ranges: RangeSize) -> Credits {
+    let mut credits = Credits::new(file.inode.ino.0, ranges.get());
+    if bytes > 0 {
+        credits.add(core.tiers.home().id, bytes, share_of(core, core.tiers.home()));
+    }
+    credits
 }
 
 /// Whether a rule sends the file to other tiers than home from its first

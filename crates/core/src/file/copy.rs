@@ -1,9 +1,8 @@
 //! Copying all of a file from one place to another, while nobody changes it.
 
 use crate::core::Core;
+use crate::file::extents::{next_data_on, next_home_data};
 use crate::file::pieces::{read_home, read_piece, write_home};
-use crate::file::relocate::next_data_on;
-use crate::file::seek::next_home_data;
 use crate::live::{File, Spread};
 use braid_contract::{Errno, Hint, ObjectId, Result, Store, StoreIo};
 use braid_placement::Direction;

@@ -3,11 +3,12 @@
 //! Called by what moves ranges.
 
 use crate::core::Core;
-use crate::file::open::mark;
-use crate::file::relocate::{enter_to_move, release_range};
-use crate::file::seek::next_home_data;
-use crate::file::sync::grow_home_file;
-use crate::file::truncate::reap_emptied;
+use crate::file::emptying::reap_emptied;
+use crate::file::extents::next_home_data;
+use crate::file::home_inode::grow_home_file;
+use crate::file::mark::mark;
+use crate::file::release::release_range;
+use crate::file::relocate::enter_to_move;
 use crate::live::{File, Layout, Shape, Spread};
 use braid_contract::{Access, Result};
 use braid_format::{IdAttr, IdKind};

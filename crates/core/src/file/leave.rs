@@ -2,8 +2,8 @@
 //! the tier takes no new ranges any more.
 
 use crate::core::Core;
-use crate::file::allocate::release_end;
-use crate::file::truncate::{make_releases_durable, trim};
+use crate::file::release::{make_releases_durable, release_end};
+use crate::file::trim::trim;
 use crate::live::{File, Layout, Spread};
 use braid_contract::{ObjectId, Result, TierId};
 use braid_format::Owners;

@@ -6,23 +6,38 @@
 //! what changes where bytes are (spreading, truncating, moving a range) holds it
 //! alone.
 
-pub mod ahead;
 pub mod allocate;
 pub mod choose;
-pub mod copy;
+mod copy;
+pub(crate) mod emptying;
+mod evacuate;
+pub mod extents;
 pub mod gather;
+pub mod home_inode;
+mod id_attr;
+mod indexing;
 pub mod leave;
+mod leave_home;
+mod load;
+mod mark;
+pub mod move_whole;
 pub mod open;
 pub mod owner;
-pub mod pieces;
-pub mod place;
+mod pieces;
+mod place;
+mod preallocate;
+pub mod presence;
+mod range_move;
 pub mod ranges;
 pub mod read;
 pub mod recover_whole;
+mod release;
 pub mod relocate;
 pub mod seek;
 pub mod set_id;
 pub mod sync;
+mod trim;
 pub(crate) mod truncate;
 pub mod whole;
+mod whole_object;
 pub mod write;

@@ -1,22 +1,18 @@
 //! Files come into use and go out of it.
 
 use crate::core::Core;
-use crate::file::ahead::release_ahead;
 use crate::file::gather::gather_late;
-use crate::file::owner::index_of;
-use crate::file::sync::update_home_inode;
-use crate::file::truncate::{finish_emptying, make_releases_durable, settle_emptied, trim};
-use crate::file::whole::{count_whole_gone, load_whole, unclaim};
-use crate::live::{DurabilityDependency, File, Inode, Layout, OpenFile, Shape, Spread};
-use crate::namespace::make::io_mode;
+use crate::file::home_inode::update_home_inode;
+use crate::file::load::load_layout;
+use crate::file::mark::handle_of;
+use crate::file::release::{make_releases_durable, release_ahead};
+use crate::file::truncate::settle_emptied;
+use crate::file::whole_object::{count_whole_gone, unclaim};
+use crate::live::{DurabilityDependency, File, Inode, Layout, OpenFile};
 use braid_contract::{
-    Access, Context, Errno, Error, Fd, FileKind, HandleId, InodeId, IoMode, NativeHandle, ObjectId,
-    OpenRequest, Opened, Result,
+    Access, Errno, Error, Fd, FileKind, HandleId, InodeId, IoMode, ObjectId, OpenFlags, OpenRequest, Opened,
+    Result,
 };
-use braid_format::IdKind;
-use braid_home::Identity;
-use braid_placement::Credits;
-use braid_tiers::Tier;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
@@ -65,27 +61,6 @@ fn open_home_file(core: &Core, inode: &Inode) -> Result<(Fd, bool)> {
         },
         Err(error) => Err(error),
     }
-}
-
-pub(super) fn load_layout(core: &Core, inode: &Arc<Inode>, data: &Fd, identity: &Identity) -> Result<Layout> {
-    let Some(attr) = core.home.id_attr(&**data, identity)? else {
-        inode.set_shape(Shape::Plain);
-        return Ok(Layout::Plain);
-    };
-    inode.set_shape(Shape::Spread);
-    if attr.kind == IdKind::Emptied {
-        finish_emptying(core, data, identity, attr.id)?;
-        inode.set_shape(Shape::Plain);
-        core.observer.tail_changed(inode, 0);
-        return Ok(Layout::Plain);
-    }
-    if let Some(whole) = attr.kind.whole() {
-        return load_whole(core, inode, (attr.id, whole), (data, identity));
-    }
-    let index = index_of(core, &**data, identity, attr.id)?;
-    let credits = Credits::new(identity.ino(), index.range_size().get());
-    let spread = Spread::load(index, credits, &core.environment);
-    Ok(Layout::Spread(Box::new(spread.with_context(|| format!("file {}", attr.id))?)))
 }
 
 /// Opens the inode for I/O, as `request` says.
@@ -209,39 +184,6 @@ fn settle(core: &Core, file: &File) -> Result<()> {
     Ok(())
 }
 
-/// Marks the file as ahead of its home inode, unless it is already. What a
-/// crash left beyond its size goes before it may grow past that.
-pub fn mark(core: &Core, file: &File, spread: &Spread) -> Result<()> {
-    // Whoever comes here has the file in use, and keeps it from being
-    // settled.
-    if spread.ready.load(Ordering::Acquire) {
-        return Ok(());
-    }
-    if spread.index.whole().is_some() && core.index.is_unrecovered(spread.id()) {
-        let what = "its tier could not be asked what a crash left of the file: open it again when it is back";
-        return Err(Error::new(Errno::EIO, what));
-    }
-    let mut marked = spread.marked.lock();
-    if !*marked {
-        core.index.mark(spread.id(), handle_of(file, spread))?;
-        *marked = true;
-    }
-    if !spread.trimmed.load(Ordering::Relaxed) {
-        // Nobody changes the file before it is marked, so nobody does now.
-        // A tier in trouble must not keep what is on others from being
-        // written; the file then does not grow until it was trimmed.
-        match trim(core, file, spread, spread.size()) {
-            Ok(()) => spread.trimmed.store(true, Ordering::Release),
-            Err(error) if error.errno() == Errno::EIO => {
-                tracing::debug!(file = %spread.id(), %error, "a file is trimmed later");
-            }
-            Err(error) => return Err(error),
-        }
-    }
-    spread.ready.store(spread.trimmed.load(Ordering::Acquire), Ordering::Release);
-    Ok(())
-}
-
 /// The last name of a live file is gone.
 pub(crate) fn last_name_gone(core: &Core, file: &File, id: ObjectId, parent: DurabilityDependency) {
     let mut opens = file.opens.lock();
@@ -257,24 +199,9 @@ pub(crate) fn last_name_gone(core: &Core, file: &File, id: ObjectId, parent: Dur
     }
 }
 
-/// Looks at an error of a tier on which the file may have nothing: then it
-/// is no concern of the file's.
-pub(crate) fn concerning(spread: &Spread, tier: &Tier, error: Error) -> Result<()> {
-    if concerns(spread, tier)? { Err(error) } else { Ok(()) }
-}
-
-/// Whether the file has something on the tier.
-pub fn concerns(spread: &Spread, tier: &Tier) -> Result<bool> {
-    if let Some(whole) = spread.index.whole_tier() {
-        return Ok(whole == tier.id);
-    }
-    let mut concerns = tier.is_home();
-    spread.index.for_each(0, |_, entry| {
-        // A damaged entry names no tier; reading it says so.
-        concerns |= entry.is_ok_and(|entry| entry.tier == tier.id);
-        Ok(())
-    })?;
-    Ok(concerns)
+/// How a file travels that is not passed through.
+pub(crate) fn io_mode(flags: OpenFlags) -> IoMode {
+    if flags.direct { IoMode::Direct } else { IoMode::Cached }
 }
 
 /// A plain file that is opened for reading can be read by the kernel itself;
@@ -283,11 +210,6 @@ pub fn concerns(spread: &Spread, tier: &Tier) -> Result<bool> {
 fn may_pass_through(layout: &Layout, request: OpenRequest, may_begin: bool) -> bool {
     let plain = may_begin && matches!(layout, Layout::Plain);
     request.passthrough_required || request.passthrough_allowed && plain && !request.flags.write
-}
-
-/// What the mark of a whole file tells; of others, the index does.
-fn handle_of<'a>(file: &'a File, spread: &Spread) -> Option<&'a NativeHandle> {
-    spread.index.whole().and_then(|_| file.inode.handle())
 }
 
 fn may_lack_write(error: &Error) -> bool {

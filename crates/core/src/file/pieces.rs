@@ -2,9 +2,10 @@
 //! counted, and has its errors looked at.
 
 use crate::core::Core;
-use crate::file::ahead::allocate_growth;
+use crate::file::preallocate::allocate_growth;
+use crate::file::presence::is_absent;
 use crate::live::{File, Spread};
-use braid_contract::{Errno, Error, FallocateMode, Hint, ObjectId, Result, Store, StoreIo};
+use braid_contract::{FallocateMode, Hint, ObjectId, Result, Store, StoreIo};
 use braid_placement::Direction;
 use braid_tiers::{Backend, Tier, bit};
 use std::io::{IoSlice, IoSliceMut};
@@ -134,11 +135,4 @@ fn read_to_end(store: &dyn Store, id: ObjectId, offset: u64, buf: &mut [u8], dir
         }
     }
     Ok(done)
-}
-
-/// Whether `error` only says that the file has no object on the tier, and none
-/// was ever synced there: it was not made yet, or power loss took it before
-/// anybody was told that it is durable. There is nothing in it then.
-pub(super) fn is_absent(spread: &Spread, tier: &Tier, error: &Error) -> Result<bool> {
-    Ok(error.errno() == Errno::ENOENT && !tier.is_home() && !spread.index.is_object_durable(tier.id)?)
 }

@@ -2,7 +2,7 @@
 //! inode is brought up to date from it.
 
 use crate::core::Core;
-use crate::file::truncate::finish_emptying;
+use crate::file::emptying::finish_emptying;
 use crate::live::Inode;
 use braid_contract::{
     Access, Errno, Error, FallocateMode, Fd, ObjectId, ObjectStat, Result, SetTime, Timestamp,

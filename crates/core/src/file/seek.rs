@@ -1,8 +1,8 @@
 //! Data and holes.
 
 use crate::core::Core;
+use crate::file::extents::next_data_on;
 use crate::file::read::unmoved;
-use crate::file::relocate::next_data_on;
 use crate::live::{File, Layout, Spread};
 use braid_contract::{Errno, Result, SeekTarget};
 
@@ -56,13 +56,4 @@ fn next_spread_data(
         Err(error) if error.errno() != Errno::EINTR => Err(error),
         _ => Ok(found),
     }
-}
-
-/// The first stretch of data of the home file in `offset .. end`.
-pub(crate) fn next_home_data(file: &File, offset: u64, end: u64) -> Result<Option<(u64, u64)>> {
-    if offset >= end {
-        return Ok(None);
-    }
-    let found = file.data().next_data(offset)?;
-    Ok(found.filter(|(start, _)| *start < end).map(|(start, data_end)| (start, data_end.min(end))))
 }

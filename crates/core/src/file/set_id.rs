@@ -7,8 +7,11 @@ use braid_contract::{Attr, Caller, Errno, NativeFd, Result};
 use std::ffi::OsStr;
 
 const SET_USER_ID: u32 = 0o4000;
+
 const SET_GROUP_ID: u32 = 0o2000;
+
 const GROUP_MAY_EXECUTE: u32 = 0o0010;
+
 const CAPABILITY: &str = "security.capability";
 
 /// Somebody is about to change the file's contents: takes what he may not

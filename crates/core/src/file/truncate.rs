@@ -1,22 +1,18 @@
 //! Changing the size (ordering rule 3).
 
 use crate::core::Core;
-use crate::failpoint::Failpoint;
-use crate::file::allocate::release_end;
-use crate::file::open::{concerning, mark};
-use crate::file::owner::check_own;
-use crate::file::place::{owner_before, spread_ahead};
+use crate::file::emptying::reap_emptied;
+use crate::file::id_attr::kind_of;
+use crate::file::leave_home::spread_ahead;
+use crate::file::mark::mark;
+use crate::file::release::release_end;
 use crate::file::set_id::clear_set_id;
-use crate::file::sync::sync_if_concerned;
-use crate::file::whole::{count_whole, count_whole_gone, grow_object, stores_of};
+use crate::file::trim::{prepare_growth, trim, trim_late};
+use crate::file::whole_object::{count_whole, count_whole_gone, grow_object};
 use crate::live::{File, Layout, Shape, Spread};
-use braid_contract::{Access, Caller, Errno, Error, Fd, ObjectId, Result, TierId};
-use braid_format::{IdAttr, IdKind, SIZE_MAX, WholeAttr};
-use braid_home::Identity;
-use braid_index::Whole;
+use braid_contract::{Access, Caller, Errno, Result, TierId};
+use braid_format::{IdAttr, IdKind, SIZE_MAX};
 use braid_placement::Origin;
-use braid_tiers::{bit, cut_object};
-use std::sync::atomic::Ordering;
 
 pub(crate) fn truncate_file(core: &Core, file: &File, size: u64, caller: &Caller) -> Result<()> {
     if size > SIZE_MAX {
@@ -101,35 +97,6 @@ pub(crate) fn settle_emptied(core: &Core, file: &File) -> Result<()> {
     Ok(())
 }
 
-/// Finishes what a crash left of a truncation to nothing. What the file has
-/// elsewhere goes if its index says that it is the file's; answers whether it
-/// does.
-pub(crate) fn finish_emptying(core: &Core, data: &Fd, identity: &Identity, id: ObjectId) -> Result<bool> {
-    let own = match core.index.header_of(id) {
-        Ok(header) => check_own(core, &header, identity).map(|()| true)?,
-        // A whole file has none: its mark tells.
-        Err(error) if error.errno() == Errno::ENOENT => core.index.is_unrecovered(id),
-        Err(error) => return Err(error),
-    };
-    if own {
-        core.index.mark(id, None)?;
-    }
-    data.truncate(0)?;
-    core.home.remove_id_attr(&**data)?;
-    if own {
-        reap_emptied(core, data, id)?;
-    }
-    Ok(own)
-}
-
-/// What the file has elsewhere goes.
-pub(super) fn reap_emptied(core: &Core, data: &Fd, id: ObjectId) -> Result<()> {
-    // The home file itself is what has to be durable before they go.
-    let home_file = data.reopen(Access::Read).or_else(|_| data.reopen(Access::Write))?;
-    core.removals.add(core.environment.monotonic_ns(), id, Some(home_file));
-    Ok(())
-}
-
 /// Cuts a spread file. The shorter size is durable before anything beyond
 /// it goes: until then, power loss may undo the truncation, and must find
 /// the data.
@@ -156,107 +123,12 @@ fn cut(core: &Core, file: &File, spread: &Spread, size: u64) -> Result<()> {
     file.update_times(spread, None)
 }
 
-/// Trims a file that could not be when it was marked, before it grows to
-/// `end`.
-pub(crate) fn trim_before(core: &Core, file: &File, end: u64) {
-    let owed = match &*file.layout.read() {
-        Layout::Plain => false,
-        Layout::Spread(spread) => end > spread.size() && owes_trim(spread),
-    };
-    if owed {
-        trim_late(core, file, &file.layout.write());
+/// The tier that holds the byte before `end`, home if it is in a hole.
+pub(crate) fn owner_before(core: &Core, spread: &Spread, end: u64) -> Result<TierId> {
+    let home = core.tiers.home().id;
+    if end == 0 {
+        return Ok(home);
     }
-}
-
-/// Trims a file that could not be when it was marked; the caller holds the
-/// layout alone.
-fn trim_late(core: &Core, file: &File, layout: &Layout) {
-    if let Layout::Spread(spread) = layout
-        && owes_trim(spread)
-        && trim(core, file, spread, spread.size()).is_ok()
-    {
-        spread.trimmed.store(true, Ordering::Release);
-    }
-}
-
-/// Removes what a spread file has beyond `size`.
-pub(crate) fn trim(core: &Core, file: &File, spread: &Spread, size: u64) -> Result<()> {
-    // What is being copied now was read before.
-    spread.moving.cancel_all();
-    let first = spread.range_size().count(size.max(spread.index.reserved()?));
-    let (whole, mut cleared) = (spread.index.whole().is_some(), false);
-    spread.index.for_each(first, |_, entry| {
-        cleared = true;
-        if !whole {
-            core.tiers.count_range(entry.ok().map(|entry| entry.tier), None);
-        }
-        Ok(())
-    })?;
-    if cleared {
-        spread.cleared.store(true, Ordering::Release);
-        spread.index.clear_from(first)?;
-        count_whole(core, spread);
-    }
-    if file.home_size()? > size {
-        note_release(spread, core.tiers.home().id);
-        file.writable()?.truncate(size)?;
-    }
-    for (tier, store) in stores_of(core, spread) {
-        match cut_object(&*store, spread.id(), size) {
-            Ok(false) => {}
-            Ok(true) => note_release(spread, tier.id),
-            Err(error) => concerning(spread, &tier, tier.note_error(error))?,
-        }
-    }
-    Ok(())
-}
-
-/// What is beyond the size of a file is gone, durably, before it grows.
-pub(crate) fn prepare_growth(core: &Core, file: &File, spread: &Spread) -> Result<()> {
-    if !spread.trimmed.load(Ordering::Acquire) {
-        let what = "a tier is in trouble that may hold something beyond the file's size";
-        return Err(Error::new(Errno::EIO, what));
-    }
-    make_releases_durable(core, file, spread)
-}
-
-/// Makes durable what was cut off the file. Until then, power loss may
-/// bring it back, so it comes before the size may grow over it (ordering
-/// rule 3).
-pub(crate) fn make_releases_durable(core: &Core, file: &File, spread: &Spread) -> Result<()> {
-    let released = spread.released.load(Ordering::Acquire);
-    let nothing = released == 0 && !spread.cleared.load(Ordering::Acquire);
-    if nothing || core.fails_at(Failpoint::GrowOverUnclearedEntries) {
-        return Ok(());
-    }
-    for tier in core.tiers.iter().filter(|tier| released & bit(tier.id) != 0) {
-        sync_if_concerned(file, spread, &tier, true)?;
-    }
-    core.index.sync(&spread.index)?;
-    spread.released.fetch_and(!released, Ordering::AcqRel);
-    spread.cleared.store(false, Ordering::Release);
-    Ok(())
-}
-
-/// Whether the file was marked, and a tier in trouble kept it from being
-/// trimmed.
-fn owes_trim(spread: &Spread) -> bool {
-    !spread.trimmed.load(Ordering::Acquire) && *spread.marked.lock()
-}
-
-/// What the attribute of the file says it is.
-fn kind_of(spread: &Spread) -> IdKind {
-    let of_whole = |whole: Whole| WholeAttr {
-        tier: whole.tier,
-        range_size: spread.range_size(),
-        reason: whole.reason,
-        durable: whole.durable_stored,
-    };
-    spread.index.whole().map_or(IdKind::Spread, |whole| IdKind::Whole(of_whole(whole)))
-}
-
-/// Notes that something of the file was cut or punched on a tier.
-pub(super) fn note_release(spread: &Spread, tier: TierId) {
-    spread.dirty.fetch_or(bit(tier), Ordering::AcqRel);
-    spread.released.fetch_or(bit(tier), Ordering::AcqRel);
+    let last = spread.range_size().range_of(end - 1);
+    Ok(spread.index.entry(last)?.map_or(home, |entry| entry.tier))
 }

@@ -1,17 +1,16 @@
 //! Writing.
 
-use super::place::{Leave, NotSpread};
-use super::relocate::Moves;
 use crate::coord::Writing;
 use crate::core::Core;
-use crate::file::open::mark;
+use crate::file::evacuate::{Moves, move_full_range};
+use crate::file::indexing::NotSpread;
+use crate::file::leave_home::{Leave, leave_home, leave_when_full, leaves_home};
+use crate::file::mark::mark;
 use crate::file::pieces::{write_home, write_piece};
-use crate::file::place::{leave_home, leaves_home, place};
-use crate::file::ranges::range_size_for;
+use crate::file::place::place;
 use crate::file::read::run_at;
-use crate::file::relocate::move_full_range;
 use crate::file::set_id::clear_set_id;
-use crate::file::truncate::{prepare_growth, trim_before};
+use crate::file::trim::{prepare_growth, trim_before};
 use crate::live::{File, Layout, Spread};
 use crate::need::Need;
 use crate::reap::reap_now;
@@ -107,17 +106,6 @@ fn write_some(
     }
 }
 
-/// How a plain file leaves home that had no room for a write after all.
-pub(super) fn leave_when_full(
-    core: &Core,
-    file: &File,
-    (offset, end): (u64, u64),
-    io: Origin,
-) -> Result<Leave> {
-    let ranges = range_size_for(core, file, offset, end, io)?;
-    Ok(Leave { ranges, whole: file.home_size()? <= ranges.bytes(), must: true })
-}
-
 /// A plain file must not, or can't, grow on home: it leaves, and the
 /// write goes on from there. While the kernel does I/O on the home file by
 /// itself, home is all that there is.
@@ -206,7 +194,7 @@ pub(crate) fn grow(core: &Core, file: &File, spread: &Spread, end: u64, tier: &T
     Ok(())
 }
 
-/// Where one call of [`Volume::writing`] from `offset` on has to end at the
+/// Where one call of [`writing`] from `offset` on has to end at the
 /// latest.
 fn writing_end(spread: &Spread, offset: u64) -> u64 {
     let ranges = spread.range_size();

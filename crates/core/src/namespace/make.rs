@@ -1,13 +1,13 @@
 //! Making inodes, in the name of the caller.
 
 use crate::core::Core;
-use crate::file::open::{adopt_file, open_inode};
+use crate::file::open::{adopt_file, io_mode, open_inode};
 use crate::live::{OpenFile, Shape};
 use crate::namespace::change::{inode_changed, inode_will_change};
 use crate::namespace::resolve::{dir_for, enter, enter_name, entry_of, identify_name};
 use braid_contract::{
-    Access, Attr, Caller, Context, Entry, Errno, Fd, FileKind, InodeId, IoMode, NativeFd, OpenFlags,
-    OpenRequest, Opened, Result,
+    Access, Attr, Caller, Context, Entry, Errno, Fd, FileKind, InodeId, NativeFd, OpenFlags, OpenRequest,
+    Opened, Result,
 };
 use braid_sys::{Acting, act_as};
 use std::ffi::OsStr;
@@ -154,11 +154,6 @@ fn unmake(dir: &dyn NativeFd, name: &OsStr, is_dir: bool) {
     if let Err(error) = dir.remove_at(name, is_dir) {
         tracing::warn!(?name, %error, "what could not be made whole stays");
     }
-}
-
-/// How a file travels that is not passed through.
-pub(crate) fn io_mode(flags: OpenFlags) -> IoMode {
-    if flags.direct { IoMode::Direct } else { IoMode::Cached }
 }
 
 fn acting(caller: &Caller, umask: u32) -> Result<Acting> {

@@ -5,12 +5,12 @@
 //! way from an inode number to an inode, and what spread files need when names
 //! come and go.
 
-pub(crate) mod again;
 pub mod attr;
 pub mod change;
 pub mod copied;
 pub mod dirs;
 pub mod known;
+pub mod lookup;
 pub mod make;
 pub mod remove;
 pub mod resolve;

@@ -2,7 +2,6 @@
 
 use crate::core::Core;
 use crate::live::Inode;
-use crate::namespace::again::{find_again, find_parent};
 use crate::namespace::attr::attr_from;
 use braid_contract::{Access, Entry, Errno, Error, Fd, InodeId, NativeFd, Result};
 use braid_format::BRAID_DIR;
@@ -23,20 +22,6 @@ pub(crate) fn dir_for(core: &Core, parent: InodeId, name: &OsStr) -> Result<Fd> 
         return Err(Errno::EPERM.into());
     }
     path_of(core, parent)
-}
-
-/// The inode of a name, which counts as looked up.
-pub fn look_up(core: &Core, parent: InodeId, name: &OsStr) -> Result<Entry> {
-    if parent == InodeId::ROOT && name == BRAID_DIR {
-        return Err(Errno::ENOENT.into());
-    }
-    match name.as_encoded_bytes() {
-        b"." => return find_again(core, parent),
-        b".." => return find_parent(core, parent),
-        _ => {}
-    }
-    let dir = path_of(core, parent)?;
-    enter_name(core, &*dir, name)
 }
 
 /// Looks `name` up in an open directory, and counts the lookup.

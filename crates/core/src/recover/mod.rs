@@ -8,9 +8,9 @@ pub mod counts;
 pub mod unnamed;
 
 use crate::core::Core;
+use crate::file::emptying::finish_emptying;
 use crate::file::owner::check_own;
 use crate::file::recover_whole::{Owner, recover_whole};
-use crate::file::truncate::finish_emptying;
 use crate::reap::remove_data;
 use crate::recover::counts::load_counts;
 use crate::recover::unnamed::discard_unnamed;

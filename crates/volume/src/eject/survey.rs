@@ -5,7 +5,7 @@ use super::amounts::{Amounts, EjectOptions, Ejection};
 use super::in_place::{Fate, Site, fate};
 use braid_contract::{Access, Errno, Error, Fd, Result, TierId};
 use braid_core::Core;
-use braid_core::file::allocate::allocated_on;
+use braid_core::file::extents::allocated_on;
 use braid_core::live::{File, Layout};
 use braid_core::namespace::known::with_file;
 use braid_home::{Identity, Seen};

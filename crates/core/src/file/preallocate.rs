@@ -5,24 +5,17 @@
 //! file goes on behind holes: the ranges that are on other tiers. So what a part
 //! grows by is allocated before it is written, and nothing is guessed: a range
 //! to its end while the file is appended to, which then lies in one piece, and
-//! what is written otherwise. What was not needed is given back at the last close.
+//! what is written otherwise. `release.rs` gives back, at the last close, what
+//! was not needed.
 
-use crate::core::Core;
-use crate::file::pieces::punch_piece;
-use crate::file::relocate::next_data_on;
-use crate::live::{AllocatedAhead, File, Layout, Spread};
-use braid_contract::{FallocateMode, Result, SetTime};
+use crate::file::extents::part_size;
+use crate::live::{AllocatedAhead, File, Spread};
+use braid_contract::{FallocateMode, Result};
 use braid_tiers::{Backend, Tier};
 use std::ops::Range;
 
-/// What file systems allocate in, at least.
-const BLOCK: u64 = 4096;
-
 /// A file up to this size is given no more than it needs.
 const GUESS_FROM: u64 = 64 << 10;
-
-/// No file system gives a file more than this at a time.
-const GUESS_MAX: u64 = 16 << 30;
 
 /// Allocates what the file's part on `tier` grows by with a write of
 /// `offset .. end`, where it would get more otherwise.
@@ -74,61 +67,6 @@ pub(super) fn reserve_part(
         }
         Backend::Store(store) => store.allocate(spread.id(), start, end - start, true),
     }
-}
-
-/// Where the file's part on `tier` ends.
-fn part_size(file: &File, spread: &Spread, tier: &Tier) -> Result<u64> {
-    match &tier.backend {
-        Backend::Home(_) => file.home_size(),
-        Backend::Store(store) => Ok(store.stat(spread.id())?.size),
-    }
-}
-
-/// Gives back what was allocated further than the file goes. Nobody writes
-/// to it any more.
-pub(super) fn release_ahead(core: &Core, file: &File) {
-    let layout = file.layout.write();
-    let Layout::Spread(spread) = &*layout else { return };
-    let ahead = std::mem::take(&mut *spread.ahead.lock());
-    for (range, AllocatedAhead { tier, .. }) in ahead {
-        let bytes = spread.range_size().start_of(range)..spread.range_size().start_of(range + 1);
-        let released = core.tiers.get(tier).and_then(|tier| {
-            let is_there = spread.index.entry(range)?.is_some_and(|entry| entry.tier == tier.id);
-            if is_there { release_holes(file, spread, &tier, bytes) } else { Ok(()) }
-        });
-        if let Err(error) = released {
-            tracing::debug!(file = %spread.id(), range, %error, "space that was set aside for a file stays with it");
-        }
-    }
-}
-
-/// Frees what the file's part on `tier` has in `bytes` and is no data. The
-/// caller holds the layout alone.
-pub(super) fn release_holes(file: &File, spread: &Spread, tier: &Tier, bytes: Range<u64>) -> Result<()> {
-    let mtime = file.data().stat()?.attr.mtime;
-    let mut at = bytes.start;
-    while at < bytes.end {
-        let data = next_data_on(file, spread, tier, at, bytes.end)?;
-        let (data, data_end) = data.unwrap_or((bytes.end, bytes.end));
-        let hole = at.next_multiple_of(BLOCK)..data;
-        if hole.start < hole.end {
-            punch_piece(file, spread, tier, hole.start, hole.end - hole.start)?;
-        }
-        at = data_end.max(at + 1);
-    }
-    if tier.is_home() { file.update_times(spread, Some(mtime)) } else { Ok(()) }
-}
-
-/// Gives back what the home file system gave a file that was plain beyond
-/// its end: as a part of a spread file, it goes on behind a hole.
-pub(super) fn release_guess(core: &Core, file: &File, size: u64) -> Result<()> {
-    if !core.tiers.home().preallocates() {
-        return Ok(());
-    }
-    let fd = file.writable()?;
-    let mtime = fd.stat()?.attr.mtime;
-    fd.allocate(FallocateMode::PunchHole, size.next_multiple_of(BLOCK), GUESS_MAX)?;
-    fd.set_times(None, Some(SetTime::At(mtime)))
 }
 
 impl Spread {

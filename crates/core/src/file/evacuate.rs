@@ -1,0 +1,107 @@
+//! A range leaves a tier that takes no more of it, while a write waits.
+
+use crate::core::Core;
+use crate::file::choose::{PlacementRequest, find_room};
+use crate::file::indexing::NotSpread;
+use crate::file::move_whole::{move_at_once, moves_at_once};
+use crate::file::presence::entry_at;
+use crate::file::range_move::{Moved, NotMoved, move_range_at};
+use crate::live::{File, Layout};
+use crate::reap::reap_now;
+use braid_contract::{Errno, Result};
+use braid_format::Reason;
+use braid_placement::Origin;
+use braid_tiers::{Tier, bit};
+use std::sync::Arc;
+
+/// How often one range was moved within one call. A tier whose figures promise
+/// room that writes then do not get must not send it around for ever.
+#[derive(Debug, Default)]
+pub(super) struct Moves {
+    at: Option<u64>,
+    count: usize,
+}
+
+impl Moves {
+    /// Counts a move of what is at `at`; `ENOSPC` if all `tiers` were tried.
+    pub(crate) fn count(&mut self, at: u64, tiers: usize) -> Result<()> {
+        self.count = if self.at == Some(at) { self.count + 1 } else { 1 };
+        self.at = Some(at);
+        if self.count > tiers { Err(Errno::ENOSPC.into()) } else { Ok(()) }
+    }
+}
+
+/// The tier of the range at `offset` has no room for more of it, or takes no
+/// writes: the range goes to another one. Answers whether it was moved; if
+/// not, something else has changed, and what failed may be tried again.
+/// `ENOSPC` if no tier has room.
+pub(crate) fn move_full_range(core: &Core, file: &File, offset: u64) -> Result<bool> {
+    let Some(entry) = entry_at(file, offset)? else { return Ok(false) };
+    let from = core.tiers.get(entry.tier)?;
+    // Space of removed files may be all that is missing.
+    if !from.is_set_readonly() && reap_now(core) {
+        return Ok(false);
+    }
+    let mut excluded = bit(from.id);
+    loop {
+        let Some(to) = next_target(core, file, offset, excluded)? else { return Ok(false) };
+        match move_full_to(core, file, offset, &to) {
+            Ok(true) => {
+                tracing::info!(offset, from = %from.name, to = %to.name, "moved a range off a tier that took no more of it");
+                return Ok(true);
+            }
+            Ok(false) | Err(NotMoved::Overtaken) => return Ok(false),
+            // The mover is below on this very stack, and can't end first.
+            Err(NotMoved::Busy) if !core.environment.threads() => return Err(Errno::ENOSPC.into()),
+            // Whatever moves it may be in no hurry; this is.
+            Err(NotMoved::Busy) => end_move_at(file, offset),
+            Err(NotMoved::Target(error) | NotMoved::NoIndex(error)) => {
+                tracing::debug!(tier = %to.name, %error, "a tier did not take a range");
+                excluded |= bit(to.id);
+            }
+            Err(NotMoved::Other(error)) => return Err(error),
+        }
+    }
+}
+
+/// Moves the range at `offset` off a tier that takes no more of it, or all
+/// of the file if it is small or an index can't be had; answers whether
+/// anything was moved.
+fn move_full_to(core: &Core, file: &File, offset: u64, to: &Tier) -> Moved<bool> {
+    if moves_at_once(core, file).map_err(NotMoved::Other)?.is_none() {
+        match move_range_at(core, file, offset, to, Reason::Moved, &mut || {}) {
+            Err(NotMoved::NoIndex(error)) => {
+                tracing::debug!(%error, "a file moves as a whole, since home has no room for an index");
+            }
+            moved => return moved.map(|moved| moved.is_some()),
+        }
+    }
+    match move_at_once(core, file, to, Reason::Moved) {
+        Ok(moved) => Ok(moved.is_some()),
+        Err(NotSpread::PassedThrough) => Err(NotMoved::Busy),
+        Err(NotSpread::Failed(error)) => Err(NotMoved::Target(error)),
+    }
+}
+
+/// The tier for a range that has to go elsewhere; `None` if the file is
+/// plain by now.
+fn next_target(core: &Core, file: &File, offset: u64, excluded: u64) -> Result<Option<Arc<Tier>>> {
+    let layout = file.layout.read();
+    let Layout::Spread(spread) = &*layout else { return Ok(None) };
+    let (ranges, size) = (spread.range_size(), spread.size());
+    let (start, bytes) = (ranges.start_of(ranges.range_of(offset)), ranges.bytes());
+    let credits = spread.placing.lock();
+    let span =
+        braid_placement::WriteSpan { offset: start, len: bytes, size, size_after: size, new_bytes: bytes };
+    let request = PlacementRequest { file, origin: Origin::default(), span };
+    Ok(Some(find_room(core, &request, &credits, excluded)?.tier))
+}
+
+/// Ends the move of a range that somebody else began.
+fn end_move_at(file: &File, offset: u64) {
+    let (moving, range) = match &*file.layout.read() {
+        Layout::Plain => return,
+        Layout::Spread(spread) => (spread.moving.clone(), spread.range_size().range_of(offset)),
+    };
+    moving.end(range);
+}

@@ -1,0 +1,54 @@
+//! Where a file's part on a tier has data, how long that part is, and how much
+//! space it takes.
+
+use crate::file::presence::is_absent;
+use crate::live::{File, Spread};
+use braid_contract::Result;
+use braid_tiers::{Backend, Tier};
+
+/// The first stretch of data of the home file in `offset .. end`.
+pub(crate) fn next_home_data(file: &File, offset: u64, end: u64) -> Result<Option<(u64, u64)>> {
+    if offset >= end {
+        return Ok(None);
+    }
+    let found = file.data().next_data(offset)?;
+    Ok(found.filter(|(start, _)| *start < end).map(|(start, data_end)| (start, data_end.min(end))))
+}
+
+/// The first stretch of data of the file's part on `tier` in
+/// `offset .. end`.
+pub(crate) fn next_data_on(
+    file: &File,
+    spread: &Spread,
+    tier: &Tier,
+    offset: u64,
+    end: u64,
+) -> Result<Option<(u64, u64)>> {
+    if offset >= end {
+        return Ok(None);
+    }
+    let found = match &tier.backend {
+        Backend::Home(_) => return next_home_data(file, offset, end),
+        Backend::Store(store) => match store.next_data(spread.id(), offset) {
+            Err(error) if is_absent(spread, tier, &error)? => None,
+            result => result.map_err(|error| tier.note_error(error))?,
+        },
+    };
+    Ok(found.filter(|(start, _)| *start < end).map(|(start, data_end)| (start, data_end.min(end))))
+}
+
+/// Where the file's part on `tier` ends.
+pub(super) fn part_size(file: &File, spread: &Spread, tier: &Tier) -> Result<u64> {
+    match &tier.backend {
+        Backend::Home(_) => file.home_size(),
+        Backend::Store(store) => Ok(store.stat(spread.id())?.size),
+    }
+}
+
+/// Bytes that the file takes on `tier`.
+pub fn allocated_on(file: &File, spread: &Spread, tier: &Tier) -> u64 {
+    match &tier.backend {
+        Backend::Home(_) => file.data().stat().map_or(0, |stat| stat.attr.blocks * 512),
+        Backend::Store(store) => store.stat(spread.id()).map_or(0, |stat| stat.allocated),
+    }
+}

@@ -1,0 +1,52 @@
+//! Bringing the home inode of a spread file up to date with its size and times.
+
+use crate::live::{File, Layout, Spread};
+use braid_contract::Result;
+use braid_tiers::Tier;
+
+/// Brings size and times of the home inode up to date. Keeps nobody from
+/// the file's ranges: one of them may be on a tier that hangs.
+pub fn update_home_inode(file: &File) -> Result<()> {
+    match &*file.layout.read() {
+        Layout::Spread(spread) if file.can_write() => grow_home_file(file, spread),
+        Layout::Spread(spread) => file.update_times(spread, None),
+        Layout::Plain => Ok(()),
+    }
+}
+
+/// Makes the home file as long as the file is. The size of a file that became
+/// shorter was set when it did.
+pub(super) fn grow_home_file(file: &File, spread: &Spread) -> Result<()> {
+    if file.home_size()? >= spread.size() {
+        return file.update_times(spread, None);
+    }
+    // A write to a range on home makes the home file longer by itself, and
+    // setting its size at the same time could cut what was just written.
+    let _alone = file.home_len.write();
+    let native = file.data().stat()?.attr;
+    let size = spread.size();
+    if native.size >= size {
+        return file.update_times(spread, None);
+    }
+    file.writable()?.truncate(size)?;
+    // That touched the modification time; if home owns it, it stays.
+    file.update_times(spread, Some(native.mtime))
+}
+
+/// Changes the home file in a way that is none of its user's: its modification
+/// time stays.
+pub(super) fn unnoticed<T>(
+    file: &File,
+    spread: &Spread,
+    tier: &Tier,
+    change: impl FnOnce() -> Result<T>,
+) -> Result<T> {
+    if !tier.is_home() {
+        return change();
+    }
+    let _times = file.setting_times.lock();
+    let before = file.data().stat()?.attr.mtime;
+    let changed = change();
+    file.update_times(spread, Some(before))?;
+    changed
+}

@@ -1,0 +1,45 @@
+//! Marking a file as ahead of its home inode, which leads recovery to it.
+
+use crate::core::Core;
+use crate::file::trim::trim;
+use crate::live::{File, Spread};
+use braid_contract::{Errno, Error, NativeHandle, Result};
+use std::sync::atomic::Ordering;
+
+/// Marks the file as ahead of its home inode, unless it is already. What a
+/// crash left beyond its size goes before it may grow past that.
+pub(super) fn mark(core: &Core, file: &File, spread: &Spread) -> Result<()> {
+    // Whoever comes here has the file in use, and keeps it from being
+    // settled.
+    if spread.ready.load(Ordering::Acquire) {
+        return Ok(());
+    }
+    if spread.index.whole().is_some() && core.index.is_unrecovered(spread.id()) {
+        let what = "its tier could not be asked what a crash left of the file: open it again when it is back";
+        return Err(Error::new(Errno::EIO, what));
+    }
+    let mut marked = spread.marked.lock();
+    if !*marked {
+        core.index.mark(spread.id(), handle_of(file, spread))?;
+        *marked = true;
+    }
+    if !spread.trimmed.load(Ordering::Relaxed) {
+        // Nobody changes the file before it is marked, so nobody does now.
+        // A tier in trouble must not keep what is on others from being
+        // written; the file then does not grow until it was trimmed.
+        match trim(core, file, spread, spread.size()) {
+            Ok(()) => spread.trimmed.store(true, Ordering::Release),
+            Err(error) if error.errno() == Errno::EIO => {
+                tracing::debug!(file = %spread.id(), %error, "a file is trimmed later");
+            }
+            Err(error) => return Err(error),
+        }
+    }
+    spread.ready.store(spread.trimmed.load(Ordering::Acquire), Ordering::Release);
+    Ok(())
+}
+
+/// What the mark of a whole file tells; of others, the index does.
+pub(super) fn handle_of<'a>(file: &'a File, spread: &Spread) -> Option<&'a NativeHandle> {
+    spread.index.whole().and_then(|_| file.inode.handle())
+}

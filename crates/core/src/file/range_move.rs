@@ -1,0 +1,324 @@
+//! Moving a range to another tier: copy, make durable, switch the index, make
+//! that durable, release the source (ordering rule 1). Readers and writers go
+//! on meanwhile; `braid-coord` keeps them and the move apart.
+
+use crate::coord::Registered;
+use crate::core::Core;
+use crate::failpoint::Failpoint;
+use crate::file::extents::next_data_on;
+use crate::file::home_inode::unnoticed;
+use crate::file::indexing::make_index;
+use crate::file::mark::mark;
+use crate::file::pieces::{ensure_object, punch_piece, read_piece, write_piece};
+use crate::file::preallocate::reserve_part;
+use crate::file::release::release_range;
+use crate::file::sync::sync_tier;
+use crate::live::{File, Layout, Spread};
+use braid_contract::{Errno, Error, Hint, Result, StoreIo, TierId};
+use braid_coord::{Busy, CHUNKS, CopyStats, CopySteps, RangeSpan, carry_out};
+use braid_format::{Entry, Owners, RangeSize, Reason};
+use braid_sys::AlignedBuf;
+use braid_tiers::Tier;
+use parking_lot::RwLockReadGuard;
+use std::cell::RefCell;
+use std::sync::Arc;
+
+/// Why a range was not moved.
+#[derive(Debug)]
+pub(super) enum NotMoved {
+    /// Something else moves it, or it is not to be moved now.
+    Busy,
+    /// The file changed its shape meanwhile; what there was to move may be
+    /// gone.
+    Overtaken,
+    /// The target would not take it.
+    Target(Error),
+    /// The file needs an index, for which home has no room.
+    NoIndex(Error),
+    /// Something else failed.
+    Other(Error),
+}
+
+impl From<NotMoved> for Error {
+    fn from(not: NotMoved) -> Self {
+        match not {
+            NotMoved::Busy | NotMoved::Overtaken => Errno::EBUSY.into(),
+            NotMoved::Target(error) | NotMoved::NoIndex(error) | NotMoved::Other(error) => error,
+        }
+    }
+}
+
+pub(super) type Moved<T> = std::result::Result<T, NotMoved>;
+
+/// Bytes copied at a time: whoever wants to truncate the file waits for them.
+const RUN_MAX: u64 = 1 << 20;
+
+/// Moves one range; `None` if there is nothing to be moved.
+pub(super) fn move_range_at(
+    core: &Core,
+    file: &File,
+    offset: u64,
+    to: &Tier,
+    reason: Reason,
+    between: &mut dyn FnMut(),
+) -> Moved<Option<CopyStats>> {
+    let (ranges, range, this, entry, span) = {
+        let layout = file.layout.read();
+        let Layout::Spread(spread) = &*layout else { return Ok(None) };
+        let (ranges, range) = (spread.range_size(), spread.range_size().range_of(offset));
+        mark(core, file, spread).map_err(NotMoved::Other)?;
+        let this = spread.moving.begin(range).map_err(|Busy| NotMoved::Busy)?;
+        let Some(entry) = spread.index.entry(range).map_err(NotMoved::Other)? else { return Ok(None) };
+        if entry.tier == to.id {
+            return Ok(None);
+        }
+        if !spread.index.can_name(to.id) {
+            make_index(core, file, spread).map_err(|error| match error.is_full() {
+                true => NotMoved::NoIndex(error),
+                false => NotMoved::Other(error),
+            })?;
+        }
+        (ranges, range, this, entry, RangeSpan::new(spread.id(), &(range..range + 1)))
+    };
+    let from = core.tiers.get(entry.tier).map_err(NotMoved::Other)?;
+    take_mtime_home(core, file, &[from.id, to.id]).map_err(NotMoved::Other)?;
+    let between = RefCell::new(between);
+    let move_ = RangeMove { core, file, ranges, range, entry, from, to, reason, this, between };
+    let outcome = move_.run(span);
+    move_.release_what_is_left(outcome.is_ok());
+    let start = ranges.start_of(range);
+    core.observer.data_changed(&file.inode, start..start.saturating_add(ranges.bytes()));
+    outcome.map(Some)
+}
+
+/// What moves changes the times of objects: if the tier that owns the
+/// file's modification time is one of `moving`, home owns it from now on,
+/// which knows it durably.
+fn take_mtime_home(core: &Core, file: &File, moving: &[TierId]) -> Result<()> {
+    let layout = file.layout.read();
+    let Layout::Spread(spread) = &*layout else { return Ok(()) };
+    let (owners, home) = (spread.index.owners()?, core.tiers.home().id);
+    let concerned = |owner: TierId| owner != home && moving.contains(&owner);
+    if !concerned(owners.mtime) && !concerned(owners.synced_mtime) {
+        return Ok(());
+    }
+    file.update_times(spread, None)?;
+    file.data().sync(false)?;
+    spread.change_owners(|owners| match spread.times.mtime() {
+        None => Owners { mtime: home, synced_mtime: home, ..owners },
+        // Somebody wrote meanwhile.
+        Some(_) => owners,
+    })
+}
+
+/// One range on its way.
+struct RangeMove<'a> {
+    core: &'a Core,
+    file: &'a File,
+    ranges: RangeSize,
+    range: u64,
+    /// What the index said when the move began.
+    entry: Entry,
+    from: Arc<Tier>,
+    to: &'a Tier,
+    reason: Reason,
+    this: Registered,
+    /// Called after each copy.
+    between: RefCell<&'a mut dyn FnMut()>,
+}
+
+/// The file's layout, which is the same spread one as when the move began.
+struct Hold<'a>(RwLockReadGuard<'a, Layout>);
+
+impl Hold<'_> {
+    fn spread(&self) -> Moved<&Spread> {
+        match &*self.0 {
+            Layout::Spread(spread) => Ok(spread),
+            Layout::Plain => Err(NotMoved::Overtaken),
+        }
+    }
+}
+
+impl RangeMove<'_> {
+    fn run(&self, span: RangeSpan) -> Moved<CopyStats> {
+        {
+            let hold = self.hold()?;
+            let spread = hold.spread()?;
+            ensure_object(spread, self.to).map_err(NotMoved::Target)?;
+            release_range(self.file, spread, self.to, self.range).map_err(NotMoved::Target)?;
+            self.reserve(spread)?;
+        }
+        let outcome = carry_out(self, &self.core.slots, span, &self.this)?;
+        // Only what is durable may be released; that it is not is no failure
+        // of the move, but the source keeps its copy then.
+        if !self.core.fails_at(Failpoint::PunchBeforeEntryIsDurable) {
+            let hold = Hold(self.file.layout.read());
+            if let Ok(spread) = hold.spread() {
+                self.core.index.sync(&spread.index).map_err(NotMoved::Other)?;
+            }
+        }
+        Ok(outcome)
+    }
+
+    /// What is reserved for the file is so wherever it is.
+    fn reserve(&self, spread: &Spread) -> Moved<()> {
+        let reserved = spread.index.reserved().map_err(NotMoved::Other)?;
+        let bytes = self.ranges.bytes_of(self.range..self.range + 1, reserved);
+        if bytes.is_empty() {
+            return Ok(());
+        }
+        let result = reserve_part(self.file, spread, self.to, bytes);
+        result.map_err(|error| NotMoved::Target(self.to.note_error(error)))
+    }
+
+    /// The source's copy after a move, the target's after one that failed:
+    /// space only, which is cleared before the tier gets the range again.
+    fn release_what_is_left(&self, moved: bool) {
+        let tier = if moved { &*self.from } else { self.to };
+        let layout = self.file.layout.read();
+        let Layout::Spread(spread) = &*layout else { return };
+        if !self.this.is_of(&spread.moving) {
+            return;
+        }
+        // Nobody gives the range to the tier while this is locked.
+        let _placing = spread.placing.lock();
+        let owner = spread.index.entry(self.range);
+        if owner.as_ref().is_ok_and(|owner| owner.is_none_or(|entry| entry.tier != tier.id)) {
+            let released = release_range(self.file, spread, tier, self.range);
+            if let Err(error) = released
+                && moved
+            {
+                tracing::warn!(file = %spread.id(), range = self.range, tier = %tier.name, %error, "could not free what a range left");
+            }
+        }
+        if moved {
+            let start = self.ranges.start_of(self.range);
+            self.to.took(spread.size().saturating_sub(start).min(self.ranges.bytes()));
+        }
+    }
+
+    /// Bytes of a chunk.
+    fn chunk(&self) -> u64 {
+        self.ranges.bytes() / CHUNKS
+    }
+
+    /// Copies what the source has of `start .. end`.
+    fn copy_data(&self, spread: &Spread, start: u64, end: u64) -> Moved<()> {
+        thread_local! {
+            static BUF: RefCell<AlignedBuf> = const { RefCell::new(AlignedBuf::new()) };
+        }
+        let mut offset = start;
+        while let Some((at, data_end)) =
+            next_data_on(self.file, spread, &self.from, offset, end).map_err(NotMoved::Other)?
+        {
+            BUF.with_borrow_mut(|buf| {
+                let buf = buf.bytes((data_end - at) as usize);
+                read_piece(self.file, spread, &self.from, at, buf, true).map_err(NotMoved::Other)?;
+                self.write_copy(spread, at, buf)
+            })?;
+            offset = data_end;
+        }
+        Ok(())
+    }
+
+    fn write_copy(&self, spread: &Spread, at: u64, data: &[u8]) -> Moved<()> {
+        let io = StoreIo { direct: true, hint: Hint::default() };
+        let mut done = 0;
+        while done < data.len() {
+            let (at, data) = (at + done as u64, &data[done..]);
+            let write = || write_piece(self.file, spread, self.to, at, data, io);
+            let written = unnoticed(self.file, spread, self.to, write);
+            match written.map_err(NotMoved::Target)? {
+                0 => return Err(NotMoved::Target(Errno::EIO.into())),
+                more => done += more,
+            }
+        }
+        Ok(())
+    }
+}
+
+impl CopySteps for RangeMove<'_> {
+    type Hold<'a>
+        = Hold<'a>
+    where
+        Self: 'a;
+    type Error = NotMoved;
+
+    fn hold(&self) -> Moved<Hold<'_>> {
+        let layout = self.file.layout.read();
+        match &*layout {
+            Layout::Spread(spread) if self.this.is_of(&spread.moving) && !self.this.is_cancelled() => {
+                Ok(Hold(layout))
+            }
+            _ => Err(NotMoved::Overtaken),
+        }
+    }
+
+    fn runs(&self, chunks: u64) -> Vec<u64> {
+        split(chunks, (RUN_MAX / self.chunk()).clamp(1, CHUNKS))
+    }
+
+    fn copy(&self, hold: &Hold<'_>, chunks: u64, again: bool) -> Moved<()> {
+        let spread = hold.spread()?;
+        let first = u64::from(chunks.trailing_zeros());
+        let start = self.ranges.start_of(self.range) + first * self.chunk();
+        let len = u64::from(chunks.count_ones()) * self.chunk();
+        if again {
+            // What became a hole must not stay data.
+            let punch = || punch_piece(self.file, spread, self.to, start, len);
+            unnoticed(self.file, spread, self.to, punch).map_err(NotMoved::Target)?;
+        }
+        self.copy_data(spread, start, (start + len).min(spread.size()))
+    }
+
+    fn copied(&self) {
+        (self.between.borrow_mut())();
+    }
+
+    fn sync(&self, hold: &Hold<'_>) -> Moved<()> {
+        if self.core.fails_at(Failpoint::SwitchBeforeCopyIsDurable) {
+            return Ok(());
+        }
+        sync_tier(self.file, hold.spread()?, self.to, true).map_err(NotMoved::Target)
+    }
+
+    fn switch(&self, hold: &Hold<'_>) -> Moved<()> {
+        let version = self.entry.version.wrapping_add(1);
+        // It may have been closed to new ranges since the move began. Asked
+        // for as writers do: with the layout held, and not before.
+        let _admission = self.to.admit().map_err(NotMoved::Target)?;
+        let moved = Entry { tier: self.to.id, reason: self.reason, version };
+        hold.spread()?.index.set_entry(self.range, moved).map_err(NotMoved::Other)?;
+        self.core.tiers.count_range(Some(self.from.id), Some(self.to.id));
+        self.core.observer.placed(self.file, self.to.id, self.range..self.range + 1);
+        Ok(())
+    }
+}
+
+/// Splits a set of chunks into runs without gaps of at most `max` chunks.
+fn split(mut chunks: u64, max: u64) -> Vec<u64> {
+    let mut runs = Vec::new();
+    while chunks != 0 {
+        let first = chunks.trailing_zeros();
+        let len = u64::from((chunks >> first).trailing_ones()).min(max);
+        let run = (u64::MAX >> (CHUNKS - len)) << first;
+        runs.push(run);
+        chunks &= !run;
+    }
+    runs
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn runs_have_no_gaps_and_cover_every_chunk_once() {
+        assert_eq!(split(u64::MAX, 64), [u64::MAX]);
+        assert_eq!(split(u64::MAX, 32), [u64::MAX >> 32, u64::MAX << 32]);
+        assert_eq!(split(0b1011_0001, 64), [0b1, 0b11_0000, 0b1000_0000]);
+        assert_eq!(split(0b111, 2), [0b11, 0b100]);
+        assert_eq!(split(1 << 63, 1), [1 << 63]);
+        assert_eq!(split(0, 8), [] as [u64; 0]);
+    }
+}

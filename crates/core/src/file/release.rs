@@ -1,0 +1,116 @@
+//! Giving space back that a file does not need on a tier, or not any more, and
+//! making that durable before the size may grow over it (ordering rule 3).
+
+use crate::core::Core;
+use crate::failpoint::Failpoint;
+use crate::file::extents::next_data_on;
+use crate::file::home_inode::unnoticed;
+use crate::file::pieces::punch_piece;
+use crate::file::presence::concerning;
+use crate::file::sync::sync_if_concerned;
+use crate::live::{AllocatedAhead, File, Layout, Spread};
+use braid_contract::{Context, Errno, FallocateMode, Result, SetTime, TierId};
+use braid_tiers::{Backend, Tier, bit};
+use std::ops::Range;
+use std::sync::atomic::Ordering;
+
+/// What file systems allocate in, at least.
+const BLOCK: u64 = 4096;
+
+/// No file system gives a file more than this at a time.
+const GUESS_MAX: u64 = 16 << 30;
+
+/// Notes that something of the file was cut or punched on a tier.
+pub(super) fn note_release(spread: &Spread, tier: TierId) {
+    spread.dirty.fetch_or(bit(tier), Ordering::AcqRel);
+    spread.released.fetch_or(bit(tier), Ordering::AcqRel);
+}
+
+/// Makes durable what was cut off the file. Until then, power loss may
+/// bring it back, so it comes before the size may grow over it (ordering
+/// rule 3).
+pub(crate) fn make_releases_durable(core: &Core, file: &File, spread: &Spread) -> Result<()> {
+    let released = spread.released.load(Ordering::Acquire);
+    let nothing = released == 0 && !spread.cleared.load(Ordering::Acquire);
+    if nothing || core.fails_at(Failpoint::GrowOverUnclearedEntries) {
+        return Ok(());
+    }
+    for tier in core.tiers.iter().filter(|tier| released & bit(tier.id) != 0) {
+        sync_if_concerned(file, spread, &tier, true)?;
+    }
+    core.index.sync(&spread.index)?;
+    spread.released.fetch_and(!released, Ordering::AcqRel);
+    spread.cleared.store(false, Ordering::Release);
+    Ok(())
+}
+
+/// Frees what a tier holds of a range that is not, or no longer, its.
+pub(crate) fn release_range(file: &File, spread: &Spread, tier: &Tier, range: u64) -> Result<()> {
+    let ranges = spread.range_size();
+    note_release(spread, tier.id);
+    let punch = || punch_piece(file, spread, tier, ranges.start_of(range), ranges.bytes());
+    unnoticed(file, spread, tier, punch).context("releasing a range")
+}
+
+/// Frees what `tier` has of the file beyond the end of its part. The caller
+/// holds the layout alone.
+pub(super) fn release_end(file: &File, spread: &Spread, tier: &Tier) -> Result<()> {
+    if let Backend::Store(store) = &tier.backend {
+        let cut = match store.stat(spread.id()) {
+            Ok(stat) if stat.allocated > 0 => store.truncate(spread.id(), stat.size),
+            Err(error) if error.errno() != Errno::ENOENT => Err(error),
+            _ => Ok(()),
+        };
+        return cut.or_else(|error| concerning(spread, tier, tier.note_error(error)));
+    }
+    let attr = file.data().stat()?.attr;
+    file.writable()?.truncate(attr.size)?;
+    file.update_times(spread, Some(attr.mtime))
+}
+
+/// Gives back what was allocated further than the file goes. Nobody writes
+/// to it any more.
+pub(super) fn release_ahead(core: &Core, file: &File) {
+    let layout = file.layout.write();
+    let Layout::Spread(spread) = &*layout else { return };
+    let ahead = std::mem::take(&mut *spread.ahead.lock());
+    for (range, AllocatedAhead { tier, .. }) in ahead {
+        let bytes = spread.range_size().start_of(range)..spread.range_size().start_of(range + 1);
+        let released = core.tiers.get(tier).and_then(|tier| {
+            let is_there = spread.index.entry(range)?.is_some_and(|entry| entry.tier == tier.id);
+            if is_there { release_holes(file, spread, &tier, bytes) } else { Ok(()) }
+        });
+        if let Err(error) = released {
+            tracing::debug!(file = %spread.id(), range, %error, "space that was set aside for a file stays with it");
+        }
+    }
+}
+
+/// Frees what the file's part on `tier` has in `bytes` and is no data. The
+/// caller holds the layout alone.
+pub(super) fn release_holes(file: &File, spread: &Spread, tier: &Tier, bytes: Range<u64>) -> Result<()> {
+    let mtime = file.data().stat()?.attr.mtime;
+    let mut at = bytes.start;
+    while at < bytes.end {
+        let data = next_data_on(file, spread, tier, at, bytes.end)?;
+        let (data, data_end) = data.unwrap_or((bytes.end, bytes.end));
+        let hole = at.next_multiple_of(BLOCK)..data;
+        if hole.start < hole.end {
+            punch_piece(file, spread, tier, hole.start, hole.end - hole.start)?;
+        }
+        at = data_end.max(at + 1);
+    }
+    if tier.is_home() { file.update_times(spread, Some(mtime)) } else { Ok(()) }
+}
+
+/// Gives back what the home file system gave a file that was plain beyond
+/// its end: as a part of a spread file, it goes on behind a hole.
+pub(super) fn release_guess(core: &Core, file: &File, size: u64) -> Result<()> {
+    if !core.tiers.home().preallocates() {
+        return Ok(());
+    }
+    let fd = file.writable()?;
+    let mtime = fd.stat()?.attr.mtime;
+    fd.allocate(FallocateMode::PunchHole, size.next_multiple_of(BLOCK), GUESS_MAX)?;
+    fd.set_times(None, Some(SetTime::At(mtime)))
+}
