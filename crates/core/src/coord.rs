@@ -1,4 +1,4 @@
-//! How the volume's own threads coordinate: `braid-coord` over memory of this
+//! Coordination of the volume's own threads: `braid-coord` over memory of this
 //! process, which is the only one so far.
 
 use braid_coord::{FileWords, PrivateWords, Sole, VolumeWords};
@@ -12,19 +12,19 @@ pub(crate) type Writing<'a> = braid_coord::Writing<'a, PrivateWords, PrivateWord
 pub(crate) type Live = braid_coord::Live<PrivateWords, Sole>;
 pub(crate) type Changing<'a> = braid_coord::Changing<'a, PrivateWords>;
 
-/// Counters of the barrier: more than there are processors that matter.
+/// Counters of the barrier: enough for as many processors.
 const COUNTS: u16 = 64;
 
-/// Threads that may write at a time; more wait for one of them.
+/// Threads that may write at a time; further ones wait.
 const SLOTS: u16 = 256;
 
-/// What operations on a volume coordinate by.
+/// The state by which operations on a volume coordinate.
 pub fn of_volume() -> (Barrier, WriterSlots) {
     let words = VolumeWords::private(COUNTS, SLOTS);
     (Barrier::new(words.clone(), Sole), WriterSlots::new(words, Sole))
 }
 
-/// What those coordinate by who use a spread file.
+/// The state by which the users of a spread file coordinate.
 pub(crate) fn of_file() -> (Moving, Live) {
     let words = FileWords::private();
     (Moving::new(words.clone(), Sole), Live::new(words, Sole))

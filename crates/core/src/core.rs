@@ -1,7 +1,7 @@
-//! What every operation on a volume works on: the home tier's namespace, the
-//! tiers, the indexes, the inodes and files in use. `file` and `namespace` are
-//! the operations; services stand above them and hold the core. It knows them
-//! as an [`Observer`] and a [`Placer`] only.
+//! The state that every operation on a volume works on: the home tier's
+//! namespace, the tiers, the indexes, the inodes and files in use. `file` and
+//! `namespace` are the operations; services stand above them and hold the core,
+//! which knows them as an [`Observer`] and a [`Placer`] only.
 
 use crate::coord::{Barrier, WriterSlots};
 use crate::failpoint::Failpoint;
@@ -21,7 +21,7 @@ pub struct Core {
     /// The volume's id.
     pub id: VolumeId,
     /// How long the ranges of a new spread file are, unless a rule says
-    /// otherwise. Those of one that exists are as its index says.
+    /// otherwise. An existing one has its own in its index.
     pub range_size: RangeSize,
     /// Braid's extended attributes are in the `user.` namespace.
     pub user_xattr: bool,
@@ -36,27 +36,26 @@ pub struct Core {
     /// The volume table as it is on the home tier. Held to change which tiers
     /// there are.
     pub table: Mutex<VolumeTable>,
-    /// Held by what must not be done beside another such thing: a check, an
+    /// Held by operations that must not run beside one another: a check, an
     /// import, the replacement of home.
     pub maintenance: Mutex<()>,
-    /// Inodes that are known.
+    /// Inodes that the front end knows.
     pub inodes: InodeTable,
     /// Open files and directories.
     pub handles: Handles,
     /// Every operation enters it.
     pub barrier: Barrier,
-    /// What is being written at this moment.
+    /// Ranges that are being written.
     pub slots: WriterSlots,
-    /// What was removed and is not all gone yet.
+    /// Removed files that are not all gone yet.
     pub removals: Removals,
-    /// What wakes those that wait for space.
+    /// Wakes operations that wait for space.
     pub freed: Freed,
-    /// Threads for work on several tiers at once; `None` where there may be
-    /// none.
+    /// Threads for work on several tiers at once; `None` without threads.
     pub pool: Option<rayon::ThreadPool>,
-    /// What says where new ranges go.
+    /// Says where new ranges go.
     pub placer: Arc<dyn Placer>,
-    /// What follows operations.
+    /// Follows operations.
     pub observer: Arc<dyn Observer>,
     /// Time, chance and threads.
     pub environment: Arc<dyn Environment>,
@@ -116,18 +115,18 @@ impl Core {
         let mut result = Ok(());
         for (tier, store) in self.tiers.stores().filter(|(tier, _)| !tier.is_absent()) {
             let synced = match store.sync_all() {
-                // What is read-only has nothing to be synced.
+                // A read-only tier has nothing to be synced.
                 Err(error) if error.errno() == Errno::EROFS => Ok(()),
                 synced => synced.map_err(|error| tier.note_error(error)),
             };
-            // One in trouble does not keep the others from it.
+            // A tier in trouble does not keep the others from it.
             result = result.and(synced);
         }
         let home = self.home.root().sync_fs();
         result.and(home)
     }
 
-    /// Whether this bug was set.
+    /// Whether this bug is set.
     #[cfg(feature = "failpoints")]
     pub(crate) fn fails_at(&self, failpoint: Failpoint) -> bool {
         self.failpoint.get() == Some(&failpoint)

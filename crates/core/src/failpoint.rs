@@ -10,13 +10,12 @@ pub enum Failpoint {
     PunchBeforeEntryIsDurable,
     /// The size grows over entries whose clearing is not durable.
     GrowOverUnclearedEntries,
-    /// A new mode or extended attribute of a spread file is not a matter of its
-    /// `fsync`.
+    /// `fsync` of a spread file ignores a new mode or extended attribute.
     AttributesAreNotSynced,
-    /// A spread file is told to have one name.
+    /// A spread file always has a link count of one.
     LinksAreForgotten,
     /// A file that could not be spread keeps its index, without a mark.
     FailedSpreadLeavesIndex,
-    /// What could not be synced is believed clean.
+    /// Data that could not be synced is believed clean.
     FailedSyncIsForgotten,
 }

@@ -1,9 +1,9 @@
 //! The core of a volume: names, attributes and file I/O over the home tier and
-//! the others. It knows what stands above it as an [`Observer`] and a
-//! [`Placer`] only.
+//! the others. It knows the layers above as an [`Observer`] and a [`Placer`]
+//! only.
 //!
-//! [`Core`] is what every operation works on; [`live`] is the plain state in
-//! it; [`file`], [`namespace`], [`reap`], [`need`] and [`recover`] are the
+//! [`Core`] has all that operations work on; [`live`] is the plain state in it;
+//! [`file`], [`namespace`], [`reap`], [`need`] and [`recover`] are the
 //! operations, as functions over it.
 #![forbid(unsafe_code)]
 

@@ -1,16 +1,16 @@
-//! Who needs room waits for what was removed: its space comes back when the
-//! removal is durable, and some file systems take longer than that.
+//! Operations that need room wait for removals: space comes back when the
+//! removal is durable, and on some file systems later.
 
 use crate::core::Core;
 use crate::reap::reap_now;
 use braid_contract::Result;
 use std::time::Duration;
 
-/// How long a file that lost its last name is waited for: the kernel tells of
-/// its last close in its own time, and it may be open for good.
+/// How long to wait for the close of a file that lost its last name: the kernel
+/// reports its last close in its own time, and it may be open for good.
 const CLOSE_NS: u64 = 500_000_000;
 
-/// An operation that there may be no room for.
+/// An operation for which there may be no room.
 pub(crate) struct Need<'a> {
     core: &'a Core,
     /// Batches of removals that had been carried out before it was tried.
@@ -22,8 +22,8 @@ impl<'a> Need<'a> {
         Self { core, batches: core.removals.batches() }
     }
 
-    /// There was no room: waits for what was removed. Answers whether it is
-    /// worth trying again.
+    /// Waits for removals after there was no room. Answers whether it is worth
+    /// trying again.
     pub(crate) fn wait(&mut self) -> bool {
         reap_now(self.core);
         let batches = self.core.removals.batches();
@@ -36,7 +36,8 @@ impl<'a> Need<'a> {
         self.wait_for_closes();
         reap_now(self.core);
         self.batches = self.core.removals.batches();
-        // What keeps freed space until its next commit does that now.
+        // File systems that keep freed space until their next commit do that
+        // now.
         if let Err(error) = self.core.sync_all_tiers() {
             tracing::debug!(%error, "syncing tiers to have their free space back");
         }
@@ -44,7 +45,7 @@ impl<'a> Need<'a> {
         true
     }
 
-    /// Waits until no open file lacks a name, or for so long.
+    /// Waits until no open file lacks a name, or for [`CLOSE_NS`].
     fn wait_for_closes(&self) {
         let (freed, environment) = (&self.core.freed, &self.core.environment);
         let until_ns = environment.monotonic_ns() + CLOSE_NS;
@@ -62,8 +63,8 @@ impl<'a> Need<'a> {
     }
 }
 
-/// Carries out what may need room, and again when what was removed has
-/// given its space back.
+/// Carries out an operation that may need room, again if removals have given
+/// space back.
 pub fn with_room<T>(core: &Core, mut operation: impl FnMut() -> Result<T>) -> Result<T> {
     let mut need = Need::new(core);
     loop {

@@ -1,4 +1,4 @@
-//! What the core tells of its operations while they are under way.
+//! Notifications about operations while they are under way.
 
 use crate::live::{File, Inode};
 use braid_contract::TierId;
@@ -6,8 +6,8 @@ use std::ffi::OsStr;
 use std::ops::Range;
 use std::sync::Arc;
 
-/// Notes what operations do, after they did it and before they leave the
-/// barrier. Called on the path of every read and write: it must not wait.
+/// Follows operations: called after each step, before the operation leaves the
+/// barrier. This is on the path of every read and write: it must not wait.
 pub trait Observer: Send + Sync {
     /// Ranges of a file were read or written on `tier`.
     fn used(&self, file: &File, tier: TierId, ranges: Range<u64>);
@@ -15,7 +15,7 @@ pub trait Observer: Send + Sync {
     /// Ranges of a file came to `tier`.
     fn placed(&self, file: &File, tier: TierId, ranges: Range<u64>);
 
-    /// Whether it follows changes. If not, what follows need not be told; if
+    /// Whether it follows changes. If not, the calls below may be left out; if
     /// so, no file may be written past the core.
     fn follows_changes(&self) -> bool;
 

@@ -1,9 +1,9 @@
-//! What the core asks before ranges get their tier.
+//! Decisions that the core asks for before ranges get their tier.
 
 use braid_placement::{Policy, Rules};
 use std::sync::Arc;
 
-/// The rules and the policy that count at the moment.
+/// Rules and policy as they are at the moment.
 pub trait Placer: Send + Sync {
     /// The rules, of which the first that matches counts.
     fn rules(&self) -> Arc<Rules>;

@@ -1,9 +1,9 @@
-//! Removal of what spread files had on the tiers (ordering rule 4).
+//! Removing the data of removed spread files from the tiers (ordering rule 4).
 //!
 //! When the last name and the last open of a spread file are gone, its objects
 //! and its index go too; but only once the removal of the name is durable, so
-//! that a crash that brings the name back finds the data. Waiting for that is
-//! done for many files at once, in the background.
+//! that a crash that brings the name back finds the data. Many files wait for
+//! that together, in the background.
 
 use crate::core::Core;
 use crate::live::{DurabilityDependency, ReclaimQueue};
@@ -15,7 +15,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-/// Files wait this long for others to go with.
+/// Files wait this long for others, to share one sync.
 const BATCH_TIME_NS: u64 = 1_000_000_000;
 
 /// As many as this do not wait at all.
@@ -105,7 +105,7 @@ pub fn reclaim_orphans(core: &Core) {
     };
     let synced = core.sync_all_tiers();
     if synced.is_ok() {
-        // What can't be taken away now is tried again.
+        // Files for which this fails are tried again.
         done = forget_removed(core, done);
         settled.retain(|id| log_failure(core.index.unmark(*id)));
     }
@@ -137,7 +137,7 @@ struct RemovalRound {
 }
 
 impl RemovalRound {
-    /// How often it is looked whether a tier hangs.
+    /// Interval at which it is checked whether a tier hangs.
     const LOOK: Duration = Duration::from_millis(100);
 
     fn ended(&self, tier: &Arc<Tier>, result: Result<()>) {
@@ -185,8 +185,8 @@ fn sync_dependencies(core: &Core, files: &[(ObjectId, DurabilityDependency)]) ->
         if !synced.insert(stat.ino) {
             continue;
         }
-        // A directory that is itself gone has nothing left to sync: what made
-        // it go is somewhere above.
+        // A directory that is itself removed can't be synced: its own removal
+        // is a matter of one above it.
         if stat.nlink == 0 {
             return core.home.root().sync_fs();
         }
@@ -195,9 +195,9 @@ fn sync_dependencies(core: &Core, files: &[(ObjectId, DurabilityDependency)]) ->
     Ok(())
 }
 
-/// Removes the objects of files that are gone. Indexes and marks stay: as
-/// long as something may be left, they lead there. A tier on which nothing
-/// ends is not waited for: what is under way there goes on.
+/// Removes the objects of files that are gone. Indexes and marks stay: as long
+/// as something may be left, they lead there. A tier that hangs is not waited
+/// for: removals there go on.
 fn remove_objects(core: &Core, ids: &[ObjectId]) -> Result<()> {
     let Some(pool) = &core.pool else {
         return core
@@ -216,9 +216,9 @@ fn remove_objects(core: &Core, ids: &[ObjectId]) -> Result<()> {
     removals.wait()
 }
 
-/// Removes indexes and marks of files that are gone; answers those of which
-/// something is left. An index goes when no object can come back: one
-/// without the other is damage.
+/// Removes indexes and marks of files that are gone; answers those that are
+/// left. An index goes when no object can come back: one without the other is
+/// damage.
 fn forget_removed(core: &Core, ids: Vec<ObjectId>) -> Vec<ObjectId> {
     let (mut left, gone): (Vec<_>, Vec<_>) =
         ids.into_iter().partition(|id| log_failure(forget_index(core, *id)));

@@ -24,10 +24,10 @@ use std::ops::Range;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-/// What of a file's space may be no data and not reserved either.
+/// Space of a file that may be neither data nor reserved.
 const METADATA_MAX: u64 = 64 << 10;
 
-/// How an allocation went.
+/// The outcome of an allocation.
 enum Allocated {
     All,
     /// The tier of the range at this offset has no room for it.
@@ -36,7 +36,7 @@ enum Allocated {
     HomeFull(u64),
 }
 
-/// What an allocation did that is to be undone if the rest of it fails.
+/// Steps of an allocation, to be undone if the rest of it fails.
 #[derive(Default)]
 struct Taken {
     pieces: Vec<Piece>,
@@ -55,8 +55,8 @@ struct Piece {
     grown: u64,
 }
 
-/// Reserves, frees or zeroes space. All of it or nothing: what can't be
-/// reserved as a whole leaves the file as it was.
+/// Reserves, frees or zeroes space. All of it or nothing: if not all can be
+/// reserved, the file stays as it was.
 pub fn allocate_file(
     core: &Core,
     file: &File,
@@ -70,7 +70,7 @@ pub fn allocate_file(
         core.freed.note();
     }
     match mode {
-        // Only an index tells, later, what was reserved beyond the size.
+        // Only an index records a reservation beyond the size.
         FallocateMode::Allocate { keep_size: true } => spread_to_keep(core, file, offset, end, origin)?,
         FallocateMode::Allocate { keep_size: false } => spread_ahead(core, file, offset, end, origin)?,
         _ => {}
@@ -138,7 +138,7 @@ fn allocate_plain(core: &Core, file: &File, bytes: &Range<u64>, mode: FallocateM
     }
     let len = bytes.end - bytes.start;
     let allocate = |mode| fd.allocate(mode, bytes.start, len);
-    // The size last: a part of what was asked for must not show.
+    // The size comes last: a part of the allocation must not show.
     let keep = FallocateMode::Allocate { keep_size: true };
     let allocated = match mode {
         FallocateMode::Allocate { keep_size: false } => allocate(keep).and_then(|()| allocate(mode)),
@@ -155,8 +155,8 @@ fn allocate_plain(core: &Core, file: &File, bytes: &Range<u64>, mode: FallocateM
     }
 }
 
-/// Frees what the home file system had allocated when it found that there
-/// is no room for all of it.
+/// Frees the part that the home file system allocated before it ran out of
+/// room.
 fn give_back_plain(file: &File, bytes: &Range<u64>, before: u64) -> Result<()> {
     let layout = file.layout.write();
     if !matches!(&*layout, Layout::Plain) {
@@ -169,7 +169,7 @@ fn give_back_plain(file: &File, bytes: &Range<u64>, before: u64) -> Result<()> {
         data += end - start.max(at);
         at = end;
     }
-    // What was reserved before stays.
+    // An earlier reservation stays.
     let had_nothing_reserved = before <= data + METADATA_MAX;
     let mut at = bytes.start;
     let hole_end = bytes.end.min(attr.size);
@@ -185,8 +185,8 @@ fn give_back_plain(file: &File, bytes: &Range<u64>, before: u64) -> Result<()> {
     fd.set_times(None, Some(SetTime::At(attr.mtime)))
 }
 
-/// Whether home has room for what a plain file does not have yet of some
-/// bytes, leaving its reserve.
+/// Whether home has room, beside its reserve, for those of some bytes that a
+/// plain file does not have yet.
 fn has_room_for(core: &Core, file: &File, &Range { start, end }: &Range<u64>) -> Result<bool> {
     let home = core.tiers.home();
     if home.room() >= end - start {
@@ -226,8 +226,7 @@ fn allocate_spread(
     }
 }
 
-/// Zeroes and frees what is there of `offset .. end`. The ranges keep
-/// their tiers.
+/// Zeroes and frees the data in `offset .. end`. The ranges keep their tiers.
 fn punch_spread(core: &Core, file: &File, spread: &Spread, offset: u64, end: u64) -> Result<Allocated> {
     // After the size that is synced, a hole may look like data that was
     // lost, unless the index says otherwise, durably, before there is one.
@@ -246,8 +245,8 @@ fn punch_spread(core: &Core, file: &File, spread: &Spread, offset: u64, end: u64
     Ok(Allocated::All)
 }
 
-/// Gives each range of `offset .. end` a tier and reserves its space
-/// there. The size follows when all of it is.
+/// Gives each range of `offset .. end` a tier and reserves its space there. The
+/// size follows when all of it is reserved.
 fn reserve_spread(
     core: &Core,
     file: &File,
@@ -307,7 +306,7 @@ fn reserve_on(file: &File, spread: &Spread, tier: &Tier, bytes: Range<u64>) -> R
     reserved.map_err(|error| tier.note_error(error))
 }
 
-/// Undoes what an allocation did before it failed.
+/// Undoes the steps of an allocation that failed.
 fn give_back(core: &Core, file: &File, taken: Taken) {
     let layout = file.layout.write();
     let (Layout::Spread(spread), Some(reserved)) = (&*layout, taken.reserved) else { return };
@@ -326,8 +325,8 @@ fn give_back(core: &Core, file: &File, taken: Taken) {
     core.tiers.measure_again();
 }
 
-/// Frees what was allocated for a piece, unless it was written meanwhile,
-/// or some of it was reserved before.
+/// Frees the space that a piece got, unless it was written meanwhile, or some
+/// of it was reserved before.
 fn give_back_piece(core: &Core, file: &File, spread: &Spread, piece: &Piece) -> Result<()> {
     let (tier, bytes) = (&*piece.tier, piece.bytes.clone());
     let range = spread.range_size().range_of(bytes.start);
@@ -352,8 +351,8 @@ fn give_back_piece(core: &Core, file: &File, spread: &Spread, piece: &Piece) -> 
     }
 }
 
-/// Reserves again what was reserved before beyond the size and is on
-/// `tier`: what was freed there went with it.
+/// Restores the reservation beyond the size on `tier`, which was freed together
+/// with the rest.
 fn reserve_again(file: &File, spread: &Spread, tier: &Tier, reserved: u64) -> Result<()> {
     for range in spread.range_size().ranges_of(spread.size(), reserved) {
         if spread.index.entry(range)?.is_some_and(|entry| entry.tier == tier.id) {

@@ -11,17 +11,17 @@ use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-/// What a tier is asked for.
+/// A request for the tier of new ranges.
 pub struct PlacementRequest<'a> {
     /// The file.
     pub file: &'a File,
-    /// Why it is placed.
+    /// Where the request comes from.
     pub origin: Origin,
-    /// What is being written.
+    /// The bytes that are written.
     pub span: WriteSpan,
 }
 
-/// The tier that was chosen, by whom and why.
+/// The tier that was chosen, and the policy and reason behind it.
 pub struct Choice {
     /// The tier that the range goes to.
     pub tier: Arc<Tier>,
@@ -30,7 +30,7 @@ pub struct Choice {
     pin: bool,
 }
 
-/// What counts for a file now, while nobody writes to it.
+/// The rule and the policy that hold for a file at rest.
 pub struct Holding {
     /// The rule that holds, if one does.
     pub rule: Option<Arc<Rule>>,
@@ -45,8 +45,8 @@ impl Holding {
     }
 }
 
-/// As [`choose`](choose), for ranges that need a tier now: that none
-/// has room is believed only of figures that are new.
+/// As [`choose`](choose), for ranges that need a tier now: only figures that
+/// are new can say that none has room.
 pub fn find_room(
     core: &Core,
     request: &PlacementRequest<'_>,
@@ -62,9 +62,8 @@ pub fn find_room(
     }
 }
 
-/// The tier for new ranges. Those in `excluded`, as bits, are out of the
-/// question. `ENOSPC` if no tier has room, by figures that may be a moment
-/// old.
+/// The tier for new ranges. Tiers in `excluded`, as bits, are left out.
+/// `ENOSPC` if no tier has room, by figures that may be a moment old.
 pub fn choose(
     core: &Core,
     request: &PlacementRequest<'_>,
@@ -80,13 +79,13 @@ pub fn choose(
     Ok(Choice { tier: core.tiers.get(tier)?, reason, policy, pin: rule.is_some_and(|rule| rule.pin) })
 }
 
-/// A plain file grows on home, as was chosen: the policy goes on from there.
+/// Tells the policy that a plain file grows on home, as it chose.
 pub(super) fn stays(core: &Core, request: &PlacementRequest<'_>, credits: &Credits, choice: &Choice) {
     let tiers = core.tiers.views(request.span.needed_bytes(), 0);
     choice.policy.placed(&request.context(credits, &tiers), choice.tier.id);
 }
 
-/// The choice was carried out: the policy and the credits go on from there.
+/// Tells policy and credits that the choice was carried out.
 pub fn placed(core: &Core, request: &PlacementRequest<'_>, credits: &mut Credits, choice: &Choice) {
     let tiers = core.tiers.views(request.span.needed_bytes(), 0);
     choice.policy.placed(&request.context(credits, &tiers), choice.tier.id);
@@ -133,7 +132,7 @@ pub fn is_pinned_by_rule(core: &Core, file: &File) -> bool {
     file.pinned.load(Ordering::Relaxed) || holding(core, file).rule.is_some_and(|rule| rule.pin)
 }
 
-/// What counts for a file now, while nobody writes to it.
+/// The rule and the policy that hold for a file at rest.
 pub fn holding(core: &Core, file: &File) -> Holding {
     let rule = rule_for(core, file, Origin::default(), WriteSpan::at_rest(file.size_now()));
     let named = rule.as_deref().and_then(|rule| rule.policy.clone());
@@ -170,7 +169,7 @@ impl PlacementRequest<'_> {
     }
 }
 
-/// What a rule may ask of a file.
+/// The facts of a file that rules ask for.
 pub(crate) struct FileFacts<'a> {
     pub(crate) core: &'a Core,
     pub(crate) file: &'a File,

@@ -1,4 +1,4 @@
-//! Copying all of a file from one place to another, while nobody changes it.
+//! Copying all of a file from one place to another, while it does not change.
 
 use crate::core::Core;
 use crate::file::extents::{next_data_on, next_home_data};
@@ -56,7 +56,7 @@ fn next_part(from: Part<'_>, at: u64, size: u64) -> Result<Option<(u64, u64)>> {
     }
 }
 
-/// What lies past the end reads as zeros.
+/// Reads a piece; bytes past the end are zeros.
 fn read_part(core: &Core, from: Part<'_>, at: u64, buf: &mut [u8]) -> Result<()> {
     match from {
         Part::Home(file) => {

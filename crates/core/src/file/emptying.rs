@@ -1,18 +1,17 @@
-//! The end of a truncation to nothing: the attribute goes, and then what the
-//! file has elsewhere.
+//! The end of a truncation to nothing: the attribute goes, and then index and
+//! objects.
 
 use crate::core::Core;
 use crate::file::owner::check_own;
 use braid_contract::{Access, Errno, Fd, ObjectId, Result};
 use braid_home::Identity;
 
-/// Finishes what a crash left of a truncation to nothing. What the file has
-/// elsewhere goes if its index says that it is the file's; answers whether it
-/// does.
+/// Finishes a truncation to nothing that a crash interrupted. Index and objects
+/// go if they are the file's own; answers whether they are.
 pub(crate) fn finish_emptying(core: &Core, data: &Fd, identity: &Identity, id: ObjectId) -> Result<bool> {
     let own = match core.index.header_of(id) {
         Ok(header) => check_own(core, &header, identity).map(|()| true)?,
-        // A whole file has none: its mark tells.
+        // A whole file has none, but a mark.
         Err(error) if error.errno() == Errno::ENOENT => core.index.is_unrecovered(id),
         Err(error) => return Err(error),
     };
@@ -27,9 +26,9 @@ pub(crate) fn finish_emptying(core: &Core, data: &Fd, identity: &Identity, id: O
     Ok(own)
 }
 
-/// What the file has elsewhere goes.
+/// Queues the removal of index and objects.
 pub(super) fn reap_emptied(core: &Core, data: &Fd, id: ObjectId) -> Result<()> {
-    // The home file itself is what has to be durable before they go.
+    // The home file has to be durable before they go.
     let home_file = data.reopen(Access::Read).or_else(|_| data.reopen(Access::Write))?;
     core.removals.add(core.environment.monotonic_ns(), id, Some(home_file));
     Ok(())

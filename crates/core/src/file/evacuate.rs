@@ -14,8 +14,8 @@ use braid_placement::Origin;
 use braid_tiers::{Tier, bit};
 use std::sync::Arc;
 
-/// How often one range was moved within one call. A tier whose figures promise
-/// room that writes then do not get must not send it around for ever.
+/// Counts how often one range was moved within one call. A tier whose figures
+/// promise room that writes then do not get must not send it around for ever.
 #[derive(Debug, Default)]
 pub(super) struct Moves {
     at: Option<u64>,
@@ -23,7 +23,7 @@ pub(super) struct Moves {
 }
 
 impl Moves {
-    /// Counts a move of what is at `at`; `ENOSPC` if all `tiers` were tried.
+    /// Counts a move of the range at `at`; `ENOSPC` if all `tiers` were tried.
     pub(crate) fn count(&mut self, at: u64, tiers: usize) -> Result<()> {
         self.count = if self.at == Some(at) { self.count + 1 } else { 1 };
         self.at = Some(at);
@@ -32,9 +32,9 @@ impl Moves {
 }
 
 /// The tier of the range at `offset` has no room for more of it, or takes no
-/// writes: the range goes to another one. Answers whether it was moved; if
-/// not, something else has changed, and what failed may be tried again.
-/// `ENOSPC` if no tier has room.
+/// writes: the range goes to another one. Answers whether it was moved; if not,
+/// something else has changed, and the write may be tried again. `ENOSPC` if no
+/// tier has room.
 pub(crate) fn move_full_range(core: &Core, file: &File, offset: u64) -> Result<bool> {
     let Some(entry) = entry_at(file, offset)? else { return Ok(false) };
     let from = core.tiers.get(entry.tier)?;
@@ -97,7 +97,7 @@ fn next_target(core: &Core, file: &File, offset: u64, excluded: u64) -> Result<O
     Ok(Some(find_room(core, &request, &credits, excluded)?.tier))
 }
 
-/// Ends the move of a range that somebody else began.
+/// Ends a move of the range that began elsewhere.
 fn end_move_at(file: &File, offset: u64) {
     let (moving, range) = match &*file.layout.read() {
         Layout::Plain => return,

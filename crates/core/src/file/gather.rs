@@ -1,6 +1,6 @@
-//! A spread file that is wholly on home again becomes a plain one: its id
-//! attribute goes, and then, as those of a removed file, its index and objects.
-//! Called by what moves ranges.
+//! Making a spread file plain that is wholly on home again: its id attribute
+//! goes, and then, as those of a removed file, its index and objects. Movers
+//! and jobs call this.
 
 use crate::core::Core;
 use crate::file::emptying::reap_emptied;
@@ -14,13 +14,13 @@ use braid_contract::{Access, Result};
 use braid_format::{IdAttr, IdKind};
 use std::sync::atomic::Ordering;
 
-/// Makes a spread file plain, if all of it is on home; answers whether the
-/// file is plain now. Nobody who has it open notices. While somebody reads
-/// or writes, which may take as long as a tier hangs, it waits for the
+/// Makes a spread file plain, if all of it is on home; answers whether the file
+/// is plain now. Users that have it open do not notice. While a read or write
+/// is under way, which may take as long as a tier hangs, this is left to the
 /// file's last close. The caller has the file in use.
 ///
 /// # Errors
-/// Those of the home tier. The file is what it was, then.
+/// Those of the home tier; the file is then unchanged.
 pub fn gather(core: &Core, file: &File) -> Result<bool> {
     match &*file.layout.read() {
         Layout::Plain => return Ok(true),
@@ -49,7 +49,7 @@ pub fn gather(core: &Core, file: &File) -> Result<bool> {
     Ok(gathered)
 }
 
-/// Makes up at the last close for what could not be done before.
+/// Gathers a file at its last close, if that could not be done before.
 pub(super) fn gather_late(core: &Core, file: &File) {
     let wanted = match &*file.layout.read() {
         Layout::Plain => false,
@@ -71,10 +71,10 @@ fn is_at_home(core: &Core, spread: &Spread) -> Result<bool> {
     Ok(!elsewhere)
 }
 
-/// Makes the home file what the file is, durably, and takes the attribute
-/// away; the caller holds the layout alone. Before that is durable, a crash
-/// brings the spread file back, whose index stays until then; after it,
-/// the mark leads to what has to go.
+/// Brings the home file up to date, durably, and takes the attribute away; the
+/// caller holds the layout alone. Before that is durable, a crash brings the
+/// spread file back, whose index stays until then; after it, the mark leads to
+/// the index and objects that have to go.
 fn bring_home(core: &Core, file: &File, spread: &Spread) -> Result<bool> {
     spread.moving.cancel_all();
     mark(core, file, spread)?;
@@ -102,8 +102,8 @@ fn bring_home(core: &Core, file: &File, spread: &Spread) -> Result<bool> {
     Ok(true)
 }
 
-/// What the home file holds in ranges that were never written, or not since
-/// they were on another tier, would be data of the plain file.
+/// Removes data of the home file in ranges that were never written, or not
+/// since they were on another tier: it would be data of the plain file.
 fn clear_strays(core: &Core, file: &File, spread: &Spread) -> Result<()> {
     let (ranges, size) = (spread.range_size(), spread.size());
     let home = core.tiers.home();

@@ -4,8 +4,8 @@ use crate::live::{File, Layout, Spread};
 use braid_contract::Result;
 use braid_tiers::Tier;
 
-/// Brings size and times of the home inode up to date. Keeps nobody from
-/// the file's ranges: one of them may be on a tier that hangs.
+/// Brings size and times of the home inode up to date. Users of the file's
+/// ranges are not kept waiting: one of them may be on a tier that hangs.
 pub fn update_home_inode(file: &File) -> Result<()> {
     match &*file.layout.read() {
         Layout::Spread(spread) if file.can_write() => grow_home_file(file, spread),
@@ -21,7 +21,7 @@ pub(super) fn grow_home_file(file: &File, spread: &Spread) -> Result<()> {
         return file.update_times(spread, None);
     }
     // A write to a range on home makes the home file longer by itself, and
-    // setting its size at the same time could cut what was just written.
+    // setting its size at the same time could cut the bytes just written.
     let _alone = file.home_len.write();
     let native = file.data().stat()?.attr;
     let size = spread.size();

@@ -1,5 +1,4 @@
-//! The id attribute of a file in use: what it says of a whole file, and when it
-//! is stored.
+//! The id attribute of a file in use: its contents, and when it is stored.
 
 use crate::core::Core;
 use crate::live::{File, Spread};
@@ -19,7 +18,7 @@ pub(super) fn whole_attr(id: ObjectId, identity: &Identity, spread: &Spread, who
     id_attr(id, identity, WholeAttr { tier, range_size: spread.range_size(), reason, durable })
 }
 
-/// What the attribute of the file says it is.
+/// The kind of file that the attribute names.
 pub(super) fn kind_of(spread: &Spread) -> IdKind {
     let of_whole = |whole: Whole| WholeAttr {
         tier: whole.tier,
@@ -30,8 +29,7 @@ pub(super) fn kind_of(spread: &Spread) -> IdKind {
     spread.index.whole().map_or(IdKind::Spread, |whole| IdKind::Whole(of_whole(whole)))
 }
 
-/// The attribute says something else from now on, durably; or, if that
-/// fails, what it said `before`.
+/// Sets the attribute to `now`, durably; if that fails, back to `before`.
 pub(super) fn switch_attr(core: &Core, file: &File, now: &IdAttr, before: &IdAttr) -> Result<()> {
     let set = core.home.set_id_attr(&**file.data(), now);
     let set = set.and_then(|()| file.data().sync(false));
@@ -41,7 +39,7 @@ pub(super) fn switch_attr(core: &Core, file: &File, now: &IdAttr, before: &IdAtt
 /// Stores in the attribute that the object of a whole file is durable, if
 /// it does not say so yet.
 pub(super) fn store_durable(core: &Core, file: &File, spread: &Spread) -> Result<()> {
-    // Held meanwhile, so that nobody gives it an index.
+    // Held meanwhile, so that the file gets no index.
     let stored = spread.index.with_whole(|whole| {
         if !whole.durable || whole.durable_stored {
             return Ok(());

@@ -1,5 +1,5 @@
-//! A file lets go of a tier that leaves the volume. Called by `lifecycle` when
-//! the tier takes no new ranges any more.
+//! Letting go of a tier that leaves the volume. `lifecycle` calls this when the
+//! tier takes no new ranges any more.
 
 use crate::core::Core;
 use crate::file::release::{make_releases_durable, release_end};
@@ -10,9 +10,9 @@ use braid_format::Owners;
 use braid_tiers::{Tier, bit};
 use std::sync::atomic::Ordering;
 
-/// Makes the home inode know what the tier knows of the file, and takes
-/// away what is reserved, or a crash left, behind the end of the file. Answers how many
-/// ranges are on the tier.
+/// Brings the home inode up to date with the tier, and removes reservations and
+/// leftovers of a crash behind the end of the file. Answers how many ranges are
+/// on the tier.
 pub fn prepare_leave(core: &Core, file: &File, tier: &Tier) -> Result<u64> {
     let layout = file.layout.write();
     let Layout::Spread(spread) = &*layout else { return Ok(0) };
@@ -34,7 +34,8 @@ pub fn prepare_leave(core: &Core, file: &File, tier: &Tier) -> Result<u64> {
     Ok(ranges)
 }
 
-/// Gives what the tier owns of the file to home, which knows it durably.
+/// Makes home the owner of size and times that the tier owns; home has them
+/// durably.
 pub fn disown(core: &Core, file: &File, tier: &Tier) -> Result<()> {
     match &*file.layout.write() {
         Layout::Plain => Ok(()),
@@ -51,8 +52,8 @@ impl File {
         }
     }
 
-    /// The tier is not part of the volume any more, and nobody who uses the
-    /// file thinks that it has an object there.
+    /// The tier is not part of the volume any more: forgets that the file has
+    /// an object there.
     pub fn forget_tier(&self, tier: TierId) -> Result<()> {
         let layout = self.layout.write();
         let Layout::Spread(spread) = &*layout else { return Ok(()) };
@@ -64,7 +65,7 @@ impl File {
 }
 
 impl Spread {
-    /// What `tier` owns of the file is `home`'s.
+    /// Makes `home` the owner of all that `tier` owns.
     fn disown(&self, tier: TierId, home: TierId) -> Result<()> {
         self.change_owners(|owners| {
             let instead = |owner| if owner == tier { home } else { owner };

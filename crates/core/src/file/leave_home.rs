@@ -18,17 +18,17 @@ use braid_tiers::bit;
 pub(crate) struct Leave {
     /// How long its ranges are to be.
     pub(crate) ranges: RangeSize,
-    /// All that it has goes to one other tier, and it needs no index.
+    /// It goes to one other tier as a whole, and needs no index.
     pub(crate) whole: bool,
-    /// Home has no room for what is to be written.
+    /// Home has no room for the write.
     pub(crate) must: bool,
 }
 
-/// Whether a plain file should leave home before a write of
-/// `offset .. end`, and how: it begins, and home is well filled; or the
-/// write goes beyond the ranges that it has, and the policy wants another
-/// tier for that; or home has no room. `ENOSPC` if no tier has: what home
-/// keeps in reserve is for names and indexes.
+/// Whether a plain file should leave home before a write of `offset .. end`,
+/// and how: it begins, and home is well filled; or the write goes beyond the
+/// ranges that it has, and the policy wants another tier for that; or home has
+/// no room. `ENOSPC` if no tier has room: the reserve of home is for names and
+/// indexes.
 pub(crate) fn leaves_home(
     core: &Core,
     file: &File,
@@ -71,8 +71,8 @@ pub(crate) fn leaves_home(
             Ok(None)
         }
         Ok(_) => Ok(Some(Leave { ranges, whole, must: has_no_room })),
-        // It may be that only all that the file has, or a part of what is
-        // written, fits anywhere.
+        // Perhaps the file as a whole, or a part of the write, still fits
+        // somewhere.
         Err(_) if has_no_room && core.tiers.iter().any(|tier| tier.room() > 0) => {
             Ok(Some(Leave { ranges, whole, must: true }))
         }
@@ -114,8 +114,8 @@ fn begins_elsewhere(
     }
 }
 
-/// Whether small files may begin on other tiers, to spare home. Those that
-/// share its space would not.
+/// Whether small files may begin on other tiers, to spare home. Tiers that
+/// share its space would not spare it.
 fn spares_home(core: &Core) -> bool {
     let home = core.tiers.home();
     let device = home.last_usage().device;
@@ -230,7 +230,7 @@ fn should_spread_ahead(
     Ok(None)
 }
 
-/// What a plain file of `size` bytes has dealt so far: all of it to home.
+/// The credits of a plain file of `size` bytes: all of it is dealt to home.
 fn credits_of_plain(core: &Core, file: &File, size: u64, ranges: RangeSize) -> Credits {
     charge_home(core, file, ranges.round_up(size), ranges)
 }

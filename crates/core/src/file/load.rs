@@ -1,5 +1,5 @@
-//! The layout of a file that comes into use: what the id attribute and the index
-//! say of it.
+//! Loading the layout of a file that comes into use, from its id attribute and
+//! its index.
 
 use crate::core::Core;
 use crate::file::choose::share_of;

@@ -6,11 +6,10 @@ use crate::live::{File, Spread};
 use braid_contract::{Errno, Error, NativeHandle, Result};
 use std::sync::atomic::Ordering;
 
-/// Marks the file as ahead of its home inode, unless it is already. What a
-/// crash left beyond its size goes before it may grow past that.
+/// Marks the file as ahead of its home inode, unless it is already. Leftovers
+/// of a crash beyond its size go before it may grow over them.
 pub(super) fn mark(core: &Core, file: &File, spread: &Spread) -> Result<()> {
-    // Whoever comes here has the file in use, and keeps it from being
-    // settled.
+    // The caller has the file in use, which keeps it from being settled.
     if spread.ready.load(Ordering::Acquire) {
         return Ok(());
     }
@@ -24,9 +23,9 @@ pub(super) fn mark(core: &Core, file: &File, spread: &Spread) -> Result<()> {
         *marked = true;
     }
     if !spread.trimmed.load(Ordering::Relaxed) {
-        // Nobody changes the file before it is marked, so nobody does now.
-        // A tier in trouble must not keep what is on others from being
-        // written; the file then does not grow until it was trimmed.
+        // No file changes before it is marked, so this one does not change now.
+        // A tier in trouble must not keep ranges on other tiers from being
+        // written; the file then does not grow until it is trimmed.
         match trim(core, file, spread, spread.size()) {
             Ok(()) => spread.trimmed.store(true, Ordering::Release),
             Err(error) if error.errno() == Errno::EIO => {
@@ -39,7 +38,8 @@ pub(super) fn mark(core: &Core, file: &File, spread: &Spread) -> Result<()> {
     Ok(())
 }
 
-/// What the mark of a whole file tells; of others, the index does.
+/// The handle that the mark of a whole file names; the index names that of
+/// others.
 pub(super) fn handle_of<'a>(file: &'a File, spread: &Spread) -> Option<&'a NativeHandle> {
     spread.index.whole().and_then(|_| file.inode.handle())
 }

@@ -3,8 +3,8 @@
 //! A plain file is its home file and nothing else; a spread file adds an index
 //! and objects on other tiers, a whole file one object on one of them and no
 //! index. Reads and writes hold the layout shared, so they run side by side;
-//! what changes where bytes are (spreading, truncating, moving a range) holds it
-//! alone.
+//! spreading, truncating and moving a small file as a whole hold it alone. A
+//! range moves beside both.
 
 pub mod allocate;
 pub mod choose;

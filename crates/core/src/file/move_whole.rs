@@ -1,4 +1,4 @@
-//! Moving all of a small file in one go, while nobody else is at it: its copy is
+//! Moving all of a small file in one go, while it is locked: its copy is
 //! durable, then the attribute names the new place, durably, then the old copy
 //! goes (ordering rule 1).
 
@@ -18,8 +18,8 @@ use braid_index::{Index, Whole};
 use braid_tiers::{Backend, Tier, bit};
 use std::sync::atomic::Ordering;
 
-/// Files of one range up to this size are moved while nobody else is at them,
-/// which is short; larger ones beside their users, by an index.
+/// Files of one range up to this size are moved while they are locked, which is
+/// short; larger ones beside their users, by an index.
 const MOVED_IN_ONE_GO_MAX: u64 = 8 << 20;
 
 /// Whether the file moves in one go, and how many bytes that are; `None`
@@ -34,8 +34,8 @@ pub fn moves_at_once(core: &Core, file: &File) -> Result<Option<u64>> {
     Ok((size <= ranges.bytes().min(MOVED_IN_ONE_GO_MAX)).then_some(size))
 }
 
-/// Moves all of a plain or whole file to a tier, while nobody else is at
-/// it; `None` if it is there already, or became a file with an index.
+/// Moves all of a plain or whole file to a tier, while it is locked; `None` if
+/// it is there already, or became a file with an index.
 pub(crate) fn move_at_once(
     core: &Core,
     file: &File,
@@ -102,7 +102,7 @@ fn whole_to_whole(
     let from = core.tiers.get(whole.tier)?;
     let _admission = to.admit()?;
     let copied = || -> Result<()> {
-        // What an earlier move left there is not this file's any more.
+        // An object that an earlier move left there is out of date.
         store.remove(&[id]).and_then(|()| store.create(id)).map_err(|error| to.note_error(error))?;
         copy_all(core, Part::Spread(file, spread, &from), Part::Object(&**store, id, to), size)
     };
@@ -135,7 +135,8 @@ fn whole_to_whole(
     Ok(new)
 }
 
-/// A file's object is not needed on the tier any more, durably.
+/// Removes the file's object from a tier that does not hold the file any more,
+/// durably.
 fn object_left(spread: &Spread, tier: &Tier) {
     let id = spread.id();
     let Backend::Store(store) = &tier.backend else { return };
@@ -147,8 +148,7 @@ fn object_left(spread: &Spread, tier: &Tier) {
     tier.measure_again();
 }
 
-/// The file's data comes home; its object goes as those of removed files
-/// do.
+/// Brings the file's data home; its object goes as those of removed files do.
 fn whole_to_plain(core: &Core, file: &File, spread: &Spread, whole: &Whole) -> Result<()> {
     let home = core.tiers.home();
     let (id, size) = (spread.id(), spread.size());
@@ -162,12 +162,12 @@ fn whole_to_plain(core: &Core, file: &File, spread: &Spread, whole: &Whole) -> R
     let from = core.tiers.get(whole.tier)?;
     let fd = file.writable()?;
     let come = || -> Result<()> {
-        // What is there was left by a move that a crash ended.
+        // A move that a crash ended may have left data.
         fd.truncate(0)?;
         fd.truncate(size)?;
         copy_all(core, Part::Spread(file, spread, &from), Part::Home(file), size)?;
         fd.set_times(None, Some(SetTime::At(mtime)))?;
-        // Only what is durable may take the object's place.
+        // The copy takes the object's place only when it is durable.
         fd.sync(false)?;
         core.home.remove_id_attr(&**file.data())?;
         if let Err(error) = file.data().sync(false) {

@@ -16,7 +16,7 @@ use braid_contract::{
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-/// The live state of a regular file, made if nobody uses it yet.
+/// The live state of a regular file, made if the file is not in use yet.
 pub fn file_of(core: &Core, inode: &Arc<Inode>) -> Result<Arc<File>> {
     let mut slot = inode.file.lock();
     if let Some(file) = slot.upgrade() {
@@ -28,8 +28,8 @@ pub fn file_of(core: &Core, inode: &Arc<Inode>) -> Result<Arc<File>> {
     let (data, writes) = open_home_file(core, inode)?;
     let identity = core.home.identify(&*data)?;
     let layout = load_layout(core, inode, &data, &identity)?;
-    // Its data is being removed. Whoever removed the last name looks for a
-    // live file after that, under the same lock.
+    // Its data is being removed. The removal of the last name looks for a live
+    // file after that, under the same lock.
     if matches!(layout, Layout::Spread(_)) && identity.attr.nlink == 0 {
         return Err(Errno::ESTALE.into());
     }
@@ -72,8 +72,8 @@ pub fn open_inode(core: &Core, ino: InodeId, request: OpenRequest) -> Result<Ope
         file.make_writable(fd.or_else(|_| core.inodes.open(&core.home, &inode, Access::Write))?);
     }
     let passthrough = {
-        // Whoever spreads the file holds the layout alone while it looks
-        // for such opens.
+        // Spreading the file holds the layout alone while it looks for such
+        // opens.
         let layout = file.layout.read();
         let passthrough = may_pass_through(&layout, request, !core.observer.follows_changes());
         file.opened(passthrough)?;
@@ -81,13 +81,14 @@ pub fn open_inode(core: &Core, ino: InodeId, request: OpenRequest) -> Result<Ope
     };
     let mode = match file.data().kernel_fd() {
         Some(fd) if passthrough => {
-            // What the kernel does by itself is not seen; that it begins is.
+            // The kernel's own I/O is not seen; its beginning is.
             core.observer.used(&file, core.tiers.home().id, 0..1);
             IoMode::Passthrough(fd)
         }
         _ => io_mode(request.flags),
     };
-    // Of consequence for direct I/O only. Where it can't be told, it may be.
+    // It matters for direct I/O only. Where the mode is unknown, a set-id bit
+    // is assumed.
     let set_id =
         matches!(mode, IoMode::Direct) && file.data().stat().map_or(true, |stat| stat.attr.is_set_id());
     let handle = core.handles.add_file(OpenFile::new(file, request.flags, passthrough));
@@ -99,23 +100,22 @@ pub fn close_file(core: &Core, handle: HandleId) -> Result<()> {
     let open = core.handles.remove_file(handle)?;
     let ended = end_use(core, &open.file, open.passthrough);
     match open.passthrough {
-        // Nobody knows what the kernel wrote.
+        // What the kernel wrote is not known.
         true => core.observer.tail_changed(&open.file.inode, 0),
         false => core.observer.inode_changed(&open.file.inode),
     }
-    // It may be what frees the file's space.
+    // Dropping it may free the file's space.
     drop(open);
     core.freed.note_close();
     ended
 }
 
-/// One use of a file ends, that [`File::opened`] began. With the last one,
-/// what is ahead goes to the home inode, or, if the last name is gone, all
-/// data goes.
+/// Ends one use of a file that [`File::opened`] began. With the last one, size
+/// and times go to the home inode or, if the last name is gone, all data goes.
 pub fn end_use(core: &Core, file: &File, passthrough: bool) -> Result<()> {
     if !file.inode.is_of(&core.home) {
-        // It was taken into use before home was replaced, by somebody who
-        // has no handle: the file on the new home knows nothing of that.
+        // It was taken into use before home was replaced, and without a handle:
+        // the file on the new home does not count that use.
         return Ok(());
     }
     let nameless = {
@@ -144,9 +144,9 @@ pub fn end_use(core: &Core, file: &File, passthrough: bool) -> Result<()> {
     }
 }
 
-/// Whether a spread file has no name any more. One that lost its last name
-/// while it was plain, or just as it was spread, is found only so. What has
-/// to be durable is the home file's own end.
+/// The id of a spread file that has no name any more. One that lost its last
+/// name while it was plain, or just as it was spread, is found only by its link
+/// count. Its removal depends on the home file itself only.
 fn nameless_by_links(core: &Core, file: &File) -> Result<Option<(ObjectId, DurabilityDependency)>> {
     let Layout::Spread(spread) = &*file.layout.read() else { return Ok(None) };
     if file.data().stat()?.attr.nlink > 0 {
@@ -156,8 +156,8 @@ fn nameless_by_links(core: &Core, file: &File) -> Result<Option<(ObjectId, Durab
     Ok(Some((spread.id(), None)))
 }
 
-/// Brings the home inode up to date and gives the mark up, unless somebody
-/// uses the file again.
+/// Brings the home inode up to date and gives the mark up, unless the file is
+/// in use again.
 fn settle(core: &Core, file: &File) -> Result<()> {
     settle_emptied(core, file)?;
     release_ahead(core, file);
@@ -166,10 +166,10 @@ fn settle(core: &Core, file: &File) -> Result<()> {
     core.observer.inode_changed(&file.inode);
     let layout = file.layout.read();
     let Layout::Spread(spread) = &*layout else { return Ok(()) };
-    // Whoever opens the file next does not know of it.
+    // The next open does not know of it.
     make_releases_durable(core, file, spread)?;
-    // Whoever writes has the file in use, so nobody is on the way to make
-    // it run ahead while this lock is held.
+    // A writer has the file in use, so the file can't run ahead of its home
+    // inode while this lock is held.
     let opens = file.opens.lock();
     if opens.handles == 0 {
         unclaim(core, spread);
@@ -199,7 +199,7 @@ pub(crate) fn last_name_gone(core: &Core, file: &File, id: ObjectId, parent: Dur
     }
 }
 
-/// How a file travels that is not passed through.
+/// The I/O mode of a file that is not passed through.
 pub(crate) fn io_mode(flags: OpenFlags) -> IoMode {
     if flags.direct { IoMode::Direct } else { IoMode::Cached }
 }

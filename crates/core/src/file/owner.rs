@@ -1,7 +1,7 @@
-//! Whose an index is. An id comes from an attribute, which on some volumes the
-//! owner of a file can write; the index says which inode it is of, and only
-//! Braid can write that. So each of them is held against the other before
-//! anything that the id leads to is read, changed or removed.
+//! Making sure that an index is that of a file. An id comes from an attribute,
+//! which on some volumes the owner of a file can write; the index names its
+//! inode, and only Braid can write that. So each is checked against the other
+//! before anything that the id leads to is read, changed or removed.
 
 use crate::core::Core;
 use braid_contract::{Errno, Error, NativeFd, ObjectId, Result};
@@ -9,9 +9,9 @@ use braid_format::Header;
 use braid_home::Identity;
 use braid_index::Index;
 
-/// The index of the file behind `fd`, whose attribute tells this id.
-/// `EUCLEAN` if there is none, or if it is that of another file; `ESTALE` if
-/// the file was removed or emptied meanwhile.
+/// The index of the file behind `fd`, whose attribute has this id. `EUCLEAN` if
+/// there is none, or if it is that of another file; `ESTALE` if the file was
+/// removed or emptied meanwhile.
 pub fn index_of(core: &Core, fd: &dyn NativeFd, identity: &Identity, id: ObjectId) -> Result<Index> {
     match core.index.open_index(id) {
         Ok(index) => check_own(core, index.header(), identity).map(|()| index),
@@ -34,7 +34,7 @@ pub(crate) fn check_index_of(
     }
 }
 
-/// What there is to say of a file whose index is not there.
+/// The error for a file whose index is missing.
 fn without_index(core: &Core, fd: &dyn NativeFd, identity: &Identity, id: ObjectId) -> Result<Error> {
     let now = core.home.identify(fd)?;
     let still = now.attr.nlink > 0 && core.home.id_attr(fd, &now)?.is_some_and(|attr| attr.id == id);

@@ -11,8 +11,8 @@ use braid_tiers::{Backend, Tier, bit};
 use std::io::{IoSlice, IoSliceMut};
 use std::sync::atomic::Ordering;
 
-/// Reads from the file's part on `tier`; what that part does not reach
-/// reads as zeros.
+/// Reads from the file's part on `tier`; bytes past the end of that part are
+/// zeros.
 pub(crate) fn read_piece(
     file: &File,
     spread: &Spread,
@@ -33,9 +33,9 @@ pub(crate) fn read_piece(
     Ok(())
 }
 
-/// Writes to the file's part on `tier`. Short only if an error follows.
-/// `ENOSPC` too if the tier is set to be read only: the range goes to
-/// another then.
+/// Writes to the file's part on `tier`. Short only if an error follows. A tier
+/// that is set to be read-only answers `ENOSPC` too, so that the range goes to
+/// another.
 pub(crate) fn write_piece(
     file: &File,
     spread: &Spread,
@@ -107,8 +107,8 @@ pub(crate) fn ensure_object(spread: &Spread, tier: &Tier) -> Result<()> {
     if let Backend::Store(store) = &tier.backend
         && spread.index.is_object_durable(tier.id)?
     {
-        // It is there, or it was lost with what it held: an empty one in
-        // its place would make zeros of that.
+        // It exists, or it was lost with its data: an empty one in its place
+        // would turn that data to zeros.
         store.stat(spread.id()).map_err(|error| tier.note_error(error))?;
         spread.created.fetch_or(bit(tier.id), Ordering::AcqRel);
         return Ok(());

@@ -1,4 +1,4 @@
-//! Ranges get their tier.
+//! Giving ranges their tier.
 
 use crate::core::Core;
 use crate::file::choose::{PlacementRequest, find_room, placed};
@@ -14,9 +14,9 @@ use braid_format::{Entry, Reason};
 use braid_placement::{Credits, Origin, WriteSpan};
 use braid_tiers::{Backend, Tier, bit};
 
-/// Gives all ranges of `offset .. end` that have no tier yet one and the
-/// same (PolyStore §4.4.2: one write, one tier). A write is a request of the
-/// front end: the kernel parts what is longer than 1 MiB.
+/// Gives all ranges of `offset .. end` that have no tier yet one and the same
+/// (PolyStore §4.4.2: one write, one tier). A write is a request of the front
+/// end: the kernel splits those longer than 1 MiB.
 pub(crate) fn place(
     core: &Core,
     file: &File,
@@ -84,8 +84,8 @@ fn give(
     if !spread.index.can_name(tier.id) {
         make_index(core, file, spread)?;
     }
-    // Held until the index says so: a tier that is on its way out gets
-    // nothing that nobody sees.
+    // Held until the index says so: a tier that is on its way out gets no range
+    // unseen.
     let _admission = tier.admit()?;
     ensure_object(spread, tier)?;
     for range in ranges {
@@ -99,9 +99,9 @@ fn give(
     Ok(())
 }
 
-/// A tier that gets a range may hold bytes there from an earlier time,
-/// which must never show: they go, durably, before the entry says that the
-/// range is there (ordering rule 5).
+/// Removes old bytes that a tier may hold where it gets a range. They must
+/// never show, so they go, durably, before the entry says that the range is
+/// there (ordering rule 5).
 fn clear_leftovers(file: &File, spread: &Spread, tier: &Tier, range: u64) -> Result<()> {
     let ranges = spread.range_size();
     let start = ranges.start_of(range);

@@ -1,12 +1,13 @@
-//! Space for what grows, on file systems that would give it more than it needs.
+//! Space for files that grow, on file systems that would give them more than
+//! they need.
 //!
 //! XFS gives a file that is written past its end up to as much again, and
 //! leaves it that where the file goes on behind a hole. Each part of a spread
-//! file goes on behind holes: the ranges that are on other tiers. So what a part
-//! grows by is allocated before it is written, and nothing is guessed: a range
-//! to its end while the file is appended to, which then lies in one piece, and
-//! what is written otherwise. `release.rs` gives back, at the last close, what
-//! was not needed.
+//! file goes on behind holes: the ranges that are on other tiers. So the growth
+//! of a part is allocated before it is written, and nothing is guessed: a range
+//! to its end while the file is appended to, so that it lies in one piece, and
+//! the bytes of the write otherwise. `release.rs` gives the rest back at the
+//! last close.
 
 use crate::file::extents::part_size;
 use crate::live::{AllocatedAhead, File, Spread};
@@ -17,11 +18,11 @@ use std::ops::Range;
 /// A file up to this size is given no more than it needs.
 const GUESS_FROM: u64 = 64 << 10;
 
-/// Allocates what the file's part on `tier` grows by with a write of
-/// `offset .. end`, where it would get more otherwise.
+/// Allocates the growth of the file's part on `tier` by a write of
+/// `offset .. end`, where the file system would allocate more.
 ///
 /// # Errors
-/// `ENOSPC` only; what else is wrong, the write will tell.
+/// `ENOSPC` only; the write reports any other error.
 pub(super) fn allocate_growth(
     file: &File,
     spread: &Spread,
@@ -71,7 +72,7 @@ pub(super) fn reserve_part(
 
 impl Spread {
     /// Whether all of `offset .. end` was allocated on `tier` before it is
-    /// written. What is filled by that is not ahead any more.
+    /// written. A range that this fills is not ahead any more.
     fn is_ahead(&self, tier: &Tier, offset: u64, end: u64) -> bool {
         let ranges = self.range_size();
         let mut ahead = self.ahead.lock();

@@ -9,14 +9,14 @@ use braid_tiers::Tier;
 use std::sync::Arc;
 
 /// Whether `error` only says that the file has no object on the tier, and none
-/// was ever synced there: it was not made yet, or power loss took it before
-/// anybody was told that it is durable. There is nothing in it then.
+/// was ever synced there: it was not made yet, or power loss took it before a
+/// sync was answered. There is nothing in it then.
 pub(super) fn is_absent(spread: &Spread, tier: &Tier, error: &Error) -> Result<bool> {
     Ok(error.errno() == Errno::ENOENT && !tier.is_home() && !spread.index.is_object_durable(tier.id)?)
 }
 
-/// Looks at an error of a tier on which the file may have nothing: then it
-/// is no concern of the file's.
+/// Passes on the error of a tier, unless the file has nothing there: then it is
+/// no concern of the file's.
 pub(crate) fn concerning(spread: &Spread, tier: &Tier, error: Error) -> Result<()> {
     if concerns(spread, tier)? { Err(error) } else { Ok(()) }
 }

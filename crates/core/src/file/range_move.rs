@@ -26,12 +26,11 @@ use std::sync::Arc;
 /// Why a range was not moved.
 #[derive(Debug)]
 pub(super) enum NotMoved {
-    /// Something else moves it, or it is not to be moved now.
+    /// Another mover has it, or it must not be moved now.
     Busy,
-    /// The file changed its shape meanwhile; what there was to move may be
-    /// gone.
+    /// The file changed its shape meanwhile; the range may be gone.
     Overtaken,
-    /// The target would not take it.
+    /// The target did not take it.
     Target(Error),
     /// The file needs an index, for which home has no room.
     NoIndex(Error),
@@ -50,7 +49,7 @@ impl From<NotMoved> for Error {
 
 pub(super) type Moved<T> = std::result::Result<T, NotMoved>;
 
-/// Bytes copied at a time: whoever wants to truncate the file waits for them.
+/// Bytes copied at a time: a truncation of the file waits for them.
 const RUN_MAX: u64 = 1 << 20;
 
 /// Moves one range; `None` if there is nothing to be moved.
@@ -91,9 +90,9 @@ pub(super) fn move_range_at(
     outcome.map(Some)
 }
 
-/// What moves changes the times of objects: if the tier that owns the
-/// file's modification time is one of `moving`, home owns it from now on,
-/// which knows it durably.
+/// A move changes the times of objects: if the tier that owns the file's
+/// modification time is one of `moving`, home has it durably, and owns it, from
+/// now on.
 fn take_mtime_home(core: &Core, file: &File, moving: &[TierId]) -> Result<()> {
     let layout = file.layout.read();
     let Layout::Spread(spread) = &*layout else { return Ok(()) };
@@ -106,7 +105,7 @@ fn take_mtime_home(core: &Core, file: &File, moving: &[TierId]) -> Result<()> {
     file.data().sync(false)?;
     spread.change_owners(|owners| match spread.times.mtime() {
         None => Owners { mtime: home, synced_mtime: home, ..owners },
-        // Somebody wrote meanwhile.
+        // A write came meanwhile.
         Some(_) => owners,
     })
 }
@@ -117,7 +116,7 @@ struct RangeMove<'a> {
     file: &'a File,
     ranges: RangeSize,
     range: u64,
-    /// What the index said when the move began.
+    /// Its entry in the index when the move began.
     entry: Entry,
     from: Arc<Tier>,
     to: &'a Tier,
@@ -149,8 +148,8 @@ impl RangeMove<'_> {
             self.reserve(spread)?;
         }
         let outcome = carry_out(self, &self.core.slots, span, &self.this)?;
-        // Only what is durable may be released; that it is not is no failure
-        // of the move, but the source keeps its copy then.
+        // The source is released only when the entry is durable; if that fails,
+        // the move is done all the same, and the source keeps its copy.
         if !self.core.fails_at(Failpoint::PunchBeforeEntryIsDurable) {
             let hold = Hold(self.file.layout.read());
             if let Ok(spread) = hold.spread() {
@@ -160,7 +159,7 @@ impl RangeMove<'_> {
         Ok(outcome)
     }
 
-    /// What is reserved for the file is so wherever it is.
+    /// Reserves on the target what is reserved of the range.
     fn reserve(&self, spread: &Spread) -> Moved<()> {
         let reserved = spread.index.reserved().map_err(NotMoved::Other)?;
         let bytes = self.ranges.bytes_of(self.range..self.range + 1, reserved);
@@ -180,7 +179,7 @@ impl RangeMove<'_> {
         if !self.this.is_of(&spread.moving) {
             return;
         }
-        // Nobody gives the range to the tier while this is locked.
+        // The tier can't get the range again while this is locked.
         let _placing = spread.placing.lock();
         let owner = spread.index.entry(self.range);
         if owner.as_ref().is_ok_and(|owner| owner.is_none_or(|entry| entry.tier != tier.id)) {
@@ -202,7 +201,7 @@ impl RangeMove<'_> {
         self.ranges.bytes() / CHUNKS
     }
 
-    /// Copies what the source has of `start .. end`.
+    /// Copies the data that the source has in `start .. end`.
     fn copy_data(&self, spread: &Spread, start: u64, end: u64) -> Moved<()> {
         thread_local! {
             static BUF: RefCell<AlignedBuf> = const { RefCell::new(AlignedBuf::new()) };
@@ -264,7 +263,7 @@ impl CopySteps for RangeMove<'_> {
         let start = self.ranges.start_of(self.range) + first * self.chunk();
         let len = u64::from(chunks.count_ones()) * self.chunk();
         if again {
-            // What became a hole must not stay data.
+            // Data that became a hole must not stay.
             let punch = || punch_piece(self.file, spread, self.to, start, len);
             unnoticed(self.file, spread, self.to, punch).map_err(NotMoved::Target)?;
         }
@@ -284,8 +283,8 @@ impl CopySteps for RangeMove<'_> {
 
     fn switch(&self, hold: &Hold<'_>) -> Moved<()> {
         let version = self.entry.version.wrapping_add(1);
-        // It may have been closed to new ranges since the move began. Asked
-        // for as writers do: with the layout held, and not before.
+        // The target may have been closed to new ranges since the move began.
+        // As with writers, this is asked with the layout held, and not before.
         let _admission = self.to.admit().map_err(NotMoved::Target)?;
         let moved = Entry { tier: self.to.id, reason: self.reason, version };
         hold.spread()?.index.set_entry(self.range, moved).map_err(NotMoved::Other)?;

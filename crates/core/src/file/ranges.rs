@@ -9,13 +9,13 @@ use braid_contract::Result;
 use braid_format::RangeSize;
 use braid_placement::{Origin, WriteSpan};
 
-/// How long the ranges of a file are, or would be if it was spread now,
-/// without anybody writing.
+/// How long the ranges of a file are, or would be if it was spread now, other
+/// than for a write.
 pub fn range_size_of(core: &Core, file: &File) -> Result<RangeSize> {
     range_size_in(core, file, &file.layout.read())
 }
 
-/// The same for who has the file's layout.
+/// The same for a caller that holds the file's layout.
 pub fn range_size_in(core: &Core, file: &File, layout: &Layout) -> Result<RangeSize> {
     match layout {
         Layout::Spread(spread) => Ok(spread.range_size()),
@@ -37,8 +37,8 @@ pub(super) fn range_size_for(
     range_size_by_rule(core, file, origin, span)
 }
 
-/// What the rules say of a plain file, with the span that follows from its
-/// size.
+/// How long the ranges of a plain file are by the rules, with the span that
+/// follows from its size.
 fn range_size_by_rule(
     core: &Core,
     file: &File,
@@ -52,8 +52,8 @@ fn range_size_by_rule(
     Ok(rule.and_then(|rule| rule.range_size).unwrap_or(core.range_size))
 }
 
-/// The shortest ranges that any plain file would get: what fits into one of
-/// them fits into one range of any file.
+/// The shortest ranges that any plain file would get: a file that fits into one
+/// of them fits into one range, whatever rule counts.
 pub fn smallest_range(core: &Core) -> RangeSize {
     core.placer.rules().smallest_range().map_or(core.range_size, |smallest| smallest.min(core.range_size))
 }

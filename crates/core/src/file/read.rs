@@ -42,8 +42,8 @@ fn read_spread(
         return Ok(0);
     }
     if renews_access_time(core, spread) {
-        // A read of the home file renews its access time as that is
-        // mounted to, and leaves its change time alone.
+        // A read of the home file renews its access time by the mount options,
+        // and leaves its change time alone.
         let _ = file.data().read_at(0, &mut [std::io::IoSliceMut::new(&mut [0])], false);
     }
     unmoved(spread, offset, offset + len as u64, || {
@@ -68,8 +68,8 @@ fn renews_access_time(core: &Core, spread: &Spread) -> bool {
     }
 }
 
-/// Does `look` until no range of `offset .. end` was moved meanwhile: what
-/// it saw may have been punched after a move.
+/// Repeats `look` until no range of `offset .. end` moves meanwhile: a move may
+/// punch the range while it is read.
 pub(crate) fn unmoved<T>(
     spread: &Spread,
     offset: u64,
@@ -82,7 +82,7 @@ pub(crate) fn unmoved<T>(
     };
     loop {
         let (switches, moving) = (spread.moving.switches(), spread.moving.is_active());
-        // Without a move under way, that none is begun says enough.
+        // With no move under way, it is enough that none begins.
         let before = if moving { entries()? } else { Vec::new() };
         let seen = look();
         fence(Ordering::Acquire);

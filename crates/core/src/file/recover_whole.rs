@@ -14,9 +14,9 @@ use std::sync::Arc;
 
 /// A home inode that was found to carry an id.
 pub struct Owner {
-    /// What the mark's handle, or the search, led to.
+    /// A descriptor of it, from the mark's handle or from the search.
     pub fd: Fd,
-    /// What is known of that inode.
+    /// Its attributes and handle.
     pub identity: Identity,
     pub(crate) attr: IdAttr,
 }
@@ -24,12 +24,12 @@ pub struct Owner {
 /// Recovers a file whose attribute says that it is a whole one.
 pub(crate) fn recover_whole(core: &Core, owner: &Owner) -> Result<()> {
     let (id, Some(whole)) = (owner.attr.id, owner.attr.kind.whole()) else { return Ok(()) };
-    // It may have been about to get one.
+    // A crash may have come while it got one.
     core.index.remove_index(id)?;
-    // What a move between other tiers did not remove.
+    // A move between other tiers may have left an object.
     for (tier, store) in core.tiers.stores().filter(|(tier, _)| tier.id != whole.tier) {
-        // One that is not there now keeps it: space only, which the check
-        // finds.
+        // A tier that is absent keeps it: it costs space only, and the check
+        // finds it.
         if let Err(error) = store.remove(&[id]) {
             tracing::debug!(file = %id, tier = %tier.name, %error, "can't look for leftovers");
         }
@@ -48,7 +48,7 @@ pub(crate) fn recover_whole(core: &Core, owner: &Owner) -> Result<()> {
             return Err(Error::new(Errno::EUCLEAN, what));
         }
         Err(error) if error.errno() != Errno::ENOENT => return Err(tier.note_error(error)),
-        // Nothing in it was ever synced, or it has nothing.
+        // Nothing in it was ever synced, or it is empty.
         _ => {
             let fd = owner.fd.reopen(Access::Write)?;
             return finish_emptying(core, &fd, &owner.identity, id).map(drop);
@@ -57,8 +57,8 @@ pub(crate) fn recover_whole(core: &Core, owner: &Owner) -> Result<()> {
     core.index.unmark_gone(id)
 }
 
-/// Size and time come to the home inode, durably, and what it has of the
-/// file itself goes.
+/// Brings size and time to the home inode, durably, and removes the data that
+/// the home file has.
 fn recover_from_object(owner: &Owner, tier: &Tier, stat: &ObjectStat) -> Result<()> {
     let attr = &owner.identity.attr;
     if attr.size != stat.size {
@@ -71,7 +71,8 @@ fn recover_from_object(owner: &Owner, tier: &Tier, stat: &ObjectStat) -> Result<
     if attr.size != stat.size {
         home.truncate(stat.size)?;
     }
-    // The home inode knows of a write if it was changed after it.
+    // The home inode has the time of a write that is older than its last
+    // change.
     let time = |at: Timestamp| (at.secs, at.nanos);
     let mtime = if time(stat.mtime) > time(attr.ctime) { stat.mtime } else { attr.mtime };
     owner.fd.set_times(None, Some(SetTime::At(mtime)))?;

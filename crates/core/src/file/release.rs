@@ -1,5 +1,5 @@
-//! Giving space back that a file does not need on a tier, or not any more, and
-//! making that durable before the size may grow over it (ordering rule 3).
+//! Giving back space on a tier that a file does not need, and making that
+//! durable before the size may grow over it (ordering rule 3).
 
 use crate::core::Core;
 use crate::failpoint::Failpoint;
@@ -14,7 +14,7 @@ use braid_tiers::{Backend, Tier, bit};
 use std::ops::Range;
 use std::sync::atomic::Ordering;
 
-/// What file systems allocate in, at least.
+/// The smallest block that file systems allocate.
 const BLOCK: u64 = 4096;
 
 /// No file system gives a file more than this at a time.
@@ -26,9 +26,8 @@ pub(super) fn note_release(spread: &Spread, tier: TierId) {
     spread.released.fetch_or(bit(tier), Ordering::AcqRel);
 }
 
-/// Makes durable what was cut off the file. Until then, power loss may
-/// bring it back, so it comes before the size may grow over it (ordering
-/// rule 3).
+/// Makes cuts and punches of the file durable. Until then, power loss may undo
+/// them, so this comes before the size may grow over them (ordering rule 3).
 pub(crate) fn make_releases_durable(core: &Core, file: &File, spread: &Spread) -> Result<()> {
     let released = spread.released.load(Ordering::Acquire);
     let nothing = released == 0 && !spread.cleared.load(Ordering::Acquire);
@@ -44,7 +43,7 @@ pub(crate) fn make_releases_durable(core: &Core, file: &File, spread: &Spread) -
     Ok(())
 }
 
-/// Frees what a tier holds of a range that is not, or no longer, its.
+/// Frees the space of a range on a tier that does not hold it, or not any more.
 pub(crate) fn release_range(file: &File, spread: &Spread, tier: &Tier, range: u64) -> Result<()> {
     let ranges = spread.range_size();
     note_release(spread, tier.id);
@@ -52,7 +51,7 @@ pub(crate) fn release_range(file: &File, spread: &Spread, tier: &Tier, range: u6
     unnoticed(file, spread, tier, punch).context("releasing a range")
 }
 
-/// Frees what `tier` has of the file beyond the end of its part. The caller
+/// Frees space on `tier` beyond the end of the file's part there. The caller
 /// holds the layout alone.
 pub(super) fn release_end(file: &File, spread: &Spread, tier: &Tier) -> Result<()> {
     if let Backend::Store(store) = &tier.backend {
@@ -68,8 +67,8 @@ pub(super) fn release_end(file: &File, spread: &Spread, tier: &Tier) -> Result<(
     file.update_times(spread, Some(attr.mtime))
 }
 
-/// Gives back what was allocated further than the file goes. Nobody writes
-/// to it any more.
+/// Gives back space that was allocated beyond the end of the file, after its
+/// last writer.
 pub(super) fn release_ahead(core: &Core, file: &File) {
     let layout = file.layout.write();
     let Layout::Spread(spread) = &*layout else { return };
@@ -86,8 +85,8 @@ pub(super) fn release_ahead(core: &Core, file: &File) {
     }
 }
 
-/// Frees what the file's part on `tier` has in `bytes` and is no data. The
-/// caller holds the layout alone.
+/// Frees the space in `bytes` of the file's part on `tier` that holds no data.
+/// The caller holds the layout alone.
 pub(super) fn release_holes(file: &File, spread: &Spread, tier: &Tier, bytes: Range<u64>) -> Result<()> {
     let mtime = file.data().stat()?.attr.mtime;
     let mut at = bytes.start;
@@ -103,8 +102,8 @@ pub(super) fn release_holes(file: &File, spread: &Spread, tier: &Tier, bytes: Ra
     if tier.is_home() { file.update_times(spread, Some(mtime)) } else { Ok(()) }
 }
 
-/// Gives back what the home file system gave a file that was plain beyond
-/// its end: as a part of a spread file, it goes on behind a hole.
+/// Gives back space that the home file system allocated beyond the end of a
+/// plain file: as a part of a spread file, it goes on behind a hole.
 pub(super) fn release_guess(core: &Core, file: &File, size: u64) -> Result<()> {
     if !core.tiers.home().preallocates() {
         return Ok(());

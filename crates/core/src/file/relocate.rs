@@ -14,7 +14,7 @@ use braid_format::Reason;
 use braid_tiers::rate::{MoveRate, Stopped};
 use braid_tiers::{Account, Tier, act_for};
 
-/// What moving a file of a few bytes counts as.
+/// Moving a file of a few bytes counts as this many.
 const BLOCK: u64 = 4096;
 
 /// Moves the range at `offset` to a tier, if it is not there already, as
@@ -52,7 +52,7 @@ pub fn relocate_watched(
         return moved;
     }
     match spread_to_move(core, file, to) {
-        // Home has no room for an index.
+        // Home has no room for an index, so the file moves as a whole.
         Err(error) if error.is_full() => {
             return relocate_at_once(core, file, to, (reason, rate), file.home_size()?);
         }
@@ -64,14 +64,14 @@ pub fn relocate_watched(
     let (from, bytes) = (core.tiers.get(entry.tier)?, range_size_of(core, file)?.bytes());
     let _passage = rate.throttle(&[&from, to], bytes).map_err(|Stopped| Errno::ECANCELED)?;
     let _entered = enter_to_move(core, file)?;
-    // What is read and written here is nobody's who waits for it.
+    // No application waits for these reads and writes.
     let _for = act_for(Account::Mover);
     let moved = move_range_at(core, file, offset, to, reason, between)?;
     Ok(moved.map_or(0, |_| bytes))
 }
 
-/// Moves all of a file of so many bytes, which is on one tier, while nobody
-/// else is at it.
+/// Moves all of a file of so many bytes, which is on one tier, while it is
+/// locked.
 fn relocate_at_once(
     core: &Core,
     file: &File,
@@ -98,7 +98,7 @@ fn relocate_at_once(
     }
 }
 
-/// A plain file is spread before any of it can leave home.
+/// Spreads a plain file before any of it can leave home.
 fn spread_to_move(core: &Core, file: &File, to: &Tier) -> Result<()> {
     let _entered = enter_to_move(core, file)?;
     if matches!(&*file.layout.read(), Layout::Plain) && !to.is_home() {
@@ -112,7 +112,8 @@ fn spread_to_move(core: &Core, file: &File, to: &Tier) -> Result<()> {
     Ok(())
 }
 
-/// `ESTALE` if the file was taken into use before home was replaced.
+/// Enters the barrier to move a file. `ESTALE` if the file was taken into use
+/// before home was replaced.
 pub(super) fn enter_to_move<'c>(core: &'c Core, file: &File) -> Result<Entered<'c>> {
     let pass = core.barrier.enter();
     let usable = file.inode.is_of(&core.home) && !file.opens.lock().dead;

@@ -1,5 +1,5 @@
-//! Set-id bits and file capabilities. They do not outlive a change of the
-//! contents by somebody without the right to keep them.
+//! Set-id bits and file capabilities. A change of the contents takes them away,
+//! unless the caller may keep them.
 
 use crate::core::Core;
 use crate::live::File;
@@ -14,9 +14,9 @@ const GROUP_MAY_EXECUTE: u32 = 0o0010;
 
 const CAPABILITY: &str = "security.capability";
 
-/// Somebody is about to change the file's contents: takes what he may not
-/// leave there, as the kernel does natively. With `keeps_set_id` he has
-/// `CAP_FSETID`.
+/// Takes away the bits and capabilities that may not outlast a change of the
+/// contents by this caller, as the kernel does natively. With `keeps_set_id`,
+/// the caller has `CAP_FSETID`.
 pub fn clear_set_id(core: &Core, file: &File, caller: &Caller, keeps_set_id: bool) -> Result<()> {
     let Some(as_of) = file.set_id.due() else { return Ok(()) };
     file.inode_will_change()?;
@@ -30,8 +30,8 @@ pub fn clear_set_id(core: &Core, file: &File, caller: &Caller, keeps_set_id: boo
     Ok(())
 }
 
-/// Takes from the inode behind `fd` what it may not keep when the caller
-/// changes it.
+/// Takes away the bits and capabilities that the inode behind `fd` may not keep
+/// when the caller changes it.
 pub(crate) fn take_set_id(fd: &dyn NativeFd, caller: &Caller) -> Result<()> {
     clear(fd, caller, false).map(drop)
 }
@@ -40,13 +40,13 @@ pub(crate) fn take_set_id(fd: &dyn NativeFd, caller: &Caller) -> Result<()> {
 pub(crate) fn may_set_group_id(caller: &Caller, gid: u32) -> bool {
     let is_one = || match &caller.groups {
         Some(groups) => groups.contains(&gid),
-        // Whoever can't be asked is in no other group.
+        // A caller that can't be asked is in no other group.
         None => braid_sys::groups_of(caller.tid).is_some_and(|groups| groups.contains(&gid)),
     };
     caller.keeps_set_id_bits() || caller.gid == gid || is_one()
 }
 
-/// What [`clear`] did.
+/// The result of [`clear`].
 struct Cleared {
     changed: bool,
     nothing_left: bool,
@@ -67,8 +67,8 @@ fn clear(fd: &dyn NativeFd, caller: &Caller, keeps_set_id: bool) -> Result<Clear
 /// The mode that a change of the contents leaves.
 fn without_set_id(attr: &Attr, caller: &Caller) -> u32 {
     let mode = u32::from(attr.mode) & 0o7777;
-    // Without the right to execute it once meant mandatory locking, and stays
-    // where the caller could set it.
+    // Without the execute bit, it once meant mandatory locking, and stays where
+    // the caller could set it.
     let stays =
         mode & SET_GROUP_ID != 0 && mode & GROUP_MAY_EXECUTE == 0 && may_set_group_id(caller, attr.gid);
     mode & !(SET_USER_ID | if stays { 0 } else { SET_GROUP_ID })

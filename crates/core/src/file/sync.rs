@@ -12,8 +12,8 @@ use braid_tiers::{Backend, Tier, bit};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-/// `fsync` of one descriptor. What could not be made durable, whoever asked
-/// for it first, every descriptor is told once.
+/// `fsync` of one descriptor. Every descriptor reports a failure once,
+/// whichever of them asked for the sync.
 pub fn sync_open(core: &Core, open: &OpenFile, data_only: bool) -> Result<()> {
     let result = sync_file(core, &open.file, data_only);
     match open.take_sync_error() {
@@ -37,9 +37,9 @@ fn sync_in_order(core: &Core, file: &File, data_only: bool) -> Result<()> {
         Layout::Spread(spread) => {
             sync_spread(core, file, spread, data_only)?;
             store_durable(core, file, spread)?;
-            // The size is in the index, the time of the last write with
-            // the tier that did it. What only the home inode knows, such
-            // as the attribute that leads to the index, is left.
+            // The size is in the index, the time of the last write with the
+            // tier that did it. Left are facts that only the home inode has,
+            // such as the attribute that leads to the index.
             if !spread.inode_dirty.swap(false, Ordering::AcqRel) {
                 return Ok(());
             }
@@ -70,7 +70,7 @@ fn sync_spread(core: &Core, file: &File, spread: &Spread, data_only: bool) -> Re
     let result = sync_tiers(core, file, spread, dirty, timed).and_then(|()| {
         if spread.index.synced_size()? != size {
             spread.index.set_synced_size(size)?;
-            // Of a whole file, only the home inode tells it.
+            // The size of a whole file is in the home inode only.
             if spread.index.whole().is_some() {
                 spread.inode_dirty.store(true, Ordering::Release);
             }
@@ -78,16 +78,16 @@ fn sync_spread(core: &Core, file: &File, spread: &Spread, data_only: bool) -> Re
         if timed != 0 {
             spread.mtime_was_synced(owner)?;
         }
-        // Only now is what is before that size known to be meant.
+        // Only now are holes below that size known to be meant.
         spread.index.set_gaps(false)?;
         match spread.index.whole() {
-            // A mark leads to the time, and to nothing else that the home
-            // inode will not know.
+            // A mark leads to the time; the home inode will have everything
+            // else.
             Some(_) if data_only => Ok(()),
             _ => core.index.sync(&spread.index),
         }
     });
-    // What could not be synced must not be believed clean.
+    // Data that could not be synced must not be believed clean.
     result.inspect_err(|_| {
         if core.fails_at(Failpoint::FailedSyncIsForgotten) {
             return;
@@ -104,8 +104,8 @@ fn sync_tiers(core: &Core, file: &File, spread: &Spread, dirty: u64, timed: u64)
     core.side_by_side(tiers, |tier| sync_if_concerned(file, spread, &tier, timed & bit(tier.id) == 0))
 }
 
-/// Of a file that was just loaded, it is not known which tiers are dirty:
-/// all are asked, and one that has nothing of it may fail.
+/// Which tiers of a file that was just loaded are dirty is not known: all are
+/// synced, and one that has nothing of it may fail.
 pub(crate) fn sync_if_concerned(file: &File, spread: &Spread, tier: &Tier, data_only: bool) -> Result<()> {
     sync_tier(file, spread, tier, data_only).or_else(|error| concerning(spread, tier, error))
 }
@@ -122,7 +122,7 @@ pub(crate) fn sync_tier(file: &File, spread: &Spread, tier: &Tier, data_only: bo
         },
     };
     result.map_err(|error| tier.note_error(error)).inspect_err(|error| {
-        // The tier tells of it once; who asked may not be who wrote.
+        // The tier reports it once, and perhaps not to the writer.
         if concerns(spread, tier).unwrap_or(true) {
             file.note_sync_error(error);
         }

@@ -1,4 +1,4 @@
-//! Removing what a file has beyond its size, before it may grow over it
+//! Removing data of a file beyond its size, before the size may grow over it
 //! (ordering rule 3).
 
 use crate::core::Core;
@@ -10,9 +10,9 @@ use braid_contract::{Errno, Error, Result};
 use braid_tiers::cut_object;
 use std::sync::atomic::Ordering;
 
-/// Removes what a spread file has beyond `size`.
+/// Removes all that a spread file has beyond `size`.
 pub(crate) fn trim(core: &Core, file: &File, spread: &Spread, size: u64) -> Result<()> {
-    // What is being copied now was read before.
+    // Copies that are under way were read before this.
     spread.moving.cancel_all();
     let first = spread.range_size().count(size.max(spread.index.reserved()?));
     let (whole, mut cleared) = (spread.index.whole().is_some(), false);
@@ -42,8 +42,7 @@ pub(crate) fn trim(core: &Core, file: &File, spread: &Spread, size: u64) -> Resu
     Ok(())
 }
 
-/// Trims a file that could not be when it was marked, before it grows to
-/// `end`.
+/// Trims a file, if that failed when it was marked, before it grows to `end`.
 pub(crate) fn trim_before(core: &Core, file: &File, end: u64) {
     let owed = match &*file.layout.read() {
         Layout::Plain => false,
@@ -54,8 +53,8 @@ pub(crate) fn trim_before(core: &Core, file: &File, end: u64) {
     }
 }
 
-/// Trims a file that could not be when it was marked; the caller holds the
-/// layout alone.
+/// Trims a file if that failed when it was marked; the caller holds the layout
+/// alone.
 pub(super) fn trim_late(core: &Core, file: &File, layout: &Layout) {
     if let Layout::Spread(spread) = layout
         && owes_trim(spread)
@@ -71,7 +70,8 @@ fn owes_trim(spread: &Spread) -> bool {
     !spread.trimmed.load(Ordering::Acquire) && *spread.marked.lock()
 }
 
-/// What is beyond the size of a file is gone, durably, before it grows.
+/// Makes the removal of all that is beyond the size durable, before the file
+/// grows.
 pub(crate) fn prepare_growth(core: &Core, file: &File, spread: &Spread) -> Result<()> {
     if !spread.trimmed.load(Ordering::Acquire) {
         let what = "a tier is in trouble that may hold something beyond the file's size";

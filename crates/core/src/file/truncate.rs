@@ -60,7 +60,7 @@ pub(crate) fn truncate_file(core: &Core, file: &File, size: u64, caller: &Caller
 fn empty(core: &Core, file: &File, spread: &Spread) -> Result<()> {
     spread.moving.cancel_all();
     mark(core, file, spread)?;
-    // Without the attribute, nothing else leads to what has to go.
+    // Without the attribute, only the mark leads to index and objects.
     core.index.sync_marks()?;
     let identity = core.home.identify(&**file.data())?;
     let before = kind_of(spread);
@@ -69,7 +69,7 @@ fn empty(core: &Core, file: &File, spread: &Spread) -> Result<()> {
     core.home.set_id_attr(&**file.data(), &attr)?;
     let emptied = file.writable()?.truncate(0);
     if let Err(error) = emptied.and_then(|()| core.home.remove_id_attr(&**file.data())) {
-        // It stays what it was.
+        // The file stays what it was.
         core.home.set_id_attr(&**file.data(), &IdAttr { kind: before, ..attr })?;
         return Err(error);
     }

@@ -24,7 +24,7 @@ use braid_tiers::{Backend, Tier, bit};
 use std::sync::atomic::Ordering;
 
 /// Makes a plain file a whole one on `tier`. An empty one is about to be
-/// written up to `end` there; what another one has is copied.
+/// written up to `end` there; the data of another one is copied.
 pub(crate) fn become_whole(
     core: &Core,
     file: &File,
@@ -69,8 +69,8 @@ pub(super) fn plain_to_whole(
     if size > SIZE_MAX {
         return Err(Errno::EFBIG.into());
     }
-    // Held until the attribute says so: a tier that is on its way out gets
-    // nothing that nobody sees.
+    // Held until the attribute says so: a tier that is on its way out gets no
+    // file unseen.
     let _admission = tier.admit()?;
     let id = core.index.take_marked(identity.handle.as_ref(), &|| core.new_object_id())?;
     let durable = size > 0;
@@ -84,7 +84,7 @@ pub(super) fn plain_to_whole(
         core.home.set_id_attr(&**file.data(), &id_attr(id, &identity, attr))
     };
     if let Err(error) = make() {
-        // Nothing leads to it yet but its mark.
+        // Only its mark leads to it so far.
         reap_emptied(core, file.data(), id)?;
         return Err(error.context("moving a file off home"));
     }
@@ -113,12 +113,11 @@ fn made_whole(
     Ok(spread)
 }
 
-/// The attribute of a file names another tier: once that is durable, what
-/// home has of it goes.
+/// Makes durable that the attribute names another tier; then the data on home
+/// goes.
 fn home_is_left(core: &Core, file: &File, identity: &Identity, id: ObjectId) -> Result<()> {
     if let Err(error) = file.data().sync(false) {
-        // It stays what it was. The object must not go before that is
-        // durable.
+        // The file stays plain. The object must not go before that is durable.
         core.home.remove_id_attr(&**file.data())?;
         reap_emptied(core, file.data(), id)?;
         return Err(error);
@@ -131,7 +130,7 @@ fn home_is_left(core: &Core, file: &File, identity: &Identity, id: ObjectId) -> 
     Ok(())
 }
 
-/// Frees what the home file of a whole file has. Its size and times stay.
+/// Frees the data of a whole file's home file. Its size and times stay.
 pub(super) fn release_home(core: &Core, file: &File, identity: &Identity) -> Result<()> {
     if !file.can_write() {
         file.make_writable(core.inodes.open(&core.home, &file.inode, Access::ReadWrite)?);
@@ -141,10 +140,10 @@ pub(super) fn release_home(core: &Core, file: &File, identity: &Identity) -> Res
     fd.set_times(None, Some(SetTime::At(identity.attr.mtime)))
 }
 
-/// Makes a plain file that is empty a whole one of an object that the tier
-/// has, durably, under an id that [`take_object_id`](take_object_id)
-/// gave. The object is not changed. That both are durable is up to the
-/// caller, before the file has a name.
+/// Makes a plain file that is empty a whole one of an object that the tier has,
+/// durably, under an id that [`take_object_id`](take_object_id) gave. The
+/// object is not changed. The caller makes both durable before the file has a
+/// name.
 pub fn adopt_object(core: &Core, file: &File, tier: &Tier, id: ObjectId, reason: Reason) -> Result<()> {
     let mut layout = file.layout.write();
     if !matches!(*layout, Layout::Plain) || file.home_size()? > 0 {

@@ -20,7 +20,7 @@ use braid_format::SIZE_MAX;
 use braid_placement::Origin;
 use braid_tiers::Tier;
 
-/// How far a write came, and what is in its way.
+/// How far a write came, and the obstacle to the rest.
 pub(crate) enum Progress {
     /// So many bytes are done, and nothing is in the way of the rest.
     Done(usize),
@@ -50,7 +50,8 @@ pub fn write_file(
             // Space of removed files may be all that is missing.
             Err(error) if error.is_full() && need.wait() => moves = Moves::default(),
             Err(error) if done == 0 => return Err(error),
-            // What is done counts; the error comes again with the rest.
+            // The bytes that are done count; the error comes again with the
+            // rest.
             Err(_) => break,
         }
     }
@@ -178,7 +179,7 @@ fn write_spread(
 }
 
 /// Keeps the ranges of `offset .. end` on their tiers until the answer is
-/// dropped, and tells whoever moves one that it was written.
+/// dropped, and lets movers know that they were written.
 pub(crate) fn writing<'c>(core: &'c Core, spread: &'c Spread, offset: u64, end: u64) -> Writing<'c> {
     let ranges = spread.range_size();
     let span = RangeSpan::new(spread.id(), &ranges.ranges_of(offset, end));
@@ -194,8 +195,8 @@ pub(crate) fn grow(core: &Core, file: &File, spread: &Spread, end: u64, tier: &T
     Ok(())
 }
 
-/// Where one call of [`writing`] from `offset` on has to end at the
-/// latest.
+/// The last byte that one call of [`writing`] from `offset` on may cover,
+/// exclusive.
 fn writing_end(spread: &Spread, offset: u64) -> u64 {
     let ranges = spread.range_size();
     ranges.start_of(ranges.range_of(offset) + SPAN_RANGES_MAX)

@@ -11,10 +11,10 @@ use std::sync::Arc;
 #[derive(Debug)]
 pub struct DirHandle {
     inode: Arc<Inode>,
-    /// Locked while it is read: a descriptor has one place where reading is at.
+    /// Locked while it is read: a descriptor has one position.
     fd: Mutex<Fd>,
-    /// What an earlier home directory had in it when it was replaced: whoever
-    /// was in the middle of reading it goes on there.
+    /// The entries of the directory on an earlier home, as of its replacement:
+    /// a listing that was under way goes on there.
     listing: Mutex<Option<Vec<Listed>>>,
 }
 
@@ -63,7 +63,7 @@ impl DirHandle {
     ) -> Result<()> {
         let mut listing = self.listing.lock();
         if offset == 0 {
-            // Whoever begins anew reads what is there now.
+            // A listing from the start reads the present entries.
             *listing = None;
         }
         let Some(entries) = &*listing else {

@@ -2,7 +2,7 @@
 
 use parking_lot::{Condvar, Mutex};
 
-/// What is on its way to give space back.
+/// Removals and closes that are about to free space.
 #[derive(Debug, Default)]
 pub struct Freed {
     pub(crate) state: Mutex<FreedState>,
@@ -11,7 +11,8 @@ pub struct Freed {
 
 #[derive(Debug, Default)]
 pub(crate) struct FreedState {
-    /// Something was removed, cut or punched, and nobody waited for it since.
+    /// Something was removed, cut or punched, and no operation has waited for
+    /// it since.
     pub(crate) recently: bool,
     /// Opens that ended so far.
     pub(crate) closes: u64,

@@ -17,7 +17,7 @@ pub struct OpenFile {
     pub flags: OpenFlags,
     /// The kernel does its I/O by itself.
     pub passthrough: bool,
-    /// How many failures to sync the file it was told of.
+    /// How many failures to sync the file it has reported.
     sync_errors_seen: AtomicU64,
 }
 
@@ -34,7 +34,8 @@ impl OpenFile {
         Self { file, flags: self.flags, passthrough: false, sync_errors_seen: seen }
     }
 
-    /// The error of a sync that this descriptor was not told of yet; it is now.
+    /// The error of a failed sync that this descriptor has not reported yet; it
+    /// counts as reported now.
     pub(crate) fn take_sync_error(&self) -> Option<Errno> {
         let (count, last) = self.file.sync_errors();
         let seen = self.sync_errors_seen.swap(count, Ordering::AcqRel);
@@ -102,7 +103,7 @@ impl Handles {
         self.dirs.all()
     }
 
-    /// Others take their place, under the same handles.
+    /// Replaces all, under the same handles.
     pub fn replace_all(&self, files: Vec<(HandleId, OpenFile)>, dirs: Vec<(HandleId, DirHandle)>) {
         self.files.replace_all(files);
         self.dirs.replace_all(dirs);
@@ -125,8 +126,8 @@ impl Handles {
 
 const SHARDS: usize = 16;
 
-/// Values by handle. What is removed is dropped when its last user is done,
-/// not later: it may hold the space of a removed file.
+/// Values by handle. A removed value is dropped when its last user is done, not
+/// later: it may hold the space of a removed file.
 struct Slots<T> {
     shards: [RwLock<HashMap<HandleId, Arc<T>>>; SHARDS],
 }

@@ -1,4 +1,4 @@
-//! An inode that is known and, of a regular file in use, its live state. The two
+//! Inodes that are known, and the live state of regular files in use. The two
 //! lead to each other, so they share a file.
 
 use super::set_id::SetIdCheck;
@@ -13,7 +13,7 @@ use parking_lot::{Mutex, RwLock};
 use std::sync::atomic::{AtomicBool, AtomicU8, Ordering};
 use std::sync::{Arc, OnceLock, Weak};
 
-/// What is known of a regular file without looking.
+/// The shape of a regular file, as far as it is known without looking.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Shape {
     /// Not looked at yet.
@@ -36,7 +36,7 @@ pub struct Inode {
     pub generation: u64,
     pub(super) node: Node,
     pub(super) shape: AtomicU8,
-    /// The live state of a regular file, while somebody uses it.
+    /// The live state of a regular file in use.
     pub file: Mutex<Weak<File>>,
 }
 
@@ -105,7 +105,7 @@ pub enum Layout {
     Spread(Box<Spread>),
 }
 
-/// What of a spread file's attributes may be ahead of its home inode.
+/// Attributes of a spread file, which may be ahead of its home inode.
 #[derive(Clone, Copy, Debug)]
 pub struct Ahead {
     /// The id of its objects.
@@ -123,37 +123,37 @@ pub struct File {
     pub inode: Arc<Inode>,
     /// The home file, as it could be opened at first.
     first: Fd,
-    /// The home file for writing, if `first` can't and somebody needs it.
+    /// The home file for writing, if `first` can't and that is needed.
     writable: OnceLock<Fd>,
     first_writes: bool,
     /// Where its data is: shared by I/O, held alone to change it.
     pub layout: RwLock<Layout>,
-    /// Of a spread file: shared by those who write to the home file, which may
-    /// make it longer, and held alone while its size is set.
+    /// Of a spread file: shared by writes to the home file, which may make it
+    /// longer, and held alone while its size is set.
     pub(crate) home_len: RwLock<()>,
     pub(crate) opens: Mutex<Opens>,
-    /// Held while the times of the home inode are set, by somebody or back to
-    /// what they were before a range moved.
+    /// Held while the times of the home inode are set: by a user, or back after
+    /// a range moved.
     pub(crate) setting_times: Mutex<()>,
-    /// Held while a spread file is synced: whoever comes meanwhile must not be
-    /// told that what the other is still syncing is durable.
+    /// Held while a spread file is synced: a second sync must not succeed while
+    /// the first is still under way.
     pub(crate) syncing: Mutex<()>,
-    /// What could not be made durable, for every descriptor to be told once.
+    /// Failed syncs, which every descriptor reports once.
     sync_errors: Mutex<SyncErrors>,
     /// Whether set-id bits or file capabilities may have to go at a write.
     pub(crate) set_id: SetIdCheck,
-    /// Names the file to those who count its use.
+    /// Names the file in the table of heat.
     pub heat: OnceLock<Arc<Tag>>,
     /// Its path below the volume's root, as it was when a rule first asked.
     pub(crate) path: OnceLock<String>,
     /// A rule that pins placed some of its ranges.
     pub(crate) pinned: AtomicBool,
-    /// Where it is pinned to, once somebody asked.
+    /// Where it is pinned to, once that was asked for.
     pin: Mutex<Option<Option<PinAttr>>>,
 }
 
-/// Failures to make the file's data durable. The kernel tells of each once for
-/// a descriptor, and the descriptors of the applications share one.
+/// Failures to make the file's data durable. The kernel reports each once for
+/// each of its own descriptors, and those of all applications share one here.
 #[derive(Debug, Default)]
 struct SyncErrors {
     count: u64,
@@ -175,9 +175,9 @@ pub(crate) struct Opens {
 
 impl Drop for File {
     fn drop(&mut self) {
-        // The memory of what was here is given back with the last reference,
-        // and the inode, which the kernel may remember for long, has one. If
-        // somebody is about to use the file, it is replaced at once.
+        // The memory of this state is freed with the last reference, and the
+        // inode, which the kernel may remember for long, has one. If the file
+        // is just coming into use, it is replaced at once.
         if let Some(mut slot) = self.inode.file.try_lock()
             && slot.strong_count() == 0
         {
@@ -214,7 +214,7 @@ impl File {
     }
 
     /// The same file on another home directory, with as many handles; this one
-    /// must not be used any more. Nobody uses it now.
+    /// is idle, and must not be used any more.
     pub fn moved(&self, inode: Arc<Inode>, (data, writes): (Fd, bool), layout: Layout, handles: u32) -> Self {
         let errors = self.sync_errors.lock();
         // Where the name was is of no interest any more: all is durable.
@@ -226,7 +226,7 @@ impl File {
         moved
     }
 
-    /// Somebody who still has it in use can't do anything with it any more.
+    /// Ends all use of it: operations of its users fail from now on.
     pub fn retire(&self) {
         self.opens.lock().dead = true;
     }
@@ -242,7 +242,7 @@ impl File {
         Ok(self.data().stat()?.attr.size)
     }
 
-    /// Size of the file now; 0 if that can't be told.
+    /// Size of the file now; 0 if it is unknown.
     pub fn size_now(&self) -> u64 {
         self.ahead().map(|ahead| ahead.size).or_else(|| self.home_size().ok()).unwrap_or(0)
     }
@@ -261,7 +261,7 @@ impl File {
     }
 
     pub(crate) fn make_writable(&self, data: Fd) {
-        // Somebody else may have been faster; either will do.
+        // Another thread may have been faster; either descriptor will do.
         let _ = self.writable.set(data);
     }
 
@@ -286,12 +286,12 @@ impl File {
         Ok(known.insert(pin).clone())
     }
 
-    /// The file was pinned or unpinned: whoever asks looks again.
+    /// The file was pinned or unpinned: the attribute is read again.
     pub fn pin_was_set(&self) {
         *self.pin.lock() = None;
     }
 
-    /// What may be ahead of the home inode; `None` for a plain file.
+    /// Attributes that may be ahead of the home inode; `None` for a plain file.
     pub fn ahead(&self) -> Option<Ahead> {
         match &*self.layout.read() {
             Layout::Plain => None,
@@ -319,7 +319,7 @@ impl File {
 
     /// The home inode of the file is about to be changed. After a crash, a
     /// change that is later than the last write to a whole file says that the
-    /// home inode knows the time of that.
+    /// home inode has the time of that write.
     pub(crate) fn inode_will_change(&self) -> Result<()> {
         match &*self.layout.read() {
             Layout::Spread(spread) if spread.index.whole().is_some() => self.update_times(spread, None),
@@ -334,7 +334,7 @@ impl File {
         spread.inode_dirty.store(true, Ordering::Release);
         match mtime {
             true => spread.mtime_was_set(home),
-            // Somebody may have written meanwhile.
+            // A write may have come meanwhile.
             false if spread.index.whole().is_some() => self.update_times(spread, None),
             false => Ok(()),
         }

@@ -29,9 +29,9 @@ pub struct Known {
 pub struct InodeTable {
     shards: [Mutex<HashMap<InodeId, Known>>; SHARDS],
     /// Descriptors of inodes used lately, so that a path walk does not open
-    /// each directory anew.
+    /// each directory again.
     paths: Mutex<LruCache<InodeId, Fd>>,
-    /// Inodes that are to be dropped when their last user is done.
+    /// Inodes that were forgotten, to be dropped when their last user is done.
     in_use: Mutex<Vec<InodeId>>,
 }
 
@@ -68,8 +68,9 @@ impl InodeTable {
                 let known = occupied.into_mut();
                 known.lookups += 1;
                 if !known.inode.is(identity.handle.as_ref()) {
-                    // The number was given to a new inode. What the kernel
-                    // still forgets of the old one counts for this entry.
+                    // The number was given to a new inode. Lookups of the old
+                    // one that the kernel has yet to forget count for this
+                    // entry.
                     *known = make(known.lookups);
                     self.paths.lock().pop(&ino);
                 }
@@ -97,7 +98,7 @@ impl InodeTable {
                 return;
             }
             if Arc::strong_count(&known.inode) > 1 {
-                // Somebody is at it still: the release of an open file may be
+                // It is still in use: the release of an open file may be
                 // carried out after the forget that the kernel sent behind it.
                 self.in_use.lock().push(ino);
                 return;
@@ -108,7 +109,7 @@ impl InodeTable {
         }
     }
 
-    /// Gives back what the table has grown by and does not need any more.
+    /// Gives back memory that the table does not need any more.
     pub fn shrink(&self) {
         for shard in &self.shards {
             let mut shard = shard.lock();
@@ -118,7 +119,7 @@ impl InodeTable {
         }
     }
 
-    /// Drops the inodes that were forgotten while somebody was at them.
+    /// Drops the inodes that were forgotten while they were in use.
     pub fn drop_forgotten(&self) {
         let forgotten = std::mem::take(&mut *self.in_use.lock());
         forgotten.into_iter().for_each(|ino| self.forget(ino, 0));
@@ -142,8 +143,8 @@ impl InodeTable {
         home.open_node(&inode.node, access)
     }
 
-    /// Lets go of what is kept open of an inode whose last name is gone, so
-    /// that its space is returned.
+    /// Closes the kept descriptor of an inode whose last name is gone, so that
+    /// its space is freed.
     pub(crate) fn release_path(&self, ino: InodeId) {
         self.paths.lock().pop(&ino);
     }
@@ -154,7 +155,7 @@ impl InodeTable {
         self.shards.iter().flat_map(|shard| shard.lock().values().map(known).collect::<Vec<_>>()).collect()
     }
 
-    /// Others take their place.
+    /// Replaces all.
     pub fn replace_all(&self, all: Vec<Known>) {
         self.shards.iter().for_each(|shard| shard.lock().clear());
         self.paths.lock().clear();

@@ -1,6 +1,6 @@
-//! The live state of a volume: what is in memory of inodes and files in use,
-//! of open handles, and of removals that are under way. Plain data; `file`,
-//! `namespace` and `reap` work on it.
+//! The live state of a volume: inodes and files in use, open handles, and
+//! removals that are under way. Plain data; `file`, `namespace` and `reap` work
+//! on it.
 
 mod dir_handle;
 mod freed;

@@ -1,7 +1,8 @@
-//! Who finds what a name leads to and then takes the name away must be alone
-//! in the directory: what came to the name in between would lose it unseen,
-//! and what it has on other tiers would stay for good. The kernel keeps callers
-//! apart in this way; others need not, so the volume does it by itself.
+//! Locks of directories. An operation that finds the inode of a name and then
+//! takes the name away must be alone in the directory: an inode that got the
+//! name in between would lose it unseen, and its data on other tiers would stay
+//! for good. The kernel keeps its callers apart in this way; other front ends
+//! may not, so the volume does it by itself.
 
 use braid_contract::InodeId;
 use parking_lot::{Mutex, MutexGuard};
@@ -14,7 +15,7 @@ const STRIPES: usize = 256;
 #[derive(Debug)]
 pub struct NameLocks([Mutex<()>; STRIPES]);
 
-/// Keeps others from changing the names in one or two directories.
+/// Keeps other operations from changing names in one or two directories.
 pub(crate) struct Alone<'a> {
     _first: MutexGuard<'a, ()>,
     _second: Option<MutexGuard<'a, ()>>,
@@ -27,8 +28,9 @@ impl Default for NameLocks {
 }
 
 impl NameLocks {
-    /// Waits until nobody else changes names in this directory. Taken once, by
-    /// an operation that passed the volume's barrier, before any other lock.
+    /// Waits until no other operation changes names in this directory. Taken
+    /// once, by an operation that passed the volume's barrier, before any other
+    /// lock.
     pub(crate) fn alone_in(&self, dir: InodeId) -> Alone<'_> {
         Alone { _first: self.0[stripe(dir)].lock(), _second: None }
     }

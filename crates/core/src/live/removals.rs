@@ -1,14 +1,14 @@
-//! Removed files whose data is still to go, and closed ones whose marks are:
-//! the queue. `reap.rs` carries it out.
+//! The queue of removed files whose data is still to go, and of closed ones
+//! whose marks are. `reap.rs` works it off.
 
 use braid_contract::{Fd, InodeId, ObjectId};
 use parking_lot::Mutex;
 use std::collections::HashSet;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// What has to be synced for a removal to be durable: the directory that the
-/// name was in, or the file that was emptied; `None` for the whole of the home
-/// file system.
+/// The descriptor to sync before a removal is durable: the directory that the
+/// name was in, or the file that was emptied; `None` for the whole home file
+/// system.
 pub type DurabilityDependency = Option<Fd>;
 
 /// Spread files whose data is to be removed, or was.
@@ -27,7 +27,7 @@ pub(crate) struct PendingRemovals {
     pub(crate) since_ns: Option<u64>,
 }
 
-/// Files whose marks are still there: until what was done to them is durable
+/// Files whose marks are still there: until their removal or close is durable
 /// on every tier, power loss may undo some of it.
 #[derive(Default)]
 pub struct ReclaimQueue {
@@ -40,7 +40,7 @@ pub struct ReclaimQueue {
     pub(crate) settled: Vec<ObjectId>,
     /// Inodes that lost a name and kept another.
     pub(crate) fewer_names: HashSet<InodeId>,
-    /// Those whose removal is being made durable.
+    /// The same, while that is being made durable.
     pub(crate) fewer_names_syncing: HashSet<InodeId>,
     /// The last try failed: the next one waits for its time.
     pub(crate) failed_to_sync: bool,
@@ -59,13 +59,13 @@ impl Default for Removals {
 }
 
 impl Removals {
-    /// Another home directory holds everything durably: nothing of the earlier
-    /// one has to be synced any more.
+    /// Drops all dependencies: another home directory holds everything durably,
+    /// so nothing of the earlier one has to be synced.
     pub fn forget_dependencies(&self) {
         self.pending.lock().files.iter_mut().for_each(|(_, depends_on)| *depends_on = None);
     }
 
-    /// The files whose indexes are there still, and that nothing leads to.
+    /// The files whose indexes still exist though no name leads to them.
     pub fn ids(&self) -> Vec<ObjectId> {
         let mut ids = self.waiting();
         let removed = self.removed.lock();
@@ -73,8 +73,8 @@ impl Removals {
         ids
     }
 
-    /// The files whose indexes are there still, and whose ranges the tiers do
-    /// not count any more.
+    /// The files whose indexes still exist though the tiers do not count their
+    /// ranges any more.
     pub(crate) fn counted_out(&self) -> HashSet<ObjectId> {
         self.removed.lock().done.iter().copied().collect()
     }
@@ -100,15 +100,15 @@ impl Removals {
         removed.fewer_names.contains(&ino) || removed.fewer_names_syncing.contains(&ino)
     }
 
-    /// Queues a file. `depends_on` is what has to be durable first: the directory
-    /// that its last name was in, or the home file that was emptied.
+    /// Queues a file. `depends_on` has to be durable first: the directory that
+    /// its last name was in, or the home file that was emptied.
     pub fn add(&self, now_ns: u64, id: ObjectId, depends_on: DurabilityDependency) {
         let mut pending = self.pending.lock();
         pending.files.push((id, depends_on));
         pending.since_ns.get_or_insert(now_ns);
     }
 
-    /// Takes over the mark of a file that nobody uses any more.
+    /// Takes over the mark of a file that is not in use any more.
     pub(crate) fn settle(&self, now_ns: u64, id: ObjectId) {
         let mut removed = self.removed.lock();
         removed.since_ns.get_or_insert(now_ns);

@@ -1,9 +1,10 @@
-//! Whether set-id bits or file capabilities may have to go.
+//! Whether a file may have set-id bits or capabilities, which a write takes
+//! away.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// Whether a file in use is known to have neither, so that not every write has
-/// to look.
+/// Remembers that a file in use has neither, so that not every write has to
+/// look.
 #[derive(Debug)]
 pub(crate) struct SetIdCheck {
     /// How often mode or capabilities may have been changed.
@@ -22,8 +23,8 @@ impl SetIdCheck {
         self.changes.fetch_add(1, Ordering::AcqRel);
     }
 
-    /// `None` if there is nothing; otherwise what [`nothing`](Self::nothing)
-    /// takes once that is so.
+    /// `None` if there is nothing to take away; otherwise the argument for
+    /// [`nothing`](Self::nothing) once that is so.
     pub(crate) fn due(&self) -> Option<u64> {
         let changes = self.changes.load(Ordering::Acquire);
         (self.nothing_as_of.load(Ordering::Acquire) != changes).then_some(changes)

@@ -1,4 +1,4 @@
-//! What a spread file has beyond its home file.
+//! The live state of a spread file, beside its home file.
 
 use crate::coord::{Changing, Live, Moving, of_file};
 use braid_contract::{Environment, ObjectId, Result, TierId, Timestamp};
@@ -36,7 +36,7 @@ pub struct Spread {
     /// The home inode itself (attribute, size) may not be durable.
     pub(crate) inode_dirty: AtomicBool,
     /// Tiers on which something was cut or punched that may not be durable, as
-    /// bits: what was there would show again if the size grew over it.
+    /// bits: the old bytes would show again if the size grew over them.
     pub(crate) released: AtomicU64,
     /// Entries were cleared, and that may not be durable.
     pub(crate) cleared: AtomicBool,
@@ -46,19 +46,19 @@ pub struct Spread {
     pub placing: Mutex<Credits>,
     /// Ranges that are on their way to another tier.
     pub moving: Moving,
-    /// What a crash may have left beyond the size is known to be gone.
+    /// Leftovers of a crash beyond the size are known to be gone.
     pub(crate) trimmed: AtomicBool,
     /// Ranges of which more is allocated than the file needs so far.
     pub(crate) ahead: Mutex<BTreeMap<u64, AllocatedAhead>>,
     /// Whether the file is marked as ahead of its home inode.
     pub(crate) marked: Mutex<bool>,
-    /// It is marked and trimmed: a write has nothing to do before.
+    /// It is marked and trimmed, so that a write can begin at once.
     pub(crate) ready: AtomicBool,
-    /// All of it came to home while somebody was at it: it becomes plain at
-    /// its last close.
+    /// All of it came to home while it was being read or written: it becomes
+    /// plain at its last close.
     pub(crate) gathers: AtomicBool,
-    /// A tier may have an object of a whole file that is not there any more,
-    /// and could not remove it. The mark stays, for the next recovery.
+    /// A tier could not remove its object of a whole file that moved away. The
+    /// mark stays, for the next recovery.
     pub(crate) has_leftovers: AtomicBool,
 }
 
@@ -71,7 +71,7 @@ impl Spread {
             index,
             times: Times { live: live.clone(), environment: Arc::clone(environment) },
             live,
-            // Whoever wrote before may not have synced.
+            // Earlier writes may not have been synced.
             dirty: AtomicU64::new(ALL_TIERS),
             untimed: AtomicU64::new(ALL_TIERS),
             inode_dirty: AtomicBool::new(true),
@@ -89,8 +89,8 @@ impl Spread {
         })
     }
 
-    /// The same state over the index as it is on another home directory.
-    /// Nobody uses the file, and nothing of it moves.
+    /// The same state over the index as it is on another home directory. The
+    /// file is idle, and nothing of it moves.
     pub fn moved(&self, index: Index) -> Self {
         let word = |from: &AtomicU64| AtomicU64::new(from.load(Ordering::Acquire));
         let flag = |from: &AtomicBool| AtomicBool::new(from.load(Ordering::Acquire));
@@ -152,14 +152,14 @@ impl Spread {
         Ok(())
     }
 
-    /// The file was changed otherwise than by a write: only the home inode will
-    /// tell when.
+    /// Notes a change other than by a write, whose time only the home inode
+    /// will have.
     pub(crate) fn touch_inode(&self) {
         self.times.touch_mtime();
         self.inode_dirty.store(true, Ordering::Release);
     }
 
-    /// The modification time was set on the home inode, whose it is now.
+    /// The modification time was set on the home inode, which owns it now.
     pub(crate) fn mtime_was_set(&self, home: TierId) -> Result<()> {
         let _held = self.live.change();
         self.times.give_up_mtime();
@@ -180,8 +180,7 @@ impl Spread {
         self.index.set_owners(braid_format::Owners { synced_mtime: owner, ..owners })
     }
 
-    /// Changes what the index says of the owners, if there is something to
-    /// change.
+    /// Changes the owners in the index, if they differ.
     pub(crate) fn change_owners(
         &self,
         change: impl FnOnce(braid_format::Owners) -> braid_format::Owners,

@@ -6,7 +6,7 @@ use braid_format::FileKey;
 /// Names a file in use to the table of touches.
 #[derive(Debug)]
 pub struct Tag {
-    /// Which use of the table it is of.
+    /// Its number among the touches.
     pub serial: u32,
     /// Which file it is.
     pub key: FileKey,

@@ -1,4 +1,5 @@
-//! Attributes: the home inode's, corrected by what is ahead of it.
+//! Attributes: those of the home inode, corrected by those that are ahead of
+//! it.
 
 use crate::core::Core;
 use crate::failpoint::Failpoint;
@@ -47,13 +48,13 @@ pub(crate) fn attr_from(core: &Core, inode: &Arc<Inode>, identity: &Identity) ->
     }
 }
 
-/// Attributes of a file that nobody uses.
+/// Attributes of a file that is not in use.
 fn attr_at_rest(core: &Core, inode: &Arc<Inode>, identity: &Identity) -> Result<Attr> {
     let attr = Attr { ino: inode.ino, ..identity.attr };
     if inode.kind != FileKind::Regular || inode.shape() == Shape::Plain {
         return Ok(attr);
     }
-    // What is behind the inode now is cheaper to ask than to open.
+    // Asking for the attribute is cheaper than opening the file.
     let fd = core.inodes.path(&core.home, inode)?;
     match core.home.id_attr(&*fd, identity)? {
         None => {
@@ -64,11 +65,11 @@ fn attr_at_rest(core: &Core, inode: &Arc<Inode>, identity: &Identity) -> Result<
     }
 }
 
-/// The home inode's, with what is ahead of it and with the space that the
-/// file takes elsewhere.
+/// Attributes of the home inode, corrected by those that are ahead of it, and
+/// with the space that the file takes on other tiers.
 fn attr_of_file(core: &Core, inode: &Inode, file: &File) -> Result<Attr> {
-    // Looked at before: what becomes plain brings it to the home inode
-    // first.
+    // Read first: a file that becomes plain brings them to the home inode
+    // before.
     let ahead = file.ahead();
     let mut attr = Attr { ino: inode.ino, ..file.data().stat()?.attr };
     if let Some(ahead) = ahead {
@@ -88,7 +89,7 @@ fn attr_of_file(core: &Core, inode: &Inode, file: &File) -> Result<Attr> {
 }
 
 /// Blocks that a file takes on tiers other than home; `None` if one of them
-/// can't tell at present.
+/// does not answer at present.
 fn blocks_elsewhere(core: &Core, ahead: &Ahead) -> Option<u64> {
     let stores = core.tiers.stores().filter(|(tier, _)| ahead.whole.is_none_or(|whole| whole == tier.id));
     stores.into_iter().try_fold(0, |blocks, (tier, store)| match stat_soon(core, &tier, store, ahead.id) {
@@ -98,8 +99,8 @@ fn blocks_elsewhere(core: &Core, ahead: &Ahead) -> Option<u64> {
     })
 }
 
-/// What a tier says of an object, unless it takes its time: it may hang,
-/// and a directory is listed without it.
+/// The state of an object, unless its tier is slow: it may hang, and a
+/// directory is listed without it.
 fn stat_soon(core: &Core, tier: &Tier, store: Arc<dyn Store>, id: ObjectId) -> Result<ObjectStat> {
     let pool = match &core.pool {
         Some(pool) if tier.is_busy() => pool,

@@ -9,14 +9,14 @@ use crate::live::Inode;
 use crate::namespace::attr::attr_now;
 use braid_contract::{Attr, Caller, Errno, Fd, FileKind, HandleId, InodeId, Result, SetAttr};
 
-/// Something that only the home inode knows, such as a name or an extended
-/// attribute, is about to be changed.
+/// Prepares a change of something that only the home inode has, such as a name
+/// or an extended attribute.
 pub(super) fn inode_will_change(inode: &Inode) -> Result<()> {
     let live = inode.file.lock().upgrade();
     live.map_or(Ok(()), |file| file.inode_will_change())
 }
 
-/// It was changed: the next `fsync` of the file makes it durable.
+/// Records such a change: the next `fsync` of the file makes it durable.
 pub(super) fn inode_changed(core: &Core, inode: &Inode) -> Result<()> {
     let live = inode.file.lock().upgrade();
     let live = live.filter(|_| !core.fails_at(Failpoint::AttributesAreNotSynced));
@@ -49,7 +49,7 @@ pub fn set_attr(
         let ended = end_use(core, &file, false);
         truncated.and(ended)?;
     }
-    // A spread file has to know whose its modification time is.
+    // A spread file has to record the owner of its modification time.
     let live = match live {
         None if changes.mtime.is_some() && inode.may_be_spread() => Some(file_of(core, &inode)?),
         live => live,
@@ -69,7 +69,7 @@ pub fn set_attr(
         fd.set_owner(changes.uid, changes.gid)?;
     }
     if let Some(mode) = changes.mode {
-        // A link's own mode can't be changed, nor does anybody ask for it.
+        // A link's own mode can't be changed, and no caller asks for it.
         fd.set_mode(mode & 0o7777)?;
         // It may have come into use meanwhile.
         if let Some(file) = inode.file.lock().upgrade() {

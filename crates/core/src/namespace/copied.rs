@@ -27,7 +27,7 @@ pub fn copy_xattrs(old: &dyn NativeFd, new: &dyn NativeFd) -> Result<()> {
     Ok(())
 }
 
-/// All extended attributes but Braid's own, which a copy has its own of.
+/// All extended attributes but Braid's own, which differ for a copy.
 fn xattrs(fd: &dyn NativeFd) -> Result<BTreeMap<OsString, Vec<u8>>> {
     let names = match read_value(|buf| fd.list_xattr(buf)) {
         Err(error) if error.errno() == Errno::EOPNOTSUPP => Vec::new(),
@@ -41,7 +41,7 @@ fn xattrs(fd: &dyn NativeFd) -> Result<BTreeMap<OsString, Vec<u8>>> {
         }
         match read_value(|buf| fd.get_xattr(name, buf)) {
             Ok(value) => _ = found.insert(name.to_owned(), value),
-            // It went meanwhile, or is one that the kernel makes up.
+            // It was removed meanwhile, or the kernel only makes it up.
             Err(error) if matches!(error.errno(), Errno::ENODATA | Errno::EOPNOTSUPP) => {}
             Err(error) => return Err(error),
         }

@@ -61,10 +61,10 @@ fn list_entry(
     Ok(taken)
 }
 
-/// The entry of a name for `readdirplus`, and whether its file is damaged:
-/// then it is what the home inode says, and looking it up tells why. A name
-/// that went away meanwhile is listed without. A lack of descriptors or memory
-/// says nothing of the name.
+/// The entry of a name for `readdirplus`, and whether its file is damaged: then
+/// the entry is that of the home inode, and looking it up tells why. A name
+/// that went away meanwhile is listed without an entry. A lack of descriptors
+/// or memory is answered as an error.
 fn entry_for_listing(core: &Core, dir: &dyn NativeFd, name: &OsStr) -> Result<(Option<Entry>, bool)> {
     match enter_name(core, dir, name) {
         Ok(entry) => Ok((Some(entry), false)),

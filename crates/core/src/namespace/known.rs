@@ -1,5 +1,5 @@
-//! Inodes that are looked at without the front end: by jobs, movers and the
-//! check, which found them by name, by handle or by their index.
+//! References to inodes by jobs, movers and the check, which find them by name,
+//! by handle or by their index, without the front end.
 
 use crate::core::Core;
 use crate::file::open::file_of;
@@ -29,7 +29,7 @@ impl Drop for Lookup<'_> {
 }
 
 impl Found<'_> {
-    /// One that somebody else has looked up, and has not forgotten.
+    /// One that the front end has looked up, and has not forgotten.
     pub fn known(inode: Arc<Inode>) -> Self {
         Self { inode, _lookup: None }
     }

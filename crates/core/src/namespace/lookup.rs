@@ -1,6 +1,6 @@
 //! Looking inodes up: by name, or by their number alone. The kernel does the
-//! latter for somebody who has a file handle (`name_to_handle_at(2)`, an NFS
-//! client) and comes back after the inode was forgotten, or after a restart.
+//! latter for a file handle (`name_to_handle_at(2)`, an NFS client) that is
+//! used after the inode was forgotten, or after a restart.
 
 use crate::core::Core;
 use crate::namespace::resolve::{enter, enter_name, identify_name, path_of};
@@ -23,9 +23,9 @@ pub fn look_up(core: &Core, parent: InodeId, name: &OsStr) -> Result<Entry> {
     enter_name(core, &*dir, name)
 }
 
-/// The inode of this number. The kernel compares the generation: it may be
-/// another inode than the handle was got for. A directory is only opened if
-/// the kernel finds its name, and those above it, from the root.
+/// The inode of this number. The kernel compares the generation: it may not be
+/// the inode of the handle any more. A directory is only opened if the kernel
+/// finds its name, and those above it, from the root.
 fn find_again(core: &Core, ino: InodeId) -> Result<Entry> {
     let (fd, identity) = opened_again(core, ino)?;
     enter(core, fd, &identity)

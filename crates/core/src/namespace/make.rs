@@ -1,4 +1,4 @@
-//! Making inodes, in the name of the caller.
+//! Making inodes, with the identity of the caller.
 
 use crate::core::Core;
 use crate::file::open::{adopt_file, io_mode, open_inode};
@@ -124,9 +124,9 @@ fn open_made(
     Ok((entry, Opened { handle, mode: io_mode(flags), set_id: entry.attr.is_set_id() }))
 }
 
-/// Somebody else made the file between the kernel's look and ours. The
-/// kernel checked no permission on it, so the caller's are checked here;
-/// supplementary groups are not known, and may be missed.
+/// Opens a file that appeared after the kernel's lookup. The kernel checked no
+/// permission on it, so the caller's are checked here; supplementary groups are
+/// not known, and may be missed.
 fn open_existing(
     core: &Core,
     caller: &Caller,
@@ -147,9 +147,9 @@ fn open_existing(
     opened.map(|opened| (entry, opened)).inspect_err(|_| core.inodes.forget(entry.attr.ino, 1))
 }
 
-/// Takes back what was made and can't be told of, for lack of descriptors, for
-/// example: whoever is told of a failure expects nothing to be there. The
-/// kernel holds the directory, so the name is still that of what was made.
+/// Removes a new inode that can't be answered, for lack of descriptors, for
+/// example: after a failure, callers expect that nothing was made. The kernel
+/// holds the directory, so the name still leads to the new inode.
 fn unmake(dir: &dyn NativeFd, name: &OsStr, is_dir: bool) {
     if let Err(error) = dir.remove_at(name, is_dir) {
         tracing::warn!(?name, %error, "what could not be made whole stays");

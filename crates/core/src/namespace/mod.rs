@@ -1,9 +1,9 @@
 //! The namespace: the home tier's own tree, seen through inode numbers.
 //!
 //! Names, permissions, links, extended attributes and the atomicity of
-//! directory operations are the home file system's; what is added here is the
-//! way from an inode number to an inode, and what spread files need when names
-//! come and go.
+//! directory operations are the home file system's; added here are the way from
+//! an inode number to an inode, and the care for spread files when names come
+//! and go.
 
 pub mod attr;
 pub mod change;

@@ -1,5 +1,5 @@
 //! Removing and replacing names. The home name goes first, with the home file
-//! system's atomicity; what a spread file has elsewhere goes later, when the
+//! system's atomicity; index and objects of a spread file go later, when the
 //! removal is durable (ordering rule 4).
 
 use crate::core::Core;
@@ -11,12 +11,12 @@ use braid_contract::{Access, Errno, Fd, FileKind, InodeId, NativeFd, ObjectId, R
 use braid_format::WholeAttr;
 use std::ffi::OsStr;
 
-/// What loses a name.
+/// An inode that loses a name.
 struct Displaced {
     ino: InodeId,
     /// It has other names.
     has_others: bool,
-    /// What else goes, if it is a spread file.
+    /// The file whose data goes too, if it is a spread one.
     orphan: Option<Orphan>,
 }
 
@@ -69,7 +69,7 @@ pub fn rename_name(
     let replaced = match mode {
         RenameMode::Replace => match displaced(core, &*to, new_name) {
             Err(error) if error.errno() == Errno::EUCLEAN => return Err(error),
-            // There is nothing of that name, or the rename itself tells.
+            // There is no such name, or the rename reports the error.
             displaced => displaced.ok(),
         },
         RenameMode::NoReplace | RenameMode::Exchange => None,
@@ -95,21 +95,21 @@ fn named(core: &Core, dir: &dyn NativeFd, name: &OsStr) -> Option<InodeId> {
     Some(core.home.public_ino(identity.ino()))
 }
 
-/// A file is about to get or lose a name.
+/// Prepares a file to get or lose a name.
 fn name_will_change(core: &Core, ino: InodeId) -> Result<()> {
     core.inodes.get(ino).map_or(Ok(()), |inode| inode_will_change(&inode))
 }
 
-/// A file got a name: its next `fsync` makes that durable too, as native
-/// file systems do.
+/// Records that a file got a name: its next `fsync` makes that durable too, as
+/// on native file systems.
 fn name_changed(core: &Core, ino: InodeId) -> Result<()> {
     core.inodes.get(ino).map_or(Ok(()), |inode| inode_changed(core, &inode))
 }
 
-/// Looks at what `name` leads to. If it is a spread file, it is marked
-/// before its name goes, so that a crash on the way is found. One that can't
-/// be used, since attribute and index do not agree or one of them is missing
-/// or damaged, keeps its name until somebody has looked: `EUCLEAN`.
+/// Looks at the inode that `name` leads to. If it is a spread file, it is
+/// marked before its name goes, so that a crash on the way is found. One that
+/// can't be used, since attribute and index do not agree or one of them is
+/// missing or damaged, keeps its name until it is repaired: `EUCLEAN`.
 fn displaced(core: &Core, dir: &dyn NativeFd, name: &OsStr) -> Result<Displaced> {
     let (fd, identity) = identify_name(core, dir, name)?;
     let ino = core.home.public_ino(identity.ino());
@@ -154,9 +154,9 @@ fn reclaim_orphans(core: &Core, orphan: Option<Orphan>, parent: &Fd) -> Result<(
         // another of the same file.
         return core.index.unmark(orphan.id);
     }
-    // What syncs the directory later needs a descriptor that can. Where
-    // that can't be had, or another name's removal may not be durable
-    // either, the whole file system is synced.
+    // Syncing the directory later needs a descriptor that can. Where that can't
+    // be had, or another name's removal may not be durable either, the whole
+    // file system is synced.
     let depends_on = match core.removals.had_other_names(orphan.ino) {
         true => None,
         false => parent.reopen(Access::Directory).ok(),

@@ -1,4 +1,4 @@
-//! Extended attributes: the home inode's, less Braid's own.
+//! Extended attributes: those of the home inode, without Braid's own.
 
 use crate::core::Core;
 use crate::file::set_id::may_set_group_id;
@@ -10,7 +10,7 @@ use std::os::unix::ffi::OsStrExt;
 
 const ACCESS_LIST: &str = "system.posix_acl_access";
 
-/// Longest value, and longest list of names, that Linux knows.
+/// Longest value, and longest list of names, that Linux allows.
 const VALUE_MAX: usize = 64 << 10;
 
 /// The value of an extended attribute.
@@ -81,8 +81,8 @@ pub fn read_value(read: impl Fn(&mut [u8]) -> Result<usize>) -> Result<Vec<u8>> 
     Ok(value)
 }
 
-/// Whoever sets an access list without being in the inode's group takes the
-/// set-group-id bit away, as natively.
+/// Takes the set-group-id bit away after a caller outside the inode's group set
+/// its access list, as natively.
 fn drop_set_group_id(path: &dyn NativeFd, caller: &Caller) -> Result<()> {
     let attr = path.stat()?.attr;
     if attr.mode & 0o2000 == 0 || may_set_group_id(caller, attr.gid) {

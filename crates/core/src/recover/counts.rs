@@ -1,5 +1,6 @@
-//! How many ranges each tier holds: saved at a clean unmount, counted anew
-//! after a crash, beside users: a mount must not wait for what exists.
+//! How many ranges each tier holds: saved at a clean unmount, counted again
+//! after a crash, while the volume is in use: a mount must not take longer for
+//! more files.
 
 use crate::core::Core;
 use braid_contract::{Context, Errno, Fd, ObjectId, Result, TierId};
@@ -11,7 +12,7 @@ use std::sync::atomic::Ordering;
 
 /// Saves the counts, for the next mount; unless they are not exact.
 pub fn save_counts(core: &Core) -> Result<()> {
-    // An index that is left of a removed file would be counted out again.
+    // An index that a removed file left would be subtracted again.
     if core.tiers.counts() != Counts::Exact || !core.removals.ids().is_empty() {
         return Ok(());
     }
@@ -43,9 +44,9 @@ pub(crate) fn load_counts(core: &Core) -> Result<()> {
     if known { braid.sync(false) } else { Ok(()) }
 }
 
-/// Counts the ranges of all indexes, if nobody knows them. What changes
-/// meanwhile makes the counts inexact: then the next mount counts again.
-/// Ends early when `stopped` says so.
+/// Counts the ranges of all indexes, if the counts are unknown. Changes
+/// meanwhile make them inexact: then the next mount counts again. Ends early
+/// when `stopped` says so.
 pub fn count_ranges(core: &Core, stopped: &dyn Fn() -> bool) {
     if core.tiers.counts() != Counts::Unknown {
         return;
@@ -88,8 +89,8 @@ fn count_whole_files(core: &Core, counts: &mut [u64], stopped: &dyn Fn() -> bool
     })
 }
 
-/// Calls `visit` with every whole file that has a name. An attribute that
-/// can't be believed is that of none.
+/// Calls `visit` with every whole file that has a name. A file with an invalid
+/// attribute is none.
 pub fn each_whole_file(
     core: &Core,
     visit: &mut dyn FnMut(&Fd, &Identity, WholeAttr) -> Result<()>,

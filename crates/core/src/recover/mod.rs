@@ -1,5 +1,5 @@
-//! What a mount does first: it finishes what a crash left unfinished, and
-//! learns how many ranges each tier holds.
+//! Recovery, the first step of a mount: it finishes operations that a crash
+//! interrupted, and learns how many ranges each tier holds.
 //!
 //! Only marked files are looked at: those that were in use, or being removed,
 //! when the volume went down.
@@ -21,33 +21,33 @@ use braid_index::Index;
 use braid_tiers::{Backend, cut_object};
 use std::collections::{HashMap, HashSet};
 
-/// What a search of the home tree came by, where handles can't be opened.
+/// The result of a search of the home tree, where handles can't be opened.
 #[derive(Default)]
 pub struct Found {
     /// The inodes that marked files belong to.
     by_id: HashMap<ObjectId, Fd>,
-    /// Inode numbers of files whose attribute can't be read or believed: they
-    /// may be anybody's, and nothing of theirs is taken for removed.
+    /// Inode numbers of files whose attribute can't be read or is invalid: any
+    /// mark may be theirs, so no file is taken for removed because of its mark.
     unreadable: HashSet<u64>,
     /// The tree was searched.
     searched: bool,
 }
 
 impl Found {
-    /// Whether a mark whose owner was not found is that of no file.
+    /// Whether a mark without an owner belongs to no file.
     fn tells(&self, mark: &Mark) -> bool {
         mark.handle.is_some() || self.searched && self.unreadable.is_empty()
     }
 }
 
-/// Recovers from whatever happened since the last clean unmount.
+/// Recovers from a crash since the last clean unmount, if there was one.
 pub fn recover(core: &Core) -> Result<()> {
     remove_temporaries(core)?;
     discard_unnamed(core)?;
     let marked = core.index.find_marks()?;
     if !marked.is_empty() {
         tracing::info!(files = marked.len(), "recovering files that were in use");
-        // What was removed must not come back when its data is gone.
+        // A removed name must not come back when its data is gone.
         core.home.root().sync_fs()?;
         let mut found = match look_for_owners(core, &marked) {
             Ok(found) => found,
@@ -69,7 +69,7 @@ pub fn recover(core: &Core) -> Result<()> {
     load_counts(core)
 }
 
-/// What a crash left while a small file was replaced goes.
+/// Removes temporaries of small files that were being replaced.
 fn remove_temporaries(core: &Core) -> Result<()> {
     let braid = core.home.braid()?;
     for name in TEMPORARIES {
@@ -78,8 +78,8 @@ fn remove_temporaries(core: &Core) -> Result<()> {
     Ok(())
 }
 
-/// Who the marked files belong to, where neither an index nor the mark
-/// tells, and it can't be that nothing came of it.
+/// Searches the owners of marked files where neither an index nor the mark
+/// names them, and where there may be data.
 fn look_for_owners(core: &Core, marked: &[Mark]) -> Result<Found> {
     let ids: Vec<ObjectId> = marked.iter().map(|mark| mark.id).collect();
     let mut found = walk_if_needed(core, &ids)?;
@@ -130,12 +130,12 @@ fn recover_file(core: &Core, mark: &Mark, found: &mut Found) -> Result<()> {
         Err(error) if error.errno() == Errno::ENOENT => None,
         Err(_) if was_never_made(core, id)? => None,
         Err(error) => {
-            // A whole file may have been about to get one.
+            // A whole file may have been getting one.
             match find_owner(core, mark, None, found)? {
                 Some(owner) if owner.attr.kind.whole().is_some() => {
                     return recover_whole(core, &owner);
                 }
-                // It was, and was then cut to nothing.
+                // It was, and was then truncated to nothing.
                 Some(owner) if owner.attr.kind == IdKind::Emptied && core.index.lacks_header(id)? => {
                     core.index.remove_index(id)?;
                     return recover_emptied(core, &owner);
@@ -147,7 +147,7 @@ fn recover_file(core: &Core, mark: &Mark, found: &mut Found) -> Result<()> {
                 }
                 _ => {}
             }
-            // Damage is the check's to judge; the mark leads it there.
+            // The check judges damage; the mark leads it there.
             tracing::error!(file = %id, %error, "can't recover a file; run fsck");
             return Ok(());
         }
@@ -193,7 +193,7 @@ fn was_never_made(core: &Core, id: ObjectId) -> Result<bool> {
     Ok(core.index.is_unfinished(id)? && !has_object(core, id)?)
 }
 
-/// Whether a tier has an object of this id, or can't tell.
+/// Whether a tier has an object of this id, or does not answer.
 fn has_object(core: &Core, id: ObjectId) -> Result<bool> {
     for (_, store) in core.tiers.stores() {
         match store.stat(id) {
@@ -239,7 +239,7 @@ pub fn find_owner(
     Ok(attr.map(|attr| Owner { fd, identity, attr }))
 }
 
-/// Cuts what can't be recovered, removes what lies beyond the size, and
+/// Cuts data that can't be recovered, removes everything beyond the size, and
 /// brings the home inode up to date from the owners of size and times.
 fn recover_spread(core: &Core, owner: &Owner, index: &Index) -> Result<()> {
     let size = recoverable_size(core, owner, index)?;
@@ -259,8 +259,8 @@ fn recover_spread(core: &Core, owner: &Owner, index: &Index) -> Result<()> {
     core.index.unmark_gone(owner.attr.id)
 }
 
-/// Size and modification time come to the home inode, which owns both from
-/// now on: what recovery does to objects changes their times.
+/// Brings size and modification time to the home inode, which owns both from
+/// now on: recovery changes the times of objects.
 fn recover_inode(core: &Core, owner: &Owner, index: &Index, size: u64) -> Result<()> {
     let mtime = owned_mtime(core, owner, index)?;
     let resize = owner.identity.size() != size;
@@ -290,9 +290,9 @@ fn cut_objects(core: &Core, id: ObjectId, size: u64) -> Result<()> {
     Ok(())
 }
 
-/// The size of a file up to which it was appended to and nothing was lost:
-/// after a hole in what was never synced, nothing is kept (PolyStore
-/// §4.4.2). A file in which holes may be meant keeps its size.
+/// The size up to which nothing of a file that was appended to is lost: after a
+/// hole in data that was never synced, nothing is kept (PolyStore §4.4.2). A
+/// file in which holes may be meant keeps its size.
 fn recoverable_size(core: &Core, owner: &Owner, index: &Index) -> Result<u64> {
     let size = index.size()?;
     let was_plain = index.header().plain_size.min(owner.identity.size());
@@ -336,8 +336,8 @@ fn data_of(
     }
 }
 
-/// The modification time as its owner has it, or the one at the last
-/// `fsync`, if that is later than what home has.
+/// The modification time as its owner has it, or as of the last `fsync`, if
+/// that is later than the time on home.
 fn owned_mtime(core: &Core, owner: &Owner, index: &Index) -> Result<Option<Timestamp>> {
     let owners = index.owners()?;
     let time_on = |id| match &core.tiers.get(id).ok()?.backend {

@@ -1,4 +1,4 @@
-//! What an import that was interrupted left.
+//! Cleaning up after an import that was interrupted.
 
 use crate::core::Core;
 use braid_contract::{Access, Errno, Result};
@@ -6,11 +6,11 @@ use braid_home::empty_dir;
 use braid_home::names_in;
 use std::ffi::OsStr;
 
-/// Where files wait for their names that are brought in, below `.braid`.
+/// The directory below `.braid` where files of an import wait for their names.
 pub const IMPORT_DIR: &str = "import";
 
-/// Removes what an import that was interrupted left without a name: the
-/// files are still where they were.
+/// Removes files that an import left without a name: the originals are still
+/// where they were.
 pub fn discard_unnamed(core: &Core) -> Result<()> {
     let braid = core.home.braid()?;
     let unnamed = match braid.open_at(OsStr::new(IMPORT_DIR), Access::Directory) {
