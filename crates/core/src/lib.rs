@@ -3,7 +3,7 @@
 //! only.
 //!
 //! [`Core`] has all that operations work on; [`live`] is the plain state in it;
-//! [`file`], [`namespace`], [`reap`], [`need`] and [`recover`] are the
+//! [`mod@file`], [`namespace`], [`reap`], [`need`] and [`recover`] are the
 //! operations, as functions over it.
 #![forbid(unsafe_code)]
 

@@ -6,7 +6,7 @@ use crate::volume::Volume;
 use braid_contract::{HoldingRule, InodeId, NamedTier, ObjectId, PlacedRun, Result, TierId};
 use braid_core::file;
 use braid_core::file::choose::is_pinned;
-use braid_core::file::choose::{choose, holding};
+use braid_core::file::choose::{choose, effective_placement};
 use braid_core::file::open::file_of;
 use braid_core::file::ranges::range_size_in;
 use braid_core::live::{File, Spread};
@@ -73,7 +73,7 @@ impl Volume {
         let file = file_of(&self.core, &inode)?;
         self.movers.heat.refresh();
         let pinned = is_pinned(&self.core, &file)?;
-        let holding = holding(&self.core, &file);
+        let holding = effective_placement(&self.core, &file);
         let layout = file.layout.read();
         let ranges = range_size_in(&self.core, &file, &layout)?;
         let mut told = Told {

@@ -1,7 +1,7 @@
 //! `fallocate`, and copies within the volume.
 
 use crate::core::Core;
-use crate::file::evacuate::{Moves, move_full_range};
+use crate::file::evacuate::{MoveLimit, move_full_range};
 use crate::file::extents::{allocated_on, next_data_on, next_home_data};
 use crate::file::indexing::{make_index, spread_out};
 use crate::file::leave_home::{leave_home, leave_when_full, leaves_home, spread_ahead};
@@ -28,7 +28,7 @@ use std::sync::atomic::Ordering;
 const METADATA_MAX: u64 = 64 << 10;
 
 /// The outcome of an allocation.
-enum Allocated {
+enum AllocationOutcome {
     All,
     /// The tier of the range at this offset has no room for it.
     FullAt(u64),
@@ -38,15 +38,15 @@ enum Allocated {
 
 /// Steps of an allocation, to be undone if the rest of it fails.
 #[derive(Default)]
-struct Taken {
-    pieces: Vec<Piece>,
+struct AllocationSteps {
+    pieces: Vec<AllocatedPiece>,
     /// Up to where space was reserved before; `None` as long as nothing of a
     /// spread file was.
     reserved: Option<u64>,
 }
 
 /// Part of one range.
-struct Piece {
+struct AllocatedPiece {
     tier: Arc<Tier>,
     bytes: Range<u64>,
     /// The range had no tier before.
@@ -76,7 +76,7 @@ pub fn allocate_file(
         _ => {}
     }
     trim_before(core, file, end);
-    let mut taken = Taken::default();
+    let mut taken = AllocationSteps::default();
     let result = allocate_somewhere(core, file, offset..end, mode, origin, &mut taken);
     match result {
         Ok(()) => core.tiers.measure_again(),
@@ -102,9 +102,9 @@ fn allocate_somewhere(
     bytes: Range<u64>,
     mode: FallocateMode,
     origin: Origin,
-    taken: &mut Taken,
+    taken: &mut AllocationSteps,
 ) -> Result<()> {
-    let mut moves = Moves::default();
+    let mut moves = MoveLimit::default();
     loop {
         let layout = file.layout.read();
         let allocated = match &*layout {
@@ -113,14 +113,14 @@ fn allocate_somewhere(
         };
         drop(layout);
         match allocated? {
-            Allocated::All => return Ok(()),
-            Allocated::HomeFull(before) => {
+            AllocationOutcome::All => return Ok(()),
+            AllocationOutcome::HomeFull(before) => {
                 give_back_plain(file, &bytes, before)?;
                 let span = (bytes.start, bytes.end);
                 let leave = leave_when_full(core, file, span, origin)?;
                 leave_home(core, file, span, origin, leave).map_err(|_| Errno::ENOSPC)?;
             }
-            Allocated::FullAt(at) => {
+            AllocationOutcome::FullAt(at) => {
                 if move_full_range(core, file, at)? {
                     moves.count(at, core.tiers.iter().count())?;
                 }
@@ -129,12 +129,17 @@ fn allocate_somewhere(
     }
 }
 
-fn allocate_plain(core: &Core, file: &File, bytes: &Range<u64>, mode: FallocateMode) -> Result<Allocated> {
+fn allocate_plain(
+    core: &Core,
+    file: &File,
+    bytes: &Range<u64>,
+    mode: FallocateMode,
+) -> Result<AllocationOutcome> {
     let fd = file.writable()?;
     let before = fd.stat()?.attr.blocks * 512;
     let takes = mode != FallocateMode::PunchHole;
     if takes && !has_room_for(core, file, bytes)? {
-        return Ok(Allocated::HomeFull(before));
+        return Ok(AllocationOutcome::HomeFull(before));
     }
     let len = bytes.end - bytes.start;
     let allocate = |mode| fd.allocate(mode, bytes.start, len);
@@ -147,10 +152,10 @@ fn allocate_plain(core: &Core, file: &File, bytes: &Range<u64>, mode: FallocateM
     match allocated {
         Ok(()) if takes => {
             core.tiers.home().took(len);
-            Ok(Allocated::All)
+            Ok(AllocationOutcome::All)
         }
-        Ok(()) => Ok(Allocated::All),
-        Err(error) if error.is_full() => Ok(Allocated::HomeFull(before)),
+        Ok(()) => Ok(AllocationOutcome::All),
+        Err(error) if error.is_full() => Ok(AllocationOutcome::HomeFull(before)),
         Err(error) => Err(error),
     }
 }
@@ -208,8 +213,8 @@ fn allocate_spread(
     bytes: Range<u64>,
     mode: FallocateMode,
     origin: Origin,
-    taken: &mut Taken,
-) -> Result<Allocated> {
+    taken: &mut AllocationSteps,
+) -> Result<AllocationOutcome> {
     mark(core, file, spread)?;
     spread.touch_inode();
     match mode {
@@ -227,7 +232,13 @@ fn allocate_spread(
 }
 
 /// Zeroes and frees the data in `offset .. end`. The ranges keep their tiers.
-fn punch_spread(core: &Core, file: &File, spread: &Spread, offset: u64, end: u64) -> Result<Allocated> {
+fn punch_spread(
+    core: &Core,
+    file: &File,
+    spread: &Spread,
+    offset: u64,
+    end: u64,
+) -> Result<AllocationOutcome> {
     // After the size that is synced, a hole may look like data that was
     // lost, unless the index says otherwise, durably, before there is one.
     if end > spread.index.synced_size()? {
@@ -242,7 +253,7 @@ fn punch_spread(core: &Core, file: &File, spread: &Spread, offset: u64, end: u64
         spread.dirty.fetch_or(bit(tier.id), Ordering::AcqRel);
         punch_piece(file, spread, &tier, start, end - start)?;
     }
-    Ok(Allocated::All)
+    Ok(AllocationOutcome::All)
 }
 
 /// Gives each range of `offset .. end` a tier and reserves its space there. The
@@ -254,8 +265,8 @@ fn reserve_spread(
     Range { start: offset, end }: Range<u64>,
     keep_size: bool,
     origin: Origin,
-    taken: &mut Taken,
-) -> Result<Allocated> {
+    taken: &mut AllocationSteps,
+) -> Result<AllocationOutcome> {
     refuse_hopeless(core, spread, offset, end)?;
     if keep_size && end > spread.size() && spread.index.whole().is_some() {
         make_index(core, file, spread)?;
@@ -273,10 +284,10 @@ fn reserve_spread(
         let result = reserve_on(file, spread, &tier, start..end);
         let grown = allocated_on(file, spread, &tier).saturating_sub(before);
         if new || grown > 0 {
-            taken.pieces.push(Piece { tier, bytes: start..end, new, grown });
+            taken.pieces.push(AllocatedPiece { tier, bytes: start..end, new, grown });
         }
         match result {
-            Err(error) if error.is_full() => return Ok(Allocated::FullAt(start)),
+            Err(error) if error.is_full() => return Ok(AllocationOutcome::FullAt(start)),
             result => result?,
         }
     }
@@ -291,7 +302,7 @@ fn reserve_spread(
         lengthen_object(core, spread, offset..end)?;
         grow(core, file, spread, end, &tier)?;
     }
-    Ok(Allocated::All)
+    Ok(AllocationOutcome::All)
 }
 
 fn reserve_on(file: &File, spread: &Spread, tier: &Tier, bytes: Range<u64>) -> Result<()> {
@@ -307,7 +318,7 @@ fn reserve_on(file: &File, spread: &Spread, tier: &Tier, bytes: Range<u64>) -> R
 }
 
 /// Undoes the steps of an allocation that failed.
-fn give_back(core: &Core, file: &File, taken: Taken) {
+fn give_back(core: &Core, file: &File, taken: AllocationSteps) {
     let layout = file.layout.write();
     let (Layout::Spread(spread), Some(reserved)) = (&*layout, taken.reserved) else { return };
     let result = match spread.index.whole() {
@@ -327,7 +338,7 @@ fn give_back(core: &Core, file: &File, taken: Taken) {
 
 /// Frees the space that a piece got, unless it was written meanwhile, or some
 /// of it was reserved before.
-fn give_back_piece(core: &Core, file: &File, spread: &Spread, piece: &Piece) -> Result<()> {
+fn give_back_piece(core: &Core, file: &File, spread: &Spread, piece: &AllocatedPiece) -> Result<()> {
     let (tier, bytes) = (&*piece.tier, piece.bytes.clone());
     let range = spread.range_size().range_of(bytes.start);
     let entry = spread.index.entry(range)?;

@@ -22,7 +22,7 @@ pub struct PlacementRequest<'a> {
 }
 
 /// The tier that was chosen, and the policy and reason behind it.
-pub struct Choice {
+pub struct TierChoice {
     /// The tier that the range goes to.
     pub tier: Arc<Tier>,
     pub(crate) reason: Reason,
@@ -31,28 +31,28 @@ pub struct Choice {
 }
 
 /// The rule and the policy that hold for a file at rest.
-pub struct Holding {
+pub struct EffectivePlacement {
     /// The rule that holds, if one does.
     pub rule: Option<Arc<Rule>>,
     /// The policy that the rule names, or else the volume's.
     pub policy: Arc<dyn Policy>,
 }
 
-impl Holding {
+impl EffectivePlacement {
     /// Whether rule or policy say which share of the file each tier is to have.
     pub fn decides_shares(&self) -> bool {
         self.rule.as_ref().is_some_and(|rule| !rule.tiers.is_empty()) || self.policy.decides_shares()
     }
 }
 
-/// As [`choose`](choose), for ranges that need a tier now: only figures that
+/// As [`choose`], for ranges that need a tier now: only figures that
 /// are new can say that none has room.
 pub fn find_room(
     core: &Core,
     request: &PlacementRequest<'_>,
     credits: &Credits,
     excluded: u64,
-) -> Result<Choice> {
+) -> Result<TierChoice> {
     match choose(core, request, credits, excluded) {
         Err(error) if error.is_full() => {
             core.tiers.measure_again();
@@ -69,24 +69,24 @@ pub fn choose(
     request: &PlacementRequest<'_>,
     credits: &Credits,
     excluded: u64,
-) -> Result<Choice> {
+) -> Result<TierChoice> {
     let tiers = core.tiers.views(request.span.needed_bytes(), excluded);
     let (rules, policy) = (core.placer.rules(), core.placer.policy());
     let facts = FileFacts { core, file: request.file };
     let number = |name: &str| core.tiers.number(name);
     let chosen = rules.choose(&policy, &request.context(credits, &tiers), &facts, &number);
     let Chosen { tier, reason, policy, rule } = chosen.ok_or(Errno::ENOSPC)?;
-    Ok(Choice { tier: core.tiers.get(tier)?, reason, policy, pin: rule.is_some_and(|rule| rule.pin) })
+    Ok(TierChoice { tier: core.tiers.get(tier)?, reason, policy, pin: rule.is_some_and(|rule| rule.pin) })
 }
 
 /// Tells the policy that a plain file grows on home, as it chose.
-pub(super) fn stays(core: &Core, request: &PlacementRequest<'_>, credits: &Credits, choice: &Choice) {
+pub(super) fn stays(core: &Core, request: &PlacementRequest<'_>, credits: &Credits, choice: &TierChoice) {
     let tiers = core.tiers.views(request.span.needed_bytes(), 0);
     choice.policy.placed(&request.context(credits, &tiers), choice.tier.id);
 }
 
 /// Tells policy and credits that the choice was carried out.
-pub fn placed(core: &Core, request: &PlacementRequest<'_>, credits: &mut Credits, choice: &Choice) {
+pub fn placed(core: &Core, request: &PlacementRequest<'_>, credits: &mut Credits, choice: &TierChoice) {
     let tiers = core.tiers.views(request.span.needed_bytes(), 0);
     choice.policy.placed(&request.context(credits, &tiers), choice.tier.id);
     choice.add_to(credits, &tiers, request.span.new_bytes);
@@ -129,15 +129,15 @@ pub fn is_pinned_by_rule(core: &Core, file: &File) -> bool {
     if core.placer.rules().is_empty() {
         return false;
     }
-    file.pinned.load(Ordering::Relaxed) || holding(core, file).rule.is_some_and(|rule| rule.pin)
+    file.pinned.load(Ordering::Relaxed) || effective_placement(core, file).rule.is_some_and(|rule| rule.pin)
 }
 
 /// The rule and the policy that hold for a file at rest.
-pub fn holding(core: &Core, file: &File) -> Holding {
+pub fn effective_placement(core: &Core, file: &File) -> EffectivePlacement {
     let rule = rule_for(core, file, Origin::default(), WriteSpan::at_rest(file.size_now()));
     let named = rule.as_deref().and_then(|rule| rule.policy.clone());
     let policy = named.unwrap_or_else(|| core.placer.policy());
-    Holding { rule, policy }
+    EffectivePlacement { rule, policy }
 }
 
 pub(super) fn rule_for(core: &Core, file: &File, origin: Origin, span: WriteSpan) -> Option<Arc<Rule>> {
@@ -148,7 +148,7 @@ pub(super) fn rule_for(core: &Core, file: &File, origin: Origin, span: WriteSpan
     rules.find(&Subject { facts: &FileFacts { core, file }, origin, span })
 }
 
-impl Choice {
+impl TierChoice {
     /// So many bytes are dealt to the tier.
     pub fn add_to(&self, credits: &mut Credits, tiers: &[TierView], bytes: u64) {
         if let Some(view) = tiers.iter().find(|view| view.id == self.tier.id) {

@@ -15,7 +15,7 @@ const CHUNK: u64 = 1 << 20;
 
 /// Where a file's data is, or is to be.
 #[derive(Clone, Copy)]
-pub(super) enum Part<'a> {
+pub(super) enum DataLocation<'a> {
     /// In the home file, on this tier.
     Home(&'a File),
     /// In an object.
@@ -26,7 +26,7 @@ pub(super) enum Part<'a> {
 
 /// Copies the first `size` bytes; holes stay holes. An object is durable
 /// after that, and as long as the file.
-pub(super) fn copy_all(core: &Core, from: Part<'_>, to: Part<'_>, size: u64) -> Result<()> {
+pub(super) fn copy_all(core: &Core, from: DataLocation<'_>, to: DataLocation<'_>, size: u64) -> Result<()> {
     let mut buf = AlignedBuf::new();
     let mut at = 0;
     while let Some((start, end)) = next_part(from, at, size)? {
@@ -38,7 +38,7 @@ pub(super) fn copy_all(core: &Core, from: Part<'_>, to: Part<'_>, size: u64) -> 
             at += piece.len() as u64;
         }
     }
-    let Part::Object(store, id, tier) = to else { return Ok(()) };
+    let DataLocation::Object(store, id, tier) = to else { return Ok(()) };
     let finish = || -> Result<()> {
         if store.stat(id)?.size != size {
             store.truncate(id, size)?;
@@ -48,18 +48,18 @@ pub(super) fn copy_all(core: &Core, from: Part<'_>, to: Part<'_>, size: u64) -> 
     finish().map_err(|error| tier.note_error(error))
 }
 
-fn next_part(from: Part<'_>, at: u64, size: u64) -> Result<Option<(u64, u64)>> {
+fn next_part(from: DataLocation<'_>, at: u64, size: u64) -> Result<Option<(u64, u64)>> {
     match from {
-        Part::Home(file) => next_home_data(file, at, size),
-        Part::Spread(file, spread, tier) => next_data_on(file, spread, tier, at, size),
-        Part::Object(..) => Err(Errno::EINVAL.into()),
+        DataLocation::Home(file) => next_home_data(file, at, size),
+        DataLocation::Spread(file, spread, tier) => next_data_on(file, spread, tier, at, size),
+        DataLocation::Object(..) => Err(Errno::EINVAL.into()),
     }
 }
 
 /// Reads a piece; bytes past the end are zeros.
-fn read_part(core: &Core, from: Part<'_>, at: u64, buf: &mut [u8]) -> Result<()> {
+fn read_part(core: &Core, from: DataLocation<'_>, at: u64, buf: &mut [u8]) -> Result<()> {
     match from {
-        Part::Home(file) => {
+        DataLocation::Home(file) => {
             let mut done = 0;
             while done < buf.len() {
                 match read_home(core, file, at + done as u64, &mut buf[done..], false)? {
@@ -70,24 +70,24 @@ fn read_part(core: &Core, from: Part<'_>, at: u64, buf: &mut [u8]) -> Result<()>
             buf[done..].fill(0);
             Ok(())
         }
-        Part::Spread(file, spread, tier) => read_piece(file, spread, tier, at, buf, true),
-        Part::Object(..) => Err(Errno::EINVAL.into()),
+        DataLocation::Spread(file, spread, tier) => read_piece(file, spread, tier, at, buf, true),
+        DataLocation::Object(..) => Err(Errno::EINVAL.into()),
     }
 }
 
-fn write_part(core: &Core, to: Part<'_>, at: u64, data: &[u8]) -> Result<()> {
+fn write_part(core: &Core, to: DataLocation<'_>, at: u64, data: &[u8]) -> Result<()> {
     let mut done = 0;
     while done < data.len() {
         let (offset, rest) = (at + done as u64, &data[done..]);
         let written = match to {
-            Part::Home(file) => write_home(core, file, offset, rest, false)?,
-            Part::Object(store, id, tier) => {
+            DataLocation::Home(file) => write_home(core, file, offset, rest, false)?,
+            DataLocation::Object(store, id, tier) => {
                 let io = StoreIo { direct: true, hint: Hint::default() };
                 let write = || store.write_at(id, offset, &[IoSlice::new(rest)], io);
                 let written = tier.count(Direction::Write, (rest.len(), true), write);
                 written.map_err(|error| tier.note_error(error))?
             }
-            Part::Spread(..) => return Err(Errno::EINVAL.into()),
+            DataLocation::Spread(..) => return Err(Errno::EINVAL.into()),
         };
         match written {
             0 => return Err(Errno::EIO.into()),

@@ -5,7 +5,7 @@ use crate::file::choose::{PlacementRequest, find_room};
 use crate::file::indexing::NotSpread;
 use crate::file::move_whole::{move_at_once, moves_at_once};
 use crate::file::presence::entry_at;
-use crate::file::range_move::{Moved, NotMoved, move_range_at};
+use crate::file::range_move::{MoveResult, NotMoved, move_range_at};
 use crate::live::{File, Layout};
 use crate::reap::reap_now;
 use braid_contract::{Errno, Result};
@@ -17,12 +17,12 @@ use std::sync::Arc;
 /// Counts how often one range was moved within one call. A tier whose figures
 /// promise room that writes then do not get must not send it around for ever.
 #[derive(Debug, Default)]
-pub(super) struct Moves {
+pub(super) struct MoveLimit {
     at: Option<u64>,
     count: usize,
 }
 
-impl Moves {
+impl MoveLimit {
     /// Counts a move of the range at `at`; `ENOSPC` if all `tiers` were tried.
     pub(crate) fn count(&mut self, at: u64, tiers: usize) -> Result<()> {
         self.count = if self.at == Some(at) { self.count + 1 } else { 1 };
@@ -67,7 +67,7 @@ pub(crate) fn move_full_range(core: &Core, file: &File, offset: u64) -> Result<b
 /// Moves the range at `offset` off a tier that takes no more of it, or all
 /// of the file if it is small or an index can't be had; answers whether
 /// anything was moved.
-fn move_full_to(core: &Core, file: &File, offset: u64, to: &Tier) -> Moved<bool> {
+fn move_full_to(core: &Core, file: &File, offset: u64, to: &Tier) -> MoveResult<bool> {
     if moves_at_once(core, file).map_err(NotMoved::Other)?.is_none() {
         match move_range_at(core, file, offset, to, Reason::Moved, &mut || {}) {
             Err(NotMoved::NoIndex(error)) => {

@@ -15,7 +15,7 @@ use braid_tiers::bit;
 
 /// How a plain file leaves home.
 #[derive(Clone, Copy)]
-pub(crate) struct Leave {
+pub(crate) struct Departure {
     /// How long its ranges are to be.
     pub(crate) ranges: RangeSize,
     /// It goes to one other tier as a whole, and needs no index.
@@ -35,7 +35,7 @@ pub(crate) fn leaves_home(
     offset: u64,
     end: u64,
     origin: Origin,
-) -> Result<Option<Leave>> {
+) -> Result<Option<Departure>> {
     let home = core.tiers.home();
     let has_room = home.room() >= end - offset;
     let smallest = smallest_range(core);
@@ -70,11 +70,11 @@ pub(crate) fn leaves_home(
             stays(core, &request, &credits, &choice);
             Ok(None)
         }
-        Ok(_) => Ok(Some(Leave { ranges, whole, must: has_no_room })),
+        Ok(_) => Ok(Some(Departure { ranges, whole, must: has_no_room })),
         // Perhaps the file as a whole, or a part of the write, still fits
         // somewhere.
         Err(_) if has_no_room && core.tiers.iter().any(|tier| tier.room() > 0) => {
-            Ok(Some(Leave { ranges, whole, must: true }))
+            Ok(Some(Departure { ranges, whole, must: true }))
         }
         Err(error) if has_no_room => Err(error),
         Err(_) => Ok(None),
@@ -90,7 +90,7 @@ fn begins_elsewhere(
     offset: u64,
     end: u64,
     origin: Origin,
-) -> Result<Option<Leave>> {
+) -> Result<Option<Departure>> {
     let ruled = !core.placer.rules().is_empty();
     let spared = spares_home(core);
     if !(ruled || spared) || !may_spread(file) || file.home_size()? > 0 {
@@ -98,7 +98,7 @@ fn begins_elsewhere(
     }
     let ranges = range_size_for(core, file, offset, end, origin)?;
     let span = WriteSpan { offset, len: end - offset, size: 0, size_after: end, new_bytes: ranges.bytes() };
-    let leave = Leave { ranges, whole: true, must: false };
+    let leave = Departure { ranges, whole: true, must: false };
     if ruled && is_ruled_away(core, file, origin, span) {
         return Ok(Some(leave));
     }
@@ -131,7 +131,7 @@ pub(crate) fn leave_home(
     file: &File,
     (offset, end): (u64, u64),
     origin: Origin,
-    leave: Leave,
+    leave: Departure,
 ) -> std::result::Result<(), NotSpread> {
     let spread_out = || spread_out(core, file, leave.ranges);
     if leave.whole {
@@ -184,9 +184,9 @@ pub(super) fn leave_when_full(
     file: &File,
     (offset, end): (u64, u64),
     io: Origin,
-) -> Result<Leave> {
+) -> Result<Departure> {
     let ranges = range_size_for(core, file, offset, end, io)?;
-    Ok(Leave { ranges, whole: file.home_size()? <= ranges.bytes(), must: true })
+    Ok(Departure { ranges, whole: file.home_size()? <= ranges.bytes(), must: true })
 }
 
 /// Spreads a plain file before it gets room for data in `offset .. end`, if

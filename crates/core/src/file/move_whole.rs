@@ -3,7 +3,7 @@
 //! goes (ordering rule 1).
 
 use crate::core::Core;
-use crate::file::copy::{Part, copy_all};
+use crate::file::copy::{DataLocation, copy_all};
 use crate::file::emptying::reap_emptied;
 use crate::file::id_attr::{id_attr, switch_attr, whole_attr};
 use crate::file::indexing::NotSpread;
@@ -104,7 +104,12 @@ fn whole_to_whole(
     let copied = || -> Result<()> {
         // An object that an earlier move left there is out of date.
         store.remove(&[id]).and_then(|()| store.create(id)).map_err(|error| to.note_error(error))?;
-        copy_all(core, Part::Spread(file, spread, &from), Part::Object(&**store, id, to), size)
+        copy_all(
+            core,
+            DataLocation::Spread(file, spread, &from),
+            DataLocation::Object(&**store, id, to),
+            size,
+        )
     };
     if let Err(error) = copied() {
         object_left(spread, to);
@@ -165,7 +170,7 @@ fn whole_to_plain(core: &Core, file: &File, spread: &Spread, whole: &Whole) -> R
         // A move that a crash ended may have left data.
         fd.truncate(0)?;
         fd.truncate(size)?;
-        copy_all(core, Part::Spread(file, spread, &from), Part::Home(file), size)?;
+        copy_all(core, DataLocation::Spread(file, spread, &from), DataLocation::Home(file), size)?;
         fd.set_times(None, Some(SetTime::At(mtime)))?;
         // The copy takes the object's place only when it is durable.
         fd.sync(false)?;

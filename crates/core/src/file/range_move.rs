@@ -47,7 +47,7 @@ impl From<NotMoved> for Error {
     }
 }
 
-pub(super) type Moved<T> = std::result::Result<T, NotMoved>;
+pub(super) type MoveResult<T> = std::result::Result<T, NotMoved>;
 
 /// Bytes copied at a time: a truncation of the file waits for them.
 const RUN_MAX: u64 = 1 << 20;
@@ -60,7 +60,7 @@ pub(super) fn move_range_at(
     to: &Tier,
     reason: Reason,
     between: &mut dyn FnMut(),
-) -> Moved<Option<CopyStats>> {
+) -> MoveResult<Option<CopyStats>> {
     let (ranges, range, this, entry, span) = {
         let layout = file.layout.read();
         let Layout::Spread(spread) = &*layout else { return Ok(None) };
@@ -127,10 +127,10 @@ struct RangeMove<'a> {
 }
 
 /// The file's layout, which is the same spread one as when the move began.
-struct Hold<'a>(RwLockReadGuard<'a, Layout>);
+struct HeldLayout<'a>(RwLockReadGuard<'a, Layout>);
 
-impl Hold<'_> {
-    fn spread(&self) -> Moved<&Spread> {
+impl HeldLayout<'_> {
+    fn spread(&self) -> MoveResult<&Spread> {
         match &*self.0 {
             Layout::Spread(spread) => Ok(spread),
             Layout::Plain => Err(NotMoved::Overtaken),
@@ -139,7 +139,7 @@ impl Hold<'_> {
 }
 
 impl RangeMove<'_> {
-    fn run(&self, span: RangeSpan) -> Moved<CopyStats> {
+    fn run(&self, span: RangeSpan) -> MoveResult<CopyStats> {
         {
             let hold = self.hold()?;
             let spread = hold.spread()?;
@@ -151,7 +151,7 @@ impl RangeMove<'_> {
         // The source is released only when the entry is durable; if that fails,
         // the move is done all the same, and the source keeps its copy.
         if !self.core.fails_at(Failpoint::PunchBeforeEntryIsDurable) {
-            let hold = Hold(self.file.layout.read());
+            let hold = HeldLayout(self.file.layout.read());
             if let Ok(spread) = hold.spread() {
                 self.core.index.sync(&spread.index).map_err(NotMoved::Other)?;
             }
@@ -160,7 +160,7 @@ impl RangeMove<'_> {
     }
 
     /// Reserves on the target what is reserved of the range.
-    fn reserve(&self, spread: &Spread) -> Moved<()> {
+    fn reserve(&self, spread: &Spread) -> MoveResult<()> {
         let reserved = spread.index.reserved().map_err(NotMoved::Other)?;
         let bytes = self.ranges.bytes_of(self.range..self.range + 1, reserved);
         if bytes.is_empty() {
@@ -202,7 +202,7 @@ impl RangeMove<'_> {
     }
 
     /// Copies the data that the source has in `start .. end`.
-    fn copy_data(&self, spread: &Spread, start: u64, end: u64) -> Moved<()> {
+    fn copy_data(&self, spread: &Spread, start: u64, end: u64) -> MoveResult<()> {
         thread_local! {
             static BUF: RefCell<AlignedBuf> = const { RefCell::new(AlignedBuf::new()) };
         }
@@ -220,7 +220,7 @@ impl RangeMove<'_> {
         Ok(())
     }
 
-    fn write_copy(&self, spread: &Spread, at: u64, data: &[u8]) -> Moved<()> {
+    fn write_copy(&self, spread: &Spread, at: u64, data: &[u8]) -> MoveResult<()> {
         let io = StoreIo { direct: true, hint: Hint::default() };
         let mut done = 0;
         while done < data.len() {
@@ -238,16 +238,16 @@ impl RangeMove<'_> {
 
 impl CopySteps for RangeMove<'_> {
     type Hold<'a>
-        = Hold<'a>
+        = HeldLayout<'a>
     where
         Self: 'a;
     type Error = NotMoved;
 
-    fn hold(&self) -> Moved<Hold<'_>> {
+    fn hold(&self) -> MoveResult<HeldLayout<'_>> {
         let layout = self.file.layout.read();
         match &*layout {
             Layout::Spread(spread) if self.this.is_of(&spread.moving) && !self.this.is_cancelled() => {
-                Ok(Hold(layout))
+                Ok(HeldLayout(layout))
             }
             _ => Err(NotMoved::Overtaken),
         }
@@ -257,7 +257,7 @@ impl CopySteps for RangeMove<'_> {
         split(chunks, (RUN_MAX / self.chunk()).clamp(1, CHUNKS))
     }
 
-    fn copy(&self, hold: &Hold<'_>, chunks: u64, again: bool) -> Moved<()> {
+    fn copy(&self, hold: &HeldLayout<'_>, chunks: u64, again: bool) -> MoveResult<()> {
         let spread = hold.spread()?;
         let first = u64::from(chunks.trailing_zeros());
         let start = self.ranges.start_of(self.range) + first * self.chunk();
@@ -274,14 +274,14 @@ impl CopySteps for RangeMove<'_> {
         (self.between.borrow_mut())();
     }
 
-    fn sync(&self, hold: &Hold<'_>) -> Moved<()> {
+    fn sync(&self, hold: &HeldLayout<'_>) -> MoveResult<()> {
         if self.core.fails_at(Failpoint::SwitchBeforeCopyIsDurable) {
             return Ok(());
         }
         sync_tier(self.file, hold.spread()?, self.to, true).map_err(NotMoved::Target)
     }
 
-    fn switch(&self, hold: &Hold<'_>) -> Moved<()> {
+    fn switch(&self, hold: &HeldLayout<'_>) -> MoveResult<()> {
         let version = self.entry.version.wrapping_add(1);
         // The target may have been closed to new ranges since the move began.
         // As with writers, this is asked with the layout held, and not before.

@@ -12,7 +12,7 @@ use std::sync::atomic::{Ordering, fence};
 const PARALLEL_MIN: usize = 128 << 10;
 
 /// A stretch of a read on one tier, or in a hole.
-struct Piece<'a> {
+struct ReadPiece<'a> {
     tier: Option<TierId>,
     offset: u64,
     buf: &'a mut [u8],
@@ -93,12 +93,12 @@ pub(crate) fn unmoved<T>(
 }
 
 /// Splits a read where the tier changes.
-fn pieces_of<'a>(spread: &Spread, mut offset: u64, mut buf: &'a mut [u8]) -> Result<Vec<Piece<'a>>> {
+fn pieces_of<'a>(spread: &Spread, mut offset: u64, mut buf: &'a mut [u8]) -> Result<Vec<ReadPiece<'a>>> {
     let mut pieces = Vec::with_capacity(1);
     while !buf.is_empty() {
         let (tier, len) = run_at(spread, offset, buf.len())?;
         let (piece, rest) = buf.split_at_mut(len);
-        pieces.push(Piece { tier, offset, buf: piece });
+        pieces.push(ReadPiece { tier, offset, buf: piece });
         (offset, buf) = (offset + len as u64, rest);
     }
     Ok(pieces)
@@ -119,7 +119,13 @@ pub(crate) fn run_at(spread: &Spread, offset: u64, len: usize) -> Result<(Option
     Ok((tier, len.min(run as usize)))
 }
 
-fn read_one(core: &Core, file: &File, spread: &Spread, piece: &mut Piece<'_>, direct: bool) -> Result<()> {
+fn read_one(
+    core: &Core,
+    file: &File,
+    spread: &Spread,
+    piece: &mut ReadPiece<'_>,
+    direct: bool,
+) -> Result<()> {
     match piece.tier {
         None => piece.buf.fill(0),
         Some(tier) => {
@@ -131,6 +137,6 @@ fn read_one(core: &Core, file: &File, spread: &Spread, piece: &mut Piece<'_>, di
     Ok(())
 }
 
-fn one_tier(pieces: &[Piece<'_>]) -> bool {
+fn one_tier(pieces: &[ReadPiece<'_>]) -> bool {
     pieces.windows(2).all(|pair| pair[0].tier == pair[1].tier)
 }

@@ -13,7 +13,7 @@ use braid_tiers::{Backend, Tier};
 use std::sync::Arc;
 
 /// A home inode that was found to carry an id.
-pub struct Owner {
+pub struct OwnerInode {
     /// A descriptor of it, from the mark's handle or from the search.
     pub fd: Fd,
     /// Its attributes and handle.
@@ -22,7 +22,7 @@ pub struct Owner {
 }
 
 /// Recovers a file whose attribute says that it is a whole one.
-pub(crate) fn recover_whole(core: &Core, owner: &Owner) -> Result<()> {
+pub(crate) fn recover_whole(core: &Core, owner: &OwnerInode) -> Result<()> {
     let (id, Some(whole)) = (owner.attr.id, owner.attr.kind.whole()) else { return Ok(()) };
     // A crash may have come while it got one.
     core.index.remove_index(id)?;
@@ -59,7 +59,7 @@ pub(crate) fn recover_whole(core: &Core, owner: &Owner) -> Result<()> {
 
 /// Brings size and time to the home inode, durably, and removes the data that
 /// the home file has.
-fn recover_from_object(owner: &Owner, tier: &Tier, stat: &ObjectStat) -> Result<()> {
+fn recover_from_object(owner: &OwnerInode, tier: &Tier, stat: &ObjectStat) -> Result<()> {
     let attr = &owner.identity.attr;
     if attr.size != stat.size {
         tracing::debug!(file = %owner.attr.id, tier = %tier.name, size = stat.size, "a file has the size of its object");
@@ -85,7 +85,7 @@ pub(crate) fn recover_now(core: &Core, inode: &Arc<Inode>, id: ObjectId) -> Resu
     let fd = Arc::clone(&core.inodes.path(&core.home, inode)?);
     let identity = core.home.identify(&*fd)?;
     match core.home.id_attr(&*fd, &identity)?.filter(|attr| attr.id == id) {
-        Some(attr) => recover_whole(core, &Owner { fd, identity, attr }),
+        Some(attr) => recover_whole(core, &OwnerInode { fd, identity, attr }),
         None => Ok(()),
     }
 }

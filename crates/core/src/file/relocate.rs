@@ -36,7 +36,7 @@ pub fn relocate(
     relocate_watched(core, file, offset, to, order, &mut || {})
 }
 
-/// As [`relocate`](relocate); `between` is called after each copy,
+/// As [`relocate`]; `between` is called after each copy,
 /// while nothing is held.
 pub fn relocate_watched(
     core: &Core,

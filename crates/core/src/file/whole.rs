@@ -8,7 +8,7 @@
 //! (`indexing.rs`). This file makes whole files of plain ones.
 
 use crate::core::Core;
-use crate::file::copy::{Part, copy_all};
+use crate::file::copy::{DataLocation, copy_all};
 use crate::file::emptying::reap_emptied;
 use crate::file::id_attr::id_attr;
 use crate::file::indexing::NotSpread;
@@ -78,8 +78,8 @@ pub(super) fn plain_to_whole(
     let make = || -> Result<()> {
         store.create(id).map_err(|error| tier.note_error(error))?;
         if durable {
-            let from = Part::Home(file);
-            copy_all(core, from, Part::Object(&**store, id, tier), size)?;
+            let from = DataLocation::Home(file);
+            copy_all(core, from, DataLocation::Object(&**store, id, tier), size)?;
         }
         core.home.set_id_attr(&**file.data(), &id_attr(id, &identity, attr))
     };
@@ -141,7 +141,7 @@ pub(super) fn release_home(core: &Core, file: &File, identity: &Identity) -> Res
 }
 
 /// Makes a plain file that is empty a whole one of an object that the tier has,
-/// durably, under an id that [`take_object_id`](take_object_id) gave. The
+/// durably, under an id that [`take_object_id`] gave. The
 /// object is not changed. The caller makes both durable before the file has a
 /// name.
 pub fn adopt_object(core: &Core, file: &File, tier: &Tier, id: ObjectId, reason: Reason) -> Result<()> {

@@ -2,9 +2,9 @@
 
 use crate::coord::Writing;
 use crate::core::Core;
-use crate::file::evacuate::{Moves, move_full_range};
+use crate::file::evacuate::{MoveLimit, move_full_range};
 use crate::file::indexing::NotSpread;
-use crate::file::leave_home::{Leave, leave_home, leave_when_full, leaves_home};
+use crate::file::leave_home::{Departure, leave_home, leave_when_full, leaves_home};
 use crate::file::mark::mark;
 use crate::file::pieces::{write_home, write_piece};
 use crate::file::place::place;
@@ -21,7 +21,7 @@ use braid_placement::Origin;
 use braid_tiers::Tier;
 
 /// How far a write came, and the obstacle to the rest.
-pub(crate) enum Progress {
+pub(crate) enum WriteProgress {
     /// So many bytes are done, and nothing is in the way of the rest.
     Done(usize),
     /// So many bytes are done; the range after them has to leave its tier,
@@ -42,13 +42,13 @@ pub fn write_file(
     clear_set_id(core, file, caller, !flags.kill_set_id)?;
     trim_before(core, file, end);
     let io = Origin::of_write(caller, flags);
-    let (mut done, mut moves, mut need) = (0, Moves::default(), Need::new(core));
+    let (mut done, mut moves, mut need) = (0, MoveLimit::default(), Need::new(core));
     while done < data.len() {
         let at = offset + done as u64;
         match write_some(core, file, at, end, &data[done..], io, &mut moves) {
             Ok(written) => done += written,
             // Space of removed files may be all that is missing.
-            Err(error) if error.is_full() && need.wait() => moves = Moves::default(),
+            Err(error) if error.is_full() && need.wait() => moves = MoveLimit::default(),
             Err(error) if done == 0 => return Err(error),
             // The bytes that are done count; the error comes again with the
             // rest.
@@ -67,7 +67,7 @@ fn write_some(
     end: u64,
     data: &[u8],
     io: Origin,
-    moves: &mut Moves,
+    moves: &mut MoveLimit,
 ) -> Result<usize> {
     let layout = file.layout.read();
     match &*layout {
@@ -93,9 +93,9 @@ fn write_some(
             }
         }
         Layout::Spread(spread) => match write_spread(core, file, spread, offset, data, io)? {
-            Progress::Done(done) => Ok(done),
-            Progress::RangeMustMove { done } if done > 0 => Ok(done),
-            Progress::RangeMustMove { .. } => {
+            WriteProgress::Done(done) => Ok(done),
+            WriteProgress::RangeMustMove { done } if done > 0 => Ok(done),
+            WriteProgress::RangeMustMove { .. } => {
                 let range = spread.range_size().range_of(offset);
                 drop(layout);
                 if move_full_range(core, file, offset)? {
@@ -116,7 +116,7 @@ fn make_room_in_plain(
     (offset, end): (u64, u64),
     data: &[u8],
     io: Origin,
-    (leave, full): (Leave, Error),
+    (leave, full): (Departure, Error),
 ) -> Result<usize> {
     match leave_home(core, file, (offset, end), io, leave) {
         Ok(()) => Ok(0),
@@ -148,7 +148,7 @@ fn write_spread(
     offset: u64,
     data: &[u8],
     io: Origin,
-) -> Result<Progress> {
+) -> Result<WriteProgress> {
     mark(core, file, spread)?;
     if offset > spread.size() {
         spread.index.set_gaps(true)?;
@@ -170,12 +170,12 @@ fn write_spread(
                 spread.wrote(tier.id)?;
                 grow(core, file, spread, offset + done as u64, &tier)?;
             }
-            Err(error) if error.is_full() => return Ok(Progress::RangeMustMove { done }),
+            Err(error) if error.is_full() => return Ok(WriteProgress::RangeMustMove { done }),
             Err(error) if done == 0 => return Err(error),
-            Err(_) => return Ok(Progress::RangeMustMove { done }),
+            Err(_) => return Ok(WriteProgress::RangeMustMove { done }),
         }
     }
-    Ok(Progress::Done(done))
+    Ok(WriteProgress::Done(done))
 }
 
 /// Keeps the ranges of `offset .. end` on their tiers until the answer is

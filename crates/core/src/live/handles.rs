@@ -46,13 +46,13 @@ impl OpenFile {
 /// All open files and directories.
 pub struct Handles {
     next: AtomicU64,
-    files: Slots<OpenFile>,
-    dirs: Slots<DirHandle>,
+    files: HandleMap<OpenFile>,
+    dirs: HandleMap<DirHandle>,
 }
 
 impl Default for Handles {
     fn default() -> Self {
-        Self { next: AtomicU64::new(1), files: Slots::new(), dirs: Slots::new() }
+        Self { next: AtomicU64::new(1), files: HandleMap::new(), dirs: HandleMap::new() }
     }
 }
 
@@ -128,11 +128,11 @@ const SHARDS: usize = 16;
 
 /// Values by handle. A removed value is dropped when its last user is done, not
 /// later: it may hold the space of a removed file.
-struct Slots<T> {
+struct HandleMap<T> {
     shards: [RwLock<HashMap<HandleId, Arc<T>>>; SHARDS],
 }
 
-impl<T> Slots<T> {
+impl<T> HandleMap<T> {
     fn new() -> Self {
         Self { shards: std::array::from_fn(|_| RwLock::new(HashMap::new())) }
     }

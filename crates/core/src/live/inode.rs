@@ -107,7 +107,7 @@ pub enum Layout {
 
 /// Attributes of a spread file, which may be ahead of its home inode.
 #[derive(Clone, Copy, Debug)]
-pub struct Ahead {
+pub struct AheadAttrs {
     /// The id of its objects.
     pub id: ObjectId,
     pub(crate) size: u64,
@@ -292,10 +292,10 @@ impl File {
     }
 
     /// Attributes that may be ahead of the home inode; `None` for a plain file.
-    pub fn ahead(&self) -> Option<Ahead> {
+    pub fn ahead(&self) -> Option<AheadAttrs> {
         match &*self.layout.read() {
             Layout::Plain => None,
-            Layout::Spread(spread) => Some(Ahead {
+            Layout::Spread(spread) => Some(AheadAttrs {
                 id: spread.id(),
                 size: spread.size(),
                 mtime: spread.times.mtime(),

@@ -18,7 +18,7 @@ const SHARDS: usize = 16;
 const PATHS_KEPT: NonZeroUsize = NonZeroUsize::new(1024).expect("1024 is not zero");
 
 /// An inode and how often the front end looked it up.
-pub struct Known {
+pub struct KnownInode {
     /// The inode.
     pub inode: Arc<Inode>,
     /// How often the kernel looked it up.
@@ -27,7 +27,7 @@ pub struct Known {
 
 /// All inodes that the front end has looked up and not forgotten.
 pub struct InodeTable {
-    shards: [Mutex<HashMap<InodeId, Known>>; SHARDS],
+    shards: [Mutex<HashMap<InodeId, KnownInode>>; SHARDS],
     /// Descriptors of inodes used lately, so that a path walk does not open
     /// each directory again.
     paths: Mutex<LruCache<InodeId, Fd>>,
@@ -60,7 +60,7 @@ impl InodeTable {
                 shape: AtomicU8::new(Shape::Unknown as u8),
                 file: Mutex::new(Weak::new()),
             };
-            Known { inode: Arc::new(inode), lookups }
+            KnownInode { inode: Arc::new(inode), lookups }
         };
         let known = match shard.entry(ino) {
             Entry::Vacant(vacant) => vacant.insert(make(1)),
@@ -150,13 +150,14 @@ impl InodeTable {
     }
 
     /// All inodes that are known.
-    pub fn all(&self) -> Vec<Known> {
-        let known = |known: &Known| Known { inode: Arc::clone(&known.inode), lookups: known.lookups };
+    pub fn all(&self) -> Vec<KnownInode> {
+        let known =
+            |known: &KnownInode| KnownInode { inode: Arc::clone(&known.inode), lookups: known.lookups };
         self.shards.iter().flat_map(|shard| shard.lock().values().map(known).collect::<Vec<_>>()).collect()
     }
 
     /// Replaces all.
-    pub fn replace_all(&self, all: Vec<Known>) {
+    pub fn replace_all(&self, all: Vec<KnownInode>) {
         self.shards.iter().for_each(|shard| shard.lock().clear());
         self.paths.lock().clear();
         for known in all {
@@ -169,7 +170,7 @@ impl InodeTable {
         self.shards.iter().map(|shard| shard.lock().len() as u64).sum()
     }
 
-    fn shard(&self, ino: InodeId) -> &Mutex<HashMap<InodeId, Known>> {
+    fn shard(&self, ino: InodeId) -> &Mutex<HashMap<InodeId, KnownInode>> {
         &self.shards[ino.0 as usize % SHARDS]
     }
 }

@@ -16,7 +16,7 @@ const STRIPES: usize = 256;
 pub struct NameLocks([Mutex<()>; STRIPES]);
 
 /// Keeps other operations from changing names in one or two directories.
-pub(crate) struct Alone<'a> {
+pub(crate) struct NameGuard<'a> {
     _first: MutexGuard<'a, ()>,
     _second: Option<MutexGuard<'a, ()>>,
 }
@@ -31,15 +31,15 @@ impl NameLocks {
     /// Waits until no other operation changes names in this directory. Taken
     /// once, by an operation that passed the volume's barrier, before any other
     /// lock.
-    pub(crate) fn alone_in(&self, dir: InodeId) -> Alone<'_> {
-        Alone { _first: self.0[stripe(dir)].lock(), _second: None }
+    pub(crate) fn alone_in(&self, dir: InodeId) -> NameGuard<'_> {
+        NameGuard { _first: self.0[stripe(dir)].lock(), _second: None }
     }
 
     /// The same for two, which may be one.
-    pub(crate) fn alone_in_both(&self, one: InodeId, other: InodeId) -> Alone<'_> {
+    pub(crate) fn alone_in_both(&self, one: InodeId, other: InodeId) -> NameGuard<'_> {
         let (first, second) = (stripe(one).min(stripe(other)), stripe(one).max(stripe(other)));
         let _first = self.0[first].lock();
-        Alone { _first, _second: (second != first).then(|| self.0[second].lock()) }
+        NameGuard { _first, _second: (second != first).then(|| self.0[second].lock()) }
     }
 }
 

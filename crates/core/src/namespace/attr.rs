@@ -4,7 +4,7 @@
 use crate::core::Core;
 use crate::failpoint::Failpoint;
 use crate::file::open::file_of;
-use crate::live::{Ahead, File, Inode, Shape};
+use crate::live::{AheadAttrs, File, Inode, Shape};
 use braid_contract::{Attr, Errno, Error, FileKind, HandleId, InodeId, ObjectId, ObjectStat, Result, Store};
 use braid_home::Identity;
 use braid_tiers::Tier;
@@ -90,7 +90,7 @@ fn attr_of_file(core: &Core, inode: &Inode, file: &File) -> Result<Attr> {
 
 /// Blocks that a file takes on tiers other than home; `None` if one of them
 /// does not answer at present.
-fn blocks_elsewhere(core: &Core, ahead: &Ahead) -> Option<u64> {
+fn blocks_elsewhere(core: &Core, ahead: &AheadAttrs) -> Option<u64> {
     let stores = core.tiers.stores().filter(|(tier, _)| ahead.whole.is_none_or(|whole| whole == tier.id));
     stores.into_iter().try_fold(0, |blocks, (tier, store)| match stat_soon(core, &tier, store, ahead.id) {
         Ok(stat) => Some(blocks + stat.allocated / BLOCK),

@@ -9,7 +9,7 @@ use braid_home::Identity;
 use std::sync::Arc;
 
 /// An inode that is known as long as this exists.
-pub struct Found<'v> {
+pub struct InodeRef<'v> {
     /// The inode.
     pub inode: Arc<Inode>,
     // Dropped after the inode: it is the last user then.
@@ -28,7 +28,7 @@ impl Drop for Lookup<'_> {
     }
 }
 
-impl Found<'_> {
+impl InodeRef<'_> {
     /// One that the front end has looked up, and has not forgotten.
     pub fn known(inode: Arc<Inode>) -> Self {
         Self { inode, _lookup: None }
@@ -36,10 +36,10 @@ impl Found<'_> {
 }
 
 /// The inode behind `fd`.
-pub fn found<'c>(core: &'c Core, identity: &Identity, fd: Fd) -> Found<'c> {
+pub fn found<'c>(core: &'c Core, identity: &Identity, fd: Fd) -> InodeRef<'c> {
     let inode = core.inodes.enter(&core.home, identity, fd);
     let lookup = Lookup { core, ino: inode.ino };
-    Found { inode, _lookup: Some(lookup) }
+    InodeRef { inode, _lookup: Some(lookup) }
 }
 
 /// Does something with a file that was found.

@@ -10,7 +10,7 @@ pub mod unnamed;
 use crate::core::Core;
 use crate::file::emptying::finish_emptying;
 use crate::file::owner::check_own;
-use crate::file::recover_whole::{Owner, recover_whole};
+use crate::file::recover_whole::{OwnerInode, recover_whole};
 use crate::reap::remove_data;
 use crate::recover::counts::load_counts;
 use crate::recover::unnamed::discard_unnamed;
@@ -23,7 +23,7 @@ use std::collections::{HashMap, HashSet};
 
 /// The result of a search of the home tree, where handles can't be opened.
 #[derive(Default)]
-pub struct Found {
+pub struct OwnerSearch {
     /// The inodes that marked files belong to.
     by_id: HashMap<ObjectId, Fd>,
     /// Inode numbers of files whose attribute can't be read or is invalid: any
@@ -33,7 +33,7 @@ pub struct Found {
     searched: bool,
 }
 
-impl Found {
+impl OwnerSearch {
     /// Whether a mark without an owner belongs to no file.
     fn tells(&self, mark: &Mark) -> bool {
         mark.handle.is_some() || self.searched && self.unreadable.is_empty()
@@ -80,7 +80,7 @@ fn remove_temporaries(core: &Core) -> Result<()> {
 
 /// Searches the owners of marked files where neither an index nor the mark
 /// names them, and where there may be data.
-fn look_for_owners(core: &Core, marked: &[Mark]) -> Result<Found> {
+fn look_for_owners(core: &Core, marked: &[Mark]) -> Result<OwnerSearch> {
     let ids: Vec<ObjectId> = marked.iter().map(|mark| mark.id).collect();
     let mut found = walk_if_needed(core, &ids)?;
     let mut unknown = HashSet::new();
@@ -98,8 +98,8 @@ fn look_for_owners(core: &Core, marked: &[Mark]) -> Result<Found> {
 
 /// Where handles can't be opened, the tree is searched once for the
 /// inodes that the marked files belong to.
-pub fn walk_if_needed(core: &Core, marked: &[ObjectId]) -> Result<Found> {
-    let mut found = Found::default();
+pub fn walk_if_needed(core: &Core, marked: &[ObjectId]) -> Result<OwnerSearch> {
+    let mut found = OwnerSearch::default();
     if core.home.opens_handles() {
         return Ok(found);
     }
@@ -107,7 +107,7 @@ pub fn walk_if_needed(core: &Core, marked: &[ObjectId]) -> Result<Found> {
     Ok(found)
 }
 
-fn walk_for(core: &Core, marked: &HashSet<&ObjectId>, found: &mut Found) -> Result<()> {
+fn walk_for(core: &Core, marked: &HashSet<&ObjectId>, found: &mut OwnerSearch) -> Result<()> {
     found.searched = true;
     core.home.walk(&mut |_, fd, identity| {
         match core.home.id_attr(&**fd, identity) {
@@ -123,7 +123,7 @@ fn walk_for(core: &Core, marked: &HashSet<&ObjectId>, found: &mut Found) -> Resu
     })
 }
 
-fn recover_file(core: &Core, mark: &Mark, found: &mut Found) -> Result<()> {
+fn recover_file(core: &Core, mark: &Mark, found: &mut OwnerSearch) -> Result<()> {
     let id = mark.id;
     let index = match core.index.open_index(id) {
         Ok(index) => Some(index),
@@ -179,7 +179,7 @@ fn recover_file(core: &Core, mark: &Mark, found: &mut Found) -> Result<()> {
 }
 
 /// Ends a truncation to nothing.
-fn recover_emptied(core: &Core, owner: &Owner) -> Result<()> {
+fn recover_emptied(core: &Core, owner: &OwnerInode) -> Result<()> {
     let fd = owner.fd.reopen(Access::Write)?;
     // Where nothing goes, nothing else takes the mark away.
     match finish_emptying(core, &fd, &owner.identity, owner.attr.id)? {
@@ -209,8 +209,8 @@ pub fn find_owner(
     core: &Core,
     mark: &Mark,
     index: Option<&Index>,
-    found: &mut Found,
-) -> Result<Option<Owner>> {
+    found: &mut OwnerSearch,
+) -> Result<Option<OwnerInode>> {
     let id = mark.id;
     if let Some(index) = index.filter(|index| found.unreadable.contains(&index.header().ino)) {
         let what = format!("inode {}, which its index names, can't be asked for its id", index.header().ino);
@@ -236,12 +236,12 @@ pub fn find_owner(
     if let (Some(_), Some(index)) = (&attr, index) {
         check_own(core, index.header(), &identity)?;
     }
-    Ok(attr.map(|attr| Owner { fd, identity, attr }))
+    Ok(attr.map(|attr| OwnerInode { fd, identity, attr }))
 }
 
 /// Cuts data that can't be recovered, removes everything beyond the size, and
 /// brings the home inode up to date from the owners of size and times.
-fn recover_spread(core: &Core, owner: &Owner, index: &Index) -> Result<()> {
+fn recover_spread(core: &Core, owner: &OwnerInode, index: &Index) -> Result<()> {
     let size = recoverable_size(core, owner, index)?;
     if size < index.size()? {
         tracing::warn!(
@@ -261,7 +261,7 @@ fn recover_spread(core: &Core, owner: &Owner, index: &Index) -> Result<()> {
 
 /// Brings size and modification time to the home inode, which owns both from
 /// now on: recovery changes the times of objects.
-fn recover_inode(core: &Core, owner: &Owner, index: &Index, size: u64) -> Result<()> {
+fn recover_inode(core: &Core, owner: &OwnerInode, index: &Index, size: u64) -> Result<()> {
     let mtime = owned_mtime(core, owner, index)?;
     let resize = owner.identity.size() != size;
     if resize {
@@ -293,7 +293,7 @@ fn cut_objects(core: &Core, id: ObjectId, size: u64) -> Result<()> {
 /// The size up to which nothing of a file that was appended to is lost: after a
 /// hole in data that was never synced, nothing is kept (PolyStore §4.4.2). A
 /// file in which holes may be meant keeps its size.
-fn recoverable_size(core: &Core, owner: &Owner, index: &Index) -> Result<u64> {
+fn recoverable_size(core: &Core, owner: &OwnerInode, index: &Index) -> Result<u64> {
     let size = index.size()?;
     let was_plain = index.header().plain_size.min(owner.identity.size());
     let mut at = index.synced_size()?.max(was_plain);
@@ -338,7 +338,7 @@ fn data_of(
 
 /// The modification time as its owner has it, or as of the last `fsync`, if
 /// that is later than the time on home.
-fn owned_mtime(core: &Core, owner: &Owner, index: &Index) -> Result<Option<Timestamp>> {
+fn owned_mtime(core: &Core, owner: &OwnerInode, index: &Index) -> Result<Option<Timestamp>> {
     let owners = index.owners()?;
     let time_on = |id| match &core.tiers.get(id).ok()?.backend {
         Backend::Store(store) => store.stat(owner.attr.id).ok().map(|stat| stat.mtime),

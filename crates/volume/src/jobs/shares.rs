@@ -4,7 +4,7 @@
 use crate::occupancy::{Stretch, each_range};
 use braid_contract::{Result, TierId};
 use braid_core::Core;
-use braid_core::file::choose::{PlacementRequest, choose, holding};
+use braid_core::file::choose::{PlacementRequest, choose, effective_placement};
 use braid_core::file::ranges::range_size_of;
 use braid_core::live::File;
 use braid_format::RangeSize;
@@ -77,7 +77,7 @@ pub(super) fn shares_of(core: &Core, file: &File) -> Result<Shares> {
     let count: u64 = have.iter().sum();
     let dealt = count.min(DEALT_MAX);
     let views = core.tiers.views(0, 0);
-    let chosen = holding(core, file).decides_shares();
+    let chosen = effective_placement(core, file).decides_shares();
     let mut want = match chosen {
         true => {
             let most = most_within_room(core, &views, &have, ranges);

@@ -8,7 +8,7 @@ use braid_core::Core;
 use braid_core::file::open::{end_use, file_of};
 use braid_core::file::ranges::range_size_in;
 use braid_core::live::{File, Layout};
-use braid_core::namespace::known::{Found, found};
+use braid_core::namespace::known::{InodeRef, found};
 use braid_format::FileKey;
 use braid_home::Identity;
 use braid_tiers::Tier;
@@ -19,7 +19,7 @@ pub(super) struct Reached<'v> {
     core: &'v Core,
     pub(super) file: Arc<File>,
     pub(super) key: FileKey,
-    _found: Found<'v>,
+    _found: InodeRef<'v>,
 }
 
 impl Drop for Reached<'_> {
@@ -37,7 +37,7 @@ impl Movers {
         if let Ok(inode) = self.core.inodes.get(braid_contract::InodeId(key.ino))
             && key_of(&inode) == key
         {
-            return self.use_inode(Found::known(inode));
+            return self.use_inode(InodeRef::known(inode));
         }
         let handle = self.heat.table().file(key).and_then(|heat| heat.handle.clone());
         let fd = match &handle {
@@ -56,7 +56,7 @@ impl Movers {
         self.use_inode(found(&self.core, identity, fd))
     }
 
-    fn use_inode<'v>(&'v self, found: Found<'v>) -> Result<Reached<'v>> {
+    fn use_inode<'v>(&'v self, found: InodeRef<'v>) -> Result<Reached<'v>> {
         let file = file_of(&self.core, &found.inode)?;
         file.opened(false)?;
         Ok(Reached { core: &self.core, key: key_of(&found.inode), file, _found: found })

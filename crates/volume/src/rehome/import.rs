@@ -7,7 +7,7 @@ use super::copy::Spot;
 use super::passes::limbo_name;
 use braid_contract::{Access, Context, Errno, Error, Fd, FileKind, HandleId, InodeId, NativeHandle, Result};
 use braid_core::Core;
-use braid_core::live::{DirHandle, File, Inode, Known, Layout, OpenFile, Spread};
+use braid_core::live::{DirHandle, File, Inode, KnownInode, Layout, OpenFile, Spread};
 use braid_format::Header;
 use braid_home::{Numbers, RootGeneration};
 use braid_index::{Dirs, Index};
@@ -19,7 +19,7 @@ use std::sync::Arc;
 pub(super) struct Import {
     generation: RootGeneration,
     dirs: Dirs,
-    inodes: Vec<Known>,
+    inodes: Vec<KnownInode>,
     files: Vec<(HandleId, OpenFile)>,
     open_dirs: Vec<(HandleId, DirHandle)>,
     /// Must not be used any more by who may still hold them.
@@ -51,9 +51,9 @@ impl Copier<'_> {
         let mut generation = RootGeneration::open(self.new.root(), turn)?;
         let root = generation.root().stat()?.attr.ino.0;
         generation.set_numbers(Numbers::keeping(root, inodes.kept, inodes.gone));
-        let moved = |one: &Known| {
+        let moved = |one: &KnownInode| {
             let inode = inodes.moved.get(&one.inode.ino)?;
-            Some(Known { inode: Arc::clone(inode), lookups: one.lookups })
+            Some(KnownInode { inode: Arc::clone(inode), lookups: one.lookups })
         };
         let inodes = known.iter().filter_map(moved).collect();
         let dirs = Dirs::open(&*self.braid, self.core.tiers.home().id)?;
