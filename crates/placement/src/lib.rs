@@ -11,9 +11,11 @@
 mod believed;
 mod context;
 mod credits;
+mod epoch;
 pub mod glob;
 mod learn;
 mod load;
+mod per_tier;
 mod policies;
 mod policy;
 mod policy_config;
@@ -25,9 +27,10 @@ mod sync;
 mod trace;
 
 pub use believed::{KnownRates, believed, with_means};
-pub use context::{Context, Epoch, Origin, TierEpoch, TierView, WriteSpan};
+pub use context::{Context, Origin, TierView, WriteSpan};
 pub use credits::Credits;
-pub use load::{Direction, EpochLoad, Load, LoadSample};
+pub use epoch::{Epoch, EpochLoad, TierEpoch};
+pub use load::{Direction, Load, LoadSample};
 pub use policies::{POLICIES, shares};
 pub use policy::Policy;
 pub use policy_config::{PolicyConfig, make_policy};

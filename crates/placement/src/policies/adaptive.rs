@@ -16,7 +16,9 @@
 //! What a tier can do is learned (`tiers/learn.rs`); one that could do more
 //! than was ever asked of it is given more as long as others have too much.
 
-use crate::context::{Context, Epoch, PerTier, TierEpoch, TierView};
+use crate::context::{Context, TierView};
+use crate::epoch::{Epoch, TierEpoch};
+use crate::per_tier::PerTier;
 use crate::policy::Policy;
 use crate::policy_kind::PolicyKind;
 use crate::sync::Mutex;
@@ -233,7 +235,7 @@ mod tests {
     use super::*;
     use crate::context::{Origin, WriteSpan};
     use crate::credits::Credits;
-    use crate::load::EpochLoad;
+    use crate::epoch::EpochLoad;
 
     const RANGE: u32 = 1 << 21;
 

@@ -5,7 +5,8 @@
 //! a choice, `docs/placement.md` says which was made.
 
 use super::threads::{THREADS, ThreadMap};
-use crate::context::{Context, Epoch, TierEpoch};
+use crate::context::Context;
+use crate::epoch::{Epoch, TierEpoch};
 use crate::policy::Policy;
 use crate::policy_kind::{PolicyKind, Setting, SettingKind};
 use crate::sync::Mutex;
@@ -161,7 +162,7 @@ fn by_bandwidth(tiers: &[TierEpoch]) -> Vec<TierId> {
 mod tests {
     use super::super::tests::{place_by, view};
     use super::*;
-    use crate::load::EpochLoad;
+    use crate::epoch::EpochLoad;
 
     const TIERS: [TierId; 2] = [TierId(0), TierId(1)];
 

@@ -2,7 +2,8 @@
 //! the rest to the next, and so on (PolyStore §4.4.2).
 
 use super::threads::{THREADS, ThreadMap};
-use crate::context::{Context, Epoch};
+use crate::context::Context;
+use crate::epoch::Epoch;
 use crate::policy::Policy;
 use crate::policy_kind::PolicyKind;
 use crate::sync::Mutex;

@@ -1,8 +1,9 @@
 //! Conditions: expressions of the Common Expression Language over what is known
 //! of a write.
 
-use super::facts::{Subject, VARIABLES};
-use super::{types, units};
+use super::error::ConditionError;
+use super::facts::Subject;
+use super::{check, units};
 use crate::glob;
 use cel::common::types::{CelBool, CelString, STRING_TYPE};
 use cel::common::value::CowVal;
@@ -17,29 +18,6 @@ pub struct Condition {
     program: Arc<Program>,
     environment: Arc<Env>,
 }
-
-/// Why a condition is refused: what was found, and what to do.
-#[derive(Clone, PartialEq, Eq, Debug)]
-pub struct ConditionError {
-    /// What was found.
-    pub found: String,
-    /// What to do.
-    pub advice: String,
-}
-
-impl ConditionError {
-    pub(super) fn new(found: impl Into<String>, advice: impl Into<String>) -> Self {
-        Self { found: found.into(), advice: advice.into() }
-    }
-}
-
-impl fmt::Display for ConditionError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}; {}", self.found, self.advice)
-    }
-}
-
-impl std::error::Error for ConditionError {}
 
 /// A longer text is no condition.
 const BYTES_MAX: usize = 4096;
@@ -64,7 +42,7 @@ impl Condition {
                 "write it as in: path.matches(\"*.wal\") || sync && size < 64KiB",
             )
         })?;
-        types::check(&program.expression().expr)?;
+        check::check(&program.expression().expr)?;
         Ok(Self { text: text.into(), program: program.into(), environment: environment.into() })
     }
 
@@ -124,11 +102,6 @@ fn matches<'b, 'v>(arguments: Vec<CowVal<'b, 'v>>) -> Result<CowVal<'b, 'v>, Exe
         return Err(ExecutionError::MissingArgumentOrTarget);
     };
     Ok(CowVal::owned(CelBool::from(glob::matches(pattern.inner(), path.inner()))))
-}
-
-/// The variables, for messages.
-pub(super) fn variable_names() -> String {
-    VARIABLES.iter().map(|(name, _)| *name).collect::<Vec<_>>().join(", ")
 }
 
 #[cfg(test)]
