@@ -20,7 +20,7 @@ use crate::context::{Context, TierView};
 use crate::epoch::{Epoch, TierEpoch};
 use crate::per_tier::PerTier;
 use crate::policy::Policy;
-use crate::policy_kind::PolicyKind;
+use crate::policy_config::PolicyKind;
 use crate::sync::Mutex;
 use braid_contract::TierId;
 use std::collections::BTreeMap;
@@ -31,7 +31,7 @@ pub(super) const KIND: PolicyKind = PolicyKind {
     summary: "where it is done soonest, and where the file is owed one",
     settings: &[],
     home_watermark: None,
-    make: |_| Some(Arc::new(Adaptive::new())),
+    make: |_, _| Some(Arc::new(Adaptive::new())),
 };
 
 pub(super) struct Adaptive {

@@ -8,7 +8,8 @@ use super::threads::{THREADS, ThreadMap};
 use crate::context::Context;
 use crate::epoch::{Epoch, TierEpoch};
 use crate::policy::Policy;
-use crate::policy_kind::{PolicyKind, Setting, SettingKind};
+use crate::policy_config::PolicyKind;
+use crate::policy_setting::{Setting, SettingKind};
 use crate::sync::Mutex;
 use braid_contract::TierId;
 use std::collections::BTreeMap;
@@ -19,7 +20,7 @@ pub(super) const KIND: PolicyKind = PolicyKind {
     summary: "the same, remapped each epoch",
     settings: &[THREADS, TIER_THRESHOLD, GLOBAL_THRESHOLD],
     home_watermark: None,
-    make: |settings| {
+    make: |settings, _| {
         let thresholds = [settings.share(TIER_THRESHOLD.key)?, settings.share(GLOBAL_THRESHOLD.key)?];
         Some(Arc::new(Dynamic::new(settings.threads(THREADS.key)?, thresholds)))
     },

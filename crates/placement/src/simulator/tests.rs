@@ -7,7 +7,7 @@ use super::workload::{Work, Workload};
 use super::*;
 use crate::EPOCH_NS_DEFAULT;
 use crate::policy_config::PolicyConfig;
-use crate::policy_kind::SettingValue;
+use crate::policy_setting::SettingValue;
 use crate::settings::{Reserve, RuleConfig};
 use crate::trace::{TraceFile, TraceOp, TraceOpKind};
 use braid_format::RangeSize;
