@@ -26,6 +26,7 @@ mod pin;
 mod poll;
 mod progress;
 mod rehome;
+mod saved;
 mod served;
 mod simulate;
 mod stack;

@@ -4,7 +4,7 @@
 use crate::args::ReplaceArgs;
 use crate::failure::{Failure, Result};
 use crate::progress::Progress;
-use crate::{interrupt, job, movers, table};
+use crate::{interrupt, job, movers, saved, table};
 use braid_contract::units::show_size;
 use braid_contract::{Shown, counted};
 use braid_ipc::Client;
@@ -66,7 +66,7 @@ fn render(replaced: &HomeReplaced) -> String {
     let files = counted(replaced.files, "file");
     let (location, old_location) = (replaced.location.shown(), replaced.old_location.shown());
     let next_mount = match saved.written {
-        true => crate::tier::render_saved(saved),
+        true => saved::render(saved),
         false => format!("before the next mount, set\n  {next_mount}\n"),
     };
     let bytes = show_size(replaced.bytes);

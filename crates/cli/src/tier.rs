@@ -4,13 +4,13 @@
 use crate::args::{ReplaceArgs, StartArgs, TierAddArgs, TierListArgs, TierRemoveArgs, TierSetArgs};
 use crate::failure::{Failure, Result};
 use crate::table::{Align, Table};
-use crate::{job, locate, movers, rehome, table};
+use crate::{job, locate, movers, rehome, saved, table};
 use braid_contract::units::show_size;
 use braid_contract::{Shown, counted};
 use braid_daemon::{flags, own_files};
 use braid_ipc::Client;
 use braid_ipc::mounts::Mount;
-use braid_ipc::protocol::{JobKind, Replaced, Replacing, Reply, Request, Saved, TierAdded, TierStatus};
+use braid_ipc::protocol::{JobKind, Replaced, Replacing, Reply, Request, TierAdded, TierStatus};
 use serde::Serialize;
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
@@ -92,7 +92,7 @@ pub(crate) fn add(args: &TierAddArgs) -> Result<()> {
 
 fn render_added(added: &TierAdded) -> String {
     let text = format!("tier {} is at {}, and takes new data\n", added.tier.name, added.location.shown());
-    text + &render_saved(&added.saved)
+    text + &saved::render(&added.saved)
 }
 
 pub(crate) fn set(args: &TierSetArgs) -> Result<()> {
@@ -105,7 +105,7 @@ pub(crate) fn set(args: &TierSetArgs) -> Result<()> {
     if args.json {
         return table::print_json(&set);
     }
-    table::print(&(format!("tier {} is set\n", set.tier) + &render_saved(&set.saved)))
+    table::print(&(format!("tier {} is set\n", set.tier) + &saved::render(&set.saved)))
 }
 
 /// The settings, and the volume if one comes after them.
@@ -155,7 +155,7 @@ pub(crate) fn remove(args: &TierRemoveArgs) -> Result<()> {
             removed.location.shown()
         ),
     };
-    table::print(&(text + &render_saved(&removed.saved)))
+    table::print(&(text + &saved::render(&removed.saved)))
 }
 
 /// The daemon moves away what the tier holds, and removes it.
@@ -244,7 +244,7 @@ fn render(replaced: &Replaced, point: &str) -> String {
     let Replaced { lost, lost_ranges, next_mount, saved, .. } = replaced;
     let (location, lost_location) = (replaced.location.shown(), replaced.lost_location.shown());
     let next_mount = match saved.written {
-        true => render_saved(saved),
+        true => saved::render(saved),
         false => format!("before the next mount, set\n  {next_mount}\n"),
     };
     format!(
@@ -256,25 +256,6 @@ fn render(replaced: &Replaced, point: &str) -> String {
         lost.id,
         counted(*lost_ranges, "range")
     )
-}
-
-/// What became of the stack file.
-pub(crate) fn render_saved(saved: &Saved) -> String {
-    let changes = || saved.by_hand.iter().map(|change| format!("  {change}\n")).collect::<String>();
-    match (&saved.file, &saved.why_not) {
-        _ if saved.file.is_none() && saved.by_hand.is_empty() => String::new(),
-        (Some(file), _) if saved.written => format!("{} says so\n", file.shown()),
-        (Some(file), why) => format!(
-            "{} was not changed: {}\nbefore the next mount, change its tiers:\n{}",
-            file.shown(),
-            why.as_deref().unwrap_or("the reason is not known"),
-            changes()
-        ),
-        (None, _) => format!(
-            "the volume was mounted by flags: before the next mount, change them as one would the tiers of a stack file:\n{}",
-            changes()
-        ),
-    }
 }
 
 /// Asks the daemon of the mount.

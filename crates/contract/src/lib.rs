@@ -28,6 +28,7 @@ mod status;
 mod store;
 /// How sizes, rates and durations are written and read.
 pub mod units;
+mod usage;
 
 pub use attr::{Attr, FileKind, SetAttr, SetTime, Timestamp};
 pub use caller::Caller;
@@ -53,4 +54,5 @@ pub use status::{
     AffectedRun, Device, HoldingRule, Latency, LatencyBucket, LatencyHistogram, MoveCount, NamedTier, Pinned,
     PlacedRun, ThreadStatus, TierState, TierStatus, Trouble,
 };
-pub use store::{ObjectStat, PieceIo, Store, StoreCapabilities, StoreIo, Usage};
+pub use store::{ObjectStat, PieceIo, Store, StoreCapabilities, StoreIo};
+pub use usage::Usage;

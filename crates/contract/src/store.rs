@@ -1,6 +1,6 @@
 //! What a tier offers: bytes in named objects.
 
-use crate::{Errno, Fd, Hint, NativeFd, ObjectId, Result, Timestamp};
+use crate::{Errno, Fd, Hint, NativeFd, ObjectId, Result, Timestamp, Usage};
 use std::io::{IoSlice, IoSliceMut};
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
@@ -54,20 +54,6 @@ pub struct ObjectStat {
     pub allocated: u64,
     /// When the store last changed the object's contents.
     pub mtime: Timestamp,
-}
-
-/// Space of a store, in bytes.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
-pub struct Usage {
-    /// Size of the device or file system beneath.
-    pub total: u64,
-    /// Not used by anyone.
-    pub free: u64,
-    /// Usable by this process; at most `free`.
-    pub available: u64,
-    /// Identifies the file system beneath, so that one that is shared by two
-    /// tiers is counted once.
-    pub device: u64,
 }
 
 /// One piece of a batch: a read or a write of one range of an object.

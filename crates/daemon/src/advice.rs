@@ -1,7 +1,7 @@
 //! What to do about what the volume refused to do with its tiers: by the kind
 //! of the refusal, and else by the number of the error.
 
-use crate::replacement::refused;
+use crate::reply::refused;
 use braid_contract::{Errno, Error, RefusalKind, Shown};
 use braid_ipc::protocol::ErrorReply;
 use std::path::Path;

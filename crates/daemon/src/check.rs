@@ -1,15 +1,15 @@
 //! The check of a volume, mounted or not, in terms that a command line can
 //! print. The command line calls [`run`] for one that is not, the control
-//! socket [`VolumeHandle::check`] for one that is.
+//! socket [`of_mounted`] for one that is.
 
 use crate::config::Config;
 use crate::refusal::{Place, Refusal};
 use crate::validate;
-use crate::wire::{self, VolumeHandle};
+use crate::wire;
 use braid_contract::{Errno, Error};
 use braid_ipc::protocol::{FsckProblem, FsckProgress, FsckRequest, FsckSummary};
 use braid_stores::native::open_dir;
-use braid_volume::{CheckOptions, CheckProgress, CheckReport, Problem, Severity};
+use braid_volume::{CheckOptions, CheckProgress, CheckReport, Problem, Severity, Volume};
 use std::path::{Component, Path, PathBuf};
 
 /// What a check found.
@@ -45,22 +45,20 @@ pub fn run(
     wire::check(volume, &options, &mut |now| progress(told(now))).map(report)
 }
 
-impl VolumeHandle {
-    /// Checks the volume while it is used.
-    pub(crate) fn check(
-        &self,
-        request: &FsckRequest,
-        progress: &mut dyn FnMut(FsckProgress) -> bool,
-    ) -> Result<Report, Error> {
-        let status = self.volume.status();
-        let dirs = status.tiers.iter().filter(|tier| !tier.home);
-        let dirs = dirs.map(|tier| (tier.name.as_str(), Path::new(&tier.location)));
-        let options = options(request, dirs).map_err(|path| {
-            let what = format!("{path}: PATHs are below the volume's root, without '..'");
-            Error::new(Errno::EINVAL, what)
-        })?;
-        self.volume.check(&options, &mut |now| progress(told(now))).map(report)
-    }
+/// Checks the volume while it is used.
+pub(crate) fn of_mounted(
+    volume: &Volume,
+    request: &FsckRequest,
+    progress: &mut dyn FnMut(FsckProgress) -> bool,
+) -> Result<Report, Error> {
+    let status = volume.status();
+    let dirs = status.tiers.iter().filter(|tier| !tier.home);
+    let dirs = dirs.map(|tier| (tier.name.as_str(), Path::new(&tier.location)));
+    let options = options(request, dirs).map_err(|path| {
+        let what = format!("{path}: PATHs are below the volume's root, without '..'");
+        Error::new(Errno::EINVAL, what)
+    })?;
+    volume.check(&options, &mut |now| progress(told(now))).map(report)
 }
 
 /// What is asked for; or the path that may lead out of the volume. A directory

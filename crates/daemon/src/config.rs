@@ -5,11 +5,10 @@ use crate::drill::FaultRule;
 use crate::metrics::Address;
 use crate::profile::Profile;
 use crate::refusal::{Located, Place, Refusal};
-use crate::rules::Rule;
-use crate::running::Source;
+use crate::source::Source;
 use braid_modules::Configured;
-use braid_placement::PolicyConfig;
-use braid_volume::RangeSize;
+use braid_placement::{Condition, PolicyConfig, Reserve, RuleConfig};
+use braid_volume::{PARALLEL_JOBS_MAX, RangeSize};
 use std::path::PathBuf;
 use std::sync::Arc;
 
@@ -163,6 +162,13 @@ pub struct TierSettings {
     pub absent: Option<Place>,
 }
 
+impl TierSettings {
+    /// Space that Braid leaves free there, by default if nothing is set.
+    pub(crate) fn reserve_or_default(&self) -> Reserve {
+        self.reserve.as_ref().map_or_else(Reserve::default, |reserve| reserve.value)
+    }
+}
+
 /// The settings of a tier in memory.
 #[derive(Debug)]
 pub struct MemoryTier {
@@ -188,15 +194,6 @@ pub enum Require {
     Uuid(String),
 }
 
-/// Space to leave free on a tier.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub enum Reserve {
-    /// That many bytes.
-    Bytes(u64),
-    /// That part of the tier's size.
-    Percent(f64),
-}
-
 /// A policy and where it is set.
 #[derive(Clone, Debug)]
 pub struct PolicySettings {
@@ -206,6 +203,34 @@ pub struct PolicySettings {
     pub place: Place,
     /// The tiers that its settings name, each with its own place.
     pub tiers: Vec<Located<String>>,
+}
+
+/// A rule.
+#[derive(Debug)]
+pub struct Rule {
+    /// For which files, and when.
+    pub when: Located<Condition>,
+    /// The tiers that it names, in the order in which they are tried.
+    pub tiers: Vec<Located<String>>,
+    /// The policy in place of the volume's.
+    pub policy: Option<PolicySettings>,
+    /// Whether movers leave what it places where it is.
+    pub pin: bool,
+    /// How long the ranges of what matches are, in place of the volume's.
+    pub range: Option<Located<RangeSize>>,
+}
+
+impl Rule {
+    /// The rule as placement takes it.
+    pub(crate) fn config(&self) -> RuleConfig {
+        RuleConfig {
+            when: self.when.value.clone(),
+            tiers: self.tiers.iter().map(|tier| tier.value.clone()).collect(),
+            policy: self.policy.as_ref().map(|policy| policy.value.clone()),
+            pin: self.pin,
+            range_size: self.range.as_ref().map(|range| range.value),
+        }
+    }
 }
 
 /// How a file system is mounted; what is not set has a default.
@@ -248,6 +273,8 @@ pub fn mount_option(text: &str) -> Result<String, String> {
 pub const THREADS_DEFAULT: usize = 48;
 /// The bounds of [`MountSettings::threads`].
 pub const THREADS: std::ops::RangeInclusive<usize> = 1..=512;
+/// Jobs at the same time that a stack may ask for.
+pub const PARALLEL: std::ops::RangeInclusive<usize> = 1..=PARALLEL_JOBS_MAX;
 /// The bounds of an epoch, in nanoseconds.
 pub const EPOCH: std::ops::RangeInclusive<u64> = 10_000_000..=60_000_000_000;
 
@@ -263,62 +290,6 @@ impl MountSettings {
             passthrough: self.passthrough.or(file.passthrough),
             metrics: self.metrics.or(file.metrics),
         }
-    }
-}
-
-/// Refuses names that do not fit together, before anything is looked at.
-///
-/// # Errors
-/// If a tier that is named does not exist, exists twice, or there are too many.
-pub(crate) fn check_names(volume: &VolumeSettings) -> Result<(), Refusal> {
-    let limit = usize::from(braid_contract::TierId::LIMIT);
-    if let Some(extra) = volume.tiers.get(limit) {
-        let found = format!("a volume has at most {limit} tiers; found {}", volume.tiers.len());
-        return Err(extra
-            .place
-            .refuse(found, "join directories beneath with another file system, or make two volumes"));
-    }
-    for (index, tier) in volume.tiers.iter().enumerate() {
-        if volume.tiers[..index].iter().any(|other| other.name == tier.name) {
-            let found = format!("there is a tier '{}' already", tier.name);
-            return Err(tier.place.refuse(found, "give each tier a name of its own"));
-        }
-    }
-    if volume.memory.iter().any(|tier| tier.name == volume.home.value) {
-        let advice = "name another tier: home keeps the names of all files, and memory keeps nothing";
-        return Err(volume.home.place.refuse("the home tier can't be in memory", advice));
-    }
-    known(&volume.tiers, &volume.home)?;
-    crate::movers::check(volume)?;
-    check_policy(volume, &volume.policy)?;
-    for rule in &volume.rules {
-        rule.tiers.iter().try_for_each(|tier| known_in(volume, tier))?;
-        rule.policy.iter().try_for_each(|policy| check_policy(volume, policy))?;
-    }
-    let home = volume.tier(&volume.home.value);
-    if let Some(readonly) = home.and_then(|home| home.readonly.as_ref()).filter(|readonly| readonly.value) {
-        let advice = "take this out; without home there are no files to be made";
-        return Err(readonly.place.refuse("the home tier can't be read only", advice));
-    }
-    match home.and_then(|home| home.faults.first()) {
-        Some(fault) => {
-            let advice = "arm faults on the other tiers; without home there is no volume";
-            Err(fault.place.refuse("the home tier is not drilled", advice))
-        }
-        None => Ok(()),
-    }
-}
-
-/// Refuses a policy that names a tier that there is not.
-pub(crate) fn check_policy(volume: &VolumeSettings, policy: &PolicySettings) -> Result<(), Refusal> {
-    policy.tiers.iter().try_for_each(|tier| known_in(volume, tier))
-}
-
-/// Refuses a name that no tier has, in memory or not.
-fn known_in(volume: &VolumeSettings, named: &Located<String>) -> Result<(), Refusal> {
-    match volume.memory.iter().any(|tier| tier.name == named.value) {
-        true => Ok(()),
-        false => known(&volume.tiers, named),
     }
 }
 

@@ -1,10 +1,12 @@
 //! Answers the control socket on behalf of a volume.
 
 use crate::config::Config;
+use crate::handle::VolumeHandle;
+use crate::reload::{self, Mounted};
 use crate::running::Running;
 use crate::stack_text::Edit;
 use crate::tiers::Settings;
-use crate::wire::VolumeHandle;
+use crate::{check, jobs, rehome, replacement, tiers, trace};
 use braid_contract::{AccessTimes, Errno, JobId, Renewal};
 use braid_fuse::Unmounter;
 use braid_ipc::protocol::{
@@ -20,11 +22,11 @@ use std::sync::{Mutex, MutexGuard, PoisonError, RwLock, TryLockError};
 /// What is told about a mounted volume.
 pub(crate) struct Control {
     pub(crate) volume: VolumeHandle,
-    pub(crate) hello: Hello,
-    pub(crate) mountpoint: PathBuf,
+    hello: Hello,
+    mountpoint: PathBuf,
     /// Held while the volume is checked.
     checking: Mutex<()>,
-    pub(crate) running: Running,
+    running: Running,
     /// Held while tiers are changed, so that the stack file follows in order.
     changing: Mutex<()>,
     /// Held while everything is made durable: anybody may ask for that, and one
@@ -61,7 +63,7 @@ impl Control {
         };
         let home = volume.volume.status().tiers.into_iter().find(|tier| tier.home);
         let home = home.map_or_else(String::new, |home| home.location);
-        let jobs = volume.jobs();
+        let jobs = jobs::all(&volume.volume);
         let jobs = jobs.iter().filter(|job| changed_tiers(job)).map(|job| (job.id, None)).collect();
         Self {
             volume,
@@ -97,15 +99,26 @@ impl Control {
         self.running.end();
     }
 
+    /// As a signal asks for.
+    pub(crate) fn reload_and_log(&self) {
+        match braid_ipc::Handler::reload(self, false) {
+            Ok(reloaded) if reloaded.changes.is_empty() => {
+                tracing::info!(file = reloaded.file, "asked to read the stack file anew: nothing changed");
+            }
+            Ok(_) => {}
+            Err(error) => tracing::error!("asked to read the stack file anew; nothing is changed: {error}"),
+        }
+    }
+
     fn follow_volume(&self) {
         // Before the tiers: these are as a job that is done has left them.
-        let jobs = self.volume.jobs();
+        let jobs = jobs::all(&self.volume.volume);
         let status = self.volume.volume.status();
         let names = status.tiers.iter().map(|tier| tier.name.as_str());
         // One that was left out stands in the file of somebody who may mean it.
         let names: Vec<&str> = names.chain(status.left_out_tiers.iter().map(String::as_str)).collect();
         for gone in self.running.missing(&names) {
-            self.volume.let_go(&gone);
+            tiers::let_go(&self.volume, &gone);
             let saved = self.running.change(&[Edit::Remove(gone.clone())]);
             self.followed().note(&jobs, saved, |what| what.removed_tier() == Some(&gone));
         }
@@ -211,7 +224,7 @@ impl braid_ipc::Handler for Control {
 
     fn replace_tier(&self, tier: &str, dir: &str) -> Result<Replaced, ErrorReply> {
         let _changing = self.changing();
-        let replaced = self.volume.replace_tier(tier, Path::new(dir), &self.mountpoint)?;
+        let replaced = replacement::replace(&self.volume, tier, Path::new(dir), &self.mountpoint)?;
         let saved = self.running.change(&[Edit::Set(tier.to_owned(), "dir", replaced.location.clone())]);
         Ok(Replaced { saved, ..replaced })
     }
@@ -219,20 +232,20 @@ impl braid_ipc::Handler for Control {
     fn add_tier(&self, tier: &str, dir: &str, settings: &Settings) -> Result<TierAdded, ErrorReply> {
         let _changing = self.changing();
         self.follow_volume();
-        let (tier, edit) = self.volume.add_tier(tier, Path::new(dir), settings, &self.mountpoint)?;
+        let (tier, edit) = tiers::add(&self.volume, tier, Path::new(dir), settings, &self.mountpoint)?;
         Ok(TierAdded { tier, location: dir.to_owned(), saved: self.running.change(&[edit]) })
     }
 
     fn set_tier(&self, tier: &str, settings: &Settings) -> Result<TierSet, ErrorReply> {
         let _changing = self.changing();
         self.follow_volume();
-        let edits = self.volume.set_tier(tier, settings)?;
+        let edits = tiers::set(&self.volume, tier, settings)?;
         Ok(TierSet { tier: tier.to_owned(), saved: self.running.change(&edits) })
     }
 
     fn remove_tier(&self, tier: &str, evacuate: bool) -> Result<TierRemoved, ErrorReply> {
         let _changing = self.changing();
-        let removed = self.volume.remove_tier(tier, evacuate)?;
+        let removed = tiers::remove(&self.volume, tier, evacuate)?;
         Ok(TierRemoved {
             tier: tier.to_owned(),
             location: removed.location,
@@ -244,11 +257,12 @@ impl braid_ipc::Handler for Control {
     fn reload(&self, dry_run: bool) -> Result<Reloaded, ErrorReply> {
         let _changing = self.changing();
         self.follow_volume();
-        self.reload_stack(dry_run)
+        let mounted = Mounted { handle: &self.volume, running: &self.running, mountpoint: &self.mountpoint };
+        reload::reload(&mounted, dry_run)
     }
 
     fn survey_import(&self, tier: &str) -> Result<ImportSurvey, ErrorReply> {
-        self.volume.survey_import(tier)
+        jobs::survey_import(&self.volume, tier)
     }
 
     fn dump_stack(&self) -> Result<StackDump, ErrorReply> {
@@ -258,11 +272,11 @@ impl braid_ipc::Handler for Control {
     }
 
     fn start_job(&self, request: &StartJob) -> Result<Job, ErrorReply> {
-        self.volume.start_job(request, &self.mountpoint)
+        jobs::start(&self.volume, request, &self.mountpoint)
     }
 
     fn jobs(&self) -> Vec<Job> {
-        let jobs = self.volume.jobs();
+        let jobs = jobs::all(&self.volume.volume);
         // Whoever changes tiers may take long.
         if jobs.iter().any(|job| self.is_to_follow(job))
             && let Ok(_changing) = self.changing.try_lock()
@@ -273,7 +287,7 @@ impl braid_ipc::Handler for Control {
     }
 
     fn job(&self, id: JobId, change: Option<JobChange>) -> Result<Job, ErrorReply> {
-        let job = self.volume.job(id, change)?;
+        let job = jobs::one(&self.volume.volume, id, change)?;
         if self.is_to_follow(&job) {
             self.follow();
         }
@@ -281,11 +295,11 @@ impl braid_ipc::Handler for Control {
     }
 
     fn undo_evacuation(&self, tier: &str) -> Result<(), ErrorReply> {
-        self.volume.undo_evacuation(tier)
+        jobs::undo_evacuation(&self.volume, tier)
     }
 
     fn pin(&self, request: &PinRequest) -> Result<Pinned, ErrorReply> {
-        self.volume.pin(request)
+        jobs::pin(&self.volume, request)
     }
 
     fn replace_home(
@@ -294,9 +308,9 @@ impl braid_ipc::Handler for Control {
         bandwidth: Option<u64>,
         tell: &mut dyn FnMut(Job) -> io::Result<()>,
     ) -> Result<HomeReplaced, ErrorReply> {
-        let job = self.volume.start_replacing_home(Path::new(dir), bandwidth, &self.mountpoint)?;
+        let job = rehome::start(&self.volume, Path::new(dir), bandwidth, &self.mountpoint)?;
         let JobId::Number(id) = job.id else { return Err(ErrorReply::new("the job has no number")) };
-        let replaced = self.volume.wait_for_home(id, tell)?;
+        let replaced = rehome::wait(&self.volume, id, tell)?;
         self.follow();
         let saved = self.followed().jobs.get(&job.id).cloned().flatten();
         Ok(HomeReplaced { saved: saved.unwrap_or_default(), ..replaced })
@@ -312,8 +326,13 @@ impl braid_ipc::Handler for Control {
     ) -> Result<Replacing, ErrorReply> {
         let _changing = self.changing();
         self.follow_volume();
-        let (added, edit, job) =
-            self.volume.replace_tier_by(tier, (by, Path::new(dir), settings), bandwidth, &self.mountpoint)?;
+        let (added, edit, job) = tiers::replace_by(
+            &self.volume,
+            tier,
+            (by, Path::new(dir), settings),
+            bandwidth,
+            &self.mountpoint,
+        )?;
         let saved = self.running.change(&[edit]);
         Ok(Replacing { added: TierAdded { tier: added, location: dir.to_owned(), saved }, job })
     }
@@ -325,11 +344,11 @@ impl braid_ipc::Handler for Control {
     ) -> Result<(), ErrorReply> {
         // It guards no state of its own.
         let _recording = self.recording.read().unwrap_or_else(PoisonError::into_inner);
-        self.volume.record_trace(request, tell)
+        trace::record(&self.volume, request, tell)
     }
 
     fn stop_trace(&self, id: u64) -> Result<(), ErrorReply> {
-        self.volume.stop_trace(id)
+        trace::stop(&self.volume, id)
     }
 
     fn fsck(
@@ -346,7 +365,9 @@ impl braid_ipc::Handler for Control {
                 return Err(ErrorReply::new("another check is under way; wait for it to end"));
             }
         };
-        let report = self.volume.check(request, &mut |now| tell(Reply::FsckProgress(now)).is_ok())?;
+        let report = check::of_mounted(&self.volume.volume, request, &mut |now| {
+            tell(Reply::FsckProgress(now)).is_ok()
+        })?;
         for problem in report.problems {
             tell(Reply::FsckProblem(problem)).map_err(|error| ErrorReply::new(error.to_string()))?;
         }

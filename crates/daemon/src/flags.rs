@@ -1,12 +1,13 @@
 //! Reads a stack from flags, for those who have no stack file.
 
-use crate::config::{Config, MountSettings, StackNode, TierSettings, VolumeSettings, check_names};
+use crate::config::{Config, MountSettings, StackNode, TierSettings, VolumeSettings};
+use crate::cross_check;
 use crate::refusal::{Located, Place, Refusal};
-use crate::running::Source;
 use crate::section::{Field, Section};
+use crate::source::Source;
 use crate::stack_text::entry;
 use crate::yaml::{Node, Value};
-use crate::{policy, volume_settings};
+use crate::{policy, values, volume_settings};
 use std::path::Path;
 
 /// The flags that make a stack, as they were written.
@@ -53,7 +54,7 @@ pub fn parse(flags: &StackFlags) -> Result<Config, Refusal> {
     let range = flags.range.as_ref().map(|text| {
         let node = Node::new(Value::Scalar(text.clone()));
         let place = Place::flag(format!("--range {text}"));
-        volume_settings::range(&Field { name: "range".into(), place, node })
+        values::range(&Field { name: "range".into(), place, node })
     });
     let volume = VolumeSettings {
         place: Place::flag("--tier"),
@@ -70,7 +71,7 @@ pub fn parse(flags: &StackFlags) -> Result<Config, Refusal> {
         monitor: None,
         movers: None,
     };
-    check_names(&volume)?;
+    cross_check::check(&volume)?;
     let source = Source { root: document(flags, &volume), base: "/".into(), file: None };
     Ok(Config {
         source,
@@ -119,7 +120,7 @@ fn tier(text: &str) -> Result<TierSettings, Refusal> {
     let Some((name, rest)) = text.split_once('=') else {
         return Err(place.refuse("expected NAME=DIR", "write --tier fast=/mnt/nvme"));
     };
-    volume_settings::check_name(name, &place)?;
+    values::check_name(name, &place)?;
     let (dir, mut parts) = split(rest);
     parts.insert(0, ("dir", dir));
     let known = volume_settings::TIER_KEYS;

@@ -4,10 +4,10 @@
 //! [`validate`] refuses what can't work before anything is touched, [`serve`]
 //! runs the daemon, [`check`] the offline check, [`eject`] takes a volume apart, [`calibrate`] measures tiers,
 //! [`simulate`] replays a [`trace`].
-//! `wire` opens the volume and mounts the front end; `control` answers for a
-//! volume that is mounted, with the help of `wire`, [`check`], `drill`, `jobs`,
-//! `tiers`, `replacement`, `reload` and `running`; [`metrics`] is what Prometheus reads. The command line is
-//! the one caller.
+//! `wire` opens the volume and mounts the front end; `handle` is a volume that is
+//! open. `control` answers for it, by `jobs`, `tiers`, `replacement`, `rehome`,
+//! `reload`, `running`, `drill` and [`check`]; [`metrics`] is what Prometheus
+//! reads. The command line is the one caller.
 #![forbid(unsafe_code)]
 
 pub mod calibrate;
@@ -22,7 +22,6 @@ pub mod metrics;
 pub mod own_files;
 pub mod profile;
 pub mod refusal;
-pub mod rules;
 pub mod serve;
 pub mod simulate;
 pub mod stack_file;
@@ -31,24 +30,35 @@ pub mod validate;
 
 mod advice;
 mod control;
+mod cross_check;
 mod device;
 mod drill;
+mod handle;
 mod jobs;
 mod module_settings;
 mod modules;
 mod movers;
 mod ownership;
+mod paths;
+mod placement;
+mod places;
 mod policy;
 mod process;
 mod rehome;
 mod reload;
 mod replacement;
+mod reply;
 mod require;
+mod rules;
 mod running;
 mod section;
 mod signals;
+mod source;
 mod stack_text;
+mod text_file;
 mod tiers;
+mod told;
+mod values;
 mod volume_settings;
 mod wire;
 mod yaml;

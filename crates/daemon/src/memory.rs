@@ -5,12 +5,13 @@
 //! answer `EIO`.
 
 use crate::config::{MemoryTier, VolumeSettings};
+use crate::placement::placement;
 use crate::refusal::Refusal;
 use crate::section::{Field, Section};
+use crate::values;
 use crate::yaml::Value;
-use crate::{movers, volume_settings, wire};
 use braid_contract::{Error, JobKind, JobState, RefusalKind};
-use braid_placement::PolicyConfig;
+use braid_placement::{PolicyConfig, Reserve};
 use braid_stores::memory::MemoryStore;
 use braid_volume::{MoversConfig, OpenError, PlacementConfig, TierConfig, Volume, VolumeConfig};
 use std::sync::Arc;
@@ -44,8 +45,8 @@ pub(crate) fn from_file(tier: &Field) -> Result<MemoryTier, Refusal> {
         name: tier.name.clone(),
         place: section.place().clone(),
         size,
-        weight: section.take("weight").map(|field| volume_settings::weight(&field)).transpose()?,
-        reserve: section.take("reserve").map(|field| volume_settings::reserve(&field)).transpose()?,
+        weight: section.take("weight").map(|field| values::weight(&field)).transpose()?,
+        reserve: section.take("reserve").map(|field| values::reserve(&field)).transpose()?,
     })
 }
 
@@ -58,7 +59,7 @@ impl MemoryTier {
             weight: self.weight.as_ref().map(|weight| weight.value),
             profile: None,
             // Nothing else uses it.
-            reserve: self.reserve.as_ref().map_or(braid_placement::Reserve::Bytes(0), wire::located_reserve),
+            reserve: self.reserve.as_ref().map_or(Reserve::Bytes(0), |reserve| reserve.value),
         }
     }
 
@@ -69,15 +70,6 @@ impl MemoryTier {
             (tier.size.value, weight, tier.reserve.as_ref().map(|reserve| reserve.value))
         };
         self.name == other.name && values(self) == values(other)
-    }
-}
-
-/// Where data goes, by the settings.
-fn placement(settings: &VolumeSettings) -> PlacementConfig {
-    PlacementConfig {
-        policy: settings.policy.value.clone(),
-        rules: settings.rules.iter().map(wire::rule).collect(),
-        movers: movers::config(settings),
     }
 }
 

@@ -4,7 +4,7 @@
 
 use crate::refusal::{Place, Refusal};
 use crate::section::{Field, Section};
-use crate::stack_file::read_text;
+use crate::text_file;
 use crate::yaml::{self, Value};
 use braid_contract::Shown;
 use braid_placement::{DirectionProfile, TierProfile};
@@ -96,7 +96,7 @@ impl Figures {
 /// line, tier and key.
 pub fn load(path: &Path, named: &Place) -> Result<Profile, Refusal> {
     let advice = "leave the key out until there is one: braid bench calibrate STACK.yaml writes it";
-    let text = read_text(path)
+    let text = text_file::read(path)
         .map_err(|error| named.refuse(format!("{} can't be read: {error}", path.shown()), advice))?;
     parse(&text, &path.to_string_lossy())
 }

@@ -2,9 +2,9 @@
 //! what a mount does first with what was left of that.
 
 use crate::advice::Asked;
-use crate::replacement::{cant_open, refused};
-use crate::validate;
-use crate::wire::VolumeHandle;
+use crate::handle::VolumeHandle;
+use crate::reply::{cant_open, invalid, refused};
+use crate::{told, validate};
 use braid_contract::{AccessTimes, Errno, Error, Fd, JobKind};
 use braid_ipc::protocol::{ErrorReply, HomeReplaced, Job, NamedTier, Saved};
 use braid_stores::native::open_tier_dir;
@@ -15,73 +15,70 @@ use std::path::Path;
 /// How often the one who waits is told, at least.
 const TELL_NS: u64 = 200_000_000;
 
-impl VolumeHandle {
-    /// Starts a job that makes `dir` the home tier.
-    pub(crate) fn start_replacing_home(
-        &self,
-        dir: &Path,
-        bandwidth: Option<u64>,
-        mountpoint: &Path,
-    ) -> Result<Job, ErrorReply> {
-        let tiers = self.volume.status().tiers;
-        let others = tiers.iter().map(|tier| (tier.name.as_str(), Path::new(&tier.location)));
-        let dir = validate::replacement(dir, others, mountpoint)
-            .map_err(|refusal| ErrorReply { errno: Some(Errno::EINVAL.0), message: refusal.to_string() })?;
-        let Some(location) = dir.to_str() else {
-            return Err(refused(Errno::EINVAL, "the directory's name is not UTF-8", "name another one"));
-        };
-        let failed = |error| Asked::ReplaceHome { dir: &dir }.failed(&error);
-        self.volume.may_replace_home().map_err(failed)?;
-        let root = open_tier_dir(&dir).map_err(|error| cant_open(&dir, &error))?;
-        let root = with_access_times(root, self.volume.access_times());
-        let started = self.volume.start_replacing_home(root, location, bandwidth);
-        started.map(|job| self.told(job)).map_err(failed)
-    }
+/// Starts a job that makes `dir` the home tier.
+pub(crate) fn start(
+    handle: &VolumeHandle,
+    dir: &Path,
+    bandwidth: Option<u64>,
+    mountpoint: &Path,
+) -> Result<Job, ErrorReply> {
+    let tiers = handle.volume.status().tiers;
+    let others = tiers.iter().map(|tier| (tier.name.as_str(), Path::new(&tier.location)));
+    let dir = validate::replacement(dir, others, mountpoint).map_err(invalid)?;
+    let Some(location) = dir.to_str() else {
+        return Err(refused(Errno::EINVAL, "the directory's name is not UTF-8", "name another one"));
+    };
+    let failed = |error| Asked::ReplaceHome { dir: &dir }.failed(&error);
+    handle.volume.may_replace_home().map_err(failed)?;
+    let root = open_tier_dir(&dir).map_err(|error| cant_open(&dir, &error))?;
+    let root = with_access_times(root, handle.volume.access_times());
+    let started = handle.volume.start_replacing_home(root, location, bandwidth);
+    started.map(|job| told::job(&handle.volume, job)).map_err(failed)
+}
 
-    /// Waits until such a job has ended, and hands `tell` how it is doing. If
-    /// that fails, the job goes on.
-    pub(crate) fn wait_for_home(
-        &self,
-        id: u64,
-        tell: &mut dyn FnMut(Job) -> io::Result<()>,
-    ) -> Result<HomeReplaced, ErrorReply> {
-        loop {
-            let job = self.volume.job(id)?;
-            if job.record.state.is_final() {
-                return self.home_replaced(job);
-            }
-            tell(self.told(job)).map_err(|error| ErrorReply::new(error.to_string()))?;
-            self.volume.wait_for_jobs(TELL_NS);
+/// Waits until such a job has ended, and hands `tell` how it is doing. If
+/// that fails, the job goes on.
+pub(crate) fn wait(
+    handle: &VolumeHandle,
+    id: u64,
+    tell: &mut dyn FnMut(Job) -> io::Result<()>,
+) -> Result<HomeReplaced, ErrorReply> {
+    loop {
+        let job = handle.volume.job(id)?;
+        if job.record.state.is_final() {
+            return replaced(handle, job);
         }
+        tell(told::job(&handle.volume, job)).map_err(|error| ErrorReply::new(error.to_string()))?;
+        handle.volume.wait_for_jobs(TELL_NS);
     }
+}
 
-    /// What such a job came to.
-    fn home_replaced(&self, job: JobStatus) -> Result<HomeReplaced, ErrorReply> {
-        let JobKind::ReplaceHome { dir } = &job.record.what else {
-            return Err(ErrorReply::new(format!("job {} does something else", job.record.id)));
-        };
-        let report = match job.report {
-            Some(Ok(report)) => report,
-            Some(Err(error)) => return Err(Asked::ReplaceHome { dir: Path::new(dir) }.failed(&error)),
-            None => {
-                let what = format!("job {}: {}: {}", job.record.id, job.record.what, job.record.state.name());
-                return Err(refused(Errno::ECANCELED, &what, "home is where it was"));
-            }
-        };
-        let tiers = self.volume.status().tiers;
-        let home = tiers.iter().find(|tier| tier.home);
-        let home = home.ok_or_else(|| ErrorReply::from(Error::from(Errno::ENOENT)))?;
-        Ok(HomeReplaced {
-            tier: NamedTier { id: home.id, name: home.name.clone() },
-            old_location: report.old_location,
-            location: dir.clone(),
-            files: report.files,
-            bytes: report.bytes,
-            held_up: report.held_up_ns as f64 / 1e9,
-            next_mount: self.known_tier(&home.name)?.next_mount(Path::new(dir)),
-            saved: Saved::default(),
-        })
-    }
+/// What such a job came to.
+fn replaced(handle: &VolumeHandle, job: JobStatus) -> Result<HomeReplaced, ErrorReply> {
+    let JobKind::ReplaceHome { dir } = &job.record.what else {
+        return Err(ErrorReply::new(format!("job {} does something else", job.record.id)));
+    };
+    let report = match job.report {
+        Some(Ok(report)) => report,
+        Some(Err(error)) => return Err(Asked::ReplaceHome { dir: Path::new(dir) }.failed(&error)),
+        None => {
+            let what = format!("job {}: {}: {}", job.record.id, job.record.what, job.record.state.name());
+            return Err(refused(Errno::ECANCELED, &what, "home is where it was"));
+        }
+    };
+    let tiers = handle.volume.status().tiers;
+    let home = tiers.iter().find(|tier| tier.home);
+    let home = home.ok_or_else(|| ErrorReply::from(Error::from(Errno::ENOENT)))?;
+    Ok(HomeReplaced {
+        tier: NamedTier { id: home.id, name: home.name.clone() },
+        old_location: report.old_location,
+        location: dir.clone(),
+        files: report.files,
+        bytes: report.bytes,
+        held_up: report.held_up_ns as f64 / 1e9,
+        next_mount: handle.places.known(&home.name)?.next_mount(Path::new(dir)),
+        saved: Saved::default(),
+    })
 }
 
 /// The home tier's directory as it is to be used: access times are renewed as

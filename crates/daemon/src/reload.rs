@@ -3,18 +3,21 @@
 
 use crate::advice::Asked;
 use crate::config::{Config, StackNode, TierSettings, VolumeSettings};
-use crate::control::Control;
-use crate::movers;
+use crate::handle::VolumeHandle;
+use crate::paths::real;
+use crate::placement::placement;
+use crate::places::TierPlace;
 use crate::refusal::{Place, Refusal};
-use crate::replacement::{TierPlace, real, refused};
+use crate::reply::{invalid, refused};
+use crate::running::Running;
+use crate::source::Reading;
 use crate::stack_file;
 use crate::stack_text::{self, get, same, volume_mut};
-use crate::tiers::{Joining, Read, invalid};
-use crate::wire::{self, VolumeHandle};
+use crate::tiers::{self, Joining, Read};
 use crate::yaml::{Node, Value};
 use braid_contract::{Errno, Shown};
-use braid_ipc::Handler;
 use braid_ipc::protocol::{ErrorReply, Reloaded};
+use braid_placement::Reserve;
 use braid_volume::{MoversConfig, PlacementConfig, TierChange, TierConfig};
 use std::path::Path;
 
@@ -50,193 +53,177 @@ struct Files<'a> {
     new: &'a Config,
 }
 
-impl Control {
-    /// Reads the stack file anew, and brings into force what changed. Called
-    /// with nobody else changing tiers.
-    pub(crate) fn reload_stack(&self, dry_run: bool) -> Result<Reloaded, ErrorReply> {
-        let Some((file, base)) = self.running.file() else {
-            let advice =
-                "change tiers by braid tier; or write a stack file (braid stack dump), and mount with that";
-            return Err(refused(
-                Errno::EINVAL,
-                "the volume was mounted by flags: there is no stack file to be read",
-                advice,
-            ));
-        };
-        let shown = file.to_string_lossy().into_owned();
-        let new = stack_file::load_at(file, base).map_err(invalid)?;
-        let old = stack_file::of_document(
-            self.running.stack(),
-            &shown,
-            &stack_file::Reading { base, profile: true },
-        )
+/// What is mounted, and may change.
+pub(crate) struct Mounted<'a> {
+    pub(crate) handle: &'a VolumeHandle,
+    pub(crate) running: &'a Running,
+    pub(crate) mountpoint: &'a Path,
+}
+
+/// Reads the stack file anew, and brings into force what changed. Called
+/// with nobody else changing tiers.
+pub(crate) fn reload(mounted: &Mounted<'_>, dry_run: bool) -> Result<Reloaded, ErrorReply> {
+    let Some((file, base)) = mounted.running.file() else {
+        let advice =
+            "change tiers by braid tier; or write a stack file (braid stack dump), and mount with that";
+        return Err(refused(
+            Errno::EINVAL,
+            "the volume was mounted by flags: there is no stack file to be read",
+            advice,
+        ));
+    };
+    let shown = file.to_string_lossy().into_owned();
+    let new = stack_file::load_at(file, base).map_err(invalid)?;
+    let old = stack_file::of_document(mounted.running.stack(), &shown, &Reading { base, profile: true })
         .map_err(invalid)?;
-        let plan = self.plan(&Files { old: &old, new: &new })?;
-        let changes = plan.changes.clone();
-        if !dry_run {
-            if !changes.is_empty() {
-                let exchange = plan.modules;
-                self.volume.apply(plan)?;
-                if exchange {
-                    self.volume.modules.exchange(&new.stack);
-                }
-                tracing::info!(file = shown, changes = changes.join("; "), "the stack file was read anew");
+    let plan = plan(mounted, &Files { old: &old, new: &new })?;
+    let changes = plan.changes.clone();
+    if !dry_run {
+        if !changes.is_empty() {
+            let exchange = plan.modules;
+            apply(mounted.handle, plan)?;
+            if exchange {
+                mounted.handle.modules.exchange(&new.stack);
             }
-            self.running.is_now(new.source.root);
+            tracing::info!(file = shown, changes = changes.join("; "), "the stack file was read anew");
         }
-        Ok(Reloaded { file: shown, changes })
+        mounted.running.is_now(new.source.root);
     }
+    Ok(Reloaded { file: shown, changes })
+}
 
-    /// As a signal asks for.
-    pub(crate) fn reload_and_log(&self) {
-        match self.reload(false) {
-            Ok(reloaded) if reloaded.changes.is_empty() => {
-                tracing::info!(file = reloaded.file, "asked to read the stack file anew: nothing changed");
-            }
-            Ok(_) => {}
-            Err(error) => tracing::error!("asked to read the stack file anew; nothing is changed: {error}"),
+/// Refuses what can't be changed, and works out what is to be.
+fn plan(mounted: &Mounted<'_>, files: &Files<'_>) -> Result<Plan, ErrorReply> {
+    let (old, new) = (files.old.stack.volume(), files.new.stack.volume());
+    let range_size = mounted.handle.volume.status().range_size;
+    files.refuse_fixed(range_size).map_err(invalid)?;
+    let placement = placement(new);
+    let mut changes = placement_changes(&mounted.handle.volume.placement(), &placement, old, new);
+    let modules = files.module_changes();
+    let exchange = !modules.is_empty();
+    changes.extend(modules);
+    let mut plan =
+        Plan { placement, set: Vec::new(), drills: Vec::new(), add: Vec::new(), modules: exchange, changes };
+    for tier in &new.tiers {
+        match old.tier(&tier.name) {
+            Some(before) => plan_tier(mounted, before, tier, &mut plan).map_err(invalid)?,
+            None => plan_new(mounted, tier, new, &mut plan)?,
         }
     }
+    Ok(plan)
+}
 
-    /// Refuses what can't be changed, and works out what is to be.
-    fn plan(&self, files: &Files<'_>) -> Result<Plan, ErrorReply> {
-        let (old, new) = (files.old.stack.volume(), files.new.stack.volume());
-        let range_size = self.volume.volume.status().range_size;
-        files.refuse_fixed(range_size).map_err(invalid)?;
-        let placement = PlacementConfig {
-            policy: new.policy.value.clone(),
-            rules: new.rules.iter().map(wire::rule).collect(),
-            movers: movers::config(new),
-        };
-        let mut changes = placement_changes(&self.volume.volume.placement(), &placement, old, new);
-        let modules = files.module_changes();
-        let exchange = !modules.is_empty();
-        changes.extend(modules);
-        let mut plan = Plan {
-            placement,
-            set: Vec::new(),
-            drills: Vec::new(),
-            add: Vec::new(),
-            modules: exchange,
-            changes,
-        };
-        for tier in &new.tiers {
-            match old.tier(&tier.name) {
-                Some(before) => self.plan_tier(before, tier, &mut plan).map_err(invalid)?,
-                None => self.plan_new(tier, new, &mut plan)?,
-            }
-        }
-        Ok(plan)
+fn plan_tier(
+    mounted: &Mounted<'_>,
+    old: &TierSettings,
+    new: &TierSettings,
+    plan: &mut Plan,
+) -> Result<(), Refusal> {
+    let status = mounted.handle.volume.status();
+    let name = &new.name;
+    if real(&old.dir.value) != real(&new.dir.value) {
+        let advice = format!("put it back, and replace the tier: braid tier replace {name} DIR");
+        return Err(new.dir.place.refuse(
+            format!("tier '{name}' is at {}, and its directory can't be another one", old.dir.value.shown()),
+            advice,
+        ));
     }
-
-    fn plan_tier(&self, old: &TierSettings, new: &TierSettings, plan: &mut Plan) -> Result<(), Refusal> {
-        let status = self.volume.volume.status();
-        let name = &new.name;
-        if real(&old.dir.value) != real(&new.dir.value) {
-            let advice = format!("put it back, and replace the tier: braid tier replace {name} DIR");
-            return Err(new.dir.place.refuse(
-                format!(
-                    "tier '{name}' is at {}, and its directory can't be another one",
-                    old.dir.value.shown()
-                ),
-                advice,
+    let (before, after) = (change_of(old), change_of(new));
+    // One that was removed from the volume, and is still in the file.
+    if !status.tiers.iter().any(|tier| tier.name == *name) {
+        return Ok(());
+    }
+    if before != after {
+        plan.changes.push(format!("tier {name}: {}", tier_change(before, after)));
+        plan.set.push((name.clone(), after));
+    }
+    let (armed, faults) = (faults(old), faults(new));
+    if armed != faults {
+        if mounted.running.is_without(name) {
+            let place = new.faults.first().map_or(&new.place, |fault| &fault.place);
+            return Err(place.refuse(
+                format!("tier '{name}' is absent: no faults can be armed on it"),
+                "take them out, or mount with the tier",
             ));
         }
-        let (before, after) = (change_of(old), change_of(new));
-        // One that was removed from the volume, and is still in the file.
-        if !status.tiers.iter().any(|tier| tier.name == *name) {
-            return Ok(());
-        }
-        if before != after {
-            plan.changes.push(format!("tier {name}: {}", tier_change(before, after)));
-            plan.set.push((name.clone(), after));
-        }
-        let (armed, faults) = (faults(old), faults(new));
-        if armed != faults {
-            if self.running.is_without(name) {
-                let place = new.faults.first().map_or(&new.place, |fault| &fault.place);
-                return Err(place.refuse(
-                    format!("tier '{name}' is absent: no faults can be armed on it"),
-                    "take them out, or mount with the tier",
-                ));
-            }
-            plan.changes.push(format!("tier {name}: faults"));
-            plan.drills.push((name.clone(), faults));
-        }
-        Ok(())
+        plan.changes.push(format!("tier {name}: faults"));
+        plan.drills.push((name.clone(), faults));
     }
+    Ok(())
+}
 
-    fn plan_new(&self, tier: &TierSettings, all: &VolumeSettings, plan: &mut Plan) -> Result<(), ErrorReply> {
-        let change = change_of(tier);
-        let read = Read { change, ..Read::default() };
-        let others: Vec<(&str, &Path)> =
-            plan.add.iter().map(|new| (new.config.name.as_str(), new.joining.dir.as_path())).collect();
-        let looked_at = self.volume.looked_at((&tier.name, &tier.dir.value, read), &others, &self.mountpoint);
-        let (joining, config) = looked_at.map_err(|error| ErrorReply {
-            message: format!("{}: {}", tier.dir.place, error.message),
-            ..error
-        })?;
-        let profile = all.profile.as_ref().and_then(|profile| profile.value.tier(&tier.name));
-        let config = TierConfig { profile, ..config };
-        plan.changes.push(format!("tier {}: added, at {}", tier.name, joining.dir.shown()));
-        plan.add.push(New { joining, config, change, faults: faults(tier) });
-        Ok(())
+fn plan_new(
+    mounted: &Mounted<'_>,
+    tier: &TierSettings,
+    all: &VolumeSettings,
+    plan: &mut Plan,
+) -> Result<(), ErrorReply> {
+    let change = change_of(tier);
+    let read = Read { change, ..Read::default() };
+    let others: Vec<(&str, &Path)> =
+        plan.add.iter().map(|new| (new.config.name.as_str(), new.joining.dir.as_path())).collect();
+    let looked_at =
+        tiers::looked_at(mounted.handle, (&tier.name, &tier.dir.value, read), &others, mounted.mountpoint);
+    let (joining, config) = looked_at
+        .map_err(|error| ErrorReply { message: format!("{}: {}", tier.dir.place, error.message), ..error })?;
+    let profile = all.profile.as_ref().and_then(|profile| profile.value.tier(&tier.name));
+    let config = TierConfig { profile, ..config };
+    plan.changes.push(format!("tier {}: added, at {}", tier.name, joining.dir.shown()));
+    plan.add.push(New { joining, config, change, faults: faults(tier) });
+    Ok(())
+}
+
+/// Brings a plan into force. What can fail comes first, and is undone if
+/// something does.
+fn apply(handle: &VolumeHandle, plan: Plan) -> Result<(), ErrorReply> {
+    let mut added: Vec<String> = Vec::new();
+    let take_back = |added: &[String]| {
+        for name in added {
+            if let Err(error) = handle.volume.take_back_tier(name) {
+                tracing::error!(tier = name, %error, "a tier that was added can't be taken back; remove it");
+            }
+        }
+    };
+    for new in &plan.add {
+        if let Err(error) = handle.volume.add_tier_closed(new.config.clone()) {
+            take_back(&added);
+            return Err(Asked::Add { dir: &new.joining.dir }.failed(&error));
+        }
+        added.push(new.config.name.clone());
+    }
+    if let Err(error) = handle.volume.set_placement(plan.placement) {
+        take_back(&added);
+        return Err(error.into());
+    }
+    for New { joining, config, change, faults } in plan.add {
+        let name = config.name;
+        handle.drills.enter(&name, joining.control);
+        let (weight, reserve) = (change.weight.flatten(), change.reserve.unwrap_or_default());
+        handle.places.enter(TierPlace::added(&name, &joining.dir, weight, reserve));
+        set(handle, &name, change);
+        if !faults.is_empty() {
+            arm(handle, &name, &faults);
+        }
+    }
+    for (name, change) in plan.set {
+        set(handle, &name, change);
+        handle.places.change(&name, change);
+    }
+    plan.drills.iter().for_each(|(name, faults)| arm(handle, name, faults));
+    Ok(())
+}
+
+/// Sets a tier. All that it could be refused for was looked at, but that a
+/// job removed it just now.
+fn set(handle: &VolumeHandle, name: &str, change: TierChange) {
+    if let Err(error) = handle.volume.set_tier(name, change) {
+        tracing::warn!(tier = name, %error, "the tier could not be set");
     }
 }
 
-impl VolumeHandle {
-    /// Brings a plan into force. What can fail comes first, and is undone if
-    /// something does.
-    fn apply(&self, plan: Plan) -> Result<(), ErrorReply> {
-        let mut added: Vec<String> = Vec::new();
-        let take_back = |added: &[String]| {
-            for name in added {
-                if let Err(error) = self.volume.take_back_tier(name) {
-                    tracing::error!(tier = name, %error, "a tier that was added can't be taken back; remove it");
-                }
-            }
-        };
-        for new in &plan.add {
-            if let Err(error) = self.volume.add_tier_closed(new.config.clone()) {
-                take_back(&added);
-                return Err(Asked::Add { dir: &new.joining.dir }.failed(&error));
-            }
-            added.push(new.config.name.clone());
-        }
-        if let Err(error) = self.volume.set_placement(plan.placement) {
-            take_back(&added);
-            return Err(error.into());
-        }
-        for New { joining, config, change, faults } in plan.add {
-            let name = config.name;
-            self.drills.enter(&name, joining.control);
-            let (weight, reserve) = (change.weight.flatten(), change.reserve.unwrap_or_default());
-            self.enter_place(TierPlace::added(&name, &joining.dir, weight, reserve));
-            self.set(&name, change);
-            if !faults.is_empty() {
-                self.arm(&name, &faults);
-            }
-        }
-        for (name, change) in plan.set {
-            self.set(&name, change);
-            self.change_place(&name, change);
-        }
-        plan.drills.iter().for_each(|(name, faults)| self.arm(name, faults));
-        Ok(())
-    }
-
-    /// Sets a tier. All that it could be refused for was looked at, but that a
-    /// job removed it just now.
-    fn set(&self, name: &str, change: TierChange) {
-        if let Err(error) = self.volume.set_tier(name, change) {
-            tracing::warn!(tier = name, %error, "the tier could not be set");
-        }
-    }
-
-    fn arm(&self, name: &str, faults: &[String]) {
-        if let Err(error) = self.drills.arm(name, faults) {
-            tracing::warn!(tier = name, %error, "the faults could not be armed");
-        }
+fn arm(handle: &VolumeHandle, name: &str, faults: &[String]) {
+    if let Err(error) = handle.drills.arm(name, faults) {
+        tracing::warn!(tier = name, %error, "the faults could not be armed");
     }
 }
 
@@ -337,7 +324,7 @@ fn modules(node: &StackNode) -> Vec<&'static str> {
 fn change_of(tier: &TierSettings) -> TierChange {
     TierChange {
         weight: Some(tier.weight.as_ref().map(|weight| weight.value)),
-        reserve: Some(wire::reserve(tier)),
+        reserve: Some(tier.reserve_or_default()),
         readonly: Some(tier.readonly.as_ref().is_some_and(|readonly| readonly.value)),
     }
 }
@@ -354,9 +341,9 @@ fn tier_change(before: TierChange, after: TierChange) -> String {
     }
     if before.reserve != after.reserve {
         parts.push(match after.reserve.unwrap_or_default() {
-            braid_placement::Reserve::Bytes(bytes) => format!("reserve {bytes} bytes"),
-            braid_placement::Reserve::Percent(percent) => format!("reserve {percent}%"),
-            braid_placement::Reserve::Unset | braid_placement::Reserve::Names => "the usual reserve".into(),
+            Reserve::Bytes(bytes) => format!("reserve {bytes} bytes"),
+            Reserve::Percent(percent) => format!("reserve {percent}%"),
+            Reserve::Unset | Reserve::Names => "the usual reserve".into(),
         });
     }
     if before.readonly != after.readonly {

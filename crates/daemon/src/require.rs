@@ -6,6 +6,7 @@
 //! udev makes in `/dev/disk/by-uuid`.
 
 use crate::config::{Require, TierSettings, VolumeSettings};
+use crate::paths;
 use crate::refusal::{Located, Place, Refusal};
 use crate::section::Field;
 use braid_contract::Shown;
@@ -64,7 +65,7 @@ pub(crate) fn check(require: &Located<Require>, real: &Path, mounts: &[Mount]) -
 
 /// The same of a directory that takes part in a mounted volume.
 pub(crate) fn check_now(require: &Located<Require>, dir: &Path) -> Result<(), Refusal> {
-    check(require, &crate::replacement::real(dir), &mounts::list().unwrap_or_default())
+    check(require, &paths::real(dir), &mounts::list().unwrap_or_default())
 }
 
 /// Whether a directory is what is required.

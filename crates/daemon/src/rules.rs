@@ -1,28 +1,12 @@
 //! The rules of a volume, from a stack file: which files go where, whatever the
 //! policy is.
 
-use crate::config::PolicySettings;
+use crate::config::Rule;
 use crate::refusal::{Located, Refusal};
 use crate::section::{Field, Section};
 use crate::yaml::Value;
-use crate::{policy, volume_settings};
+use crate::{policy, values};
 use braid_placement::Condition;
-use braid_volume::RangeSize;
-
-/// A rule.
-#[derive(Debug)]
-pub struct Rule {
-    /// For which files, and when.
-    pub when: Located<Condition>,
-    /// The tiers that it names, in the order in which they are tried.
-    pub tiers: Vec<Located<String>>,
-    /// The policy in place of the volume's.
-    pub policy: Option<PolicySettings>,
-    /// Whether movers leave what it places where it is.
-    pub pin: bool,
-    /// How long the ranges of what matches are, in place of the volume's.
-    pub range: Option<Located<RangeSize>>,
-}
 
 /// The keys of a rule.
 const KEYS: &[&str] = &["when", "tier", "policy", "pin", "range"];
@@ -43,7 +27,7 @@ fn rule(field: &Field) -> Result<Rule, Refusal> {
     let tiers = section.take("tier").map(|field| tiers(&field)).transpose()?.unwrap_or_default();
     let policy = section.take("policy").map(|field| policy::from_node(&field)).transpose()?;
     let pin = section.take("pin").map(|field| field.truth()).transpose()?.is_some_and(|pin| pin.value);
-    let range = section.take("range").map(|field| volume_settings::range(&field)).transpose()?;
+    let range = section.take("range").map(|field| values::range(&field)).transpose()?;
     if tiers.is_empty() && policy.is_none() && range.is_none() && !pin {
         let found = "the rule says nothing of where files go";
         return Err(section.place().refuse(found, "add tier: NAME, policy: NAME, pin: true or range: SIZE"));

@@ -7,8 +7,10 @@ use crate::drill::Drills;
 use crate::memory;
 use crate::refusal::Place;
 use crate::require;
+use crate::source::Source;
 use crate::stack_file;
 use crate::stack_text::{self, Edit, set};
+use crate::text_file;
 use crate::yaml::{self, Node, Value};
 use braid_contract::Shown;
 use braid_contract::units::write_size;
@@ -18,17 +20,6 @@ use std::os::unix::fs::{MetadataExt, OpenOptionsExt, fchown};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
-
-/// Where a configuration comes from.
-#[derive(Clone, Debug)]
-pub(crate) struct Source {
-    /// The stack, as it was written, or as flags would be.
-    pub(crate) root: Node,
-    /// What its directories are relative to.
-    pub(crate) base: PathBuf,
-    /// The stack file, if it is from one.
-    pub(crate) file: Option<PathBuf>,
-}
 
 /// The stack of a mounted volume.
 pub(crate) struct Running {
@@ -125,7 +116,7 @@ impl Running {
     }
 
     fn change_file(&self, file: &Path, before: &Node, after: &Node, edits: &[Edit]) -> Result<(), String> {
-        let text = stack_file::read_text(file).map_err(|error| format!("it can't be read: {error}"))?;
+        let text = text_file::read(file).map_err(|error| format!("it can't be read: {error}"))?;
         let parse = |text: &str| stack_file::parse(text, &file.to_string_lossy(), &self.base);
         parse(&text)
             .map_err(|refusal| format!("it was changed since the mount, and is not valid now: {refusal}"))?;

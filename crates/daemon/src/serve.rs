@@ -2,6 +2,7 @@
 
 use crate::config::Config;
 use crate::control::Control;
+use crate::handle::VolumeHandle;
 use crate::metrics::{self, Listener};
 use crate::refusal::{Located, Place, Refusal};
 use crate::signals::Watch;
@@ -90,7 +91,7 @@ pub fn remount(point: &Path, options: &[String]) -> io::Result<()> {
 fn serve(
     config: &Config,
     point: &MountPoint,
-    volume: &wire::VolumeHandle,
+    volume: &VolumeHandle,
     listener: Option<Listener>,
     ready: impl FnOnce(&[String]),
 ) -> Result<(), ServeError> {
@@ -122,7 +123,7 @@ fn serve(
     let _ = std::env::set_current_dir("/");
     tracing::info!(mountpoint = %point.path.shown(), "mounted");
     let parallel = config.stack.volume().jobs.as_ref().map(|jobs| jobs.value);
-    if let Err(error) = volume.start_jobs(parallel) {
+    if let Err(error) = volume.volume.start_jobs(parallel) {
         tracing::error!(%error, "no job runs: there is no thread for them");
     }
     let notices: Vec<String> = volume.volume.strays().iter().map(ToString::to_string).collect();

@@ -1,10 +1,11 @@
 //! A trace replayed against policies, on tiers that need not be there:
 //! `braid placement simulate`. Nothing is opened but the trace.
 
-use crate::config::{PolicySettings, TierSettings, VolumeSettings, check_policy, known};
+use crate::config::{PolicySettings, Rule, TierSettings, VolumeSettings, known};
+use crate::cross_check;
+use crate::policy;
 use crate::profile::{Figures, Profile};
 use crate::refusal::{Located, Place, Refusal};
-use crate::{policy, wire};
 use braid_contract::units;
 use braid_placement::{
     EPOCH_NS_DEFAULT, Pace, PlacedBy, Simulated, SimulatedTier, SimulatorConfig, TierSimulated, Trace,
@@ -128,7 +129,7 @@ pub fn run(
             tiers: tiers.clone(),
             range_size,
             policy: policy.value.clone(),
-            rules: volume.rules.iter().map(wire::rule).collect(),
+            rules: volume.rules.iter().map(Rule::config).collect(),
             epoch_ns: volume.epoch.as_ref().map_or(EPOCH_NS_DEFAULT, |epoch| epoch.value),
             throttle_ns: options.throttled.then_some(THROTTLE_NS),
         };
@@ -149,7 +150,7 @@ fn policies(
     if !flags.is_empty() {
         let named = |flag: &String| {
             let policy = policy::from_flag(flag, &Place::flag(format!("--policy {flag}")))?;
-            check_policy(volume, &policy)?;
+            cross_check::policy(volume, &policy)?;
             Ok((flag.clone(), false, policy))
         };
         return flags.iter().map(named).collect();
@@ -213,7 +214,7 @@ fn simulated(
         weight,
         profile: profile.and_then(|profile| profile.tier(&tier.name)),
         capacity,
-        reserve: wire::reserve(tier),
+        reserve: tier.reserve_or_default(),
         readonly: tier.readonly.as_ref().is_some_and(|readonly| readonly.value),
     };
     Ok((given, simulated))

@@ -3,19 +3,16 @@
 use crate::config::{Config, MountSettings, StackNode, THREADS, mount_option};
 use crate::metrics::Address;
 use crate::module_settings::Settings;
+use crate::paths::join;
 use crate::refusal::{Located, Place, Refusal};
-use crate::running::Source;
 use crate::section::{Field, Section, nearest, one_of};
-use crate::volume_settings::{self, join};
+use crate::source::{Reading, Source};
+use crate::text_file;
+use crate::volume_settings;
 use crate::yaml::{self, Node, Value};
-use rustix::fs::OFlags;
-use rustix::io::Errno;
-use std::io::{self, Read};
-use std::os::unix::fs::OpenOptionsExt;
+use std::io;
 use std::path::Path;
 
-/// A stack file that is longer is something else.
-const FILE_BYTES_MAX: u64 = 1 << 20;
 /// Modules on top of each other.
 const DEPTH_MAX: usize = 64;
 
@@ -53,7 +50,7 @@ pub(crate) fn load_at(path: &Path, base: &Path) -> Result<Config, Refusal> {
 fn read_at(path: &Path, reading: &Reading<'_>) -> Result<Config, Refusal> {
     let name = path.to_string_lossy().into_owned();
     let place = Place::file(&name);
-    let text = read_text(path).map_err(|error| match error.kind() {
+    let text = text_file::read(path).map_err(|error| match error.kind() {
         io::ErrorKind::NotFound => place.refuse("there is no such file", "check the path of the stack file"),
         io::ErrorKind::InvalidData => place.refuse("not a text file", "a stack file is YAML in UTF-8"),
         io::ErrorKind::IsADirectory => place.refuse("this is a directory", "name the stack file in it"),
@@ -74,14 +71,6 @@ fn read_at(path: &Path, reading: &Reading<'_>) -> Result<Config, Refusal> {
 pub fn parse(text: &str, name: &str, base: &Path) -> Result<Config, Refusal> {
     let reading = Reading { base, profile: true };
     of_document(yaml::parse(text, &Place::file(name))?, name, &reading)
-}
-
-/// How a stack file is read.
-pub(crate) struct Reading<'a> {
-    /// What relative paths are relative to.
-    pub(crate) base: &'a Path,
-    /// Whether the profile that it names is read too.
-    pub(crate) profile: bool,
 }
 
 /// What the document of a stack file says.
@@ -110,23 +99,6 @@ pub(crate) fn of_document(document: Node, name: &str, reading: &Reading<'_>) -> 
         create: false,
         source,
     })
-}
-
-/// Reads a file of settings, which is not longer than one can be.
-pub(crate) fn read_text(path: &Path) -> io::Result<String> {
-    // Opening a FIFO would wait for a writer.
-    let mut options = std::fs::OpenOptions::new();
-    let file = options.read(true).custom_flags(OFlags::NONBLOCK.bits().cast_signed()).open(path)?;
-    let found = file.metadata()?;
-    if found.is_dir() {
-        return Err(Errno::ISDIR.into());
-    }
-    if !found.is_file() {
-        return Err(io::Error::new(io::ErrorKind::InvalidInput, "it is not a regular file"));
-    }
-    let mut text = String::new();
-    file.take(FILE_BYTES_MAX + 1).read_to_string(&mut text)?;
-    if text.len() as u64 > FILE_BYTES_MAX { Err(io::ErrorKind::FileTooLarge.into()) } else { Ok(text) }
 }
 
 /// What is below `field`, the top of the stack: exactly one module.

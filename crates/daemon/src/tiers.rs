@@ -3,16 +3,15 @@
 //! looked at first, and what it comes to is said for people.
 
 use crate::advice::Asked;
-use crate::config::{Require, Reserve, no_such_tier};
-use crate::drill;
-use crate::refusal::{Located, Place, Refusal};
-use crate::replacement::{TierPlace, cant_open, refused};
-use crate::require;
+use crate::config::{Require, no_such_tier};
+use crate::handle::VolumeHandle;
+use crate::places::TierPlace;
+use crate::refusal::{Located, Place};
+use crate::reply::{cant_open, invalid, refused};
 use crate::section::Section;
 use crate::stack_text::Edit;
-use crate::validate;
-use crate::volume_settings::{self, check_name};
-use crate::wire::VolumeHandle;
+use crate::values::{self, check_name};
+use crate::{drill, require, told, validate};
 use braid_contract::{Errno, TierId};
 use braid_ipc::protocol::{ErrorReply, Job, NamedTier};
 use braid_stores::dir::DirStore;
@@ -44,143 +43,145 @@ pub(crate) struct Joining {
     pub(crate) control: FaultControl,
 }
 
-impl VolumeHandle {
-    /// Makes the directory `dir` one more tier.
-    pub(crate) fn add_tier(
-        &self,
-        name: &str,
-        dir: &Path,
-        settings: &Settings,
-        mountpoint: &Path,
-    ) -> Result<(NamedTier, Edit), ErrorReply> {
-        let (joining, config) = self.joining((name, dir, settings), mountpoint)?;
-        let added = self.volume.add_tier(config);
-        let id = added.map_err(|error| Asked::Add { dir: &joining.dir }.failed(&error))?;
-        self.joined(name, id, joining)
-    }
+/// Makes the directory `dir` one more tier.
+pub(crate) fn add(
+    handle: &VolumeHandle,
+    name: &str,
+    dir: &Path,
+    settings: &Settings,
+    mountpoint: &Path,
+) -> Result<(NamedTier, Edit), ErrorReply> {
+    let (joining, config) = joining(handle, (name, dir, settings), mountpoint)?;
+    let added = handle.volume.add_tier(config);
+    let id = added.map_err(|error| Asked::Add { dir: &joining.dir }.failed(&error))?;
+    joined(handle, name, id, joining)
+}
 
-    /// Makes a directory a tier, which is to have this name, directory and
-    /// settings, and starts a job that lets it take the place of the tier
-    /// `old`.
-    pub(crate) fn replace_tier_by(
-        &self,
-        old: &str,
-        new: (&str, &Path, &Settings),
-        bandwidth: Option<u64>,
-        mountpoint: &Path,
-    ) -> Result<(NamedTier, Edit, Job), ErrorReply> {
-        self.known_tier(old)?;
-        let (joining, config) = self.joining(new, mountpoint)?;
-        if joining.read.change.readonly == Some(true) {
-            let what = format!("tier {} can't be read only: it is to take what {old} has", new.0);
-            return Err(refused(Errno::EINVAL, &what, "set it to read-only when that is done"));
-        }
-        let replaced = self.volume.replace_tier_by(old, config, bandwidth);
-        let asked = Asked::ReplaceBy { old, dir: &joining.dir };
-        let (id, job) = replaced.map_err(|error| asked.failed(&error))?;
-        let (tier, edit) = self.joined(new.0, id, joining)?;
-        Ok((tier, edit, self.told(job)))
+/// Makes a directory a tier, which is to have this name, directory and
+/// settings, and starts a job that lets it take the place of the tier
+/// `old`.
+pub(crate) fn replace_by(
+    handle: &VolumeHandle,
+    old: &str,
+    new: (&str, &Path, &Settings),
+    bandwidth: Option<u64>,
+    mountpoint: &Path,
+) -> Result<(NamedTier, Edit, Job), ErrorReply> {
+    handle.places.known(old)?;
+    let (joining, config) = joining(handle, new, mountpoint)?;
+    if joining.read.change.readonly == Some(true) {
+        let what = format!("tier {} can't be read only: it is to take what {old} has", new.0);
+        return Err(refused(Errno::EINVAL, &what, "set it to read-only when that is done"));
     }
+    let replaced = handle.volume.replace_tier_by(old, config, bandwidth);
+    let asked = Asked::ReplaceBy { old, dir: &joining.dir };
+    let (id, job) = replaced.map_err(|error| asked.failed(&error))?;
+    let (tier, edit) = joined(handle, new.0, id, joining)?;
+    Ok((tier, edit, told::job(&handle.volume, job)))
+}
 
-    /// Looks at a tier that is to join.
-    fn joining(
-        &self,
-        (name, dir, settings): (&str, &Path, &Settings),
-        mountpoint: &Path,
-    ) -> Result<(Joining, TierConfig), ErrorReply> {
-        let place = Place::flag(format!("tier {name}"));
-        check_name(name, &place).map_err(invalid)?;
-        if self.volume.status().tiers.iter().any(|tier| tier.name == name) {
-            let what = format!("there is a tier '{name}' already");
-            return Err(refused(Errno::EEXIST, &what, "give each tier a name of its own"));
-        }
-        self.looked_at((name, dir, read(name, settings)?), &[], mountpoint)
+/// Looks at a tier that is to join.
+fn joining(
+    handle: &VolumeHandle,
+    (name, dir, settings): (&str, &Path, &Settings),
+    mountpoint: &Path,
+) -> Result<(Joining, TierConfig), ErrorReply> {
+    let place = Place::flag(format!("tier {name}"));
+    check_name(name, &place).map_err(invalid)?;
+    if handle.volume.status().tiers.iter().any(|tier| tier.name == name) {
+        let what = format!("there is a tier '{name}' already");
+        return Err(refused(Errno::EEXIST, &what, "give each tier a name of its own"));
     }
+    looked_at(handle, (name, dir, read(name, settings)?), &[], mountpoint)
+}
 
-    /// Looks at the directory of a tier that is to join with these `others`,
-    /// by name and directory.
-    pub(crate) fn looked_at(
-        &self,
-        (name, dir, read): (&str, &Path, Read),
-        others: &[(&str, &Path)],
-        mountpoint: &Path,
-    ) -> Result<(Joining, TierConfig), ErrorReply> {
-        let status = self.volume.status();
-        let there = status.tiers.iter().map(|tier| (tier.name.as_str(), Path::new(&tier.location)));
-        let dir =
-            validate::replacement(dir, there.chain(others.iter().copied()), mountpoint).map_err(invalid)?;
-        if let Some(required) = &read.require {
-            require::check_now(required, &dir).map_err(invalid)?;
-        }
-        let store = DirStore::open(&dir).map_err(|error| cant_open(&dir, &error))?;
-        let (store, control) = drill::put_before(store, &[]);
-        let config = TierConfig {
-            name: name.to_owned(),
-            store: Some(store),
-            location: dir.to_string_lossy().into_owned(),
-            weight: read.change.weight.flatten(),
-            profile: None,
-            reserve: read.change.reserve.unwrap_or_default(),
-        };
-        Ok((Joining { dir, read, control }, config))
+/// Looks at the directory of a tier that is to join with these `others`,
+/// by name and directory.
+pub(crate) fn looked_at(
+    handle: &VolumeHandle,
+    (name, dir, read): (&str, &Path, Read),
+    others: &[(&str, &Path)],
+    mountpoint: &Path,
+) -> Result<(Joining, TierConfig), ErrorReply> {
+    let status = handle.volume.status();
+    let there = status.tiers.iter().map(|tier| (tier.name.as_str(), Path::new(&tier.location)));
+    let dir = validate::replacement(dir, there.chain(others.iter().copied()), mountpoint).map_err(invalid)?;
+    if let Some(required) = &read.require {
+        require::check_now(required, &dir).map_err(invalid)?;
     }
+    let store = DirStore::open(&dir).map_err(|error| cant_open(&dir, &error))?;
+    let (store, control) = drill::put_before(store, &[]);
+    let config = TierConfig {
+        name: name.to_owned(),
+        store: Some(store),
+        location: dir.to_string_lossy().into_owned(),
+        weight: read.change.weight.flatten(),
+        profile: None,
+        reserve: read.change.reserve.unwrap_or_default(),
+    };
+    Ok((Joining { dir, read, control }, config))
+}
 
-    /// It joined. Answers it, and how the stack file says so.
-    fn joined(&self, name: &str, id: TierId, joining: Joining) -> Result<(NamedTier, Edit), ErrorReply> {
-        let Joining { dir, read, control } = joining;
-        self.drills.enter(name, control);
-        let (weight, reserve) = (read.change.weight.flatten(), read.change.reserve.unwrap_or_default());
-        self.enter_place(TierPlace::added(name, &dir, weight, reserve));
-        // It may be refused for home only.
-        self.volume.set_tier(name, read.change)?;
-        let keys = read.keys.into_iter().filter_map(|(key, value)| Some((key, value?)));
-        let keys = [("dir", dir.to_string_lossy().into_owned())].into_iter().chain(keys).collect();
-        Ok((NamedTier { id, name: name.to_owned() }, Edit::Add(name.to_owned(), keys)))
-    }
+/// It joined. Answers it, and how the stack file says so.
+fn joined(
+    handle: &VolumeHandle,
+    name: &str,
+    id: TierId,
+    joining: Joining,
+) -> Result<(NamedTier, Edit), ErrorReply> {
+    let Joining { dir, read, control } = joining;
+    handle.drills.enter(name, control);
+    let (weight, reserve) = (read.change.weight.flatten(), read.change.reserve.unwrap_or_default());
+    handle.places.enter(TierPlace::added(name, &dir, weight, reserve));
+    // It may be refused for home only.
+    handle.volume.set_tier(name, read.change)?;
+    let keys = read.keys.into_iter().filter_map(|(key, value)| Some((key, value?)));
+    let keys = [("dir", dir.to_string_lossy().into_owned())].into_iter().chain(keys).collect();
+    Ok((NamedTier { id, name: name.to_owned() }, Edit::Add(name.to_owned(), keys)))
+}
 
-    /// Changes settings of a tier.
-    pub(crate) fn set_tier(&self, name: &str, settings: &Settings) -> Result<Vec<Edit>, ErrorReply> {
-        self.known_tier(name)?;
-        if settings.is_empty() {
-            let advice = format!(
-                "write weight=NUMBER, reserve=AMOUNT, require=WHAT or readonly: braid tier set {name} weight=400"
-            );
-            return Err(refused(Errno::EINVAL, "there is nothing to be set", &advice));
-        }
-        let read = read(name, settings)?;
-        if let Some(required) = &read.require {
-            let tiers = self.volume.status().tiers;
-            let dir = tiers.iter().find(|tier| tier.name == name).map_or("", |tier| &tier.location);
-            require::check_now(required, Path::new(dir)).map_err(invalid)?;
-        }
-        self.volume.set_tier(name, read.change).map_err(|error| Asked::Set.failed(&error))?;
-        self.change_place(name, read.change);
-        let edit = |(key, value): (&'static str, Option<String>)| match value {
-            Some(value) => Edit::Set(name.to_owned(), key, value),
-            None => Edit::Unset(name.to_owned(), key),
-        };
-        Ok(read.keys.into_iter().map(edit).collect())
+/// Changes settings of a tier.
+pub(crate) fn set(handle: &VolumeHandle, name: &str, settings: &Settings) -> Result<Vec<Edit>, ErrorReply> {
+    handle.places.known(name)?;
+    if settings.is_empty() {
+        let advice = format!(
+            "write weight=NUMBER, reserve=AMOUNT, require=WHAT or readonly: braid tier set {name} weight=400"
+        );
+        return Err(refused(Errno::EINVAL, "there is nothing to be set", &advice));
     }
+    let read = read(name, settings)?;
+    if let Some(required) = &read.require {
+        let tiers = handle.volume.status().tiers;
+        let dir = tiers.iter().find(|tier| tier.name == name).map_or("", |tier| &tier.location);
+        require::check_now(required, Path::new(dir)).map_err(invalid)?;
+    }
+    handle.volume.set_tier(name, read.change).map_err(|error| Asked::Set.failed(&error))?;
+    handle.places.change(name, read.change);
+    let edit = |(key, value): (&'static str, Option<String>)| match value {
+        Some(value) => Edit::Set(name.to_owned(), key, value),
+        None => Edit::Unset(name.to_owned(), key),
+    };
+    Ok(read.keys.into_iter().map(edit).collect())
+}
 
-    /// Takes a tier out that holds nothing; with `evacuate`, says how to move
-    /// away what it holds.
-    pub(crate) fn remove_tier(&self, name: &str, evacuate: bool) -> Result<RemovedTier, ErrorReply> {
-        let status = self.volume.status();
-        if !status.tiers.iter().any(|tier| tier.name == name) {
-            let (what, advice) = no_such_tier(name, status.tiers.iter().map(|tier| tier.name.as_str()));
-            return Err(refused(Errno::ENOENT, &what, &advice));
-        }
-        let asked = Asked::Remove { tier: name, evacuate };
-        let removed = self.volume.remove_tier(name).map_err(|error| asked.failed(&error))?;
-        self.let_go(name);
-        Ok(removed)
+/// Takes a tier out that holds nothing; with `evacuate`, says how to move
+/// away what it holds.
+pub(crate) fn remove(handle: &VolumeHandle, name: &str, evacuate: bool) -> Result<RemovedTier, ErrorReply> {
+    let status = handle.volume.status();
+    if !status.tiers.iter().any(|tier| tier.name == name) {
+        let (what, advice) = no_such_tier(name, status.tiers.iter().map(|tier| tier.name.as_str()));
+        return Err(refused(Errno::ENOENT, &what, &advice));
     }
+    let asked = Asked::Remove { tier: name, evacuate };
+    let removed = handle.volume.remove_tier(name).map_err(|error| asked.failed(&error))?;
+    let_go(handle, name);
+    Ok(removed)
+}
 
-    /// The tier is not part of the volume any more.
-    pub(crate) fn let_go(&self, name: &str) {
-        self.drills.leave(name);
-        self.leave_place(name);
-    }
+/// The tier is not part of the volume any more.
+pub(crate) fn let_go(handle: &VolumeHandle, name: &str) {
+    handle.drills.leave(name);
+    handle.places.leave(name);
 }
 
 /// Reads settings of a tier. `auto`, `default` and `nothing` unset what was set.
@@ -192,18 +193,14 @@ fn read(name: &str, settings: &Settings) -> Result<Read, ErrorReply> {
     let mut read = Read::default();
     if let Some(field) = section.take("weight") {
         let text = settings.get("weight").filter(|text| *text != "auto").cloned();
-        let weight = text.as_ref().map(|_| volume_settings::weight(&field)).transpose().map_err(invalid)?;
+        let weight = text.as_ref().map(|_| values::weight(&field)).transpose().map_err(invalid)?;
         read.change.weight = Some(weight.map(|weight| weight.value));
         read.keys.push(("weight", text));
     }
     if let Some(field) = section.take("reserve") {
         let text = settings.get("reserve").filter(|text| *text != "default").cloned();
-        let reserve = text.as_ref().map(|_| volume_settings::reserve(&field)).transpose().map_err(invalid)?;
-        read.change.reserve = Some(match reserve.map(|reserve| reserve.value) {
-            None => braid_placement::Reserve::default(),
-            Some(Reserve::Bytes(bytes)) => braid_placement::Reserve::Bytes(bytes),
-            Some(Reserve::Percent(percent)) => braid_placement::Reserve::Percent(percent),
-        });
+        let reserve = text.as_ref().map(|_| values::reserve(&field)).transpose().map_err(invalid)?;
+        read.change.reserve = Some(reserve.map(|reserve| reserve.value).unwrap_or_default());
         read.keys.push(("reserve", text));
     }
     if let Some(field) = section.take("readonly") {
@@ -217,8 +214,4 @@ fn read(name: &str, settings: &Settings) -> Result<Read, ErrorReply> {
         read.keys.push(("require", text));
     }
     Ok(read)
-}
-
-pub(crate) fn invalid(refusal: Refusal) -> ErrorReply {
-    ErrorReply { errno: Some(Errno::EINVAL.0), message: refusal.to_string() }
 }

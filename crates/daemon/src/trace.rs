@@ -1,8 +1,8 @@
 //! Recording a mounted volume, for the control socket, and reading what was
 //! recorded.
 
+use crate::handle::VolumeHandle;
 use crate::refusal::{Place, Refusal};
-use crate::wire::VolumeHandle;
 use braid_contract::{Errno, RefusalKind};
 use braid_ipc::protocol::{ErrorReply, Reply, TraceBegun, TraceEnded, TraceLines, TraceRequest};
 use braid_modules::trace::Traced;
@@ -16,50 +16,47 @@ use std::time::Duration;
 /// How long lines may wait to be sent, and nothing may be said to a client.
 const PATIENCE: Duration = Duration::from_millis(200);
 
-impl VolumeHandle {
-    /// Records until somebody ends it, the client is gone, or the volume is.
-    pub(crate) fn record_trace(
-        &self,
-        request: &TraceRequest,
-        tell: &mut dyn FnMut(Reply) -> io::Result<()>,
-    ) -> Result<(), ErrorReply> {
-        let status = self.volume.status();
-        let traced =
-            Traced { volume: status.id.to_string(), range: status.range_size, policy: status.policy };
-        let started = self.trace.start_recording(traced, request.path.as_deref());
-        let mut recording = started.map_err(|error| {
-            let busy = error.refusal() == Some(RefusalKind::Busy);
-            let mut refused = ErrorReply::from(error);
-            if busy {
-                refused.message.push_str(
-                    "\n  help: end the `braid trace record` that does it with Ctrl-C, or wait for it",
-                );
-            }
+/// Records until somebody ends it, the client is gone, or the volume is.
+pub(crate) fn record(
+    handle: &VolumeHandle,
+    request: &TraceRequest,
+    tell: &mut dyn FnMut(Reply) -> io::Result<()>,
+) -> Result<(), ErrorReply> {
+    let status = handle.volume.status();
+    let traced = Traced { volume: status.id.to_string(), range: status.range_size, policy: status.policy };
+    let started = handle.trace.start_recording(traced, request.path.as_deref());
+    let mut recording = started.map_err(|error| {
+        let busy = error.refusal() == Some(RefusalKind::Busy);
+        let mut refused = ErrorReply::from(error);
+        if busy {
             refused
-        })?;
-        let mut tell = |reply| tell(reply).map_err(|error| ErrorReply::new(error.to_string()));
-        tell(Reply::TraceBegun(TraceBegun { id: recording.number(), head: recording.head().to_owned() }))?;
-        while let Some(recorded) = recording.next(PATIENCE) {
-            tell(Reply::TraceLines(TraceLines {
-                lines: recorded.lines,
-                ops: recorded.ops,
-                dropped: recorded.dropped,
-                passthrough_opens: recorded.passthrough_opens,
-                age_ns: recording.age_ns(),
-            }))?;
+                .message
+                .push_str("\n  help: end the `braid trace record` that does it with Ctrl-C, or wait for it");
         }
-        tell(Reply::TraceEnded(TraceEnded { age_ns: recording.age_ns(), unmounted: recording.is_cut_off() }))
+        refused
+    })?;
+    let mut tell = |reply| tell(reply).map_err(|error| ErrorReply::new(error.to_string()));
+    tell(Reply::TraceBegun(TraceBegun { id: recording.number(), head: recording.head().to_owned() }))?;
+    while let Some(recorded) = recording.next(PATIENCE) {
+        tell(Reply::TraceLines(TraceLines {
+            lines: recorded.lines,
+            ops: recorded.ops,
+            dropped: recorded.dropped,
+            passthrough_opens: recorded.passthrough_opens,
+            age_ns: recording.age_ns(),
+        }))?;
     }
+    tell(Reply::TraceEnded(TraceEnded { age_ns: recording.age_ns(), unmounted: recording.is_cut_off() }))
+}
 
-    /// Ends a recording.
-    pub(crate) fn stop_trace(&self, id: u64) -> Result<(), ErrorReply> {
-        match self.trace.stop_recording(id) {
-            true => Ok(()),
-            false => Err(ErrorReply {
-                errno: Some(Errno::ENOENT.0),
-                message: format!("there is no recording {id} under way"),
-            }),
-        }
+/// Ends a recording.
+pub(crate) fn stop(handle: &VolumeHandle, id: u64) -> Result<(), ErrorReply> {
+    match handle.trace.stop_recording(id) {
+        true => Ok(()),
+        false => Err(ErrorReply {
+            errno: Some(Errno::ENOENT.0),
+            message: format!("there is no recording {id} under way"),
+        }),
     }
 }
 

@@ -1,24 +1,23 @@
 //! The settings of a volume and its tiers, from a stack file; the parts that
 //! flags share.
 
-use crate::config::{EPOCH, Reserve, TierSettings, VolumeSettings, check_names};
+use crate::config::{EPOCH, PARALLEL, TierSettings, VolumeSettings};
+use crate::cross_check;
 use crate::drill::{self, FaultRule};
-use crate::jobs::PARALLEL;
 use crate::memory;
 use crate::movers;
+use crate::paths::join;
 use crate::policy;
 use crate::profile::{self, Profile};
-use crate::refusal::{Located, Place, Refusal};
+use crate::refusal::{Located, Refusal};
 use crate::require;
 use crate::rules;
 use crate::section::{Field, Section};
-use crate::stack_file::Reading;
-use braid_contract::units::{self, parse_size, write_size};
-use braid_volume::{RANGE_SIZE_MAX, RANGE_SIZE_MIN, RangeSize};
-use std::path::{Path, PathBuf};
+use crate::source::Reading;
+use crate::values::{check_name, range, reserve, weight};
+use braid_contract::units;
+use std::path::Path;
 
-/// Longest name of a tier.
-const NAME_BYTES_MAX: usize = 48;
 /// The keys of a tier that a flag takes too.
 pub(crate) const TIER_KEYS: &[&str] = &["dir", "weight", "reserve", "readonly", "require"];
 /// The keys of a tier in a stack file.
@@ -70,7 +69,7 @@ pub(crate) fn from_file(field: &Field, reading: &Reading<'_>) -> Result<VolumeSe
         monitor: section.take("monitor").map(|field| field.truth()).transpose()?,
         movers: section.take("movers").map(|field| movers::from_file(&field)).transpose()?,
     };
-    check_names(&settings)?;
+    cross_check::check(&settings)?;
     Ok(settings)
 }
 
@@ -103,32 +102,6 @@ fn faults(field: &Field) -> Result<Vec<Located<FaultRule>>, Refusal> {
     field.items("faults: [ \"read:EIO,after=10\", \"sync:EIO,once\" ]")?.into_iter().map(one).collect()
 }
 
-/// Refuses a name that can't be a tier's.
-pub(crate) fn check_name(name: &str, place: &Place) -> Result<(), Refusal> {
-    let good = |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit() || byte == b'-' || byte == b'_';
-    if !name.is_empty() && name.len() <= NAME_BYTES_MAX && name.bytes().all(good) {
-        return Ok(());
-    }
-    let found = format!("'{name}' can't be the name of a tier");
-    Err(place.refuse(found, format!("use 1 to {NAME_BYTES_MAX} of the characters a-z, 0-9, - and _")))
-}
-
-/// The size of a range.
-pub(crate) fn range(field: &Field) -> Result<Located<RangeSize>, Refusal> {
-    let Located { value: size, place } = field.size()?;
-    if let Some(size) = u32::try_from(size).ok().and_then(RangeSize::new) {
-        return Ok(Located::new(size, place));
-    }
-    let (least, most) = (u64::from(RANGE_SIZE_MIN), u64::from(RANGE_SIZE_MAX));
-    let bounds = format!("{} to {}", write_size(least), write_size(most));
-    let above = size.clamp(least, most).next_power_of_two();
-    let advice = match above {
-        _ if size >= above || size < least => format!("write {}", write_size(above)),
-        _ => format!("write {} or {}", write_size(above / 2), write_size(above)),
-    };
-    Err(place.refuse(format!("a range of {} is not a power of two from {bounds}", write_size(size)), advice))
-}
-
 /// How long an epoch is.
 fn epoch(field: &Field) -> Result<Located<u64>, Refusal> {
     let epoch = field.parse("a duration", units::parse_duration)?;
@@ -155,33 +128,4 @@ fn profile(field: &Field, base: &Path, tiers: &[TierSettings]) -> Result<Located
     );
     let advice = "leave the key out until there is one of these: braid bench calibrate STACK.yaml writes it";
     Err(path.place.refuse(found, advice))
-}
-
-pub(crate) fn weight(field: &Field) -> Result<Located<f64>, Refusal> {
-    field.parse("a positive number", |text| {
-        let weight = text.parse::<f64>().ok().filter(|weight| weight.is_finite() && *weight > 0.0);
-        weight.ok_or_else(|| {
-            "write the tier's share against the others, such as its bandwidth in MB/s: weight: 400".into()
-        })
-    })
-}
-
-pub(crate) fn reserve(field: &Field) -> Result<Located<Reserve>, Refusal> {
-    field.parse("a percentage or a size", |text| {
-        if text.ends_with('%') {
-            let percent = units::parse_percent(text)?;
-            return if percent < 100.0 {
-                Ok(Reserve::Percent(percent))
-            } else {
-                Err("a reserve of 100% leaves nothing to use; write less".into())
-            };
-        }
-        parse_size(text)
-            .map(Reserve::Bytes)
-            .map_err(|advice| format!("write a percentage such as 5%, or a size: {advice}"))
-    })
-}
-
-pub(crate) fn join(base: &Path, dir: &str) -> PathBuf {
-    if base.as_os_str().is_empty() { dir.into() } else { base.join(dir) }
 }

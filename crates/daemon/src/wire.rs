@@ -1,46 +1,23 @@
 //! What the settings stand for: the stores, the volume and the front end.
 
-use crate::config::{self, Config, THREADS_DEFAULT, TierSettings, VolumeSettings};
-use crate::device::{self, Devices};
+use crate::config::{Config, THREADS_DEFAULT, TierSettings, VolumeSettings};
 use crate::drill::{self, Drills};
-use crate::modules::Modules;
-use crate::refusal::{Located, Refusal};
-use crate::replacement::{self, TierPlace};
-use crate::rules::Rule;
-use crate::{elsewhere, memory, movers, ownership, process, rehome, require, validate};
-use braid_contract::{Errno, Error, FileSystem, InodeId, Shown, Store, VolumeId};
+use crate::handle::VolumeHandle;
+use crate::places::Places;
+use crate::refusal::Refusal;
+use crate::{elsewhere, memory, movers, ownership, paths, rehome, require, validate};
+use braid_contract::{Errno, Error, FileSystem, Shown, Store, VolumeId};
 use braid_fuse::{FuseConfig, Session};
-use braid_ipc::protocol::{
-    AffectedFile, Drill, ErrorReply, Explanation, Hello, HotFile, NamedTier, Pin, PlacedRun, Status,
-    TierStatus,
-};
-use braid_modules::trace::Trace;
-use braid_placement::{EPOCH_NS_DEFAULT, Reserve, RuleConfig};
+use braid_placement::EPOCH_NS_DEFAULT;
 use braid_stores::dir::DirStore;
 use braid_stores::native::{Machine, open_tier_dir};
 use braid_volume::{
-    CheckOptions, CheckProgress, CheckReport, HomeConfig, Layout, OpenError, PlacementConfig, TierChange,
-    TierConfig, Volume, VolumeConfig,
+    CheckOptions, CheckProgress, CheckReport, HomeConfig, OpenError, PlacementConfig, TierChange, TierConfig,
+    Volume, VolumeConfig,
 };
 use std::io;
 use std::path::Path;
-use std::sync::{Arc, Mutex};
-use std::time::Instant;
-
-/// A volume that is open.
-#[derive(Clone)]
-pub(crate) struct VolumeHandle {
-    pub(crate) volume: Arc<Volume>,
-    pub(crate) drills: Arc<Drills>,
-    pub(crate) places: Arc<Mutex<Vec<TierPlace>>>,
-    /// The names of the tiers in memory.
-    memory: Arc<[String]>,
-    pub(crate) modules: Arc<Modules>,
-    /// On top of the modules.
-    pub(crate) trace: Arc<Trace>,
-    devices: Arc<Devices>,
-    opened: Instant,
-}
+use std::sync::Arc;
 
 /// Makes the volume, and leaves it closed.
 pub(crate) fn create(settings: &VolumeSettings) -> Result<VolumeId, Refusal> {
@@ -52,7 +29,7 @@ pub(crate) fn open(config: &Config, create: bool) -> Result<VolumeHandle, Refusa
     let settings = config.stack.volume();
     let access_times = braid_fuse::access_times(&config.mount.options);
     let drills = Arc::new(Drills::default());
-    let places = Arc::new(Mutex::new(replacement::places(settings)));
+    let places = Places::of(settings);
     let mut volume = VolumeConfig { create, ..volume_config(settings, Some(&drills))? };
     rehome::settle(&volume.home.root);
     volume.home.root = rehome::with_access_times(volume.home.root, access_times);
@@ -72,20 +49,7 @@ pub(crate) fn open(config: &Config, create: bool) -> Result<VolumeHandle, Refusa
                 // One that was removed from the volume was left out.
                 let _ = volume.set_tier(&tier.name, change);
             }
-            let devices = Arc::new(Devices::new(volume.status().tiers.iter().map(|tier| tier.device_number)));
-            let memory = memory::names(settings).into();
-            let modules = Arc::new(Modules::new(&config.stack, volume.clone()));
-            let trace = Arc::new(Trace::new(modules.file_system(), Arc::new(Machine)));
-            Ok(VolumeHandle {
-                volume,
-                drills,
-                places,
-                modules,
-                trace,
-                memory,
-                devices,
-                opened: Instant::now(),
-            })
+            Ok(VolumeHandle::new(volume, config, drills, places))
         }
         Err(error) => Err(refuse(&error, settings)),
     }
@@ -122,128 +86,6 @@ pub(crate) fn mount(fs: Arc<dyn FileSystem>, point: &Path, config: &Config) -> i
     braid_fuse::mount(fs, point, &front)
 }
 
-impl VolumeHandle {
-    /// The whole stack as a file system.
-    pub(crate) fn file_system(&self) -> Arc<dyn FileSystem> {
-        self.trace.clone()
-    }
-
-    /// Writes back what is held in memory and closes the volume.
-    pub(crate) fn shutdown(&self) -> Result<(), Error> {
-        self.trace.close();
-        // What hangs would keep it from ending.
-        self.drills.lift();
-        memory::empty(&self.volume, &self.memory);
-        self.volume.shutdown()
-    }
-
-    /// Where the data of an inode is.
-    pub(crate) fn explain(&self, ino: u64) -> Result<Explanation, Error> {
-        let explanation = self.volume.explain(InodeId(ino))?;
-        let (layout, object) = match explanation.layout {
-            Layout::Plain => ("plain", None),
-            Layout::Whole { id } => ("whole", Some(id.to_string())),
-            Layout::Spread { id } => ("spread", Some(id.to_string())),
-        };
-        let volatile_tiers = self.volatile_tiers(&explanation.runs);
-        Ok(Explanation {
-            layout: layout.into(),
-            object,
-            owner: Some(explanation.owner),
-            size: explanation.size,
-            range_size: explanation.range_size,
-            volume_range_size: Some(explanation.volume_range_size),
-            durable: volatile_tiers.is_empty(),
-            volatile_tiers,
-            rule: explanation.rule,
-            policy: Some(explanation.policy),
-            pin: explanation.pin.map(|tier| Pin { tier }),
-            next: explanation.next,
-            runs: explanation.runs,
-        })
-    }
-
-    /// The tiers in memory that a file is on. Its name and its index are on
-    /// home, whatever else is.
-    fn volatile_tiers(&self, runs: &[PlacedRun]) -> Vec<NamedTier> {
-        let on = |id| runs.iter().any(|run| run.tier.as_ref().is_some_and(|tier| tier.id == id));
-        let tiers = self.volume.status().tiers.into_iter();
-        let volatile = tiers.filter(|tier| !tier.durable && (tier.home || on(tier.id)));
-        volatile.map(|tier| NamedTier { id: tier.id, name: tier.name }).collect()
-    }
-
-    /// The files with ranges on tiers that can't be relied on.
-    pub(crate) fn affected(
-        &self,
-        tell: &mut dyn FnMut(AffectedFile) -> Result<(), Error>,
-    ) -> Result<(), Error> {
-        self.volume.affected(&mut |file| {
-            let path = file.path.to_string_lossy().into_owned();
-            tell(match file.runs {
-                Ok(runs) => AffectedFile { path, unknown: None, runs },
-                Err(why) => AffectedFile { path, unknown: Some(why), runs: Vec::new() },
-            })
-        })
-    }
-
-    /// Changes, and tells, what faults are armed.
-    pub(crate) fn drill(&self, tier: Option<&str>, rules: Option<&[String]>) -> Result<Drill, ErrorReply> {
-        if let Some(tier) = tier {
-            self.known_tier(tier)?;
-        }
-        match (tier, rules) {
-            (Some(tier), Some(rules)) => self.drills.arm(tier, rules)?,
-            (None, Some(_)) => return Err(ErrorReply::new("faults are armed on one tier: name it")),
-            (_, None) => {}
-        }
-        Ok(self.drills.list(tier))
-    }
-
-    /// The state of the volume.
-    pub(crate) fn status(&self, hello: &Hello) -> Status {
-        let status = self.volume.status();
-        let home = status.tiers.iter().find(|tier| tier.home).map(|tier| tier.location.clone());
-        let home = home.unwrap_or_default();
-        Status {
-            volume: status.id.to_string(),
-            mountpoint: hello.mountpoint.clone(),
-            version: hello.version.clone(),
-            pid: hello.pid,
-            uptime_seconds: self.opened.elapsed().as_secs_f64(),
-            range_size: status.range_size,
-            policy: status.policy,
-            open_files: status.open_files,
-            known_inodes: status.known_inodes,
-            pending_removals: status.pending_removals,
-            tiers: status.tiers.into_iter().map(|tier| self.tier_status(tier)).collect(),
-            left_out_tiers: status.left_out_tiers,
-            lost_tiers: status.lost_tiers,
-            hottest: status.hottest.into_iter().map(|file| Self::hot_file(file, Path::new(&home))).collect(),
-            moves: status.moves,
-        }
-    }
-
-    fn hot_file(file: braid_volume::HotFile, home: &Path) -> HotFile {
-        HotFile {
-            ino: file.ino.0,
-            path: file.fd.and_then(|fd| device::path_below(&*fd, home)),
-            heat: file.heat,
-            ranges: file.ranges,
-            tier_names: file.tier_names,
-        }
-    }
-
-    /// Adds to the status of a tier what the volume does not know.
-    fn tier_status(&self, mut tier: TierStatus) -> TierStatus {
-        tier.faults = self.drills.armed(&tier.name);
-        for thread in &mut tier.busiest_threads {
-            thread.program = process::program_of(thread.thread);
-        }
-        tier.device = self.devices.look(tier.device_number);
-        tier
-    }
-}
-
 /// The volume as it is set; with faults in front of its stores where it is to
 /// be mounted.
 pub(crate) fn volume_config(
@@ -254,9 +96,9 @@ pub(crate) fn volume_config(
     for tier in &settings.tiers {
         let weight = tier.weight.as_ref().map(|weight| weight.value);
         let profile = settings.profile.as_ref().and_then(|profile| profile.value.tier(&tier.name));
-        let (name, reserve) = (tier.name.clone(), reserve(tier));
+        let (name, reserve) = (tier.name.clone(), tier.reserve_or_default());
         // The daemon leaves its working directory, and `status` tells others.
-        let dir = replacement::real(&tier.dir.value);
+        let dir = paths::real(&tier.dir.value);
         let location = dir.to_string_lossy().into_owned();
         let is_home = tier.name == settings.home.value;
         if tier.absent.is_none() {
@@ -314,27 +156,6 @@ fn cant_open(tier: &TierSettings, error: &Error) -> Refusal {
             tier.dir.place.refuse(found, advice)
         }
         _ => tier.dir.place.refuse(error.to_string(), "check the directory and its file system"),
-    }
-}
-
-pub(crate) fn reserve(tier: &TierSettings) -> Reserve {
-    tier.reserve.as_ref().map_or_else(Reserve::default, located_reserve)
-}
-
-pub(crate) fn located_reserve(reserve: &Located<config::Reserve>) -> Reserve {
-    match reserve.value {
-        config::Reserve::Bytes(bytes) => Reserve::Bytes(bytes),
-        config::Reserve::Percent(percent) => Reserve::Percent(percent),
-    }
-}
-
-pub(crate) fn rule(rule: &Rule) -> RuleConfig {
-    RuleConfig {
-        when: rule.when.value.clone(),
-        tiers: rule.tiers.iter().map(|tier| tier.value.clone()).collect(),
-        policy: rule.policy.as_ref().map(|policy| policy.value.clone()),
-        pin: rule.pin,
-        range_size: rule.range.as_ref().map(|range| range.value),
     }
 }
 

@@ -2,8 +2,9 @@
 //! understood.
 #![allow(clippy::unwrap_used, clippy::panic, reason = "a test fails by panicking")]
 
-use braid_daemon::config::{Reserve, StackNode};
+use braid_daemon::config::StackNode;
 use braid_daemon::{Config, profile, stack_file};
+use braid_placement::Reserve;
 use braid_placement::SettingValue;
 use std::path::{Path, PathBuf};
 
@@ -96,7 +97,7 @@ fn rules_say_what_they_mean() {
     let volume = config.stack.volume();
     assert_eq!(volume.policy.value.name(), "adaptive");
     let rule = |at: usize| {
-        let rule: &braid_daemon::rules::Rule = &volume.rules[at];
+        let rule: &braid_daemon::config::Rule = &volume.rules[at];
         let tiers: Vec<&str> = rule.tiers.iter().map(|tier| tier.value.as_str()).collect();
         (tiers, rule.pin, rule.policy.as_ref().map(|policy| policy.value.name()))
     };

@@ -1,9 +1,10 @@
 //! A stack from flags, and what is said when a flag is wrong.
 #![allow(clippy::unwrap_used, clippy::panic, reason = "a test fails by panicking")]
 
-use braid_daemon::config::{Config, Reserve, VolumeSettings};
+use braid_daemon::config::{Config, VolumeSettings};
 use braid_daemon::flags::{StackFlags, parse, policy_help};
 use braid_placement::PolicyConfig;
+use braid_placement::Reserve;
 use braid_placement::SettingValue::{self, Percent, Size, Threads};
 use std::path::Path;
 

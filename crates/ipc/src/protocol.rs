@@ -5,6 +5,7 @@
 
 mod fsck;
 mod jobs;
+mod stack_file;
 mod status;
 mod tiers;
 mod trace;
@@ -16,10 +17,10 @@ pub use braid_contract::{
 };
 pub use fsck::{FsckProblem, FsckProgress, FsckRequest, FsckSummary};
 pub use jobs::{Job, JobChange, Pin, PinRequest, StartJob};
+pub use stack_file::{Reloaded, Saved, StackDump};
 pub use status::{HotFile, Status};
 pub use tiers::{
-    HomeReplaced, ImportFailure, ImportSurvey, Reloaded, Replaced, Replacing, Saved, StackDump, TierAdded,
-    TierRemoved, TierSet,
+    HomeReplaced, ImportFailure, ImportSurvey, Replaced, Replacing, TierAdded, TierRemoved, TierSet,
 };
 pub use trace::{TraceBegun, TraceEnded, TraceLines, TraceRequest};
 

@@ -1,8 +1,7 @@
-//! What a policy and a rule are asked about: a write, a file's credits, the
-//! tiers, and at the end of an epoch what the tiers did.
+//! What a policy and a rule are asked about: a write, a file's credits and the
+//! tiers.
 
 use crate::credits::Credits;
-use crate::load::EpochLoad;
 use braid_contract::{Caller, Hint, StoreIo, TierId, WriteFlags};
 
 /// Who writes, and how; or who else gives ranges their tier.
@@ -146,57 +145,4 @@ pub struct TierView {
     pub queued: u64,
     /// Threads that keep it busy with writes, where that is known.
     pub saturating: Option<u32>,
-}
-
-/// An epoch that ended.
-#[derive(Clone, Debug)]
-pub struct Epoch {
-    /// How long it was, in nanoseconds.
-    pub nanos: u64,
-    /// The tiers, in their order.
-    pub tiers: Vec<TierEpoch>,
-}
-
-impl Epoch {
-    pub(crate) fn seconds(&self) -> f64 {
-        self.nanos as f64 / 1e9
-    }
-}
-
-/// A tier at the end of an epoch.
-#[derive(Clone, Copy, Debug)]
-pub struct TierEpoch {
-    /// The tier's number.
-    pub id: TierId,
-    /// What it did, read and written.
-    pub load: [EpochLoad; 2],
-    /// Bytes a second that it is believed to do, read and written.
-    pub bandwidth: [f64; 2],
-    /// What it can write was seen, or given.
-    pub known: bool,
-}
-
-/// A figure for each tier, by its number.
-#[derive(Clone, Debug)]
-pub(crate) struct PerTier<T>(pub(crate) [T; TierId::LIMIT as usize]);
-
-impl<T: Copy> PerTier<T> {
-    pub(crate) fn all(value: T) -> Self {
-        Self([value; TierId::LIMIT as usize])
-    }
-}
-
-impl<T> std::ops::Index<TierId> for PerTier<T> {
-    type Output = T;
-
-    fn index(&self, tier: TierId) -> &T {
-        &self.0[usize::from(tier.0) % self.0.len()]
-    }
-}
-
-impl<T> std::ops::IndexMut<TierId> for PerTier<T> {
-    fn index_mut(&mut self, tier: TierId) -> &mut T {
-        let len = self.0.len();
-        &mut self.0[usize::from(tier.0) % len]
-    }
 }

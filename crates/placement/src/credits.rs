@@ -1,7 +1,7 @@
 //! How the ranges of one file were dealt to the tiers so far. Kept while the
 //! file is open, so that each file by itself is spread in proportion.
 
-use crate::context::PerTier;
+use crate::per_tier::PerTier;
 use braid_contract::{SplitMix, TierId};
 
 /// For each tier, how long it would need for what it got of the file, by its

@@ -10,53 +10,68 @@
 //! match bytes instead of characters, read `{}` and `\` as well, or promise no
 //! time.
 
-use crate::sync::RwLock;
 use regex::Regex;
-use std::collections::BTreeMap;
+use std::fmt;
 
-/// So many patterns are kept compiled.
-const KEPT_MAX: usize = 256;
-
-/// Whether `path` matches. No path matches what is no pattern.
-pub fn matches(pattern: &str, path: &str) -> bool {
-    let path = match pattern.contains('/') {
-        true => path,
-        false => path.rsplit('/').next().unwrap_or(path),
-    };
-    compiled(pattern).is_some_and(|regex| regex.is_match(path))
+/// A pattern of paths, read once.
+#[derive(Clone, Debug)]
+pub struct Glob {
+    regex: Regex,
+    /// It is matched against the name alone.
+    name_only: bool,
 }
 
-/// Whether a pattern can be read; the error is what is wrong.
-pub fn check(pattern: &str) -> Result<(), String> {
-    compile(pattern).map(drop)
+/// What is wrong with a pattern.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum GlobError {
+    /// There is nothing in it.
+    Empty,
+    /// A set of characters has no end.
+    Open,
+    /// A range of characters, from the first to the last, is upside down.
+    Range(char, char),
+    /// It takes too much memory.
+    TooLong,
 }
 
-/// The pattern's expression. It is kept, because a condition has only the text
-/// of its patterns when it is looked at.
-fn compiled(pattern: &str) -> Option<Regex> {
-    static KEPT: RwLock<BTreeMap<String, Regex>> = RwLock::new(BTreeMap::new());
-    if let Some(regex) = KEPT.read().get(pattern) {
-        return Some(regex.clone());
+impl fmt::Display for GlobError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Empty => f.write_str("it is empty"),
+            Self::Open => f.write_str("a '[' is not closed"),
+            Self::Range(first, last) => write!(f, "'{first}-{last}' is no range"),
+            Self::TooLong => f.write_str("it is too long"),
+        }
     }
-    let regex = compile(pattern).ok()?;
-    let mut kept = KEPT.write();
-    if kept.len() >= KEPT_MAX {
-        kept.clear();
-    }
-    kept.insert(pattern.to_owned(), regex.clone());
-    Some(regex)
 }
 
-fn compile(pattern: &str) -> Result<Regex, String> {
-    if pattern.is_empty() {
-        return Err("it is empty".into());
+impl std::error::Error for GlobError {}
+
+impl Glob {
+    /// Reads a pattern.
+    ///
+    /// # Errors
+    /// What is wrong with it.
+    pub fn new(pattern: &str) -> Result<Self, GlobError> {
+        if pattern.is_empty() {
+            return Err(GlobError::Empty);
+        }
+        let expression = expression(pattern.strip_prefix('/').unwrap_or(pattern))?;
+        let regex = Regex::new(&expression).map_err(|_| GlobError::TooLong)?;
+        Ok(Self { regex, name_only: !pattern.contains('/') })
     }
-    let expression = expression(pattern.strip_prefix('/').unwrap_or(pattern))?;
-    Regex::new(&expression).map_err(|_| "it is too long".into())
+
+    /// Whether the path, from the volume's root on and without a leading `/`,
+    /// matches.
+    #[must_use]
+    pub fn matches(&self, path: &str) -> bool {
+        let path = if self.name_only { path.rsplit('/').next().unwrap_or(path) } else { path };
+        self.regex.is_match(path)
+    }
 }
 
 /// The regular expression of a pattern.
-fn expression(mut rest: &str) -> Result<String, String> {
+fn expression(mut rest: &str) -> Result<String, GlobError> {
     let mut expression = String::from("(?s)^");
     while let Some(first) = rest.chars().next() {
         // "a/**/b" is for "a/b" too.
@@ -82,15 +97,15 @@ fn expression(mut rest: &str) -> Result<String, String> {
 }
 
 /// What stands in the brackets that `text` begins with: one character at least.
-fn set(text: &str) -> Result<&str, String> {
+fn set(text: &str) -> Result<&str, GlobError> {
     let inside = &text[1..];
     let begins = inside.chars().next().map_or(0, char::len_utf8);
-    let end = inside[begins..].find(']').ok_or("a '[' is not closed")?;
+    let end = inside[begins..].find(']').ok_or(GlobError::Open)?;
     Ok(&inside[..begins + end])
 }
 
 /// The class of characters of such a set.
-fn class(set: &str) -> Result<String, String> {
+fn class(set: &str) -> Result<String, GlobError> {
     let inner = set.strip_prefix(['!', '^']);
     let (mut class, members) = match inner {
         Some(members) => (String::from("[^/"), members),
@@ -104,7 +119,7 @@ fn class(set: &str) -> Result<String, String> {
             _ => (first, after),
         };
         if last < first {
-            return Err(format!("'{first}-{last}' is no range"));
+            return Err(GlobError::Range(*first, *last));
         }
         class += &format!("\\x{{{:x}}}-\\x{{{:x}}}", u32::from(*first), u32::from(*last));
         rest = beyond;
@@ -116,6 +131,10 @@ fn class(set: &str) -> Result<String, String> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    fn matches(pattern: &str, path: &str) -> bool {
+        Glob::new(pattern).unwrap().matches(path)
+    }
 
     #[test]
     fn patterns() {
@@ -152,12 +171,22 @@ mod tests {
             ("a/**/c", "a/xc"),
             ("a/[.-0]b", "a//b"),
             ("d/a[!x]b", "d/a/b"),
-            ("", "a"),
         ] {
             assert!(!matches(pattern, path), "{pattern} {path}");
         }
         assert!(!matches(&"*a".repeat(200), &"a".repeat(199)));
-        assert!(check("[a").is_err() && check("").is_err() && check("a/**/[b]?").is_ok());
-        assert_eq!(check("x[z-a]"), Err("'z-a' is no range".into()));
+    }
+
+    #[test]
+    fn what_is_no_pattern_is_refused() {
+        for (pattern, found) in [
+            ("", "it is empty"),
+            ("[a", "a '[' is not closed"),
+            ("x[z-a]", "'z-a' is no range"),
+            (&"[!a]".repeat(1 << 16), "it is too long"),
+        ] {
+            assert_eq!(Glob::new(pattern).unwrap_err().to_string(), found);
+        }
+        assert!(Glob::new("a/**/[b]?").is_ok());
     }
 }

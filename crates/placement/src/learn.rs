@@ -11,7 +11,7 @@
 //! its rate grew with the time that it was busy: not at all where something
 //! bounds the rate itself, as throttles and the limits of rented volumes do.
 
-use crate::load::EpochLoad;
+use crate::epoch::EpochLoad;
 use crate::settings::DirectionProfile;
 
 /// The bandwidth of a tier in one direction.

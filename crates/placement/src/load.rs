@@ -5,7 +5,8 @@
 //! Counting takes no lock: an operation costs two looks at the clock and a
 //! handful of additions to atomics.
 
-use super::learn::Learned;
+use crate::epoch::EpochLoad;
+use crate::learn::Learned;
 use crate::settings::TierProfile;
 use crate::sync::Mutex;
 use braid_contract::Environment;
@@ -66,19 +67,6 @@ struct Counters {
     bytes: u64,
     direct: u64,
     weighted: u64,
-}
-
-/// What went one way through a tier in one epoch.
-#[derive(Clone, Copy, Debug, Default, PartialEq)]
-pub struct EpochLoad {
-    /// Bytes a second.
-    pub rate: f64,
-    /// Operations under way, on average over the epoch.
-    pub in_flight: f64,
-    /// Share of the epoch in which at least one was under way, 0 to 1.
-    pub busy: f64,
-    /// Share of the bytes that went past the page cache, 0 to 1.
-    pub direct: f64,
 }
 
 /// A tier's counters at one moment.

@@ -5,7 +5,8 @@
 //! §4.4.2), never for data that is placed already. What to do when the tier it
 //! names has no room is not its business.
 
-use crate::context::{Context, Epoch, TierView};
+use crate::context::{Context, TierView};
+use crate::epoch::Epoch;
 use braid_contract::TierId;
 
 /// A placement policy.

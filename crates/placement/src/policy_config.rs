@@ -1,12 +1,29 @@
-//! A policy as it is set: its kind, and a value for each of the kind's settings.
+//! A policy as its file describes it, and as it is set. Stack files, flags and
+//! help are read and written by this alone.
 
-use crate::policies::POLICIES;
 use crate::policy::Policy;
-use crate::policy_kind::{PolicyKind, Setting, SettingValue, Settings, Target};
+use crate::policy_setting::{Setting, SettingValue, Target};
 use braid_contract::TierId;
-use std::convert::Infallible;
 use std::fmt;
 use std::sync::Arc;
+
+/// Finds a tier by its name.
+pub(crate) type TierOf<'a> = &'a dyn Fn(&str) -> Option<TierId>;
+
+/// A kind of placement policy.
+pub struct PolicyKind {
+    /// Its name, as it is written.
+    pub name: &'static str,
+    /// What it does, in one line.
+    pub summary: &'static str,
+    /// Its settings, in the order in which they are documented.
+    pub settings: &'static [Setting],
+    /// The setting, a percentage, up to which home is filled before any other
+    /// tier; `None` if the policy does not put home first.
+    pub home_watermark: Option<&'static str>,
+    /// Makes the policy; `None` if a setting names a tier that there is not.
+    pub(crate) make: fn(&PolicyConfig, TierOf<'_>) -> Option<Arc<dyn Policy>>,
+}
 
 /// A placement policy and its settings.
 #[derive(Clone)]
@@ -17,16 +34,6 @@ pub struct PolicyConfig {
 }
 
 impl PolicyConfig {
-    /// The policy of this name with its settings as they are by default; `None`
-    /// if there is no such policy.
-    #[must_use]
-    pub fn named(name: &str) -> Option<Self> {
-        let kind = *POLICIES.iter().find(|kind| kind.name == name)?;
-        match Self::read(kind, |_| Ok::<_, Infallible>(None)) {
-            Ok(config) => Some(config),
-        }
-    }
-
     /// A policy with the settings that `read` finds; the default stands for
     /// each of which it finds `None`.
     ///
@@ -73,6 +80,45 @@ impl PolicyConfig {
         self.values().find(|(setting, _)| setting.key == key).map(|(_, value)| value)
     }
 
+    /// What a setting is set to, a number of threads.
+    pub(crate) fn threads(&self, key: &str) -> Option<u32> {
+        match self.value(key)? {
+            SettingValue::Threads(threads) => Some(*threads),
+            _ => None,
+        }
+    }
+
+    /// What a setting is set to, a percentage: 0 to 100.
+    pub(crate) fn percent(&self, key: &str) -> Option<f64> {
+        match self.value(key)? {
+            SettingValue::Percent(percent) => Some(*percent),
+            _ => None,
+        }
+    }
+
+    /// The same as a share, 0 to 1.
+    pub(crate) fn share(&self, key: &str) -> Option<f64> {
+        Some(self.percent(key)? / 100.0)
+    }
+
+    /// What a setting is set to, a size in bytes.
+    pub(crate) fn size(&self, key: &str) -> Option<u64> {
+        match self.value(key)? {
+            SettingValue::Size(size) => Some(*size),
+            _ => None,
+        }
+    }
+
+    /// What a setting is set to, a tier: the tier and its name, or `Some(None)`
+    /// for all of them; `None` also if there is no such tier.
+    pub(crate) fn target(&self, key: &str, tier: TierOf<'_>) -> Option<Option<(TierId, String)>> {
+        match self.value(key)? {
+            SettingValue::Target(Target::Spread) => Some(None),
+            SettingValue::Target(Target::Tier(name)) => Some(Some((tier(name)?, name.clone()))),
+            _ => None,
+        }
+    }
+
     fn values(&self) -> impl Iterator<Item = (&'static Setting, &SettingValue)> {
         self.kind.settings.iter().zip(&self.values)
     }
@@ -89,10 +135,7 @@ impl PolicyConfig {
     /// tier; `None` if the policy does not put home first.
     #[must_use]
     pub fn home_watermark(&self) -> Option<f64> {
-        match self.value(self.kind.home_watermark?)? {
-            SettingValue::Percent(percent) => Some(*percent),
-            _ => None,
-        }
+        self.percent(self.kind.home_watermark?)
     }
 }
 
@@ -115,64 +158,5 @@ impl fmt::Debug for PolicyConfig {
 /// Makes the policy that `config` asks for. `tier` finds a tier by its name;
 /// `None` is answered where it finds none.
 pub fn make_policy(config: &PolicyConfig, tier: impl Fn(&str) -> Option<TierId>) -> Option<Arc<dyn Policy>> {
-    (config.kind.make)(&Settings { kind: config.kind, values: &config.values, tier: &tier })
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::policy_kind::SettingKind;
-
-    #[test]
-    fn every_policy_has_a_name_of_its_own_and_is_made_of_its_defaults() {
-        for (at, kind) in POLICIES.iter().enumerate() {
-            let config = PolicyConfig::named(kind.name).unwrap();
-            let first = POLICIES.iter().position(|other| other.name == kind.name);
-            assert_eq!(first, Some(at), "{}: twice", kind.name);
-            let policy = make_policy(&config, |_| None);
-            let described = policy.unwrap_or_else(|| panic!("{}", kind.name)).describe();
-            assert!(described.starts_with(kind.name), "{described}");
-        }
-    }
-
-    #[test]
-    fn a_policy_reads_each_of_its_settings() {
-        for kind in POLICIES {
-            let defaults = PolicyConfig::named(kind.name).unwrap();
-            let described =
-                |config: &PolicyConfig| make_policy(config, |_| Some(TierId(1))).unwrap().describe();
-            for setting in kind.settings {
-                let other = match setting.kind {
-                    SettingKind::Threads { default, .. } => SettingValue::Threads(default + 1),
-                    SettingKind::Percent { default, .. } => SettingValue::Percent(default / 2.0),
-                    SettingKind::Size { default } => SettingValue::Size(default + 1),
-                    SettingKind::Target => SettingValue::tier("other"),
-                };
-                let changed = defaults.clone().with([(setting.key, other)]).unwrap();
-                assert!(changed != defaults, "{}: {}", kind.name, setting.key);
-                assert_ne!(described(&changed), described(&defaults), "{}: {}", kind.name, setting.key);
-            }
-        }
-    }
-
-    #[test]
-    fn home_first_has_a_watermark_and_it_is_a_percentage() {
-        let watermark = |name| PolicyConfig::named(name).unwrap().home_watermark();
-        assert_eq!((watermark("home-first"), watermark("weighted")), (Some(90.0), None));
-        for kind in POLICIES.iter().filter(|kind| kind.home_watermark.is_some()) {
-            assert!(watermark(kind.name).is_some(), "{}", kind.name);
-        }
-    }
-
-    #[test]
-    fn a_setting_of_another_policy_or_of_another_kind_is_none() {
-        let size = PolicyConfig::named("size").unwrap();
-        assert!(size.clone().with([("watermark", SettingValue::Percent(1.0))]).is_none());
-        assert!(size.clone().with([("small", SettingValue::Percent(1.0))]).is_none());
-        let named = size.with([("large", SettingValue::tier("big"))]).unwrap();
-        assert_eq!(named.tiers().collect::<Vec<_>>(), ["big"]);
-        assert!(
-            make_policy(&named, |_| None).is_none() && make_policy(&named, |_| Some(TierId(1))).is_some()
-        );
-    }
+    (config.kind.make)(config, &tier)
 }

@@ -1,3 +1,3 @@
 //! Locks enter the crate here.
 
-pub(crate) use parking_lot::{Mutex, RwLock};
+pub(crate) use parking_lot::Mutex;

@@ -1,8 +1,8 @@
 //! Jobs in words.
 
 use crate::progress::bar;
+use crate::saved;
 use crate::table::{Align, Table};
-use crate::tier::render_saved;
 use braid_contract::units::{show_duration, show_size};
 use braid_contract::{Shown, counted};
 use braid_ipc::protocol::{Job, JobKind, JobState};
@@ -99,7 +99,7 @@ fn changed(job: &Job) -> String {
         (_, Some(tier)) => format!("tier {tier} is not part of the volume any more\n"),
         (_, None) => String::new(),
     };
-    text.extend(job.stack_file.as_ref().map(render_saved));
+    text.extend(job.stack_file.as_ref().map(saved::render));
     text
 }
 

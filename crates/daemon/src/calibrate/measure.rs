@@ -1,7 +1,6 @@
 //! One measurement: threads that read or write for a while, and what they got
 //! through. Called for each point of a curve.
 
-use super::Direction;
 use super::scratch::ScratchFile;
 use crate::profile::Point;
 use braid_contract::SplitMix;
@@ -15,6 +14,26 @@ use std::time::{Duration, Instant};
 /// Bounds of the part of a measurement that is thrown away: throttles and the
 /// caches of devices let the first moments through.
 const WARM_UP: (Duration, Duration) = (Duration::from_millis(200), Duration::from_secs(1));
+
+/// Which way data goes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Direction {
+    /// From the tier.
+    Read,
+    /// To the tier.
+    Write,
+}
+
+impl Direction {
+    /// Its name.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Read => "read",
+            Self::Write => "write",
+        }
+    }
+}
 
 /// How one point is measured.
 #[derive(Clone, Copy)]

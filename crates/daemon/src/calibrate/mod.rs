@@ -15,10 +15,11 @@ mod scratch;
 use crate::config::{TierSettings, VolumeSettings, no_such_tier};
 use crate::profile::{Figures, Point, Profile, TierFigures, VERSION};
 use crate::refusal::{Place, Refusal};
-use crate::{validate, wire};
+use crate::validate;
 use braid_contract::Errno;
 use braid_contract::units::{show_size, write_size};
 use braid_stores::native::{open_dir, open_tier_dir};
+pub use measure::Direction;
 use measure::Run;
 use scratch::ScratchFile;
 use std::io;
@@ -46,26 +47,6 @@ pub struct Options {
     pub block: u64,
     /// Bytes on each tier that are read and written.
     pub size: u64,
-}
-
-/// Which way data goes.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Direction {
-    /// From the tier.
-    Read,
-    /// To the tier.
-    Write,
-}
-
-impl Direction {
-    /// Its name.
-    #[must_use]
-    pub fn name(self) -> &'static str {
-        match self {
-            Self::Read => "read",
-            Self::Write => "write",
-        }
-    }
 }
 
 /// How far a calibration has come.
@@ -149,7 +130,7 @@ fn look_at(tier: &TierSettings, options: &Options, tell: &mut dyn FnMut(&Step<'_
     validate::directory(dir, place)?;
     let failed = |error: braid_contract::Error| place.refuse(error.to_string(), "check the directory");
     let usage = open_dir(dir).and_then(|dir| dir.usage()).map_err(failed)?;
-    let spare = usage.space.available.saturating_sub(wire::reserve(tier).bytes(usage.space.total));
+    let spare = usage.space.available.saturating_sub(tier.reserve_or_default().bytes(usage.space.total));
     if spare < options.size {
         let found = format!(
             "tier '{}' has no room: {} are needed for a while, {} can be used",

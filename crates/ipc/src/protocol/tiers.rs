@@ -1,7 +1,6 @@
-//! What is told of tiers that were added, set, removed and replaced, and of
-//! the stack file, which follows.
+//! What is told of tiers that were added, set, removed and replaced.
 
-use super::{Job, NamedTier};
+use super::{Job, NamedTier, Saved};
 use serde::{Deserialize, Serialize};
 
 /// A tier that was replaced.
@@ -20,19 +19,6 @@ pub struct Replaced {
     /// Whether the stack file says so already.
     #[serde(default)]
     pub saved: Saved,
-}
-
-/// What became of the stack file when tiers were changed.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Saved {
-    /// The stack file; `None` where the volume was mounted by flags.
-    pub file: Option<String>,
-    /// It says what is in force now.
-    pub written: bool,
-    /// Why it does not.
-    pub why_not: Option<String>,
-    /// What to change by hand before the next mount, one by one.
-    pub by_hand: Vec<String>,
 }
 
 /// A tier that was added.
@@ -97,22 +83,6 @@ pub struct ImportFailure {
     pub path: String,
     /// Why not.
     pub why: String,
-}
-
-/// A stack file that makes a mount like this one.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct StackDump {
-    /// Its text.
-    pub text: String,
-}
-
-/// A stack file that was read anew.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Reloaded {
-    /// The stack file.
-    pub file: String,
-    /// What changed by it, one by one; what would, if that was asked.
-    pub changes: Vec<String>,
 }
 
 /// A tier that is about to take the place of another one.

@@ -21,7 +21,7 @@ use std::sync::Arc;
 pub struct Trace {
     child: Arc<dyn FileSystem>,
     environment: Arc<dyn Environment>,
-    tracing: Tracing,
+    tracing: Arc<Tracing>,
 }
 
 /// An operation that is to be recorded began.
@@ -36,7 +36,28 @@ impl Trace {
     /// Puts the module on top of `child`.
     #[must_use]
     pub fn new(child: Arc<dyn FileSystem>, environment: Arc<dyn Environment>) -> Self {
-        Self { child, environment, tracing: Tracing::new() }
+        Self { child, environment, tracing: Arc::new(Tracing::new()) }
+    }
+
+    /// Begins to record what is done with files whose paths match `path`, a
+    /// pattern as rules have them, or with all.
+    ///
+    /// # Errors
+    /// `EINVAL` if `path` is no pattern, `EBUSY` if a recording is under way,
+    /// `ENODEV` after [`close`](Self::close).
+    pub fn start_recording(&self, traced: Traced, path: Option<&str>) -> Result<Recording> {
+        Recording::begin(&self.tracing, &self.environment, traced, path)
+    }
+
+    /// Ends the recording of this number. Answers whether it was under way.
+    pub fn stop_recording(&self, number: u64) -> bool {
+        self.tracing.stop(number)
+    }
+
+    /// The mount ends: ends the recording that is under way, and lets none
+    /// begin.
+    pub fn close(&self) {
+        self.tracing.close();
     }
 
     fn now_ns(&self) -> u64 {

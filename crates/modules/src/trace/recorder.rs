@@ -2,11 +2,10 @@
 //! that finds no room is counted, and the operation does not wait. [`Recording`]
 //! takes them out, as lines.
 
-use super::Trace;
 use super::files::{File, Files};
 use crate::Pattern;
 use crate::sync::{Mutex, Receiver, RecvTimeoutError, RwLock, SyncSender, sync_channel};
-use braid_contract::{Errno, Error, InodeId, RefusalKind, Result};
+use braid_contract::{Environment, Errno, Error, InodeId, RefusalKind, Result};
 use braid_placement::{Header, LineKind, Record, TRACE_VERSION, TraceOpKind, line};
 use std::collections::HashSet;
 use std::path::Path;
@@ -79,7 +78,7 @@ impl Tracing {
 
     /// Ends the recording of this number. What is in the buffer can be taken
     /// still. Answers whether there was one.
-    fn stop(&self, number: u64) -> bool {
+    pub(super) fn stop(&self, number: u64) -> bool {
         let mut current = self.current.write();
         if current.as_ref().is_none_or(|recorder| recorder.number != number) {
             return false;
@@ -163,7 +162,8 @@ fn path_bytes(record: &Record) -> usize {
 
 /// A recording, for the one that began it. It ends when this is dropped.
 pub struct Recording {
-    module: Arc<Trace>,
+    tracing: Arc<Tracing>,
+    environment: Arc<dyn Environment>,
     number: u64,
     head: String,
     receiver: Receiver<Record>,
@@ -195,20 +195,24 @@ pub struct Traced {
     pub policy: String,
 }
 
-impl Trace {
-    /// Begins to record what is done with files whose paths match `path`, a
-    /// pattern as rules have them, or with all.
+impl Recording {
+    /// Begins one.
     ///
     /// # Errors
     /// `EINVAL` if `path` is no pattern, `EBUSY` if a recording is under way,
-    /// `ENODEV` after [`close`](Self::close).
-    pub fn start_recording(self: &Arc<Self>, traced: Traced, path: Option<&str>) -> Result<Recording> {
+    /// `ENODEV` once the mount ends.
+    pub(super) fn begin(
+        tracing: &Arc<Tracing>,
+        environment: &Arc<dyn Environment>,
+        traced: Traced,
+        path: Option<&str>,
+    ) -> Result<Self> {
         let pattern = path.map(|text| {
             Pattern::try_from(text.to_owned())
                 .map_err(|what| Error::refused(Errno::EINVAL, RefusalKind::Request, what))
         });
         let pattern = pattern.transpose()?;
-        let mut current = self.tracing.current.write();
+        let mut current = tracing.current.write();
         if current.is_some() {
             return Err(Error::refused(
                 Errno::EBUSY,
@@ -216,19 +220,19 @@ impl Trace {
                 "the volume is being recorded already",
             ));
         }
-        if self.tracing.closed.load(Ordering::Relaxed) {
+        if tracing.closed.load(Ordering::Relaxed) {
             return Err(Error::new(Errno::ENODEV, "the volume is being closed"));
         }
         let (sender, receiver) = sync_channel(RECORDS_MAX);
-        let number = self.tracing.last.fetch_add(1, Ordering::Relaxed) + 1;
-        let (began_ns, counts) = (self.environment.monotonic_ns(), Arc::<Counts>::default());
+        let number = tracing.last.fetch_add(1, Ordering::Relaxed) + 1;
+        let (began_ns, counts) = (environment.monotonic_ns(), Arc::<Counts>::default());
         let head = line(&Header {
             version: TRACE_VERSION,
             braid: env!("CARGO_PKG_VERSION").into(),
             volume: traced.volume,
             range: traced.range,
             policy: traced.policy,
-            began: self.environment.wall_ns() / 1_000_000_000,
+            began: environment.wall_ns() / 1_000_000_000,
             path: path.map(str::to_owned),
         });
         *current = Some(Recorder {
@@ -241,25 +245,13 @@ impl Trace {
             described: Mutex::default(),
         });
         // Still under the lock, so that an end of it comes after.
-        self.tracing.on.store(true, Ordering::Relaxed);
+        tracing.on.store(true, Ordering::Relaxed);
         drop(current);
-        Ok(Recording { module: Arc::clone(self), number, head, receiver, counts, began_ns })
+        let (tracing, environment) = (Arc::clone(tracing), Arc::clone(environment));
+        Ok(Self { tracing, environment, number, head, receiver, counts, began_ns })
     }
 
-    /// Ends the recording of this number. Answers whether it was under way.
-    pub fn stop_recording(&self, number: u64) -> bool {
-        self.tracing.stop(number)
-    }
-
-    /// The mount ends: ends the recording that is under way, and lets none
-    /// begin.
-    pub fn close(&self) {
-        self.tracing.close();
-    }
-}
-
-impl Recording {
-    /// Its number, by which [`Trace::stop_recording`] ends it.
+    /// Its number, by which [`Trace::stop_recording`](super::Trace::stop_recording) ends it.
     #[must_use]
     pub fn number(&self) -> u64 {
         self.number
@@ -274,13 +266,13 @@ impl Recording {
     /// Nanoseconds since it began.
     #[must_use]
     pub fn age_ns(&self) -> u64 {
-        self.module.environment.monotonic_ns().saturating_sub(self.began_ns)
+        self.environment.monotonic_ns().saturating_sub(self.began_ns)
     }
 
     /// Whether the end of the mount ends it.
     #[must_use]
     pub fn is_cut_off(&self) -> bool {
-        self.module.tracing.closed.load(Ordering::Relaxed)
+        self.tracing.closed.load(Ordering::Relaxed)
     }
 
     /// What was done since the last call; waits until something is, at most for
@@ -319,7 +311,7 @@ impl Recording {
 
 impl Drop for Recording {
     fn drop(&mut self) {
-        self.module.tracing.stop(self.number);
+        self.tracing.stop(self.number);
     }
 }
 

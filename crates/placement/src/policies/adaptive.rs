@@ -16,9 +16,11 @@
 //! What a tier can do is learned (`tiers/learn.rs`); one that could do more
 //! than was ever asked of it is given more as long as others have too much.
 
-use crate::context::{Context, Epoch, PerTier, TierEpoch, TierView};
+use crate::context::{Context, TierView};
+use crate::epoch::{Epoch, TierEpoch};
+use crate::per_tier::PerTier;
 use crate::policy::Policy;
-use crate::policy_kind::PolicyKind;
+use crate::policy_config::PolicyKind;
 use crate::sync::Mutex;
 use braid_contract::TierId;
 use std::collections::BTreeMap;
@@ -29,7 +31,7 @@ pub(super) const KIND: PolicyKind = PolicyKind {
     summary: "where it is done soonest, and where the file is owed one",
     settings: &[],
     home_watermark: None,
-    make: |_| Some(Arc::new(Adaptive::new())),
+    make: |_, _| Some(Arc::new(Adaptive::new())),
 };
 
 pub(super) struct Adaptive {
@@ -233,7 +235,7 @@ mod tests {
     use super::*;
     use crate::context::{Origin, WriteSpan};
     use crate::credits::Credits;
-    use crate::load::EpochLoad;
+    use crate::epoch::EpochLoad;
 
     const RANGE: u32 = 1 << 21;
 

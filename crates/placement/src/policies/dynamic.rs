@@ -5,9 +5,11 @@
 //! a choice, `docs/placement.md` says which was made.
 
 use super::threads::{THREADS, ThreadMap};
-use crate::context::{Context, Epoch, TierEpoch};
+use crate::context::Context;
+use crate::epoch::{Epoch, TierEpoch};
 use crate::policy::Policy;
-use crate::policy_kind::{PolicyKind, Setting, SettingKind};
+use crate::policy_config::PolicyKind;
+use crate::policy_setting::{Setting, SettingKind};
 use crate::sync::Mutex;
 use braid_contract::TierId;
 use std::collections::BTreeMap;
@@ -18,7 +20,7 @@ pub(super) const KIND: PolicyKind = PolicyKind {
     summary: "the same, remapped each epoch",
     settings: &[THREADS, TIER_THRESHOLD, GLOBAL_THRESHOLD],
     home_watermark: None,
-    make: |settings| {
+    make: |settings, _| {
         let thresholds = [settings.share(TIER_THRESHOLD.key)?, settings.share(GLOBAL_THRESHOLD.key)?];
         Some(Arc::new(Dynamic::new(settings.threads(THREADS.key)?, thresholds)))
     },
@@ -161,7 +163,7 @@ fn by_bandwidth(tiers: &[TierEpoch]) -> Vec<TierId> {
 mod tests {
     use super::super::tests::{place_by, view};
     use super::*;
-    use crate::load::EpochLoad;
+    use crate::epoch::EpochLoad;
 
     const TIERS: [TierId; 2] = [TierId(0), TierId(1)];
 

@@ -2,9 +2,10 @@
 //! the rest to the next, and so on (PolyStore §4.4.2).
 
 use super::threads::{THREADS, ThreadMap};
-use crate::context::{Context, Epoch};
+use crate::context::Context;
+use crate::epoch::Epoch;
 use crate::policy::Policy;
-use crate::policy_kind::PolicyKind;
+use crate::policy_config::PolicyKind;
 use crate::sync::Mutex;
 use braid_contract::TierId;
 use std::sync::Arc;
@@ -14,7 +15,7 @@ pub(super) const KIND: PolicyKind = PolicyKind {
     summary: "threads are mapped to tiers, the fastest first",
     settings: &[THREADS],
     home_watermark: None,
-    make: |settings| Some(Arc::new(Static::new(settings.threads(THREADS.key)?))),
+    make: |settings, _| Some(Arc::new(Static::new(settings.threads(THREADS.key)?))),
 };
 
 pub(super) struct Static {

@@ -4,7 +4,8 @@
 
 use crate::context::{Context, TierView};
 use crate::policy::Policy;
-use crate::policy_kind::{PolicyKind, Setting, SettingKind};
+use crate::policy_config::PolicyKind;
+use crate::policy_setting::{Setting, SettingKind};
 use braid_contract::TierId;
 use std::sync::Arc;
 
@@ -13,7 +14,7 @@ pub(super) const KIND: PolicyKind = PolicyKind {
     summary: "home up to a watermark, then the fastest with room",
     settings: &[WATERMARK],
     home_watermark: Some(WATERMARK.key),
-    make: |settings| Some(Arc::new(HomeFirst { watermark: settings.share(WATERMARK.key)? })),
+    make: |settings, _| Some(Arc::new(HomeFirst { watermark: settings.share(WATERMARK.key)? })),
 };
 
 /// How full home may become.

@@ -5,7 +5,8 @@
 use super::weighted::Weighted;
 use crate::context::Context;
 use crate::policy::Policy;
-use crate::policy_kind::{PolicyKind, Setting, SettingKind};
+use crate::policy_config::PolicyKind;
+use crate::policy_setting::{Setting, SettingKind};
 use crate::sync::Mutex;
 use braid_contract::TierId;
 use std::collections::HashMap;
@@ -16,9 +17,9 @@ pub(super) const KIND: PolicyKind = PolicyKind {
     summary: "small files and small synchronous writes home",
     settings: &[SMALL, SYNC, LARGE],
     home_watermark: None,
-    make: |settings| {
+    make: |settings, tier| {
         let [small, sync] = [settings.size(SMALL.key)?, settings.size(SYNC.key)?];
-        Some(Arc::new(Size::new(small, sync, settings.target(LARGE.key)?)))
+        Some(Arc::new(Size::new(small, sync, settings.target(LARGE.key, tier)?)))
     },
 };
 

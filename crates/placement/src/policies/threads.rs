@@ -2,7 +2,7 @@
 //! (PolyStore §4.4.2).
 
 use crate::context::{Context, TierView};
-use crate::policy_kind::{Setting, SettingKind};
+use crate::policy_setting::{Setting, SettingKind};
 use braid_contract::TierId;
 use std::collections::BTreeMap;
 

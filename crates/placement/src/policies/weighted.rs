@@ -4,7 +4,7 @@
 use crate::context::{Context, TierView};
 use crate::credits::Credits;
 use crate::policy::Policy;
-use crate::policy_kind::PolicyKind;
+use crate::policy_config::PolicyKind;
 use braid_contract::TierId;
 use std::sync::Arc;
 
@@ -13,7 +13,7 @@ pub(super) const KIND: PolicyKind = PolicyKind {
     summary: "each file is dealt over all tiers by weight",
     settings: &[],
     home_watermark: None,
-    make: |_| Some(Arc::new(Weighted)),
+    make: |_, _| Some(Arc::new(Weighted)),
 };
 
 pub(super) struct Weighted;

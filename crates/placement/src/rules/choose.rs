@@ -1,7 +1,8 @@
 //! Which tier new ranges get: what the rules say, or else the policy. A volume
 //! asks here, and so does the simulator.
 
-use super::{Facts, Rule, Rules, Subject};
+use super::facts::{Facts, Subject};
+use super::list::{Rule, Rules};
 use crate::context::Context;
 use crate::policy::Policy;
 use braid_contract::TierId;

@@ -1,12 +1,13 @@
 //! Conditions: expressions of the Common Expression Language over what is known
 //! of a write.
 
-use super::facts::{Subject, VARIABLES};
-use super::{types, units};
-use crate::glob;
-use cel::common::types::{CelBool, CelString, STRING_TYPE};
+use super::check::{self, Globs};
+use super::error::ConditionError;
+use super::facts::Subject;
+use super::units;
+use cel::common::types::{CelBool, CelString};
 use cel::common::value::CowVal;
-use cel::{Context, Env, ExecutionError, Program, Value};
+use cel::{Context, Env, ExecutionError, FunctionContext, Program, Value};
 use std::fmt;
 use std::sync::Arc;
 
@@ -16,30 +17,9 @@ pub struct Condition {
     text: Arc<str>,
     program: Arc<Program>,
     environment: Arc<Env>,
+    /// The patterns in it, by their text.
+    globs: Arc<Globs>,
 }
-
-/// Why a condition is refused: what was found, and what to do.
-#[derive(Clone, PartialEq, Eq, Debug)]
-pub struct ConditionError {
-    /// What was found.
-    pub found: String,
-    /// What to do.
-    pub advice: String,
-}
-
-impl ConditionError {
-    pub(super) fn new(found: impl Into<String>, advice: impl Into<String>) -> Self {
-        Self { found: found.into(), advice: advice.into() }
-    }
-}
-
-impl fmt::Display for ConditionError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}; {}", self.found, self.advice)
-    }
-}
-
-impl std::error::Error for ConditionError {}
 
 /// A longer text is no condition.
 const BYTES_MAX: usize = 4096;
@@ -64,8 +44,13 @@ impl Condition {
                 "write it as in: path.matches(\"*.wal\") || sync && size < 64KiB",
             )
         })?;
-        types::check(&program.expression().expr)?;
-        Ok(Self { text: text.into(), program: program.into(), environment: environment.into() })
+        let globs = check::check(&program.expression().expr)?;
+        Ok(Self {
+            text: text.into(),
+            program: program.into(),
+            environment: environment.into(),
+            globs: globs.into(),
+        })
     }
 
     /// As it was written.
@@ -76,9 +61,7 @@ impl Condition {
     /// Whether it holds. What can't be reckoned, such as a division by zero,
     /// does not.
     pub fn holds(&self, subject: &Subject<'_>) -> bool {
-        let mut context = Context::with_env(Arc::clone(&self.environment));
-        context.set_variable_resolver(subject);
-        match self.program.execute(&context) {
+        match self.reckon(subject) {
             Ok(Value::Bool(holds)) => holds,
             Ok(_) => false,
             Err(error) => {
@@ -86,6 +69,16 @@ impl Condition {
                 false
             }
         }
+    }
+
+    fn reckon(&self, subject: &Subject<'_>) -> Result<Value, ExecutionError> {
+        let mut context = Context::with_env(Arc::clone(&self.environment));
+        context.set_variable_resolver(subject);
+        if !self.globs.is_empty() {
+            let added = context.add_function(check::MATCHES, matching(&self.globs));
+            added.map_err(|error| ExecutionError::function_error(check::MATCHES, error))?;
+        }
+        self.program.execute(&context)
     }
 }
 
@@ -101,34 +94,40 @@ impl PartialEq for Condition {
     }
 }
 
-/// The language's own functions, `matches` for globs, and durations.
+/// A function of a condition.
+type Function = Box<
+    dyn for<'call, 'value> Fn(
+            &mut FunctionContext<'call, 'value>,
+        ) -> Result<CowVal<'call, 'value>, ExecutionError>
+        + Send
+        + Sync,
+>;
+
+/// `matches`, which looks for its pattern among those of the condition.
+fn matching(globs: &Arc<Globs>) -> Function {
+    let globs = Arc::clone(globs);
+    Box::new(move |call| {
+        let this = call.this.as_ref().and_then(|value| value.downcast_ref::<CelString<'_>>());
+        let pattern = call.args.first().and_then(|value| value.downcast_ref::<CelString<'_>>());
+        let (Some(text), Some(pattern)) = (this, pattern) else {
+            return Err(ExecutionError::MissingArgumentOrTarget);
+        };
+        let matches = globs.get(pattern.inner()).is_some_and(|glob| glob.matches(text.inner()));
+        Ok(CowVal::owned(CelBool::from(matches)))
+    })
+}
+
+/// The language's own functions, and durations.
 fn environment() -> Result<Env, ConditionError> {
     let mut environment = Env::default().with_stdlib();
-    let declared = environment
-        .add_member_overload("matches", "matches_glob", STRING_TYPE, vec![STRING_TYPE], matches)
-        .and_then(|()| {
-            let int = cel::common::types::INT_TYPE;
-            environment.add_overload(units::NANOSECONDS, "nanoseconds", vec![int], |mut arguments| {
-                arguments.pop().ok_or(ExecutionError::MissingArgumentOrTarget)
-            })
-        });
+    let int = cel::common::types::INT_TYPE;
+    let declared = environment.add_overload(units::NANOSECONDS, "nanoseconds", vec![int], |mut arguments| {
+        arguments.pop().ok_or(ExecutionError::MissingArgumentOrTarget)
+    });
     match declared {
         Ok(()) => Ok(environment),
         Err(error) => Err(ConditionError::new(error.to_string(), "this is a fault of Braid: report it")),
     }
-}
-
-fn matches<'b, 'v>(arguments: Vec<CowVal<'b, 'v>>) -> Result<CowVal<'b, 'v>, ExecutionError> {
-    let text = |at: usize| arguments.get(at).and_then(|value| value.downcast_ref::<CelString<'_>>());
-    let (Some(path), Some(pattern)) = (text(0), text(1)) else {
-        return Err(ExecutionError::MissingArgumentOrTarget);
-    };
-    Ok(CowVal::owned(CelBool::from(glob::matches(pattern.inner(), path.inner()))))
-}
-
-/// The variables, for messages.
-pub(super) fn variable_names() -> String {
-    VARIABLES.iter().map(|(name, _)| *name).collect::<Vec<_>>().join(", ")
 }
 
 #[cfg(test)]

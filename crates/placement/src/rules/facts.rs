@@ -45,6 +45,11 @@ pub(super) const VARIABLES: &[(&str, Type)] = &[
     ("append", Type::Truth),
 ];
 
+/// The variables, for messages.
+pub(super) fn variable_names() -> String {
+    VARIABLES.iter().map(|(name, _)| *name).collect::<Vec<_>>().join(", ")
+}
+
 impl VariableResolver for Subject<'_> {
     fn resolve<'b>(&'b self, variable: &str) -> Option<CowVal<'b, 'b>> {
         let number = |number: i64| Some(CowVal::owned(CelInt::from(number)));

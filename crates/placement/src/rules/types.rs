@@ -1,13 +1,4 @@
-//! Refuses conditions whose names or types do not fit. The language finds that
-//! out only where an expression is carried out, and not if another part of it
-//! decides first; here it is found before anything is mounted.
-
-use super::condition::{ConditionError, variable_names};
-use super::facts::VARIABLES;
-use super::units;
-use crate::glob;
-use cel::IdedExpr;
-use cel::common::ast::{CallExpr, Expr, ListExpr, LiteralValue};
+//! The types of conditions.
 
 /// What a part of a condition is.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -19,7 +10,8 @@ pub(super) enum Type {
 }
 
 impl Type {
-    fn name(self) -> &'static str {
+    /// With its article, for messages.
+    pub(super) fn name(self) -> &'static str {
         match self {
             Self::Truth => "a truth value",
             Self::Number => "a number",
@@ -28,7 +20,8 @@ impl Type {
         }
     }
 
-    fn plural(self) -> &'static str {
+    /// Several of them, for messages.
+    pub(super) fn plural(self) -> &'static str {
         match self {
             Self::Truth => "truth values",
             Self::Number => "numbers",
@@ -36,185 +29,4 @@ impl Type {
             Self::Text => "texts",
         }
     }
-}
-
-type Checked<T> = Result<T, ConditionError>;
-
-const FUNCTIONS: &str =
-    "the functions are matches, startsWith, endsWith and contains of a text, and size(text)";
-
-/// Refuses an expression that is not a condition.
-pub(super) fn check(expr: &Expr) -> Checked<()> {
-    match type_of(expr)? {
-        Type::Truth => Ok(()),
-        other => Err(ConditionError::new(
-            format!("the condition is {}, not true or false", other.name()),
-            "compare it with something, as in: size < 64KiB",
-        )),
-    }
-}
-
-fn type_of(expr: &Expr) -> Checked<Type> {
-    match expr {
-        Expr::Literal(literal) => literal_type(literal),
-        Expr::Ident(name) => variable(name),
-        Expr::Call(call) => call_type(call),
-        Expr::Select(select) => Err(ConditionError::new(
-            format!("there is no field '{}'", select.field),
-            format!("what a condition knows is {}", variable_names()),
-        )),
-        _ => Err(ConditionError::new(
-            "lists, maps and structures stand not in a condition but after 'in'",
-            "write it as in: uid in [1000, 1001]",
-        )),
-    }
-}
-
-fn literal_type(literal: &LiteralValue) -> Checked<Type> {
-    match literal {
-        LiteralValue::Boolean(_) => Ok(Type::Truth),
-        LiteralValue::Int(_) => Ok(Type::Number),
-        LiteralValue::String(_) => Ok(Type::Text),
-        _ => Err(ConditionError::new(
-            "found a value that is neither true, false, a whole number nor a text",
-            "write whole numbers, with a unit if need be, and texts in quotes",
-        )),
-    }
-}
-
-fn variable(name: &str) -> Checked<Type> {
-    if let Some((_, found)) = VARIABLES.iter().find(|(known, _)| *known == name) {
-        return Ok(*found);
-    }
-    let alike = |known: &str| known.starts_with(name) || name.starts_with(known);
-    let advice = match VARIABLES.iter().find(|(known, _)| alike(known)) {
-        Some((known, _)) => format!("did you mean '{known}'? The variables are {}", variable_names()),
-        None => format!("the variables are {}", variable_names()),
-    };
-    Err(ConditionError::new(format!("there is no variable '{name}'"), advice))
-}
-
-fn call_type(call: &CallExpr) -> Checked<Type> {
-    if let Some(target) = &call.target {
-        return member_type(call, target);
-    }
-    let name = call.func_name.as_str();
-    match (name, &call.args[..]) {
-        ("_&&_" | "_||_", [a, b]) => joined(sign(name), &[a, b]),
-        ("!_", [a]) => joined("!", &[a]),
-        ("_==_" | "_!=_" | "_<_" | "_<=_" | "_>_" | "_>=_", [a, b]) => compared(sign(name), a, b),
-        ("_+_" | "_-_" | "_*_" | "_/_" | "_%_", [a, b]) => reckoned(sign(name), a, b),
-        ("-_", [a]) => number("-", a),
-        ("@in", [a, list]) => among(a, list),
-        ("_?_:_", [condition, a, b]) => chosen(condition, a, b),
-        ("size", [a]) => match type_of(&a.expr)? {
-            Type::Text => Ok(Type::Number),
-            other => Err(ConditionError::new(
-                format!("size() of {}", other.name()),
-                "size(text) is the length of a text; the size of the file is the variable size",
-            )),
-        },
-        (units::NANOSECONDS, [_]) => Ok(Type::Duration),
-        _ => {
-            Err(ConditionError::new(format!("there is no function or operator '{}'", sign(name)), FUNCTIONS))
-        }
-    }
-}
-
-/// An operator as it is written.
-fn sign(name: &str) -> &str {
-    name.trim_matches('_')
-}
-
-fn joined(sign: &str, parts: &[&IdedExpr]) -> Checked<Type> {
-    for part in parts {
-        let found = type_of(&part.expr)?;
-        if found != Type::Truth {
-            let what = format!("'{sign}' joins {}, and joins only what is true or false", found.name());
-            return Err(ConditionError::new(what, "compare it with something, as in: size < 64KiB"));
-        }
-    }
-    Ok(Type::Truth)
-}
-
-fn compared(sign: &str, a: &IdedExpr, b: &IdedExpr) -> Checked<Type> {
-    let (a, b) = (type_of(&a.expr)?, type_of(&b.expr)?);
-    if a == b {
-        return Ok(Type::Truth);
-    }
-    let advice = match (a, b) {
-        (Type::Duration, _) | (_, Type::Duration) => "write a duration as in: age > 1h",
-        _ => "write numbers without quotes, and texts with them",
-    };
-    Err(ConditionError::new(format!("'{sign}' compares {} with {}", a.name(), b.name()), advice))
-}
-
-fn reckoned(sign: &str, a: &IdedExpr, b: &IdedExpr) -> Checked<Type> {
-    number(sign, a)?;
-    number(sign, b)
-}
-
-fn number(sign: &str, part: &IdedExpr) -> Checked<Type> {
-    match type_of(&part.expr)? {
-        Type::Number => Ok(Type::Number),
-        other => Err(ConditionError::new(
-            format!("'{sign}' reckons with {}", other.name()),
-            "it takes numbers only",
-        )),
-    }
-}
-
-fn among(part: &IdedExpr, list: &IdedExpr) -> Checked<Type> {
-    let wanted = type_of(&part.expr)?;
-    let Expr::List(ListExpr { elements, .. }) = &list.expr else {
-        return Err(ConditionError::new(
-            "'in' looks into what is no list",
-            "write it as in: uid in [1000, 1001]",
-        ));
-    };
-    for element in elements {
-        let found = type_of(&element.expr)?;
-        if found != wanted {
-            let what = format!("'in' looks for {} among {}", wanted.name(), found.plural());
-            return Err(ConditionError::new(what, "list what it may be"));
-        }
-    }
-    Ok(Type::Truth)
-}
-
-fn chosen(condition: &IdedExpr, a: &IdedExpr, b: &IdedExpr) -> Checked<Type> {
-    joined("?", &[condition])?;
-    let (a, b) = (type_of(&a.expr)?, type_of(&b.expr)?);
-    if a == b {
-        return Ok(a);
-    }
-    let what = format!("'?' chooses between {} and {}, of different kinds", a.name(), b.name());
-    Err(ConditionError::new(what, "let both be of one kind"))
-}
-
-fn member_type(call: &CallExpr, target: &IdedExpr) -> Checked<Type> {
-    let name = call.func_name.as_str();
-    if !["matches", "startsWith", "endsWith", "contains"].contains(&name) {
-        return Err(ConditionError::new(format!("there is no function '{name}'"), FUNCTIONS));
-    }
-    let target = type_of(&target.expr)?;
-    let [argument] = &call.args[..] else {
-        return Err(ConditionError::new(format!("'{name}' takes one text"), FUNCTIONS));
-    };
-    let found = type_of(&argument.expr)?;
-    if let Some(wrong) = [target, found].into_iter().find(|found| *found != Type::Text) {
-        let what = format!("'{name}' is given {}", wrong.name());
-        return Err(ConditionError::new(what, "it is for texts, as in: path.matches(\"*.wal\")"));
-    }
-    if name == "matches" {
-        let Expr::Literal(LiteralValue::String(pattern)) = &argument.expr else {
-            let advice = "write it as in: path.matches(\"*.wal\")";
-            return Err(ConditionError::new("'matches' needs a pattern in quotes", advice));
-        };
-        glob::check(pattern.inner()).map_err(|what| {
-            let found = format!("'{}' is not a pattern: {what}", pattern.inner());
-            ConditionError::new(found, "a pattern has *, **, ? and [a-z]; it is no regular expression")
-        })?;
-    }
-    Ok(Type::Truth)
 }

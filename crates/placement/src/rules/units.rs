@@ -1,7 +1,7 @@
 //! Sizes and durations in conditions: `64KiB` becomes `65536`, and `5m` a call
 //! of [`NANOSECONDS`], which tells the two apart.
 
-use super::condition::ConditionError;
+use super::error::ConditionError;
 use braid_contract::units::{DURATIONS, SIZES, split_number, unit};
 
 /// What a duration becomes a call of.

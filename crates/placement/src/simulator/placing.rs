@@ -1,14 +1,20 @@
 //! Where the bytes of an operation go: a file as a volume would have it.
 
-use super::PlacedBy;
-use super::engine::{Engine, HOME, index};
+use super::clock::Clock;
+use super::config::SimulatorConfig;
 use super::file::{File, Piece};
+use super::outcome::PlacedBy;
+use super::tiers::{HOME, Tiers};
 use crate::context::{Context, Origin, TierView, WriteSpan};
 use crate::credits::Credits;
-use crate::rules::{Chosen, Facts, Subject};
+use crate::epoch::Epoch;
+use crate::policy::Policy;
+use crate::policy_config::make_policy;
+use crate::rules::{Chosen, Facts, Rules, Subject};
 use crate::trace::{TraceFile, TraceOp, TraceOpKind};
-use braid_contract::{Hint, StreamId, TierId};
-use braid_format::Reason;
+use braid_contract::{Environment, Hint, StreamId, TierId};
+use braid_format::{RangeSize, Reason};
+use std::sync::Arc;
 
 /// What is said of a file that is asked for a tier, to rules.
 struct About<'a> {
@@ -31,7 +37,40 @@ impl Facts for About<'_> {
     }
 }
 
-impl Engine {
+/// What decides where bytes go, and the tiers that they go to.
+pub(super) struct Placing {
+    /// Of files that no rule gives another one.
+    pub(super) range_size: RangeSize,
+    pub(super) tiers: Tiers,
+    policy: Arc<dyn Policy>,
+    rules: Rules,
+    clock: Arc<Clock>,
+    /// Bytes of writes for which no tier had room.
+    pub(super) refused_bytes: u64,
+}
+
+impl Placing {
+    /// `None` if a policy or rule names a tier that there is not, or there are
+    /// no tiers.
+    pub(super) fn new(config: &SimulatorConfig, clock: &Arc<Clock>) -> Option<Self> {
+        let tiers = Tiers::new(config, clock)?;
+        let number = |name: &str| tiers.number(name);
+        Some(Self {
+            range_size: config.range_size,
+            policy: make_policy(&config.policy, number)?,
+            rules: Rules::make(&config.rules, number)?,
+            tiers,
+            clock: Arc::clone(clock),
+            refused_bytes: 0,
+        })
+    }
+
+    /// Shows an epoch that ended to the policies.
+    pub(super) fn end_epoch(&self, epoch: &Epoch) {
+        self.policy.epoch(epoch);
+        self.rules.policies().for_each(|policy| policy.epoch(epoch));
+    }
+
     /// Does what takes no time, and answers what does.
     pub(super) fn carry_out(&mut self, op: &TraceOp, about: &TraceFile, file: &mut File) -> Vec<Piece> {
         let end = op.offset + op.len;
@@ -58,11 +97,11 @@ impl Engine {
                 Vec::new()
             }
             TraceOpKind::Truncate => {
-                self.free(&file.cut(op.size));
+                self.tiers.free(&file.cut(op.size));
                 Vec::new()
             }
             TraceOpKind::Remove => {
-                self.free(&file.cut(0));
+                self.tiers.free(&file.cut(0));
                 Vec::new()
             }
             TraceOpKind::Create | TraceOpKind::Open | TraceOpKind::Sync => Vec::new(),
@@ -104,10 +143,11 @@ impl Engine {
             let home_first = range == 0 && !self.sends_away(request);
             let chosen = if home_first { None } else { self.choose(request, &file.credits) };
             let tier = chosen.as_ref().map_or(HOME, |chosen| chosen.tier);
-            let share = chosen.as_ref().map_or(&self.policy, |chosen| &chosen.policy).share(&self.view(tier));
+            let share =
+                chosen.as_ref().map_or(&self.policy, |chosen| &chosen.policy).share(&self.tiers.view(tier));
             file.credits.add(tier, file.range_size(), share);
             self.put(file, range, tier, PlacedBy::Before);
-            self.take(&file.fill(start, start + file.found_bytes(range)));
+            self.tiers.take(&file.fill(start, start + file.found_bytes(range)));
         }
     }
 
@@ -119,13 +159,13 @@ impl Engine {
         }
         let origin = origin(op);
         let grows = end.saturating_sub(file.size.max(op.offset));
-        let is_full = grows > self.room(&self.tiers[index(HOME)]);
+        let is_full = grows > self.tiers.home_room();
         let stays = if file.spread || is_full { None } else { self.stays_plain(op, about, file, end) };
         if !file.spread && stays.is_none() {
             file.spread = true;
             let home_bytes = file.placed_count() * file.range_size();
             if home_bytes > 0 {
-                let share = self.policy.share(&self.view(HOME));
+                let share = self.policy.share(&self.tiers.view(HOME));
                 file.credits.add(HOME, home_bytes, share);
             }
         }
@@ -139,13 +179,13 @@ impl Engine {
                 self.refused_bytes += op.len;
                 return Vec::new();
             };
-            let tiers = self.views(span.needed_bytes());
+            let tiers = self.tiers.views(span.needed_bytes());
             chosen.policy.placed(&context(about, origin, span, &file.credits, &tiers), chosen.tier);
-            file.credits.add(chosen.tier, new_bytes, chosen.policy.share(&tiers[index(chosen.tier)]));
+            file.credits.add(chosen.tier, new_bytes, chosen.policy.share(&tiers[usize::from(chosen.tier.0)]));
             new.into_iter().for_each(|range| self.put(file, range, chosen.tier, placed_by(&chosen)));
         }
         file.size = file.size.max(end);
-        self.take(&file.fill(op.offset, end));
+        self.tiers.take(&file.fill(op.offset, end));
         file.pieces(op.offset, end)
     }
 
@@ -153,7 +193,7 @@ impl Engine {
     /// it grows into.
     fn stays_plain(&self, op: &TraceOp, about: &TraceFile, file: &File, end: u64) -> Option<PlacedBy> {
         let (origin, range_size) = (origin(op), file.range_size());
-        let room = self.room(&self.tiers[index(HOME)]);
+        let room = self.tiers.home_room();
         if end <= range_size && room >= op.len {
             let new = op.offset == 0 && file.size == 0;
             let goes = new && self.sends_away((about, origin, span(op, 0, end, range_size)));
@@ -166,7 +206,7 @@ impl Engine {
         let new_bytes = end.next_multiple_of(range_size) - op.offset / range_size * range_size;
         let mut credits = file.fresh_deal();
         if file.size > 0 {
-            let share = self.policy.share(&self.view(HOME));
+            let share = self.policy.share(&self.tiers.view(HOME));
             credits.add(HOME, file.size.next_multiple_of(range_size), share);
         }
         let request = (about, origin, span(op, file.size, end, new_bytes));
@@ -174,7 +214,7 @@ impl Engine {
         if chosen.tier != HOME {
             return None;
         }
-        let tiers = self.views(request.2.needed_bytes());
+        let tiers = self.tiers.views(request.2.needed_bytes());
         chosen.policy.placed(&context(about, origin, request.2, &credits, &tiers), HOME);
         Some(placed_by(&chosen))
     }
@@ -184,32 +224,25 @@ impl Engine {
         (about, origin, span): (&TraceFile, Origin, WriteSpan),
         credits: &Credits,
     ) -> Option<Chosen> {
-        let tiers = self.views(span.needed_bytes());
+        let tiers = self.tiers.views(span.needed_bytes());
         let context = context(about, origin, span, credits, &tiers);
         let facts = About { file: about, now_ns: self.now() };
-        self.rules.choose(&self.policy, &context, &facts, &|name| self.number(name))
+        self.rules.choose(&self.policy, &context, &facts, &|name| self.tiers.number(name))
     }
 
     fn sends_away(&self, (about, origin, span): (&TraceFile, Origin, WriteSpan)) -> bool {
         let facts = About { file: about, now_ns: self.now() };
         let subject = Subject { facts: &facts, origin, span };
-        self.rules.sends_away(&subject, HOME, &|name| self.number(name))
+        self.rules.sends_away(&subject, HOME, &|name| self.tiers.number(name))
     }
 
     fn put(&mut self, file: &mut File, range: u64, tier: TierId, by: PlacedBy) {
         file.put(range, tier);
-        *self.tiers[index(tier)].ranges.entry(by).or_default() += 1;
+        self.tiers.put(tier, by);
     }
 
-    fn take(&mut self, pieces: &[Piece]) {
-        pieces.iter().for_each(|piece| self.tiers[index(piece.tier)].used += piece.bytes);
-    }
-
-    pub(super) fn free(&mut self, pieces: &[Piece]) {
-        for piece in pieces {
-            let used = &mut self.tiers[index(piece.tier)].used;
-            *used = used.saturating_sub(piece.bytes);
-        }
+    fn now(&self) -> u64 {
+        self.clock.monotonic_ns()
     }
 }
 

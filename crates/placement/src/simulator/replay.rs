@@ -7,7 +7,7 @@
 //! before it began. A removal is no thread's: the file goes when all that was
 //! done to it is over.
 
-use super::Pace;
+use super::config::Pace;
 use super::source::{OpId, Source};
 use crate::trace::{Trace, TraceFile, TraceOp, TraceOpKind};
 use std::collections::HashMap;

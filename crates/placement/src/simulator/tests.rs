@@ -6,8 +6,11 @@ use super::engine::Engine;
 use super::workload::{Work, Workload};
 use super::*;
 use crate::EPOCH_NS_DEFAULT;
-use crate::policy_kind::SettingValue;
+use crate::policy_config::PolicyConfig;
+use crate::policy_setting::SettingValue;
+use crate::settings::{Reserve, RuleConfig};
 use crate::trace::{TraceFile, TraceOp, TraceOpKind};
+use braid_format::RangeSize;
 
 /// What tiers read and write, and their weights.
 const FAST: ([f64; 2], Option<f64>) = ([400e6, 200e6], Some(200.0));

@@ -5,6 +5,7 @@
 //! directory (`docs/format.md`); offsets in the file are offsets in the object.
 
 mod files;
+mod held;
 mod probe;
 mod store;
 mod tier;

@@ -1,17 +1,18 @@
 //! [`DirStore`] itself.
 
+use super::held::Held;
+use super::probe;
 use super::tier::{LABEL, LABEL_MAX, Tier};
 use crate::native::open_tier_dir;
 use braid_contract::{
-    Context, Errno, Error, FallocateMode, Fd, NativeFd, ObjectId, ObjectStat, PieceIo, Result, Shown, Store,
+    Context, Errno, FallocateMode, Fd, NativeFd, ObjectId, ObjectStat, PieceIo, Result, Shown, Store,
     StoreCapabilities, StoreIo, Usage,
 };
 use braid_sys::DIRECT_ALIGNMENT;
-use std::collections::HashSet;
 use std::io::{IoSlice, IoSliceMut};
 use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
+use std::sync::{Arc, Mutex, PoisonError};
 
 /// Operations that are under way on the file system at once: enough to keep an
 /// NVMe device busy, and few enough that one which hangs does not hold every
@@ -23,23 +24,11 @@ const QUEUE_DEPTH: u32 = 20;
 pub struct DirStore {
     /// Where the directory is to be found again; `None` if only its descriptor
     /// is known.
-    pub(super) path: Option<PathBuf>,
-    /// `None` after its file system died, until it is mounted anew: a
-    /// descriptor of it would keep it from being unmounted.
-    pub(super) tier: RwLock<Option<Arc<Tier>>>,
-    pub(super) lost: Mutex<Lost>,
-    /// Held by whoever opens the directory anew.
-    pub(super) probing: Mutex<()>,
+    path: Option<PathBuf>,
+    held: Held,
+    /// Locked while the directory is opened anew.
+    probing: Mutex<()>,
     capabilities: StoreCapabilities,
-}
-
-/// What was not durable when the file system beneath went away. Whoever syncs
-/// it is told so once, as by the kernel after a failed write-back.
-#[derive(Default)]
-pub(super) struct Lost {
-    pub(super) objects: HashSet<ObjectId>,
-    /// To be told to whoever syncs everything.
-    pub(super) any: bool,
 }
 
 impl DirStore {
@@ -75,47 +64,13 @@ impl DirStore {
             preallocates: usage.preallocates,
             queue_depth: QUEUE_DEPTH,
         };
-        Ok(Self {
-            path: None,
-            tier: RwLock::new(Some(Arc::new(Tier::new(root)))),
-            lost: Mutex::default(),
-            probing: Mutex::new(()),
-            capabilities,
-        })
-    }
-
-    /// The directory as it is open now. Nothing is locked while it is used: an
-    /// operation that hangs on a device must not keep others from going on.
-    ///
-    /// # Errors
-    /// `ESTALE` if its file system died and was let go of.
-    pub(super) fn tier(&self) -> Result<Arc<Tier>> {
-        self.held()
-            .ok_or_else(|| Error::new(Errno::ESTALE, "the tier's file system failed, and was let go of"))
-    }
-
-    pub(super) fn held(&self) -> Option<Arc<Tier>> {
-        // No state is left half-changed by a panic, here and below.
-        self.tier.read().unwrap_or_else(PoisonError::into_inner).clone()
-    }
-
-    pub(super) fn lost(&self) -> MutexGuard<'_, Lost> {
-        self.lost.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    /// Fails once if some of the objects were not durable when their file
-    /// system went away.
-    fn tell_lost(&self, ids: &[ObjectId]) -> Result<()> {
-        let mut lost = self.lost();
-        // Each is told with this error: none must be left for the next.
-        let told = ids.iter().filter(|id| lost.objects.remove(id)).count();
-        if told > 0 { Err(lost_error()) } else { Ok(()) }
+        Ok(Self { path: None, held: Held::new(Tier::new(root)), probing: Mutex::new(()), capabilities })
     }
 
     /// Runs `change` on the object's file, and remembers that it is to be
     /// synced.
     fn change<T>(&self, id: ObjectId, change: impl FnOnce(&dyn NativeFd) -> Result<T>) -> Result<T> {
-        let tier = self.tier()?;
+        let tier = self.held.tier()?;
         let file = tier.file_to_change(id)?;
         let result = change(&*file);
         tier.unsynced.changed(id, &file);
@@ -137,13 +92,13 @@ impl Store for DirStore {
     }
 
     fn create(&self, id: ObjectId) -> Result<()> {
-        let tier = self.tier()?;
+        let tier = self.held.tier()?;
         tier.create(id)?;
         check_current(&tier)
     }
 
     fn read_at(&self, id: ObjectId, offset: u64, bufs: &mut [IoSliceMut<'_>], io: StoreIo) -> Result<usize> {
-        self.tier()?.file(id)?.read_at(offset, bufs, io.direct)
+        self.held.tier()?.file(id)?.read_at(offset, bufs, io.direct)
     }
 
     fn write_at(&self, id: ObjectId, offset: u64, bufs: &[IoSlice<'_>], io: StoreIo) -> Result<usize> {
@@ -158,7 +113,7 @@ impl Store for DirStore {
             if run.iter().any(|piece| matches!(piece, PieceIo::Write { .. })) {
                 self.change(id, |file| carry_out(file, run, io))?;
             } else {
-                carry_out(&*self.tier()?.file(id)?, run, io)?;
+                carry_out(&*self.held.tier()?.file(id)?, run, io)?;
             }
         }
         Ok(())
@@ -179,41 +134,39 @@ impl Store for DirStore {
     fn sync(&self, ids: &[ObjectId], data_only: bool) -> Result<()> {
         // Before what is lost is looked at: if this is the file system that
         // came back, that is known.
-        let tier = self.tier()?;
-        self.tell_lost(ids)?;
+        let tier = self.held.tier()?;
+        self.held.tell_lost(ids)?;
         tier.sync(ids, data_only)?;
         check_current(&tier)
     }
 
     fn sync_all(&self) -> Result<()> {
-        let tier = self.tier()?;
-        if std::mem::take(&mut self.lost().any) {
-            return Err(lost_error());
-        }
+        let tier = self.held.tier()?;
+        self.held.tell_any_lost()?;
         tier.sync_all()?;
         check_current(&tier)
     }
 
     fn remove(&self, ids: &[ObjectId]) -> Result<()> {
-        let tier = self.tier()?;
+        let tier = self.held.tier()?;
         for id in ids {
             tier.remove(*id)?;
-            self.lost().objects.remove(id);
+            self.held.forget_lost(*id);
         }
         check_current(&tier)
     }
 
     fn stat(&self, id: ObjectId) -> Result<ObjectStat> {
-        let attr = self.tier()?.file_to_stat(id)?.stat()?.attr;
+        let attr = self.held.tier()?.file_to_stat(id)?.stat()?.attr;
         Ok(ObjectStat { size: attr.size, allocated: attr.blocks * 512, mtime: attr.mtime })
     }
 
     fn next_data(&self, id: ObjectId, offset: u64) -> Result<Option<(u64, u64)>> {
-        self.tier()?.file(id)?.next_data(offset)
+        self.held.tier()?.file(id)?.next_data(offset)
     }
 
     fn usage(&self) -> Result<Usage> {
-        let usage = self.tier()?.root.usage()?;
+        let usage = self.held.tier()?.root.usage()?;
         if usage.read_only {
             return Err(Errno::EROFS.into());
         }
@@ -221,45 +174,50 @@ impl Store for DirStore {
     }
 
     fn label(&self) -> Result<Option<Vec<u8>>> {
-        self.tier()?.root.read_small(LABEL, LABEL_MAX).context("reading .braid/label")
+        self.held.tier()?.root.read_small(LABEL, LABEL_MAX).context("reading .braid/label")
     }
 
     fn set_label(&self, bytes: &[u8]) -> Result<()> {
-        self.tier()?.set_label(bytes)
+        self.held.tier()?.set_label(bytes)
     }
 
     fn leave_notice(&self, text: &[u8]) -> Result<()> {
-        self.tier()?.leave_notice(text)
+        self.held.tier()?.leave_notice(text)
     }
 
     fn probe(&self, label: &[u8]) -> Result<()> {
-        self.probe_tier(label)
+        let _probing = self.probing.lock().unwrap_or_else(PoisonError::into_inner);
+        match &self.path {
+            Some(path) => probe::at(&self.held, path, label),
+            // It could not be found again.
+            None => probe::open_one(&self.held.tier()?.root, label),
+        }
     }
 
     fn clear(&self) -> Result<()> {
-        self.tier()?.clear()
+        self.held.tier()?.clear()
     }
 
     fn list(&self, visit: &mut dyn FnMut(ObjectId)) -> Result<()> {
-        self.tier()?.list(visit)
+        self.held.tier()?.list(visit)
     }
 
     fn directory(&self) -> Result<Fd> {
-        Ok(Arc::clone(&self.tier()?.root))
+        Ok(Arc::clone(&self.held.tier()?.root))
     }
 
     fn adopt(&self, id: ObjectId, file: &dyn NativeFd) -> Result<()> {
-        let tier = self.tier()?;
+        let tier = self.held.tier()?;
         tier.adopt(id, file)?;
         check_current(&tier)
     }
 
     fn object_file(&self, id: ObjectId) -> Result<Fd> {
-        self.tier()?.file_to_stat(id)
+        self.held.tier()?.file_to_stat(id)
     }
 
     fn fd(&self, id: ObjectId) -> Result<Arc<OwnedFd>> {
-        let tier = self.tier()?;
+        let tier = self.held.tier()?;
         let file = tier.file_to_change(id)?;
         let fd = file.kernel_fd().ok_or(Errno::EOPNOTSUPP)?;
         // Nobody tells when it is written to. Errors of what is written after
@@ -279,8 +237,4 @@ fn carry_out(file: &dyn NativeFd, pieces: &mut [PieceIo<'_>], io: StoreIo) -> Re
         }
     }
     Ok(())
-}
-
-fn lost_error() -> Error {
-    Error::new(Errno::EIO, "data that was not synced was lost when the tier's file system went away")
 }

@@ -1,6 +1,6 @@
 //! Directories that are opened by a path: the roots of tiers.
 
-use super::KernelFd;
+use super::fd::KernelFd;
 use super::own_mount::OwnMount;
 use braid_contract::{AccessTimes, Context, Fd, Result, Shown};
 use braid_sys::lock_dir;
@@ -24,7 +24,8 @@ pub fn open_tier_dir(dir: &Path) -> Result<Fd> {
 /// # Errors
 /// `EPERM` without `CAP_SYS_ADMIN`, `ENOSYS` before Linux 5.12.
 pub fn with_access_times(dir: &Fd, times: AccessTimes) -> Result<Fd> {
-    KernelFd::root_of(OwnMount::of(Fd::clone(dir), times)?)
+    let visible = KernelFd::of(dir.as_native())?;
+    KernelFd::root_of(OwnMount::of(visible, Fd::clone(dir), times)?)
 }
 
 /// Opens a directory without locking it.

@@ -7,7 +7,7 @@ use braid_sys::set_mount_attributes;
 use rustix::fs::{Mode, OFlags};
 use rustix::mount::{MountAttrFlags, OpenTreeFlags, open_tree};
 use std::fmt;
-use std::os::fd::OwnedFd;
+use std::os::fd::{AsFd, OwnedFd};
 use std::sync::atomic::{AtomicU64, Ordering};
 
 const NEVER: u64 = MountAttrFlags::MOUNT_ATTR_NOATIME.bits() as u64;
@@ -27,11 +27,12 @@ pub(super) struct OwnMount {
 }
 
 impl OwnMount {
-    /// A mount of the directory `visible`, and not of what is mounted below it.
-    pub(super) fn of(visible: Fd, times: AccessTimes) -> Result<Self> {
+    /// A mount of the directory `visible`, which is `dir` to the kernel, and not
+    /// of what is mounted below it.
+    pub(super) fn of(dir: impl AsFd, visible: Fd, times: AccessTimes) -> Result<Self> {
         let flags =
             OpenTreeFlags::OPEN_TREE_CLONE | OpenTreeFlags::OPEN_TREE_CLOEXEC | OpenTreeFlags::AT_EMPTY_PATH;
-        let tree = open_tree(super::KernelFd::of(visible.as_native())?, "", flags)?;
+        let tree = open_tree(dir, "", flags)?;
         let attributes = AtomicU64::new(set(&tree, times)?);
         Ok(Self { tree, _visible: visible, attributes })
     }

@@ -15,9 +15,7 @@
 use super::shared::Importer;
 use super::types::ImportObserver;
 use super::walk::{Met, open_dir};
-use braid_contract::{
-    Access, Attr, Errno, Error, Fd, FileKind, NativeFd, ObjectId, RenameMode, Result, Store,
-};
+use braid_contract::{Access, Attr, Errno, Error, Fd, FileKind, ObjectId, RenameMode, Result, Store};
 use braid_core::file::open::end_use;
 use braid_core::file::whole::{adopt_object, take_object_id};
 use braid_core::namespace::copied::ID_ATTRS;

@@ -1,0 +1,15 @@
+//! How much space there is and is used, of a store and of a native file system.
+
+/// Space of a store or a file system, in bytes.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct Usage {
+    /// Size of the device or file system beneath.
+    pub total: u64,
+    /// Not used by anyone.
+    pub free: u64,
+    /// Usable by this process; at most `free`.
+    pub available: u64,
+    /// Identifies the file system beneath, so that one that is shared by two
+    /// tiers is counted once.
+    pub device: u64,
+}

@@ -1,0 +1,174 @@
+//! A volume that is open, with all that the daemon has for it, and what is told
+//! of it.
+
+use crate::config::Config;
+use crate::device::{self, Devices};
+use crate::drill::Drills;
+use crate::modules::Modules;
+use crate::places::Places;
+use crate::{memory, process};
+use braid_contract::{Error, FileSystem, InodeId};
+use braid_ipc::protocol::{
+    AffectedFile, Drill, ErrorReply, Explanation, Hello, HotFile, NamedTier, Pin, PlacedRun, Status,
+    TierStatus,
+};
+use braid_modules::trace::Trace;
+use braid_stores::native::Machine;
+use braid_volume::{Layout, Volume};
+use std::path::Path;
+use std::sync::Arc;
+use std::time::Instant;
+
+/// A volume that is open.
+#[derive(Clone)]
+pub(crate) struct VolumeHandle {
+    pub(crate) volume: Arc<Volume>,
+    pub(crate) drills: Arc<Drills>,
+    pub(crate) places: Arc<Places>,
+    /// The names of the tiers in memory.
+    memory: Arc<[String]>,
+    pub(crate) modules: Arc<Modules>,
+    /// On top of the modules.
+    pub(crate) trace: Arc<Trace>,
+    devices: Arc<Devices>,
+    opened: Instant,
+}
+
+impl VolumeHandle {
+    /// A volume that was opened as `config` says.
+    pub(crate) fn new(volume: Arc<Volume>, config: &Config, drills: Arc<Drills>, places: Places) -> Self {
+        let devices = Devices::new(volume.status().tiers.iter().map(|tier| tier.device_number));
+        let modules = Arc::new(Modules::new(&config.stack, volume.clone()));
+        let trace = Arc::new(Trace::new(modules.file_system(), Arc::new(Machine)));
+        Self {
+            volume,
+            drills,
+            places: Arc::new(places),
+            memory: memory::names(config.stack.volume()).into(),
+            modules,
+            trace,
+            devices: Arc::new(devices),
+            opened: Instant::now(),
+        }
+    }
+
+    /// The whole stack as a file system.
+    pub(crate) fn file_system(&self) -> Arc<dyn FileSystem> {
+        self.trace.clone()
+    }
+
+    /// Writes back what is held in memory and closes the volume.
+    pub(crate) fn shutdown(&self) -> Result<(), Error> {
+        self.trace.close();
+        // What hangs would keep it from ending.
+        self.drills.lift();
+        memory::empty(&self.volume, &self.memory);
+        self.volume.shutdown()
+    }
+
+    /// Where the data of an inode is.
+    pub(crate) fn explain(&self, ino: u64) -> Result<Explanation, Error> {
+        let explanation = self.volume.explain(InodeId(ino))?;
+        let (layout, object) = match explanation.layout {
+            Layout::Plain => ("plain", None),
+            Layout::Whole { id } => ("whole", Some(id.to_string())),
+            Layout::Spread { id } => ("spread", Some(id.to_string())),
+        };
+        let volatile_tiers = self.volatile_tiers(&explanation.runs);
+        Ok(Explanation {
+            layout: layout.into(),
+            object,
+            owner: Some(explanation.owner),
+            size: explanation.size,
+            range_size: explanation.range_size,
+            volume_range_size: Some(explanation.volume_range_size),
+            durable: volatile_tiers.is_empty(),
+            volatile_tiers,
+            rule: explanation.rule,
+            policy: Some(explanation.policy),
+            pin: explanation.pin.map(|tier| Pin { tier }),
+            next: explanation.next,
+            runs: explanation.runs,
+        })
+    }
+
+    /// The tiers in memory that a file is on. Its name and its index are on
+    /// home, whatever else is.
+    fn volatile_tiers(&self, runs: &[PlacedRun]) -> Vec<NamedTier> {
+        let on = |id| runs.iter().any(|run| run.tier.as_ref().is_some_and(|tier| tier.id == id));
+        let tiers = self.volume.status().tiers.into_iter();
+        let volatile = tiers.filter(|tier| !tier.durable && (tier.home || on(tier.id)));
+        volatile.map(|tier| NamedTier { id: tier.id, name: tier.name }).collect()
+    }
+
+    /// The files with ranges on tiers that can't be relied on.
+    pub(crate) fn affected(
+        &self,
+        tell: &mut dyn FnMut(AffectedFile) -> Result<(), Error>,
+    ) -> Result<(), Error> {
+        self.volume.affected(&mut |file| {
+            let path = file.path.to_string_lossy().into_owned();
+            tell(match file.runs {
+                Ok(runs) => AffectedFile { path, unknown: None, runs },
+                Err(why) => AffectedFile { path, unknown: Some(why), runs: Vec::new() },
+            })
+        })
+    }
+
+    /// Changes, and tells, what faults are armed.
+    pub(crate) fn drill(&self, tier: Option<&str>, rules: Option<&[String]>) -> Result<Drill, ErrorReply> {
+        if let Some(tier) = tier {
+            self.places.known(tier)?;
+        }
+        match (tier, rules) {
+            (Some(tier), Some(rules)) => self.drills.arm(tier, rules)?,
+            (None, Some(_)) => return Err(ErrorReply::new("faults are armed on one tier: name it")),
+            (_, None) => {}
+        }
+        Ok(self.drills.list(tier))
+    }
+
+    /// The state of the volume.
+    pub(crate) fn status(&self, hello: &Hello) -> Status {
+        let status = self.volume.status();
+        let home = status.tiers.iter().find(|tier| tier.home).map(|tier| tier.location.clone());
+        let home = home.unwrap_or_default();
+        Status {
+            volume: status.id.to_string(),
+            mountpoint: hello.mountpoint.clone(),
+            version: hello.version.clone(),
+            pid: hello.pid,
+            uptime_seconds: self.opened.elapsed().as_secs_f64(),
+            range_size: status.range_size,
+            policy: status.policy,
+            open_files: status.open_files,
+            known_inodes: status.known_inodes,
+            pending_removals: status.pending_removals,
+            tiers: status.tiers.into_iter().map(|tier| self.tier_status(tier)).collect(),
+            left_out_tiers: status.left_out_tiers,
+            lost_tiers: status.lost_tiers,
+            hottest: status.hottest.into_iter().map(|file| Self::hot_file(file, Path::new(&home))).collect(),
+            moves: status.moves,
+        }
+    }
+
+    fn hot_file(file: braid_volume::HotFile, home: &Path) -> HotFile {
+        HotFile {
+            ino: file.ino.0,
+            path: file.fd.and_then(|fd| device::path_below(&*fd, home)),
+            heat: file.heat,
+            ranges: file.ranges,
+            tier_names: file.tier_names,
+        }
+    }
+
+    /// Adds to the status of a tier what the volume does not know.
+    fn tier_status(&self, mut tier: TierStatus) -> TierStatus {
+        tier.faults = self.drills.armed(&tier.name);
+        for thread in &mut tier.busiest_threads {
+            thread.program = process::program_of(thread.thread);
+        }
+        tier.device = self.devices.look(tier.device_number);
+        tier
+    }
+}

@@ -1,0 +1,27 @@
+//! Refusals as the control socket answers them.
+
+use crate::refusal::Refusal;
+use braid_contract::{Errno, Error, Shown};
+use braid_ipc::protocol::ErrorReply;
+use std::path::Path;
+
+/// What was found, and what to do.
+pub(crate) fn refused(errno: Errno, what: &str, advice: &str) -> ErrorReply {
+    ErrorReply { errno: Some(errno.0), message: format!("{what}\n  help: {advice}") }
+}
+
+/// What was asked for is wrong.
+pub(crate) fn invalid(refusal: Refusal) -> ErrorReply {
+    ErrorReply { errno: Some(Errno::EINVAL.0), message: refusal.to_string() }
+}
+
+/// A directory can't be opened as a tier.
+pub(crate) fn cant_open(dir: &Path, error: &Error) -> ErrorReply {
+    match error.errno() {
+        Errno::EBUSY => {
+            let what = format!("{}: the directory is a tier of a volume that is mounted now", dir.shown());
+            refused(Errno::EBUSY, &what, "name an empty directory of its own")
+        }
+        errno => refused(errno, &error.to_string(), "check the directory and its file system"),
+    }
+}

@@ -1,0 +1,27 @@
+//! Files of settings, as text.
+
+use rustix::fs::OFlags;
+use rustix::io::Errno;
+use std::io::{self, Read};
+use std::os::unix::fs::OpenOptionsExt;
+use std::path::Path;
+
+/// A file that is longer is something else.
+const FILE_BYTES_MAX: u64 = 1 << 20;
+
+/// Reads a file of settings, which is not longer than one can be.
+pub(crate) fn read(path: &Path) -> io::Result<String> {
+    // Opening a FIFO would wait for a writer.
+    let mut options = std::fs::OpenOptions::new();
+    let file = options.read(true).custom_flags(OFlags::NONBLOCK.bits().cast_signed()).open(path)?;
+    let found = file.metadata()?;
+    if found.is_dir() {
+        return Err(Errno::ISDIR.into());
+    }
+    if !found.is_file() {
+        return Err(io::Error::new(io::ErrorKind::InvalidInput, "it is not a regular file"));
+    }
+    let mut text = String::new();
+    file.take(FILE_BYTES_MAX + 1).read_to_string(&mut text)?;
+    if text.len() as u64 > FILE_BYTES_MAX { Err(io::ErrorKind::FileTooLarge.into()) } else { Ok(text) }
+}

@@ -1,0 +1,46 @@
+//! How a simulation went.
+
+use std::collections::BTreeMap;
+
+/// How a simulation went.
+#[derive(Clone, PartialEq, Debug)]
+pub struct Simulated {
+    /// Seconds until the last byte was read or written.
+    pub seconds: f64,
+    /// Bytes that were read and written on all tiers.
+    pub bytes: [u64; 2],
+    /// The tiers, in their order.
+    pub tiers: Vec<TierSimulated>,
+    /// Bytes of writes for which no tier had room.
+    pub refused_bytes: u64,
+}
+
+/// How it went on one tier.
+#[derive(Clone, PartialEq, Debug)]
+pub struct TierSimulated {
+    /// The tier's name.
+    pub name: String,
+    /// Bytes that were read and written there.
+    pub bytes: [u64; 2],
+    /// Share of the time in which something was under way, 0 to 1.
+    pub busy: f64,
+    /// Bytes in use in the end.
+    pub used: u64,
+    /// Ranges that were put there, by whom.
+    pub ranges: BTreeMap<PlacedBy, u64>,
+}
+
+/// Who gave a range its tier.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+pub enum PlacedBy {
+    /// It was there before the trace began.
+    Before,
+    /// Nobody: it is the first of a file, which goes home.
+    Plain,
+    /// The policy.
+    Policy,
+    /// The policy, and its first choice had no room.
+    Spill,
+    /// The rule of this number, from 1 on.
+    Rule(usize),
+}
