@@ -26,6 +26,7 @@ mod random;
 mod request;
 mod status;
 mod store;
+mod store_layer;
 /// How sizes, rates and durations are written and read.
 pub mod units;
 mod usage;
@@ -55,4 +56,5 @@ pub use status::{
     PlacedRun, ThreadStatus, TierState, TierStatus, Trouble,
 };
 pub use store::{ObjectStat, PieceIo, Store, StoreCapabilities, StoreIo};
+pub use store_layer::{StoreLayer, StoreOperation};
 pub use usage::Usage;

@@ -2,9 +2,8 @@
 
 use super::control::{Course, FaultControl};
 use super::rule::{FaultOp, FaultRule};
-use braid_contract::{Fd, NativeFd, ObjectId, ObjectStat, Result, Store, StoreCapabilities, StoreIo, Usage};
+use braid_contract::{ObjectId, Result, Store, StoreIo, StoreLayer, StoreOperation};
 use std::io::{IoSlice, IoSliceMut};
-use std::os::fd::OwnedFd;
 use std::sync::Arc;
 
 /// A store that fails by rules, in front of another one. Without rules it
@@ -26,20 +25,15 @@ impl FaultStore {
     pub fn control(&self) -> FaultControl {
         self.control.clone()
     }
-
-    fn meet(&self, op: FaultOp, ids: &[ObjectId]) -> Result<()> {
-        self.control.meet(op, ids).map(drop)
-    }
 }
 
-impl Store for FaultStore {
-    fn capabilities(&self) -> StoreCapabilities {
-        self.inner.capabilities()
+impl StoreLayer for FaultStore {
+    fn inner(&self) -> &dyn Store {
+        &*self.inner
     }
 
-    fn create(&self, id: ObjectId) -> Result<()> {
-        self.meet(FaultOp::Create, &[id])?;
-        self.inner.create(id)
+    fn before(&self, operation: StoreOperation, ids: &[ObjectId]) -> Result<()> {
+        faults_of(operation, ids).iter().try_for_each(|op| self.control.meet(*op, ids).map(drop))
     }
 
     fn read_at(&self, id: ObjectId, offset: u64, bufs: &mut [IoSliceMut<'_>], io: StoreIo) -> Result<usize> {
@@ -65,104 +59,28 @@ impl Store for FaultStore {
             }
         }
     }
+}
 
-    // A batch is not handed on as one: each of its pieces meets its own fault.
-
-    fn allocate(&self, id: ObjectId, offset: u64, len: u64, keep_size: bool) -> Result<()> {
-        self.meet(FaultOp::Allocate, &[id])?;
-        self.inner.allocate(id, offset, len, keep_size)
-    }
-
-    fn punch(&self, id: ObjectId, offset: u64, len: u64) -> Result<()> {
-        self.meet(FaultOp::Punch, &[id])?;
-        self.inner.punch(id, offset, len)
-    }
-
-    fn truncate(&self, id: ObjectId, size: u64) -> Result<()> {
-        self.meet(FaultOp::Truncate, &[id])?;
-        self.inner.truncate(id, size)
-    }
-
-    fn sync(&self, ids: &[ObjectId], data_only: bool) -> Result<()> {
-        if !ids.is_empty() {
-            self.meet(FaultOp::Sync, ids)?;
-        }
-        self.inner.sync(ids, data_only)
-    }
-
-    fn sync_all(&self) -> Result<()> {
-        self.meet(FaultOp::Sync, &[])?;
-        self.inner.sync_all()
-    }
-
-    fn remove(&self, ids: &[ObjectId]) -> Result<()> {
-        self.meet(FaultOp::Remove, ids)?;
-        self.inner.remove(ids)
-    }
-
-    fn stat(&self, id: ObjectId) -> Result<ObjectStat> {
-        self.meet(FaultOp::Stat, &[id])?;
-        self.inner.stat(id)
-    }
-
-    fn next_data(&self, id: ObjectId, offset: u64) -> Result<Option<(u64, u64)>> {
-        self.meet(FaultOp::Stat, &[id])?;
-        self.inner.next_data(id, offset)
-    }
-
-    fn usage(&self) -> Result<Usage> {
-        self.meet(FaultOp::Usage, &[])?;
-        self.inner.usage()
-    }
-
-    fn label(&self) -> Result<Option<Vec<u8>>> {
-        self.meet(FaultOp::Label, &[])?;
-        self.inner.label()
-    }
-
-    fn set_label(&self, label: &[u8]) -> Result<()> {
-        self.meet(FaultOp::Label, &[])?;
-        self.inner.set_label(label)
-    }
-
-    fn leave_notice(&self, text: &[u8]) -> Result<()> {
-        self.inner.leave_notice(text)
-    }
-
-    fn probe(&self, label: &[u8]) -> Result<()> {
-        self.meet(FaultOp::Probe, &[])?;
-        self.inner.probe(label)
-    }
-
-    fn clear(&self) -> Result<()> {
-        self.meet(FaultOp::Remove, &[])?;
-        self.meet(FaultOp::Label, &[])?;
-        self.inner.clear()
-    }
-
-    fn list(&self, visit: &mut dyn FnMut(ObjectId)) -> Result<()> {
-        self.meet(FaultOp::List, &[])?;
-        self.inner.list(visit)
-    }
-
-    fn directory(&self) -> Result<Fd> {
-        self.meet(FaultOp::List, &[])?;
-        self.inner.directory()
-    }
-
-    fn adopt(&self, id: ObjectId, file: &dyn NativeFd) -> Result<()> {
-        self.meet(FaultOp::Create, &[id])?;
-        self.inner.adopt(id, file)
-    }
-
-    fn object_file(&self, id: ObjectId) -> Result<Fd> {
-        self.meet(FaultOp::Stat, &[id])?;
-        self.inner.object_file(id)
-    }
-
-    fn fd(&self, id: ObjectId) -> Result<Arc<OwnedFd>> {
-        self.meet(FaultOp::Descriptor, &[id])?;
-        self.inner.fd(id)
+/// The faults that an operation may meet, one after another.
+fn faults_of(operation: StoreOperation, ids: &[ObjectId]) -> &'static [FaultOp] {
+    match operation {
+        StoreOperation::Create | StoreOperation::Adopt => &[FaultOp::Create],
+        StoreOperation::Read => &[FaultOp::Read],
+        StoreOperation::Write => &[FaultOp::Write],
+        StoreOperation::Allocate => &[FaultOp::Allocate],
+        StoreOperation::Punch => &[FaultOp::Punch],
+        StoreOperation::Truncate => &[FaultOp::Truncate],
+        StoreOperation::Sync if ids.is_empty() => &[],
+        StoreOperation::Sync | StoreOperation::SyncAll => &[FaultOp::Sync],
+        StoreOperation::Remove => &[FaultOp::Remove],
+        StoreOperation::Stat | StoreOperation::NextData | StoreOperation::ObjectFile => &[FaultOp::Stat],
+        StoreOperation::Usage => &[FaultOp::Usage],
+        StoreOperation::Label | StoreOperation::SetLabel => &[FaultOp::Label],
+        StoreOperation::LeaveNotice => &[],
+        StoreOperation::Probe => &[FaultOp::Probe],
+        StoreOperation::Clear => &[FaultOp::Remove, FaultOp::Label],
+        StoreOperation::List | StoreOperation::Directory => &[FaultOp::List],
+        StoreOperation::Descriptor => &[FaultOp::Descriptor],
     }
 }
 

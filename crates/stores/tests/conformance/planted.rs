@@ -1,9 +1,9 @@
 //! Stores that break a promise: the suite must say so.
 
 use super::SIZE;
-use braid_contract::{ObjectId, Result, Store, StoreCapabilities, StoreIo};
+use braid_contract::{ObjectId, Result, Store, StoreCapabilities, StoreIo, StoreLayer};
 use braid_stores::memory::MemoryStore;
-use braid_testkit::conformance::store::{Fresh, Layered, StoreLayer, run};
+use braid_testkit::conformance::store::{Fresh, Layered, run};
 use std::io::{IoSlice, IoSliceMut};
 use std::sync::Arc;
 

@@ -1,8 +1,8 @@
 //! A store that writes each byte once, as one on a zoned device or on a network
 //! does.
 
-use super::layer::{Layered, StoreLayer};
-use braid_contract::{Errno, Error, ObjectId, Result, Store, StoreCapabilities, StoreIo};
+use super::layer::Layered;
+use braid_contract::{Errno, Error, ObjectId, Result, Store, StoreCapabilities, StoreIo, StoreLayer};
 use std::collections::hash_map::Entry;
 use std::collections::{BTreeMap, HashMap};
 use std::io::IoSlice;

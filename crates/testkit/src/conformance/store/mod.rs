@@ -12,7 +12,8 @@ mod space;
 mod tier;
 
 pub use append_only::{AppendOnly, AppendOnlyStore};
-pub use layer::{Layered, StoreLayer};
+pub use braid_contract::StoreLayer;
+pub use layer::Layered;
 
 use super::Report;
 use braid_contract::{Errno, Hint, ObjectId, Result, Store, StoreCapabilities, StoreIo};

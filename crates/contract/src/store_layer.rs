@@ -1,0 +1,95 @@
+//! Stores on top of another one: a layer writes only what it changes.
+
+use crate::{Fd, NativeFd, ObjectId, ObjectStat, Result, Store, StoreCapabilities, StoreIo, Usage};
+use std::io::{IoSlice, IoSliceMut};
+use std::os::fd::OwnedFd;
+use std::sync::Arc;
+
+macro_rules! layer {
+    ($($variant:ident: fn $name:ident($($arg:ident: $type:ty),*) -> $reply:ty, of $ids:expr;)*) => {
+        /// An operation of a store, as a [`StoreLayer`] tells them apart.
+        #[derive(Clone, Copy, PartialEq, Eq, Debug)]
+        pub enum StoreOperation {
+            $(
+                #[doc = concat!("[`Store::", stringify!($name), "`].")]
+                $variant,
+            )*
+        }
+
+        /// A store on top of another one. Every operation goes to the store
+        /// beneath, unless the layer has a method of its own for it, or refuses
+        /// it [`before`](Self::before). Batches are not handed on as such: each
+        /// piece is read or written by the layer. A layer is a [`Store`] thereby.
+        pub trait StoreLayer: Send + Sync {
+            /// The store beneath.
+            fn inner(&self) -> &dyn Store;
+
+            /// What this store can do: what the one beneath can.
+            fn capabilities(&self) -> StoreCapabilities {
+                self.inner().capabilities()
+            }
+
+            /// Asked before an operation goes to the store beneath; the error is
+            /// answered in its place. Of operations on objects, `ids` are these.
+            ///
+            /// # Errors
+            /// If the operation is to fail.
+            fn before(&self, operation: StoreOperation, ids: &[ObjectId]) -> Result<()> {
+                let _ = (operation, ids);
+                Ok(())
+            }
+
+            $(
+                #[doc = concat!("[`Store::", stringify!($name), "`], by the store beneath.")]
+                ///
+                /// # Errors
+                /// Those of [`before`](Self::before) and of the store.
+                fn $name(&self, $($arg: $type),*) -> $reply {
+                    self.before(StoreOperation::$variant, $ids)?;
+                    self.inner().$name($($arg),*)
+                }
+            )*
+        }
+
+        impl<L: StoreLayer> Store for L {
+            fn capabilities(&self) -> StoreCapabilities {
+                StoreLayer::capabilities(self)
+            }
+
+            $(
+                fn $name(&self, $($arg: $type),*) -> $reply {
+                    StoreLayer::$name(self, $($arg),*)
+                }
+            )*
+        }
+    };
+}
+
+layer! {
+    Create: fn create(id: ObjectId) -> Result<()>, of &[id];
+    Read: fn read_at(
+        id: ObjectId, offset: u64, bufs: &mut [IoSliceMut<'_>], io: StoreIo
+    ) -> Result<usize>, of &[id];
+    Write: fn write_at(
+        id: ObjectId, offset: u64, bufs: &[IoSlice<'_>], io: StoreIo
+    ) -> Result<usize>, of &[id];
+    Allocate: fn allocate(id: ObjectId, offset: u64, len: u64, keep_size: bool) -> Result<()>, of &[id];
+    Punch: fn punch(id: ObjectId, offset: u64, len: u64) -> Result<()>, of &[id];
+    Truncate: fn truncate(id: ObjectId, size: u64) -> Result<()>, of &[id];
+    Sync: fn sync(ids: &[ObjectId], data_only: bool) -> Result<()>, of ids;
+    SyncAll: fn sync_all() -> Result<()>, of &[];
+    Remove: fn remove(ids: &[ObjectId]) -> Result<()>, of ids;
+    Stat: fn stat(id: ObjectId) -> Result<ObjectStat>, of &[id];
+    NextData: fn next_data(id: ObjectId, offset: u64) -> Result<Option<(u64, u64)>>, of &[id];
+    Usage: fn usage() -> Result<Usage>, of &[];
+    Label: fn label() -> Result<Option<Vec<u8>>>, of &[];
+    SetLabel: fn set_label(label: &[u8]) -> Result<()>, of &[];
+    LeaveNotice: fn leave_notice(text: &[u8]) -> Result<()>, of &[];
+    Probe: fn probe(label: &[u8]) -> Result<()>, of &[];
+    Clear: fn clear() -> Result<()>, of &[];
+    List: fn list(visit: &mut dyn FnMut(ObjectId)) -> Result<()>, of &[];
+    Directory: fn directory() -> Result<Fd>, of &[];
+    Adopt: fn adopt(id: ObjectId, file: &dyn NativeFd) -> Result<()>, of &[id];
+    ObjectFile: fn object_file(id: ObjectId) -> Result<Fd>, of &[id];
+    Descriptor: fn fd(id: ObjectId) -> Result<Arc<OwnedFd>>, of &[id];
+}
