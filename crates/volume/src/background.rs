@@ -56,8 +56,8 @@ fn start(volume: &Arc<Volume>, name: &str, work: Work) -> std::io::Result<()> {
 /// or when the volume is gone.
 fn start_job_threads(volume: &Arc<Volume>) -> std::io::Result<()> {
     for _ in 0..PARALLEL_MAX {
-        let (jobs, weak) = (Arc::clone(&volume.jobs), Arc::downgrade(volume));
-        volume.threads.start("braid-jobs", move |_| carry_out(&jobs.list, &weak))?;
+        let (jobs, weak) = (Arc::clone(&volume.jobs.list), Arc::downgrade(volume));
+        volume.threads.start("braid-jobs", move |_| carry_out(&jobs, &weak))?;
     }
     Ok(())
 }

@@ -15,7 +15,9 @@ use std::sync::Arc;
 pub(crate) struct Jobs {
     pub(super) core: Arc<Core>,
     pub(super) throttles: Arc<Throttles>,
-    pub(crate) list: JobList,
+    /// Threads that wait for a job keep the list, and nothing else of the
+    /// volume.
+    pub(crate) list: Arc<JobList>,
     /// Held while a record is written, so that they are written in order.
     saving: Mutex<()>,
 }
@@ -45,7 +47,7 @@ impl Jobs {
         Self {
             core: Arc::clone(core),
             throttles: Arc::clone(throttles),
-            list: JobList::new(Arc::clone(&core.environment), Arc::clone(&throttles.paces)),
+            list: Arc::new(JobList::new(Arc::clone(&core.environment), Arc::clone(&throttles.paces))),
             saving: Mutex::new(()),
         }
     }
