@@ -18,11 +18,8 @@ use super::walk::{Met, open_dir};
 use braid_contract::{
     Access, Attr, Errno, Error, Fd, FileKind, NativeFd, ObjectId, RenameMode, Result, Store,
 };
-use braid_core::file::open::end_use;
-use braid_core::file::whole::{adopt_object, take_object_id};
-use braid_core::namespace::copied::ID_ATTRS;
-use braid_core::namespace::copied::give_attributes;
-use braid_core::namespace::known::with_file;
+use braid_core::file::{adopt_object, end_use, take_object_id};
+use braid_core::namespace::{ID_ATTRS, give_attributes, with_file};
 use braid_format::Reason;
 use braid_tiers::Tier;
 use std::collections::HashMap;
