@@ -5,7 +5,7 @@ use super::file::Subject;
 use braid_contract::{Fd, Result};
 use braid_core::Core;
 use braid_core::live::Layout;
-use braid_core::namespace::known::found;
+use braid_core::namespace::found;
 use braid_home::Identity;
 use std::path::Path;
 use std::sync::Arc;

@@ -59,8 +59,9 @@ pub struct Core {
     pub observer: Arc<dyn Observer>,
     /// Time, chance and threads.
     pub environment: Arc<dyn Environment>,
+    /// The bug that was set on purpose.
     #[cfg(feature = "failpoints")]
-    pub(crate) failpoint: std::sync::OnceLock<Failpoint>,
+    pub failpoint: std::sync::OnceLock<Failpoint>,
 }
 
 impl Core {

@@ -8,14 +8,14 @@
 #![forbid(unsafe_code)]
 
 pub mod coord;
-pub mod core;
+mod core;
 mod failpoint;
 pub mod file;
 pub mod live;
 pub mod namespace;
 pub mod need;
-pub mod observer;
-pub mod placer;
+mod observer;
+mod placer;
 pub mod reap;
 pub mod recover;
 

@@ -3,7 +3,7 @@
 
 use braid_contract::{AffectedRun, Errno, Error, NamedTier, Result, TierId};
 use braid_core::Core;
-use braid_core::file::owner::index_of;
+use braid_core::file::index_of;
 use braid_format::{IdAttr, IdKind};
 use braid_index::Index;
 use std::collections::HashMap;

@@ -7,7 +7,7 @@ use crate::threads::Stop;
 use crate::volume::Volume;
 use braid_contract::{Mover, Result};
 use braid_core::reap::reap_due;
-use braid_core::recover::counts::count_ranges;
+use braid_core::recover::count_ranges;
 use braid_index::BALLAST_LEN;
 use braid_tiers::MoversConfig;
 use std::sync::{Arc, Weak};

@@ -5,10 +5,7 @@ use crate::heat::{Decay, key_of};
 use crate::volume::Volume;
 use braid_contract::{HoldingRule, InodeId, NamedTier, ObjectId, PlacedRun, Result, TierId};
 use braid_core::file;
-use braid_core::file::choose::is_pinned;
-use braid_core::file::choose::{choose, effective_placement};
-use braid_core::file::open::file_of;
-use braid_core::file::ranges::range_size_in;
+use braid_core::file::{choose, effective_placement, file_of, is_pinned, range_size_in};
 use braid_core::live::{File, Spread};
 use braid_format::{DEGREE_MAX, FileKey, RangeSize, Reason, RuleNumber};
 use braid_placement::{Credits, Origin};
@@ -137,7 +134,7 @@ impl Volume {
             size_after: size + bytes,
             new_bytes: bytes,
         };
-        let request = file::choose::PlacementRequest { file, origin: Origin::default(), span };
+        let request = file::PlacementRequest { file, origin: Origin::default(), span };
         let tier = choose(&self.core, &request, &credits, 0).ok()?.tier;
         Some(NamedTier { id: tier.id, name: tier.name.clone() })
     }

@@ -7,23 +7,16 @@ use braid_contract::{
     InodeId, OpenFlags, OpenRequest, Opened, RenameMode, Result, SeekTarget, SetAttr, StatFs, WriteFlags,
     XattrMode,
 };
-use braid_core::core::Core;
-use braid_core::file::allocate::{allocate_file, copy_between};
-use braid_core::file::home_inode::update_home_inode;
-use braid_core::file::open::{close_file, open_inode};
-use braid_core::file::read::read_file;
-use braid_core::file::seek::seek_file;
-use braid_core::file::set_id::clear_set_id;
-use braid_core::file::sync::{sync_file, sync_open};
-use braid_core::file::write::write_file;
-use braid_core::namespace::attr::get_attr;
-use braid_core::namespace::change::set_attr;
-use braid_core::namespace::dirs::{open_directory, read_directory};
-use braid_core::namespace::lookup::look_up;
-use braid_core::namespace::make::{make_dir, make_file, make_link, make_node, make_symlink};
-use braid_core::namespace::remove::{remove_dir, remove_name, rename_name};
-use braid_core::namespace::resolve::path_of;
-use braid_core::namespace::xattrs::{get_xattr, list_xattr, remove_xattr, set_xattr};
+use braid_core::Core;
+use braid_core::file::{
+    allocate_file, clear_set_id, close_file, copy_between, open_inode, read_file, seek_file, sync_file,
+    sync_open, update_home_inode, write_file,
+};
+use braid_core::namespace::{
+    get_attr, get_xattr, list_xattr, look_up, make_dir, make_file, make_link, make_node, make_symlink,
+    open_directory, path_of, read_directory, remove_dir, remove_name, remove_xattr, rename_name, set_attr,
+    set_xattr,
+};
 use braid_core::need::with_room;
 use braid_placement::Origin;
 use braid_tiers::{Account, act_for};

@@ -3,9 +3,9 @@
 
 use braid_contract::{Errno, ObjectId, Result, TierId};
 use braid_core::Core;
-use braid_core::file::ranges::range_size_in;
+use braid_core::file::range_size_in;
 use braid_core::live::{File, Layout};
-use braid_core::recover::counts::each_whole_file;
+use braid_core::recover::each_whole_file;
 use braid_format::{RANGE_SIZE_MAX, RangeSize, SIZE_MAX};
 use braid_index::Index;
 use braid_tiers::{Backend, Counts, Tier};

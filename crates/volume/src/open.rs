@@ -19,7 +19,7 @@ use crate::threads::Threads;
 use crate::volume::Volume;
 use crate::watch::Watch;
 use braid_contract::{Access, Environment, Errno, Error, Fd, InodeId, Result, TierId, VolumeId};
-use braid_core::core::Core;
+use braid_core::Core;
 use braid_core::live::{Freed, Handles, InodeTable, NameLocks, Removals};
 use braid_core::recover::recover;
 use braid_format::RANGE_SIZE_DEFAULT;

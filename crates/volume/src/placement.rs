@@ -2,7 +2,7 @@
 //! they come from.
 
 use braid_contract::TierId;
-use braid_core::placer::Placer;
+use braid_core::Placer;
 use braid_format::RangeSizes;
 use braid_placement::{Epoch, Policy, PolicyConfig, RuleConfig, Rules, make_policy};
 use parking_lot::RwLock;

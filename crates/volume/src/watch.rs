@@ -4,8 +4,8 @@
 use crate::heat::Heat;
 use crate::rehome::Changes;
 use braid_contract::TierId;
+use braid_core::Observer;
 use braid_core::live::{File, Inode};
-use braid_core::observer::Observer;
 use std::ffi::OsStr;
 use std::ops::Range;
 use std::sync::Arc;

@@ -125,7 +125,7 @@ pub fn is_pinned(core: &Core, file: &File) -> Result<bool> {
 }
 
 /// Whether a rule that pins placed some of the file's ranges, or would now.
-pub fn is_pinned_by_rule(core: &Core, file: &File) -> bool {
+fn is_pinned_by_rule(core: &Core, file: &File) -> bool {
     if core.placer.rules().is_empty() {
         return false;
     }

@@ -6,38 +6,61 @@
 //! spreading, truncating and moving a small file as a whole hold it alone. A
 //! range moves beside both.
 
-pub mod allocate;
-pub mod choose;
+mod allocate;
+pub(crate) mod choose;
 mod copy;
 pub(crate) mod emptying;
 mod evacuate;
-pub mod extents;
-pub mod gather;
-pub mod home_inode;
+mod extents;
+mod gather;
+mod home_inode;
 mod id_attr;
 mod indexing;
-pub mod leave;
+mod leave;
 mod leave_home;
 mod load;
 mod mark;
-pub mod move_whole;
-pub mod open;
-pub mod owner;
+mod move_whole;
+pub(crate) mod open;
+pub(crate) mod owner;
 mod pieces;
 mod place;
 mod preallocate;
-pub mod presence;
+mod presence;
 mod range_move;
-pub mod ranges;
-pub mod read;
-pub mod recover_whole;
+mod ranges;
+mod read;
+pub(crate) mod recover_whole;
 mod release;
-pub mod relocate;
-pub mod seek;
-pub mod set_id;
-pub mod sync;
+mod relocate;
+mod seek;
+pub(crate) mod set_id;
+mod sync;
 mod trim;
 pub(crate) mod truncate;
-pub mod whole;
+mod whole;
 mod whole_object;
-pub mod write;
+mod write;
+
+pub use allocate::{allocate_file, copy_between};
+pub use choose::{
+    EffectivePlacement, PlacementRequest, TierChoice, choose, effective_placement, find_room, is_pinned,
+    placed,
+};
+pub use extents::allocated_on;
+pub use gather::gather;
+pub use home_inode::update_home_inode;
+pub use leave::{disown, prepare_leave};
+pub use move_whole::moves_at_once;
+pub use open::{close_file, end_use, file_of, open_inode};
+pub use owner::index_of;
+pub use presence::concerns;
+pub use ranges::{range_size_in, range_size_of, smallest_range};
+pub use read::read_file;
+pub use recover_whole::OwnerInode;
+pub use relocate::{relocate, relocate_watched};
+pub use seek::seek_file;
+pub use set_id::clear_set_id;
+pub use sync::{sync_file, sync_open};
+pub use whole::{adopt_object, take_object_id};
+pub use write::write_file;

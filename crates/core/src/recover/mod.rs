@@ -4,8 +4,11 @@
 //! Only marked files are looked at: those that were in use, or being removed,
 //! when the volume went down.
 
-pub mod counts;
-pub mod unnamed;
+mod counts;
+mod unnamed;
+
+pub use counts::{count_ranges, each_whole_file, save_counts};
+pub use unnamed::{IMPORT_DIR, discard_unnamed};
 
 use crate::core::Core;
 use crate::file::emptying::finish_emptying;
@@ -13,7 +16,6 @@ use crate::file::owner::check_own;
 use crate::file::recover_whole::{OwnerInode, recover_whole};
 use crate::reap::remove_data;
 use crate::recover::counts::load_counts;
-use crate::recover::unnamed::discard_unnamed;
 use braid_contract::{Access, Errno, Error, Fd, NativeFd, ObjectId, Result, SetTime, Timestamp};
 use braid_format::{Entry, IdKind, Mark, Owners};
 use braid_home::TEMPORARIES;

@@ -20,7 +20,7 @@
 use braid_contract::{Access, Attr, Errno, Error, Fd, NativeFd, ObjectId, Result, Store, TierId};
 use braid_core::Core;
 use braid_core::live::{File, Layout};
-use braid_core::namespace::copied::copy_xattrs;
+use braid_core::namespace::copy_xattrs;
 use braid_home::{Home, Identity};
 use braid_sys::is_privileged;
 use braid_tiers::bit;

@@ -7,7 +7,7 @@
 
 use super::in_place::{Site, split};
 use braid_contract::{Access, Attr, Context, Errno, Error, Fd, FileKind, ObjectId, Result, SetTime, Shown};
-use braid_core::namespace::copied::give_attributes;
+use braid_core::namespace::give_attributes;
 use braid_format::BRAID_DIR;
 use braid_home::{Home, names_in};
 use std::collections::{HashMap, HashSet};

@@ -4,8 +4,8 @@ use super::adopt::Adopter;
 use super::walk::{Met, Visitor, walk};
 use braid_contract::{Access, Attr, Errno, Error, Fd, FileKind, Result, SetTime};
 use braid_core::Core;
-use braid_core::namespace::copied::give_attributes;
-use braid_core::recover::unnamed::discard_unnamed;
+use braid_core::namespace::give_attributes;
+use braid_core::recover::discard_unnamed;
 use std::path::{Path, PathBuf};
 
 /// Brings in what is met.

@@ -6,7 +6,7 @@ use super::shared::Importer;
 use super::survey::survey;
 use super::types::{ImportObserver, ImportSurvey};
 use braid_contract::{Access, Fd, Result};
-use braid_core::recover::unnamed::{IMPORT_DIR, discard_unnamed};
+use braid_core::recover::{IMPORT_DIR, discard_unnamed};
 use std::ffi::OsStr;
 
 impl Importer {

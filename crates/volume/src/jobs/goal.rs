@@ -5,7 +5,7 @@ use super::targets::{ranked_tiers, target_named};
 use crate::occupancy::{Stretch, each_range};
 use braid_contract::{Errno, Error, JobKind, Result, TierId};
 use braid_core::Core;
-use braid_core::file::choose::{PlacementRequest, find_room, placed};
+use braid_core::file::{PlacementRequest, find_room, placed};
 use braid_core::live::{File, Layout};
 use braid_format::{PinAttr, RangeSize, Reason};
 use braid_placement::{Origin, WriteSpan};

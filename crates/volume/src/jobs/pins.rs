@@ -3,7 +3,7 @@
 use super::targets::open_below;
 use braid_contract::{Access, Context, Errno, Error, Fd, FileKind, Pinned, RefusalKind, Result, Shown};
 use braid_core::Core;
-use braid_core::namespace::known::found;
+use braid_core::namespace::found;
 use braid_format::PinAttr;
 use braid_home::{Identity, Seen};
 use std::path::Path;

@@ -4,8 +4,7 @@
 use crate::occupancy::{Stretch, each_range};
 use braid_contract::{Result, TierId};
 use braid_core::Core;
-use braid_core::file::choose::{PlacementRequest, choose, effective_placement};
-use braid_core::file::ranges::range_size_of;
+use braid_core::file::{PlacementRequest, choose, effective_placement, range_size_of};
 use braid_core::live::File;
 use braid_format::RangeSize;
 use braid_placement::{Credits, Origin, TierView, WriteSpan, shares};

@@ -10,7 +10,7 @@ use crate::occupancy::bytes_elsewhere;
 use braid_contract::TierState;
 use braid_contract::units::show_size_up;
 use braid_contract::{Errno, Error, FileKind, JobKind, RefusalKind, Result};
-use braid_core::namespace::known::with_file;
+use braid_core::namespace::with_file;
 use braid_format::JobRecord;
 use braid_tiers::Tier;
 use braid_tiers::TierConfig;

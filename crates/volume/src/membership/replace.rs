@@ -2,7 +2,7 @@
 
 use super::shared::Membership;
 use braid_contract::{Errno, Error, RefusalKind, Result};
-use braid_core::file::presence::concerns;
+use braid_core::file::concerns;
 use braid_core::live::Layout;
 use braid_tiers::TierConfig;
 use braid_tiers::{Tier, bit};

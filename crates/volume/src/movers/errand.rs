@@ -4,10 +4,7 @@
 use super::reach::Reached;
 use super::shared::Movers;
 use braid_contract::{Errno, Error, Mover, Result};
-use braid_core::file::gather::gather;
-use braid_core::file::move_whole::moves_at_once;
-use braid_core::file::ranges::range_size_of;
-use braid_core::file::relocate::relocate;
+use braid_core::file::{gather, moves_at_once, range_size_of, relocate};
 use braid_format::{FileKey, Reason};
 use braid_tiers::Tier;
 use braid_tiers::rate::{IoClass, MoveRate, Pace};

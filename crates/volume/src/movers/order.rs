@@ -1,7 +1,7 @@
 //! Which tiers are faster than which, and which of them movers may move to.
 
 use super::shared::Movers;
-use braid_core::file::ranges::smallest_range;
+use braid_core::file::smallest_range;
 use braid_tiers::Tier;
 use std::sync::Arc;
 

@@ -7,7 +7,7 @@ use super::order::Closed;
 use super::shared::Movers;
 use crate::heat::Spot;
 use braid_contract::{Mover, Result, TierId};
-use braid_core::file::choose::is_pinned;
+use braid_core::file::is_pinned;
 use braid_format::FileKey;
 use braid_tiers::Tier;
 use braid_tiers::rate::Pace;

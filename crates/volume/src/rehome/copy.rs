@@ -7,8 +7,7 @@ use braid_contract::{
     Access, Context, Errno, FallocateMode, Fd, FileKind, NativeFd, ObjectId, Result, SetTime, Shown,
     XattrMode,
 };
-use braid_core::namespace::copied::{ID_ATTRS, copy_xattrs};
-use braid_core::namespace::xattrs::read_value;
+use braid_core::namespace::{ID_ATTRS, copy_xattrs, read_value};
 use braid_format::{HEADER_LEN, Header, IdAttr, MUTABLE_FROM, index_path};
 use braid_home::Identity;
 use braid_placement::Direction;

@@ -7,7 +7,7 @@ use super::copier::{Copied, Copier, is_gone};
 use super::copy::Spot;
 use braid_contract::{Access, Context, Errno, Fd, FileKind, NativeFd, RenameMode, Result, Shown};
 use braid_core::live::Inode;
-use braid_core::namespace::resolve::identify_name;
+use braid_core::namespace::identify_name;
 use braid_format::BRAID_DIR;
 use braid_home::{Identity, names_in};
 use std::collections::HashSet;
