@@ -140,6 +140,7 @@ pub fn effective_placement(core: &Core, file: &File) -> EffectivePlacement {
     EffectivePlacement { rule, policy }
 }
 
+/// The rule that holds for a file and a span of it, if one does.
 pub(super) fn rule_for(core: &Core, file: &File, origin: Origin, span: WriteSpan) -> Option<Arc<Rule>> {
     let rules = core.placer.rules();
     if rules.is_empty() {

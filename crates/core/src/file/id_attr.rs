@@ -8,6 +8,7 @@ use braid_home::Identity;
 use braid_index::Whole;
 use std::sync::atomic::Ordering;
 
+/// The id attribute of a whole file.
 pub(super) fn id_attr(id: ObjectId, identity: &Identity, attr: WholeAttr) -> IdAttr {
     IdAttr { kind: IdKind::Whole(attr), id, ino: identity.ino(), btime_ns: identity.btime_ns() }
 }

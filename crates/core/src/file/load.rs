@@ -14,6 +14,7 @@ use braid_index::{Index, Whole};
 use braid_placement::Credits;
 use std::sync::Arc;
 
+/// The layout of a file that comes into use, by its id attribute.
 pub(super) fn load_layout(core: &Core, inode: &Arc<Inode>, data: &Fd, identity: &Identity) -> Result<Layout> {
     let Some(attr) = core.home.id_attr(&**data, identity)? else {
         inode.set_shape(Shape::Plain);
@@ -64,6 +65,7 @@ pub(super) fn load_whole(
     Ok(Layout::Spread(Box::new(spread)))
 }
 
+/// The live state of a whole file.
 pub(super) fn whole_spread(
     core: &Core,
     id: ObjectId,

@@ -5,6 +5,18 @@
 //! index. Reads and writes hold the layout shared, so they run side by side;
 //! spreading, truncating and moving a small file as a whole hold it alone. A
 //! range moves beside both.
+//!
+//! The files stand in layers, each of which uses only itself and those below:
+//!
+//! * operations: `open`, `read`, `write`, `seek`, `allocate`, `truncate`,
+//!   `gather`, `leave`;
+//! * moves: `relocate`, `evacuate`, `range_move`, `move_whole`, `leave_home`;
+//! * layouts and how they change: `load`, `recover_whole`, `place`, `indexing`,
+//!   `whole`, `copy`;
+//! * durability: `mark`, `trim`, `release`, `emptying`, `sync`;
+//! * parts on tiers: `whole_object`, `pieces`, `preallocate`, `extents`,
+//!   `presence`, and the home file's: `home_inode`, `id_attr`;
+//! * decisions and checks: `choose`, `ranges`, `owner`, `set_id`.
 
 mod allocate;
 pub(crate) mod choose;

@@ -116,6 +116,7 @@ pub(crate) fn ensure_object(spread: &Spread, tier: &Tier) -> Result<()> {
     make_object(spread, tier)
 }
 
+/// Makes the file's object on the tier; home needs none.
 pub(super) fn make_object(spread: &Spread, tier: &Tier) -> Result<()> {
     if let Backend::Store(store) = &tier.backend {
         store.create(spread.id()).map_err(|error| tier.note_error(error))?;

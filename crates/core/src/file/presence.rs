@@ -41,6 +41,8 @@ pub(crate) fn stores_of(core: &Core, spread: &Spread) -> Vec<(Arc<Tier>, Arc<dyn
     core.tiers.stores().filter(|(tier, _)| whole.is_none_or(|whole| whole == tier.id)).collect()
 }
 
+/// The entry of the range at `offset`; `None` if it has no tier, or the file no
+/// index.
 pub(super) fn entry_at(file: &File, offset: u64) -> Result<Option<Entry>> {
     match &*file.layout.read() {
         Layout::Plain => Ok(None),

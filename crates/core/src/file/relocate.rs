@@ -17,10 +17,10 @@ use braid_tiers::{Account, Tier, act_for};
 /// Moving a file of a few bytes counts as this many.
 const BLOCK: u64 = 4096;
 
-/// Moves the range at `offset` to a tier, if it is not there already, as
-/// fast as `order` and the throttles of both tiers allow. Ranges that were never written are nowhere, and
-/// stay so; a plain file is spread first. Answers the bytes that were
-/// copied. The caller has the file in use.
+/// Moves the range at `offset` to a tier, if it is not there already, as fast as
+/// `order` and the throttles of both tiers allow. Ranges that were never written
+/// are nowhere, and stay so; a plain file is spread first. Answers the bytes
+/// that were copied. The caller has the file in use.
 ///
 /// # Errors
 /// `EBUSY` if the kernel does I/O on the file by itself at present, or

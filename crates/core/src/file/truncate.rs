@@ -14,6 +14,7 @@ use braid_contract::{Access, Caller, Errno, Result, TierId};
 use braid_format::{IdAttr, IdKind, SIZE_MAX};
 use braid_placement::Origin;
 
+/// Sets the size of a file.
 pub(crate) fn truncate_file(core: &Core, file: &File, size: u64, caller: &Caller) -> Result<()> {
     if size > SIZE_MAX {
         return Err(Errno::EFBIG.into());

@@ -56,6 +56,8 @@ pub(super) fn publish_whole(core: &Core, file: &File, spread: Spread) -> Layout 
     Layout::Spread(Box::new(spread))
 }
 
+/// Copies a plain file to an object on `tier`, durably, and lets the attribute
+/// name it.
 pub(super) fn plain_to_whole(
     core: &Core,
     file: &File,
