@@ -14,7 +14,7 @@ use braid_ipc::protocol::{
 };
 use braid_modules::trace::Trace;
 use braid_stores::native::Machine;
-use braid_volume::{Layout, Volume};
+use braid_volume::{FileLayout, Volume};
 use std::path::Path;
 use std::sync::Arc;
 use std::time::Instant;
@@ -70,9 +70,9 @@ impl VolumeHandle {
     pub(crate) fn explain(&self, ino: u64) -> Result<Explanation, Error> {
         let explanation = self.volume.explain(InodeId(ino))?;
         let (layout, object) = match explanation.layout {
-            Layout::Plain => ("plain", None),
-            Layout::Whole { id } => ("whole", Some(id.to_string())),
-            Layout::Spread { id } => ("spread", Some(id.to_string())),
+            FileLayout::Plain => ("plain", None),
+            FileLayout::Whole { id } => ("whole", Some(id.to_string())),
+            FileLayout::Spread { id } => ("spread", Some(id.to_string())),
         };
         let volatile_tiers = self.volatile_tiers(&explanation.runs);
         Ok(Explanation {

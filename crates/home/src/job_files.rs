@@ -15,7 +15,7 @@ const LEN_MAX: usize = 256 << 10;
 
 /// What is in the directory.
 #[derive(Default)]
-pub struct Shelf {
+pub struct StoredJobs {
     /// The jobs that could be read.
     pub records: Vec<JobRecord>,
     /// The highest number of a file, damaged or not.
@@ -40,8 +40,8 @@ fn directory(home: &Home) -> Result<Option<Fd>> {
 }
 
 /// Reads all jobs. One that can't be read is told to the log and passed over.
-pub fn load(home: &Home) -> Result<Shelf> {
-    let mut shelf = Shelf::default();
+pub fn load(home: &Home) -> Result<StoredJobs> {
+    let mut shelf = StoredJobs::default();
     let Some(dir) = directory(home)? else { return Ok(shelf) };
     for name in names_in(&*dir)? {
         if name.to_str().is_some_and(|name| name.ends_with(".new")) {

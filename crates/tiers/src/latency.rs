@@ -36,7 +36,7 @@ fn end_of(bucket: usize) -> u64 {
     (((SUB + sub + 1) as u64) << (power - 1)) - 1
 }
 
-/// Counts by length; counting takes no lock.
+/// LatencyCounts by length; counting takes no lock.
 #[derive(Debug)]
 pub(super) struct Histogram {
     buckets: [AtomicU64; BUCKETS],
@@ -45,7 +45,7 @@ pub(super) struct Histogram {
 
 /// The counts of a histogram at one moment, or between two.
 #[derive(Clone, Debug)]
-pub(crate) struct Counts {
+pub(crate) struct LatencyCounts {
     buckets: Box<[u64; BUCKETS]>,
     pub(super) sum_ns: u64,
 }
@@ -60,13 +60,13 @@ impl Histogram {
         self.sum_ns.fetch_add(ns, Ordering::Relaxed);
     }
 
-    pub(crate) fn counts(&self) -> Counts {
+    pub(crate) fn counts(&self) -> LatencyCounts {
         let load = |count: &AtomicU64| count.load(Ordering::Relaxed);
-        Counts { buckets: Box::new(self.buckets.each_ref().map(load)), sum_ns: load(&self.sum_ns) }
+        LatencyCounts { buckets: Box::new(self.buckets.each_ref().map(load)), sum_ns: load(&self.sum_ns) }
     }
 }
 
-impl Counts {
+impl LatencyCounts {
     /// What was counted since `earlier`.
     pub(super) fn since(&self, earlier: &Self) -> Self {
         let mut buckets = self.buckets.clone();

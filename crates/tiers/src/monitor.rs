@@ -3,8 +3,8 @@
 //! `tiers::load` counts, which placement goes by.
 
 use super::account::{Account, present};
-use super::latency::{Counts, Histogram};
-use super::threads::{ThreadLoad, Threads, WINDOW_NS};
+use super::latency::{Histogram, LatencyCounts};
+use super::threads::{ThreadLoad, ThreadTable, WINDOW_NS};
 use braid_contract::{Latency, LatencyHistogram, ThreadStatus};
 use braid_placement::Direction;
 use parking_lot::Mutex;
@@ -25,7 +25,7 @@ pub struct Monitor {
     latency: [Histogram; 2],
     foreground_bytes: [AtomicU64; 2],
     mover_bytes: [AtomicU64; 2],
-    threads: Threads,
+    threads: ThreadTable,
     /// From the one that the window begins with to the end of the last epoch.
     moments: Mutex<VecDeque<Moment>>,
 }
@@ -34,7 +34,7 @@ pub struct Monitor {
 #[derive(Debug)]
 struct Moment {
     at_ns: u64,
-    latency: [Counts; 2],
+    latency: [LatencyCounts; 2],
     foreground_bytes: [u64; 2],
     mover_bytes: [u64; 2],
 }
@@ -42,7 +42,7 @@ struct Moment {
 /// What the monitor saw within its window: the last second, or the last epoch
 /// where that is longer.
 #[derive(Clone, Copy, PartialEq, Debug, Default)]
-pub struct Now {
+pub struct RecentLoad {
     /// When the window began and ended.
     pub(crate) began_ns: u64,
     pub(crate) ended_ns: u64,
@@ -63,7 +63,7 @@ impl Monitor {
             latency: [const { Histogram::new() }; 2],
             foreground_bytes: [const { AtomicU64::new(0) }; 2],
             mover_bytes: [const { AtomicU64::new(0) }; 2],
-            threads: Threads::new(now_ns),
+            threads: ThreadTable::new(now_ns),
             moments: Mutex::new(VecDeque::new()),
         };
         monitor.close_epoch(now_ns);
@@ -118,18 +118,20 @@ impl Monitor {
     }
 
     /// What was seen within the window.
-    pub fn now(&self) -> Now {
+    pub fn now(&self) -> RecentLoad {
         let moments = self.moments.lock();
-        let (Some(first), Some(last)) = (moments.front(), moments.back()) else { return Now::default() };
+        let (Some(first), Some(last)) = (moments.front(), moments.back()) else {
+            return RecentLoad::default();
+        };
         let nanos = last.at_ns.saturating_sub(first.at_ns).max(1) as f64;
         let counts = [0, 1].map(|at: usize| last.latency[at].since(&first.latency[at]));
         let rate = |now: &[u64; 2], then: &[u64; 2]| {
             [0, 1].map(|at: usize| now[at].saturating_sub(then[at]) as f64 / nanos * 1e9)
         };
-        Now {
+        RecentLoad {
             began_ns: first.at_ns,
             ended_ns: last.at_ns,
-            latency: counts.each_ref().map(Counts::latency),
+            latency: counts.each_ref().map(LatencyCounts::latency),
             in_flight: counts.iter().map(|counts| counts.sum_ns as f64).sum::<f64>() / nanos,
             foreground_rate: rate(&last.foreground_bytes, &first.foreground_bytes),
             mover_rate: rate(&last.mover_bytes, &first.mover_bytes),
@@ -151,7 +153,7 @@ impl Monitor {
         self.threads.active_count()
     }
 
-    /// Threads that used the tier lately, by number, and what they did there:
+    /// ThreadTable that used the tier lately, by number, and what they did there:
     /// in the last second that is over, or epoch where that is longer.
     pub(crate) fn threads(&self) -> Vec<(u32, ThreadLoad)> {
         self.threads.active()

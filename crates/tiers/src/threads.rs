@@ -10,10 +10,10 @@ use std::collections::HashMap;
 /// too short for a percentile. They look back for whole epochs, at least one.
 pub(super) const WINDOW_NS: u64 = 1_000_000_000;
 
-/// Threads are spread over this many tables, so that hardly two meet at a lock.
+/// ThreadTable are spread over this many tables, so that hardly two meet at a lock.
 const SHARDS: usize = 16;
 
-/// Threads that one table knows at most; what others do is not told apart.
+/// ThreadTable that one table knows at most; what others do is not told apart.
 const SHARD_MAX: usize = 256;
 
 /// How long a thread is remembered that does nothing, at least.
@@ -46,7 +46,7 @@ struct Thread {
 /// The threads that used one tier lately. What they do is told by periods: the
 /// epochs that end within [`WINDOW_NS`] are one.
 #[derive(Debug)]
-pub(super) struct Threads {
+pub(super) struct ThreadTable {
     shards: [Mutex<HashMap<u32, Thread>>; SHARDS],
     period: Mutex<Period>,
 }
@@ -58,7 +58,7 @@ struct Period {
     last_ns: u64,
 }
 
-impl Threads {
+impl ThreadTable {
     pub(crate) fn new(now_ns: u64) -> Self {
         Self { shards: Default::default(), period: Mutex::new(Period { began_ns: now_ns, last_ns: 0 }) }
     }
@@ -97,7 +97,7 @@ impl Threads {
         self.period.lock().last_ns
     }
 
-    /// Threads that did something in the last period, and what.
+    /// ThreadTable that did something in the last period, and what.
     pub(super) fn active(&self) -> Vec<(u32, ThreadLoad)> {
         let mut active = Vec::new();
         for shard in &self.shards {
@@ -126,7 +126,7 @@ mod tests {
 
     #[test]
     fn threads_are_counted_by_period_and_forgotten_when_idle() {
-        let threads = Threads::new(0);
+        let threads = ThreadTable::new(0);
         threads.note(1, Direction::Read, 10, 300);
         threads.note(1, Direction::Write, 5, 20);
         threads.note(17, Direction::Read, 1, 4);
@@ -147,7 +147,7 @@ mod tests {
 
     #[test]
     fn a_period_is_a_second_of_short_epochs_or_one_long_epoch() {
-        let threads = Threads::new(0);
+        let threads = ThreadTable::new(0);
         for epoch in 1..=150 {
             threads.note(1, Direction::Read, 1, 1);
             threads.close_epoch(epoch * SECOND / 100);
@@ -162,7 +162,7 @@ mod tests {
 
     #[test]
     fn there_is_an_end_to_what_is_remembered() {
-        let threads = Threads::new(0);
+        let threads = ThreadTable::new(0);
         for thread in 0..100_000 {
             threads.note(thread, Direction::Read, 1, 1);
         }

@@ -17,7 +17,7 @@ use std::sync::{Arc, Weak};
 const ROUND_NS: u64 = 200_000_000;
 
 /// What a thread of the volume does until it is to stop.
-type Work = fn(&Stop, &Weak<Volume>);
+type ThreadBody = fn(&Stop, &Weak<Volume>);
 
 /// Starts the threads. They end when they are stopped, or by themselves when
 /// the volume is gone.
@@ -33,7 +33,7 @@ pub(crate) fn start_threads(volume: &Arc<Volume>) -> std::io::Result<()> {
 /// Starts the threads of the movers that are on by these settings, where they
 /// have none. Those of movers that are off have nothing to do.
 pub(crate) fn start_movers(volume: &Arc<Volume>, config: &MoversConfig) -> std::io::Result<()> {
-    let movers: [(_, _, _, Work); 2] = [
+    let movers: [(_, _, _, ThreadBody); 2] = [
         (Mover::Promote, config.promote, "braid-promote", promote),
         (Mover::Demote, config.demote, "braid-demote", demote),
     ];
@@ -47,7 +47,7 @@ pub(crate) fn start_movers(volume: &Arc<Volume>, config: &MoversConfig) -> std::
     Ok(())
 }
 
-fn start(volume: &Arc<Volume>, name: &str, work: Work) -> std::io::Result<()> {
+fn start(volume: &Arc<Volume>, name: &str, work: ThreadBody) -> std::io::Result<()> {
     let weak = Arc::downgrade(volume);
     volume.threads.start(name, move |stop| work(stop, &weak))
 }

@@ -15,7 +15,7 @@ use std::ops::Range;
 
 /// Whether a file has an index.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Layout {
+pub enum FileLayout {
     /// All data is in the home file.
     Plain,
     /// All data is in one object on one tier other than home.
@@ -34,7 +34,7 @@ pub enum Layout {
 #[derive(Clone, Debug)]
 pub struct Explanation {
     /// Whether the file has an index.
-    pub layout: Layout,
+    pub layout: FileLayout,
     /// Size of the file in bytes.
     pub size: u64,
     /// How long the file's ranges are, in bytes; or would be, if it is plain.
@@ -73,7 +73,7 @@ impl Volume {
         let holding = effective_placement(&self.core, &file);
         let layout = file.layout.read();
         let ranges = range_size_in(&self.core, &file, &layout)?;
-        let mut told = Told {
+        let mut told = Explainer {
             volume: self,
             key: key_of(&inode),
             pinned,
@@ -87,14 +87,14 @@ impl Volume {
             braid_core::live::Layout::Plain => {
                 told.size = file.home_size()?;
                 told.plain();
-                (Layout::Plain, self.next_tier(&file, None, told.size, ranges))
+                (FileLayout::Plain, self.next_tier(&file, None, told.size, ranges))
             }
             braid_core::live::Layout::Spread(spread) => {
                 told.size = spread.size();
                 told.spread(spread)?;
                 let layout = match spread.index.whole() {
-                    Some(_) => Layout::Whole { id: spread.id() },
-                    None => Layout::Spread { id: spread.id() },
+                    Some(_) => FileLayout::Whole { id: spread.id() },
+                    None => FileLayout::Spread { id: spread.id() },
                 };
                 (layout, self.next_tier(&file, Some(spread), told.size, ranges))
             }
@@ -141,7 +141,7 @@ impl Volume {
 }
 
 /// What is told of one file.
-struct Told<'v> {
+struct Explainer<'v> {
     volume: &'v Volume,
     key: FileKey,
     pinned: bool,
@@ -156,7 +156,7 @@ struct Told<'v> {
 /// Runs go on over ranges that came to their tier about at the same time.
 const SINCE_APART_MAX: u64 = 60;
 
-impl Told<'_> {
+impl Explainer<'_> {
     fn plain(&mut self) {
         let volume = self.volume;
         let home = volume.core.tiers.home().id;

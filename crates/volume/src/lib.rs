@@ -54,7 +54,7 @@ pub use braid_tiers::{HomeConfig, MoversConfig, TierConfig};
 pub use check::{check, check_with};
 pub use config::{HEAT_BUDGET_DEFAULT, VolumeConfig};
 pub use eject::{Amounts, EjectOptions, EjectProgress, Ejection, Stays};
-pub use explain::{Explanation, Layout};
+pub use explain::{Explanation, FileLayout};
 pub use import::ImportSurvey;
 pub use jobs::{JobStatus, PARALLEL_MAX as PARALLEL_JOBS_MAX};
 pub use membership::RemovedTier;

@@ -15,7 +15,7 @@ use crate::placement::sizes_of;
 use crate::rehome::Changes;
 use crate::rehome::HomeReplacement;
 use crate::strays::look_for_strays;
-use crate::threads::Threads;
+use crate::threads::BackgroundThreads;
 use crate::volume::Volume;
 use crate::watch::Watch;
 use braid_contract::{Access, Environment, Errno, Error, Fd, InodeId, Result, TierId, VolumeId};
@@ -36,7 +36,7 @@ use parking_lot::Mutex;
 use std::ffi::OsStr;
 use std::sync::Arc;
 
-/// Threads for work on several tiers at once: more than two tiers that hang
+/// BackgroundThreads for work on several tiers at once: more than two tiers that hang
 /// can hold.
 const POOL_THREADS: usize = 48;
 
@@ -518,7 +518,7 @@ fn assemble(home: Home, config: VolumeConfig, plan: &Plan) -> Opening<Volume> {
         membership: Membership::new(&core, &placement, claims, config.monitor),
         home_replacement: HomeReplacement::new(&core, &heat, &throttles, &changes),
         importer: Importer::new(&core),
-        threads: Threads::new(config.epoch_ns),
+        threads: BackgroundThreads::new(config.epoch_ns),
         strays: None,
         placement,
         jobs,

@@ -9,10 +9,10 @@ use parking_lot::RwLock;
 use std::sync::Arc;
 
 /// The placement of a volume.
-pub(crate) struct Placement(RwLock<Now>);
+pub(crate) struct Placement(RwLock<CurrentPlacement>);
 
 /// What counts at the moment.
-struct Now {
+struct CurrentPlacement {
     policy: Arc<dyn Policy>,
     rules: Arc<Rules>,
     policy_config: PolicyConfig,
@@ -32,7 +32,13 @@ impl Placement {
     ) -> Option<Self> {
         let policy = make_policy(&policy_config, &tier)?;
         let rules = Arc::new(Rules::make(&rules_config, &tier)?);
-        Some(Self(RwLock::new(Now { policy, rules, policy_config, rules_config, watermark_low })))
+        Some(Self(RwLock::new(CurrentPlacement {
+            policy,
+            rules,
+            policy_config,
+            rules_config,
+            watermark_low,
+        })))
     }
 
     /// The policy's settings and the rules.

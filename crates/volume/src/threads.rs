@@ -34,7 +34,7 @@ impl Stop {
 }
 
 /// The threads.
-pub(crate) struct Threads {
+pub(crate) struct BackgroundThreads {
     /// How often loads are reckoned, in nanoseconds.
     pub(crate) epoch_ns: u64,
     stop: Arc<Stop>,
@@ -43,7 +43,7 @@ pub(crate) struct Threads {
     pub(crate) movers: Mutex<BTreeSet<Mover>>,
 }
 
-impl Threads {
+impl BackgroundThreads {
     pub(crate) fn new(epoch_ns: u64) -> Self {
         Self { epoch_ns, stop: Arc::default(), running: Mutex::default(), movers: Mutex::default() }
     }

@@ -7,7 +7,7 @@ use crate::movers::Movers;
 use crate::placement::Placement;
 use crate::rehome::HomeReplacement;
 use crate::strays::Strays;
-use crate::threads::Threads;
+use crate::threads::BackgroundThreads;
 use braid_contract::{AccessTimes, EntryCache, Errno, Error, InodeId, Result};
 use braid_core::Core;
 use braid_core::file::{close_file, end_use, file_of, gather, relocate_watched};
@@ -30,7 +30,7 @@ pub struct Volume {
     pub(crate) importer: Importer,
     /// What holds movers and jobs back.
     pub(crate) throttles: Arc<Throttles>,
-    pub(crate) threads: Threads,
+    pub(crate) threads: BackgroundThreads,
     /// What of other volumes was in the tree when this one was made.
     pub(crate) strays: Option<Strays>,
 }

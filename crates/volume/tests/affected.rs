@@ -8,7 +8,7 @@ use braid_contract::TierState;
 use braid_contract::{Errno, FileSystem, ObjectId};
 use braid_stores::dir::DirStore;
 use braid_stores::fault::{FaultControl, FaultKind, FaultOp, FaultRule, FaultStore};
-use braid_volume::{AffectedFile, Layout, Volume};
+use braid_volume::{AffectedFile, FileLayout, Volume};
 use common::{Bed, Open, RANGE, caller, pattern};
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -57,8 +57,8 @@ fn on_slow(open: &Open, name: &str, state: &str) -> Runs {
 
 fn id_of(open: &Open, name: &str) -> ObjectId {
     match open.volume.explain(open.lookup(name).unwrap()).unwrap().layout {
-        Layout::Spread { id } | Layout::Whole { id } => id,
-        Layout::Plain => panic!("{name} is plain"),
+        FileLayout::Spread { id } | FileLayout::Whole { id } => id,
+        FileLayout::Plain => panic!("{name} is plain"),
     }
 }
 

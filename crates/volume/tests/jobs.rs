@@ -162,7 +162,7 @@ fn a_new_tier_gets_its_share_and_a_second_run_moves_nothing() {
     for (tier, share) in [("fast", 2), ("slow", 2), ("third", 4_u64)] {
         assert!(on(&open, ino, tier).abs_diff(share) <= 1, "{tier}: {}", on(&open, ino, tier));
     }
-    assert_eq!(open.volume.explain(plain).unwrap().layout, braid_volume::Layout::Plain);
+    assert_eq!(open.volume.explain(plain).unwrap().layout, braid_volume::FileLayout::Plain);
     assert_eq!(done(&open, JobKind::Rebalance {}).record.done.ranges, 0);
     assert!(content(&open, ino) == data);
     open.close();

@@ -9,7 +9,7 @@ mod common;
 use braid_contract::{FallocateMode, FileSystem, HandleId, InodeId, JobKind, SeekTarget};
 use braid_placement::{Condition, RuleConfig};
 use braid_testkit::SplitMix;
-use braid_volume::{Layout, RangeSize, Volume, VolumeConfig, check};
+use braid_volume::{FileLayout, RangeSize, Volume, VolumeConfig, check};
 use common::{Bed, Open, caller, pattern};
 
 const KIB: u64 = 1 << 10;
@@ -56,7 +56,7 @@ fn write_pieces(open: &Open, handle: HandleId, offset: u64, data: &[u8]) {
 /// Whether the file is spread, the size of its ranges and how many it has.
 fn shape(open: &Open, ino: InodeId) -> (bool, u64, u64) {
     let explained = open.volume.explain(ino).unwrap();
-    let spread = matches!(explained.layout, Layout::Spread { .. });
+    let spread = matches!(explained.layout, FileLayout::Spread { .. });
     (spread, explained.range_size.into(), explained.runs.iter().map(|run| run.ranges).sum())
 }
 

@@ -6,7 +6,7 @@
 mod common;
 
 use braid_contract::{Errno, FallocateMode, FileSystem, InodeId, RenameMode, SeekTarget};
-use braid_volume::{Layout, check};
+use braid_volume::{FileLayout, check};
 use common::{Bed, Open, RANGE, caller, pattern};
 use std::ffi::OsStr;
 
@@ -37,7 +37,7 @@ fn a_small_file_is_an_ordinary_file_in_the_home_tree() {
     let (ino, handle) = open.create("f");
     open.write(handle, 0, b"hello");
     assert_eq!(std::fs::read(bed.path("home").join("f")).unwrap(), b"hello");
-    assert_eq!(open.volume.explain(ino).unwrap().layout, Layout::Plain);
+    assert_eq!(open.volume.explain(ino).unwrap().layout, FileLayout::Plain);
     open.close();
     assert_eq!(objects(&bed), 0);
 }

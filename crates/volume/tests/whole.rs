@@ -9,7 +9,7 @@ use braid_contract::{FallocateMode, FileSystem, InodeId, JobKind, JobState};
 use braid_placement::{PolicyConfig, Reserve};
 use braid_stores::dir::DirStore;
 use braid_testkit::sim::{Disk, DiskConfig, Model, SimClock, SimEnvironment};
-use braid_volume::{HomeConfig, Layout, MoversConfig, TierConfig, Volume, VolumeConfig, check};
+use braid_volume::{FileLayout, HomeConfig, MoversConfig, TierConfig, Volume, VolumeConfig, check};
 use common::{Bed, Open, RANGE, caller, pattern};
 use std::path::Path;
 use std::sync::Arc;
@@ -44,7 +44,7 @@ fn assert_sound(bed: &Bed) {
 }
 
 fn is_whole(open: &Open, ino: InodeId) -> bool {
-    matches!(open.volume.explain(ino).unwrap().layout, Layout::Whole { .. })
+    matches!(open.volume.explain(ino).unwrap().layout, FileLayout::Whole { .. })
 }
 
 fn move_to(open: &Open, ino: InodeId, tier: &str) {
@@ -86,7 +86,7 @@ fn a_small_file_moves_without_an_index_and_comes_back_as_a_plain_one() {
     assert_eq!((open.size(ino), contents(&open, ino)), (40_000, data.clone()));
     assert!(is_whole(&open, ino));
     move_to(&open, ino, "fast");
-    assert_eq!(open.volume.explain(ino).unwrap().layout, Layout::Plain);
+    assert_eq!(open.volume.explain(ino).unwrap().layout, FileLayout::Plain);
     assert_eq!(contents(&open, ino), data);
     open.close();
     assert_eq!(std::fs::read(&home).unwrap(), data);
@@ -129,7 +129,7 @@ fn a_whole_file_gets_an_index_when_it_comes_to_be_on_two_tiers() {
     let handle = open.open(ino);
     let data = pattern(3, 8 * RANGE as usize);
     open.write_ranges(handle, &data);
-    assert!(matches!(open.volume.explain(ino).unwrap().layout, Layout::Spread { .. }));
+    assert!(matches!(open.volume.explain(ino).unwrap().layout, FileLayout::Spread { .. }));
     assert_eq!(open.read(handle, 0, data.len()), data);
     open.volume.fsync(&caller(), handle, false).unwrap();
     open.kill();
@@ -316,7 +316,7 @@ fn a_plain_file_grows_on_the_other_tier_when_home_is_full() {
     let (_, other) = open.create("big");
     let filler = pattern(2, 1 << 20);
     let mut at = 0;
-    while open.volume.explain(open.lookup("big").unwrap()).unwrap().layout == Layout::Plain && at < 11 {
+    while open.volume.explain(open.lookup("big").unwrap()).unwrap().layout == FileLayout::Plain && at < 11 {
         open.write(other, at << 20, &filler);
         at += 1;
     }

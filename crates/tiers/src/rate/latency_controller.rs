@@ -5,7 +5,7 @@
 
 /// What the monitor saw of one tier within its window.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Seen {
+pub(crate) struct Observation {
     /// When the window began and ended.
     pub(super) began_ns: u64,
     pub(super) ended_ns: u64,
@@ -21,7 +21,7 @@ pub(crate) struct Seen {
     pub(super) waited: f64,
 }
 
-impl Seen {
+impl Observation {
     /// Nanoseconds of so many windows.
     fn windows(&self, count: u64) -> u64 {
         count * self.ended_ns.saturating_sub(self.began_ns)
@@ -123,7 +123,7 @@ impl LatencyController {
     }
 
     /// Looks at what was seen and answers what to do until the next time.
-    pub(super) fn step(&mut self, seen: &Seen) -> Advice {
+    pub(super) fn step(&mut self, seen: &Observation) -> Advice {
         if seen.mover_rate > 0.0 {
             self.moved_at_ns = seen.ended_ns;
         }
@@ -144,7 +144,7 @@ impl LatencyController {
     }
 
     /// Nothing moved in the whole window.
-    fn note_quiet(&mut self, seen: &Seen) {
+    fn note_quiet(&mut self, seen: &Observation) {
         for (quiet, p99) in self.quiet_ns.iter_mut().zip(seen.p99_ns) {
             if let Some(p99) = p99 {
                 let new = p99 as f64;
@@ -187,7 +187,7 @@ impl LatencyController {
         both.map(|(p99, quiet)| p99 as f64 / quiet.max(1.0)).fold(0.0, f64::max)
     }
 
-    fn adjust(&mut self, seen: &Seen) {
+    fn adjust(&mut self, seen: &Observation) {
         if seen.began_ns < self.changed_ns {
             // What the monitor saw is not all of the pace that is in force.
             return;
@@ -245,7 +245,7 @@ mod tests {
         fn step_where(&mut self, waited: f64, p99_ns: [Option<u64>; 2], mover_rate: f64) -> Advice {
             let [began_ns, ended_ns] = [self.windows - 1, self.windows].map(|at| at * self.window_ns);
             let floor = self.floor;
-            self.guard.step(&Seen { began_ns, ended_ns, p99_ns, mover_rate, floor, waited })
+            self.guard.step(&Observation { began_ns, ended_ns, p99_ns, mover_rate, floor, waited })
         }
     }
 
@@ -319,7 +319,7 @@ mod tests {
         let mut seen = |began_ms: u64| {
             let [began_ns, ended_ns] = [began_ms, began_ms + 1000].map(|ms| 101_000_000_000 + ms * 1_000_000);
             let p99_ns = [Some(900_000), None];
-            bed.guard.step(&Seen {
+            bed.guard.step(&Observation {
                 began_ns,
                 ended_ns,
                 p99_ns,

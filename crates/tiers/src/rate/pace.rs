@@ -19,12 +19,12 @@ pub struct Paces {
 /// somebody waits for it. One may be shared by several that move data.
 #[derive(Debug)]
 pub struct Pace {
-    state: Mutex<State>,
+    state: Mutex<PaceState>,
     paces: Arc<Paces>,
 }
 
 #[derive(Debug)]
-struct State {
+struct PaceState {
     /// Bytes a second; `None` is as fast as it goes.
     rate: Option<f64>,
     /// Bytes that may be moved now; below zero, how many were moved too early.
@@ -84,7 +84,7 @@ impl Pace {
     /// `rate` is in bytes a second; `None` has no cap.
     pub fn new(rate: Option<f64>, paces: &Arc<Paces>) -> Self {
         let at_ns = paces.environment.monotonic_ns();
-        let state = State { rate, credit: 0.0, at_ns, paused: false, stopped: false };
+        let state = PaceState { rate, credit: 0.0, at_ns, paused: false, stopped: false };
         Self { state: Mutex::new(state), paces: Arc::clone(paces) }
     }
 
@@ -119,7 +119,7 @@ impl Pace {
         self.state.lock().stopped
     }
 
-    fn change(&self, change: impl FnOnce(&mut State)) {
+    fn change(&self, change: impl FnOnce(&mut PaceState)) {
         change(&mut self.state.lock());
         // Whoever looked before the change waits by now, and is woken.
         drop(self.paces.looking.lock());
@@ -127,7 +127,7 @@ impl Pace {
     }
 }
 
-impl State {
+impl PaceState {
     /// How long to wait before looking again; `None` if there is nothing to
     /// wait for.
     fn wait_ns(&mut self, now_ns: u64) -> Option<u64> {
@@ -164,7 +164,7 @@ mod tests {
 
     #[test]
     fn debt_is_waited_for_at_the_rate() {
-        let mut state = State { rate: Some(1e6), credit: 0.0, at_ns: 0, paused: false, stopped: false };
+        let mut state = PaceState { rate: Some(1e6), credit: 0.0, at_ns: 0, paused: false, stopped: false };
         assert_eq!(state.wait_ns(0), None);
         state.credit -= 1e6;
         assert_eq!(state.wait_ns(0), Some(1_000_000_000));

@@ -2,7 +2,7 @@
 //! jobs: what is moved between two tiers takes from the throttles of both. A throttle
 //! has the cap that is set for a tier, and the pace that the guard leaves there.
 
-use super::latency_controller::{Advice, LatencyController, Seen};
+use super::latency_controller::{Advice, LatencyController, Observation};
 use crate::config::MoversConfig;
 use crate::rate::pace::{Pace, Paces, Stopped};
 use crate::{Tier, Tiers, bit};
@@ -143,7 +143,7 @@ impl Throttle {
         self.jobs.load(Ordering::Acquire) > 0 || (at_ns > 0 && now_ns.saturating_sub(at_ns) < JOB_NS)
     }
 
-    fn step(&self, seen: &Seen) {
+    fn step(&self, seen: &Observation) {
         // The paces follow the guard in order.
         let mut guard = self.guard.lock();
         match guard.step(seen) {
@@ -207,7 +207,7 @@ impl Throttles {
             let throttle = self.of(tier);
             let waited = if all > 0.0 { now.in_flight / all } else { 0.0 };
             let floor = if throttle.is_used_by_jobs(now_ns) { self.config().job_floor } else { 0 };
-            throttle.step(&Seen {
+            throttle.step(&Observation {
                 began_ns: now.began_ns,
                 ended_ns: now.ended_ns,
                 p99_ns: now.latency.map(|kind| (kind.ops >= P99_OPS_MIN).then_some(kind.p99_ns)),
@@ -289,9 +289,9 @@ mod tests {
     }
 
     /// What is seen in a second in which operations took so long.
-    fn seen(second: u64, p99_ns: u64, mover_rate: f64, floor: f64) -> Seen {
+    fn seen(second: u64, p99_ns: u64, mover_rate: f64, floor: f64) -> Observation {
         let [began_ns, ended_ns] = [99, 100].map(|at| (at + second) * 1_000_000_000);
-        Seen { began_ns, ended_ns, p99_ns: [Some(p99_ns), None], mover_rate, floor, waited: 1.0 }
+        Observation { began_ns, ended_ns, p99_ns: [Some(p99_ns), None], mover_rate, floor, waited: 1.0 }
     }
 
     #[test]

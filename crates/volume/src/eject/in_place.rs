@@ -37,7 +37,7 @@ pub(super) struct Site {
 }
 
 /// What is at a path of a tier.
-enum Spot {
+enum PathState {
     Free,
     /// The very file.
     Same,
@@ -47,13 +47,13 @@ enum Spot {
 
 /// What becomes of a file that has data on other tiers.
 pub(super) enum Fate {
-    Stays(Placed),
+    Stays(StayingFile),
     /// It has to come home; the reason is told where it could stay otherwise.
     ComesHome(Option<String>),
 }
 
 /// A file that is whole on a tier.
-pub(super) struct Placed {
+pub(super) struct StayingFile {
     pub(super) tier: TierId,
     pub(super) id: ObjectId,
     pub(super) size: u64,
@@ -78,18 +78,18 @@ impl Site {
         self.root.open_below(path)
     }
 
-    fn look(&self, path: &Path, object: &Attr) -> Result<Spot> {
+    fn look(&self, path: &Path, object: &Attr) -> Result<PathState> {
         let (dir, name) = split(path);
         let there = self.dir(dir).and_then(|dir| dir.open_at(name, Access::Path));
         match there.and_then(|fd| fd.stat()) {
             // A mount over it is not of the tier's file system.
             Ok(stat) if stat.attr.ino == object.ino && stat.device == self.root.stat()?.device => {
-                Ok(Spot::Same)
+                Ok(PathState::Same)
             }
-            Ok(_) => Ok(Spot::Taken),
+            Ok(_) => Ok(PathState::Taken),
             Err(error) => match error.errno() {
-                Errno::ENOENT => Ok(Spot::Free),
-                Errno::ENOTDIR | Errno::ELOOP | Errno::EXDEV => Ok(Spot::Taken),
+                Errno::ENOENT => Ok(PathState::Free),
+                Errno::ENOTDIR | Errno::ELOOP | Errno::EXDEV => Ok(PathState::Taken),
                 _ => Err(error),
             },
         }
@@ -97,16 +97,16 @@ impl Site {
 
     /// Whether the file has this name here.
     pub(super) fn has(&self, path: &Path, object: &Fd) -> Result<bool> {
-        Ok(matches!(self.look(path, &object.stat()?.attr)?, Spot::Same))
+        Ok(matches!(self.look(path, &object.stat()?.attr)?, PathState::Same))
     }
 
     /// Gives an object its name, if it has not got it. `EEXIST` if something
     /// else has.
     pub(super) fn link(&self, home: &Home, path: &Path, object: &Fd, made: &mut Vec<PathBuf>) -> Result<()> {
         match self.look(path, &object.stat()?.attr)? {
-            Spot::Same => Ok(()),
-            Spot::Taken => Err(Error::new(Errno::EEXIST, self.taken())),
-            Spot::Free => {
+            PathState::Same => Ok(()),
+            PathState::Taken => Err(Error::new(Errno::EEXIST, self.taken())),
+            PathState::Free => {
                 let (dir, name) = split(path);
                 object.link_to(&*self.make_dirs(home, dir, made)?, name)
             }
@@ -194,11 +194,11 @@ pub(super) fn fate(
         object => object?.stat()?.attr,
     };
     for path in names {
-        if matches!(site.look(path, &object)?, Spot::Taken) {
+        if matches!(site.look(path, &object)?, PathState::Taken) {
             return Ok(Fate::ComesHome(Some(site.taken())));
         }
     }
-    Ok(Fate::Stays(Placed { tier: whole.tier, id, size }))
+    Ok(Fate::Stays(StayingFile { tier: whole.tier, id, size }))
 }
 
 /// Gives a file its names on its tier. Not durable. If that fails, the tier
@@ -206,7 +206,7 @@ pub(super) fn fate(
 pub(super) fn name_in_place(
     core: &Core,
     fd: &Fd,
-    placed: &Placed,
+    placed: &StayingFile,
     names: &[PathBuf],
     sites: &[Site],
 ) -> Result<()> {

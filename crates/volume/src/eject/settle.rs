@@ -20,9 +20,9 @@ pub(super) struct Settlement<'a> {
 }
 
 /// What home has of a name.
-enum Met<'a> {
+enum HomeEntry<'a> {
     /// A file that stays on its tier.
-    Placed(Fd, Attr, &'a Site, ObjectId),
+    StayingFile(Fd, Attr, &'a Site, ObjectId),
     Dir,
     Other,
 }
@@ -35,16 +35,16 @@ impl<'a> Settlement<'a> {
         self.home.root().sync_fs()
     }
 
-    fn meet(&self, dir: &Fd, path: &Path, name: &OsStr) -> Result<Met<'a>> {
+    fn meet(&self, dir: &Fd, path: &Path, name: &OsStr) -> Result<HomeEntry<'a>> {
         let fd = dir.open_at(name, Access::Path)?;
         let identity = match self.home.identify(&*fd) {
             // Another file system is mounted there.
-            Err(error) if error.errno() == Errno::EXDEV => return Ok(Met::Other),
+            Err(error) if error.errno() == Errno::EXDEV => return Ok(HomeEntry::Other),
             identity => identity?,
         };
         if identity.kind() == FileKind::Directory {
             let is_braids = path.as_os_str().is_empty() && name == BRAID_DIR;
-            return Ok(if is_braids { Met::Other } else { Met::Dir });
+            return Ok(if is_braids { HomeEntry::Other } else { HomeEntry::Dir });
         }
         let attr = match self.home.id_attr(&*fd, &identity) {
             // Braid left none such: it was written since.
@@ -52,10 +52,10 @@ impl<'a> Settlement<'a> {
             attr => attr?,
         };
         let Some((whole, id)) = attr.and_then(|attr| Some((attr.kind.whole()?, attr.id))) else {
-            return Ok(Met::Other);
+            return Ok(HomeEntry::Other);
         };
         match self.sites.iter().find(|site| site.tier == whole.tier) {
-            Some(site) => Ok(Met::Placed(fd, identity.attr, site, id)),
+            Some(site) => Ok(HomeEntry::StayingFile(fd, identity.attr, site, id)),
             None => Err(Error::new(Errno::ENODEV, "its tier is not there")),
         }
     }
@@ -71,9 +71,9 @@ impl<'a> Settlement<'a> {
             let below = path.join(&name);
             let met = self.meet(&dir, path, &name);
             let on = match met.with_context(|| below.shown().to_string())? {
-                Met::Other => 0,
-                Met::Dir => self.dress(&below)?,
-                Met::Placed(fd, attr, site, id) => {
+                HomeEntry::Other => 0,
+                HomeEntry::Dir => self.dress(&below)?,
+                HomeEntry::StayingFile(fd, attr, site, id) => {
                     let dressed = self.dress_file(&below, (&fd, &attr), site, id);
                     dressed.with_context(|| below.shown().to_string())?;
                     site.bit()
@@ -110,9 +110,9 @@ impl<'a> Settlement<'a> {
         for name in names_in(&*dir)? {
             let below = path.join(&name);
             match self.meet(&dir, path, &name).with_context(|| below.shown().to_string())? {
-                Met::Other => {}
-                Met::Dir => self.forget(&below)?,
-                Met::Placed(_, _, site, id) => {
+                HomeEntry::Other => {}
+                HomeEntry::Dir => self.forget(&below)?,
+                HomeEntry::StayingFile(_, _, site, id) => {
                     if !site.has(&below, &site.store.object_file(id)?)? {
                         let what = format!("{} went from tier {} meanwhile", below.shown(), site.name);
                         return Err(Error::new(Errno::EBUSY, what));

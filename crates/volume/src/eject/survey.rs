@@ -26,7 +26,7 @@ impl Names {
 }
 
 /// What was found.
-struct Surveyor<'v> {
+struct EjectSurveyor<'v> {
     core: &'v Core,
     sites: &'v [Site],
     /// If everything comes home, and if what can stays.
@@ -42,7 +42,7 @@ pub(super) fn survey(core: &Core, options: EjectOptions, sites: &[Site]) -> Resu
     let mut names = Names::default();
     let (all, in_place) = (Amounts::default(), Amounts::default());
     let (left, in_the_way) = (Vec::new(), Vec::new());
-    let mut surveyor = Surveyor { core, sites, all, in_place, left, in_the_way };
+    let mut surveyor = EjectSurveyor { core, sites, all, in_place, left, in_the_way };
     core.home.walk_below(&[], &mut |seen| {
         match seen {
             Seen::File(path, fd, identity) => {
@@ -122,7 +122,7 @@ pub(super) fn each_away(
     })
 }
 
-impl Surveyor<'_> {
+impl EjectSurveyor<'_> {
     fn meet(&mut self, fd: &Fd, identity: &Identity, names: &[PathBuf]) -> Result<()> {
         let ((bytes, space), fate) = with_file(self.core, fd, identity, |file| {
             let elsewhere = readable_elsewhere(self.core, file)?;

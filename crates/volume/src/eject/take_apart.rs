@@ -35,7 +35,7 @@ pub(crate) fn eject_open(
         return Ok(ejection);
     }
     let now = EjectProgress { done: 0, total: ejection.amounts.bytes };
-    let mut work = Work {
+    let mut work = EjectRun {
         options,
         names: &names,
         sites: &sites,
@@ -75,7 +75,7 @@ fn make_places_durable(core: &Core, sites: &[Site], options: EjectOptions) -> Re
 /// Goes through all files: those that come home do so in the first pass,
 /// which takes long, and those that stay get their names in the second one.
 /// Answers whether it came to its end.
-fn take_apart((core, throttles): Tools<'_>, work: &mut Work<'_>) -> Result<bool> {
+fn take_apart((core, throttles): Tools<'_>, work: &mut EjectRun<'_>) -> Result<bool> {
     for placing in [false, true] {
         if placing && !work.options.in_place {
             continue;
@@ -106,7 +106,7 @@ fn take_apart((core, throttles): Tools<'_>, work: &mut Work<'_>) -> Result<bool>
 /// unless they are what is looked for.
 fn eject_file(
     (core, throttles): Tools<'_>,
-    work: &mut Work<'_>,
+    work: &mut EjectRun<'_>,
     (fd, identity, names): (&Fd, &Identity, &[PathBuf]),
     placing: bool,
 ) -> Result<()> {
@@ -221,7 +221,7 @@ fn what_is_left(core: &Core, placed: &HashSet<(TierId, ObjectId)>) -> Result<Opt
 }
 
 /// What goes along with an ejection.
-struct Work<'w> {
+struct EjectRun<'w> {
     options: EjectOptions,
     names: &'w Names,
     sites: &'w [Site],
@@ -233,7 +233,7 @@ struct Work<'w> {
     goes_on: bool,
 }
 
-impl Work<'_> {
+impl EjectRun<'_> {
     /// `ECANCELED` if it is to end.
     fn tell(&mut self, bytes: u64) -> Result<()> {
         self.now.done += bytes;

@@ -7,7 +7,7 @@
 mod table;
 mod touch;
 
-pub(crate) use table::{Decay, Spot, Table};
+pub(crate) use table::{Decay, HotRange, Table};
 
 use braid_contract::{Access, Context, Environment, Errno, Result, TierId};
 use braid_core::live::{File, Inode, Tag};
@@ -47,7 +47,7 @@ pub(crate) struct Heat {
     tags: Mutex<HashMap<u32, Arc<Tag>>>,
     table: Mutex<Table>,
     /// Ranges that were found frequently used, until movers take them.
-    hot: Mutex<Vec<Spot>>,
+    hot: Mutex<Vec<HotRange>>,
     /// The last epoch that was closed, and the last one that was saved.
     closed: AtomicU32,
     saved: AtomicU32,
@@ -152,7 +152,7 @@ impl Heat {
 
     /// The ranges that were found frequently used since this was last asked;
     /// hottest first.
-    pub(crate) fn take_hot(&self) -> Vec<Spot> {
+    pub(crate) fn take_hot(&self) -> Vec<HotRange> {
         std::mem::take(&mut *self.hot.lock())
     }
 
@@ -171,7 +171,7 @@ impl Heat {
             let record = table.used(tag.key, touch.range, touch.tier, now);
             table.set_handle(tag.key, tag.handle.as_ref());
             if record.degree_at(now) >= self.frequent() {
-                hot.push(Spot { file: tag.key, range: touch.range, record });
+                hot.push(HotRange { file: tag.key, range: touch.range, record });
             }
         }
         for touch in touches.iter().filter(|touch| touch.placed) {

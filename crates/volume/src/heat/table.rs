@@ -62,7 +62,7 @@ fn bytes_of(file: &FileHeat) -> usize {
 
 /// A range, and what is remembered of it.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) struct Spot {
+pub(crate) struct HotRange {
     pub(crate) file: FileKey,
     pub(crate) range: u32,
     pub(crate) record: RangeHeat,
@@ -186,12 +186,13 @@ impl Table {
 
     /// Ranges on `tier` whose degree is below `degree`, the coldest first, at
     /// most `max` of them.
-    pub(crate) fn coldest(&self, tier: TierId, degree: u8, max: usize, now: u32) -> Vec<Spot> {
-        let mut cold: Vec<Spot> = spots(self.files.iter().filter(|(file, _)| !self.settled.contains(file)))
-            .filter(|spot| spot.record.tier == tier && spot.record.degree_at(now) < degree)
-            .collect();
-        let order = |a: &Spot, b: &Spot| -> Ordering {
-            let place = |spot: &Spot| (rank(&spot.record, now), spot.file, spot.range);
+    pub(crate) fn coldest(&self, tier: TierId, degree: u8, max: usize, now: u32) -> Vec<HotRange> {
+        let mut cold: Vec<HotRange> =
+            spots(self.files.iter().filter(|(file, _)| !self.settled.contains(file)))
+                .filter(|spot| spot.record.tier == tier && spot.record.degree_at(now) < degree)
+                .collect();
+        let order = |a: &HotRange, b: &HotRange| -> Ordering {
+            let place = |spot: &HotRange| (rank(&spot.record, now), spot.file, spot.range);
             place(a).cmp(&place(b))
         };
         if cold.len() > max {
@@ -239,9 +240,9 @@ impl Table {
     }
 }
 
-fn spots<'a>(files: impl Iterator<Item = (&'a FileKey, &'a FileHeat)>) -> impl Iterator<Item = Spot> {
+fn spots<'a>(files: impl Iterator<Item = (&'a FileKey, &'a FileHeat)>) -> impl Iterator<Item = HotRange> {
     files.flat_map(|(file, heat)| {
-        heat.ranges.iter().map(|(range, record)| Spot { file: *file, range: *range, record: *record })
+        heat.ranges.iter().map(|(range, record)| HotRange { file: *file, range: *range, record: *record })
     })
 }
 

@@ -14,7 +14,7 @@
 
 use super::shared::Importer;
 use super::types::ImportObserver;
-use super::walk::{Met, open_dir};
+use super::walk::{WalkEntry, open_dir};
 use braid_contract::{Access, Attr, Errno, Error, Fd, FileKind, ObjectId, RenameMode, Result, Store};
 use braid_core::file::{adopt_object, end_use, take_object_id};
 use braid_core::namespace::{ID_ATTRS, give_attributes, with_file};
@@ -98,7 +98,7 @@ impl<'a> Adopter<'a> {
     }
 
     /// A regular file.
-    pub(super) fn file(&mut self, met: &Met<'_>) -> Result<()> {
+    pub(super) fn file(&mut self, met: &WalkEntry<'_>) -> Result<()> {
         let ino = met.attr.ino.0;
         if met.at_home.is_some() {
             if !self.is_in(met)? {
@@ -136,7 +136,7 @@ impl<'a> Adopter<'a> {
     }
 
     /// Whether the file that home has of that name is this one.
-    fn is_in(&mut self, met: &Met<'_>) -> Result<bool> {
+    fn is_in(&mut self, met: &WalkEntry<'_>) -> Result<bool> {
         let home = &self.importer.core.home;
         let fd = home.root().open_at(met.path.as_os_str(), Access::Path)?;
         let identity = home.identify(&*fd)?;
@@ -233,7 +233,7 @@ impl<'a> Adopter<'a> {
         Ok(())
     }
 
-    fn make_unnamed(&self, met: &Met<'_>, unnamed: &OsStr) -> Result<()> {
+    fn make_unnamed(&self, met: &WalkEntry<'_>, unnamed: &OsStr) -> Result<()> {
         let (core, attr) = (&self.importer.core, met.attr);
         let fd = self.unnamed.create_at(unnamed, 0o600)?;
         give_attributes(&**met.fd, attr, &*fd)?;
@@ -338,7 +338,7 @@ impl<'a> Adopter<'a> {
     }
 
     /// A symbolic link, or an inode without data.
-    pub(super) fn other(&mut self, met: &Met<'_>) -> Result<()> {
+    pub(super) fn other(&mut self, met: &WalkEntry<'_>) -> Result<()> {
         if met.at_home.is_some() {
             return if self.is_same(met)? { self.is_old(met.path, false) } else { self.stays(met.path) };
         }
@@ -353,7 +353,7 @@ impl<'a> Adopter<'a> {
     }
 
     /// Whether home has just such a link.
-    fn is_same(&self, met: &Met<'_>) -> Result<bool> {
+    fn is_same(&self, met: &WalkEntry<'_>) -> Result<bool> {
         if (met.at_home, met.attr.kind) != (Some(FileKind::Symlink), FileKind::Symlink) {
             return Ok(false);
         }

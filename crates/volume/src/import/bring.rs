@@ -1,7 +1,7 @@
 //! All that a tier's directory has comes in, on the way through it.
 
 use super::adopt::Adopter;
-use super::walk::{Met, Visitor, walk};
+use super::walk::{Visitor, WalkEntry, walk};
 use braid_contract::{Access, Attr, Errno, Error, Fd, FileKind, Result, SetTime};
 use braid_core::Core;
 use braid_core::namespace::give_attributes;
@@ -20,14 +20,14 @@ struct Bringer<'a, 'r> {
 }
 
 impl Visitor for Bringer<'_, '_> {
-    fn leaf(&mut self, met: &Met<'_>) -> Result<()> {
+    fn leaf(&mut self, met: &WalkEntry<'_>) -> Result<()> {
         match met.attr.kind {
             FileKind::Regular => self.adopter.file(met),
             _ => self.adopter.other(met),
         }
     }
 
-    fn enter(&mut self, met: &Met<'_>) -> Result<bool> {
+    fn enter(&mut self, met: &WalkEntry<'_>) -> Result<bool> {
         match met.at_home {
             Some(FileKind::Directory) => Ok(true),
             Some(_) => {

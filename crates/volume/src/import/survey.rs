@@ -1,7 +1,7 @@
 //! What an import would do: looked at, and nothing changed.
 
 use super::types::ImportSurvey;
-use super::walk::{Met, Visitor, walk};
+use super::walk::{Visitor, WalkEntry, walk};
 use braid_contract::{Error, Fd, FileKind, Result};
 use braid_core::Core;
 use std::path::Path;
@@ -10,9 +10,9 @@ use std::path::Path;
 const NAMED_MAX: usize = 1000;
 
 /// Only looks.
-struct Surveyor(ImportSurvey);
+struct ImportSurveyor(ImportSurvey);
 
-impl Surveyor {
+impl ImportSurveyor {
     fn conflict(&mut self, path: &Path) {
         self.0.conflicts += 1;
         if self.0.named.len() < NAMED_MAX {
@@ -21,8 +21,8 @@ impl Surveyor {
     }
 }
 
-impl Visitor for Surveyor {
-    fn leaf(&mut self, met: &Met<'_>) -> Result<()> {
+impl Visitor for ImportSurveyor {
+    fn leaf(&mut self, met: &WalkEntry<'_>) -> Result<()> {
         match (met.at_home, met.attr.kind) {
             (Some(_), _) => self.conflict(met.path),
             (None, FileKind::Regular) => {
@@ -34,7 +34,7 @@ impl Visitor for Surveyor {
         Ok(())
     }
 
-    fn enter(&mut self, met: &Met<'_>) -> Result<bool> {
+    fn enter(&mut self, met: &WalkEntry<'_>) -> Result<bool> {
         let merges = met.at_home.is_none_or(|kind| kind == FileKind::Directory);
         if merges {
             self.0.dirs += 1;
@@ -55,7 +55,7 @@ impl Visitor for Surveyor {
 }
 
 pub(super) fn survey(core: &Core, root: &Fd) -> Result<ImportSurvey> {
-    let mut surveyor = Surveyor(ImportSurvey::default());
+    let mut surveyor = ImportSurveyor(ImportSurvey::default());
     walk(core, root, &mut surveyor)?;
     Ok(surveyor.0)
 }

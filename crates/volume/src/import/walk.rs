@@ -11,7 +11,7 @@ use std::path::{Path, PathBuf};
 const NATIVE_NAMES: [&str; 1] = ["lost+found"];
 
 /// Something that is met on the way: where it is, and what.
-pub(super) struct Met<'a> {
+pub(super) struct WalkEntry<'a> {
     pub(super) path: &'a Path,
     /// To look at.
     pub(super) fd: &'a Fd,
@@ -23,9 +23,9 @@ pub(super) struct Met<'a> {
 /// What a walk does with what it meets.
 pub(super) trait Visitor {
     /// Anything but a directory.
-    fn leaf(&mut self, met: &Met<'_>) -> Result<()>;
+    fn leaf(&mut self, met: &WalkEntry<'_>) -> Result<()>;
     /// A directory; answers whether to go in.
-    fn enter(&mut self, met: &Met<'_>) -> Result<bool>;
+    fn enter(&mut self, met: &WalkEntry<'_>) -> Result<bool>;
     /// A directory of which all was met.
     fn leave(&mut self, path: &Path) -> Result<()>;
     /// What can't be looked at.
@@ -34,7 +34,7 @@ pub(super) trait Visitor {
 
 /// A directory that is gone through, by its path: descriptors of all that are on
 /// the way would be too many.
-enum Step {
+enum DirStep {
     Enter(PathBuf),
     Leave(PathBuf),
 }
@@ -42,17 +42,17 @@ enum Step {
 pub(super) fn walk(core: &Core, root: &Fd, visitor: &mut dyn Visitor) -> Result<()> {
     let device = root.stat()?.device;
     let home = core.home.root();
-    let mut steps = vec![Step::Enter(PathBuf::new())];
+    let mut steps = vec![DirStep::Enter(PathBuf::new())];
     while let Some(step) = steps.pop() {
         let path = match step {
-            Step::Leave(path) => {
+            DirStep::Leave(path) => {
                 visitor.leave(&path)?;
                 continue;
             }
-            Step::Enter(path) => path,
+            DirStep::Enter(path) => path,
         };
         if !path.as_os_str().is_empty() {
-            steps.push(Step::Leave(path.clone()));
+            steps.push(DirStep::Leave(path.clone()));
         }
         let names = root.open_below(&path).and_then(|dir| Ok((names_in(&*dir)?, dir)));
         let (names, dir) = match names {
@@ -67,9 +67,9 @@ pub(super) fn walk(core: &Core, root: &Fd, visitor: &mut dyn Visitor) -> Result<
             let path = path.join(&name);
             let met = look(&dir, &name, device, beside.as_ref());
             let done = met.and_then(|(fd, attr, at_home)| {
-                let met = Met { path: &path, fd: &fd, attr: &attr, at_home };
+                let met = WalkEntry { path: &path, fd: &fd, attr: &attr, at_home };
                 match attr.kind {
-                    FileKind::Directory if visitor.enter(&met)? => steps.push(Step::Enter(path.clone())),
+                    FileKind::Directory if visitor.enter(&met)? => steps.push(DirStep::Enter(path.clone())),
                     FileKind::Directory => {}
                     _ => visitor.leaf(&met)?,
                 }

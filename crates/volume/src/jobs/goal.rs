@@ -28,7 +28,7 @@ pub(super) enum Goal {
 
 /// A range that is to be moved.
 #[derive(Clone)]
-pub(super) struct Step {
+pub(super) struct RangeStep {
     /// First byte.
     pub(super) offset: u64,
     /// Bytes of the file in it.
@@ -73,7 +73,7 @@ pub(super) fn goal_of(core: &Core, what: &JobKind) -> Result<Goal> {
 
 /// The next ranges of a file that are to be moved, from the one at offset
 /// `first` on and at most so many.
-pub(super) fn steps(core: &Core, goal: &Goal, file: &File, first: u64, max: usize) -> Result<Vec<Step>> {
+pub(super) fn steps(core: &Core, goal: &Goal, file: &File, first: u64, max: usize) -> Result<Vec<RangeStep>> {
     let mut shares = match goal {
         Goal::Shares => Some(shares_of(core, file)?),
         _ => None,
@@ -96,7 +96,7 @@ pub(super) fn steps(core: &Core, goal: &Goal, file: &File, first: u64, max: usiz
             return Ok(());
         }
         taken += 1;
-        steps.push(Step { offset, len, ranges, from, to });
+        steps.push(RangeStep { offset, len, ranges, from, to });
         if taken == max { Err(Errno::ECANCELED.into()) } else { Ok(()) }
     });
     match collected {
@@ -106,7 +106,13 @@ pub(super) fn steps(core: &Core, goal: &Goal, file: &File, first: u64, max: usiz
 }
 
 /// Where a range goes, but for the tiers in `excluded`, a set of bits.
-pub(super) fn target(core: &Core, goal: &Goal, file: &File, step: &Step, excluded: u64) -> Result<Target> {
+pub(super) fn target(
+    core: &Core,
+    goal: &Goal,
+    file: &File,
+    step: &RangeStep,
+    excluded: u64,
+) -> Result<Target> {
     let fits = |tier: &Tier| {
         excluded & bit(tier.id) == 0 && !tier.is_draining() && tier.is_healthy() && tier.room() >= step.len
     };
@@ -155,7 +161,7 @@ fn choose_for(core: &Core, file: &File, bytes: u64, excluded: u64) -> Result<Arc
     Ok(choice.tier)
 }
 
-impl Step {
+impl RangeStep {
     /// Where the next range begins.
     pub(super) fn end(&self) -> u64 {
         self.offset + self.ranges.bytes()

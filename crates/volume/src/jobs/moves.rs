@@ -1,7 +1,7 @@
 //! How a run moves the ranges of one file: a batch at a time, those between
 //! different tiers side by side. `run` calls it for each file.
 
-use super::goal::{Goal, Step, Target, steps, target};
+use super::goal::{Goal, RangeStep, Target, steps, target};
 use super::list::RunStop;
 use super::run::{BATCH, Run, is_gone};
 use braid_contract::units::show_size_up;
@@ -64,8 +64,8 @@ impl Run<'_> {
     }
 
     /// Moves some ranges; those between different tiers, side by side.
-    fn move_steps(&self, file: &File, steps: &[Step], done: &mut Done) -> Result<()> {
-        let mut by_route: BTreeMap<_, (Arc<Tier>, Vec<&Step>)> = BTreeMap::new();
+    fn move_steps(&self, file: &File, steps: &[RangeStep], done: &mut Done) -> Result<()> {
+        let mut by_route: BTreeMap<_, (Arc<Tier>, Vec<&RangeStep>)> = BTreeMap::new();
         for step in steps {
             match target(&self.jobs.core, &self.goal, file, step, 0)? {
                 Target::Tier(tier) => {
@@ -86,7 +86,7 @@ impl Run<'_> {
 
     /// Moves one range, to `first` or to another tier that will do. Errors end
     /// the file; those of this range alone are noted.
-    fn move_step(&self, file: &File, step: &Step, first: &Arc<Tier>, done: &Mutex<Done>) -> Result<()> {
+    fn move_step(&self, file: &File, step: &RangeStep, first: &Arc<Tier>, done: &Mutex<Done>) -> Result<()> {
         let jobs = self.jobs;
         let (mut excluded, mut wished) = (0, Some(Arc::clone(first)));
         loop {

@@ -5,7 +5,7 @@
 use super::errand::{Errand, ErrandEnd};
 use super::order::Closed;
 use super::shared::Movers;
-use crate::heat::Spot;
+use crate::heat::HotRange;
 use braid_contract::{Mover, Result, TierId};
 use braid_core::file::is_pinned;
 use braid_format::FileKey;
@@ -56,7 +56,7 @@ impl Movers {
             targets.insert(from.id, tiers.iter().find(better).map(|(to, _)| Arc::clone(to)));
         }
         let mut lists: BTreeMap<TierId, (Arc<Tier>, List)> = BTreeMap::new();
-        for Spot { file, range, record } in hot {
+        for HotRange { file, range, record } in hot {
             if let Some(Some(to)) = targets.get(&record.tier)
                 && !self.is_left_alone(file)
             {

@@ -22,7 +22,7 @@ const INDEX_CHUNK: u64 = 64 << 10;
 
 /// Where a name is made.
 #[derive(Clone, Copy)]
-pub(super) struct Spot<'a> {
+pub(super) struct CopyTarget<'a> {
     pub(super) dir: &'a dyn NativeFd,
     pub(super) name: &'a OsStr,
 }
@@ -30,7 +30,7 @@ pub(super) struct Spot<'a> {
 impl Copier<'_> {
     /// Makes a copy of an inode. A directory is made empty, and its contents are
     /// to follow.
-    pub(super) fn make(&mut self, fd: &Fd, identity: &Identity, spot: Spot<'_>) -> Result<()> {
+    pub(super) fn make(&mut self, fd: &Fd, identity: &Identity, spot: CopyTarget<'_>) -> Result<()> {
         match self.make_inode(fd, identity, spot) {
             // Somebody gave the name to something else meanwhile: that is
             // noted, and a later pass sees to it.
@@ -39,8 +39,8 @@ impl Copier<'_> {
         }
     }
 
-    fn make_inode(&mut self, fd: &Fd, identity: &Identity, spot: Spot<'_>) -> Result<()> {
-        let Spot { dir, name } = spot;
+    fn make_inode(&mut self, fd: &Fd, identity: &Identity, spot: CopyTarget<'_>) -> Result<()> {
+        let CopyTarget { dir, name } = spot;
         let mode = u32::from(identity.attr.mode);
         match identity.kind() {
             FileKind::Regular => return self.make_file(fd, identity, spot),
@@ -62,7 +62,7 @@ impl Copier<'_> {
         self.copy_attributes(fd, identity, &new)
     }
 
-    fn make_file(&mut self, fd: &Fd, identity: &Identity, spot: Spot<'_>) -> Result<()> {
+    fn make_file(&mut self, fd: &Fd, identity: &Identity, spot: CopyTarget<'_>) -> Result<()> {
         // One that nobody can open any more was removed meanwhile.
         let old = fd.reopen(Access::Read)?;
         let new = spot.dir.create_at(spot.name, 0o600)?;

@@ -3,7 +3,7 @@
 //! and put in place when the new home is complete; that can't fail.
 
 use super::copier::{Copied, Copier, is_gone};
-use super::copy::Spot;
+use super::copy::CopyTarget;
 use super::passes::limbo_name;
 use braid_contract::{Access, Context, Errno, Error, Fd, FileKind, HandleId, InodeId, NativeHandle, Result};
 use braid_core::Core;
@@ -87,7 +87,7 @@ impl Copier<'_> {
             None => {
                 let name = OsString::from(format!("open-{:x}", identity.ino()));
                 let limbo = Fd::clone(&self.limbo);
-                self.make(old, &identity, Spot { dir: &*limbo, name: &name })
+                self.make(old, &identity, CopyTarget { dir: &*limbo, name: &name })
                     .context("copying an open file without a name")?;
                 // There is nothing in a directory that was removed.
                 self.pending.retain(|pending| pending.ino() != identity.ino());

@@ -4,7 +4,7 @@
 
 use super::changes::{Change, ChangeSet};
 use super::copier::{Copied, Copier, is_gone};
-use super::copy::Spot;
+use super::copy::CopyTarget;
 use braid_contract::{Access, Context, Errno, Fd, FileKind, NativeFd, RenameMode, Result, Shown};
 use braid_core::live::Inode;
 use braid_core::namespace::identify_name;
@@ -71,7 +71,7 @@ impl Copier<'_> {
         let Some((fd, identity)) = self.look(old_dir, name)? else { return Ok(()) };
         match self.copy_of(&identity).cloned() {
             Some(copied) => self.give_name(&copied, identity.kind(), new_dir, name),
-            None => match self.make(&fd, &identity, Spot { dir: new_dir, name }) {
+            None => match self.make(&fd, &identity, CopyTarget { dir: new_dir, name }) {
                 // What is removed while it is copied is noted.
                 Err(error) if is_gone(&error) && !self.last => Ok(()),
                 result => result,
