@@ -6,6 +6,7 @@ use crate::metrics::Address;
 use crate::profile::Profile;
 use crate::refusal::{Located, Place, Refusal};
 use crate::source::Source;
+use braid_contract::StreamId;
 use braid_modules::Configured;
 use braid_placement::{Condition, PolicyConfig, Reserve, RuleConfig};
 use braid_volume::{PARALLEL_JOBS_MAX, RangeSize};
@@ -218,13 +219,18 @@ pub struct Rule {
     pub pin: bool,
     /// How long the ranges of what matches are, in place of the volume's.
     pub range: Option<Located<RangeSize>>,
+    /// The stream that what matches belongs to, for conditions of rules below.
+    pub stream: Option<Located<StreamId>>,
 }
 
 impl Rule {
     /// The rule as placement takes it.
     pub(crate) fn config(&self) -> RuleConfig {
         RuleConfig {
-            when: self.when.value.clone(),
+            when: match &self.stream {
+                Some(stream) => self.when.value.clone().of_stream(stream.value),
+                None => self.when.value.clone(),
+            },
             tiers: self.tiers.iter().map(|tier| tier.value.clone()).collect(),
             policy: self.policy.as_ref().map(|policy| policy.value.clone()),
             pin: self.pin,

@@ -46,7 +46,7 @@ impl Reserve {
 /// A rule: where the ranges of some files go.
 #[derive(Clone, PartialEq, Debug)]
 pub struct RuleConfig {
-    /// For which files, and when.
+    /// For which files, and when; it may name the stream that these belong to.
     pub when: Condition,
     /// The first of these tiers that has room gets the ranges; with none of
     /// them, or if none has, the policy is asked.

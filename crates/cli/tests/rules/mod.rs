@@ -179,3 +179,26 @@ fn a_rule_that_pins_keeps_jobs_from_a_file() {
         assert_eq!(bench.spread_over("db/x.pin"), [0, 0, RANGES]);
     });
 }
+
+#[test]
+fn a_stream_that_a_rule_names_is_seen_by_the_rules_below() {
+    let Some(bench) = Bench::of_three() else { return };
+    let settings = format!(
+        r#"{HOME}
+rules:
+  - {{ when: 'path.matches("*.wal") || path.matches("*-journal")', stream: 7 }}
+  - {{ when: 'stream == 7 && path.matches("x*")', tier: slow }}
+  - {{ when: 'stream == 7', tier: disk }}"#
+    );
+    bench.mounted(&settings, || {
+        for (name, placed, rule) in [
+            ("x.wal", [0, RANGES, 0], json!(2)),
+            ("db-journal", [0, 0, RANGES], json!(3)),
+            ("other", [RANGES, 0, 0], Value::Null),
+        ] {
+            bench.write_whole(name);
+            assert_eq!(bench.spread_over(name), placed, "{name}");
+            assert_eq!(bench.explained(name).0["rule"]["number"], rule, "{name}");
+        }
+    });
+}

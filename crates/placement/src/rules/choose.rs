@@ -3,9 +3,9 @@
 
 use super::facts::{Facts, Subject};
 use super::list::{Rule, Rules};
-use crate::context::Context;
+use crate::context::{Context, Origin};
 use crate::policy::Policy;
-use braid_contract::TierId;
+use braid_contract::{Hint, TierId};
 use braid_format::{Reason, RuleNumber};
 use std::sync::Arc;
 
@@ -32,7 +32,10 @@ impl Rules {
         facts: &dyn Facts,
         tier_of: &dyn Fn(&str) -> Option<TierId>,
     ) -> Option<Chosen> {
-        let rule = self.find(&Subject { facts, origin: context.origin, span: context.span });
+        let subject = Subject { facts, origin: context.origin, span: context.span };
+        let (rule, stream) = self.find_with_stream(&subject);
+        let hint = Hint { stream, ..context.origin.hint };
+        let context = &Context { origin: Origin { hint, ..context.origin }, ..*context };
         let number = RuleNumber::of(rule.as_deref().map_or(0, |rule| rule.number));
         let own = rule.as_deref().and_then(|rule| rule.policy.as_ref());
         let (policy, wanted) = own.map_or((policy, Reason::Policy), |own| (own, Reason::RulePolicy(number)));
@@ -76,5 +79,66 @@ impl Rule {
     /// The tiers that it names, those that there are.
     fn named(&self, number: &dyn Fn(&str) -> Option<TierId>) -> Vec<TierId> {
         self.tiers.iter().filter_map(|name| number(name)).collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::condition::Condition;
+    use super::*;
+    use crate::context::WriteSpan;
+    use crate::credits::Credits;
+    use crate::settings::RuleConfig;
+    use crate::sync::Mutex;
+    use braid_contract::StreamId;
+
+    struct File;
+
+    impl Facts for File {
+        fn path(&self) -> &str {
+            "a.wal"
+        }
+
+        fn owner(&self) -> i64 {
+            0
+        }
+
+        fn age_ns(&self) -> i64 {
+            0
+        }
+    }
+
+    /// A policy that keeps which stream it was asked about.
+    #[derive(Default)]
+    struct Asked(Mutex<Option<StreamId>>);
+
+    impl Policy for Asked {
+        fn describe(&self) -> String {
+            "asked".into()
+        }
+
+        fn place(&self, context: &Context<'_>) -> Option<TierId> {
+            *self.0.lock() = context.origin.hint.stream;
+            Some(TierId(0))
+        }
+    }
+
+    #[test]
+    fn the_policy_sees_the_stream_that_a_rule_names() {
+        let when = Condition::parse("path.matches('*.wal')").unwrap().of_stream(StreamId(5));
+        let config = RuleConfig { when, tiers: Vec::new(), policy: None, pin: false, range_size: None };
+        let rules = Rules::make(&[config], |_| None).unwrap();
+        let asked = Arc::new(Asked::default());
+        let policy: Arc<dyn Policy> = asked.clone();
+        let context = Context {
+            origin: Origin::default(),
+            span: WriteSpan::default(),
+            file: 1,
+            credits: &Credits::new(1, 1 << 21),
+            tiers: &[],
+        };
+        let chosen = rules.choose(&policy, &context, &File, &|_| None).unwrap();
+        assert!(chosen.rule.is_none() && chosen.reason == Reason::Policy);
+        assert_eq!(*asked.0.lock(), Some(StreamId(5)));
     }
 }

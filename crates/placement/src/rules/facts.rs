@@ -19,6 +19,7 @@ pub trait Facts: Send + Sync {
 }
 
 /// A file, and what is about to be done with it.
+#[derive(Clone, Copy)]
 pub struct Subject<'a> {
     /// The file.
     pub facts: &'a dyn Facts,

@@ -5,7 +5,7 @@ use super::facts::Subject;
 use crate::policy::Policy;
 use crate::policy_config::make_policy;
 use crate::settings::RuleConfig;
-use braid_contract::TierId;
+use braid_contract::{StreamId, TierId};
 use braid_format::RangeSize;
 use std::sync::Arc;
 
@@ -19,7 +19,7 @@ pub struct Rules {
 pub struct Rule {
     /// Its place in the list, from 1 on.
     pub number: usize,
-    /// For which files, and when.
+    /// For which files, and when; it may name the stream that these belong to.
     pub when: Condition,
     /// The tiers that it names; the first with room gets the ranges.
     pub tiers: Vec<String>,
@@ -62,7 +62,25 @@ impl Rules {
 
     /// The rule that counts for what is asked; `None` if none does.
     pub fn find(&self, subject: &Subject<'_>) -> Option<Arc<Rule>> {
-        self.list.iter().find(|rule| rule.when.holds(subject)).map(Arc::clone)
+        self.find_with_stream(subject).0
+    }
+
+    /// The same, and the stream that the data belongs to: as its writer says, or
+    /// else the first rule that holds and names one. The rules below that see it;
+    /// those below the one that counts are not asked.
+    pub(super) fn find_with_stream(&self, subject: &Subject<'_>) -> (Option<Arc<Rule>>, Option<StreamId>) {
+        let mut subject = *subject;
+        for rule in &self.list {
+            if !rule.when.holds(&subject) {
+                continue;
+            }
+            let stream = &mut subject.origin.hint.stream;
+            *stream = stream.or(rule.when.stream());
+            if rule.decides() {
+                return (Some(Arc::clone(rule)), *stream);
+            }
+        }
+        (None, subject.origin.hint.stream)
     }
 
     /// The shortest ranges that a rule asks for; `None` if none asks for any.
@@ -78,5 +96,82 @@ impl Rules {
     /// Number of rules, for `status`.
     pub fn len(&self) -> usize {
         self.list.len()
+    }
+}
+
+impl Rule {
+    /// Whether it says anything of where data goes. If not, it only names a
+    /// stream.
+    fn decides(&self) -> bool {
+        !self.tiers.is_empty() || self.policy.is_some() || self.pin || self.range_size.is_some()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::facts::Facts;
+    use super::*;
+    use crate::context::{Origin, WriteSpan};
+    use braid_contract::Hint;
+
+    struct File(&'static str);
+
+    impl Facts for File {
+        fn path(&self) -> &str {
+            self.0
+        }
+
+        fn owner(&self) -> i64 {
+            0
+        }
+
+        fn age_ns(&self) -> i64 {
+            0
+        }
+    }
+
+    /// A rule by its condition, stream and tier.
+    fn rule(when: &str, stream: Option<u16>, tier: Option<&str>) -> RuleConfig {
+        let when = Condition::parse(when).unwrap();
+        RuleConfig {
+            when: match stream {
+                Some(stream) => when.of_stream(StreamId(stream)),
+                None => when,
+            },
+            tiers: tier.map(str::to_owned).into_iter().collect(),
+            policy: None,
+            pin: false,
+            range_size: None,
+        }
+    }
+
+    /// The number of the rule that counts for a write, and the stream then. The
+    /// writer may name a stream.
+    fn found(rules: &Rules, path: &'static str, writer: Option<u16>) -> (Option<usize>, Option<u16>) {
+        let hint = Hint { stream: writer.map(StreamId), group: None };
+        let origin = Origin { hint, sync: true, ..Origin::default() };
+        let subject = Subject { facts: &File(path), origin, span: WriteSpan::default() };
+        let (rule, stream) = rules.find_with_stream(&subject);
+        assert_eq!(rules.find(&subject).map(|rule| rule.number), rule.as_ref().map(|rule| rule.number));
+        (rule.map(|rule| rule.number), stream.map(|stream| stream.0))
+    }
+
+    #[test]
+    fn the_first_rule_that_names_a_stream_names_it_for_those_below() {
+        let config = [
+            rule("stream == 1", None, Some("never")),
+            rule("path.matches('*.wal')", Some(1), None),
+            rule("sync && stream != 1 || stream == 1 && path.matches('x.*')", Some(2), None),
+            rule("stream == 2", None, Some("slow")),
+            rule("stream == 1 && path.matches('x.*')", Some(3), Some("fast")),
+            rule("stream == 1", None, Some("fast")),
+        ];
+        let rules = Rules::make(&config, |_| Some(TierId(0))).unwrap();
+        assert_eq!(found(&rules, "a.wal", None), (Some(6), Some(1)));
+        assert_eq!(found(&rules, "x.wal", None), (Some(5), Some(1)), "the first that names one counts");
+        assert_eq!(found(&rules, "a.log", None), (Some(4), Some(2)));
+        assert_eq!(found(&rules, "a.log", Some(7)), (None, Some(7)), "the writer knows best");
+        assert_eq!(found(&rules, "a.wal", Some(1)), (Some(1), Some(1)));
+        assert_ne!(config[1], rule("path.matches('*.wal')", Some(4), None));
     }
 }

@@ -1,5 +1,6 @@
 //! Rules: which files go where, whatever the volume's policy is, as the stack
-//! file says. The first whose condition holds counts. `file/place.rs` asks for
+//! file says. The first whose condition holds counts, of
+//! those that say more than which stream files belong to. `file/place.rs` asks for
 //! it before it asks a policy; movers ask whether a file is pinned.
 //!
 //! `list` has the rules, and `choose` is how they and policies decide together.
