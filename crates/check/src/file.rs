@@ -1,9 +1,9 @@
 //! One spread file, against its index and its objects.
 
+use super::Check;
 use super::inference::corrected;
 use super::raw_index::{RawEntry, RawIndex};
 use super::report::Problem;
-use super::{Check, When};
 use braid_contract::{Fd, ObjectId, Result, TierId};
 use braid_format::{Entry, FormatError, Header, IdAttr, IdKind, RangeSize};
 use braid_home::Identity;
@@ -110,7 +110,7 @@ impl Check<'_> {
         if subject.attr.kind == IdKind::Emptied {
             let what = "truncating it to nothing was not finished; its next use finishes it";
             self.found(subject.of(Problem::legal("emptying", what)));
-            return match RawIndex::open(&*self.ground.braid, id) {
+            return match RawIndex::open(&*self.target.braid, id) {
                 Ok(Some(index)) => self.count_ranges(&index),
                 _ => Ok(()),
             };
@@ -118,10 +118,10 @@ impl Check<'_> {
         if let Some(whole) = subject.attr.kind.whole() {
             return self.whole_file(&subject, whole);
         }
-        let index = match RawIndex::open(&*self.ground.braid, id) {
+        let index = match RawIndex::open(&*self.target.braid, id) {
             Ok(Some(index)) if !index.is_cut() => index,
             Ok(found) => {
-                return if self.is_gone(&subject.fd) {
+                return if self.target.is_gone(&subject.fd) {
                     Ok(())
                 } else {
                     self.index_lost(&subject, found.is_some())
@@ -141,7 +141,7 @@ impl Check<'_> {
     /// A second inode with the same id. The one that the index names owns it.
     fn second_of_id(&mut self, subject: Subject, other: &Path, strangers: &mut Vec<Subject>) -> Result<()> {
         let id = subject.attr.id;
-        let header = RawIndex::open(&*self.ground.braid, id)?.and_then(|index| index.header.ok());
+        let header = RawIndex::open(&*self.target.braid, id)?.and_then(|index| index.header.ok());
         if header.is_some_and(|header| header.ino == subject.identity.ino()) {
             // The first one is put aside as a stranger, and told of then.
             self.only_of_id(subject, strangers)
@@ -182,7 +182,7 @@ impl Check<'_> {
 
     /// The same for a header that is sound and has the file's id.
     fn own_header(&mut self, subject: &Subject, index: &RawIndex, header: &Header) -> Result<bool> {
-        if header.volume != self.ground.volume {
+        if header.volume != self.target.volume {
             let what = format!("the header of its index names volume {}", header.volume);
             self.new_header(subject, index, (header.plain_size, header.range_size), what)?;
         } else if header.ino != subject.identity.ino() {
@@ -223,8 +223,8 @@ impl Check<'_> {
             return Ok(());
         }
         let problem = problem.repair("makes the header anew from the file's inode");
-        self.mend(problem, When::Unused, |check| {
-            index.write_header(&*check.ground.braid, &check.header_of(subject, plain_size, ranges))
+        self.mend(problem, self.when_unused(), |check| {
+            index.write_header(&*check.target.braid, &check.header_of(subject, plain_size, ranges))
         });
         Ok(())
     }
@@ -232,7 +232,7 @@ impl Check<'_> {
     /// The header that the index of a file must have.
     pub(crate) fn header_of(&self, subject: &Subject, plain_size: u64, ranges: RangeSize) -> Header {
         Header {
-            volume: self.ground.volume,
+            volume: self.target.volume,
             id: subject.attr.id,
             range_size: ranges,
             ino: subject.identity.ino(),
@@ -266,12 +266,12 @@ impl Check<'_> {
     fn count_in(&self, tally: &mut Tally, range: u64, entry: Entry) {
         tally.sound += 1;
         tally.last = Some(entry.tier);
-        if !self.ground.is_tier(entry.tier) {
+        if !self.target.is_tier(entry.tier) {
             tally.nowhere.push((range, entry.tier));
             return;
         }
         tally.tiers |= braid_tiers::bit(entry.tier);
-        if entry.tier == self.ground.home_id {
+        if entry.tier == self.target.home_id {
             tally.home_end = tally.bytes_of(range..range + 1).end;
         }
     }
@@ -305,7 +305,7 @@ impl Check<'_> {
 
     /// How many ranges an index places on each tier, however long they are.
     pub(super) fn placed_by(&self, index: &RawIndex) -> Result<Placed> {
-        Ok(self.tally(index, u64::MAX, self.ground.range_size)?.placed)
+        Ok(self.tally(index, u64::MAX, self.target.range_size)?.placed)
     }
 
     pub(super) fn count_placed(&mut self, placed: &Placed) {
@@ -320,8 +320,8 @@ impl Check<'_> {
     fn bad_entries(&mut self, subject: &Subject, index: &RawIndex, tally: &Tally) -> Result<()> {
         let mut mended: Vec<(u64, Option<Entry>)> = Vec::new();
         for raw in &tally.bad {
-            let mut entry = corrected(index.words, raw, |tier| self.ground.is_tier(tier));
-            if entry.is_none() && self.options.repair && self.refusal(When::Unused).is_none() {
+            let mut entry = corrected(index.words, raw, |tier| self.target.is_tier(tier));
+            if entry.is_none() && self.findings.may_repair(self.when_unused()) {
                 entry = self.inferred(subject, index, &tally.bytes_of(raw.range..raw.range + 1))?;
             }
             mended.push((raw.range, entry));
@@ -344,7 +344,7 @@ impl Check<'_> {
             });
             let words: Vec<(u64, u64)> = words.collect();
             let problem = problem.repair("makes the entries anew: what they said can be told");
-            self.mend(problem, When::Unused, |check| index.store(&*check.ground.braid, &words));
+            self.mend(problem, self.when_unused(), |check| index.store(&*check.target.braid, &words));
         }
         Ok(())
     }
@@ -355,7 +355,7 @@ impl Check<'_> {
         for run in tally.nowhere.chunk_by(together) {
             let bytes = tally.bytes_of(run[0].0..run[0].0 + run.len() as u64);
             let number = run[0].1;
-            let lost = self.ground.lost.iter().find(|(id, _)| *id == number).map(|(_, name)| name.clone());
+            let lost = self.target.lost_name(number).map(str::to_owned);
             let problem = match &lost {
                 Some(name) => {
                     let what = format!("these bytes were on tier {name}, which was lost");
@@ -385,8 +385,8 @@ impl Check<'_> {
         }
         let problem = problem.repair("clears them");
         let first = tally.ranges.count(tally.size.max(index.reserved().unwrap_or(0)));
-        self.mend(problem, When::Unused, |check| {
-            check.change_placed(|| index.clear_from(&*check.ground.braid, first))
+        self.mend(problem, self.when_unused(), |check| {
+            check.target.change_entries(|| index.clear_from(&*check.target.braid, first))
         });
     }
 }

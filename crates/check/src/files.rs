@@ -2,6 +2,7 @@
 
 use super::Check;
 use super::file::Subject;
+use super::findings::ProblemRef;
 use super::raw_index::RawIndex;
 use super::report::Problem;
 use braid_contract::{Errno, Error, Fd, NativeFd, ObjectId, Result, Shown};
@@ -15,7 +16,7 @@ pub(super) struct Doubt {
     pub(super) ino: u64,
     pub(super) path: PathBuf,
     /// Where in the report it is told.
-    pub(super) problem: usize,
+    pub(super) problem: ProblemRef,
     /// A later version of Braid may have written it.
     pub(super) newer: bool,
 }
@@ -40,8 +41,8 @@ pub(super) enum AttrFound {
 impl Check<'_> {
     /// Looks at all files, or at those that were asked for.
     pub(super) fn files(&mut self) -> Result<()> {
-        self.reporter.phase("files", None)?;
-        let home = braid_home::Home::open(self.ground.home.root())?;
+        self.progress.phase("files", None)?;
+        let home = braid_home::Home::open(self.target.home.root())?;
         let mut strangers = Vec::new();
         let options = self.options;
         home.walk_below(&options.paths, &mut |seen| {
@@ -49,8 +50,8 @@ impl Check<'_> {
                 Seen::Failed(path, error) => self.not_looked_at(path, &error),
                 Seen::File(path, fd, identity) => {
                     self.report.files += 1;
-                    self.reporter.step()?;
-                    match self.ground.mounted {
+                    self.progress.step()?;
+                    match self.target.mounted {
                         Some(core) => self.visit_beside_users(core, path, fd, identity, &mut strangers)?,
                         None => self.visit(path, fd, identity, &mut strangers)?,
                     }
@@ -141,7 +142,7 @@ impl Check<'_> {
     /// Reads an inode's id attribute; changes nothing to be able to.
     pub(super) fn attr_of(&self, fd: &dyn NativeFd, identity: &Identity) -> AttrFound {
         let mut value = [0; 2 * IdAttr::LEN_MAX];
-        let len = match fd.get_xattr(OsStr::new(self.ground.attr_name()), &mut value) {
+        let len = match fd.get_xattr(OsStr::new(self.target.attr_name()), &mut value) {
             Ok(len) => len,
             Err(error) if matches!(error.errno(), Errno::ENODATA | Errno::EOPNOTSUPP) => {
                 return AttrFound::None;
@@ -149,7 +150,7 @@ impl Check<'_> {
             Err(error) if error.errno() == Errno::ERANGE => 0,
             Err(error) => return AttrFound::Failed(error.context("reading its id attribute")),
         };
-        match IdAttr::decode(&value[..len], self.ground.home.seal()) {
+        match IdAttr::decode(&value[..len], self.target.home.seal()) {
             Ok((attr, _)) if !identity.is(attr.ino, attr.btime_ns) => AttrFound::Copied(attr),
             Ok((attr, proof)) => match proof.check() {
                 Ok(()) => AttrFound::Own(attr),
@@ -162,19 +163,19 @@ impl Check<'_> {
     /// Whether a file's attribute may have been written by its owner: it is of
     /// version 1, in `user.`, on a volume that has a key.
     pub(super) fn is_unproven(&self, subject: &Subject) -> bool {
-        let name = OsStr::new(self.ground.attr_name());
+        let name = OsStr::new(self.target.attr_name());
         let mut value = [0; 2 * IdAttr::LEN_MAX];
         let len = subject.fd.get_xattr(name, &mut value).unwrap_or(0);
-        let old = IdAttr::decode(&value[..len], self.ground.home.seal());
-        self.ground.user_xattr
-            && self.ground.home.seal().secret.is_some()
+        let old = IdAttr::decode(&value[..len], self.target.home.seal());
+        self.target.user_xattr
+            && self.target.home.seal().secret.is_some()
             && !matches!(old, Ok((_, Proof::Sealed)))
     }
 
     /// A file whose index names another inode: if that one has the same id, it
     /// owns the data.
     fn stranger(&mut self, subject: Subject) -> Result<()> {
-        let Some(index) = RawIndex::open(&*self.ground.braid, subject.attr.id)? else { return Ok(()) };
+        let Some(index) = RawIndex::open(&*self.target.braid, subject.attr.id)? else { return Ok(()) };
         let owner =
             index.header.as_ref().ok().and_then(|header| self.shared_with(subject.attr.id, header.ino));
         match owner {
@@ -203,8 +204,8 @@ impl Check<'_> {
         let Some(handle) = &header.handle else {
             return self.doubts.iter().any(|doubt| doubt.ino == header.ino);
         };
-        let opened = self.ground.home.open_handle(handle);
-        let identity = opened.ok().flatten().and_then(|fd| self.ground.home.identify(&*fd).ok());
+        let opened = self.target.home.open_handle(handle);
+        let identity = opened.ok().flatten().and_then(|fd| self.target.home.identify(&*fd).ok());
         identity.is_some_and(|other| other.ino() != subject.identity.ino() && other.attr.nlink > 0)
     }
 

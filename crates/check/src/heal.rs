@@ -1,9 +1,10 @@
 //! Words of an index, and objects, of a file that is looked at.
 
+use super::Check;
 use super::file::{SIZES_DIFFER, Subject, Tally};
 use super::raw_index::RawIndex;
 use super::report::Problem;
-use super::{Check, When, is_missing};
+use super::tree::is_missing;
 use braid_contract::{ObjectStat, Result, Store, TierId};
 use braid_format::{FormatError, GAPS_AT, OWNERS_AT, Owners, RangeSize, SIZE_AT, SYNCED_SIZE_AT, durable_at};
 use braid_tiers::{bit, cut_object};
@@ -13,8 +14,8 @@ use std::sync::Arc;
 impl Check<'_> {
     /// Stores one word of an index anew.
     fn word(&mut self, subject: &Subject, index: &RawIndex, problem: Problem, at: u64, word: u64) {
-        self.mend(subject.of(problem), When::Unused, |check| {
-            index.store(&*check.ground.braid, &[(at, word)])
+        self.mend(subject.of(problem), self.when_unused(), |check| {
+            index.store(&*check.target.braid, &[(at, word)])
         });
     }
 
@@ -40,7 +41,7 @@ impl Check<'_> {
     /// The end of the home file, or of an object that owns where it ends.
     fn estimated_size(&self, subject: &Subject, index: &RawIndex, ranges: RangeSize) -> Result<u64> {
         let mut size = subject.identity.size();
-        for tier in &self.ground.tiers {
+        for tier in &self.target.tiers {
             let Some(store) = &tier.store else { continue };
             let end = store.stat(subject.attr.id).map_or(0, |stat| stat.size);
             if end > size {
@@ -69,15 +70,15 @@ impl Check<'_> {
                 .repair("takes them for meant, so that nothing of it is cut after a crash");
             self.word(subject, index, problem, GAPS_AT, index.words.encode_flag(GAPS_AT));
         }
-        let wrong = match index.owners(self.ground.home_id)? {
+        let wrong = match index.owners(self.target.home_id)? {
             Err(error) => Some(error.to_string()),
             Ok(owners) => {
                 self.unknown_owner(owners).map(|tier| format!("tier number {tier} is not the volume's"))
             }
         };
         if let Some(wrong) = wrong {
-            let home = self.ground.home_id;
-            let last = tally.last.filter(|tier| self.ground.is_tier(*tier)).unwrap_or(home);
+            let home = self.target.home_id;
+            let last = tally.last.filter(|tier| self.target.is_tier(*tier)).unwrap_or(home);
             let problem =
                 Problem::damage("owners-damaged", format!("which tiers own its size and times: {wrong}"))
                     .repair("lets the tier of its last range own its size, and home its times");
@@ -88,16 +89,14 @@ impl Check<'_> {
     }
 
     fn unknown_owner(&self, owners: Owners) -> Option<TierId> {
-        let known = |tier: &TierId| {
-            self.ground.is_tier(*tier) || self.ground.lost.iter().any(|(lost, _)| lost == tier)
-        };
+        let known = |tier: &TierId| self.target.is_tier(*tier) || self.target.lost_name(*tier).is_some();
         [owners.size, owners.mtime, owners.atime, owners.synced_mtime].into_iter().find(|tier| !known(tier))
     }
 
     /// What a file has on the tiers other than home.
     pub(super) fn objects_of(&mut self, subject: &Subject, index: &RawIndex, tally: &Tally) -> Result<()> {
-        for at in 0..self.ground.tiers.len() {
-            let tier = &self.ground.tiers[at];
+        for at in 0..self.target.tiers.len() {
+            let tier = &self.target.tiers[at];
             let (id, name) = (tier.id, tier.name.clone());
             let Some(store) = tier.store.clone() else { continue };
             let odd = self.objects[at].odd.contains(&subject.attr.id);
@@ -139,12 +138,12 @@ impl Check<'_> {
         let what = format!("whether its object was ever made durable: {error}");
         let problem = subject.of(Problem::damage("durable-damaged", what)).tier(name);
         let problem = problem.repair("takes it for durable, after making it so");
-        self.mend(problem, When::Unused, |check| {
+        self.mend(problem, self.when_unused(), |check| {
             if there {
                 store.sync(&[subject.attr.id], false)?;
             }
             let at = durable_at(tier);
-            index.store(&*check.ground.braid, &[(at, index.words.encode_flag(at))])
+            index.store(&*check.target.braid, &[(at, index.words.encode_flag(at))])
         });
         Ok(true)
     }
@@ -159,7 +158,7 @@ impl Check<'_> {
         name: &str,
         durable: bool,
     ) -> Result<()> {
-        if self.is_gone(&subject.fd) {
+        if self.target.is_gone(&subject.fd) {
             return Ok(());
         }
         for bytes in self.stretches_on(index, tally, tier)? {
@@ -207,7 +206,7 @@ impl Check<'_> {
             let what = format!("its object has {} bytes, {} more than the file", stat.size, stat.size - size);
             let problem = subject.of(Problem::legal("object-too-long", what)).tier(name);
             if subject.identity.size() == size {
-                self.mend(problem.repair("cuts it"), When::Unused, |_| {
+                self.mend(problem.repair("cuts it"), self.when_unused(), |_| {
                     cut_object(&**store, id, size)?;
                     store.sync(&[id], true)
                 });

@@ -40,9 +40,9 @@ impl Check<'_> {
         let mut with_data = Vec::new();
         let home = subject.fd.reopen(Access::Read)?;
         if begins_in(home.next_data(bytes.start)?, bytes) {
-            with_data.push(self.ground.home_id);
+            with_data.push(self.target.home_id);
         }
-        for tier in &self.ground.tiers {
+        for tier in &self.target.tiers {
             let Some(store) = &tier.store else { return Ok(None) };
             match store.next_data(subject.attr.id, bytes.start) {
                 Ok(data) if begins_in(data, bytes) => with_data.push(tier.id),
@@ -75,7 +75,7 @@ impl Check<'_> {
         })?;
         let size = index.size()?.ok();
         let data = self.data_of(subject, size.unwrap_or(SIZE_MAX))?;
-        let sizes = || std::iter::once(self.ground.range_size).chain(RangeSize::all());
+        let sizes = || std::iter::once(self.target.range_size).chain(RangeSize::all());
         if data.untold.is_empty()
             && let Some(agreed) = sizes().find(|ranges| data.is_all_owned(&owners, *ranges))
         {
@@ -100,8 +100,8 @@ impl Check<'_> {
         };
         let home = subject.fd.reopen(Access::Read)?;
         let mut data = Data { on: BTreeMap::new(), untold: Vec::new() };
-        data.on.insert(self.ground.home_id, stretches(&|at| home.next_data(at))?);
-        for tier in &self.ground.tiers {
+        data.on.insert(self.target.home_id, stretches(&|at| home.next_data(at))?);
+        for tier in &self.target.tiers {
             let found =
                 tier.store.as_ref().map(|store| stretches(&|at| store.next_data(subject.attr.id, at)));
             match found {

@@ -3,7 +3,8 @@
 //! (`docs/fsck.md`). [`check_unmounted`] looks at a volume that is not mounted,
 //! [`check_mounted`] at the core of one that is; the volume calls them.
 //!
-//! `ground` learns which volume it is, `shelves` what its directories hold,
+//! `target` is the volume, `findings` has the problems and decides on repairs,
+//! `shelves` learns what the tiers' directories hold,
 //! `files` goes through the namespace, `file` compares one file with
 //! its index (`raw_index`) and objects, `whole` one without an index with its
 //! object, `heal` puts right what the comparison found, `rebuild` makes lost
@@ -15,32 +16,37 @@
 
 mod file;
 mod files;
-mod ground;
+mod findings;
 mod heal;
 mod inference;
 mod jobs;
 mod live;
 mod marks;
 mod orphans;
+mod progress;
 mod raw_index;
 mod rebuild;
 mod report;
 mod shelves;
+mod target;
 mod tree;
 mod whole;
 
-pub use report::{CheckOptions, CheckProgress, CheckReport, Problem, Severity};
+pub use progress::CheckProgress;
+pub use report::{CheckOptions, CheckReport, Problem, Severity};
+pub use target::{Mounted, Unmounted};
 
-use braid_contract::{Errno, Error, ObjectId, Result, TierId};
+use braid_contract::{ObjectId, Result, TierId};
 use braid_home::OpenError;
 use files::Doubt;
-use ground::Ground;
-pub use ground::{Mounted, Unmounted};
-use report::Reporter;
+use findings::{Findings, ProblemRef, When};
+use progress::ProgressReporter;
 use shelves::Shelf;
 use std::collections::{HashMap, HashSet};
 use std::path::PathBuf;
 use std::sync::Arc;
+use target::CheckTarget;
+use target::labels::read_target;
 
 /// Checks a volume that is not mounted. With `repair`, what can be put right
 /// without losing data is, but for what a mount recovers; without, nothing is
@@ -53,14 +59,21 @@ pub fn check_unmounted(
     options: &CheckOptions,
     progress: &mut dyn FnMut(&CheckProgress) -> bool,
 ) -> std::result::Result<CheckReport, OpenError> {
-    let mut reporter = Reporter::new(Arc::clone(&volume.environment), progress);
-    reporter.phase("tiers", None)?;
-    let (ground, problems) = Ground::survey(volume, options)?;
-    let mut check = Check::new(ground, options, reporter);
-    check.report.problems = problems;
+    let mut progress = ProgressReporter::new(Arc::clone(&volume.environment), progress);
+    progress.phase("tiers", None)?;
+    let mut findings = Findings::new(options.repair, false);
+    let (target, recreated_table) = read_target(volume, options, &mut findings)?;
+    let mut check = Check::new(target, options, findings, progress);
     check.run()?;
-    check.finish_table()?;
-    Ok(check.report)
+    if let Some(table) = recreated_table {
+        let obstacle = match (options.paths.is_empty(), check.names_unknown_tier) {
+            (false, _) => Some("only some of the files were looked at"),
+            (true, true) => Some("indexes name a tier that was not given"),
+            (true, false) => None,
+        };
+        table.finish(&check.target.braid, &mut check.findings, obstacle);
+    }
+    Ok(check.into_report())
 }
 
 /// Checks a volume while it is used. What can't be repaired beside users is
@@ -73,18 +86,20 @@ pub fn check_mounted(
     options: &CheckOptions,
     progress: &mut dyn FnMut(&CheckProgress) -> bool,
 ) -> Result<CheckReport> {
-    let mut reporter = Reporter::new(Arc::clone(&volume.core.environment), progress);
-    reporter.phase("tiers", None)?;
-    let mut check = Check::new(Ground::of_mounted(volume, options)?, options, reporter);
+    let mut progress = ProgressReporter::new(Arc::clone(&volume.core.environment), progress);
+    progress.phase("tiers", None)?;
+    let findings = Findings::new(options.repair, true);
+    let mut check = Check::new(CheckTarget::of_mounted(volume, options)?, options, findings, progress);
     check.run()?;
-    Ok(check.report)
+    Ok(check.into_report())
 }
 
 /// One check under way.
 struct Check<'a> {
-    ground: Ground<'a>,
+    target: CheckTarget<'a>,
     options: &'a CheckOptions,
-    reporter: Reporter<'a>,
+    findings: Findings,
+    progress: ProgressReporter<'a>,
     report: CheckReport,
     indexes: Shelf,
     /// By place in the ground's tiers.
@@ -109,12 +124,18 @@ struct Check<'a> {
 }
 
 impl<'a> Check<'a> {
-    fn new(ground: Ground<'a>, options: &'a CheckOptions, reporter: Reporter<'a>) -> Self {
+    fn new(
+        target: CheckTarget<'a>,
+        options: &'a CheckOptions,
+        findings: Findings,
+        progress: ProgressReporter<'a>,
+    ) -> Self {
         Self {
-            objects: ground.tiers.iter().map(|_| Shelf::default()).collect(),
-            ground,
+            objects: target.tiers.iter().map(|_| Shelf::default()).collect(),
+            target,
             options,
-            reporter,
+            findings,
+            progress,
             report: CheckReport::default(),
             indexes: Shelf::default(),
             marked: HashSet::new(),
@@ -137,72 +158,39 @@ impl<'a> Check<'a> {
             self.orphan_objects()?;
             self.counts()?;
         }
-        // What was changed is told in any case.
-        self.report.problems.retain(|problem| self.options.verbose || !problem.is_legal || problem.repaired);
         Ok(())
     }
 
+    fn into_report(self) -> CheckReport {
+        CheckReport { problems: self.findings.into_problems(self.options.verbose), ..self.report }
+    }
+
     fn is_mounted(&self) -> bool {
-        self.ground.mounted.is_some()
+        self.target.is_mounted()
     }
 
-    /// Reports a problem; answers where it is in the report.
-    fn found(&mut self, problem: Problem) -> usize {
-        self.report.problems.push(problem);
-        self.report.problems.len() - 1
+    /// Reports a problem.
+    fn found(&mut self, problem: Problem) -> ProblemRef {
+        self.findings.found(problem)
     }
 
-    /// Reports a problem, and puts it right by `act` if that was asked for and
-    /// may be done now.
-    fn mend(&mut self, mut problem: Problem, when: When, act: impl FnOnce(&mut Self) -> Result<()>) -> usize {
-        if let Some(why) = self.refusal(when) {
-            problem.repair = format!("{}; {why}", problem.repair);
-        } else if self.options.repair {
-            match act(self) {
-                Ok(()) => problem.repaired = true,
-                Err(error) => problem.repair = format!("{}; that failed: {error}", problem.repair),
-            }
+    /// Reports a problem, and repairs it by `act` if that was asked for and may
+    /// be done now.
+    fn mend(
+        &mut self,
+        problem: Problem,
+        when: When,
+        act: impl FnOnce(&mut Self) -> Result<()>,
+    ) -> ProblemRef {
+        if !self.findings.may_repair(when) {
+            return self.findings.mend(problem, when, || Ok(()));
         }
-        self.found(problem)
+        let done = act(self);
+        self.findings.mend(problem, when, || done)
     }
 
-    /// Takes entries away, or puts others in their place. What was saved of how
-    /// many ranges each tier holds must not be believed after that.
-    fn change_placed(&self, act: impl FnOnce() -> Result<()>) -> Result<()> {
-        if let Some(core) = self.ground.mounted {
-            let done = act();
-            core.tiers.distrust_counts();
-            return done;
-        }
-        self.ground.braid.ensure_gone_at("counts")?;
-        self.ground.braid.sync(false)?;
-        act()
+    /// When the file that is looked at may be repaired.
+    fn when_unused(&self) -> When {
+        if self.in_use { When::Closed } else { When::Now }
     }
-
-    /// Why a repair can't be carried out now.
-    fn refusal(&self, when: When) -> Option<&'static str> {
-        match when {
-            When::Always => None,
-            When::Unused if !self.in_use => None,
-            When::Unused => Some("the file is in use: close it, or unmount first"),
-            When::Unmounted if !self.is_mounted() => None,
-            When::Unmounted => Some("unmount first"),
-        }
-    }
-}
-
-/// When a repair may be carried out.
-#[derive(Clone, Copy, PartialEq, Eq)]
-enum When {
-    /// Beside users too.
-    Always,
-    /// When nobody uses the file.
-    Unused,
-    /// When the volume is not mounted.
-    Unmounted,
-}
-
-/// An error that says that there is nothing of that name.
-fn is_missing(error: &Error) -> bool {
-    matches!(error.errno(), Errno::ENOENT | Errno::ESTALE)
 }

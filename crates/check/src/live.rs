@@ -44,20 +44,13 @@ impl Check<'_> {
 
     /// What was true when the name was read may not be any more.
     fn visit_if_named(&mut self, path: &Path, fd: &Fd, strangers: &mut Vec<Subject>) -> Result<()> {
-        let identity = self.ground.home.identify(&**fd)?;
+        let identity = self.target.home.identify(&**fd)?;
         if identity.attr.nlink == 0 { Ok(()) } else { self.visit(path, fd, &identity, strangers) }
-    }
-
-    /// Whether a file lost its last name while it was looked at, so that what
-    /// it had may be gone.
-    pub(super) fn is_gone(&self, fd: &Fd) -> bool {
-        self.is_mounted()
-            && self.ground.home.identify(&**fd).map_or(true, |identity| identity.attr.nlink == 0)
     }
 
     /// Ids of spread files that are open, with a name or without.
     pub(super) fn open_ids(&self) -> Vec<braid_contract::ObjectId> {
-        let Some(core) = self.ground.mounted else { return Vec::new() };
+        let Some(core) = self.target.mounted else { return Vec::new() };
         let files = core.handles.files();
         files.iter().filter_map(|open| Arc::clone(&open.file).ahead()).map(|ahead| ahead.id).collect()
     }

@@ -1,6 +1,6 @@
 //! Marks, intents and saved counts.
 
-use super::report::{Problem, Severity};
+use super::report::Problem;
 use super::tree::dir_if_there;
 use super::{Check, When};
 use braid_contract::{Result, Shown, counted};
@@ -10,9 +10,9 @@ use braid_home::{RECORD, copy_begun, names_in};
 impl Check<'_> {
     /// Takes in which files are marked.
     pub(super) fn marks(&mut self) -> Result<()> {
-        let home = self.ground.home_name.clone();
+        let home = self.target.home_name.clone();
         let whole = self.options.paths.is_empty();
-        match dir_if_there(&*self.ground.braid, "open")? {
+        match dir_if_there(&*self.target.braid, "open")? {
             Some(open) => {
                 for name in names_in(&*open)? {
                     match Mark::parse(&name) {
@@ -27,7 +27,7 @@ impl Check<'_> {
             None if whole => {
                 let problem = Problem::damage("directory-missing", ".braid/open is missing").tier(&home);
                 self.mend(problem.repair("makes it"), When::Unmounted, |check| {
-                    check.ground.braid.ensure_dir_at("open")
+                    check.target.braid.ensure_dir_at("open")
                 });
             }
             None => {}
@@ -43,8 +43,8 @@ impl Check<'_> {
     }
 
     fn intents(&mut self) -> Result<()> {
-        let home = self.ground.home_name.clone();
-        let Some(intent) = dir_if_there(&*self.ground.braid, "intent")? else { return Ok(()) };
+        let home = self.target.home_name.clone();
+        let Some(intent) = dir_if_there(&*self.target.braid, "intent")? else { return Ok(()) };
         for name in names_in(&*intent)? {
             if name == RECORD && self.home_copy() {
                 continue;
@@ -59,8 +59,8 @@ impl Check<'_> {
     /// Tells of a replacement of home that did not come to its end; answers
     /// whether the record is one of that.
     fn home_copy(&mut self) -> bool {
-        let Ok(Some(copy)) = copy_begun(&self.ground.home.root()) else { return false };
-        let home = self.ground.home_name.clone();
+        let Ok(Some(copy)) = copy_begun(&self.target.home.root()) else { return false };
+        let home = self.target.home_name.clone();
         let what = format!("the home tier was being copied to {copy}, and that was not completed");
         let repair = "gives the copy up, as the next mount does";
         self.found(Problem::note("home-copy", what).tier(&home).repair(repair));
@@ -72,15 +72,13 @@ impl Check<'_> {
         if self.is_mounted() {
             return Ok(());
         }
-        let Some(bytes) = self.ground.braid.read_small("counts", SavedCounts::LEN + 1)? else {
+        let Some(bytes) = self.target.braid.read_small("counts", SavedCounts::LEN + 1)? else {
             return Ok(());
         };
         let what = match SavedCounts::decode(&bytes) {
             Err(_) => "the saved counts of ranges are damaged".to_owned(),
             // Of a damaged index, nobody knows what it counts for.
-            Ok(_) if self.report.problems.iter().any(|problem| problem.severity == Severity::Damage) => {
-                return Ok(());
-            }
+            Ok(_) if self.findings.has_damage() => return Ok(()),
             Ok(saved) if saved.0 == self.counted => return Ok(()),
             Ok(saved) => {
                 let pairs = saved.0.iter().zip(&self.counted).enumerate();
@@ -91,10 +89,10 @@ impl Check<'_> {
                 format!("the saved counts of ranges are not those of the indexes ({wrong})")
             }
         };
-        let home = self.ground.home_name.clone();
+        let home = self.target.home_name.clone();
         let repair = "removes them: the next mount counts anew";
         let problem = Problem::note("counts-wrong", what).tier(&home).repair(repair);
-        self.mend(problem, When::Unmounted, |check| check.ground.braid.ensure_gone_at("counts"));
+        self.mend(problem, When::Unmounted, |check| check.target.braid.ensure_gone_at("counts"));
         Ok(())
     }
 }

@@ -3,10 +3,12 @@
 
 use super::file::{Subject, is_of};
 use super::files::AttrFound;
+use super::findings::ProblemRef;
 use super::inference::begins_in;
 use super::raw_index::{RawIndex, index_path};
 use super::report::Problem;
-use super::{Check, When, is_missing};
+use super::tree::is_missing;
+use super::{Check, When};
 use braid_contract::{Access, Fd, ObjectId, Result, Shown, XattrMode};
 use braid_format::{Header, IdAttr, IdKind};
 use braid_home::{Home, Identity, Seen};
@@ -26,13 +28,13 @@ impl Check<'_> {
     pub(super) fn orphan_indexes(&mut self) -> Result<()> {
         let mut orphans: HashSet<ObjectId> =
             self.indexes.ids.iter().filter(|id| !self.live.contains_key(id)).copied().collect();
-        self.reporter.phase("indexes", Some(orphans.len() as u64))?;
+        self.progress.phase("indexes", Some(orphans.len() as u64))?;
         if self.is_mounted() {
             self.look_again(&mut orphans)?;
         }
         let mut sound = Vec::new();
         for id in orphans {
-            self.reporter.step()?;
+            self.progress.step()?;
             sound.extend(self.orphan_header(id));
         }
         let wanted: HashSet<u64> = sound.iter().map(|header| header.ino).collect();
@@ -49,7 +51,7 @@ impl Check<'_> {
     /// Counts the ranges of an index that no file leads to, and answers its
     /// header, if that says whose it was, and it is not recovery's to judge.
     fn orphan_header(&mut self, id: ObjectId) -> Option<Header> {
-        let opened = RawIndex::open(&*self.ground.braid, id);
+        let opened = RawIndex::open(&*self.target.braid, id);
         let counted = opened.and_then(|index| match index {
             Some(index) => self.count_ranges(&index).map(|()| Some(index.header)),
             None => Ok(None),
@@ -57,7 +59,7 @@ impl Check<'_> {
         let why = match counted {
             Ok(None) => return None,
             Ok(Some(_)) if self.marked.contains(&id) && !self.is_mounted() => return None,
-            Ok(Some(Ok(header))) if header.id == id && header.volume == self.ground.volume => {
+            Ok(Some(Ok(header))) if header.id == id && header.volume == self.target.volume => {
                 return Some(header);
             }
             Ok(Some(Ok(_))) => "its header is that of another index".to_owned(),
@@ -71,7 +73,7 @@ impl Check<'_> {
     fn orphan_in_doubt(&mut self, id: ObjectId, why: &str) {
         self.spared.insert(id);
         let what = format!("an index that no file leads to, and that does not tell whose it was: {why}");
-        let home = self.ground.home_name.clone();
+        let home = self.target.home_name.clone();
         let repair = "nothing is done: it may be all that is left of a file";
         self.found(Problem::leak("index-orphan-damaged", what).id(id).tier(&home).repair(repair));
     }
@@ -79,7 +81,7 @@ impl Check<'_> {
     /// An index of an inode that is gone, or was used for something else.
     fn orphan_index(&mut self, header: &Header) {
         let id = header.id;
-        let home = self.ground.home_name.clone();
+        let home = self.target.home_name.clone();
         let what = "an index that no file leads to; the file that it names is gone";
         let problem = Problem::leak("index-orphan", what).id(id).tier(&home);
         if self.incomplete || self.spared.contains(&id) {
@@ -89,15 +91,17 @@ impl Check<'_> {
             self.found(problem.repair(repair));
             return;
         }
-        let when = if self.is_surely_gone(header) { When::Always } else { When::Unmounted };
+        let when = if self.is_surely_gone(header) { When::Now } else { When::Unmounted };
         let at = self.mend(problem.repair("removes it, and its objects"), when, |check| {
             check.remove_objects(id)?;
-            check.change_placed(|| match check.ground.braid.remove_at(OsStr::new(&index_path(id)), false) {
-                Err(error) if !is_missing(&error) => Err(error),
-                _ => Ok(()),
+            check.target.change_entries(|| {
+                match check.target.braid.remove_at(OsStr::new(&index_path(id)), false) {
+                    Err(error) if !is_missing(&error) => Err(error),
+                    _ => Ok(()),
+                }
             })
         });
-        if !self.report.problems[at].repaired {
+        if !self.findings.is_repaired(at) {
             self.spared.insert(id);
         }
     }
@@ -106,8 +110,8 @@ impl Check<'_> {
     /// where everybody has: only its handle tells for sure.
     fn is_surely_gone(&self, header: &Header) -> bool {
         let Some(handle) = &header.handle else { return false };
-        match self.ground.home.open_handle(handle) {
-            Ok(Some(fd)) => match self.ground.home.identify(&*fd) {
+        match self.target.home.open_handle(handle) {
+            Ok(Some(fd)) => match self.target.home.identify(&*fd) {
                 Ok(identity) => {
                     matches!(self.attr_of(&*fd, &identity), AttrFound::Own(attr) if attr.id != header.id)
                 }
@@ -119,7 +123,7 @@ impl Check<'_> {
     }
 
     fn remove_objects(&self, id: ObjectId) -> Result<()> {
-        for tier in &self.ground.tiers {
+        for tier in &self.target.tiers {
             if let Some(store) = &tier.store {
                 store.remove(&[id])?;
             }
@@ -133,11 +137,11 @@ impl Check<'_> {
         if wanted.is_empty() {
             return Ok(found);
         }
-        self.reporter.phase("orphans", None)?;
-        let home = Home::open(self.ground.home.root())?;
+        self.progress.phase("orphans", None)?;
+        let home = Home::open(self.target.home.root())?;
         home.walk_below(&[], &mut |seen| {
             if let Seen::File(path, fd, identity) = seen {
-                self.reporter.step()?;
+                self.progress.step()?;
                 if wanted.contains(&identity.ino()) {
                     let (path, identity) = (path.to_owned(), identity.clone());
                     let candidate = Candidate { path, fd: Fd::clone(fd), identity };
@@ -180,35 +184,31 @@ impl Check<'_> {
         self.restore_attr(header, file, problem)
     }
 
-    fn restore_attr(&mut self, header: &Header, file: &Candidate, told: Option<usize>) -> Result<()> {
+    fn restore_attr(&mut self, header: &Header, file: &Candidate, told: Option<ProblemRef>) -> Result<()> {
         let (id, ino, btime_ns) = (header.id, file.identity.ino(), file.identity.btime_ns());
         let attr = IdAttr { kind: IdKind::Spread, id, ino, btime_ns };
-        let set = |check: &mut Self| {
+        let set = || {
             let fd = file.fd.reopen(Access::Read)?;
-            let name = OsStr::new(check.ground.attr_name());
-            file.fd.set_xattr(name, &attr.encode(check.ground.home.seal()), XattrMode::Set)?;
+            let name = OsStr::new(self.target.attr_name());
+            file.fd.set_xattr(name, &attr.encode(self.target.home.seal()), XattrMode::Set)?;
             fd.sync(false)
         };
         let what =
             "it does not carry its id, although an index names it: it shows what is in its home file only";
         let problem = Problem::damage("id-lost", what).path(&file.path).id(id);
-        let at = self.mend(problem.repair("gives it the id of that index"), When::Unmounted, set);
-        // It was told already that the attribute is damaged.
+        let new =
+            self.findings.attempt(problem.repair("gives it the id of that index"), When::Unmounted, set);
         let at = match told {
-            Some(told) => {
-                if let Some(new) = self.report.problems.pop() {
-                    let old = &mut self.report.problems[told];
-                    (old.id, old.repair, old.repaired) = (new.id, new.repair, new.repaired);
-                }
-                told
+            // The damaged attribute was reported already.
+            Some(at) => {
+                let old = self.findings.get_mut(at);
+                (old.id, old.repair, old.repaired) = (new.id, new.repair, new.repaired);
+                at
             }
-            None => at,
+            None => self.found(new),
         };
-        if self.report.problems[at].repaired {
-            let shared = |problem: &&mut Problem| {
-                problem.code == "id-shared" && problem.path.as_ref() == Some(&file.path)
-            };
-            self.report.problems.iter_mut().filter(shared).for_each(|problem| problem.repaired = true);
+        if self.findings.is_repaired(at) {
+            self.findings.settle("id-shared", &file.path);
             let subject = Subject::new(&file.path, &file.fd, &file.identity, attr);
             self.uncount(id)?;
             self.spread_file(subject, &mut Vec::new())?;
@@ -219,7 +219,7 @@ impl Check<'_> {
     /// Takes an orphan's ranges out of the counts, since they are counted
     /// again.
     fn uncount(&mut self, id: ObjectId) -> Result<()> {
-        let Some(index) = RawIndex::open(&*self.ground.braid, id)? else { return Ok(()) };
+        let Some(index) = RawIndex::open(&*self.target.braid, id)? else { return Ok(()) };
         for (tier, ranges) in self.placed_by(&index)? {
             if let Some(count) = self.counted.get_mut(usize::from(tier.0)) {
                 *count -= ranges;
@@ -232,7 +232,7 @@ impl Check<'_> {
     /// index with that id names.
     fn shows_data_of_another(&self, found: &AttrFound, file: &Candidate) -> Result<bool> {
         let AttrFound::Own(attr) = found else { return Ok(false) };
-        let Some(index) = RawIndex::open(&*self.ground.braid, attr.id)? else { return Ok(false) };
+        let Some(index) = RawIndex::open(&*self.target.braid, attr.id)? else { return Ok(false) };
         Ok(index.header.is_ok_and(|header| header.id == attr.id && !is_of(&header, &file.identity)))
     }
 
@@ -240,7 +240,7 @@ impl Check<'_> {
     /// says, and with holes where that says that the data is elsewhere. A file
     /// that was emptied and written again does not.
     fn looks_spread(&self, header: &Header, file: &Candidate) -> Result<bool> {
-        let Some(index) = RawIndex::open(&*self.ground.braid, header.id)? else { return Ok(false) };
+        let Some(index) = RawIndex::open(&*self.target.braid, header.id)? else { return Ok(false) };
         let Ok(size) = index.size()? else { return Ok(false) };
         if size != file.identity.size() || size == 0 {
             return Ok(false);
@@ -250,7 +250,7 @@ impl Check<'_> {
         index.for_each(|raw| {
             let bytes = header.range_size.bytes_of(raw.range..raw.range + 1, size);
             let Ok(entry) = raw.entry else { return Ok(()) };
-            if !bytes.is_empty() && entry.tier != self.ground.home_id {
+            if !bytes.is_empty() && entry.tier != self.target.home_id {
                 elsewhere += 1;
                 with_data += u64::from(begins_in(home.next_data(bytes.start)?, &bytes));
             }
@@ -262,11 +262,11 @@ impl Check<'_> {
     /// Judges the objects that neither a file nor an index leads to.
     pub(super) fn orphan_objects(&mut self) -> Result<()> {
         let all: u64 = self.objects.iter().map(|shelf| shelf.ids.len() as u64).sum();
-        self.reporter.phase("orphans", Some(all))?;
+        self.progress.phase("orphans", Some(all))?;
         for at in 0..self.objects.len() {
             let mut orphans = HashSet::new();
             for id in &self.objects[at].ids {
-                self.reporter.step()?;
+                self.progress.step()?;
                 // A removal that is under way keeps the index until the objects are
                 // gone; so one without is not recovery's to judge.
                 let in_use = self.is_mounted() && self.marked.contains(id);
@@ -285,11 +285,11 @@ impl Check<'_> {
     }
 
     fn orphan_object(&mut self, at: usize, id: ObjectId) {
-        let tier = &self.ground.tiers[at];
+        let tier = &self.target.tiers[at];
         let (name, Some(store)) = (tier.name.clone(), tier.store.clone()) else { return };
         let what = "an object that no file leads to";
         let problem = Problem::leak("object-orphan", what).id(id).tier(&name);
-        let unresolved = self.doubts.iter().find(|doubt| !self.report.problems[doubt.problem].repaired);
+        let unresolved = self.doubts.iter().find(|doubt| !self.findings.is_repaired(doubt.problem));
         let kept = match unresolved {
             Some(doubt) => Some(format!("it may belong to {}", doubt.path.shown())),
             None if self.incomplete => Some("a file that could not be looked at may need it".to_owned()),
@@ -305,11 +305,11 @@ impl Check<'_> {
     /// Takes out what is somebody's after all: beside users, files are made,
     /// renamed and removed meanwhile.
     fn look_again(&mut self, orphans: &mut HashSet<ObjectId>) -> Result<()> {
-        let home = Home::open(self.ground.home.root())?;
+        let home = Home::open(self.target.home.root())?;
         if !orphans.is_empty() {
             home.walk_below(&[], &mut |seen| {
                 if let Seen::File(_, fd, identity) = seen {
-                    self.reporter.step()?;
+                    self.progress.step()?;
                     if let AttrFound::Own(attr) | AttrFound::Copied(attr) = self.attr_of(&**fd, identity) {
                         orphans.remove(&attr.id);
                     }
@@ -317,14 +317,14 @@ impl Check<'_> {
                 Ok(())
             })?;
         }
-        let Some(core) = self.ground.mounted else { return Ok(()) };
+        let Some(core) = self.target.mounted else { return Ok(()) };
         let marked: HashSet<ObjectId> = core.index.marked()?.into_iter().map(|mark| mark.id).collect();
         let open = self.open_ids();
         orphans.retain(|id| !marked.contains(id) && !self.marked.contains(id) && !open.contains(id));
         let still_there = |id: &ObjectId| {
             let path = index_path(*id);
-            let index = self.ground.braid.open_at(OsStr::new(&path), Access::Path).is_ok();
-            let stores = self.ground.tiers.iter().filter_map(|tier| tier.store.as_ref());
+            let index = self.target.braid.open_at(OsStr::new(&path), Access::Path).is_ok();
+            let stores = self.target.tiers.iter().filter_map(|tier| tier.store.as_ref());
             index || stores.into_iter().any(|store| store.stat(*id).is_ok())
         };
         orphans.retain(still_there);

@@ -3,7 +3,8 @@
 use super::file::Subject;
 use super::raw_index::index_path;
 use super::report::Problem;
-use super::{Check, When, is_missing};
+use super::tree::is_missing;
+use super::{Check, When};
 use braid_contract::{Access, Errno, Error, Result, TierId};
 use braid_format::{
     Entry, GAPS_AT, HEADER_LEN, RangeSize, Reason, SIZE_AT, SYNCED_SIZE_AT, Words, durable_at, entry_at,
@@ -74,7 +75,7 @@ impl Check<'_> {
             if remains.clear() == 0 || remains.objects.is_empty() {
                 return Err(Error::new(Errno::EUCLEAN, "nothing tells on which tier its data is"));
             }
-            check.change_placed(|| check.write_index(subject, &remains, cut))?;
+            check.target.change_entries(|| check.write_index(subject, &remains, cut))?;
             doubtful = remains.doubtful();
             Ok(())
         });
@@ -85,7 +86,7 @@ impl Check<'_> {
             let problem = Problem::damage("entry-doubtful", what).bytes(bytes).repair(repair);
             self.found(subject.of(problem));
         }
-        if self.report.problems[at].repaired {
+        if self.findings.is_repaired(at) {
             self.check_again(subject)?;
         }
         Ok(())
@@ -93,9 +94,9 @@ impl Check<'_> {
 
     /// Counts what a new index places.
     fn check_again(&mut self, subject: &Subject) -> Result<()> {
-        if let Some(index) = super::raw_index::RawIndex::open(&*self.ground.braid, subject.attr.id)? {
+        if let Some(index) = super::raw_index::RawIndex::open(&*self.target.braid, subject.attr.id)? {
             self.indexes.ids.insert(subject.attr.id);
-            let tally = self.tally(&index, u64::MAX, self.ground.range_size)?;
+            let tally = self.tally(&index, u64::MAX, self.target.range_size)?;
             self.report.ranges += tally.sound;
             self.count_placed(&tally.placed);
         }
@@ -110,9 +111,9 @@ impl Check<'_> {
         let mut at = 0;
         while let Some(data) = home.next_data(at)?.map(span) {
             at = data.end;
-            found.push((self.ground.home_id, data));
+            found.push((self.target.home_id, data));
         }
-        for tier in &self.ground.tiers {
+        for tier in &self.target.tiers {
             let store = tier.store.as_ref().ok_or_else(|| {
                 Error::new(Errno::EIO, format!("tier {} is absent, and may have data of it", tier.name))
             })?;
@@ -143,18 +144,18 @@ impl Check<'_> {
         // than the volume's, several tiers have data in one of those. Or one of
         // them has what a crash left, which only looks like a shorter range: no
         // sizes are tried that there were no rules for.
-        let usual = lay_out(self.ground.range_size)?;
+        let usual = lay_out(self.target.range_size)?;
         if !usual.is_ambiguous() {
             return Ok(usual);
         }
-        let shorter = RangeSize::all().filter(|size| *size < self.ground.range_size);
-        let shorter = shorter.filter(|size| self.ground.range_sizes.contains(*size));
+        let shorter = RangeSize::all().filter(|size| *size < self.target.range_size);
+        let shorter = shorter.filter(|size| self.target.range_sizes.contains(*size));
         let clear = shorter.filter_map(|size| lay_out(size).ok()).find(|remains| !remains.is_ambiguous());
         Ok(clear.unwrap_or(usual))
     }
 
     fn write_index(&self, subject: &Subject, remains: &Remains, cut: bool) -> Result<()> {
-        let (id, braid) = (subject.attr.id, &self.ground.braid);
+        let (id, braid) = (subject.attr.id, &self.target.braid);
         let path = index_path(id);
         let index_dir = braid.open_at(OsStr::new("index"), Access::Directory)?;
         let file = if cut {

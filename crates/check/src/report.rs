@@ -1,10 +1,9 @@
-//! What a check says: problems, counts, how far it has come.
+//! The report of a check: its problems and counts.
 
-use braid_contract::{Environment, Errno, Error, Fd, ObjectId, Result};
+use braid_contract::{Fd, ObjectId};
 use std::fmt;
 use std::ops::Range;
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
 
 /// What is to be checked, and how.
 #[derive(Clone, Debug, Default)]
@@ -19,6 +18,13 @@ pub struct CheckOptions {
     /// The directories of tiers other than home, by name, where they are
     /// directories: what is in them beside objects is looked at too.
     pub roots: Vec<(String, Fd)>,
+}
+
+impl CheckOptions {
+    /// The directory of a tier, if it was given.
+    pub(crate) fn root_of(&self, tier: &str) -> Option<Fd> {
+        self.roots.iter().find(|(name, _)| name == tier).map(|(_, fd)| Fd::clone(fd))
+    }
 }
 
 /// How bad a problem is.
@@ -72,7 +78,7 @@ pub struct Problem {
     /// Whether it was put right.
     pub repaired: bool,
     /// It is a state that the format allows, and only told on request.
-    pub(super) is_legal: bool,
+    pub(crate) is_legal: bool,
 }
 
 impl Problem {
@@ -91,20 +97,20 @@ impl Problem {
         }
     }
 
-    pub(super) fn damage(code: &'static str, what: impl Into<String>) -> Self {
+    pub(crate) fn damage(code: &'static str, what: impl Into<String>) -> Self {
         Self::new(Severity::Damage, code, what.into())
     }
 
-    pub(super) fn leak(code: &'static str, what: impl Into<String>) -> Self {
+    pub(crate) fn leak(code: &'static str, what: impl Into<String>) -> Self {
         Self::new(Severity::Leak, code, what.into())
     }
 
-    pub(super) fn note(code: &'static str, what: impl Into<String>) -> Self {
+    pub(crate) fn note(code: &'static str, what: impl Into<String>) -> Self {
         Self::new(Severity::Note, code, what.into())
     }
 
     /// A state that the format allows.
-    pub(super) fn legal(code: &'static str, what: impl Into<String>) -> Self {
+    pub(crate) fn legal(code: &'static str, what: impl Into<String>) -> Self {
         Self { is_legal: true, ..Self::note(code, what) }
     }
 
@@ -118,16 +124,16 @@ impl Problem {
         Self { id: Some(id), ..self }
     }
 
-    pub(super) fn tier(self, tier: &str) -> Self {
+    pub(crate) fn tier(self, tier: &str) -> Self {
         Self { tier: Some(tier.to_owned()), ..self }
     }
 
-    pub(super) fn bytes(self, bytes: Range<u64>) -> Self {
+    pub(crate) fn bytes(self, bytes: Range<u64>) -> Self {
         Self { bytes: Some(bytes), ..self }
     }
 
     /// What a repair does.
-    pub(super) fn repair(self, repair: impl Into<String>) -> Self {
+    pub(crate) fn repair(self, repair: impl Into<String>) -> Self {
         Self { repair: repair.into(), ..self }
     }
 }
@@ -145,58 +151,4 @@ pub struct CheckReport {
     pub objects: u64,
     /// What is wrong.
     pub problems: Vec<Problem>,
-}
-
-/// How far a check has come.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct CheckProgress {
-    /// What is being checked: `tiers`, `objects`, `files`, `indexes`, `orphans`.
-    pub phase: &'static str,
-    /// How many of them are done.
-    pub done: u64,
-    /// How many there are, where that is known.
-    pub total: Option<u64>,
-}
-
-/// Time between two reports on one phase.
-const PACE_NS: u64 = 100_000_000;
-
-/// Passes progress on, not too often.
-pub(super) struct Reporter<'a> {
-    environment: Arc<dyn Environment>,
-    tell: &'a mut dyn FnMut(&CheckProgress) -> bool,
-    now: CheckProgress,
-    told_ns: u64,
-}
-
-impl<'a> Reporter<'a> {
-    pub(crate) fn new(
-        environment: Arc<dyn Environment>,
-        tell: &'a mut dyn FnMut(&CheckProgress) -> bool,
-    ) -> Self {
-        let now = CheckProgress { phase: "", done: 0, total: None };
-        Self { environment, tell, now, told_ns: 0 }
-    }
-
-    /// Something else is being checked from now on.
-    pub(super) fn phase(&mut self, phase: &'static str, total: Option<u64>) -> Result<()> {
-        self.now = CheckProgress { phase, done: 0, total };
-        self.told_ns = self.environment.monotonic_ns();
-        self.tell()
-    }
-
-    /// One more is done.
-    pub(super) fn step(&mut self) -> Result<()> {
-        self.now.done += 1;
-        let now_ns = self.environment.monotonic_ns();
-        if now_ns.saturating_sub(self.told_ns) < PACE_NS {
-            return Ok(());
-        }
-        self.told_ns = now_ns;
-        self.tell()
-    }
-
-    fn tell(&mut self) -> Result<()> {
-        if (self.tell)(&self.now) { Ok(()) } else { Err(Error::new(Errno::EINTR, "the check was ended")) }
-    }
 }

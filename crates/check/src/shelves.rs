@@ -47,16 +47,16 @@ impl Check<'_> {
         if !self.options.paths.is_empty() {
             return Ok(());
         }
-        self.reporter.phase("objects", None)?;
-        let (home, braid) = (self.ground.home_name.clone(), Fd::clone(&self.ground.braid));
-        let owner = if self.ground.user_xattr { braid.stat()?.attr.uid } else { 0 };
+        self.progress.phase("objects", None)?;
+        let (home, braid) = (self.target.home_name.clone(), Fd::clone(&self.target.braid));
+        let owner = if self.target.user_xattr { braid.stat()?.attr.uid } else { 0 };
         self.guard(&braid, &braid.stat()?, OTHERS, owner, ".braid", &home);
         self.names(&braid, HOME_NAMES, owner, &home)?;
         self.jobs(&braid, owner, &home)?;
         self.indexes =
             self.shelf(&Place { braid: &braid, name: "index", thing: "index", tier: &home }, owner)?;
-        for at in 0..self.ground.tiers.len() {
-            let tier = &self.ground.tiers[at];
+        for at in 0..self.target.tiers.len() {
+            let tier = &self.target.tiers[at];
             let (name, root, store) = (tier.name.clone(), tier.root.clone(), tier.store.clone());
             let looked_at = match (root, store) {
                 (_, None) => Ok(Shelf::default()),
@@ -144,12 +144,12 @@ impl Check<'_> {
         if attr.uid != owner {
             let what = format!("{shown} belongs to user {} and not to {owner}", attr.uid);
             let problem = Problem::damage("owner", what).tier(tier).repair("gives it to the right user");
-            self.mend(problem, When::Always, |_| fd.set_owner(Some(owner), None));
+            self.mend(problem, When::Now, |_| fd.set_owner(Some(owner), None));
         }
         if attr.mode & mask != 0 {
             let what = format!("{shown} has mode {:04o}: others than its owner get at it", attr.mode);
             let problem = Problem::damage("mode", what).tier(tier).repair("takes that permission away");
-            self.mend(problem, When::Always, |_| fd.set_mode(u32::from(attr.mode & !mask)));
+            self.mend(problem, When::Now, |_| fd.set_mode(u32::from(attr.mode & !mask)));
         }
     }
 
@@ -196,7 +196,7 @@ impl Check<'_> {
         for name in names_in(&*opened)? {
             let shown = format!(".braid/{}/{shard}/{}", place.name, name.shown());
             let Some((fd, stat)) = look(&*opened, &name)? else { continue };
-            self.reporter.step()?;
+            self.progress.step()?;
             let Some(id) = name.to_str().and_then(|name| name.parse::<ObjectId>().ok()) else {
                 self.foreign(&shown, place.tier);
                 continue;
@@ -232,10 +232,10 @@ impl Check<'_> {
             return;
         }
         let problem = problem.repair("moves it to where it belongs");
-        let at = self.mend(problem, When::Always, |_| {
+        let at = self.mend(problem, When::Now, |_| {
             move_between(&**dir, shard, &id.shard(), OsStr::new(&id.to_string()))
         });
-        if self.report.problems[at].repaired {
+        if self.findings.is_repaired(at) {
             shelf.ids.insert(id);
         }
     }

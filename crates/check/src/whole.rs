@@ -1,9 +1,10 @@
 //! Whole files, against their object.
 
+use super::Check;
 use super::file::Subject;
 use super::raw_index::{RawIndex, index_path};
 use super::report::Problem;
-use super::{Check, When, is_missing};
+use super::tree::is_missing;
 use braid_contract::{Access, Errno, FallocateMode, ObjectStat, Result, SetTime, Store, TierId};
 use braid_format::WholeAttr;
 use braid_tiers::cut_object;
@@ -18,7 +19,7 @@ impl Check<'_> {
         self.count_placed(&[(whole.tier, ranges)].into());
         // What is left of it is recovery's to judge.
         let settled = !self.in_use && !self.marked.contains(&subject.attr.id);
-        let place = self.ground.tiers.iter().position(|tier| tier.id == whole.tier);
+        let place = self.target.tiers.iter().position(|tier| tier.id == whole.tier);
         match place {
             Some(at) => self.whole_object(subject, whole, at, settled)?,
             None => self.whole_nowhere(subject, whole.tier),
@@ -32,7 +33,7 @@ impl Check<'_> {
     }
 
     fn whole_object(&mut self, subject: &Subject, whole: WholeAttr, at: usize, settled: bool) -> Result<()> {
-        let tier = &self.ground.tiers[at];
+        let tier = &self.target.tiers[at];
         let name = tier.name.clone();
         let Some(store) = tier.store.clone() else { return Ok(()) };
         let odd = self.objects[at].odd.contains(&subject.attr.id);
@@ -46,7 +47,7 @@ impl Check<'_> {
                 let problem = Problem::damage("object-unreadable", format!("its object: {error}"));
                 self.found(subject.of(problem).tier(&name));
             }
-            _ if self.is_gone(&subject.fd) => {}
+            _ if self.target.is_gone(&subject.fd) => {}
             _ => {
                 let problem = if whole.durable {
                     let what = "its object on this tier is missing: those bytes are lost and can't be read";
@@ -68,7 +69,7 @@ impl Check<'_> {
         if stat.size > size {
             let what = format!("its object has {} bytes, {} more than the file", stat.size, stat.size - size);
             let problem = subject.of(Problem::legal("object-too-long", what)).tier(name);
-            self.mend(problem.repair("cuts it"), When::Unused, |_| {
+            self.mend(problem.repair("cuts it"), self.when_unused(), |_| {
                 cut_object(&**store, id, size)?;
                 store.sync(&[id], true)
             });
@@ -79,13 +80,13 @@ impl Check<'_> {
     }
 
     fn whole_nowhere(&mut self, subject: &Subject, tier: TierId) {
-        let lost = self.ground.lost.iter().find(|(id, _)| *id == tier).map(|(_, name)| name.clone());
+        let lost = self.target.lost_name(tier).map(str::to_owned);
         let problem = match &lost {
             Some(name) => {
                 let what = format!("these bytes were on tier {name}, which was lost");
                 Problem::damage("entry-lost-tier", what).tier(name)
             }
-            None if tier == self.ground.home_id => {
+            None if tier == self.target.home_id => {
                 let what = "its attribute says that its data is in an object on the home tier";
                 Problem::damage("entry-unknown-tier", what)
             }
@@ -102,8 +103,8 @@ impl Check<'_> {
     /// Objects of the file on tiers that it is not on.
     fn other_objects(&mut self, subject: &Subject, than: TierId) {
         let id = subject.attr.id;
-        for at in 0..self.ground.tiers.len() {
-            let tier = &self.ground.tiers[at];
+        for at in 0..self.target.tiers.len() {
+            let tier = &self.target.tiers[at];
             let (name, Some(store)) = (tier.name.clone(), tier.store.clone()) else { continue };
             if tier.id == than {
                 continue;
@@ -111,7 +112,7 @@ impl Check<'_> {
             if let Ok(stat) = store.stat(id) {
                 let what = format!("it has an object of {} bytes there, and no range", stat.allocated);
                 let problem = subject.of(Problem::legal("object-unowned", what)).tier(&name);
-                self.mend(problem.repair("removes it"), When::Unused, |_| store.remove(&[id]));
+                self.mend(problem.repair("removes it"), self.when_unused(), |_| store.remove(&[id]));
             }
         }
     }
@@ -128,10 +129,10 @@ impl Check<'_> {
             _ => return Ok(()),
         }
         let what = "its home file has data that is not the file's";
-        let name = self.ground.home_name.clone();
+        let name = self.target.home_name.clone();
         let problem = subject.of(Problem::legal("home-file-unowned", what)).tier(&name);
         let (size, mtime) = (subject.identity.size(), subject.identity.attr.mtime);
-        self.mend(problem.repair("frees it"), When::Unused, |_| {
+        self.mend(problem.repair("frees it"), self.when_unused(), |_| {
             let home = subject.fd.reopen(Access::Write)?;
             home.allocate(FallocateMode::PunchHole, 0, size.next_multiple_of(4096).max(4096))?;
             home.set_times(None, Some(SetTime::At(mtime)))
@@ -142,14 +143,14 @@ impl Check<'_> {
     /// The file was about to get an index, which does not count.
     fn left_index(&mut self, subject: &Subject) -> Result<()> {
         let id = subject.attr.id;
-        if RawIndex::open(&*self.ground.braid, id)?.is_none() {
+        if RawIndex::open(&*self.target.braid, id)?.is_none() {
             return Ok(());
         }
-        let name = self.ground.home_name.clone();
+        let name = self.target.home_name.clone();
         let what = "an index of a file whose attribute says that it has none";
         let problem = subject.of(Problem::leak("index-unused", what)).tier(&name);
-        self.mend(problem.repair("removes it"), When::Unused, |check| {
-            match check.ground.braid.remove_at(OsStr::new(&index_path(id)), false) {
+        self.mend(problem.repair("removes it"), self.when_unused(), |check| {
+            match check.target.braid.remove_at(OsStr::new(&index_path(id)), false) {
                 Err(error) if !is_missing(&error) => Err(error),
                 _ => Ok(()),
             }
