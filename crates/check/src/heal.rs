@@ -99,7 +99,7 @@ impl Check<'_> {
             let tier = &self.target.tiers[at];
             let (id, name) = (tier.id, tier.name.clone());
             let Some(store) = tier.store.clone() else { continue };
-            let odd = self.objects[at].odd.contains(&subject.attr.id);
+            let odd = self.listings.objects[at].irregular.contains(&subject.attr.id);
             let stat = match store.stat(subject.attr.id) {
                 Ok(stat) => Some(stat).filter(|_| !odd),
                 Err(error) if is_missing(&error) => None,

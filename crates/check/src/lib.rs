@@ -4,30 +4,27 @@
 //! [`check_mounted`] at the core of one that is; the volume calls them.
 //!
 //! `target` is the volume, `findings` has the problems and decides on repairs,
-//! `shelves` learns what the tiers' directories hold,
+//! `dirs` checks the tiers' `.braid` directories and lists what is in them,
 //! `files` goes through the namespace, `file` compares one file with
 //! its index (`raw_index`) and objects, `whole` one without an index with its
 //! object, `heal` puts right what the comparison found, `rebuild` makes lost
-//! indexes anew, `orphans` judges what no file leads to, `jobs` the jobs that
-//! are kept, `marks` the rest.
+//! indexes anew, `orphans` judges what no file leads to.
 //!
 //! Without repair, nothing is opened for more than reading.
 #![forbid(unsafe_code)]
 
+mod dirs;
 mod file;
 mod files;
 mod findings;
 mod heal;
 mod inference;
-mod jobs;
 mod live;
-mod marks;
 mod orphans;
 mod progress;
 mod raw_index;
 mod rebuild;
 mod report;
-mod shelves;
 mod target;
 mod tree;
 mod whole;
@@ -38,10 +35,12 @@ pub use target::{Mounted, Unmounted};
 
 use braid_contract::{ObjectId, Result, TierId};
 use braid_home::OpenError;
+use dirs::counts::check_counts;
+use dirs::listings::{Listings, check_dirs};
+use dirs::marks::{check_intents, check_marks};
 use files::Doubt;
 use findings::{Findings, ProblemRef, When};
 use progress::ProgressReporter;
-use shelves::Shelf;
 use std::collections::{HashMap, HashSet};
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -101,9 +100,7 @@ struct Check<'a> {
     findings: Findings,
     progress: ProgressReporter<'a>,
     report: CheckReport,
-    indexes: Shelf,
-    /// By place in the ground's tiers.
-    objects: Vec<Shelf>,
+    listings: Listings,
     /// Ids with a mark.
     marked: HashSet<ObjectId>,
     /// Files that the namespace leads to, by id, with one of their paths and
@@ -131,13 +128,12 @@ impl<'a> Check<'a> {
         progress: ProgressReporter<'a>,
     ) -> Self {
         Self {
-            objects: target.tiers.iter().map(|_| Shelf::default()).collect(),
+            listings: Listings::none(&target),
             target,
             options,
             findings,
             progress,
             report: CheckReport::default(),
-            indexes: Shelf::default(),
             marked: HashSet::new(),
             live: HashMap::new(),
             doubts: Vec::new(),
@@ -150,13 +146,19 @@ impl<'a> Check<'a> {
     }
 
     fn run(&mut self) -> Result<()> {
-        self.marks()?;
-        self.shelves()?;
+        let is_partial = !self.options.paths.is_empty();
+        self.marked = check_marks(&self.target, is_partial, &mut self.findings)?;
+        if !is_partial {
+            check_intents(&self.target, &mut self.findings)?;
+            self.listings = check_dirs(&self.target, &mut self.findings, &mut self.progress)?;
+            self.spared.clone_from(&self.listings.irregular);
+            self.report.objects = self.listings.object_count();
+        }
         self.files()?;
-        if self.options.paths.is_empty() {
+        if !is_partial {
             self.orphan_indexes()?;
             self.orphan_objects()?;
-            self.counts()?;
+            check_counts(&self.target, &self.counted, &mut self.findings)?;
         }
         Ok(())
     }

@@ -27,7 +27,7 @@ impl Check<'_> {
     /// Judges the indexes that no file led to.
     pub(super) fn orphan_indexes(&mut self) -> Result<()> {
         let mut orphans: HashSet<ObjectId> =
-            self.indexes.ids.iter().filter(|id| !self.live.contains_key(id)).copied().collect();
+            self.listings.indexes.ids.iter().filter(|id| !self.live.contains_key(id)).copied().collect();
         self.progress.phase("indexes", Some(orphans.len() as u64))?;
         if self.is_mounted() {
             self.look_again(&mut orphans)?;
@@ -261,16 +261,16 @@ impl Check<'_> {
 
     /// Judges the objects that neither a file nor an index leads to.
     pub(super) fn orphan_objects(&mut self) -> Result<()> {
-        let all: u64 = self.objects.iter().map(|shelf| shelf.ids.len() as u64).sum();
+        let all: u64 = self.listings.objects.iter().map(|shelf| shelf.ids.len() as u64).sum();
         self.progress.phase("orphans", Some(all))?;
-        for at in 0..self.objects.len() {
+        for at in 0..self.listings.objects.len() {
             let mut orphans = HashSet::new();
-            for id in &self.objects[at].ids {
+            for id in &self.listings.objects[at].ids {
                 self.progress.step()?;
                 // A removal that is under way keeps the index until the objects are
                 // gone; so one without is not recovery's to judge.
                 let in_use = self.is_mounted() && self.marked.contains(id);
-                if !self.live.contains_key(id) && !in_use && !self.indexes.ids.contains(id) {
+                if !self.live.contains_key(id) && !in_use && !self.listings.indexes.ids.contains(id) {
                     orphans.insert(*id);
                 }
             }

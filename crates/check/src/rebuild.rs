@@ -95,7 +95,7 @@ impl Check<'_> {
     /// Counts what a new index places.
     fn check_again(&mut self, subject: &Subject) -> Result<()> {
         if let Some(index) = super::raw_index::RawIndex::open(&*self.target.braid, subject.attr.id)? {
-            self.indexes.ids.insert(subject.attr.id);
+            self.listings.indexes.ids.insert(subject.attr.id);
             let tally = self.tally(&index, u64::MAX, self.target.range_size)?;
             self.report.ranges += tally.sound;
             self.count_placed(&tally.placed);

@@ -36,7 +36,7 @@ impl Check<'_> {
         let tier = &self.target.tiers[at];
         let name = tier.name.clone();
         let Some(store) = tier.store.clone() else { return Ok(()) };
-        let odd = self.objects[at].odd.contains(&subject.attr.id);
+        let odd = self.listings.objects[at].irregular.contains(&subject.attr.id);
         match store.stat(subject.attr.id) {
             Ok(stat) if !odd => {
                 if settled {
