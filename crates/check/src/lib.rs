@@ -1,48 +1,45 @@
 //! The check of a volume, mounted or not: every file against its index, every
 //! index against the objects, and everything that no file refers to
-//! (`docs/fsck.md`). [`check_unmounted`] looks at a volume that is not mounted,
-//! [`check_mounted`] at the core of one that is; the volume calls them.
+//! (`docs/fsck.md`). [`check_unmounted`] checks a volume that is not mounted,
+//! [`check_mounted`] the core of one that is; the volume calls them.
 //!
-//! `target` is the volume, `findings` has the problems and decides on repairs,
-//! `dirs` checks the tiers' `.braid` directories and lists what is in them,
-//! `files` goes through the namespace, `file` compares one file with
-//! its index (`raw_index`) and objects, `whole` one without an index with its
-//! object, `heal` puts right what the comparison found, `rebuild` makes lost
-//! indexes anew, `orphans` judges what no file leads to.
+//! At the bottom are the volume (`target`, `tree`, `id_attr`), and the problems
+//! with their repairs (`findings`, `report`, `progress`). The passes stand on
+//! them: `dirs` reads marks and lists indexes and objects, `namespace` goes
+//! through the files and has each compared by `file`, and `orphans` judges what
+//! no file leads to. [`run`] calls them in order, and hands the results of one
+//! to the next.
 //!
 //! Without repair, nothing is opened for more than reading.
 #![forbid(unsafe_code)]
 
 mod dirs;
 mod file;
-mod files;
 mod findings;
-mod heal;
-mod inference;
-mod live;
+mod id_attr;
+mod namespace;
 mod orphans;
 mod progress;
-mod raw_index;
-mod rebuild;
 mod report;
 mod target;
 mod tree;
-mod whole;
 
 pub use progress::CheckProgress;
 pub use report::{CheckOptions, CheckReport, Problem, Severity};
 pub use target::{Mounted, Unmounted};
 
-use braid_contract::{ObjectId, Result, TierId};
+use braid_contract::Result;
 use braid_home::OpenError;
 use dirs::counts::check_counts;
 use dirs::listings::{Listings, check_dirs};
 use dirs::marks::{check_intents, check_marks};
-use files::Doubt;
-use findings::{Findings, ProblemRef, When};
+use file::comparison::Comparison;
+use file::tally::Totals;
+use findings::Findings;
+use namespace::files::check_files;
+use orphans::indexes::check_orphan_indexes;
+use orphans::objects::ObjectOrphans;
 use progress::ProgressReporter;
-use std::collections::{HashMap, HashSet};
-use std::path::PathBuf;
 use std::sync::Arc;
 use target::CheckTarget;
 use target::labels::read_target;
@@ -62,17 +59,16 @@ pub fn check_unmounted(
     progress.phase("tiers", None)?;
     let mut findings = Findings::new(options.repair, false);
     let (target, recreated_table) = read_target(volume, options, &mut findings)?;
-    let mut check = Check::new(target, options, findings, progress);
-    check.run()?;
+    let summary = run(&target, options, &mut findings, &mut progress)?;
     if let Some(table) = recreated_table {
-        let obstacle = match (options.paths.is_empty(), check.names_unknown_tier) {
+        let obstacle = match (options.paths.is_empty(), summary.totals.names_unknown_tier) {
             (false, _) => Some("only some of the files were looked at"),
             (true, true) => Some("indexes name a tier that was not given"),
             (true, false) => None,
         };
-        table.finish(&check.target.braid, &mut check.findings, obstacle);
+        table.finish(&target.braid, &mut findings, obstacle);
     }
-    Ok(check.into_report())
+    Ok(summary.into_report(findings, options))
 }
 
 /// Checks a volume while it is used. What can't be repaired beside users is
@@ -87,112 +83,61 @@ pub fn check_mounted(
 ) -> Result<CheckReport> {
     let mut progress = ProgressReporter::new(Arc::clone(&volume.core.environment), progress);
     progress.phase("tiers", None)?;
-    let findings = Findings::new(options.repair, true);
-    let mut check = Check::new(CheckTarget::of_mounted(volume, options)?, options, findings, progress);
-    check.run()?;
-    Ok(check.into_report())
+    let mut findings = Findings::new(options.repair, true);
+    let target = CheckTarget::of_mounted(volume, options)?;
+    let summary = run(&target, options, &mut findings, &mut progress)?;
+    Ok(summary.into_report(findings, options))
 }
 
-/// One check under way.
-struct Check<'a> {
-    target: CheckTarget<'a>,
-    options: &'a CheckOptions,
-    findings: Findings,
-    progress: ProgressReporter<'a>,
-    report: CheckReport,
-    listings: Listings,
-    /// Ids with a mark.
-    marked: HashSet<ObjectId>,
-    /// Files that the namespace leads to, by id, with one of their paths and
-    /// their inode number.
-    live: HashMap<ObjectId, (PathBuf, u64)>,
-    /// Files whose attribute can't be believed.
-    doubts: Vec<Doubt>,
-    /// Ids whose data is not to be removed although no file leads to it.
-    spared: HashSet<ObjectId>,
-    /// Part of the namespace could not be looked at.
-    incomplete: bool,
-    /// An index named a tier number that the volume does not have.
-    names_unknown_tier: bool,
-    /// Ranges on each tier number, by all indexes.
-    counted: [u64; TierId::LIMIT as usize],
-    /// The file being looked at is in use.
-    in_use: bool,
+/// The numbers of a check.
+struct CheckSummary {
+    files: u64,
+    objects: u64,
+    totals: Totals,
 }
 
-impl<'a> Check<'a> {
-    fn new(
-        target: CheckTarget<'a>,
-        options: &'a CheckOptions,
-        findings: Findings,
-        progress: ProgressReporter<'a>,
-    ) -> Self {
-        Self {
-            listings: Listings::none(&target),
+impl CheckSummary {
+    fn into_report(self, findings: Findings, options: &CheckOptions) -> CheckReport {
+        CheckReport {
+            files: self.files,
+            spread_files: self.totals.spread_files,
+            ranges: self.totals.ranges,
+            objects: self.objects,
+            problems: findings.into_problems(options.verbose),
+        }
+    }
+}
+
+/// Runs all passes, or those on files if only some files are to be checked.
+fn run(
+    target: &CheckTarget<'_>,
+    options: &CheckOptions,
+    findings: &mut Findings,
+    progress: &mut ProgressReporter<'_>,
+) -> Result<CheckSummary> {
+    let is_partial = !options.paths.is_empty();
+    let marked = check_marks(target, is_partial, findings)?;
+    let listings = if is_partial {
+        Listings::none(target)
+    } else {
+        check_intents(target, findings)?;
+        check_dirs(target, findings, progress)?
+    };
+    let mut totals = Totals::new();
+    let mut comparison = Comparison { target, listings: &listings, findings, totals: &mut totals };
+    let mut references = check_files(&mut comparison, &marked, &options.paths, progress)?;
+    if !is_partial {
+        let mut kept = &listings.irregular | &references.copied;
+        check_orphan_indexes(&mut comparison, &marked, &mut references, &mut kept, progress)?;
+        let orphans = ObjectOrphans {
             target,
-            options,
-            findings,
-            progress,
-            report: CheckReport::default(),
-            marked: HashSet::new(),
-            live: HashMap::new(),
-            doubts: Vec::new(),
-            spared: HashSet::new(),
-            incomplete: false,
-            names_unknown_tier: false,
-            counted: [0; TierId::LIMIT as usize],
-            in_use: false,
-        }
+            listings: &listings,
+            marked: &marked,
+            references: &references,
+            kept: &kept,
+        };
+        orphans.check(findings, progress)?;
+        check_counts(target, &totals.by_tier, findings)?;
     }
-
-    fn run(&mut self) -> Result<()> {
-        let is_partial = !self.options.paths.is_empty();
-        self.marked = check_marks(&self.target, is_partial, &mut self.findings)?;
-        if !is_partial {
-            check_intents(&self.target, &mut self.findings)?;
-            self.listings = check_dirs(&self.target, &mut self.findings, &mut self.progress)?;
-            self.spared.clone_from(&self.listings.irregular);
-            self.report.objects = self.listings.object_count();
-        }
-        self.files()?;
-        if !is_partial {
-            self.orphan_indexes()?;
-            self.orphan_objects()?;
-            check_counts(&self.target, &self.counted, &mut self.findings)?;
-        }
-        Ok(())
-    }
-
-    fn into_report(self) -> CheckReport {
-        CheckReport { problems: self.findings.into_problems(self.options.verbose), ..self.report }
-    }
-
-    fn is_mounted(&self) -> bool {
-        self.target.is_mounted()
-    }
-
-    /// Reports a problem.
-    fn found(&mut self, problem: Problem) -> ProblemRef {
-        self.findings.found(problem)
-    }
-
-    /// Reports a problem, and repairs it by `act` if that was asked for and may
-    /// be done now.
-    fn mend(
-        &mut self,
-        problem: Problem,
-        when: When,
-        act: impl FnOnce(&mut Self) -> Result<()>,
-    ) -> ProblemRef {
-        if !self.findings.may_repair(when) {
-            return self.findings.mend(problem, when, || Ok(()));
-        }
-        let done = act(self);
-        self.findings.mend(problem, when, || done)
-    }
-
-    /// When the file that is looked at may be repaired.
-    fn when_unused(&self) -> When {
-        if self.in_use { When::Closed } else { When::Now }
-    }
+    Ok(CheckSummary { files: references.files, objects: listings.object_count(), totals })
 }

@@ -54,3 +54,11 @@ pub(crate) fn move_between(dir: &dyn NativeFd, from: &str, to: &str, name: &OsSt
     from.sync(false)?;
     dir.sync(false)
 }
+
+/// Removes a file below a directory, if there is one.
+pub(crate) fn remove_if_there(dir: &dyn NativeFd, path: &str) -> Result<()> {
+    match dir.remove_at(OsStr::new(path), false) {
+        Err(error) if !is_missing(&error) => Err(error),
+        _ => Ok(()),
+    }
+}

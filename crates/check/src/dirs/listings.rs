@@ -23,7 +23,7 @@ const DATA_NAMES: &[&str] = &["label", "data", "README"];
 pub(crate) struct Listings {
     pub(crate) indexes: Listing,
     /// By the place of the tier in the target.
-    pub(crate) objects: Vec<Listing>,
+    objects: Vec<Listing>,
     /// Ids whose index or object is not a regular file.
     pub(crate) irregular: HashSet<ObjectId>,
 }
@@ -36,6 +36,14 @@ impl Listings {
             objects: target.tiers.iter().map(|_| Listing::default()).collect(),
             irregular: HashSet::new(),
         }
+    }
+
+    /// Each tier, and its objects.
+    pub(crate) fn by_tier<'l>(
+        &'l self,
+        target: &'l CheckTarget<'_>,
+    ) -> impl Iterator<Item = (&'l TargetTier, &'l Listing)> {
+        target.tiers.iter().zip(&self.objects)
     }
 
     /// How many objects there are on all tiers.
