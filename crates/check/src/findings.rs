@@ -83,16 +83,12 @@ impl Findings {
         }
     }
 
-    pub(crate) fn get(&self, at: ProblemRef) -> &Problem {
-        &self.problems[at.0]
-    }
-
     pub(crate) fn get_mut(&mut self, at: ProblemRef) -> &mut Problem {
         &mut self.problems[at.0]
     }
 
     pub(crate) fn is_repaired(&self, at: ProblemRef) -> bool {
-        self.get(at).repaired
+        self.problems[at.0].repaired
     }
 
     /// Whether damage was found, repaired or not.
@@ -107,8 +103,8 @@ impl Findings {
         self.problems.iter_mut().filter(settled).for_each(|problem| problem.repaired = true);
     }
 
-    /// The problems to tell: legal states only if `verbose`, or if they were
-    /// changed.
+    /// The problems to report: legal states only if `verbose`, or if they were
+    /// repaired.
     pub(crate) fn into_problems(mut self, verbose: bool) -> Vec<Problem> {
         self.problems.retain(|problem| verbose || !problem.is_legal || problem.repaired);
         self.problems

@@ -22,7 +22,7 @@ pub(crate) enum AttrState {
 }
 
 impl AttrState {
-    /// Reads an inode's id attribute; changes nothing to be able to.
+    /// Reads an inode's id attribute, without changing the inode for access.
     pub(crate) fn read(target: &CheckTarget<'_>, fd: &dyn NativeFd, identity: &Identity) -> Self {
         let mut value = [0; 2 * IdAttr::LEN_MAX];
         let len = match fd.get_xattr(OsStr::new(target.attr_name()), &mut value) {

@@ -1,13 +1,12 @@
-//! The check of a volume, mounted or not: every file against its index, every
-//! index against the objects, and everything that no file refers to
-//! (`docs/fsck.md`). [`check_unmounted`] checks a volume that is not mounted,
+//! The check of a volume, mounted or not: files against indexes, indexes against
+//! objects, and indexes and objects without a file (`docs/fsck.md`). [`check_unmounted`] checks a volume that is not mounted,
 //! [`check_mounted`] the core of one that is; the volume calls them.
 //!
 //! At the bottom are the volume (`target`, `tree`, `id_attr`), and the problems
 //! with their repairs (`findings`, `report`, `progress`). The passes stand on
 //! them: `dirs` reads marks and lists indexes and objects, `namespace` goes
-//! through the files and has each compared by `file`, and `orphans` judges what
-//! no file leads to. [`run`] calls them in order, and hands the results of one
+//! through the files and has each compared by `file`, and `orphans` judges
+//! indexes and objects that no file leads to. `run` calls them in order, and hands the results of one
 //! to the next.
 //!
 //! Without repair, nothing is opened for more than reading.
@@ -44,12 +43,13 @@ use std::sync::Arc;
 use target::CheckTarget;
 use target::labels::read_target;
 
-/// Checks a volume that is not mounted. With `repair`, what can be put right
-/// without losing data is, but for what a mount recovers; without, nothing is
-/// changed. Ends early, with `EINTR`, when `progress` answers `false`.
+/// Checks a volume that is not mounted. With `repair`, it repairs all damage
+/// that can be repaired without losing data, except for files that a mount
+/// recovers; without, it changes nothing. Ends early, with `EINTR`, when
+/// `progress` answers `false`.
 ///
 /// # Errors
-/// An [`OpenError`] if what was given is not a volume.
+/// An [`OpenError`] if the tiers are not those of a volume.
 pub fn check_unmounted(
     volume: &Unmounted<'_>,
     options: &CheckOptions,
@@ -71,8 +71,9 @@ pub fn check_unmounted(
     Ok(summary.into_report(findings, options))
 }
 
-/// Checks a volume while it is used. What can't be repaired beside users is
-/// left, and says so. Ends early, with `EINTR`, when `progress` answers `false`.
+/// Checks a volume while it is used. Problems that can't be repaired beside
+/// users are left, with a repair that says so. Ends early, with `EINTR`, when
+/// `progress` answers `false`.
 ///
 /// # Errors
 /// Those of the tiers.

@@ -3,14 +3,14 @@
 use braid_contract::{Environment, Errno, Error, Result};
 use std::sync::Arc;
 
-/// How far a check has come.
+/// The progress of a check.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct CheckProgress {
-    /// What is being checked: `tiers`, `objects`, `files`, `indexes`, `orphans`.
+    /// The current phase: `tiers`, `objects`, `files`, `indexes`, `orphans`.
     pub phase: &'static str,
-    /// How many of them are done.
+    /// Items of the phase that are done.
     pub done: u64,
-    /// How many there are, where that is known.
+    /// All items of the phase, where their number is known.
     pub total: Option<u64>,
 }
 

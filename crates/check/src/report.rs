@@ -5,18 +5,18 @@ use std::fmt;
 use std::ops::Range;
 use std::path::{Path, PathBuf};
 
-/// What is to be checked, and how.
+/// The extent of a check, and its output.
 #[derive(Clone, Debug, Default)]
 pub struct CheckOptions {
-    /// Put right what can be put right without losing data.
+    /// Repair all damage that can be repaired without losing data.
     pub repair: bool,
-    /// Tell of states too that are unusual and legal.
+    /// Also report unusual states that the format allows.
     pub verbose: bool,
-    /// Files and directories to look at, below the volume's root; all of it if
-    /// there are none. Then only what belongs to a file is checked.
+    /// Files and directories to check, below the volume's root; then orphans are
+    /// not looked for. The whole volume if there are none.
     pub paths: Vec<PathBuf>,
-    /// The directories of tiers other than home, by name, where they are
-    /// directories: what is in them beside objects is looked at too.
+    /// The directories of tiers other than home, by name, if they are
+    /// directories: then all files in them are checked, and not only objects.
     pub roots: Vec<(String, Fd)>,
 }
 
@@ -27,19 +27,19 @@ impl CheckOptions {
     }
 }
 
-/// How bad a problem is.
+/// The severity of a problem.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub enum Severity {
-    /// Nothing is wrong with any file, and no space is lost that matters.
+    /// No file is affected, and no space is wasted that matters.
     Note,
-    /// Space is used for nothing.
+    /// Space is wasted.
     Leak,
-    /// Data can't be read, is wrong or is at risk.
+    /// Data is unreadable, wrong or at risk.
     Damage,
 }
 
 impl Severity {
-    /// The word for it.
+    /// Its name in reports.
     #[must_use]
     pub fn name(self) -> &'static str {
         match self {
@@ -56,12 +56,12 @@ impl fmt::Display for Severity {
     }
 }
 
-/// Something that is not as it should be.
+/// A fault or an unusual state of the volume.
 #[derive(Clone, Debug)]
 pub struct Problem {
-    /// Says which kind it is, the same in all versions (`docs/fsck.md`).
+    /// The kind of problem, named alike in all versions (`docs/fsck.md`).
     pub code: &'static str,
-    /// How bad it is.
+    /// Its severity.
     pub severity: Severity,
     /// The file concerned, below the volume's root, if one is known.
     pub path: Option<PathBuf>,
@@ -69,15 +69,15 @@ pub struct Problem {
     pub id: Option<ObjectId>,
     /// The tier concerned.
     pub tier: Option<String>,
-    /// The bytes of the file that are concerned.
+    /// The bytes of the file concerned.
     pub bytes: Option<Range<u64>>,
-    /// What was found.
+    /// A sentence about the finding.
     pub what: String,
-    /// What a repair does, or did, or why it does nothing.
+    /// A sentence about the repair: its action, or why there is none.
     pub repair: String,
-    /// Whether it was put right.
+    /// Whether it was repaired.
     pub repaired: bool,
-    /// It is a state that the format allows, and only told on request.
+    /// The format allows this state: it is reported on request only.
     pub(crate) is_legal: bool,
 }
 
@@ -109,17 +109,17 @@ impl Problem {
         Self::new(Severity::Note, code, what.into())
     }
 
-    /// A state that the format allows.
+    /// A note on a state that the format allows.
     pub(crate) fn legal(code: &'static str, what: impl Into<String>) -> Self {
         Self { is_legal: true, ..Self::note(code, what) }
     }
 
-    /// The problem of the file of this path.
+    /// Sets the path of the file concerned.
     pub fn path(self, path: &Path) -> Self {
         Self { path: Some(path.to_owned()), ..self }
     }
 
-    /// The problem of the file of this id.
+    /// Sets the object id concerned.
     pub fn id(self, id: ObjectId) -> Self {
         Self { id: Some(id), ..self }
     }
@@ -132,23 +132,23 @@ impl Problem {
         Self { bytes: Some(bytes), ..self }
     }
 
-    /// What a repair does.
+    /// Sets the sentence about the repair.
     pub(crate) fn repair(self, repair: impl Into<String>) -> Self {
         Self { repair: repair.into(), ..self }
     }
 }
 
-/// What a check found.
+/// The result of a check.
 #[derive(Clone, Debug, Default)]
 pub struct CheckReport {
-    /// Regular files in the namespace that were looked at, by name.
+    /// Regular files that were checked, by name.
     pub files: u64,
-    /// Those that are spread.
+    /// Those of them with an id: spread and whole files.
     pub spread_files: u64,
-    /// Ranges that they have.
+    /// Ranges of these files.
     pub ranges: u64,
     /// Objects on all tiers.
     pub objects: u64,
-    /// What is wrong.
+    /// All problems that were found.
     pub problems: Vec<Problem>,
 }

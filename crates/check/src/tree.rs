@@ -8,7 +8,7 @@ pub(crate) fn is_missing(error: &Error) -> bool {
     matches!(error.errno(), Errno::ENOENT | Errno::ESTALE)
 }
 
-/// Opens what a path below a directory leads to; `None` if there is nothing.
+/// Opens a path below a directory; `None` if it does not exist.
 pub(crate) fn open_if_there(dir: &dyn NativeFd, path: &str, access: Access) -> Result<Option<Fd>> {
     match dir.open_at(OsStr::new(path), access) {
         Err(error) if is_missing(&error) => Ok(None),
@@ -16,7 +16,8 @@ pub(crate) fn open_if_there(dir: &dyn NativeFd, path: &str, access: Access) -> R
     }
 }
 
-/// A directory below another; `None` if there is none, or something else.
+/// Opens a directory below another; `None` if the path does not exist, or leads
+/// to something else.
 pub(crate) fn dir_if_there(dir: &dyn NativeFd, path: &str) -> Result<Option<Fd>> {
     match open_if_there(dir, path, Access::Directory) {
         Err(error) if matches!(error.errno(), Errno::ENOTDIR | Errno::ELOOP) => Ok(None),
@@ -24,7 +25,7 @@ pub(crate) fn dir_if_there(dir: &dyn NativeFd, path: &str) -> Result<Option<Fd>>
     }
 }
 
-/// What a name in a directory is; `None` if it went meanwhile.
+/// Examines a name in a directory; `None` if it is gone.
 pub(crate) fn look(dir: &dyn NativeFd, name: &OsStr) -> Result<Option<(Fd, NativeStat)>> {
     let fd = match dir.open_at(name, Access::Path) {
         Err(error) if is_missing(&error) => return Ok(None),
@@ -34,8 +35,8 @@ pub(crate) fn look(dir: &dyn NativeFd, name: &OsStr) -> Result<Option<(Fd, Nativ
     Ok(Some((fd, stat)))
 }
 
-/// A regular file below a directory, for reading; `EUCLEAN` if it is something
-/// else.
+/// Opens a regular file below a directory to read it; `None` if the path does
+/// not exist, `EUCLEAN` if it leads to something else.
 pub(crate) fn regular_if_there(dir: &dyn NativeFd, path: &str) -> Result<Option<Fd>> {
     let Some((_, stat)) = look(dir, OsStr::new(path))? else { return Ok(None) };
     if stat.attr.kind != FileKind::Regular {
@@ -44,7 +45,8 @@ pub(crate) fn regular_if_there(dir: &dyn NativeFd, path: &str) -> Result<Option<
     open_if_there(dir, path, Access::Read)
 }
 
-/// Moves a file between two shards of `dir`, durably; never over another one.
+/// Moves a file between two shards of `dir`, durably, and never over another
+/// file.
 pub(crate) fn move_between(dir: &dyn NativeFd, from: &str, to: &str, name: &OsStr) -> Result<()> {
     dir.ensure_dir_at(to)?;
     let from = dir.open_at(OsStr::new(from), Access::Directory)?;

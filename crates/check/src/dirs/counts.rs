@@ -19,7 +19,7 @@ pub(crate) fn check_counts(
     let Some(bytes) = target.braid.read_small("counts", SavedCounts::LEN + 1)? else { return Ok(()) };
     let what = match SavedCounts::decode(&bytes) {
         Err(_) => "the saved counts of ranges are damaged".to_owned(),
-        // A damaged index may have counted for anything.
+        // The ranges of a damaged index are unknown.
         Ok(_) if findings.has_damage() => return Ok(()),
         Ok(saved) if saved.0 == *counted => return Ok(()),
         Ok(saved) => {

@@ -12,7 +12,7 @@ use crate::tree::dir_if_there;
 use braid_contract::{Errno, Error, Fd, ObjectId, Result, Store};
 use std::collections::HashSet;
 
-/// Names in `.braid` of a home tier and of another one.
+/// Names in `.braid` of a home tier, and of any other tier.
 const HOME_NAMES: &[&str] = &[
     "label", "volume", "index", "open", "counts", "ballast", "intent", "limbo", "heat", "jobs", "import",
     "README",
@@ -29,7 +29,7 @@ pub(crate) struct Listings {
 }
 
 impl Listings {
-    /// Those of a check of some files, which lists nothing.
+    /// Empty listings, for a check of some files only.
     pub(crate) fn none(target: &CheckTarget<'_>) -> Self {
         Self {
             indexes: Listing::default(),
@@ -46,7 +46,7 @@ impl Listings {
         target.tiers.iter().zip(&self.objects)
     }
 
-    /// How many objects there are on all tiers.
+    /// The number of objects on all tiers.
     pub(crate) fn object_count(&self) -> u64 {
         self.objects.iter().map(|listing| listing.ids.len() as u64).sum()
     }

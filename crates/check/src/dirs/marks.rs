@@ -10,8 +10,8 @@ use braid_format::Mark;
 use braid_home::{RECORD, copy_begun, names_in};
 use std::collections::HashSet;
 
-/// Reads the marks, and answers the ids of marked files. `is_partial` if only
-/// some of the files are checked.
+/// Reads the marks, and answers the ids of marked files. With `is_partial`, only
+/// some files are checked, and the directory itself is not.
 pub(crate) fn check_marks(
     target: &CheckTarget<'_>,
     is_partial: bool,

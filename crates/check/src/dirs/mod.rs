@@ -14,7 +14,7 @@ use braid_contract::{Access, Fd, FileKind, NativeStat, Result, Shown};
 use braid_home::{TEMPORARIES, names_in};
 use std::ffi::OsStr;
 
-/// Permissions of all but the owner, and those of them to change something.
+/// Permissions of others than the owner: all of them, and those to write.
 const OTHERS: u16 = 0o077;
 const OTHERS_WRITE: u16 = 0o022;
 
@@ -31,7 +31,7 @@ impl BraidDir<'_> {
     /// Checks the directory itself, and the names in it.
     pub(crate) fn check(&self, known: &[&str], findings: &mut Findings) -> Result<()> {
         self.guard_by(OTHERS, self.fd, &self.fd.stat()?, ".braid", findings);
-        // Reading the names moves the position of the descriptor.
+        // Names are read by a descriptor of their own, which has a position.
         let dir = self.fd.open_at(OsStr::new("."), Access::Directory)?;
         for name in names_in(&*dir)? {
             let Some((fd, stat)) = look(&**self.fd, &name)? else { continue };

@@ -41,7 +41,7 @@ impl Comparison<'_> {
     /// looked at any further.
     pub(crate) fn check(&mut self, file: &CheckedFile) -> Result<IndexInode> {
         if file.attr.kind == IdKind::Emptied {
-            self.emptied(file)?;
+            self.check_emptied(file)?;
             return Ok(IndexInode::Own);
         }
         if let Some(whole) = file.attr.kind.whole() {
@@ -49,7 +49,7 @@ impl Comparison<'_> {
             return Ok(IndexInode::Own);
         }
         match RawIndex::open(&*self.target.braid, file.id()) {
-            Ok(Some(index)) if !index.is_cut() => self.with_index(file, &index),
+            Ok(Some(index)) if !index.is_cut() => self.compare_with_index(file, &index),
             Ok(found) => {
                 if !self.target.is_gone(&file.home.fd) {
                     rebuild_index(self.target, file, found.is_some(), self.findings, self.totals)?;
@@ -65,7 +65,7 @@ impl Comparison<'_> {
     }
 
     /// A file that is being truncated to nothing.
-    fn emptied(&mut self, file: &CheckedFile) -> Result<()> {
+    fn check_emptied(&mut self, file: &CheckedFile) -> Result<()> {
         let what = "truncating it to nothing was not finished; its next use finishes it";
         self.findings.found(file.of(Problem::legal("emptying", what)));
         match RawIndex::open(&*self.target.braid, file.id()) {
@@ -74,7 +74,7 @@ impl Comparison<'_> {
         }
     }
 
-    fn with_index(&mut self, file: &CheckedFile, index: &RawIndex) -> Result<IndexInode> {
+    fn compare_with_index(&mut self, file: &CheckedFile, index: &RawIndex) -> Result<IndexInode> {
         let of = IndexedFile { target: self.target, file, index };
         let what = match &index.header {
             Err(FormatError::Newer(version)) => {
@@ -87,10 +87,10 @@ impl Comparison<'_> {
             Ok(header) if header.id != file.id() => {
                 format!("the header of its index is that of {}", header.id)
             }
-            Ok(header) => return self.with_own_header(of, header),
+            Ok(header) => return self.compare_with_own_header(of, header),
         };
         match infer_range_size(of)? {
-            Some(range_size) => self.with_new_header(of, (0, range_size), what)?,
+            Some(range_size) => self.compare_with_new_header(of, (0, range_size), what)?,
             None => {
                 let problem = file.of(Problem::damage("index-header", what));
                 let repair = "nothing is done: nothing tells how long its ranges are";
@@ -101,44 +101,41 @@ impl Comparison<'_> {
         Ok(IndexInode::Own)
     }
 
-    /// As [`Self::with_index`], with a valid header that has the file's id.
-    fn with_own_header(&mut self, of: IndexedFile<'_>, header: &Header) -> Result<IndexInode> {
+    /// As [`Self::compare_with_index`], with a valid header that has the file's id.
+    fn compare_with_own_header(&mut self, of: IndexedFile<'_>, header: &Header) -> Result<IndexInode> {
         if header.volume != self.target.volume {
             let what = format!("the header of its index names volume {}", header.volume);
-            self.with_new_header(of, (header.plain_size, header.range_size), what)?;
+            self.compare_with_new_header(of, (header.plain_size, header.range_size), what)?;
         } else if header.ino != of.file.home.ino() {
             return Ok(IndexInode::Other);
         } else if of.file.home.is_of(header) {
             self.compare(of, header.range_size)?;
         } else {
-            self.with_wrong_inode(of, header)?;
+            self.compare_with_wrong_inode(of.file, of.index, header)?;
         }
         Ok(IndexInode::Own)
     }
 
     /// Compares a file whose index names another inode, which does not have the
     /// id: the header is wrong, and recovery would take the file for removed.
-    pub(crate) fn check_with_wrong_inode(
+    pub(crate) fn compare_with_wrong_inode(
         &mut self,
         file: &CheckedFile,
         index: &RawIndex,
         header: &Header,
     ) -> Result<()> {
-        self.with_wrong_inode(IndexedFile { target: self.target, file, index }, header)
-    }
-
-    fn with_wrong_inode(&mut self, of: IndexedFile<'_>, header: &Header) -> Result<()> {
         let what = format!("its index names inode {}, or another one that had its number", header.ino);
-        if is_unproven(self.target, &of.file.home.fd) {
-            let problem = of.file.of(Problem::damage("index-of-other-file", what));
+        if is_unproven(self.target, &file.home.fd) {
+            let problem = file.of(Problem::damage("index-of-other-file", what));
             let repair = "nothing is done: the file's owner may have given it the id of another file";
             self.findings.found(problem.repair(repair));
             return Ok(());
         }
-        self.with_new_header(of, (header.plain_size, header.range_size), what)
+        let of = IndexedFile { target: self.target, file, index };
+        self.compare_with_new_header(of, (header.plain_size, header.range_size), what)
     }
 
-    fn with_new_header(
+    fn compare_with_new_header(
         &mut self,
         of: IndexedFile<'_>,
         (plain_size, range_size): (u64, RangeSize),

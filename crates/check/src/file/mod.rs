@@ -1,9 +1,9 @@
 //! One file that is not plain, compared with its index and its objects.
 //!
-//! [`comparison`] is the way through the parts: the index as it is on disk
-//! (`raw_index`), its `header`, the sum of its entries (`tally`), `entries`,
-//! `size`, other `words` and `objects`; `range_size` infers what a lost header
-//! said, `rebuild` recreates a lost index, and `whole` checks a file that needs
+//! `comparison` goes through the parts: the index as it is on disk (`raw_index`),
+//! its `header`, the sum of its entries (`tally`), the `entries`, the `size`, the
+//! other `words`, and the `objects`. `range_size` infers the range size of a lost
+//! header, `rebuild` recreates a lost index, and `whole` checks a file that needs
 //! none.
 
 pub(crate) mod comparison;
@@ -28,8 +28,8 @@ use raw_index::RawIndex;
 use std::ops::Range;
 use std::path::{Path, PathBuf};
 
-/// The repair of what lies beyond the size, where inode and index disagree on
-/// it: if the size were wrong, those bytes would be all that is left.
+/// The repair of leftovers beyond the size, where inode and index disagree on
+/// it: if the size were wrong, they would be the only copy.
 const SIZES_DIFFER: &str =
     "nothing is done: the home inode has another size; using the file makes them agree";
 
@@ -37,6 +37,7 @@ const SIZES_DIFFER: &str =
 const STAYS_UNREADABLE: &str = "nothing is done: they stay unreadable; write them anew, or remove the file";
 
 /// A file in the home tier, by one of its names.
+#[derive(Clone)]
 pub(crate) struct HomeFile {
     pub(crate) path: PathBuf,
     pub(crate) fd: Fd,
@@ -73,7 +74,7 @@ pub(crate) struct CheckedFile {
     pub(crate) attr: IdAttr,
     /// It was in use when it was looked at.
     pub(crate) in_use: bool,
-    /// It has a mark: recovery has yet to settle what is left of it.
+    /// It has a mark: recovery is still to remove its leftovers.
     pub(crate) is_marked: bool,
 }
 

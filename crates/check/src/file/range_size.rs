@@ -10,7 +10,7 @@ use std::ops::Range;
 /// The tier of each range that has an entry; `None` if the entry is damaged.
 type EntryTiers = BTreeMap<u64, Option<TierId>>;
 
-/// Where a file has data.
+/// The data of a file on each tier.
 struct DataMap {
     /// By tier, in order.
     on: BTreeMap<TierId, Vec<Range<u64>>>,
@@ -80,7 +80,7 @@ impl DataMap {
         self.on.iter().flat_map(|(tier, stretches)| stretches.iter().map(|bytes| (*tier, bytes)))
     }
 
-    /// Where the last of it ends.
+    /// The end of the last stretch.
     fn end(&self) -> u64 {
         self.each().map(|(_, bytes)| bytes.end).max().unwrap_or(0)
     }

@@ -10,12 +10,12 @@ use braid_format::{
 use std::ffi::OsStr;
 use std::io::IoSliceMut;
 
-/// Bytes of entries that are read at a time.
+/// Bytes of entries to read at a time.
 const CHUNK: usize = 64 << 10;
-/// Bytes of the words behind the header, of which a spread file's are not all
+/// Bytes of the words behind the header; those of a spread file are not all
 /// zero.
 const WORDS_LEN: usize = 256;
-/// How often a word is read again that may be changing.
+/// How often to read a word again that may be changing.
 const TRIES: usize = 4;
 
 /// An index file.
@@ -24,13 +24,12 @@ pub(crate) struct RawIndex {
     pub(crate) words: Words,
     pub(crate) len: u64,
     pub(crate) header: std::result::Result<Header, FormatError>,
-    /// There are zeros in place of the header and of the words behind it: those
-    /// are no words.
+    /// Header and words are all zero, which is no valid value of the words.
     is_wiped: bool,
     file: Fd,
 }
 
-/// A word at which an entry should be.
+/// The word in the place of an entry.
 pub(crate) struct RawEntry {
     pub(crate) range: u64,
     pub(crate) word: u64,
@@ -75,7 +74,7 @@ impl RawIndex {
         })
     }
 
-    /// Reads; what lies past the end is zero.
+    /// Reads bytes; those past the end are zero.
     fn read(&self, at: u64, bytes: &mut [u8]) -> Result<()> {
         let mut done = 0;
         while done < bytes.len() {
@@ -97,8 +96,8 @@ impl RawIndex {
         Ok(u64::from_le_bytes(bytes))
     }
 
-    /// Reads a word until it decodes; one that is being stored to may be seen
-    /// in halves.
+    /// Reads a word until it decodes: a store at the same time may make it look
+    /// torn.
     fn decoded<T>(
         &self,
         at: u64,
@@ -121,7 +120,8 @@ impl RawIndex {
         self.decoded(SIZE_AT, |word| self.words.decode_size(SIZE_AT, word))
     }
 
-    /// Up to where entries beyond the size are meant.
+    /// The end of the bytes that are reserved beyond the size: entries up to
+    /// there are valid.
     pub(crate) fn reserved(&self) -> Result<u64> {
         let word = self.word(RESERVED_AT)?;
         Ok(self.words.decode_size(RESERVED_AT, word).unwrap_or(0))

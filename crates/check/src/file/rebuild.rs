@@ -1,4 +1,4 @@
-//! A lost index, recreated: a range is where its data is.
+//! A lost index, recreated: each range is on the tier that has data of it.
 
 use super::CheckedFile;
 use super::header::header_of;
@@ -17,8 +17,8 @@ use std::collections::BTreeMap;
 use std::ffi::OsStr;
 use std::ops::Range;
 
-/// An entry that no tier can have, and that no flipped bit makes one: reading
-/// its range fails.
+/// An invalid entry, more than one flipped bit from a valid one: reading its
+/// range fails.
 const UNREADABLE: u64 = u64::MAX;
 
 /// Longest file whose index is recreated, in ranges.
@@ -135,17 +135,16 @@ fn data_on(
 ) -> Result<()> {
     let mut at = 0;
     while let Some((start, end)) = next(at)? {
-        // Even if a tier claims an empty stretch, the search goes on behind it.
+        // A tier may report an empty stretch, and the search must end.
         at = end.max(start + 1);
         data.push((tier, start..at));
     }
     Ok(())
 }
 
-/// The remains in ranges of the volume's size. If several tiers have data in
-/// one of those, a rule may have made them shorter, or a crash may have left
-/// data, which only looks like a shorter range: so only sizes that there were
-/// rules for are tried.
+/// The remains in ranges of the volume's size, or of a shorter one if several
+/// tiers have data in the same range. Data left by a crash looks like a shorter
+/// range too, so only sizes of rules are tried.
 fn lay_out_best(
     target: &CheckTarget<'_>,
     size: u64,
@@ -184,6 +183,8 @@ fn write_index(target: &CheckTarget<'_>, file: &CheckedFile, remains: &Remains, 
         braid.create_at(OsStr::new(&path), 0o600)?
     };
     write_entries(&index, id, remains)?;
+    // With a plain size of 0, recovery takes no bytes for written at home before
+    // the file was spread.
     let mut header = header_of(file, target.volume, 0, remains.range_size).encode();
     header.resize(HEADER_LEN, 0);
     for (at, word) in words_of(id, remains) {
@@ -211,8 +212,8 @@ fn write_entries(index: &Fd, id: ObjectId, remains: &Remains) -> Result<()> {
     Ok(())
 }
 
-/// The words behind the header, by their place. The rebuilt index gives no range
-/// without data to home, so all holes count as intended.
+/// The words behind the header, by their place. All holes count as intended, so
+/// that recovery cuts nothing.
 fn words_of(id: ObjectId, remains: &Remains) -> Vec<(u64, u64)> {
     let words = Words::of(id);
     let durable = |tier: &TierId| (durable_at(*tier), words.encode_flag(durable_at(*tier)));

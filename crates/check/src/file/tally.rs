@@ -7,7 +7,7 @@ use braid_format::{Entry, RangeSize};
 use std::collections::BTreeMap;
 use std::ops::Range;
 
-/// How many ranges an index places, by the tier's number.
+/// The number of ranges that an index places on each tier.
 pub(crate) type RangesByTier = BTreeMap<TierId, u64>;
 
 /// The sum of an index's entries.
@@ -89,7 +89,7 @@ impl Tally {
     }
 }
 
-/// How many ranges an index places on each tier, whatever their size.
+/// Counts the ranges that an index places on each tier, whatever their size.
 pub(crate) fn ranges_placed(index: &RawIndex, target: &CheckTarget<'_>) -> Result<RangesByTier> {
     Ok(Tally::of(index, target, u64::MAX, target.range_size)?.placed)
 }

@@ -35,7 +35,7 @@ pub(super) fn check_whole(
             findings.found(problem.bytes(0..file.home.size()).repair(STAYS_UNREADABLE));
         }
     }
-    // Of an unsettled file, recovery judges the leftovers.
+    // Users or recovery may still need the leftovers of an unsettled file.
     if file.is_settled() {
         check_other_objects(target, file, whole.tier, findings);
         check_home_data(target, file, findings)?;

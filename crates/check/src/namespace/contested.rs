@@ -9,8 +9,8 @@ use braid_contract::{Result, Shown};
 use braid_format::Header;
 use std::path::Path;
 
-/// Judges such a file, after all files have been looked at: if the other inode
-/// has the same id, that one owns the data.
+/// Judges a file whose index names another inode, after all files have been
+/// looked at: if the other inode has the same id, it owns the data.
 pub(super) fn check_contested(
     file: &CheckedFile,
     references: &References,
@@ -28,7 +28,7 @@ pub(super) fn check_contested(
         let repair = "nothing is done: whose data it is is not known";
         comparison.findings.found(problem.repair(repair));
     } else {
-        comparison.check_with_wrong_inode(file, &index, header)?;
+        comparison.compare_with_wrong_inode(file, &index, header)?;
     }
     Ok(())
 }

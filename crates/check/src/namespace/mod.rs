@@ -1,4 +1,4 @@
-//! What the files of the namespace lead to: ids, and attributes in doubt.
+//! The references from the namespace to indexes and objects.
 
 pub(crate) mod beside_users;
 mod contested;

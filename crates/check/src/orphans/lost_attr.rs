@@ -86,8 +86,7 @@ fn restore_attr(
         }
         comparison.totals.spread_files += 1;
         references.insert(id, file);
-        let home = HomeFile::new(&file.path, &file.fd, &file.identity);
-        comparison.check(&CheckedFile { home, attr, in_use: false, is_marked: false })?;
+        comparison.check(&CheckedFile { home: file.clone(), attr, in_use: false, is_marked: false })?;
     }
     Ok(())
 }

@@ -10,7 +10,8 @@ use crate::target::{CheckTarget, TargetTier};
 use braid_contract::{ObjectId, Result, Shown};
 use std::collections::HashSet;
 
-/// What decides whether an object is an orphan, and may be removed.
+/// The results of other passes that decide whether an object is an orphan, and
+/// may be removed.
 pub(crate) struct ObjectOrphans<'c> {
     pub(crate) target: &'c CheckTarget<'c>,
     pub(crate) listings: &'c Listings,

@@ -7,7 +7,7 @@ use braid_home::OpenError;
 /// A label or volume table as it was read.
 pub(crate) enum Decoded<T> {
     Missing,
-    /// The bytes, and what is wrong with them.
+    /// The bytes, and their fault.
     Damaged(Vec<u8>, &'static str),
     Sound(T),
 }

@@ -1,5 +1,5 @@
-//! The volume that is checked: its tiers, its home, and how it is accessed,
-//! mounted or not.
+//! The volume that is checked, mounted or not: its home, its tiers, and how to
+//! change it.
 
 pub(crate) mod decoded;
 pub(crate) mod labels;
@@ -13,24 +13,23 @@ use braid_home::Home;
 use braid_tiers::{Backend, HomeConfig, TierConfig};
 use std::sync::Arc;
 
-/// A volume that is not mounted, as it is given to be checked.
+/// An unmounted volume that is to be checked.
 pub struct Unmounted<'a> {
     /// The home tier.
     pub home: &'a HomeConfig,
     /// All other tiers.
     pub tiers: &'a [TierConfig],
-    /// Sizes of ranges that rules give files, beside those that the volume
-    /// knows of.
+    /// Range sizes of rules, beside those in the volume table.
     pub range_sizes: RangeSizes,
-    /// Time.
+    /// The clock.
     pub environment: Arc<dyn Environment>,
 }
 
-/// A volume that is mounted.
+/// A mounted volume that is to be checked.
 pub struct Mounted<'a> {
     /// Its core.
     pub core: &'a Core,
-    /// Sizes that ranges may have, as the volume table says.
+    /// Range sizes of rules, by the volume table.
     pub range_sizes: RangeSizes,
 }
 
@@ -47,9 +46,9 @@ pub(crate) struct TargetTier {
 /// The volume that is checked.
 pub(crate) struct CheckTarget<'a> {
     pub(crate) volume: VolumeId,
-    /// Of files that no rule gives another one.
+    /// Range size of files to which no rule gives another one.
     pub(crate) range_size: RangeSize,
-    /// Others that files may have, by the rules of today or of earlier mounts.
+    /// Range sizes of the rules of this mount or of earlier ones.
     pub(crate) range_sizes: RangeSizes,
     pub(crate) home_id: TierId,
     pub(crate) home_name: String,

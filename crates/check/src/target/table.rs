@@ -97,7 +97,7 @@ fn table_from(home: &Label, labels: &[Decoded<Label>]) -> VolumeTable {
     VolumeTable {
         volume: home.volume,
         range_size: home.range_size,
-        // The next mount with the rules learns the sizes that they give files.
+        // The next mount adds the sizes of its rules.
         range_sizes: RangeSizes::default(),
         home: home.tier,
         tiers,
