@@ -1,70 +1,79 @@
-//! The check of a volume, mounted or not: every file against its index, every
-//! index against the objects, and everything that no file refers to
-//! (`docs/fsck.md`). [`check_unmounted`] looks at a volume that is not mounted,
-//! [`check_mounted`] at the core of one that is; the volume calls them.
+//! The check of a volume, mounted or not: files against indexes, indexes against
+//! objects, and indexes and objects without a file (`docs/fsck.md`). [`check_unmounted`] checks a volume that is not mounted,
+//! [`check_mounted`] the core of one that is; the volume calls them.
 //!
-//! `ground` learns which volume it is, `shelves` what its directories hold,
-//! `files` goes through the namespace, `file` compares one file with
-//! its index (`raw_index`) and objects, `whole` one without an index with its
-//! object, `heal` puts right what the comparison found, `rebuild` makes lost
-//! indexes anew, `orphans` judges what no file leads to, `jobs` the jobs that
-//! are kept, `marks` the rest.
+//! At the bottom are the volume (`target`, `tree`, `id_attr`), and the problems
+//! with their repairs (`findings`, `report`, `progress`). The passes stand on
+//! them: `dirs` reads marks and lists indexes and objects, `namespace` goes
+//! through the files and has each compared by `file`, and `orphans` judges
+//! indexes and objects that no file leads to. `run` calls them in order, and hands the results of one
+//! to the next.
 //!
 //! Without repair, nothing is opened for more than reading.
 #![forbid(unsafe_code)]
 
+mod dirs;
 mod file;
-mod files;
-mod ground;
-mod heal;
-mod inference;
-mod jobs;
-mod live;
-mod marks;
+mod findings;
+mod id_attr;
+mod namespace;
 mod orphans;
-mod raw_index;
-mod rebuild;
+mod progress;
 mod report;
-mod shelves;
+mod target;
 mod tree;
-mod whole;
 
-pub use report::{CheckOptions, CheckProgress, CheckReport, Problem, Severity};
+pub use progress::CheckProgress;
+pub use report::{CheckOptions, CheckReport, Problem, Severity};
+pub use target::{Mounted, Unmounted};
 
-use braid_contract::{Errno, Error, ObjectId, Result, TierId};
+use braid_contract::Result;
 use braid_home::OpenError;
-use files::Doubt;
-use ground::Ground;
-pub use ground::{Mounted, Unmounted};
-use report::Reporter;
-use shelves::Shelf;
-use std::collections::{HashMap, HashSet};
-use std::path::PathBuf;
+use dirs::counts::check_counts;
+use dirs::listings::{Listings, check_dirs};
+use dirs::marks::{check_intents, check_marks};
+use file::comparison::Comparison;
+use file::tally::Totals;
+use findings::Findings;
+use namespace::files::check_files;
+use orphans::indexes::check_orphan_indexes;
+use orphans::objects::ObjectOrphans;
+use progress::ProgressReporter;
 use std::sync::Arc;
+use target::CheckTarget;
+use target::labels::read_target;
 
-/// Checks a volume that is not mounted. With `repair`, what can be put right
-/// without losing data is, but for what a mount recovers; without, nothing is
-/// changed. Ends early, with `EINTR`, when `progress` answers `false`.
+/// Checks a volume that is not mounted. With `repair`, it repairs all damage
+/// that can be repaired without losing data, except for files that a mount
+/// recovers; without, it changes nothing. Ends early, with `EINTR`, when
+/// `progress` answers `false`.
 ///
 /// # Errors
-/// An [`OpenError`] if what was given is not a volume.
+/// An [`OpenError`] if the tiers are not those of a volume.
 pub fn check_unmounted(
     volume: &Unmounted<'_>,
     options: &CheckOptions,
     progress: &mut dyn FnMut(&CheckProgress) -> bool,
 ) -> std::result::Result<CheckReport, OpenError> {
-    let mut reporter = Reporter::new(Arc::clone(&volume.environment), progress);
-    reporter.phase("tiers", None)?;
-    let (ground, problems) = Ground::survey(volume, options)?;
-    let mut check = Check::new(ground, options, reporter);
-    check.report.problems = problems;
-    check.run()?;
-    check.finish_table()?;
-    Ok(check.report)
+    let mut progress = ProgressReporter::new(Arc::clone(&volume.environment), progress);
+    progress.phase("tiers", None)?;
+    let mut findings = Findings::new(options.repair, false);
+    let (target, recreated_table) = read_target(volume, options, &mut findings)?;
+    let summary = run(&target, options, &mut findings, &mut progress)?;
+    if let Some(table) = recreated_table {
+        let obstacle = match (options.paths.is_empty(), summary.totals.names_unknown_tier) {
+            (false, _) => Some("only some of the files were looked at"),
+            (true, true) => Some("indexes name a tier that was not given"),
+            (true, false) => None,
+        };
+        table.finish(&target.braid, &mut findings, obstacle);
+    }
+    Ok(summary.into_report(findings, options))
 }
 
-/// Checks a volume while it is used. What can't be repaired beside users is
-/// left, and says so. Ends early, with `EINTR`, when `progress` answers `false`.
+/// Checks a volume while it is used. Problems that can't be repaired beside
+/// users are left, with a repair that says so. Ends early, with `EINTR`, when
+/// `progress` answers `false`.
 ///
 /// # Errors
 /// Those of the tiers.
@@ -73,136 +82,63 @@ pub fn check_mounted(
     options: &CheckOptions,
     progress: &mut dyn FnMut(&CheckProgress) -> bool,
 ) -> Result<CheckReport> {
-    let mut reporter = Reporter::new(Arc::clone(&volume.core.environment), progress);
-    reporter.phase("tiers", None)?;
-    let mut check = Check::new(Ground::of_mounted(volume, options)?, options, reporter);
-    check.run()?;
-    Ok(check.report)
+    let mut progress = ProgressReporter::new(Arc::clone(&volume.core.environment), progress);
+    progress.phase("tiers", None)?;
+    let mut findings = Findings::new(options.repair, true);
+    let target = CheckTarget::of_mounted(volume, options)?;
+    let summary = run(&target, options, &mut findings, &mut progress)?;
+    Ok(summary.into_report(findings, options))
 }
 
-/// One check under way.
-struct Check<'a> {
-    ground: Ground<'a>,
-    options: &'a CheckOptions,
-    reporter: Reporter<'a>,
-    report: CheckReport,
-    indexes: Shelf,
-    /// By place in the ground's tiers.
-    objects: Vec<Shelf>,
-    /// Ids with a mark.
-    marked: HashSet<ObjectId>,
-    /// Files that the namespace leads to, by id, with one of their paths and
-    /// their inode number.
-    live: HashMap<ObjectId, (PathBuf, u64)>,
-    /// Files whose attribute can't be believed.
-    doubts: Vec<Doubt>,
-    /// Ids whose data is not to be removed although no file leads to it.
-    spared: HashSet<ObjectId>,
-    /// Part of the namespace could not be looked at.
-    incomplete: bool,
-    /// An index named a tier number that the volume does not have.
-    names_unknown_tier: bool,
-    /// Ranges on each tier number, by all indexes.
-    counted: [u64; TierId::LIMIT as usize],
-    /// The file being looked at is in use.
-    in_use: bool,
+/// The numbers of a check.
+struct CheckSummary {
+    files: u64,
+    objects: u64,
+    totals: Totals,
 }
 
-impl<'a> Check<'a> {
-    fn new(ground: Ground<'a>, options: &'a CheckOptions, reporter: Reporter<'a>) -> Self {
-        Self {
-            objects: ground.tiers.iter().map(|_| Shelf::default()).collect(),
-            ground,
-            options,
-            reporter,
-            report: CheckReport::default(),
-            indexes: Shelf::default(),
-            marked: HashSet::new(),
-            live: HashMap::new(),
-            doubts: Vec::new(),
-            spared: HashSet::new(),
-            incomplete: false,
-            names_unknown_tier: false,
-            counted: [0; TierId::LIMIT as usize],
-            in_use: false,
-        }
-    }
-
-    fn run(&mut self) -> Result<()> {
-        self.marks()?;
-        self.shelves()?;
-        self.files()?;
-        if self.options.paths.is_empty() {
-            self.orphan_indexes()?;
-            self.orphan_objects()?;
-            self.counts()?;
-        }
-        // What was changed is told in any case.
-        self.report.problems.retain(|problem| self.options.verbose || !problem.is_legal || problem.repaired);
-        Ok(())
-    }
-
-    fn is_mounted(&self) -> bool {
-        self.ground.mounted.is_some()
-    }
-
-    /// Reports a problem; answers where it is in the report.
-    fn found(&mut self, problem: Problem) -> usize {
-        self.report.problems.push(problem);
-        self.report.problems.len() - 1
-    }
-
-    /// Reports a problem, and puts it right by `act` if that was asked for and
-    /// may be done now.
-    fn mend(&mut self, mut problem: Problem, when: When, act: impl FnOnce(&mut Self) -> Result<()>) -> usize {
-        if let Some(why) = self.refusal(when) {
-            problem.repair = format!("{}; {why}", problem.repair);
-        } else if self.options.repair {
-            match act(self) {
-                Ok(()) => problem.repaired = true,
-                Err(error) => problem.repair = format!("{}; that failed: {error}", problem.repair),
-            }
-        }
-        self.found(problem)
-    }
-
-    /// Takes entries away, or puts others in their place. What was saved of how
-    /// many ranges each tier holds must not be believed after that.
-    fn change_placed(&self, act: impl FnOnce() -> Result<()>) -> Result<()> {
-        if let Some(core) = self.ground.mounted {
-            let done = act();
-            core.tiers.distrust_counts();
-            return done;
-        }
-        self.ground.braid.ensure_gone_at("counts")?;
-        self.ground.braid.sync(false)?;
-        act()
-    }
-
-    /// Why a repair can't be carried out now.
-    fn refusal(&self, when: When) -> Option<&'static str> {
-        match when {
-            When::Always => None,
-            When::Unused if !self.in_use => None,
-            When::Unused => Some("the file is in use: close it, or unmount first"),
-            When::Unmounted if !self.is_mounted() => None,
-            When::Unmounted => Some("unmount first"),
+impl CheckSummary {
+    fn into_report(self, findings: Findings, options: &CheckOptions) -> CheckReport {
+        CheckReport {
+            files: self.files,
+            spread_files: self.totals.spread_files,
+            ranges: self.totals.ranges,
+            objects: self.objects,
+            problems: findings.into_problems(options.verbose),
         }
     }
 }
 
-/// When a repair may be carried out.
-#[derive(Clone, Copy, PartialEq, Eq)]
-enum When {
-    /// Beside users too.
-    Always,
-    /// When nobody uses the file.
-    Unused,
-    /// When the volume is not mounted.
-    Unmounted,
-}
-
-/// An error that says that there is nothing of that name.
-fn is_missing(error: &Error) -> bool {
-    matches!(error.errno(), Errno::ENOENT | Errno::ESTALE)
+/// Runs all passes, or those on files if only some files are to be checked.
+fn run(
+    target: &CheckTarget<'_>,
+    options: &CheckOptions,
+    findings: &mut Findings,
+    progress: &mut ProgressReporter<'_>,
+) -> Result<CheckSummary> {
+    let is_partial = !options.paths.is_empty();
+    let marked = check_marks(target, is_partial, findings)?;
+    let listings = if is_partial {
+        Listings::none(target)
+    } else {
+        check_intents(target, findings)?;
+        check_dirs(target, findings, progress)?
+    };
+    let mut totals = Totals::new();
+    let mut comparison = Comparison { target, listings: &listings, findings, totals: &mut totals };
+    let mut references = check_files(&mut comparison, &marked, &options.paths, progress)?;
+    if !is_partial {
+        let mut kept = &listings.irregular | &references.copied;
+        check_orphan_indexes(&mut comparison, &marked, &mut references, &mut kept, progress)?;
+        let orphans = ObjectOrphans {
+            target,
+            listings: &listings,
+            marked: &marked,
+            references: &references,
+            kept: &kept,
+        };
+        orphans.check(findings, progress)?;
+        check_counts(target, &totals.by_tier, findings)?;
+    }
+    Ok(CheckSummary { files: references.files, objects: listings.object_count(), totals })
 }

@@ -1,39 +1,45 @@
-//! What a check says: problems, counts, how far it has come.
+//! The report of a check: its problems and counts.
 
-use braid_contract::{Environment, Errno, Error, Fd, ObjectId, Result};
+use braid_contract::{Fd, ObjectId};
 use std::fmt;
 use std::ops::Range;
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
 
-/// What is to be checked, and how.
+/// The extent of a check, and its output.
 #[derive(Clone, Debug, Default)]
 pub struct CheckOptions {
-    /// Put right what can be put right without losing data.
+    /// Repair all damage that can be repaired without losing data.
     pub repair: bool,
-    /// Tell of states too that are unusual and legal.
+    /// Also report unusual states that the format allows.
     pub verbose: bool,
-    /// Files and directories to look at, below the volume's root; all of it if
-    /// there are none. Then only what belongs to a file is checked.
+    /// Files and directories to check, below the volume's root; then orphans are
+    /// not looked for. The whole volume if there are none.
     pub paths: Vec<PathBuf>,
-    /// The directories of tiers other than home, by name, where they are
-    /// directories: what is in them beside objects is looked at too.
+    /// The directories of tiers other than home, by name, if they are
+    /// directories: then all files in them are checked, and not only objects.
     pub roots: Vec<(String, Fd)>,
 }
 
-/// How bad a problem is.
+impl CheckOptions {
+    /// The directory of a tier, if it was given.
+    pub(crate) fn root_of(&self, tier: &str) -> Option<Fd> {
+        self.roots.iter().find(|(name, _)| name == tier).map(|(_, fd)| Fd::clone(fd))
+    }
+}
+
+/// The severity of a problem.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub enum Severity {
-    /// Nothing is wrong with any file, and no space is lost that matters.
+    /// No file is affected, and no space is wasted that matters.
     Note,
-    /// Space is used for nothing.
+    /// Space is wasted.
     Leak,
-    /// Data can't be read, is wrong or is at risk.
+    /// Data is unreadable, wrong or at risk.
     Damage,
 }
 
 impl Severity {
-    /// The word for it.
+    /// Its name in reports.
     #[must_use]
     pub fn name(self) -> &'static str {
         match self {
@@ -50,12 +56,12 @@ impl fmt::Display for Severity {
     }
 }
 
-/// Something that is not as it should be.
+/// A fault or an unusual state of the volume.
 #[derive(Clone, Debug)]
 pub struct Problem {
-    /// Says which kind it is, the same in all versions (`docs/fsck.md`).
+    /// The kind of problem, named alike in all versions (`docs/fsck.md`).
     pub code: &'static str,
-    /// How bad it is.
+    /// Its severity.
     pub severity: Severity,
     /// The file concerned, below the volume's root, if one is known.
     pub path: Option<PathBuf>,
@@ -63,16 +69,16 @@ pub struct Problem {
     pub id: Option<ObjectId>,
     /// The tier concerned.
     pub tier: Option<String>,
-    /// The bytes of the file that are concerned.
+    /// The bytes of the file concerned.
     pub bytes: Option<Range<u64>>,
-    /// What was found.
+    /// A sentence about the finding.
     pub what: String,
-    /// What a repair does, or did, or why it does nothing.
+    /// A sentence about the repair: its action, or why there is none.
     pub repair: String,
-    /// Whether it was put right.
+    /// Whether it was repaired.
     pub repaired: bool,
-    /// It is a state that the format allows, and only told on request.
-    pub(super) is_legal: bool,
+    /// The format allows this state: it is reported on request only.
+    pub(crate) is_legal: bool,
 }
 
 impl Problem {
@@ -91,112 +97,58 @@ impl Problem {
         }
     }
 
-    pub(super) fn damage(code: &'static str, what: impl Into<String>) -> Self {
+    pub(crate) fn damage(code: &'static str, what: impl Into<String>) -> Self {
         Self::new(Severity::Damage, code, what.into())
     }
 
-    pub(super) fn leak(code: &'static str, what: impl Into<String>) -> Self {
+    pub(crate) fn leak(code: &'static str, what: impl Into<String>) -> Self {
         Self::new(Severity::Leak, code, what.into())
     }
 
-    pub(super) fn note(code: &'static str, what: impl Into<String>) -> Self {
+    pub(crate) fn note(code: &'static str, what: impl Into<String>) -> Self {
         Self::new(Severity::Note, code, what.into())
     }
 
-    /// A state that the format allows.
-    pub(super) fn legal(code: &'static str, what: impl Into<String>) -> Self {
+    /// A note on a state that the format allows.
+    pub(crate) fn legal(code: &'static str, what: impl Into<String>) -> Self {
         Self { is_legal: true, ..Self::note(code, what) }
     }
 
-    /// The problem of the file of this path.
+    /// Sets the path of the file concerned.
     pub fn path(self, path: &Path) -> Self {
         Self { path: Some(path.to_owned()), ..self }
     }
 
-    /// The problem of the file of this id.
+    /// Sets the object id concerned.
     pub fn id(self, id: ObjectId) -> Self {
         Self { id: Some(id), ..self }
     }
 
-    pub(super) fn tier(self, tier: &str) -> Self {
+    pub(crate) fn tier(self, tier: &str) -> Self {
         Self { tier: Some(tier.to_owned()), ..self }
     }
 
-    pub(super) fn bytes(self, bytes: Range<u64>) -> Self {
+    pub(crate) fn bytes(self, bytes: Range<u64>) -> Self {
         Self { bytes: Some(bytes), ..self }
     }
 
-    /// What a repair does.
-    pub(super) fn repair(self, repair: impl Into<String>) -> Self {
+    /// Sets the sentence about the repair.
+    pub(crate) fn repair(self, repair: impl Into<String>) -> Self {
         Self { repair: repair.into(), ..self }
     }
 }
 
-/// What a check found.
+/// The result of a check.
 #[derive(Clone, Debug, Default)]
 pub struct CheckReport {
-    /// Regular files in the namespace that were looked at, by name.
+    /// Regular files that were checked, by name.
     pub files: u64,
-    /// Those that are spread.
+    /// Those of them with an id: spread and whole files.
     pub spread_files: u64,
-    /// Ranges that they have.
+    /// Ranges of these files.
     pub ranges: u64,
     /// Objects on all tiers.
     pub objects: u64,
-    /// What is wrong.
+    /// All problems that were found.
     pub problems: Vec<Problem>,
-}
-
-/// How far a check has come.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct CheckProgress {
-    /// What is being checked: `tiers`, `objects`, `files`, `indexes`, `orphans`.
-    pub phase: &'static str,
-    /// How many of them are done.
-    pub done: u64,
-    /// How many there are, where that is known.
-    pub total: Option<u64>,
-}
-
-/// Time between two reports on one phase.
-const PACE_NS: u64 = 100_000_000;
-
-/// Passes progress on, not too often.
-pub(super) struct Reporter<'a> {
-    environment: Arc<dyn Environment>,
-    tell: &'a mut dyn FnMut(&CheckProgress) -> bool,
-    now: CheckProgress,
-    told_ns: u64,
-}
-
-impl<'a> Reporter<'a> {
-    pub(crate) fn new(
-        environment: Arc<dyn Environment>,
-        tell: &'a mut dyn FnMut(&CheckProgress) -> bool,
-    ) -> Self {
-        let now = CheckProgress { phase: "", done: 0, total: None };
-        Self { environment, tell, now, told_ns: 0 }
-    }
-
-    /// Something else is being checked from now on.
-    pub(super) fn phase(&mut self, phase: &'static str, total: Option<u64>) -> Result<()> {
-        self.now = CheckProgress { phase, done: 0, total };
-        self.told_ns = self.environment.monotonic_ns();
-        self.tell()
-    }
-
-    /// One more is done.
-    pub(super) fn step(&mut self) -> Result<()> {
-        self.now.done += 1;
-        let now_ns = self.environment.monotonic_ns();
-        if now_ns.saturating_sub(self.told_ns) < PACE_NS {
-            return Ok(());
-        }
-        self.told_ns = now_ns;
-        self.tell()
-    }
-
-    fn tell(&mut self) -> Result<()> {
-        if (self.tell)(&self.now) { Ok(()) } else { Err(Error::new(Errno::EINTR, "the check was ended")) }
-    }
 }

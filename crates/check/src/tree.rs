@@ -1,27 +1,32 @@
-//! Small dealings with directories that every part of the check needs.
+//! Access to directories and their files, for all passes.
 
-use super::is_missing;
 use braid_contract::{Access, Context, Errno, Error, Fd, FileKind, NativeFd, NativeStat, RenameMode, Result};
 use std::ffi::OsStr;
 
-/// Opens what a path below a directory leads to; `None` if there is nothing.
-pub(super) fn open_if_there(dir: &dyn NativeFd, path: &str, access: Access) -> Result<Option<Fd>> {
+/// Whether an error says that nothing has that name.
+pub(crate) fn is_missing(error: &Error) -> bool {
+    matches!(error.errno(), Errno::ENOENT | Errno::ESTALE)
+}
+
+/// Opens a path below a directory; `None` if it does not exist.
+pub(crate) fn open_if_there(dir: &dyn NativeFd, path: &str, access: Access) -> Result<Option<Fd>> {
     match dir.open_at(OsStr::new(path), access) {
         Err(error) if is_missing(&error) => Ok(None),
         result => result.map(Some).with_context(|| format!("opening {path}")),
     }
 }
 
-/// A directory below another; `None` if there is none, or something else.
-pub(super) fn dir_if_there(dir: &dyn NativeFd, path: &str) -> Result<Option<Fd>> {
+/// Opens a directory below another; `None` if the path does not exist, or leads
+/// to something else.
+pub(crate) fn dir_if_there(dir: &dyn NativeFd, path: &str) -> Result<Option<Fd>> {
     match open_if_there(dir, path, Access::Directory) {
         Err(error) if matches!(error.errno(), Errno::ENOTDIR | Errno::ELOOP) => Ok(None),
         result => result,
     }
 }
 
-/// What a name in a directory is; `None` if it went meanwhile.
-pub(super) fn look(dir: &dyn NativeFd, name: &OsStr) -> Result<Option<(Fd, NativeStat)>> {
+/// Examines a name in a directory; `None` if it is gone.
+pub(crate) fn look(dir: &dyn NativeFd, name: &OsStr) -> Result<Option<(Fd, NativeStat)>> {
     let fd = match dir.open_at(name, Access::Path) {
         Err(error) if is_missing(&error) => return Ok(None),
         result => result?,
@@ -30,9 +35,9 @@ pub(super) fn look(dir: &dyn NativeFd, name: &OsStr) -> Result<Option<(Fd, Nativ
     Ok(Some((fd, stat)))
 }
 
-/// A regular file below a directory, for reading; `EUCLEAN` if it is something
-/// else.
-pub(super) fn regular_if_there(dir: &dyn NativeFd, path: &str) -> Result<Option<Fd>> {
+/// Opens a regular file below a directory to read it; `None` if the path does
+/// not exist, `EUCLEAN` if it leads to something else.
+pub(crate) fn regular_if_there(dir: &dyn NativeFd, path: &str) -> Result<Option<Fd>> {
     let Some((_, stat)) = look(dir, OsStr::new(path))? else { return Ok(None) };
     if stat.attr.kind != FileKind::Regular {
         return Err(Error::new(Errno::EUCLEAN, "it is not a regular file"));
@@ -40,8 +45,9 @@ pub(super) fn regular_if_there(dir: &dyn NativeFd, path: &str) -> Result<Option<
     open_if_there(dir, path, Access::Read)
 }
 
-/// Moves a file between two shards of `dir`, durably; never over another one.
-pub(super) fn move_between(dir: &dyn NativeFd, from: &str, to: &str, name: &OsStr) -> Result<()> {
+/// Moves a file between two shards of `dir`, durably, and never over another
+/// file.
+pub(crate) fn move_between(dir: &dyn NativeFd, from: &str, to: &str, name: &OsStr) -> Result<()> {
     dir.ensure_dir_at(to)?;
     let from = dir.open_at(OsStr::new(from), Access::Directory)?;
     let to = dir.open_at(OsStr::new(to), Access::Directory)?;
@@ -49,4 +55,12 @@ pub(super) fn move_between(dir: &dyn NativeFd, from: &str, to: &str, name: &OsSt
     to.sync(false)?;
     from.sync(false)?;
     dir.sync(false)
+}
+
+/// Removes a file below a directory, if there is one.
+pub(crate) fn remove_if_there(dir: &dyn NativeFd, path: &str) -> Result<()> {
+    match dir.remove_at(OsStr::new(path), false) {
+        Err(error) if !is_missing(&error) => Err(error),
+        _ => Ok(()),
+    }
 }

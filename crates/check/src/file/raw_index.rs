@@ -1,7 +1,7 @@
-//! An index file as it is on disk, read without believing any of it, and
-//! changed word by word.
+//! An index file as it is on disk: read without relying on any of it, and changed
+//! word by word.
 
-use super::tree::regular_if_there;
+use crate::tree::regular_if_there;
 use braid_contract::{Access, Errno, Fd, NativeFd, ObjectId, Result, SeekTarget, TierId};
 use braid_format::{
     Entry, FormatError, GAPS_AT, HEADER_LEN, Header, MUTABLE_FROM, OWNERS_AT, RESERVED_AT, SIZE_AT,
@@ -10,31 +10,30 @@ use braid_format::{
 use std::ffi::OsStr;
 use std::io::IoSliceMut;
 
-/// Bytes of entries that are read at a time.
+/// Bytes of entries to read at a time.
 const CHUNK: usize = 64 << 10;
-/// Bytes of the words behind the header, of which a spread file's are not all
+/// Bytes of the words behind the header; those of a spread file are not all
 /// zero.
 const WORDS_LEN: usize = 256;
-/// How often a word is read again that may be changing.
+/// How often to read a word again that may be changing.
 const TRIES: usize = 4;
 
 /// An index file.
-pub(super) struct RawIndex {
-    pub(super) id: ObjectId,
-    pub(super) words: Words,
-    pub(super) len: u64,
-    pub(super) header: std::result::Result<Header, FormatError>,
-    /// There are zeros in place of the header and of the words behind it: those
-    /// are no words.
+pub(crate) struct RawIndex {
+    pub(crate) id: ObjectId,
+    pub(crate) words: Words,
+    pub(crate) len: u64,
+    pub(crate) header: std::result::Result<Header, FormatError>,
+    /// Header and words are all zero, which is no valid value of the words.
     is_wiped: bool,
     file: Fd,
 }
 
-/// A word at which an entry should be.
-pub(super) struct RawEntry {
-    pub(super) range: u64,
-    pub(super) word: u64,
-    pub(super) entry: std::result::Result<Entry, FormatError>,
+/// The word in the place of an entry.
+pub(crate) struct RawEntry {
+    pub(crate) range: u64,
+    pub(crate) word: u64,
+    pub(crate) entry: std::result::Result<Entry, FormatError>,
 }
 
 impl RawIndex {
@@ -59,13 +58,13 @@ impl RawIndex {
         Ok(Some(index))
     }
 
-    pub(super) fn is_cut(&self) -> bool {
+    pub(crate) fn is_cut(&self) -> bool {
         self.len < HEADER_LEN as u64
     }
 
     /// The header as it was before one of its bits was flipped. Its check has 32
     /// bits: no other header is one bit away.
-    pub(super) fn corrected_header(&self) -> Option<Header> {
+    pub(crate) fn corrected_header(&self) -> Option<Header> {
         let mut bytes = [0; MUTABLE_FROM];
         self.read(0, &mut bytes).ok()?;
         (0..MUTABLE_FROM * 8).find_map(|bit| {
@@ -75,7 +74,7 @@ impl RawIndex {
         })
     }
 
-    /// Reads; what lies past the end is zero.
+    /// Reads bytes; those past the end are zero.
     fn read(&self, at: u64, bytes: &mut [u8]) -> Result<()> {
         let mut done = 0;
         while done < bytes.len() {
@@ -91,14 +90,14 @@ impl RawIndex {
         Ok(())
     }
 
-    pub(super) fn word(&self, at: u64) -> Result<u64> {
+    pub(crate) fn word(&self, at: u64) -> Result<u64> {
         let mut bytes = [0; 8];
         self.read(at, &mut bytes)?;
         Ok(u64::from_le_bytes(bytes))
     }
 
-    /// Reads a word until it decodes; one that is being stored to may be seen
-    /// in halves.
+    /// Reads a word until it decodes: a store at the same time may make it look
+    /// torn.
     fn decoded<T>(
         &self,
         at: u64,
@@ -121,7 +120,8 @@ impl RawIndex {
         self.decoded(SIZE_AT, |word| self.words.decode_size(SIZE_AT, word))
     }
 
-    /// Up to where entries beyond the size are meant.
+    /// The end of the bytes that are reserved beyond the size: entries up to
+    /// there are valid.
     pub(crate) fn reserved(&self) -> Result<u64> {
         let word = self.word(RESERVED_AT)?;
         Ok(self.words.decode_size(RESERVED_AT, word).unwrap_or(0))
@@ -138,11 +138,11 @@ impl RawIndex {
         self.decoded(OWNERS_AT, |word| self.words.decode_owners(OWNERS_AT, word, home))
     }
 
-    pub(super) fn gaps(&self) -> Result<std::result::Result<bool, FormatError>> {
+    pub(crate) fn gaps(&self) -> Result<std::result::Result<bool, FormatError>> {
         self.decoded(GAPS_AT, |word| self.words.decode_flag(GAPS_AT, word))
     }
 
-    pub(super) fn durable(&self, tier: TierId) -> Result<std::result::Result<bool, FormatError>> {
+    pub(crate) fn durable(&self, tier: TierId) -> Result<std::result::Result<bool, FormatError>> {
         let at = durable_at(tier);
         self.decoded(at, |word| self.words.decode_flag(at, word))
     }
@@ -183,12 +183,12 @@ impl RawIndex {
     }
 
     /// Opens the file to be changed.
-    pub(super) fn open_to_change(&self, braid: &dyn NativeFd) -> Result<Fd> {
+    pub(crate) fn open_to_change(&self, braid: &dyn NativeFd) -> Result<Fd> {
         braid.open_at(OsStr::new(&index_path(self.id)), Access::ReadWrite)
     }
 
     /// Stores words, durably.
-    pub(super) fn store(&self, braid: &dyn NativeFd, words: &[(u64, u64)]) -> Result<()> {
+    pub(crate) fn store(&self, braid: &dyn NativeFd, words: &[(u64, u64)]) -> Result<()> {
         let file = self.open_to_change(braid)?;
         for (at, word) in words {
             file.write_all_at(*at, &word.to_le_bytes())?;
@@ -213,7 +213,7 @@ impl RawIndex {
     }
 
     /// Writes the header anew.
-    pub(super) fn write_header(&self, braid: &dyn NativeFd, header: &Header) -> Result<()> {
+    pub(crate) fn write_header(&self, braid: &dyn NativeFd, header: &Header) -> Result<()> {
         let file = self.open_to_change(braid)?;
         file.write_all_at(0, &header.encode())?;
         file.sync(false)
@@ -221,6 +221,6 @@ impl RawIndex {
 }
 
 /// The path of an index below `.braid`.
-pub(super) fn index_path(id: ObjectId) -> String {
+pub(crate) fn index_path(id: ObjectId) -> String {
     format!("index/{}", braid_format::index_path(id))
 }
