@@ -10,7 +10,7 @@ use crate::refusal::Refusal;
 use crate::section::{Field, Section};
 use crate::values;
 use crate::yaml::Value;
-use braid_contract::{Error, JobKind, JobState, RefusalKind};
+use braid_contract::{Errno, Error, JobKind, JobState, RefusalKind};
 use braid_placement::{PolicyConfig, Reserve};
 use braid_stores::memory::MemoryStore;
 use braid_volume::{MoversConfig, OpenError, PlacementConfig, TierConfig, Volume, VolumeConfig};
@@ -147,24 +147,23 @@ fn join_one(volume: &Volume, config: TierConfig) -> Result<(), Error> {
             volume.cancel_job(job.record.id)?;
         }
     }
-    if is_there(volume, &config.name) {
-        return volume.replace_tier(config);
+    match volume.replace_tier(config.clone()) {
+        Err(error) if is_no_such_tier(&error) => volume.add_tier(config).map(drop),
+        result => result,
     }
-    volume.add_tier(config).map(drop)
 }
 
 /// Moves what is on tiers in memory to the others, and takes them out, so that
 /// nothing is lost by an unmount.
 pub(crate) fn empty(volume: &Arc<Volume>, names: &[String]) {
-    let names: Vec<String> = names.iter().filter(|name| is_there(volume, name)).cloned().collect();
     if names.is_empty() {
         return;
     }
-    if let Err(error) = volume.set_placement(without(&names, volume.placement())) {
+    if let Err(error) = volume.set_placement(without(names, volume.placement())) {
         tracing::error!(%error, "rules that name a tier in memory are still in force");
     }
     for tier in names {
-        if let Err(error) = empty_one(volume, &tier) {
+        if let Err(error) = empty_one(volume, tier) {
             tracing::error!(tier, %error, "what is left on a tier in memory is lost: its ranges answer EIO from now on");
         }
     }
@@ -173,6 +172,8 @@ pub(crate) fn empty(volume: &Arc<Volume>, names: &[String]) {
 fn empty_one(volume: &Volume, tier: &str) -> Result<(), Error> {
     match volume.remove_tier(tier) {
         Err(error) if error.refusal() == Some(RefusalKind::Occupied) => {}
+        // It was removed while the volume was mounted.
+        Err(error) if is_no_such_tier(&error) => return Ok(()),
         result => return result.map(drop),
     }
     tracing::info!(tier, "moving what is in memory to the other tiers");
@@ -184,13 +185,14 @@ fn empty_one(volume: &Volume, tier: &str) -> Result<(), Error> {
             JobState::Done => return Ok(()),
             state if state.is_final() => {
                 let why = job.record.message.unwrap_or_else(|| state.name().to_owned());
-                return Err(Error::new(braid_contract::Errno::EIO, why));
+                return Err(Error::new(Errno::EIO, why));
             }
             _ => volume.wait_for_jobs(PATIENCE_NS),
         }
     }
 }
 
-fn is_there(volume: &Volume, name: &str) -> bool {
-    volume.status().tiers.iter().any(|tier| tier.name == name)
+/// Whether the volume refused something since it has no tier of that name.
+fn is_no_such_tier(error: &Error) -> bool {
+    error.errno() == Errno::ENOENT && error.refusal() == Some(RefusalKind::Request)
 }

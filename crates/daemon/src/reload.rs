@@ -61,7 +61,7 @@ pub(crate) struct Mounted<'a> {
 }
 
 /// Reads the stack file anew, and brings into force what changed. Called
-/// with nobody else changing tiers.
+/// while nothing else changes tiers.
 pub(crate) fn reload(mounted: &Mounted<'_>, dry_run: bool) -> Result<Reloaded, ErrorReply> {
     let Some((file, base)) = mounted.running.file() else {
         let advice =

@@ -35,7 +35,7 @@ pub struct TierSimulated {
 pub enum PlacedBy {
     /// It was there before the trace began.
     Before,
-    /// Nobody: it is the first of a file, which goes home.
+    /// No choice was made: it is the first of a file, which goes home.
     Plain,
     /// The policy.
     Policy,

@@ -14,12 +14,12 @@ pub(super) struct Held {
     lost: Mutex<Lost>,
 }
 
-/// What was not durable when the file system beneath went away. Whoever syncs
-/// it is told so once, as by the kernel after a failed write-back.
+/// What was not durable when the file system beneath went away. The next sync of
+/// it fails once, as the kernel's does after a failed write-back.
 #[derive(Default)]
 struct Lost {
     objects: HashSet<ObjectId>,
-    /// To be told to whoever syncs everything.
+    /// The next sync of everything is to fail.
     any: bool,
 }
 
@@ -75,8 +75,8 @@ impl Held {
 
     /// Uses `tier` from now on, and remembers what the one before loses.
     pub(super) fn give_up_for(&self, tier: Option<Tier>) {
-        // Held until what is lost is known: whoever finds the new file system
-        // finds that too.
+        // Held until what is lost is known: with the new file system comes what
+        // the old one lost.
         let mut lost = self.lost();
         let before = self.use_from_now_on(tier);
         let unsynced = before.as_ref().map(|before| before.unsynced.give_up()).unwrap_or_default();

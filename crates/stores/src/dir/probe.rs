@@ -58,7 +58,7 @@ fn go_over(held: &Held, path: &Path, label: &[u8]) -> Result<()> {
         }
     }
     try_lock(&found)?;
-    // Whoever had the lock a moment ago may have made it another tier.
+    // The process that had the lock a moment ago may have made it another tier.
     check_label(&found, label)?;
     held.give_up_for(Some(Tier::new(found)));
     Ok(())
