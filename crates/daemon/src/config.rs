@@ -227,10 +227,8 @@ impl Rule {
     /// The rule as placement takes it.
     pub(crate) fn config(&self) -> RuleConfig {
         RuleConfig {
-            when: match &self.stream {
-                Some(stream) => self.when.value.clone().of_stream(stream.value),
-                None => self.when.value.clone(),
-            },
+            when: self.when.value.clone(),
+            stream: self.stream.as_ref().map(|stream| stream.value),
             tiers: self.tiers.iter().map(|tier| tier.value.clone()).collect(),
             policy: self.policy.as_ref().map(|policy| policy.value.clone()),
             pin: self.pin,

@@ -3,6 +3,7 @@
 
 use crate::policy_config::PolicyConfig;
 use crate::rules::Condition;
+use braid_contract::StreamId;
 use braid_format::RangeSize;
 
 /// How long an epoch is, unless set otherwise (PolyStore §4.5.1), in
@@ -46,8 +47,10 @@ impl Reserve {
 /// A rule: where the ranges of some files go.
 #[derive(Clone, PartialEq, Debug)]
 pub struct RuleConfig {
-    /// For which files, and when; it may name the stream that these belong to.
+    /// For which files, and when.
     pub when: Condition,
+    /// The stream that their data belongs to, which rules below and policies see.
+    pub stream: Option<StreamId>,
     /// The first of these tiers that has room gets the ranges; with none of
     /// them, or if none has, the policy is asked.
     pub tiers: Vec<String>,

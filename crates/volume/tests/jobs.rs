@@ -358,6 +358,7 @@ fn files_that_a_rule_pins_leave_a_tier_that_goes_too() {
         let named = !tiers.is_empty();
         let rule = RuleConfig {
             when: Condition::parse("true").unwrap(),
+            stream: None,
             tiers,
             policy: None,
             pin: true,

@@ -21,6 +21,7 @@ const SIZES: [(&str, u64); 3] = [("f.small", 64 * KIB), ("f", USUAL), ("f.big", 
 fn rule(when: &str, range: u64) -> RuleConfig {
     RuleConfig {
         when: Condition::parse(when).unwrap(),
+        stream: None,
         tiers: Vec::new(),
         policy: None,
         pin: false,

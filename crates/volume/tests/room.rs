@@ -99,6 +99,7 @@ fn open(config: VolumeConfig) -> Open {
 fn rule(when: &str, tier: Option<&str>, range: u64) -> RuleConfig {
     RuleConfig {
         when: Condition::parse(when).unwrap(),
+        stream: None,
         tiers: tier.map(str::to_owned).into_iter().collect(),
         policy: None,
         pin: false,

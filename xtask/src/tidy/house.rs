@@ -20,7 +20,7 @@ pub(crate) const EDGES: &[(&str, &[&str])] = &[
     ("index", &["contract", "format", "home"]),
     ("tiers", &["contract", "placement"]),
     ("core", &["contract", "coord", "format", "home", "index", "placement", "sys", "tiers"]),
-    ("check", &["contract", "core", "format", "home", "index", "sys", "tiers"]),
+    ("check", &["contract", "core", "format", "home", "sys", "tiers"]),
     (
         "volume",
         &[

@@ -125,8 +125,10 @@ mod tests {
 
     #[test]
     fn the_policy_sees_the_stream_that_a_rule_names() {
-        let when = Condition::parse("path.matches('*.wal')").unwrap().of_stream(StreamId(5));
-        let config = RuleConfig { when, tiers: Vec::new(), policy: None, pin: false, range_size: None };
+        let when = Condition::parse("path.matches('*.wal')").unwrap();
+        let stream = Some(StreamId(5));
+        let config =
+            RuleConfig { when, stream, tiers: Vec::new(), policy: None, pin: false, range_size: None };
         let rules = Rules::make(&[config], |_| None).unwrap();
         let asked = Arc::new(Asked::default());
         let policy: Arc<dyn Policy> = asked.clone();

@@ -5,7 +5,6 @@ use super::check::{self, Globs};
 use super::error::ConditionError;
 use super::facts::Subject;
 use super::units;
-use braid_contract::StreamId;
 use cel::common::types::{CelBool, CelString};
 use cel::common::value::CowVal;
 use cel::{Context, Env, ExecutionError, FunctionContext, Program, Value};
@@ -20,8 +19,6 @@ pub struct Condition {
     environment: Arc<Env>,
     /// The patterns in it, by their text.
     globs: Arc<Globs>,
-    /// The stream of what it holds for.
-    stream: Option<StreamId>,
 }
 
 /// A longer text is no condition.
@@ -53,19 +50,7 @@ impl Condition {
             program: program.into(),
             environment: environment.into(),
             globs: globs.into(),
-            stream: None,
         })
-    }
-
-    /// The same; what it holds for belongs to this stream.
-    #[must_use]
-    pub fn of_stream(self, stream: StreamId) -> Self {
-        Self { stream: Some(stream), ..self }
-    }
-
-    /// The stream that what it holds for belongs to, if it says.
-    pub(super) fn stream(&self) -> Option<StreamId> {
-        self.stream
     }
 
     /// As it was written.
@@ -99,16 +84,13 @@ impl Condition {
 
 impl fmt::Debug for Condition {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self.stream {
-            Some(stream) => write!(f, "Condition({:?}, {stream:?})", self.text),
-            None => write!(f, "Condition({:?})", self.text),
-        }
+        write!(f, "Condition({:?})", self.text)
     }
 }
 
 impl PartialEq for Condition {
     fn eq(&self, other: &Self) -> bool {
-        self.text == other.text && self.stream == other.stream
+        self.text == other.text
     }
 }
 

@@ -19,8 +19,10 @@ pub struct Rules {
 pub struct Rule {
     /// Its place in the list, from 1 on.
     pub number: usize,
-    /// For which files, and when; it may name the stream that these belong to.
+    /// For which files, and when.
     pub when: Condition,
+    /// The stream that their data belongs to.
+    pub stream: Option<StreamId>,
     /// The tiers that it names; the first with room gets the ranges.
     pub tiers: Vec<String>,
     /// The policy in place of the volume's.
@@ -45,6 +47,7 @@ impl Rules {
                 Arc::new(Rule {
                     number: at + 1,
                     when,
+                    stream: rule.stream,
                     tiers,
                     policy,
                     pin: rule.pin,
@@ -75,7 +78,7 @@ impl Rules {
                 continue;
             }
             let stream = &mut subject.origin.hint.stream;
-            *stream = stream.or(rule.when.stream());
+            *stream = stream.or(rule.stream);
             if rule.decides() {
                 return (Some(Arc::clone(rule)), *stream);
             }
@@ -132,12 +135,9 @@ mod tests {
 
     /// A rule by its condition, stream and tier.
     fn rule(when: &str, stream: Option<u16>, tier: Option<&str>) -> RuleConfig {
-        let when = Condition::parse(when).unwrap();
         RuleConfig {
-            when: match stream {
-                Some(stream) => when.of_stream(StreamId(stream)),
-                None => when,
-            },
+            when: Condition::parse(when).unwrap(),
+            stream: stream.map(StreamId),
             tiers: tier.map(str::to_owned).into_iter().collect(),
             policy: None,
             pin: false,

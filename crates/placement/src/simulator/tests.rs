@@ -295,6 +295,7 @@ fn what_was_under_way_together_is_so_again_and_what_was_written_before_is_waited
 fn rules_capacity_and_what_is_removed_count() {
     let rule = RuleConfig {
         when: crate::Condition::parse("path.matches(\"*.wal\") && sync == false").unwrap(),
+        stream: None,
         tiers: vec!["slow".into()],
         policy: None,
         pin: false,
@@ -351,6 +352,7 @@ fn a_file_goes_when_all_that_was_done_to_it_is_over() {
 fn long_ranges() -> RuleConfig {
     RuleConfig {
         when: crate::Condition::parse("path.matches(\"*.long\")").unwrap(),
+        stream: None,
         tiers: vec!["slow".into()],
         policy: None,
         pin: false,

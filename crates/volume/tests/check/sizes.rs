@@ -16,6 +16,7 @@ const SIZES: [(&str, usize); 3] = [("short", 64 * KIB), ("usual", 256 * KIB), ("
 fn rule(when: &str, range: usize) -> RuleConfig {
     RuleConfig {
         when: Condition::parse(when).unwrap(),
+        stream: None,
         tiers: Vec::new(),
         policy: None,
         pin: false,

@@ -251,7 +251,7 @@ fn rules(policy: &str) -> Result<Vec<RuleConfig>> {
     let rule = |(when, times): (&str, u64)| {
         let when = Condition::parse(when).map_err(|error| Error::new(Errno::EINVAL, error.to_string()))?;
         let range_size = RangeSize::new((RANGE * times) as u32);
-        Ok(RuleConfig { when, tiers: Vec::new(), policy: None, pin: false, range_size })
+        Ok(RuleConfig { when, stream: None, tiers: Vec::new(), policy: None, pin: false, range_size })
     };
     [("size % 128KiB < 64KiB", 2), ("size > 200KiB", 4)].into_iter().map(rule).collect()
 }
