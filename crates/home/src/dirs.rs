@@ -1,4 +1,4 @@
-//! What can be done with any directory.
+//! Operations on any directory.
 
 use braid_contract::{Access, Errno, Fd, NativeFd, Result};
 use std::ffi::OsString;
@@ -17,7 +17,7 @@ pub fn names_in(dir: &dyn NativeFd) -> Result<Vec<OsString>> {
 
 /// Removes everything in a directory but the names in `kept`.
 pub fn empty_dir(dir: &dyn NativeFd, kept: &[&str]) -> Result<()> {
-    // Depth first; what is entered is on the way.
+    // Depth first; `way` holds the directories from the top.
     let mut way: Vec<Fd> = vec![dir.reopen(Access::Directory)?];
     let mut names: Vec<Vec<OsString>> = vec![names_in(dir)?];
     names[0].retain(|name| !kept.iter().any(|kept| name == kept));

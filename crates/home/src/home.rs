@@ -1,4 +1,4 @@
-//! The home tier's directory: the root that everything is opened from.
+//! The home tier's directory: the root from which everything is opened.
 
 use crate::identity::{Identity, Node};
 use crate::numbers::Numbers;
@@ -11,29 +11,29 @@ use parking_lot::RwLock;
 use std::ffi::OsStr;
 use std::sync::Arc;
 
-/// The home tier's directory, which may be replaced by another one while
-/// nothing is under way ([`rehome`](crate::rehome)).
+/// The home tier's directory, which may be replaced by another one while no
+/// operation is under way.
 pub struct Home {
     generation: RwLock<Arc<RootGeneration>>,
     attr_name: &'static str,
     seal: Seal,
 }
 
-/// What is known of the directory that is home now.
+/// The directory that is home, and its properties.
 pub struct RootGeneration {
     root: Fd,
     device: u64,
-    /// How often home was replaced: what was opened on an earlier one must not
-    /// be looked for on this.
+    /// How often home was replaced: handles of an earlier home must not be used
+    /// on this one.
     turn: u32,
     numbers: Numbers,
-    /// Inodes are opened by handle.
+    /// Whether inodes are opened by handle.
     by_handle: bool,
     journal_order: bool,
 }
 
 impl RootGeneration {
-    /// A directory that the caller has locked. Creates nothing.
+    /// Takes a directory that the caller has locked. Creates nothing.
     pub fn open(root: Fd, turn: u32) -> Result<Self> {
         let NativeStat { attr, device } = root.stat()?;
         let handles = root.handle().and_then(|handle| root.open_handle(&handle, Access::Path));
@@ -57,12 +57,12 @@ impl RootGeneration {
         self.turn
     }
 
-    /// Inode numbers: those that applications see, and the native ones.
+    /// Inode numbers: public ones, which applications see, and native ones.
     pub fn numbers(&self) -> &Numbers {
         &self.numbers
     }
 
-    /// Uses these numbers, which a replacement hands on.
+    /// Uses these numbers, which a replacement hands over.
     pub fn set_numbers(&mut self, numbers: Numbers) {
         self.numbers = numbers;
     }
@@ -87,23 +87,23 @@ impl Home {
         self.generation.read().turn
     }
 
-    /// Another directory is home from now on.
+    /// Makes another directory home.
     pub fn switch_root(&self, generation: RootGeneration) {
         *self.generation.write() = Arc::new(generation);
     }
 
-    /// Uses the namespace of extended attributes that the volume was made
+    /// Sets the namespace of extended attributes that the volume was created
     /// with, `user.` or `trusted.`.
     pub fn use_user_xattr(&mut self, user: bool) {
         self.attr_name = attr_name(user);
     }
 
-    /// Seals attributes, and believes them, as this volume does.
+    /// Sets the seal that the volume's attributes are written and checked with.
     pub fn use_seal(&mut self, seal: Seal) {
         self.seal = seal;
     }
 
-    /// What attributes are sealed with.
+    /// The seal of attributes.
     pub fn seal(&self) -> &Seal {
         &self.seal
     }
@@ -118,14 +118,14 @@ impl Home {
         Fd::clone(&self.generation.read().root)
     }
 
-    /// When reads renew access times; `None` where that is as the home file
-    /// system is mounted.
+    /// When reads update access times; `None` where the home file system
+    /// decides.
     pub fn access_times(&self) -> Option<AccessTimes> {
         self.generation.read().root.access_times()
     }
 
-    /// Opens an inode by the number that applications see. `ESTALE` if there
-    /// is none, or it can't be opened so.
+    /// Opens an inode by the number that applications see. `ESTALE` if there is
+    /// none, or it can't be opened that way.
     pub fn open_number(&self, ino: InodeId) -> Result<Fd> {
         let generation = self.generation();
         if !generation.by_handle {
@@ -145,9 +145,9 @@ impl Home {
         self.root().open_at(OsStr::new(BRAID_DIR), Access::Directory)
     }
 
-    /// Whether nobody else can write in `.braid` than who runs the daemon. Where
-    /// root mounts what a user owns, handles that are kept there may be those of
-    /// files that are not the volume's.
+    /// Whether only the daemon's user can write in `.braid`. If root mounts a
+    /// user's directory, handles stored there may lead to files outside the
+    /// volume.
     pub fn is_ours(&self) -> Result<bool> {
         Ok(!braid_sys::is_privileged() || self.braid()?.stat()?.attr.uid == 0)
     }
@@ -157,7 +157,7 @@ impl Home {
         self.generation.read().numbers.public(native)
     }
 
-    /// Looks at the inode behind `fd`. `EXDEV` if it is on another file
+    /// Identifies the inode behind `fd`. `EXDEV` if it is on another file
     /// system: something is mounted inside the home tier.
     pub fn identify(&self, fd: &dyn NativeFd) -> Result<Identity> {
         let NativeStat { attr, device } = fd.stat()?;
@@ -167,7 +167,7 @@ impl Home {
         Ok(Identity { attr, handle: fd.handle().ok() })
     }
 
-    /// How to come back to the inode behind `fd`.
+    /// A node to open the inode behind `fd` again.
     pub fn node(&self, identity: &Identity, fd: Fd) -> Node {
         let generation = self.generation();
         match &identity.handle {
@@ -181,8 +181,8 @@ impl Home {
         match node {
             Node::Handle(handle, turn) => {
                 let generation = self.generation();
-                // The handles of one file system may lead to something else
-                // on another.
+                // Handles of one file system may lead to another inode on a
+                // different one.
                 if generation.turn != *turn {
                     return Err(Errno::ESTALE.into());
                 }
@@ -193,9 +193,9 @@ impl Home {
         }
     }
 
-    /// Whether a sync of a directory is enough for names removed from it to stay
-    /// removed. Where each inode is logged by itself, as on btrfs, a file that
-    /// was synced under an earlier name can come back under that.
+    /// Whether syncing a directory is enough for names removed from it to stay
+    /// removed. Where inodes are logged one by one, as on btrfs, a file that
+    /// was synced under an earlier name can come back under that name.
     pub fn keeps_removals(&self) -> bool {
         self.generation.read().journal_order
     }
@@ -205,7 +205,7 @@ impl Home {
         self.generation.read().by_handle
     }
 
-    /// Opens an inode by a handle that was stored, if handles can be opened.
+    /// Opens an inode by a stored handle, if handles can be opened.
     pub fn open_handle(&self, handle: &NativeHandle) -> Result<Option<Fd>> {
         let generation = self.generation();
         if !generation.by_handle {
@@ -220,7 +220,7 @@ impl Home {
         if identity.kind() != FileKind::Regular {
             return Ok(None);
         }
-        // One of a later version may be longer.
+        // An attribute of a later version may be longer.
         let mut value = [0; 2 * IdAttr::LEN_MAX];
         let get = |fd: &dyn NativeFd| fd.get_xattr(OsStr::new(self.attr_name), &mut value);
         let value = match with_permission(fd, 0o400, get) {
@@ -255,7 +255,7 @@ impl Home {
         }
     }
 
-    /// Where the file behind `fd` is pinned to; `None` if it is not pinned.
+    /// The pin of the file behind `fd`; `None` if it is not pinned.
     pub fn pin_of(&self, fd: &dyn NativeFd, identity: &Identity) -> Result<Option<PinAttr>> {
         let mut value = [0; 2 * PinAttr::LEN_MAX];
         let get = |fd: &dyn NativeFd| fd.get_xattr(OsStr::new(self.pin_name()), &mut value);
@@ -268,8 +268,8 @@ impl Home {
         Ok(self.believed_pin(PinAttr::decode(value, &self.seal), identity))
     }
 
-    /// One that can't be believed keeps movers away all the same where nobody
-    /// but root, and damage, makes such. The owner of a file can't pin it so.
+    /// An unreadable pin still keeps movers away, where only root or damage can
+    /// produce one. The owner of a file can't pin it that way.
     fn believed_pin(
         &self,
         read: std::result::Result<StoredPin, FormatError>,
@@ -306,7 +306,7 @@ impl Home {
         if self.uses_user_xattr() { "user.braid.pin" } else { "trusted.braid.pin" }
     }
 
-    /// Tries whether the directory takes the attribute that spread files need.
+    /// Checks that the directory accepts the attribute that spread files need.
     /// Leaves no trace.
     pub fn try_xattr(&self) -> Result<()> {
         let name = if self.uses_user_xattr() { "user.braid.probe" } else { "trusted.braid.probe" };
@@ -320,9 +320,9 @@ fn attr_name(user: bool) -> &'static str {
     if user { "user.braid.id" } else { "trusted.braid.id" }
 }
 
-/// Does something with the inode behind `fd` that needs permission on the
-/// inode itself, as `user.` attributes do. The owner of an unprivileged volume
-/// may have taken it away; it is given back for a moment.
+/// Runs an operation on the inode behind `fd` that needs permission on the
+/// inode itself, as `user.` attributes do. In an unprivileged volume, the owner
+/// may have removed that permission; it is restored for a moment.
 fn with_permission<T>(
     fd: &dyn NativeFd,
     needed: u32,
@@ -331,7 +331,8 @@ fn with_permission<T>(
     match act(fd) {
         Err(error) if error.errno() == Errno::EACCES => {
             let mode = u32::from(fd.stat()?.attr.mode);
-            // Another user's, who alone could give it: as natively.
+            // The file is another user's, who alone could grant that: it fails
+            // as natively.
             if fd.set_mode(mode | needed).is_err() {
                 return Err(error);
             }

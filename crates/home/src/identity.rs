@@ -1,24 +1,24 @@
-//! Inodes of the home tier: what is known of one, and how to come back to it.
+//! Inodes of the home tier: their identity, and how to open them again.
 
 use braid_contract::{Attr, Fd, FileKind, NativeHandle};
 
-/// How to come back to an inode.
+/// How to open an inode again.
 #[derive(Debug)]
 pub enum Node {
-    /// By its file handle, on the directory that was home when it was got:
-    /// costs nothing while nobody uses the inode.
+    /// By file handle, with the number of the home that it belongs to: costs
+    /// nothing while the inode is not used.
     Handle(NativeHandle, u32),
     /// By a descriptor, where handles may not be opened (unprivileged) or do
     /// not exist.
     Pinned(Fd),
 }
 
-/// What is known of an inode when it is looked at.
+/// The identity of an inode, and its attributes when it was looked at.
 #[derive(Clone, Debug)]
 pub struct Identity {
     /// Its attributes.
     pub attr: Attr,
-    /// Its file handle, where there are such.
+    /// Its file handle, if the file system has handles.
     pub handle: Option<NativeHandle>,
 }
 
@@ -28,7 +28,7 @@ impl Identity {
         self.attr.ino.0
     }
 
-    /// What kind of inode it is.
+    /// The kind of inode.
     pub fn kind(&self) -> FileKind {
         self.attr.kind
     }
@@ -45,8 +45,8 @@ impl Identity {
         self.attr.size
     }
 
-    /// Whether it is the inode that had this number and this birth time, 0
-    /// where that is not known.
+    /// Whether this is the inode with this number and birth time; 0 stands for
+    /// an unknown time.
     pub fn is(&self, ino: u64, btime_ns: i64) -> bool {
         let mine = self.btime_ns();
         ino == self.ino() && (btime_ns == mine || btime_ns == 0 || mine == 0)

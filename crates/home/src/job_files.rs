@@ -1,5 +1,6 @@
-//! Where jobs are kept: `.braid/jobs` of the home tier, one file each. `list`
-//! decides what is written; the check reads it by [`problem_of`].
+//! The files of jobs: one each in `.braid/jobs` of the home tier. The volume's
+//! list of jobs decides their contents; the check reads them with
+//! [`problem_of`].
 
 use crate::dirs::names_in;
 use crate::home::Home;
@@ -10,10 +11,10 @@ use std::ffi::OsStr;
 /// The directory's name.
 pub const DIR: &str = "jobs";
 
-/// Longest file of a job: room for two long paths in JSON's escapes.
+/// Longest job file: two long paths in JSON's escapes fit.
 const LEN_MAX: usize = 256 << 10;
 
-/// What is in the directory.
+/// The contents of the directory.
 #[derive(Default)]
 pub struct StoredJobs {
     /// The jobs that could be read.
@@ -22,7 +23,7 @@ pub struct StoredJobs {
     pub last: u64,
 }
 
-/// The job number that a file's name is.
+/// The job number in a file name.
 fn number(name: &OsStr) -> Option<u64> {
     let number = name.to_str()?.parse().ok()?;
     (name == number_name(number).as_str()).then_some(number)
@@ -39,13 +40,13 @@ fn directory(home: &Home) -> Result<Option<Fd>> {
     }
 }
 
-/// Reads all jobs. One that can't be read is told to the log and passed over.
+/// Reads all jobs. Unreadable ones are logged and skipped.
 pub fn load(home: &Home) -> Result<StoredJobs> {
     let mut shelf = StoredJobs::default();
     let Some(dir) = directory(home)? else { return Ok(shelf) };
     for name in names_in(&*dir)? {
         if name.to_str().is_some_and(|name| name.ends_with(".new")) {
-            // A crash came while it was to replace another one.
+            // A crash interrupted the replacement of an older file.
             if let Err(error) = dir.remove_at(&name, false) {
                 tracing::warn!(name = %name.shown(), %error, "what is left of a job's file can't be removed");
             }
@@ -90,8 +91,8 @@ pub fn remove(home: &Home, id: u64) -> Result<()> {
     }
 }
 
-/// What is wrong with a file of the directory; `None` if nothing is. A file
-/// that is no job's is `foreign`.
+/// The problem with a file of the directory; `None` if there is none. A file
+/// that is not a job's is `Foreign`.
 pub fn problem_of(dir: &dyn NativeFd, name: &OsStr) -> Result<Option<Wrong>> {
     if name
         .to_str()
@@ -104,12 +105,13 @@ pub fn problem_of(dir: &dyn NativeFd, name: &OsStr) -> Result<Option<Wrong>> {
     Ok(read(dir, id)?.err().map(|error| Wrong::Damaged(error.to_string())))
 }
 
-/// What a file in the directory is, if it is not a sound job.
+/// The problems of files in the directory.
 pub enum Wrong {
-    /// A job's, that was to replace the old one when a crash came.
+    /// The new version of a job's file, which a crash kept from replacing the
+    /// old one.
     Temporary,
     /// Not Braid's.
     Foreign,
-    /// It can't be believed.
+    /// A job's file with invalid contents.
     Damaged(String),
 }

@@ -1,6 +1,6 @@
-//! The home tier: the directory that holds the namespace, and what Braid keeps
-//! beside the indexes there: attributes, jobs, the records of a replacement of
-//! home. The index, the core and the check stand on it.
+//! The home tier: the directory that holds the namespace, and Braid's own state
+//! there besides the indexes: attributes, jobs, the records of a replacement of
+//! home. The index, the core and the check stand on this crate.
 #![forbid(unsafe_code)]
 
 mod dirs;
@@ -22,5 +22,5 @@ pub use open_error::OpenError;
 pub use replacement::{INTENT, LIMBO, RECORD, read_label, read_record, remove_record, write_record};
 pub use walk::Seen;
 
-/// What may be left in `.braid` of a small file that was to be replaced.
+/// Leftovers in `.braid` of replacing a small file.
 pub const TEMPORARIES: [&str; 4] = ["volume.new", "label.new", "counts.new", "heat.new"];

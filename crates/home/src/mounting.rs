@@ -1,5 +1,5 @@
-//! What a replacement of the home tier that did not come to its end means for
-//! the next mount: exactly one of the two directories is home.
+//! How a mount handles an interrupted replacement of the home tier: exactly one
+//! of the two directories is home.
 
 use crate::dirs::empty_dir;
 use crate::home::Home;
@@ -9,10 +9,10 @@ use braid_contract::{Access, Errno, Fd, Result};
 use braid_format::{BRAID_DIR, RehomeRecord, RehomeStage};
 use std::ffi::OsStr;
 
-/// Looks at the directory that home was being copied to when the daemon or the
-/// machine ended, if `old` is a home of which that is not known; `open` opens
-/// a directory by its name. Answers a copy that is not complete and may be
-/// removed ([`discard_copy`]).
+/// Settles an interrupted replacement of `old`, if its record leaves that open,
+/// by a look at the directory of the copy; `open` opens a directory by its
+/// name. Answers a copy that is not complete and may be removed
+/// ([`discard_copy`]).
 ///
 /// # Errors
 /// Those of both directories.
@@ -36,8 +36,8 @@ pub fn settle_home(old: &Fd, open: &mut dyn FnMut(&str) -> Result<Fd>) -> Result
     }
 }
 
-/// Removes a copy of a home that was never completed. What says that it is one
-/// goes last.
+/// Removes a copy of a home that was never completed. Its record is removed
+/// last.
 ///
 /// # Errors
 /// Those of the directory; `EINVAL` if it is not such a copy.
@@ -52,7 +52,7 @@ pub fn discard_copy(root: &Fd) -> Result<()> {
     root.sync(false)
 }
 
-/// Where a home was being copied to when that ended too early, if it was.
+/// The location of the copy of an interrupted replacement, if there was one.
 pub fn copy_begun(home: &Fd) -> Result<Option<String>> {
     let record = read_record(home)?;
     let unfinished =
@@ -60,7 +60,7 @@ pub fn copy_begun(home: &Fd) -> Result<Option<String>> {
     Ok(unfinished.map(|record| record.place))
 }
 
-/// Whether the directory may be used as home, as far as replacements go.
+/// Checks that no replacement keeps the directory from being used as home.
 pub fn guard(home: &Home, tier: &str) -> std::result::Result<(), OpenError> {
     let failed = |error| OpenError::Tier { tier: tier.into(), error };
     let root = home.root();
@@ -76,7 +76,7 @@ pub fn guard(home: &Home, tier: &str) -> std::result::Result<(), OpenError> {
     }
 }
 
-/// The directory is home: what a replacement left in it goes.
+/// Removes what a replacement left in the directory, which is home.
 pub fn clean_up(home: &Home) -> Result<()> {
     let root = home.root();
     let Some(record) = read_record(&root)? else { return Ok(()) };
@@ -88,7 +88,7 @@ pub fn clean_up(home: &Home) -> Result<()> {
         Ok(limbo) => {
             empty_dir(&*limbo, &[])?;
             braid.remove_at(OsStr::new(LIMBO), true)?;
-            // What is recovered next must not find it again.
+            // The following recovery must not find the record.
             root.sync_fs()?;
         }
         Err(error) if error.errno() == Errno::ENOENT => {}

@@ -1,6 +1,6 @@
-//! Inode numbers as applications see them. They are the native ones of the
-//! home file system, but for inodes that were in use when home was replaced:
-//! these keep the number that the kernel knows them by.
+//! Inode numbers as applications see them. They are the native ones of the home
+//! file system, except for inodes that were in use when home was replaced:
+//! these keep the number that the kernel knows.
 
 use braid_contract::InodeId;
 use std::collections::{HashMap, HashSet};
@@ -12,16 +12,16 @@ pub struct Numbers {
     root: u64,
     /// Public numbers of inodes that had them before, by native number.
     kept: HashMap<u64, InodeId>,
-    /// Native numbers by public one, of the same; 0 for an inode that is gone
-    /// and whose number the kernel may still hold.
+    /// The reverse of `kept`; 0 for an inode that is gone and whose number the
+    /// kernel may still hold.
     taken: HashMap<InodeId, u64>,
 }
 
-/// Native numbers are lower than one with this bit set.
+/// Native numbers are below `1 << SPARE_FROM`.
 const SPARE_FROM: u32 = 56;
 
-/// The highest bits of a number, which no native one has: one of them is set
-/// where the number itself is taken.
+/// The highest bits of a number, which no native one has: one of them marks an
+/// inode whose plain number is taken.
 const SPARE_BITS: [u32; 8] = [63, 62, 61, 60, 59, 58, 57, 56];
 
 impl Numbers {
@@ -31,7 +31,7 @@ impl Numbers {
     }
 
     /// The inodes in `kept`, native number and public one, keep their public
-    /// number; those in `gone` are nobody's.
+    /// number; those in `gone` belong to no inode.
     pub fn keeping(
         root: u64,
         kept: impl IntoIterator<Item = (u64, InodeId)>,
@@ -92,7 +92,7 @@ mod tests {
         let numbers = Numbers::keeping(2, kept, HashSet::from([InodeId(50)]));
         assert_eq!(numbers.public(100), InodeId(12));
         assert_eq!(numbers.public(12), InodeId(40));
-        // Their plain numbers are somebody else's.
+        // Their plain numbers belong to other inodes.
         assert_eq!(numbers.public(40), InodeId(40 | 1 << 63));
         assert_eq!(numbers.public(50), InodeId(50 | 1 << 63));
         let all: HashSet<InodeId> = (2..200).map(|native| numbers.public(native)).collect();

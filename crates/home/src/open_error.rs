@@ -1,5 +1,5 @@
-//! Why a volume can't be opened, in words that say what was found and what to
-//! do. `open` answers it.
+//! Why a volume can't be opened, in words that name the finding and the remedy.
+//! `open` answers it.
 
 use braid_contract::{Error, VolumeId};
 use std::fmt;
@@ -12,7 +12,7 @@ pub enum OpenError {
     Tier {
         /// The tier's name.
         tier: String,
-        /// What it answered.
+        /// Its error.
         error: Error,
     },
     /// The tier's file system is read-only.
@@ -42,12 +42,12 @@ pub enum OpenError {
         /// The tier's name.
         tier: String,
     },
-    /// There is no volume yet, and it was not asked for one to be made.
+    /// There is no volume yet, and the request was not to create one.
     NoVolume {
         /// The home tier's name.
         tier: String,
     },
-    /// There is a volume already, and a new one was asked for.
+    /// There is a volume already, and the request was to create one.
     VolumeExists {
         /// The home tier's name.
         tier: String,
@@ -63,7 +63,7 @@ pub enum OpenError {
         /// That volume.
         found: VolumeId,
     },
-    /// The volume does not have the tier, and it was not asked for new tiers.
+    /// The volume does not have the tier, and the request was not to add tiers.
     NotJoined {
         /// The tier's name.
         tier: String,
@@ -88,7 +88,7 @@ pub enum OpenError {
     Damaged {
         /// The tier's name.
         tier: String,
-        /// What is wrong with it.
+        /// The damage.
         what: String,
     },
     /// The home tier's file system has no extended attributes of the kind that
@@ -104,7 +104,7 @@ pub enum OpenError {
         /// The tier's name.
         tier: String,
     },
-    /// The range size that was asked for is not the volume's.
+    /// The requested range size is not the volume's.
     RangeSizeDiffers {
         /// The volume's, in bytes.
         found: u32,
@@ -120,14 +120,14 @@ pub enum OpenError {
     IncompleteHome {
         /// The tier's name.
         tier: String,
-        /// Where the home is that it was to be a copy of.
+        /// The location of the original.
         of: String,
     },
-    /// Home has been replaced, and is elsewhere now.
+    /// Home was replaced, and is elsewhere now.
     HomeMoved {
         /// The tier's name.
         tier: String,
-        /// Where it is.
+        /// Its location.
         to: String,
     },
     /// Home was being replaced, and which of two directories is home can't be
@@ -135,15 +135,15 @@ pub enum OpenError {
     HomeUndecided {
         /// The tier's name.
         tier: String,
-        /// Where the other one is.
+        /// The location of the other one.
         to: String,
     },
-    /// The volume was being taken apart, and all data is in plain files.
+    /// The volume was being ejected, and all data is in plain files.
     Ejected {
         /// The home tier's name.
         tier: String,
     },
-    /// The policy or a rule names a tier that there is not.
+    /// The policy or a rule names an unknown tier.
     UnknownTier,
     /// Something else failed.
     Other(Error),

@@ -1,5 +1,4 @@
-//! The records of a replacement of home, on the directory that was home and on
-//! the one that is to be.
+//! The records of a replacement of home, in the old and the new directory.
 
 use braid_contract::{Access, Context, Errno, Error, Fd, Result};
 use braid_format::{BRAID_DIR, Label, RehomeRecord, TABLE_LEN};
@@ -7,7 +6,7 @@ use std::ffi::OsStr;
 
 /// Records of operations with several steps, in `.braid`.
 pub const INTENT: &str = "intent";
-/// Copies without a name, in `.braid` of a home that is being made.
+/// Copies without a name, in `.braid` of a new home.
 pub const LIMBO: &str = "limbo";
 /// The record of a replacement, in [`INTENT`].
 pub const RECORD: &str = "rehome";
@@ -30,7 +29,7 @@ pub fn write_record(root: &Fd, record: &RehomeRecord) -> Result<()> {
     intent.replace_small(RECORD, &record.encode()).context("writing .braid/intent/rehome")
 }
 
-/// Takes the record away, durably.
+/// Removes the record, durably.
 pub fn remove_record(root: &Fd) -> Result<()> {
     let intent = match root.open_at(OsStr::new(&format!("{BRAID_DIR}/{INTENT}")), Access::Directory) {
         Err(error) if error.errno() == Errno::ENOENT => return Ok(()),
@@ -41,8 +40,8 @@ pub fn remove_record(root: &Fd) -> Result<()> {
     intent.sync(false)
 }
 
-/// The label of a directory, if it has one, and whether it is that of a home
-/// that is not complete.
+/// The label of a directory, if it has one; the flag says whether its home is
+/// incomplete.
 pub fn read_label(root: &Fd) -> Result<Option<(Option<Label>, bool)>> {
     let bytes = root.read_small(&format!("{BRAID_DIR}/label"), TABLE_LEN)?;
     Ok(bytes.map(|bytes| (Label::decode(&bytes).ok(), Label::is_incoming(&bytes))))

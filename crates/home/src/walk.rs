@@ -1,6 +1,6 @@
-//! The way through the whole namespace, or a part of it, for recovery, checks
-//! and lists of files. What goes meanwhile is passed over, as happens in a
-//! volume that is in use; what can't be looked at is told.
+//! The walk through the namespace, or a part of it, for recovery, checks and
+//! lists of files. Names that disappear meanwhile, as in a volume in use, are
+//! skipped; unreadable ones are reported.
 
 use crate::dirs::names_in;
 use crate::home::Home;
@@ -9,12 +9,12 @@ use braid_contract::{Access, Context, Errno, Error, Fd, FileKind, Result, Shown}
 use braid_format::BRAID_DIR;
 use std::path::{Path, PathBuf};
 
-/// What the walk comes by.
+/// A visit of the walk.
 pub enum Seen<'a> {
     /// A regular file: its path below the root, a descriptor to look at it, and
-    /// what it is.
+    /// its identity.
     File(&'a Path, &'a Fd, &'a Identity),
-    /// Something that can't be looked at.
+    /// An entry that can't be read.
     Failed(&'a Path, Error),
 }
 
@@ -60,8 +60,8 @@ impl Home {
     }
 
     /// Calls `visit` with path (below the root), descriptor (for looking) and
-    /// identity of every regular file of the namespace; ends at what can't be
-    /// looked at.
+    /// identity of every regular file of the namespace; ends at the first that
+    /// can't be read.
     pub fn walk(&self, visit: &mut dyn FnMut(&Path, &Fd, &Identity) -> Result<()>) -> Result<()> {
         self.walk_below(&[], &mut |seen| match seen {
             Seen::File(path, fd, identity) => visit(path, fd, identity),
@@ -69,7 +69,7 @@ impl Home {
         })
     }
 
-    /// One name on the way.
+    /// Visits one name.
     fn pass(
         &self,
         path: &Path,
@@ -98,8 +98,8 @@ impl Home {
     }
 }
 
-/// What was there when its name was read is not any more, or is another thing:
-/// a link, perhaps, which is not followed.
+/// The entry was removed since its name was read, or replaced, perhaps by a
+/// link, which is not followed.
 fn is_gone(error: &Error) -> bool {
     matches!(error.errno(), Errno::ENOENT | Errno::ENOTDIR | Errno::ELOOP | Errno::ESTALE)
 }

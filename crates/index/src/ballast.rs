@@ -1,6 +1,6 @@
-//! Space set aside on the home tier, for indexes to grow into when everything
-//! else there is used up: a full home tier must not keep files from going on
-//! growing on the other tiers.
+//! Space set aside on the home tier, for indexes to grow into when all other
+//! space there is used: a full home tier must not keep files from growing on
+//! the other tiers.
 
 use braid_contract::{Access, Errno, FallocateMode, Fd, NativeFd, Result};
 use parking_lot::Mutex;
@@ -14,13 +14,13 @@ const NAME: &str = "ballast";
 /// The file `.braid/ballast`.
 #[derive(Debug)]
 pub struct Ballast {
-    /// `None` where a check finds that there is none.
+    /// `None` where a check finds no such file.
     file: Option<Fd>,
     full: Mutex<bool>,
 }
 
 impl Ballast {
-    /// Makes the file, which is filled when there is room.
+    /// Creates the file, which is filled when there is room.
     pub fn create(braid: &dyn NativeFd) -> Result<()> {
         braid.ensure_file_at(NAME)
     }
@@ -37,12 +37,13 @@ impl Ballast {
         Ok(Self { file: Some(file), full: Mutex::new(full) })
     }
 
-    /// Whether the space is there.
+    /// Whether the space is reserved.
     pub fn is_full(&self) -> bool {
         *self.full.lock()
     }
 
-    /// Takes the space, if there is room; otherwise it is tried again later.
+    /// Reserves the space, if there is room; otherwise a later call tries
+    /// again.
     pub fn fill(&self) {
         let mut full = self.full.lock();
         if let Some(file) = self.file.as_ref().filter(|_| !*full) {
@@ -51,8 +52,8 @@ impl Ballast {
         }
     }
 
-    /// Runs `act`; if it fails for lack of space, gives the space up, waits
-    /// until it can be used, and runs it once more.
+    /// Runs `act`; if that fails for lack of space, frees the ballast, waits
+    /// until the space is usable, and runs it once more.
     pub(super) fn or_spend<T>(&self, act: impl Fn() -> Result<T>) -> Result<T> {
         match act() {
             Err(error) if error.errno() == Errno::ENOSPC && self.spend() => act(),
@@ -65,7 +66,7 @@ impl Ballast {
         let Some(file) = self.file.as_ref().filter(|_| *full) else { return false };
         *full = false;
         tracing::warn!("the home tier is full: indexes use the space that was set aside for them");
-        // Some file systems return space only with their next commit.
+        // Some file systems return freed space only with their next commit.
         file.truncate(0).and_then(|()| file.sync_fs()).is_ok()
     }
 }

@@ -1,5 +1,5 @@
-//! `.braid/index` and `.braid/open` of the home tier: the files of the indexes
-//! and the marks of those that may be ahead of their home inode.
+//! `.braid/index` and `.braid/open` of the home tier: the files of the indexes,
+//! and the marks of files that may be ahead of their home inode.
 
 use crate::ballast::Ballast;
 use crate::index::{Index, decode_header};
@@ -18,16 +18,16 @@ use std::sync::atomic::{AtomicBool, Ordering};
 /// The index directory of an open volume, and its marks.
 #[derive(Debug)]
 pub struct IndexDir {
-    /// Where they are; elsewhere when home is replaced.
+    /// Their location, which changes when home is replaced.
     dirs: RwLock<Arc<Dirs>>,
     /// Indexes whose directory entry may not be durable yet.
     unsynced: Mutex<HashSet<ObjectId>>,
     marks: Mutex<Marks>,
     spares: Spares,
-    /// A mark was made that may not be durable.
+    /// Marks that may not be durable yet.
     marks_unsynced: Unsynced,
-    /// A directory for indexes was made that may not be durable; or may have
-    /// been, by whoever had the volume before.
+    /// Subdirectories of the index that may not be durable; at first, those of
+    /// earlier mounts too.
     shards_unsynced: Unsynced,
 }
 
@@ -36,7 +36,7 @@ pub struct IndexDir {
 pub struct Dirs {
     /// `.braid/index`.
     pub index: Fd,
-    /// `.braid/open`, which has the marks.
+    /// `.braid/open`, which holds the marks.
     pub open: Fd,
     ballast: Arc<Ballast>,
     home: TierId,
@@ -73,15 +73,15 @@ impl Dirs {
 }
 
 impl IndexDir {
-    /// Lays the directories out in `braid`, the home tier's `.braid`.
+    /// Creates the directories in `braid`, the home tier's `.braid`.
     pub fn create(braid: &dyn NativeFd) -> Result<()> {
         for name in ["index", "open"] {
             braid.ensure_dir_at(name).with_context(|| format!("making .braid/{name}"))?;
         }
         Ballast::create(braid).context("making .braid/ballast")?;
-        // On btrfs a store to an allocated block may still need a new one, and
-        // fail as SIGBUS, unless copy-on-write is off. Elsewhere the flag is
-        // unknown, and not needed.
+        // On btrfs, unless copy-on-write is off, a store to an allocated block
+        // may still need a new one, and fail with SIGBUS. Other file systems
+        // neither know the flag nor need it.
         braid.open_at(OsStr::new("index"), Access::Directory)?.write_in_place();
         Ok(())
     }
@@ -98,13 +98,13 @@ impl IndexDir {
         })
     }
 
-    /// The directories as they are now.
+    /// The current directories.
     pub fn dirs(&self) -> Arc<Dirs> {
         Arc::clone(&self.dirs.read())
     }
 
-    /// Indexes and marks are in other directories from now on, where everything
-    /// is durable. Nothing is under way.
+    /// Switches to other directories, in which everything is durable. No
+    /// operation is under way.
     pub fn switch_root(&self, dirs: Dirs) {
         *self.dirs.write() = Arc::new(dirs);
         self.unsynced.lock().clear();
@@ -116,7 +116,7 @@ impl IndexDir {
         Arc::clone(&self.dirs.read().ballast)
     }
 
-    /// Makes the index of a new spread file.
+    /// Creates the index of a new spread file.
     pub fn create_index(&self, header: Header) -> Result<Index> {
         let id = header.id;
         let path = index_path(id);
@@ -140,7 +140,7 @@ impl IndexDir {
         self.dirs().open_index(id)
     }
 
-    /// The header of an index, and nothing else of it.
+    /// The header of an index, without opening the rest.
     pub fn header_of(&self, id: ObjectId) -> Result<Header> {
         let fd = self.dirs().index.open_at(OsStr::new(&index_path(id)), Access::Read)?;
         let mut bytes = [0; MUTABLE_FROM];
@@ -148,15 +148,15 @@ impl IndexDir {
         decode_header(&bytes[..len], id)
     }
 
-    /// Whether an index has no header: no file was led to it.
+    /// Whether an index has no header: no file refers to it.
     pub fn lacks_header(&self, id: ObjectId) -> Result<bool> {
         let file = self.dirs().index.open_at(OsStr::new(&index_path(id)), Access::Read)?;
         Ok(!has_header(&file)?)
     }
 
-    /// Whether making an index was not finished, so that no file was led to it
-    /// yet: it has no header, which is durable before that, and no range that
-    /// is elsewhere than home.
+    /// Whether the creation of an index was interrupted, so that no file refers
+    /// to it yet: it has no header, which is durable before that, and no range
+    /// on a tier other than home.
     pub fn is_unfinished(&self, id: ObjectId) -> Result<bool> {
         let dirs = self.dirs();
         let file = dirs.index.open_at(OsStr::new(&index_path(id)), Access::Read)?;
@@ -173,7 +173,7 @@ impl IndexDir {
         Ok(!elsewhere)
     }
 
-    /// Removes an index; one that does not exist is passed over.
+    /// Removes an index; a missing one is no error.
     pub fn remove_index(&self, id: ObjectId) -> Result<()> {
         self.unsynced.lock().remove(&id);
         self.dirs().index.ensure_gone_at(&index_path(id)).context("removing an index")
@@ -185,7 +185,7 @@ impl IndexDir {
     }
 
     /// Makes contents and name of an index durable, after the marks that lead
-    /// recovery to what it runs ahead of.
+    /// recovery to a home inode that it is ahead of.
     pub fn sync(&self, index: &Index) -> Result<()> {
         self.sync_marks()?;
         if index.whole().is_some() {
@@ -202,10 +202,10 @@ impl IndexDir {
         Ok(())
     }
 
-    /// Marks a spread file whose state is about to run ahead of its home inode.
-    /// Each mark is taken away by one [`unmark`](Self::unmark): a file that is
-    /// written to and removed at the same time is marked twice. That of a whole
-    /// file tells which inode it is.
+    /// Marks a spread file whose state is about to be ahead of its home inode.
+    /// Each mark is removed by one [`unmark`](Self::unmark): a file that is
+    /// written to and removed at the same time is marked twice. The mark of a
+    /// whole file identifies its inode.
     pub fn mark(&self, id: ObjectId, handle: Option<&NativeHandle>) -> Result<()> {
         if self.marks.lock().mark(&*self.dirs().open, id, handle)? {
             self.marks_unsynced.note();
@@ -213,8 +213,8 @@ impl IndexDir {
         Ok(())
     }
 
-    /// An id for the object of a file that is about to be a whole one. It is
-    /// marked, durably.
+    /// Takes an id, durably marked, for the object of a file that is about to
+    /// become whole.
     pub fn take_marked(
         &self,
         handle: Option<&NativeHandle>,
@@ -226,28 +226,28 @@ impl IndexDir {
         Ok(id)
     }
 
-    /// Takes the marks away that were set aside and not needed.
+    /// Removes unused spare marks.
     pub fn drop_spares(&self) -> Result<()> {
         self.spares.clear(&*self.dirs().open)
     }
 
-    /// Takes one mark away.
+    /// Removes one mark.
     pub fn unmark(&self, id: ObjectId) -> Result<()> {
         self.marks.lock().unmark(&*self.dirs().open, id, false)
     }
 
-    /// Takes all marks of a file away that is gone.
+    /// Removes all marks of a file that is gone.
     pub fn unmark_gone(&self, id: ObjectId) -> Result<()> {
         self.marks.lock().unmark(&*self.dirs().open, id, true)
     }
 
-    /// All marks that are found.
+    /// All existing marks.
     pub fn marked(&self) -> Result<Vec<Mark>> {
         let names = names_in(&*self.dirs().open)?;
         Ok(names.iter().filter_map(|name| Mark::parse(name)).collect())
     }
 
-    /// Takes in the marks that are there when the volume is opened.
+    /// Loads the marks that exist when the volume is opened.
     pub fn find_marks(&self) -> Result<Vec<Mark>> {
         let names = names_in(&*self.dirs().open)?;
         let mut marks = self.marks.lock();
@@ -260,8 +260,8 @@ impl IndexDir {
         self.marks.lock().is_left(id)
     }
 
-    /// Gives a whole file an index, durably, and makes that count by `count`,
-    /// durably too.
+    /// Gives a whole file an index, durably, and then makes that effective with
+    /// `count`, durably too.
     pub fn give_file(
         &self,
         index: &Index,
@@ -304,26 +304,26 @@ impl IndexDir {
     }
 }
 
-/// Whether names were made in a directory that may not be durable.
+/// Whether a directory has new names that may not be durable.
 #[derive(Debug)]
 struct Unsynced {
     noted: AtomicBool,
-    /// Held during a sync: who comes meanwhile has to wait for its end.
+    /// Held during a sync: later callers wait for its end.
     syncing: Mutex<()>,
 }
 
 impl Unsynced {
-    /// Nobody knows what was synced before.
+    /// Names of earlier mounts may not have been synced.
     fn new() -> Self {
         Self { noted: AtomicBool::new(true), syncing: Mutex::new(()) }
     }
 
-    /// A name was made.
+    /// Notes a new name.
     fn note(&self) {
         self.noted.store(true, Ordering::Release);
     }
 
-    /// Makes what was noted durable by `sync`, if something was.
+    /// Makes noted names durable with `sync`, if there are any.
     fn sync(&self, sync: impl FnOnce() -> Result<()>) -> Result<()> {
         let _syncing = self.syncing.lock();
         if self.noted.swap(false, Ordering::AcqRel) {
@@ -333,7 +333,7 @@ impl Unsynced {
     }
 }
 
-/// The ids that names in a directory are; other names are passed over.
+/// The ids among the names in a directory; other names are skipped.
 pub fn ids_in(dir: &dyn NativeFd) -> Result<Vec<ObjectId>> {
     let names = names_in(dir)?;
     Ok(names.iter().filter_map(|name| name.to_str()?.parse().ok()).collect())

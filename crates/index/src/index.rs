@@ -1,12 +1,12 @@
 //! The range index of a spread file: where each of its ranges is.
 //!
 //! One file in the home tier's `.braid/index`, memory-mapped; an entry is found
-//! by arithmetic and read and changed by one atomic access (PolyStore §4.3,
-//! Mux §2.2). Blocks are allocated before anything is stored to them, so a full
+//! by arithmetic and read and changed by one atomic access (PolyStore §4.3, Mux
+//! §2.2). Blocks are allocated before anything is stored to them, so a full
 //! home tier answers `ENOSPC` here and never `SIGBUS`.
 //!
-//! A file all of whose data is on one tier other than home, a *whole* file, has
-//! no index file: what one would say is computed, until it is needed.
+//! A *whole* file, with all its data on one tier other than home, has no index
+//! file: its entries are computed, until a file is needed.
 
 use crate::ballast::Ballast;
 use crate::segments::Segments;
@@ -26,14 +26,14 @@ use std::sync::{Arc, OnceLock};
 pub struct Index {
     header: Header,
     words: Words,
-    /// The index file; a whole file has none before it needs one.
+    /// The index file; a whole file has none at first.
     segments: OnceLock<Segments>,
-    /// What there is without.
+    /// The state of a whole file, without an index file.
     whole: Mutex<Option<Whole>>,
     home: TierId,
-    /// Something was stored since the last [`sync`](Self::sync).
+    /// There were stores since the last [`sync`](Self::sync).
     dirty: AtomicBool,
-    /// Held during a sync: who comes meanwhile has to wait for its end.
+    /// Held during a sync: later callers wait for its end.
     syncing: Mutex<()>,
 }
 
@@ -42,7 +42,7 @@ impl Index {
     pub(crate) fn create(fd: Fd, header: Header, home: TierId, ballast: &Arc<Ballast>) -> Result<Self> {
         let mut bytes = header.encode();
         bytes.resize(HEADER_LEN, 0);
-        // A block is written or not, and the header is one.
+        // A whole block, so that it has a complete header or none.
         let written = ballast.or_spend(|| fd.write_at(0, &[IoSlice::new(&bytes)], false))?;
         if written < bytes.len() {
             return Err(Errno::EIO.into());
@@ -60,7 +60,7 @@ impl Index {
         Self::over(fd, decode_header(&bytes[..len], id)?, home, ballast)
     }
 
-    /// The index in `fd`, of which nobody knows what was synced before.
+    /// The index in `fd`; earlier stores may not have been synced.
     fn over(fd: Fd, header: Header, home: TierId, ballast: &Arc<Ballast>) -> Result<Self> {
         Ok(Self {
             words: Words::of(header.id),
@@ -73,7 +73,7 @@ impl Index {
         })
     }
 
-    /// What an index of a whole file would be.
+    /// The index of a whole file, without an index file.
     pub fn of_whole(header: Header, home: TierId, whole: Whole) -> Self {
         Self {
             words: Words::of(header.id),
@@ -86,7 +86,7 @@ impl Index {
         }
     }
 
-    /// Where the file is, if it is a whole one.
+    /// The state of a whole file; `None` for others.
     pub fn whole(&self) -> Option<Whole> {
         match self.segments.get() {
             Some(_) => None,
@@ -94,33 +94,33 @@ impl Index {
         }
     }
 
-    /// The tier that all of the file is on, if it is a whole one.
+    /// The tier of a whole file; `None` for others.
     pub fn whole_tier(&self) -> Option<TierId> {
         self.whole().map(|whole| whole.tier)
     }
 
-    /// Whether a range can be said to be on the tier. If not, the file needs an
-    /// index file first.
+    /// Whether an entry can name the tier. If not, the file needs an index file
+    /// first.
     pub fn can_name(&self, tier: TierId) -> bool {
         self.whole_tier().is_none_or(|whole| whole == tier)
     }
 
-    /// From now on it is in the file of the index that `make` makes of it.
-    /// Nobody changes it meanwhile.
+    /// Continues in the index file that `make` creates from the whole state,
+    /// which does not change meanwhile.
     pub(crate) fn become_file(&self, make: impl FnOnce(&Whole) -> Result<Self>) -> Result<()> {
         let mut whole = self.whole.lock();
         let Some(state) = &*whole else { return Ok(()) };
         let made = make(state)?;
         if let Some(segments) = made.segments.into_inner() {
-            // Nobody else sets it: it is done once, under the lock.
+            // It is set only once, here, under the lock.
             let _ = self.segments.set(segments);
             *whole = None;
         }
         Ok(())
     }
 
-    /// Does something with what there is of a whole file, which stays one
-    /// meanwhile; `None` if it is none.
+    /// Runs `work` on the state of a whole file, which stays one meanwhile;
+    /// `None` for others.
     pub fn with_whole<T>(&self, work: impl FnOnce(&mut Whole) -> T) -> Option<T> {
         if self.segments.get().is_some() {
             return None;
@@ -128,12 +128,12 @@ impl Index {
         self.whole.lock().as_mut().map(work)
     }
 
-    /// Changes what there is of a whole file; answers whether it is one.
+    /// Changes the state of a whole file; answers whether it is one.
     fn change_whole(&self, change: impl FnOnce(&mut Whole)) -> bool {
         self.with_whole(change).is_some()
     }
 
-    /// A word of the index file. There is one where the file is not whole.
+    /// A word of the index file, which exists unless the file is whole.
     fn load(&self, at: u64) -> Result<u64> {
         self.file()?.load(at)
     }
@@ -142,7 +142,7 @@ impl Index {
         self.segments.get().ok_or_else(|| Error::new(Errno::EIO, "the file has no index"))
     }
 
-    /// What does not change of the index.
+    /// The part of the index that does not change.
     pub fn header(&self) -> &Header {
         &self.header
     }
@@ -152,7 +152,7 @@ impl Index {
         self.header.id
     }
 
-    /// How long the file's ranges are.
+    /// Range size of the file.
     pub fn range_size(&self) -> RangeSize {
         self.header.range_size
     }
@@ -175,7 +175,7 @@ impl Index {
 
     /// Sets the size of the file.
     pub fn set_size(&self, size: u64) -> Result<()> {
-        // What is before its end is all on its tier.
+        // All data before the end is on its tier.
         let ranges = self.header.range_size.count(size);
         if self.change_whole(|whole| (whole.size, whole.ranges) = (size, whole.ranges.max(ranges))) {
             return Ok(());
@@ -191,7 +191,7 @@ impl Index {
         self.store(SYNCED_SIZE_AT, self.words.encode_size(SYNCED_SIZE_AT, size))
     }
 
-    /// Which tiers have something of the file.
+    /// The tiers that own attributes of the file.
     pub fn owners(&self) -> Result<Owners> {
         if let Some(whole) = self.whole() {
             return Ok(whole.owners);
@@ -200,7 +200,7 @@ impl Index {
         self.words.decode_owners(OWNERS_AT, word, self.home).map_err(|error| self.damaged(&error))
     }
 
-    /// Notes which tiers have something of the file.
+    /// Sets the tiers that own attributes of the file.
     pub fn set_owners(&self, owners: Owners) -> Result<()> {
         if self.change_whole(|whole| whole.owners = owners) {
             return Ok(());
@@ -208,8 +208,8 @@ impl Index {
         self.store(OWNERS_AT, self.words.encode_owners(OWNERS_AT, owners))
     }
 
-    /// Whether something other than an append changed the size since the last
-    /// `fsync`, so that a hole in what was written since then may be meant.
+    /// Whether the size changed since the last `fsync` other than by an append,
+    /// so that a hole in later writes may be intended.
     pub fn has_gaps(&self) -> Result<bool> {
         match self.whole() {
             Some(whole) => Ok(whole.gaps),
@@ -217,7 +217,7 @@ impl Index {
         }
     }
 
-    /// Notes whether there may be gaps that are meant.
+    /// Sets whether there may be intended gaps.
     pub fn set_gaps(&self, gaps: bool) -> Result<()> {
         if self.change_whole(|whole| whole.gaps = gaps) {
             return Ok(());
@@ -225,9 +225,9 @@ impl Index {
         self.set_flag(GAPS_AT, gaps)
     }
 
-    /// Whether the file's object on `tier` was made durable since it was made.
-    /// One that was not may be missing after power loss: then nothing of what
-    /// it held was ever synced.
+    /// Whether the file's object on `tier` was made durable since its creation.
+    /// If not, it may be missing after power loss: then none of its data was
+    /// ever synced.
     pub fn is_object_durable(&self, tier: TierId) -> Result<bool> {
         match self.whole() {
             Some(whole) => Ok(whole.tier == tier && whole.durable),
@@ -243,18 +243,18 @@ impl Index {
         self.set_flag(durable_at(tier), true)
     }
 
-    /// The tier has no object of the file any more, and nothing in the file is
+    /// Notes that the tier has no object of the file any more, and no range is
     /// there.
     pub fn clear_object_durable(&self, tier: TierId) -> Result<()> {
-        // One that is wholly there keeps it there.
+        // A whole file keeps its object there.
         if self.whole().is_some() {
             return Ok(());
         }
         self.set_flag(durable_at(tier), false)
     }
 
-    /// Up to where space may be reserved for the file, beyond its size too;
-    /// entries before that are meant. One that is damaged reserves nothing.
+    /// The end of the space that may be reserved for the file, beyond its size
+    /// too; entries before that are intended. A damaged one reserves nothing.
     pub fn reserved(&self) -> Result<u64> {
         if self.whole().is_some() {
             return Ok(0);
@@ -263,7 +263,8 @@ impl Index {
         Ok(self.words.decode_size(RESERVED_AT, word).unwrap_or(0))
     }
 
-    /// Notes that. Only an index can: a whole file has nothing reserved.
+    /// Sets that end. Only an index file can: a whole file has nothing
+    /// reserved.
     pub fn set_reserved(&self, end: u64) -> Result<()> {
         if end == 0 && self.whole().is_some() {
             return Ok(());
@@ -271,7 +272,7 @@ impl Index {
         self.store(RESERVED_AT, if end == 0 { 0 } else { self.words.encode_size(RESERVED_AT, end) })
     }
 
-    /// The range is nowhere.
+    /// Clears the entry of a range.
     pub fn clear_entry(&self, range: u64) -> Result<()> {
         self.store(entry_at(range), 0)
     }
@@ -281,7 +282,7 @@ impl Index {
         self.words.decode_flag(at, word).map_err(|error| self.damaged(&error))
     }
 
-    /// Stores a flag, unless it is what it should be.
+    /// Sets a flag, unless it has the value already.
     fn set_flag(&self, at: u64, yes: bool) -> Result<()> {
         if self.flag(at)? == yes {
             return Ok(());
@@ -289,7 +290,7 @@ impl Index {
         self.store(at, if yes { self.words.encode_flag(at) } else { 0 })
     }
 
-    /// Where range `range` is; `None` if it was never written.
+    /// The entry of a range; `None` if it was never written.
     pub fn entry(&self, range: u64) -> Result<Option<Entry>> {
         if let Some(whole) = self.whole() {
             return Ok(whole.entry(range));
@@ -300,8 +301,8 @@ impl Index {
             .map_err(|error| self.damaged(&error).context(format!("range {range}")))
     }
 
-    /// Says where a range is. Of a whole file, all ranges before it are there
-    /// too; its tier is the only one that [can be named](Self::can_name).
+    /// Sets the entry of a range. In a whole file, this includes all ranges
+    /// before it; only its tier [can be named](Self::can_name).
     pub fn set_entry(&self, range: u64, entry: Entry) -> Result<()> {
         let mut named = true;
         let whole = self.change_whole(|whole| {
@@ -328,8 +329,8 @@ impl Index {
         self.file()?.clear_from(entry_at(range)).context("clearing index entries")
     }
 
-    /// Calls `visit` with each range from `first` on that was written, and
-    /// what its entry says, in order.
+    /// Calls `visit` with each written range from `first` on, and its entry, in
+    /// order.
     pub fn for_each(
         &self,
         first: u64,

@@ -1,6 +1,6 @@
-//! Where the ranges of files are, and which files may be ahead of their home
-//! inode: range indexes and marks, on the home tier. The core and the check
-//! stand on it.
+//! Range indexes, which say where the ranges of files are, and marks of files
+//! that may be ahead of their home inode, on the home tier. The core and the
+//! check stand on this crate.
 #![forbid(unsafe_code)]
 
 mod ballast;

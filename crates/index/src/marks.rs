@@ -1,4 +1,4 @@
-//! The marks of files that may be ahead of their home inodes: which there are.
+//! The marks of files that may be ahead of their home inodes.
 
 use braid_contract::{Context, NativeFd, NativeHandle, ObjectId, RenameMode, Result};
 use braid_format::Mark;
@@ -6,17 +6,17 @@ use parking_lot::Mutex;
 use std::collections::{HashMap, HashSet};
 use std::ffi::OsStr;
 
-/// Ids that are set aside at a time, at most, with marks that are durable.
+/// Most spare ids at a time, with durable marks.
 const SPARE_MAX: usize = 64;
 
-/// The marks that there are.
+/// All existing marks.
 #[derive(Debug, Default)]
 pub(super) struct Marks {
     /// How often each file is marked.
     counts: HashMap<ObjectId, u32>,
-    /// Names of those that are not named by the id alone.
+    /// Names of marks that do not consist of the id alone.
     names: HashMap<ObjectId, String>,
-    /// Those that were found when the volume was opened.
+    /// Marks found when the volume was opened.
     found: HashSet<ObjectId>,
 }
 
@@ -25,7 +25,7 @@ impl Marks {
         self.names.get(&id).cloned().unwrap_or_else(|| id.to_string())
     }
 
-    /// Takes in a mark that was found.
+    /// Adds a mark that was found.
     pub(super) fn enter(&mut self, name: &OsStr) -> Option<Mark> {
         let mark = Mark::parse(name)?;
         self.found.insert(mark.id);
@@ -35,12 +35,12 @@ impl Marks {
         Some(mark)
     }
 
-    /// Whether a mark was found when the volume was opened, and is there still.
+    /// Whether a mark was found when the volume was opened, and still exists.
     pub(super) fn is_left(&self, id: ObjectId) -> bool {
         self.found.contains(&id)
     }
 
-    /// Marks a file; answers whether a mark was made.
+    /// Marks a file; answers whether that created a mark.
     pub(crate) fn mark(
         &mut self,
         open: &dyn NativeFd,
@@ -63,7 +63,7 @@ impl Marks {
         Ok(count == 0)
     }
 
-    /// A mark that was set aside is that of this inode from now on.
+    /// Makes a spare mark that of this inode.
     pub(super) fn give(
         &mut self,
         open: &dyn NativeFd,
@@ -81,7 +81,7 @@ impl Marks {
         Ok(())
     }
 
-    /// Takes one mark away, or `all` of them.
+    /// Removes one mark, or `all` of them.
     pub(crate) fn unmark(&mut self, open: &dyn NativeFd, id: ObjectId, all: bool) -> Result<()> {
         match self.counts.get_mut(&id) {
             Some(count) if *count > 1 && !all => {
@@ -98,26 +98,26 @@ impl Marks {
         }
     }
 
-    /// They are in another directory, where all are named by the id alone.
+    /// Switches to another directory, where all names consist of the id alone.
     pub(super) fn switch_root(&mut self) {
         self.names.clear();
     }
 }
 
-/// Ids for whole files to come. Their marks are durable already, so that
-/// nothing has to be synced when one is made.
+/// Spare ids for future whole files. Their marks are durable already, so that
+/// creating one needs no sync.
 #[derive(Debug, Default)]
 pub(super) struct Spares(Mutex<Spare>);
 
 #[derive(Debug, Default)]
 struct Spare {
     ids: Vec<ObjectId>,
-    /// How many were made the last time.
+    /// Number of ids that were created the last time.
     batch: usize,
 }
 
 impl Spares {
-    /// Takes one; if there is none, makes more by `make_id`.
+    /// Takes one; if there is none, creates more with `make_id`.
     pub(super) fn take(
         &self,
         open: &dyn NativeFd,
@@ -146,7 +146,7 @@ impl Spares {
         spare.ids.pop().ok_or_else(|| braid_contract::Errno::ENOSPC.into())
     }
 
-    /// Takes those away that were not needed.
+    /// Removes unused spare marks.
     pub(super) fn clear(&self, open: &dyn NativeFd) -> Result<()> {
         std::mem::take(&mut self.0.lock().ids)
             .into_iter()

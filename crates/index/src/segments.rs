@@ -4,8 +4,8 @@
 //! that any word is found without a lock, no mapping ever moves, and a small
 //! file's index costs one small mapping.
 //!
-//! What is a hole is not touched: some file systems give a page that is only
-//! read a block, and end the access where they have none left.
+//! Holes are not touched: some file systems allocate a block even for a page
+//! that is only read, and fail the access if there is none left.
 
 use crate::ballast::Ballast;
 use braid_contract::{Errno, FallocateMode, Fd, NativeWords, Result, SeekTarget};
@@ -29,14 +29,14 @@ pub(super) struct Segments {
     file_len: AtomicU64,
     /// Held while the file grows or a segment is mapped.
     growing: Mutex<()>,
-    /// What there is when the home tier is full.
+    /// Space to use when the home tier is full.
     ballast: Arc<Ballast>,
 }
 
 #[derive(Debug)]
 struct Segment {
     map: Box<dyn NativeWords>,
-    /// A bit for each page that has a block, as far as was looked.
+    /// A bit for each page that is known to have a block.
     blocks: Box<[AtomicU64]>,
 }
 
@@ -80,7 +80,7 @@ impl Segments {
         })
     }
 
-    /// The word at byte `at`; 0 where the file ends before.
+    /// The word at byte `at`; 0 beyond the end of the file.
     pub(super) fn load(&self, at: u64) -> Result<u64> {
         if at + 8 > self.len.load(Ordering::Acquire) {
             return Ok(0);
@@ -110,7 +110,8 @@ impl Segments {
         let len = self.len.load(Ordering::Acquire);
         let page_end = at.next_multiple_of(PAGE).min(len);
         for at in (at..page_end).step_by(8) {
-            // Storing to a hole would need a block first; a hole is zero.
+            // Storing to a hole would need a block first; holes are zero
+            // already.
             if self.load(at)? != 0 {
                 let (segment, word) = self.word(at)?;
                 segment.map.store(word, 0)?;
@@ -123,8 +124,8 @@ impl Segments {
         Ok(())
     }
 
-    /// Whether the page of the word at byte `at`, of which that is not known,
-    /// has a block.
+    /// Whether the page of the word at byte `at`, not known so far, has a
+    /// block.
     fn look(&self, segment: &Segment, (at, word): (u64, usize)) -> Result<bool> {
         let page = at / PAGE * PAGE;
         let found = match self.file.seek(page, SeekTarget::Data) {
@@ -137,7 +138,7 @@ impl Segments {
         Ok(found)
     }
 
-    /// The pages of these bytes have no blocks any more.
+    /// Forgets the blocks of the pages of these bytes.
     fn forget_blocks(&self, bytes: Range<u64>) {
         for (at, segment) in self.segments.iter().enumerate() {
             let Some(segment) = segment.get() else { continue };
@@ -148,8 +149,8 @@ impl Segments {
         }
     }
 
-    /// Calls `visit` with place and value of each word from byte `at` on that
-    /// is not zero.
+    /// Calls `visit` with position and value of each word from byte `at` on
+    /// that is not zero.
     pub(super) fn for_each_word(
         &self,
         mut at: u64,
@@ -158,7 +159,7 @@ impl Segments {
         let len = self.len.load(Ordering::Acquire);
         while at < len {
             at = match self.file.seek(at, SeekTarget::Data) {
-                // A page is the unit in which a hole can end.
+                // Holes end at page boundaries.
                 Ok(data) => at.max(data / PAGE * PAGE),
                 Err(error) if error.errno() == Errno::ENXIO => break,
                 Err(error) => return Err(error),
@@ -181,7 +182,7 @@ impl Segments {
         self.file.sync(true)
     }
 
-    /// The segment that the word at byte `at` is in, and its place there.
+    /// The segment of the word at byte `at`, and its place there.
     fn word(&self, at: u64) -> Result<(&Segment, usize)> {
         let (segment, offset) = locate(at)?;
         let found = match self.segments[segment].get() {
@@ -223,7 +224,7 @@ fn segment_end(segment: usize) -> u64 {
     FIRST_LEN << segment
 }
 
-/// Segment and offset in it of the word at byte `at`.
+/// Segment of the word at byte `at`, and its offset there.
 fn locate(at: u64) -> Result<(usize, u64)> {
     let segment = match at / FIRST_LEN {
         0 => 0,

@@ -1,38 +1,38 @@
-//! What an index says of a file all of whose data is on one tier: so little
-//! that no file is needed for it. The file's attribute names the tier; the rest
-//! follows, or is memory only.
+//! The index of a whole file, which has all its data on one tier: so small that
+//! it needs no file. The file's attribute names the tier; the rest follows from
+//! that, or is in memory only.
 
 use braid_contract::TierId;
 use braid_format::{Entry, Owners, Reason};
 
-/// Where a whole file is, and what is known of it.
+/// The tier of a whole file, and its state.
 #[derive(Clone, Copy, Debug)]
 pub struct Whole {
     /// The tier with all its data.
     pub tier: TierId,
     /// Why it is there.
     pub reason: Reason,
-    /// So many ranges, from the first one on, are there.
+    /// Number of ranges there, from the first one on.
     pub ranges: u64,
-    /// So many of them are in the tier's count.
+    /// Number of them that are in the tier's count.
     pub counted: u64,
     /// Size of the file in bytes.
     pub size: u64,
     /// Size of the file at its last `fsync`.
     pub synced_size: u64,
-    /// Which tiers have something of the file.
+    /// The tiers that own attributes of the file.
     pub owners: Owners,
-    /// As the index's flag of that name.
+    /// As the index's flag of this name.
     pub gaps: bool,
-    /// The object was made durable.
+    /// Whether the object was made durable.
     pub durable: bool,
-    /// The attribute says so.
+    /// Whether the attribute records that.
     pub durable_stored: bool,
 }
 
 impl Whole {
-    /// A file of `size` bytes with so many ranges, with nothing ahead of what
-    /// its home inode says.
+    /// A file of `size` bytes with so many ranges, none ahead of its home
+    /// inode.
     pub fn settled(
         (tier, reason): (TierId, Reason),
         (size, ranges): (u64, u64),
@@ -53,7 +53,7 @@ impl Whole {
         }
     }
 
-    /// Where range `range` is.
+    /// The entry of a range.
     pub fn entry(&self, range: u64) -> Option<Entry> {
         (range < self.ranges).then_some(Entry { tier: self.tier, reason: self.reason, version: 0 })
     }

@@ -1,16 +1,16 @@
-//! On whose account a thread of the daemon works: an application's thread, or
-//! a mover. Set where an operation comes in, read where it reaches a tier, so
-//! that the monitor tells foreground from background without every function on
-//! the way carrying it.
+//! The account that a thread of the daemon works for: an application's thread,
+//! or a mover. Set where an operation arrives, and read where it reaches a
+//! tier, so that the monitor can tell foreground from background without a
+//! parameter on every function between.
 
 use std::cell::Cell;
 
-/// Who asked for what a thread does.
+/// The origin of a thread's current work.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Account {
     /// The application's thread of this number; 0 where it is not known.
     Thread(u32),
-    /// Something that moves data in the background.
+    /// A mover or a job.
     Mover,
 }
 
@@ -18,16 +18,16 @@ thread_local! {
     static PRESENT: Cell<Account> = const { Cell::new(Account::Thread(0)) };
 }
 
-/// Who asked for what this thread does now.
+/// The account of the current thread's work.
 pub fn present() -> Account {
     PRESENT.get()
 }
 
-/// Until it is dropped, this thread works on another's account.
+/// Makes this thread work for another account until it is dropped.
 #[derive(Debug)]
 pub struct Acting(Account);
 
-/// From now on this thread works for `account`.
+/// Makes this thread work for `account`.
 #[must_use]
 pub fn act_for(account: Account) -> Acting {
     Acting(PRESENT.replace(account))

@@ -1,5 +1,5 @@
-//! What a tier is given as, and what movers may do. The daemon fills these in
-//! from a stack file or from command-line flags.
+//! The configuration of tiers and movers. The daemon fills these in from a
+//! stack file or from command-line flags.
 
 use braid_contract::{Fd, Store};
 use braid_placement::{Reserve, TierProfile};
@@ -13,11 +13,11 @@ pub struct HomeConfig {
     pub name: String,
     /// Its directory, opened and locked.
     pub root: Fd,
-    /// What to call its place in messages, such as the directory's path.
+    /// The name of its place in messages, such as the directory's path.
     pub location: String,
     /// Bandwidth relative to the other tiers; measured while running if `None`.
     pub weight: Option<f64>,
-    /// What it can do, if it was calibrated.
+    /// Its calibrated performance, if any.
     pub profile: Option<TierProfile>,
     /// Space to be left free.
     pub reserve: Reserve,
@@ -28,48 +28,48 @@ pub struct HomeConfig {
 pub struct TierConfig {
     /// The tier's name.
     pub name: String,
-    /// Where its bytes are; `None` for a tier that the volume has and that is
-    /// not there now: what is on it answers `EIO`.
+    /// The store of its objects; `None` for a tier of the volume that is
+    /// absent: its data answers `EIO`.
     pub store: Option<Arc<dyn Store>>,
-    /// What to call the store's place in messages, such as its directory.
+    /// The name of the store's place in messages, such as its directory.
     pub location: String,
     /// Bandwidth relative to the other tiers; measured while running if `None`.
     pub weight: Option<f64>,
-    /// What it can do, if it was calibrated.
+    /// Its calibrated performance, if any.
     pub profile: Option<TierProfile>,
     /// Space to be left free.
     pub reserve: Reserve,
 }
 
-/// What moves ranges in the background, and how.
+/// Settings of the movers, which move ranges in the background.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub struct MoversConfig {
-    /// Ranges that are frequently used go to a faster tier.
+    /// Whether frequently used ranges go to a faster tier.
     pub promote: bool,
-    /// A tier that ran full gives cold ranges to slower ones.
+    /// Whether a full tier gives cold ranges to slower ones.
     pub demote: bool,
-    /// Bytes a second that movers and jobs read from a tier and write to it, at
-    /// most; `None` is [`BANDWIDTH_DEFAULT`](Self::BANDWIDTH_DEFAULT) for
-    /// movers, and as fast as it goes for jobs.
+    /// Limit on reads of movers and jobs from a tier, and on their writes to
+    /// it, in bytes a second; `None` is
+    /// [`BANDWIDTH_DEFAULT`](Self::BANDWIDTH_DEFAULT) for movers, and no limit
+    /// for jobs.
     pub bandwidth: Option<u64>,
-    /// Bytes a second that jobs are left on a tier, whatever applications feel
-    /// there.
+    /// Bytes a second that jobs keep on a tier, however much they slow
+    /// applications down.
     pub job_floor: u64,
-    /// Share of a tier's space, 0 to 1: when so much is used, it is relieved,
-    /// and nothing is promoted to it.
+    /// Share of a tier's space, 0 to 1, from which on it is relieved, and
+    /// nothing is promoted to it.
     pub watermark_high: f64,
-    /// Share of a tier's space, 0 to 1: it is relieved until less is used.
+    /// Share of a tier's space, 0 to 1, below which relief ends.
     pub watermark_low: f64,
-    /// From which heat on a range is frequently used, 0 to 1.
+    /// Heat from which on a range counts as frequently used, 0 to 1.
     pub heat_threshold: f64,
-    /// How many times longer applications' operations may take on a tier while
-    /// movers and jobs use it, before those slow down.
+    /// Factor by which operations of applications may slow down on a tier while
+    /// movers and jobs use it, before those are throttled.
     pub latency_factor: f64,
 }
 
 impl MoversConfig {
-    /// What movers read from a tier and write to it in a second at most, unless
-    /// set otherwise, in bytes.
+    /// Limit of movers on a tier unless set otherwise, in bytes a second.
     pub const BANDWIDTH_DEFAULT: u64 = 50 << 20;
 
     /// No movers.

@@ -1,9 +1,9 @@
-//! How many errors a tier answered, by kind, for metrics.
+//! Counts of the errors that a tier answered, by kind, for metrics.
 
 use braid_contract::Errno;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// Kinds of errors that say something of a tier.
+/// Kinds of errors that point to a problem of the tier.
 const KINDS: [&str; 4] = ["io", "no-space", "read-only", "missing"];
 
 /// Counts since the mount.
@@ -11,20 +11,20 @@ const KINDS: [&str; 4] = ["io", "no-space", "read-only", "missing"];
 pub struct Errors([AtomicU64; KINDS.len()]);
 
 impl Errors {
-    /// Counts an answer, unless it is the caller's mistake or ordinary.
+    /// Counts an error, unless it is ordinary or the caller's mistake.
     pub fn count(&self, errno: Errno, home: bool) {
         let kind = match errno {
             errno if errno.is_full() => 1,
             Errno::EROFS => 2,
             errno if errno.is_failing() => 0,
-            // An index says that it is there.
+            // An index says that the object exists.
             Errno::ENOENT if !home => 3,
             _ => return,
         };
         self.0[kind].fetch_add(1, Ordering::Relaxed);
     }
 
-    /// All kinds, with how many there were.
+    /// All kinds with their counts.
     pub fn counts(&self) -> Vec<(&'static str, u64)> {
         KINDS.into_iter().zip(&self.0).map(|(kind, count)| (kind, count.load(Ordering::Relaxed))).collect()
     }

@@ -1,29 +1,29 @@
-//! How a tier is doing: what it last failed with, since when, and when to ask
-//! it again.
+//! The health of a tier: its last error, since when, and when to probe it
+//! again.
 
 use braid_contract::{Environment, Errno, Error};
 use parking_lot::Mutex;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU8, AtomicU64, Ordering};
 
-/// How often a tier in trouble is asked whether it is back.
+/// Time between two probes of a tier in trouble.
 const PROBE_EVERY_NS: u64 = 1_000_000_000;
 
-/// What keeps a tier from being relied on.
+/// The reason why a tier can't be relied on.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Trouble {
     None,
-    /// It refuses writes; what is on it can be read.
+    /// It refuses writes; its data can be read.
     ReadOnly,
     /// It answers errors, or is gone.
     Failing,
 }
 
-/// What is remembered of a tier's trouble.
+/// The state of a tier's trouble.
 #[derive(Debug)]
 pub struct Health {
     trouble: AtomicU8,
-    /// The error that began it, and when that was.
+    /// The first error, and its time.
     began: Mutex<Option<(String, u64)>>,
     probe_at_ns: AtomicU64,
     environment: Arc<dyn Environment>,
@@ -47,8 +47,7 @@ impl Health {
         }
     }
 
-    /// The tier answered an error that says it is in trouble; answers whether
-    /// that is news.
+    /// Notes an error that means trouble; answers whether that is news.
     pub(super) fn fail(&self, error: &Error) -> bool {
         let trouble = if error.errno() == Errno::EROFS { Trouble::ReadOnly } else { Trouble::Failing };
         if self.trouble.swap(trouble as u8, Ordering::AcqRel) == trouble as u8 {
@@ -60,13 +59,13 @@ impl Health {
         true
     }
 
-    /// The tier can be relied on again.
+    /// Notes that the tier can be relied on again.
     pub(super) fn recover(&self) {
         self.trouble.store(Trouble::None as u8, Ordering::Release);
         *self.began.lock() = None;
     }
 
-    /// Whether it is time to ask the tier again; if so, the next time is later.
+    /// Whether a probe is due; if so, postpones the next one.
     pub(super) fn probe_is_due(&self) -> bool {
         if self.trouble() == Trouble::None {
             return false;
@@ -80,8 +79,7 @@ impl Health {
                 .is_ok()
     }
 
-    /// The error that the trouble began with, and for how many nanoseconds it
-    /// has lasted.
+    /// The error that the trouble began with, and its duration in nanoseconds.
     pub fn detail(&self) -> Option<(String, u64)> {
         let now_ns = self.environment.monotonic_ns();
         self.began.lock().clone().map(|(error, since_ns)| (error, now_ns.saturating_sub(since_ns)))

@@ -1,23 +1,24 @@
 //! How long operations of applications on a tier take: counts by length, from
-//! which averages and percentiles are read. `tiers::monitor` fills them.
+//! which averages and percentiles are computed. [`monitor`](crate::monitor)
+//! fills them.
 
 use braid_contract::{Latency, LatencyBucket, LatencyHistogram};
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// Powers of two of nanoseconds that a [`LatencyHistogram`] tells apart: from
-/// 8 µs to 17 s.
+/// Powers of two of nanoseconds that a [`LatencyHistogram`] has buckets for:
+/// from 8 µs to 17 s.
 const TOLD_POWERS: std::ops::RangeInclusive<u32> = 13..=34;
 
-/// Buckets for each power of two: a percentile is told to an eighth.
+/// Buckets for each power of two: percentiles have a resolution of an eighth.
 const SUB_BITS: u32 = 3;
 const SUB: usize = 1 << SUB_BITS;
 
-/// Lengths up to 2^36 ns, somewhat over a minute, are told apart.
+/// Durations up to 2^36 ns, somewhat over a minute, are told apart.
 const POWERS: usize = 37 - SUB_BITS as usize;
 const BUCKETS: usize = (POWERS + 1) * SUB;
 
-/// The bucket of a length: exact below [`SUB`], then [`SUB`] for each power of
-/// two.
+/// The bucket of a duration: exact below [`SUB`], then [`SUB`] for each power
+/// of two.
 fn bucket_of(ns: u64) -> usize {
     let power = ns.max(1).ilog2();
     if power < SUB_BITS {
@@ -27,7 +28,7 @@ fn bucket_of(ns: u64) -> usize {
     ((power - SUB_BITS + 1) as usize * SUB + sub).min(BUCKETS - 1)
 }
 
-/// The longest length of a bucket.
+/// The longest duration of a bucket.
 fn end_of(bucket: usize) -> u64 {
     let (power, sub) = (bucket / SUB, bucket % SUB);
     if power == 0 {
@@ -36,7 +37,7 @@ fn end_of(bucket: usize) -> u64 {
     (((SUB + sub + 1) as u64) << (power - 1)) - 1
 }
 
-/// LatencyCounts by length; counting takes no lock.
+/// Counts by duration, without a lock.
 #[derive(Debug)]
 pub(super) struct Histogram {
     buckets: [AtomicU64; BUCKETS],
@@ -67,7 +68,7 @@ impl Histogram {
 }
 
 impl LatencyCounts {
-    /// What was counted since `earlier`.
+    /// The counts since `earlier`.
     pub(super) fn since(&self, earlier: &Self) -> Self {
         let mut buckets = self.buckets.clone();
         for (count, before) in buckets.iter_mut().zip(earlier.buckets.iter()) {
@@ -89,8 +90,8 @@ impl LatencyCounts {
         }
     }
 
-    /// The counts in few buckets. These begin and end where finer ones do, so
-    /// that nothing is in the wrong one.
+    /// The counts in few buckets, whose boundaries are also those of finer
+    /// ones, so that no operation is counted in a wrong one.
     pub(super) fn histogram(&self) -> LatencyHistogram {
         let mut from = 0;
         let mut count = |to: usize| self.buckets[std::mem::replace(&mut from, to)..to].iter().sum();
@@ -103,7 +104,7 @@ impl LatencyCounts {
         LatencyHistogram { sum_ns: self.sum_ns, buckets }
     }
 
-    /// A length that so many in a hundred of `ops` do not exceed.
+    /// A duration that `percent` of `ops` operations do not exceed.
     fn percentile(&self, ops: u64, percent: u64) -> u64 {
         let mut left = (ops * percent).div_ceil(100);
         for (bucket, count) in self.buckets.iter().enumerate() {

@@ -1,6 +1,6 @@
-//! The tiers of an open volume: where their bytes are, how much room they
-//! have, how they are doing, what went through them, and how fast movers and
-//! jobs may go there ([`rate`]). The core and the check stand on it.
+//! The tiers of an open volume: their stores, room, health and load, and how
+//! fast movers and jobs may go there ([`rate`]). The core and the check stand
+//! on this crate.
 #![forbid(unsafe_code)]
 
 mod account;

@@ -1,5 +1,5 @@
-//! The way to a tier's store. It keeps a tier that hangs from taking every
-//! thread with it, and is where a tier is absent or is lost.
+//! Access to a tier's store. It keeps a hanging tier from blocking every
+//! thread, and handles a tier that is absent or lost.
 
 use braid_contract::{
     Environment, Errno, Error, Fd, NativeFd, ObjectId, ObjectStat, PieceIo, Result, Store, StoreCapabilities,
@@ -12,31 +12,31 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use std::time::Duration;
 
-/// Without an operation ending for this long, while some are under way, a tier
-/// hangs: what comes is answered `EIO` until one ends.
+/// If no operation ends for this long, while some are under way, the tier
+/// hangs: further ones are answered `EIO` until one ends.
 const HANG_NS: u64 = 10_000_000_000;
 
 /// The same while a sync or a removal is under way: on a slow device these may
-/// take long by right, and keep everything else waiting.
+/// take long without an error, and keep everything else waiting.
 const LONG_HANG_NS: u64 = 300_000_000_000;
 
-/// Without an operation ending for this long, a tier may be about to hang.
+/// If no operation ends for this long, the tier may be about to hang.
 const STALL_NS: u64 = 1_000_000_000;
 
-/// Operations under way on one tier at most, however many its store takes.
-/// There are threads for more than this many, so that a tier which hangs leaves
-/// some for the others: what is inside a store that hangs nobody gets back.
+/// Most operations in flight on one tier, even if its store takes more. There
+/// are more threads than this, so that a hanging tier leaves some for the
+/// others: a thread inside a hanging store can't be recovered.
 const IN_FLIGHT_MAX: u32 = 20;
 
-/// A store, and how many operations are under way on it.
+/// A store, and the number of its operations in flight.
 pub(crate) struct InFlightLimiter {
-    /// `None` if the tier is not there.
+    /// `None` if the tier is absent.
     store: RwLock<Option<Arc<dyn Store>>>,
     in_flight: AtomicU32,
     in_flight_max: u32,
-    /// Those among them that may take long.
+    /// Those in flight that may take long.
     long: AtomicU32,
-    /// When an operation last ended, or began on an idle tier.
+    /// The time when an operation last ended, or began on an idle tier.
     progress_ns: AtomicU64,
     waiting: AtomicU32,
     turn: Mutex<()>,
@@ -65,14 +65,14 @@ impl InFlightLimiter {
         self.store.read().is_none()
     }
 
-    /// Lets go of the store, and answers it. Operations under way go on with
+    /// Takes the store out, and answers it. Operations in flight continue on
     /// it.
     pub(crate) fn take(&self) -> Option<Arc<dyn Store>> {
         self.store.write().take()
     }
 
-    /// For how long no operation has ended while some were under way; 0 if none
-    /// are.
+    /// The time since an operation last ended while some were in flight; 0 if
+    /// none are.
     fn stalled_ns(&self) -> u64 {
         if self.in_flight.load(Ordering::Acquire) == 0 {
             return 0;
@@ -80,23 +80,23 @@ impl InFlightLimiter {
         self.environment.monotonic_ns().saturating_sub(self.progress_ns.load(Ordering::Acquire))
     }
 
-    /// Whether nothing has ended for a while.
+    /// Whether no operation has ended for a while.
     pub(crate) fn is_stalled(&self) -> bool {
         self.stalled_ns() >= STALL_NS
     }
 
-    /// Whether something is under way.
+    /// Whether an operation is in flight.
     pub(crate) fn is_busy(&self) -> bool {
         self.in_flight.load(Ordering::Acquire) > 0
     }
 
-    /// Whether an operation that is begun now need not wait for another.
+    /// Whether a new operation would not wait for another.
     pub(crate) fn is_prompt(&self) -> bool {
         self.in_flight.load(Ordering::Acquire) < self.in_flight_max && !self.is_stalled()
     }
 
-    /// Whether nothing has ended for so long that the tier hangs, unless what
-    /// is under way may take longer.
+    /// Whether no operation has ended for so long that the tier hangs, unless
+    /// those in flight may take longer.
     pub(crate) fn is_stuck(&self) -> bool {
         self.stalled_ns() >= HANG_NS
     }
@@ -106,7 +106,7 @@ impl InFlightLimiter {
         self.stalled_ns() >= self.hang_ns()
     }
 
-    /// For how long nothing ends on a tier that hangs.
+    /// The time after which a tier without progress hangs.
     fn hang_ns(&self) -> u64 {
         if self.long.load(Ordering::Acquire) == 0 { HANG_NS } else { LONG_HANG_NS }
     }
@@ -126,7 +126,7 @@ impl InFlightLimiter {
             return Err(Error::new(Errno::ENODEV, "the tier is not there"));
         };
         self.enter()?;
-        // Counted down even if the store panics.
+        // The guard counts down even if the store panics.
         let _under_way = UnderWay(self);
         op(&*store)
     }
@@ -135,7 +135,7 @@ impl InFlightLimiter {
         if !self.is_stalled() && self.try_enter() { Ok(()) } else { self.wait_for_turn() }
     }
 
-    /// Counts one more operation as under way, if there may be one more.
+    /// Counts one more operation in flight, if the limit allows it.
     fn try_enter(&self) -> bool {
         let before = self.in_flight.fetch_add(1, Ordering::AcqRel);
         if before >= self.in_flight_max {
@@ -166,7 +166,7 @@ impl InFlightLimiter {
     }
 }
 
-/// An operation that may take long, and is under way.
+/// An operation in flight that may take long.
 struct Long<'a>(&'a InFlightLimiter);
 
 impl Drop for Long<'_> {
@@ -175,7 +175,7 @@ impl Drop for Long<'_> {
     }
 }
 
-/// An operation that is under way.
+/// An operation in flight.
 struct UnderWay<'a>(&'a InFlightLimiter);
 
 impl Drop for UnderWay<'_> {
@@ -306,7 +306,7 @@ mod tests {
     use braid_testkit::conformance::store::{Layered, StoreLayer};
     use std::sync::mpsc::channel;
 
-    /// A clock that is put forward by hand.
+    /// A clock that is advanced by hand.
     #[derive(Debug, Default)]
     struct Clock(AtomicU64);
 
@@ -331,8 +331,8 @@ mod tests {
     /// Begins an operation that does not end before the closure returns.
     type Begin = fn(&InFlightLimiter, Box<dyn FnOnce() -> Result<()> + Send>) -> Result<()>;
 
-    /// Whether the limiter says that the tier hangs, after each of `seconds` in
-    /// which the one operation that was begun, by `begin`, did not end.
+    /// Whether the tier hangs by the limiter, after each of `seconds` in which
+    /// its only operation, started by `begin`, did not end.
     fn hangs_after(begin: Begin, seconds: &[u64]) -> Vec<bool> {
         let dir = tempfile::tempdir().unwrap();
         let clock = Arc::new(Clock::default());
@@ -354,7 +354,7 @@ mod tests {
                 hung.push(limiter.hangs());
                 let answer = limiter.pass(|_| Ok(())).map_err(|error| error.errno());
                 assert_eq!(answer, if limiter.hangs() { Err(Errno::EIO) } else { Ok(()) });
-                // What ended shows that the tier does something.
+                // Operations that end show that the tier makes progress.
                 clock.0.store(0, Ordering::SeqCst);
                 limiter.progress_ns.store(0, Ordering::SeqCst);
             }
@@ -365,7 +365,7 @@ mod tests {
         })
     }
 
-    /// A store that takes so many operations at once.
+    /// A store that allows so many operations at once.
     struct Narrow(DirStore, u32);
 
     impl StoreLayer for Narrow {

@@ -1,6 +1,6 @@
-//! What goes through a tier, for whom, and how long it takes: every read and
-//! write of data on a tier passes [`Tier::count`]. Switched off, it leaves what
-//! `tiers::load` counts, which placement goes by.
+//! The load of a tier: every read and write of data on it passes
+//! [`Tier::count`], which records its account and duration. When switched off,
+//! only the counters for placement (`braid_placement::Load`) remain.
 
 use super::account::{Account, present};
 use super::latency::{Histogram, LatencyCounts};
@@ -12,21 +12,21 @@ use std::cmp::Reverse;
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// The end of an epoch is forgotten if the ends before and after it are no
-/// further apart, so that there are few however short an epoch is.
+/// Shortest distance of remembered ends of epochs, so that there are few
+/// however short an epoch is.
 const STEP_NS: u64 = WINDOW_NS / 10;
 
 /// The monitor of one tier.
 #[derive(Debug)]
 pub struct Monitor {
-    /// Without it, nothing is watched, from the first operation on.
+    /// If false, nothing is monitored, from the first operation on.
     enabled: bool,
-    /// Operations for applications.
+    /// Durations of applications' operations.
     latency: [Histogram; 2],
     foreground_bytes: [AtomicU64; 2],
     mover_bytes: [AtomicU64; 2],
     threads: ThreadTable,
-    /// From the one that the window begins with to the end of the last epoch.
+    /// From the start of the window to the end of the last epoch.
     moments: Mutex<VecDeque<Moment>>,
 }
 
@@ -39,20 +39,20 @@ struct Moment {
     mover_bytes: [u64; 2],
 }
 
-/// What the monitor saw within its window: the last second, or the last epoch
-/// where that is longer.
+/// The figures of the monitor's window: the last second, or the last epoch if
+/// that is longer.
 #[derive(Clone, Copy, PartialEq, Debug, Default)]
 pub struct RecentLoad {
-    /// When the window began and ended.
+    /// Start and end of the window.
     pub(crate) began_ns: u64,
     pub(crate) ended_ns: u64,
-    /// Of applications' reads and writes.
+    /// Latency of applications' reads and writes.
     pub latency: [Latency; 2],
-    /// Applications' operations under way at a time, on average.
+    /// Applications' operations in flight, on average.
     pub in_flight: f64,
-    /// Bytes a second that applications read and wrote.
+    /// Bytes that applications read and wrote per second.
     pub(crate) foreground_rate: [f64; 2],
-    /// Bytes a second that movers read and wrote.
+    /// Bytes that movers read and wrote per second.
     pub mover_rate: [f64; 2],
 }
 
@@ -70,12 +70,12 @@ impl Monitor {
         monitor
     }
 
-    /// Whether anything is watched.
+    /// Whether monitoring is on.
     pub(crate) fn is_enabled(&self) -> bool {
         self.enabled
     }
 
-    /// An operation of the present account moved so many bytes.
+    /// Records an operation of the current account.
     pub(crate) fn note(&self, direction: Direction, bytes: u64, took_ns: u64) {
         let at = direction as usize;
         match present() {
@@ -117,7 +117,7 @@ impl Monitor {
         }
     }
 
-    /// What was seen within the window.
+    /// The figures of the window.
     pub fn now(&self) -> RecentLoad {
         let moments = self.moments.lock();
         let (Some(first), Some(last)) = (moments.front(), moments.back()) else {
@@ -138,28 +138,28 @@ impl Monitor {
         }
     }
 
-    /// How long operations took since the mount.
+    /// Latencies since the mount.
     pub fn total(&self) -> [Latency; 2] {
         self.latency.each_ref().map(|histogram| histogram.counts().latency())
     }
 
-    /// How many operations took how long since the mount.
+    /// Histograms of durations since the mount.
     pub fn histograms(&self) -> [LatencyHistogram; 2] {
         self.latency.each_ref().map(|histogram| histogram.counts().histogram())
     }
 
-    /// How many threads used the tier lately.
+    /// Number of threads that used the tier recently.
     pub fn thread_count(&self) -> u32 {
         self.threads.active_count()
     }
 
-    /// ThreadTable that used the tier lately, by number, and what they did there:
-    /// in the last second that is over, or epoch where that is longer.
+    /// The threads that used the tier recently, by number, and their load in
+    /// the last complete second, or epoch if that is longer.
     pub(crate) fn threads(&self) -> Vec<(u32, ThreadLoad)> {
         self.threads.active()
     }
 
-    /// Those of them that moved most bytes, so many at most.
+    /// Those of them that moved most bytes, at most `most`.
     pub fn busiest_threads(&self, most: usize) -> Vec<ThreadStatus> {
         let period_ns = self.threads.period_ns();
         let mut threads = self.threads.active();
@@ -170,7 +170,7 @@ impl Monitor {
     }
 }
 
-/// What a thread did a second, within a period of so many nanoseconds.
+/// The load of a thread per second, from a period of so many nanoseconds.
 fn thread_status(thread: u32, load: &ThreadLoad, period_ns: u64) -> ThreadStatus {
     let nanos = period_ns as f64;
     let rate = |count: u64| count as f64 / nanos * 1e9;

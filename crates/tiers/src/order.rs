@@ -6,15 +6,15 @@ use std::cmp::Ordering;
 use std::sync::Arc;
 
 impl Tiers {
-    /// All tiers with their weights, as `weight` has them, the fastest first;
-    /// with `home_first`, home before all others.
+    /// All tiers with their weights by `weight`, the fastest first; with
+    /// `home_first`, home before all others.
     pub fn by_speed(&self, home_first: bool, weight: impl Fn(&Tier) -> f64) -> Vec<(Arc<Tier>, f64)> {
         let weighed = |tier: Arc<Tier>| {
             let weight = weight(&tier);
             (tier, weight)
         };
         let mut tiers: Vec<_> = self.iter().map(weighed).collect();
-        // Home before others that are as fast, and those by number.
+        // Home before equally fast tiers, and those by number.
         tiers.sort_by_key(|(tier, _)| (!tier.is_home(), tier.id));
         let speed = |(tier, weight): &(Arc<Tier>, f64)| (tier.is_home(), *weight);
         tiers.sort_by(|a, b| compare(speed(a), speed(b), home_first));
@@ -22,8 +22,7 @@ impl Tiers {
     }
 }
 
-/// Sorts tiers, of which is said whether they are home and their weights, by
-/// speed.
+/// Compares two tiers, each given as whether it is home, and its weight.
 fn compare(a: (bool, f64), b: (bool, f64), home_first: bool) -> Ordering {
     match home_first && a.0 != b.0 {
         true => b.0.cmp(&a.0),

@@ -1,19 +1,19 @@
-//! How much room a tier has, without request its file system at each write.
+//! The room of a tier, without a request to its file system for each write.
 
 use braid_contract::Usage;
 use parking_lot::Mutex;
 
-/// Figures older than this are measured again. Others may use the same file
+/// Age after which figures are measured again. Others may use the same file
 /// system, so they can't be kept long.
 pub(super) const AGE_MAX_NS: u64 = 250_000_000;
 
-/// The last figures. Nothing is asked while they are locked.
+/// The last figures. The lock is never held during a request.
 #[derive(Debug)]
 pub(super) struct Room {
     figures: Mutex<Option<Figures>>,
 }
 
-/// What was measured, and what was placed since.
+/// The measured space, and the bytes placed since.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Figures {
     pub(super) measured_ns: u64,
@@ -25,7 +25,7 @@ pub(super) struct Figures {
 }
 
 impl Figures {
-    /// Share of the space that data may take which is in use, 0 to 1.
+    /// Used share of the space for data, 0 to 1.
     pub(super) fn used(&self) -> f64 {
         match self.capacity() {
             0 => 1.0,
@@ -52,14 +52,14 @@ impl Room {
         *self.figures.lock() = Some(figures);
     }
 
-    /// `bytes` were placed since.
+    /// Notes that `bytes` were placed.
     pub(crate) fn took(&self, bytes: u64) {
         if let Some(figures) = &mut *self.figures.lock() {
             figures.room = figures.room.saturating_sub(bytes);
         }
     }
 
-    /// There turned out to be none.
+    /// Notes that there is no room.
     pub(super) fn exhausted(&self) {
         if let Some(figures) = &mut *self.figures.lock() {
             figures.room = 0;

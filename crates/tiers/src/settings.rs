@@ -1,6 +1,6 @@
-//! What may be changed of a tier while it is in use: its weight, its reserve,
-//! and whether it takes new ranges. Set through `lifecycle`; asked where a tier
-//! is looked for.
+//! The settings of a tier that may change while it is in use: its weight, its
+//! reserve, and whether it takes new ranges. `membership` and jobs of the
+//! volume set them; placement reads them.
 
 use braid_placement::Reserve;
 use parking_lot::{Mutex, RwLock, RwLockReadGuard};
@@ -13,8 +13,8 @@ pub(crate) struct Settings {
     reserve: Mutex<Reserve>,
     readonly: AtomicBool,
     draining: AtomicBool,
-    /// Shared while the tier is given a range; held alone for a moment to close
-    /// it to new ones.
+    /// Held shared while the tier is given a range; held exclusively for a
+    /// moment to close it to new ones.
     admission: RwLock<()>,
 }
 
@@ -32,7 +32,7 @@ impl Settings {
         }
     }
 
-    /// The weight that was given, if one was.
+    /// The configured weight, if any.
     pub(crate) fn weight(&self) -> Option<f64> {
         *self.weight.lock()
     }
@@ -50,12 +50,12 @@ impl Settings {
         *self.reserve.lock() = reserve;
     }
 
-    /// Whether the tier is on its way out.
+    /// Whether the tier is being emptied, or was.
     pub(crate) fn is_draining(&self) -> bool {
         self.draining.load(Ordering::Acquire)
     }
 
-    /// When this returns, all who were let in before have done what they came for.
+    /// When this returns, all earlier [`Admission`]s have ended.
     pub(crate) fn set_draining(&self, draining: bool) {
         self.close(&self.draining, draining);
     }
@@ -70,7 +70,7 @@ impl Settings {
         self.close(&self.readonly, readonly);
     }
 
-    /// The right to give the tier a range, or why it takes none.
+    /// An admission to give the tier a range, or why it takes none.
     pub(crate) fn admit(&self) -> Result<Admission<'_>, &'static str> {
         let admission = self.admission.read();
         if self.is_draining() {

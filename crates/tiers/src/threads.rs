@@ -1,32 +1,33 @@
-//! Which threads of applications use a tier, and how much: what `status`
-//! counts, and what policies that map threads to tiers go by. `tiers::monitor`
-//! fills it.
+//! The threads of applications that use a tier, and how much: for `status`, and
+//! for policies that map threads to tiers. [`monitor`](crate::monitor) fills
+//! it.
 
 use braid_placement::Direction;
 use parking_lot::Mutex;
 use std::collections::HashMap;
 
-/// How long the figures of "now" look back, at least, in nanoseconds: less is
-/// too short for a percentile. They look back for whole epochs, at least one.
+/// Time that current figures look back, at least, in nanoseconds: less is too
+/// short for a percentile. They look back for whole epochs, at least one.
 pub(super) const WINDOW_NS: u64 = 1_000_000_000;
 
-/// ThreadTable are spread over this many tables, so that hardly two meet at a lock.
+/// Number of tables that threads are spread over, so that two rarely meet at a
+/// lock.
 const SHARDS: usize = 16;
 
-/// ThreadTable that one table knows at most; what others do is not told apart.
+/// Most threads that one table knows; others are counted together.
 const SHARD_MAX: usize = 256;
 
-/// How long a thread is remembered that does nothing, at least.
+/// Shortest time for which an idle thread is remembered.
 const IDLE_NS_MAX: u64 = 10_000_000_000;
 
-/// What one thread did on the tier within a period.
+/// The load of one thread on the tier within a period.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub(crate) struct ThreadLoad {
     /// Bytes read and written.
     pub(crate) bytes: [u64; 2],
     /// Reads and writes.
     pub(crate) ops: [u64; 2],
-    /// How long they took together, in nanoseconds.
+    /// Their total duration, in nanoseconds.
     pub(crate) took_ns: [u64; 2],
 }
 
@@ -43,8 +44,8 @@ struct Thread {
     idle_ns: u64,
 }
 
-/// The threads that used one tier lately. What they do is told by periods: the
-/// epochs that end within [`WINDOW_NS`] are one.
+/// The threads that used one tier recently. Their load is reported by period:
+/// the epochs that end within [`WINDOW_NS`] are one.
 #[derive(Debug)]
 pub(super) struct ThreadTable {
     shards: [Mutex<HashMap<u32, Thread>>; SHARDS],
@@ -54,7 +55,7 @@ pub(super) struct ThreadTable {
 #[derive(Debug)]
 struct Period {
     began_ns: u64,
-    /// How long the one before was.
+    /// Length of the previous period.
     last_ns: u64,
 }
 
@@ -74,8 +75,8 @@ impl ThreadTable {
         load.took_ns[direction as usize] += took_ns;
     }
 
-    /// Closes an epoch, and the period with it once that is long enough: what
-    /// was counted so far is the last one's then.
+    /// Closes an epoch, and the period with it once that is long enough: the
+    /// counts so far are then those of the last period.
     pub(super) fn close_epoch(&self, now_ns: u64) {
         let mut period = self.period.lock();
         let length_ns = now_ns.saturating_sub(period.began_ns);
@@ -92,12 +93,12 @@ impl ThreadTable {
         }
     }
 
-    /// How long the last period was, in nanoseconds; 0 before its end.
+    /// Length of the last period, in nanoseconds; 0 before its end.
     pub(super) fn period_ns(&self) -> u64 {
         self.period.lock().last_ns
     }
 
-    /// ThreadTable that did something in the last period, and what.
+    /// The threads that were active in the last period, and their load.
     pub(super) fn active(&self) -> Vec<(u32, ThreadLoad)> {
         let mut active = Vec::new();
         for shard in &self.shards {
@@ -109,7 +110,7 @@ impl ThreadTable {
         active
     }
 
-    /// How many threads did something in the last period.
+    /// Number of threads that were active in the last period.
     pub(super) fn active_count(&self) -> u32 {
         let of = |shard: &Mutex<HashMap<u32, Thread>>| {
             shard.lock().values().filter(|thread| !thread.last.is_idle()).count() as u32

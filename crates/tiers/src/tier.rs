@@ -1,5 +1,4 @@
-//! One tier: where its bytes are, how much room it has, how it is doing, and
-//! what went through it.
+//! One tier: its store, room, health and load.
 
 use crate::errors::Errors;
 use crate::health::{Health, Trouble};
@@ -13,12 +12,12 @@ use parking_lot::RwLock;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
-/// Where the bytes of a tier are.
+/// Where a tier keeps data.
 pub enum Backend {
     /// In the files of the namespace itself, below this directory, which may be
     /// replaced.
     Home(RwLock<Fd>),
-    /// In a store's objects, behind the tier's [`InFlightLimiter`].
+    /// In objects of a store, behind the tier's [`InFlightLimiter`].
     Store(Arc<dyn Store>),
 }
 
@@ -29,14 +28,14 @@ pub struct Tier {
     /// Its name.
     pub name: String,
     location: RwLock<String>,
-    /// Where its bytes are.
+    /// Where it keeps data.
     pub backend: Backend,
     settings: Settings,
-    /// The way to the store; home has none.
+    /// Access to the store; home has none.
     pub(crate) limiter: Option<Arc<InFlightLimiter>>,
-    /// What placement knows of its speed.
+    /// Its speed, for placement.
     pub load: Load,
-    /// What goes through it.
+    /// Its load.
     pub monitor: Monitor,
     /// Whether it is in trouble.
     pub health: Health,
@@ -46,16 +45,16 @@ pub struct Tier {
     pub ranges: AtomicU64,
     profile: Option<TierProfile>,
     room: Room,
-    /// What its label must say.
+    /// The expected label.
     label: Vec<u8>,
     probing: AtomicBool,
     measuring: AtomicBool,
-    /// A part of a file that grows there gets more space than it was asked for.
+    /// Extending a part of a file preallocates more space than was asked for.
     preallocates: AtomicBool,
     environment: Arc<dyn Environment>,
 }
 
-/// Where a tier's bytes are to be.
+/// Where a new tier is to keep data.
 pub enum Place {
     /// Home.
     Home(Fd),
@@ -63,25 +62,25 @@ pub enum Place {
     Store(Option<Arc<dyn Store>>),
 }
 
-/// What a tier is made from.
+/// The parts that a tier is made from.
 pub struct TierParts {
     /// Its number.
     pub id: TierId,
     /// Its name.
     pub name: String,
-    /// What to call its place in messages.
+    /// The name of its place in messages.
     pub location: String,
-    /// Where its bytes are to be.
+    /// Where it is to keep data.
     pub place: Place,
-    /// Bandwidth relative to the others, if given.
+    /// Bandwidth relative to the others, if configured.
     pub weight: Option<f64>,
-    /// What it can do, if it was calibrated.
+    /// Its calibrated performance, if any.
     pub profile: Option<TierProfile>,
     /// Space to be left free.
     pub reserve: Reserve,
-    /// What its label must say.
+    /// The expected label.
     pub label: Vec<u8>,
-    /// Latencies and threads are watched.
+    /// Whether latencies and threads are monitored.
     pub monitor: bool,
 }
 
@@ -127,12 +126,12 @@ impl Tier {
         }
     }
 
-    /// What to call its place in messages.
+    /// The name of its place in messages.
     pub fn location(&self) -> String {
         self.location.read().clone()
     }
 
-    /// The home tier is in another directory from now on.
+    /// Moves the home tier to another directory.
     pub fn switch_root(&self, root: Fd, location: String) {
         if let Backend::Home(place) = &self.backend {
             *place.write() = root;
@@ -147,18 +146,18 @@ impl Tier {
         matches!(self.backend, Backend::Home(_))
     }
 
-    /// Whether a part of a file that is written past its end gets more space
-    /// there than it was asked for, unless that was allocated before.
+    /// Whether extending a part of a file preallocates more space than was
+    /// asked for, unless the space was allocated before.
     pub fn preallocates(&self) -> bool {
         self.preallocates.load(Ordering::Acquire)
     }
 
-    /// Whether its store is not there at all.
+    /// Whether its store is absent.
     pub fn is_absent(&self) -> bool {
         self.limiter.as_ref().is_some_and(|limiter| limiter.is_absent())
     }
 
-    /// Whether what was synced to it survives power loss.
+    /// Whether synced data survives power loss.
     pub fn is_durable(&self) -> bool {
         match &self.backend {
             Backend::Store(store) => store.capabilities().durable,
@@ -166,7 +165,7 @@ impl Tier {
         }
     }
 
-    /// The space beneath, as it is now.
+    /// The current space of the file system.
     fn usage(&self) -> Result<Usage> {
         match &self.backend {
             Backend::Store(store) => store.usage(),
@@ -174,42 +173,42 @@ impl Tier {
         }
     }
 
-    /// Bytes that may still be placed here, leaving the reserve. The figure
-    /// may be a moment old.
+    /// Bytes that may still be placed here, leaving the reserve. The figure may
+    /// be slightly out of date.
     pub fn room(&self) -> u64 {
         self.figures().room
     }
 
-    /// Share of the space that data may take which is in use, 0 to 1: the
-    /// reserve does not count.
+    /// Used share of the space for data, 0 to 1; the reserve does not count as
+    /// space.
     pub fn filled(&self) -> f64 {
         self.figures().used()
     }
 
-    /// Bytes that data may take on it at most.
+    /// The most bytes that data may take on it.
     pub fn capacity(&self) -> u64 {
         self.figures().capacity()
     }
 
-    /// Notes that `bytes` were placed here, so that the room that is reckoned
-    /// with shrinks at once.
+    /// Notes that `bytes` were placed here, so that the known room shrinks at
+    /// once.
     pub fn took(&self, bytes: u64) {
         self.room.took(bytes);
     }
 
-    /// Space was freed: it counts from now on.
+    /// Has the space measured again, since some was freed.
     pub fn measure_again(&self) {
         if !self.is_stalled() {
             self.measure();
         }
     }
 
-    /// The tier just said that it is full, whatever the figures say.
+    /// Notes that the tier answered that it is full, whatever the figures say.
     pub(crate) fn is_full_after_all(&self) {
         self.room.exhausted();
     }
 
-    /// What `status` calls its state.
+    /// Its state, for `status`.
     pub fn state(&self) -> TierState {
         match self.health.trouble() {
             _ if self.is_absent() => TierState::Absent,
@@ -223,29 +222,29 @@ impl Tier {
         }
     }
 
-    /// Whether nothing that was begun on it ends.
+    /// Whether no operation on it ends.
     pub(crate) fn hangs(&self) -> bool {
         self.limiter.as_ref().is_some_and(|limiter| limiter.hangs())
     }
 
-    /// Whether nothing has ended for a while: it may be about to hang, and is
-    /// asked nothing that can wait.
+    /// Whether no operation has ended for a while: it may be about to hang, and
+    /// gets no request that can wait.
     fn is_stalled(&self) -> bool {
         self.limiter.as_ref().is_some_and(|limiter| limiter.is_stalled())
     }
 
-    /// Whether something is under way on it.
+    /// Whether an operation on it is in flight.
     pub fn is_busy(&self) -> bool {
         self.limiter.as_ref().is_some_and(|limiter| limiter.is_busy())
     }
 
-    /// Whether an operation that is begun now need not wait for another.
+    /// Whether a new operation would not wait for another.
     pub fn is_prompt(&self) -> bool {
         self.limiter.as_ref().is_none_or(|limiter| limiter.is_prompt())
     }
 
-    /// Whether nothing ends on it, however long what is under way may take:
-    /// nobody waits for it who has something else to do.
+    /// Whether no operation on it ends, even allowing for slow ones: a thread
+    /// with other work does not wait for it.
     pub fn is_stuck(&self) -> bool {
         self.limiter.as_ref().is_some_and(|limiter| limiter.is_stuck())
     }
@@ -255,7 +254,7 @@ impl Tier {
         self.health.trouble() == Trouble::None && !self.is_stalled()
     }
 
-    /// Whether a tier in trouble should be asked again now, by one thread.
+    /// Whether a tier in trouble is to be probed now, by one thread.
     pub fn begin_probe(&self) -> bool {
         !self.is_home()
             && !self.is_absent()
@@ -263,7 +262,7 @@ impl Tier {
             && !self.probing.swap(true, Ordering::AcqRel)
     }
 
-    /// Asks a tier in trouble whether it is back.
+    /// Probes a tier in trouble.
     pub fn probe(&self) {
         if let Backend::Store(store) = &self.backend {
             match store.probe(&self.label) {
@@ -278,26 +277,26 @@ impl Tier {
         self.probing.store(false, Ordering::Release);
     }
 
-    /// Threads that keep it busy with writes: as calibrated, or as seen.
+    /// Threads that saturate it with writes: as calibrated, or as observed.
     pub(crate) fn saturating(&self) -> Option<u32> {
         let profile = self.profile.map(|profile| profile.write.threads);
         profile.or_else(|| self.load.saturating(Direction::Write))
     }
 
-    /// What placement may believe of its rates.
+    /// The rates that placement may rely on.
     pub fn known(&self) -> KnownRates {
         let learned = Direction::BOTH.map(|direction| self.load.bandwidth(direction));
         let guess = Direction::BOTH.map(|direction| self.load.guess(direction));
         KnownRates { learned, guess, weight: self.given_weight() }
     }
 
-    /// The most bytes a second that it is known to read and to write.
+    /// The highest known rates of reads and writes, in bytes a second.
     pub fn bandwidth(&self) -> [Option<f64>; 2] {
         Direction::BOTH.map(|direction| self.load.bandwidth(direction))
     }
 
-    /// Looks at an error that the tier answered, remembers what it says of the
-    /// tier, and answers what the application should see.
+    /// Notes what an error of the tier means for its health, and answers the
+    /// error for the application.
     pub fn note_error(&self, error: Error) -> Error {
         let errno = error.errno();
         self.errors.count(errno, self.is_home());
@@ -312,7 +311,7 @@ impl Tier {
             return Error::new(Errno::EIO, format!("tier {}: {error}", self.name));
         }
         match errno {
-            // The index says that it is there.
+            // The index says that the object exists.
             Errno::ENOENT if !self.is_home() => {
                 tracing::error!(tier = %self.name, "an object that an index names is missing");
                 Error::new(Errno::EIO, format!("tier {}: the file's object is missing", self.name))
@@ -321,8 +320,9 @@ impl Tier {
         }
     }
 
-    /// The figures of the tier's space. Where threads may be started, one of
-    /// them keeps them fresh, and nobody waits for a tier that does not answer.
+    /// The figures of the tier's space. Where threads are allowed, one of them
+    /// keeps these current, so that no operation waits for a tier that does not
+    /// answer.
     pub(crate) fn figures(&self) -> Figures {
         let last = self.room.figures();
         let is_fresh = |figures: &Figures| {
@@ -332,12 +332,12 @@ impl Tier {
         last.filter(is_fresh).unwrap_or_else(|| self.measure())
     }
 
-    /// The space beneath, as it was a moment ago.
+    /// The space of the file system, by recent figures.
     pub fn last_usage(&self) -> Usage {
         self.figures().usage
     }
 
-    /// Asks the tier for its space.
+    /// Measures the tier's space.
     fn measure(&self) -> Figures {
         let measured_ns = self.environment.monotonic_ns();
         let usage = self.usage().unwrap_or_else(|error| {
@@ -351,12 +351,12 @@ impl Tier {
         figures
     }
 
-    /// Whether the figures are to be measured anew now, by one thread.
+    /// Whether the figures are to be measured now, by one thread.
     pub fn begin_measuring(&self) -> bool {
         !self.is_absent() && !self.is_stalled() && !self.measuring.swap(true, Ordering::AcqRel)
     }
 
-    /// Measures the figures anew.
+    /// Measures the figures.
     pub fn finish_measuring(&self) {
         self.measure();
         self.measuring.store(false, Ordering::Release);
@@ -365,8 +365,8 @@ impl Tier {
 
 impl Tier {
     /// Runs one operation that moves data, and counts it; it answers the bytes
-    /// it moved. `what` is how many it is to move, and whether past the page
-    /// cache.
+    /// it moved. `what` is the intended number of bytes, and whether the page
+    /// cache is bypassed.
     pub fn count<E>(
         &self,
         direction: Direction,
@@ -385,14 +385,14 @@ impl Tier {
         result
     }
 
-    /// Closes an epoch of all that is counted here.
+    /// Closes an epoch of all counters of the tier.
     pub fn close_epoch(&self) {
         self.load.close_epoch();
         self.monitor.close_epoch(self.environment.monotonic_ns());
     }
 
-    /// Whether applications leave no room for movers: one direction goes at
-    /// what the tier can do, and not because of movers themselves.
+    /// Whether applications leave no room for movers: one direction is at the
+    /// tier's limit, and not because of movers themselves.
     pub fn is_saturated(&self) -> bool {
         let now = self.monitor.now();
         [Direction::Read, Direction::Write].into_iter().any(|direction| {
@@ -403,18 +403,18 @@ impl Tier {
 }
 
 impl Tier {
-    /// Bandwidth relative to the others: as given, or as measured; `None`
-    /// while nothing was measured.
+    /// Bandwidth relative to the others: as configured, or as measured; `None`
+    /// before a measurement.
     pub fn weight(&self) -> Option<f64> {
         self.given_weight().or_else(|| self.load.measured_bandwidth())
     }
 
-    /// The weight that was given, if one was.
+    /// The configured weight, if any.
     pub(crate) fn given_weight(&self) -> Option<f64> {
         self.settings.weight()
     }
 
-    /// Sets the weight; `None` goes by what is measured.
+    /// Sets the weight; `None` means the measured one.
     pub fn set_weight(&self, weight: Option<f64>) {
         self.settings.set_weight(weight);
     }
@@ -433,14 +433,14 @@ impl Tier {
         self.measure_again();
     }
 
-    /// Whether it is on its way out: it takes no new ranges, and what is on it
-    /// is read and written as ever.
+    /// Whether it is being emptied, or was: it takes no new ranges, and its
+    /// data is read and written as usual.
     pub fn is_draining(&self) -> bool {
         self.settings.is_draining()
     }
 
     /// Closes the tier to new ranges, or opens it again. When this returns, no
-    /// thread is about to give it a range that did not see it.
+    /// thread that did not see the change is about to give it a range.
     pub fn set_draining(&self, draining: bool) {
         self.settings.set_draining(draining);
     }
@@ -451,7 +451,7 @@ impl Tier {
         self.settings.is_readonly()
     }
 
-    /// Sets it to be read only, or no more, as [`set_draining`](Self::set_draining) does.
+    /// Sets or clears read only, as [`set_draining`](Self::set_draining) does.
     pub fn set_readonly(&self, readonly: bool) {
         self.settings.set_readonly(readonly);
     }
@@ -461,7 +461,7 @@ impl Tier {
         !self.is_draining() && !self.is_set_readonly()
     }
 
-    /// The right to give the tier a range.
+    /// An admission to give the tier a range.
     ///
     /// # Errors
     /// `ENOSPC` if it takes none: the caller looks for another.
@@ -471,8 +471,8 @@ impl Tier {
         })
     }
 
-    /// Refuses to write to a range on a tier that is set to be read only, in
-    /// the way that makes it go to another.
+    /// Refuses writes to a range on a tier that is set to be read only, with
+    /// the error that makes the range move.
     pub fn refuse_if_readonly(&self) -> Result<()> {
         if self.is_set_readonly() {
             return Err(Error::new(Errno::ENOSPC, format!("tier {} is set to read-only", self.name)));

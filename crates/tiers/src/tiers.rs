@@ -1,5 +1,5 @@
-//! The tiers of a volume: those that it has now, those that it lost, and what
-//! is known of how many ranges each holds.
+//! The tiers of a volume: the current and the lost ones, and how reliable the
+//! counts of their ranges are.
 
 use crate::tier::{Backend, Tier};
 use braid_contract::{Errno, Error, ObjectId, RefusalKind, Result, Store, TierId};
@@ -8,10 +8,10 @@ use parking_lot::{Mutex, RwLock};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// What is known of how many ranges the tiers hold.
+/// How reliable the counts of the tiers' ranges are.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Counts {
-    /// Nothing: they have to be counted.
+    /// Not at all: they have to be counted.
     Unknown,
     /// They were counted while files changed.
     Near,
@@ -22,7 +22,7 @@ pub enum Counts {
 /// All tiers of a volume.
 pub struct Tiers {
     home: Arc<Tier>,
-    /// Home among them.
+    /// Including home.
     list: RwLock<Arc<Vec<Arc<Tier>>>>,
     /// Tiers that were lost, by the numbers that entries may still name.
     lost: RwLock<Vec<(TierId, String)>>,
@@ -50,12 +50,12 @@ impl Tiers {
         &self.home
     }
 
-    /// The tiers as they are at this moment.
+    /// The current tiers.
     pub(crate) fn all(&self) -> Arc<Vec<Arc<Tier>>> {
         Arc::clone(&self.list.read())
     }
 
-    /// Each tier of this moment.
+    /// Each current tier.
     pub fn iter(&self) -> impl Iterator<Item = Arc<Tier>> {
         let all = self.all();
         (0..all.len()).map(move |at| Arc::clone(&all[at]))
@@ -95,7 +95,7 @@ impl Tiers {
         })
     }
 
-    /// What to call the tier of this number in messages.
+    /// The name of the tier of this number, for messages.
     pub fn name_of(&self, id: TierId) -> String {
         self.get(id).map_or_else(|_| "(not part of the volume)".into(), |tier| tier.name.clone())
     }
@@ -110,7 +110,7 @@ impl Tiers {
         self.lost.read().clone()
     }
 
-    /// Puts `new` in the place of the tier `old`, which is lost from now on.
+    /// Puts `new` in the place of the tier `old`, which becomes a lost one.
     pub fn replace(&self, old: &Tier, new: Tier) {
         let mut list = self.list.write();
         let new = Arc::new(new);
@@ -122,7 +122,7 @@ impl Tiers {
         }
     }
 
-    /// Makes `new` one of the tiers.
+    /// Adds `new` to the tiers.
     pub fn add(&self, new: Tier) {
         let mut list = self.list.write();
         let mut all = Vec::clone(&list);
@@ -130,27 +130,27 @@ impl Tiers {
         *list = Arc::new(all);
     }
 
-    /// Takes a tier that holds nothing out. Answers its store, if it is there,
-    /// which nobody gets to by way of the tier any more.
+    /// Removes an empty tier. Answers its store, if it is present; the tier
+    /// gives no access to it any more.
     pub fn remove(&self, old: &Tier) -> Option<Arc<dyn Store>> {
         let mut list = self.list.write();
         *list = Arc::new(list.iter().filter(|tier| tier.id != old.id).cloned().collect());
         old.limiter.as_ref().and_then(|limiter| limiter.take())
     }
 
-    /// Asks the tiers that are well for their space: what was freed counts.
+    /// Has the space of healthy tiers measured again: freed space counts.
     pub fn measure_again(&self) {
         self.iter().filter(|tier| tier.is_healthy()).for_each(|tier| tier.measure_again());
     }
 
     /// The tiers as a policy sees them, for `needed` more bytes. Those in
-    /// `excluded`, a set of bits by tier number, count as without room.
+    /// `excluded`, a set of bits by tier number, count as full.
     pub fn views(&self, needed: u64, excluded: u64) -> Vec<TierView> {
         let all = self.all();
         let weights = with_means(&all.iter().map(|tier| tier.weight()).collect::<Vec<_>>(), 1.0);
         let bandwidths = believed(&all.iter().map(|tier| tier.known()).collect::<Vec<_>>());
         let view = |(at, tier): (usize, &Arc<Tier>)| {
-            // One that hangs must not be asked for its room.
+            // A hanging tier must not be asked for its room.
             let healthy = tier.is_healthy();
             let (used, room) = match healthy {
                 true => (tier.figures().used(), tier.figures().room),
@@ -170,8 +170,8 @@ impl Tiers {
         all.iter().enumerate().map(view).collect()
     }
 
-    /// The epoch that ended last. It was as long as home says, which is always
-    /// one of the tiers.
+    /// The last epoch. Its length is home's, since home always is one of the
+    /// tiers.
     pub fn last_epoch(&self) -> Epoch {
         let all = self.all();
         let bandwidths = believed(&all.iter().map(|tier| tier.known()).collect::<Vec<_>>());
@@ -185,19 +185,19 @@ impl Tiers {
         Epoch { nanos: self.home.load.last_epoch_ns(), tiers }
     }
 
-    /// What is known of the counts of ranges.
+    /// How reliable the counts of ranges are.
     pub fn counts(&self) -> Counts {
         *self.counts.lock()
     }
 
-    /// Notes what is known of the counts of ranges.
+    /// Sets how reliable the counts of ranges are.
     pub fn set_counts(&self, counts: Counts) {
         *self.counts.lock() = counts;
     }
 
-    /// Entries went that nobody counted.
+    /// Distrusts the counts, since entries went uncounted.
     pub fn distrust_counts(&self) {
-        // Whoever counts just now may have seen them.
+        // A count under way may have seen them.
         self.changes.fetch_add(1, Ordering::AcqRel);
         let mut counts = self.counts.lock();
         if *counts == Counts::Exact {
@@ -205,16 +205,16 @@ impl Tiers {
         }
     }
 
-    /// Changes of the counts so far.
+    /// Number of changes of the counts so far.
     pub fn changes(&self) -> u64 {
         self.changes.load(Ordering::Acquire)
     }
 
-    /// Counts a range from one tier to another; `None` for nowhere.
+    /// Counts a range that moved from one tier to another; `None` for no tier.
     pub fn count_range(&self, from: Option<TierId>, to: Option<TierId>) {
         self.changes.fetch_add(1, Ordering::AcqRel);
         if let Some(tier) = from.and_then(|id| self.get(id).ok()) {
-            // Counts of a volume that was damaged may be too low.
+            // Counts of a damaged volume may be too low.
             let _ =
                 tier.ranges.fetch_update(Ordering::Relaxed, Ordering::Relaxed, |count| count.checked_sub(1));
         }
@@ -229,8 +229,8 @@ pub fn bit(tier: TierId) -> u64 {
     1 << tier.0
 }
 
-/// Cuts an object that is longer than `size`; answers whether it was. One that
-/// does not exist is not.
+/// Truncates an object that is longer than `size`; answers whether it was. A
+/// missing object is not.
 pub fn cut_object(store: &dyn Store, id: ObjectId, size: u64) -> Result<bool> {
     match store.stat(id) {
         Ok(stat) if stat.size > size => store.truncate(id, size).map(|()| true),

@@ -1,5 +1,4 @@
-//! Which files have something on tiers that can't be relied on: what
-//! `status --affected` tells.
+//! Files with ranges on tiers that can't be relied on, for `status --affected`.
 
 use braid_contract::{AffectedRun, Errno, Error, NamedTier, Result, TierId};
 use braid_core::Core;
@@ -9,26 +8,26 @@ use braid_index::Index;
 use std::collections::HashMap;
 use std::path::{Path, PathBuf};
 
-/// Runs that are told of at a time.
+/// Runs that are reported at a time.
 const RUNS_MAX: usize = 1024;
 
-/// A file with ranges on tiers that can't be relied on. One with very many
-/// runs comes in several parts.
+/// A file with ranges on tiers that can't be relied on. One with very many runs
+/// is reported in several parts.
 #[derive(Clone, Debug)]
 pub struct AffectedFile {
-    /// Its path below the root. A file with several names comes by each.
+    /// Path below the root. A file with several names is reported under each.
     pub path: PathBuf,
-    /// The stretches on such tiers, in order; or why that is not known, because
-    /// the file's index can't be read.
+    /// The stretches on such tiers, in order; or the error, if the file's index
+    /// can't be read.
     pub runs: std::result::Result<Vec<AffectedRun>, String>,
 }
 
 /// Names and states of the tiers that can't be relied on.
 type Troubled = HashMap<TierId, (String, &'static str)>;
 
-/// Hands `visit` every file of the namespace that has ranges on a tier
-/// which is read-only, failing, hanging, absent or lost. Reads nothing but
-/// the home tier, so it does not wait for any of them.
+/// Hands `visit` every file of the namespace with ranges on a tier that is
+/// read-only, failing, hanging, absent or lost. Reads nothing but the home
+/// tier, so it does not wait for any of them.
 ///
 /// # Errors
 /// Those of the home tier, and those of `visit`, which end it.
@@ -47,7 +46,7 @@ pub(crate) fn affected(core: &Core, visit: &mut dyn FnMut(AffectedFile) -> Resul
             }
             _ => Ok(()),
         }) {
-            // It was removed, or emptied, meanwhile.
+            // The file was removed, or emptied, meanwhile.
             Err(error) if matches!(error.errno(), Errno::ENOENT | Errno::ESTALE) => Ok(()),
             Err(error) if error.errno() == Errno::EUCLEAN => {
                 visit(AffectedFile { path: path.to_owned(), runs: Err(error.to_string()) })
@@ -60,15 +59,15 @@ pub(crate) fn affected(core: &Core, visit: &mut dyn FnMut(AffectedFile) -> Resul
 fn troubled(core: &Core) -> Troubled {
     let mut troubled: Troubled =
         core.tiers.lost().into_iter().map(|(id, name)| (id, (name, "lost"))).collect();
-    // Of one that is well, the state would be measured.
+    // The state of a healthy tier would have to be measured.
     for tier in core.tiers.iter().filter(|tier| !tier.is_healthy()) {
         troubled.insert(tier.id, (tier.name.clone(), tier.state().name()));
     }
     troubled
 }
 
-/// Tells of the runs of one file. What is on home of its index is what a
-/// user of the file sees: both map the same pages.
+/// Reports the runs of one file. The index on home is current even while the
+/// file is open: its users map the same pages.
 fn affected_runs(
     index: &Index,
     troubled: &Troubled,
@@ -115,7 +114,7 @@ fn affected_runs(
     }
 }
 
-/// Tells of a file that is on one tier altogether.
+/// Reports a whole file that is on such a tier.
 fn affected_whole(
     (tier, size): (TierId, u64),
     troubled: &Troubled,

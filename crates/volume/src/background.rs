@@ -1,6 +1,6 @@
-//! What goes on in the background: one thread looks after the tiers, one carries
-//! out removals, two move ranges, some carry out jobs, and one counts ranges
-//! after a crash and ends.
+//! Background work: one thread looks after the tiers, one carries out removals,
+//! two move ranges, some carry out jobs, and one counts ranges after a crash
+//! and then ends.
 
 use crate::jobs::{JobList, PARALLEL_MAX};
 use crate::threads::Stop;
@@ -12,17 +12,17 @@ use braid_index::BALLAST_LEN;
 use braid_tiers::MoversConfig;
 use std::sync::{Arc, Weak};
 
-/// How often tiers are looked after, due removals looked for, and what is hot
-/// or cold moved, however long an epoch is.
+/// Time between two looks at the tiers, at due removals, and at hot or cold
+/// ranges, however long an epoch is.
 const ROUND_NS: u64 = 200_000_000;
 
-/// What a thread of the volume does until it is to stop.
+/// The body of a thread of the volume; it returns when the thread is to stop.
 type ThreadBody = fn(&Stop, &Weak<Volume>);
 
-/// Starts the threads. They end when they are stopped, or by themselves when
-/// the volume is gone.
+/// Starts the threads. They end when they are stopped, or when the volume is
+/// gone.
 pub(crate) fn start_threads(volume: &Arc<Volume>) -> std::io::Result<()> {
-    // Before home can be filled.
+    // Before home can fill up.
     volume.set_space_aside();
     start(volume, "braid-volume", run)?;
     start(volume, "braid-clean-up", clean_up)?;
@@ -30,8 +30,8 @@ pub(crate) fn start_threads(volume: &Arc<Volume>) -> std::io::Result<()> {
     start(volume, "braid-count", count)
 }
 
-/// Starts the threads of the movers that are on by these settings, where they
-/// have none. Those of movers that are off have nothing to do.
+/// Starts the threads of the movers that are on by these settings, unless they
+/// run already. A thread whose mover is off idles.
 pub(crate) fn start_movers(volume: &Arc<Volume>, config: &MoversConfig) -> std::io::Result<()> {
     let movers: [(_, _, _, ThreadBody); 2] = [
         (Mover::Promote, config.promote, "braid-promote", promote),
@@ -62,7 +62,7 @@ fn start_job_threads(volume: &Arc<Volume>) -> std::io::Result<()> {
     Ok(())
 }
 
-/// What a thread of the jobs does until the volume ends.
+/// The body of a job thread, until the volume ends.
 fn carry_out(jobs: &JobList, volume: &Weak<Volume>) {
     while !jobs.is_stopped() && volume.strong_count() > 0 {
         let Some((id, pace)) = jobs.wait_for_work() else { continue };
@@ -73,7 +73,8 @@ fn carry_out(jobs: &JobList, volume: &Weak<Volume>) {
 }
 
 impl Volume {
-    /// Lets jobs run, so many at a time; called when the volume can be used.
+    /// Lets jobs run, `parallel` of them at a time; called when the volume can
+    /// be used.
     ///
     /// # Errors
     /// If no thread can be started.
@@ -92,12 +93,12 @@ impl Volume {
 /// back: about 16 MiB of it.
 const FORGOTTEN_MIN: u64 = 40_000;
 
-/// The same once no more are being forgotten.
+/// The same, once no more inodes are being forgotten.
 const FORGOTTEN_SETTLED_MIN: u64 = 1_000;
 
 impl Volume {
-    /// One round of what goes on in the background. Where threads may be
-    /// started, the volume's own do this.
+    /// One round of background work. Where threads may be started, the volume's
+    /// own do this.
     pub fn tick(&self) {
         self.close_epoch();
         self.look_after_tiers();
@@ -119,8 +120,8 @@ impl Volume {
         }
     }
 
-    /// Closes the tiers' epochs, and tells policies and movers of them. Never
-    /// waits for a tier.
+    /// Closes the tiers' epochs, and passes them on to policies and movers.
+    /// Never waits for a tier.
     fn close_epoch(&self) {
         for tier in self.core.tiers.iter() {
             tier.close_epoch();
@@ -130,8 +131,8 @@ impl Volume {
         self.throttles.adjust(&self.core.tiers);
     }
 
-    /// Measures the tiers' space, and asks those in trouble whether they are
-    /// back. Never waits for a tier.
+    /// Measures the tiers' space, and probes those in trouble. Never waits for
+    /// a tier.
     fn look_after_tiers(&self) {
         for tier in self.core.tiers.iter() {
             let Some(pool) = &self.core.pool else {
@@ -161,7 +162,7 @@ impl Volume {
         self.set_space_aside();
     }
 
-    /// Has home keep space for indexes, if there is enough.
+    /// Has home keep space for indexes, if it has enough.
     fn set_space_aside(&self) {
         if !self.core.index.ballast().is_full() && self.core.tiers.home().room() > 4 * BALLAST_LEN {
             self.core.index.ballast().fill();
@@ -190,7 +191,7 @@ fn demote(stop: &Stop, volume: &Weak<Volume>) {
     in_rounds(stop, volume, |volume| volume.movers.demote(&|| stop.is_set()));
 }
 
-/// Does `work` again and again, until the volume ends.
+/// Repeats `work` until the volume ends.
 fn in_rounds(stop: &Stop, volume: &Weak<Volume>, work: impl Fn(&Volume)) {
     while stop.waited(ROUND_NS) {
         let Some(volume) = volume.upgrade() else { return };
@@ -200,7 +201,7 @@ fn in_rounds(stop: &Stop, volume: &Weak<Volume>, work: impl Fn(&Volume)) {
 
 fn run(stop: &Stop, volume: &Weak<Volume>) {
     let (mut inodes_max, mut inodes_before, mut wait_ns) = (0, 0, 0);
-    // When an epoch ends, and when tiers are looked after, next.
+    // Times of the next end of an epoch and the next look at the tiers.
     let (mut epoch_at_ns, mut round_at_ns) = (0, 0);
     while stop.waited(wait_ns) {
         let Some(volume) = volume.upgrade() else { return };

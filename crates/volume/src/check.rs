@@ -1,6 +1,6 @@
-//! The check of a volume: what it is given to look at, and what a mount puts
-//! right after it. [`check`] and [`check_with`] look at a volume that is not
-//! mounted, [`Volume::check`] at one that is; the daemon and tests call them.
+//! The check of a volume: its input, and the repairs that it leaves to a mount.
+//! [`check`] and [`check_with`] check a volume that is not mounted,
+//! [`Volume::check`] one that is; the daemon and tests call them.
 
 use crate::config::VolumeConfig;
 use crate::membership::leave_out_removed;
@@ -13,12 +13,12 @@ use braid_contract::{Errno, Error, RefusalKind, Result, counted};
 use braid_home::OpenError;
 use std::sync::Arc;
 
-/// Checks a volume that is not mounted. With `repair`, what can be put right
-/// without losing data is; without, nothing is changed. `progress` is called
-/// with how far it has come.
+/// Checks a volume that is not mounted. With `repair`, it repairs damage where
+/// that loses no data; without, it changes nothing. It calls `progress` with
+/// how far it has come.
 ///
 /// # Errors
-/// An [`OpenError`] if what was given is not a volume.
+/// An [`OpenError`] if `config` does not describe a volume.
 pub fn check(
     config: VolumeConfig,
     repair: bool,
@@ -31,8 +31,8 @@ pub fn check(
     })
 }
 
-/// As [`check`], with all that can be asked for. Ends early, with `EINTR`, when
-/// `progress` answers `false`.
+/// As [`check`], with all options. Ends early, with `EINTR`, when `progress`
+/// answers `false`.
 ///
 /// # Errors
 /// As [`check`].
@@ -55,7 +55,7 @@ pub fn check_with(
     Ok(report)
 }
 
-/// Goes over to the mount's own recovery, for what the crash left.
+/// Lets the mount's own recovery repair what a crash left.
 fn recover(report: &mut CheckReport, config: VolumeConfig) -> std::result::Result<(), OpenError> {
     let Some(problem) = report.problems.iter_mut().find(|problem| problem.code == "not-clean") else {
         return Ok(());
@@ -77,13 +77,13 @@ fn recover(report: &mut CheckReport, config: VolumeConfig) -> std::result::Resul
 }
 
 impl Volume {
-    /// Checks the volume while it is used. What can't be repaired beside users
-    /// is left, and says so. Ends early, with `EINTR`, when `progress` answers
-    /// `false`.
+    /// Checks the volume while it is in use. Damage that can't be repaired
+    /// meanwhile is reported and left. Ends early, with `EINTR`, when
+    /// `progress` answers `false`.
     ///
     /// # Errors
-    /// Those of the tiers; `EBUSY` while another check is under way, or home
-    /// is being replaced.
+    /// Those of the tiers; `EBUSY` while another check is under way, or home is
+    /// being replaced.
     pub fn check(
         &self,
         options: &CheckOptions,

@@ -1,5 +1,5 @@
-//! What a volume is made of and how it behaves. The daemon fills this in from
-//! a stack file or from command-line flags.
+//! The configuration of a volume: its tiers and its behaviour. The daemon fills
+//! this in from a stack file or from command-line flags.
 
 use braid_contract::Environment;
 use braid_placement::{PolicyConfig, RuleConfig};
@@ -13,30 +13,31 @@ pub struct VolumeConfig {
     pub home: HomeConfig,
     /// All other tiers.
     pub tiers: Vec<TierConfig>,
-    /// Range size in bytes of files that no rule gives another one, a power of
-    /// two from
-    /// [`RANGE_SIZE_MIN`](braid_format::RANGE_SIZE_MIN) to
-    /// [`RANGE_SIZE_MAX`](braid_format::RANGE_SIZE_MAX). `None` takes what the volume
-    /// has, or [`RANGE_SIZE_DEFAULT`](braid_format::RANGE_SIZE_DEFAULT) for a new one.
+    /// Range size in bytes, unless a rule sets another one for a file: a power
+    /// of two from [`RANGE_SIZE_MIN`](braid_format::RANGE_SIZE_MIN) to
+    /// [`RANGE_SIZE_MAX`](braid_format::RANGE_SIZE_MAX). `None` keeps the
+    /// volume's own, or takes
+    /// [`RANGE_SIZE_DEFAULT`](braid_format::RANGE_SIZE_DEFAULT) for a new one.
     pub range_size: Option<u32>,
     /// Where new ranges go.
     pub policy: PolicyConfig,
-    /// Which files go elsewhere, or by another policy; the first that matches
-    /// counts.
+    /// Rules that send files elsewhere, or use another policy for them; the
+    /// first that matches counts.
     pub rules: Vec<RuleConfig>,
-    /// How often loads are reckoned and policies may change their mind, in
-    /// nanoseconds; [`EPOCH_NS_DEFAULT`](braid_placement::EPOCH_NS_DEFAULT) is usual.
+    /// Length of an epoch in nanoseconds, after which loads are computed and
+    /// policies may change their mind; usually
+    /// [`EPOCH_NS_DEFAULT`](braid_placement::EPOCH_NS_DEFAULT).
     pub epoch_ns: u64,
-    /// Memory for the heat of ranges, in bytes; 0 keeps none.
+    /// Memory for the heat of ranges, in bytes; with 0, heat is not kept.
     pub heat_budget: u64,
-    /// Whether latencies and threads are watched.
+    /// Whether latencies and threads are monitored.
     pub monitor: bool,
-    /// What moves ranges in the background.
+    /// Settings of the movers, which move ranges in the background.
     pub movers: MoversConfig,
-    /// Makes the volume where all tiers are new, and lets new tiers join one
-    /// that is there. Without it, a directory that has no label is refused.
+    /// Creates the volume if all tiers are new, and lets new tiers join an
+    /// existing one. Without it, a directory without a label is refused.
     pub create: bool,
-    /// Time, chance and threads: the machine's, but in a simulation.
+    /// Time, chance and threads: those of the machine, except in a simulation.
     pub environment: Arc<dyn Environment>,
 }
 

@@ -1,4 +1,5 @@
-//! Who passes the barrier, and what a file leaves in memory.
+//! Tests of operations passing the barrier, and of the memory that a file
+//! leaves behind.
 
 use crate::{Volume, VolumeConfig};
 use braid_contract::{Caller, Environment, Errno, FileSystem, InodeId, JobKind, OpenFlags, Result};
@@ -11,8 +12,8 @@ use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, OnceLock, Weak};
 
-/// The machine without threads; notes whether somebody was inside when the
-/// clock was looked at.
+/// The machine without threads; notes whether an operation was inside the
+/// barrier when the clock was read.
 #[derive(Debug, Default)]
 struct Watch {
     volume: OnceLock<Weak<Volume>>,
@@ -48,7 +49,7 @@ impl Environment for Watch {
     }
 }
 
-/// A volume of which all but home takes nothing.
+/// A volume of which only home takes new ranges.
 #[allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 fn volume(dir: &Path, environment: Arc<dyn Environment>) -> Arc<Volume> {
     let place = |name: &str| {

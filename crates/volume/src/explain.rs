@@ -1,5 +1,5 @@
-//! What a volume says of one file: `explain`. For each range where it is, since
-//! when, why, how much it is used, and what would be done with it now.
+//! `explain`: for each range of a file where it is, since when, why, how much
+//! it is used, and what movers would do with it now.
 
 use crate::heat::{Decay, key_of};
 use crate::volume::Volume;
@@ -13,7 +13,7 @@ use std::borrow::Cow;
 use std::collections::HashMap;
 use std::ops::Range;
 
-/// Whether a file has an index.
+/// How a file is stored.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum FileLayout {
     /// All data is in the home file.
@@ -33,18 +33,19 @@ pub enum FileLayout {
 /// Where a file's bytes are, and why.
 #[derive(Clone, Debug)]
 pub struct Explanation {
-    /// Whether the file has an index.
+    /// How the file is stored.
     pub layout: FileLayout,
     /// Size of the file in bytes.
     pub size: u64,
-    /// How long the file's ranges are, in bytes; or would be, if it is plain.
+    /// Length of the file's ranges in bytes; for a plain file, the length that
+    /// they would have.
     pub range_size: u32,
-    /// How long ranges are where no rule says otherwise, in bytes.
+    /// Length of ranges where no rule says otherwise, in bytes.
     pub volume_range_size: u32,
-    /// The rule that holds for the file now, while nobody writes to it: not
-    /// always the one that placed its ranges.
+    /// The rule that holds for the file at rest: not always the one that placed
+    /// its ranges.
     pub rule: Option<HoldingRule>,
-    /// The policy that counts for the file now, and its settings: the one that
+    /// The policy that holds for the file now, and its settings: the one that
     /// `rule` names, or else the volume's.
     pub policy: String,
     /// The user who owns the file.
@@ -54,7 +55,7 @@ pub struct Explanation {
     /// Whether movers leave the file where it is, and the tier that it was
     /// pinned to, if one was named.
     pub pin: Option<Option<String>>,
-    /// Runs of ranges of which the same is to be said, in order.
+    /// Runs of ranges with the same description, in order.
     pub runs: Vec<PlacedRun>,
 }
 
@@ -62,8 +63,8 @@ impl Volume {
     /// Where the file's bytes are.
     ///
     /// # Errors
-    /// `ESTALE` if nobody has looked the inode up, `EISDIR` or `EINVAL` if it
-    /// is not a regular file.
+    /// `ESTALE` if the inode was never looked up, `EISDIR` or `EINVAL` if it is
+    /// not a regular file.
     pub fn explain(&self, ino: InodeId) -> Result<Explanation> {
         let _entered = self.core.barrier.enter();
         let inode = self.core.inodes.get(ino)?;
@@ -140,20 +141,21 @@ impl Volume {
     }
 }
 
-/// What is told of one file.
+/// Collects the description of one file.
 struct Explainer<'v> {
     volume: &'v Volume,
     key: FileKey,
     pinned: bool,
     now: u32,
-    /// What would be done with a range on this tier and of this degree.
+    /// What movers would do with a range on this tier and of this degree.
     verdicts: HashMap<(TierId, u8), String>,
     size: u64,
     ranges: RangeSize,
     runs: Vec<PlacedRun>,
 }
 
-/// Runs go on over ranges that came to their tier about at the same time.
+/// A run includes ranges that came to their tier at most this many seconds
+/// apart.
 const SINCE_APART_MAX: u64 = 60;
 
 impl Explainer<'_> {
@@ -180,8 +182,8 @@ impl Explainer<'_> {
         Ok(())
     }
 
-    /// Adds ranges to the last run, or begins a new one. What is known of
-    /// their use is known of range `record`.
+    /// Adds ranges to the last run, or begins a new one. Range `record` stands
+    /// for the use of all.
     fn add(&mut self, ranges: Range<u64>, tier: Option<TierId>, record: u64, reason: &str) {
         if ranges.is_empty() {
             return;
@@ -221,7 +223,7 @@ impl Explainer<'_> {
     }
 }
 
-/// Whether the same is to be said of both runs.
+/// Whether both runs have the same description.
 fn continues(last: &PlacedRun, run: &PlacedRun) -> bool {
     let about_as_long = match (last.since, run.since) {
         (Some(a), Some(b)) => a.abs_diff(b) <= SINCE_APART_MAX,

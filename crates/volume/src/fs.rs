@@ -1,5 +1,5 @@
-//! The volume as a [`FileSystem`]: each operation through the barrier, to where it
-//! is carried out, and what it changed to the notes of whoever copies home.
+//! The volume as a [`FileSystem`]: each operation passes the barrier, is
+//! carried out by the core, and notes its changes for a replacement of home.
 
 use crate::volume::Volume;
 use braid_contract::{
@@ -25,8 +25,8 @@ use std::ffi::OsStr;
 use std::path::PathBuf;
 use std::time::Duration;
 
-/// Nobody changes the tree but through the volume, so what was answered stays
-/// true until an operation changes it.
+/// The tree changes only through the volume, so an answer stays true until an
+/// operation changes it.
 const CACHE_TTL: Duration = Duration::from_secs(24 * 3600);
 
 impl FileSystem for Volume {
@@ -198,7 +198,7 @@ impl FileSystem for Volume {
     fn flush(&self, _caller: &Caller, handle: HandleId) -> Result<()> {
         let _entered = self.core.barrier.enter();
         let open = self.core.handles.file(handle)?;
-        // Times must not change later on their own.
+        // Times must not change later without an operation.
         if !open.flags.write {
             return Ok(());
         }
@@ -298,8 +298,8 @@ impl FileSystem for Volume {
         self.core.handles.dir(handle)?.sync()
     }
 
-    /// Space of all tiers together; one that two tiers share is counted once,
-    /// and what is reserved on a tier is not available.
+    /// Space of all tiers together; space that two tiers share counts once, and
+    /// a tier's reserve is not available.
     fn statfs(&self, _caller: &Caller) -> Result<StatFs> {
         let _entered = self.core.barrier.enter();
         let native = self.core.home.root().usage()?;
@@ -317,7 +317,7 @@ impl FileSystem for Volume {
                 sum.total += usage.total;
                 sum.free += usage.free;
                 if tier.takes_ranges() {
-                    // What was placed since the tier was measured counts.
+                    // Space that was taken since the tier was measured counts.
                     sum.available += tier.room();
                 }
             }
@@ -360,7 +360,7 @@ impl FileSystem for Volume {
         let _entered = self.core.barrier.enter();
         let mut result = Ok(());
         for open in self.core.handles.files() {
-            // One that can't be synced does not keep the others from it.
+            // A tier that can't be synced does not keep the others from it.
             let synced = sync_file(&self.core, &open.file, false);
             result = result.and(synced);
             self.core.observer.inode_changed(&open.file.inode);
@@ -373,12 +373,12 @@ impl FileSystem for Volume {
         let _entered = self.core.barrier.enter();
         let path = path_of(&self.core, ino)?.path()?;
         let root = self.core.home.root().path()?;
-        // One that was renamed out of home is not in the volume.
+        // A file that was renamed out of home is not in the volume.
         Ok(path.strip_prefix(root).map_err(|_| Error::from(Errno::ENOENT))?.to_owned())
     }
 }
 
-/// Notes that an inode changed that the front end knows.
+/// Notes a change of an inode that the front end knows.
 fn note_ino(core: &Core, ino: InodeId) {
     if core.observer.follows_changes()
         && let Ok(inode) = core.inodes.get(ino)

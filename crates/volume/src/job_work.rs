@@ -1,6 +1,5 @@
-//! How jobs are carried out: those that move ranges by the jobs themselves,
-//! others by the service whose work it is. A thread calls this; in a simulation,
-//! each tick does.
+//! Carrying out jobs: the list of jobs moves ranges itself, and services do the
+//! other kinds. A thread calls this; in a simulation, each tick does.
 
 use crate::api::Replacer;
 use crate::import::ImportObserver;
@@ -15,7 +14,7 @@ use std::path::Path;
 /// Why a file was left where it is.
 const CONFLICT: &str = "home has something of that name";
 
-/// A job that brings a tier's own files in.
+/// A job that imports a tier's own files.
 struct ImportJob<'v> {
     jobs: &'v Jobs,
     id: u64,
@@ -64,7 +63,7 @@ impl Volume {
         }
     }
 
-    /// Carries a job on as far as it goes.
+    /// Carries a job on as far as possible.
     pub(crate) fn run_job(&self, id: u64, pace: &Pace) {
         self.jobs.run(id, |what| self.carry_on(id, what, pace));
     }
@@ -77,7 +76,7 @@ impl Volume {
         }
         let Some(removed) = what.removed_tier() else { return self.jobs.move_ranges(id, what, pace) };
         if self.core.tiers.number(removed).is_none() {
-            // It was removed by another way.
+            // The tier was removed otherwise.
             return Ok(RunEnd::Finished);
         }
         match self.jobs.move_ranges(id, what, pace)? {
@@ -86,9 +85,10 @@ impl Volume {
         }
     }
 
-    /// Takes a tier out of the volume that the job emptied.
+    /// Removes the tier that the job emptied from the volume.
     fn remove_emptied(&self, id: u64, tier: &str) -> std::result::Result<RunEnd, RunStop> {
-        // One that was cancelled or paused, and answered so, keeps the tier.
+        // A job that was cancelled or paused, with that reported, keeps the
+        // tier.
         if !self.jobs.list.commit(id) {
             return Err(RunStop::Interrupted);
         }
@@ -102,8 +102,8 @@ impl Volume {
         })
     }
 
-    /// Moves home to the directory of the job, all at once: what was copied
-    /// before is of no use after an end that came too early, and is removed.
+    /// Moves home to the directory of the job, in one go: copies are of no use
+    /// after an early end, and are removed.
     fn move_home(&self, id: u64, pace: &Pace) -> std::result::Result<RunEnd, RunStop> {
         let failed = |error: Error| RunStop::Failed(error.to_string());
         let begun = self.jobs.list.update(id, |job| {
@@ -114,7 +114,7 @@ impl Volume {
             return Err(RunStop::Failed("its directory is not known any more".into()));
         };
         let Some(alone) = self.core.maintenance.try_lock() else {
-            // A check goes on.
+            // A check is under way.
             return Ok(RunEnd::Waiting(0, Rest::All));
         };
         let beside = Replacer { volume: self, job: Some(id) };
@@ -131,7 +131,7 @@ impl Volume {
         }
     }
 
-    /// Notes how far it is; answers whether it is to go on.
+    /// Notes progress; answers whether to continue.
     fn note_copied(&self, id: u64, now: &RehomeProgress) -> bool {
         let more = self.jobs.list.update(id, |job| {
             job.rehome.phase = Some(now.phase);
@@ -151,12 +151,12 @@ impl Volume {
         !self.jobs.list.is_given_up(id)
     }
 
-    /// Brings a tier's own files in. What is in already is met no more, so that
-    /// a job that was interrupted goes on where it was.
+    /// Imports a tier's own files. Files that came in are gone from there, so
+    /// an interrupted job continues where it was.
     fn bring_in(&self, id: u64, tier: &str) -> std::result::Result<RunEnd, RunStop> {
         let mut import = ImportJob { jobs: &self.jobs, id, conflicts: 0, errors: 0 };
-        // The front end is told of names, and may have to wait for requests: the
-        // barrier must not be frozen for those.
+        // The notices of new names to the front end may wait for requests: the
+        // barrier must not be frozen meanwhile.
         let result = match self.core.maintenance.try_lock() {
             Some(_alone) => self.importer.import(tier, &mut import),
             None => {

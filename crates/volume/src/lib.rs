@@ -1,16 +1,17 @@
 //! The file system over tiers: one namespace, on the home tier's own file
 //! system, whose files may be larger and faster than any one tier.
 //!
-//! [`Volume`] implements [`FileSystem`](braid_contract::FileSystem) over
-//! [`Store`](braid_contract::Store)s that it is given, and never names a
-//! concrete one. The daemon opens it; front ends speak to it through the trait.
+//! [`Volume`] implements [`FileSystem`](braid_contract::FileSystem) over any
+//! [`Store`](braid_contract::Store)s, and never names a concrete one. The
+//! daemon opens it; front ends speak to it through the trait.
 //!
-//! Reading order: `index` (where ranges are),
-//! `placement` (where new ones go), `heat` and `movers` (what moves them),
-//! `tiers`, `file` (all I/O), `namespace` (names and attributes), `jobs` (long
-//! moves that somebody started), `reap` and `recover` (what goes on after a removal
-//! or a crash), `volume` (how it is put together). Beside it: `trace` (what
-//! applications do, recorded) and `simulator` (policies tried on that).
+//! The layers below are crates: `braid-home` (the namespace's directory),
+//! `braid-index` (where ranges are), `braid-tiers`, `braid-core` (all I/O,
+//! names and attributes, removal and recovery) and `braid-check`. This one has
+//! the services that stand on them. Reading order: `placement` (where new
+//! ranges go), `heat` and `movers` (which ranges move by themselves), `jobs`
+//! (long moves on request), `membership`, `import`, `rehome` and `eject`, then
+//! `open` and `volume` (how it is all put together).
 #![forbid(unsafe_code)]
 
 mod affected;

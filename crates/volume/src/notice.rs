@@ -1,13 +1,13 @@
-//! `.braid/README`: says what a tier's directory is, and that a backup of it is
-//! none.
+//! `.braid/README`: explains a tier's directory, and that a copy of one tier is
+//! no backup.
 
 use braid_contract::Store;
 use braid_core::Core;
 
-/// Its name on the home tier; other stores have one of their own.
+/// Its name on the home tier; other stores choose their own.
 const NAME: &str = "README";
 
-/// What it says, on each tier.
+/// Its text, on each tier.
 pub(crate) const NOTICE: &[u8] = b"\
 This directory is a tier of a Braid volume.
 
@@ -26,8 +26,8 @@ rescue.py, which needs nothing but Python. It comes with Braid, in
 Mounted where, and by what: braid status DIRECTORY, findmnt -t fuse.braid.
 ";
 
-/// Leaves the notice on every tier where it is missing: those of volumes
-/// from before it, too. Nothing depends on it.
+/// Leaves the notice on every tier where it is missing, such as those of older
+/// volumes. Nothing depends on it.
 pub(crate) fn leave_notices(core: &Core) {
     let home = core.home.braid().and_then(|braid| match braid.read_small(NAME, NOTICE.len() + 1) {
         Ok(Some(found)) if found == NOTICE => Ok(()),

@@ -1,5 +1,5 @@
-//! What of files is on which tier: by their indexes, whether a name leads to them
-//! or not. What moves files off tiers, and takes tiers out, goes by it.
+//! The ranges of files on each tier, by their indexes, with a name or without.
+//! Operations that empty or remove a tier use this.
 
 use braid_contract::{Errno, ObjectId, Result, TierId};
 use braid_core::Core;
@@ -11,19 +11,19 @@ use braid_index::Index;
 use braid_tiers::{Backend, Counts, Tier};
 use std::sync::atomic::Ordering;
 
-/// A range of a file that is somewhere.
+/// A range of a file that is on a tier.
 pub(crate) struct Stretch {
     /// First byte.
     pub(crate) offset: u64,
     /// Bytes of the file in it; none behind its end.
     pub(crate) len: u64,
-    /// How long the file's ranges are.
+    /// Range size of the file.
     pub(crate) ranges: RangeSize,
     pub(crate) tier: TierId,
 }
 
-/// Calls `visit` with each range of a file that is somewhere, from the one
-/// at offset `first` on.
+/// Calls `visit` with each range of a file that is on a tier, from the one at
+/// offset `first` on.
 pub(crate) fn each_range(
     core: &Core,
     file: &File,
@@ -45,10 +45,11 @@ pub(crate) fn each_range(
         Layout::Spread(spread) => {
             let size = spread.size();
             spread.index.for_each(first, |range, entry| match entry {
-                // No file has so many: a damaged index, which fsck tells of.
+                // No file has so many ranges: a damaged index, which fsck
+                // reports.
                 _ if ranges.start_of(range) >= SIZE_MAX => Ok(()),
                 Ok(entry) => visit(stretch(range, entry.tier, size)),
-                // Nobody knows where it is; reading it says so.
+                // Its tier is unknown; reading it reports that.
                 Err(_) => Ok(()),
             })
         }
@@ -65,8 +66,7 @@ pub(crate) fn bytes_elsewhere(core: &Core, file: &File, than: &Tier) -> Result<u
     Ok(bytes)
 }
 
-/// Ranges that all indexes have on a tier, whether or not a name leads to
-/// them.
+/// Ranges on a tier by all indexes, with a name or without.
 pub(crate) fn ranges_on(core: &Core, tier: &Tier) -> Result<u64> {
     let mut ranges = 0;
     each_index(core, &mut |id| {
@@ -78,7 +78,7 @@ pub(crate) fn ranges_on(core: &Core, tier: &Tier) -> Result<u64> {
 
 fn each_index(core: &Core, visit: &mut dyn FnMut(ObjectId) -> Result<()>) -> Result<()> {
     core.index.list(&mut |id| match visit(id) {
-        // It is gone by now, or can't be read, as the check tells.
+        // The file is gone by now, or can't be read, which the check reports.
         Err(error) if matches!(error.errno(), Errno::ENOENT | Errno::EUCLEAN) => Ok(()),
         result => result,
     })
@@ -93,9 +93,9 @@ fn ranges_in(index: &Index, tier: &Tier) -> Result<u64> {
     Ok(ranges)
 }
 
-/// Bytes that may have to find another place when a tier is emptied: as
-/// far as is known without looking, then by what its objects take. What is
-/// known is a number of ranges, each of which may be as long as can be.
+/// Bytes that may have to move when a tier is emptied: the count of its ranges
+/// times the longest size, if the count is exact and that fits in `room`;
+/// otherwise a closer figure from indexes and objects.
 pub(crate) fn bytes_on(core: &Core, tier: &Tier, room: u64) -> Result<u64> {
     let most = tier.ranges.load(Ordering::Relaxed).saturating_mul(RANGE_SIZE_MAX.into());
     if core.tiers.counts() == Counts::Exact && most <= room {
@@ -118,12 +118,12 @@ pub(crate) fn bytes_on(core: &Core, tier: &Tier, room: u64) -> Result<u64> {
 
 /// A whole file on a tier.
 pub(crate) struct WholeOn {
-    /// How many ranges it has, one at least: something of it is there.
+    /// Its number of ranges, at least one: it has some data there.
     pub(crate) ranges: u64,
     pub(crate) size: u64,
 }
 
-/// The whole files that are on a tier, with a name or open without.
+/// The whole files on a tier, with a name or open without one.
 pub(crate) fn whole_files_on(core: &Core, tier: &Tier) -> Result<Vec<WholeOn>> {
     let mut files = Vec::new();
     let mut add = |size: u64, ranges: u64| files.push(WholeOn { ranges: ranges.max(1), size });

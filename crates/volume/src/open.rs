@@ -1,5 +1,5 @@
-//! Opening a volume: everything is checked before anything is changed, then
-//! the volume is made or recovered.
+//! Opening a volume: everything is checked before anything changes, then the
+//! volume is created or recovered.
 
 use crate::background::start_threads;
 use crate::config::VolumeConfig;
@@ -36,13 +36,13 @@ use parking_lot::Mutex;
 use std::ffi::OsStr;
 use std::sync::Arc;
 
-/// BackgroundThreads for work on several tiers at once: more than two tiers that hang
-/// can hold.
+/// Threads for work on several tiers at once: more than two hanging tiers can
+/// block.
 const POOL_THREADS: usize = 48;
 
 type Opening<T> = std::result::Result<T, OpenError>;
 
-/// What the tiers' labels say, all of it checked.
+/// The checked contents of the tiers' labels.
 struct Plan {
     volume: VolumeId,
     range_size: RangeSize,
@@ -51,13 +51,13 @@ struct Plan {
     /// Number of each tier of the configuration, in its order.
     tiers: Vec<TierId>,
     table: VolumeTable,
-    /// The table on the home tier does not say this yet.
+    /// The table on the home tier has to be written.
     table_is_new: bool,
-    /// Tiers (by place in the configuration) that have no label yet.
+    /// Tiers, by position in the configuration, that have no label yet.
     unlabelled: Vec<usize>,
     home_unlabelled: bool,
-    /// Tiers whose label has not the volume's key: it was of version 1, or
-    /// they were not there when it got the key.
+    /// Tiers whose label lacks the volume's key: it is of version 1, or they
+    /// were absent when the volume got the key.
     behind: Vec<usize>,
     home_behind: bool,
     secret: Secret,
@@ -79,12 +79,12 @@ impl Plan {
 }
 
 impl Volume {
-    /// Makes the volume that `config` describes, and leaves it closed. Its tiers
-    /// must all be new.
+    /// Creates the volume that `config` describes, and leaves it closed. Its
+    /// tiers must all be new.
     ///
     /// # Errors
-    /// An [`OpenError`]; nothing was made then, unless a tier failed in the
-    /// middle of it: doing it again carries on.
+    /// An [`OpenError`]; then nothing was created, unless a tier failed midway:
+    /// a second call continues from there.
     pub fn create(mut config: VolumeConfig) -> Opening<VolumeId> {
         config.create = true;
         let (home, plan) = examine(&config)?;
@@ -95,12 +95,13 @@ impl Volume {
         Ok(plan.volume)
     }
 
-    /// Opens the volume that `config` describes, and makes it first if that was
-    /// asked for and its tiers are new. A volume that was not unmounted cleanly is recovered.
+    /// Opens the volume that `config` describes, and creates it first if
+    /// `config` asks for that and its tiers are new. A volume that was not
+    /// unmounted cleanly is recovered.
     ///
     /// # Errors
-    /// An [`OpenError`]; nothing was created or changed then, unless a tier
-    /// failed in the middle of making or recovering the volume.
+    /// An [`OpenError`]; then nothing was created or changed, unless a tier
+    /// failed while the volume was created or recovered.
     pub fn open(mut config: VolumeConfig) -> Opening<Arc<Self>> {
         let left_out = leave_out_removed(&mut config);
         let (mut home, plan) = examine(&config)?;
@@ -110,7 +111,7 @@ impl Volume {
         let mut volume = assemble(home, config, &plan)?;
         recover(&volume.core)?;
         if plan.home_unlabelled {
-            // It is new: there is nothing to be counted.
+            // A new volume has nothing to count.
             volume.core.tiers.set_counts(Counts::Exact);
             match look_for_strays(&volume.core.home) {
                 Ok(strays) => volume.strays = strays,
@@ -131,7 +132,7 @@ impl Volume {
     }
 }
 
-/// Checks everything, and changes nothing.
+/// Checks everything, without changing anything.
 fn examine(config: &VolumeConfig) -> Opening<(Home, Plan)> {
     let mut home = open_home(&config.home)?;
     guard(&home, &config.home.name)?;
@@ -161,7 +162,7 @@ fn examine(config: &VolumeConfig) -> Opening<(Home, Plan)> {
             let what = "the home tier has a volume table and no label".to_owned();
             return Err(OpenError::Damaged { tier: config.home.name.clone(), what });
         }
-        // The volume was being made when a crash came; there is nothing in it.
+        // A crash interrupted the creation of the volume; it is empty.
         (None, table) => plan_new(config, user_xattr, table.as_ref(), &labels)?,
     };
     Ok((home, plan))
@@ -230,7 +231,7 @@ fn unreadable(tier: &str, what: &str, error: FormatError) -> OpenError {
 }
 
 /// A home tier without a label: a new volume, whose tiers must be new too, or
-/// were labelled when its making was interrupted.
+/// were labelled before its creation was interrupted.
 fn plan_new(
     config: &VolumeConfig,
     user_xattr: bool,
@@ -297,8 +298,8 @@ fn random(config: &VolumeConfig) -> Result<[u8; 16]> {
     Ok(bytes)
 }
 
-/// The key of a volume that there is: its table's, else that of a label, since
-/// a tier that joins is labelled before the table is written; else a new one,
+/// The key of an existing volume: its table's, or else that of a label, since a
+/// joining tier is labelled before the table is written; or else a new one,
 /// which makes the volume one of version 2.
 fn secret_of(
     config: &VolumeConfig,
@@ -314,8 +315,8 @@ fn secret_of(
     }
 }
 
-/// A labelled home tier: every tier of the volume must be given, and be the
-/// one that it says. A tier that the volume does not have yet joins it.
+/// A labelled home tier: every tier of the volume must be given, and have the
+/// right label. A tier that the volume does not have yet joins it.
 fn plan_existing(
     config: &VolumeConfig,
     home: &Label,
@@ -353,7 +354,8 @@ fn plan_existing(
         plan.tiers.push(match (label, known) {
             (Some(label), _) => check_label(tier, label, &mut new_table)?,
             (None, Some(number)) if tier.store.is_none() => number,
-            // The volume has a tier of this name, and this directory is not it.
+            // The volume has a tier of this name, but this directory is
+            // another.
             (None, Some(_)) => return Err(OpenError::NotLabelled { tier: tier.name.clone() }),
             (None, None) if tier.store.is_none() => {
                 return Err(OpenError::NotLabelled { tier: tier.name.clone() });
@@ -389,7 +391,7 @@ fn check_label(tier: &TierConfig, label: &Label, table: &mut VolumeTable) -> Ope
     let same_name = table.tiers.iter().any(|(_, name)| *name == label.name);
     let agrees = same_number.is_some_and(|(_, name)| *name == label.name);
     if !label.home && !agrees && same_number.is_none() && !same_name {
-        // It was joining the volume when a crash came.
+        // A crash interrupted its joining.
         table.tiers.push((label.tier, label.name.clone()));
         table.tiers.sort();
     } else if label.home || !agrees {
@@ -407,10 +409,10 @@ fn check_name(given: &str, labelled: &str) -> Opening<()> {
     }
 }
 
-/// Writes what is missing, so that a crash on the way is carried on from at
-/// the next mount. A new volume: table, labels, home's label last. A tier that
-/// joins: its label, then the table. A volume that gets its key: the table,
-/// which counts, then the labels.
+/// Writes the missing labels and table, in an order that the next mount can
+/// resume after a crash. A new volume: table, labels, home's label last. A tier
+/// that joins: its label, then the table. A volume that gets its key: the
+/// table, which counts, then the labels.
 fn prepare(home: &Home, config: &VolumeConfig, plan: &Plan) -> Opening<()> {
     if plan.home_unlabelled {
         let made = home.root().ensure_dir_at(".braid");
@@ -424,7 +426,7 @@ fn prepare(home: &Home, config: &VolumeConfig, plan: &Plan) -> Opening<()> {
     };
     if plan.home_unlabelled {
         write_table()?;
-        // A tier must not know the volume before home does.
+        // No tier may carry the volume's label before home's table has it.
         home.root().sync(false)?;
     }
     write_labels(config, plan, &plan.unlabelled)?;
@@ -440,7 +442,7 @@ fn prepare(home: &Home, config: &VolumeConfig, plan: &Plan) -> Opening<()> {
     Ok(())
 }
 
-/// Labels tiers, by their places in the configuration.
+/// Labels tiers, by their positions in the configuration.
 fn write_labels(config: &VolumeConfig, plan: &Plan, places: &[usize]) -> Opening<()> {
     for at in places {
         let tier = &config.tiers[*at];
@@ -527,7 +529,7 @@ fn assemble(home: Home, config: VolumeConfig, plan: &Plan) -> Opening<Volume> {
     })
 }
 
-/// The threads for work on several tiers at once, where there may be any.
+/// The threads for work on several tiers at once, if threads are allowed.
 fn pool(environment: &dyn Environment) -> Result<Option<rayon::ThreadPool>> {
     if !environment.threads() {
         return Ok(None);
@@ -537,7 +539,7 @@ fn pool(environment: &dyn Environment) -> Result<Option<rayon::ThreadPool>> {
     pool.build().map(Some).map_err(|error| Error::new(Errno::EAGAIN, error.to_string()))
 }
 
-/// The root is known from the start and never forgotten.
+/// Enters the root, which is never forgotten.
 fn enter_root(core: &Core) -> Result<()> {
     let root = core.home.root().reopen(Access::Path)?;
     let identity = core.home.identify(&*root)?;

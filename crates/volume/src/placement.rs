@@ -1,5 +1,4 @@
-//! Where new ranges go: the rules and the policy of now, and the settings that
-//! they come from.
+//! Where new ranges go: the current rules and policy, and their settings.
 
 use braid_contract::TierId;
 use braid_core::Placer;
@@ -11,7 +10,7 @@ use std::sync::Arc;
 /// The placement of a volume.
 pub(crate) struct Placement(RwLock<CurrentPlacement>);
 
-/// What counts at the moment.
+/// The rules and policy in force.
 struct CurrentPlacement {
     policy: Arc<dyn Policy>,
     rules: Arc<Rules>,
@@ -22,7 +21,7 @@ struct CurrentPlacement {
 }
 
 impl Placement {
-    /// `tier` finds a tier by its name; `None` is answered if it finds none
+    /// `tier` finds a tier by its name; answers `None` if that fails for a tier
     /// that the policy or a rule names.
     pub(crate) fn new(
         policy_config: PolicyConfig,
@@ -47,8 +46,8 @@ impl Placement {
         (now.policy_config.clone(), now.rules_config.clone())
     }
 
-    /// Goes by other settings, unless they are the same: what stays keeps what
-    /// it learned. `new` is what [`new`](Self::new) made of them.
+    /// Switches to `new`, built by [`new`](Self::new), where its settings
+    /// differ: an unchanged policy keeps what it learned.
     pub(crate) fn exchange(&self, new: Self) {
         let new = new.0.into_inner();
         let mut now = self.0.write();
@@ -61,8 +60,7 @@ impl Placement {
         now.watermark_low = new.watermark_low;
     }
 
-    /// Makes policy and rules anew: the tiers are not those that they were made
-    /// for.
+    /// Rebuilds policy and rules for a changed set of tiers.
     pub(crate) fn renew(&self, tier: impl Fn(&str) -> Option<TierId>) {
         let mut now = self.0.write();
         if let Some(policy) = make_policy(&now.policy_config, &tier) {
@@ -73,8 +71,8 @@ impl Placement {
         }
     }
 
-    /// Who names a tier that `others`, which finds a tier by its name, does not
-    /// find.
+    /// The policy or rule, if any, that names a tier unknown to `others`, which
+    /// finds tiers by name.
     pub(crate) fn names_more_than(&self, others: impl Fn(&str) -> Option<TierId>) -> Option<&'static str> {
         let now = self.0.read();
         if make_policy(&now.policy_config, &others).is_none() {
@@ -88,7 +86,7 @@ impl Placement {
         self.0.read().policy_config.home_watermark().is_some()
     }
 
-    /// The policy, and how many rules go before it.
+    /// The policy, and the number of rules before it.
     pub(crate) fn describe(&self) -> String {
         let policy = self.policy().describe();
         match self.rules().len() {
@@ -98,7 +96,7 @@ impl Placement {
         }
     }
 
-    /// Policies see what the tiers did in an epoch.
+    /// Passes the tiers' figures of an epoch to policies.
     pub(crate) fn close_epoch(&self, epoch: &Epoch) {
         self.policy().epoch(epoch);
         self.rules().policies().for_each(|policy| policy.epoch(epoch));
@@ -120,7 +118,7 @@ impl Placer for Placement {
     }
 }
 
-/// The sizes of ranges that files may have by these rules.
+/// The range sizes that these rules may give files.
 pub(crate) fn sizes_of(rules: &[RuleConfig]) -> RangeSizes {
     let mut sizes = RangeSizes::default();
     rules.iter().filter_map(|rule| rule.range_size).for_each(|size| sizes.insert(size));

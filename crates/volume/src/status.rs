@@ -1,4 +1,4 @@
-//! What a volume says of itself: `status`.
+//! The state of a volume, for `status`.
 
 use crate::affected::{self, AffectedFile};
 use crate::heat::Decay;
@@ -12,7 +12,7 @@ use std::collections::BTreeSet;
 pub struct VolumeStatus {
     /// The volume.
     pub id: VolumeId,
-    /// Range size in bytes, of files that no rule gives another one.
+    /// Range size in bytes, for files without a rule that says otherwise.
     pub range_size: u32,
     /// The placement policy and its settings.
     pub policy: String,
@@ -22,36 +22,35 @@ pub struct VolumeStatus {
     pub open_files: u64,
     /// Inodes that the front end knows.
     pub known_inodes: u64,
-    /// Removed spread files whose data is still to be removed.
+    /// Removed spread files whose data is not removed yet.
     pub pending_removals: u64,
-    /// Tiers that were lost and replaced: files may still have ranges that were
-    /// on them.
+    /// Lost tiers that were replaced: files may still have ranges on them.
     pub lost_tiers: Vec<NamedTier>,
-    /// Tiers that were given at the mount and left out, since they were removed
+    /// Tiers that were given at the mount but left out, since they were removed
     /// from the volume.
     pub left_out_tiers: Vec<String>,
     /// The files that are used most, hottest first.
     pub hottest: Vec<HotFile>,
-    /// What movers moved since the mount.
+    /// Data moved by movers since the mount.
     pub moves: Vec<MoveCount>,
 }
 
 /// A file that is used much.
 #[derive(Clone, Debug)]
 pub struct HotFile {
-    /// Its inode.
+    /// Its inode number.
     pub ino: InodeId,
     /// A descriptor to look at it, where one can be had.
     pub fd: Option<Fd>,
-    /// The heat of its ranges that are in use, in percent, on average.
+    /// Average heat of its ranges in use, in percent.
     pub heat: u8,
-    /// How many these are.
+    /// Number of these ranges.
     pub ranges: u64,
     /// The tiers that its hot ranges are on.
     pub tier_names: Vec<String>,
 }
 
-/// Threads of a tier that are told of, at most.
+/// Most threads of a tier that are listed.
 const THREADS_TOLD_MAX: usize = 8;
 
 impl Volume {
@@ -81,9 +80,9 @@ impl Volume {
         }
     }
 
-    /// Hands `visit` every file of the namespace that has ranges on a tier
-    /// which is read-only, failing, hanging, absent or lost. Reads nothing but
-    /// the home tier, so it does not wait for any of them.
+    /// Hands `visit` every file of the namespace with ranges on a tier that is
+    /// read-only, failing, hanging, absent or lost. Reads nothing but the home
+    /// tier, so it does not wait for any of them.
     ///
     /// # Errors
     /// Those of the home tier, and those of `visit`, which end it.
@@ -93,7 +92,7 @@ impl Volume {
 
     /// The files that are used most.
     fn hottest(&self) -> Vec<HotFile> {
-        /// How many are told of.
+        /// Most files that are listed.
         const FILES_MAX: usize = 10;
         let now = self.movers.heat.now();
         let mut found = Vec::new();
@@ -107,7 +106,7 @@ impl Volume {
                 found.push((key, heat, tiers));
             }
         }
-        // Files are opened once the table is free again.
+        // The table is unlocked before files are opened.
         let told = |(key, heat, tiers): (FileKey, f64, Vec<TierId>)| {
             let (fd, ranges) = (self.movers.look_at(key).ok()?, tiers.len() as u64);
             let tiers: BTreeSet<TierId> = tiers.into_iter().collect();
@@ -123,9 +122,9 @@ impl Volume {
     }
 }
 
-/// What the volume knows of a tier; the rest is the daemon's.
+/// The volume's view of a tier; the daemon adds the rest.
 fn tier_status(tier: &braid_tiers::Tier) -> TierStatus {
-    // JSON has no other numbers.
+    // JSON has no infinity.
     let finite = |number: f64| if number.is_finite() { number } else { 0.0 };
     let usage = tier.last_usage();
     let load = tier.load.sample();

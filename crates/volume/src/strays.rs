@@ -1,4 +1,4 @@
-//! Files of other volumes in the tree that a new volume is made over: their
+//! Files of other volumes in the tree over which a new volume is created: their
 //! data is on tiers that this volume does not have, or in an index that is
 //! gone. They answer `EUCLEAN`, and `braid create` names them.
 
@@ -11,11 +11,11 @@ use std::fmt;
 
 const NAMES: [&str; 2] = ["trusted.braid.id", "user.braid.id"];
 
-/// What was found of other volumes.
+/// The files of other volumes.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct Strays {
-    /// How many files, by the first half of their volume's id in hexadecimal,
-    /// which attributes of version 1 do not tell.
+    /// Number of files, by the first half of their volume's id in hexadecimal;
+    /// `None` for attributes of version 1, which lack it.
     pub files: BTreeMap<Option<String>, u64>,
     /// One of them.
     pub example: String,
@@ -42,8 +42,8 @@ impl fmt::Display for Strays {
     }
 }
 
-/// Goes through the tree of a volume that was just made; `None` if there is
-/// nothing of others.
+/// Searches the tree of a volume that was just created; `None` if there are no
+/// such files.
 pub(crate) fn look_for_strays(home: &Home) -> Result<Option<Strays>> {
     let mut strays = Strays::default();
     home.walk(&mut |path, fd, _| {
@@ -58,8 +58,8 @@ pub(crate) fn look_for_strays(home: &Home) -> Result<Option<Strays>> {
     Ok((!strays.files.is_empty()).then_some(strays))
 }
 
-/// Whether a file has an id attribute, which can't be this volume's, and
-/// whose it is.
+/// The volume of a file's id attribute, which can't be this one's; `None`
+/// without the attribute.
 fn stray(home: &Home, fd: &dyn NativeFd) -> Result<Option<Option<String>>> {
     for name in NAMES {
         let mut value = [0; 2 * IdAttr::LEN_MAX];

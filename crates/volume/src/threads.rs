@@ -1,4 +1,4 @@
-//! The volume's own threads, and the way to end them.
+//! The volume's own threads, and how they end.
 
 use braid_contract::Mover;
 use parking_lot::{Condvar, Mutex};
@@ -17,11 +17,12 @@ impl Stop {
         *self.0.lock()
     }
 
-    /// Waits so long; answers `false` if the thread is to end.
+    /// Waits so many nanoseconds; answers `false` if the thread is to end.
     pub(crate) fn waited(&self, nanos: u64) -> bool {
         let mut stopped = self.0.lock();
         if !*stopped {
-            // One that wakes early does its round early, which does no harm.
+            // A thread that wakes early does its round early, which does no
+            // harm.
             self.1.wait_for(&mut stopped, Duration::from_nanos(nanos));
         }
         !*stopped
@@ -35,7 +36,7 @@ impl Stop {
 
 /// The threads.
 pub(crate) struct BackgroundThreads {
-    /// How often loads are reckoned, in nanoseconds.
+    /// Length of an epoch, in nanoseconds.
     pub(crate) epoch_ns: u64,
     stop: Arc<Stop>,
     running: Mutex<Vec<JoinHandle<()>>>,
@@ -48,7 +49,7 @@ impl BackgroundThreads {
         Self { epoch_ns, stop: Arc::default(), running: Mutex::default(), movers: Mutex::default() }
     }
 
-    /// Starts a thread, which is to end soon after the stop was set.
+    /// Starts a thread, which must end soon after the stop was set.
     pub(crate) fn start(&self, name: &str, work: impl FnOnce(&Stop) + Send + 'static) -> std::io::Result<()> {
         let stop = Arc::clone(&self.stop);
         let thread = std::thread::Builder::new().name(name.into()).spawn(move || work(&stop))?;

@@ -1,4 +1,4 @@
-//! How a volume is put together.
+//! The volume as a whole.
 
 use crate::import::Importer;
 use crate::jobs::Jobs;
@@ -28,25 +28,25 @@ pub struct Volume {
     pub(crate) membership: Membership,
     pub(crate) home_replacement: HomeReplacement,
     pub(crate) importer: Importer,
-    /// What holds movers and jobs back.
+    /// The limits of movers and jobs.
     pub(crate) throttles: Arc<Throttles>,
     pub(crate) threads: BackgroundThreads,
-    /// What of other volumes was in the tree when this one was made.
+    /// Files of other volumes in the tree when this one was created.
     pub(crate) strays: Option<Strays>,
 }
 
 impl Volume {
-    /// Brings everything to the tiers that must be there for the next mount:
-    /// home inodes, removals, counts. Called once, after the front end ended.
+    /// Writes to the tiers what the next mount needs: home inodes, removals,
+    /// counts. To be called once, after the front end has ended.
     ///
     /// # Errors
-    /// Those of the tiers. What could not be done is done at the next mount.
+    /// Those of the tiers. The next mount does what this could not.
     pub fn shutdown(&self) -> Result<()> {
         self.jobs.list.stop();
         self.home_replacement.end();
         self.movers.rounds.stop();
         self.threads.stop();
-        // The kernel does not release what was open when it was unmounted.
+        // The kernel does not release files that were open at the unmount.
         for handle in self.core.handles.file_handles() {
             if let Err(error) = close_file(&self.core, handle) {
                 tracing::warn!(%error, "closing a file that was open at the unmount");
@@ -68,14 +68,14 @@ impl Volume {
     /// Moves the range that holds byte `offset` of a file to the tier of this
     /// name, if it is not there already (ordering rule 1). A file of one range
     /// moves as a whole; a longer plain one is spread first, and one that is
-    /// wholly on home then is plain again. A range that was never written stays
-    /// nowhere. `between` is called each time the range was copied, and before
-    /// it is looked what was written to it meanwhile.
+    /// then wholly on home becomes plain again. A range that was never written
+    /// stays without a tier. `between` is called each time the range was
+    /// copied, before the check for writes meanwhile.
     ///
     /// # Errors
-    /// `ENOENT` if there is no such tier, `ESTALE` if nobody has looked the
-    /// inode up, `ENOSPC` if the tier has no room, `EBUSY` if the kernel does
-    /// I/O on the file by itself at present, or something else moves or changes
+    /// `ENOENT` if there is no such tier, `ESTALE` if the inode was never
+    /// looked up, `ENOSPC` if the tier has no room, `EBUSY` if the kernel does
+    /// I/O on the file itself at present, or another operation moves or changes
     /// the range; those of both tiers.
     pub fn move_range(&self, ino: InodeId, offset: u64, tier: &str, between: &mut dyn FnMut()) -> Result<()> {
         let to = self.core.tiers.iter().find(|to| to.name == tier);
@@ -90,34 +90,34 @@ impl Volume {
         moved.map(drop).and(ended)
     }
 
-    /// Names what remembers names. Once; later ones are ignored.
+    /// Sets the cache of names. Only the first call counts.
     pub fn set_entry_cache(&self, cache: Arc<dyn EntryCache>) {
         self.importer.set_entry_cache(cache);
     }
 
-    /// When reads renew access times; `None` where that is as the home tier's
-    /// file system is mounted.
+    /// When reads update access times; `None` where the home tier's file system
+    /// decides.
     #[must_use]
     pub fn access_times(&self) -> Option<AccessTimes> {
         self.core.home.access_times()
     }
 
-    /// Changes when reads renew access times.
+    /// Sets when reads update access times.
     ///
     /// # Errors
-    /// `EOPNOTSUPP` where that is as the home tier's file system is mounted.
+    /// `EOPNOTSUPP` where the home tier's file system decides.
     pub fn set_access_times(&self, times: AccessTimes) -> Result<()> {
         self.core.home.root().set_access_times(times)
     }
 
-    /// What there was of other volumes in the tree that this one was made over;
-    /// `None` if nothing, or if the volume is not new.
+    /// Files of other volumes in the tree over which this one was created;
+    /// `None` if there were none, or if the volume is not new.
     #[must_use]
     pub fn strays(&self) -> Option<&Strays> {
         self.strays.as_ref()
     }
 
-    /// Sets a bug; at most one.
+    /// Injects a bug; at most one.
     #[cfg(feature = "failpoints")]
     pub fn set_failpoint(&self, failpoint: crate::Failpoint) {
         let _ = self.core.failpoint.set(failpoint);

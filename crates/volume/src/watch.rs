@@ -1,5 +1,5 @@
-//! Those who follow what operations do: the heat of ranges, and the notes of
-//! changes while home is copied.
+//! Observers of operations: the heat of ranges, and the notes of changes while
+//! home is copied.
 
 use crate::heat::Heat;
 use crate::rehome::Changes;
@@ -10,7 +10,7 @@ use std::ffi::OsStr;
 use std::ops::Range;
 use std::sync::Arc;
 
-/// Hands on what the core tells.
+/// Passes on the core's notifications.
 pub(crate) struct Watch {
     pub(crate) heat: Arc<Heat>,
     pub(crate) changes: Arc<Changes>,

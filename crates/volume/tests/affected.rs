@@ -1,4 +1,4 @@
-//! Which files are said to have something on a tier that can't be relied on.
+//! Which files are reported as having ranges on a tier that can't be relied on.
 #![allow(clippy::unwrap_used, clippy::panic, reason = "a test fails by panicking")]
 
 #[allow(dead_code, reason = "other tests need more of it")]
@@ -14,7 +14,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-/// A volume whose other tier fails when it is told to.
+/// A volume whose other tier fails on request.
 fn open(bed: &Bed) -> (Open, FaultControl) {
     let mut config = bed.config();
     config.tiers[0].store = None;
@@ -33,7 +33,8 @@ fn everything_fails(control: &FaultControl) {
 /// Offset, length, and the tier's state.
 type Runs = Vec<(u64, u64, String)>;
 
-/// By path, the stretches with the tier's state; or that nothing is known.
+/// By path, the stretches with the tier's state; `None` if the index can't be
+/// read.
 fn affected(open: &Open) -> BTreeMap<String, Option<Runs>> {
     let mut files = BTreeMap::new();
     open.volume
@@ -48,7 +49,7 @@ fn affected(open: &Open) -> BTreeMap<String, Option<Runs>> {
     files
 }
 
-/// Where the file is on the other tier, as `explain` says.
+/// The ranges of the file on the other tier, as `explain` reports them.
 fn on_slow(open: &Open, name: &str, state: &str) -> Runs {
     let explained = open.volume.explain(open.lookup(name).unwrap()).unwrap();
     let runs = explained.runs.iter().filter(|run| run.tier.as_ref().is_some_and(|tier| tier.id.0 == 1));

@@ -1,5 +1,5 @@
 //! The power is cut before every effect of an import, and of an ejection: no
-//! file is lost, and what was begun can be ended.
+//! file is lost, and the interrupted operation can be completed.
 
 #![allow(clippy::unwrap_used, clippy::panic, reason = "a test fails by panicking")]
 
@@ -27,7 +27,7 @@ fn mount(machine: &Machine) -> Result<Open, OpenError> {
     Volume::open(machine.config(HOME)).map(|volume| Open { volume })
 }
 
-/// What the check calls damage.
+/// The findings that the check calls damage.
 fn damage(machine: &Machine) -> Vec<String> {
     let roots = vec![("slow".to_owned(), machine.disks[TIER].root())];
     let options = CheckOptions { roots, ..CheckOptions::default() };
@@ -36,7 +36,7 @@ fn damage(machine: &Machine) -> Vec<String> {
     damage.map(|problem| problem.what).collect()
 }
 
-/// What was on the disks before one effect.
+/// The state of the disks before one effect.
 struct Moment {
     disks: [Frozen; 2],
     what: String,
@@ -73,13 +73,13 @@ fn each_state(moments: &[Moment], mut examine: impl FnMut(Machine, &str)) {
     }
 }
 
-/// Makes a native file of this content.
+/// Creates a native file with these contents.
 fn put(root: &dyn NativeFd, path: &str, data: &[u8]) {
     let file = root.create_at(OsStr::new(path), 0o640).unwrap();
     assert_eq!(file.write_at(0, &[IoSlice::new(data)], false).unwrap(), data.len());
 }
 
-/// The content of a native file.
+/// The contents of a native file.
 fn get(root: &dyn NativeFd, path: &str) -> Option<Vec<u8>> {
     let file = root.open_at(OsStr::new(path), Access::Read).ok()?;
     let mut data = vec![0; file.stat().unwrap().attr.size as usize];
@@ -103,7 +103,7 @@ fn read(open: &Open, path: &str) -> Option<Vec<u8>> {
     Some(found)
 }
 
-/// The files of the tier that come in, and what they hold.
+/// The files of the tier that come in, and their contents.
 fn files() -> [(&'static str, Vec<u8>); 4] {
     [
         ("dir/large", pattern(2, 5 * RANGE as usize + 9)),
@@ -113,7 +113,7 @@ fn files() -> [(&'static str, Vec<u8>); 4] {
     ]
 }
 
-/// A tier with files of its own, one of which home has too.
+/// A tier with files of its own, one of which exists on home too.
 fn fill_tier(machine: &Machine) {
     let (home, tier) = (machine.disks[HOME].root(), machine.disks[TIER].root());
     home.make_dir_at(OsStr::new("dir"), 0o755).unwrap();
@@ -132,7 +132,7 @@ fn fill_tier(machine: &Machine) {
     machine.disks.iter().for_each(|disk| disk.root().sync_fs().unwrap());
 }
 
-/// Has an import of the tier done, one that goes on or a new one.
+/// Completes an import of the tier, a resumed one or a new one.
 fn import(open: &Open) {
     if open.volume.jobs().iter().all(|job| job.record.state.is_final()) {
         open.volume.start_job(JobKind::Import { tier: "slow".into() }, None).unwrap();
@@ -196,7 +196,7 @@ fn goes(model: Model) {
     each_state(&moments, |machine, context| {
         match eject(&machine) {
             Ok(ejection) => assert!(ejection.done, "{context}: {ejection:?}"),
-            // It was done.
+            // The import was complete.
             Err(error) => assert!(matches!(error, OpenError::NoVolume { .. }), "{context}: {error}"),
         }
         let home = machine.disks[HOME].root();
@@ -209,7 +209,7 @@ fn goes(model: Model) {
     });
 }
 
-/// Where a file of a tree that is taken apart in place is in the end.
+/// The final disk and path of a file after an ejection in place.
 const IN_PLACE: [(usize, &str); 5] =
     [(TIER, "dir/large"), (TIER, "dir/link"), (TIER, "dir/small"), (HOME, "new/empty"), (HOME, "dir/same")];
 
@@ -223,7 +223,7 @@ fn eject_in_place(machine: &Machine) -> Result<braid_volume::Ejection, OpenError
     Volume::eject(machine.config(HOME), options, &mut |_| true)
 }
 
-/// A volume with files that came in from the tier, and one that is spread.
+/// A volume with files imported from the tier, and a spread one.
 fn come_in(machine: &Machine) -> Vec<u8> {
     fill_tier(machine);
     let tier = machine.disks[TIER].root();
@@ -241,7 +241,7 @@ fn come_in(machine: &Machine) -> Vec<u8> {
     open.volume.release(handle).unwrap();
     open.volume.sync().unwrap();
     open.close();
-    // What is there of that name keeps a file away.
+    // An existing entry of that name keeps a file away.
     let tier = machine.disks[TIER].root();
     if tier.open_at(OsStr::new("dir/same"), Access::Path).is_ok() {
         assert_eq!(get(&*tier, "dir/same").unwrap(), b"the tier's");
@@ -300,7 +300,7 @@ fn goes_in_place(model: Model) {
                     met += 1;
                 }
                 if context.contains("seed 1") {
-                    // What is on the tier is known as the same file.
+                    // The object on the tier is recognised as the same file.
                     import(&open);
                     assert!(get(&*machine.disks[TIER].root(), "dir/small").is_none(), "{context}");
                     assert!(read(&open, "dir/small") == Some(content_of("dir/small")), "{context}");

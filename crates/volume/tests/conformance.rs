@@ -1,4 +1,4 @@
-//! A volume keeps what the trait promises, whatever its policy and tiers.
+//! A volume keeps the promises of the trait, whatever its policy and tiers.
 
 #![allow(clippy::unwrap_used, clippy::panic, reason = "a test fails by panicking")]
 
@@ -89,7 +89,8 @@ fn over_memory() {
     conforms("size, over memory", &large_to_slow(), memory);
 }
 
-/// A volume with this policy, and what its home has in common with the model.
+/// A volume with this policy, and the properties that its home shares with the
+/// model.
 fn direct(policy: PolicyConfig) -> (DirectSide, Closed, Arc<Common>) {
     let bed = Bed::new();
     let common = Arc::new(Common::model().with(&[&bed.path("home"), &bed.path("slow")]).unwrap());

@@ -1,5 +1,5 @@
-//! Jobs of a volume over directories: what they move, how they end, and what
-//! is refused.
+//! Jobs of a volume over directories: the ranges they move, how they end, and
+//! refused ones.
 #![allow(clippy::unwrap_used, clippy::panic, reason = "a test fails by panicking")]
 
 #[allow(dead_code, reason = "other tests use the rest")]
@@ -46,7 +46,7 @@ fn on(open: &Open, ino: InodeId, tier: &str) -> u64 {
     runs.iter().filter(on).map(|run| run.ranges).sum()
 }
 
-/// Asks until the job is as `wanted`.
+/// Polls until the job is as `wanted`.
 fn until(open: &Open, id: u64, wanted: impl Fn(&JobStatus) -> bool) -> JobStatus {
     loop {
         let job = open.volume.job(id).unwrap();
@@ -158,7 +158,7 @@ fn a_new_tier_gets_its_share_and_a_second_run_moves_nothing() {
     assert_eq!(open.lookup("a").unwrap(), ino);
     open.lookup("small").unwrap();
     done(&open, JobKind::Rebalance {});
-    // Where a file's turn begins differs from file to file.
+    // The order of tiers begins elsewhere for each file.
     for (tier, share) in [("fast", 2), ("slow", 2), ("third", 4_u64)] {
         assert!(on(&open, ino, tier).abs_diff(share) <= 1, "{tier}: {}", on(&open, ino, tier));
     }
@@ -181,7 +181,7 @@ fn an_evacuated_tier_is_empty_and_stays_so() {
     assert!(errno == Errno::EBUSY && said.contains("takes no new ranges"), "{said}");
     open1.close();
 
-    // So it is after the next mount.
+    // The same holds after the next mount.
     let open2 = open(bed.config());
     let (_, handle) = open2.create("b");
     open2.write_ranges(handle, &data);
@@ -228,7 +228,7 @@ fn a_job_is_paused_goes_on_and_is_cancelled() {
     let cancelled = open.volume.cancel_job(id).unwrap().record;
     assert_eq!(cancelled.state, JobState::Cancelled);
     assert!(on(&open, ino, "slow") > 0);
-    // It takes new ranges again.
+    // The tier takes new ranges again.
     let (b, handle) = open.create("b");
     open.write_ranges(handle, &data);
     open.volume.release(handle).unwrap();
@@ -254,7 +254,7 @@ fn a_job_goes_on_after_the_volume_was_closed() {
     until(&open1, id, |job| job.record.done.ranges > 0);
     open1.close();
 
-    // Nothing runs before it is told to.
+    // Nothing runs before it may.
     let volume = Volume::open(bed.config()).unwrap();
     assert_eq!(volume.job(id).unwrap().record.state, JobState::Running);
     let open2 = Open { volume };
@@ -306,7 +306,7 @@ fn too_little_room_is_refused_with_the_numbers() {
     assert!(said.contains("room for 0 bytes (fast 0 bytes)"), "{said}");
     let (errno, said) = refused(&open2, move_to("a", "fast"));
     assert!(errno == Errno::ENOSPC && said.contains("room for 0 bytes, and a has 262144 bytes"), "{said}");
-    // Of a tree it is known once it was counted.
+    // For a tree, this is known after the count.
     let id = open2.volume.start_job(move_to("", "fast"), None).unwrap().record.id;
     let job = ended(&open2, id).record;
     assert_eq!(job.state, JobState::Failed);
@@ -327,7 +327,7 @@ fn pinned_files_stay_where_they_are() {
     assert!(errno == Errno::EBUSY && said.contains("a is pinned"), "{said}");
     let job = done(&open1, move_to("", "slow")).record;
     assert_eq!((job.done.ranges, job.skipped.get("pinned")), (0, Some(&1)));
-    // Nobody sees it, or sets it.
+    // The job can neither be seen nor changed.
     let names = open1.volume.listxattr(&caller(), ino).unwrap();
     assert!(!String::from_utf8(names).unwrap().contains("braid"));
     open1.close();
@@ -341,7 +341,7 @@ fn pinned_files_stay_where_they_are() {
     done(&open2, move_to("a", "slow"));
     assert_eq!(on(&open2, ino, "slow"), RANGES);
     assert_eq!(refused(&open2, move_to("a", "fast")).0, Errno::EBUSY);
-    // A tier that goes takes nobody's file with it.
+    // A tier that leaves takes no file with it.
     done(&open2, evacuate("slow"));
     assert_eq!(on(&open2, ino, "slow"), 0);
     open2.volume.unpin("a", false).unwrap();
@@ -372,7 +372,7 @@ fn files_that_a_rule_pins_leave_a_tier_that_goes_too() {
         assert!(on(&open, ino, "slow") > 0);
         let job = done(&open, move_to("", "fast")).record;
         assert_eq!((job.done.ranges, job.skipped.get("pinned")), (0, Some(&1)));
-        // A tier that a rule names does not leave the volume.
+        // A tier that a rule names can't be removed.
         done(&open, JobKind::Evacuate { tier: "slow".into(), then_remove: !named });
         assert_eq!(on(&open, ino, "fast"), RANGES);
         assert_eq!(open.volume.status().tiers.len(), if named { 2 } else { 1 });
@@ -443,7 +443,7 @@ fn what_can_not_be_kept_is_as_it_was_and_can_be_tried_again() {
     };
     let id = open1.volume.start_job(evacuate("slow"), STUCK).unwrap().record.id;
     until(&open1, id, |job| job.record.done.ranges == 1);
-    // Nothing can be written where a directory is.
+    // A directory in its place makes the write fail.
     let way = bed.path(&format!("home/.braid/jobs/{id}.new"));
     std::fs::create_dir(&way).unwrap();
     assert!(open1.volume.cancel_job(id).is_err() && open1.volume.pause_job(id).is_err());
@@ -458,7 +458,7 @@ fn what_can_not_be_kept_is_as_it_was_and_can_be_tried_again() {
     open1.close();
     let way = bed.path(&format!("home/.braid/jobs/{id}.new"));
     std::fs::create_dir(&way).unwrap();
-    // What is in the way does not keep the jobs from being read.
+    // The obstacle does not keep the jobs from being read.
     let open2 = open(bed.config());
     assert!(draining(&open2) && open2.volume.job(id).unwrap().record.holds);
     open2.volume.undo_evacuation("slow").unwrap_err();
@@ -490,7 +490,7 @@ fn damaged_jobs_are_passed_over_and_told() {
 
     let open2 = open(bed.config());
     assert_eq!(open2.volume.jobs().len(), 1);
-    // The number is not given twice.
+    // The number is not reused.
     assert_eq!(done(&open2, move_to("a", "fast")).record.id, 3);
     open2.close();
     let report = braid_volume::check(bed.config(), true, &mut |_| {}).unwrap();
@@ -529,7 +529,7 @@ fn files_move_while_they_are_written_and_read() {
         let mut round = 0;
         while !mover.is_finished() {
             round += 1;
-            // Within a range, over a border, and at the end.
+            // Within a range, across a boundary, and at the end.
             for at in [round * 7919 % (RANGES * RANGE), RANGE * (round % RANGES), data.len() as u64] {
                 let piece = pattern(round, 5000);
                 open.write(handle, at, &piece);
@@ -585,7 +585,7 @@ fn what_a_tier_in_trouble_holds_is_told_in_the_end() {
     assert_eq!((job.state, job.errors), (JobState::Failed, RANGES / 2));
     let said = job.message.unwrap();
     assert!(said.starts_with("4 could not be moved; the first: a: offset "), "{said}");
-    // The tier takes new data again, as soon as it is well.
+    // The tier takes new data again, as soon as it is healthy.
     control.clear();
     assert_eq!(open2.volume.undo_evacuation("slow").unwrap_err().errno(), Errno::EINVAL);
     open2.close();

@@ -1,4 +1,4 @@
-//! Tiers that come and go while files are in use.
+//! Adding and removing tiers while files are in use.
 
 #![allow(clippy::unwrap_used, clippy::panic, reason = "a test fails by panicking")]
 
@@ -36,7 +36,7 @@ fn open(config: VolumeConfig) -> Open {
 #[track_caller]
 fn is_well(config: VolumeConfig) {
     let report = check(config, false, &mut |_| {}).unwrap();
-    // After a crash it is not clean.
+    // After a crash the volume is not clean.
     let problems = report.problems.iter().filter(|problem| problem.code != "not-clean");
     let said: Vec<String> = problems.map(|problem| format!("{}: {}", problem.code, problem.what)).collect();
     assert_eq!(said, Vec::<String>::new());
@@ -54,7 +54,7 @@ fn empty(open: &Open, ino: InodeId, ranges: u64) {
     (0..ranges).for_each(|range| open.volume.move_range(ino, range * RANGE, "fast", &mut || {}).unwrap());
 }
 
-/// Begins a job that nobody carries out.
+/// Starts a job that is not carried out.
 fn start_emptying(open: &Open) -> u64 {
     let what = JobKind::Evacuate { tier: "slow".into(), then_remove: false };
     open.volume.start_job(what, None).unwrap().record.id
@@ -84,7 +84,7 @@ fn a_tier_that_is_added_takes_ranges_at_once_and_is_there_at_the_next_mount() {
     assert_eq!(second.volume.status().tiers.len(), 3);
     second.close();
     is_well(config(&bed, &["new"]));
-    // The table counts: without the tier there is no mount.
+    // The table is authoritative: without the tier there is no mount.
     let said = Volume::open(bed.config()).err().unwrap().to_string();
     assert!(said.contains("`new`") && said.contains("new: { dir: DIRECTORY }"), "{said}");
 }
@@ -131,7 +131,7 @@ fn a_tier_goes_when_it_is_empty_and_its_directory_can_be_used_anew() {
     assert!(error.to_string().contains(&format!("{} ranges", ranges(&first, "slow"))), "{error}");
     assert_eq!(first.volume.remove_tier("fast").unwrap_err().errno(), Errno::EBUSY);
     assert_eq!(first.volume.remove_tier("nope").unwrap_err().errno(), Errno::ENOENT);
-    // It goes on as before.
+    // The tier works as before.
     assert_eq!(state(&first, "slow"), "online");
     start_emptying(&first);
     empty(&first, ino, 8);
@@ -148,7 +148,7 @@ fn a_tier_goes_when_it_is_empty_and_its_directory_can_be_used_anew() {
     assert!(first.read(handle, 0, data.len()) == data);
     first.kill();
     is_well(only(&bed, &[]));
-    // One who does not know still names it.
+    // An outdated configuration still names it.
     let second = bed.open();
     assert_eq!(second.volume.status().left_out_tiers, ["slow"]);
     assert!(is_clear(&bed.path("slow")));
@@ -156,14 +156,14 @@ fn a_tier_goes_when_it_is_empty_and_its_directory_can_be_used_anew() {
     assert!(second.volume.getattr(&caller(), ino, None).unwrap().mtime >= mtime);
     let handle = second.open(ino);
     assert!(second.read(handle, 8 * RANGE, data.len()) == data);
-    // The directory, and the name, can be used again.
+    // The directory and the name can be reused.
     second.volume.add_tier(bed.tier("slow")).unwrap();
     assert_eq!(second.volume.status().left_out_tiers, Vec::<String>::new());
     second.write(handle, 17 * RANGE, &data);
     second.write_ranges(second.create("g").1, &data);
     assert!(ranges(&second, "slow") > 0);
     second.close();
-    // The job that emptied the other one of the name is of the past.
+    // The job that emptied an earlier tier of that name has no effect.
     let third = bed.open();
     assert_eq!(state(&third, "slow"), "online");
     third.close();
@@ -176,8 +176,8 @@ fn a_job_of_an_earlier_tier_does_not_fall_on_the_next_one_of_that_name() {
     let kept = |id: u64| bed.path(&format!("home/.braid/jobs/{id}"));
     let first = bed.open();
     let empty = start_emptying(&first);
-    // Nothing can be written where a directory is: as after a crash, what is
-    // kept of the job is from before the tier was removed.
+    // A directory in its place makes the write fail: as after a crash, the
+    // saved job is older than the removal.
     std::fs::create_dir(kept(empty).with_extension("new")).unwrap();
     first.volume.remove_tier("slow").unwrap();
     // It would be emptied, too.
@@ -211,7 +211,7 @@ fn a_job_of_an_earlier_tier_does_not_fall_on_the_next_one_of_that_name() {
     is_well(bed.config());
 }
 
-/// What is kept of the job that emptied a tier.
+/// Whether the saved record of the job that emptied a tier still holds.
 fn kept_holds(bed: &Bed, id: u64) -> bool {
     let kept = std::fs::read_to_string(bed.path(&format!("home/.braid/jobs/{id}"))).unwrap();
     kept.contains(r#""holds": true"#)
@@ -231,7 +231,7 @@ fn a_tier_that_could_not_be_replaced_stays_drained() {
     absent.tiers[0].store = None;
     let new = || TierConfig { name: "slow".into(), ..bed.tier("new") };
     let second = open(absent);
-    // Nothing can be written where a directory is.
+    // A directory in its place makes the write fail.
     let blocked = bed.path(&format!("home/.braid/jobs/{id}.new"));
     std::fs::create_dir(&blocked).unwrap();
     assert!(second.volume.replace_tier(new()).is_err());
@@ -253,7 +253,7 @@ const HOME: usize = 0;
 const OLD: usize = 1;
 const NEW: usize = 2;
 
-/// Home, a tier and the one that takes its place, on simulated disks.
+/// Home, a tier and its replacement, on simulated disks.
 struct Simulated {
     disks: [Disk; 3],
     environment: Arc<SimEnvironment>,

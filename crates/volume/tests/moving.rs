@@ -1,5 +1,5 @@
-//! Ranges move while threads read, write, cut and punch the file: what the
-//! application sees is what it would see if nothing moved.
+//! Ranges move while threads read, write, truncate and punch the file: the
+//! application must not notice.
 
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
@@ -24,20 +24,21 @@ fn open(bed: &Bed) -> Open {
     Open { volume: Volume::open(config(bed)).unwrap() }
 }
 
-/// Moves random ranges about until told to end, and counts them.
+/// Moves random ranges until stopped, and counts the moves.
 fn move_about(volume: &Volume, ino: InodeId, ranges: u64, seed: u64, end: &AtomicBool, moved: &AtomicU64) {
     let mut dice = SplitMix::new(seed);
     while !end.load(Ordering::Relaxed) {
         let tier = TIERS[dice.below(3) as usize];
         match volume.move_range(ino, dice.below(ranges) * RANGE, tier, &mut || {}) {
             Ok(()) => _ = moved.fetch_add(1, Ordering::Relaxed),
-            // Another mover has it, or the file changed its shape.
+            // Another mover has the range, or the file was truncated or
+            // punched.
             Err(error) => assert_eq!(error.errno(), Errno::EBUSY, "{error}"),
         }
     }
 }
 
-/// Runs `work` while two threads move ranges of the file about.
+/// Runs `work` while two threads move ranges of the file.
 fn beside_movers(open: &Open, ino: InodeId, ranges: u64, work: impl FnOnce(&AtomicU64)) {
     let (end, moved) = (AtomicBool::new(false), AtomicU64::new(0));
     std::thread::scope(|scope| {
@@ -58,8 +59,7 @@ fn assert_clean(bed: &Bed) {
     assert!(problems.is_empty(), "{problems:?}");
 }
 
-/// Writes and reads back blocks that nobody else writes, next to those of
-/// others.
+/// Writes and reads back blocks of its own, next to those of others.
 fn own_blocks(open: &Open, handle: HandleId, (me, writers): (u64, u64), ranges: u64, moved: &AtomicU64) {
     const BLOCK: u64 = 700;
     let blocks = ranges * RANGE / BLOCK;
@@ -101,7 +101,7 @@ fn many_writers_of_one_file_lose_nothing() {
     assert_clean(&bed);
 }
 
-/// One step of a random sequence on the file, and on what it should be.
+/// One step of a random sequence on the file, and on a model of it.
 fn step(open: &Open, (ino, handle): (InodeId, HandleId), dice: &mut SplitMix, model: &mut Vec<u8>) {
     let (at, len) = (dice.below(5 * RANGE), dice.below(RANGE) + 1);
     let end = (at + len) as usize;

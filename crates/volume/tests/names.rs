@@ -1,5 +1,5 @@
-//! Names that several threads change at the same time, with nobody in between
-//! who would keep them apart as the kernel does.
+//! Names that several threads change at the same time, without a kernel that
+//! serialises them.
 
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
@@ -16,8 +16,8 @@ const ROUNDS: usize = 60;
 /// Ranges of a file, so that it is spread.
 const RANGES: usize = 3;
 
-/// Makes a spread file full of one byte, gives it the name, and does so again;
-/// now and then removes the name instead.
+/// Creates a spread file full of one byte, gives it the name, and repeats that;
+/// sometimes removes the name instead.
 fn replace(open: &Open, name: &OsStr, byte: u8) {
     let own = format!("of-{byte}");
     for round in 0..ROUNDS {

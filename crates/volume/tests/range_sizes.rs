@@ -1,6 +1,6 @@
 //! Files with ranges of several sizes in one volume: which size a file gets,
-//! that it keeps it whatever the rules say later, and that everything that is
-//! done with a file goes by its own.
+//! that it keeps it whatever the rules say later, and that every operation on a
+//! file uses it.
 #![allow(clippy::unwrap_used, clippy::panic, reason = "a test fails by panicking")]
 
 #[allow(dead_code, reason = "other tests use the rest")]
@@ -13,9 +13,9 @@ use braid_volume::{FileLayout, RangeSize, Volume, VolumeConfig, check};
 use common::{Bed, Open, caller, pattern};
 
 const KIB: u64 = 1 << 10;
-/// Of files that no rule gives another one.
+/// The size of files without a rule.
 const USUAL: u64 = 256 * KIB;
-/// By name.
+/// The other sizes, by file name.
 const SIZES: [(&str, u64); 3] = [("f.small", 64 * KIB), ("f", USUAL), ("f.big", 1024 * KIB)];
 
 fn rule(when: &str, range: u64) -> RuleConfig {
@@ -33,7 +33,7 @@ fn rules() -> Vec<RuleConfig> {
     vec![rule(r#"path.matches("*.small")"#, 64 * KIB), rule(r#"path.matches("*.big")"#, 1024 * KIB)]
 }
 
-/// Rules that are the other way round.
+/// Rules with the sizes swapped.
 fn other_rules() -> Vec<RuleConfig> {
     vec![rule(r#"path.matches("*.small")"#, 1024 * KIB), rule("true", 64 * KIB)]
 }
@@ -104,13 +104,13 @@ fn a_file_stays_plain_up_to_a_range_of_its_own_and_keeps_the_size_that_it_gets()
         assert_sound(&bed, Vec::new());
     }
 
-    // What is plain takes what is said when it gets its index.
+    // A plain file takes the size that holds when it gets its index.
     let last = open(&bed, other_rules());
     let ino = last.lookup("plain.big").unwrap();
     let handle = last.open(ino);
     write_pieces(&last, handle, 640 * KIB, &pattern(10, 128 << 10));
     assert_eq!(shape(&last, ino), (true, 64 * KIB, 12));
-    // And so does one that was emptied.
+    // So does an emptied file.
     let small = last.lookup("f.small").unwrap();
     last.truncate(small, 0);
     assert_eq!(shape(&last, small), (false, 1024 * KIB, 0));
@@ -135,7 +135,7 @@ fn a_rule_on_the_size_counts_when_the_file_grows_over_it() {
     assert_eq!(shape(&open, ino), (true, USUAL, 3));
 }
 
-/// A file and what it has to hold.
+/// A file and its expected contents.
 struct Modelled {
     name: &'static str,
     handle: HandleId,
@@ -185,7 +185,7 @@ fn step(open: &Open, file: &mut Modelled, dice: &mut SplitMix) {
             open.volume.move_range(file.ino, offset, tier, &mut || {}).unwrap();
         }
         _ => {
-            // What is not in a hole is data, and nothing else is passed over.
+            // Everything outside holes is data, and nothing else is skipped.
             let next = open.volume.seek(&caller(), file.handle, offset, SeekTarget::Data);
             let skipped = next.map_or(file.bytes.len(), |at| at as usize);
             let from = span.start.min(skipped);
@@ -222,7 +222,7 @@ fn random_operations_on_files_of_all_sizes_agree_with_a_model() {
                 step(&open_now, &mut files[at], &mut dice);
             }
             for (file, (_, range)) in files.iter().zip(SIZES) {
-                // From the second round on, other rules gave some their ranges.
+                // From the second round on, other rules decided for some files.
                 assert_same(&open_now, file, range, round == 0);
                 open_now.volume.release(file.handle).unwrap();
             }
@@ -248,7 +248,7 @@ fn random_operations_on_files_of_all_sizes_agree_with_a_model() {
     }
 }
 
-/// Waits for a job to end well.
+/// Waits for a job to succeed.
 fn run_job(open: &Open, what: JobKind) {
     let id = open.volume.start_job(what, None).unwrap().record.id;
     loop {

@@ -1,5 +1,5 @@
-//! Home is replaced while the volume is used: nobody notices, and nothing is
-//! lost.
+//! Home is replaced while the volume is in use: applications do not notice, and
+//! nothing is lost.
 
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
@@ -70,13 +70,13 @@ fn lookup_in(open: &Open, dir: InodeId, name: &str) -> Result<Attr> {
 }
 
 fn same(mut a: Attr, mut b: Attr) -> bool {
-    // Nobody can set these.
+    // Users can't set these.
     for attr in [&mut a, &mut b] {
         attr.ctime = Timestamp::default();
         attr.btime = None;
         attr.blocks = 0;
         attr.size *= u64::from(attr.kind == FileKind::Regular);
-        // To copy a directory is to read it.
+        // Copying a directory reads it.
         if attr.kind == FileKind::Directory {
             attr.atime = Timestamp::default();
         }
@@ -117,7 +117,7 @@ fn everything_is_on_the_new_home_and_open_files_go_on() {
     for ino in [plain, deep, a] {
         fs.setattr(&caller(), ino, None, &times).unwrap();
     }
-    // Open, and without a name.
+    // Open, without a name.
     let (nameless, nameless_handle) = open.create("nameless");
     open.write(nameless_handle, 0, b"nobody can find me");
     let (nameless_spread, nameless_spread_handle) = open.create("nameless-spread");
@@ -126,7 +126,7 @@ fn everything_is_on_the_new_home_and_open_files_go_on() {
     for name in ["nameless", "nameless-spread"] {
         fs.unlink(&caller(), InodeId::ROOT, OsStr::new(name)).unwrap();
     }
-    // In the middle of being read.
+    // In the middle of a `readdir`.
     for at in 0..40 {
         fs.mknod(&caller(), deep, OsStr::new(&format!("entry{at}")), 0o100_600, 0, 0).unwrap();
     }
@@ -163,7 +163,7 @@ fn everything_is_on_the_new_home_and_open_files_go_on() {
     for ino in [nameless, nameless_spread] {
         assert_eq!(fs.getattr(&caller(), ino, None).unwrap().nlink, 0);
     }
-    // They go on.
+    // They stay usable.
     open.write(spread_handle, 3 * RANGE + 5, b"written on the new home");
     open.write(plain_handle, 0, b"new");
     open.write(nameless_spread_handle, 2 * RANGE, b"x");
@@ -198,11 +198,11 @@ fn everything_is_on_the_new_home_and_open_files_go_on() {
     assert_eq!(lookup_in(&open, b, "pipe").unwrap().kind, FileKind::Fifo);
     assert!(open.lookup("nameless").is_err());
     drop(open);
-    // Nothing of the two that had no name is left on the other tier.
+    // The two files without a name left nothing on the other tier.
     assert_clean_after_kill(&bed, "new");
 }
 
-/// Recovers, unmounts and checks.
+/// Recovers, unmounts and checks the volume.
 fn assert_clean_after_kill(bed: &Bed, home: &str) {
     open_at(bed, home).unwrap().close();
     assert_clean(bed, home);
@@ -219,7 +219,7 @@ fn directories_that_will_not_do_are_refused_and_a_cancelled_copy_leaves_nothing(
     let (_, handle) = open.create("file");
     open.write_ranges(handle, &pattern(3, 20 * RANGE as usize));
     assert_eq!(replace(&bed, &open, "full").unwrap_err().errno(), Errno::ENOTEMPTY);
-    // It is locked by this process, for another open of it.
+    // This process holds the lock, for another open of it.
     let slow = braid_stores::native::open_dir(&bed.path("slow")).unwrap();
     let refused = open.volume.replace_home(&slow, "slow", &mut |_| true).unwrap_err();
     assert_eq!(refused.errno(), Errno::EEXIST, "{refused}");
@@ -244,7 +244,7 @@ fn a_copy_that_was_not_completed_is_no_home_and_the_old_one_goes_on() {
     let (_, handle) = open.create("file");
     open.write(handle, 0, b"old");
     let new = bed.path("new");
-    // The daemon is killed in the middle: what it did so far stays.
+    // The daemon is killed midway: its work so far stays.
     let root = open_tier_dir(&new).unwrap();
     let saved = bed.path("saved");
     let mut save = |progress: &braid_volume::RehomeProgress| {
@@ -261,7 +261,7 @@ fn a_copy_that_was_not_completed_is_no_home_and_the_old_one_goes_on() {
     };
     open.volume.replace_home(&root, new.to_str().unwrap(), &mut save).unwrap();
     drop((open, root));
-    // As they were: neither complete nor moved.
+    // As before: neither complete nor moved.
     std::fs::remove_dir_all(&new).unwrap();
     std::fs::rename(&saved, &new).unwrap();
     assert!(
@@ -285,7 +285,7 @@ fn closing_the_volume_gives_a_replacement_up() {
     let (ino, handle) = open.create("file");
     open.write(handle, 0, b"old");
     open.volume.release(handle).unwrap();
-    // The kernel reads it by itself, and is waited for.
+    // The kernel does I/O on it itself, and the replacement waits.
     let flags = OpenFlags { read: true, ..OpenFlags::default() };
     let request = OpenRequest { flags, passthrough_allowed: true, ..OpenRequest::default() };
     open.volume.open(&caller(), ino, request).unwrap();
@@ -311,8 +311,8 @@ fn closing_the_volume_gives_a_replacement_up() {
     assert_clean(&bed, "home");
 }
 
-/// What one thread believes of its own directory: contents by inode, names in
-/// two directories, and open files.
+/// The model that one thread has of its own directory: contents by inode, names
+/// in two directories, and open files.
 struct World<'a> {
     open: &'a Open,
     dice: SplitMix,
@@ -366,7 +366,7 @@ impl<'a> World<'a> {
                     let dir = self.dirs[name.0];
                     let made = fs.create(&caller(), dir, OsStr::new(&name.1), 0o100_644, 0, true, FLAGS);
                     let (entry, opened) = made.unwrap();
-                    // The number may be that of one that is gone.
+                    // The number may be that of a file that is gone.
                     self.contents.insert(entry.attr.ino, Vec::new());
                     self.names.insert(name, entry.attr.ino);
                     self.handles.push((entry.attr.ino, opened.handle));
@@ -447,7 +447,7 @@ impl<'a> World<'a> {
         }
     }
 
-    /// Everything, by name, on a volume that may have been opened anew.
+    /// Everything, by name, on a volume that may have been opened again.
     fn check_all(&self, open: &Open, number: u64) {
         let root = open.lookup(&format!("world{number}")).unwrap();
         for (dir, name) in ["one", "two"].iter().enumerate() {

@@ -1,6 +1,5 @@
 //! The power is cut before every effect of a replacement of the home tier: then
-//! exactly one of the two directories is home, and everything that was synced
-//! is there.
+//! exactly one of the two directories is home, and all synced data is there.
 
 #![allow(clippy::unwrap_used, clippy::panic, reason = "a test fails by panicking")]
 
@@ -34,11 +33,11 @@ fn mount(machine: &Machine, home: usize) -> Result<Open, OpenError> {
     Volume::open(machine.config(home)).map(|volume| Open { volume })
 }
 
-/// What was on the disks before one effect.
+/// The state of the disks before one effect.
 struct Moment {
     disks: [Frozen; 3],
     what: String,
-    /// How far the file `counter` was synced, at least.
+    /// The synced length of the file `counter`, at least.
     synced: u64,
 }
 
@@ -46,7 +45,7 @@ fn content() -> Vec<u8> {
     pattern(7, 5 * RANGE as usize + 99)
 }
 
-/// Makes files, and leaves some in states that a crash has to find.
+/// Creates files, some in states that recovery has to handle.
 fn fill(open: &Open) -> HandleId {
     let fs = &*open.volume;
     let dir = fs.mkdir(&caller(), InodeId::ROOT, OsStr::new("dir"), 0o755, 0).unwrap().attr.ino;
@@ -125,7 +124,7 @@ fn read(open: &Open, ino: InodeId, len: usize) -> Vec<u8> {
     found
 }
 
-/// Looks at the volume that was mounted, ends it, and checks it.
+/// Examines the mounted volume, unmounts it, and checks it.
 fn examine(machine: &Machine, open: Open, home: usize, moment: &Moment, context: &str) {
     let spread = open.lookup("spread").unwrap();
     assert!(read(&open, spread, 1 << 20) == content(), "{context}: the spread file differs");
@@ -181,7 +180,7 @@ fn survives(model: Model) {
 }
 
 /// Whether the old home is mounted where the new one can't be reached; `None`
-/// if it says that it can't tell.
+/// if the mount says that it can't decide.
 fn decides_alone(machine: &Machine, context: &str) -> Option<bool> {
     let unreachable = &mut |_: &str| Err(Errno::ENOENT.into());
     assert!(settle_home(&machine.disks[OLD].root(), unreachable).unwrap().is_none());
@@ -248,7 +247,7 @@ fn once_it_has_switched_a_job_is_done_whatever_comes() {
         let (volume, clock) = (Arc::clone(&open.volume), Arc::clone(machine.environment.clock()));
         let (moments, disks) = (Arc::clone(&moments), machine.disks.clone());
         let observer = move |what: String| match volume.job(id).unwrap().phase {
-            // Its progress was not written for long.
+            // Its progress was not saved for a while.
             Some(RehomePhase::Switching) => clock.advance(1_000_000_000),
             Some(RehomePhase::CleaningUp) => {
                 let disks = Machine::freeze(&disks);

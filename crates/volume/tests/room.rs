@@ -1,5 +1,5 @@
-//! Room on tiers, over simulated disks whose clock hardly moves: what is
-//! counted as taken, and what is believed when there seems to be none.
+//! Room on tiers, over simulated disks whose clock hardly moves: which space
+//! counts as taken, and what happens when there seems to be none.
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 #[allow(dead_code, reason = "other tests need more of it")]
@@ -31,7 +31,7 @@ fn all_on(tier: &str) -> PolicyConfig {
     PolicyConfig::named("size").unwrap().with(settings).unwrap()
 }
 
-/// Disks and what they run on.
+/// The disks and their environment.
 struct Sim {
     disks: Vec<Disk>,
     environment: Arc<SimEnvironment>,
@@ -167,7 +167,7 @@ fn a_large_file_takes_whole_ranges_before_they_are_filled() {
     assert!((6..=7).contains(&slow), "{slow} ranges");
 }
 
-/// Something else takes all that a disk has, and everybody notices.
+/// Fills a disk from outside the volume, which notices.
 fn fill(sim: &Sim, disk: usize) {
     let other = sim.disks[disk].root().create_at(OsStr::new("other"), 0o600).unwrap();
     let (mut at, mut len) = (0, sim.disks[disk].config().capacity);
@@ -180,7 +180,7 @@ fn fill(sim: &Sim, disk: usize) {
     sim.environment.clock().advance(1_000_000_000);
 }
 
-/// It gives the space back, and nobody notices.
+/// Frees that space again, unnoticed by the volume.
 fn free(sim: &Sim, disk: usize) {
     sim.disks[disk].root().remove_at(OsStr::new("other"), false).unwrap();
 }

@@ -1,5 +1,5 @@
-//! Recording what is done with a volume: what is told of files, and that nobody waits for
-//! whoever records.
+//! Recording operations on a volume: the records of files, and that operations
+//! never wait for the recorder.
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 #[allow(dead_code, reason = "other tests need more of it")]
@@ -17,7 +17,7 @@ use std::ffi::OsStr;
 use std::sync::Arc;
 use std::time::Duration;
 
-/// A volume, and the module on top of it that records.
+/// A volume, and the recording module on top of it.
 struct Traceable {
     volume: Open,
     fs: Arc<Module>,
@@ -82,7 +82,7 @@ fn what_comes_too_fast_is_counted_and_nobody_waits() {
     let volume = Traceable::new(&bed);
     let mut recording = volume.record(None).unwrap();
     let (_, handle) = volume.create("f");
-    // Nobody takes any of it meanwhile.
+    // The recording is not read meanwhile.
     (0..WRITES).for_each(|_| volume.write(handle, 0, b"x"));
     let first = recording.next(Duration::ZERO).unwrap();
     assert!(first.dropped > 0 && first.dropped < WRITES, "{}", first.dropped);
@@ -94,7 +94,7 @@ fn what_comes_too_fast_is_counted_and_nobody_waits() {
     let text = recording.head().to_owned() + &first.lines + rest.strip_prefix(recording.head()).unwrap();
     let trace = Trace::read(text.as_bytes()).unwrap();
     let told = trace.ops.len() as u64;
-    // All that was done while it was recorded, and the file that was made.
+    // All operations during the recording, and the new file.
     assert_eq!((dropped, told + first.dropped), (0, WRITES + 2));
     assert_eq!((trace.dropped, trace.complete), (first.dropped, false));
 }
@@ -183,7 +183,8 @@ fn long_paths_wait_within_a_bound_too() {
         let made = volume.fs.create(&caller(), dir, OsStr::new(&name), 0o100_644, 0o022, true, flags);
         volume.fs.release(made.unwrap().1.handle).unwrap();
     };
-    // Operations that are told, bytes of all that is, and operations that are missing.
+    // Recorded operations, bytes of all records, and operations that are
+    // missing.
     let mut take = || {
         let (mut ops, mut bytes, mut dropped) = (0, 0, 0);
         loop {
@@ -195,12 +196,12 @@ fn long_paths_wait_within_a_bound_too() {
             dropped += recorded.dropped;
         }
     };
-    // More than 9 MiB of paths, and little else.
+    // More than 9 MiB, mostly paths.
     (0..3000).for_each(make);
     let (ops, bytes, dropped) = take();
     assert!(ops > 0 && dropped > 0 && bytes < 9 << 20, "{ops} {bytes} {dropped}");
     assert_eq!(ops + dropped, 3000);
-    // Once they are taken there is room again.
+    // Once they are read there is room again.
     make(3000);
     let (ops, _, dropped) = take();
     assert_eq!((ops, dropped), (1, 0));

@@ -1,5 +1,5 @@
-//! Volumes of version 1 become volumes of version 2, also when a crash comes in
-//! between, and attributes that Braid did not write are not believed.
+//! Volumes of version 1 become volumes of version 2, also across a crash, and
+//! attributes that Braid did not write are not believed.
 
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
@@ -87,7 +87,7 @@ fn version_1() -> Bed {
     bed
 }
 
-/// It is one of version 2, and what was in it is as it was.
+/// The volume is one of version 2, with unchanged contents.
 fn is_upgraded(bed: &Bed) {
     let open = bed.open();
     let ino = open.lookup("f").unwrap();
@@ -120,7 +120,7 @@ fn a_volume_of_version_1_becomes_one_of_version_2() {
 
 #[test]
 fn an_upgrade_that_a_crash_interrupted_goes_on() {
-    // What was not written yet; the table comes first.
+    // The part that was not written yet; the table comes first.
     for behind in
         [vec![LABELS[0], LABELS[1]], vec![LABELS[0]], vec![LABELS[1]], vec![TABLE], vec![TABLE, LABELS[0]]]
     {
@@ -164,7 +164,7 @@ fn a_label_with_another_key_is_renewed_and_a_lost_table_gets_its_key_back() {
     bed.open().close();
 }
 
-/// Names of the root, with what `readdir` and `readdirplus` say of them.
+/// Names of the root, with the answers of `readdir` and `readdirplus`.
 #[derive(Default)]
 struct Names(Vec<(OsString, bool, bool)>);
 
@@ -184,7 +184,7 @@ fn listed(open: &Open, name: &str) -> (bool, bool) {
     (found.1, found.2)
 }
 
-/// Two spread files, `mine` and `other`, and one that is plain, `plain`.
+/// Two spread files, `mine` and `other`, and a plain one, `plain`.
 fn three_files(version: u8) -> Bed {
     let bed = if version == 1 { version_1() } else { Bed::new() };
     let open = bed.open();
@@ -198,7 +198,7 @@ fn three_files(version: u8) -> Bed {
     bed
 }
 
-/// Nothing of `mine` can be used, and `other` is as it was.
+/// All of `mine` is refused, and `other` is unchanged.
 fn is_refused(bed: &Bed, what: &str) {
     let open = bed.open();
     let name = OsStr::new("mine");

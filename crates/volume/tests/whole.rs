@@ -51,7 +51,7 @@ fn move_to(open: &Open, ino: InodeId, tier: &str) {
     open.volume.move_range(ino, 0, tier, &mut || {}).unwrap();
 }
 
-/// A closed file of these bytes that is whole on `slow`.
+/// A closed file with these bytes that is whole on `slow`.
 fn make_whole(open: &Open, name: &str, data: &[u8]) -> InodeId {
     let (ino, handle) = open.create(name);
     open.write(handle, 0, data);

@@ -1,66 +1,65 @@
-//! How fast movers and jobs may go on one tier, so that applications do not feel
-//! them: when operations take longer than they do without movement, they go at
-//! half the pace, and come back slowly. Pure: `throttles` feeds it, once an epoch,
-//! with what the monitor saw.
+//! The pace of movers and jobs on one tier, so that applications do not notice
+//! them: when operations take longer than without movement, the pace is halved,
+//! and recovers slowly. Pure: `throttle` feeds it, once per epoch, with the
+//! figures of the monitor.
 
-/// What the monitor saw of one tier within its window.
+/// The monitor's figures of one tier within its window.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Observation {
-    /// When the window began and ended.
+    /// Start and end of the window.
     pub(super) began_ns: u64,
     pub(super) ended_ns: u64,
-    /// 99th percentile of applications' reads and writes; `None` where there
-    /// were too few to tell.
+    /// 99th percentile of applications' reads and writes; `None` if there were
+    /// too few.
     pub(super) p99_ns: [Option<u64>; 2],
-    /// Bytes a second that movers and jobs came to.
+    /// Bytes a second that movers and jobs moved.
     pub(super) mover_rate: f64,
-    /// Bytes a second that they are left, whatever applications feel.
+    /// Bytes a second that they keep, however slow applications are.
     pub(super) floor: f64,
-    /// Share of all the time that applications waited for tiers in which they
-    /// waited for this one, 0 to 1; 1 if some of them use no other.
+    /// Share of the time that applications waited for tiers which they waited
+    /// for this one, 0 to 1; 1 if some of them use no other.
     pub(super) waited: f64,
 }
 
 impl Observation {
-    /// Nanoseconds of so many windows.
+    /// The duration of so many windows, in nanoseconds.
     fn windows(&self, count: u64) -> u64 {
         count * self.ended_ns.saturating_sub(self.began_ns)
     }
 }
 
-/// Movers go no slower than this, in bytes a second: what has begun must end.
+/// Slowest pace of movers, in bytes a second: a move that has begun must end.
 const RATE_MIN: f64 = (1 << 20) as f64;
 
-/// By how much the pace grows within a window, while all is well.
+/// Growth of the pace per window, while all is well.
 const GROWTH: f64 = 1.25;
 
-/// Where all is well at a pace that is so many times what is moved, it is not the
-/// guard that limits that.
+/// If all is well at a pace of so many times the actual rate, the guard is not
+/// the limit.
 const UNUSED: f64 = 4.0;
 
-/// For how many windows a latency without movement is believed while movers are
-/// slowed down for it: load may have changed. Each time that it had not, for
-/// twice as many.
+/// Number of windows for which a latency without movement is trusted while
+/// movers are slowed down for it: load may have changed. Each time that it had
+/// not, the number doubles.
 const BELIEVED_WINDOWS: u64 = 3;
 
-/// For how many it is believed at most. What moves without a break, as a job
-/// does, is held up so often to see it anew.
+/// The highest such number. A job, which moves without a break, is paused that
+/// often for a new look.
 const BELIEVED_WINDOWS_MAX: u64 = 60;
 
-/// For how many windows movers are held up at most: something may move that does not
-/// heed the guard, and then it is never quiet.
+/// Longest pause, in windows: something may move that does not heed the guard,
+/// and then it is never quiet.
 const PAUSE_WINDOWS_MAX: u64 = 5;
 
-/// After a pause in which not all was learned that was to be, the next one is
-/// so many windows later.
+/// Windows until the next pause, if one did not teach all that it should.
 const PAUSE_AGAIN_WINDOWS: u64 = 10;
 
-/// Where applications spend less of their waiting than this share, it isn't
-/// what they feel: hot data's first ranges on a fast tier need not hold up the
-/// others, which everybody waits for.
+/// Below this share of their waiting, applications do not notice this tier: the
+/// first ranges of hot data on a fast tier need not hold up the others, which
+/// applications wait for.
 const WAITED_MIN: f64 = 0.1;
 
-/// How much a new latency without movement counts against the earlier ones.
+/// Weight of a new latency without movement against the earlier ones.
 const NEW_SHARE: f64 = 0.3;
 
 /// The guard of one tier.
@@ -69,29 +68,29 @@ pub(super) struct LatencyController {
     cap: f64,
     factor: f64,
     rate: f64,
-    /// The end of the window for which the pace was last thought over.
+    /// End of the window for which the pace was last reconsidered.
     changed_ns: u64,
-    /// When something last moved.
+    /// Time of the last move.
     moved_at_ns: u64,
-    /// 99th percentiles without movement, and when they were last seen.
+    /// 99th percentiles without movement, and the time of the last.
     quiet_ns: [Option<f64>; 2],
     quiet_at_ns: u64,
-    /// The percentiles for which movers were slowed down or held up.
+    /// The percentiles for which movers were slowed down or paused.
     felt_ns: Option<[Option<u64>; 2]>,
-    /// Since when movers are held up, to see how long operations take without
-    /// them.
+    /// Start of the current pause, which shows how long operations take without
+    /// movers.
     paused_ns: Option<u64>,
-    /// They are not held up before this.
+    /// Earliest start of the next pause.
     pause_at_ns: u64,
-    /// For how many windows the latencies without movement are believed at
-    /// present.
+    /// Number of windows for which the latencies without movement are trusted
+    /// now.
     believed: u64,
 }
 
-/// What movers are to do.
+/// The advice to movers.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub(super) enum Advice {
-    /// Go at so many bytes a second.
+    /// Move at this many bytes a second.
     Go(f64),
     /// Wait.
     Wait,
@@ -116,13 +115,12 @@ impl LatencyController {
         }
     }
 
-    /// Bytes a second that are left at present; 0 while movers are held up, to
-    /// see what there is without them.
+    /// Bytes a second allowed now; 0 during a pause.
     pub(super) fn limit(&self) -> f64 {
         if self.paused_ns.is_some() { 0.0 } else { self.rate }
     }
 
-    /// Looks at what was seen and answers what to do until the next time.
+    /// Takes an observation, and answers the advice until the next.
     pub(super) fn step(&mut self, seen: &Observation) -> Advice {
         if seen.mover_rate > 0.0 {
             self.moved_at_ns = seen.ended_ns;
@@ -143,12 +141,12 @@ impl LatencyController {
         if self.paused_ns.is_some() { Advice::Wait } else { Advice::Go(self.rate) }
     }
 
-    /// Nothing moved in the whole window.
+    /// Learns from a window without movement.
     fn note_quiet(&mut self, seen: &Observation) {
         for (quiet, p99) in self.quiet_ns.iter_mut().zip(seen.p99_ns) {
             if let Some(p99) = p99 {
                 let new = p99 as f64;
-                // What was seen long ago says nothing of the load there is now.
+                // Old observations say nothing about the current load.
                 let old = quiet.filter(|_| self.felt_ns.is_none());
                 *quiet = Some(old.map_or(new, |old| old + (new - old) * NEW_SHARE));
             }
@@ -159,7 +157,7 @@ impl LatencyController {
             self.changed_ns = seen.ended_ns;
         }
         if seen.ended_ns.saturating_sub(self.moved_at_ns) > seen.windows(BELIEVED_WINDOWS_MAX) {
-            // What moves next begins anew.
+            // The next move starts afresh.
             (self.rate, self.believed) = (self.cap, BELIEVED_WINDOWS);
         }
         let Some(felt) = self.felt_ns.take() else { return };
@@ -167,21 +165,19 @@ impl LatencyController {
             self.pause_at_ns = seen.ended_ns + seen.windows(PAUSE_AGAIN_WINDOWS);
         }
         if self.slowdown(felt) <= self.factor {
-            // It was not for the movers.
+            // The slowness was not due to the movers.
             (self.rate, self.believed) = (self.cap, BELIEVED_WINDOWS);
         } else if paused {
             self.believed = (self.believed * 2).min(BELIEVED_WINDOWS_MAX);
         }
     }
 
-    /// Whether operations were seen of which it is not known how long they take
-    /// without movement.
+    /// Whether there were operations whose latency without movement is unknown.
     fn is_unknown(&self, p99_ns: [Option<u64>; 2]) -> bool {
         p99_ns.iter().zip(self.quiet_ns).any(|(p99, quiet)| p99.is_some() && quiet.is_none())
     }
 
-    /// How many times longer than without movement this is; less than 1 where
-    /// nothing can be said.
+    /// The latency relative to that without movement; below 1 if unknown.
     fn slowdown(&self, p99_ns: [Option<u64>; 2]) -> f64 {
         let both = p99_ns.iter().zip(self.quiet_ns).filter_map(|(p99, quiet)| Some(((*p99)?, quiet?)));
         both.map(|(p99, quiet)| p99 as f64 / quiet.max(1.0)).fold(0.0, f64::max)
@@ -189,7 +185,7 @@ impl LatencyController {
 
     fn adjust(&mut self, seen: &Observation) {
         if seen.began_ns < self.changed_ns {
-            // What the monitor saw is not all of the pace that is in force.
+            // The window began before the current pace was in force.
             return;
         }
         let p99_ns = if seen.waited < WAITED_MIN { [None; 2] } else { seen.p99_ns };
@@ -351,7 +347,8 @@ mod tests {
         bed.step(Some(100), 0.0);
         let mut waited = false;
         for _ in 0..30 {
-            // Applications do much more now, and are slower with or without.
+            // Applications do much more now, and are slower with or without
+            // movement.
             waited |= bed.step(Some(1000), if waited { 0.0 } else { 2.0 * MIB }) == Advice::Wait;
         }
         assert!(waited);
@@ -364,7 +361,8 @@ mod tests {
         bed.step(Some(100), 0.0);
         let (mut waits, mut paused) = (0, false);
         for second in 0..1000 {
-            // Ten times slower, whatever the job does; but not without it.
+            // Ten times slower while the job moves, whatever its pace; but not
+            // without it.
             let (p99_us, rate) = if paused { (100, 0.0) } else { (1000, 8.0 * MIB) };
             let advice = bed.step(Some(p99_us), rate);
             paused = advice == Advice::Wait;
@@ -373,7 +371,7 @@ mod tests {
             assert!(settled, "{advice:?} in second {second}");
         }
         assert!((2..30).contains(&waits), "{waits}");
-        // Once nobody is disturbed, it comes back.
+        // Once applications are not disturbed, the pace recovers.
         for _ in 0..30 {
             bed.step(Some(100), 8.0 * MIB);
         }
@@ -392,7 +390,7 @@ mod tests {
     fn a_job_that_goes_on_for_long_is_held_up_now_and_then_to_see_what_is_without_it() {
         let mut bed = Bed::new();
         bed.step(Some(1000), 0.0);
-        // Applications do less now, which cannot be seen while the job goes on.
+        // Applications do less now, which can't be seen while the job moves.
         let first = (1..200).find(|_| bed.step(Some(1000), 64.0 * MIB) == Advice::Wait);
         assert_eq!(first, Some(61));
         assert_eq!(bed.step(Some(100), 0.0), Advice::Go(64.0 * MIB));

@@ -1,6 +1,6 @@
-//! How fast data is moved.
+//! Measuring the rate of moved data.
 
-/// How fast something is, of late.
+/// The recent rate of something.
 pub struct Meter {
     since_ns: u64,
     bytes: u64,
@@ -8,17 +8,17 @@ pub struct Meter {
 }
 
 impl Meter {
-    /// Shortest time that a rate is reckoned over.
+    /// Shortest time to compute a rate over.
     const WINDOW_NS: u64 = 1_000_000_000;
-    /// What a new window counts for against those before.
+    /// Weight of a new window against the earlier ones.
     const NEW: f64 = 0.4;
 
-    /// A meter that begins at this time.
+    /// A meter that starts at this time.
     pub fn new(now_ns: u64) -> Self {
         Self { since_ns: now_ns, bytes: 0, rate: None }
     }
 
-    /// Notes bytes that were moved.
+    /// Counts moved bytes.
     pub fn add(&mut self, now_ns: u64, bytes: u64) {
         self.bytes += bytes;
         if now_ns.saturating_sub(self.since_ns) >= Self::WINDOW_NS {

@@ -1,6 +1,6 @@
 //! How fast data is moved: the rate of one mover or job, the throttles of the
-//! tiers that all of them share, and the controller that sets those by what
-//! applications feel.
+//! tiers that all of them share, and the controller that sets those by the
+//! latency of applications.
 
 mod latency_controller;
 mod meter;

@@ -1,22 +1,22 @@
-//! How fast something may move data, and whether it may go on.
+//! The pace of a mover or job: its rate limit, and whether it may continue.
 
 use braid_contract::Environment;
 use parking_lot::{Condvar, Mutex};
 use std::sync::Arc;
 use std::time::Duration;
 
-/// What the paces of a volume share: who waits for several of them at once
-/// hears of a change of each.
+/// Shared by the paces of a volume: a thread that waits for several of them
+/// hears of a change of any.
 #[derive(Debug)]
 pub struct Paces {
-    /// Held while somebody looks whether to wait, and told of changes.
+    /// Held while a thread decides whether to wait, and notified of changes.
     looking: Mutex<()>,
     changed: Condvar,
     environment: Arc<dyn Environment>,
 }
 
-/// A cap on bytes per second that can be changed, held at zero and ended while
-/// somebody waits for it. One may be shared by several that move data.
+/// A limit in bytes per second that can be changed, set to zero, or ended while
+/// a thread waits for it. Several movers may share one.
 #[derive(Debug)]
 pub struct Pace {
     state: Mutex<PaceState>,
@@ -25,25 +25,26 @@ pub struct Pace {
 
 #[derive(Debug)]
 struct PaceState {
-    /// Bytes a second; `None` is as fast as it goes.
+    /// Bytes a second; `None` is unlimited.
     rate: Option<f64>,
-    /// Bytes that may be moved now; below zero, how many were moved too early.
+    /// Bytes that may be moved now; if negative, bytes that were moved too
+    /// early.
     credit: f64,
-    /// When `credit` was reckoned.
+    /// The time of `credit`.
     at_ns: u64,
     paused: bool,
     stopped: bool,
 }
 
-/// What moves data is to end.
+/// The mover is to end.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Stopped;
 
-/// What may be moved at once after a pause, in seconds' worth of the rate.
+/// Burst that is allowed after a pause, in seconds' worth of the rate.
 const BURST_SECONDS: f64 = 0.1;
 
 impl Paces {
-    /// The machine whose time they go by.
+    /// The source of their time.
     pub(crate) fn environment(&self) -> &dyn Environment {
         &*self.environment
     }
@@ -57,9 +58,9 @@ impl Paces {
         })
     }
 
-    /// Waits until `bytes` more may be moved as far as all of `paces` go, which
-    /// are of this one. Where no threads may be started there is nobody to wait
-    /// for, and a cap has no effect.
+    /// Waits until all of `paces`, which are of this one, allow `bytes` more.
+    /// Where threads are not allowed, nothing could end the wait, and limits
+    /// have no effect.
     pub(crate) fn take(&self, paces: &[&Pace], bytes: u64) -> Result<(), Stopped> {
         let mut looking = self.looking.lock();
         loop {
@@ -81,55 +82,55 @@ impl Paces {
 }
 
 impl Pace {
-    /// `rate` is in bytes a second; `None` has no cap.
+    /// `rate` is in bytes a second; `None` is unlimited.
     pub fn new(rate: Option<f64>, paces: &Arc<Paces>) -> Self {
         let at_ns = paces.environment.monotonic_ns();
         let state = PaceState { rate, credit: 0.0, at_ns, paused: false, stopped: false };
         Self { state: Mutex::new(state), paces: Arc::clone(paces) }
     }
 
-    /// Whether a mover may go on that does not keep to the cap.
+    /// Whether a mover that ignores the limit may continue.
     pub fn go_on(&self) -> Result<(), Stopped> {
         if self.state.lock().stopped { Err(Stopped) } else { Ok(()) }
     }
 
-    /// Changes the cap; who waits sees it at once.
+    /// Changes the limit; waiting threads see it at once.
     pub fn set_rate(&self, rate: Option<f64>) {
         self.change(|state| state.rate = rate);
     }
 
-    /// The cap in bytes a second.
+    /// The limit in bytes a second.
     #[cfg(test)]
     pub fn rate(&self) -> Option<f64> {
         self.state.lock().rate
     }
 
-    /// Holds up whoever takes from it, or lets it go on.
+    /// Pauses users of the pace, or lets them continue.
     pub(crate) fn set_paused(&self, paused: bool) {
         self.change(|state| state.paused = paused);
     }
 
-    /// Ends all that go by it: they get [`Stopped`] from now on.
+    /// Ends all users of the pace: they get [`Stopped`] from now on.
     pub fn stop(&self) {
         self.change(|state| state.stopped = true);
     }
 
-    /// Whether all that go by it are to end.
+    /// Whether all users of the pace are to end.
     pub fn is_stopped(&self) -> bool {
         self.state.lock().stopped
     }
 
     fn change(&self, change: impl FnOnce(&mut PaceState)) {
         change(&mut self.state.lock());
-        // Whoever looked before the change waits by now, and is woken.
+        // A thread that looked before the change is waiting by now, and is
+        // woken.
         drop(self.paces.looking.lock());
         self.paces.changed.notify_all();
     }
 }
 
 impl PaceState {
-    /// How long to wait before looking again; `None` if there is nothing to
-    /// wait for.
+    /// Time to wait before the next look; `None` if there is no need to wait.
     fn wait_ns(&mut self, now_ns: u64) -> Option<u64> {
         const FOR_EVER_NS: u64 = 3_600_000_000_000;
         let seconds = now_ns.saturating_sub(self.at_ns) as f64 / 1e9;

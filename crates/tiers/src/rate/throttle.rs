@@ -1,6 +1,6 @@
-//! The ways to the tiers for all that moves data in the background, movers and
-//! jobs: what is moved between two tiers takes from the throttles of both. A throttle
-//! has the cap that is set for a tier, and the pace that the guard leaves there.
+//! The throttles of tiers for all background moves, by movers and jobs: a move
+//! between two tiers takes from the throttles of both. A throttle has the limit
+//! set for the tier, and the pace that the guard allows there.
 
 use super::latency_controller::{Advice, LatencyController, Observation};
 use crate::config::MoversConfig;
@@ -12,51 +12,49 @@ use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 
-/// Operations within a window from which a percentile says something.
+/// Operations within a window that a percentile needs.
 const P99_OPS_MIN: u64 = 20;
-/// Operations of a thread in the monitor's last second, or epoch where that is
-/// longer, that tell which tiers it works on.
+/// Operations of a thread in the monitor's last second, or epoch if that is
+/// longer, that show which tiers it works on.
 const SETTLED_OPS_MIN: u64 = 40;
-/// For how long after a job's last range a throttle counts as used by jobs.
+/// Time after a job's last range for which a throttle counts as used by jobs.
 const JOB_NS: u64 = 2_000_000_000;
 
-/// What moves something: how fast it may go by itself, and by what else.
+/// The limits of a mover or job: its own pace, and others.
 #[derive(Clone, Copy, Debug)]
 pub struct MoveRate<'a> {
-    /// What it takes from.
+    /// The throttles that it takes from.
     pub throttles: &'a Throttles,
-    /// How fast it may go by itself.
+    /// Its own pace.
     pub pace: &'a Pace,
-    /// What else it heeds.
+    /// The other limits.
     pub class: IoClass,
 }
 
-/// What else than its own pace something that moves data heeds.
+/// The limits of a move besides its own pace.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum IoClass {
-    /// The tiers' caps, and the guard.
+    /// The tiers' limits, and the guard.
     Mover,
-    /// The tiers' caps where they are set, and the guard, which leaves it
-    /// something.
+    /// The tiers' limits if set, and the guard, which leaves it a minimum.
     Job,
-    /// The tiers' caps where they are set.
+    /// The tiers' limits if set.
     UnguardedJob,
 }
 
-/// The way to one tier.
+/// The throttle of one tier.
 #[derive(Debug)]
 pub struct Throttle {
-    /// What is set for the tier.
+    /// The limit set for the tier.
     cap: Pace,
-    /// What the guard leaves.
+    /// The pace that the guard allows.
     guarded: Pace,
     guard: Mutex<LatencyController>,
-    /// Jobs that the guard may hold up, on their way or waiting for it.
+    /// Moves of guarded jobs, under way or waiting for it.
     jobs: AtomicU32,
-    /// When the last of them was.
+    /// Time of the last of them.
     job_at_ns: AtomicU64,
-    /// The tier was filled to the high watermark, and not yet brought below the
-    /// low one.
+    /// The tier reached its high watermark, and is not below the low one yet.
     pub relieving: AtomicBool,
     /// The namespace is not searched for cold files before this.
     pub search_at_ns: AtomicU64,
@@ -67,24 +65,24 @@ pub struct Throttle {
 pub struct Throttles {
     config: RwLock<MoversConfig>,
     throttles: Mutex<BTreeMap<TierId, Arc<Throttle>>>,
-    /// Where its pace and others wait.
+    /// Shared by these and other paces of the volume.
     pub paces: Arc<Paces>,
 }
 
-/// Something is on its way between tiers, until this is dropped.
+/// A move between tiers, until this is dropped.
 pub struct ThrottledMove<'v> {
     environment: &'v dyn Environment,
-    /// Those that a job is on.
+    /// The throttles that a job uses.
     throttles: Vec<Arc<Throttle>>,
 }
 
 impl Throttles {
-    /// One for each tier that is asked for later.
+    /// Throttles are created on first use.
     pub fn new(config: MoversConfig, paces: Arc<Paces>) -> Self {
         Self { config: RwLock::new(config), throttles: Mutex::new(BTreeMap::new()), paces }
     }
 
-    /// That of a tier.
+    /// The throttle of a tier.
     pub fn of(&self, tier: TierId) -> Arc<Throttle> {
         let make = || {
             let config = self.config();
@@ -101,20 +99,19 @@ impl Throttles {
         Arc::clone(self.throttles.lock().entry(tier).or_insert_with(make))
     }
 
-    /// What is set for each tier; infinite where nothing is.
+    /// The limit of each tier; infinite if none is set.
     fn tier_cap(&self) -> f64 {
         self.config().bandwidth.map_or(f64::INFINITY, |cap| cap as f64)
     }
 
-    /// The settings of now.
+    /// The current settings.
     pub fn config(&self) -> MoversConfig {
         *self.config.read()
     }
 
-    /// Goes by other settings: what the guards learned of other ones counts for
-    /// nothing.
+    /// Switches to other settings: the guards start afresh.
     pub fn set(&self, config: MoversConfig) {
-        // No throttle is made by the settings of before in the meantime.
+        // No throttle is created with the old settings meanwhile.
         let throttles = self.throttles.lock();
         let before = std::mem::replace(&mut *self.config.write(), config);
         if (before.bandwidth, before.latency_factor) == (config.bandwidth, config.latency_factor) {
@@ -132,7 +129,7 @@ impl Throttles {
     }
 }
 
-/// What movers take from a tier at most, in bytes a second.
+/// Limit of movers on a tier, in bytes a second.
 fn cap_of(config: &MoversConfig) -> f64 {
     config.bandwidth.unwrap_or(MoversConfig::BANDWIDTH_DEFAULT) as f64
 }
@@ -144,7 +141,7 @@ impl Throttle {
     }
 
     fn step(&self, seen: &Observation) {
-        // The paces follow the guard in order.
+        // In order: the paces follow the guard.
         let mut guard = self.guard.lock();
         match guard.step(seen) {
             Advice::Wait => self.guarded.set_paused(true),
@@ -167,8 +164,8 @@ impl Drop for ThrottledMove<'_> {
 }
 
 impl<'a> MoveRate<'a> {
-    /// Waits until so many bytes may be moved between these tiers, as far as
-    /// this rate, the tiers' caps and their controllers go.
+    /// Waits until this rate, the tiers' limits and their controllers allow so
+    /// many bytes between these tiers.
     pub fn throttle(&self, tiers: &[&Tier], bytes: u64) -> Result<ThrottledMove<'a>, Stopped> {
         let throttles: Vec<Arc<Throttle>> = tiers.iter().map(|tier| self.throttles.of(tier.id)).collect();
         let environment = self.throttles.paces.environment();
@@ -182,8 +179,8 @@ impl<'a> MoveRate<'a> {
             paces.extend(throttles.iter().map(|throttle| &throttle.cap));
         }
         if self.class != IoClass::UnguardedJob {
-            // What is slow since it is in trouble does not get better by
-            // waiting for it.
+            // A tier that is slow because of trouble does not get better by
+            // waiting.
             let well = tiers.iter().zip(&throttles).filter(|(tier, _)| tier.is_healthy());
             paces.extend(well.map(|(_, throttle)| &throttle.guarded));
         }
@@ -193,11 +190,12 @@ impl<'a> MoveRate<'a> {
 }
 
 impl Throttles {
-    /// Sets the pace of movers and jobs on each tier by what applications feel.
-    /// Never waits for a tier. It is done while nothing moves, too: that is when
-    /// it is learned how long operations take then.
+    /// Sets the pace of movers and jobs on each tier by the latency of
+    /// applications. Never waits for a tier. To be called while nothing moves,
+    /// too: that shows the latency without movement.
     pub fn adjust(&self, tiers: &Tiers) {
-        // Operations under way, on average, are seconds waited in a second.
+        // The average number of operations in flight is the seconds waited per
+        // second.
         let seen: Vec<_> = tiers.iter().map(|tier| (tier.id, tier.monitor.now())).collect();
         self.keep_only(&seen.iter().map(|(tier, _)| *tier).collect::<Vec<_>>());
         let all: f64 = seen.iter().map(|(_, now)| now.in_flight).sum();
@@ -218,8 +216,8 @@ impl Throttles {
         }
     }
 
-    /// The tiers that some thread does nearly all of its work on: whoever that
-    /// is feels what happens there, however much others wait elsewhere.
+    /// The tiers that some thread does nearly all of its work on: that thread
+    /// notices any slowdown there, however much others wait elsewhere.
     fn settled_tiers(tiers: &Tiers) -> u64 {
         let mut threads: HashMap<u32, Vec<(TierId, u64)>> = HashMap::new();
         for tier in tiers.iter() {
@@ -236,34 +234,35 @@ impl Throttles {
         settled
     }
 
-    /// Bytes a second that movers and jobs may come to on the tier now; `None`
-    /// if there is no cap.
+    /// Bytes a second that movers and jobs may move on the tier now; `None`
+    /// without a limit.
     pub fn mover_limit(&self, tier: TierId) -> Option<f64> {
-        // What nobody has set holds movers only.
+        // The default limit holds for movers only.
         let of_movers = self.is_on().then(|| self.mover_bandwidth());
         let cap = self.job_bandwidth().or(of_movers).map_or(f64::INFINITY, |cap| cap as f64);
         let limit = self.of(tier).guard.lock().limit().min(cap);
         limit.is_finite().then_some(limit)
     }
 
-    /// Whether there are movers.
+    /// Whether movers are on.
     pub(crate) fn is_on(&self) -> bool {
         let config = self.config();
         config.promote || config.demote
     }
 
-    /// What movers read from a tier and write to it in a second at most.
+    /// Limit on reads of movers from a tier, and on their writes to it, in
+    /// bytes a second.
     pub fn mover_bandwidth(&self) -> u64 {
         self.job_bandwidth().unwrap_or(MoversConfig::BANDWIDTH_DEFAULT)
     }
 
-    /// The same of jobs; `None` if nothing is set.
+    /// The same for jobs; `None` without one.
     pub fn job_bandwidth(&self) -> Option<u64> {
         self.config().bandwidth
     }
 
-    /// The tiers on which the guard holds jobs up at present, by name, and how
-    /// many bytes a second it leaves them.
+    /// The tiers on which the guard slows jobs down now, by name, with the
+    /// bytes a second that it allows.
     pub fn slowed_tiers(&self, tiers: &Tiers) -> BTreeMap<String, f64> {
         let now_ns = self.paces.environment().monotonic_ns();
         let slowed = |tier: Arc<Tier>| {
@@ -288,7 +287,7 @@ mod tests {
         Throttles::new(config, Paces::new(&machine))
     }
 
-    /// What is seen in a second in which operations took so long.
+    /// The observation of a second with this latency.
     fn seen(second: u64, p99_ns: u64, mover_rate: f64, floor: f64) -> Observation {
         let [began_ns, ended_ns] = [99, 100].map(|at| (at + second) * 1_000_000_000);
         Observation { began_ns, ended_ns, p99_ns: [Some(p99_ns), None], mover_rate, floor, waited: 1.0 }

@@ -1,4 +1,4 @@
-//! A volume is taken apart.
+//! Taking a volume apart.
 
 use crate::config::VolumeConfig;
 use crate::eject::{EjectOptions, EjectProgress, Ejection, begun, clear, eject_open, end_hollow, go_on};
@@ -7,14 +7,14 @@ use braid_format::TABLE_LEN;
 use braid_home::OpenError;
 
 impl Volume {
-    /// Brings all data of the volume that `config` describes home, but for what
-    /// may stay where it is, and takes the volume apart. `progress` is told after
-    /// each file; it ends early when that answers `false`. What was begun goes on
-    /// the way that it was begun.
+    /// Brings all data of the volume that `config` describes home, except files
+    /// that may stay on their tier, and takes the volume apart. Calls
+    /// `progress` after each file, and ends early when that answers `false`. An
+    /// interrupted ejection continues in the way in which it began.
     ///
     /// # Errors
     /// An [`OpenError`] if the volume can't be opened, or a tier fails in a way
-    /// that is not one file's. The volume is one still.
+    /// that is not one file's. The volume is then still one.
     pub fn eject(
         config: VolumeConfig,
         options: EjectOptions,
@@ -33,7 +33,6 @@ impl Volume {
         }
         refuse_what_is_none(&config)?;
         let volume = Self::open(config)?;
-        // What they were at is not wanted any more.
         volume.jobs.list.stop();
         volume.movers.rounds.stop();
         let result = eject_open((&volume.core, &volume.throttles), options, progress);
@@ -47,7 +46,7 @@ impl Volume {
     }
 }
 
-/// An ejection makes no volume.
+/// Refuses a home without a volume: an ejection creates none.
 fn refuse_what_is_none(config: &VolumeConfig) -> std::result::Result<(), OpenError> {
     match config.home.root.read_small(".braid/label", TABLE_LEN)? {
         Some(_) => Ok(()),

@@ -1,4 +1,4 @@
-//! Another directory becomes home while the volume is in use, on request.
+//! Replacing home while the volume is in use, on request.
 
 use crate::jobs::JobStatus;
 use crate::rehome::{Bystanders, Held, RehomeProgress, RehomeReport};
@@ -7,7 +7,7 @@ use braid_contract::{Errno, Error, Fd, JobKind, RefusalKind, Result};
 use braid_home::Home;
 use braid_tiers::rate::{IoClass, Pace};
 
-/// Who replaces home: a job, or a caller who waits for it.
+/// The caller that replaces home: a job, or a request that waits for the end.
 pub(crate) struct Replacer<'v> {
     pub(crate) volume: &'v Volume,
     pub(crate) job: Option<u64>,
@@ -39,16 +39,16 @@ impl Bystanders for Replacer<'_> {
 
 impl Volume {
     /// Makes the empty directory `root` home, while the volume is in use: names
-    /// and data of the present home are copied there, and everything that is
-    /// open goes on. `location` is what its place is called, for messages and
-    /// for the next mount, which needs to find it by that. Ended, with
-    /// `ECANCELED`, when `tell` answers `false`, unless it is too late for that.
+    /// and data of the present home are copied there, and open files stay open.
+    /// `location` names its place in messages, and is how the next mount finds
+    /// it. Ended, with `ECANCELED`, when `tell` answers `false`, unless it is
+    /// too late for that.
     ///
     /// # Errors
-    /// Then the present home stays home, and what was copied is removed again.
-    /// `EBUSY` beside a check or another replacement, `EOPNOTSUPP` where files
-    /// can't be opened by handle, `EEXIST` and `ENOTEMPTY` for a directory that
-    /// is in use, `EROFS`, `ENOSPC`; those of both directories.
+    /// Then the present home stays home, and the copies are removed. `EBUSY`
+    /// beside a check or another replacement, `EOPNOTSUPP` where files can't be
+    /// opened by handle, `EEXIST` and `ENOTEMPTY` for a directory that is in
+    /// use, `EROFS`, `ENOSPC`; those of both directories.
     pub fn replace_home(
         &self,
         root: &Fd,
@@ -61,7 +61,7 @@ impl Volume {
         self.home_replacement.replace(root, location, (&pace, &beside), tell)
     }
 
-    /// Looks at a directory that is to become home.
+    /// Checks a directory that is to become home.
     pub(crate) fn check_new_home(&self, root: &Fd) -> Result<()> {
         let _alone = self.core.maintenance.try_lock().ok_or_else(not_alone)?;
         self.home_replacement.check(root)
@@ -86,10 +86,10 @@ impl Volume {
         self.jobs.begin(what, bandwidth, |id| self.jobs.list.update(id, |job| job.rehome.root = Some(root)))
     }
 
-    /// Whether home can be replaced, as far as other jobs go.
+    /// Checks that no other job keeps home from being replaced.
     ///
     /// # Errors
-    /// `EEXIST` if a job does so, or removes what it copied.
+    /// `EEXIST` if a job replaces home, or removes its copies.
     pub fn may_replace_home(&self) -> Result<()> {
         self.jobs.may_replace_home()
     }
@@ -165,7 +165,7 @@ mod tests {
             if progress.phase == RehomePhase::CatchingUp
                 && 2 * progress.bytes > 7 * *once.get_or_insert(progress.bytes)
             {
-                // It was copied, and what changed more than twice.
+                // Home was copied, and the changes more than twice.
                 pace.set_rate(Some(0.0));
             }
             true

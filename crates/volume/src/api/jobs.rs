@@ -1,5 +1,5 @@
-//! Jobs, as they can be asked for, looked at and controlled. The control socket
-//! of the daemon calls this.
+//! Requests about jobs: start, look at and control them. The control socket of
+//! the daemon calls this.
 
 use crate::import::ImportSurvey;
 use crate::jobs::{JobStatus, pin_below, unpin_below};
@@ -8,12 +8,12 @@ use braid_contract::{JobKind, Pinned, Result};
 
 impl Volume {
     /// Starts a job. It runs in the background, at `bandwidth` bytes a second
-    /// at most, and goes on after the volume was closed and opened again.
+    /// at most, and continues after the volume was closed and opened again.
     ///
     /// # Errors
     /// `ENOENT` if there is no such tier or file, `EINVAL` or `EBUSY` if this
-    /// can't be done to it, `EEXIST` if another job does it, `ENOSPC` if there
-    /// is no room; those of the home tier.
+    /// can't be done to it, `EEXIST` if another job does the same, `ENOSPC` if
+    /// there is no room; those of the home tier.
     pub fn start_job(&self, what: JobKind, bandwidth: Option<u64>) -> Result<JobStatus> {
         if let JobKind::Import { tier } = &what {
             self.importer.importable(tier)?;
@@ -21,7 +21,8 @@ impl Volume {
         self.jobs.start(what, bandwidth)
     }
 
-    /// Looks at what `braid import` would do with a tier; changes nothing.
+    /// Surveys what `braid import` would do with a tier, without changing
+    /// anything.
     ///
     /// # Errors
     /// `ENOENT` if there is no such tier, `EINVAL` if it is home or no
@@ -30,7 +31,7 @@ impl Volume {
         self.importer.survey(tier)
     }
 
-    /// All jobs that are known, oldest first.
+    /// All known jobs, oldest first.
     #[must_use]
     pub fn jobs(&self) -> Vec<JobStatus> {
         self.jobs.all()
@@ -39,7 +40,7 @@ impl Volume {
     /// One job.
     ///
     /// # Errors
-    /// `ENOENT` if there is none of this number.
+    /// `ENOENT` if there is no job of this number.
     pub fn job(&self, id: u64) -> Result<JobStatus> {
         self.jobs.one(id)
     }
@@ -48,7 +49,7 @@ impl Volume {
     ///
     /// # Errors
     /// `ENOENT` if there is no such job, `EINVAL` if it has ended or is paused,
-    /// or replaces home, `EBUSY` if it is as good as done.
+    /// or replaces home, `EBUSY` if it is in its last step.
     pub fn pause_job(&self, id: u64) -> Result<JobStatus> {
         self.jobs.pause(id)
     }
@@ -61,12 +62,13 @@ impl Volume {
         self.jobs.resume(id)
     }
 
-    /// Ends a job for good. What was moved stays where it is; a tier that was
-    /// being emptied takes new ranges again.
+    /// Ends a job for good. Moved data stays where it is; a tier that was being
+    /// emptied takes new ranges again.
     ///
     /// # Errors
-    /// `ENOENT` if there is no such job, `EINVAL` if it has ended, `EBUSY` if it
-    /// is as good as done: it switches to the new home, or removes its tier.
+    /// `ENOENT` if there is no such job, `EINVAL` if it has ended, `EBUSY` if
+    /// it is in its last step: it switches to the new home, or removes its
+    /// tier.
     pub fn cancel_job(&self, id: u64) -> Result<JobStatus> {
         self.jobs.cancel(id)
     }
@@ -81,7 +83,7 @@ impl Volume {
         self.jobs.set_bandwidth(id, bandwidth)
     }
 
-    /// Lets a job be held up for applications, or not.
+    /// Sets whether the guard may hold a job up for applications.
     ///
     /// # Errors
     /// `ENOENT` if there is no such job, `EINVAL` if it has ended; those of the
@@ -96,16 +98,16 @@ impl Volume {
         self.jobs.list.wait_for_change(max_ns);
     }
 
-    /// What jobs read from a tier and write to it in a second at most; `None` if
-    /// nothing is set.
+    /// Limit on reads of all jobs from a tier, and on their writes to it, in
+    /// bytes a second; `None` without one.
     #[must_use]
     pub fn job_bandwidth(&self) -> Option<u64> {
         self.throttles.job_bandwidth()
     }
 
     /// Pins the file at `path`, so that movers leave it where it is; with
-    /// `tier`, also those that move it there let it stay. With `recursive`, all
-    /// files of a directory.
+    /// `tier`, a job may still move it there. With `recursive`, all files of a
+    /// directory.
     ///
     /// # Errors
     /// `ENOENT` if there is no such file or tier, `EISDIR` if it is a directory

@@ -1,5 +1,5 @@
-//! What can be asked of a volume beside the file system: about jobs and movers,
-//! placement, tiers and home. The control socket of the daemon calls it.
+//! Requests to a volume beside the file system: about jobs and movers,
+//! placement, tiers and home. The control socket of the daemon calls these.
 
 mod eject;
 mod home;

@@ -1,5 +1,4 @@
-//! Policy, rules and movers of a volume that is in use are looked at and
-//! exchanged.
+//! Requests about policy, rules and movers of a volume in use.
 
 use crate::background::start_movers;
 use crate::movers::MoverStatus;
@@ -11,7 +10,7 @@ use braid_placement::{PolicyConfig, RuleConfig};
 use braid_tiers::MoversConfig;
 use std::sync::Arc;
 
-/// What says where data goes.
+/// The settings that say where data goes.
 #[derive(Clone, Debug, PartialEq)]
 pub struct PlacementConfig {
     /// Where new ranges go.
@@ -23,20 +22,20 @@ pub struct PlacementConfig {
 }
 
 impl Volume {
-    /// What says where data goes now.
+    /// The current placement.
     #[must_use]
     pub fn placement(&self) -> PlacementConfig {
         let (policy, rules) = self.placement.config();
         PlacementConfig { policy, rules, movers: self.movers.rounds.config() }
     }
 
-    /// Lets new ranges go, and movers move, by other settings from now on, all
-    /// or none of them. A policy that stays keeps what it learned; what is
-    /// placed already stays where it is.
+    /// Switches placement and movers to new settings, all or none of them. A
+    /// policy that stays keeps what it learned; existing ranges stay where they
+    /// are.
     ///
     /// # Errors
-    /// `EINVAL` if policy or rules name a tier that there is not, those of the
-    /// home tier and of starting a thread. Nothing is changed then.
+    /// `EINVAL` if policy or rules name an unknown tier, those of the home tier
+    /// and of starting a thread. Nothing is changed then.
     pub fn set_placement(self: &Arc<Self>, new: PlacementConfig) -> Result<()> {
         let _entered = self.core.barrier.enter();
         let mut table = self.core.table.lock();
@@ -47,7 +46,7 @@ impl Volume {
         };
         let low = new.movers.watermark_low;
         let placement = Placement::new(new.policy, new.rules.clone(), low, known).ok_or_else(unknown)?;
-        // Before there can be such a file.
+        // The table must have a range size before a file can.
         let mut next = table.clone();
         next.range_sizes = next.range_sizes | sizes_of(&new.rules);
         if next.range_sizes != table.range_sizes {
@@ -77,7 +76,7 @@ impl Volume {
         self.movers.rounds.one(mover)
     }
 
-    /// Stops a mover until it is resumed, or the volume is opened anew.
+    /// Stops a mover until it is resumed, or the volume is opened again.
     ///
     /// # Errors
     /// `ENOENT` if it is not switched on, `EINVAL` if it is paused.
@@ -85,7 +84,7 @@ impl Volume {
         self.movers.rounds.pause(mover)
     }
 
-    /// Lets a paused mover go on.
+    /// Resumes a paused mover.
     ///
     /// # Errors
     /// `ENOENT` if it is not switched on, `EINVAL` if it is not paused.
@@ -93,8 +92,9 @@ impl Volume {
         self.movers.rounds.resume(mover)
     }
 
-    /// Changes how fast a mover may go on all tiers together, in bytes a second,
-    /// until the volume is opened anew; `None` leaves it the tiers' caps.
+    /// Changes the limit of a mover on all tiers together, in bytes a second,
+    /// until the volume is opened again; with `None`, only the tiers' caps
+    /// hold.
     ///
     /// # Errors
     /// `ENOENT` if it is not switched on.
@@ -102,7 +102,8 @@ impl Volume {
         self.movers.rounds.set_bandwidth(mover, bandwidth)
     }
 
-    /// What movers read from a tier and write to it in a second at most.
+    /// Limit on reads of all movers from a tier, and on their writes to it, in
+    /// bytes a second.
     #[must_use]
     pub fn mover_bandwidth(&self) -> u64 {
         self.throttles.mover_bandwidth()

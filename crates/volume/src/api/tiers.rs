@@ -1,5 +1,5 @@
-//! Tiers come, change and go while the volume is in use. The control socket of
-//! the daemon calls this.
+//! Adding, changing and removing tiers while the volume is in use. The control
+//! socket of the daemon calls this.
 
 use crate::jobs::JobStatus;
 use crate::membership::RemovedTier;
@@ -8,7 +8,7 @@ use braid_contract::{Errno, Error, JobKind, RefusalKind, Result, TierId};
 use braid_placement::Reserve;
 use braid_tiers::TierConfig;
 
-/// What is to be changed of a tier; `None` leaves it as it is.
+/// Changes to a tier's settings; `None` leaves one as it is.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct TierChange {
     /// Bandwidth relative to the other tiers; measured while running if
@@ -22,14 +22,14 @@ pub struct TierChange {
 }
 
 impl Volume {
-    /// Makes a store one more tier of the volume; when this returns, new ranges
-    /// go there as the policy has it. Its label comes first, the volume table
-    /// makes it count: a crash leaves the volume with it or without, and in the
-    /// latter case the same store may be added again, or joins at a mount that
-    /// names it.
+    /// Adds a store to the volume as a tier; when this returns, the policy may
+    /// place new ranges there. The label is written first, and the volume table
+    /// makes the tier count: a crash leaves the volume with it or without it.
+    /// In the latter case, the same store may be added again, or joins at a
+    /// mount that names it.
     ///
     /// # Errors
-    /// `EEXIST` if a tier has the name already, or the store is a tier already
+    /// `EEXIST` if a tier has the name already, or the store is already a tier
     /// of this volume or another; `ENOSPC` if the volume has as many tiers as
     /// it may; `EINVAL` without a store; `EBUSY` if a job that has not ended
     /// names an earlier tier of that name; those of the store.
@@ -38,8 +38,8 @@ impl Volume {
     }
 
     /// As [`add_tier`](Self::add_tier), but read only until it is
-    /// [set](Self::set_tier) otherwise: nothing comes to be there, so that it
-    /// can be [taken back](Self::take_back_tier).
+    /// [set](Self::set_tier) otherwise: it stays empty, so that it can be
+    /// [taken back](Self::take_back_tier).
     ///
     /// # Errors
     /// Those of `add_tier`.
@@ -47,8 +47,7 @@ impl Volume {
         self.membership.add_closed(new)
     }
 
-    /// Undoes `add_tier_closed`: the volume is as if the tier had never been
-    /// one.
+    /// Undoes `add_tier_closed`: the volume is as it was before.
     ///
     /// # Errors
     /// Those of [`remove_tier`](Self::remove_tier).
@@ -56,39 +55,38 @@ impl Volume {
         self.membership.take_back(name)
     }
 
-    /// Takes a tier out of the volume that holds nothing, and clears its store,
-    /// so that it can be used anew. From then on, a mount that names it leaves
-    /// it out.
+    /// Removes an empty tier from the volume, and clears its store, so that it
+    /// can be used again. From then on, a mount that names it leaves it out.
     ///
     /// # Errors
     /// `ENOENT` if there is no such tier, `EBUSY` if it is home or the policy
-    /// names it, `ENOTEMPTY` if a file has something on it, `EUCLEAN` if an
-    /// index can't be read, so that it can't be known; those of the home tier.
-    /// The tier is as it was then.
+    /// names it, `ENOTEMPTY` if a file has data on it, `EUCLEAN` if an index
+    /// can't be read, so that the tier may hold data; those of the home tier.
+    /// The tier is then unchanged.
     pub fn remove_tier(&self, name: &str) -> Result<RemovedTier> {
         self.membership.remove(name)
     }
 
     /// Puts an empty tier in the place of one that is failing, hangs or is
-    /// absent, under the same name and another number. What was on the old one
+    /// absent, under the same name and another number. The data of the old one
     /// is lost: its ranges answer `EIO` until they are truncated away or their
-    /// files removed; everything else goes on, and new ranges go to the new
-    /// tier. The volume table is the one thing that is switched, atomically, so
-    /// a crash leaves the volume with the old tier or with the new one.
+    /// files removed. Everything else keeps working, and new ranges go to the
+    /// new tier. The volume table is switched atomically, so a crash leaves the
+    /// volume with the old tier or with the new one.
     ///
     /// # Errors
-    /// `ENOENT` if there is no such tier, `EBUSY` if it is home, is doing well
-    /// or is being emptied by a job, `EEXIST` if the new one has a label, those
-    /// of the new one and of the home tier.
+    /// `ENOENT` if there is no such tier, `EBUSY` if it is home, is healthy or
+    /// is being emptied by a job, `EEXIST` if the new one has a label, those of
+    /// the new one and of the home tier.
     pub fn replace_tier(&self, new: TierConfig) -> Result<()> {
         self.membership.replace_lost(new)
     }
 
     /// Puts `new`, which joins under a name of its own, in the place of the
-    /// tier `old`, which is well. It joins now, and a job moves what `old` has
-    /// there, as far as it has room, and else to the others; then `old` is
-    /// removed. The job is kept first, so that a crash leaves none of it, or a
-    /// job that fails or goes on. Answers the number of the new tier.
+    /// tier `old`, which is healthy. It joins now, and a job moves the data of
+    /// `old` there, or to other tiers once it is full; then `old` is removed.
+    /// The job is recorded first, so that a crash leaves either nothing, or a
+    /// job that fails or continues. Answers the number of the new tier.
     ///
     /// # Errors
     /// Those of [`start_job`](Self::start_job) for an evacuation, of
@@ -111,8 +109,7 @@ impl Volume {
         Ok((id.ok_or(Errno::EINVAL)?, status))
     }
 
-    /// Changes settings of a tier, from now to the unmount: a mount gives them
-    /// anew.
+    /// Changes settings of a tier until the unmount; a mount sets them anew.
     ///
     /// # Errors
     /// `ENOENT` if there is no such tier, `EBUSY` if it is home and is to be
@@ -136,7 +133,7 @@ impl Volume {
         Ok(())
     }
 
-    /// A tier that was emptied takes new ranges again.
+    /// Lets a tier that was emptied take new ranges again.
     ///
     /// # Errors
     /// `ENOENT` if there is no such tier, `EINVAL` if it was not emptied, or is

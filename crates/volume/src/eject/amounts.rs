@@ -1,11 +1,11 @@
-//! What an ejection is to do, would do, and came to.
+//! Options, extent and outcome of an ejection.
 
 use std::path::PathBuf;
 
-/// How an ejection is to go.
+/// Options of an ejection.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct EjectOptions {
-    /// Only look what it means.
+    /// Only survey it.
     pub dry_run: bool,
     /// Files that are whole on another tier stay there, as ordinary files of
     /// its directory.
@@ -24,17 +24,17 @@ pub struct Stays {
     pub bytes: u64,
 }
 
-/// How much comes home, and how much stays where.
+/// How much data comes home, and how much stays on which tier.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 #[non_exhaustive]
 pub struct Amounts {
-    /// Files that come home.
+    /// Number of files that come home.
     pub files: u64,
     /// Bytes of them on other tiers.
     pub bytes: u64,
-    /// Room that they take on home, in bytes: less where there are holes.
+    /// Space that they take on home, in bytes: less where there are holes.
     pub space: u64,
-    /// What stays on other tiers.
+    /// Files that stay on other tiers.
     pub stays: Vec<Stays>,
 }
 
@@ -53,29 +53,29 @@ impl Amounts {
     }
 }
 
-/// What an ejection came to, or would.
+/// The outcome of an ejection, or of a survey for one.
 #[derive(Debug, Default)]
 #[non_exhaustive]
 pub struct Ejection {
-    /// What comes home and what stays, as it was asked for.
+    /// The data that comes home and that stays, by the options given.
     pub amounts: Amounts,
     /// The same for an ejection in place.
     pub in_place: Amounts,
-    /// Room on home, in bytes.
+    /// Free space on home, in bytes.
     pub room: u64,
-    /// Files that could not be brought home, below the root, and why not.
+    /// Files below the root that could not be brought home, and why not.
     pub left: Vec<(PathBuf, String)>,
-    /// What else keeps the volume from being taken apart.
+    /// Any other reason why the volume can't be taken apart.
     pub hindrance: Option<String>,
-    /// Nothing of Braid is left on any tier.
+    /// No tier holds anything of Braid any more.
     pub done: bool,
 }
 
-/// How far an ejection is: bytes that came home, and bytes that are to.
+/// Progress of an ejection: bytes that came home, and bytes that are to.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct EjectProgress {
-    /// Bytes that are at home now and were not.
+    /// Bytes that came home so far.
     pub done: u64,
-    /// Bytes that were elsewhere.
+    /// Bytes that were on other tiers.
     pub total: u64,
 }

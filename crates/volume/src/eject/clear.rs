@@ -1,7 +1,7 @@
-//! The last step of an ejection: every file has its place, and `.braid` goes
-//! from every tier, from home last. A record on home says that this is going on:
-//! with it, the directories are no volume any more, and the step can be done
-//! again.
+//! The last step of an ejection: every file has its place, and `.braid` is
+//! removed from every tier, from home last. A record on home marks this step:
+//! with it, the directories are no volume any more, and the step can be
+//! repeated.
 
 use super::in_place::{Site, sites};
 use super::settle::Settlement;
@@ -16,14 +16,14 @@ use std::sync::Arc;
 
 /// The record, in [`INTENT`].
 const RECORD: &str = "eject";
-/// What it says, for people.
+/// Its text, for people.
 const TEXT: &[u8] =
     b"This volume is being taken apart; all data is in plain files. Go on with: braid eject\n";
 
-/// What it says besides if files stay on other tiers.
+/// More text, if files stay on other tiers.
 const IN_PLACE: &[u8] = b"Files that are whole on another tier stay there: home's names of them go.\n";
 
-/// Whether the last step was begun at this home.
+/// Whether this home is in the last step of an ejection.
 pub(crate) fn begun(root: &Fd) -> Result<bool> {
     Ok(record(root)?.is_some())
 }
@@ -32,9 +32,9 @@ fn record(root: &Fd) -> Result<Option<Vec<u8>>> {
     root.read_small(&format!("{BRAID_DIR}/{INTENT}/{RECORD}"), TEXT.len() + IN_PLACE.len())
 }
 
-/// Ends an ejection of which the last that goes, the record, is gone, and its
-/// directory is not; answers whether there was such a one. With a label on any
-/// tier, it is something else.
+/// Ends an ejection that has removed everything except the directory of the
+/// record; answers whether there was one. A label on any tier means that this
+/// is no ejection.
 pub(crate) fn end_hollow(config: &VolumeConfig) -> Result<bool> {
     let root = &config.home.root;
     if !is_hollow(root)? {
@@ -58,7 +58,7 @@ fn is_hollow(root: &Fd) -> Result<bool> {
     Ok(names.iter().all(|name| name == INTENT) && record_dir.is_empty())
 }
 
-/// Says so, durably.
+/// Writes the record, durably.
 pub(super) fn begin(home: &Home, in_place: bool) -> Result<()> {
     let braid = home.braid()?;
     braid.ensure_dir_at(INTENT)?;
@@ -68,7 +68,7 @@ pub(super) fn begin(home: &Home, in_place: bool) -> Result<()> {
     intent.replace_small(RECORD, &text).context("writing .braid/intent/eject")
 }
 
-/// Carries it out for a volume that was shut down.
+/// Carries out the last step for a volume that was shut down.
 pub(crate) fn clear(core: &Core, in_place: bool) -> Result<()> {
     if in_place {
         Settlement { home: &core.home, sites: &sites(core)? }.carry_out()?;
@@ -79,8 +79,8 @@ pub(crate) fn clear(core: &Core, in_place: bool) -> Result<()> {
     clear_home(&core.home.root())
 }
 
-/// Carries on what was interrupted. Home keeps its label until all others are
-/// cleared: what has another one is not touched.
+/// Continues an interrupted last step. Home keeps its label until all others
+/// are cleared; a tier with another volume's label is not touched.
 pub(crate) fn go_on(config: &VolumeConfig) -> Result<()> {
     let label_of = |label: Vec<u8>| Label::decode(&label).ok();
     let home = config.home.root.read_small(&format!("{BRAID_DIR}/label"), TABLE_LEN)?.and_then(label_of);
@@ -116,7 +116,7 @@ pub(crate) fn go_on(config: &VolumeConfig) -> Result<()> {
 fn clear_home(root: &Fd) -> Result<()> {
     let braid = root.open_at(OsStr::new(BRAID_DIR), Access::Directory)?;
     empty_dir(&*braid, &[INTENT])?;
-    // Before the record may go.
+    // Before the record is removed.
     root.sync_fs()?;
     empty_dir(&*braid, &[])?;
     root.remove_at(OsStr::new(BRAID_DIR), true).context("removing .braid")?;

@@ -1,21 +1,22 @@
 //! Files that stay on their tier: each becomes an ordinary file of that tier's
 //! directory, under the path that it has in the volume. No data is copied.
 //!
-//! As long as the volume is one, nothing is taken from it:
+//! As long as the volume is one, nothing is removed from it:
 //!
 //! 1. its object, cut to the file's size, gets a second name, which is the
-//!    file's path, for each name that the file has. It is nobody's but Braid's
-//!    still, as the volume's objects are. Whether the tier takes what else the
-//!    file has is found out before. What can't be done ends so that the file
-//!    comes home.
-//! 2. All of that is made durable, on all tiers; then the record says that the
-//!    volume is none any more, and which way it goes.
+//!    file's path, for each name that the file has. Like all objects, it still
+//!    belongs to Braid's own user. Whether the tier can store the file's other
+//!    metadata is found out before. A file for which any of this fails comes
+//!    home.
+//! 2. All of that is made durable, on all tiers; then the record marks the end
+//!    of the volume, and the way of its ejection.
 //!
-//! What is done after the record can be done again from its beginning
-//! ([`settle`](super::settle)): names and directories on the tiers get what they
-//! have at home; that is made durable; home's names of these files go; that is
-//! made durable; and only then objects go, with all else of Braid's. So at any
-//! moment home has a name and the tier an object, or the tier has the name.
+//! The steps after the record can be repeated from the start
+//! ([`settle`](super::settle)): names and directories on the tiers get the
+//! metadata that they have at home; that is made durable; home's names of these
+//! files are removed, durably; and only then the objects, with the rest of
+//! `.braid`. So at any moment home has a name and the tier an object, or the
+//! tier has the name.
 
 use braid_contract::{Access, Attr, Errno, Error, Fd, NativeFd, ObjectId, Result, Store, TierId};
 use braid_core::Core;
@@ -36,19 +37,19 @@ pub(super) struct Site {
     root: Fd,
 }
 
-/// What is at a path of a tier.
+/// The state of a path on a tier.
 enum PathState {
     Free,
-    /// The very file.
+    /// The same file.
     Same,
-    /// Something else, or nothing that may be gone through on the way.
+    /// Another inode, or one that is not a directory on the way there.
     Taken,
 }
 
-/// What becomes of a file that has data on other tiers.
+/// The plan for a file that has data on other tiers.
 pub(super) enum Fate {
     Stays(StayingFile),
-    /// It has to come home; the reason is told where it could stay otherwise.
+    /// It has to come home; with the reason, if it could stay otherwise.
     ComesHome(Option<String>),
 }
 
@@ -73,7 +74,7 @@ impl Site {
         bit(self.tier)
     }
 
-    /// A directory on the tier, where there is one.
+    /// Opens a directory on the tier, if it exists.
     pub(super) fn dir(&self, path: &Path) -> Result<Fd> {
         self.root.open_below(path)
     }
@@ -82,7 +83,7 @@ impl Site {
         let (dir, name) = split(path);
         let there = self.dir(dir).and_then(|dir| dir.open_at(name, Access::Path));
         match there.and_then(|fd| fd.stat()) {
-            // A mount over it is not of the tier's file system.
+            // A mount over it is not on the tier's file system.
             Ok(stat) if stat.attr.ino == object.ino && stat.device == self.root.stat()?.device => {
                 Ok(PathState::Same)
             }
@@ -95,13 +96,13 @@ impl Site {
         }
     }
 
-    /// Whether the file has this name here.
+    /// Whether this path is a name of the file.
     pub(super) fn has(&self, path: &Path, object: &Fd) -> Result<bool> {
         Ok(matches!(self.look(path, &object.stat()?.attr)?, PathState::Same))
     }
 
-    /// Gives an object its name, if it has not got it. `EEXIST` if something
-    /// else has.
+    /// Gives an object its name, unless it has it. `EEXIST` if the path is
+    /// taken.
     pub(super) fn link(&self, home: &Home, path: &Path, object: &Fd, made: &mut Vec<PathBuf>) -> Result<()> {
         match self.look(path, &object.stat()?.attr)? {
             PathState::Same => Ok(()),
@@ -117,8 +118,8 @@ impl Site {
         format!("tier {} has something else of that name", self.name)
     }
 
-    /// Opens a directory, and makes what there is not of the way to it. What is
-    /// made is noted, and is nobody's but Braid's until the end.
+    /// Opens a directory, and creates missing ones on the way. Created ones are
+    /// noted, and accessible to Braid alone until the end.
     fn make_dirs(&self, home: &Home, path: &Path, made: &mut Vec<PathBuf>) -> Result<Fd> {
         match self.dir(path) {
             Err(error) if error.errno() == Errno::ENOENT => {}
@@ -141,7 +142,7 @@ impl Site {
         Ok(at)
     }
 
-    /// Takes the names of an object away again; answers whether it had any.
+    /// Removes the names of an object again; answers whether it had any.
     fn unlink(&self, paths: &[PathBuf], object: &Fd) -> Result<bool> {
         let mut any = false;
         for path in paths {
@@ -161,7 +162,7 @@ pub(super) fn sites(core: &Core) -> Result<Vec<Site>> {
     there.filter_map(|(tier, store)| Site::of(tier.id, &tier.name, store).transpose()).collect()
 }
 
-/// What is to become of a file with these names. Changes nothing.
+/// Decides about a file with these names. Changes nothing.
 pub(super) fn fate(
     core: &Core,
     file: &File,
@@ -176,8 +177,8 @@ pub(super) fn fate(
     let Some(site) = sites.iter().find(|site| site.tier == whole.tier) else {
         return Ok(Fate::ComesHome(None));
     };
-    // Without data it needs no room. How long one is that can't be recovered
-    // is not known.
+    // A file without data needs no room; that of one that can't be recovered is
+    // unknown.
     if size == 0 || core.index.is_unrecovered(id) {
         return Ok(Fate::ComesHome(None));
     }
@@ -189,7 +190,7 @@ pub(super) fn fate(
         return Ok(Fate::ComesHome(Some("it has a name outside of the volume".into())));
     }
     let object = match site.store.object_file(id) {
-        // It was never synced: all of it is zeros.
+        // It was never synced: all zeros.
         Err(error) if error.errno() == Errno::ENOENT => return Ok(Fate::ComesHome(None)),
         object => object?.stat()?.attr,
     };
@@ -201,8 +202,8 @@ pub(super) fn fate(
     Ok(Fate::Stays(StayingFile { tier: whole.tier, id, size }))
 }
 
-/// Gives a file its names on its tier. Not durable. If that fails, the tier
-/// is as it was.
+/// Gives a file its names on its tier, not durably. If that fails, the tier is
+/// unchanged.
 pub(super) fn name_in_place(
     core: &Core,
     fd: &Fd,
@@ -228,8 +229,8 @@ pub(super) fn name_in_place(
     done
 }
 
-/// A file comes home: what it has of names on tiers goes, durably, before
-/// its object does. An ejection that was interrupted may have given it some.
+/// Makes a file come home: its names on tiers, which an interrupted ejection
+/// may have given it, are removed, durably, before its object is.
 pub(super) fn unplace(file: &File, names: &[PathBuf], sites: &[Site]) -> Result<()> {
     let Some(id) = file.spread_id() else { return Ok(()) };
     for site in sites {
@@ -247,16 +248,16 @@ pub(super) fn unplace(file: &File, names: &[PathBuf], sites: &[Site]) -> Result<
     Ok(())
 }
 
-/// Gives an inode of a tier what that at home has besides owner and times, as far
-/// as nobody gets at it so.
+/// Copies the metadata of the home inode, other than owner and times, to an
+/// inode of a tier, without giving anyone access yet.
 fn prepare(from: &dyn NativeFd, to: &dyn NativeFd, mode: u32) -> Result<()> {
     let copied = copy_xattrs(from, to);
-    // Also takes from everybody what an access control list gives.
+    // This also revokes the rights that an access control list grants.
     to.set_mode(mode)?;
     copied
 }
 
-/// The directory that a path is in, and its name there.
+/// Splits a path into its directory and its name there.
 pub(super) fn split(path: &Path) -> (&Path, &OsStr) {
     (path.parent().unwrap_or(Path::new("")), path.file_name().unwrap_or(OsStr::new(".")))
 }

@@ -1,12 +1,13 @@
 //! Taking Braid out of a tree: all data comes home, every file is a plain one,
-//! and then attributes and `.braid` go, from home last. In place, what is whole
-//! on a tier stays there. The volume is not mounted meanwhile. What was brought
-//! home stays there however it ends, and the volume stays one until every file
-//! has its place.
+//! and then attributes and `.braid` go, from home last. In place, files that
+//! are whole on a tier stay there. The volume is not mounted meanwhile. Data
+//! that came home stays there even if the ejection fails, and the volume
+//! remains one until every file has its place.
 //!
-//! `survey` looks at what there is to be done, `take_apart` does it, by `in_place`
-//! for files that get a name on their tier. What follows the record that ends the volume, and can be
-//! gone on with, is in `clear`, with `settle` for files that stay on their tier.
+//! `survey` computes the work, `take_apart` does it, using `in_place` for files
+//! that get a name on their tier. The steps after the record that ends the
+//! volume, which can be resumed, are in `clear`, with `settle` for files that
+//! stay on their tier.
 
 mod amounts;
 mod clear;

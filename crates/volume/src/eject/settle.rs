@@ -1,9 +1,9 @@
 //! The end of an ejection in place, for files that have a second name on their
-//! tier: it becomes the only one. The volume is none any more; this is done from
-//! the beginning as often as it is interrupted.
+//! tier: it becomes the only one. The volume is none any more; after an
+//! interruption, this starts again from the beginning.
 //!
-//! What a file is, home's inode says until its name there is gone, and that goes
-//! only when the tier has all of it durably.
+//! Home's inode is authoritative until its name is gone, and that is removed
+//! only when the tier has all of the file durably.
 
 use super::in_place::{Site, split};
 use braid_contract::{Access, Attr, Context, Errno, Error, Fd, FileKind, ObjectId, Result, SetTime, Shown};
@@ -19,7 +19,7 @@ pub(super) struct Settlement<'a> {
     pub(super) sites: &'a [Site],
 }
 
-/// What home has of a name.
+/// The kind of a name at home.
 enum HomeEntry<'a> {
     /// A file that stays on its tier.
     StayingFile(Fd, Attr, &'a Site, ObjectId),
@@ -47,7 +47,7 @@ impl<'a> Settlement<'a> {
             return Ok(if is_braids { HomeEntry::Other } else { HomeEntry::Dir });
         }
         let attr = match self.home.id_attr(&*fd, &identity) {
-            // Braid left none such: it was written since.
+            // Not made by Braid: the file was written since.
             Err(error) if error.errno() == Errno::EUCLEAN => None,
             attr => attr?,
         };
@@ -60,9 +60,9 @@ impl<'a> Settlement<'a> {
         }
     }
 
-    /// Gives everything in and below a directory what it has at home. Answers
-    /// on which tiers, as bits, the directory has nothing but that: there it
-    /// gets owner, mode and times of home's, else it is somebody's already.
+    /// Copies metadata from home to all names in and below a directory. Answers
+    /// the tiers, as bits, on which the directory has no other entries: there
+    /// it gets home's owner, mode and times; elsewhere it existed before.
     fn dress(&self, path: &Path) -> Result<u64> {
         let dir = self.home.open_dir(path)?;
         let attr = dir.stat()?.attr;
@@ -97,12 +97,12 @@ impl<'a> Settlement<'a> {
 
     fn dress_file(&self, path: &Path, (fd, attr): (&Fd, &Attr), site: &Site, id: ObjectId) -> Result<()> {
         let object = site.store.object_file(id)?;
-        // Whoever can write to the directory may have taken it away.
+        // Users with write access to the directory may have removed it.
         site.link(self.home, path, &object, &mut Vec::new())?;
         give_attributes(&**fd, attr, &*object)
     }
 
-    /// Takes away home's names in and below a directory, whose times stay.
+    /// Removes home's names in and below a directory, which keeps its times.
     fn forget(&self, path: &Path) -> Result<()> {
         let dir = self.home.open_dir(path)?;
         let attr = dir.stat()?.attr;
@@ -129,7 +129,8 @@ impl<'a> Settlement<'a> {
     }
 }
 
-/// The owner of the volume may have forbidden herself to write there.
+/// Removes a name. The mode of a directory may forbid even its owner to write
+/// there.
 fn remove_name(dir: &Fd, attr: &Attr, name: &OsStr) -> Result<()> {
     match dir.remove_at(name, false) {
         Err(error) if error.errno() == Errno::EACCES => {

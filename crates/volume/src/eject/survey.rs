@@ -1,5 +1,5 @@
-//! What an ejection will come to: how much comes home, how much may stay on
-//! which tier, and what is in the way.
+//! The survey of an ejection: how much comes home, how much may stay on which
+//! tier, and what is in the way.
 
 use super::amounts::{Amounts, EjectOptions, Ejection};
 use super::in_place::{Fate, Site, fate};
@@ -18,26 +18,26 @@ use std::path::{Path, PathBuf};
 pub(super) struct Names(HashMap<u64, Vec<PathBuf>>);
 
 impl Names {
-    /// The names of a file that was met by one of them, `path`.
+    /// All names of a file that was found under one of them, `path`.
     pub(super) fn of(&self, identity: &Identity, path: &Path) -> Vec<PathBuf> {
         let known = if identity.attr.nlink > 1 { self.0.get(&identity.ino()) } else { None };
         known.cloned().unwrap_or_else(|| vec![path.to_owned()])
     }
 }
 
-/// What was found.
+/// Collects the findings.
 struct EjectSurveyor<'v> {
     core: &'v Core,
     sites: &'v [Site],
-    /// If everything comes home, and if what can stays.
+    /// Amounts if everything comes home, and if files stay where they can.
     all: Amounts,
     in_place: Amounts,
     left: Vec<(PathBuf, String)>,
-    /// What can't stay in any case, and why.
+    /// Files that can't stay in any case, and why.
     in_the_way: Vec<(PathBuf, String)>,
 }
 
-/// What there is to be done, and what is in the way.
+/// Surveys the work, and the obstacles.
 pub(super) fn survey(core: &Core, options: EjectOptions, sites: &[Site]) -> Result<(Ejection, Names)> {
     let mut names = Names::default();
     let (all, in_place) = (Amounts::default(), Amounts::default());
@@ -70,8 +70,8 @@ pub(super) fn survey(core: &Core, options: EjectOptions, sites: &[Site]) -> Resu
     Ok((surveyor.ejection(options), names))
 }
 
-/// Bytes of a file that are not on home, and the room that they take; an
-/// error if some can't be read.
+/// Bytes of a file that are not on home, and the space that they take; an error
+/// if some can't be read.
 fn readable_elsewhere(core: &Core, file: &File) -> Result<(u64, u64)> {
     let mut on = BTreeMap::<TierId, u64>::new();
     each_away(core, file, 0, &mut |range| {
@@ -96,7 +96,7 @@ pub(super) struct Away {
     pub(super) offset: u64,
     pub(super) len: u64,
     pub(super) tier: TierId,
-    /// Where the next one begins.
+    /// Offset of the next range.
     pub(super) next: u64,
 }
 
@@ -111,7 +111,7 @@ pub(super) fn each_away(
     let (ranges, size, home) = (spread.range_size(), spread.size(), core.tiers.home().id);
     let end = ranges.count(size);
     spread.index.for_each(ranges.range_of(first), |range, entry| {
-        // What lies behind the end goes when the file becomes plain.
+        // Data behind the end is dropped when the file becomes plain.
         if range >= end {
             return Ok(());
         }

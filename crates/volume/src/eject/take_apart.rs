@@ -1,4 +1,4 @@
-//! Data comes home, and files that stay get their names on their tier.
+//! Bringing data home, and naming the files that stay on their tier.
 
 use super::amounts::{EjectOptions, EjectProgress, Ejection};
 use super::clear;
@@ -18,7 +18,7 @@ use braid_tiers::rate::{IoClass, MoveRate, Pace};
 use std::collections::{BTreeMap, HashSet};
 use std::path::{Path, PathBuf};
 
-/// What an ejection works with: the core, and the ways to the tiers.
+/// The tools of an ejection: the core, and the throttles of the tiers.
 pub(crate) type Tools<'a> = (&'a Core, &'a Throttles);
 
 /// Ranges of a file that are collected at a time.
@@ -63,7 +63,8 @@ pub(crate) fn eject_open(
     Ok(ejection)
 }
 
-/// What files have on their tiers, and what home knows of them.
+/// Makes the files' new names on their tiers durable, and what home holds of
+/// them.
 fn make_places_durable(core: &Core, sites: &[Site], options: EjectOptions) -> Result<()> {
     if options.in_place {
         sites.iter().try_for_each(|site| site.store.sync_all())?;
@@ -72,9 +73,9 @@ fn make_places_durable(core: &Core, sites: &[Site], options: EjectOptions) -> Re
     Ok(())
 }
 
-/// Goes through all files: those that come home do so in the first pass,
-/// which takes long, and those that stay get their names in the second one.
-/// Answers whether it came to its end.
+/// Visits all files: those that come home do so in the first pass, which takes
+/// long; those that stay get their names in the second. Answers whether it
+/// reached the end.
 fn take_apart((core, throttles): Tools<'_>, work: &mut EjectRun<'_>) -> Result<bool> {
     for placing in [false, true] {
         if placing && !work.options.in_place {
@@ -102,8 +103,7 @@ fn take_apart((core, throttles): Tools<'_>, work: &mut EjectRun<'_>) -> Result<b
     Ok(true)
 }
 
-/// One file. Those that are to have a name on their tier are passed over,
-/// unless they are what is looked for.
+/// Handles one file. Files that stay are skipped, except in the pass for them.
 fn eject_file(
     (core, throttles): Tools<'_>,
     work: &mut EjectRun<'_>,
@@ -125,7 +125,7 @@ fn eject_file(
                     work.placed.insert((placed.tier, placed.id));
                     return work.tell(0).map(|()| false);
                 }
-                // It comes home, if there is room.
+                // The file comes home, if there is room.
                 Err(error) => {
                     tracing::info!(path = %names[0].shown(), %error, "a file can't stay on its tier");
                     work.not_placed(placed.tier, placed.size);
@@ -199,7 +199,7 @@ fn strip(core: &Core, fd: &Fd, identity: &Identity) -> Result<()> {
     core.home.set_pin(&**fd, identity, None)
 }
 
-/// What is there that no file leads to.
+/// Looks for data that no file leads to.
 fn what_is_left(core: &Core, placed: &HashSet<(TierId, ObjectId)>) -> Result<Option<String>> {
     let mut indexes = 0_u64;
     core.index.list(&mut |_| {
@@ -220,7 +220,7 @@ fn what_is_left(core: &Core, placed: &HashSet<(TierId, ObjectId)>) -> Result<Opt
     Ok(None)
 }
 
-/// What goes along with an ejection.
+/// The state of a running ejection.
 struct EjectRun<'w> {
     options: EjectOptions,
     names: &'w Names,
@@ -234,14 +234,14 @@ struct EjectRun<'w> {
 }
 
 impl EjectRun<'_> {
-    /// `ECANCELED` if it is to end.
+    /// Reports progress; `ECANCELED` if the ejection is to end.
     fn tell(&mut self, bytes: u64) -> Result<()> {
         self.now.done += bytes;
         self.goes_on = (self.progress)(self.now);
         if self.goes_on { Ok(()) } else { Err(Errno::ECANCELED.into()) }
     }
 
-    /// A file that was to stay on its tier comes home.
+    /// Counts a file that was to stay on its tier, and comes home.
     fn not_placed(&mut self, tier: TierId, bytes: u64) {
         self.now.total += bytes;
         let amounts = &mut self.ejection.amounts;

@@ -1,8 +1,8 @@
-//! How much each range is used, and since when it is where it is (PolyStore
-//! §4.5.2). Reads, writes and moves enter what they touch; once a second that
-//! is folded into a table, which movers, `status` and `explain` go by and
-//! which is kept across mounts. All of it may be lost: then ranges count as
-//! unused until they are used again.
+//! How much each range is used, and since when it is on its tier (PolyStore
+//! §4.5.2). Reads, writes and moves record the ranges that they touch; once a
+//! second these are folded into a table, which movers, `status` and `explain`
+//! use and which is kept across mounts. All of it may be lost: then ranges
+//! count as unused until they are used again.
 
 mod table;
 mod touch;
@@ -37,16 +37,16 @@ const HOT_MAX: usize = 8192;
 
 /// The heat of a volume's ranges.
 pub(crate) struct Heat {
-    /// 0 keeps no heat.
+    /// With 0, no heat is kept.
     budget: usize,
-    /// From this degree on a range is frequently used.
+    /// Degree from which on a range counts as frequently used.
     frequent: AtomicU8,
     touches: Touches,
     next_serial: AtomicU32,
-    /// Files that were touched, by serial; also those closed since.
+    /// Files that were touched, by serial number; also files closed since.
     tags: Mutex<HashMap<u32, Arc<Tag>>>,
     table: Mutex<Table>,
-    /// Ranges that were found frequently used, until movers take them.
+    /// Ranges found frequently used, until movers take them.
     hot: Mutex<Vec<HotRange>>,
     /// The last epoch that was closed, and the last one that was saved.
     closed: AtomicU32,
@@ -64,7 +64,7 @@ pub(crate) fn seconds(environment: &dyn Environment) -> u32 {
     u32::try_from(environment.wall_ns() / 1_000_000_000).unwrap_or(0)
 }
 
-/// The degree that a share of the highest comes to.
+/// The degree that corresponds to a share of the highest.
 fn degree_of(threshold: f64) -> u8 {
     ((threshold * f64::from(DEGREE_MAX)).ceil() as u8).clamp(1, DEGREE_MAX)
 }
@@ -89,19 +89,19 @@ impl Heat {
         }
     }
 
-    /// From this degree on a range is frequently used.
+    /// The degree from which on a range counts as frequently used.
     pub(crate) fn frequent(&self) -> u8 {
         self.frequent.load(Ordering::Relaxed)
     }
 
-    /// Changes from which share of the highest degree on a range is frequently
-    /// used.
+    /// Sets the share of the highest degree from which on a range counts as
+    /// frequently used.
     pub(crate) fn set_threshold(&self, threshold: f64) {
         self.frequent.store(degree_of(threshold), Ordering::Relaxed);
     }
 
-    /// Ranges below this degree may leave a tier that is full: what was used
-    /// once may, even where a single use is enough to be promoted.
+    /// Ranges below this degree may leave a full tier: a single use is not
+    /// enough to stay, even where it is enough for a promotion.
     pub(crate) fn cold_below(&self) -> u8 {
         self.frequent().max(2)
     }
@@ -113,12 +113,12 @@ impl Heat {
         *self.table.lock() = Table::new(self.budget);
     }
 
-    /// Ranges of the file were read or written on `tier`.
+    /// Records that ranges of the file were read or written on `tier`.
     pub(crate) fn used(&self, file: &File, tier: TierId, ranges: Range<u64>) {
         self.enter(file, tier, ranges, false);
     }
 
-    /// Ranges of the file came to `tier`.
+    /// Records that ranges of the file came to `tier`.
     pub(crate) fn placed(&self, file: &File, tier: TierId, ranges: Range<u64>) {
         self.enter(file, tier, ranges, true);
     }
@@ -145,18 +145,18 @@ impl Heat {
         tag
     }
 
-    /// The table, for looking and forgetting. Held for a moment only.
+    /// The table. To be held for a moment only.
     pub(crate) fn table(&self) -> MutexGuard<'_, Table> {
         self.table.lock()
     }
 
-    /// The ranges that were found frequently used since this was last asked;
-    /// hottest first.
+    /// Takes the ranges found frequently used since the last call, hottest
+    /// first.
     pub(crate) fn take_hot(&self) -> Vec<HotRange> {
         std::mem::take(&mut *self.hot.lock())
     }
 
-    /// Enters what was touched so far into the table.
+    /// Folds the recorded touches into the table.
     fn fold(&self, now: u32) {
         let touches = self.touches.take();
         let mut hot = Vec::new();
@@ -165,7 +165,8 @@ impl Heat {
         let of = |touch: &Touch| tags.get(&touch.serial);
         for (touch, tag) in touches.iter().filter_map(|touch| Some((touch, of(touch)?))) {
             if touch.placed {
-                // Where it came to is where it is, whatever was used before.
+                // The tier that it came to is current, even if it was used
+                // elsewhere before.
                 continue;
             }
             let record = table.used(tag.key, touch.range, touch.tier, now);
@@ -190,17 +191,17 @@ impl Heat {
         waiting.truncate(HOT_MAX);
     }
 
-    /// The time by which heat goes.
+    /// Current time, by the clock of heat.
     pub(crate) fn now(&self) -> u32 {
         seconds(&*self.environment)
     }
 
-    /// Has the table say what is so now, before something is decided by it.
+    /// Brings the table up to date before a decision.
     pub(crate) fn refresh(&self) {
         self.fold(self.now());
     }
 
-    /// Enters what was touched into the table, once a second.
+    /// Folds the recorded touches into the table, once a second.
     pub(crate) fn close_epoch(&self) {
         let now = self.now();
         if self.budget > 0 && self.closed.swap(now, Ordering::AcqRel) != now {
@@ -208,7 +209,7 @@ impl Heat {
         }
     }
 
-    /// Saves heat, if its time has come. Waits for home.
+    /// Saves heat, if it is due. Waits for home.
     pub(crate) fn save_if_due(&self, home: &Home) {
         let now = self.now();
         if now.saturating_sub(self.saved.load(Ordering::Acquire)) >= SAVE_EVERY
@@ -218,7 +219,7 @@ impl Heat {
         }
     }
 
-    /// Saves what is known of ranges, for the next mount.
+    /// Saves the table for the next mount.
     pub(crate) fn save(&self, home: &Home) -> Result<()> {
         let now = self.now();
         self.saved.store(now, Ordering::Release);
@@ -236,7 +237,7 @@ impl Heat {
         home.braid()?.replace_small(SAVED, &bytes).context("saving the heat of ranges")
     }
 
-    /// Takes up what was saved. If that can't be read, nothing is known.
+    /// Loads the saved table. If it can't be read, all ranges count as unused.
     pub(crate) fn load(&self, home: &Home) {
         if self.budget == 0 {
             return;

@@ -1,6 +1,6 @@
-//! What is remembered of ranges: how much they are used, since when they are
-//! where they are. In memory, within a budget: what is coldest and was not
-//! used for longest is forgotten first.
+//! The table of heat: how much ranges are used, and since when they are on
+//! their tier. It is in memory, within a budget: the coldest ranges, and of
+//! those the least recently used, are forgotten first.
 
 use braid_contract::{NativeHandle, TierId};
 use braid_format::{DEGREE_MAX, FileHeat, FileKey, RangeHeat};
@@ -8,21 +8,20 @@ use std::cmp::Ordering;
 use std::collections::{BTreeMap, BTreeSet};
 
 /// Seconds that have to pass before a use counts again: a stream that reads a
-/// range across the end of an epoch has used it once.
+/// range across the end of an epoch uses it once.
 const COUNT_EVERY: u32 = 2;
 
 /// Seconds without a use after which a range is one degree colder.
 const DECAY: u32 = 30;
 
-/// Memory that a file and a range are reckoned at, with what the map around
-/// them takes.
+/// Memory that a file and a range count for, including their share of the map.
 const FILE_BYTES: usize = 192;
 const RANGE_BYTES: usize = 32;
 
-/// What the use of a range comes to as time goes on.
+/// The heat of a range as time goes on.
 pub(crate) trait Decay {
-    /// How much the range is used: in how many epochs lately, counted up to 3,
-    /// and down again for every [`DECAY`] seconds without a use.
+    /// Degree of use: the number of recent epochs with a use, at most 3, less
+    /// one for every [`DECAY`] seconds without a use.
     fn degree_at(&self, now: u32) -> u8;
 
     /// The same as a share, 0 to 1.
@@ -49,18 +48,17 @@ fn warm(heat: &mut RangeHeat, now: u32) {
     }
 }
 
-/// Colder ones come first; of those that are equally cold, the one that was
-/// used less lately.
+/// Colder ranges come first; of equally cold ones, the one used less lately.
 fn rank(heat: &RangeHeat, now: u32) -> (u8, u32) {
     (heat.degree_at(now), heat.last)
 }
 
-/// Memory that a file is reckoned at.
+/// Memory that a file counts for.
 fn bytes_of(file: &FileHeat) -> usize {
     FILE_BYTES + file.ranges.len() * RANGE_BYTES
 }
 
-/// A range, and what is remembered of it.
+/// A range and its heat.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct HotRange {
     pub(crate) file: FileKey,
@@ -68,13 +66,11 @@ pub(crate) struct HotRange {
     pub(crate) record: RangeHeat,
 }
 
-/// Everything that is remembered. Ordered, so that what is saved is the same
-/// for the same history.
+/// All of the table. Ordered, so that the same history saves the same bytes.
 #[derive(Debug)]
 pub(crate) struct Table {
     files: BTreeMap<FileKey, FileHeat>,
-    /// Files in which movers found nothing that could move, until they are used
-    /// again.
+    /// Files in which movers found nothing to move, until they are used again.
     settled: BTreeSet<FileKey>,
     bytes: usize,
     budget: usize,
@@ -86,7 +82,7 @@ impl Table {
         Self { files: BTreeMap::new(), settled: BTreeSet::new(), bytes: 0, budget, changed: false }
     }
 
-    /// Takes over what was saved.
+    /// Restores the saved table.
     pub(super) fn restore(&mut self, files: BTreeMap<FileKey, FileHeat>, now: u32) {
         self.bytes = files.values().map(bytes_of).sum();
         self.files = files;
@@ -97,12 +93,12 @@ impl Table {
         &self.files
     }
 
-    /// Whether anything was changed since this was last asked.
+    /// Whether anything has changed since the last call.
     pub(super) fn take_changed(&mut self) -> bool {
         std::mem::take(&mut self.changed)
     }
 
-    /// A range was used on `tier`; answers what is known of it now.
+    /// Records a use of a range on `tier`; answers its heat now.
     pub(super) fn used(&mut self, file: FileKey, range: u32, tier: TierId, now: u32) -> RangeHeat {
         self.settled.remove(&file);
         let record = self.record_mut(file, range, RangeHeat { since: 0, last: now, tier, degree: 0 });
@@ -111,7 +107,7 @@ impl Table {
         *record
     }
 
-    /// A range came to `tier`.
+    /// Records that a range came to `tier`.
     pub(super) fn placed(&mut self, file: FileKey, range: u32, tier: TierId, now: u32) {
         let record = self.record_mut(file, range, RangeHeat { since: now, last: now, tier, degree: 0 });
         record.since = now;
@@ -131,7 +127,7 @@ impl Table {
         })
     }
 
-    /// Notes how to come back to a file that something is known of.
+    /// Stores the handle by which a known file can be opened again.
     pub(super) fn set_handle(&mut self, file: FileKey, handle: Option<&NativeHandle>) {
         if let Some(heat) = self.files.get_mut(&file)
             && heat.handle.as_ref() != handle
@@ -140,7 +136,7 @@ impl Table {
         }
     }
 
-    /// A range turned out to be on `tier`.
+    /// Notes the tier on which a range was found.
     pub(crate) fn seen_on(&mut self, file: FileKey, range: u32, tier: TierId) {
         let found = self.files.get_mut(&file).and_then(|heat| heat.ranges.get_mut(&range));
         if let Some(record) = found {
@@ -148,7 +144,7 @@ impl Table {
         }
     }
 
-    /// Nothing of the file can move until it is used again.
+    /// Notes that nothing of the file can move until it is used again.
     pub(crate) fn set_stays(&mut self, file: FileKey) {
         if self.files.contains_key(&file) {
             self.settled.insert(file);
@@ -172,7 +168,7 @@ impl Table {
         }
     }
 
-    /// Forgets ranges that are not there.
+    /// Forgets ranges that do not exist any more.
     pub(crate) fn forget_range(&mut self, file: FileKey, range: u32) {
         let Some(heat) = self.files.get_mut(&file) else { return };
         if heat.ranges.remove(&range).is_some() {
@@ -203,7 +199,7 @@ impl Table {
         cold
     }
 
-    /// The files whose ranges are used most, together, hottest first.
+    /// The files with the hottest ranges, each as a whole, hottest first.
     pub(crate) fn hottest(&self, max: usize, now: u32) -> Vec<(FileKey, f64)> {
         let mut files: Vec<(FileKey, f64)> = self
             .files
@@ -216,8 +212,8 @@ impl Table {
         files
     }
 
-    /// Keeps to the budget: an eighth of all is forgotten at a time, so that
-    /// this is seldom done.
+    /// Keeps to the budget, by forgetting an eighth at a time, so that this is
+    /// rare.
     pub(super) fn trim(&mut self, now: u32) {
         while self.bytes > self.budget {
             let mut ranks: Vec<(u8, u32)> =
@@ -228,7 +224,7 @@ impl Table {
                 return;
             };
             let last = *last;
-            // Of those that are as cold as the last one to go, all go.
+            // All ranges that are as cold as the last to be forgotten go.
             for heat in self.files.values_mut() {
                 heat.ranges.retain(|_, record| rank(record, now) > last);
             }

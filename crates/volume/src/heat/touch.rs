@@ -1,16 +1,15 @@
-//! Which ranges were touched since somebody last looked: a fixed table of
-//! words that threads enter what they touch into without a lock. The way of
-//! every read and write passes here, so a touch that was entered already costs
-//! one load. `heat` empties it once in an epoch.
+//! The ranges touched in an epoch: a fixed table of words to which threads add
+//! without a lock. Every read and write passes here, so a touch that is already
+//! in it costs one load. `heat` empties it once per epoch.
 
 use braid_contract::{SplitMix, TierId};
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// Ranges that can be told apart in one epoch; what does not find a place in
-/// the table is not counted.
+/// Ranges that can be told apart in one epoch; touches for which the table has
+/// no place are not counted.
 const SLOTS: usize = 1 << 16;
 
-/// Places that are tried.
+/// Places that are tried for a touch.
 const PROBES: usize = 8;
 
 /// Bits of a range's number: as many as the largest file has ranges.
@@ -20,7 +19,7 @@ const TIER_AT: u32 = 32;
 const TIER_BITS: u32 = 6;
 const SERIAL_AT: u32 = TIER_AT + TIER_BITS;
 
-/// Numbers of files in use go up to here, and begin again at 1.
+/// Serial numbers of files in use go up to here, and begin again at 1.
 pub(super) const SERIAL_MAX: u32 = (1 << (64 - SERIAL_AT)) - 1;
 
 /// One range of one file, on one tier.
@@ -55,7 +54,7 @@ impl Touch {
 /// The table.
 #[derive(Debug)]
 pub(super) struct Touches {
-    /// Zero where nothing was entered.
+    /// Zero marks an empty place.
     slots: Box<[AtomicU64]>,
 }
 
@@ -82,7 +81,7 @@ impl Touches {
         }
     }
 
-    /// What was entered since the last time, in order.
+    /// Takes the touches since the last call, in order.
     pub(super) fn take(&self) -> Vec<Touch> {
         let filled = self.slots.iter().filter(|slot| slot.load(Ordering::Relaxed) != 0);
         let mut touches: Vec<Touch> =

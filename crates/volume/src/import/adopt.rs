@@ -1,16 +1,16 @@
-//! Files are taken over, many at a time, in an order in which a crash loses
-//! none of them:
+//! Adopting files, many at a time, in an order in which a crash loses none of
+//! them:
 //!
 //! 1. each gets a second name on its tier, that of an object, and a home inode
 //!    without a place in the namespace; both durable for all of them;
 //! 2. the home inodes get their names, and further names of the same files are
 //!    added, durably;
-//! 3. the old names on the tier go, with those of what needs no object, and of
-//!    what an earlier import brought in and was interrupted.
+//! 3. the old names on the tier go, with those of files that need no object,
+//!    and those left by an earlier, interrupted import.
 //!
-//! What a crash leaves of 1 is removed at the next mount
-//! (`discard_unnamed`); what it leaves of 3 is met again as a file
-//! that home has already, and is the same.
+//! The leftovers of a crash in 1 are removed at the next mount
+//! (`discard_unnamed`); those of a crash in 3 are found again as files that
+//! home has already.
 
 use super::shared::Importer;
 use super::types::ImportObserver;
@@ -34,26 +34,27 @@ pub(super) struct Adopter<'a> {
     store: &'a dyn Store,
     /// The tier's directory.
     root: Fd,
-    /// Where home inodes are before they have a name.
+    /// Holds home inodes that have no name yet.
     unnamed: Fd,
     pub(super) observer: &'a mut dyn ImportObserver,
     batch: Vec<Adopted>,
-    /// Further names of files, as where the file is at home, and the name.
+    /// Further names of files: the first name at home, and the new one.
     links: Vec<Link>,
-    /// What is at home under a name of its own: its old name is to go.
+    /// Files that have their name at home: the old one is to go.
     old: Vec<Old>,
-    /// Files and bytes that came in, and were not told of.
+    /// Files and bytes that came in and are not reported yet.
     came: (u64, u64),
-    /// Where files with several names came first, by inode number.
+    /// First names of files with several, by inode number.
     linked: HashMap<u64, PathBuf>,
-    /// The same of what came before an interruption, once that was looked for.
+    /// The same for files that came in before an interruption, once they were
+    /// looked for.
     linked_before: Option<HashMap<u64, PathBuf>>,
 }
 
-/// A file that has its object and its home inode, and no name at home.
+/// A file that has its object and home inode, but no name at home yet.
 struct Adopted {
     path: PathBuf,
-    /// Its name among those without one.
+    /// Its name in the directory of unnamed inodes.
     unnamed: OsString,
     ino: u64,
     bytes: u64,
@@ -68,7 +69,7 @@ struct Link {
 /// A name on the tier that is not needed any more.
 struct Old {
     path: PathBuf,
-    /// It is that of a file that became an object.
+    /// The file became an object.
     is_object: bool,
 }
 
@@ -129,13 +130,14 @@ impl<'a> Adopter<'a> {
         if self.batch.len() + self.links.len() + self.old.len() >= BATCH { self.flush() } else { Ok(()) }
     }
 
-    /// Home has it; that is to be durable before its old name goes.
+    /// Notes that home has the file, which is to be durable before the old name
+    /// goes.
     fn is_old(&mut self, path: &Path, is_object: bool) -> Result<()> {
         self.old.push(Old { path: path.to_owned(), is_object });
         self.flush_if_many()
     }
 
-    /// Whether the file that home has of that name is this one.
+    /// Whether home's file of that name is this one.
     fn is_in(&mut self, met: &WalkEntry<'_>) -> Result<bool> {
         let home = &self.importer.core.home;
         let fd = home.root().open_at(met.path.as_os_str(), Access::Path)?;
@@ -144,13 +146,13 @@ impl<'a> Adopter<'a> {
             Some(attr) if attr.kind.whole().is_some() => {
                 Ok(self.object(attr.id)?.is_some_and(|object| object.ino == met.attr.ino))
             }
-            // One that is empty has no object, and nothing to lose.
+            // An empty file has no object, and nothing to lose.
             None => Ok(met.attr.size == 0 && identity.kind() == FileKind::Regular && identity.size() == 0),
             Some(_) => Ok(false),
         }
     }
 
-    /// The inode that keeps an object of the tier.
+    /// The inode of the tier that is an object.
     fn object(&self, id: ObjectId) -> Result<Option<Attr>> {
         match self.store.object_file(id) {
             Ok(file) => Ok(Some(file.stat()?.attr)),
@@ -159,8 +161,8 @@ impl<'a> Adopter<'a> {
         }
     }
 
-    /// Where a file of the tier with several names is at home, by one of the
-    /// others. Two files must not share an object.
+    /// The name at home of a tier's file that came in under another of its
+    /// names. Two files must not share an object.
     fn first_name(&mut self, ino: u64) -> Result<Option<PathBuf>> {
         if let Some(first) = self.linked.get(&ino) {
             return Ok(Some(first.clone()));
@@ -192,7 +194,7 @@ impl<'a> Adopter<'a> {
         Ok(())
     }
 
-    /// One more name of a file that came in, unless that did not after all.
+    /// Adds a name to a file that came in, unless it did not after all.
     fn link(&mut self, home: &Fd, link: &Link) -> Result<bool> {
         if self.first_name(link.ino)?.as_ref() != Some(&link.first) {
             return Ok(false);
@@ -209,7 +211,7 @@ impl<'a> Adopter<'a> {
         Ok(true)
     }
 
-    /// Whether a file at home is still what came of an inode of the tier.
+    /// Whether a file at home still is the one made from an inode of the tier.
     fn is_file_of(&self, file: &Fd, ino: u64) -> Result<bool> {
         let identity = self.importer.core.home.identify(&**file)?;
         Ok(match self.importer.core.home.id_attr(&**file, &identity)? {
@@ -237,7 +239,7 @@ impl<'a> Adopter<'a> {
         let (core, attr) = (&self.importer.core, met.attr);
         let fd = self.unnamed.create_at(unnamed, 0o600)?;
         give_attributes(&**met.fd, attr, &*fd)?;
-        // One without data is a plain file.
+        // A file without data is plain.
         if attr.size == 0 {
             return Ok(());
         }
@@ -253,8 +255,7 @@ impl<'a> Adopter<'a> {
         })
     }
 
-    /// Carries out what was put off: gives names to what has none, and takes
-    /// away old ones.
+    /// Carries out the pending steps: names home inodes, and removes old names.
     pub(super) fn flush(&mut self) -> Result<()> {
         let home = self.importer.core.home.root();
         self.give_names(&home)?;
@@ -297,7 +298,7 @@ impl<'a> Adopter<'a> {
         Ok(())
     }
 
-    /// What has a name at home loses that which it had on the tier.
+    /// Removes the old names on the tier of files that have one at home.
     fn let_go(&mut self, home: &Fd) -> Result<()> {
         let old = std::mem::take(&mut self.old);
         if old.is_empty() {
@@ -307,14 +308,14 @@ impl<'a> Adopter<'a> {
         let mut objects = old.iter().filter(|old| old.is_object).peekable();
         if objects.peek().is_some() {
             objects.try_for_each(|old| unless_gone(self.own(&old.path)))?;
-            // Nothing leads there afterwards but the object's name.
+            // Afterwards only the object's name leads there.
             self.store.sync_all().map_err(|error| self.tier.note_error(error))?;
         }
         old.iter().try_for_each(|old| unless_gone(self.root.remove_at(old.path.as_os_str(), false)))
     }
 
-    /// The file is an object from now on, and nobody's but Braid's. Whose it was
-    /// its home inode knows.
+    /// Makes the file an object that only Braid can access. Its home inode has
+    /// the owner.
     fn own(&self, path: &Path) -> Result<()> {
         let file = self.root.open_at(path.as_os_str(), Access::Path)?;
         let own = self.unnamed.stat()?.attr;
@@ -327,7 +328,7 @@ impl<'a> Adopter<'a> {
         self.unnamed.rename_at(&adopted.unnamed, &*dir, name(&adopted.path), RenameMode::NoReplace)
     }
 
-    /// It is not to come in after all: the object is only a name of it.
+    /// Undoes the adoption of a file: the object is only another name of it.
     fn give_back(&self, adopted: &Adopted) -> Result<()> {
         let fd = self.unnamed.open_at(&adopted.unnamed, Access::Path)?;
         let identity = self.importer.core.home.identify(&*fd)?;
@@ -337,7 +338,7 @@ impl<'a> Adopter<'a> {
         self.unnamed.remove_at(&adopted.unnamed, false)
     }
 
-    /// A symbolic link, or an inode without data.
+    /// Brings in a symbolic link, or another inode without data.
     pub(super) fn other(&mut self, met: &WalkEntry<'_>) -> Result<()> {
         if met.at_home.is_some() {
             return if self.is_same(met)? { self.is_old(met.path, false) } else { self.stays(met.path) };
@@ -352,7 +353,7 @@ impl<'a> Adopter<'a> {
         self.observer.came(0, 0)
     }
 
-    /// Whether home has just such a link.
+    /// Whether home has the same link.
     fn is_same(&self, met: &WalkEntry<'_>) -> Result<bool> {
         if (met.at_home, met.attr.kind) != (Some(FileKind::Symlink), FileKind::Symlink) {
             return Ok(false);
@@ -374,7 +375,8 @@ fn make_other(dir: &Fd, name: &OsStr, fd: &Fd, attr: &Attr) -> Result<()> {
     }
 }
 
-/// Somebody may have removed a name on the tier meanwhile.
+/// Ignores that a name on the tier is gone: users of the tier may remove it
+/// meanwhile.
 fn unless_gone(result: Result<()>) -> Result<()> {
     match result {
         Err(error) if error.errno() == Errno::ENOENT => Ok(()),

@@ -1,4 +1,4 @@
-//! All that a tier's directory has comes in, on the way through it.
+//! Bringing in everything in a tier's directory, during a walk.
 
 use super::adopt::Adopter;
 use super::walk::{Visitor, WalkEntry, walk};
@@ -8,12 +8,12 @@ use braid_core::namespace::give_attributes;
 use braid_core::recover::discard_unnamed;
 use std::path::{Path, PathBuf};
 
-/// Brings in what is met.
+/// Brings in the inodes of the walk.
 struct Bringer<'a, 'r> {
     adopter: Adopter<'a>,
     root: &'r Fd,
     home: Fd,
-    /// Directories that were made, and the times that they are to have.
+    /// Created directories, and the times that they are to get.
     made: Vec<(PathBuf, Attr)>,
     /// Directories that may be empty in the end, inner ones first.
     left: Vec<PathBuf>,
@@ -60,7 +60,7 @@ pub(super) fn bring_in(core: &Core, root: &Fd, adopter: Adopter<'_>) -> Result<(
     let mut bringer = Bringer { adopter, root, home, made: Vec::new(), left: Vec::new() };
     let walked = walk(core, root, &mut bringer);
     bringer.adopter.flush()?;
-    // What was emptied goes; what is left in others keeps them.
+    // Emptied directories are removed; others keep their remaining entries.
     for path in &bringer.left {
         match bringer.root.remove_at(path.as_os_str(), true) {
             Err(error) if matches!(error.errno(), Errno::ENOTEMPTY | Errno::EEXIST | Errno::ENOENT) => {}

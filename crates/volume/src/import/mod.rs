@@ -1,13 +1,14 @@
-//! Files that a tier's directory has of its own come into the namespace, where
-//! they are: each becomes an object by one more name on its tier, gets a home
-//! inode with its owner, mode, times and extended attributes, and loses its old
-//! name when both are durable. No data is copied. The way in for people who
-//! have a union of disks.
+//! Bringing a tier's own files into the namespace, without moving them: each
+//! becomes an object by one more name on its tier, gets a home inode with its
+//! owner, mode, times and extended attributes, and loses its old name when both
+//! are durable. No data is copied. This is the migration path for users of a
+//! union of disks.
 //!
-//! Where home has something of the same name, that is what stays visible, and
-//! the tier's file stays where it is; directories are merged. `jobs` calls this;
-//! it may be ended at any moment and begun anew. `shared` is what it rests on, `walk` goes through the tier's
-//! directory, `adopt` takes files over, many at a time.
+//! Where home has a file of the same name, that one stays visible, and the
+//! tier's file stays where it is; directories are merged. Jobs call this; it
+//! may be ended at any moment and started again. `shared` holds its state,
+//! `walk` goes through the tier's directory, `adopt` takes over files, many at
+//! a time.
 
 mod adopt;
 mod bring;

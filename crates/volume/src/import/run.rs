@@ -10,7 +10,8 @@ use braid_core::recover::{IMPORT_DIR, discard_unnamed};
 use std::ffi::OsStr;
 
 impl Importer {
-    /// Looks at what `braid import` would do with a tier; changes nothing.
+    /// Surveys what `braid import` would do with a tier, without changing
+    /// anything.
     ///
     /// # Errors
     /// `ENOENT` if there is no such tier, `EINVAL` if it is home or no
@@ -21,7 +22,7 @@ impl Importer {
         survey(&self.core, &root)
     }
 
-    /// Brings everything in. `from` and what it has stay usable all the time.
+    /// Brings everything in. The tier and its files stay usable all the time.
     pub(crate) fn import(&self, name: &str, observer: &mut dyn ImportObserver) -> Result<()> {
         let (tier, store, root) = self.importable(name)?;
         let _entered = self.core.barrier.enter();

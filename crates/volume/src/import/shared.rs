@@ -1,4 +1,4 @@
-//! The importer: the core, and what remembers names.
+//! The importer: the core, and the front end's cache of names.
 
 use super::walk::open_dir;
 use braid_contract::NativeFd;
@@ -13,8 +13,8 @@ use std::sync::{Arc, OnceLock};
 /// Brings files of tiers' directories into the namespace.
 pub(crate) struct Importer {
     pub(super) core: Arc<Core>,
-    /// What remembers names, and has to hear of those that come by another way
-    /// than through it.
+    /// The cache of names, which must hear of names that appear without an
+    /// operation of its own.
     entry_cache: OnceLock<Arc<dyn EntryCache>>,
 }
 
@@ -23,12 +23,12 @@ impl Importer {
         Self { core: Arc::clone(core), entry_cache: OnceLock::new() }
     }
 
-    /// Names what remembers names. Once; later ones are ignored.
+    /// Sets the cache of names. Only the first call counts.
     pub(crate) fn set_entry_cache(&self, cache: Arc<dyn EntryCache>) {
         let _ = self.entry_cache.set(cache);
     }
 
-    /// A tier that has a directory whose files can come in.
+    /// The tier of this name, if it has a directory whose files can come in.
     pub(crate) fn importable(&self, name: &str) -> Result<(Arc<Tier>, Arc<dyn Store>, Fd)> {
         let refuse = |why, what: String| Err(Error::refused(Errno::EINVAL, why, what));
         let tier = self.core.tiers.named(name)?;
@@ -53,7 +53,7 @@ impl Importer {
         }
     }
 
-    /// Tells the front end of names that came.
+    /// Notifies the front end of new names.
     pub(super) fn names_came<'p>(&self, home: &Fd, paths: impl IntoIterator<Item = &'p Path>) {
         let Some(cache) = self.entry_cache.get() else { return };
         let mut dirs: BTreeMap<&Path, Vec<OsString>> = BTreeMap::new();
@@ -62,7 +62,7 @@ impl Importer {
             dirs.entry(dir).or_default().push(path.file_name().unwrap_or(OsStr::new(".")).to_owned());
         }
         for (dir, names) in dirs {
-            // One that is gone again has no names.
+            // A file that is gone again has no names.
             let Ok(identity) = open_dir(home, dir).and_then(|dir| self.core.home.identify(&*dir)) else {
                 continue;
             };
@@ -70,7 +70,7 @@ impl Importer {
         }
     }
 
-    /// A file got one more name.
+    /// Notes that a file got one more name.
     pub(super) fn name_was_added(&self, file: &dyn NativeFd) -> Result<()> {
         if let Some(cache) = self.entry_cache.get() {
             cache.attributes_changed(self.core.home.public_ino(self.core.home.identify(file)?.ino()));

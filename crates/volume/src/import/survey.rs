@@ -1,4 +1,4 @@
-//! What an import would do: looked at, and nothing changed.
+//! The survey of an import, which changes nothing.
 
 use super::types::ImportSurvey;
 use super::walk::{Visitor, WalkEntry, walk};
@@ -6,10 +6,10 @@ use braid_contract::{Error, Fd, FileKind, Result};
 use braid_core::Core;
 use std::path::Path;
 
-/// Conflicts that are told by name.
+/// Conflicts that are listed by name.
 const NAMED_MAX: usize = 1000;
 
-/// Only looks.
+/// Counts, without changing anything.
 struct ImportSurveyor(ImportSurvey);
 
 impl ImportSurveyor {

@@ -1,34 +1,36 @@
-//! What an import finds, and what is told of one under way.
+//! The findings of an import, and its progress reports.
 
 use braid_contract::{Error, Result};
 use std::path::{Path, PathBuf};
 
-/// What a tier's directory has of its own, and what becomes of it.
+/// The contents of a tier's directory, and what an import does with them.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct ImportSurvey {
-    /// Regular files that come in, each name of one counted.
+    /// Regular files that come in, each name counted.
     pub files: u64,
     /// Bytes in them.
     pub bytes: u64,
     /// Symbolic links and other inodes without data that come in.
     pub others: u64,
-    /// Directories that are made, or merged with those that home has.
+    /// Directories that are created, or merged with those of home.
     pub dirs: u64,
-    /// What stays on the tier, since home has something of that name.
+    /// Entries that stay on the tier, since home has that name already.
     pub conflicts: u64,
-    /// The first of them, below the tier's directory.
+    /// The first conflicts, below the tier's directory.
     pub named: Vec<PathBuf>,
-    /// What can't be looked at, and why; or is on another file system.
+    /// Entries that can't be read, or are on another file system, and why they
+    /// stay.
     pub failed: Vec<(PathBuf, String)>,
 }
 
-/// What is told of an import under way.
+/// Receives reports of an import under way.
 pub(crate) trait ImportObserver {
-    /// So much came in. `ECANCELED` ends it.
+    /// Reports that so much came in. `ECANCELED` ends the import.
     fn came(&mut self, files: u64, bytes: u64) -> Result<()>;
-    /// This stays, since home has something of that name.
+    /// Reports a file that stays, since home has that name already.
     fn conflict(&mut self, path: &Path);
-    /// This could not be brought in. `ECANCELED` ends it.
+    /// Reports a file that could not be brought in. `ECANCELED` ends the
+    /// import.
     fn failed(&mut self, path: &Path, error: &Error) -> Result<()>;
 }

@@ -1,4 +1,4 @@
-//! The way through a tier's directory, beside that through home's.
+//! The walk through a tier's directory, in parallel with home's.
 
 use braid_contract::{Access, Attr, Errno, Error, Fd, FileKind, Result};
 use braid_core::Core;
@@ -7,32 +7,32 @@ use braid_home::names_in;
 use std::ffi::OsStr;
 use std::path::{Path, PathBuf};
 
-/// Names that file systems make at their root, and no user.
+/// Names that file systems, not users, create at their root.
 const NATIVE_NAMES: [&str; 1] = ["lost+found"];
 
-/// Something that is met on the way: where it is, and what.
+/// An entry of the walk.
 pub(super) struct WalkEntry<'a> {
     pub(super) path: &'a Path,
-    /// To look at.
+    /// The entry, to look at.
     pub(super) fd: &'a Fd,
     pub(super) attr: &'a Attr,
-    /// What home has of that name.
+    /// The kind of home's file of that name.
     pub(super) at_home: Option<FileKind>,
 }
 
-/// What a walk does with what it meets.
+/// What a walk does with its entries.
 pub(super) trait Visitor {
     /// Anything but a directory.
     fn leaf(&mut self, met: &WalkEntry<'_>) -> Result<()>;
     /// A directory; answers whether to go in.
     fn enter(&mut self, met: &WalkEntry<'_>) -> Result<bool>;
-    /// A directory of which all was met.
+    /// A directory after all its entries.
     fn leave(&mut self, path: &Path) -> Result<()>;
-    /// What can't be looked at.
+    /// An entry that can't be read.
     fn failed(&mut self, path: &Path, error: &Error) -> Result<()>;
 }
 
-/// A directory that is gone through, by its path: descriptors of all that are on
+/// A step of the walk. Directories are held by path: the descriptors of all on
 /// the way would be too many.
 enum DirStep {
     Enter(PathBuf),
@@ -76,7 +76,7 @@ pub(super) fn walk(core: &Core, root: &Fd, visitor: &mut dyn Visitor) -> Result<
                 Ok(())
             });
             match done {
-                // It went meanwhile.
+                // The entry was removed meanwhile.
                 Err(error) if error.errno() == Errno::ENOENT => {}
                 Err(error) if error.errno() == Errno::ECANCELED => return Err(error),
                 Err(error) => visitor.failed(&path, &error)?,
@@ -94,7 +94,7 @@ fn look(dir: &Fd, name: &OsStr, device: u64, beside: Option<&Fd>) -> Result<(Fd,
     if stat.device != device {
         return Err(mounted());
     }
-    // It may be a part of the same file system, by another mount.
+    // This may be a part of the same file system, mounted there too.
     if stat.attr.kind == FileKind::Directory
         && let Err(error) = dir.open_below(Path::new(name))
     {

@@ -1,5 +1,5 @@
-//! What can be asked for of jobs: to look at them, to pause, resume, cancel
-//! and slow them down. The daemon calls this; `start` begins new ones.
+//! Requests about existing jobs: look at, pause, resume, cancel and slow them
+//! down. The daemon calls this; `start` creates jobs.
 
 use super::list::Job;
 use super::records::{JobStatus, Jobs};
@@ -12,7 +12,7 @@ impl Jobs {
     ///
     /// # Errors
     /// `ENOENT` if there is no such job, `EINVAL` if it has ended or is paused,
-    /// or replaces home, `EBUSY` if it is as good as done.
+    /// or replaces home, `EBUSY` if it is in its last step.
     pub(crate) fn pause(&self, id: u64) -> Result<JobStatus> {
         if let JobKind::ReplaceHome { .. } = self.one(id)?.record.what {
             let what = format!(
@@ -32,12 +32,13 @@ impl Jobs {
         self.change(id, &[JobState::Paused], JobState::Queued)
     }
 
-    /// Ends a job for good. What was moved stays where it is; a tier that was
-    /// being emptied takes new ranges again.
+    /// Ends a job for good. Moved data stays where it is; a tier that was being
+    /// emptied takes new ranges again.
     ///
     /// # Errors
-    /// `ENOENT` if there is no such job, `EINVAL` if it has ended, `EBUSY` if it
-    /// is as good as done: it switches to the new home, or removes its tier.
+    /// `ENOENT` if there is no such job, `EINVAL` if it has ended, `EBUSY` if
+    /// it is in its last step: it switches to the new home, or removes its
+    /// tier.
     pub(crate) fn cancel(&self, id: u64) -> Result<JobStatus> {
         let from = [JobState::Queued, JobState::Running, JobState::Paused];
         let cancelled = self.change(id, &from, JobState::Cancelled)?;
@@ -59,7 +60,7 @@ impl Jobs {
         })
     }
 
-    /// Lets the guard hold a job up for applications, or not.
+    /// Sets whether the guard may hold a job up for applications.
     ///
     /// # Errors
     /// `ENOENT` if there is no such job, `EINVAL` if it has ended; those of the
@@ -71,7 +72,7 @@ impl Jobs {
     fn set(&self, id: u64, set: impl FnOnce(&mut Job)) -> Result<JobStatus> {
         let state = self.one(id)?.record.state;
         if state.is_final() {
-            // Says what is wrong.
+            // Answers the right error.
             let all = [JobState::Queued, JobState::Running, JobState::Paused];
             return self.change(id, &all, state);
         }
@@ -86,7 +87,8 @@ impl Jobs {
     fn change(&self, id: u64, from: &[JobState], wanted: JobState) -> Result<JobStatus> {
         let (record, before) = self.list.change_state(id, from, wanted)?;
         if let Err(error) = self.keep(&record) {
-            // What is kept is as before; with this, it can be tried again.
+            // The saved record is unchanged; restoring the state allows another
+            // try.
             self.list.change_back(id, wanted, before);
             self.apply_draining();
             return Err(error);
@@ -95,8 +97,7 @@ impl Jobs {
         self.one(id)
     }
 
-    /// Reads the jobs that are kept. Whatever is wrong with them, the volume
-    /// can be used.
+    /// Loads the saved jobs. Errors do not keep the volume from being used.
     pub(crate) fn load(&self) {
         match job_files::load(&self.core.home) {
             Ok(mut shelf) => {
@@ -111,7 +112,7 @@ impl Jobs {
     }
 
     /// Ends a job that can't go on after a restart, or has nothing left to do;
-    /// answers it if something changed.
+    /// answers its new record if that changed.
     fn settle(&self, record: &mut JobRecord) -> Option<JobRecord> {
         let now_ns = self.core.environment.wall_ns();
         if is_lost(record) {
@@ -124,20 +125,20 @@ impl Jobs {
         match (record.state.is_final(), record.what.removed_tier()) {
             (true, _) if !record.holds => return None,
             (true, _) => {}
-            // A crash came when it was removed already.
+            // The tier was removed before the crash.
             (false, Some(_)) => record.be_done(now_ns),
             (false, None) => {
                 record.be_failed(now_ns, format!("tier {tier} is not part of the volume any more"));
             }
         }
-        // Another one may get the name.
+        // Another tier may get the name.
         record.holds = false;
         Some(record.clone())
     }
 }
 
-/// Whether the job can't go on after a restart: what was copied of home is not
-/// worth anything then. One that was done says so on the new home.
+/// Whether the job can't continue after a restart: copies of home are worthless
+/// then. A job that completed is recorded on the new home.
 fn is_lost(record: &JobRecord) -> bool {
     matches!(record.what, JobKind::ReplaceHome { .. }) && !record.state.is_final()
 }

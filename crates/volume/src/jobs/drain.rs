@@ -1,7 +1,7 @@
 //! Which tiers take no new ranges, since a job empties them or has emptied
-//! them. The records of the jobs say so (`holds`), and nothing else: a tier is
-//! drained from before its job is started until that is cancelled, fails, or is
-//! undone, over restarts and crashes.
+//! them. The records of the jobs decide this (`holds`), and nothing else: a
+//! tier drains from before its job starts until that is cancelled, fails, or is
+//! undone, across restarts and crashes.
 
 use super::records::Jobs;
 use crate::membership::TierClaims;
@@ -34,7 +34,7 @@ impl TierClaims for Jobs {
 
     fn free_ranges(&self, name: &str) -> Result<Vec<JobRecord>> {
         let released = self.released(name, |record| record.state.is_final());
-        // What some say already may not be kept.
+        // The end of some jobs may not be saved yet.
         let ended = |record: &JobRecord| record.state.is_final() && record.what.emptied_tier() == Some(name);
         let records = self.list.each(|job| ended(&job.record).then(|| job.record.clone()));
         let kept = records.iter().flatten().try_for_each(|record| self.keep_inside(record));
@@ -49,7 +49,7 @@ impl TierClaims for Jobs {
 
     fn hold_again(&self, released: &[JobRecord]) {
         for record in released {
-            // One that is forgotten is not missed.
+            // A job that was forgotten meanwhile does not matter.
             let _ = self.list.update(record.id, |job| job.record.holds = true);
             self.try_keep_inside(record);
         }
@@ -57,7 +57,7 @@ impl TierClaims for Jobs {
 }
 
 impl Jobs {
-    /// A tier that was emptied takes new ranges again.
+    /// Lets a tier that was emptied take new ranges again.
     ///
     /// # Errors
     /// `ENOENT` if there is no such tier, `EINVAL` if it was not emptied, or is
@@ -75,7 +75,7 @@ impl Jobs {
         let released = self.released(&tier.name, |record| record.state.is_final());
         let kept = released.iter().try_for_each(|record| self.keep(record));
         if kept.is_err() {
-            // What is kept says so still; with this, it can be tried again.
+            // The saved records still hold; restoring them allows another try.
             for record in &released {
                 let _ = self.list.update(record.id, |job| job.record.holds = true);
             }
@@ -84,7 +84,7 @@ impl Jobs {
         kept
     }
 
-    /// What earlier jobs of the kind left in force is this one's now.
+    /// Ends the effect of earlier jobs on the tier: this one takes over.
     pub(super) fn supersede(&self, record: &JobRecord) {
         if let Some(tier) = record.what.emptied_tier() {
             let earlier = |old: &JobRecord| old.id != record.id && old.state.is_final();
@@ -92,9 +92,9 @@ impl Jobs {
         }
     }
 
-    /// Tells each tier whether it takes new ranges, as far as jobs go.
+    /// Sets for each tier whether it takes new ranges, as far as jobs go.
     pub(super) fn apply_draining(&self) {
-        // Whoever holds it to take a tier out has its own will with that.
+        // A removal closes its tier by itself, and holds the table meanwhile.
         let _table = self.core.table.lock();
         for tier in self.core.tiers.iter() {
             let held = self.list.each(|job| holds(&job.record, &tier.name));
@@ -102,8 +102,8 @@ impl Jobs {
         }
     }
 
-    /// Lets none of these jobs keep new ranges away from the tier of this name;
-    /// answers those that did, as they are to be kept.
+    /// Makes these jobs stop keeping new ranges away from the tier of this
+    /// name; answers the records that change, for saving.
     fn released(&self, name: &str, which: impl Fn(&JobRecord) -> bool) -> Vec<JobRecord> {
         let which = |record: &JobRecord| holds(record, name) && which(record);
         let ids = self.list.each(|job| which(&job.record).then_some(job.record.id));

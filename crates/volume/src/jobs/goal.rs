@@ -1,4 +1,4 @@
-//! Which ranges a job moves, and where to.
+//! The ranges that a job moves, and their destinations.
 
 use super::shares::{Shares, shares_of};
 use super::targets::{ranked_tiers, target_named};
@@ -13,7 +13,7 @@ use braid_tiers::{Tier, bit};
 use std::path::PathBuf;
 use std::sync::Arc;
 
-/// What a job wants.
+/// The goal of a job.
 pub(super) enum Goal {
     /// Everything on this tier.
     To(Arc<Tier>),
@@ -26,31 +26,31 @@ pub(super) enum Goal {
     Off { tier: Arc<Tier>, to: Option<Arc<Tier>> },
 }
 
-/// A range that is to be moved.
+/// A range to be moved.
 #[derive(Clone)]
 pub(super) struct RangeStep {
     /// First byte.
     pub(super) offset: u64,
     /// Bytes of the file in it.
     pub(super) len: u64,
-    /// How long the file's ranges were when this was found.
+    /// Range size of the file when this was found.
     pub(super) ranges: RangeSize,
     pub(super) from: TierId,
-    /// Where to, where that follows from the rest of the file.
+    /// The destination, where it follows from the rest of the file.
     pub(super) to: Option<TierId>,
 }
 
-/// Where a range may go.
+/// The destination of a range.
 pub(super) enum Target {
-    /// Here.
+    /// This tier.
     Tier(Arc<Tier>),
-    /// Nowhere: it stays, and that is no failure.
+    /// None: the range stays, and that is no failure.
     Stay,
-    /// Nowhere, and it can't stay either.
+    /// None, and the range can't stay either.
     NoRoom,
 }
 
-/// What a kind of job wants.
+/// The goal of a kind of job.
 pub(super) fn goal_of(core: &Core, what: &JobKind) -> Result<Goal> {
     Ok(match what {
         JobKind::Move { to, .. } => Goal::To(target_named(core, to)?),
@@ -72,7 +72,7 @@ pub(super) fn goal_of(core: &Core, what: &JobKind) -> Result<Goal> {
 }
 
 /// The next ranges of a file that are to be moved, from the one at offset
-/// `first` on and at most so many.
+/// `first` on, at most `max`.
 pub(super) fn steps(core: &Core, goal: &Goal, file: &File, first: u64, max: usize) -> Result<Vec<RangeStep>> {
     let mut shares = match goal {
         Goal::Shares => Some(shares_of(core, file)?),
@@ -80,7 +80,7 @@ pub(super) fn steps(core: &Core, goal: &Goal, file: &File, first: u64, max: usiz
     };
     let mut steps = Vec::new();
     let mut taken = 0;
-    // Shares follow from the whole file.
+    // Shares depend on the whole file.
     let begin = if shares.is_some() { 0 } else { first };
     let collected = each_range(core, file, begin, &mut |Stretch { offset, len, ranges, tier: from }| {
         let to = shares.as_mut().and_then(|shares: &mut Shares| shares.take_from(from));
@@ -90,8 +90,8 @@ pub(super) fn steps(core: &Core, goal: &Goal, file: &File, first: u64, max: usiz
             Goal::Off { tier, .. } => from == tier.id,
             Goal::Shares => to.is_some(),
         };
-        // What lies behind the end goes with the first thing that happens
-        // to the file, and has only to go from a tier that is to be empty.
+        // Data behind the end is dropped by the next operation on the file;
+        // only a tier that is to be empty must lose it now.
         if !wanted || offset < first || len == 0 && !matches!(goal, Goal::Off { .. }) {
             return Ok(());
         }
@@ -105,7 +105,7 @@ pub(super) fn steps(core: &Core, goal: &Goal, file: &File, first: u64, max: usiz
     }
 }
 
-/// Where a range goes, but for the tiers in `excluded`, a set of bits.
+/// The destination of a range, except the tiers in `excluded`, a set of bits.
 pub(super) fn target(
     core: &Core,
     goal: &Goal,
@@ -119,7 +119,7 @@ pub(super) fn target(
     Ok(match goal {
         Goal::To(tier) if fits(tier) => Target::Tier(Arc::clone(tier)),
         Goal::To(tier) => {
-            // The figures may be a moment old, and the job ends here.
+            // The figures may be out of date, and would end the job here.
             tier.measure_again();
             if fits(tier) { Target::Tier(Arc::clone(tier)) } else { Target::NoRoom }
         }
@@ -162,14 +162,14 @@ fn choose_for(core: &Core, file: &File, bytes: u64, excluded: u64) -> Result<Arc
 }
 
 impl RangeStep {
-    /// Where the next range begins.
+    /// Offset of the next range.
     pub(super) fn end(&self) -> u64 {
         self.offset + self.ranges.bytes()
     }
 }
 
 impl Goal {
-    /// Why a range is on its new tier.
+    /// The reason to record for a moved range.
     pub(super) fn reason(&self) -> Reason {
         match self {
             Self::To(_) => Reason::Asked,
@@ -179,8 +179,8 @@ impl Goal {
         }
     }
 
-    /// Whether it is of interest what a plain file of this size has, with ranges
-    /// of this size if it was spread.
+    /// Whether a plain file of this size may have ranges to move, with this
+    /// range size if it was spread.
     pub(super) fn wants_plain(&self, size: u64, ranges: RangeSize) -> bool {
         match self {
             Self::To(tier) => size > 0 && !tier.is_home(),
@@ -191,8 +191,9 @@ impl Goal {
         }
     }
 
-    /// Whether a pinned file is moved all the same: to where it is pinned, and
-    /// off a tier that goes. Without a `pin` of its own, a rule pins it.
+    /// Whether a pinned file is moved all the same: to the tier that it is
+    /// pinned to, and off a tier that leaves. Without a `pin` of its own, a
+    /// rule pins it.
     pub(super) fn overrides(&self, pin: Option<&PinAttr>) -> bool {
         match self {
             Self::To(tier) => pin.is_some_and(|pin| pin.tier.as_ref() == Some(&tier.name)),
@@ -202,16 +203,16 @@ impl Goal {
     }
 }
 
-/// Whether the tier at `at` comes before `from` in the order, and is not as
-/// fast as it is.
+/// Whether the tier at `at` is before `from` in the order, and not equally
+/// fast.
 fn is_better(tiers: &[(Arc<Tier>, f64)], at: usize, from: TierId) -> bool {
     let place = tiers.iter().position(|(tier, _)| tier.id == from);
-    // One that takes no new ranges is as bad as can be.
+    // A tier that takes no new ranges comes last.
     let place = place.unwrap_or(tiers.len());
     at < place && tiers.get(at).map(|(_, weight)| *weight) != tiers.get(place).map(|(_, weight)| *weight)
 }
 
-/// Where a job begins to look.
+/// The paths at which a job begins.
 pub(super) fn starts(what: &JobKind) -> Vec<PathBuf> {
     what.path().filter(|path| !path.is_empty()).map(PathBuf::from).into_iter().collect()
 }

@@ -1,5 +1,5 @@
-//! Which jobs there are, which of them may run now, and what becomes of them.
-//! Plain data behind one lock; who waits for something to do waits here.
+//! The list of jobs: their states, and which of them may run now. Plain data
+//! behind one lock; threads wait here for work.
 
 use crate::rehome::{RehomeOutcome, RehomePhase};
 use braid_contract::{Amount, Environment, Errno, Error, Fd, JobKind, JobState, RefusalKind, Result};
@@ -20,7 +20,7 @@ pub const PARALLEL_MAX: usize = 8;
 /// Jobs that have not ended, at most.
 const UNFINISHED_MAX: usize = 256;
 
-/// Jobs that have ended and are still told of.
+/// Finished jobs that are still reported.
 const FINISHED_KEPT: usize = 32;
 
 /// How often the progress of a running job is saved.
@@ -30,46 +30,46 @@ const SAVE_NS: u64 = 5_000_000_000;
 const RETRY_FIRST_NS: u64 = 250_000_000;
 const RETRY_MAX_NS: u64 = 8_000_000_000;
 
-/// How long somebody waits for work before looking whether the volume is gone.
+/// Longest wait for work before checking whether the volume is gone.
 const WAIT_MAX: Duration = Duration::from_secs(1);
 
 /// A job and how it is doing.
 pub(crate) struct Job {
     pub(crate) record: JobRecord,
     pub(crate) pace: Arc<Pace>,
-    /// A thread is at it.
+    /// A thread is working on it.
     active: bool,
     not_before_ns: u64,
     retry_ns: u64,
     pub(crate) rest: Rest,
-    /// Files that it waits for.
+    /// Files that the job waits for.
     pub(crate) waiting: u64,
     pub(crate) meter: Meter,
     saved_ns: u64,
-    /// It is too late to end it.
+    /// The job can't be ended any more.
     committed: bool,
     pub(crate) rehome: Rehome,
 }
 
-/// What a replacement of home needs and comes to, beyond what is kept.
+/// State of a replacement of home that is not saved.
 #[derive(Default)]
 pub(crate) struct Rehome {
     /// The directory that becomes home.
     pub(crate) root: Option<Fd>,
     pub(crate) phase: Option<RehomePhase>,
-    /// The new directory is home.
+    /// The new directory is home now.
     pub(crate) switched: bool,
     pub(crate) report: Option<RehomeOutcome>,
 }
 
-/// What a job was before somebody changed its state.
+/// The state of a job before a request changed it.
 pub(super) struct Before {
     state: JobState,
     holds: bool,
     root: Option<Fd>,
 }
 
-/// What is left to look at.
+/// The files that a job has yet to visit.
 #[derive(Clone, Default)]
 pub(crate) enum Rest {
     /// Nothing was counted yet.
@@ -81,21 +81,21 @@ pub(crate) enum Rest {
     Busy(Vec<PathBuf>),
 }
 
-/// How a run of a job ended.
+/// The end of a run of a job.
 pub(crate) enum RunEnd {
     /// There is nothing left to do.
     Finished,
-    /// The same, but for what this says.
+    /// The same, with a remark.
     FinishedBut(String),
     /// Files are in use; these are to be tried again.
     Waiting(u64, Rest),
-    /// Somebody paused or cancelled it, or the volume ends.
+    /// The job was paused or cancelled, or the volume ends.
     Interrupted,
     /// It can't be done.
     Failed(String),
 }
 
-/// Why a run does not go on.
+/// The reason why a run stops early.
 pub(crate) enum RunStop {
     Interrupted,
     Failed(String),
@@ -114,11 +114,11 @@ struct ListState {
     last: u64,
     parallel: usize,
     stopped: bool,
-    /// None is to run for a moment.
+    /// No job may run for a moment.
     held: bool,
 }
 
-/// No job runs while this lives.
+/// Keeps all jobs from running while it lives.
 pub(crate) struct HeldJobs<'a>(&'a JobList);
 
 impl Drop for HeldJobs<'_> {
@@ -140,7 +140,7 @@ impl JobList {
         Self { state: Mutex::new(state), changed: Condvar::new(), paces, environment }
     }
 
-    /// Takes in what was kept.
+    /// Restores the saved jobs.
     pub(super) fn restore(&self, records: Vec<JobRecord>, last: u64) {
         let mut state = self.state.lock();
         state.last = state.last.max(last);
@@ -167,8 +167,8 @@ impl JobList {
         }
     }
 
-    /// Enters a new job, which nobody runs before [`release`](Self::release):
-    /// it has to be kept first. `allowed` looks at the others.
+    /// Adds a new job, which does not run before [`release`](Self::release): it
+    /// has to be saved first. `allowed` checks it against the others.
     pub(super) fn add(
         &self,
         what: JobKind,
@@ -189,7 +189,7 @@ impl JobList {
         Ok(record)
     }
 
-    /// Lets a new job run; or, if it could not be kept, forgets it.
+    /// Lets a new job run; or forgets it, if it could not be saved.
     pub(super) fn release(&self, id: u64, kept: bool) {
         let mut state = self.state.lock();
         match state.jobs.get_mut(&id) {
@@ -205,7 +205,7 @@ impl JobList {
         self.changed.notify_all();
     }
 
-    /// Ends all runs; what was running goes on at the next mount.
+    /// Ends all runs; running jobs continue at the next mount.
     pub(crate) fn stop(&self) {
         let mut state = self.state.lock();
         state.stopped = true;
@@ -213,9 +213,9 @@ impl JobList {
         self.changed.notify_all();
     }
 
-    /// Interrupts all runs but that of the job `but`, and keeps others from
-    /// being begun. Waits for those under way; what was running goes on when the
-    /// answer is dropped.
+    /// Interrupts all runs but that of the job `but`, and prevents new ones.
+    /// Waits for those under way; interrupted jobs continue when the answer is
+    /// dropped.
     pub(crate) fn hold(&self, but: Option<u64>) -> HeldJobs<'_> {
         let mut state = self.state.lock();
         state.held = true;
@@ -235,7 +235,7 @@ impl JobList {
         if ready.is_some() || state.stopped {
             return ready;
         }
-        // Where as many run as may, the end of one wakes all.
+        // At the limit of parallel jobs, the end of one wakes all threads.
         let waiting = state.jobs.values().filter(|job| job.may_run() && job.not_before_ns > now_ns);
         let next = waiting.map(|job| job.not_before_ns).min();
         let wait = next.map_or(WAIT_MAX, |at| Duration::from_nanos(at - now_ns)).min(WAIT_MAX);
@@ -243,8 +243,8 @@ impl JobList {
         None
     }
 
-    /// Takes a job above `after`, whether or not it should wait: where there
-    /// are no threads, time is nobody's.
+    /// Takes a job above `after`, even before its retry is due: without
+    /// threads, no time passes between tries.
     pub(crate) fn take_after(&self, after: u64) -> Option<(u64, Arc<Pace>)> {
         let mut state = self.state.lock();
         if state.held {
@@ -274,7 +274,7 @@ impl JobList {
         job.record.state = JobState::Running;
         job.record.started_ns.get_or_insert_with(|| self.environment.wall_ns());
         if matches!(job.rest, Rest::Uncounted) {
-            // What could not be moved is tried again.
+            // Retries the files that could not be moved.
             (job.record.errors, job.record.message) = (0, None);
         }
         let rate = job.record.bandwidth.map(|rate| rate as f64);
@@ -291,20 +291,20 @@ impl JobList {
             || state.jobs.get(&id).is_none_or(|job| job.record.state != JobState::Running)
     }
 
-    /// Whether somebody paused or cancelled a job, or the volume ends.
+    /// Whether a job was paused or cancelled, or the volume ends.
     pub(crate) fn is_given_up(&self, id: u64) -> bool {
         let state = self.state.lock();
         state.stopped || state.jobs.get(&id).is_none_or(|job| job.record.state != JobState::Running)
     }
 
-    /// What else than its own pace a job heeds.
+    /// The limits of a job besides its own pace.
     pub(crate) fn io_class(&self, id: u64) -> IoClass {
         let state = self.state.lock();
         let unguarded = state.jobs.get(&id).is_some_and(|job| job.record.unguarded);
         if unguarded { IoClass::UnguardedJob } else { IoClass::Job }
     }
 
-    /// Nobody ends the job from here on; `false` if somebody has.
+    /// Protects a job from being ended; `false` if it was ended already.
     pub(crate) fn commit(&self, id: u64) -> bool {
         let mut state = self.state.lock();
         if state.stopped {
@@ -314,12 +314,13 @@ impl JobList {
         job.map(|job| job.committed = true).is_some()
     }
 
-    /// Waits until something changes, at most for so long.
+    /// Waits for a change, at most so long.
     pub(crate) fn wait_for_change(&self, max_ns: u64) {
         self.changed.wait_for(&mut self.state.lock(), Duration::from_nanos(max_ns));
     }
 
-    /// A run ended. Answers what has to be kept, and which jobs are forgotten.
+    /// Notes the end of a run. Answers the record to be saved, and the jobs
+    /// that are forgotten.
     pub(super) fn ended(&self, id: u64, outcome: RunEnd) -> Option<(JobRecord, Vec<u64>)> {
         let mut state = self.state.lock();
         let job = state.jobs.get_mut(&id)?;
@@ -327,7 +328,7 @@ impl JobList {
         job.waiting = 0;
         (job.rehome.phase, job.rehome.switched, job.committed) = (None, false, false);
         match outcome {
-            // Somebody ended it first.
+            // The job was ended first.
             _ if job.record.state.is_final() => {}
             RunEnd::Interrupted => job.rest = Rest::Uncounted,
             RunEnd::Waiting(files, rest) => {
@@ -344,7 +345,7 @@ impl JobList {
             RunEnd::Failed(why) => job.record.be_failed(self.environment.wall_ns(), why),
         }
         if job.record.state.is_final() {
-            // Nothing keeps the directory from being used otherwise.
+            // The directory is free for other uses.
             job.rehome.root = None;
         }
         let record = job.record.clone();
@@ -353,7 +354,7 @@ impl JobList {
         Some((record, old))
     }
 
-    /// Notes what was moved; answers what is to be kept, now and then.
+    /// Counts moved data; answers, now and then, the record to be saved.
     pub(crate) fn moved(&self, id: u64, more: Amount) -> Option<JobRecord> {
         let now_ns = self.environment.monotonic_ns();
         let mut state = self.state.lock();
@@ -370,7 +371,7 @@ impl JobList {
         Some(job.record.clone())
     }
 
-    /// Changes what is known of a job.
+    /// Changes a job.
     pub(crate) fn update<T>(&self, id: u64, change: impl FnOnce(&mut Job) -> T) -> Result<T> {
         let mut state = self.state.lock();
         let job = state.jobs.get_mut(&id).ok_or_else(|| unknown(id))?;
@@ -379,13 +380,13 @@ impl JobList {
         Ok(done)
     }
 
-    /// Looks at all jobs.
+    /// Reads all jobs.
     pub(super) fn each<T>(&self, look: impl FnMut(&Job) -> T) -> Vec<T> {
         self.state.lock().jobs.values().map(look).collect()
     }
 
-    /// Somebody wants a job to be in another state: `wanted`, if it is in one
-    /// of `from`.
+    /// Changes the state of a job to `wanted` on request, if it is one of
+    /// `from`.
     pub(super) fn change_state(
         &self,
         id: u64,
@@ -424,10 +425,10 @@ impl JobList {
         })?
     }
 
-    /// A change to `wanted` could not be kept: the job is as it was `before`,
-    /// unless something else became of it.
+    /// Undoes a change to `wanted` that could not be saved: the job is as it
+    /// was `before`, unless it changed again.
     pub(super) fn change_back(&self, id: u64, wanted: JobState, before: Before) {
-        // One that is forgotten is not missed.
+        // A job that was forgotten meanwhile does not matter.
         let _ = self.update(id, |job| {
             if job.record.state == wanted {
                 (job.record.state, job.record.holds) = (before.state, before.holds);
@@ -437,14 +438,14 @@ impl JobList {
         });
     }
 
-    /// Forgets the oldest jobs that have ended, but for some; answers which.
+    /// Forgets the oldest finished jobs beyond the limit; answers which.
     pub(super) fn forget_old(&self) -> Vec<u64> {
         forget_old(&mut self.state.lock())
     }
 }
 
 fn forget_old(state: &mut ListState) -> Vec<u64> {
-    // The highest number says which is given next.
+    // The next job's number is the highest plus one.
     let last = state.last;
     let over =
         |job: &&Job| job.record.state.is_final() && !job.record.holds && !job.active && job.record.id != last;
@@ -458,8 +459,8 @@ fn forget_old(state: &mut ListState) -> Vec<u64> {
 }
 
 impl Job {
-    /// What is kept of it at the time `now_ns`: that it is done, once home is
-    /// where it brings it, though its run still tidies up.
+    /// The record to be saved at the time `now_ns`. A replacement of home is
+    /// done once the new home is in use, even while its run still cleans up.
     pub(super) fn kept(&self, now_ns: i64) -> JobRecord {
         let mut record = self.record.clone();
         if self.rehome.switched && !record.state.is_final() {
@@ -468,7 +469,7 @@ impl Job {
         record
     }
 
-    /// Whether it will do something, or still does.
+    /// Whether the job runs, or will run.
     pub(super) fn is_at_work(&self) -> bool {
         self.active || !self.record.state.is_final()
     }
@@ -478,7 +479,7 @@ impl Job {
     }
 }
 
-/// There is no such job.
+/// The error for an unknown job.
 pub(super) fn unknown(id: u64) -> Error {
     Error::refused(Errno::ENOENT, RefusalKind::Request, format!("there is no job {id}"))
 }

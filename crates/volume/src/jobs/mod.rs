@@ -1,13 +1,14 @@
-//! Jobs: what moves data for long and was started by somebody. A job goes
-//! through files, moves their ranges one by one through
-//! [`relocate`](crate::Volume::relocate) at its own pace, can be paused,
-//! resumed and cancelled, and goes on after the daemon was restarted or killed.
+//! Jobs: long moves of data that were requested. A job visits files, moves
+//! their ranges one by one through [`relocate`](braid_core::file::relocate) at
+//! its own pace, can be paused, resumed and cancelled, and continues after the
+//! daemon was restarted or killed.
 //!
-//! `list` is which jobs there are and which may run; `start` and `control`
-//! are what can be asked for, `drain` which tiers they keep free, `run` how a job is carried out and `moves` what
-//! that does to one file, `home` one that moves home, `import` one that brings files in, `goal` which ranges it moves and where to, `shares`
-//! what each tier is to have of a file, `room` whether the rest can take what a
-//! tier has, `pins` which files are left alone.
+//! `list` has the jobs and says which may run, and `records` saves them;
+//! `start` and `control` are the requests, `drain` the tiers that take no new
+//! ranges. `run` carries a job out, and `moves` moves one file. `goal` says
+//! which ranges move and where to, `targets` which tiers have room for them,
+//! `shares` the share of a file that each tier is to have, and `pins` which
+//! files stay in place.
 
 mod control;
 mod drain;

@@ -1,5 +1,5 @@
-//! How a run moves the ranges of one file: a batch at a time, those between
-//! different tiers side by side. `run` calls it for each file.
+//! Moving the ranges of one file in a run: a batch at a time, those between
+//! different tiers side by side. `run` calls this for each file.
 
 use super::goal::{Goal, RangeStep, Target, steps, target};
 use super::list::RunStop;
@@ -15,17 +15,17 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-/// What came of some ranges.
+/// The outcome for some ranges.
 #[derive(Default)]
 struct Done {
     moved: Amount,
-    /// They stay where they are, for lack of room.
+    /// Ranges that stay where they are, for lack of room.
     stayed: u64,
     errors: Vec<Error>,
 }
 
 impl Run<'_> {
-    /// Moves all ranges of a file that are to be moved.
+    /// Moves all ranges of a file that the job's goal asks for.
     pub(super) fn move_file(&mut self, shown: &str, file: &File) -> Result<Option<RunStop>> {
         let (mut first, mut moved, mut stayed) = (0, 0, 0_u64);
         loop {
@@ -49,9 +49,9 @@ impl Run<'_> {
                     result => result?,
                 }
             }
-            // It may have been spread meanwhile, by somebody to whom another
-            // rule applies: then these were not all of its ranges, and others
-            // begin elsewhere.
+            // A write by a user whom another rule covers may have spread the
+            // file meanwhile: then these were not all of its ranges, and the
+            // others have other boundaries.
             first = if range_size_of(&self.jobs.core, file)? == steps[0].ranges { next } else { 0 };
         }
         if stayed > 0 {
@@ -84,7 +84,7 @@ impl Run<'_> {
         result
     }
 
-    /// Moves one range, to `first` or to another tier that will do. Errors end
+    /// Moves one range, to `first` or to another tier that suits. Errors end
     /// the file; those of this range alone are noted.
     fn move_step(&self, file: &File, step: &RangeStep, first: &Arc<Tier>, done: &Mutex<Done>) -> Result<()> {
         let jobs = self.jobs;

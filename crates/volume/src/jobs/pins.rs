@@ -8,17 +8,16 @@ use braid_format::PinAttr;
 use braid_home::{Identity, Seen};
 use std::path::Path;
 
-/// Files that are synced one by one when they are pinned; more than these
-/// share one sync of everything.
+/// Most files that are synced one by one when they are pinned; more share one
+/// sync of everything.
 const SYNCED_ALONE_MAX: usize = 16;
 
-/// Pins the file at `path`, so that movers leave it where it is; with
-/// `tier`, also those that move it there let it stay. With `recursive`, all
-/// files of a directory.
+/// Pins the file at `path`, so that movers leave it where it is; with `tier`, a
+/// job may still move it there. With `recursive`, all files of a directory.
 ///
 /// # Errors
-/// `ENOENT` if there is no such file or tier, `EISDIR` if it is a directory
-/// and `recursive` was not asked for, those of the home tier.
+/// `ENOENT` if there is no such file or tier, `EISDIR` if it is a directory and
+/// `recursive` was not asked for, those of the home tier.
 pub(crate) fn pin_below(core: &Core, path: &str, tier: Option<&str>, recursive: bool) -> Result<Pinned> {
     let tier = tier.map(|name| core.tiers.named(name)).transpose()?;
     let pin = PinAttr { tier: tier.map(|tier| tier.name.clone()) };
@@ -80,13 +79,13 @@ fn sync_pins(core: &Core, files: &[Fd]) -> Result<()> {
     core.home.root().sync_fs().context("making pins durable")
 }
 
-/// Answers whether something was changed.
+/// Sets a pin; answers whether that changed anything.
 fn set_pin(core: &Core, fd: &Fd, identity: &Identity, pin: Option<&PinAttr>) -> Result<bool> {
     if core.home.pin_of(&**fd, identity)?.as_ref() == pin {
         return Ok(false);
     }
     core.home.set_pin(&**fd, identity, pin)?;
-    // Whoever asks from now on sees it.
+    // Movers that look from now on see it.
     if let Ok(inode) = core.inodes.get(core.home.public_ino(identity.ino()))
         && let Some(file) = inode.file.lock().upgrade()
     {

@@ -1,4 +1,4 @@
-//! The jobs of a volume: what is known of them, in memory and on home.
+//! The jobs of a volume: their state, in memory and on home.
 
 use super::list::{Job, JobList, unknown};
 use crate::rehome::{RehomeOutcome, RehomePhase};
@@ -15,30 +15,31 @@ use std::sync::Arc;
 pub(crate) struct Jobs {
     pub(super) core: Arc<Core>,
     pub(super) throttles: Arc<Throttles>,
-    /// Threads that wait for a job keep the list, and nothing else of the
-    /// volume.
+    /// Shared, since a thread that waits for a job must not hold the volume.
     pub(crate) list: Arc<JobList>,
     /// Held while a record is written, so that they are written in order.
     saving: Mutex<()>,
 }
 
-/// A job and how it is doing.
+/// A job and its progress.
 #[derive(Clone, PartialEq, Debug)]
 pub struct JobStatus {
-    /// What is known of it.
+    /// Its record.
     pub record: JobRecord,
-    /// Bytes moved a second, of late; 0 while it does not run.
+    /// Bytes moved per second recently; 0 while it does not run.
     pub rate: f64,
     /// Seconds until it is done, at this rate.
     pub eta_seconds: Option<f64>,
-    /// Files that it waits for, since they are in use.
+    /// Files in use that it waits for.
     pub waiting_for: u64,
-    /// What a replacement of home is at.
+    /// Phase of a replacement of home.
     pub phase: Option<RehomePhase>,
-    /// The tiers on which jobs are slowed down for applications, and to how many
-    /// bytes a second; none while it does not run, or is not to be.
+    /// The tiers on which the guard slows jobs down for applications, with the
+    /// limit in bytes a second; empty while the job does not run, or is not
+    /// guarded.
     pub slowed: BTreeMap<String, f64>,
-    /// What it came to, if it ended since the volume was opened.
+    /// The outcome of a replacement of home, if it ended since the volume was
+    /// opened.
     pub report: Option<RehomeOutcome>,
 }
 
@@ -52,7 +53,7 @@ impl Jobs {
         }
     }
 
-    /// All jobs that are known, oldest first.
+    /// All known jobs, oldest first.
     pub(crate) fn all(&self) -> Vec<JobStatus> {
         let (now_ns, slowed) =
             (self.core.environment.monotonic_ns(), self.throttles.slowed_tiers(&self.core.tiers));
@@ -62,40 +63,40 @@ impl Jobs {
     /// One job.
     ///
     /// # Errors
-    /// `ENOENT` if there is none of this number.
+    /// `ENOENT` if there is no job of this number.
     pub(crate) fn one(&self, id: u64) -> Result<JobStatus> {
         let found = self.all().into_iter().find(|job| job.record.id == id);
         found.ok_or_else(|| unknown(id))
     }
 
-    /// Writes what is known of a job, as it is now.
+    /// Saves a job, as it is now.
     pub(super) fn keep(&self, record: &JobRecord) -> Result<()> {
         let _entered = self.core.barrier.enter();
         self.keep_inside(record)
     }
 
-    /// As [`keep`](Self::keep), for those who are through the barrier.
+    /// As [`keep`](Self::keep), for callers inside the barrier.
     pub(super) fn keep_inside(&self, record: &JobRecord) -> Result<()> {
         let _saving = self.saving.lock();
-        // Somebody may have changed it since.
+        // The record may have changed since.
         let latest = self.list.update(record.id, |job| job.kept(self.core.environment.wall_ns()));
         job_files::save(&self.core.home, latest.as_ref().unwrap_or(record))
     }
 
-    /// As [`keep`](Self::keep), where nobody can be told of a failure.
+    /// As [`keep`](Self::keep), where a failure can only be logged.
     pub(crate) fn try_keep(&self, record: &JobRecord) {
         let _entered = self.core.barrier.enter();
         self.try_keep_inside(record);
     }
 
-    /// The same for a caller that is through the barrier.
+    /// The same for a caller inside the barrier.
     pub(crate) fn try_keep_inside(&self, record: &JobRecord) {
         if let Err(error) = self.keep_inside(record) {
             tracing::warn!(job = record.id, %error, "the state of a job can't be kept");
         }
     }
 
-    /// Removes what is kept of jobs that are forgotten.
+    /// Removes the files of forgotten jobs.
     pub(super) fn forget(&self, ids: &[u64]) {
         let _entered = self.core.barrier.enter();
         for id in ids {
@@ -105,20 +106,20 @@ impl Jobs {
         }
     }
 
-    /// Writes to a home that is about to be complete that the job is done: a
-    /// mount finds it there, or, before it is complete, unfinished on the old
-    /// one.
+    /// Records on a new home that is about to be complete that the job is done:
+    /// a mount finds that record there, or, before the home is complete, the
+    /// unfinished one on the old home.
     pub(crate) fn keep_done(&self, id: u64, home: &Home) -> Result<()> {
         let mut record = self.list.update(id, |job| job.record.clone())?;
         record.be_done(self.core.environment.wall_ns());
         job_files::save(home, &record)
     }
 
-    /// The new directory is home: whatever is written of the job from here on
-    /// says that it is done, as what [`keep_done`](Self::keep_done) wrote does.
-    /// The barrier is still frozen.
+    /// Notes that the new directory is home: all later records of the job say
+    /// that it is done, like the one of [`keep_done`](Self::keep_done). The
+    /// barrier is still frozen.
     pub(crate) fn note_switched(&self, id: u64) {
-        // A job that has a run is not forgotten.
+        // A running job is not forgotten.
         let _ = self.list.update(id, |job| job.rehome.switched = true);
     }
 }

@@ -1,5 +1,5 @@
-//! One run of a job: counts what is to be moved, then goes through the files
-//! and moves their ranges. The volume calls it, for its threads.
+//! One run of a job: counts the ranges to be moved, then visits the files and
+//! moves them. The threads of the volume call it.
 
 use super::goal::{Goal, goal_of, starts, steps};
 use super::list::{Rest, RunEnd, RunStop};
@@ -20,13 +20,13 @@ use std::path::{Path, PathBuf};
 /// Ranges that are collected at a time.
 pub(super) const BATCH: usize = 256;
 
-/// Files that are in use and remembered; with more, all are gone through again.
+/// Files in use that are remembered; with more, all files are visited again.
 const BUSY_MAX: usize = 4096;
 
-/// A job that fails so often is given up.
+/// Errors after which a job is given up.
 const ERRORS_MAX: u64 = 1000;
 
-/// How often a tier that should be empty is gone through again.
+/// Most passes over a tier that should be empty.
 const ROUNDS_MAX: usize = 8;
 
 /// A run under way.
@@ -35,11 +35,11 @@ pub(super) struct Run<'v> {
     pub(super) id: u64,
     pub(super) pace: &'v Pace,
     pub(super) goal: Goal,
-    /// Only looks what is to be moved.
+    /// Only counts.
     counting: bool,
-    /// What was counted.
+    /// The result of the count.
     counted: Amount,
-    /// Files with several names that were looked at.
+    /// Files with several names that were visited.
     linked: HashSet<u64>,
     /// Files that are in use.
     busy: Vec<PathBuf>,
@@ -49,8 +49,8 @@ pub(super) struct Run<'v> {
 }
 
 impl Jobs {
-    /// Carries a job on by `carry_on` as far as it goes, and keeps what became
-    /// of it.
+    /// Carries a job on by `carry_on` as far as possible, and saves the
+    /// outcome.
     pub(crate) fn run(
         &self,
         id: u64,
@@ -68,7 +68,7 @@ impl Jobs {
             Err(_) => RunEnd::Interrupted,
         };
         if matches!(outcome, RunEnd::Failed(_)) {
-            // Who sees that it failed finds that its tier is let go.
+            // By the time the failure shows, the tier takes new ranges again.
             let _ = self.list.update(id, |job| job.record.holds = false);
             self.apply_draining();
         }
@@ -82,7 +82,7 @@ impl Jobs {
         }
     }
 
-    /// Carries on a job that moves ranges as far as it goes.
+    /// Carries a job that moves ranges as far as possible.
     pub(crate) fn move_ranges(
         &self,
         id: u64,
@@ -131,7 +131,7 @@ impl Jobs {
 }
 
 impl Run<'_> {
-    /// Counts what is to be moved, and looks whether there is room for it.
+    /// Counts the data to be moved, and checks that there is room for it.
     fn count(&mut self, what: &JobKind) -> std::result::Result<(), RunStop> {
         self.counting = true;
         self.walk(&starts(what))?;
@@ -152,7 +152,7 @@ impl Run<'_> {
         check_room(&self.jobs.core, &what, left.bytes, to).map_err(failed)
     }
 
-    /// Moves what there is at and below `places`.
+    /// Moves the files at and below `places`.
     fn pass(&mut self, places: &[PathBuf], whole: bool) -> std::result::Result<(), RunStop> {
         self.busy.clear();
         self.busy_files = 0;
@@ -190,8 +190,8 @@ impl Run<'_> {
         }
     }
 
-    /// Files without a name that are open still: a tier that is to be empty has
-    /// nothing of them either.
+    /// Moves open files without a name: they must leave a tier that is to be
+    /// empty too.
     fn nameless(&mut self) -> std::result::Result<(), RunStop> {
         if !matches!(self.goal, Goal::Off { .. }) {
             return Ok(());
@@ -199,7 +199,7 @@ impl Run<'_> {
         let mut seen = HashSet::new();
         for open in self.jobs.core.handles.files() {
             let nameless = open.file.data().stat().is_ok_and(|stat| stat.attr.nlink == 0);
-            // It may be open several times.
+            // A file may be open several times.
             if nameless && open.file.spread_id().is_some_and(|id| seen.insert(id)) {
                 if self.jobs.list.is_interrupted(self.id) {
                     return Err(RunStop::Interrupted);
@@ -222,7 +222,7 @@ impl Run<'_> {
         self.judge(path, done)
     }
 
-    /// What a file comes to.
+    /// Notes the outcome for a file.
     fn judge(&mut self, path: &Path, done: Result<Option<RunStop>>) -> std::result::Result<(), RunStop> {
         match done {
             Ok(None) => Ok(()),
@@ -235,7 +235,7 @@ impl Run<'_> {
                 }
                 Ok(())
             }
-            // It was removed or emptied meanwhile.
+            // The file was removed or emptied meanwhile.
             Err(error) if is_gone(&error) => Ok(()),
             Err(error) => self.error(&path.shown().to_string(), &error),
         }
@@ -244,7 +244,7 @@ impl Run<'_> {
     fn visit(&mut self, path: &Path, fd: &Fd, identity: &Identity) -> Result<Option<RunStop>> {
         let core = &*self.jobs.core;
         let plain = core.home.id_attr(&**fd, identity)?.is_none();
-        // Which ranges it would have is only known once it is looked at.
+        // Its ranges are only known after a look at the file.
         if plain && !self.goal.wants_plain(identity.size(), smallest_range(core)) {
             return Ok(None);
         }
@@ -267,11 +267,11 @@ impl Run<'_> {
         if self.counting {
             return self.count_file(file).map(|()| None);
         }
-        // Most files have nothing to move, and stay as they are.
+        // Most files have nothing to move, and must not change.
         if steps(&self.jobs.core, &self.goal, file, 0, 1)?.is_empty() {
             return Ok(None);
         }
-        // Its data does not go while it is moved.
+        // The file's data must not be removed during the move.
         file.opened(false)?;
         let moved = self.move_file(shown, file);
         let moved = moved.and_then(|stop| gather(&self.jobs.core, file).map(|_| stop));
@@ -295,16 +295,16 @@ impl Run<'_> {
         Ok(())
     }
 
-    /// How many ranges to collect at a time: shares follow from a whole file.
+    /// Ranges to collect at a time: shares need all of a file.
     pub(super) fn batch(&self) -> usize {
         if matches!(self.goal, Goal::Shares) { usize::MAX } else { BATCH }
     }
 
-    /// Something could not be moved; the rest is tried all the same.
+    /// Notes a failure; the run continues with the rest.
     pub(super) fn error(&mut self, shown: &str, error: &Error) -> std::result::Result<(), RunStop> {
         tracing::warn!(job = self.id, path = shown, %error, "a job could not move something");
         if self.counting {
-            // It is met again.
+            // The file is visited again.
             return Ok(());
         }
         let errors = self.jobs.list.update(self.id, |job| {
@@ -326,7 +326,8 @@ impl Run<'_> {
         if self.has_errors()? {
             return Ok(true);
         }
-        // Removed files leave it too, and their indexes after that is durable.
+        // Removed files have to leave it too, and their indexes once that is
+        // durable.
         reap_now(&self.jobs.core);
         reclaim_orphans(&self.jobs.core);
         Ok(ranges_on(&self.jobs.core, tier).map_err(failed)? == 0)
@@ -336,7 +337,7 @@ impl Run<'_> {
         Ok(self.jobs.one(self.id).map_err(failed)?.record.errors > 0)
     }
 
-    /// Nothing is left to be moved.
+    /// Ends a run that has nothing left to move.
     fn finish(self) -> std::result::Result<RunEnd, RunStop> {
         let record = self.jobs.one(self.id).map_err(failed)?.record;
         if record.errors > 0 {

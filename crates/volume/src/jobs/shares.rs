@@ -1,5 +1,4 @@
-//! What each tier is to have of a file, so that every tier has its share, and
-//! what it has too much.
+//! The ranges of a file that have to move so that every tier has its share.
 
 use crate::occupancy::{Stretch, each_range};
 use braid_contract::{Result, TierId};
@@ -12,26 +11,25 @@ use braid_tiers::bit;
 
 const TIERS: usize = TierId::LIMIT as usize;
 
-/// Ranges that are dealt one by one; a longer file is in proportion to these.
+/// Ranges that are dealt one by one; a longer file is scaled from these.
 const DEALT_MAX: u64 = 4096;
 
-/// What a tier may have too much of a file before something is moved: a
-/// twentieth, and one range in any case.
+/// Excess of a file that a tier may have before ranges move: a twentieth of the
+/// file, and one range in any case.
 const TOLERANCE: u64 = 20;
 
-/// Ranges that each tier has, those that it has too much, and those that it
-/// lacks.
+/// For each tier, the ranges that it has, its excess, and its lack.
 pub(super) struct Shares {
     have: [u64; TIERS],
     over: [u64; TIERS],
     under: [u64; TIERS],
-    /// How far the next range that goes is away, in ranges times `have`.
+    /// Distance to the next range that moves, in ranges times `have`.
     turn: [u64; TIERS],
 }
 
 impl Shares {
-    /// The difference between what tiers have and what they are to have; none
-    /// if it is small.
+    /// Compares the ranges on tiers with the wanted shares; no shares if they
+    /// hardly differ.
     fn new(have: &[u64; TIERS], want: &[u64; TIERS]) -> Self {
         let none = [0; TIERS];
         let mut difference = Self { have: *have, over: none, under: none, turn: none };
@@ -46,8 +44,8 @@ impl Shares {
         difference
     }
 
-    /// Where a range that is on `from` is to go; `None` if it stays. Asked for
-    /// every range in order: those that go are evenly among those that stay.
+    /// The destination of a range on `from`; `None` if it stays. To be called
+    /// for every range in order: the moving ones are spread evenly.
     pub(super) fn take_from(&mut self, from: TierId) -> Option<TierId> {
         let at = usize::from(from.0);
         let turn = self.turn.get_mut(at)?;
@@ -65,7 +63,7 @@ impl Shares {
     }
 }
 
-/// What of a file is to be moved for every tier to have its share.
+/// The ranges of a file to move so that every tier has its share.
 pub(super) fn shares_of(core: &Core, file: &File) -> Result<Shares> {
     let mut have = [0; TIERS];
     each_range(core, file, 0, &mut |Stretch { len, tier, .. }| {
@@ -82,7 +80,7 @@ pub(super) fn shares_of(core: &Core, file: &File) -> Result<Shares> {
             let most = most_within_room(core, &views, &have, ranges);
             as_chosen(core, file, ranges, dealt, &most.map(|most| in_proportion(most, dealt, count)))
         }
-        // The others spread their load by what it does at the moment.
+        // The other policies follow the current load.
         false => shares(Credits::new(file.inode.ino.0, ranges.get()), &views, dealt, ranges.get()),
     };
     if count > dealt {
@@ -94,8 +92,8 @@ pub(super) fn shares_of(core: &Core, file: &File) -> Result<Shares> {
     Ok(Shares::new(&have, &want))
 }
 
-/// The most ranges of a file that each tier can have: those that it has, and
-/// those that it has room for.
+/// The most ranges of a file that each tier can hold: those that it has, and
+/// those that fit.
 fn most_within_room(core: &Core, views: &[TierView], have: &[u64; TIERS], ranges: RangeSize) -> [u64; TIERS] {
     let mut most = *have;
     for view in views.iter().filter(|view| view.has_room) {
@@ -105,8 +103,8 @@ fn most_within_room(core: &Core, views: &[TierView], have: &[u64; TIERS], ranges
     most
 }
 
-/// What rules and policy would give each tier of so many ranges, if the file
-/// was written anew.
+/// The ranges, of so many, that rules and policy would give each tier for a new
+/// file.
 fn as_chosen(core: &Core, file: &File, ranges: RangeSize, count: u64, most: &[u64; TIERS]) -> [u64; TIERS] {
     let request =
         PlacementRequest { file, origin: Origin::default(), span: WriteSpan::at_rest(file.size_now()) };
@@ -123,7 +121,7 @@ fn as_chosen(core: &Core, file: &File, ranges: RangeSize, count: u64, most: &[u6
     want
 }
 
-/// A tier that is full gets no more than it has: the others get it.
+/// Caps shares at the room of the tiers: the excess goes to the others.
 fn keep_within_room(
     core: &Core,
     views: &[TierView],
@@ -153,7 +151,7 @@ fn keep_within_room(
     }
 }
 
-/// What is to `whole` as `part` is to `of`; 0 of nothing.
+/// `part * whole / of`; 0 if `of` is 0.
 fn in_proportion(part: u64, whole: u64, of: u64) -> u64 {
     (u128::from(part) * u128::from(whole) / u128::from(of.max(1))) as u64
 }

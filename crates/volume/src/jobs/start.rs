@@ -1,5 +1,4 @@
-//! The beginning of a job: what can't be done is refused before anything is
-//! changed.
+//! Starting a job: impossible jobs are refused before anything changes.
 
 use super::drain::filled;
 use super::list::Job;
@@ -18,21 +17,21 @@ use std::sync::Arc;
 
 impl Jobs {
     /// Starts a job. It runs in the background, at `bandwidth` bytes a second
-    /// at most, and goes on after the volume was closed and opened again.
+    /// at most, and continues after the volume was closed and opened again.
     ///
     /// # Errors
     /// `ENOENT` if there is no such tier or file, `EINVAL` or `EBUSY` if this
-    /// can't be done to it, `EEXIST` if another job does it, `ENOSPC` if there
-    /// is no room; those of the home tier.
+    /// can't be done to it, `EEXIST` if another job does the same, `ENOSPC` if
+    /// there is no room; those of the home tier.
     pub(crate) fn start(&self, what: JobKind, bandwidth: Option<u64>) -> Result<JobStatus> {
         self.check(&what)?;
         self.begin(what, bandwidth, |_| Ok(()))
     }
 
-    /// Whether home can be replaced, as far as other jobs go.
+    /// Checks that no other job keeps home from being replaced.
     ///
     /// # Errors
-    /// `EEXIST` if a job does so, or removes what it copied.
+    /// `EEXIST` if a job replaces home, or removes its copies.
     pub(crate) fn may_replace_home(&self) -> Result<()> {
         let at_it = |job: &Job| {
             let moves_home = matches!(job.record.what, JobKind::ReplaceHome { .. });
@@ -47,8 +46,7 @@ impl Jobs {
         }
     }
 
-    /// Enters a job and keeps it; it runs when `prepare`, which gets its
-    /// number, is done.
+    /// Adds a job and saves it; it runs after `prepare`, which gets its number.
     pub(crate) fn begin(
         &self,
         what: JobKind,
@@ -56,18 +54,18 @@ impl Jobs {
         prepare: impl FnOnce(u64) -> Result<()>,
     ) -> Result<JobStatus> {
         let record = self.list.add(what.clone(), bandwidth, |other| allowed(&what, other))?;
-        // Nothing new may come to a tier before it is known to be emptied.
+        // No new ranges may come to the tier once its removal is announced.
         self.apply_draining();
         let begun = self.keep(&record).and_then(|()| prepare(record.id));
         if begun.is_ok() {
-            // Before it can end, and what it leaves in force be undone.
+            // Before the job can end, and its effect be undone.
             self.supersede(&record);
         }
         self.list.release(record.id, begun.is_ok());
         if begun.is_err() {
             self.forget(&[record.id]);
         }
-        // Somebody may have cancelled it already.
+        // The job may have been cancelled already.
         self.apply_draining();
         begun?;
         tracing::info!(job = record.id, what = %record.what, "a job was started");
@@ -85,7 +83,7 @@ impl Jobs {
                 ranked_tiers(&self.core).map(drop)
             }
             JobKind::Rebalance {} => Ok(()),
-            // The import looks at its tier itself.
+            // The import checks its tier itself.
             JobKind::Import { .. } => Ok(()),
             JobKind::Evacuate { tier, .. } => self.check_evacuation(&*self.core.tiers.named(tier)?, None),
             JobKind::Replace { .. } | JobKind::ReplaceHome { .. } => {
@@ -95,10 +93,10 @@ impl Jobs {
         }
     }
 
-    /// Whether there is something to move at `path`; of a single file, also
-    /// whether it may be moved, and fits on `to`.
+    /// Checks that there is something to move at `path`; for a single file also
+    /// that it may move, and fits on `to`.
     fn check_path(&self, path: &str, to: Option<&Arc<Tier>>) -> Result<()> {
-        // What is entered and forgotten here is on one home.
+        // Inodes must be found and forgotten on the same home.
         let _entered = self.core.barrier.enter();
         let fd = open_below(&self.core, path)?;
         let identity = self.core.home.identify(&*fd)?;
@@ -121,7 +119,7 @@ impl Jobs {
         check_room(&self.core, &format!("{path} has {} that are not on it", show_size_up(needed)), needed, to)
     }
 
-    /// Whether a tier can be emptied; `new` is one that is about to join.
+    /// Checks that a tier can be emptied; `new` is one that is about to join.
     pub(crate) fn check_evacuation(&self, tier: &Tier, new: Option<&TierConfig>) -> Result<()> {
         if tier.is_home() {
             let what = format!("tier {} is home: it holds the names of all files", tier.name);

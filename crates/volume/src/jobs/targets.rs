@@ -1,4 +1,4 @@
-//! Where jobs may move data to, and whether there is room for it there.
+//! The tiers that jobs may move data to, and their room.
 
 use crate::occupancy::bytes_on;
 use braid_contract::units::show_size_up;
@@ -43,7 +43,7 @@ pub(super) fn ranked_tiers(core: &Core) -> Result<Vec<(Arc<Tier>, f64)>> {
     }
 }
 
-/// Whether `to` has room for so much.
+/// Checks that `to` has room for so much.
 pub(super) fn check_room(_core: &Core, what: &str, needed: u64, to: &Tier) -> Result<()> {
     to.measure_again();
     let room = to.room();
@@ -54,7 +54,7 @@ pub(super) fn check_room(_core: &Core, what: &str, needed: u64, to: &Tier) -> Re
     Err(Error::refused(Errno::ENOSPC, RefusalKind::Room, what))
 }
 
-/// What is at a path below the root.
+/// Opens a path below the root.
 pub(super) fn open_below(core: &Core, path: &str) -> Result<Fd> {
     let below = Path::new(path);
     if !is_below_root(path) {
@@ -65,8 +65,8 @@ pub(super) fn open_below(core: &Core, path: &str) -> Result<Fd> {
     core.home.root().open_at(shown.as_os_str(), Access::Path).map_err(|error| error.context(path))
 }
 
-/// Whether the other tiers, and `new`, which is about to join them, have
-/// room for what `tier` has; the numbers, if not.
+/// Checks that the other tiers, and `new`, which is about to join them, have
+/// room for the data of `tier`; the error has the numbers.
 pub(super) fn check_room_for_evacuation(core: &Core, tier: &Tier, new: Option<&TierConfig>) -> Result<()> {
     core.tiers.measure_again();
     let takes = |other: &Tier| other.id != tier.id && !other.is_draining() && other.is_healthy();

@@ -1,18 +1,18 @@
-//! A tier joins a volume that is in use.
+//! Adding a tier to a volume in use.
 
 use super::shared::Membership;
 use braid_contract::{Errno, Error, RefusalKind, Result, TierId};
 use braid_tiers::TierConfig;
 
 impl Membership {
-    /// Makes a store one more tier of the volume; when this returns, new ranges
-    /// go there as the policy has it. Its label comes first, the volume table
-    /// makes it count: a crash leaves the volume with it or without, and in the
-    /// latter case the same store may be added again, or joins at a mount that
-    /// names it.
+    /// Adds a store to the volume as a tier; when this returns, the policy may
+    /// place new ranges there. The label is written first, and the volume table
+    /// makes the tier count: a crash leaves the volume with it or without it.
+    /// In the latter case, the same store may be added again, or joins at a
+    /// mount that names it.
     ///
     /// # Errors
-    /// `EEXIST` if a tier has the name already, or the store is a tier already
+    /// `EEXIST` if a tier has the name already, or the store is already a tier
     /// of this volume or another; `ENOSPC` if the volume has as many tiers as
     /// it may; `EINVAL` without a store; `EBUSY` if a job that has not ended
     /// names an earlier tier of that name; those of the store.
@@ -20,9 +20,8 @@ impl Membership {
         self.add_for(new, None)
     }
 
-    /// As [`add`](Self::add), but read only until it is
-    /// set otherwise: nothing comes to be there, so that it
-    /// can be [taken back](Self::take_back).
+    /// As [`add`](Self::add), but read only until it is set otherwise: it stays
+    /// empty, so that it can be [taken back](Self::take_back).
     ///
     /// # Errors
     /// Those of `add`.
@@ -30,8 +29,7 @@ impl Membership {
         self.join_as(new, None, true)
     }
 
-    /// Undoes `add_closed`: the volume is as if the tier had never been
-    /// one.
+    /// Undoes `add_closed`: the volume is as it was before.
     ///
     /// # Errors
     /// Those of [`remove`](Self::remove).
@@ -40,7 +38,7 @@ impl Membership {
         self.remove(name)?;
         let mut table = self.core.table.lock();
         let mut next = table.clone();
-        // Nothing on disk ever named its number.
+        // Its number never was on disk.
         next.removed.retain(|old| old.tier != id || old.leaving);
         self.core.switch_table(&mut table, next)
     }

@@ -1,10 +1,10 @@
-//! Tiers come and go while the volume is in use: added, removed,
-//! and replaced when they are lost. The control socket of the daemon calls
-//! this; `open` finishes at a mount what a crash interrupted.
+//! Adding, removing and replacing tiers while the volume is in use. The control
+//! socket of the daemon calls this; at a mount, `open` finishes operations that
+//! a crash interrupted.
 //!
-//! The volume table of the home tier is what counts, and is switched
-//! atomically. A tier that is removed is *leaving* in it first: that is the
-//! record of an operation with several steps (`finish_removals`).
+//! The volume table on the home tier is authoritative, and switched atomically.
+//! A tier that is removed is marked as *leaving* there first, which records an
+//! operation with several steps (`finish_removals`).
 
 mod add;
 mod remove;

@@ -1,11 +1,10 @@
-//! A tier that holds nothing leaves the volume.
+//! Removing an empty tier from the volume.
 //!
-//! It takes no new ranges from the start. That no index names it any more is
-//! made sure, and made durable; then the volume table says that it is
-//! *leaving*, and from that on it is not part of the volume. What is left is
-//! carried out at once, or, after a crash, at the next mount: no index may say
-//! that it has an object there, and its directory is cleared. Only then may its
-//! number be given again.
+//! It takes no new ranges from the start. Once no index names it any more,
+//! durably, the volume table marks it as *leaving*, and it is not part of the
+//! volume any more. The rest is done at once, or, after a crash, at the next
+//! mount: indexes forget their objects there, and its directory is cleared.
+//! Only then may its number be reused.
 
 use super::shared::Membership;
 use crate::config::VolumeConfig;
@@ -25,23 +24,24 @@ use std::sync::atomic::Ordering;
 /// A tier that was removed.
 #[derive(Clone, Debug)]
 pub struct RemovedTier {
-    /// The number that it had.
+    /// Its number.
     pub id: TierId,
-    /// Where it was.
+    /// Its location.
     pub location: String,
-    /// Why its store could not be cleared, if it could not: its label is still
-    /// there. [`Volume::add_tier`](crate::Volume::add_tier) takes such a store all the same.
+    /// The error, if its store could not be cleared: its label is still there.
+    /// [`Volume::add_tier`](crate::Volume::add_tier) accepts such a store
+    /// nevertheless.
     pub not_cleared: Option<String>,
 }
 
-/// What an index says of one tier.
+/// The references of an index to one tier.
 #[derive(Clone, Copy, Debug, Default)]
 struct Mentions {
-    /// Ranges on it.
+    /// Ranges on the tier.
     ranges: u64,
-    /// Ranges on it behind the end of the file, which count for nothing.
+    /// Ranges on it behind the end of the file, which have no data.
     beyond: bool,
-    /// It owns the size or a time.
+    /// The tier owns the size or a time.
     owner: bool,
 }
 
@@ -51,28 +51,27 @@ impl Mentions {
     }
 }
 
-/// How often it is tried to make removals durable that come in between.
+/// Most attempts to make removals durable that happen meanwhile.
 const REAPS_MAX: u32 = 3;
 
-/// Files whose indexes name the tier, and what is in the way.
+/// Files whose indexes name the tier, and obstacles.
 #[derive(Default)]
 struct Naming {
-    /// Those that have nothing there, but where something has to be put right.
+    /// Files without data there, whose index or home inode has to be corrected.
     files: Vec<ObjectId>,
     ranges: u64,
     ranges_in: u64,
 }
 
 impl Membership {
-    /// Takes a tier out of the volume that holds nothing, and clears its store,
-    /// so that it can be used anew. From then on, a mount that names it leaves
-    /// it out.
+    /// Removes an empty tier from the volume, and clears its store, so that it
+    /// can be used again. From then on, a mount that names it leaves it out.
     ///
     /// # Errors
     /// `ENOENT` if there is no such tier, `EBUSY` if it is home or the policy
-    /// names it, `ENOTEMPTY` if a file has something on it, `EUCLEAN` if an
-    /// index can't be read, so that nobody knows; those of the home tier. The
-    /// tier is as it was then.
+    /// names it, `ENOTEMPTY` if a file has data on it, `EUCLEAN` if an index
+    /// can't be read, so that the tier may hold data; those of the home tier.
+    /// The tier is then unchanged.
     pub(crate) fn remove(&self, name: &str) -> Result<RemovedTier> {
         let _entered = self.core.barrier.enter();
         let mut table = self.core.table.lock();
@@ -80,14 +79,14 @@ impl Membership {
         self.may_leave(&tier)?;
         let was_draining = tier.is_draining();
         tier.set_draining(true);
-        // Asked now: who is still at the tier when its store is gone finds that
-        // it is not there, and takes that for trouble.
+        // Asked now: later users of the tier find no store, and would take that
+        // for trouble.
         let healthy = tier.is_healthy();
         let store = self.take_out(&mut table, &tier).inspect_err(|_| tier.set_draining(was_draining))?;
         tracing::info!(tier = %tier.name, location = %tier.location(), "tier was removed");
         self.claims.release(&tier.name);
         self.renew_policy();
-        // What fails from here on is done at the next mount.
+        // Failed steps from here on are repeated at the next mount.
         if let Err(error) = self.forget_leaving(&mut table) {
             tracing::warn!(tier = %tier.name, %error, "the number of a removed tier stays taken until the next mount");
         }
@@ -100,7 +99,7 @@ impl Membership {
         Ok(RemovedTier { id: tier.id, location: tier.location(), not_cleared })
     }
 
-    /// Whether the volume can go without a tier, wherever its ranges are.
+    /// Checks that the volume does not need the tier, wherever its ranges are.
     pub(crate) fn may_leave(&self, tier: &Tier) -> Result<()> {
         let refuse = |why, what: String| Err(Error::refused(Errno::EBUSY, why, what));
         let name = tier.name.as_str();
@@ -117,15 +116,15 @@ impl Membership {
         Ok(())
     }
 
-    /// Makes sure that nothing is on the tier, and switches the table. Answers
-    /// its store.
+    /// Makes sure that the tier is empty, and switches the table. Answers its
+    /// store.
     fn take_out(&self, table: &mut VolumeTable, tier: &Tier) -> Result<Option<Arc<dyn Store>>> {
         let counted = || match self.core.tiers.counts() {
             Counts::Exact => tier.ranges.load(Ordering::Relaxed),
             Counts::Near | Counts::Unknown => 0,
         };
         if counted() > 0 {
-            // Removed files may be all that there is.
+            // Removed files may be all that it holds.
             reap_now(&self.core);
             reclaim_orphans(&self.core);
             if counted() > 0 {
@@ -141,15 +140,15 @@ impl Membership {
         Ok(self.core.tiers.remove(tier))
     }
 
-    /// Looks at all indexes, and lets none of them need the tier, durably.
+    /// Makes all indexes independent of the tier, durably.
     fn put_right(&self, tier: &Tier) -> Result<()> {
         let found = self.look_for(tier)?;
         if found.ranges > 0 {
             return Err(not_empty(tier, found.ranges, Some(found.ranges_in)));
         }
-        // Their times and sizes come to the home inodes, durably; then to be
-        // home's in the indexes, durably: the tier may not be there to be asked
-        // when that is needed.
+        // Times and sizes come to the home inodes, durably, and only then home
+        // becomes their owner in the indexes, durably: the tier may be gone
+        // when they are needed.
         let mut ranges = 0;
         self.for_files(&found.files, &mut |file| {
             ranges += prepare_leave(&self.core, file, tier)?;
@@ -166,8 +165,8 @@ impl Membership {
         self.reap_from(tier)
     }
 
-    /// Removed files that have something on the tier must not come back with
-    /// power loss. Others may be removed meanwhile.
+    /// Removed files with data on the tier must not come back after power loss.
+    /// More may be removed meanwhile.
     fn reap_from(&self, tier: &Tier) -> Result<()> {
         for _ in 0..REAPS_MAX {
             reap_now(&self.core);
@@ -175,7 +174,7 @@ impl Membership {
             for id in self.core.removals.waiting() {
                 match self.mentions(id, tier.id) {
                     Ok(mentions) => left += u64::from(mentions.any()),
-                    // A whole file, if it has something there.
+                    // A whole file, if it has an object there.
                     Err(error) if error.errno() == Errno::ENOENT => left += u64::from(has_object(tier, id)),
                     Err(error) => return Err(error),
                 }
@@ -194,7 +193,7 @@ impl Membership {
         self.core.index.list(&mut |id| {
             let mentions = match self.mentions(id, tier.id) {
                 Ok(mentions) => mentions,
-                // It was removed, or is being made.
+                // The file was removed, or is being created.
                 Err(error) if error.errno() == Errno::ENOENT => return Ok(()),
                 Err(_) if self.core.index.is_unfinished(id).unwrap_or(false) => return Ok(()),
                 Err(error) => return Err(error),
@@ -209,7 +208,7 @@ impl Membership {
         let whole = whole_files_on(&self.core, tier)?;
         found.ranges += whole.iter().map(|file| file.ranges).sum::<u64>();
         found.ranges_in += whole.len() as u64;
-        // Of those, some may be of files that are gone for good.
+        // Some may belong to files that are gone for good.
         let ids: Vec<ObjectId> = nameless.iter().map(|(id, _)| *id).collect();
         self.for_files(&ids, &mut |file| {
             let ranges = file.spread_id().and_then(|id| nameless.iter().find(|(of, _)| *of == id));
@@ -243,15 +242,15 @@ impl Membership {
         Ok(mentions)
     }
 
-    /// Carries out what is left of removals, of tiers that are leaving by the
-    /// table: no index says any more that such a tier has an object.
+    /// Finishes the removal of tiers that are leaving by the table: makes all
+    /// indexes forget their objects there.
     fn forget_leaving(&self, table: &mut VolumeTable) -> Result<()> {
         let leaving: Vec<TierId> =
             table.removed.iter().filter(|old| old.leaving).map(|old| old.tier).collect();
         if leaving.is_empty() {
             return Ok(());
         }
-        // Nobody who is at a file with the tier in hand is left after this.
+        // After this, no operation uses the tier any more.
         for open in self.core.handles.files() {
             leaving.iter().try_for_each(|tier| open.file.forget_tier(*tier))?;
         }
@@ -269,8 +268,8 @@ impl Membership {
         self.core.switch_table(table, next)
     }
 
-    /// Finishes removals that a crash interrupted. `left_out` are tiers that
-    /// were given at the mount and removed before.
+    /// Finishes removals that a crash interrupted. `left_out` are tiers given
+    /// at the mount that were removed before.
     pub(crate) fn finish_removals(&self, left_out: Vec<TierConfig>) -> Result<()> {
         let mut table = self.core.table.lock();
         if let Err(error) = self.forget_leaving(&mut table) {
@@ -291,7 +290,7 @@ impl Membership {
         Ok(())
     }
 
-    /// Clears the store of a tier that was removed, if it still is that.
+    /// Clears the store of a removed tier, if that still is what it holds.
     fn clear_remains(&self, table: &VolumeTable, name: &str, store: &dyn Store) -> Result<()> {
         let Some(label) = store.label()?.and_then(|bytes| Label::decode(&bytes).ok()) else { return Ok(()) };
         let is = |old: &Removed| old.name == name && old.tier == label.tier;
@@ -309,9 +308,9 @@ fn has_object(tier: &Tier, id: ObjectId) -> bool {
     }
 }
 
-/// Takes those tiers out of a configuration that were removed from the volume,
-/// and are named by somebody who does not know. Reads the table only; what is
-/// wrong with that is found later.
+/// Drops from a configuration the tiers that were removed from the volume, and
+/// that an outdated stack file still names. Reads the table only; damage there
+/// is found later.
 pub(crate) fn leave_out_removed(config: &mut VolumeConfig) -> Vec<TierConfig> {
     let table = config.home.root.read_small(".braid/volume", TABLE_LEN).ok().flatten();
     let Some(table) = table.and_then(|bytes| VolumeTable::decode(&bytes).ok()) else { return Vec::new() };
@@ -325,7 +324,7 @@ pub(crate) fn leave_out_removed(config: &mut VolumeConfig) -> Vec<TierConfig> {
     left_out
 }
 
-/// Whether the store is that of another volume: that is refused, as ever.
+/// Whether the store is that of another volume: that is refused as usual.
 fn belongs_elsewhere(table: &VolumeTable, tier: &TierConfig) -> bool {
     let label = tier.store.as_ref().and_then(|store| store.label().ok().flatten());
     label.and_then(|bytes| Label::decode(&bytes).ok()).is_some_and(|label| label.volume != table.volume)
@@ -339,7 +338,7 @@ fn not_empty(tier: &Tier, ranges: u64, files: Option<u64>) -> Error {
 
 impl Membership {
     /// Calls `visit` with the live state of each of these files that has a
-    /// name, or is open without.
+    /// name, or is open without one.
     fn for_files(
         &self,
         ids: &[ObjectId],
@@ -354,7 +353,7 @@ impl Membership {
             match find_owner(&self.core, &Mark { id: *id, handle: None }, index.as_ref(), &mut search)? {
                 Some(owner) => {
                     match with_file(&self.core, &owner.fd, &owner.identity, |file| visit(file)) {
-                        // It is gone by now.
+                        // The file is gone by now.
                         Err(error) if error.errno() == Errno::ESTALE => {}
                         visited => visited?,
                     }

@@ -1,4 +1,4 @@
-//! A tier that is lost is replaced by an empty one.
+//! Replacing a lost tier by an empty one.
 
 use super::shared::Membership;
 use braid_contract::{Errno, Error, RefusalKind, Result};
@@ -9,16 +9,16 @@ use braid_tiers::{Tier, bit};
 
 impl Membership {
     /// Puts an empty tier in the place of one that is failing, hangs or is
-    /// absent, under the same name and another number. What was on the old one
+    /// absent, under the same name and another number. The data of the old one
     /// is lost: its ranges answer `EIO` until they are truncated away or their
-    /// files removed; everything else goes on, and new ranges go to the new
-    /// tier. The volume table is the one thing that is switched, atomically, so
-    /// a crash leaves the volume with the old tier or with the new one.
+    /// files removed. Everything else keeps working, and new ranges go to the
+    /// new tier. The volume table is switched atomically, so a crash leaves the
+    /// volume with the old tier or with the new one.
     ///
     /// # Errors
-    /// `ENOENT` if there is no such tier, `EBUSY` if it is home, is doing well
-    /// or is being emptied by a job, `EEXIST` if the new one has a label, those
-    /// of the new one and of the home tier.
+    /// `ENOENT` if there is no such tier, `EBUSY` if it is home, is healthy or
+    /// is being emptied by a job, `EEXIST` if the new one has a label, those of
+    /// the new one and of the home tier.
     pub(crate) fn replace_lost(&self, new: TierConfig) -> Result<()> {
         let _entered = self.core.barrier.enter();
         let mut table = self.core.table.lock();
@@ -38,8 +38,8 @@ impl Membership {
         let mut next = table.clone();
         next.tiers.retain(|(number, _)| *number != old.id);
         next.lost.push((old.id, old.name.clone()));
-        // The new one takes new ranges, also if a crash comes as soon as it has
-        // the name.
+        // The new tier takes new ranges, even if a crash follows right after it
+        // has the name.
         let freed = self.claims.free_ranges(&old.name)?;
         let new = self.let_join(&mut table, next, new).inspect_err(|_| self.claims.hold_again(&freed))?;
         self.core.tiers.replace(&old, new);
@@ -49,8 +49,8 @@ impl Membership {
         Ok(())
     }
 
-    /// What was written to the lost tier and not synced, nobody can sync now:
-    /// every descriptor is told.
+    /// Unsynced writes to the lost tier can't be synced any more: marks every
+    /// descriptor with the error.
     fn tell_of_loss(&self, old: &Tier) {
         for open in self.core.handles.files() {
             if let Layout::Spread(spread) = &*open.file.layout.read()

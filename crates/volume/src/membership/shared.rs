@@ -1,4 +1,4 @@
-//! What all changes of which tiers there are rest on.
+//! The basis of all changes of the set of tiers.
 
 use crate::notice::leave_notice;
 use crate::placement::Placement;
@@ -9,41 +9,43 @@ use braid_tiers::{Place, Tier, TierConfig, TierParts};
 use parking_lot::Mutex;
 use std::sync::Arc;
 
-/// What jobs have on the tier of a name: those that empty it, or have emptied
-/// it, keep new ranges away from it. All callers are through the barrier.
+/// The claims of jobs on tiers by name: a job that empties a tier, or has
+/// emptied it, keeps new ranges away from it. All callers are inside the
+/// barrier.
 pub(crate) trait TierClaims: Send + Sync {
     /// The job that is emptying the tier of this name.
     fn emptied_by(&self, name: &str) -> Option<u64>;
 
-    /// A tier of this name is about to join, brought by the job `by` if by any:
-    /// no job that was about an earlier one falls on it.
+    /// Frees the name for a tier that is about to join, brought by the job `by`
+    /// if by any: no job for an earlier tier of that name applies to it.
     ///
     /// # Errors
     /// `EBUSY` if such a job has not ended; those of the home tier.
     fn free_name(&self, name: &str, by: Option<u64>) -> Result<()>;
 
-    /// Another tier is about to have this name: no job that has ended keeps new
-    /// ranges away from that, durably. Answers those that did.
+    /// Lets another tier that is about to have this name take new ranges: no
+    /// finished job keeps them away any more, durably. Answers the jobs that
+    /// did.
     ///
     /// # Errors
-    /// Those of the home tier; nothing changed then.
+    /// Those of the home tier; then nothing has changed.
     fn free_ranges(&self, name: &str) -> Result<Vec<JobRecord>>;
 
-    /// The tier stays that these jobs kept new ranges away from, and they go on
-    /// with that.
+    /// Undoes `free_ranges`, since the old tier stays: these jobs keep new
+    /// ranges away from it again.
     fn hold_again(&self, released: &[JobRecord]);
 
-    /// The tier of this name is gone.
+    /// Notes that the tier of this name is gone.
     fn release(&self, name: &str);
 }
 
-/// Which tiers the volume has, and how that changes.
+/// The set of tiers, and its changes.
 pub(crate) struct Membership {
     pub(super) core: Arc<Core>,
     pub(super) placement: Arc<Placement>,
     pub(super) claims: Arc<dyn TierClaims>,
     pub(super) left_out: Mutex<Vec<String>>,
-    /// Latencies and threads of tiers that join are watched.
+    /// Whether latencies and threads of joining tiers are monitored.
     monitor: bool,
 }
 
@@ -63,13 +65,13 @@ impl Membership {
         }
     }
 
-    /// Tiers that were given at the mount and left out, since they were removed
+    /// Tiers that were given at the mount but left out, since they were removed
     /// from the volume.
     pub(crate) fn left_out(&self) -> Vec<String> {
         self.left_out.lock().clone()
     }
 
-    /// The tiers are not those that policy and rules were made for.
+    /// Rebuilds policy and rules for a changed set of tiers.
     pub(super) fn renew_policy(&self) {
         self.placement.renew(|name| self.core.tiers.number(name));
     }
@@ -88,8 +90,8 @@ impl Membership {
     }
 
     /// Labels the store of a tier that joins, and then enters it in the table:
-    /// a crash in between leaves a label that counts for nothing. `next` is the
-    /// table as it is to be otherwise.
+    /// a crash in between leaves a label without meaning. `next` is the table
+    /// apart from that.
     pub(super) fn let_join(
         &self,
         table: &mut VolumeTable,
@@ -119,13 +121,13 @@ impl Membership {
         Ok(Tier::new(parts, &self.core.environment))
     }
 
-    /// Looks at the label that a directory carries which is to be a tier with
-    /// another one; answers whether what is left of a tier that was removed has
-    /// to go first.
+    /// Checks the label of a directory that is to become a tier with another
+    /// label; answers whether the remains of a removed tier have to be cleared
+    /// first.
     fn may_take(&self, table: &VolumeTable, label: &[u8], found: Option<Vec<u8>>) -> Result<bool> {
         let Some(found) = found else { return Ok(false) };
         let refused = |what: String| Err(Error::refused(Errno::EEXIST, RefusalKind::Taken, what));
-        // One like that was left where the table could not be written.
+        // Such a label remains if writing the table failed.
         if found == label {
             return Ok(false);
         }
@@ -139,7 +141,7 @@ impl Membership {
         if table.lost.iter().any(is) {
             return refused(format!("the directory is tier {} of this volume, which was lost", found.name));
         }
-        // The number may have been given to the one that joins just now.
+        // The number may be the one that the joining tier got just now.
         let joining = |name: &String| Label::decode(label).is_ok_and(|label| label.name == *name);
         if table.tiers.iter().any(|tier| is(tier) && !joining(&tier.1)) {
             return refused(format!("the directory is tier {} of this volume", found.name));
@@ -148,8 +150,8 @@ impl Membership {
     }
 }
 
-/// Gives a new tier the first number that was never given; when there is none
-/// left, that of a tier that was removed and of which no index tells any more.
+/// Gives a new tier the first number that was never used; if there is none
+/// left, that of a removed tier that no index names any more.
 pub(crate) fn join(table: &mut VolumeTable, name: &str) -> Result<TierId> {
     let taken = |table: &VolumeTable, number: TierId| {
         let mut used = table.tiers.iter().chain(&table.lost);
@@ -162,7 +164,7 @@ pub(crate) fn join(table: &mut VolumeTable, name: &str) -> Result<TierId> {
         let what = "a volume has at most 63 tiers, those that were lost among them";
         Error::refused(Errno::ENOSPC, RefusalKind::Request, what)
     })?;
-    // A tier of this name there is again; what is leaving is known by number.
+    // A tier of this name exists again; the leaving one is known by number.
     table.removed.retain(|old| old.tier != number && (old.leaving || old.name != name));
     table.tiers.push((number, name.to_owned()));
     table.tiers.sort();

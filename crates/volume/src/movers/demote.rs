@@ -1,7 +1,7 @@
 //! `CAP_Move` (PolyStore Algorithm 2), and Mux's eviction: a tier that is
-//! filled to its high watermark gives what is not frequently used, coldest
-//! first, to slower tiers that are not saturated, until it is below the low
-//! one.
+//! filled to its high watermark gives ranges that are not frequently used,
+//! coldest first, to slower tiers that are not saturated, until it is below its
+//! low watermark.
 
 use super::errand::Errand;
 use super::order::used;
@@ -17,14 +17,14 @@ use braid_tiers::rate::Pace;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-/// Ranges that are chosen at a time.
+/// Ranges chosen at a time.
 const BATCH_MAX: usize = 256;
 
-/// After the whole namespace was searched and too little was found, it is not
-/// searched again for so long.
+/// Pause between two searches of the whole namespace, if the first found too
+/// little.
 const SEARCH_EVERY_NS: u64 = 60_000_000_000;
 
-/// By what a round goes, and when it ends.
+/// When a round ends, and the pace it keeps to.
 #[derive(Clone, Copy)]
 struct Until<'a> {
     pace: &'a Pace,
@@ -47,8 +47,8 @@ impl Movers {
         }
     }
 
-    /// Whether the tier was filled to the high watermark, and is not below the
-    /// low one yet.
+    /// Whether the tier reached its high watermark, and is not below the low
+    /// one yet.
     pub(super) fn needs_relief(&self, tier: &Tier) -> bool {
         if !tier.is_healthy() || tier.is_absent() {
             return false;
@@ -63,7 +63,7 @@ impl Movers {
         throttle.relieving.load(Ordering::Acquire)
     }
 
-    /// The tiers that take what `from` gives, the fastest first.
+    /// The tiers that accept ranges from `from`, the fastest first.
     pub(super) fn relief_targets(&self, from: &Tier) -> Vec<Arc<Tier>> {
         let slower = self.tiers_by_speed().into_iter().skip_while(|tier| tier.id != from.id).skip(1);
         slower.filter(|tier| self.closed(tier).is_none()).collect()
@@ -84,10 +84,10 @@ impl Movers {
         from.measure_again();
     }
 
-    /// Moves what is known to be cold; answers how many bytes.
+    /// Moves ranges with known heat that are cold; answers how many bytes.
     fn demote_known(&self, from: &Tier, goal: u64, until: Until<'_>) -> u64 {
-        // Of files with ranges of another size this is too many or too few: it
-        // ends when enough was moved, or goes on in the next round.
+        // With other range sizes this is too many or too few: the round ends
+        // early, or the next one moves more.
         let wanted = usize::try_from(goal / self.core.range_size.bytes() + 1).unwrap_or(BATCH_MAX);
         self.heat.refresh();
         let now = self.heat.now();
@@ -109,8 +109,8 @@ impl Movers {
         moved
     }
 
-    /// Moves ranges of one file off `from`, to the first tiers that take them,
-    /// about `goal` bytes at most; answers how many.
+    /// Moves ranges of one file off `from`, to the first tiers that accept
+    /// them, at most about `goal` bytes; answers how many.
     fn demote_file(
         &self,
         key: FileKey,
@@ -142,8 +142,8 @@ impl Movers {
         })
     }
 
-    /// Searches the namespace for what nobody has used for so long that it is
-    /// not remembered, and moves it; answers how many bytes.
+    /// Searches the namespace for files so long unused that heat has forgotten
+    /// them, and moves those; answers how many bytes.
     fn demote_found(&self, from: &Tier, goal: u64, until: Until<'_>) -> u64 {
         let mut moved = 0;
         let walked = self.core.home.walk_below(&[], &mut |seen| {
@@ -180,7 +180,7 @@ impl Movers {
         0
     }
 
-    /// The ranges of a file that are on the tier and not frequently used.
+    /// The ranges of a file on the tier that are not frequently used.
     fn cold_ranges(&self, from: &Tier, fd: &Fd, identity: &Identity, key: FileKey) -> Result<Vec<u32>> {
         let now = self.heat.now();
         let attr = self.core.home.id_attr(&**fd, identity)?.filter(|attr| attr.kind != IdKind::Emptied);
@@ -189,7 +189,7 @@ impl Movers {
             record.is_none_or(|record| record.degree_at(now) < self.heat.cold_below())
         };
         let Some(attr) = attr else {
-            // It moves as a whole, if at all.
+            // The file moves as a whole, if at all.
             let there = from.is_home() && identity.size() > 0;
             return Ok(if there && is_cold(0) { vec![0] } else { Vec::new() });
         };

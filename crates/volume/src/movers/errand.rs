@@ -1,5 +1,4 @@
-//! How a mover moves ranges of one file, and what it does about those that
-//! don't move.
+//! Moving ranges of one file for a mover, and handling those that don't move.
 
 use super::reach::Reached;
 use super::shared::Movers;
@@ -10,25 +9,26 @@ use braid_tiers::Tier;
 use braid_tiers::rate::{IoClass, MoveRate, Pace};
 use std::sync::Arc;
 
-/// Something that a mover set out to do, and when it is to end.
+/// The task of a mover, and when it is to end.
 pub(super) struct Errand<'a> {
     pub(super) mover: Mover,
-    /// Of its round.
+    /// The pace of the mover's round.
     pub(super) pace: &'a Pace,
-    /// The tiers that ranges may go to, the first choice first.
+    /// The tiers that ranges may go to, in order of preference.
     pub(super) to: &'a [Arc<Tier>],
-    /// Whether a range is to leave the tier that it turns out to be on, for one
-    /// of those.
+    /// Whether a range is to leave its current tier, the first argument, for
+    /// one of those.
     pub(super) leaves: &'a dyn Fn(&Tier, &Tier) -> bool,
     pub(super) stop: &'a dyn Fn() -> bool,
 }
 
-/// How far an errand came with one file.
+/// The end of an errand for one file.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum ErrandEnd {
-    /// All that was to move did, or is to stay; so many bytes moved.
+    /// All ranges moved, or are to stay; with the bytes moved.
     Done(u64),
-    /// No target takes more, or all is to end; so many bytes moved before.
+    /// No target has room for more, or the round ends; with the bytes moved
+    /// before.
     Ended(u64),
 }
 
@@ -48,8 +48,8 @@ fn reason(mover: Mover) -> Reason {
 }
 
 impl Movers {
-    /// Carries an errand out for some ranges of one file, which may be wholly
-    /// on home then.
+    /// Carries out an errand for some ranges of one file, and makes the file
+    /// plain if it is wholly on home then.
     pub(super) fn move_ranges(
         &self,
         reached: &Reached<'_>,
@@ -82,7 +82,7 @@ impl Movers {
         ErrandEnd::Done(bytes)
     }
 
-    /// Moves one range, if it is where the errand takes it from.
+    /// Moves one range, if the errand takes it from its current tier.
     fn move_range_for(&self, reached: &Reached<'_>, range: u32, errand: &Errand<'_>) -> Result<u64> {
         let Some(from) = self.tier_of_range(&reached.file, range)? else {
             self.heat.table().forget_range(reached.key, range);
@@ -90,7 +90,7 @@ impl Movers {
         };
         self.heat.table().seen_on(reached.key, range, from.id);
         let ranges = range_size_of(&self.core, &reached.file)?;
-        // Of a small file, no more than what it has is moved.
+        // A small file moves only the bytes that it has.
         let bytes = moves_at_once(&self.core, &reached.file)?.unwrap_or(ranges.bytes());
         let Some(to) = self.target_for(&from, bytes, errand)? else { return Ok(0) };
         let offset = ranges.start_of(range.into());
@@ -103,9 +103,9 @@ impl Movers {
         Ok(moved)
     }
 
-    /// The first tier that takes so many bytes off `from`; `None` if it
-    /// is to stay. `ENOSPC` if no tier takes any, `EFBIG` if some have room for
-    /// shorter ones.
+    /// The first tier that accepts so many bytes from `from`; `None` if they
+    /// are to stay. `ENOSPC` if no tier has room, `EFBIG` if some have room for
+    /// shorter ranges.
     fn target_for<'a>(&self, from: &Tier, bytes: u64, errand: &Errand<'a>) -> Result<Option<&'a Arc<Tier>>> {
         let wanted = |to: &&Arc<Tier>| to.id != from.id && (errand.leaves)(from, to);
         let mut targets = errand.to.iter().filter(wanted).peekable();
@@ -119,15 +119,16 @@ impl Movers {
         open.find(|to| to.room() >= bytes).map(Some).ok_or_else(|| Errno::EFBIG.into())
     }
 
-    /// Something was not moved; answers whether the whole errand ends.
+    /// Handles a range that was not moved; answers whether the whole errand
+    /// ends.
     pub(super) fn note_unmoved(&self, file: FileKey, errand: &Errand<'_>, error: &Error) -> bool {
         tracing::debug!(ino = file.ino, mover = errand.mover.name(), %error, "a range was not moved");
         match error.errno() {
             Errno::ECANCELED => return true,
             errno if errno.is_full() => return true,
             Errno::ENOENT | Errno::ESTALE => self.heat.table().forget(file),
-            // The kernel does I/O on it by itself, its ranges are too long for
-            // the room there is, or a tier is in trouble.
+            // The kernel does I/O on the file itself, its ranges are too long
+            // for the available room, or a tier is in trouble.
             _ => self.leave_alone(file),
         }
         false

@@ -1,11 +1,11 @@
-//! What moves ranges in the background (PolyStore Algorithm 2): ranges that
-//! are frequently used go to faster tiers, and tiers that run full give cold
-//! ranges to slower ones. One thread for each (`background`); they move by
-//! [`relocate`](braid_core::file::relocate), and go by the heat of ranges.
+//! Movers move ranges in the background (PolyStore Algorithm 2): frequently
+//! used ranges go to faster tiers, and full tiers give cold ranges to slower
+//! ones. Each has a thread (`background`); they move ranges by
+//! [`relocate`](braid_core::file::relocate), and decide by the heat of ranges.
 //!
-//! `rounds` lets them run, pause and be looked at; `promote` and `demote`
-//! choose what is to move where, by `order`; `errand` moves it, of files that
-//! `reach` comes to.
+//! `rounds` lets them run, pause and report; `promote` and `demote` choose
+//! ranges and targets, by `order`; `reach` opens their files, and `errand`
+//! moves the ranges.
 
 mod demote;
 mod errand;

@@ -1,15 +1,15 @@
-//! Which tiers are faster than which, and which of them movers may move to.
+//! The order of tiers by speed, and which of them movers may move to.
 
 use super::shared::Movers;
 use braid_core::file::smallest_range;
 use braid_tiers::Tier;
 use std::sync::Arc;
 
-/// A tier counts as faster than another from this ratio of their bandwidths
-/// on: what is measured varies, and ranges must not go to and fro for that.
+/// Ratio of bandwidths from which on a tier counts as faster: measurements
+/// vary, and must not make ranges move back and forth.
 const FASTER: f64 = 1.25;
 
-/// Why movers leave a tier alone.
+/// Why movers do not move ranges to a tier.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Closed {
     /// It takes no new ranges.
@@ -21,7 +21,7 @@ pub(super) enum Closed {
 }
 
 impl Closed {
-    /// For `explain`, after the tier's name.
+    /// The reason for `explain`, after the tier's name.
     pub(super) fn describe(self) -> &'static str {
         match self {
             Self::Unwell => "takes no new ranges",
@@ -31,7 +31,7 @@ impl Closed {
     }
 }
 
-/// Share of the space that data may take on the tier which is in use, 0 to 1.
+/// Used share of a tier's space for data, 0 to 1.
 pub(super) fn used(tier: &Tier) -> f64 {
     tier.filled()
 }
@@ -52,10 +52,10 @@ impl Movers {
         tiers.into_iter().map(|(tier, _)| tier).collect()
     }
 
-    /// Whether a range that is in use is better off on `a` than on `b`.
+    /// Whether a range in use is better off on `a` than on `b`.
     pub(super) fn is_faster(&self, a: &Tier, b: &Tier) -> bool {
         let home_first = self.is_home_first();
-        // One of which nothing is known is not taken for slow.
+        // A tier of unknown speed is not taken for slow.
         if !(home_first && (a.is_home() || b.is_home())) && (a.weight().is_none() || b.weight().is_none()) {
             return false;
         }
@@ -67,8 +67,8 @@ impl Movers {
         self.placement.is_home_first()
     }
 
-    /// Whether movers may put more on a tier now (Algorithm 2: its bandwidth is
-    /// not saturated, and it has room).
+    /// Why movers may not put more on a tier now, if they may not (Algorithm 2:
+    /// its bandwidth is saturated, or it has no room).
     pub(super) fn closed(&self, tier: &Tier) -> Option<Closed> {
         if !tier.is_healthy() || tier.is_absent() {
             return Some(Closed::Unwell);

@@ -1,6 +1,5 @@
-//! `BW_Move` (PolyStore Algorithm 2), and Mux's promotion on access: ranges
-//! that are frequently used go to the fastest tier that is not saturated and
-//! has room.
+//! `BW_Move` (PolyStore Algorithm 2), and Mux's promotion on access: frequently
+//! used ranges go to the fastest tier that is not saturated and has room.
 
 use super::errand::{Errand, ErrandEnd};
 use super::order::Closed;
@@ -14,17 +13,17 @@ use braid_tiers::rate::Pace;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-/// How long one round lasts at most: then what is hot may have changed.
+/// Longest round: after it, other ranges may be hot.
 const ROUND_NS: u64 = 2_000_000_000;
 
-/// What is to go to one tier: ranges by file.
+/// Ranges to go to one tier, by file.
 type List = BTreeMap<FileKey, Vec<u32>>;
 
 impl Movers {
-    /// Moves what was found to be frequently used since this was last done.
+    /// Moves the ranges found frequently used since the last call.
     pub(crate) fn promote(&self, stopped: &(dyn Fn() -> bool + Sync)) {
         let Some(round) = self.rounds.round(Mover::Promote) else {
-            // What is hot now is not what is hot when it goes on.
+            // After a pause, other ranges will be hot.
             drop(self.heat.take_hot());
             return;
         };
@@ -41,7 +40,7 @@ impl Movers {
         }
     }
 
-    /// The tiers that something goes to, and what.
+    /// The tiers to move ranges to, and the ranges.
     fn promotions(&self) -> Vec<(Arc<Tier>, List)> {
         let hot = self.heat.take_hot();
         if hot.is_empty() {
@@ -68,7 +67,7 @@ impl Movers {
     }
 
     fn promote_to(&self, to: &Tier, list: &List, pace: &Pace, stop: &dyn Fn() -> bool) {
-        // What it has no room for goes to the next one.
+        // Ranges that do not fit go to the next tier.
         let targets: Vec<_> = self.tiers_by_speed().into_iter().skip_while(|tier| tier.id != to.id).collect();
         let leaves = |from: &Tier, to: &Tier| self.is_faster(to, from);
         let errand = Errand { mover: Mover::Promote, pace, to: &targets, leaves: &leaves, stop };

@@ -1,5 +1,5 @@
-//! How movers come to files: by what the table of heat, or a walk through the
-//! namespace, says of them.
+//! How movers open files: from a record of heat, or an entry of a walk through
+//! the namespace.
 
 use super::shared::Movers;
 use crate::heat::key_of;
@@ -30,8 +30,8 @@ impl Drop for Reached<'_> {
 }
 
 impl Movers {
-    /// The file of a record of heat. `ESTALE` if it is gone, or can't be come
-    /// back to.
+    /// Opens the file of a record of heat. `ESTALE` if it is gone, or can't be
+    /// opened again.
     pub(super) fn reach(&self, key: FileKey) -> Result<Reached<'_>> {
         if let Ok(inode) = self.core.inodes.get(braid_contract::InodeId(key.ino))
             && key_of(&inode) == key
@@ -47,7 +47,7 @@ impl Movers {
         self.reach_found(&identity, fd)
     }
 
-    /// A file that was found in the namespace.
+    /// Opens a file that was found in the namespace.
     pub(super) fn reach_found(&self, identity: &Identity, fd: Fd) -> Result<Reached<'_>> {
         if identity.kind() != FileKind::Regular || identity.attr.nlink == 0 {
             return Err(Errno::ESTALE.into());
@@ -74,8 +74,8 @@ impl Movers {
         id.map(|id| self.core.tiers.get(id)).transpose()
     }
 
-    /// The ranges that move for these records of heat: a plain file, which has
-    /// one record for all of it, moves as a whole.
+    /// The ranges to move for these records of heat: a plain file, which has a
+    /// single record, moves as a whole.
     pub(super) fn ranges_to_move(&self, file: &File, ranges: &[u32]) -> Result<Vec<u32>> {
         let layout = file.layout.read();
         match &*layout {
@@ -89,20 +89,21 @@ impl Movers {
     }
 }
 
-/// The key of what was found in the namespace.
+/// The key of a file found in the namespace.
 pub(super) fn key_of_found(identity: &Identity) -> FileKey {
     let generation = identity.handle.as_ref().map_or(0, NativeHandle::generation);
     FileKey { ino: identity.ino(), generation }
 }
 
 impl Movers {
-    /// Opens a file to look at it, for `status`. `None` where no descriptor can be had; an error if the file is gone.
+    /// Opens a file for `status`. `None` where no descriptor can be had; an
+    /// error if the file is gone.
     pub(crate) fn look_at(&self, key: FileKey) -> Result<Option<Fd>> {
         if let Ok(inode) = self.core.inodes.get(braid_contract::InodeId(key.ino))
             && key_of(&inode) == key
         {
             let fd = self.core.inodes.open(&self.core.home, &inode, Access::Path)?;
-            // It may be open for long yet.
+            // The descriptor may stay open for long.
             return if fd.stat()?.attr.nlink > 0 { Ok(Some(fd)) } else { Err(Errno::ENOENT.into()) };
         }
         let handle = self.heat.table().file(key).and_then(|file| file.handle.clone());

@@ -1,6 +1,5 @@
-//! The movers as jobs that stand: they go on for as long as the volume is
-//! mounted, can be looked at, paused and slowed down like the others, and are
-//! not kept.
+//! The movers as standing jobs: they run for as long as the volume is mounted,
+//! can be inspected, paused and slowed down like jobs, and are not saved.
 
 use braid_contract::{Amount, Environment, Errno, Error, JobState, Mover, RefusalKind, Result};
 use braid_tiers::MoversConfig;
@@ -10,56 +9,56 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-/// For how long after its last work a mover counts as running: rounds are
-/// apart by an epoch.
+/// Time after its last work for which a mover counts as running: rounds are an
+/// epoch apart.
 const RUNS_NS: u64 = 1_000_000_000;
 
-/// A mover, and what became of it since the mount.
+/// A mover, and its work since the mount.
 struct Standing {
-    /// Of the round under way, or the next one.
+    /// Pace of the current or next round.
     pace: Arc<Pace>,
     bandwidth: Option<u64>,
     paused: bool,
-    /// It moves something in the round under way.
+    /// The mover has moved ranges in this round.
     busy: bool,
     busy_until_ns: Option<u64>,
     done: Amount,
     meter: Meter,
 }
 
-/// A mover and how it is doing.
+/// A mover and its progress.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub struct MoverStatus {
-    /// Which one.
+    /// The mover.
     pub mover: Mover,
     /// `Running`, `Idle` or `Paused`.
     pub state: JobState,
-    /// Most bytes a second that it was set to; `None` has no cap of its own.
+    /// Its own limit in bytes a second; `None` without one.
     pub bandwidth: Option<u64>,
-    /// What it moved since the mount. Files are not counted.
+    /// Data moved since the mount. Files are not counted.
     pub done: Amount,
-    /// Bytes moved a second, of late; 0 while it does not run.
+    /// Bytes moved per second recently; 0 while it does not run.
     pub rate: f64,
     /// When the volume was opened, in nanoseconds since the epoch.
     pub since_ns: i64,
 }
 
-/// The rounds of the movers: which are on, and which are under way.
+/// The rounds of the movers: which movers are on, and which are running.
 pub(crate) struct Rounds {
-    /// The ways to the tiers, for jobs too; they have the settings of all.
+    /// The throttles of the tiers, shared with jobs; they hold the settings.
     throttles: Arc<Throttles>,
-    /// Those that are on.
+    /// The movers that are on.
     standing: Mutex<BTreeMap<Mover, Standing>>,
     stopped: AtomicBool,
-    /// None is to begin a round for a moment.
+    /// No round may begin for a moment.
     held: AtomicBool,
-    /// Shared by rounds.
+    /// Held shared by rounds.
     under_way: RwLock<()>,
     opened_ns: i64,
     environment: Arc<dyn Environment>,
 }
 
-/// No mover is at work while this lives.
+/// Keeps movers from working while it lives.
 pub(crate) struct HeldMovers<'a> {
     rounds: &'a Rounds,
     _under_way: RwLockWriteGuard<'a, ()>,
@@ -120,18 +119,18 @@ impl Rounds {
         rounds
     }
 
-    /// The settings of now.
+    /// The current settings.
     pub(crate) fn config(&self) -> MoversConfig {
         self.throttles.config()
     }
 
-    /// Goes by other settings from now on.
+    /// Switches to other settings.
     pub(crate) fn set(&self, config: MoversConfig) {
         self.throttles.set(config);
         self.stand();
     }
 
-    /// Ends what is under way, for good.
+    /// Ends the current rounds, for good.
     pub(crate) fn stop(&self) {
         self.stopped.store(true, Ordering::Release);
         self.end_rounds();
@@ -141,22 +140,21 @@ impl Rounds {
         self.held.load(Ordering::Acquire) || self.stopped.load(Ordering::Acquire)
     }
 
-    /// Ends all rounds, and keeps others from being begun until the answer is
-    /// dropped.
+    /// Ends all rounds, and prevents new ones until the answer is dropped.
     pub(crate) fn hold(&self) -> HeldMovers<'_> {
         self.held.store(true, Ordering::Release);
         self.end_rounds();
         HeldMovers { rounds: self, _under_way: self.under_way.write() }
     }
 
-    /// Lets those stand that are on, and no others.
+    /// Makes the movers that are on stand, and no others.
     fn stand(&self) {
         let config = self.config();
         let now_ns = self.environment.monotonic_ns();
         for (mover, on) in [(Mover::Promote, config.promote), (Mover::Demote, config.demote)] {
             let mut all = self.standing.lock();
             if !on {
-                // The round under way ends.
+                // Ends the current round.
                 all.remove(&mover).inspect(|standing| standing.pace.stop());
                 continue;
             }
@@ -184,8 +182,7 @@ impl Rounds {
     pub(super) fn round(&self, mover: Mover) -> Option<Round<'_>> {
         let rounds = self.under_way.read();
         let pace = {
-            // Who holds movers ends the rounds after having said so, under the
-            // same lock.
+            // `hold` sets the flag before it ends rounds, under the same lock.
             let standing = self.standing.lock();
             if self.is_held() {
                 return None;
@@ -195,12 +192,12 @@ impl Rounds {
         Some(Round { rounds: self, mover, pace, _under_way: rounds })
     }
 
-    /// Whether the mover would move something, if there was anything.
+    /// Whether the mover would move ranges, if there were any to move.
     pub(super) fn is_at_work(&self, mover: Mover) -> bool {
         self.standing.lock().get(&mover).is_some_and(|standing| !standing.paused)
     }
 
-    /// Ends the rounds under way.
+    /// Ends the current rounds.
     fn end_rounds(&self) {
         for standing in self.standing.lock().values_mut() {
             standing.pace.stop();
@@ -208,7 +205,7 @@ impl Rounds {
         }
     }
 
-    /// A mover is about to move something.
+    /// Notes that a mover is about to move ranges.
     pub(super) fn begins_work(&self, mover: Mover) {
         let now_ns = self.environment.monotonic_ns();
         if let Some(standing) = self.standing.lock().get_mut(&mover) {
@@ -219,7 +216,7 @@ impl Rounds {
         }
     }
 
-    /// Notes what a mover moved.
+    /// Counts moved bytes.
     pub(super) fn moved(&self, mover: Mover, bytes: u64) {
         let now_ns = self.environment.monotonic_ns();
         if let Some(standing) = self.standing.lock().get_mut(&mover) {
@@ -267,7 +264,7 @@ impl Rounds {
         self.change(mover, |_, _| Ok(()))
     }
 
-    /// Stops a mover until it is resumed, or the volume is opened anew.
+    /// Stops a mover until it is resumed, or the volume is opened again.
     ///
     /// # Errors
     /// `ENOENT` if it is not switched on, `EINVAL` if it is paused.
@@ -283,7 +280,7 @@ impl Rounds {
         })
     }
 
-    /// Lets a paused mover go on.
+    /// Resumes a paused mover.
     ///
     /// # Errors
     /// `ENOENT` if it is not switched on, `EINVAL` if it is not paused.
@@ -297,8 +294,9 @@ impl Rounds {
         })
     }
 
-    /// Changes how fast a mover may go on all tiers together, in bytes a second,
-    /// until the volume is opened anew; `None` leaves it the tiers' caps.
+    /// Changes the limit of a mover on all tiers together, in bytes a second,
+    /// until the volume is opened again; with `None`, only the tiers' caps
+    /// hold.
     ///
     /// # Errors
     /// `ENOENT` if it is not switched on.

@@ -1,5 +1,5 @@
-//! What both movers work with: the core, heat, the policy's order of tiers, and
-//! what they remember of files.
+//! The state that both movers share: the core, heat, the policy's order of
+//! tiers, and the files to be left alone.
 
 use super::rounds::Rounds;
 use crate::heat::Heat;
@@ -12,13 +12,13 @@ use parking_lot::Mutex;
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 
-/// For how long a file that can't be moved is left alone.
+/// Time for which a file that can't be moved is left alone.
 const LATER_NS: u64 = 30_000_000_000;
 
-/// Files that are left alone, at most.
+/// Most files that are left alone.
 const LATER_MAX: usize = 4096;
 
-/// What was moved by which mover, from where, to where: ranges and bytes.
+/// Ranges and bytes moved, by mover, source and target.
 type MovedCounts = BTreeMap<(Mover, TierId, TierId), (u64, u64)>;
 
 /// The movers of a volume.
@@ -29,7 +29,7 @@ pub(crate) struct Movers {
     pub(super) throttles: Arc<Throttles>,
     pub(crate) rounds: Rounds,
     counts: Mutex<MovedCounts>,
-    /// Files that are left alone until then.
+    /// Files that are left alone, and until when.
     later: Mutex<HashMap<FileKey, u64>>,
 }
 
@@ -51,7 +51,7 @@ impl Movers {
         }
     }
 
-    /// What movers moved since the mount.
+    /// Data moved by movers since the mount.
     pub(crate) fn move_counts(&self) -> Vec<MoveCount> {
         let counts = self.counts.lock();
         let count =
@@ -75,7 +75,7 @@ impl Movers {
         self.rounds.moved(mover, bytes);
     }
 
-    /// The file is not tried again for a while.
+    /// Leaves a file alone for a while.
     pub(super) fn leave_alone(&self, file: FileKey) {
         let now_ns = self.core.environment.monotonic_ns();
         let mut later = self.later.lock();
@@ -93,7 +93,7 @@ impl Movers {
     }
 }
 
-/// Why a mover moves something, in a word.
+/// The cause of a mover's moves, in a word.
 fn cause(mover: Mover) -> &'static str {
     match mover {
         Mover::Promote => "hot",

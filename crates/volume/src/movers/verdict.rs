@@ -1,4 +1,4 @@
-//! What movers would do with a range now, in words: for `explain`.
+//! What movers would do with a range now, in words for `explain`.
 
 use super::shared::Movers;
 use braid_contract::Mover;

@@ -1,7 +1,8 @@
-//! What changes in the home tier while it is copied. Each operation notes what
-//! it did after it did it and before it goes out of the [`Barrier`](braid_coord::Barrier):
-//! a note that is read too early is followed by none that is missed, since the
-//! last pass over the notes is made while the barrier is frozen.
+//! Changes on the home tier while it is copied. Each operation notes its
+//! changes after it made them and before it leaves the
+//! [`Barrier`](braid_coord::Barrier). A note that is read too early does no
+//! harm, and none is missed, since the last pass over the notes is made while
+//! the barrier is frozen.
 
 use braid_contract::InodeId;
 use braid_core::live::Inode;
@@ -12,10 +13,10 @@ use std::ops::Range;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-/// Files are copied anew in pieces of this many bytes.
+/// Files are copied again in pieces of this many bytes.
 pub(crate) const CHUNK: u64 = 1 << 20;
 
-/// Pieces of one file that are told apart; with more, it is copied anew from
+/// Pieces of one file that are told apart; with more, it is copied again from
 /// the first of them on.
 const CHUNKS_MAX: usize = 1 << 16;
 
@@ -23,43 +24,43 @@ const CHUNKS_MAX: usize = 1 << 16;
 pub(crate) struct Changes {
     on: AtomicBool,
     set: Mutex<ChangeSet>,
-    /// The volume is being closed: nothing is copied any more.
+    /// The volume is being closed: copying stops.
     ending: AtomicBool,
-    /// Held by whoever copies home.
+    /// Held while home is copied.
     pub(super) copying: Mutex<()>,
 }
 
-/// What was noted and not yet looked at.
+/// Notes that are not processed yet.
 #[derive(Default)]
 pub(crate) struct ChangeSet {
     /// Inodes whose contents or attributes changed.
     pub(crate) inodes: HashMap<InodeId, Change>,
-    /// Directories, and the names in them that came or went.
+    /// Directories, and the names in them that appeared or disappeared.
     pub(crate) names: HashMap<InodeId, (Arc<Inode>, HashSet<OsString>)>,
 }
 
-/// How much there is to copy.
+/// The amount of data to copy.
 pub(super) struct Extent {
-    /// Things to look at.
+    /// Inodes and names to visit.
     pub(super) things: u64,
     /// Bytes of pieces, at most.
     pub(super) bytes: u64,
-    /// Files that are copied from some byte on.
+    /// Files to be copied from some byte on.
     pub(super) tails: Vec<(Arc<Inode>, u64)>,
 }
 
-/// What changed of one inode; its attributes at least.
+/// Changes of one inode; its attributes at least.
 pub(crate) struct Change {
     pub(crate) inode: Arc<Inode>,
     pub(crate) data: ChangedData,
 }
 
-/// What changed of a file's contents.
+/// Changes of a file's contents.
 #[derive(Debug)]
 pub(crate) struct ChangedData {
-    /// By number.
+    /// Changed pieces, by number.
     pub(crate) chunks: BTreeSet<u64>,
-    /// Everything from this byte on.
+    /// Everything from this byte on changed.
     pub(crate) from: u64,
 }
 
@@ -89,7 +90,7 @@ impl ChangedData {
 }
 
 impl ChangeSet {
-    /// How much it is.
+    /// The amount of data to copy.
     pub(super) fn extent(&self) -> Extent {
         let names: usize = self.names.values().map(|(_, names)| names.len()).sum();
         let changes = || self.inodes.values();
@@ -104,7 +105,7 @@ impl ChangeSet {
     pub(crate) fn change(&mut self, inode: &Arc<Inode>) -> &mut Change {
         let make = || Change { inode: Arc::clone(inode), data: ChangedData::nothing() };
         let change = self.inodes.entry(inode.ino).or_insert_with(make);
-        // Its number may be that of an inode that is gone.
+        // The number may be that of an inode that is gone.
         change.inode = Arc::clone(inode);
         change
     }
@@ -120,7 +121,7 @@ impl Changes {
         }
     }
 
-    /// Begins or ends to note; what was noted before is forgotten.
+    /// Starts or stops noting changes; earlier notes are forgotten.
     pub(crate) fn switch(&self, on: bool) {
         self.on.store(on, Ordering::SeqCst);
         *self.set.lock() = ChangeSet::default();
@@ -131,23 +132,23 @@ impl Changes {
         self.on.load(Ordering::Relaxed)
     }
 
-    /// Whoever copies home is to give up; waits until that is done.
+    /// Makes the copy of home give up, and waits until it has.
     pub(crate) fn end(&self) {
         self.ending.store(true, Ordering::SeqCst);
         drop(self.copying.lock());
     }
 
-    /// Whether whoever copies home is to give up.
+    /// Whether the copy of home is to give up.
     pub(super) fn is_ending(&self) -> bool {
         self.ending.load(Ordering::SeqCst)
     }
 
-    /// What was noted since the last time.
+    /// Takes the notes since the last call.
     pub(crate) fn take(&self) -> ChangeSet {
         std::mem::take(&mut *self.set.lock())
     }
 
-    /// How much was noted since.
+    /// The amount of data noted since.
     pub(super) fn extent(&self) -> Extent {
         self.set.lock().extent()
     }
@@ -158,22 +159,22 @@ impl Changes {
         }
     }
 
-    /// Attributes of an inode changed, or its index did.
+    /// Notes a change of an inode's attributes, or of its index.
     pub(crate) fn note_inode(&self, inode: &Arc<Inode>) {
         self.note(|set| _ = set.change(inode));
     }
 
-    /// Bytes of a file changed.
+    /// Notes changed bytes of a file.
     pub(crate) fn note_data(&self, inode: &Arc<Inode>, bytes: Range<u64>) {
         self.note(|set| set.change(inode).data.add(bytes));
     }
 
-    /// A file may have changed anywhere from byte `from` on.
+    /// Notes that a file may have changed anywhere from byte `from` on.
     pub(crate) fn note_from(&self, inode: &Arc<Inode>, from: u64) {
         self.note(|set| set.change(inode).data.cut(from));
     }
 
-    /// A name came or went in a directory.
+    /// Notes a name that appeared or disappeared in a directory.
     pub(crate) fn note_name(&self, dir: &Arc<Inode>, name: &OsStr) {
         self.note(|set| {
             let make = || (Arc::clone(dir), HashSet::new());

@@ -1,6 +1,6 @@
-//! The records of a replacement, and the one step that makes the new home
-//! complete. The old home says what is going on before the new one can be
-//! complete, so that there is never a moment at which a mount would take both.
+//! The records of a replacement, and the atomic step that completes the new
+//! home. The old home is marked before the new one can be complete, so that a
+//! mount never accepts both.
 
 use super::copier::Copier;
 use braid_contract::{Access, Fd, Result};
@@ -27,8 +27,8 @@ fn record(core: &Core, copy: [u8; 16], stage: RehomeStage, place: &str) -> Rehom
     RehomeRecord { volume: core.id, copy, stage, place: place.to_owned() }
 }
 
-/// Says on both homes what is about to be done, on the old one first, and
-/// lays the new one out.
+/// Writes the records to both homes, to the old one first, and lays the new one
+/// out.
 pub(super) fn begin_copy(core: &Core, new: &Fd, copy: [u8; 16], location: &str) -> Result<()> {
     write_record(&core.home.root(), &record(core, copy, RehomeStage::Copying, location))?;
     new.ensure_dir_at(BRAID_DIR)?;
@@ -41,15 +41,15 @@ pub(super) fn begin_copy(core: &Core, new: &Fd, copy: [u8; 16], location: &str) 
 }
 
 impl Copier<'_> {
-    /// The new home is durable: it becomes home, and the old one is none any
-    /// more. After an error the old one is home still.
+    /// Makes the new home, which is durable, the volume's home, and ends the
+    /// old one. After an error the old one still is home.
     pub(super) fn commit(&self, copy: [u8; 16], location: &str) -> Result<()> {
         let (core, old) = (self.core, self.core.home.root());
         write_record(&old, &record(core, copy, RehomeStage::Committing, location))?;
         let label = home_label(core);
         if let Err(error) = self.braid.replace_small("label", &label.encode()) {
-            // It may be there all the same. With this, the old home is home
-            // whatever the label says.
+            // The label may be complete nevertheless. With this record, the old
+            // home is home whatever the label says.
             write_record(&old, &record(core, copy, RehomeStage::Copying, location))?;
             if let Err(again) = self.braid.replace_small("label", &label.encode_incoming()) {
                 tracing::error!(%location, error = %again, "the directory must not be mounted any more");
@@ -57,7 +57,7 @@ impl Copier<'_> {
             return Err(error);
         }
         if let Err(error) = write_record(&old, &record(core, copy, RehomeStage::Moved, location)) {
-            // A mount of it would look at the new home, and see.
+            // A mount of the old home would look at the new one, and find out.
             tracing::warn!(%error, "the earlier home directory could not be told that home has moved");
         }
         Ok(())

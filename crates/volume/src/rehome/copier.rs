@@ -1,4 +1,4 @@
-//! The copy of home under way: what is known of it, and how it is told.
+//! The state and progress reports of a copy of home under way.
 
 use super::changes::Changes;
 use super::progress::{RehomePhase, RehomeProgress};
@@ -14,38 +14,38 @@ use std::collections::{HashMap, HashSet};
 use std::ffi::OsString;
 use std::sync::Arc;
 
-/// What a replacement of home asks of the rest of the volume.
+/// The demands of a replacement of home on the rest of the volume.
 pub(crate) trait Bystanders {
-    /// Ends what movers and other jobs are at, and keeps more from being begun
-    /// until the answer is dropped: they come to files by what they found out
-    /// earlier.
+    /// Ends the current work of movers and other jobs, and prevents more until
+    /// the answer is dropped: they find files by facts that go out of date.
     fn hold(&self) -> Box<dyn Held + '_>;
 
-    /// What the copy heeds beside its own pace.
+    /// The limits of the copy besides its own pace.
     fn io_class(&self) -> IoClass;
 
-    /// From here on it can't be cancelled; `false` if it was.
+    /// Makes the copy impossible to cancel; `false` if it was cancelled before.
     fn commit(&self) -> bool;
 
-    /// Writes to the new home, which is about to be complete, that this is done.
+    /// Records on the new home, which is about to be complete, that the job is
+    /// done.
     ///
     /// # Errors
     /// Those of the new home.
     fn keep_done(&self, new: &Home) -> Result<()>;
 
-    /// The new directory is home. The barrier is still frozen.
+    /// Notes that the new directory is home. The barrier is still frozen.
     fn switched(&self);
 }
 
-/// Keeps something from happening while it lives.
+/// Prevents something while it lives.
 pub(crate) trait Held {}
 
 impl<T> Held for T {}
 
-/// An inode of the new home that is the copy of one of the old.
+/// The copy of an inode on the new home.
 #[derive(Clone, Debug)]
 pub(super) struct Copied {
-    /// Of the old inode.
+    /// Generation of the old inode.
     pub(super) generation: u64,
     pub(super) new_ino: u64,
     pub(super) handle: NativeHandle,
@@ -63,27 +63,27 @@ pub(super) struct Copier<'a> {
     pub(super) braid: Fd,
     /// Indexes and marks of the new home.
     pub(super) dirs: Dirs,
-    /// Where copies are that have lost their name, until it is known whether
-    /// they get another one.
+    /// Directory for copies that have lost their name, until it is known
+    /// whether they get another one.
     pub(super) limbo: Fd,
-    /// Copies by the native number of what they are copies of.
+    /// Copies, by the native number of their originals.
     pub(super) known: HashMap<u64, Copied>,
-    /// Directories that were made and are still empty.
+    /// Directories that were created and are still empty.
     pub(super) pending: Vec<Identity>,
-    /// Directories in which something changed.
+    /// Directories in which names changed.
     pub(super) touched: HashMap<InodeId, Arc<Inode>>,
-    /// Names in limbo of inodes that may have others, which count as links.
+    /// Names in limbo of inodes that may have others; they count as links.
     pub(super) linked: HashSet<OsString>,
-    /// Names in limbo of files that are open and have none otherwise.
+    /// Names in limbo of open files that have no other name.
     pub(super) orphans: Vec<OsString>,
-    /// By native number, the access time that reading a file for the copy gave
-    /// it, and the one that it had before.
+    /// By native number, the access time that the copying of a file left, and
+    /// the one before.
     pub(super) read_times: HashMap<u64, (Timestamp, Timestamp)>,
     /// Nothing changes any more.
     pub(super) last: bool,
-    /// How often what changed was copied.
+    /// Number of passes over changes.
     pub(super) passes: u32,
-    /// The pace does not count.
+    /// The pace is ignored.
     pub(super) hurried: bool,
     pub(super) progress: RehomeProgress,
     pub(super) pace: &'a Pace,
@@ -91,7 +91,7 @@ pub(super) struct Copier<'a> {
     pub(super) told_ns: u64,
 }
 
-/// How often progress is told, at most.
+/// Shortest time between two progress reports.
 const TELL_NS: u64 = 200_000_000;
 
 impl Copier<'_> {
@@ -100,7 +100,7 @@ impl Copier<'_> {
         self.known.get(&identity.ino()).filter(|copied| copied.generation == generation(identity))
     }
 
-    /// The access time of an inode, as it would be if it had not been copied.
+    /// The access time that an inode would have without the copying.
     pub(super) fn access_time(&self, identity: &Identity) -> Timestamp {
         let atime = identity.attr.atime;
         match self.read_times.get(&identity.ino()) {
@@ -109,7 +109,8 @@ impl Copier<'_> {
         }
     }
 
-    /// An inode, which was as `identity` says, was read to be copied.
+    /// Notes that copying has read an inode, which was as `identity` says
+    /// before.
     pub(super) fn was_read(&mut self, identity: &Identity, old: &dyn NativeFd) -> Result<()> {
         let now = old.stat()?.attr.atime;
         let before = self.access_time(identity);
@@ -119,7 +120,7 @@ impl Copier<'_> {
         Ok(())
     }
 
-    /// Tells how far it has come, now and then.
+    /// Reports progress, now and then.
     pub(super) fn report(&mut self) -> Result<()> {
         let now_ns = self.core.environment.monotonic_ns();
         if self.last || now_ns < self.told_ns + TELL_NS {
@@ -139,7 +140,7 @@ impl Copier<'_> {
         rate.throttle(&[self.core.tiers.home()], bytes).map(drop)
     }
 
-    /// Asks whether so many bytes may be copied now.
+    /// Waits until so many bytes may be copied.
     pub(super) fn take(&mut self, bytes: u64) -> Result<()> {
         if self.last {
             return Ok(());
@@ -164,7 +165,7 @@ pub(super) fn is_gone(error: &Error) -> bool {
     matches!(error.errno(), Errno::ENOENT | Errno::ESTALE | Errno::ENOTDIR | Errno::EXDEV)
 }
 
-/// What tells an inode from another one that has its number later.
+/// Tells an inode from a later one with the same number.
 pub(super) fn generation(identity: &Identity) -> u64 {
     identity.handle.as_ref().map_or(0, braid_contract::NativeHandle::generation)
 }

@@ -1,5 +1,5 @@
-//! Making one inode of the new home like one of the old: contents, attributes,
-//! and what makes a file a spread one.
+//! Making one inode of the new home equal to the old one: contents, attributes,
+//! and the index of a spread file.
 
 use super::changes::{CHUNK, ChangedData};
 use super::copier::{Copied, Copier, generation};
@@ -17,10 +17,10 @@ use std::io::IoSliceMut;
 use std::ops::Range;
 use std::os::unix::ffi::OsStrExt;
 
-/// Bytes of an index that are copied at a time; its header is in the first.
+/// Bytes of an index copied at a time; its header is in the first piece.
 const INDEX_CHUNK: u64 = 64 << 10;
 
-/// Where a name is made.
+/// Where a name is created.
 #[derive(Clone, Copy)]
 pub(super) struct CopyTarget<'a> {
     pub(super) dir: &'a dyn NativeFd,
@@ -28,12 +28,12 @@ pub(super) struct CopyTarget<'a> {
 }
 
 impl Copier<'_> {
-    /// Makes a copy of an inode. A directory is made empty, and its contents are
-    /// to follow.
+    /// Creates a copy of an inode. A directory is created empty, and its
+    /// contents follow.
     pub(super) fn make(&mut self, fd: &Fd, identity: &Identity, spot: CopyTarget<'_>) -> Result<()> {
         match self.make_inode(fd, identity, spot) {
-            // Somebody gave the name to something else meanwhile: that is
-            // noted, and a later pass sees to it.
+            // The name was given to another inode meanwhile: that is noted, and
+            // a later pass handles it.
             Err(error) if error.errno() == Errno::EEXIST && !self.last => Ok(()),
             result => result.with_context(|| format!("copying {}", spot.name.shown())),
         }
@@ -63,7 +63,7 @@ impl Copier<'_> {
     }
 
     fn make_file(&mut self, fd: &Fd, identity: &Identity, spot: CopyTarget<'_>) -> Result<()> {
-        // One that nobody can open any more was removed meanwhile.
+        // An inode that can't be opened any more was removed meanwhile.
         let old = fd.reopen(Access::Read)?;
         let new = spot.dir.create_at(spot.name, 0o600)?;
         self.enter(identity, &*new)?;
@@ -104,7 +104,7 @@ impl Copier<'_> {
         if new.stat()?.attr.size != size { new.truncate(size) } else { Ok(()) }
     }
 
-    /// Copies what there is between two places; holes stay holes.
+    /// Copies the data between two offsets; holes stay holes.
     fn copy_span(&mut self, old: &dyn NativeFd, new: &dyn NativeFd, start: u64, end: u64) -> Result<()> {
         let core = self.core;
         each_piece((core.tiers.home(), old), start..end, CHUNK, &mut |at, piece| {
@@ -115,7 +115,7 @@ impl Copier<'_> {
         })
     }
 
-    /// The id attribute, which names its inode, and the index.
+    /// Copies the id attribute, which names its inode, and the index.
     fn copy_spread(&self, old: &Fd, identity: &Identity, new: &Fd) -> Result<()> {
         match self.core.home.id_attr(&**old, identity) {
             Ok(Some(attr)) => {
@@ -125,13 +125,13 @@ impl Copier<'_> {
                 self.new.set_id_attr(&**new, &attr)
             }
             Ok(None) => self.new.remove_id_attr(&**new),
-            // Damage stays what it is: the check tells of it.
+            // A damaged attribute is copied as it is: the check reports it.
             Err(error) if error.errno() == Errno::EUCLEAN => copy_damaged_id(&**old, &**new),
             Err(error) => Err(error),
         }
     }
 
-    /// Copies an index; its header names `owner`, or nobody.
+    /// Copies an index; its header names `owner`, or no inode.
     pub(super) fn copy_index(&self, id: ObjectId, owner: Option<&Identity>) -> Result<()> {
         let path = index_path(id);
         let old = match self.core.index.dirs().index.open_at(OsStr::new(&path), Access::Read) {
@@ -155,10 +155,11 @@ impl Copier<'_> {
         new.truncate(old.stat()?.attr.size.max(HEADER_LEN as u64))
     }
 
-    /// Owner, extended attributes, mode and times.
+    /// Copies owner, extended attributes, mode and times.
     pub(super) fn copy_attributes(&self, old: &Fd, identity: &Identity, new: &Fd) -> Result<()> {
         let attr = &identity.attr;
-        // A change of the owner clears set-id bits and capabilities.
+        // After the owner, since a change of it clears set-id bits and
+        // capabilities.
         new.set_owner(Some(attr.uid), Some(attr.gid)).context("setting the owner")?;
         copy_xattrs(&**old, &**new)?;
         self.copy_pin(old, identity, new)?;
@@ -169,7 +170,7 @@ impl Copier<'_> {
         new.set_times(Some(atime), Some(mtime)).context("setting the times")
     }
 
-    /// The pin, which names its inode.
+    /// Copies the pin, which names its inode.
     fn copy_pin(&self, old: &Fd, identity: &Identity, new: &Fd) -> Result<()> {
         if identity.kind() != FileKind::Regular {
             return Ok(());
@@ -183,7 +184,7 @@ impl Copier<'_> {
         }
     }
 
-    /// Remembers which inode is the copy of which.
+    /// Records the copy of an inode.
     pub(super) fn enter(&mut self, identity: &Identity, new: &dyn NativeFd) -> Result<()> {
         let made = self.new.identify(new)?;
         let handle = made.handle.clone().ok_or(Errno::EOPNOTSUPP)?;
@@ -193,15 +194,15 @@ impl Copier<'_> {
     }
 }
 
-/// Calls `visit` with what a file of home has in `span`, at most `max` bytes at a time;
-/// holes are passed over.
+/// Calls `visit` with the data of a home file in `span`, at most `max` bytes at
+/// a time; skips holes.
 fn each_piece(
     (home, file): (&Tier, &dyn NativeFd),
     span: Range<u64>,
     max: u64,
     visit: &mut dyn FnMut(u64, &mut [u8]) -> Result<()>,
 ) -> Result<()> {
-    // Nobody waits for it: it is a mover's reading.
+    // No application waits for this: it counts as a mover's read.
     let _for = act_for(Account::Mover);
     let mut at = span.start;
     let mut buf = Vec::new();
@@ -209,7 +210,7 @@ fn each_piece(
         let (from, to) = match file.next_data(at) {
             Ok(Some((from, to))) if from < span.end => (from, to.min(span.end)),
             Ok(_) => break,
-            // It was cut meanwhile.
+            // The file was truncated meanwhile.
             Err(error) if error.errno() == Errno::ENXIO => break,
             Err(error) => return Err(error),
         };
@@ -229,7 +230,7 @@ fn each_piece(
     Ok(())
 }
 
-/// The header of a copied index. A damaged one stays as it is.
+/// Adapts the header of a copied index. A damaged one stays as it is.
 fn rewrite_header(page: &mut [u8], owner: Option<&Identity>) {
     let Ok(header) = Header::decode(&page[..MUTABLE_FROM]) else { return };
     let header = match owner {

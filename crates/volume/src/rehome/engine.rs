@@ -1,4 +1,4 @@
-//! The replacement from its beginning to its end.
+//! The replacement of home from start to end.
 
 use super::changes::Extent;
 use super::copier::{Copier, cancelled};
@@ -13,24 +13,26 @@ use std::collections::HashSet;
 use std::sync::Arc;
 use std::time::Duration;
 
-/// What is left to copy.
+/// The amount left to copy.
 struct Backlog {
     things: u64,
     bytes: u64,
 }
 
-/// With this little left to copy, everything is held up for it.
+/// With at most this much left to copy, all operations are held up for the
+/// rest.
 const LITTLE: Backlog = Backlog { things: 256, bytes: 16 << 20 };
-/// With more than this left, nothing is.
+/// With more than this left, they are never held up.
 const LAST_MAX: Backlog = Backlog { things: 16 << 10, bytes: 128 << 20 };
-/// As many passes are made for it to become little.
+/// Most passes made to get there.
 const PASSES_MAX: u32 = 12;
-/// As many of all passes keep to the pace: applications may be faster than that
+/// Number of passes that keep to the pace: applications may be faster than that
 /// for ever.
 const PASSES_PACED: u32 = 2;
-/// How long operations under way are waited for before others go on.
+/// How long the switch waits for operations under way before it lets others
+/// continue.
 const PATIENCE_NS: u64 = 1_000_000_000;
-/// How often that is tried.
+/// Most attempts at that.
 const TRIES_MAX: u32 = 20;
 const PAUSE: Duration = Duration::from_millis(200);
 
@@ -62,11 +64,11 @@ impl Copier<'_> {
             if !self.host.commit() {
                 return Err(cancelled());
             }
-            // Nobody is told of anything while all wait.
+            // Reports would block while all operations are held up.
             self.last = true;
             let finished = self.finish(copy, location).map_err(during("switching to the new home"))?;
             finished.put_in_place(core, location);
-            // It names files by the handles that they had.
+            // Heat names files by their old handles.
             self.heat.clear();
             self.host.switched();
             let held_up_ns = core.environment.monotonic_ns().saturating_sub(began_ns);
@@ -80,7 +82,7 @@ impl Copier<'_> {
         Err(Error::refused(Errno::EBUSY, RefusalKind::Busy, what))
     }
 
-    /// Counts what there is to copy; `ENOSPC` if there is no room for it.
+    /// Counts the data to copy; `ENOSPC` if there is no room for it.
     fn check_room(&mut self) -> Result<()> {
         let (mut linked, mut cancelled_at) = (HashSet::new(), Ok(()));
         let (mut files, mut bytes) = (0_u64, 0_u64);
@@ -112,20 +114,21 @@ impl Copier<'_> {
         Ok(())
     }
 
-    /// Copies what changed, until that is little.
+    /// Copies changes, until few are left.
     ///
     /// # Errors
-    /// `EBUSY` if it stays too much.
+    /// `EBUSY` if too many remain.
     fn catch_up(&mut self) -> Result<()> {
         for _ in 0..PASSES_MAX {
             self.phase(RehomePhase::CatchingUp)?;
             let set = self.changes.take();
             let little = self.amount(&set.extent()).is_within(&LITTLE);
-            // While little is copied slowly, much changes.
+            // Slow copying of few changes lets more appear.
             self.hurried = little || self.passes >= PASSES_PACED;
             self.passes += 1;
             self.copy_changes(set)?;
-            // Much that is new would have to be written while all wait.
+            // Much new data would have to be written while operations are held
+            // up.
             self.new.root().sync_fs().context("syncing the new file system")?;
             self.hurried = false;
             if little {
@@ -135,7 +138,7 @@ impl Copier<'_> {
         if self.left().is_within(&LAST_MAX) { Ok(()) } else { Err(not_caught_up()) }
     }
 
-    /// What changed and is not copied yet.
+    /// The changes that are not copied yet.
     fn left(&self) -> Backlog {
         self.amount(&self.changes.extent())
     }
@@ -147,16 +150,16 @@ impl Copier<'_> {
                 let Attr { size, blocks, .. } = stat.attr;
                 size.saturating_sub(*from).min(blocks * 512)
             }),
-            // It is gone.
+            // The inode is gone.
             Err(_) => 0,
         };
-        // Where there are many, nobody asks.
+        // With many inodes, that is not worth asking.
         let tails = if *things <= LAST_MAX.things { &tails[..] } else { &[] };
         Backlog { things: *things, bytes: bytes + tails.iter().map(tail).sum::<u64>() }
     }
 
-    /// Waits for files that the kernel reads by itself; answers whether there
-    /// were any.
+    /// Waits for files on which the kernel does I/O itself; answers whether
+    /// there were any.
     fn waited_for_passthrough(&mut self) -> Result<bool> {
         let mut waited = false;
         loop {
@@ -184,10 +187,10 @@ impl Copier<'_> {
         self.tell_now()
     }
 
-    /// The last of it: nothing else goes on.
+    /// The last step: all other operations are held up.
     fn finish(&mut self, copy: [u8; 16], location: &str) -> Result<Import> {
         let mut set = self.changes.take();
-        // Whatever may have been stored to an index since.
+        // Syncs pages of indexes that were stored to since.
         for open in self.core.handles.files() {
             if matches!(&*open.file.layout.read(), Layout::Spread(_)) {
                 set.change(&open.file.inode);
@@ -205,7 +208,7 @@ impl Copier<'_> {
     }
 
     fn clean_up(mut self, held_up_ns: u64) -> RehomeReport {
-        // It is done, whoever is told or not.
+        // The replacement is done, even if this fails.
         let _ = self.phase(RehomePhase::CleaningUp);
         if let Err(error) = clean_up(&self.new) {
             tracing::warn!(%error, "the next mount removes what the replacement of the home tier left");
@@ -231,7 +234,7 @@ fn not_caught_up() -> Error {
     Error::refused(Errno::EBUSY, RefusalKind::Busy, what)
 }
 
-/// Says at what an error came that has no words of its own.
+/// Adds context to an error.
 fn during(what: &'static str) -> impl Fn(Error) -> Error {
     move |error| if error.refusal().is_some() { error } else { error.context(what) }
 }

@@ -1,6 +1,6 @@
-//! Everything that somebody holds of the volume, opened on the new home under
-//! the numbers and handles that it has. It is prepared while nothing goes on,
-//! and put in place when the new home is complete; that can't fail.
+//! All inodes, files and directories in use, opened on the new home under the
+//! numbers and handles that they have. This is prepared while operations are
+//! held up, and put in place when the new home is complete; that can't fail.
 
 use super::copier::{Copied, Copier, is_gone};
 use super::copy::CopyTarget;
@@ -15,14 +15,15 @@ use std::collections::{HashMap, HashSet};
 use std::ffi::{OsStr, OsString};
 use std::sync::Arc;
 
-/// What takes the place of what was.
+/// The new state of everything in use.
 pub(super) struct Import {
     generation: RootGeneration,
     dirs: Dirs,
     inodes: Vec<KnownInode>,
     files: Vec<(HandleId, OpenFile)>,
     open_dirs: Vec<(HandleId, DirHandle)>,
-    /// Must not be used any more by who may still hold them.
+    /// Files that must not be used any more, even by those that still hold
+    /// them.
     retired: Vec<Arc<File>>,
 }
 
@@ -60,8 +61,8 @@ impl Copier<'_> {
         Ok(Import { generation, dirs, inodes, files, open_dirs, retired })
     }
 
-    /// Files and directories that are open and have no name any more get one
-    /// in limbo, for as long as it takes to open them.
+    /// Gives open files and directories that have no name any more one in
+    /// limbo, for as long as it takes to open them.
     fn copy_orphans(
         &mut self,
         files: &[(HandleId, Arc<OpenFile>)],
@@ -89,7 +90,7 @@ impl Copier<'_> {
                 let limbo = Fd::clone(&self.limbo);
                 self.make(old, &identity, CopyTarget { dir: &*limbo, name: &name })
                     .context("copying an open file without a name")?;
-                // There is nothing in a directory that was removed.
+                // A removed directory is empty.
                 self.pending.retain(|pending| pending.ino() != identity.ino());
                 name
             }
@@ -183,7 +184,7 @@ impl Copier<'_> {
         Ok(moved)
     }
 
-    /// The index of a file as it is on the new home.
+    /// The index of a file on the new home.
     fn index_on_new_home(&self, spread: &Spread, copied: &Copied) -> Result<Index> {
         let Some(whole) = spread.index.whole() else { return self.dirs.open_index(spread.id()) };
         let fd = self.new.root().open_handle(&copied.handle, Access::Path)?;
@@ -217,21 +218,21 @@ impl Copier<'_> {
         Ok(result)
     }
 
-    /// A copy that lost a name and has another must have no more links than
-    /// what it is a copy of.
+    /// A copy that lost a name and has another must not have more links than
+    /// the original.
     pub(super) fn take_extra_links(&mut self) -> Result<()> {
         for name in std::mem::take(&mut self.linked) {
             match self.limbo.open_at(&name, Access::Path) {
                 Ok(fd) if fd.stat()?.attr.nlink > 1 => self.limbo.remove_at(&name, false)?,
                 Err(error) if error.errno() != Errno::ENOENT => return Err(error),
-                // It has no other name any more, or got one.
+                // The inode has no other name any more, or got one.
                 _ => {}
             }
         }
         Ok(())
     }
 
-    /// What is open on the new home and has no name must have none there.
+    /// Removes the names in limbo of inodes that are open and have no name.
     pub(super) fn take_orphans_names(&mut self) -> Result<()> {
         for name in std::mem::take(&mut self.orphans) {
             match self.limbo.remove_at(OsStr::new(&name), false) {
@@ -244,7 +245,7 @@ impl Copier<'_> {
 }
 
 impl Import {
-    /// The volume rests on the new home from now on.
+    /// Switches the volume to the new home.
     pub(super) fn put_in_place(self, core: &Core, location: &str) {
         self.retired.iter().for_each(|file| file.retire());
         let root = Fd::clone(self.generation.root());

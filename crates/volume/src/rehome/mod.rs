@@ -1,12 +1,12 @@
-//! Another directory becomes home while applications use the volume
+//! Making another directory home while applications use the volume
 //! ([`replace`](HomeReplacement::replace), alone or as a job).
 //!
-//! The home tree is copied while everything goes on, and what changes meanwhile
-//! is noted (`changes`) and copied again (`passes`). At last the volume's barrier
-//! is closed, what is left is copied, every inode and handle that somebody
-//! holds is opened on the new home (`import`), the new home is made complete by
-//! one atomic step (`commit`), and the volume rests on it when the barrier opens.
-//! What a mount does with what a crash left of this stands in `braid-home`.
+//! The home tree is copied while the volume stays in use; changes are noted
+//! (`changes`) and copied again (`passes`). At last the volume's barrier is
+//! closed, the rest is copied, every inode and handle in use is opened on the
+//! new home (`import`), the new home is completed by one atomic step
+//! (`commit`), and the volume uses it when the barrier opens. `braid-home`
+//! handles the leftovers of a crash at the next mount.
 
 mod changes;
 mod commit;

@@ -1,6 +1,6 @@
-//! Passes over the home tree: one over all of it, and then over what changed
-//! since. Copies that lose their name go to limbo, and from there to their next
-//! name or, in the end, away.
+//! Passes over the home tree: one over all of it, and then over changes. Copies
+//! that lose their name go to limbo, and from there to their next name or, in
+//! the end, are removed.
 
 use super::changes::{Change, ChangeSet};
 use super::copier::{Copied, Copier, is_gone};
@@ -30,7 +30,7 @@ impl Copier<'_> {
         self.copy_pending()
     }
 
-    /// Copies what is in the directories that are still empty.
+    /// Fills the directories that are still empty.
     pub(super) fn copy_pending(&mut self) -> Result<()> {
         while let Some(identity) = self.pending.pop() {
             match self.copy_entries(&identity) {
@@ -55,13 +55,13 @@ impl Copier<'_> {
                 self.place(&*old, &*new, &name)?;
             }
         }
-        // Making its entries changed its times.
+        // Creating its entries changed its times.
         let identity = self.core.home.identify(&*old)?;
         self.copy_attributes(&old, &identity, &new)
     }
 
-    /// Sees to it that the new directory has under this name what the old one
-    /// has.
+    /// Makes this name in the new directory lead to the same inode as in the
+    /// old one.
     pub(super) fn place(
         &mut self,
         old_dir: &dyn NativeFd,
@@ -72,14 +72,14 @@ impl Copier<'_> {
         match self.copy_of(&identity).cloned() {
             Some(copied) => self.give_name(&copied, identity.kind(), new_dir, name),
             None => match self.make(&fd, &identity, CopyTarget { dir: new_dir, name }) {
-                // What is removed while it is copied is noted.
+                // A removal during the copy is noted.
                 Err(error) if is_gone(&error) && !self.last => Ok(()),
                 result => result,
             },
         }
     }
 
-    /// What a name of the old home leads to, if it is there.
+    /// The inode that a name of the old home leads to, if it exists.
     fn look(&self, dir: &dyn NativeFd, name: &OsStr) -> Result<Option<(Fd, Identity)>> {
         match identify_name(self.core, dir, name) {
             Ok(found) => Ok(Some(found)),
@@ -92,7 +92,7 @@ impl Copier<'_> {
         }
     }
 
-    /// A name for an inode that has been copied.
+    /// Gives an inode that has been copied one more name.
     fn give_name(
         &mut self,
         copied: &Copied,
@@ -105,7 +105,7 @@ impl Copier<'_> {
             Err(error) if error.errno() == Errno::ENOENT => {}
             result => return result,
         }
-        // A directory has one name, and what took it from there is noted.
+        // A directory has a single name; its removal from there is noted.
         if kind == FileKind::Directory {
             return Ok(());
         }
@@ -116,7 +116,7 @@ impl Copier<'_> {
         }
     }
 
-    /// Copies what changed.
+    /// Copies changes.
     pub(super) fn copy_changes(&mut self, set: ChangeSet) -> Result<()> {
         let names: Vec<_> = set.names.into_values().collect();
         for (dir, names) in &names {
@@ -133,7 +133,7 @@ impl Copier<'_> {
         self.copy_times_of_dirs()
     }
 
-    /// A directory of the old home and its copy, if both are there.
+    /// A directory of the old home and its copy, if both exist.
     fn dir_pair(&self, dir: &Inode) -> Result<Option<(Fd, Identity, Fd)>> {
         let opened = self.core.inodes.path(&self.core.home, dir);
         let found = opened.and_then(|fd| Ok((self.core.home.identify(&*fd)?, fd)));
@@ -148,7 +148,7 @@ impl Copier<'_> {
         }
     }
 
-    /// Names that lead elsewhere than they did, or nowhere, are taken away.
+    /// Removes names that lead elsewhere by now, or nowhere.
     fn take_names_away(&mut self, dir: &Arc<Inode>, names: &HashSet<OsString>) -> Result<()> {
         let Some((old, _, new)) = self.dir_pair(dir)? else { return Ok(()) };
         self.touched.insert(dir.ino, Arc::clone(dir));
@@ -172,7 +172,7 @@ impl Copier<'_> {
             self.linked.insert(OsString::from(&limbo));
         }
         match new.rename_at(name, &*self.limbo, OsStr::new(&limbo), RenameMode::NoReplace) {
-            // Another of its names is there.
+            // Another of its names is in the way.
             Err(error) if error.errno() == Errno::EEXIST => new.remove_at(name, false),
             result => result,
         }
@@ -207,8 +207,8 @@ impl Copier<'_> {
         }
     }
 
-    /// Opens an inode of the old home. One that has no name any more can be had
-    /// only from whoever has it open.
+    /// Opens an inode of the old home. One without a name is accessible only
+    /// through a descriptor in use.
     pub(super) fn open_old(&self, inode: &Arc<Inode>, regular: bool) -> Result<Fd> {
         let live = inode.file.lock().upgrade();
         match live {
@@ -220,7 +220,7 @@ impl Copier<'_> {
         }
     }
 
-    /// Making and taking names changed the times of their directories.
+    /// Restores the times of directories in which names changed.
     fn copy_times_of_dirs(&mut self) -> Result<()> {
         let touched = std::mem::take(&mut self.touched);
         for inode in touched.into_values() {

@@ -1,21 +1,21 @@
-//! How far a replacement of home is, and what it came to.
+//! Progress and outcome of a replacement of home.
 
 use braid_contract::Result;
 
-/// What a replacement of the home tier is at.
+/// Phase of a replacement of the home tier.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum RehomePhase {
-    /// Looking at what there is to copy.
+    /// Counting the data to copy.
     Counting,
     /// Copying the tree.
     Copying,
-    /// Copying what changed meanwhile.
+    /// Copying changes.
     CatchingUp,
-    /// Waiting for files that the kernel reads by itself to be closed.
+    /// Waiting for files to be closed on which the kernel does I/O itself.
     Waiting,
-    /// Nothing goes on but the last of the copy.
+    /// Operations are held up for the last of the copy.
     Switching,
-    /// Removing what is left over.
+    /// Removing leftovers.
     CleaningUp,
 }
 
@@ -34,35 +34,35 @@ impl RehomePhase {
     }
 }
 
-/// How far a replacement of the home tier has come.
+/// Progress of a replacement of the home tier.
 #[derive(Clone, Debug)]
 pub struct RehomeProgress {
-    /// What it is at.
+    /// Its phase.
     pub phase: RehomePhase,
     /// Regular files copied.
     pub files: u64,
-    /// How many there were at the beginning.
+    /// Number of regular files at the beginning.
     pub total_files: u64,
     /// Bytes copied, some of them more than once.
     pub bytes: u64,
-    /// Space that files took at the beginning.
+    /// Space of files at the beginning, in bytes.
     pub total_bytes: u64,
     /// Files that are waited for.
     pub waiting: u64,
 }
 
-/// What a replacement of the home tier came to.
+/// Outcome of a replacement of the home tier.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct RehomeReport {
-    /// Where home was.
+    /// The old location of home.
     pub old_location: String,
     /// Regular files copied.
     pub files: u64,
     /// Bytes copied.
     pub bytes: u64,
-    /// For how long nothing else went on, in nanoseconds.
+    /// How long operations were held up, in nanoseconds.
     pub held_up_ns: u64,
 }
 
-/// What a job that replaces home came to; if it failed, why.
+/// Outcome of a job that replaces home; or why it failed.
 pub type RehomeOutcome = Result<RehomeReport>;

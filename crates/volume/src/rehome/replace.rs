@@ -1,4 +1,4 @@
-//! The replacement of home: what is checked before it, and undone if it fails.
+//! The replacement of home: checks before it, and undoing it if it fails.
 
 use super::changes::Changes;
 use super::commit::begin_copy;
@@ -15,12 +15,12 @@ use std::collections::{HashMap, HashSet};
 use std::ffi::OsStr;
 use std::sync::Arc;
 
-/// Puts another directory in the place of home.
+/// Replaces home by another directory.
 pub(crate) struct HomeReplacement {
     pub(super) core: Arc<Core>,
     pub(super) heat: Arc<Heat>,
     pub(super) throttles: Arc<Throttles>,
-    /// What changes while home is copied.
+    /// Changes while home is copied.
     pub(super) changes: Arc<Changes>,
 }
 
@@ -39,12 +39,12 @@ impl HomeReplacement {
         }
     }
 
-    /// The volume is being closed: what is under way ends.
+    /// Ends a replacement under way, since the volume is being closed.
     pub(crate) fn end(&self) {
         self.changes.end();
     }
 
-    /// Looks at a directory that is to become home.
+    /// Checks a directory that is to become home.
     ///
     /// # Errors
     /// As [`replace`](Self::replace).
@@ -52,8 +52,9 @@ impl HomeReplacement {
         self.usable_home(root).map(drop)
     }
 
-    /// Makes the empty directory `root` home, as fast as `pace` allows; ends too
-    /// when that is stopped. The caller keeps checks and others like it away.
+    /// Makes the empty directory `root` home, as fast as `pace` allows; also
+    /// ends when that is stopped. The caller prevents checks and other
+    /// replacements meanwhile.
     pub(crate) fn replace(
         &self,
         root: &Fd,
@@ -111,7 +112,7 @@ impl HomeReplacement {
             None => {}
         }
         for name in names_in(&**root)? {
-            // One that is empty was made with the file system.
+            // An empty one was created with the file system.
             let gone = name == "lost+found" && root.remove_at(&name, true).is_ok();
             if !gone {
                 let what = format!("the directory is not empty: there is {}", name.shown());
@@ -121,7 +122,7 @@ impl HomeReplacement {
         Ok(())
     }
 
-    /// The present home stays home.
+    /// Removes the copy; the present home stays home.
     fn undo_copy(&self, root: &Fd) {
         let undone = match read_label(root) {
             Ok(Some((_, true))) => discard_copy(root),

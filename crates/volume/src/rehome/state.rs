@@ -1,5 +1,5 @@
-//! What Braid itself keeps on the home tier: indexes without a file, marks, the
-//! volume table, and whatever else there is in `.braid`.
+//! Braid's own state on the home tier: indexes without a file, marks, the
+//! volume table, and all else in `.braid`.
 
 use super::copier::Copier;
 use braid_contract::{Access, Errno, NativeFd, ObjectId, Result};
@@ -9,14 +9,14 @@ use braid_index::ids_in;
 use std::collections::HashSet;
 use std::ffi::OsStr;
 
-/// What the new home has of its own, or is copied otherwise.
+/// Entries that the new home has of its own, or that are copied otherwise.
 const NOT_COPIED: [&str; 8] = ["label", "volume", "index", "open", "counts", "ballast", INTENT, LIMBO];
 
 impl Copier<'_> {
     /// Copies all of it. Nothing changes meanwhile.
     pub(super) fn copy_state(&mut self) -> Result<()> {
         self.copy_indexes_of_nobody()?;
-        // The handles that marks tell are of no use on the new home.
+        // The handles in marks have no meaning on the new home.
         for mark in self.core.index.marked()? {
             self.dirs.open.ensure_file_at(&mark.id.to_string())?;
         }
@@ -46,9 +46,8 @@ impl Copier<'_> {
         Ok(())
     }
 
-    /// Indexes of files that were removed, and whose objects are not all gone,
-    /// are needed still; those of files that went since they were copied are
-    /// not.
+    /// Copies the indexes of removed files that still have objects; removes
+    /// those of files that were removed since they were copied.
     fn copy_indexes_of_nobody(&self) -> Result<()> {
         let mut wanted = HashSet::new();
         self.core.index.list(&mut |id| {
@@ -60,7 +59,7 @@ impl Copier<'_> {
                 self.dirs.index.ensure_gone_at(&braid_format::index_path(id))?;
             }
         }
-        // What was copied of these while they were files may be out of date.
+        // Copies made while they were files may be out of date.
         wanted.extend(self.core.removals.ids());
         wanted.into_iter().try_for_each(|id| self.copy_index(id, None))
     }

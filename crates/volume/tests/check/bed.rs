@@ -1,4 +1,4 @@
-//! A volume of three tiers with files in it, and how they are compared.
+//! A volume of three tiers with files in it, and how states of it are compared.
 
 use braid_contract::{
     Caller, FileSystem, InodeId, OpenFlags, OpenRequest, Result, SetAttr, VolumeId, WriteFlags,
@@ -21,7 +21,7 @@ use std::sync::Arc;
 pub(crate) const RANGE: usize = 64 << 10;
 pub(crate) const TIERS: [&str; 3] = ["fast", "slow", "far"];
 
-/// Files by path, and what is in them; `None` for what can't be read.
+/// Contents of files by path; `None` if a file can't be read.
 pub(crate) type Contents = BTreeMap<PathBuf, Option<Vec<u8>>>;
 
 pub(crate) struct Bed {
@@ -40,7 +40,7 @@ impl Bed {
         let holes = (0..12).filter(|range| range % 3 != 1);
         let sparse = holes.map(|range| ((range * RANGE) as u64, pattern(range as u64 + 50, RANGE)));
         write(&volume, "sparse", &sparse.collect::<Vec<_>>());
-        // Nothing of it is on the third tier.
+        // The third tier has none of it.
         write(&volume, "dir/few", &ranges(4, 2 * RANGE));
         volume.shutdown().unwrap();
         bed
@@ -112,7 +112,7 @@ impl Bed {
         check_with(self.config(), &options, &mut |_| true)
     }
 
-    /// A check that tells of legal states too.
+    /// A check that reports legal states too.
     pub(crate) fn try_verbose_check(&self) -> std::result::Result<CheckReport, OpenError> {
         let options = CheckOptions { verbose: true, ..self.options() };
         check_with(self.config(), &options, &mut |_| true)
@@ -126,7 +126,7 @@ impl Bed {
         self.check(repair).iter().map(|problem| problem.code).collect()
     }
 
-    /// What all files hold, by way of the volume.
+    /// The contents of all files, read through the volume.
     pub(crate) fn contents(&self) -> Contents {
         let volume = self.mount();
         let mut found = Contents::new();
@@ -144,7 +144,7 @@ impl Bed {
         all.filter(|path| !path.starts_with(".braid")).collect()
     }
 
-    /// Everything below all tiers' directories.
+    /// The state of everything below all tiers' directories.
     pub(crate) fn state(&self) -> BTreeMap<PathBuf, String> {
         tree(self.dir.path())
     }
@@ -168,7 +168,7 @@ pub(crate) fn attr_name() -> &'static str {
     if rustix::process::geteuid().is_root() { "trusted.braid.id" } else { "user.braid.id" }
 }
 
-/// Everything about the files below `dir`, but access times.
+/// The state of the files below `dir`, without access times.
 pub(crate) fn tree(dir: &Path) -> BTreeMap<PathBuf, String> {
     let mut seen = BTreeMap::new();
     let mut dirs = vec![dir.to_owned()];
@@ -207,7 +207,7 @@ pub(crate) fn lookup(volume: &Volume, path: &Path) -> Result<InodeId> {
     Ok(ino)
 }
 
-/// Makes a file, writes piece by piece, and closes it synced.
+/// Creates a file, writes piece by piece, and closes it synced.
 pub(crate) fn write(volume: &Volume, path: &str, pieces: &[(u64, Vec<u8>)]) {
     let (caller, path) = (Caller::root(), Path::new(path));
     let parent = lookup(volume, path.parent().unwrap()).unwrap();

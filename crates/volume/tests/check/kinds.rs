@@ -4,22 +4,22 @@ use crate::bed::{Bed, Contents};
 use braid_testkit::damage::{Applied, Error, Finding, Kind, Target};
 use braid_volume::Problem;
 
-/// What the check makes of a kind of damage.
+/// The findings of the check for a kind of damage.
 struct Expected {
     kind: &'static str,
-    /// The code that it is told by; none if there is nothing to tell.
+    /// The code that the check reports; empty if it reports nothing.
     code: &'static str,
     after: After,
 }
 
-/// What a repair comes to.
+/// The outcome of a repair.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum After {
-    /// All files hold what they held, and there is nothing more to find.
+    /// All files have their contents, and the check finds nothing more.
     Whole,
-    /// There is nothing more to find; the damage was not, or can't be seen.
+    /// The check finds nothing more; the damage was none, or can't be seen.
     Clean,
-    /// It is still there.
+    /// The damage is still there.
     Left,
     /// The volume can't be opened.
     Refused,
@@ -130,8 +130,8 @@ fn tells(problems: &[Problem], expected: &Expected, kind: &Kind, applied: &Appli
         return;
     };
     if let (Some(path), Some(known)) = (&applied.path, &told.path) {
-        // One of two files with the same id is told of: the new one, whose name
-        // begins as the other's, or the one that names the other.
+        // Of two files with the same id, one is reported: the new one, whose
+        // name begins like the other's, or the one that names the other.
         let same = known.display().to_string().starts_with(&path.display().to_string());
         assert!(same || told.what.contains(&path.display().to_string()), "{what}");
     }
@@ -187,7 +187,7 @@ fn every_kind_of_damage_is_found_and_put_right_as_promised() {
         }
     }
     assert!(failed.is_empty(), "{failed:?}");
-    // A name that no kind has must not pass for one that was tried.
+    // A misspelt name must not pass for a kind that was tried.
     let wanted = if only.is_some() { 1 } else { 120 };
     assert!(done >= wanted, "{done} times");
 }

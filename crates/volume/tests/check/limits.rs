@@ -1,5 +1,5 @@
-//! What a check does where it can't see everything, and that what it counts is
-//! what the volume counts.
+//! A check that can't see everything; and that its counts are those of the
+//! volume.
 
 use crate::bed::{Bed, RANGE, lookup, pattern, ranges, write};
 use braid_contract::{Caller, Errno, FileSystem, InodeId, Store};
@@ -65,7 +65,7 @@ fn ranges_of_removed_files_are_not_counted_after_a_crash() {
     let ino = lookup(&volume, Path::new("doomed")).unwrap();
     volume.unlink(&Caller::root(), InodeId::ROOT, OsStr::new("doomed")).unwrap();
     volume.forget(ino, 1);
-    // As a killed daemon leaves it.
+    // As after a kill of the daemon.
     drop(volume);
     let volume = bed.mount();
     let ranges = |volume: &Volume| volume.status().tiers.iter().map(|tier| tier.ranges).sum::<u64>();
@@ -95,7 +95,7 @@ fn a_replacement_that_did_not_get_to_the_table_can_be_tried_again() {
         let new = TierConfig { store: Some(store), ..far.clone() };
         let volume = Volume::open(config).unwrap();
         let replaced = volume.replace_tier(new);
-        // What runs in the background would hold on to the directories.
+        // Background threads would keep the directories in use.
         volume.shutdown().unwrap();
         replaced
     };

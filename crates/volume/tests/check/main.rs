@@ -1,5 +1,6 @@
-//! The check of a volume: each kind of damage is found, told by its code and
-//! its path, put right where that is promised, and nothing else is touched.
+//! The check of a volume: each kind of damage is found, reported with its code
+//! and path, and repaired where that is promised; everything else stays
+//! untouched.
 
 #![allow(clippy::unwrap_used, clippy::panic, reason = "a test fails by panicking")]
 

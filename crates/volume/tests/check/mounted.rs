@@ -1,4 +1,4 @@
-//! Checks beside users.
+//! Checks while the volume is in use.
 
 use crate::bed::{Bed, RANGE, attr_name, lookup, pattern, read, truncate, write};
 use braid_contract::{Caller, FileSystem, InodeId, OpenFlags, OpenRequest, RenameMode, WriteFlags};
@@ -17,7 +17,7 @@ fn codes(problems: &[Problem]) -> Vec<&'static str> {
     problems.iter().map(|problem| problem.code).collect()
 }
 
-/// Ends the threads that look at it, also when a check fails.
+/// Ends the threads that watch it, even when a check fails.
 struct Stop<'a>(&'a AtomicBool);
 
 impl Drop for Stop<'_> {
@@ -54,7 +54,8 @@ fn a_volume_in_use_has_no_problem() {
     assert!(bed.check(false).is_empty());
 }
 
-/// Makes, writes, reads, cuts, renames and removes a file of several ranges.
+/// Creates, writes, reads, truncates, renames and removes a file of several
+/// ranges.
 fn churn(volume: &Volume, thread: u64, round: u64) {
     let (name, other) = (format!("t{thread}-{round}"), format!("dir/u{thread}-{round}"));
     let piece = pattern(round, RANGE);
@@ -106,7 +107,7 @@ fn a_file_that_is_open_is_checked_and_repaired_only_when_it_is_closed() {
     let flags = OpenFlags { read: true, write: true, ..OpenFlags::default() };
     let request = OpenRequest { flags, ..OpenRequest::default() };
     let handle = volume.open(&caller, ino, request).unwrap().handle;
-    // The word that says whether holes are meant.
+    // The word that says whether holes are intended.
     let index = std::fs::File::options().write(true).open(bed.object("fast", "big")).unwrap();
     std::os::unix::fs::FileExt::write_all_at(&index, &[0x77; 8], 280).unwrap();
     let problems = check(&bed, &volume, true);

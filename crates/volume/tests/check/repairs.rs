@@ -1,4 +1,4 @@
-//! What a check says of sound volumes, and what a repair must not do.
+//! Checks of sound volumes, and the limits of repairs.
 
 use crate::bed::{Bed, RANGE, TIERS, attr_name, pattern, write};
 use braid_testkit::damage::{Kind, Target};

@@ -1,4 +1,4 @@
-//! Files whose ranges are not as long as the volume's: damage to what says so.
+//! Files whose range size is not the volume's: damage to the record of it.
 
 use crate::bed::{Bed, Contents, TIERS, lookup, pattern, write};
 use braid_contract::{Caller, Errno, FallocateMode, FileSystem, InodeId, OpenFlags, OpenRequest, WriteFlags};
@@ -10,7 +10,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 const KIB: usize = 1 << 10;
-/// By the first letter of the name; the volume's are of 256 KiB.
+/// Range sizes by the first letter of the name; the volume's is 256 KiB.
 const SIZES: [(&str, usize); 3] = [("short", 64 * KIB), ("usual", 256 * KIB), ("long", 512 * KIB)];
 
 fn rule(when: &str, range: usize) -> RuleConfig {
@@ -29,7 +29,7 @@ fn mount(bed: &Bed) -> Arc<Volume> {
     Volume::open(VolumeConfig { range_size: Some(256 << 10), rules, ..bed.config() }).unwrap()
 }
 
-/// A file of each size, without holes, and what they hold.
+/// A file of each size, without holes, and their contents.
 fn filled() -> (Bed, Contents) {
     let bed = Bed::empty();
     let volume = mount(&bed);
@@ -47,7 +47,7 @@ fn filled() -> (Bed, Contents) {
     (bed, before)
 }
 
-/// How long the ranges of a file are.
+/// The range size of a file.
 fn size_of(volume: &Volume, name: &str) -> usize {
     let ino = lookup(volume, Path::new(name)).unwrap();
     volume.explain(ino).unwrap().range_size as usize
@@ -65,7 +65,7 @@ fn a_damaged_header_gets_the_size_that_the_data_agrees_with() {
         let (bed, before) = filled();
         let other = if name == "usual" { "short" } else { "usual" };
         let header = std::fs::read(bed.object("fast", other)).unwrap()[..256].to_vec();
-        // A bit of the size itself; all of the header; that of another file.
+        // A bit of the size itself; the whole header; that of another file.
         for damage in [(50, vec![0x81]), (0, vec![0; 256]), (0, header)] {
             patch(&bed, name, damage.0, &damage.1);
             assert_eq!(bed.contents()[Path::new(name)], None);
@@ -82,7 +82,7 @@ fn a_damaged_header_gets_the_size_that_the_data_agrees_with() {
 #[test]
 fn a_size_that_nothing_tells_is_not_made_up() {
     let (bed, _) = filled();
-    // What a tier does not own may contradict, where its owner has nothing.
+    // A tier that owns nothing may contradict, if the owner has nothing.
     let object = |tier| std::fs::File::options().write(true).open(bed.object(tier, "short")).unwrap();
     object("slow").write_all_at(&pattern(1, 6 * 64 * KIB), 0).unwrap();
     object("far").set_len(0).unwrap();
@@ -112,8 +112,8 @@ fn a_lost_index_of_short_ranges_is_made_anew() {
     }
 }
 
-/// Moves the range of a file that is at `offset` to a tier; a crash comes before
-/// the old copy is punched. Answers where that is.
+/// Moves the range of a file at `offset` to a tier, with a crash before the old
+/// copy is punched. Answers the tier with that copy.
 fn move_and_crash(bed: &Bed, name: &str, offset: u64, to: &str) -> PathBuf {
     let volume = mount(bed);
     let ino = lookup(&volume, Path::new(name)).unwrap();
@@ -140,7 +140,7 @@ fn first_tier(bed: &Bed, name: &str) -> String {
     tier
 }
 
-/// What a repair says of an index whose header and words are zeros.
+/// The report of a repair about an index whose header and words are zeros.
 const WIPED: [&str; 5] =
     ["index-header", "size-damaged", "synced-size-damaged", "gaps-damaged", "owners-damaged"];
 
@@ -188,7 +188,7 @@ fn what_a_crash_left_of_a_move_is_never_shown() {
     (0..7).for_each(|at| volume.move_range(ino, at * 64 * KIB as u64, "slow", &mut || {}).unwrap());
     volume.shutdown().unwrap();
     drop(volume);
-    // By the volume's size, all of it could be on the tier that has it all.
+    // By the volume's size, all of it could be on the tier that has all of it.
     let stale = move_and_crash(&bed, "short", 2 * 64 * KIB as u64, "far");
     let new = pattern(99, 64 * KIB);
     let far = std::fs::File::options().write(true).open(bed.object("far", "short")).unwrap();
@@ -248,7 +248,7 @@ fn what_a_crash_left_of_a_move_is_not_taken_for_a_short_range() {
     volume.release(handle).unwrap();
     volume.shutdown().unwrap();
     drop(volume);
-    // A crash in the middle of punching what was moved.
+    // A crash while the old copy was being punched.
     let slow = std::fs::File::options().write(true).open(bed.object("slow", "f")).unwrap();
     slow.write_all_at(&stale, 0).unwrap();
     assert_eq!(bed.codes(false), Vec::<&str>::new());

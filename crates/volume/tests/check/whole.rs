@@ -1,5 +1,5 @@
-//! Damage to whole files: those that have no index, and all their data in one
-//! object.
+//! Damage to whole files: those without an index, and with all their data in
+//! one object.
 
 use crate::bed::{Bed, Contents, attr_name, lookup, pattern, write};
 use braid_volume::Severity;
@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 
 const LEN: usize = 5000;
 
-/// A volume with a whole file of which all is on `slow`.
+/// A volume with a whole file on `slow`.
 fn bed() -> (Bed, Contents) {
     let bed = Bed::filled();
     let volume = bed.mount();
@@ -28,8 +28,8 @@ fn whole(contents: &Contents) -> Option<&Vec<u8>> {
     contents[Path::new("whole")].as_ref()
 }
 
-/// Damages the file; the check tells of it by `code`, and a repair leaves it
-/// as it was, with nothing more to find.
+/// Damages the file; the check reports it with `code`, and a repair restores
+/// it, with nothing more to find.
 fn is_mended(code: &str, damage: impl FnOnce(&Bed)) {
     let (bed, before) = bed();
     damage(&bed);
@@ -114,7 +114,7 @@ fn an_attribute_that_was_changed_makes_nobody_elses_data_its_own() {
     let path = bed.path("fast/whole");
     let mut value = [0; 64];
     rustix::fs::getxattr(&path, attr_name(), &mut value[..]).unwrap();
-    // The tier that it names, and the id.
+    // The tier that the attribute names, and the id.
     for at in [4, 8, 30] {
         let mut changed = value;
         changed[at] ^= 1;

@@ -1,5 +1,5 @@
 //! A machine of simulated disks: the first is home, or may be, and the second
-//! one is the other tier.
+//! is the other tier.
 
 use super::RANGE;
 use braid_placement::{PolicyConfig, Reserve};
@@ -10,7 +10,7 @@ use braid_testkit::sim::{
 use braid_volume::{HomeConfig, TierConfig, VolumeConfig};
 use std::sync::Arc;
 
-/// Which disk the other tier is.
+/// The disk of the other tier.
 pub(crate) const TIER: usize = 1;
 
 pub(crate) struct Machine<const N: usize> {
@@ -34,8 +34,9 @@ impl<const N: usize> Machine<N> {
         Self { disks, environment: Arc::new(SimEnvironment::new(clock, seed)) }
     }
 
-    /// As it comes up again: after a loss of power with all lost (0), all kept
-    /// (1) or some of both, or after the end of the process (2).
+    /// The machine after a restart: after power loss with all unsynced data
+    /// lost (0), all kept (1) or some of both, or after the end of the process
+    /// (2).
     pub(crate) fn after(frozen: &[Frozen; N], seed: u64) -> Self {
         let disks = std::array::from_fn(|at| {
             let mut chooser: Box<dyn Chooser> = match seed {

@@ -1,4 +1,4 @@
-//! A volume over directories, spoken to as a front end does.
+//! A volume over directories, used like a front end uses it.
 
 #[allow(dead_code, reason = "two of them run on simulated disks")]
 pub(crate) mod machine;
@@ -147,7 +147,8 @@ impl Open {
         self.volume.shutdown().unwrap();
     }
 
-    /// Drops the volume as a killed daemon does: nothing is brought up to date.
+    /// Drops the volume as a kill of the daemon does: nothing is brought up to
+    /// date.
     pub(crate) fn kill(self) {
         drop(self);
     }

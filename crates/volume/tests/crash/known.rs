@@ -1,17 +1,17 @@
-//! Workloads that each search begins with: those in which something was found
-//! once, with the seed with which their exploration found it; and such as are
-//! drawn too seldom for what can go wrong in them.
+//! Workloads that each search begins with: those that once revealed a bug, with
+//! the seed of that exploration; and some that are drawn too rarely for the
+//! risk in them.
 
 use braid_testkit::crash::{Explorer, Limits, Subject};
 
 const KNOWN: &[(&str, u64)] = &[
-    // The mark of a removed file was gone for good, and its index was not.
+    // The mark of a removed file was gone for good, but its index was not.
     (
         "policy=weighted,disks=3,small=0,model=n,start=spread,ops=unlink-open:a+create:a+zero:a:228864:512+\
          migrate:a:1:1+append:a:512",
         0,
     ),
-    // Tiers that go and come back, with all that indexes tell of them.
+    // Tiers that leave and come back, with references to them in indexes.
     ("policy=weighted,disks=2,small=0,model=n,start=spread,ops=fsync:a+remove-tier:1", 1),
     ("policy=weighted,disks=2,small=0,model=jn,start=both,ops=fsync:a+remove-tier:1+kill+add-tier:1", 2),
     (
@@ -43,7 +43,7 @@ const KNOWN: &[(&str, u64)] = &[
     ),
 ];
 
-/// Whether nothing is found in them any more.
+/// Whether exploring them finds nothing any more.
 pub(crate) fn are_well(subject: &dyn Subject, limits: Limits) -> bool {
     KNOWN.iter().all(|(workload, seed)| {
         let Ok(workload) = workload.parse() else { return false };
@@ -57,8 +57,8 @@ pub(crate) fn are_well(subject: &dyn Subject, limits: Limits) -> bool {
     })
 }
 
-/// Whether a workload comes to the same each time, whatever the policy: none of
-/// them knows of anything but the simulated machine.
+/// Whether a workload has the same result each time, whatever the policy:
+/// policies must depend on the simulated machine only.
 pub(crate) fn come_to_the_same(subject: &dyn Subject, limits: Limits) -> bool {
     let ops = "append:a:204800+fsync:a+tick+append:b:131072+append:a:131072+tick+append:a:66048+fsync:b";
     subject.policies().iter().all(|policy| {

@@ -1,10 +1,10 @@
-//! Searches the volume for crashes that it does not survive: the volume, over
-//! directory stores, over simulated disks ([`braid_testkit::crash`]).
+//! Searches for crashes that a volume over directory stores on simulated disks
+//! does not survive ([`braid_testkit::crash`]).
 //!
 //! `cargo test -p braid-volume --test crash` runs a short search; with
-//! arguments (`-- --help` tells them) a longer one, or repeats a failure. With
-//! `--features failpoints` it proves that the search finds bugs: each of those that
-//! can be planted.
+//! arguments (see `-- --help`) a longer one, or repeats a failure. With
+//! `--features failpoints` it proves that the search finds each of the bugs
+//! that can be planted.
 
 mod known;
 mod subject;

@@ -10,7 +10,7 @@ use braid_volume::{
 };
 use std::sync::Arc;
 
-/// Names of the policies, and what they stand for.
+/// Names of the policies.
 const POLICIES: [&str; 7] =
     ["weighted", "adaptive", "home-first", "size-spread", "size-tier", "range-sizes", "elsewhere"];
 
@@ -46,7 +46,7 @@ struct Open {
 }
 
 impl Braid {
-    /// Volumes as they are.
+    /// Volumes without a planted bug.
     pub(crate) fn sound() -> Self {
         Self { failpoint: None }
     }
@@ -54,7 +54,7 @@ impl Braid {
     /// Volumes with the bug of this name.
     ///
     /// # Errors
-    /// There is no such bug, or this was built without any.
+    /// The bug is unknown, or this was built without the feature.
     pub(crate) fn planted(name: &str) -> std::result::Result<Self, String> {
         Ok(Self { failpoint: Some(failpoint_of(name)?) })
     }
@@ -133,7 +133,7 @@ impl Mounted for Open {
         let what = JobKind::Evacuate { tier: tier_name(tier), then_remove: false };
         let under_way = |job: &&JobStatus| job.record.what == what && !job.record.state.is_final();
         let id = match self.volume.start_job(what.clone(), None) {
-            // One that a crash interrupted is carried on.
+            // Resumes an interrupted one.
             Err(error) if error.errno() == Errno::EEXIST => {
                 self.volume.jobs().iter().find(under_way).map_or(0, |job| job.record.id)
             }
@@ -164,15 +164,15 @@ impl Mounted for Open {
     }
 }
 
-/// Whether a clean unmount must not leave this.
+/// Whether this must not remain after a clean unmount.
 fn is_wrong(setup: &Setup, problem: &Problem) -> bool {
     match problem.severity {
         Severity::Damage => true,
-        // A removed file's mark is not synced before its name goes: where the
-        // file system keeps no order, what the file had may be left for the
-        // check to find. It is space, and nobody's data.
+        // The mark of a removed file is not synced before its name goes: where
+        // the file system keeps no order, its data may remain for the check to
+        // find. That is space, and belongs to no file.
         Severity::Leak => setup.journal_order,
-        // What lies beyond a file's end counts for nothing.
+        // Data beyond a file's end does not count.
         Severity::Note => ["not-clean", "counts-wrong"].contains(&problem.code),
     }
 }
@@ -222,11 +222,11 @@ fn policy(name: &str) -> Result<PolicyConfig> {
     let filled_to = |percent| PolicyConfig::named("home-first")?.with([("watermark", Percent(percent))]);
     let policy = match name {
         "weighted" | "range-sizes" => PolicyConfig::named("weighted"),
-        // What it knows of tiers' loads is reckoned with the simulated clock.
+        // The policy's knowledge of loads depends on the simulated clock.
         "adaptive" => PolicyConfig::named("adaptive"),
-        // So low that some workloads come above it.
+        // So low that some workloads exceed it.
         "home-first" => filled_to(0.5),
-        // Home is always above it: files begin on other tiers.
+        // Home always exceeds it: files begin on other tiers.
         "elsewhere" => filled_to(0.0),
         "size-spread" => size_policy([("small", Size(RANGE)), ("sync", Size(RANGE))]),
         "size-tier" => {
@@ -242,8 +242,8 @@ fn size_policy<const N: usize>(settings: [(&str, SettingValue); N]) -> Option<Po
     PolicyConfig::named("size")?.with(settings)
 }
 
-/// With `range-sizes`, the ranges of a file are as long as follows from its size
-/// when it is spread.
+/// With `range-sizes`, the size of a file when it is spread decides its range
+/// size.
 fn rules(policy: &str) -> Result<Vec<RuleConfig>> {
     if policy != "range-sizes" {
         return Ok(Vec::new());
