@@ -6,6 +6,7 @@ use super::file::Subject;
 use super::raw_index::{RawEntry, RawIndex};
 use braid_contract::{Access, Errno, Result, TierId};
 use braid_format::{Entry, RangeSize, Reason, SIZE_MAX, Words};
+use braid_tiers::next_data;
 use std::collections::BTreeMap;
 use std::ops::Range;
 
@@ -44,7 +45,7 @@ impl Check<'_> {
         }
         for tier in &self.ground.tiers {
             let Some(store) = &tier.store else { return Ok(None) };
-            match store.next_data(subject.attr.id, bytes.start) {
+            match next_data(&**store, subject.attr.id, bytes.start) {
                 Ok(data) if begins_in(data, bytes) => with_data.push(tier.id),
                 Ok(_) => {}
                 Err(error) if error.errno() == Errno::ENOENT && index.durable(tier.id)? == Ok(false) => {}
@@ -102,8 +103,8 @@ impl Check<'_> {
         let mut data = Data { on: BTreeMap::new(), untold: Vec::new() };
         data.on.insert(self.ground.home_id, stretches(&|at| home.next_data(at))?);
         for tier in &self.ground.tiers {
-            let found =
-                tier.store.as_ref().map(|store| stretches(&|at| store.next_data(subject.attr.id, at)));
+            let telling = tier.store.as_ref().filter(|store| store.capabilities().seek_data);
+            let found = telling.map(|store| stretches(&|at| store.next_data(subject.attr.id, at)));
             match found {
                 Some(Ok(found)) => _ = data.on.insert(tier.id, found),
                 Some(Err(error)) if error.errno() == Errno::ENOENT => {}

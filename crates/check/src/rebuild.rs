@@ -8,7 +8,7 @@ use braid_contract::{Access, Errno, Error, Result, TierId};
 use braid_format::{
     Entry, GAPS_AT, HEADER_LEN, RangeSize, Reason, SIZE_AT, SYNCED_SIZE_AT, Words, durable_at, entry_at,
 };
-use braid_tiers::bit;
+use braid_tiers::{bit, next_data};
 use std::collections::BTreeMap;
 use std::ffi::OsStr;
 use std::ops::Range;
@@ -123,7 +123,7 @@ impl Check<'_> {
             }
             objects.push(tier.id);
             at = 0;
-            while let Some(data) = store.next_data(id, at)?.map(span) {
+            while let Some(data) = next_data(&**store, id, at)?.map(span) {
                 at = data.end;
                 found.push((tier.id, data));
             }

@@ -10,6 +10,7 @@ mod health;
 mod latency;
 mod limiter;
 mod monitor;
+mod objects;
 mod order;
 pub mod rate;
 mod room;
@@ -20,5 +21,6 @@ mod tiers;
 
 pub use account::{Account, act_for, present};
 pub use config::{HomeConfig, MoversConfig, TierConfig};
+pub use objects::{cut_object, next_data};
 pub use tier::{Backend, Place, Tier, TierParts};
-pub use tiers::{Counts, Tiers, bit, cut_object};
+pub use tiers::{Counts, Tiers, bit};

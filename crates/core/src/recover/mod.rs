@@ -20,7 +20,7 @@ use braid_contract::{Access, Errno, Error, Fd, NativeFd, ObjectId, Result, SetTi
 use braid_format::{Entry, IdKind, Mark, Owners};
 use braid_home::TEMPORARIES;
 use braid_index::Index;
-use braid_tiers::{Backend, cut_object};
+use braid_tiers::{Backend, cut_object, next_data};
 use std::collections::{HashMap, HashSet};
 
 /// The result of a search of the home tree, where handles can't be opened.
@@ -329,7 +329,7 @@ fn data_of(
     offset: u64,
 ) -> Result<Option<(u64, u64)>> {
     let found = match &core.tiers.get(entry.tier)?.backend {
-        Backend::Store(store) => store.next_data(id, offset),
+        Backend::Store(store) => next_data(&**store, id, offset),
         Backend::Home(_) => home.next_data(offset),
     };
     match found {
