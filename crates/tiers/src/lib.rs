@@ -3,6 +3,7 @@
 //! jobs may go there ([`rate`]). The core and the check stand on it.
 #![forbid(unsafe_code)]
 
+mod abilities;
 mod account;
 mod config;
 mod errors;

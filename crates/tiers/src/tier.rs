@@ -1,13 +1,16 @@
 //! One tier: where its bytes are, how much room it has, how it is doing, and
 //! what went through it.
 
+use crate::abilities::Abilities;
 use crate::errors::Errors;
 use crate::health::{Health, Trouble};
 use crate::limiter::InFlightLimiter;
 use crate::monitor::Monitor;
 use crate::room::{AGE_MAX_NS, Figures, Room};
 use crate::settings::{Admission, Settings};
-use braid_contract::{Environment, Errno, Error, Fd, Result, Store, TierId, TierState, Usage};
+use braid_contract::{
+    Environment, Errno, Error, Fd, Result, Store, StoreCapabilities, TierId, TierState, Usage,
+};
 use braid_placement::{Direction, KnownRates, Load, Reserve, TierProfile};
 use parking_lot::RwLock;
 use std::sync::Arc;
@@ -50,8 +53,7 @@ pub struct Tier {
     label: Vec<u8>,
     probing: AtomicBool,
     measuring: AtomicBool,
-    /// A part of a file that grows there gets more space than it was asked for.
-    preallocates: AtomicBool,
+    abilities: Abilities,
     environment: Arc<dyn Environment>,
 }
 
@@ -104,7 +106,7 @@ impl Tier {
         if let Some(profile) = &parts.profile {
             load.seed(profile);
         }
-        let preallocates = AtomicBool::new(preallocates(&backend));
+        let abilities = Abilities::new(&backend);
         Self {
             id: parts.id,
             name: parts.name,
@@ -122,7 +124,7 @@ impl Tier {
             label: parts.label,
             probing: AtomicBool::new(false),
             measuring: AtomicBool::new(false),
-            preallocates,
+            abilities,
             environment: environment(),
         }
     }
@@ -136,7 +138,7 @@ impl Tier {
     pub fn switch_root(&self, root: Fd, location: String) {
         if let Backend::Home(place) = &self.backend {
             *place.write() = root;
-            self.preallocates.store(preallocates(&self.backend), Ordering::Release);
+            self.abilities.renew(&self.backend);
             *self.location.write() = location;
             self.measure();
         }
@@ -147,23 +149,15 @@ impl Tier {
         matches!(self.backend, Backend::Home(_))
     }
 
-    /// Whether a part of a file that is written past its end gets more space
-    /// there than it was asked for, unless that was allocated before.
-    pub fn preallocates(&self) -> bool {
-        self.preallocates.load(Ordering::Acquire)
+    /// What it can do: what its store can, or, for home, what native file
+    /// systems can.
+    pub fn capabilities(&self) -> StoreCapabilities {
+        self.abilities.now()
     }
 
     /// Whether its store is not there at all.
     pub fn is_absent(&self) -> bool {
         self.limiter.as_ref().is_some_and(|limiter| limiter.is_absent())
-    }
-
-    /// Whether what was synced to it survives power loss.
-    pub fn is_durable(&self) -> bool {
-        match &self.backend {
-            Backend::Store(store) => store.capabilities().durable,
-            Backend::Home(root) => root.read().usage().is_ok_and(|usage| !usage.volatile),
-        }
     }
 
     /// The space beneath, as it is now.
@@ -478,12 +472,5 @@ impl Tier {
             return Err(Error::new(Errno::ENOSPC, format!("tier {} is set to read-only", self.name)));
         }
         Ok(())
-    }
-}
-
-fn preallocates(backend: &Backend) -> bool {
-    match backend {
-        Backend::Home(root) => root.read().usage().is_ok_and(|usage| usage.preallocates),
-        Backend::Store(store) => store.capabilities().preallocates,
     }
 }

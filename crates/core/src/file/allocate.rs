@@ -1,7 +1,8 @@
 //! `fallocate`, and copies within the volume.
 
 use crate::core::Core;
-use crate::file::evacuate::{MoveLimit, move_full_range};
+use crate::file::demand::Demand;
+use crate::file::evacuate::{MoveLimit, move_off};
 use crate::file::extents::{allocated_on, next_data_on, next_home_data};
 use crate::file::indexing::{make_index, spread_out};
 use crate::file::leave_home::{leave_home, leave_when_full, leaves_home, spread_ahead};
@@ -121,7 +122,7 @@ fn allocate_somewhere(
                 leave_home(core, file, span, origin, leave).map_err(|_| Errno::ENOSPC)?;
             }
             AllocationOutcome::FullAt(at) => {
-                if move_full_range(core, file, at)? {
+                if move_off(core, file, at, Demand::Room)? {
                     moves.count(at, core.tiers.iter().count())?;
                 }
             }

@@ -9,6 +9,7 @@
 mod allocate;
 pub(crate) mod choose;
 mod copy;
+mod demand;
 pub(crate) mod emptying;
 mod evacuate;
 mod extents;

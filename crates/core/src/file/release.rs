@@ -105,7 +105,7 @@ pub(super) fn release_holes(file: &File, spread: &Spread, tier: &Tier, bytes: Ra
 /// Gives back space that the home file system allocated beyond the end of a
 /// plain file: as a part of a spread file, it goes on behind a hole.
 pub(super) fn release_guess(core: &Core, file: &File, size: u64) -> Result<()> {
-    if !core.tiers.home().preallocates() {
+    if !core.tiers.home().capabilities().preallocates {
         return Ok(());
     }
     let fd = file.writable()?;
