@@ -1,6 +1,6 @@
 //! What a tier can do, looked at once: operations on data ask for it.
 
-use crate::tier::Backend;
+use crate::backend::Backend;
 use braid_contract::StoreCapabilities;
 use std::sync::atomic::{AtomicBool, Ordering};
 

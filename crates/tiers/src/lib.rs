@@ -5,6 +5,7 @@
 
 mod abilities;
 mod account;
+mod backend;
 mod config;
 mod errors;
 mod health;
@@ -21,7 +22,8 @@ mod tier;
 mod tiers;
 
 pub use account::{Account, act_for, present};
+pub use backend::Backend;
 pub use config::{HomeConfig, MoversConfig, TierConfig};
 pub use objects::{cut_object, next_data};
-pub use tier::{Backend, Place, Tier, TierParts};
+pub use tier::{Place, Tier, TierParts};
 pub use tiers::{Counts, Tiers, bit};

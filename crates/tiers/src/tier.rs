@@ -2,6 +2,7 @@
 //! what went through it.
 
 use crate::abilities::Abilities;
+use crate::backend::Backend;
 use crate::errors::Errors;
 use crate::health::{Health, Trouble};
 use crate::limiter::InFlightLimiter;
@@ -15,15 +16,6 @@ use braid_placement::{Direction, KnownRates, Load, Reserve, TierProfile};
 use parking_lot::RwLock;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-
-/// Where the bytes of a tier are.
-pub enum Backend {
-    /// In the files of the namespace itself, below this directory, which may be
-    /// replaced.
-    Home(RwLock<Fd>),
-    /// In a store's objects, behind the tier's [`InFlightLimiter`].
-    Store(Arc<dyn Store>),
-}
 
 /// One tier.
 pub struct Tier {

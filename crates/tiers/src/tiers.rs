@@ -1,7 +1,8 @@
 //! The tiers of a volume: those that it has now, those that it lost, and what
 //! is known of how many ranges each holds.
 
-use crate::tier::{Backend, Tier};
+use crate::backend::Backend;
+use crate::tier::Tier;
 use braid_contract::{Errno, Error, RefusalKind, Result, Store, TierId};
 use braid_placement::{Direction, Epoch, TierEpoch, TierView, believed, with_means};
 use parking_lot::{Mutex, RwLock};

@@ -12,6 +12,8 @@ pub(crate) enum Demand {
     Room,
     /// That what is there can be written over.
     Overwrite,
+    /// That space can be reserved.
+    Allocate,
 }
 
 impl Demand {
@@ -30,6 +32,7 @@ impl Demand {
             // That is asked of each by itself.
             Self::Room => true,
             Self::Overwrite => tier.capabilities().overwrite,
+            Self::Allocate => tier.capabilities().allocate,
         }
     }
 

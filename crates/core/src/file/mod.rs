@@ -8,6 +8,7 @@
 
 mod allocate;
 pub(crate) mod choose;
+mod clear;
 mod copy;
 mod demand;
 pub(crate) mod emptying;
@@ -39,6 +40,7 @@ pub(crate) mod set_id;
 mod sync;
 mod trim;
 pub(crate) mod truncate;
+pub(crate) mod unneeded;
 mod whole;
 mod whole_object;
 mod write;

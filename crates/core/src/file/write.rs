@@ -154,7 +154,7 @@ fn write_spread(
     }
     let end = (offset + data.len() as u64).min(writing_end(spread, offset));
     let data = &data[..(end - offset) as usize];
-    place(core, file, spread, offset, end, io)?;
+    place(core, file, spread, offset..end, io, Demand::Room)?;
     // From here to the end, the ranges stay where they are.
     let _writing = writing(core, spread, offset, end);
     let mut done = 0;

@@ -14,6 +14,7 @@ use crate::core::Core;
 use crate::file::emptying::finish_emptying;
 use crate::file::owner::check_own;
 use crate::file::recover_whole::{OwnerInode, recover_whole};
+use crate::file::unneeded::remove_after_crash;
 use crate::reap::remove_data;
 use crate::recover::counts::load_counts;
 use braid_contract::{Access, Errno, Error, Fd, NativeFd, ObjectId, Result, SetTime, Timestamp};
@@ -258,6 +259,7 @@ fn recover_spread(core: &Core, owner: &OwnerInode, index: &Index) -> Result<()> 
     index.clear_from(index.range_size().count(size.max(index.reserved()?)))?;
     core.index.sync(index)?;
     cut_objects(core, index.id(), size)?;
+    remove_after_crash(core, index);
     core.index.unmark_gone(owner.attr.id)
 }
 
