@@ -36,7 +36,6 @@ const ABSENT: StoreCapabilities = StoreCapabilities {
     allocate: true,
     seek_data: true,
     overwrite: true,
-    direct_alignment: 0,
     durable: true,
     preallocates: false,
     queue_depth: IN_FLIGHT_MAX,
