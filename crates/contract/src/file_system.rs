@@ -18,7 +18,8 @@ pub struct FileSystemCapabilities {
     pub cache_ttl: Duration,
     /// [`IoMode::Passthrough`] may be answered to [`FileSystem::open`].
     pub passthrough: bool,
-    /// [`FileSystem::rename`] knows [`RenameMode::Exchange`] and `NoReplace`.
+    /// [`FileSystem::rename`] knows [`RenameMode::Exchange`] and `NoReplace`;
+    /// without this, a front end refuses them with `EINVAL`.
     pub rename_modes: bool,
     /// POSIX ACLs are kept as the extended attributes `system.posix_acl_*`.
     pub posix_acl: bool,

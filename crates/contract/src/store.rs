@@ -22,9 +22,6 @@ pub struct StoreCapabilities {
     /// nothing, where any of the bytes was written before, also if it was cut
     /// off since.
     pub overwrite: bool,
-    /// Alignment that [`StoreIo::direct`] asks of offset, length and memory, in
-    /// bytes; 0 where direct I/O is not possible.
-    pub direct_alignment: u32,
     /// What was synced survives power loss.
     pub durable: bool,
     /// An object that is written past its end gets more space than was asked

@@ -3,13 +3,16 @@
 //! on this crate.
 #![forbid(unsafe_code)]
 
+mod abilities;
 mod account;
+mod backend;
 mod config;
 mod errors;
 mod health;
 mod latency;
 mod limiter;
 mod monitor;
+mod objects;
 mod order;
 pub mod rate;
 mod room;
@@ -19,6 +22,8 @@ mod tier;
 mod tiers;
 
 pub use account::{Account, act_for, present};
+pub use backend::Backend;
 pub use config::{HomeConfig, MoversConfig, TierConfig};
-pub use tier::{Backend, Place, Tier, TierParts};
-pub use tiers::{Counts, Tiers, bit, cut_object};
+pub use objects::{cut_object, next_data};
+pub use tier::{Place, Tier, TierParts};
+pub use tiers::{Counts, Tiers, bit};

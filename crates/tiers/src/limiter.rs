@@ -28,10 +28,25 @@ const STALL_NS: u64 = 1_000_000_000;
 /// others: a thread inside a hanging store can't be recovered.
 const IN_FLIGHT_MAX: u32 = 20;
 
+/// A tier that is not there lacks nothing: what it is asked is answered that it
+/// is not there.
+const ABSENT: StoreCapabilities = StoreCapabilities {
+    descriptors: true,
+    punch: true,
+    allocate: true,
+    seek_data: true,
+    overwrite: true,
+    durable: true,
+    preallocates: false,
+    queue_depth: IN_FLIGHT_MAX,
+};
+
 /// A store, and the number of its operations in flight.
 pub(crate) struct InFlightLimiter {
     /// `None` if the tier is absent.
     store: RwLock<Option<Arc<dyn Store>>>,
+    /// Those of the store, which stay.
+    capabilities: StoreCapabilities,
     in_flight: AtomicU32,
     in_flight_max: u32,
     /// Those in flight that may take long.
@@ -46,11 +61,12 @@ pub(crate) struct InFlightLimiter {
 
 impl InFlightLimiter {
     pub(crate) fn new(store: Option<Arc<dyn Store>>, environment: Arc<dyn Environment>) -> Self {
-        let queue_depth = store.as_ref().map_or(IN_FLIGHT_MAX, |store| store.capabilities().queue_depth);
+        let capabilities = store.as_ref().map_or(ABSENT, |store| store.capabilities());
         Self {
             store: RwLock::new(store),
+            capabilities,
             in_flight: AtomicU32::new(0),
-            in_flight_max: queue_depth.clamp(1, IN_FLIGHT_MAX),
+            in_flight_max: capabilities.queue_depth.clamp(1, IN_FLIGHT_MAX),
             long: AtomicU32::new(0),
             progress_ns: AtomicU64::new(environment.monotonic_ns()),
             waiting: AtomicU32::new(0),
@@ -192,18 +208,7 @@ impl Drop for UnderWay<'_> {
 
 impl Store for InFlightLimiter {
     fn capabilities(&self) -> StoreCapabilities {
-        let absent = StoreCapabilities {
-            descriptors: false,
-            punch: false,
-            allocate: false,
-            seek_data: false,
-            overwrite: false,
-            direct_alignment: 0,
-            durable: true,
-            preallocates: false,
-            queue_depth: self.in_flight_max,
-        };
-        self.store.read().as_ref().map_or(absent, |store| store.capabilities())
+        self.capabilities
     }
 
     fn create(&self, id: ObjectId) -> Result<()> {

@@ -1,25 +1,20 @@
 //! One tier: its store, room, health and load.
 
+use crate::abilities::Abilities;
+use crate::backend::Backend;
 use crate::errors::Errors;
 use crate::health::{Health, Trouble};
 use crate::limiter::InFlightLimiter;
 use crate::monitor::Monitor;
 use crate::room::{AGE_MAX_NS, Figures, Room};
 use crate::settings::{Admission, Settings};
-use braid_contract::{Environment, Errno, Error, Fd, Result, Store, TierId, TierState, Usage};
+use braid_contract::{
+    Environment, Errno, Error, Fd, Result, Store, StoreCapabilities, TierId, TierState, Usage,
+};
 use braid_placement::{Direction, KnownRates, Load, Reserve, TierProfile};
 use parking_lot::RwLock;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-
-/// Where a tier keeps data.
-pub enum Backend {
-    /// In the files of the namespace itself, below this directory, which may be
-    /// replaced.
-    Home(RwLock<Fd>),
-    /// In objects of a store, behind the tier's [`InFlightLimiter`].
-    Store(Arc<dyn Store>),
-}
 
 /// One tier.
 pub struct Tier {
@@ -49,8 +44,7 @@ pub struct Tier {
     label: Vec<u8>,
     probing: AtomicBool,
     measuring: AtomicBool,
-    /// Extending a part of a file preallocates more space than was asked for.
-    preallocates: AtomicBool,
+    abilities: Abilities,
     environment: Arc<dyn Environment>,
 }
 
@@ -103,7 +97,7 @@ impl Tier {
         if let Some(profile) = &parts.profile {
             load.seed(profile);
         }
-        let preallocates = AtomicBool::new(preallocates(&backend));
+        let abilities = Abilities::new(&backend);
         Self {
             id: parts.id,
             name: parts.name,
@@ -121,7 +115,7 @@ impl Tier {
             label: parts.label,
             probing: AtomicBool::new(false),
             measuring: AtomicBool::new(false),
-            preallocates,
+            abilities,
             environment: environment(),
         }
     }
@@ -135,7 +129,7 @@ impl Tier {
     pub fn switch_root(&self, root: Fd, location: String) {
         if let Backend::Home(place) = &self.backend {
             *place.write() = root;
-            self.preallocates.store(preallocates(&self.backend), Ordering::Release);
+            self.abilities.renew(&self.backend);
             *self.location.write() = location;
             self.measure();
         }
@@ -146,10 +140,10 @@ impl Tier {
         matches!(self.backend, Backend::Home(_))
     }
 
-    /// Whether extending a part of a file preallocates more space than was
-    /// asked for, unless the space was allocated before.
-    pub fn preallocates(&self) -> bool {
-        self.preallocates.load(Ordering::Acquire)
+    /// What it can do: what its store can, or, for home, what native file
+    /// systems can.
+    pub fn capabilities(&self) -> StoreCapabilities {
+        self.abilities.now()
     }
 
     /// Whether its store is absent.
@@ -157,15 +151,7 @@ impl Tier {
         self.limiter.as_ref().is_some_and(|limiter| limiter.is_absent())
     }
 
-    /// Whether synced data survives power loss.
-    pub fn is_durable(&self) -> bool {
-        match &self.backend {
-            Backend::Store(store) => store.capabilities().durable,
-            Backend::Home(root) => root.read().usage().is_ok_and(|usage| !usage.volatile),
-        }
-    }
-
-    /// The current space of the file system.
+    /// The space beneath, as it is now.
     fn usage(&self) -> Result<Usage> {
         match &self.backend {
             Backend::Store(store) => store.usage(),
@@ -478,12 +464,5 @@ impl Tier {
             return Err(Error::new(Errno::ENOSPC, format!("tier {} is set to read-only", self.name)));
         }
         Ok(())
-    }
-}
-
-fn preallocates(backend: &Backend) -> bool {
-    match backend {
-        Backend::Home(root) => root.read().usage().is_ok_and(|usage| usage.preallocates),
-        Backend::Store(store) => store.capabilities().preallocates,
     }
 }

@@ -1,8 +1,9 @@
 //! The tiers of a volume: the current and the lost ones, and how reliable the
 //! counts of their ranges are.
 
-use crate::tier::{Backend, Tier};
-use braid_contract::{Errno, Error, ObjectId, RefusalKind, Result, Store, TierId};
+use crate::backend::Backend;
+use crate::tier::Tier;
+use braid_contract::{Errno, Error, RefusalKind, Result, Store, TierId};
 use braid_placement::{Direction, Epoch, TierEpoch, TierView, believed, with_means};
 use parking_lot::{Mutex, RwLock};
 use std::sync::Arc;
@@ -227,15 +228,4 @@ impl Tiers {
 /// A tier as a bit in a set of tiers.
 pub fn bit(tier: TierId) -> u64 {
     1 << tier.0
-}
-
-/// Truncates an object that is longer than `size`; answers whether it was. A
-/// missing object is not.
-pub fn cut_object(store: &dyn Store, id: ObjectId, size: u64) -> Result<bool> {
-    match store.stat(id) {
-        Ok(stat) if stat.size > size => store.truncate(id, size).map(|()| true),
-        Ok(_) => Ok(false),
-        Err(error) if error.errno() == Errno::ENOENT => Ok(false),
-        Err(error) => Err(error),
-    }
 }

@@ -142,7 +142,7 @@ fn tier_status(tier: &braid_tiers::Tier) -> TierStatus {
         home: tier.is_home(),
         state: tier.state(),
         trouble: tier.health.detail().map(|(error, ns)| Trouble { error, seconds: ns as f64 / 1e9 }),
-        durable: tier.is_durable(),
+        durable: tier.capabilities().durable,
         faults: Vec::new(),
         weight: finite(tier.weight().unwrap_or(0.0)),
         reserve,

@@ -8,6 +8,7 @@ use crate::report::Problem;
 use crate::target::CheckTarget;
 use braid_contract::{Access, Errno, Result, TierId};
 use braid_format::{Entry, Reason, Words, entry_at};
+use braid_tiers::next_data;
 use std::ops::Range;
 
 /// Reports damaged entries, and recreates those that can be inferred.
@@ -61,7 +62,7 @@ fn entry_by_data(of: IndexedFile<'_>, bytes: &Range<u64>) -> Result<Option<Entry
     }
     for tier in &target.tiers {
         let Some(store) = &tier.store else { return Ok(None) };
-        match store.next_data(file.id(), bytes.start) {
+        match next_data(&**store, file.id(), bytes.start) {
             Ok(data) if begins_in(data, bytes) => with_data.push(tier.id),
             Ok(_) => {}
             Err(error) if error.errno() == Errno::ENOENT && index.durable(tier.id)? == Ok(false) => {}

@@ -65,7 +65,8 @@ impl DataMap {
         let mut data = Self { on: BTreeMap::new(), untold: Vec::new() };
         data.on.insert(target.home_id, stretches(size, |at| home.next_data(at))?);
         for tier in &target.tiers {
-            let store = tier.store.as_ref();
+            // One that does not tell holes says nothing of how long ranges are.
+            let store = tier.store.as_ref().filter(|store| store.capabilities().seek_data);
             match store.map(|store| stretches(size, |at| store.next_data(file.id(), at))) {
                 Some(Ok(found)) => _ = data.on.insert(tier.id, found),
                 Some(Err(error)) if error.errno() == Errno::ENOENT => {}

@@ -13,6 +13,7 @@ use braid_format::{
     Entry, GAPS_AT, HEADER_LEN, RangeSize, Reason, SIZE_AT, SYNCED_SIZE_AT, Words, durable_at, entry_at,
 };
 use braid_tiers::bit;
+use braid_tiers::next_data;
 use std::collections::BTreeMap;
 use std::ffi::OsStr;
 use std::ops::Range;
@@ -121,7 +122,7 @@ fn find_remains(target: &CheckTarget<'_>, file: &CheckedFile) -> Result<Remains>
             Err(error) => return Err(error),
         }
         objects.push(tier.id);
-        data_on(tier.id, |at| store.next_data(id, at), &mut data)?;
+        data_on(tier.id, |at| next_data(&**store, id, at), &mut data)?;
         store.sync(&[id], false)?;
     }
     lay_out_best(target, size, &objects, &data)

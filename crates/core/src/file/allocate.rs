@@ -1,12 +1,14 @@
 //! `fallocate`, and copies within the volume.
 
 use crate::core::Core;
-use crate::file::evacuate::{MoveLimit, move_full_range};
+use crate::file::clear::clear_piece;
+use crate::file::demand::Demand;
+use crate::file::evacuate::{MoveLimit, move_off};
 use crate::file::extents::{allocated_on, next_data_on, next_home_data};
 use crate::file::indexing::{make_index, spread_out};
 use crate::file::leave_home::{leave_home, leave_when_full, leaves_home, spread_ahead};
 use crate::file::mark::mark;
-use crate::file::pieces::{make_object, punch_piece};
+use crate::file::pieces::make_object;
 use crate::file::place::place;
 use crate::file::preallocate::reserve_part;
 use crate::file::presence::is_absent;
@@ -30,8 +32,8 @@ const METADATA_MAX: u64 = 64 << 10;
 /// The outcome of an allocation.
 enum AllocationOutcome {
     All,
-    /// The tier of the range at this offset has no room for it.
-    FullAt(u64),
+    /// The range at this offset has to leave its tier, which lacks this.
+    RangeMustMove(u64, Demand),
     /// Home has no room for more of a plain file, which took so many bytes.
     HomeFull(u64),
 }
@@ -120,8 +122,8 @@ fn allocate_somewhere(
                 let leave = leave_when_full(core, file, span, origin)?;
                 leave_home(core, file, span, origin, leave).map_err(|_| Errno::ENOSPC)?;
             }
-            AllocationOutcome::FullAt(at) => {
-                if move_full_range(core, file, at)? {
+            AllocationOutcome::RangeMustMove(at, demand) => {
+                if move_off(core, file, at, demand)? {
                     moves.count(at, core.tiers.iter().count())?;
                 }
             }
@@ -225,13 +227,16 @@ fn allocate_spread(
             reserve_spread(core, file, spread, bytes, keep_size, origin, taken)
         }
         FallocateMode::ZeroRange { keep_size } => {
-            punch_spread(core, file, spread, bytes.start, bytes.end.min(spread.size()))?;
-            reserve_spread(core, file, spread, bytes, keep_size, origin, taken)
+            match punch_spread(core, file, spread, bytes.start, bytes.end.min(spread.size()))? {
+                AllocationOutcome::All => reserve_spread(core, file, spread, bytes, keep_size, origin, taken),
+                obstacle => Ok(obstacle),
+            }
         }
     }
 }
 
-/// Zeroes and frees the data in `offset .. end`. The ranges keep their tiers.
+/// Zeroes the data in `offset .. end`, and frees it where the tier can. The
+/// ranges keep their tiers.
 fn punch_spread(
     core: &Core,
     file: &File,
@@ -251,7 +256,10 @@ fn punch_spread(
         let Some(entry) = spread.index.entry(range)? else { continue };
         let tier = core.tiers.get(entry.tier)?;
         spread.dirty.fetch_or(bit(tier.id), Ordering::AcqRel);
-        punch_piece(file, spread, &tier, start, end - start)?;
+        if let Err(error) = clear_piece(file, spread, &tier, start, end - start) {
+            let demand = Demand::of(&tier, &error).filter(|_| !tier.capabilities().punch);
+            return demand.map(|demand| AllocationOutcome::RangeMustMove(start, demand)).ok_or(error);
+        }
     }
     Ok(AllocationOutcome::All)
 }
@@ -276,10 +284,13 @@ fn reserve_spread(
     for range in spread.range_size().ranges_of(offset, end) {
         let (start, end) = part_of(spread, range, offset, end);
         let new = spread.index.entry(range)?.is_none();
-        place(core, file, spread, start, end, origin)?;
+        place(core, file, spread, start..end, origin, Demand::Allocate)?;
         let _writing = writing(core, spread, start, end);
         let entry = spread.index.entry(range)?.ok_or(Errno::EIO)?;
         let tier = core.tiers.get(entry.tier)?;
+        if !tier.capabilities().allocate {
+            return Ok(AllocationOutcome::RangeMustMove(start, Demand::Allocate));
+        }
         let before = allocated_on(file, spread, &tier);
         let result = reserve_on(file, spread, &tier, start..end);
         let grown = allocated_on(file, spread, &tier).saturating_sub(before);
@@ -287,7 +298,9 @@ fn reserve_spread(
             taken.pieces.push(AllocatedPiece { tier, bytes: start..end, new, grown });
         }
         match result {
-            Err(error) if error.is_full() => return Ok(AllocationOutcome::FullAt(start)),
+            Err(error) if error.is_full() => {
+                return Ok(AllocationOutcome::RangeMustMove(start, Demand::Room));
+            }
             result => result?,
         }
     }

@@ -1,7 +1,9 @@
-//! A range leaves a tier that takes no more of it, while a write waits.
+//! A range leaves a tier that does not take what is written to it, while the
+//! write waits.
 
 use crate::core::Core;
 use crate::file::choose::{PlacementRequest, find_room};
+use crate::file::demand::Demand;
 use crate::file::indexing::NotSpread;
 use crate::file::move_whole::{move_at_once, moves_at_once};
 use crate::file::presence::entry_at;
@@ -31,23 +33,23 @@ impl MoveLimit {
     }
 }
 
-/// The tier of the range at `offset` has no room for more of it, or takes no
-/// writes: the range goes to another one. Answers whether it was moved; if not,
-/// something else has changed, and the write may be tried again. `ENOSPC` if no
-/// tier has room.
-pub(crate) fn move_full_range(core: &Core, file: &File, offset: u64) -> Result<bool> {
+/// The tier of the range at `offset` has no room for more of it, takes no
+/// writes, or can't do what is demanded: the range goes to another one. Answers
+/// whether it was moved; if not, something else has changed, and the write may
+/// be tried again. `ENOSPC` if no tier has room.
+pub(crate) fn move_off(core: &Core, file: &File, offset: u64, demand: Demand) -> Result<bool> {
     let Some(entry) = entry_at(file, offset)? else { return Ok(false) };
     let from = core.tiers.get(entry.tier)?;
     // Space of removed files may be all that is missing.
-    if !from.is_set_readonly() && reap_now(core) {
+    if demand == Demand::Room && !from.is_set_readonly() && reap_now(core) {
         return Ok(false);
     }
-    let mut excluded = bit(from.id);
+    let mut excluded = bit(from.id) | demand.unmet_by(core);
     loop {
         let Some(to) = next_target(core, file, offset, excluded)? else { return Ok(false) };
-        match move_full_to(core, file, offset, &to) {
+        match move_to(core, file, offset, &to) {
             Ok(true) => {
-                tracing::info!(offset, from = %from.name, to = %to.name, "moved a range off a tier that took no more of it");
+                note_moved(offset, &from, &to, demand);
                 return Ok(true);
             }
             Ok(false) | Err(NotMoved::Overtaken) => return Ok(false),
@@ -64,10 +66,20 @@ pub(crate) fn move_full_range(core: &Core, file: &File, offset: u64) -> Result<b
     }
 }
 
-/// Moves the range at `offset` off a tier that takes no more of it, or all
-/// of the file if it is small or an index can't be had; answers whether
-/// anything was moved.
-fn move_full_to(core: &Core, file: &File, offset: u64, to: &Tier) -> MoveResult<bool> {
+/// A tier that is full is news; that another writes each byte once is not.
+fn note_moved(offset: u64, from: &Tier, to: &Tier, demand: Demand) {
+    let (from, to) = (&from.name, &to.name);
+    match demand {
+        Demand::Room => {
+            tracing::info!(offset, %from, %to, "moved a range off a tier that took no more of it");
+        }
+        _ => tracing::debug!(offset, %from, %to, ?demand, "moved a range off a tier that can't do it"),
+    }
+}
+
+/// Moves the range at `offset` to a tier that can have it, or all of the file
+/// if it is small or an index can't be had; answers whether anything was moved.
+fn move_to(core: &Core, file: &File, offset: u64, to: &Tier) -> MoveResult<bool> {
     if moves_at_once(core, file).map_err(NotMoved::Other)?.is_none() {
         match move_range_at(core, file, offset, to, Reason::Moved, &mut || {}) {
             Err(NotMoved::NoIndex(error)) => {

@@ -4,7 +4,7 @@
 use crate::file::presence::is_absent;
 use crate::live::{File, Spread};
 use braid_contract::Result;
-use braid_tiers::{Backend, Tier};
+use braid_tiers::{Backend, Tier, next_data};
 
 /// The first stretch of data of the home file in `offset .. end`.
 pub(crate) fn next_home_data(file: &File, offset: u64, end: u64) -> Result<Option<(u64, u64)>> {
@@ -16,7 +16,7 @@ pub(crate) fn next_home_data(file: &File, offset: u64, end: u64) -> Result<Optio
 }
 
 /// The first stretch of data of the file's part on `tier` in
-/// `offset .. end`.
+/// `offset .. end`; all of the part is one where the tier can't tell.
 pub(crate) fn next_data_on(
     file: &File,
     spread: &Spread,
@@ -29,7 +29,7 @@ pub(crate) fn next_data_on(
     }
     let found = match &tier.backend {
         Backend::Home(_) => return next_home_data(file, offset, end),
-        Backend::Store(store) => match store.next_data(spread.id(), offset) {
+        Backend::Store(store) => match next_data(&**store, spread.id(), offset) {
             Err(error) if is_absent(spread, tier, &error)? => None,
             result => result.map_err(|error| tier.note_error(error))?,
         },

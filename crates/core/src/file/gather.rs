@@ -3,11 +3,11 @@
 //! and jobs call this.
 
 use crate::core::Core;
+use crate::file::clear::clear_range;
 use crate::file::emptying::reap_emptied;
 use crate::file::extents::next_home_data;
 use crate::file::home_inode::grow_home_file;
 use crate::file::mark::mark;
-use crate::file::release::release_range;
 use crate::file::relocate::enter_to_move;
 use crate::live::{File, Layout, Shape, Spread};
 use braid_contract::{Access, Result};
@@ -111,7 +111,7 @@ fn clear_strays(core: &Core, file: &File, spread: &Spread) -> Result<()> {
     while let Some((start, end)) = next_home_data(file, offset, size)? {
         for range in ranges.ranges_of(start.max(offset), end) {
             if spread.index.entry(range)?.is_none() {
-                release_range(file, spread, home, range)?;
+                clear_range(file, spread, home, range)?;
             }
         }
         offset = ranges.round_up(end);

@@ -55,16 +55,23 @@ impl File {
     /// The tier is not part of the volume any more: forgets that the file has
     /// an object there.
     pub fn forget_tier(&self, tier: TierId) -> Result<()> {
-        let layout = self.layout.write();
-        let Layout::Spread(spread) = &*layout else { return Ok(()) };
-        for set in [&spread.created, &spread.dirty, &spread.untimed, &spread.released] {
-            set.fetch_and(!bit(tier), Ordering::AcqRel);
+        match &*self.layout.write() {
+            Layout::Plain => Ok(()),
+            Layout::Spread(spread) => spread.forget(tier),
         }
-        spread.index.clear_object_durable(tier)
     }
 }
 
 impl Spread {
+    /// Forgets that the file has an object on a tier where nothing of it is. The
+    /// caller holds the layout alone.
+    pub(super) fn forget(&self, tier: TierId) -> Result<()> {
+        for set in [&self.created, &self.dirty, &self.untimed, &self.released] {
+            set.fetch_and(!bit(tier), Ordering::AcqRel);
+        }
+        self.index.clear_object_durable(tier)
+    }
+
     /// Makes `home` the owner of all that `tier` owns.
     fn disown(&self, tier: TierId, home: TierId) -> Result<()> {
         self.change_owners(|owners| {

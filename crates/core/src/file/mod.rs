@@ -20,7 +20,9 @@
 
 mod allocate;
 pub(crate) mod choose;
+mod clear;
 mod copy;
+mod demand;
 pub(crate) mod emptying;
 mod evacuate;
 mod extents;
@@ -50,6 +52,7 @@ pub(crate) mod set_id;
 mod sync;
 mod trim;
 pub(crate) mod truncate;
+pub(crate) mod unneeded;
 mod whole;
 mod whole_object;
 mod write;

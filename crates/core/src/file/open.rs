@@ -7,6 +7,7 @@ use crate::file::load::load_layout;
 use crate::file::mark::handle_of;
 use crate::file::release::{make_releases_durable, release_ahead};
 use crate::file::truncate::settle_emptied;
+use crate::file::unneeded::remove_late;
 use crate::file::whole_object::{count_whole_gone, unclaim};
 use crate::live::{DurabilityDependency, File, Inode, Layout, OpenFile};
 use braid_contract::{
@@ -161,6 +162,7 @@ fn nameless_by_links(core: &Core, file: &File) -> Result<Option<(ObjectId, Durab
 fn settle(core: &Core, file: &File) -> Result<()> {
     settle_emptied(core, file)?;
     release_ahead(core, file);
+    remove_late(core, file);
     gather_late(core, file);
     update_home_inode(file)?;
     core.observer.inode_changed(&file.inode);

@@ -2,28 +2,30 @@
 
 use crate::core::Core;
 use crate::file::choose::{PlacementRequest, find_room, placed};
+use crate::file::clear::clear_range;
+use crate::file::demand::Demand;
 use crate::file::extents::next_data_on;
 use crate::file::indexing::make_index;
 use crate::file::pieces::ensure_object;
-use crate::file::release::release_range;
 use crate::file::sync::sync_tier;
 use crate::file::whole_object::count_whole;
 use crate::live::{File, Spread};
-use braid_contract::{Context, Result};
+use braid_contract::Result;
 use braid_format::{Entry, Reason};
 use braid_placement::{Credits, Origin, WriteSpan};
 use braid_tiers::{Backend, Tier, bit};
+use std::ops::Range;
 
-/// Gives all ranges of `offset .. end` that have no tier yet one and the same
-/// (PolyStore §4.4.2: one write, one tier). A write is a request of the front
+/// Gives all ranges of some bytes that have no tier yet one and the same, which
+/// has what is demanded (PolyStore §4.4.2: one write, one tier). A write is a request of the front
 /// end: the kernel splits those longer than 1 MiB.
 pub(crate) fn place(
     core: &Core,
     file: &File,
     spread: &Spread,
-    offset: u64,
-    end: u64,
+    Range { start: offset, end }: Range<u64>,
     origin: Origin,
+    demand: Demand,
 ) -> Result<()> {
     let size = spread.range_size();
     let ranges = size.ranges_of(offset, end);
@@ -43,19 +45,20 @@ pub(crate) fn place(
     }
     let (size, new_bytes) = (spread.size(), new.len() as u64 * size.bytes());
     let span = WriteSpan { offset, len: end - offset, size, size_after: size.max(end), new_bytes };
-    place_new(core, spread, &PlacementRequest { file, origin, span }, &new, &mut credits)
+    let request = PlacementRequest { file, origin, span };
+    place_new(core, spread, &request, &new, &mut credits, demand.unmet_by(core))
 }
 
-/// Finds a tier for `new` ranges and records it. Tiers that fail or turn
-/// out to be full are passed over; `ENOSPC` when none is left.
+/// Finds a tier for `new` ranges and records it. Tiers that are excluded, fail
+/// or turn out to be full are passed over; `ENOSPC` when none is left.
 fn place_new(
     core: &Core,
     spread: &Spread,
     request: &PlacementRequest<'_>,
     new: &[u64],
     credits: &mut Credits,
+    mut excluded: u64,
 ) -> Result<()> {
-    let mut excluded = 0;
     while !new.is_empty() {
         let choice = find_room(core, request, credits, excluded)?;
         let tier = &choice.tier;
@@ -88,8 +91,9 @@ fn give(
     // unseen.
     let _admission = tier.admit()?;
     ensure_object(spread, tier)?;
+    // A tier that can't clear one of them gets none.
+    ranges.iter().try_for_each(|range| clear_leftovers(file, spread, tier, *range))?;
     for range in ranges {
-        clear_leftovers(file, spread, tier, *range)?;
         spread.index.set_entry(*range, Entry { tier: tier.id, reason, version: 0 })?;
         if !count_whole(core, spread) {
             core.tiers.count_range(None, Some(tier.id));
@@ -110,7 +114,7 @@ fn clear_leftovers(file: &File, spread: &Spread, tier: &Tier, range: u64) -> Res
         Backend::Store(store) => store.stat(spread.id())?.size,
     };
     if size > start && next_data_on(file, spread, tier, start, start + ranges.bytes())?.is_some() {
-        release_range(file, spread, tier, range).context("clearing leftovers")?;
+        clear_range(file, spread, tier, range)?;
         sync_tier(file, spread, tier, true)?;
     }
     Ok(())

@@ -31,7 +31,7 @@ pub(super) fn allocate_growth(
 ) -> Result<()> {
     // The one object of a whole file begins as any small file does.
     let is_small = end <= GUESS_FROM && spread.index.whole().is_some();
-    if is_small || !tier.preallocates() || spread.is_ahead(tier, offset, end) {
+    if is_small || !tier.capabilities().preallocates || spread.is_ahead(tier, offset, end) {
         return Ok(());
     }
     let is_there = end <= spread.index.reserved()?;

@@ -5,14 +5,16 @@
 use crate::coord::Registered;
 use crate::core::Core;
 use crate::failpoint::Failpoint;
+use crate::file::clear::{clear_piece, clear_range};
 use crate::file::extents::next_data_on;
 use crate::file::home_inode::unnoticed;
 use crate::file::indexing::make_index;
 use crate::file::mark::mark;
-use crate::file::pieces::{ensure_object, punch_piece, read_piece, write_piece};
+use crate::file::pieces::{ensure_object, read_piece, write_piece};
 use crate::file::preallocate::reserve_part;
 use crate::file::release::release_range;
 use crate::file::sync::sync_tier;
+use crate::file::unneeded;
 use crate::live::{File, Layout, Spread};
 use braid_contract::{Errno, Error, Hint, Result, StoreIo, TierId};
 use braid_coord::{Busy, CHUNKS, CopyStats, CopySteps, RangeSpan, carry_out};
@@ -85,6 +87,9 @@ pub(super) fn move_range_at(
     let move_ = RangeMove { core, file, ranges, range, entry, from, to, reason, this, between };
     let outcome = move_.run(span);
     move_.release_what_is_left(outcome.is_ok());
+    let RangeMove { from, this, .. } = move_;
+    drop(this);
+    unneeded::left(core, file, if outcome.is_ok() { &from } else { to });
     let start = ranges.start_of(range);
     core.observer.data_changed(&file.inode, start..start.saturating_add(ranges.bytes()));
     outcome.map(Some)
@@ -144,7 +149,7 @@ impl RangeMove<'_> {
             let hold = self.hold()?;
             let spread = hold.spread()?;
             ensure_object(spread, self.to).map_err(NotMoved::Target)?;
-            release_range(self.file, spread, self.to, self.range).map_err(NotMoved::Target)?;
+            clear_range(self.file, spread, self.to, self.range).map_err(NotMoved::Target)?;
             self.reserve(spread)?;
         }
         let outcome = carry_out(self, &self.core.slots, span, &self.this)?;
@@ -264,8 +269,8 @@ impl CopySteps for RangeMove<'_> {
         let len = u64::from(chunks.count_ones()) * self.chunk();
         if again {
             // Data that became a hole must not stay.
-            let punch = || punch_piece(self.file, spread, self.to, start, len);
-            unnoticed(self.file, spread, self.to, punch).map_err(NotMoved::Target)?;
+            let clear = || clear_piece(self.file, spread, self.to, start, len);
+            unnoticed(self.file, spread, self.to, clear).map_err(NotMoved::Target)?;
         }
         self.copy_data(spread, start, (start + len).min(spread.size()))
     }

@@ -43,8 +43,12 @@ pub(crate) fn make_releases_durable(core: &Core, file: &File, spread: &Spread) -
     Ok(())
 }
 
-/// Frees the space of a range on a tier that does not hold it, or not any more.
+/// Frees the space of a range on a tier that does not hold it, or not any more;
+/// on one that frees only whole objects (`unneeded.rs`), nothing.
 pub(crate) fn release_range(file: &File, spread: &Spread, tier: &Tier, range: u64) -> Result<()> {
+    if !tier.capabilities().punch {
+        return Ok(());
+    }
     let ranges = spread.range_size();
     note_release(spread, tier.id);
     let punch = || punch_piece(file, spread, tier, ranges.start_of(range), ranges.bytes());
@@ -85,9 +89,12 @@ pub(super) fn release_ahead(core: &Core, file: &File) {
     }
 }
 
-/// Frees the space in `bytes` of the file's part on `tier` that holds no data.
-/// The caller holds the layout alone.
+/// Frees the space in `bytes` of the file's part on `tier` that holds no data,
+/// if the tier can. The caller holds the layout alone.
 pub(super) fn release_holes(file: &File, spread: &Spread, tier: &Tier, bytes: Range<u64>) -> Result<()> {
+    if !tier.capabilities().punch {
+        return Ok(());
+    }
     let mtime = file.data().stat()?.attr.mtime;
     let mut at = bytes.start;
     while at < bytes.end {
@@ -105,7 +112,7 @@ pub(super) fn release_holes(file: &File, spread: &Spread, tier: &Tier, bytes: Ra
 /// Gives back space that the home file system allocated beyond the end of a
 /// plain file: as a part of a spread file, it goes on behind a hole.
 pub(super) fn release_guess(core: &Core, file: &File, size: u64) -> Result<()> {
-    if !core.tiers.home().preallocates() {
+    if !core.tiers.home().capabilities().preallocates {
         return Ok(());
     }
     let fd = file.writable()?;

@@ -2,7 +2,8 @@
 
 use crate::coord::Writing;
 use crate::core::Core;
-use crate::file::evacuate::{MoveLimit, move_full_range};
+use crate::file::demand::Demand;
+use crate::file::evacuate::{MoveLimit, move_off};
 use crate::file::indexing::NotSpread;
 use crate::file::leave_home::{Departure, leave_home, leave_when_full, leaves_home};
 use crate::file::mark::mark;
@@ -24,9 +25,8 @@ use braid_tiers::Tier;
 pub(crate) enum WriteProgress {
     /// So many bytes are done, and nothing is in the way of the rest.
     Done(usize),
-    /// So many bytes are done; the range after them has to leave its tier,
-    /// which has no room for more of it.
-    RangeMustMove { done: usize },
+    /// Nothing is done: the first range has to leave its tier, which lacks this.
+    RangeMustMove(Demand),
 }
 
 /// Writes at `offset`, or at the end; answers how many bytes were written.
@@ -94,11 +94,10 @@ fn write_some(
         }
         Layout::Spread(spread) => match write_spread(core, file, spread, offset, data, io)? {
             WriteProgress::Done(done) => Ok(done),
-            WriteProgress::RangeMustMove { done } if done > 0 => Ok(done),
-            WriteProgress::RangeMustMove { .. } => {
+            WriteProgress::RangeMustMove(demand) => {
                 let range = spread.range_size().range_of(offset);
                 drop(layout);
-                if move_full_range(core, file, offset)? {
+                if move_off(core, file, offset, demand)? {
                     moves.count(range, core.tiers.iter().count())?;
                 }
                 Ok(0)
@@ -155,14 +154,15 @@ fn write_spread(
     }
     let end = (offset + data.len() as u64).min(writing_end(spread, offset));
     let data = &data[..(end - offset) as usize];
-    place(core, file, spread, offset, end, io)?;
+    place(core, file, spread, offset..end, io, Demand::Room)?;
     // From here to the end, the ranges stay where they are.
     let _writing = writing(core, spread, offset, end);
     let mut done = 0;
     while done < data.len() {
         let at = offset + done as u64;
-        let (tier, len) = run_at(spread, at, data.len() - done)?;
+        let (tier, run) = run_at(spread, at, data.len() - done)?;
         let tier = core.tiers.get(tier.ok_or(Errno::EIO)?)?;
+        let len = taken_or_refused(spread, &tier, at, run);
         match write_piece(file, spread, &tier, at, &data[done..done + len], io.store_io()) {
             Ok(written) => {
                 done += written;
@@ -170,12 +170,25 @@ fn write_spread(
                 spread.wrote(tier.id)?;
                 grow(core, file, spread, offset + done as u64, &tier)?;
             }
-            Err(error) if error.is_full() => return Ok(WriteProgress::RangeMustMove { done }),
-            Err(error) if done == 0 => return Err(error),
-            Err(_) => return Ok(WriteProgress::RangeMustMove { done }),
+            // What is in the way comes again with the rest.
+            Err(_) if done > 0 => break,
+            Err(error) => match Demand::of(&tier, &error) {
+                Some(demand) => return Ok(WriteProgress::RangeMustMove(demand)),
+                None => return Err(error),
+            },
         }
     }
     Ok(WriteProgress::Done(done))
+}
+
+/// How many of `len` bytes on one tier are written by one operation. One that
+/// writes each byte once refuses all of it where some byte was written before,
+/// and then only the range with that byte is to move.
+fn taken_or_refused(spread: &Spread, tier: &Tier, at: u64, len: usize) -> usize {
+    match tier.capabilities().overwrite {
+        true => len,
+        false => len.min(spread.range_size().rest_of(at) as usize),
+    }
 }
 
 /// Keeps the ranges of `offset .. end` on their tiers until the answer is

@@ -57,6 +57,9 @@ pub struct Spread {
     /// All of it came to home while it was being read or written: it becomes
     /// plain at its last close.
     pub(crate) gathers: AtomicBool,
+    /// Tiers that free only whole objects, and that something of the file left,
+    /// as bits: the object may not be needed any more.
+    pub(crate) left: AtomicU64,
     /// A tier could not remove its object of a whole file that moved away. The
     /// mark stays, for the next recovery.
     pub(crate) has_leftovers: AtomicBool,
@@ -85,6 +88,7 @@ impl Spread {
             marked: Mutex::new(false),
             ready: AtomicBool::new(false),
             gathers: AtomicBool::new(false),
+            left: AtomicU64::new(0),
             has_leftovers: AtomicBool::new(false),
         })
     }
@@ -113,6 +117,7 @@ impl Spread {
             marked: Mutex::new(*self.marked.lock()),
             ready: flag(&self.ready),
             gathers: flag(&self.gathers),
+            left: word(&self.left),
             has_leftovers: flag(&self.has_leftovers),
         }
     }

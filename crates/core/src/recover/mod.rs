@@ -14,13 +14,14 @@ use crate::core::Core;
 use crate::file::emptying::finish_emptying;
 use crate::file::owner::check_own;
 use crate::file::recover_whole::{OwnerInode, recover_whole};
+use crate::file::unneeded::remove_after_crash;
 use crate::reap::remove_data;
 use crate::recover::counts::load_counts;
 use braid_contract::{Access, Errno, Error, Fd, NativeFd, ObjectId, Result, SetTime, Timestamp};
 use braid_format::{Entry, IdKind, Mark, Owners};
 use braid_home::TEMPORARIES;
 use braid_index::Index;
-use braid_tiers::{Backend, cut_object};
+use braid_tiers::{Backend, cut_object, next_data};
 use std::collections::{HashMap, HashSet};
 
 /// The result of a search of the home tree, where handles can't be opened.
@@ -258,6 +259,7 @@ fn recover_spread(core: &Core, owner: &OwnerInode, index: &Index) -> Result<()> 
     index.clear_from(index.range_size().count(size.max(index.reserved()?)))?;
     core.index.sync(index)?;
     cut_objects(core, index.id(), size)?;
+    remove_after_crash(core, index);
     core.index.unmark_gone(owner.attr.id)
 }
 
@@ -329,7 +331,7 @@ fn data_of(
     offset: u64,
 ) -> Result<Option<(u64, u64)>> {
     let found = match &core.tiers.get(entry.tier)?.backend {
-        Backend::Store(store) => store.next_data(id, offset),
+        Backend::Store(store) => next_data(&**store, id, offset),
         Backend::Home(_) => home.next_data(offset),
     };
     match found {

@@ -151,10 +151,13 @@ pub(crate) fn is_exclusive(bits: i32) -> bool {
     OFlags::from_bits_retain(bits.cast_unsigned()).contains(OFlags::EXCL)
 }
 
-/// `None` for a combination that has no meaning here.
-pub(crate) fn rename_mode(flags: RenameFlags) -> Option<RenameMode> {
+/// `None` for a combination that has no meaning here. A file system without
+/// `modes` can only replace.
+pub(crate) fn rename_mode(flags: RenameFlags, modes: bool) -> Option<RenameMode> {
     if flags.is_empty() {
         Some(RenameMode::Replace)
+    } else if !modes {
+        None
     } else if flags == RenameFlags::RENAME_NOREPLACE {
         Some(RenameMode::NoReplace)
     } else if flags == RenameFlags::RENAME_EXCHANGE {
@@ -311,10 +314,11 @@ mod tests {
 
     #[test]
     fn rename_and_xattr_flags_that_exclude_each_other_are_refused() {
-        assert_eq!(rename_mode(RenameFlags::RENAME_NOREPLACE), Some(RenameMode::NoReplace));
-        assert_eq!(rename_mode(RenameFlags::RENAME_EXCHANGE), Some(RenameMode::Exchange));
-        assert_eq!(rename_mode(RenameFlags::RENAME_WHITEOUT), None);
-        assert_eq!(rename_mode(RenameFlags::RENAME_NOREPLACE | RenameFlags::RENAME_EXCHANGE), None);
+        let mode = |flags| rename_mode(flags, true);
+        assert_eq!(mode(RenameFlags::RENAME_NOREPLACE), Some(RenameMode::NoReplace));
+        assert_eq!(mode(RenameFlags::RENAME_EXCHANGE), Some(RenameMode::Exchange));
+        assert_eq!(mode(RenameFlags::RENAME_WHITEOUT), None);
+        assert_eq!(mode(RenameFlags::RENAME_NOREPLACE | RenameFlags::RENAME_EXCHANGE), None);
         assert_eq!(
             [0, 1, 2, 3, 4].map(xattr_mode)[1..],
             [Some(XattrMode::Create), Some(XattrMode::Replace), None, None]

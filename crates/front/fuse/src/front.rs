@@ -24,6 +24,8 @@ pub(crate) struct Front {
     pub(crate) fs: Arc<dyn FileSystem>,
     /// How long the kernel may keep names and attributes.
     pub(crate) ttl: Duration,
+    /// Names can be renamed in other ways than by replacing.
+    pub(crate) rename_modes: bool,
     pub(crate) opens: OpenTable<BackingId>,
     /// What the kernel has in its cache of open inodes.
     pub(crate) cached: CacheTable,
@@ -48,6 +50,7 @@ impl Front {
         Self {
             fs,
             ttl,
+            rename_modes: capabilities.rename_modes,
             opens: OpenTable::new(),
             cached: CacheTable::new(),
             notifying: Arc::default(),

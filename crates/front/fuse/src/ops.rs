@@ -199,7 +199,7 @@ impl Filesystem for Front {
         reply: ReplyEmpty,
     ) {
         let work = || {
-            let mode = convert::rename_mode(flags).ok_or(Errno::EINVAL)?;
+            let mode = convert::rename_mode(flags, self.rename_modes).ok_or(Errno::EINVAL)?;
             self.fs.rename(&caller(req), inode(parent), name, inode(newparent), newname, mode)
         };
         reply_empty(self.call(op(Operation::Rename, parent), work), reply);

@@ -3,6 +3,7 @@
 
 mod common;
 
+use braid_contract::{FileSystem, FileSystemCapabilities, Layer};
 use common::{Choice, Mount};
 use rustix::fs::{
     AtFlags, CWD, FallocateFlags, FlockOperation, Mode, OFlags, RenameFlags, SeekFrom, Timespec, Timestamps,
@@ -15,6 +16,7 @@ use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::{FileTypeExt, MetadataExt, PermissionsExt};
 use std::path::Path;
 use std::process::Command;
+use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 fn errno<T: std::fmt::Debug>(result: std::io::Result<T>) -> i32 {
@@ -82,6 +84,33 @@ fn rename_modes() {
     rename(RenameFlags::empty()).unwrap();
     assert_eq!(fs::read_to_string(mount.path("b")).unwrap(), "b");
     assert!(!mount.path("a").exists());
+}
+
+/// Names are only replaced.
+struct OnlyReplaces(Arc<dyn FileSystem>);
+
+impl Layer for OnlyReplaces {
+    fn child(&self) -> &dyn FileSystem {
+        &*self.0
+    }
+
+    fn capabilities(&self) -> FileSystemCapabilities {
+        FileSystemCapabilities { rename_modes: false, ..self.0.capabilities() }
+    }
+}
+
+#[test]
+fn rename_modes_are_refused_for_a_file_system_that_has_none() {
+    let mount = Mount::over(Choice::Cached, &common::config(), |fs| Arc::new(OnlyReplaces(fs)));
+    let rename = |flags| rustix::fs::renameat_with(CWD, mount.path("a"), CWD, mount.path("b"), flags);
+    fs::write(mount.path("a"), "a").unwrap();
+    assert_eq!(rename(RenameFlags::NOREPLACE), Err(Errno::INVAL));
+    fs::write(mount.path("b"), "b").unwrap();
+    assert_eq!(rename(RenameFlags::EXCHANGE), Err(Errno::INVAL));
+    assert_eq!(rename(RenameFlags::WHITEOUT), Err(Errno::INVAL));
+    assert_eq!(fs::read_to_string(mount.path("b")).unwrap(), "b");
+    rename(RenameFlags::empty()).unwrap();
+    assert_eq!(fs::read_to_string(mount.path("b")).unwrap(), "a");
 }
 
 #[test]

@@ -8,7 +8,6 @@ use braid_contract::{
     Context, Errno, FallocateMode, Fd, NativeFd, ObjectId, ObjectStat, PieceIo, Result, Shown, Store,
     StoreCapabilities, StoreIo, Usage,
 };
-use braid_sys::DIRECT_ALIGNMENT;
 use std::io::{IoSlice, IoSliceMut};
 use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
@@ -59,7 +58,6 @@ impl DirStore {
             allocate: true,
             seek_data: true,
             overwrite: true,
-            direct_alignment: DIRECT_ALIGNMENT as u32,
             durable: !usage.volatile,
             preallocates: usage.preallocates,
             queue_depth: QUEUE_DEPTH,

@@ -59,7 +59,6 @@ impl Store for MemoryStore {
             allocate: true,
             seek_data: true,
             overwrite: true,
-            direct_alignment: 0,
             durable: false,
             preallocates: false,
             queue_depth: QUEUE_DEPTH,

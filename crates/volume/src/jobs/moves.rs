@@ -116,7 +116,10 @@ impl Run<'_> {
                     self.note(moved);
                     return Ok(());
                 }
-                Err(error) if error.is_full() => excluded |= bit(to.id),
+                // It has no room, or can't have this range.
+                Err(error) if error.is_full() || error.errno() == Errno::EOPNOTSUPP => {
+                    excluded |= bit(to.id);
+                }
                 Err(error) if matches!(error.errno(), Errno::EBUSY | Errno::ECANCELED) || is_gone(&error) => {
                     return Err(error);
                 }

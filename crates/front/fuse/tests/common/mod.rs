@@ -3,6 +3,7 @@
 
 pub(crate) use braid_testkit::dir_fs::{Choice, DirFs};
 
+use braid_contract::FileSystem;
 use braid_fuse::{FuseConfig, Unmounter};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -24,10 +25,19 @@ impl Mount {
     }
 
     pub(crate) fn with(choice: Choice, config: &FuseConfig) -> Self {
+        Self::over(choice, config, |fs| fs)
+    }
+
+    /// A mount of what `wrap` makes of the directory's file system.
+    pub(crate) fn over(
+        choice: Choice,
+        config: &FuseConfig,
+        wrap: impl FnOnce(Arc<dyn FileSystem>) -> Arc<dyn FileSystem>,
+    ) -> Self {
         let backing = tempfile::tempdir().unwrap();
         let mountpoint = tempfile::tempdir().unwrap();
         let fs = Arc::new(DirFs::new(backing.path(), choice));
-        let session = braid_fuse::mount(fs.clone(), mountpoint.path(), config).unwrap();
+        let session = braid_fuse::mount(wrap(fs.clone()), mountpoint.path(), config).unwrap();
         let unmounter = session.unmounter();
         let server = Some(std::thread::spawn(move || session.run()));
         Self { fs, unmounter, server, backing, mountpoint }

@@ -1,0 +1,43 @@
+//! What a range needs of its tier, where the one that it is on does not have it:
+//! the range goes to another.
+
+use crate::core::Core;
+use braid_contract::{Errno, Error};
+use braid_tiers::{Tier, bit};
+
+/// What the tier that a range goes to has to have.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Demand {
+    /// Room for more of the range.
+    Room,
+    /// That what is there can be written over.
+    Overwrite,
+    /// That space can be reserved.
+    Allocate,
+}
+
+impl Demand {
+    /// What was missing where a tier answered this error to a write; `None` if
+    /// another tier would be no help.
+    pub(crate) fn of(tier: &Tier, error: &Error) -> Option<Self> {
+        match error.errno() {
+            errno if errno.is_full() => Some(Self::Room),
+            Errno::EOPNOTSUPP if !tier.capabilities().overwrite => Some(Self::Overwrite),
+            _ => None,
+        }
+    }
+
+    fn is_met_by(self, tier: &Tier) -> bool {
+        match self {
+            // That is asked of each by itself.
+            Self::Room => true,
+            Self::Overwrite => tier.capabilities().overwrite,
+            Self::Allocate => tier.capabilities().allocate,
+        }
+    }
+
+    /// The tiers that can't have the range, as bits.
+    pub(crate) fn unmet_by(self, core: &Core) -> u64 {
+        core.tiers.iter().filter(|tier| !self.is_met_by(tier)).fold(0, |set, tier| set | bit(tier.id))
+    }
+}
