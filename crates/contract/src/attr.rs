@@ -83,7 +83,7 @@ pub struct Attr {
 }
 
 impl Attr {
-    /// Whether executing the file may give its owner's or its group's rights.
+    /// Whether executing the file may grant its owner's or its group's rights.
     #[must_use]
     pub fn is_set_id(&self) -> bool {
         self.kind == FileKind::Regular && self.mode & 0o6000 != 0
@@ -114,7 +114,7 @@ pub struct SetAttr {
     pub atime: Option<SetTime>,
     /// Last change of the contents.
     pub mtime: Option<SetTime>,
-    /// Takes set-id bits and file capabilities from a regular file, as a
-    /// change of its contents by the caller would. Asked for by itself.
+    /// Removes set-id bits and file capabilities from a regular file, as a
+    /// write by the caller would. Always a request of its own.
     pub kill_set_id: bool,
 }

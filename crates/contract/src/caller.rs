@@ -1,9 +1,9 @@
-//! Who asks for an operation.
+//! The identity behind an operation.
 
 use std::sync::Arc;
 
-/// The identity behind an operation. A front end fills it in from what its
-/// kernel interface says; a file system acts in its name.
+/// The identity behind an operation. A front end fills it in from its kernel
+/// interface; a file system acts in its name.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Caller {
     /// File-system user id.
@@ -14,15 +14,15 @@ pub struct Caller {
     /// checked permissions with them and does not pass them on (FUSE with
     /// `default_permissions`).
     pub groups: Option<Arc<[u32]>>,
-    /// Process id in the daemon's pid namespace; 0 when the kernel itself asks
-    /// (write-back) or the process is not visible.
+    /// Process id in the daemon's pid namespace; 0 for requests of the kernel
+    /// itself (writeback) or the process is not visible.
     pub pid: u32,
     /// Thread id; equal to `pid` where the front end can't tell them apart.
     pub tid: u32,
 }
 
 impl Caller {
-    /// The superuser, for work that Braid does on its own account.
+    /// The superuser, for Braid's own work.
     #[must_use]
     pub fn root() -> Self {
         Self { uid: 0, gid: 0, groups: None, pid: 0, tid: 0 }

@@ -1,4 +1,4 @@
-//! The one errno table: what an application sees.
+//! The errno table: the errors that an application sees.
 
 use std::fmt;
 
@@ -64,13 +64,13 @@ errnos! {
     ECANCELED = 125, "Operation canceled";
 }
 
-/// Whether, when and where it makes sense to try again what failed.
+/// Whether, when and where a failed operation is worth a retry.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Retry {
     /// Nowhere: the same request gets the same answer.
     Never,
-    /// Here, in a moment: the request was interrupted, or lacked something that
-    /// others give back by themselves.
+    /// Here, in a moment: the request was interrupted, or lacked a resource
+    /// that others release by themselves.
     Soon,
     /// On another tier: this one has no room.
     Elsewhere,
@@ -80,8 +80,8 @@ pub enum Retry {
 }
 
 impl Errno {
-    /// Whether, when and where it makes sense to try again. The one table that
-    /// everything below goes by.
+    /// Whether, when and where a retry makes sense. All of the methods below
+    /// use this table.
     #[must_use]
     pub fn retry(self) -> Retry {
         match self {
@@ -101,8 +101,8 @@ impl Errno {
         self.retry() == Retry::Elsewhere
     }
 
-    /// Whether a tier that answered this can't be relied on at present: it is
-    /// failing, read-only or gone.
+    /// Whether a tier that answered this can't be relied on now: it is failing,
+    /// read-only or gone.
     #[must_use]
     pub fn is_failing(self) -> bool {
         self.retry() == Retry::AfterRecovery

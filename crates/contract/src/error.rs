@@ -7,7 +7,7 @@ use std::fmt;
 pub type Result<T> = std::result::Result<T, Error>;
 
 /// Why an operation failed: the error number that the application sees, and,
-/// where somebody will read it, what was being done to which thing.
+/// where it will be logged or shown, the operation and its object.
 ///
 /// An error without context is two words and allocates nothing, since `ENOENT`
 /// is an ordinary answer. Context is added where the name of the thing is
@@ -26,35 +26,34 @@ struct Contexts {
     refusal: Option<RefusalKind>,
 }
 
-/// Why the volume refused what somebody asked of its tiers and jobs: who tells
-/// them chooses by it what to advise.
+/// Why the volume refused a request about its tiers and jobs: the daemon
+/// chooses its advice by it.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum RefusalKind {
-    /// It makes no sense, or not now; there is nothing more to be said than
-    /// the text says.
+    /// It makes no sense, or not now; the text says all there is to say.
     Request,
     /// A job that has not ended is in the way.
     Job,
-    /// There is no room for what would have to be moved.
+    /// There is no room for the data that would have to move.
     Room,
     /// The tier is home, which has to stay.
     Home,
     /// The policy, or a rule of it, names the tier.
     Policy,
-    /// Something is on the tier.
+    /// The tier holds data.
     Occupied,
-    /// The tier is doing well: what is on it would be lost.
+    /// The tier is healthy: its data would be lost.
     Healthy,
     /// The tier is failing, hangs or is absent.
     Trouble,
-    /// The directory or the name is a tier's already.
+    /// The directory or the name already belongs to a tier.
     Taken,
-    /// Something is under way that ends by itself.
+    /// An operation is under way that ends by itself.
     Busy,
 }
 
 impl Error {
-    /// An error with what was being done, outermost context last.
+    /// An error with a description of the operation, outermost context last.
     #[must_use]
     pub fn new(errno: Errno, context: impl Into<String>) -> Self {
         Self::with_text(errno, context.into(), None)
@@ -77,27 +76,27 @@ impl Error {
         self.errno
     }
 
-    /// Why it was refused, if it is a [refusal](Self::refused).
+    /// The kind of a [refusal](Self::refused); `None` for other errors.
     #[must_use]
     pub fn refusal(&self) -> Option<RefusalKind> {
         self.context.as_ref()?.refusal
     }
 
-    /// Adds what was being done when this error passed.
+    /// Adds the operation during which this error passed.
     #[must_use]
     pub fn context(mut self, context: impl Into<String>) -> Self {
         self.context.get_or_insert_default().texts.push(context.into());
         self
     }
 
-    /// Whether, when and where it makes sense to try again ([`Errno::retry`]).
-    /// A [refusal](Self::refused) is final, whatever its number.
+    /// Whether, when and where a retry makes sense ([`Errno::retry`]). A
+    /// [refusal](Self::refused) is final, whatever its number.
     #[must_use]
     pub fn retry(&self) -> Retry {
         if self.refusal().is_some() { Retry::Never } else { self.errno.retry() }
     }
 
-    /// Whether the same request, made again in a moment, may succeed.
+    /// Whether the same request may succeed in a moment.
     #[must_use]
     pub fn is_retryable(&self) -> bool {
         self.retry() == Retry::Soon

@@ -1,5 +1,5 @@
-//! What an application sees: the trait that the volume, wrapping modules and
-//! later the shared pool implement, and that every front end speaks to.
+//! The file system as an application sees it: the trait that the volume and
+//! wrapping modules implement, and that every front end uses.
 
 use crate::{Attr, Caller, FileKind, HandleId, Hint, InodeId, Result, SetAttr};
 use std::ffi::{OsStr, OsString};
@@ -9,12 +9,12 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
-/// What a file system can do, and how far its answers may be cached.
+/// The capabilities of a file system, and how long its answers may be cached.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct FileSystemCapabilities {
     /// How long names and attributes stay true if no operation through this
-    /// interface changes them. A file system that is the only door to its data
-    /// can answer a very long time.
+    /// interface changes them. A file system that is the only access to its
+    /// data can answer a very long time.
     pub cache_ttl: Duration,
     /// [`IoMode::Passthrough`] may be answered to [`FileSystem::open`].
     pub passthrough: bool,
@@ -25,8 +25,8 @@ pub struct FileSystemCapabilities {
     pub posix_acl: bool,
 }
 
-/// The answer to a name: an inode, and which one of those that ever had its
-/// number.
+/// The answer to a lookup: an inode, and its generation among those that had
+/// its number.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Entry {
     /// The inode's attributes; `attr.ino` names it in later calls.
@@ -40,24 +40,24 @@ pub struct Entry {
 pub struct DirEntry<'a> {
     /// Inode number.
     pub ino: InodeId,
-    /// Where to resume after this entry; stable while the directory is open,
-    /// and across opens where the home file system's are.
+    /// Offset for resuming after this entry; stable while the directory is
+    /// open, and across opens where the home file system's are.
     pub next_offset: i64,
-    /// Kind, where the directory itself tells it.
+    /// Kind, where the directory itself has it.
     pub kind: Option<FileKind>,
     /// The name: 1 to 255 arbitrary bytes without `/` and NUL.
     pub name: &'a OsStr,
     /// Filled in for `readdir_plus` except for `.` and `..`; counts as one
     /// lookup when the sink takes the entry.
     pub entry: Option<Entry>,
-    /// The file is there and can't be looked up, as it is damaged: the entry
-    /// must not be remembered, so that whoever uses the name gets the error.
+    /// The file exists but is damaged, and can't be looked up: the entry must
+    /// not be cached, so that users of the name get the error.
     pub damaged: bool,
 }
 
 /// Takes directory entries until it is full.
 pub trait DirSink {
-    /// Takes one entry; `false` means that it had no room and was not taken.
+    /// Takes one entry; `false` means that there was no room for it.
     fn add(&mut self, entry: &DirEntry<'_>) -> bool;
 }
 
@@ -67,8 +67,8 @@ impl fmt::Debug for dyn DirSink + '_ {
     }
 }
 
-/// Flags of `open(2)` as far as a file system needs them. The kernel has dealt
-/// with the others (`O_CREAT`, `O_EXCL`, `O_TRUNC`, `O_APPEND` …).
+/// Flags of `open(2)` as far as a file system needs them. The kernel handles
+/// the others (`O_CREAT`, `O_EXCL`, `O_TRUNC`, `O_APPEND` …).
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct OpenFlags {
     /// The file may be read.
@@ -84,13 +84,13 @@ pub struct OpenFlags {
 /// A request to open a file.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct OpenRequest {
-    /// How the application opens it.
+    /// The application's flags.
     pub flags: OpenFlags,
-    /// The front end can connect the kernel to a descriptor, and nothing else
-    /// has the inode open in a way that forbids it.
+    /// The front end can connect the kernel to a descriptor, and no other open
+    /// of the inode prevents that.
     pub passthrough_allowed: bool,
-    /// The inode is open by passthrough already, and the kernel takes no other
-    /// kind of open until that one ends.
+    /// The inode is open by passthrough already, and the kernel accepts no
+    /// other kind of open until that one ends.
     pub passthrough_required: bool,
 }
 
@@ -110,12 +110,12 @@ pub enum IoMode {
 /// An open file.
 #[derive(Clone, Debug)]
 pub struct Opened {
-    /// Names the open file until [`FileSystem::release`].
+    /// Identifies the open file until [`FileSystem::release`].
     pub handle: HandleId,
     /// How its data travels.
     pub mode: IoMode,
-    /// Whether executing it may give its owner's or its group's rights. For
-    /// direct I/O; of no consequence otherwise.
+    /// Whether executing it may grant its owner's or its group's rights. Only
+    /// matters for direct I/O.
     pub set_id: bool,
 }
 
@@ -140,7 +140,7 @@ pub struct WriteFlags {
     pub sync: bool,
     /// Clear the set-user-id and set-group-id bits and file capabilities.
     pub kill_set_id: bool,
-    /// What is known of the data.
+    /// What is known about the data's future.
     pub hint: Hint,
 }
 
@@ -161,7 +161,7 @@ pub enum FallocateMode {
     },
 }
 
-/// What `lseek` looks for.
+/// The target of `lseek`.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum SeekTarget {
     /// The next byte that is not in a hole.
@@ -206,48 +206,52 @@ macro_rules! file_system_trait {
         $(#[$doc:meta])*
         $variant:ident: fn $name:ident($($arg:ident: $type:ty),* $(,)?) -> $reply:ty, $effect:ident;
     )*) => {
-        /// A file system: inode-based, like the kernel's VFS and FUSE's low-level
-        /// interface. All methods block, may be called from any thread, and run in the
-        /// name of their caller.
+        /// A file system: inode-based, like the kernel's VFS and FUSE's
+        /// low-level interface. All methods block, may be called from any
+        /// thread, and run in the name of their caller.
         ///
-        /// **Permissions** have been checked by the front end's kernel, with all of the
-        /// caller's groups; a file system uses the caller for ownership of what it
-        /// makes and for rules that the kernel leaves to it (clearing set-id bits).
+        /// **Permissions** have been checked by the front end's kernel, with
+        /// all of the caller's groups; a file system uses the caller for
+        /// ownership of new inodes and for rules that the kernel leaves to it
+        /// (clearing set-id bits).
         ///
-        /// **Lookups**: each [`Entry`] that a method returns counts as one lookup of
-        /// its inode, and the inode number stays valid until [`forget`](Self::forget)
-        /// has given all of them back. An inode that was removed meanwhile answers
-        /// `ESTALE`, or `ENOENT` where it is looked up by name.
+        /// **Lookups**: each [`Entry`] that a method returns counts as one
+        /// lookup of its inode, and the inode number stays valid until
+        /// [`forget`](Self::forget) has returned all of them. An inode that was
+        /// removed meanwhile answers `ESTALE`, or `ENOENT` where it is looked
+        /// up by name.
         ///
-        /// **Numbers** are given again: once an inode has no name and is not open, an
-        /// [`Entry`] with another generation may come with its number, whose lookups of
-        /// both inodes are counted together from then on. A caller that sees the
-        /// generation change uses nothing that it knew under the number before.
+        /// **Numbers** are reused: once an inode has no name and is not open,
+        /// an [`Entry`] with another generation may have its number, and
+        /// lookups of both inodes are counted together from then on. A caller
+        /// that sees the generation change must drop all that it knew under
+        /// that number.
         ///
-        /// **Locking** is the implementation's. Callers hold no lock of any kind, and
-        /// may make, look up, link, remove and rename in the same directories at the
-        /// same time; the directory locks that the kernel holds when it is the caller
-        /// are not relied upon. Each operation on names takes effect at one moment: of
-        /// several that make a name one succeeds and the others answer `EEXIST`, of
-        /// several that take it away one does and the others answer `ENOENT`, a name
-        /// that is replaced is there all the time, and no two renames of directories
-        /// put each into the other. What is answered is of the inode that the operation
-        /// itself made or found, whatever becomes of the name at once. Between two
-        /// calls, all may change: who looks a name up and then uses the inode has to
-        /// expect `ESTALE`, and looks it up again.
+        /// **Locking** is the implementation's. Callers hold no lock of any
+        /// kind, and may create, look up, link, remove and rename in the same
+        /// directories at the same time; implementations do not rely on the
+        /// directory locks of the kernel. Each operation on names is atomic: of
+        /// several that create a name one succeeds and the others answer
+        /// `EEXIST`, of several that remove it one succeeds and the others
+        /// answer `ENOENT`, a name that is replaced always exists, and no two
+        /// renames of directories put each into the other. An answer describes
+        /// the inode that the operation itself created or found, whatever
+        /// happens to the name next. Anything may change between two calls: a
+        /// caller that looks a name up and then uses the inode has to expect
+        /// `ESTALE`, and to look it up again.
         ///
-        /// Reads and writes of one file may overlap in time: each byte is one of those
-        /// that were written there, in no order. An end of file that several write
-        /// behind is theirs to agree on. An open file or directory is used by several
-        /// threads at once; its release is the last use, and is answered `EBADF` like
-        /// any other when it comes again.
+        /// Reads and writes of one file may overlap in time: each byte is one
+        /// of those that were written there, in no order. Callers that append
+        /// at the same time have to agree on the offsets. Several threads may
+        /// use an open file or directory at once; its release must be the last
+        /// use, and later ones answer `EBADF`.
         ///
         /// **Durability**: nothing is promised to survive power loss until
         /// [`fsync`](Self::fsync), [`sync_dir`](Self::sync_dir) or a write with
         /// [`WriteFlags::sync`] has returned.
         #[allow(clippy::too_many_arguments, clippy::extra_unused_lifetimes, reason = "rows are as they are")]
         pub trait FileSystem: Send + Sync {
-            /// What this file system can do.
+            /// The capabilities of this file system.
             fn capabilities(&self) -> FileSystemCapabilities;
 
             $(
@@ -260,12 +264,12 @@ macro_rules! file_system_trait {
 
 operations!(file_system_trait);
 
-/// What a front end remembers of names and attributes, for as long as nothing
-/// but requests that come through it changes them.
+/// A front end's cache of names and attributes, valid as long as only requests
+/// through the front end change them.
 pub trait EntryCache: Send + Sync {
-    /// These names came to a directory by another way. The caller holds nothing
-    /// that a request waits for.
+    /// Names were added to a directory without such a request. The caller holds
+    /// no lock that a request waits for.
     fn names_came(&self, dir: InodeId, names: &[OsString]);
-    /// An inode's attributes were changed by another way.
+    /// An inode's attributes changed without such a request.
     fn attributes_changed(&self, ino: InodeId);
 }

@@ -1,4 +1,4 @@
-//! What is known of data's future: carried with every read and write from the
+//! Knowledge about data's future, passed with every read and write from the
 //! front end down to the store, so that each layer may use it (Reshim §3.2).
 
 /// One logical writer (a write-ahead log, a compaction, a data log …).

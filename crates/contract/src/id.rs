@@ -1,5 +1,5 @@
-//! Typed identifiers. Everything that names a thing is a type of its own, so
-//! that an inode number can't be passed where an object is meant.
+//! Typed identifiers. Each kind has a type of its own, so that an inode number
+//! can't be passed where an object is meant.
 
 use serde::{Deserialize, Serialize};
 use std::fmt;
@@ -35,13 +35,13 @@ macro_rules! id128 {
 }
 
 id128!(
-    /// Names an object in a [`Store`](crate::Store), and the spread file it
-    /// belongs to: all objects of one file, one a tier, share the id.
+    /// Identifies an object in a [`Store`](crate::Store), and the file it
+    /// belongs to: all objects of one file, one per tier, share the id.
     ObjectId
 );
 id128!(
-    /// Names a volume. Written to each of its tiers, so that a tier is never
-    /// joined to a volume that it does not belong to.
+    /// Identifies a volume. Written to each of its tiers, so that a tier is
+    /// never joined to a volume that it does not belong to.
     VolumeId
 );
 
@@ -86,8 +86,9 @@ fn hex_digit(digit: u8) -> Result<u8, ParseIdError> {
     }
 }
 
-/// A tier's number within its volume, `0..=62`. It is given when the tier
-/// joins, written to disk in index entries, and never given to another tier.
+/// A tier's number within its volume, `0..=62`. It is assigned when the tier
+/// joins, and written to disk in index entries. It is reused only once no index
+/// names a removed tier.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Debug, Serialize, Deserialize)]
 pub struct TierId(pub u8);
 

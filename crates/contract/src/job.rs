@@ -1,13 +1,14 @@
-//! Jobs: what moves data for long, was started by somebody, and goes on after
-//! a restart. The volume carries them out and keeps them; the control protocol
-//! tells of them in the same terms.
+//! Jobs: long moves of data that were requested, and continue after a restart.
+//! The volume carries them out and saves them; the control protocol describes
+//! them in the same terms.
 
 use crate::Shown;
 use serde::{Deserialize, Serialize};
 use std::fmt;
 use std::str::FromStr;
 
-/// What a job moves, and where to. Paths are below the volume's root.
+/// The data that a job moves, and its destination. Paths are below the volume's
+/// root.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 #[serde(tag = "kind", rename_all = "kebab-case", deny_unknown_fields)]
 pub enum JobKind {
@@ -30,7 +31,7 @@ pub enum JobKind {
     },
     /// Ranges of all files, so that every tier has its share.
     Rebalance {},
-    /// Everything off one tier, which takes no new ranges from then on.
+    /// Everything off one tier, which takes no new ranges any more.
     Evacuate {
         /// The tier's name.
         tier: String,
@@ -38,16 +39,15 @@ pub enum JobKind {
         #[serde(default)]
         then_remove: bool,
     },
-    /// Everything off one tier to a new one, as far as that has room, and else
-    /// to the others; then the first leaves the volume.
+    /// Everything off one tier to a new one, and once that is full to the
+    /// others; then the first leaves the volume.
     Replace {
-        /// The name of the tier that goes.
+        /// The name of the tier that leaves.
         tier: String,
         /// The name of the tier that takes its place.
         by: String,
     },
-    /// The files that a tier's directory has of its own into the namespace,
-    /// where they are.
+    /// A tier's own files into the namespace, without moving them.
     Import {
         /// The tier's name.
         tier: String,
@@ -60,7 +60,7 @@ pub enum JobKind {
 }
 
 impl JobKind {
-    /// The file or directory that such a job is about.
+    /// The file or directory of such a job.
     #[must_use]
     pub fn path(&self) -> Option<&str> {
         match self {
@@ -87,7 +87,7 @@ impl JobKind {
         }
     }
 
-    /// The tier that such a job takes out of the volume in the end.
+    /// The tier that such a job removes from the volume in the end.
     #[must_use]
     pub fn removed_tier(&self) -> Option<&str> {
         match self {
@@ -114,8 +114,8 @@ impl fmt::Display for JobKind {
     }
 }
 
-/// What moves ranges by itself: a job that nobody starts, and that goes on for
-/// as long as the volume is mounted.
+/// A mover moves ranges by itself: a job that is never started, and runs for as
+/// long as the volume is mounted.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Mover {
@@ -126,7 +126,7 @@ pub enum Mover {
 }
 
 impl Mover {
-    /// The word for it.
+    /// Its name.
     #[must_use]
     pub fn name(self) -> &'static str {
         match self {
@@ -145,11 +145,11 @@ impl fmt::Display for Mover {
     }
 }
 
-/// What a job is called.
+/// The id of a job.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug, Serialize, Deserialize)]
 #[serde(untagged)]
 pub enum JobId {
-    /// One that somebody started, by its number.
+    /// A job that was requested, by its number.
     Number(u64),
     /// A mover, by its name.
     Mover(Mover),
@@ -184,7 +184,7 @@ impl FromStr for JobId {
     }
 }
 
-/// Where a job is in its life.
+/// The state of a job.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum JobState {
@@ -192,20 +192,20 @@ pub enum JobState {
     Queued,
     /// It moves data, or waits for files that are in use.
     Running,
-    /// Somebody stopped it, and may let it go on.
+    /// It was paused, and may be resumed.
     Paused,
-    /// It goes on for as long as the volume is mounted, and has nothing to do.
+    /// It runs for as long as the volume is mounted, and has nothing to do now.
     Idle,
-    /// It did what it was to do.
+    /// It completed.
     Done,
-    /// It could not do what it was to do.
+    /// It failed.
     Failed,
-    /// Somebody ended it.
+    /// It was cancelled.
     Cancelled,
 }
 
 impl JobState {
-    /// The word for it.
+    /// Its name.
     #[must_use]
     pub fn name(self) -> &'static str {
         match self {
@@ -219,14 +219,14 @@ impl JobState {
         }
     }
 
-    /// Whether nothing comes after it.
+    /// Whether this state is the last one.
     #[must_use]
     pub fn is_final(self) -> bool {
         matches!(self, Self::Done | Self::Failed | Self::Cancelled)
     }
 }
 
-/// How much was moved, or is to be.
+/// How much data was moved, or is to be.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Amount {

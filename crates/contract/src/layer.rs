@@ -1,4 +1,5 @@
-//! Forwarding: a wrapping module writes only what it changes.
+//! Forwarding: a wrapping module implements only the operations that it
+//! changes.
 
 use crate::{
     Attr, Caller, DirSink, Entry, FallocateMode, FileSystem, FileSystemCapabilities, HandleId, InodeId,
@@ -34,10 +35,10 @@ macro_rules! forwarding {
         /// ```
         #[allow(clippy::too_many_arguments, clippy::extra_unused_lifetimes, reason = "rows are as they are")]
         pub trait Layer: Send + Sync {
-            /// What the layer is on top of.
+            /// The file system below the layer.
             fn child(&self) -> &dyn FileSystem;
 
-            /// What this file system can do: what its child can.
+            /// The capabilities of this file system: those of its child.
             fn capabilities(&self) -> FileSystemCapabilities {
                 self.child().capabilities()
             }

@@ -1,10 +1,11 @@
 //! The vocabulary of Braid in types.
 //!
-//! Every other crate speaks in these terms: ids, the caller of an operation,
-//! placement hints, attributes, one error type, and the two traits that carry
-//! the whole house: [`FileSystem`] (what an application sees; its operations are
-//! one table, `operations.rs`) and [`Store`] (what a tier offers). What both rest on, a native file system and the
-//! machine's time and chance, comes in through [`NativeFd`] and [`Environment`]. There is no I/O here and no in-house dependency.
+//! Every other crate uses these terms: ids, the caller of an operation,
+//! placement hints, attributes, one error type, and the two central traits:
+//! [`FileSystem`] (the view of applications; its operations are one table,
+//! `operations.rs`) and [`Store`] (a tier's objects). The native file system
+//! and the machine's time and chance, which both need, are behind [`NativeFd`]
+//! and [`Environment`]. There is no I/O here and no in-house dependency.
 #![forbid(unsafe_code)]
 
 #[macro_use]

@@ -1,10 +1,9 @@
 //! A native file system as Braid uses it: by descriptors.
 //!
 //! The namespace of a volume and the objects of directory tiers are on file
-//! systems of the kernel. Everything that is asked of them goes through
-//! [`NativeFd`], so that a simulated file system, one that forgets what was not
-//! synced, can stand in for the kernel's and the code above it be searched for
-//! what a crash would lose.
+//! systems of the kernel. All access to them goes through [`NativeFd`], so that
+//! a simulated file system, which forgets unsynced data, can replace the
+//! kernel's, and the code above it can be tested for losses in a crash.
 
 use crate::{Attr, Errno, FallocateMode, RenameMode, Result, SeekTarget, SetTime, Usage, XattrMode};
 use std::any::Any;
@@ -18,7 +17,7 @@ use std::sync::Arc;
 /// An open descriptor, shared.
 pub type Fd = Arc<dyn NativeFd>;
 
-/// What a descriptor is opened for.
+/// The purpose of an open descriptor.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Access {
     /// To look at the inode, not at its contents (`O_PATH`). Needs no
@@ -34,7 +33,7 @@ pub enum Access {
     Directory,
 }
 
-/// What `stat` says of an inode.
+/// The answer of `stat`.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct NativeStat {
     /// Its attributes; `ino` is the native number.
@@ -43,8 +42,8 @@ pub struct NativeStat {
     pub device: u64,
 }
 
-/// Names an inode of one file system for as long as the inode exists, across
-/// renames, restarts and reuse of its number (`name_to_handle_at(2)`).
+/// Identifies an inode of one file system for as long as the inode exists,
+/// across renames, restarts and reuse of its number (`name_to_handle_at(2)`).
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub struct NativeHandle {
     kind: i32,
@@ -68,8 +67,8 @@ impl NativeHandle {
         (self.kind, &self.bytes)
     }
 
-    /// A number that differs between two inodes which had the same inode
-    /// number one after another, as far as the file system tells them apart.
+    /// A number that differs between two inodes that had the same inode number
+    /// one after another, as far as the file system tells them apart.
     #[must_use]
     pub fn generation(&self) -> u64 {
         // FNV-1a: stable, and the handles are a few words.
@@ -82,14 +81,14 @@ impl NativeHandle {
 /// One name of a directory.
 #[derive(Clone, Copy, Debug)]
 pub struct NativeDirEntry<'a> {
-    /// The name; `.` and `..` are among them.
+    /// The name; `.` and `..` are included.
     pub name: &'a OsStr,
     /// Native inode number.
     pub ino: u64,
     /// Type bits of the inode's mode (`S_IFMT`), 0 where the directory does not
     /// tell.
     pub kind: u32,
-    /// Where to resume after this entry.
+    /// Offset for resuming after this entry.
     pub next_offset: i64,
 }
 
@@ -106,27 +105,27 @@ pub struct NativeUsage {
     pub name_max: u32,
     /// It refuses writes.
     pub read_only: bool,
-    /// It keeps nothing across power loss (a file system in memory).
+    /// It loses everything at power loss (a file system in memory).
     pub volatile: bool,
-    /// It has one journal: a sync of anything makes durable every change of a
-    /// name or an attribute that was made before, of whatever inode.
+    /// It has one journal: a sync of anything makes every earlier change of
+    /// names and attributes durable, of whatever inode.
     pub journal_order: bool,
-    /// It gives a file that is written past its end more space than was asked
-    /// for, and leaves it what it skips: whoever does not want that allocates
-    /// the space before.
+    /// It preallocates space for a file that is written past its end, and
+    /// leaves that space to the file where it skips some: callers that do not
+    /// want that allocate the space first.
     pub preallocates: bool,
 }
 
-/// When a read renews the access time of what it reads, as for a mount.
+/// When reads update access times, as set for a mount.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct AccessTimes {
     /// How often.
     pub renewal: Renewal,
-    /// Whether those of directories are renewed too.
+    /// Whether those of directories are updated too.
     pub directories: bool,
 }
 
-/// How often reads renew an access time.
+/// How often reads update an access time.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Renewal {
     /// If it is not after the modification time and the change time, or is a
@@ -139,11 +138,11 @@ pub enum Renewal {
 }
 
 /// Part of a file as little-endian 8-byte words, mapped shared: each load and
-/// store is atomic and is that of the file, for everybody, at once. A store is
+/// store is atomic, and visible to all users of the file at once. A store is
 /// durable after [`sync`](NativeFd::sync) of the file, and may be at any time
 /// before that.
 pub trait NativeWords: Send + Sync + fmt::Debug {
-    /// Loads a word, by its place in the mapping. `EIO` if the device can't
+    /// Loads a word, by its index in the mapping. `EIO` if the device can't
     /// read it.
     fn load(&self, word: usize) -> Result<u64>;
 
@@ -152,48 +151,48 @@ pub trait NativeWords: Send + Sync + fmt::Debug {
     fn store(&self, word: usize, value: u64) -> Result<()>;
 }
 
-/// A descriptor of a native file system. Methods are those system calls that
+/// A descriptor of a native file system. Methods are the system calls that
 /// Braid makes, with their meaning and their errors; names are single
 /// components, or paths below the directory that contain no symbolic links, and
-/// a symbolic link at the end is never followed. Which of them are valid
-/// depends on what the descriptor was opened for.
+/// a symbolic link at the end is never followed. Which methods are valid
+/// depends on the [`Access`] of the descriptor.
 pub trait NativeFd: Send + Sync + fmt::Debug {
-    /// Opens what `name` leads to.
+    /// Opens the inode that `name` leads to.
     fn open_at(&self, name: &OsStr, access: Access) -> Result<Fd>;
 
-    /// Opens a directory below this one, this one if the path is empty, where
-    /// somebody else may have put what he likes on the way: an error of `ELOOP`
-    /// or `ENOTDIR` if it is a symbolic link or no directory, `EXDEV` if it is on
-    /// another mount.
+    /// Opens a directory below this one, this one if the path is empty, on a
+    /// path that other users may have tampered with: `ELOOP` or `ENOTDIR` if it
+    /// leads through a symbolic link or another non-directory, `EXDEV` if it is
+    /// on another mount.
     fn open_below(&self, path: &Path) -> Result<Fd> {
         open_by_steps(self.as_native(), path)
     }
 
-    /// Makes a regular file and opens it to be read and written; `EEXIST` if
-    /// there is something of that name.
+    /// Creates a regular file and opens it for reading and writing; `EEXIST` if
+    /// the name is taken.
     fn create_at(&self, name: &OsStr, mode: u32) -> Result<Fd>;
 
-    /// Makes a directory.
+    /// Creates a directory.
     fn make_dir_at(&self, name: &OsStr, mode: u32) -> Result<()>;
 
-    /// Makes an inode that `mode` gives the kind of. `rdev` is the kernel's
-    /// 32-bit device number.
+    /// Creates an inode of the kind in `mode`. `rdev` is the kernel's 32-bit
+    /// device number.
     fn make_node_at(&self, name: &OsStr, mode: u32, rdev: u32) -> Result<()>;
 
-    /// Makes a symbolic link.
+    /// Creates a symbolic link.
     fn make_symlink_at(&self, name: &OsStr, target: &OsStr) -> Result<()>;
 
     /// Gives this inode one more name, in `dir`.
     fn link_to(&self, dir: &dyn NativeFd, name: &OsStr) -> Result<()>;
 
-    /// Removes a name; `dir` says whether that of a directory.
+    /// Removes a name; `dir` says whether it is a directory's.
     fn remove_at(&self, name: &OsStr, dir: bool) -> Result<()>;
 
     /// Renames, atomically.
     fn rename_at(&self, name: &OsStr, to: &dyn NativeFd, new_name: &OsStr, mode: RenameMode) -> Result<()>;
 
-    /// Hands entries after `offset` (0: from the beginning) to `visit` until
-    /// that answers `false`. One thread at a time on one descriptor.
+    /// Hands entries after `offset` (0: from the start) to `visit` until that
+    /// answers `false`. One thread at a time on one descriptor.
     fn read_dir(&self, offset: i64, visit: &mut dyn FnMut(&NativeDirEntry<'_>) -> Result<bool>)
     -> Result<()>;
 
@@ -211,13 +210,13 @@ pub trait NativeFd: Send + Sync + fmt::Debug {
     /// privilege to.
     fn open_handle(&self, handle: &NativeHandle, access: Access) -> Result<Fd>;
 
-    /// A handle of the inode of this number, on the file system that this
-    /// descriptor, of a directory, is on. `ESTALE` if there is no such inode,
-    /// which may show only when the handle is opened; `EOPNOTSUPP` where a
-    /// number does not lead to an inode.
+    /// A handle of the inode with this number, on the file system of this
+    /// descriptor, a directory's. `ESTALE` if there is no such inode, which may
+    /// show only when the handle is opened; `EOPNOTSUPP` where inodes can't be
+    /// found by number.
     fn handle_of(&self, ino: u64) -> Result<NativeHandle>;
 
-    /// Opens the same inode anew.
+    /// Opens the same inode again.
     fn reopen(&self, access: Access) -> Result<Fd>;
 
     /// Reads an extended attribute into `buf`; `ERANGE` if it is too small.
@@ -242,11 +241,11 @@ pub trait NativeFd: Send + Sync + fmt::Debug {
     fn set_times(&self, atime: Option<SetTime>, mtime: Option<SetTime>) -> Result<()>;
 
     /// Fills `bufs` from `offset` on, short only at the end of the file. With
-    /// `direct`, past the page cache where alignment allows it.
+    /// `direct`, bypasses the page cache where alignment allows it.
     fn read_at(&self, offset: u64, bufs: &mut [IoSliceMut<'_>], direct: bool) -> Result<usize>;
 
-    /// Writes `bufs` at `offset`. A short count means that an error came after
-    /// some bytes; it comes again when the rest is tried.
+    /// Writes `bufs` at `offset`. After a short count, the error that caused it
+    /// is answered when the rest is written.
     fn write_at(&self, offset: u64, bufs: &[IoSlice<'_>], direct: bool) -> Result<usize>;
 
     /// Sets the file's size.
@@ -261,8 +260,9 @@ pub trait NativeFd: Send + Sync + fmt::Debug {
     /// Copies between two files, sharing blocks where the file system can.
     fn copy_range(&self, offset: u64, to: &dyn NativeFd, to_offset: u64, len: u64) -> Result<u64>;
 
-    /// Makes contents and attributes durable, those of a directory its names.
-    /// With `data_only`, what is not needed to read the contents may be left.
+    /// Makes contents and attributes durable; for a directory, its names. With
+    /// `data_only`, attributes that are not needed to read the contents may be
+    /// left.
     fn sync(&self, data_only: bool) -> Result<()>;
 
     /// Makes everything on the file system durable.
@@ -272,19 +272,19 @@ pub trait NativeFd: Send + Sync + fmt::Debug {
     /// mapping exists. Both numbers are multiples of 4096.
     fn map(&self, offset: u64, len: usize) -> Result<Box<dyn NativeWords>>;
 
-    /// Where a file system copies on write, has files that will be made in
-    /// this directory written in place, so that a store to a mapped block can't
-    /// fail for lack of space.
+    /// Where a file system copies on write, makes it write new files in this
+    /// directory in place, so that a store to a mapped block can't fail for
+    /// lack of space.
     fn write_in_place(&self) {}
 
-    /// When reads through this descriptor, of a directory, and what is opened
-    /// from it, renew access times; `None` where that is as the file system is
-    /// mounted.
+    /// When reads through this descriptor, a directory's, and those opened from
+    /// it, update access times; `None` where the mount of the file system
+    /// decides.
     fn access_times(&self) -> Option<AccessTimes> {
         None
     }
 
-    /// Changes that; `EOPNOTSUPP` where it is as the file system is mounted.
+    /// Sets that; `EOPNOTSUPP` where the mount of the file system decides.
     fn set_access_times(&self, _times: AccessTimes) -> Result<()> {
         Err(Errno::EOPNOTSUPP.into())
     }
@@ -292,17 +292,17 @@ pub trait NativeFd: Send + Sync + fmt::Debug {
     /// Space and limits of the file system.
     fn usage(&self) -> Result<NativeUsage>;
 
-    /// The path by which it is reached now, from the root of the namespace that
-    /// the descriptor is in; `ENOENT` if it has no name any more.
+    /// Its current path, from the root of the descriptor's mount namespace;
+    /// `ENOENT` if it has no name any more.
     fn path(&self) -> Result<PathBuf>;
 
     /// The kernel's descriptor, where there is one.
     fn kernel_fd(&self) -> Option<Arc<OwnedFd>>;
 
-    /// For implementations, to recognise their own descriptors.
+    /// Lets implementations recognise their own descriptors.
     fn as_any(&self) -> &dyn Any;
 
-    /// Makes a directory for its owner alone, unless there is one.
+    /// Creates a directory for its owner alone, unless it exists.
     fn ensure_dir_at(&self, name: &str) -> Result<()> {
         match self.make_dir_at(OsStr::new(name), 0o700) {
             Err(error) if error.errno() != Errno::EEXIST => Err(error),
@@ -310,7 +310,7 @@ pub trait NativeFd: Send + Sync + fmt::Debug {
         }
     }
 
-    /// Makes an empty file for its owner alone, unless there is one.
+    /// Creates an empty file for its owner alone, unless it exists.
     fn ensure_file_at(&self, name: &str) -> Result<()> {
         match self.create_at(OsStr::new(name), 0o600) {
             Err(error) if error.errno() != Errno::EEXIST => Err(error),
@@ -318,7 +318,7 @@ pub trait NativeFd: Send + Sync + fmt::Debug {
         }
     }
 
-    /// Removes a file's name, if it is there.
+    /// Removes a file's name, if it exists.
     fn ensure_gone_at(&self, name: &str) -> Result<()> {
         match self.remove_at(OsStr::new(name), false) {
             Err(error) if error.errno() != Errno::ENOENT => Err(error),
@@ -327,7 +327,7 @@ pub trait NativeFd: Send + Sync + fmt::Debug {
     }
 
     /// Reads the small file `name` in this directory, at most `limit` bytes of
-    /// it; `None` if there is none.
+    /// it; `None` if it does not exist.
     fn read_small(&self, name: &str, limit: usize) -> Result<Option<Vec<u8>>> {
         let file = match self.open_at(OsStr::new(name), Access::Read) {
             Err(error) if error.errno() == Errno::ENOENT => return Ok(None),
@@ -339,7 +339,7 @@ pub trait NativeFd: Send + Sync + fmt::Debug {
         Ok(Some(bytes))
     }
 
-    /// Writes all of `bytes` at `offset`. `EIO` if nothing more is taken.
+    /// Writes all of `bytes` at `offset`. `EIO` if a write makes no progress.
     fn write_all_at(&self, offset: u64, bytes: &[u8]) -> Result<()> {
         let mut done = 0;
         while done < bytes.len() {
@@ -351,8 +351,8 @@ pub trait NativeFd: Send + Sync + fmt::Debug {
         Ok(())
     }
 
-    /// The first stretch of data at or after `offset`, as where it begins and
-    /// where it ends; `None` if there is none.
+    /// The first stretch of data at or after `offset`, as its start and end;
+    /// `None` if there is none.
     fn next_data(&self, offset: u64) -> Result<Option<(u64, u64)>> {
         let start = match self.seek(offset, SeekTarget::Data) {
             Err(error) if error.errno() == Errno::ENXIO => return Ok(None),
@@ -361,12 +361,12 @@ pub trait NativeFd: Send + Sync + fmt::Debug {
         Ok(Some((start, self.seek(start, SeekTarget::Hole)?)))
     }
 
-    /// Replaces the small file `name` in this directory, durably: after a crash
-    /// at any moment there is the old file or the new one.
+    /// Replaces the small file `name` in this directory, durably: a crash
+    /// leaves the old file or the new one.
     fn replace_small(&self, name: &str, bytes: &[u8]) -> Result<()> {
         let new = &format!("{name}.new");
         let replace = || {
-            // One that a crash left.
+            // A leftover of a crash.
             self.ensure_gone_at(new)?;
             let file = self.create_at(OsStr::new(new), 0o600)?;
             file.write_all_at(0, bytes)?;
@@ -375,8 +375,8 @@ pub trait NativeFd: Send + Sync + fmt::Debug {
             self.sync(false)
         };
         replace().inspect_err(|_| {
-            // What remains is a stray temporary file, and the next replacement
-            // removes it.
+            // This leaves a stray temporary file, which the next replacement
+            // removes.
             let _ = self.ensure_gone_at(new);
         })
     }
@@ -385,7 +385,7 @@ pub trait NativeFd: Send + Sync + fmt::Debug {
     fn as_native(&self) -> &dyn NativeFd;
 }
 
-/// [`NativeFd::open_below`] where no one call does it: two mounts are told apart
+/// [`NativeFd::open_below`] where no system call does it: mounts are told apart
 /// by their file systems.
 pub fn open_by_steps(dir: &dyn NativeFd, path: &Path) -> Result<Fd> {
     let device = dir.stat()?.device;

@@ -1,7 +1,8 @@
-//! The operations of a file system: one table, from which everything comes that
-//! is the same for all of them.
+//! The operations of a file system: one table, from which all code that treats
+//! them alike is generated.
 //!
-//! A row is a method of [`FileSystem`](crate::FileSystem) with its documentation:
+//! A row is a method of [`FileSystem`](crate::FileSystem) with its
+//! documentation:
 //!
 //! ```text
 //! /// What it does, and what it does at the edges.
@@ -12,10 +13,11 @@
 //!   [`Request`](crate::Request) and [`Reply`](crate::Reply).
 //! * Arguments come without `self`. What is borrowed lives for `'a`, the length
 //!   of the call.
-//! * `Reply` is a [`Result`](crate::Result), or `()` if the operation can't fail.
-//! * `effect` is `changes` if data, names or attributes may be others afterwards
-//!   than before, and `observes` if not. Making something durable, opening and
-//!   closing change nothing, nor does an access time count.
+//! * `Reply` is a [`Result`](crate::Result), or `()` if the operation can't
+//!   fail.
+//! * `effect` is `changes` if data, names or attributes may change, and
+//!   `observes` if not. Syncs, opening and closing change nothing, and access
+//!   times do not count.
 //!
 //! `operations!(generator)` calls the macro `generator!` with all rows. The
 //! generators are `file_system_trait!` (`file_system.rs`), `requests!`
@@ -25,22 +27,22 @@
 macro_rules! operations {
     ($generator:ident) => {
         $generator! {
-            /// Finds `name` in the directory `parent`. `ENOENT` if there is none. `.`
-            /// is the inode `parent` itself, of whatever kind, and `..` the directory
-            /// that a directory is in: both also of one that is not known any more, and
-            /// `ESTALE` if it can't be found by its number.
+            /// Finds `name` in the directory `parent`. `ENOENT` if there is
+            /// none. `.` is the inode `parent` itself, of whatever kind, and
+            /// `..` the parent of a directory. Both work even for an inode that
+            /// was forgotten, with `ESTALE` if it can't be found by its number.
             Lookup: fn lookup(
                 caller: &'a Caller,
                 parent: InodeId,
                 name: &'a OsStr,
             ) -> Result<Entry>, observes;
 
-            /// Gives `count` lookups of `ino` back. Never fails: an unknown inode is
-            /// passed over.
+            /// Returns `count` lookups of `ino`. Never fails: an unknown inode
+            /// is ignored.
             Forget: fn forget(ino: InodeId, count: u64) -> (), observes;
 
-            /// Attributes, by inode or, if it is given, by open file, whatever `ino`
-            /// then is: the answer has the file's own.
+            /// Answers the attributes of an inode, or, if `handle` is given, of
+            /// that open file, whatever `ino` is then.
             Getattr: fn getattr(
                 caller: &'a Caller,
                 ino: InodeId,
@@ -59,8 +61,8 @@ macro_rules! operations {
             /// Target of a symbolic link.
             Readlink: fn readlink(caller: &'a Caller, ino: InodeId) -> Result<Vec<u8>>, observes;
 
-            /// Makes a regular file, device, pipe or socket: `mode` with type bits,
-            /// before `umask` is applied. `EEXIST` if the name is taken.
+            /// Creates a regular file, device, pipe or socket: `mode` with type
+            /// bits, before `umask` is applied. `EEXIST` if the name is taken.
             Mknod: fn mknod(
                 caller: &'a Caller,
                 parent: InodeId,
@@ -70,7 +72,7 @@ macro_rules! operations {
                 rdev: u32,
             ) -> Result<Entry>, changes;
 
-            /// Makes a directory.
+            /// Creates a directory.
             Mkdir: fn mkdir(
                 caller: &'a Caller,
                 parent: InodeId,
@@ -79,7 +81,7 @@ macro_rules! operations {
                 umask: u32,
             ) -> Result<Entry>, changes;
 
-            /// Makes a symbolic link to `target`.
+            /// Creates a symbolic link to `target`.
             Symlink: fn symlink(
                 caller: &'a Caller,
                 parent: InodeId,
@@ -87,7 +89,7 @@ macro_rules! operations {
                 target: &'a OsStr,
             ) -> Result<Entry>, changes;
 
-            /// Makes another name for the inode.
+            /// Adds a name to the inode.
             Link: fn link(
                 caller: &'a Caller,
                 ino: InodeId,
@@ -95,16 +97,16 @@ macro_rules! operations {
                 name: &'a OsStr,
             ) -> Result<Entry>, changes;
 
-            /// Removes a name that is not a directory's. Data goes when the last name
-            /// and the last open file are gone.
+            /// Removes a name that is not a directory's. The data is removed
+            /// when the last name and the last open file are gone.
             Unlink: fn unlink(caller: &'a Caller, parent: InodeId, name: &'a OsStr) -> Result<()>, changes;
 
             /// Removes an empty directory.
             Rmdir: fn rmdir(caller: &'a Caller, parent: InodeId, name: &'a OsStr) -> Result<()>, changes;
 
-            /// Renames, atomically: whatever else is done to the two names at the same
-            /// time, there is a moment at which one was taken and the other given. What
-            /// loses the new name is the implementation's to find.
+            /// Renames, atomically, also with other operations on the two names
+            /// at the same time. The implementation has to find the inode that
+            /// loses the new name.
             Rename: fn rename(
                 caller: &'a Caller,
                 parent: InodeId,
@@ -122,8 +124,9 @@ macro_rules! operations {
                 request: OpenRequest,
             ) -> Result<Opened>, observes;
 
-            /// Makes and opens a regular file. With `exclusive`, `EEXIST` if the name
-            /// is taken; without, an existing file is opened if the caller may.
+            /// Creates and opens a regular file. With `exclusive`, `EEXIST` if
+            /// the name is taken; without, an existing file is opened if the
+            /// caller may.
             Create: fn create(
                 caller: &'a Caller,
                 parent: InodeId,
@@ -144,8 +147,8 @@ macro_rules! operations {
                 direct: bool,
             ) -> Result<usize>, observes;
 
-            /// Writes `data` at `offset`. A short count is followed by the error that
-            /// caused it when the rest is tried.
+            /// Writes `data` at `offset`. After a short count, the error that
+            /// caused it is answered when the rest is written.
             Write: fn write(
                 caller: &'a Caller,
                 handle: HandleId,
@@ -154,8 +157,8 @@ macro_rules! operations {
                 flags: WriteFlags,
             ) -> Result<usize>, changes;
 
-            /// One descriptor of the open file was closed: what the name's attributes
-            /// should show from now on is brought up to date. Not durable.
+            /// One descriptor of the open file was closed: brings the
+            /// attributes that the file's name shows up to date. Not durable.
             Flush: fn flush(caller: &'a Caller, handle: HandleId) -> Result<()>, observes;
 
             /// The open file has no descriptor any more.
@@ -212,7 +215,7 @@ macro_rules! operations {
             /// Makes the directory's names durable.
             SyncDir: fn sync_dir(caller: &'a Caller, handle: HandleId) -> Result<()>, observes;
 
-            /// Space and inodes of the whole.
+            /// Space and inodes of the whole file system.
             Statfs: fn statfs(caller: &'a Caller) -> Result<StatFs>, observes;
 
             /// Value of an extended attribute; `ENODATA` if there is none.
@@ -244,11 +247,11 @@ macro_rules! operations {
             /// Makes everything durable.
             Sync: fn sync() -> Result<()>, observes;
 
-            /// The path by which the inode is reached now, below the root and without
-            /// a leading `/`; empty for the root itself. One of them, if there are
-            /// several. `ENOENT` if the last one is gone. It is for logs, patterns and
-            /// people: by the time it is read, another inode may be there. `EOPNOTSUPP`
-            /// where inodes have no paths.
+            /// The current path of the inode, below the root and without a
+            /// leading `/`; empty for the root itself. One of them, if there
+            /// are several. `ENOENT` if the last name is gone. It is for logs,
+            /// patterns and people: by the time it is read, another inode may
+            /// be there. `EOPNOTSUPP` where inodes have no paths.
             Path: fn path(ino: InodeId) -> Result<PathBuf>, observes;
         }
     };

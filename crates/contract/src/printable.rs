@@ -1,8 +1,8 @@
-//! Names as people may see them. Whoever makes a file chooses its name, and a
-//! name may have line breaks, escape sequences of terminals and characters that
-//! turn the text after them round: printed as it is, it can forge what a
-//! command says. This is the one place that escapes; `cargo xtask tidy` refuses
-//! `display()`, which does not.
+//! Printing names safely. The creator of a file chooses its name, which may
+//! have line breaks, escape sequences of terminals and characters that reverse
+//! the text after them: printed unchanged, it can forge a command's output.
+//! This is the only place that escapes; `cargo xtask tidy` refuses `display()`,
+//! which does not.
 
 use std::borrow::Cow;
 use std::ffi::OsStr;
@@ -10,12 +10,12 @@ use std::fmt::{self, Write};
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 
-/// A name that is shown as it is where that is harmless, and else quoted as a
-/// shell takes it: `$'two\nlines'`.
+/// A name that is printed unchanged if that is harmless, and else quoted for a
+/// shell: `$'two\nlines'`.
 #[derive(Clone, Copy, Debug)]
 pub struct Printable<'a>(&'a [u8]);
 
-/// What has a name that can be shown.
+/// A thing with a name to be printed.
 pub trait Shown {
     /// The name, for messages, tables and logs.
     fn shown(&self) -> Printable<'_>;
@@ -48,7 +48,7 @@ impl fmt::Display for Printable<'_> {
     }
 }
 
-/// Whether nobody can mistake it for something else.
+/// Whether the text can't be mistaken for something else.
 fn is_harmless(text: &str) -> bool {
     let blank_ends = text.starts_with(char::is_whitespace) || text.ends_with(char::is_whitespace);
     !text.is_empty() && !blank_ends && !text.starts_with("$'") && !text.chars().any(is_unprintable)
@@ -80,9 +80,9 @@ fn escape(c: char, to: &mut impl Write) -> fmt::Result {
     }
 }
 
-/// Whether a character is none that is seen as it is: it controls a terminal, breaks
+/// Whether a character is not seen as itself: it controls a terminal, breaks
 /// lines, changes the direction of text, or has no width. Joiners, which some
-/// scripts need, are let through.
+/// scripts need, are allowed.
 #[must_use]
 pub fn is_unprintable(c: char) -> bool {
     c.is_control()
@@ -92,15 +92,15 @@ pub fn is_unprintable(c: char) -> bool {
             | '\u{fff9}'..='\u{fffb}' | '\u{e0000}'..='\u{e007f}')
 }
 
-/// So many of them: `1 file`, `2 files`.
+/// A count with its noun: `1 file`, `2 files`.
 #[must_use]
 pub fn counted(count: u64, what: &str) -> String {
     format!("{count} {what}{}", if count == 1 { "" } else { "s" })
 }
 
-/// Text of several lines, such as a message or a table, in which nothing is
-/// left that a terminal would act on. Names in it are quoted already; this is
-/// for what comes by other ways.
+/// Text of several lines, such as a message or a table, without characters that
+/// a terminal acts on. Names in it are quoted already; this is for text from
+/// other sources.
 #[must_use]
 pub fn tame(text: &str) -> Cow<'_, str> {
     let is_wild = |c: char| c != '\n' && is_unprintable(c);
@@ -110,10 +110,10 @@ pub fn tame(text: &str) -> Cow<'_, str> {
     replace(text, is_wild, escape)
 }
 
-/// The same for JSON: what is in its strings is escaped as JSON has it.
+/// The same for JSON: strings are escaped in JSON's way.
 #[must_use]
 pub fn tame_json(text: &str) -> Cow<'_, str> {
-    // Below 32 there is only white space between values.
+    // Outside strings, only white space is below 32.
     let is_wild = |c: char| c >= ' ' && is_unprintable(c);
     if !text.contains(is_wild) {
         return text.into();

@@ -1,18 +1,18 @@
-//! Pseudo-random numbers, where a seed has to give the same ones again. What
-//! has to be unpredictable comes from [`Environment`](crate::Environment).
+//! Pseudo-random numbers, which are the same for the same seed. Unpredictable
+//! ones come from [`Environment`](crate::Environment).
 
 /// `SplitMix64`: small, fast and good enough to sample with.
 #[derive(Clone, Debug)]
 pub struct SplitMix(u64);
 
 impl SplitMix {
-    /// The generator of a seed.
+    /// A generator with this seed.
     #[must_use]
     pub fn new(seed: u64) -> Self {
         Self(seed)
     }
 
-    /// The generator of one of several things that have one seed.
+    /// The generator of one of several things that share a seed.
     #[must_use]
     pub fn of(seed: u64, which: u64) -> Self {
         let mut random = Self(seed ^ which.wrapping_mul(0xd1b5_4a32_d192_ed03));
@@ -31,11 +31,11 @@ impl SplitMix {
 
     /// A number below `limit`.
     pub fn below(&mut self, limit: u64) -> u64 {
-        // The high half of a 128-bit product: even enough, and no division.
+        // The high half of a 128-bit product: even enough, without a division.
         ((u128::from(self.next_u64()) * u128::from(limit)) >> 64) as u64
     }
 
-    /// One of several; there has to be one.
+    /// One of several; `from` must not be empty.
     pub fn pick<T: Copy>(&mut self, from: &[T]) -> T {
         from[self.below(from.len() as u64) as usize]
     }
@@ -54,7 +54,7 @@ mod tests {
 
     #[test]
     fn a_seed_gives_the_numbers_that_the_algorithm_has() {
-        // Of the reference implementation in C, seeded with 1234567.
+        // From the reference implementation in C, seeded with 1234567.
         let expected = [6_457_827_717_110_365_317, 3_203_168_211_198_807_973, 9_817_491_932_198_370_423];
         let mut random = SplitMix::new(1_234_567);
         assert_eq!([(); 3].map(|()| random.next_u64()), expected);

@@ -1,5 +1,5 @@
-//! Operations as values: what travels in queues, and what a module sees that
-//! treats all operations alike.
+//! Operations as values, for queues and for modules that treat all operations
+//! alike.
 
 use crate::{
     Attr, Caller, DirSink, Entry, Errno, Error, FallocateMode, FileSystem, FileSystemCapabilities, HandleId,
@@ -12,10 +12,10 @@ use std::path::PathBuf;
 
 /// A file system that answers all operations in one place.
 ///
-/// [`Served`] makes a [`FileSystem`] of it. Where only some operations are
-/// treated, [`Layer`](crate::Layer) is cheaper and shorter.
+/// [`Served`] makes a [`FileSystem`] of it. For modules that handle only some
+/// operations, [`Layer`](crate::Layer) is cheaper and shorter.
 pub trait Service: Send + Sync {
-    /// What this file system can do.
+    /// The capabilities of this file system.
     fn capabilities(&self) -> FileSystemCapabilities;
 
     /// Carries the request out. The reply is of the same operation.
@@ -26,7 +26,7 @@ pub trait Service: Send + Sync {
 #[derive(Clone, Copy, Debug)]
 pub struct Served<S>(pub S);
 
-/// What every reply can be made of.
+/// Every type of reply can be made from an error.
 trait Failing {
     fn failed(error: Error) -> Self;
 }
@@ -59,7 +59,7 @@ macro_rules! requests {
             /// Every operation, in the order of the table.
             pub const ALL: &'static [Self] = &[$(Self::$variant),*];
 
-            /// The name in logs and metrics: that of the method.
+            /// The name in logs and metrics: the method's.
             #[must_use]
             pub const fn name(self) -> &'static str {
                 match self {
@@ -67,7 +67,7 @@ macro_rules! requests {
                 }
             }
 
-            /// Whether data, names or attributes may be others afterwards.
+            /// Whether data, names or attributes may change.
             #[must_use]
             pub const fn changes(self) -> bool {
                 match self {
@@ -75,8 +75,8 @@ macro_rules! requests {
                 }
             }
 
-            /// The reply with an error. That of [`Operation::Forget`] has room for none,
-            /// and is the usual one.
+            /// The reply with an error. That of [`Operation::Forget`] can't
+            /// have one, and is the usual reply.
             #[must_use]
             pub fn failed(self, error: Error) -> Reply {
                 match self {
@@ -85,8 +85,8 @@ macro_rules! requests {
             }
         }
 
-        /// An operation with its arguments, which are those of the method of the
-        /// same name of [`FileSystem`]. Data stays where it is and is referred to.
+        /// An operation with its arguments, which are those of the method of
+        /// the same name of [`FileSystem`]. Data is borrowed.
         #[derive(Debug)]
         #[allow(missing_docs, reason = "the arguments are documented with the methods")]
         pub enum Request<'a> {
@@ -97,7 +97,7 @@ macro_rules! requests {
         }
 
         impl Request<'_> {
-            /// The operation that is asked for.
+            /// The operation of the request.
             #[must_use]
             pub const fn operation(&self) -> Operation {
                 match self {
@@ -106,7 +106,7 @@ macro_rules! requests {
             }
         }
 
-        /// What an operation answered.
+        /// The answer of an operation.
         #[derive(Debug)]
         pub enum Reply {
             $(
@@ -167,7 +167,7 @@ mod tests {
     use std::collections::HashSet;
     use std::time::Duration;
 
-    /// Answers everything as if it had been a sync.
+    /// Answers everything with the reply of a sync.
     struct Confused;
 
     impl Service for Confused {
@@ -192,7 +192,7 @@ mod tests {
         let error = fs.readlink(&Caller::root(), InodeId::ROOT).unwrap_err();
         assert_eq!(error.errno(), Errno::EIO);
         assert!(error.to_string().contains("readlink"), "{error}");
-        // It has no way to fail.
+        // It can't fail.
         fs.forget(InodeId::ROOT, 1);
     }
 

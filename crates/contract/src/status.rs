@@ -1,6 +1,6 @@
-//! What a volume says of itself, its tiers and its files. The volume fills these
-//! types in, the control protocol carries them as they are, and commands and
-//! metrics read them: a new field is one here, and one where it is known.
+//! The state of a volume, its tiers and its files. The volume fills these types
+//! in, the control protocol sends them unchanged, and commands and metrics read
+//! them: a new field is added here, and filled in where it is known.
 
 use crate::TierId;
 use serde::{Deserialize, Serialize};
@@ -16,7 +16,7 @@ pub struct NamedTier {
     pub name: String,
 }
 
-/// How a tier is doing.
+/// The state of a tier.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum TierState {
@@ -24,28 +24,28 @@ pub enum TierState {
     Online,
     /// It has no room beyond its reserve.
     Full,
-    /// It takes no new ranges: what is on it is to go elsewhere.
+    /// It takes no new ranges: its data is to go elsewhere.
     Draining,
-    /// It was set to be read only. It goes by the name of
-    /// [`ReadOnly`](Self::ReadOnly), and is read as that:
+    /// It was set to be read only. It is displayed as
+    /// [`ReadOnly`](Self::ReadOnly), and parsed as that:
     /// [`TierStatus::readonly`] tells the two apart.
     #[serde(rename = "read-only", skip_deserializing)]
     SetReadOnly,
-    /// It refuses writes; what is on it can be read.
+    /// It refuses writes; its data can be read.
     ReadOnly,
     /// It answers errors, or is gone.
     Failing,
-    /// Nothing that was begun on it ends.
+    /// No operation on it ends.
     Hanging,
     /// The volume was opened without it.
     Absent,
 }
 
 impl TierState {
-    /// The words for all of them.
+    /// The names of all states.
     pub const NAMES: [&str; 7] = ["online", "full", "draining", "read-only", "failing", "hanging", "absent"];
 
-    /// The word that `status` shows, one of [`NAMES`](Self::NAMES).
+    /// The name that `status` shows, one of [`NAMES`](Self::NAMES).
     #[must_use]
     pub fn name(self) -> &'static str {
         match self {
@@ -73,44 +73,44 @@ pub struct TierStatus {
     pub id: TierId,
     /// The tier's name.
     pub name: String,
-    /// Where it is.
+    /// Its location.
     pub location: String,
     /// Whether it holds the namespace.
     pub home: bool,
-    /// How it is doing.
+    /// Its state.
     pub state: TierState,
-    /// What its trouble began with; `None` while it has none.
+    /// Its trouble; `None` if it has none.
     #[serde(default)]
     pub trouble: Option<Trouble>,
-    /// Whether what was synced to it survives power loss; it does not on a
-    /// file system in memory.
+    /// Whether synced data survives power loss; not so on a file system in
+    /// memory.
     #[serde(default = "durable")]
     pub durable: bool,
     /// Faults that are armed on it for a drill. Filled in by the daemon.
     #[serde(default)]
     pub faults: Vec<String>,
-    /// Its share when ranges are dealt by weight; 0 while it is not known.
+    /// Its share when ranges are dealt by weight; 0 if unknown.
     pub weight: f64,
     /// Space that Braid leaves free.
     pub reserve: u64,
-    /// It was set to be read only.
+    /// Whether it was set to be read only.
     #[serde(default)]
     pub readonly: bool,
-    /// It takes no new ranges: what is on it is to go elsewhere.
+    /// Whether it takes no new ranges, because its data is to go elsewhere.
     #[serde(default)]
     pub draining: bool,
-    /// Size of the file system beneath.
+    /// Size of the file system below.
     pub total: u64,
-    /// Free space of the file system beneath.
+    /// Free space of the file system below.
     pub free: u64,
-    /// What Braid may still put there.
+    /// Space that Braid may still use there.
     pub available: u64,
-    /// Space in use on the file system beneath, by anybody.
+    /// Used space on the file system below, by any user.
     pub used: u64,
     /// Ranges of spread files there.
     pub ranges: u64,
-    /// Errors that it answered since the mount, by kind: `io`, `no-space`,
-    /// `read-only` or `missing`.
+    /// Errors since the mount, by kind: `io`, `no-space`, `read-only` or
+    /// `missing`.
     #[serde(default)]
     pub errors: BTreeMap<String, u64>,
     /// Bytes read since the mount.
@@ -125,18 +125,18 @@ pub struct TierStatus {
     pub read_rate: f64,
     /// Bytes written a second, now.
     pub write_rate: f64,
-    /// Bytes read a second at most, as calibrated or learned; `None` while
-    /// nothing is known.
+    /// Highest bytes read per second, as calibrated or learned; `None` if
+    /// unknown.
     #[serde(default)]
     pub read_bandwidth: Option<f64>,
     /// The same for bytes written.
     #[serde(default)]
     pub write_bandwidth: Option<f64>,
-    /// How long reads for applications took within the last second, or the last
-    /// epoch where that is longer, in nanoseconds.
+    /// Latency of applications' reads within the last second, or the last epoch
+    /// if that is longer, in nanoseconds.
     #[serde(default)]
     pub read_latency_ns: Latency,
-    /// How long writes for applications took, in the same time.
+    /// The same for writes.
     #[serde(default)]
     pub write_latency_ns: Latency,
     /// The same for reads since the mount.
@@ -145,36 +145,36 @@ pub struct TierStatus {
     /// The same for writes since the mount.
     #[serde(default)]
     pub write_latency_total_ns: Latency,
-    /// How many reads for applications took how long since the mount.
+    /// Histogram of latencies of applications' reads since the mount.
     #[serde(default, skip_serializing_if = "LatencyHistogram::is_empty")]
     pub read_latency_histogram_ns: LatencyHistogram,
     /// The same for writes.
     #[serde(default, skip_serializing_if = "LatencyHistogram::is_empty")]
     pub write_latency_histogram_ns: LatencyHistogram,
-    /// Operations for applications that were under way at a time, on average,
-    /// within the last second or epoch.
+    /// Applications' operations in flight, on average, within the last second
+    /// or epoch.
     #[serde(default)]
     pub in_flight: f64,
-    /// Threads of applications that used the tier in the last whole second, or
-    /// epoch where that is longer.
+    /// Threads of applications that used the tier in the last complete second,
+    /// or epoch if that is longer.
     #[serde(default)]
     pub threads: u32,
-    /// Eight of them at most that moved most bytes in that time, the busiest
-    /// first. Told to root and the user who mounted.
+    /// At most eight of them, those that moved most bytes in that time, busiest
+    /// first. Shown to root and the user who mounted.
     #[serde(default)]
     pub busiest_threads: Vec<ThreadStatus>,
-    /// Bytes a second that movers and jobs read from it and write to it.
+    /// Bytes per second that movers and jobs read from it and write to it.
     #[serde(default)]
     pub mover_rate: f64,
-    /// Bytes a second that movers and jobs may come to there at present; `None` if
-    /// there is no cap.
+    /// Bytes a second that movers and jobs may move there now; `None` without a
+    /// limit.
     #[serde(default)]
     pub mover_limit: Option<f64>,
-    /// The file system beneath, as `stat` numbers it. Not sent: the number is of
-    /// no use elsewhere.
+    /// The device number of the file system below, as in `stat`. Not sent: it
+    /// means nothing elsewhere.
     #[serde(skip)]
     pub device_number: u64,
-    /// The block device beneath, if there is one. Filled in by the daemon.
+    /// The block device below, if there is one. Filled in by the daemon.
     #[serde(default)]
     pub device: Option<Device>,
 }
@@ -182,72 +182,71 @@ pub struct TierStatus {
 /// Figures of a block device, of everything that uses it.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Device {
-    /// The kernel's name of it.
+    /// The kernel's name for it.
     pub name: String,
     /// Bytes read a second.
     pub read_rate: f64,
     /// Bytes written a second.
     pub write_rate: f64,
-    /// Operations under way at present.
+    /// Operations in flight now.
     pub in_flight: u64,
-    /// Share of time in which something was under way, 0 to 1.
+    /// Share of time with operations in flight, 0 to 1.
     pub busy: f64,
 }
 
-/// How long operations took, in nanoseconds; zeros if there were none.
+/// Latency of operations, in nanoseconds; zeros if there were none.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Latency {
-    /// How many there were.
+    /// Number of operations.
     #[serde(default)]
     pub ops: u64,
-    /// On average.
+    /// Mean.
     #[serde(rename = "mean")]
     pub mean_ns: u64,
-    /// Half of them took no longer.
+    /// Median.
     #[serde(rename = "p50")]
     pub p50_ns: u64,
-    /// 99 in a hundred took no longer.
+    /// 99th percentile.
     #[serde(rename = "p99")]
     pub p99_ns: u64,
 }
 
-/// How many operations took how long.
+/// Histogram of latencies.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct LatencyHistogram {
-    /// Time of all of them together, in nanoseconds.
+    /// Sum of all latencies, in nanoseconds.
     #[serde(rename = "sum")]
     pub sum_ns: u64,
-    /// The shortest first.
+    /// By rising latency.
     pub buckets: Vec<LatencyBucket>,
 }
 
 impl LatencyHistogram {
-    /// Whether there is nothing in it, not even empty buckets.
+    /// Whether it has no buckets, not even empty ones.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.buckets.is_empty()
     }
 }
 
-/// Operations that took less than some time, and no less than those of the
-/// bucket before.
+/// Operations faster than some latency, and not faster than that of the bucket
+/// before.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct LatencyBucket {
-    /// That time in nanoseconds; `None` for the last bucket, which has the
-    /// longest.
+    /// That latency in nanoseconds; `None` for the last bucket.
     #[serde(rename = "below")]
     pub below_ns: Option<u64>,
-    /// How many there were.
+    /// Number of operations.
     pub ops: u64,
 }
 
-/// What a thread of an application does on a tier.
+/// The load of an application's thread on a tier.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct ThreadStatus {
     /// The thread's id.
     pub thread: u32,
-    /// The program that it is of, as the kernel calls its process; `None` where
-    /// the thread has ended or can't be looked at. Filled in by the daemon.
+    /// The program of its process, as the kernel names it; `None` if the thread
+    /// has ended or can't be looked up. Filled in by the daemon.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub program: Option<String>,
     /// Bytes read a second.
@@ -258,11 +257,11 @@ pub struct ThreadStatus {
     pub read_op_rate: f64,
     /// Writes a second.
     pub write_op_rate: f64,
-    /// How long a read took on average, in nanoseconds; 0 if there was none.
+    /// Mean latency of reads, in nanoseconds; 0 if there were none.
     pub read_latency_ns: u64,
-    /// The same of a write.
+    /// The same for writes.
     pub write_latency_ns: u64,
-    /// Operations under way at a time, on average.
+    /// Operations in flight, on average.
     pub in_flight: f64,
 }
 
@@ -273,33 +272,33 @@ fn durable() -> bool {
 /// Why a tier can't be relied on.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Trouble {
-    /// The error that it began with.
+    /// The first error.
     pub error: String,
-    /// How long it has lasted, in seconds.
+    /// Duration, in seconds.
     pub seconds: f64,
 }
 
-/// What one mover moved from one tier to another for one reason.
+/// Data that one mover moved from one tier to another for one reason.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct MoveCount {
     /// `promote` or `demote`.
     pub mover: String,
     /// The tier that the ranges left.
     pub from: String,
-    /// The tier that they are on since.
+    /// The tier that they moved to.
     pub to: String,
     /// Why they were moved: `hot`, or `watermark`.
     pub reason: String,
-    /// How many ranges.
+    /// Number of ranges.
     pub ranges: u64,
-    /// How many bytes that is.
+    /// Their bytes.
     pub bytes: u64,
 }
 
 /// A rule that holds for a file.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct HoldingRule {
-    /// Its place in the stack file's list, from 1 on.
+    /// Its position in the stack file's list, from 1 on.
     pub number: u64,
     /// Its condition, as the stack file has it.
     pub when: String,
@@ -322,12 +321,11 @@ pub struct PlacedRun {
     pub tier: Option<NamedTier>,
     /// Why the ranges are there.
     pub reason: String,
-    /// Since when, in seconds since 1970; `None` where that is not known. The
-    /// earliest of the run.
+    /// Time of the move there, in seconds since 1970, the earliest of the run;
+    /// `None` if unknown.
     #[serde(default)]
     pub since: Option<u64>,
-    /// How much the ranges are used, in percent; 0 for those that are not, and
-    /// for those of which nothing is known.
+    /// Heat of the ranges, in percent; 0 if unused or unknown.
     #[serde(default)]
     pub heat: u8,
     /// What movers and policy would do with them now.
@@ -348,11 +346,11 @@ pub struct AffectedRun {
     pub state: String,
 }
 
-/// What pinning came to.
+/// The outcome of pinning.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Pinned {
-    /// Regular files that were looked at.
+    /// Regular files that were visited.
     pub files: u64,
-    /// Those of which it was changed whether, or where to, they are pinned.
+    /// Files whose pin changed.
     pub changed: u64,
 }

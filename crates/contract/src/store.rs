@@ -1,4 +1,4 @@
-//! What a tier offers: bytes in named objects.
+//! A tier's store: bytes in named objects.
 
 use crate::{Errno, Fd, Hint, NativeFd, ObjectId, Result, Timestamp, Usage};
 use std::io::{IoSlice, IoSliceMut};
@@ -17,28 +17,28 @@ pub struct StoreCapabilities {
     pub allocate: bool,
     /// [`Store::next_data`] tells data from holes.
     pub seek_data: bool,
-    /// Data may be written over in place. Without it, each byte of an object is
-    /// written once: [`Store::write_at`] answers `EOPNOTSUPP`, and writes
-    /// nothing, where any of the bytes was written before, also if it was cut
-    /// off since.
+    /// Data may be overwritten in place. Without this, each byte of an object
+    /// is written once: [`Store::write_at`] answers `EOPNOTSUPP`, and writes
+    /// nothing, where any of the bytes was written before, even if it was
+    /// truncated away since.
     pub overwrite: bool,
-    /// What was synced survives power loss.
+    /// Synced data survives power loss.
     pub durable: bool,
-    /// An object that is written past its end gets more space than was asked
-    /// for, unless it was allocated before.
+    /// The store preallocates space for an object that is written past its end,
+    /// unless that was allocated before.
     pub preallocates: bool,
-    /// Operations that the store takes at once, at least 1. One more gains
-    /// nothing: it would only wait inside.
+    /// Operations that the store handles in parallel, at least 1. More only
+    /// wait inside.
     pub queue_depth: u32,
 }
 
 /// How to carry out one read or write.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct StoreIo {
-    /// Go past the kernel's page cache where alignment allows it; where it does
+    /// Bypass the kernel's page cache where alignment allows it; where it does
     /// not, the store uses its cached path and the result is the same.
     pub direct: bool,
-    /// What is known of the data.
+    /// What is known about the data's future.
     pub hint: Hint,
 }
 
@@ -60,7 +60,7 @@ pub enum PieceIo<'a> {
     Read {
         /// The object.
         id: ObjectId,
-        /// Where in the object, in bytes.
+        /// Offset in the object, in bytes.
         offset: u64,
         /// Filled one after another, up to the object's end.
         bufs: &'a mut [IoSliceMut<'a>],
@@ -71,9 +71,9 @@ pub enum PieceIo<'a> {
     Write {
         /// The object.
         id: ObjectId,
-        /// Where in the object, in bytes.
+        /// Offset in the object, in bytes.
         offset: u64,
-        /// What to write, one after another.
+        /// Written one after another.
         bufs: &'a [IoSlice<'a>],
         /// Bytes written.
         done: usize,
@@ -98,10 +98,10 @@ impl PieceIo<'_> {
 /// `ENOENT`; a device that fails answers `EIO`, one that vanished `ESTALE` or
 /// `ENODEV`, a full one `ENOSPC` or `EDQUOT`, a read-only one `EROFS`.
 pub trait Store: Send + Sync {
-    /// What this store can do.
+    /// The capabilities of this store.
     fn capabilities(&self) -> StoreCapabilities;
 
-    /// Makes an empty object. Idempotent: an object that exists is left as it
+    /// Creates an empty object. Idempotent: an existing object is left as it
     /// is. Durable only after [`sync`](Self::sync) of the object.
     fn create(&self, id: ObjectId) -> Result<()>;
 
@@ -109,17 +109,17 @@ pub trait Store: Send + Sync {
     /// which is short only at the object's end.
     fn read_at(&self, id: ObjectId, offset: u64, bufs: &mut [IoSliceMut<'_>], io: StoreIo) -> Result<usize>;
 
-    /// Writes `bufs` at `offset`, and grows the object if it ends before. Over
-    /// data that is there, needs the capability `overwrite`.
-    /// Returns the count of bytes written; a short count is followed by the
-    /// error that caused it when the rest is tried.
+    /// Writes `bufs` at `offset`, growing the object if needed. Overwriting
+    /// data needs the capability `overwrite`. Returns the count of bytes
+    /// written; after a short count, the error that caused it is answered when
+    /// the rest is written.
     fn write_at(&self, id: ObjectId, offset: u64, bufs: &[IoSlice<'_>], io: StoreIo) -> Result<usize>;
 
-    /// Carries out all pieces, in any order and at the same time where the store
-    /// can; each is as if by [`read_at`](Self::read_at) or
-    /// [`write_at`](Self::write_at), so that pieces which overlap have no order
-    /// among them. Begins no further piece after one that failed; the `done` of
-    /// each piece, 0 to begin with, tells how far it came.
+    /// Carries out all pieces, in any order and at the same time where the
+    /// store can; each is like a [`read_at`](Self::read_at) or
+    /// [`write_at`](Self::write_at), so that overlapping pieces have no order.
+    /// Begins no further piece after one that failed; the `done` of each piece,
+    /// 0 at first, is its progress.
     fn batch(&self, pieces: &mut [PieceIo<'_>], io: StoreIo) -> Result<()> {
         for piece in pieces {
             match piece {
@@ -139,19 +139,19 @@ pub trait Store: Send + Sync {
     /// The object's size stays. Needs the capability `punch`.
     fn punch(&self, id: ObjectId, offset: u64, len: u64) -> Result<()>;
 
-    /// Cuts or grows the object to `size` bytes. What it grows by reads as zeros.
+    /// Shrinks or grows the object to `size` bytes. New bytes read as zeros.
     fn truncate(&self, id: ObjectId, size: u64) -> Result<()>;
 
-    /// Makes what was written to the objects, and their existence, survive
-    /// power loss (if the store is `durable`). With `data_only`, times may be
-    /// left behind, sizes not.
+    /// Makes the contents of the objects, and their existence, survive power
+    /// loss (if the store is `durable`). With `data_only`, times may be left
+    /// out, sizes not.
     fn sync(&self, ids: &[ObjectId], data_only: bool) -> Result<()>;
 
     /// Makes everything on the tier durable.
     fn sync_all(&self) -> Result<()>;
 
-    /// Removes objects. One that does not exist is passed over. Not durable
-    /// until the device writes it back; removal may be undone by power loss.
+    /// Removes objects. A missing one is no error. Not durable until the device
+    /// writes it back; power loss may undo a removal.
     fn remove(&self, ids: &[ObjectId]) -> Result<()>;
 
     /// Size and space of an object.
@@ -162,7 +162,7 @@ pub trait Store: Send + Sync {
     /// the capability `seek_data`.
     fn next_data(&self, id: ObjectId, offset: u64) -> Result<Option<(u64, u64)>>;
 
-    /// Space of the store at this moment.
+    /// Current space of the store.
     fn usage(&self) -> Result<Usage>;
 
     /// The label that was last set on the tier, opaque to the store; `None` on
@@ -170,41 +170,41 @@ pub trait Store: Send + Sync {
     fn label(&self) -> Result<Option<Vec<u8>>>;
 
     /// Sets the tier's label, at most 4096 bytes, atomically and durably. The
-    /// first label also lays out whatever else the store needs to keep objects.
+    /// first label also creates all else that the store needs to keep objects.
     fn set_label(&self, label: &[u8]) -> Result<()>;
 
-    /// Leaves a text for people who come across the tier's place by other means
-    /// than the volume; does nothing where it is left already. It goes with
-    /// [`clear`](Self::clear). A store without such a place does nothing.
+    /// Writes a text for people who find the tier's directory by other means
+    /// than the volume; does nothing if it exists already.
+    /// [`clear`](Self::clear) removes it. A store without a directory does
+    /// nothing.
     fn leave_notice(&self, _text: &[u8]) -> Result<()> {
         Ok(())
     }
 
-    /// Whether the tier can be relied on, or can be again after it failed:
-    /// opens it anew if need be, and makes sure that it is still the tier with
-    /// this label. `ESTALE` if it is not, or not there; `EROFS` if it refuses
-    /// writes. What was written before and not synced may be lost when a tier
-    /// comes back; [`sync`](Self::sync) of such an object fails once.
+    /// Checks that the tier can be relied on, or can be again after a failure:
+    /// opens it again if needed, and makes sure that it still is the tier with
+    /// this label. `ESTALE` if it is not, or absent; `EROFS` if it refuses
+    /// writes. Unsynced writes may be lost when a tier comes back;
+    /// [`sync`](Self::sync) of such an object fails once.
     fn probe(&self, label: &[u8]) -> Result<()>;
 
     /// Removes everything that the store keeps, durably, so that its place can
-    /// be used anew: the objects, then the label. What is not the store's is
-    /// left alone. Whoever fails in the middle may begin again: the label is
-    /// the last to go. `ENOTEMPTY` if something that is not the store's is in
-    /// the way.
+    /// be reused: the objects, then the label. Other files are left alone.
+    /// After a failure this can be repeated, since the label is removed last.
+    /// `ENOTEMPTY` if files that are not the store's are in the way.
     fn clear(&self) -> Result<()>;
 
     /// Calls `visit` with every object, in no order. For checking.
     fn list(&self, visit: &mut dyn FnMut(ObjectId)) -> Result<()>;
 
-    /// The directory that the tier is, where it is one of a native file system,
-    /// with whatever was in it before; `EOPNOTSUPP` for other stores.
+    /// The directory of the tier, if it is one of a native file system, with
+    /// all of its files; `EOPNOTSUPP` for other stores.
     fn directory(&self) -> Result<Fd> {
         Err(Errno::EOPNOTSUPP.into())
     }
 
     /// Makes the regular file behind `file`, which is on the tier's own file
-    /// system, an object: it has one more name then, and its other names lead to
+    /// system, an object: it gets one more name, and its other names lead to
     /// the object's bytes until they are removed. Durable after
     /// [`sync_all`](Self::sync_all). `EEXIST` if there is such an object,
     /// `EXDEV` if the file is elsewhere, `EOPNOTSUPP` if the store has no
@@ -214,17 +214,16 @@ pub trait Store: Send + Sync {
         Err(Errno::EOPNOTSUPP.into())
     }
 
-    /// The file that keeps an object, to be looked at; `ENOENT` if there is no
-    /// such object, `EOPNOTSUPP` if the store has no
-    /// [`directory`](Self::directory).
+    /// The file of an object, opened with
+    /// [`Access::Path`](crate::Access::Path); `ENOENT` if there is no such
+    /// object, `EOPNOTSUPP` if the store has no [`directory`](Self::directory).
     fn object_file(&self, id: ObjectId) -> Result<Fd> {
         let _ = id;
         Err(Errno::EOPNOTSUPP.into())
     }
 
     /// A descriptor, open for reading and writing, whose offsets are the
-    /// object's. Needs the capability `descriptors`; this one method is what
-    /// makes the direct data path, passthrough, `mmap` and `splice` possible
-    /// without a copy.
+    /// object's. Needs the capability `descriptors`; the direct data path,
+    /// passthrough, `mmap` and `splice` without a copy depend on it.
     fn fd(&self, id: ObjectId) -> Result<Arc<OwnedFd>>;
 }

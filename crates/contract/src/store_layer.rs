@@ -1,4 +1,5 @@
-//! Stores on top of another one: a layer writes only what it changes.
+//! Stores on top of another one: a layer implements only the operations that it
+//! changes.
 
 use crate::{Fd, NativeFd, ObjectId, ObjectStat, Result, Store, StoreCapabilities, StoreIo, Usage};
 use std::io::{IoSlice, IoSliceMut};
@@ -7,7 +8,7 @@ use std::sync::Arc;
 
 macro_rules! layer {
     ($($variant:ident: fn $name:ident($($arg:ident: $type:ty),*) -> $reply:ty, of $ids:expr;)*) => {
-        /// An operation of a store, as a [`StoreLayer`] tells them apart.
+        /// An operation of a store.
         #[derive(Clone, Copy, PartialEq, Eq, Debug)]
         pub enum StoreOperation {
             $(
@@ -18,19 +19,19 @@ macro_rules! layer {
 
         /// A store on top of another one. Every operation goes to the store
         /// beneath, unless the layer has a method of its own for it, or refuses
-        /// it [`before`](Self::before). Batches are not handed on as such: each
-        /// piece is read or written by the layer. A layer is a [`Store`] thereby.
+        /// it [`before`](Self::before). Batches are split: the layer reads or
+        /// writes each piece. Every layer is a [`Store`].
         pub trait StoreLayer: Send + Sync {
-            /// The store beneath.
+            /// The store below.
             fn inner(&self) -> &dyn Store;
 
-            /// What this store can do: what the one beneath can.
+            /// The capabilities of this store: those of the one below.
             fn capabilities(&self) -> StoreCapabilities {
                 self.inner().capabilities()
             }
 
-            /// Asked before an operation goes to the store beneath; the error is
-            /// answered in its place. Of operations on objects, `ids` are these.
+            /// Called before an operation goes to the store below; an error is
+            /// answered instead. `ids` are the objects of the operation.
             ///
             /// # Errors
             /// If the operation is to fail.

@@ -1,5 +1,5 @@
 //! Sizes, rates, percentages, durations and truth values as people write and
-//! read them: in stack files, flags, conditions of rules and messages alike.
+//! read them, in stack files, flags, conditions of rules and messages.
 
 #[cfg(test)]
 mod tests;
@@ -10,7 +10,7 @@ use std::time::Duration;
 const KIB: u64 = 1 << 10;
 const KB: u64 = 1000;
 
-/// Units by their names, with how much each is.
+/// Units by name, with their values.
 pub type Units = [(&'static str, u64)];
 
 /// Units of sizes, in bytes, by the names that [`write_size`] has for them.
@@ -36,7 +36,7 @@ pub const DURATIONS: &Units = &[
     ("d", 86_400_000_000_000),
 ];
 
-/// How much the unit of this very name is.
+/// The value of the unit with exactly this name.
 #[must_use]
 pub fn unit(units: &Units, name: &str) -> Option<u64> {
     units.iter().find(|(known, _)| *known == name).map(|(_, factor)| *factor)
@@ -75,22 +75,22 @@ pub fn parse_size(text: &str) -> Result<u64, String> {
     size.ok_or_else(|| "the largest size is 16777215TiB".into())
 }
 
-/// Whether a unit is written so: in full, or by its first letter or two where
-/// it is one of 1024s.
+/// Whether `written` names the unit: in full, or by its first letter or two for
+/// binary units.
 fn is_unit(written: &str, name: &str) -> bool {
     let short =
         name.strip_suffix("ib").is_some_and(|letter| written.strip_suffix('i').unwrap_or(written) == letter);
     written == name || short
 }
 
-/// The digits that a text begins with, and the unit after them, with a blank
-/// between the two or without.
+/// The leading digits of a text, and the unit after them, with or without a
+/// blank between.
 fn split(text: &str) -> (&str, &str) {
     let (number, unit) = split_number(text);
     (number, unit.strip_prefix(' ').filter(|unit| !unit.is_empty()).unwrap_or(unit))
 }
 
-/// The digits that a text begins with, and the rest of it.
+/// The leading digits of a text, and the rest.
 #[must_use]
 pub fn split_number(text: &str) -> (&str, &str) {
     text.split_at(text.bytes().take_while(u8::is_ascii_digit).count())
@@ -143,7 +143,7 @@ pub fn parse_rate(text: &str) -> Result<u64, String> {
     parse_size(size).map_err(|_| format!("a rate is {RATE_FORMS}; a size is {SIZE_FORMS}"))
 }
 
-/// Whether it is so; the error says how to write it.
+/// A truth value; the error says how to write it.
 ///
 /// # Errors
 /// If `text` has none of the [`TRUTH_FORMS`].
@@ -187,7 +187,7 @@ pub fn write_size(bytes: u64) -> String {
     }
 }
 
-/// A size that something needs or has: in full below 1 MiB, else rounded up.
+/// A size, exact below 1 MiB, otherwise rounded up.
 #[must_use]
 pub fn show_size_up(bytes: u64) -> String {
     let tenths = (bytes as f64 * 10.0 / KIB.pow(2) as f64).ceil() / 10.0;
@@ -206,7 +206,7 @@ pub fn show_latency(nanos: u64) -> String {
     if value < 9.95 { format!("{value:.1} {unit}") } else { format!("{value:.0} {unit}") }
 }
 
-/// A time that passes or passed, by its two largest units.
+/// A duration, in its two largest units.
 #[must_use]
 pub fn show_duration(seconds: f64) -> String {
     let seconds = seconds as u64;

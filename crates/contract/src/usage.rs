@@ -1,4 +1,4 @@
-//! How much space there is and is used, of a store and of a native file system.
+//! Total, free and used space of a store or a native file system.
 
 /// Space of a store or a file system, in bytes.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
@@ -9,7 +9,7 @@ pub struct Usage {
     pub free: u64,
     /// Usable by this process; at most `free`.
     pub available: u64,
-    /// Identifies the file system beneath, so that one that is shared by two
-    /// tiers is counted once.
+    /// Identifies the file system below, so that one shared by two tiers is
+    /// counted once.
     pub device: u64,
 }

@@ -1,7 +1,7 @@
-//! Nothing in the contract is a promise that is not kept: each method of its
-//! traits and each public field, function and variant is used by the code that
-//! ships. Names are compared, not types, so a name that many things have counts
-//! as used once one of them is. `--nocapture` prints where each is used first.
+//! The contract has no unused parts: shipped code uses each method of its
+//! traits and each public field, function and variant. Names are compared, not
+//! types, so a name that many things share counts as used once one of them is.
+//! `--nocapture` prints the first use of each.
 
 #![allow(clippy::unwrap_used, clippy::panic, reason = "a test fails by panicking")]
 
@@ -9,19 +9,18 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 use syn::visit::{self, Visit};
 
-/// Everything that the contract offers: in which file, and whether it is a
-/// method.
+/// Everything that the contract offers: its file, and whether it is a method.
 #[derive(Default)]
 struct Offered(BTreeMap<String, (String, bool)>);
 
-/// What a file uses.
+/// The names that a file uses.
 #[derive(Default)]
 struct Used {
     /// Fields that it reads, and names in paths and macros.
     names: BTreeSet<String>,
     /// Methods that it calls.
     calls: BTreeSet<String>,
-    /// The functions that the walk is in: one that calls its own name hands on.
+    /// The enclosing functions: a call of the same name only forwards.
     within: Vec<String>,
 }
 
@@ -40,7 +39,7 @@ impl Used {
         }
     }
 
-    /// What a macro is given is not parsed: all names there count.
+    /// Arguments of macros are not parsed: all names there count.
     fn tokens(&mut self, tokens: proc_macro2::TokenStream) {
         let mut after_dot = false;
         for token in tokens {
@@ -183,7 +182,7 @@ impl Offered {
     }
 }
 
-/// What is written to sockets and files is read by those at the other end.
+/// Serialized fields are read at the other end.
 fn is_serialized(attrs: &[syn::Attribute]) -> bool {
     attrs.iter().any(|attr| match &attr.meta {
         syn::Meta::List(list) => {
@@ -216,7 +215,7 @@ fn nothing_in_the_contract_is_unused() {
     let short = |path: &Path| path.strip_prefix(crates).unwrap().display().to_string();
     let mut files = Vec::new();
     sources(crates, &mut files);
-    // What tests stand on, and tests, do not count.
+    // Tests and their support do not count.
     files.retain(|path| {
         let path = short(path);
         path.contains("/src/") && !path.starts_with("testkit/") && !path.ends_with("tests.rs")
@@ -241,7 +240,7 @@ fn nothing_in_the_contract_is_unused() {
     for (name, (file, is_method)) in &offered.0 {
         let last = name.rsplit("::").next().unwrap().to_owned();
         let of_store = name.starts_with("Store");
-        // Stores keep promises; others go by them.
+        // Stores implement promises; others use them.
         let counts = |place: &&String| !(of_store && place.starts_with("stores/"));
         match uses.get(&(last, *is_method)).into_iter().flatten().find(counts) {
             Some(place) => println!("{name}: {place}"),

@@ -1,30 +1,30 @@
-//! What to do about what the volume refused to do with its tiers: by the kind
-//! of the refusal, and else by the number of the error.
+//! Advice for refused changes of tiers: by the kind of the refusal, or else by
+//! the number of the error.
 
 use crate::reply::refused;
 use braid_contract::{Errno, Error, RefusalKind, Shown};
 use braid_ipc::protocol::ErrorReply;
 use std::path::Path;
 
-/// What was to be done.
+/// The request.
 #[derive(Clone, Copy)]
 pub(crate) enum Asked<'a> {
-    /// This directory becomes a tier.
+    /// Add this directory as a tier.
     Add { dir: &'a Path },
-    /// This empty directory takes the place of a tier that is lost.
+    /// Replace a lost tier by this empty directory.
     ReplaceLost { dir: &'a Path },
-    /// This directory becomes a tier that takes the place of the tier `old`.
+    /// Replace the tier `old` by this directory.
     ReplaceBy { old: &'a str, dir: &'a Path },
-    /// This directory becomes home.
+    /// Make this directory home.
     ReplaceHome { dir: &'a Path },
-    /// A tier leaves, after it was emptied if that was asked for.
+    /// Remove a tier; with `evacuate`, after emptying it.
     Remove { tier: &'a str, evacuate: bool },
-    /// Settings of a tier are changed.
+    /// Change settings of a tier.
     Set,
 }
 
 impl<'a> Asked<'a> {
-    /// What to answer, since it was refused or failed so.
+    /// The answer to its failure or refusal.
     pub(crate) fn failed(self, error: &Error) -> ErrorReply {
         let advice = match error.refusal() {
             Some(why) => self.against(why).or_else(|| self.against_number(error.errno())),
@@ -50,7 +50,7 @@ impl<'a> Asked<'a> {
         }
     }
 
-    /// Whether it is the directory that won't do, or may be.
+    /// Whether the directory is, or may be, the problem.
     fn is_about_dir(self, why: Option<RefusalKind>) -> bool {
         match why {
             None | Some(RefusalKind::Taken) => true,

@@ -1,6 +1,6 @@
-//! The check of a volume, mounted or not, in terms that a command line can
-//! print. The command line calls [`run`] for one that is not, the control
-//! socket [`of_mounted`] for one that is.
+//! The check of a volume, with output for a command line. The command line
+//! calls [`run`] for one that is not mounted, the control socket [`of_mounted`]
+//! for one that is.
 
 use crate::config::Config;
 use crate::refusal::{Place, Refusal};
@@ -12,18 +12,17 @@ use braid_stores::native::open_dir;
 use braid_volume::{CheckOptions, CheckProgress, CheckReport, Problem, Severity, Volume};
 use std::path::{Component, Path, PathBuf};
 
-/// What a check found.
+/// The findings of a check.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Report {
-    /// What is wrong, or was.
+    /// The problems, repaired ones too.
     pub problems: Vec<FsckProblem>,
-    /// What it comes to.
+    /// The summary.
     pub summary: FsckSummary,
 }
 
 /// Checks the volume that `config` describes, which must not be mounted.
-/// `progress` is told what is being done; the check ends when it answers
-/// `false`.
+/// `progress` is called for each step; the check ends when it answers `false`.
 ///
 /// # Errors
 /// If the volume can't be opened for checking.
@@ -33,7 +32,7 @@ pub fn run(
     progress: &mut dyn FnMut(FsckProgress) -> bool,
 ) -> Result<Report, Refusal> {
     let volume = config.stack.volume();
-    // One that is only looked at may be on read-only file systems.
+    // For a check without repair, file systems may be read-only.
     if request.repair {
         validate::tiers(volume)?;
     }
@@ -45,7 +44,7 @@ pub fn run(
     wire::check(volume, &options, &mut |now| progress(told(now))).map(report)
 }
 
-/// Checks the volume while it is used.
+/// Checks a volume in use.
 pub(crate) fn of_mounted(
     volume: &Volume,
     request: &FsckRequest,
@@ -61,9 +60,9 @@ pub(crate) fn of_mounted(
     volume.check(&options, &mut |now| progress(told(now))).map(report)
 }
 
-/// What is asked for; or the path that may lead out of the volume. A directory
-/// that can't be opened is not looked at: the tier itself says what is wrong
-/// with it.
+/// The options of a check; or the path that may lead out of the volume. A
+/// directory that can't be opened is skipped: the tier itself reports its
+/// error.
 fn options<'a, 'r>(
     request: &'r FsckRequest,
     dirs: impl Iterator<Item = (&'a str, &'a Path)>,

@@ -1,5 +1,5 @@
-//! Everything that can be set, typed. Each value knows where it was set, so
-//! that whoever finds it wrong later can say so.
+//! All settings, typed. Each value knows its place, so that a later error can
+//! name that.
 
 use crate::drill::FaultRule;
 use crate::metrics::Address;
@@ -13,16 +13,17 @@ use braid_volume::{PARALLEL_JOBS_MAX, RangeSize};
 use std::path::PathBuf;
 use std::sync::Arc;
 
-/// A mount: the stack, and how it is served.
+/// The configuration of a mount: the stack, and how it is served.
 #[derive(Debug)]
 pub struct Config {
-    /// What the file system is made of.
+    /// The file system.
     pub stack: StackNode,
     /// How it is mounted.
     pub mount: MountSettings,
-    /// Whether the volume is made if its tiers are new, by the flag `--create`.
+    /// Whether to create the volume if its tiers are new, by the flag
+    /// `--create`.
     pub create: bool,
-    /// Where all this is from.
+    /// The source of the configuration.
     pub(crate) source: Source,
 }
 
@@ -33,7 +34,7 @@ pub enum StackNode {
     Wrapper {
         /// The module, with its settings.
         module: Arc<dyn Configured>,
-        /// What it wraps.
+        /// The node below it.
         child: Box<StackNode>,
     },
     /// The file system over tiers, at the bottom.
@@ -52,8 +53,7 @@ impl StackNode {
 }
 
 impl Config {
-    /// Leaves the tiers of these names out of the mount, each given by a flag
-    /// `--without`.
+    /// Leaves these tiers out of the mount, each named by a flag `--without`.
     ///
     /// # Errors
     /// If there is no such tier, or it is home.
@@ -81,32 +81,31 @@ impl Config {
 /// The settings of a volume.
 #[derive(Debug)]
 pub struct VolumeSettings {
-    /// Where the volume's settings stand.
+    /// The place of the volume's settings.
     pub place: Place,
     /// Name of the home tier.
     pub home: Located<String>,
     /// Which tier a new range goes to.
     pub policy: PolicySettings,
-    /// Which files go elsewhere; the first that matches counts.
+    /// Rules that send files elsewhere; the first that matches counts.
     pub rules: Vec<Rule>,
-    /// How long an epoch is, in nanoseconds.
+    /// Length of an epoch, in nanoseconds.
     pub epoch: Option<Located<u64>>,
-    /// What calibration found of the tiers, and the file that says it.
+    /// The calibrated profile of the tiers, and its file.
     pub profile: Option<Located<Profile>>,
-    /// How long ranges are; the volume's own, or the default for a new one, if it
-    /// is not set.
+    /// Range size; if not set, the volume's own, or the default for a new one.
     pub range: Option<Located<RangeSize>>,
     /// Jobs that run at the same time; the default if it is not set.
     pub jobs: Option<Located<usize>>,
-    /// The tiers, home among them, in the order in which they were written.
+    /// The tiers, including home, in the order of the file.
     pub tiers: Vec<TierSettings>,
-    /// The tiers in memory, in the order in which they were written.
+    /// The tiers in memory, in the order of the file.
     pub memory: Vec<MemoryTier>,
     /// Memory for the heat of ranges, in bytes; 0 keeps none.
     pub heat_budget: Option<Located<u64>>,
-    /// Whether latencies and threads are watched.
+    /// Whether latencies and threads are monitored.
     pub monitor: Option<Located<bool>>,
-    /// What moves ranges in the background.
+    /// Settings of the movers, which move ranges in the background.
     pub movers: Option<Movers>,
 }
 
@@ -118,24 +117,24 @@ impl VolumeSettings {
     }
 }
 
-/// What moves ranges in the background; what is not set has a default.
+/// Settings of the movers; unset ones have defaults.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Movers {
-    /// Whether ranges that are frequently used go to faster tiers.
+    /// Whether frequently used ranges go to faster tiers.
     pub promote: Option<Located<bool>>,
-    /// Whether a tier that ran full gives cold ranges to slower ones.
+    /// Whether a full tier gives cold ranges to slower ones.
     pub demote: Option<Located<bool>>,
-    /// Bytes a second on each tier, at most.
+    /// Limit on each tier, in bytes a second.
     pub bandwidth: Option<Located<u64>>,
-    /// Bytes a second on each tier that jobs are left for certain.
+    /// Bytes a second that jobs always keep on each tier.
     pub job_floor: Option<Located<u64>>,
-    /// How full a tier becomes before it is relieved, in percent.
+    /// Used space from which on a tier is relieved, in percent.
     pub watermark_high: Option<Located<f64>>,
-    /// How full it is left, in percent.
+    /// Used space at which relief ends, in percent.
     pub watermark_low: Option<Located<f64>>,
-    /// From which heat on a range is frequently used, in percent.
+    /// Heat from which on a range counts as frequently used, in percent.
     pub heat_threshold: Option<Located<f64>>,
-    /// How many times longer operations may take while movers are at work.
+    /// Factor by which operations may slow down while movers work.
     pub latency_factor: Option<Located<f64>>,
 }
 
@@ -144,10 +143,10 @@ pub struct Movers {
 pub struct TierSettings {
     /// Its name.
     pub name: String,
-    /// Where its settings stand.
+    /// The place of its settings.
     pub place: Place,
-    /// Its directory, as it was written but relative to the working directory
-    /// of this process.
+    /// Its directory, as written but relative to the working directory of this
+    /// process.
     pub dir: Located<PathBuf>,
     /// Its share when ranges are dealt by weight; measured if it is not set.
     pub weight: Option<Located<f64>>,
@@ -155,16 +154,16 @@ pub struct TierSettings {
     pub reserve: Option<Located<Reserve>>,
     /// Whether it is read only.
     pub readonly: Option<Located<bool>>,
-    /// What its directory must be.
+    /// A requirement on its directory.
     pub require: Option<Located<Require>>,
     /// Faults that are armed on it for a drill.
     pub faults: Vec<Located<FaultRule>>,
-    /// Where it is said that the mount is to go without it.
+    /// Where it is set that the mount goes without it.
     pub absent: Option<Place>,
 }
 
 impl TierSettings {
-    /// Space that Braid leaves free there, by default if nothing is set.
+    /// Space that Braid leaves free there, with the default.
     pub(crate) fn reserve_or_default(&self) -> Reserve {
         self.reserve.as_ref().map_or_else(Reserve::default, |reserve| reserve.value)
     }
@@ -175,18 +174,18 @@ impl TierSettings {
 pub struct MemoryTier {
     /// Its name.
     pub name: String,
-    /// Where its settings stand.
+    /// The place of its settings.
     pub place: Place,
-    /// Bytes that it may take.
+    /// Its size in bytes.
     pub size: Located<u64>,
     /// Its share when ranges are dealt by weight; measured if it is not set.
     pub weight: Option<Located<f64>>,
-    /// Space that is left free of its size; nothing if it is not set.
+    /// Space of its size that is left free; none if it is not set.
     pub reserve: Option<Located<Reserve>>,
 }
 
-/// What a tier's directory must be, so that it is not taken for the tier while
-/// the device is not mounted.
+/// A requirement on a tier's directory, so that the bare mount point is not
+/// taken for the tier while the device is not mounted.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Require {
     /// A mount point.
@@ -195,12 +194,12 @@ pub enum Require {
     Uuid(String),
 }
 
-/// A policy and where it is set.
+/// A policy and its place.
 #[derive(Clone, Debug)]
 pub struct PolicySettings {
     /// The policy.
     pub value: PolicyConfig,
-    /// Where it stands.
+    /// Its place.
     pub place: Place,
     /// The tiers that its settings name, each with its own place.
     pub tiers: Vec<Located<String>>,
@@ -209,22 +208,22 @@ pub struct PolicySettings {
 /// A rule.
 #[derive(Debug)]
 pub struct Rule {
-    /// For which files, and when.
+    /// Its condition: which files, and when.
     pub when: Located<Condition>,
     /// The tiers that it names, in the order in which they are tried.
     pub tiers: Vec<Located<String>>,
     /// The policy in place of the volume's.
     pub policy: Option<PolicySettings>,
-    /// Whether movers leave what it places where it is.
+    /// Whether movers leave matching files in place.
     pub pin: bool,
-    /// How long the ranges of what matches are, in place of the volume's.
+    /// Range size of matching files, in place of the volume's.
     pub range: Option<Located<RangeSize>>,
-    /// The stream that what matches belongs to, for conditions of rules below.
+    /// The stream that matching files belong to, for conditions of later rules.
     pub stream: Option<Located<StreamId>>,
 }
 
 impl Rule {
-    /// The rule as placement takes it.
+    /// The rule, for placement.
     pub(crate) fn config(&self) -> RuleConfig {
         RuleConfig {
             when: self.when.value.clone(),
@@ -237,21 +236,21 @@ impl Rule {
     }
 }
 
-/// How a file system is mounted; what is not set has a default.
+/// Settings of a mount; unset ones have defaults.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct MountSettings {
-    /// Where, unless the command says where.
+    /// The mount point, unless the command names one.
     pub point: Option<Located<PathBuf>>,
-    /// Options that mean the same for every mount, each known; of two that
-    /// speak of one matter the last counts.
+    /// Options that mean the same for every mount, all of them known; of two
+    /// for the same property the last counts.
     pub options: Vec<String>,
-    /// Threads that answer the kernel.
+    /// Threads that answer requests of the kernel.
     pub threads: Option<Located<usize>>,
     /// Whether other users may use the mount.
     pub allow_other: Option<Located<bool>>,
-    /// Whether the kernel may do I/O on a plain file by itself.
+    /// Whether the kernel may do I/O on a plain file itself.
     pub passthrough: Option<Located<bool>>,
-    /// Where Prometheus finds metrics; nowhere if it is not set.
+    /// The address for Prometheus; no metrics if it is not set.
     pub metrics: Option<Located<Address>>,
 }
 
@@ -260,8 +259,7 @@ pub fn mount_options() -> impl Iterator<Item = &'static str> {
     braid_fuse::generic_options()
 }
 
-/// Refuses an option that is not one of those that mean the same for every
-/// mount, with what to write.
+/// Refuses an option that does not mean the same for every mount, with advice.
 ///
 /// # Errors
 /// If it is not one of them.
@@ -273,17 +271,18 @@ pub fn mount_option(text: &str) -> Result<String, String> {
     Err(format!("the options are {}", known.join(", ")))
 }
 
-/// Threads that answer the kernel, unless set otherwise.
+/// Default for threads that answer requests of the kernel.
 pub const THREADS_DEFAULT: usize = 48;
 /// The bounds of [`MountSettings::threads`].
 pub const THREADS: std::ops::RangeInclusive<usize> = 1..=512;
-/// Jobs at the same time that a stack may ask for.
+/// Bounds of the number of parallel jobs.
 pub const PARALLEL: std::ops::RangeInclusive<usize> = 1..=PARALLEL_JOBS_MAX;
 /// The bounds of an epoch, in nanoseconds.
 pub const EPOCH: std::ops::RangeInclusive<u64> = 10_000_000..=60_000_000_000;
 
 impl MountSettings {
-    /// Settings of flags, and of the file for what no flag sets.
+    /// Combines settings of flags with those of the file; flags take
+    /// precedence.
     #[must_use]
     pub fn or(self, file: Self) -> Self {
         Self {
@@ -297,7 +296,7 @@ impl MountSettings {
     }
 }
 
-/// Refuses a name that no tier has.
+/// Refuses the name of an unknown tier.
 pub(crate) fn known(tiers: &[TierSettings], named: &Located<String>) -> Result<(), Refusal> {
     if tiers.iter().any(|tier| tier.name == named.value) {
         return Ok(());
@@ -306,7 +305,7 @@ pub(crate) fn known(tiers: &[TierSettings], named: &Located<String>) -> Result<(
     Err(named.place.refuse(found, advice))
 }
 
-/// What to say of a name that none of these tiers has, and what to do.
+/// The message and advice for an unknown tier.
 pub(crate) fn no_such_tier<'a>(name: &str, tiers: impl Iterator<Item = &'a str>) -> (String, String) {
     let names: Vec<&str> = tiers.collect();
     let advice = match crate::section::nearest(name, &names) {

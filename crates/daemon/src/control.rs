@@ -19,7 +19,7 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::{Mutex, MutexGuard, PoisonError, RwLock, TryLockError};
 
-/// What is told about a mounted volume.
+/// The state of a mounted volume for the control socket.
 pub(crate) struct Control {
     pub(crate) volume: VolumeHandle,
     hello: Hello,
@@ -27,24 +27,25 @@ pub(crate) struct Control {
     /// Held while the volume is checked.
     checking: Mutex<()>,
     running: Running,
-    /// Held while tiers are changed, so that the stack file follows in order.
+    /// Held while tiers change, so that changes of the stack file keep their
+    /// order.
     changing: Mutex<()>,
-    /// Held while everything is made durable: anybody may ask for that, and one
-    /// after the other is enough.
+    /// Held during a sync of everything: every user may request one, and one at
+    /// a time is enough.
     syncing: Mutex<()>,
     /// Held while operations are recorded.
     recording: RwLock<()>,
     followed: Mutex<Followed>,
-    /// What the kernel has of it; `None` where nothing is mounted.
+    /// The FUSE session; `None` where nothing is mounted.
     session: Option<Unmounter>,
 }
 
-/// How far the stack file followed what jobs did in the end.
+/// How far the stack file reflects completed jobs.
 struct Followed {
-    /// Where home is, as the stack file has it.
+    /// The location of home in the stack file.
     home: String,
-    /// By the number of a job that was done, what became of the stack file;
-    /// `None` if it was done before the mount, or had nothing to change.
+    /// For each completed job, the outcome for the stack file; `None` if the
+    /// job was done before the mount, or changed nothing there.
     jobs: BTreeMap<JobId, Option<Saved>>,
 }
 
@@ -79,27 +80,27 @@ impl Control {
         }
     }
 
-    /// Waits until a recording that was ended is told to the end, for as long
-    /// as its client takes it.
+    /// Waits until an ended recording is sent completely, as long as its client
+    /// reads.
     pub(crate) fn await_recording(&self) {
         drop(self.recording.write().unwrap_or_else(PoisonError::into_inner));
     }
 
-    /// Lets the stack file follow what jobs did in the end: a tier that went,
-    /// home that is elsewhere.
+    /// Updates the stack file after completed jobs: a removed tier, or a moved
+    /// home.
     pub(crate) fn follow(&self) {
         let _changing = self.changing();
         self.follow_volume();
     }
 
-    /// The mount has ended: what is done to the tiers from now on is not for the
+    /// Notes the end of the mount: later changes of the tiers are not for the
     /// stack file.
     pub(crate) fn end(&self) {
         self.follow();
         self.running.end();
     }
 
-    /// As a signal asks for.
+    /// Reloads at a signal.
     pub(crate) fn reload_and_log(&self) {
         match braid_ipc::Handler::reload(self, false) {
             Ok(reloaded) if reloaded.changes.is_empty() => {
@@ -111,11 +112,12 @@ impl Control {
     }
 
     fn follow_volume(&self) {
-        // Before the tiers: these are as a job that is done has left them.
+        // Before the tiers, so that these are in the state after the completed
+        // jobs.
         let jobs = jobs::all(&self.volume.volume);
         let status = self.volume.volume.status();
         let names = status.tiers.iter().map(|tier| tier.name.as_str());
-        // One that was left out stands in the file of somebody who may mean it.
+        // A tier that was left out may be in the file on purpose.
         let names: Vec<&str> = names.chain(status.left_out_tiers.iter().map(String::as_str)).collect();
         for gone in self.running.missing(&names) {
             tiers::let_go(&self.volume, &gone);
@@ -137,13 +139,13 @@ impl Control {
         }
     }
 
-    /// Adds what became of the stack file.
+    /// Adds the outcome for the stack file.
     fn with_stack_file(&self, job: Job) -> Job {
         let stack_file = self.followed().jobs.get(&job.id).cloned().flatten();
         Job { stack_file, ..job }
     }
 
-    /// Whether the stack file is still to follow what the job did in the end.
+    /// Whether the stack file does not reflect the completed job yet.
     fn is_to_follow(&self, job: &Job) -> bool {
         changed_tiers(job) && !self.followed().jobs.contains_key(&job.id)
     }
@@ -160,7 +162,7 @@ impl Control {
 }
 
 impl Followed {
-    /// Notes what became of the stack file because of the last such job.
+    /// Notes the outcome for the stack file of the last such job.
     fn note(&mut self, jobs: &[Job], saved: Saved, is_such: impl Fn(&JobKind) -> bool) {
         if let Some(job) = jobs.iter().rfind(|job| job.what.as_ref().is_some_and(&is_such)) {
             self.jobs.insert(job.id, Some(saved));
@@ -168,7 +170,7 @@ impl Followed {
     }
 }
 
-/// Whether the job changed the tiers in the end.
+/// Whether the completed job changed the tiers.
 fn changed_tiers(job: &Job) -> bool {
     let changes =
         |what: &JobKind| what.removed_tier().is_some() || matches!(what, JobKind::ReplaceHome { .. });
@@ -182,7 +184,7 @@ impl braid_ipc::Handler for Control {
     }
 
     fn status(&self) -> Result<Status, ErrorReply> {
-        // Whoever changes tiers does so too.
+        // Requests that change tiers do so too.
         if let Ok(_changing) = self.changing.try_lock() {
             self.follow_volume();
         }
@@ -277,7 +279,7 @@ impl braid_ipc::Handler for Control {
 
     fn jobs(&self) -> Vec<Job> {
         let jobs = jobs::all(&self.volume.volume);
-        // Whoever changes tiers may take long.
+        // A change of tiers may take long.
         if jobs.iter().any(|job| self.is_to_follow(job))
             && let Ok(_changing) = self.changing.try_lock()
         {
@@ -356,10 +358,10 @@ impl braid_ipc::Handler for Control {
         request: &FsckRequest,
         tell: &mut dyn FnMut(Reply) -> io::Result<()>,
     ) -> Result<FsckSummary, ErrorReply> {
-        // Two that repair would be in each other's way.
+        // Two repairs would interfere with each other.
         let _checking = match self.checking.try_lock() {
             Ok(checking) => checking,
-            // One that panicked is over.
+            // A check that panicked is over.
             Err(TryLockError::Poisoned(poisoned)) => poisoned.into_inner(),
             Err(TryLockError::WouldBlock) => {
                 return Err(ErrorReply::new("another check is under way; wait for it to end"));

@@ -1,13 +1,13 @@
-//! Refuses settings that do not fit together, before anything is looked at.
+//! Refuses inconsistent settings, before any directory is opened.
 
 use crate::config::{PolicySettings, VolumeSettings, known};
 use crate::movers;
 use crate::refusal::{Located, Refusal};
 
-/// Refuses the settings of a volume that do not fit together.
+/// Refuses inconsistent settings of a volume.
 ///
 /// # Errors
-/// If a tier that is named does not exist, exists twice, or there are too many.
+/// If a named tier does not exist, exists twice, or there are too many tiers.
 pub(crate) fn check(volume: &VolumeSettings) -> Result<(), Refusal> {
     let limit = usize::from(braid_contract::TierId::LIMIT);
     if let Some(extra) = volume.tiers.get(limit) {
@@ -47,12 +47,12 @@ pub(crate) fn check(volume: &VolumeSettings) -> Result<(), Refusal> {
     }
 }
 
-/// Refuses a policy that names a tier that there is not.
+/// Refuses a policy that names an unknown tier.
 pub(crate) fn policy(volume: &VolumeSettings, policy: &PolicySettings) -> Result<(), Refusal> {
     policy.tiers.iter().try_for_each(|tier| known_in(volume, tier))
 }
 
-/// Refuses a name that no tier has, in memory or not.
+/// Refuses the name of an unknown tier, in memory or not.
 fn known_in(volume: &VolumeSettings, named: &Located<String>) -> Result<(), Refusal> {
     match volume.memory.iter().any(|tier| tier.name == named.value) {
         true => Ok(()),

@@ -1,5 +1,5 @@
-//! What the kernel says of the block devices beneath tiers, and of where an
-//! open file is. `wire` asks, for `status`.
+//! Kernel information about the block devices below tiers, and the path of an
+//! open file. `wire` needs it for `status`.
 
 use braid_contract::NativeFd;
 use braid_ipc::protocol::Device;
@@ -10,23 +10,24 @@ use std::path::{Path, PathBuf};
 use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
-/// What the kernel counts in sectors, whatever those of the device are.
+/// The kernel counts in sectors of this size, whatever the device's are.
 const SECTOR: u64 = 512;
 
-/// Rates over less than this say little: the ones before are told again.
+/// Shortest time for new rates: before that, the previous ones are reported
+/// again.
 const INTERVAL_MIN: Duration = Duration::from_millis(200);
 
-/// Rates are of the time since this long ago at least, if somebody asks often.
+/// Time that rates cover at least, if requests are frequent.
 const INTERVAL: Duration = Duration::from_secs(1);
 
-/// The block devices that tiers are on. Their rates are of the time since they
-/// were last asked for.
+/// The block devices below tiers. Their rates cover the time since the last
+/// request.
 #[derive(Debug, Default)]
 pub(crate) struct Devices {
     seen: Mutex<HashMap<u64, Seen>>,
 }
 
-/// A device as it was looked at before.
+/// A device as it was last read.
 #[derive(Debug)]
 struct Seen {
     at: Instant,
@@ -34,7 +35,7 @@ struct Seen {
     told: Device,
 }
 
-/// What the kernel counts of a device since it is there.
+/// The kernel's counters of a device.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 struct Counters {
     read_bytes: u64,
@@ -44,15 +45,15 @@ struct Counters {
 }
 
 impl Devices {
-    /// Begins to watch these devices, by their numbers.
+    /// Starts with these devices, by their numbers.
     pub(crate) fn new(numbers: impl Iterator<Item = u64>) -> Self {
         let devices = Self::default();
         numbers.for_each(|number| drop(devices.look(number)));
         devices
     }
 
-    /// The figures of a device; `None` if it is no block device, as beneath a
-    /// file system in memory or one over several devices.
+    /// The figures of a device; `None` if it is no block device, as for a file
+    /// system in memory or over several devices.
     pub(crate) fn look(&self, number: u64) -> Option<Device> {
         let dir = PathBuf::from(format!("/sys/dev/block/{}:{}", major(number), minor(number)));
         let counters = parse(&std::fs::read_to_string(dir.join("stat")).ok()?)?;
@@ -103,13 +104,12 @@ fn figures(name: &str, then: Counters, now: Counters, since: Duration) -> Device
     }
 }
 
-/// Where an open file is below `dir`, if it is there by a name that the kernel
-/// knows.
+/// The path of an open file below `dir`, if its current name is there.
 pub(crate) fn path_below(file: &dyn NativeFd, dir: &Path) -> Option<String> {
     let fd = file.kernel_fd()?;
     let path = std::fs::read_link(format!("/proc/self/fd/{}", fd.as_raw_fd())).ok()?;
     let below = path.strip_prefix(dir).ok()?;
-    // It may have been renamed or removed; what is said must be so.
+    // It may have been renamed or removed; a wrong path must not be reported.
     let (mine, there) = (rustix::fs::fstat(&*fd).ok()?, rustix::fs::lstat(&path).ok()?);
     let same = (mine.st_dev, mine.st_ino) == (there.st_dev, there.st_ino);
     same.then(|| below.to_string_lossy().into_owned())

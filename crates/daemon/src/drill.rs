@@ -1,6 +1,6 @@
-//! Faults for drills: they are armed on a tier in the stack file or while the
-//! volume is mounted, and make its store fail by rule. Every store stands
-//! behind one that can do so; unarmed, it costs next to nothing.
+//! Faults for drills: set for a tier in the stack file or while the volume is
+//! mounted, they make its store fail by rule. Every store is wrapped in a layer
+//! for this; unarmed, it costs next to nothing.
 
 use crate::refusal::Located;
 use braid_contract::{Errno, Store};
@@ -10,17 +10,17 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 pub(crate) use braid_stores::fault::FaultRule;
 
-/// How a fault is written, for messages.
+/// The form of a fault, for messages.
 pub(crate) const FORM: &str = "a fault is OPERATION:ERROR, OPERATION:short or OPERATION:hang, then ,after=N ,every=N and ,count=N \
      or ,once as wanted: read:EIO,after=10";
 
-/// The handles by which each tier's faults are changed.
+/// The handles that control each tier's faults.
 #[derive(Default)]
 pub(crate) struct Drills {
     tiers: Mutex<Vec<(String, FaultControl)>>,
 }
 
-/// Puts faults in front of a store.
+/// Wraps a store in a layer for faults.
 pub(crate) fn put_before(
     store: impl Store + 'static,
     faults: &[Located<FaultRule>],
@@ -32,8 +32,8 @@ pub(crate) fn put_before(
 }
 
 impl Drills {
-    /// From now on, the tier's faults are changed by this handle. Those of a
-    /// store that was there before are lifted: what hangs there would keep the
+    /// Uses this handle for the tier's faults from now on. The faults of its
+    /// previous store are lifted: a hanging operation there would keep the
     /// volume from being closed.
     pub(crate) fn enter(&self, tier: &str, control: FaultControl) {
         warn(tier, &control.rules().iter().map(|(rule, _)| *rule).collect::<Vec<_>>());
@@ -44,7 +44,7 @@ impl Drills {
         }
     }
 
-    /// The tier is not part of the volume any more.
+    /// Notes that the tier is not part of the volume any more.
     pub(crate) fn leave(&self, tier: &str) {
         let mut tiers = self.tiers();
         if let Some(at) = tiers.iter().position(|(name, _)| name == tier) {
@@ -71,7 +71,7 @@ impl Drills {
         Ok(())
     }
 
-    /// What is armed on one tier, or on all.
+    /// The faults of one tier, or of all.
     pub(crate) fn list(&self, tier: Option<&str>) -> Drill {
         let tiers = self.tiers();
         let wanted = tiers.iter().filter(|(name, _)| tier.is_none_or(|tier| tier == name));
@@ -87,13 +87,14 @@ impl Drills {
         Drill { tiers: wanted.map(one).collect() }
     }
 
-    /// The rules that are armed on a tier.
+    /// The armed rules of a tier.
     pub(crate) fn armed(&self, tier: &str) -> Vec<String> {
         let list = self.list(Some(tier)).tiers.into_iter();
         list.flat_map(|tier| tier.faults).map(|fault| fault.rule).collect()
     }
 
-    /// Lifts all faults: what hangs would keep the volume from being closed.
+    /// Lifts all faults: hanging operations would keep the volume from being
+    /// closed.
     pub(crate) fn lift(&self) {
         for (_, control) in self.tiers().iter() {
             control.clear();

@@ -7,13 +7,13 @@ use crate::{rehome, validate, wire};
 use braid_volume::Ejection;
 pub use braid_volume::{Amounts, EjectOptions, EjectProgress};
 
-/// Brings all data of the volume that `config` describes home, but for what may
-/// stay where it is, and takes the volume apart. `progress` is told how far it is,
-/// and ends it when it answers `false`.
+/// Brings all data of the volume that `config` describes home, except files
+/// that may stay on their tier, and takes the volume apart. `progress` is
+/// called with the progress, and ends it by answering `false`.
 ///
 /// # Errors
-/// If the volume can't be opened, or can't be taken apart to the end: it can be
-/// gone on with then.
+/// If the volume can't be opened, or the ejection fails midway: it can be
+/// resumed then.
 pub fn run(
     config: &Config,
     options: EjectOptions,

@@ -1,4 +1,4 @@
-//! A volume that is to be mounted, and has a daemon already.
+//! Detecting that a volume to be mounted is already served by another daemon.
 
 use crate::config::{TierSettings, VolumeSettings};
 use braid_contract::Shown;
@@ -8,20 +8,19 @@ use braid_ipc::{holders, mounts};
 use braid_stores::native::open_tier_dir;
 use std::path::{Path, PathBuf};
 
-/// Where a volume is served already.
+/// The daemon that serves a volume.
 #[derive(Debug)]
 pub struct Elsewhere {
-    /// The daemon's process.
+    /// Its process id.
     pub pid: u32,
     /// Where it mounted the volume.
     pub mountpoint: PathBuf,
-    /// A place where the whole of it is mounted now, in this process's mount
-    /// namespace.
+    /// A current mount of the whole volume, in this process's mount namespace.
     pub now: Option<PathBuf>,
     dev: u64,
 }
 
-/// Where the volume is served whose home tier is that of `volume`.
+/// The daemon that serves the volume with the home tier of `volume`.
 #[must_use]
 pub fn find(volume: &VolumeSettings) -> Option<Elsewhere> {
     let home = volume.tier(&volume.home.value)?;
@@ -32,7 +31,7 @@ pub fn find(volume: &VolumeSettings) -> Option<Elsewhere> {
     })
 }
 
-/// Whose tier a directory is that is in use.
+/// The daemon that uses a tier's directory.
 pub(crate) fn of_tier(tier: &TierSettings) -> Option<Elsewhere> {
     using(&tier.dir.value, |daemon, dir| {
         daemon.status().is_some_and(|status| status.tiers.iter().any(|tier| Path::new(&tier.location) == dir))
@@ -41,7 +40,7 @@ pub(crate) fn of_tier(tier: &TierSettings) -> Option<Elsewhere> {
 
 fn using(dir: &Path, is_it: impl Fn(&mut Daemon, &Path) -> bool) -> Option<Elsewhere> {
     let dir = std::fs::canonicalize(dir).ok()?;
-    // A tier that is in use is locked. Without that, nobody has to be asked.
+    // A tier in use is locked. Without a lock, there is no daemon to ask.
     open_tier_dir(&dir).err()?;
     let daemon =
         daemons::list().into_iter().find_map(|mut daemon| is_it(&mut daemon, &dir).then_some(daemon))?;
@@ -53,7 +52,7 @@ fn using(dir: &Path, is_it: impl Fn(&mut Daemon, &Path) -> bool) -> Option<Elsew
 }
 
 impl Elsewhere {
-    /// Where it is, or who it is served for, and what to do.
+    /// A description of its location or owner, and advice.
     #[must_use]
     pub fn describe(&self) -> (String, String) {
         let pid = self.pid;

@@ -1,4 +1,4 @@
-//! Reads a stack from flags, for those who have no stack file.
+//! A stack from flags, without a stack file.
 
 use crate::config::{Config, MountSettings, StackNode, TierSettings, VolumeSettings};
 use crate::cross_check;
@@ -10,7 +10,7 @@ use crate::yaml::{Node, Value};
 use crate::{policy, values, volume_settings};
 use std::path::Path;
 
-/// The flags that make a stack, as they were written.
+/// The flags of a stack, as written.
 #[derive(Clone, Debug, Default)]
 pub struct StackFlags {
     /// Each `--tier`.
@@ -26,7 +26,7 @@ pub struct StackFlags {
 /// The policy without `--policy`.
 const POLICY_DEFAULT: &str = "weighted";
 
-/// What `--policy` may say, for its help.
+/// The forms of `--policy`, for its help.
 #[must_use]
 pub fn policy_help() -> String {
     format!("{} [default: {POLICY_DEFAULT}]", policy::forms())
@@ -35,7 +35,7 @@ pub fn policy_help() -> String {
 /// Reads the flags.
 ///
 /// # Errors
-/// The first thing that is wrong with them.
+/// The first error in them.
 pub fn parse(flags: &StackFlags) -> Result<Config, Refusal> {
     let tiers = flags.tiers.iter().map(|text| tier(text)).collect::<Result<Vec<_>, _>>()?;
     let Some(first) = tiers.first() else {
@@ -81,10 +81,10 @@ pub fn parse(flags: &StackFlags) -> Result<Config, Refusal> {
     })
 }
 
-/// The stack file that says what the flags say.
+/// The stack file equivalent to the flags.
 fn document(flags: &StackFlags, volume: &VolumeSettings) -> Node {
     let text = |text: &str| Value::Scalar(text.to_owned());
-    // It was read before.
+    // It parsed before.
     let policy = flags.policy.as_deref().unwrap_or(POLICY_DEFAULT);
     let policy = policy::node(policy, &volume.policy.place).map_or_else(|_| text(policy), |node| node.value);
     let mut keys = vec![entry("home", text(&volume.home.value)), entry("policy", policy)];
@@ -101,7 +101,7 @@ fn document(flags: &StackFlags, volume: &VolumeSettings) -> Node {
     Node::new(Value::Map(vec![entry("stack", volume)]))
 }
 
-/// What is before the settings of a tier's flag, and these.
+/// Splits a tier's flag into the part before the settings, and these.
 #[must_use]
 pub fn split(text: &str) -> (&str, Vec<(&str, &str)>) {
     let (mut dir, mut settings) = (text, Vec::new());
@@ -114,7 +114,7 @@ pub fn split(text: &str) -> (&str, Vec<(&str, &str)>) {
 }
 
 /// `NAME=DIR[,weight=N][,reserve=AMOUNT]`. Settings are split off from the
-/// right, so that a directory may have a comma.
+/// right, so that a directory may contain commas.
 fn tier(text: &str) -> Result<TierSettings, Refusal> {
     let place = Place::flag(format!("--tier {text}"));
     let Some((name, rest)) = text.split_once('=') else {
@@ -126,7 +126,7 @@ fn tier(text: &str) -> Result<TierSettings, Refusal> {
     let known = volume_settings::TIER_KEYS;
     let section = Section::from_parts(place.clone(), &parts, known)?;
     let mut settings = volume_settings::tier_settings(name, section, Path::new(""))?;
-    // There is no key to be seen before a flag's directory.
+    // A flag has no visible key for its directory.
     settings.dir.place = place;
     Ok(settings)
 }

@@ -1,5 +1,4 @@
-//! A volume that is open, with all that the daemon has for it, and what is told
-//! of it.
+//! An open volume with the daemon's state for it, and its status.
 
 use crate::config::Config;
 use crate::device::{self, Devices};
@@ -19,7 +18,7 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::Instant;
 
-/// A volume that is open.
+/// An open volume.
 #[derive(Clone)]
 pub(crate) struct VolumeHandle {
     pub(crate) volume: Arc<Volume>,
@@ -28,14 +27,14 @@ pub(crate) struct VolumeHandle {
     /// The names of the tiers in memory.
     memory: Arc<[String]>,
     pub(crate) modules: Arc<Modules>,
-    /// On top of the modules.
+    /// On top of the other modules.
     pub(crate) trace: Arc<Trace>,
     devices: Arc<Devices>,
     opened: Instant,
 }
 
 impl VolumeHandle {
-    /// A volume that was opened as `config` says.
+    /// Wraps a volume that was opened by `config`.
     pub(crate) fn new(volume: Arc<Volume>, config: &Config, drills: Arc<Drills>, places: Places) -> Self {
         let devices = Devices::new(volume.status().tiers.iter().map(|tier| tier.device_number));
         let modules = Arc::new(Modules::new(&config.stack, volume.clone()));
@@ -57,16 +56,16 @@ impl VolumeHandle {
         self.trace.clone()
     }
 
-    /// Writes back what is held in memory and closes the volume.
+    /// Writes back data in memory and closes the volume.
     pub(crate) fn shutdown(&self) -> Result<(), Error> {
         self.trace.close();
-        // What hangs would keep it from ending.
+        // Hanging operations would block the shutdown.
         self.drills.lift();
         memory::empty(&self.volume, &self.memory);
         self.volume.shutdown()
     }
 
-    /// Where the data of an inode is.
+    /// The location of an inode's data.
     pub(crate) fn explain(&self, ino: u64) -> Result<Explanation, Error> {
         let explanation = self.volume.explain(InodeId(ino))?;
         let (layout, object) = match explanation.layout {
@@ -92,8 +91,8 @@ impl VolumeHandle {
         })
     }
 
-    /// The tiers in memory that a file is on. Its name and its index are on
-    /// home, whatever else is.
+    /// The tiers in memory that hold data of a file. Its name and its index are
+    /// on home in any case.
     fn volatile_tiers(&self, runs: &[PlacedRun]) -> Vec<NamedTier> {
         let on = |id| runs.iter().any(|run| run.tier.as_ref().is_some_and(|tier| tier.id == id));
         let tiers = self.volume.status().tiers.into_iter();
@@ -115,7 +114,7 @@ impl VolumeHandle {
         })
     }
 
-    /// Changes, and tells, what faults are armed.
+    /// Changes and lists armed faults.
     pub(crate) fn drill(&self, tier: Option<&str>, rules: Option<&[String]>) -> Result<Drill, ErrorReply> {
         if let Some(tier) = tier {
             self.places.known(tier)?;
@@ -162,7 +161,7 @@ impl VolumeHandle {
         }
     }
 
-    /// Adds to the status of a tier what the volume does not know.
+    /// Adds the daemon's part to the status of a tier.
     fn tier_status(&self, mut tier: TierStatus) -> TierStatus {
         tier.faults = self.drills.armed(&tier.name);
         for thread in &mut tier.busiest_threads {

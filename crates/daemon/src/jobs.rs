@@ -1,5 +1,4 @@
-//! Jobs and pins, as the volume has them and as they are told. The control
-//! socket calls this.
+//! Jobs and pins, translated between the volume and the control socket.
 
 use crate::handle::VolumeHandle;
 use crate::{rehome, told};
@@ -34,7 +33,7 @@ pub(crate) fn all(volume: &Volume) -> Vec<Job> {
     movers.chain(volume.jobs().into_iter().map(|job| told::job(volume, job))).collect()
 }
 
-/// One job, changed first if that is asked for.
+/// One job, after a change if one is requested.
 pub(crate) fn one(volume: &Volume, id: JobId, change: Option<JobChange>) -> Result<Job, ErrorReply> {
     let id = match id {
         JobId::Number(id) => id,
@@ -51,7 +50,7 @@ pub(crate) fn one(volume: &Volume, id: JobId, change: Option<JobChange>) -> Resu
     Ok(job.map(|job| told::job(volume, job))?)
 }
 
-/// A mover as a job, changed first if that is asked for.
+/// A mover as a job, after a change if one is requested.
 fn one_mover(volume: &Volume, mover: Mover, change: Option<JobChange>) -> Result<Job, ErrorReply> {
     let name = mover.name();
     let refuse = |what: String| Err(Error::refused(Errno::EINVAL, RefusalKind::Request, what));

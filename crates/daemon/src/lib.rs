@@ -1,13 +1,13 @@
 //! Wiring: from a stack file or flags to a mounted file system.
 //!
-//! [`config`] says what can be set, [`stack_file`] and [`flags`] read it,
-//! [`validate`] refuses what can't work before anything is touched, [`serve`]
-//! runs the daemon, [`check`] the offline check, [`eject`] takes a volume apart, [`calibrate`] measures tiers,
-//! [`simulate`] replays a [`trace`].
-//! `wire` opens the volume and mounts the front end; `handle` is a volume that is
-//! open. `control` answers for it, by `jobs`, `tiers`, `replacement`, `rehome`,
-//! `reload`, `running`, `drill` and [`check`]; [`metrics`] is what Prometheus
-//! reads. The command line is the one caller.
+//! [`config`] has the settings, [`stack_file`] and [`flags`] read them,
+//! [`validate`] refuses impossible ones before anything is changed, [`serve`]
+//! runs the daemon, [`check`] the offline check, [`eject`] takes a volume
+//! apart, [`calibrate`] measures tiers, [`simulate`] replays a [`trace`].
+//! `wire` opens the volume and mounts the front end; `handle` is an open
+//! volume. `control` answers requests for it, by `jobs`, `tiers`,
+//! `replacement`, `rehome`, `reload`, `running`, `drill` and [`check`];
+//! [`metrics`] serves Prometheus. The command line is the only caller.
 #![forbid(unsafe_code)]
 
 pub mod calibrate;

@@ -1,4 +1,4 @@
-//! Logs: one line an event, to standard error or to a file.
+//! Logs: one line per event, to standard error or to a file.
 
 use crate::refusal::{Place, Refusal};
 use braid_contract::Shown;
@@ -19,15 +19,15 @@ use tracing_subscriber::{EnvFilter, Layer};
 /// The level without a flag.
 pub const LEVEL_DEFAULT: &str = "info";
 
-/// Opens a log for appending; only its owner may read it. Nobody but this user
-/// and root has a say in which file that is: symbolic links of others are not
-/// followed, and files of others not written to.
+/// Opens a log for appending; only its owner may read it. Only this user and
+/// root decide which file that is: symbolic links of others are not followed,
+/// and their files not written to.
 ///
 /// # Errors
-/// If it can't be made or opened, or others have a say in it.
+/// If it can't be created or opened, or another user could redirect it.
 pub fn open(path: &Path) -> io::Result<File> {
     let linked = check_links(path)?;
-    // A FIFO is not waited for, and refused below.
+    // Opening a FIFO must not block; it is refused below.
     let mut flags = OFlags::NONBLOCK;
     flags.set(OFlags::NOFOLLOW, !linked);
     let mut options = OpenOptions::new();
@@ -62,7 +62,7 @@ fn check_links(path: &Path) -> io::Result<bool> {
     Ok(linked)
 }
 
-/// Whether something belongs to this user, or to root.
+/// Whether a file belongs to this user, or to root.
 fn is_trusted(found: &Metadata) -> bool {
     found.uid() == 0 || found.uid() == rustix::process::geteuid().as_raw()
 }
@@ -71,8 +71,8 @@ fn refused(what: String) -> io::Error {
     io::Error::new(io::ErrorKind::PermissionDenied, what)
 }
 
-/// Sends events from `level` on (or as a filter such as
-/// `info,braid_volume=debug` says) to `file`, or to standard error.
+/// Sends events from `level` on (or by a filter such as
+/// `info,braid_volume=debug`) to `file`, or to standard error.
 ///
 /// # Errors
 /// If `level` is not understood.
@@ -86,13 +86,13 @@ pub fn start(level: &str, file: Option<File>) -> Result<(), Refusal> {
         None => BoxMakeWriter::new(io::stderr),
     };
     let lines = tracing_subscriber::fmt::layer().with_ansi(false).with_target(true).with_writer(writer);
-    // An error means that a subscriber is there already, and that one stays.
+    // An error means that a subscriber exists already, and that one stays.
     let _ = tracing_subscriber::registry().with(filter).with(lines).with(WithoutLateAnswers).try_init();
     Ok(())
 }
 
-/// Leaves out what is no error: the library's answer to an interruption, which
-/// comes after the request that it was about.
+/// Drops harmless errors: the library's answer to an interruption that arrives
+/// after the request has ended.
 struct WithoutLateAnswers;
 
 impl<S: Subscriber> Layer<S> for WithoutLateAnswers {
@@ -105,7 +105,7 @@ impl<S: Subscriber> Layer<S> for WithoutLateAnswers {
     }
 }
 
-/// Whether an event is about an answer for which nobody waits.
+/// Whether an event is about an answer without a waiting request.
 struct Late(bool);
 
 impl Visit for Late {
@@ -114,8 +114,8 @@ impl Visit for Late {
     }
 }
 
-/// What the FUSE library says when the kernel knows of no request that the
-/// answer is one to.
+/// The message of the FUSE library when the kernel does not know the request of
+/// an answer.
 fn is_late(message: &str) -> bool {
     message.starts_with("Failed to send FUSE reply: ") && message.ends_with("(os error 2)")
 }

@@ -1,8 +1,8 @@
-//! Tiers in memory. Nothing of them outlives the mount, so that each mount has
-//! new ones: they join before anything is mounted, and are emptied to the
-//! others and taken out after the last use. What was on one when the daemon or
-//! the machine went down is lost, as on a tier that is replaced: its ranges
-//! answer `EIO`.
+//! Tiers in memory. They do not outlive the mount, so that each mount has new
+//! ones: they join before anything is mounted, and are emptied to the others
+//! and removed after the last use. Their data at a crash of the daemon or the
+//! machine is lost, as on a lost tier that is replaced: its ranges answer
+//! `EIO`.
 
 use crate::config::{MemoryTier, VolumeSettings};
 use crate::placement::placement;
@@ -19,10 +19,10 @@ use std::sync::Arc;
 /// The key that makes a tier one in memory.
 pub(crate) const KEY: &str = "memory";
 
-/// What to call its place.
+/// The name of its place.
 const LOCATION: &str = "memory";
 
-/// How long is waited for an evacuation to change, at a time.
+/// Longest single wait for progress of an evacuation.
 const PATIENCE_NS: u64 = 1_000_000_000;
 
 /// Whether these settings are those of a tier in memory.
@@ -58,12 +58,12 @@ impl MemoryTier {
             location: LOCATION.to_owned(),
             weight: self.weight.as_ref().map(|weight| weight.value),
             profile: None,
-            // Nothing else uses it.
+            // Only the volume uses this space.
             reserve: self.reserve.as_ref().map_or(Reserve::Bytes(0), |reserve| reserve.value),
         }
     }
 
-    /// What of it can't be changed while it is there.
+    /// Whether the settings that can't change while it exists are the same.
     pub(crate) fn is_as(&self, other: &Self) -> bool {
         let values = |tier: &Self| {
             let weight = tier.weight.as_ref().map(|weight| weight.value);
@@ -73,7 +73,7 @@ impl MemoryTier {
     }
 }
 
-/// Where data goes while these tiers are not there. Nothing is moved meanwhile.
+/// The placement without these tiers. Nothing is moved meanwhile.
 fn without(names: &[String], mut placement: PlacementConfig) -> PlacementConfig {
     let leads_there =
         |policy: &PolicyConfig| policy.tiers().any(|tier| names.iter().any(|name| name == tier));
@@ -94,7 +94,7 @@ pub(crate) fn names(settings: &VolumeSettings) -> Vec<String> {
     settings.memory.iter().map(|tier| tier.name.clone()).collect()
 }
 
-/// Where data goes before the tiers in memory have joined.
+/// The placement before the tiers in memory have joined.
 pub(crate) fn first_placement(settings: &VolumeSettings) -> PlacementConfig {
     match names(settings) {
         none if none.is_empty() => placement(settings),
@@ -102,8 +102,8 @@ pub(crate) fn first_placement(settings: &VolumeSettings) -> PlacementConfig {
     }
 }
 
-/// Opens a volume, or checks one, whose tiers in memory are not there: those
-/// that it still has, since the last mount did not end, are absent.
+/// Opens or checks a volume without its tiers in memory: those left by an
+/// earlier mount that crashed are absent.
 pub(crate) fn absent<T>(
     settings: &VolumeSettings,
     config: &VolumeConfig,
@@ -115,7 +115,7 @@ pub(crate) fn absent<T>(
         config.tiers.extend(absent.iter().map(|tier| tier.config(None)));
         match open(config) {
             Err(OpenError::NotLabelled { tier }) if absent.iter().any(|memory| memory.name == tier) => {
-                // The volume has none of that name.
+                // The volume has no tier of that name.
                 absent.retain(|memory| memory.name != tier);
             }
             result => return result,
@@ -123,8 +123,8 @@ pub(crate) fn absent<T>(
     }
 }
 
-/// Lets the tiers in memory join, in the place of those that were lost, and then
-/// data go there.
+/// Adds the tiers in memory, replacing lost ones, and then switches to the full
+/// placement.
 pub(crate) fn join(volume: &Arc<Volume>, settings: &VolumeSettings) -> Result<(), Refusal> {
     let Some(last) = settings.memory.last() else { return Ok(()) };
     for tier in &settings.memory {
@@ -138,7 +138,7 @@ pub(crate) fn join(volume: &Arc<Volume>, settings: &VolumeSettings) -> Result<()
 }
 
 fn join_one(volume: &Volume, config: TierConfig) -> Result<(), Error> {
-    // That of an unmount which did not end.
+    // Left by an interrupted unmount.
     for job in volume.jobs() {
         if let JobKind::Evacuate { tier, .. } = &job.record.what
             && *tier == config.name
@@ -153,8 +153,8 @@ fn join_one(volume: &Volume, config: TierConfig) -> Result<(), Error> {
     }
 }
 
-/// Moves what is on tiers in memory to the others, and takes them out, so that
-/// nothing is lost by an unmount.
+/// Moves the data of tiers in memory to the others, and removes them, so that
+/// an unmount loses nothing.
 pub(crate) fn empty(volume: &Arc<Volume>, names: &[String]) {
     if names.is_empty() {
         return;

@@ -1,5 +1,5 @@
-//! The settings of a module, read into the type that the module has for them.
-//! What does not fit is refused with its line and key.
+//! The settings of a module, deserialized into the module's own type. Invalid
+//! ones are refused with their line and key.
 
 use crate::refusal::Refusal;
 use crate::section::{Field, Section, one_of, unknown_key};
@@ -9,20 +9,20 @@ use serde::de::{self, DeserializeSeed, Deserializer, IntoDeserializer, MapAccess
 use serde::forward_to_deserialize_any;
 use std::fmt;
 
-/// What to do where nothing better is known.
+/// The general advice.
 const ADVICE: &str = "docs/configuration.md has the settings of each module";
 
 /// Why settings can't be read.
 #[derive(Debug)]
 pub(crate) enum Unfit {
-    /// Something, not yet known where.
+    /// An error whose place is not known yet.
     Found(String),
     /// With its place.
     At(Box<Refusal>),
 }
 
 impl Unfit {
-    /// The refusal; what has no place yet stands at `field`.
+    /// The refusal; one without a place gets that of `field`.
     pub(crate) fn at(self, field: &Field) -> Refusal {
         match self {
             Self::Found(found) => field.place.refuse(found, ADVICE),
@@ -58,11 +58,11 @@ impl de::Error for Unfit {
     }
 }
 
-/// A field as a source of values.
+/// A field as a deserializer.
 pub(crate) struct Settings(pub(crate) Field);
 
 impl Settings {
-    /// Reads a value below others; what is wrong with it stands here.
+    /// Reads a nested value; its errors are at this place.
     fn read<'de, S: DeserializeSeed<'de>>(self, seed: S) -> Result<S::Value, Unfit> {
         let place = self.0.clone();
         seed.deserialize(self).map_err(|unfit| unfit.at(&place).into())
@@ -83,7 +83,7 @@ impl<'de> SeqAccess<'de> for Items {
 /// The keys below one.
 struct Keys {
     left: std::vec::IntoIter<Field>,
-    /// The one whose value comes next.
+    /// The entry whose value is next.
     current: Option<Field>,
 }
 
@@ -109,7 +109,7 @@ impl<'de> MapAccess<'de> for Keys {
     }
 }
 
-/// Numbers stand in a stack file as their characters.
+/// A stack file's numbers are kept as text.
 macro_rules! numbers {
     ($($method:ident: $visit:ident),*) => {$(
         fn $method<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, Unfit> {

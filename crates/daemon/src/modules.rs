@@ -1,13 +1,13 @@
-//! The modules of a mounted stack, whose settings may change while it is
-//! mounted: modules with the new settings then take the place of the old ones,
-//! and take over their state.
+//! The modules of a mounted stack. Their settings may change while it is
+//! mounted: new modules with the new settings replace the old ones, and take
+//! over their state.
 
 use crate::config::StackNode;
 use braid_contract::{FileSystem, FileSystemCapabilities, Reply, Request, Served, Service, dispatch};
 use braid_modules::Member;
 use std::sync::{Arc, Mutex, PoisonError, RwLock};
 
-/// What is between the front end and the volume.
+/// The modules between the front end and the volume.
 pub(crate) struct Modules {
     volume: Arc<dyn FileSystem>,
     top: Arc<Served<Top>>,
@@ -15,8 +15,8 @@ pub(crate) struct Modules {
     members: Mutex<Vec<Arc<dyn Member>>>,
 }
 
-/// Whatever is at the top now. An operation that is under way while that
-/// changes ends where it began.
+/// The file system that is at the top now. An operation that is under way
+/// during a change ends in the old one.
 struct Top(RwLock<Arc<dyn FileSystem>>);
 
 impl Service for Top {
@@ -36,26 +36,27 @@ impl Top {
 }
 
 impl Modules {
-    /// Puts the modules of `stack` on top of the volume.
+    /// Puts the modules of `stack` on the volume.
     pub(crate) fn new(stack: &StackNode, volume: Arc<dyn FileSystem>) -> Self {
         let (top, members) = build(stack, &volume);
         Self { volume, top: Arc::new(Served(Top(RwLock::new(top)))), members: Mutex::new(members) }
     }
 
-    /// The file system that they make.
+    /// The file system of the whole stack.
     pub(crate) fn file_system(&self) -> Arc<dyn FileSystem> {
         let members = self.members.lock().unwrap_or_else(PoisonError::into_inner);
-        // A volume alone stays alone: nothing is there to be exchanged.
+        // A volume without modules needs no indirection: there is nothing to
+        // exchange.
         if members.is_empty() { Arc::clone(&self.volume) } else { self.top.clone() }
     }
 
-    /// Exchanges all modules for those of `stack`, which has the same ones with
-    /// other settings.
+    /// Replaces all modules by those of `stack`, which are the same with other
+    /// settings.
     pub(crate) fn exchange(&self, stack: &StackNode) {
         let mut members = self.members.lock().unwrap_or_else(PoisonError::into_inner);
         let (top, new) = build(stack, &self.volume);
         *self.top.0.0.write().unwrap_or_else(PoisonError::into_inner) = top;
-        // Afterwards, so that nothing is missed that comes in between.
+        // After the switch, so that state from meanwhile is not missed.
         for (old, new) in members.iter().zip(&new) {
             if let Err(error) = new.import(&old.export()) {
                 tracing::error!(module = new.name(), %error, "what the module had gathered is lost");

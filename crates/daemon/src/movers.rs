@@ -1,5 +1,5 @@
-//! The settings of what goes on in the background: heat, monitor and movers,
-//! from the keys of a stack file; and what they come to.
+//! The settings of background work: heat, monitor and movers, from the keys of
+//! a stack file, with their defaults.
 
 use crate::config::{Movers, VolumeSettings};
 use crate::refusal::{Located, Place, Refusal};
@@ -7,10 +7,10 @@ use crate::section::{Field, Section};
 use braid_contract::units;
 use braid_volume::{HEAT_BUDGET_DEFAULT, MoversConfig};
 
-/// Least memory that is of any use, in bytes.
+/// Smallest useful memory, in bytes.
 const BUDGET_MIN: u64 = 64 << 10;
 
-/// Slowest pace that may be set, in bytes a second.
+/// Lowest limit that may be set, in bytes a second.
 const BANDWIDTH_MIN: u64 = 1 << 20;
 
 const BANDWIDTH_ADVICE: &str = "write 1MiB/s or more; promote: false and demote: false move nothing";
@@ -78,8 +78,7 @@ fn factor(field: &Field) -> Result<Located<f64>, Refusal> {
     })
 }
 
-/// Refuses watermarks that leave no way between them, and movers without heat
-/// to go by.
+/// Refuses watermarks without space between them, and movers without heat.
 pub(crate) fn check(volume: &VolumeSettings) -> Result<(), Refusal> {
     let Some(movers) = &volume.movers else { return Ok(()) };
     let (high, low) = watermarks(volume);
@@ -105,15 +104,15 @@ fn watermarks(volume: &VolumeSettings) -> (f64, f64) {
     let set = |get: fn(&Movers) -> &Option<Located<f64>>| {
         volume.movers.as_ref().and_then(|movers| get(movers).as_ref()).map(|set| set.value)
     };
-    // Where the policy stops to fill home, room is made.
+    // Room is made down to the point where the policy stops filling home.
     let of_policy = volume.policy.value.home_watermark();
     let of_policy = of_policy.unwrap_or(MoversConfig::NONE.watermark_high * 100.0);
     let high = set(|movers| &movers.watermark_high).unwrap_or(of_policy);
     (high, set(|movers| &movers.watermark_low).unwrap_or_else(|| (high - 10.0).max(high / 2.0)))
 }
 
-/// What the settings come to. Without `movers`, only a policy that puts home
-/// first has any: they are its other half.
+/// The settings with defaults. Without `movers`, only a policy that puts home
+/// first has movers, since they are its other half.
 pub(crate) fn config(volume: &VolumeSettings) -> MoversConfig {
     let home_first = volume.policy.value.home_watermark().is_some();
     let given = volume.movers.as_ref();
@@ -133,7 +132,7 @@ pub(crate) fn config(volume: &VolumeSettings) -> MoversConfig {
         job_floor: rate(|movers| &movers.job_floor).unwrap_or(default.job_floor),
         watermark_high: high / 100.0,
         watermark_low: low / 100.0,
-        // Home takes what is accessed at all (Mux's promotion on access).
+        // Home takes every range that is accessed (Mux's promotion on access).
         heat_threshold: threshold.unwrap_or(if home_first { 0.0 } else { default.heat_threshold }),
         latency_factor: given
             .and_then(|movers| movers.latency_factor.as_ref())

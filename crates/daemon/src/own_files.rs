@@ -1,11 +1,11 @@
-//! Files that a tier's directory has of its own. On home they are the volume's
-//! plain files; on other tiers nobody sees them, unless they are told of and
-//! brought in. The command line calls this.
+//! A tier directory's own files. On home they are the volume's plain files; on
+//! other tiers they are invisible until an import, so they are reported. The
+//! command line calls this.
 
 use crate::config::VolumeSettings;
 use std::path::Path;
 
-/// What Braid and file systems have at the root of a tier.
+/// Names of Braid and of file systems at the root of a tier.
 const NOT_OWN: [&str; 2] = [".braid", "lost+found"];
 
 /// The tiers other than home whose directories have files of their own.
@@ -15,8 +15,7 @@ pub fn tiers(volume: &VolumeSettings) -> Vec<&str> {
     others.filter(|tier| dir(&tier.dir.value)).map(|tier| tier.name.as_str()).collect()
 }
 
-/// Whether a directory has something of its own; `false` where it can't be
-/// read.
+/// Whether a directory has own files; `false` if it can't be read.
 #[must_use]
 pub fn dir(dir: &Path) -> bool {
     let Ok(entries) = std::fs::read_dir(dir) else { return false };
@@ -24,7 +23,7 @@ pub fn dir(dir: &Path) -> bool {
     names.any(|name| NOT_OWN.iter().all(|not| name != *not))
 }
 
-/// What to tell of such a tier.
+/// The notice about such a tier.
 #[must_use]
 pub fn notice(tier: &str) -> String {
     format!(

@@ -1,5 +1,5 @@
-//! Who can write to a tier's directory beside the daemon: what is in `.braid`
-//! is believed, so nobody else may be able to put something there.
+//! Who can write to a tier's directory besides the daemon: the contents of
+//! `.braid` are trusted, so no other user may be able to write there.
 
 use braid_contract::Shown;
 use rustix::process::geteuid;
@@ -10,11 +10,11 @@ use std::path::Path;
 
 const STICKY: u32 = 0o1000;
 
-/// What is wrong with a directory, and what to do.
+/// A problem of a directory, and advice.
 pub(crate) type Doubt = (String, String);
 
-/// Looks at a directory that is to be a tier, or is one. Home's own mode is
-/// that of the mount's root, and its users' affair.
+/// Checks the directory of a tier, or of a future one. Home's own mode is that
+/// of the mount's root, and up to its users.
 pub(crate) fn check(dir: &Path, home: bool) -> Result<(), Doubt> {
     let Ok(root) = symlink_metadata(dir) else { return Ok(()) };
     let shown = dir.shown();
@@ -33,7 +33,7 @@ pub(crate) fn check(dir: &Path, home: bool) -> Result<(), Doubt> {
     match symlink_metadata(dir.join(".braid")) {
         Ok(braid) => check_braid(dir, &braid),
         Err(error) if error.kind() == ErrorKind::NotFound => Ok(()),
-        // Whoever opens it next says so better.
+        // The next open reports that better.
         Err(_) => Ok(()),
     }
 }

@@ -1,10 +1,10 @@
-//! Where data goes, by the settings of a volume.
+//! Placement by the settings of a volume.
 
 use crate::config::{Rule, VolumeSettings};
 use crate::movers;
 use braid_volume::PlacementConfig;
 
-/// What the settings come to.
+/// The placement of these settings.
 pub(crate) fn placement(settings: &VolumeSettings) -> PlacementConfig {
     PlacementConfig {
         policy: settings.policy.value.clone(),

@@ -1,5 +1,5 @@
-//! The tiers as they were set at the mount, and since. A replacement goes by
-//! that, and says what to change for the next mount.
+//! The settings of tiers as of the mount, and changes since. A replacement uses
+//! them, and says what to change for the next mount.
 
 use crate::config::{TierSettings, VolumeSettings, no_such_tier};
 use crate::refusal::Place;
@@ -11,27 +11,27 @@ use braid_volume::TierChange;
 use std::path::{Path, PathBuf};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-/// A tier as it was set at the mount, or since.
+/// The settings of a tier.
 #[derive(Clone)]
 pub(crate) struct TierPlace {
     name: String,
-    /// Where the directory was set, and how it was written.
+    /// The place of its directory's setting, and the text there.
     place: Place,
     written: PathBuf,
-    /// The mount was told to go without it.
+    /// The mount was to go without it.
     absent: bool,
     pub(crate) weight: Option<f64>,
     pub(crate) reserve: Reserve,
 }
 
-/// All of them.
+/// All tiers.
 pub(crate) struct Places {
     list: Mutex<Vec<TierPlace>>,
 }
 
 impl Places {
-    /// The tiers as they are set. Called while the working directory is still
-    /// that of the command.
+    /// The tiers of these settings. To be called in the working directory of
+    /// the command.
     pub(crate) fn of(settings: &VolumeSettings) -> Self {
         let place = |tier: &TierSettings| TierPlace {
             name: tier.name.clone(),
@@ -44,7 +44,7 @@ impl Places {
         Self { list: Mutex::new(settings.tiers.iter().map(place).collect()) }
     }
 
-    /// How the tier `name` was set; a misspelling is pointed out.
+    /// The settings of the tier `name`; suggests a name for a misspelling.
     pub(crate) fn known(&self, name: &str) -> Result<TierPlace, ErrorReply> {
         let places = self.list();
         if let Some(tier) = places.iter().find(|tier| tier.name == name) {
@@ -54,18 +54,18 @@ impl Places {
         Err(refused(Errno::ENOENT, &what, &advice))
     }
 
-    /// The tier was added.
+    /// Adds a tier.
     pub(crate) fn enter(&self, tier: TierPlace) {
         self.leave(&tier.name);
         self.list().push(tier);
     }
 
-    /// The tier was removed.
+    /// Removes a tier.
     pub(crate) fn leave(&self, name: &str) {
         self.list().retain(|tier| tier.name != name);
     }
 
-    /// What was set of the tier is this now.
+    /// Changes the settings of a tier.
     pub(crate) fn change(&self, name: &str, change: TierChange) {
         for tier in self.list().iter_mut().filter(|tier| tier.name == name) {
             tier.weight = change.weight.unwrap_or(tier.weight);
@@ -86,7 +86,7 @@ impl TierPlace {
         Self { name: name.to_owned(), place, written: dir.to_owned(), absent: false, weight, reserve }
     }
 
-    /// What to change so that the next mount finds the tier at `dir`.
+    /// Advice what to change so that the next mount finds the tier at `dir`.
     pub(crate) fn next_mount(&self, dir: &Path) -> String {
         let absent = if self.absent { format!(", and no --without {}", self.name) } else { String::new() };
         format!("{}{absent}", self.place.instead(&self.written, dir))

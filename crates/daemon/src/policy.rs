@@ -1,5 +1,5 @@
-//! The settings of a policy. It is written as `NAME`, as `NAME:key=value,…` or
-//! as `{ NAME: { key: value, … } }`, in a stack file and as a flag alike.
+//! The settings of a policy, written as `NAME`, as `NAME:key=value,…` or as `{
+//! NAME: { key: value, … } }`, in stack files and flags.
 
 use crate::config::PolicySettings;
 use crate::refusal::{Located, Place, Refusal};
@@ -8,7 +8,7 @@ use crate::yaml::{self, Node, Value};
 use braid_contract::units;
 use braid_placement::{POLICIES, PolicyConfig, PolicyKind, Setting, SettingKind, SettingValue, Target};
 
-/// How the setting says that data goes to all tiers.
+/// The value of the setting for all tiers.
 const SPREAD: &str = "spread";
 
 /// The names of the policies.
@@ -16,7 +16,7 @@ pub(crate) fn names() -> Vec<&'static str> {
     POLICIES.iter().map(|kind| kind.name).collect()
 }
 
-/// What a policy may be in a flag: each with its settings and their defaults.
+/// The forms of a policy in a flag: each with its settings and their defaults.
 #[must_use]
 pub(crate) fn forms() -> String {
     let forms: Vec<String> = POLICIES.iter().map(|kind| form(kind)).collect();
@@ -66,7 +66,7 @@ pub(crate) fn from_flag(text: &str, place: &Place) -> Result<PolicySettings, Ref
     from_node(&Field { name: "policy".into(), place: place.clone(), node: node(text, place)? })
 }
 
-/// What a flag says, as a stack file has it.
+/// The equivalent of a flag in a stack file.
 pub(crate) fn node(text: &str, place: &Place) -> Result<Node, Refusal> {
     match text.trim_start().starts_with('{') {
         true => yaml::parse(text, place),
@@ -98,8 +98,8 @@ fn unknown(place: &Place, name: &str) -> Refusal {
     place.refuse(format!("there is no policy '{name}'"), advice)
 }
 
-/// Reads the settings of a policy; the section has no keys but its own. `place`
-/// is that of the policy.
+/// Reads the settings of a policy; the section has only its keys. `place` is
+/// the policy's.
 fn build(kind: &'static PolicyKind, mut settings: Section, place: &Place) -> Result<PolicySettings, Refusal> {
     let mut tiers = Vec::new();
     let value = PolicyConfig::read(kind, |setting| {
@@ -108,7 +108,7 @@ fn build(kind: &'static PolicyKind, mut settings: Section, place: &Place) -> Res
     Ok(PolicySettings { value, place: place.clone(), tiers })
 }
 
-/// Reads one setting; a tier that it names is added to `tiers`.
+/// Reads one setting; adds a tier that it names to `tiers`.
 fn value(
     kind: SettingKind,
     field: &Field,

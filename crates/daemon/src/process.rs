@@ -1,5 +1,5 @@
-//! What `/proc` tells of processes: of the daemon itself, for metrics, and which
-//! programs the threads are of that are busiest.
+//! Processes in `/proc`: the daemon itself, for metrics, and the programs of
+//! the busiest threads.
 
 use rustix::process::{Resource, getrlimit};
 use std::fs;
@@ -18,26 +18,26 @@ pub(crate) struct Process {
 }
 
 impl Process {
-    /// As it is now; `None` where that can't be found out.
+    /// Its current state; `None` if unknown.
     pub(crate) fn look() -> Option<Self> {
         let stat = fs::read_to_string("/proc/self/stat").ok()?;
         let boot = fs::read_to_string("/proc/stat").ok()?;
         let boot = boot.lines().find_map(|line| line.strip_prefix("btime "))?.trim().parse::<u64>().ok()?;
         let limit = getrlimit(Resource::Nofile).current;
         let open_fds = fs::read_dir("/proc/self/fd").ok()?.count() as u64;
-        // The one that lists them is among them.
+        // The descriptor of the listing is included.
         let process = Self { open_fds: open_fds.saturating_sub(1), ..parse(&stat, boot)? };
         Some(Self { max_fds: limit.unwrap_or(u64::MAX), ..process })
     }
 }
 
-/// The kernel's `stat` of a process (`proc_pid_stat(5)`), on a machine that was
+/// Parses the kernel's `stat` of a process (`proc_pid_stat(5)`), on a machine
 /// booted at this time.
 fn parse(stat: &str, boot: u64) -> Option<Process> {
-    // A name may have blanks and brackets.
+    // The name may contain blanks and brackets.
     let (_, fields) = stat.rsplit_once(')')?;
     let fields: Vec<&str> = fields.split_whitespace().collect();
-    // The first of them is the third in the manual.
+    // The first remaining field is the third in the manual.
     let field = |number: usize| fields.get(number - 3)?.parse::<u64>().ok();
     let seconds = |ticks: u64| ticks as f64 / rustix::param::clock_ticks_per_second() as f64;
     Some(Process {
@@ -51,8 +51,8 @@ fn parse(stat: &str, boot: u64) -> Option<Process> {
     })
 }
 
-/// What the kernel calls the process that a thread is of; `None` where there is
-/// no such thread any more, or it can't be looked at.
+/// The kernel's name for the process of a thread; `None` if the thread is gone,
+/// or can't be looked up.
 pub(crate) fn program_of(thread: u32) -> Option<String> {
     let status = fs::read_to_string(format!("/proc/{thread}/status")).ok()?;
     let process = status.lines().find_map(|line| line.strip_prefix("Tgid:"))?.trim();

@@ -1,6 +1,6 @@
-//! The profile of a volume's tiers: what each of them can do, as
-//! `braid bench calibrate` measured it. Calibration writes the file; `wire`
-//! reads it when a stack file names one with the key `profile`.
+//! The profile of a volume's tiers: the performance of each, as `braid bench
+//! calibrate` measured it. Calibration writes the file; `wire` reads it when a
+//! stack file names one with the key `profile`.
 
 use crate::refusal::{Place, Refusal};
 use crate::section::{Field, Section};
@@ -12,7 +12,7 @@ use serde::Serialize;
 use std::collections::BTreeMap;
 use std::path::Path;
 
-/// The version of the format that this reads and writes.
+/// The supported version of the format.
 pub const VERSION: u32 = 1;
 
 const ADVICE: &str = "a profile is written by: braid bench calibrate STACK.yaml";
@@ -26,36 +26,36 @@ pub struct Profile {
     pub tiers: BTreeMap<String, TierFigures>,
 }
 
-/// What one tier can do.
+/// The performance of one tier.
 #[derive(Clone, PartialEq, Debug, Serialize)]
 pub struct TierFigures {
-    /// When it is read.
+    /// Reads.
     pub read: Figures,
-    /// When it is written.
+    /// Writes.
     pub write: Figures,
 }
 
-/// What one tier can do in one direction.
+/// The performance of one tier in one direction.
 #[derive(Clone, PartialEq, Debug, Serialize)]
 pub struct Figures {
-    /// The most bytes a second.
+    /// Highest bandwidth, in bytes a second.
     pub bandwidth: u64,
     /// Mean latency of one thread alone, in nanoseconds.
     pub latency_ns: u64,
     /// The fewest threads that reach the bandwidth.
     pub threads: u32,
-    /// The fewest threads beyond it that clearly get less, if any do.
+    /// The fewest threads beyond it that get clearly less, if any do.
     pub degrades_at: Option<u32>,
-    /// What was measured.
+    /// The measurements.
     pub points: Vec<Point>,
 }
 
 /// One measurement.
 #[derive(Clone, PartialEq, Debug, Serialize)]
 pub struct Point {
-    /// How many threads there were.
+    /// Number of threads.
     pub threads: u32,
-    /// Bytes a second of all of them.
+    /// Bandwidth of all of them, in bytes a second.
     pub bandwidth: u64,
     /// Mean latency in nanoseconds.
     pub latency_ns: u64,
@@ -65,12 +65,12 @@ impl Profile {
     /// The profile as text, to be written to a file.
     ///
     /// # Errors
-    /// If it can't be put into words, which does not happen.
+    /// If it can't be serialized, which does not happen.
     pub fn to_yaml(&self) -> Result<String, String> {
         serde_saphyr::to_string(self).map_err(|error| error.to_string())
     }
 
-    /// The figures of the tier `name` as the volume takes them.
+    /// The figures of the tier `name`, for the volume.
     #[must_use]
     pub fn tier(&self, name: &str) -> Option<TierProfile> {
         let figures = self.tiers.get(name)?;
@@ -89,11 +89,10 @@ impl Figures {
     }
 }
 
-/// Reads the profile at `path`, which is named at `named`.
+/// Reads the profile at `path`, which the setting at `named` refers to.
 ///
 /// # Errors
-/// If it can't be read, or the first thing that is wrong with it: with file,
-/// line, tier and key.
+/// If it can't be read, or its first error: with file, line, tier and key.
 pub fn load(path: &Path, named: &Place) -> Result<Profile, Refusal> {
     let advice = "leave the key out until there is one: braid bench calibrate STACK.yaml writes it";
     let text = text_file::read(path)
@@ -104,7 +103,7 @@ pub fn load(path: &Path, named: &Place) -> Result<Profile, Refusal> {
 /// Reads the profile `text`, which is called `name` in messages.
 ///
 /// # Errors
-/// The first thing that is wrong with it.
+/// Its first error.
 pub fn parse(text: &str, name: &str) -> Result<Profile, Refusal> {
     let file = Place::file(name);
     let root = Field::root(yaml::parse(text, &file)?, &file);

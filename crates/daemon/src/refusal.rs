@@ -1,11 +1,11 @@
-//! A setting that is refused: where it stands, what was found, what to do.
+//! The refusal of a setting: its place, the finding, and advice.
 
 use braid_contract::Shown;
 use std::fmt;
 use std::path::Path;
 use std::sync::Arc;
 
-/// Where a setting comes from.
+/// The place of a setting.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Place {
     source: Source,
@@ -25,7 +25,7 @@ impl Place {
         Self { source: Source::File { name: name.into(), line: 0 }, key: String::new() }
     }
 
-    /// A flag or argument of the command, as it was written.
+    /// A flag or argument of the command, as written.
     #[must_use]
     pub fn flag(text: impl AsRef<str>) -> Self {
         Self { source: Source::Flag(text.as_ref().into()), key: String::new() }
@@ -41,7 +41,7 @@ impl Place {
         Self { source, key: self.key.clone() }
     }
 
-    /// The line, 0 if there is none.
+    /// The line; 0 without one.
     pub(crate) fn line(&self) -> u64 {
         match self.source {
             Source::File { line, .. } => line,
@@ -61,7 +61,7 @@ impl Place {
         Self { source: self.source.clone(), key }
     }
 
-    /// The same, with a file's name that is true in any working directory.
+    /// The same, with a file path that holds in any working directory.
     pub(crate) fn absolute(&self) -> Self {
         let source = match &self.source {
             Source::File { name, line } => {
@@ -73,7 +73,7 @@ impl Place {
         Self { source, key: self.key.clone() }
     }
 
-    /// How to set the directory `dir` here in place of the one that was written.
+    /// Advice to set the directory `dir` here, in place of the written one.
     pub(crate) fn instead(&self, written: &Path, dir: &Path) -> String {
         match &self.source {
             Source::File { .. } => format!("{self}: {}", dir.shown()),
@@ -87,7 +87,7 @@ impl Place {
         }
     }
 
-    /// Refuses what stands here.
+    /// Refuses the setting at this place.
     #[must_use]
     pub fn refuse(&self, found: impl Into<String>, advice: impl Into<String>) -> Refusal {
         Refusal { place: self.clone(), found: found.into(), advice: advice.into() }
@@ -105,14 +105,14 @@ impl fmt::Display for Place {
     }
 }
 
-/// Why a configuration is refused. Nothing was made or changed.
+/// Why a configuration is refused. Nothing was created or changed.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Refusal {
-    /// Where the setting stands.
+    /// The place of the setting.
     pub place: Place,
-    /// What was found there.
+    /// The finding.
     pub found: String,
-    /// What to do about it.
+    /// The advice.
     pub advice: String,
 }
 
@@ -124,12 +124,12 @@ impl fmt::Display for Refusal {
 
 impl std::error::Error for Refusal {}
 
-/// A value and where it stands.
+/// A value and its place.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Located<T> {
     /// The value.
     pub value: T,
-    /// Where it stands.
+    /// Its place.
     pub place: Place,
 }
 

@@ -1,5 +1,5 @@
-//! Another directory becomes the home tier (`braid tier replace` for home), and
-//! what a mount does first with what was left of that.
+//! Replacing the home tier by another directory (`braid tier replace` for
+//! home), and handling an interrupted replacement at a mount.
 
 use crate::advice::Asked;
 use crate::handle::VolumeHandle;
@@ -12,7 +12,7 @@ use braid_volume::JobStatus;
 use std::io;
 use std::path::Path;
 
-/// How often the one who waits is told, at least.
+/// Longest time between two progress reports to a waiting client.
 const TELL_NS: u64 = 200_000_000;
 
 /// Starts a job that makes `dir` the home tier.
@@ -36,8 +36,8 @@ pub(crate) fn start(
     started.map(|job| told::job(&handle.volume, job)).map_err(failed)
 }
 
-/// Waits until such a job has ended, and hands `tell` how it is doing. If
-/// that fails, the job goes on.
+/// Waits for the end of such a job, and passes its progress to `tell`. If that
+/// fails, the job goes on.
 pub(crate) fn wait(
     handle: &VolumeHandle,
     id: u64,
@@ -53,7 +53,7 @@ pub(crate) fn wait(
     }
 }
 
-/// What such a job came to.
+/// The outcome of such a job.
 fn replaced(handle: &VolumeHandle, job: JobStatus) -> Result<HomeReplaced, ErrorReply> {
     let JobKind::ReplaceHome { dir } = &job.record.what else {
         return Err(ErrorReply::new(format!("job {} does something else", job.record.id)));
@@ -81,8 +81,8 @@ fn replaced(handle: &VolumeHandle, job: JobStatus) -> Result<HomeReplaced, Error
     })
 }
 
-/// The home tier's directory as it is to be used: access times are renewed as
-/// the options of the mount say, if they do, and may.
+/// The home tier's directory, with access times updated as the mount's options
+/// say, if they do and that is possible.
 pub(crate) fn with_access_times(home: Fd, times: Option<AccessTimes>) -> Fd {
     let Some(times) = times else { return home };
     braid_stores::native::with_access_times(&home, times).unwrap_or_else(|error| {
@@ -91,10 +91,10 @@ pub(crate) fn with_access_times(home: Fd, times: Option<AccessTimes>) -> Fd {
     })
 }
 
-/// Looks, before a mount, whether home was being replaced when the daemon or
-/// the machine ended, and at the other directory if it was. What the volume
-/// then finds in this one decides. A copy that was never completed is removed,
-/// beside the mount: it may be large.
+/// Before a mount, checks whether home was being replaced when the daemon or
+/// the machine went down, and looks at the other directory if so. The records
+/// that the volume then finds decide. A copy that was never completed is
+/// removed, in parallel to the mount: it may be large.
 pub(crate) fn settle(home: &Fd) {
     match braid_volume::settle_home(home, &mut |place| open_tier_dir(Path::new(place))) {
         Ok(None) => {}
@@ -109,7 +109,7 @@ pub(crate) fn settle(home: &Fd) {
                 tracing::warn!(%error, "the unfinished copy of the home tier is not removed");
             }
         }
-        // Opening the volume says it better.
+        // Opening the volume reports it better.
         Err(error) => tracing::debug!(%error, "looking for a replacement of the home tier"),
     }
 }

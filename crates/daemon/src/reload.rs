@@ -1,5 +1,5 @@
-//! A changed stack file comes into force on a volume that is mounted with it:
-//! checked first, then all of it or nothing. `control` calls this.
+//! Applying a changed stack file to a mounted volume: it is checked first, and
+//! then applied completely or not at all. `control` calls this.
 
 use crate::advice::Asked;
 use crate::config::{Config, StackNode, TierSettings, VolumeSettings};
@@ -24,22 +24,22 @@ use std::path::Path;
 /// Keys of the volume that only a mount sets.
 const FIXED: &[&str] = &["epoch", "profile", "jobs", "heat", "monitor"];
 
-/// What there is to do.
+/// The changes to apply.
 struct Plan {
     placement: PlacementConfig,
-    /// Tiers to be set.
+    /// Tiers with changed settings.
     set: Vec<(String, TierChange)>,
-    /// Tiers whose faults are others.
+    /// Tiers with changed faults.
     drills: Vec<(String, Vec<String>)>,
-    /// Tiers to be added.
+    /// New tiers.
     add: Vec<New>,
-    /// The modules are others.
+    /// Whether modules changed.
     modules: bool,
-    /// What all this comes to, for people.
+    /// A description of all changes, for people.
     changes: Vec<String>,
 }
 
-/// A tier to be added.
+/// A new tier.
 struct New {
     joining: Joining,
     config: TierConfig,
@@ -47,21 +47,21 @@ struct New {
     faults: Vec<String>,
 }
 
-/// The stack file of before and of now.
+/// The old and the new stack file.
 struct Files<'a> {
     old: &'a Config,
     new: &'a Config,
 }
 
-/// What is mounted, and may change.
+/// The parts of a mount that may change.
 pub(crate) struct Mounted<'a> {
     pub(crate) handle: &'a VolumeHandle,
     pub(crate) running: &'a Running,
     pub(crate) mountpoint: &'a Path,
 }
 
-/// Reads the stack file anew, and brings into force what changed. Called
-/// while nothing else changes tiers.
+/// Reads the stack file again, and applies its changes. The caller keeps other
+/// changes of tiers away.
 pub(crate) fn reload(mounted: &Mounted<'_>, dry_run: bool) -> Result<Reloaded, ErrorReply> {
     let Some((file, base)) = mounted.running.file() else {
         let advice =
@@ -92,7 +92,7 @@ pub(crate) fn reload(mounted: &Mounted<'_>, dry_run: bool) -> Result<Reloaded, E
     Ok(Reloaded { file: shown, changes })
 }
 
-/// Refuses what can't be changed, and works out what is to be.
+/// Refuses impossible changes, and plans the others.
 fn plan(mounted: &Mounted<'_>, files: &Files<'_>) -> Result<Plan, ErrorReply> {
     let (old, new) = (files.old.stack.volume(), files.new.stack.volume());
     let range_size = mounted.handle.volume.status().range_size;
@@ -129,7 +129,7 @@ fn plan_tier(
         ));
     }
     let (before, after) = (change_of(old), change_of(new));
-    // One that was removed from the volume, and is still in the file.
+    // A tier that was removed from the volume, and is still in the file.
     if !status.tiers.iter().any(|tier| tier.name == *name) {
         return Ok(());
     }
@@ -173,8 +173,7 @@ fn plan_new(
     Ok(())
 }
 
-/// Brings a plan into force. What can fail comes first, and is undone if
-/// something does.
+/// Applies a plan. Steps that can fail come first, and are undone if one does.
 fn apply(handle: &VolumeHandle, plan: Plan) -> Result<(), ErrorReply> {
     let mut added: Vec<String> = Vec::new();
     let take_back = |added: &[String]| {
@@ -213,8 +212,8 @@ fn apply(handle: &VolumeHandle, plan: Plan) -> Result<(), ErrorReply> {
     Ok(())
 }
 
-/// Sets a tier. All that it could be refused for was looked at, but that a
-/// job removed it just now.
+/// Changes settings of a tier. Refusals were checked for before, except that a
+/// job may just have removed it.
 fn set(handle: &VolumeHandle, name: &str, change: TierChange) {
     if let Err(error) = handle.volume.set_tier(name, change) {
         tracing::warn!(tier = name, %error, "the tier could not be set");
@@ -228,7 +227,7 @@ fn arm(handle: &VolumeHandle, name: &str, faults: &[String]) {
 }
 
 impl Files<'_> {
-    /// Refuses what only a mount sets, or another command.
+    /// Refuses changes that only a mount can make, or another command.
     fn refuse_fixed(&self, range_size: u32) -> Result<(), Refusal> {
         let (old, new) = (self.old.stack.volume(), self.new.stack.volume());
         let file = self.file();
@@ -269,7 +268,7 @@ impl Files<'_> {
         refuse_changed((mounts[0], mounts[1]), &file.key("mount"), &keys)
     }
 
-    /// Which modules are set otherwise.
+    /// The modules whose settings changed.
     fn module_changes(&self) -> Vec<String> {
         let [old, new] = [self.old, self.new].map(|config| stack_text::modules(&config.source.root));
         let changed = old.iter().zip(&new).filter(|((_, old), (_, new))| !same(old, new));
@@ -281,7 +280,7 @@ impl Files<'_> {
     }
 }
 
-/// Refuses keys that are not as they were. `place` is where they stand.
+/// Refuses changed keys. `place` is theirs.
 fn refuse_changed((old, new): (&Node, &Node), place: &Place, keys: &[&str]) -> Result<(), Refusal> {
     for key in keys {
         let (before, now) = (get(old, key), get(new, key));
@@ -310,7 +309,7 @@ fn keys_of(node: &Node) -> Vec<&str> {
     }
 }
 
-/// The names of a stack's modules, from the top.
+/// The names of a stack's modules, from the top down.
 fn modules(node: &StackNode) -> Vec<&'static str> {
     match node {
         StackNode::Volume(_) => vec!["volume"],
@@ -320,7 +319,7 @@ fn modules(node: &StackNode) -> Vec<&'static str> {
     }
 }
 
-/// All that may be set of a tier, as it is set.
+/// All changeable settings of a tier, with their values.
 fn change_of(tier: &TierSettings) -> TierChange {
     TierChange {
         weight: Some(tier.weight.as_ref().map(|weight| weight.value)),
@@ -352,7 +351,7 @@ fn tier_change(before: TierChange, after: TierChange) -> String {
     parts.join(", ")
 }
 
-/// What changes of policy, rules and movers.
+/// The changes of policy, rules and movers.
 fn placement_changes(
     before: &PlacementConfig,
     after: &PlacementConfig,

@@ -1,4 +1,4 @@
-//! An empty directory takes the place of a tier that is lost.
+//! Replacing a lost tier by an empty directory.
 
 use crate::advice::Asked;
 use crate::drill;
@@ -11,7 +11,7 @@ use braid_stores::dir::DirStore;
 use braid_volume::TierConfig;
 use std::path::Path;
 
-/// Puts `dir` in the place of the tier `name`.
+/// Replaces the tier `name` by `dir`.
 pub(crate) fn replace(
     handle: &VolumeHandle,
     name: &str,
@@ -19,11 +19,12 @@ pub(crate) fn replace(
     mountpoint: &Path,
 ) -> Result<Replaced, ErrorReply> {
     let old = handle.places.known(name)?;
-    // As they are now: others may have been replaced since the mount.
+    // Their current directories: others may have been replaced since the mount.
     let tiers = handle.volume.status().tiers.into_iter();
     let (before, others): (Vec<_>, Vec<_>) = tiers.partition(|tier| tier.name == name);
     let before = before.into_iter().next().ok_or_else(|| ErrorReply::from(Error::from(Errno::ENOENT)))?;
-    // Said by the volume too, but before a directory is looked at.
+    // The volume would refuse this too, but before that the directory would be
+    // opened.
     if before.home {
         let what = format!("tier {name} is the home tier");
         return Err(refused(Errno::EBUSY, &what, "it is replaced by a copy of it: ask for that"));
@@ -37,7 +38,7 @@ pub(crate) fn replace(
         store: Some(store),
         location: dir.to_string_lossy().into_owned(),
         weight: old.weight,
-        // Another device may stand in its place.
+        // Another device may be in its place.
         profile: None,
         reserve: old.reserve,
     };
@@ -61,8 +62,8 @@ mod tests {
     use crate::wire;
     use braid_contract::Shown;
 
-    /// A volume of three tiers that is open without all but home; each a
-    /// directory of the one that is given.
+    /// A volume of three tiers that is open with home only; each is a directory
+    /// below the given one.
     fn without_all_but_home(dir: &Path) -> VolumeHandle {
         let tier = |name: &str| {
             std::fs::create_dir(dir.join(name)).unwrap();
@@ -87,7 +88,7 @@ mod tests {
         put("b", "new").unwrap();
         let said = put("c", "new/inside").unwrap_err().message;
         assert!(said.contains("tier 'b' is at") && said.contains("one would be inside the other"), "{said}");
-        // Nobody uses that any more.
+        // The old directory is not in use any more.
         put("c", "b/inside").unwrap();
         volume.shutdown().unwrap();
     }

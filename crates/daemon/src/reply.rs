@@ -1,16 +1,16 @@
-//! Refusals as the control socket answers them.
+//! Refusals as answers of the control socket.
 
 use crate::refusal::Refusal;
 use braid_contract::{Errno, Error, Shown};
 use braid_ipc::protocol::ErrorReply;
 use std::path::Path;
 
-/// What was found, and what to do.
+/// A finding, and advice.
 pub(crate) fn refused(errno: Errno, what: &str, advice: &str) -> ErrorReply {
     ErrorReply { errno: Some(errno.0), message: format!("{what}\n  help: {advice}") }
 }
 
-/// What was asked for is wrong.
+/// The request is wrong.
 pub(crate) fn invalid(refusal: Refusal) -> ErrorReply {
     ErrorReply { errno: Some(Errno::EINVAL.0), message: refusal.to_string() }
 }

@@ -1,9 +1,9 @@
-//! What a tier's directory is required to be, and what to say of one that is
-//! not the tier: whether it is a mount point, and which device belongs there.
+//! Requirements on a tier's directory, and descriptions of one that is not the
+//! tier: whether it is a mount point, and which device belongs there.
 //!
-//! The UUID of a file system is asked of the kernel; where that does not tell
-//! (before Linux 6.9, and of some file systems), it is found by the links that
-//! udev makes in `/dev/disk/by-uuid`.
+//! The kernel answers the UUID of a file system; where it does not (before
+//! Linux 6.9, and for some file systems), the links that udev creates in
+//! `/dev/disk/by-uuid` lead to it.
 
 use crate::config::{Require, TierSettings, VolumeSettings};
 use crate::paths;
@@ -26,7 +26,7 @@ pub(crate) fn read(field: &Field) -> Result<Located<Require>, Refusal> {
     field.parse("mountpoint or uuid=UUID", parse)
 }
 
-/// The same, of what is written.
+/// Parses a requirement.
 pub(crate) fn parse(text: &str) -> Result<Require, String> {
     match text.split_once('=') {
         None if text == "mountpoint" => Ok(Require::MountPoint),
@@ -40,7 +40,7 @@ fn is_uuid(text: &str) -> bool {
     text.len() >= 4 && text.bytes().all(|byte| byte.is_ascii_hexdigit() || byte == b'-')
 }
 
-/// Refuses a directory that is not what its tier requires. `real` has no
+/// Refuses a directory that does not meet its tier's requirement. `real` has no
 /// symbolic links.
 pub(crate) fn check(require: &Located<Require>, real: &Path, mounts: &[Mount]) -> Result<(), Refusal> {
     let shown = real.shown();
@@ -63,18 +63,18 @@ pub(crate) fn check(require: &Located<Require>, real: &Path, mounts: &[Mount]) -
     }
 }
 
-/// The same of a directory that takes part in a mounted volume.
+/// The same for a directory that takes part in a mounted volume.
 pub(crate) fn check_now(require: &Located<Require>, dir: &Path) -> Result<(), Refusal> {
     check(require, &paths::real(dir), &mounts::list().unwrap_or_default())
 }
 
-/// Whether a directory is what is required.
+/// Whether a directory meets a requirement.
 pub(crate) fn is_met(require: &Require, dir: &Path) -> bool {
     check_now(&Located::new(require.clone(), Place::flag("")), dir).is_ok()
 }
 
-/// The tiers that have no label: for each, what its directory is, and which
-/// device belongs there.
+/// Describes the tiers without a label: the state of each directory, and the
+/// device that belongs there.
 pub(crate) fn unlabelled(volume: &VolumeSettings) -> String {
     let mounts = mounts::list().unwrap_or_default();
     let bare = |tier: &&TierSettings| tier.absent.is_none() && !has_label(&tier.dir.value);
@@ -95,7 +95,7 @@ pub(crate) fn has_label(dir: &Path) -> bool {
     !found.is_err_and(|error| error.kind() == io::ErrorKind::NotFound)
 }
 
-/// What a directory is in the tree of mounts.
+/// Describes a directory's position in the tree of mounts.
 fn place_of(real: &Path, mounts: &[Mount]) -> String {
     match mounts::containing(mounts, real) {
         Some(mount) if mount.point == real => {
@@ -108,12 +108,13 @@ fn place_of(real: &Path, mounts: &[Mount]) -> String {
     }
 }
 
-/// The device that belongs at a directory or above it and is not mounted there.
+/// The device that belongs at a directory or above it by `/etc/fstab`, and is
+/// not mounted there.
 pub(crate) fn from_fstab(real: &Path, mounts: &[Mount]) -> Option<String> {
     missing(&std::fs::read(FSTAB).ok()?, real, mounts)
 }
 
-/// The same, of a file of this text.
+/// The same, by a file with this text.
 fn missing(text: &[u8], real: &Path, mounts: &[Mount]) -> Option<String> {
     let entries = text.split(|byte| *byte == b'\n').filter_map(|line| {
         let mut fields = line.split(u8::is_ascii_whitespace).filter(|field| !field.is_empty());
@@ -142,14 +143,14 @@ fn is_on(real: &Path, uuid: &str, mounts: &[Mount]) -> bool {
     device.rdev() == found.dev() || source.is_some_and(|source| source.rdev() == device.rdev())
 }
 
-/// The device that has the file system with this UUID.
+/// The device of the file system with this UUID.
 fn by_uuid(uuid: &str) -> Option<PathBuf> {
     let mut links = std::fs::read_dir(BY_UUID).ok()?.flatten();
     let link = links.find(|link| link.file_name().to_string_lossy().eq_ignore_ascii_case(uuid))?;
     std::fs::canonicalize(link.path()).ok()
 }
 
-/// Where the file system with this UUID is.
+/// Describes where the file system with this UUID is.
 fn whereabouts(uuid: &str, mounts: &[Mount]) -> String {
     let Some(device) = by_uuid(uuid) else {
         return "no device that has it is known on this machine".into();

@@ -1,5 +1,5 @@
-//! The rules of a volume, from a stack file: which files go where, whatever the
-//! policy is.
+//! The rules of a volume, from a stack file: the destinations of files,
+//! whatever the policy.
 
 use crate::config::Rule;
 use crate::refusal::{Located, Refusal};
@@ -66,7 +66,7 @@ mod tests {
     use braid_placement::{Facts, Origin, Rules, Subject, WriteSpan};
     use std::path::Path;
 
-    /// The rules of a stack file that has these; or why it is refused.
+    /// The rules of a stack file with this text; or why it is refused.
     fn rules(rules: &str) -> Result<Vec<Rule>, String> {
         let text = format!(
             "stack:\n  volume:\n    home: a\n    policy: weighted\n    tiers: {{ a: {{ dir: x }} }}\n    rules:\n{rules}"

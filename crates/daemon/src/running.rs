@@ -1,6 +1,6 @@
-//! The stack as it is now: what the volume was mounted with, and what was
-//! changed since. Every change of the tiers is carried into the stack file that
-//! the mount came from; the whole can be told as a stack file (`control`).
+//! The current stack: the one that was mounted, with the changes since. Every
+//! change of the tiers is written to the stack file of the mount; the whole can
+//! be printed as a stack file (`control`).
 
 use crate::config::{Config, MountSettings, THREADS_DEFAULT};
 use crate::drill::Drills;
@@ -27,14 +27,15 @@ pub(crate) struct Running {
     base: PathBuf,
     file: Option<PathBuf>,
     mount: MountSettings,
-    /// Tiers that the mount went without.
+    /// Tiers that the mount was to go without.
     without: Vec<String>,
-    /// The mount has ended: tiers in memory go with it, and come with the next.
+    /// The mount has ended: tiers in memory leave with it, and join at the
+    /// next.
     ended: AtomicBool,
 }
 
 impl Running {
-    /// The stack that is mounted as `config` says.
+    /// The stack that was mounted with `config`.
     pub(crate) fn of(config: &Config) -> Self {
         let Source { root, base, file } = config.source.clone();
         let absent = config.stack.volume().tiers.iter().filter(|tier| tier.absent.is_some());
@@ -53,15 +54,15 @@ impl Running {
         self.root.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// The tiers were changed so: the stack file is too, if there is one and
-    /// that can be done for sure. It is not if somebody else changed the tiers
-    /// in it meanwhile.
+    /// Applies changes of the tiers to the stack, and to the stack file, if
+    /// there is one and that can be done safely: not if the tiers in it were
+    /// edited meanwhile.
     pub(crate) fn change(&self, edits: &[Edit]) -> Saved {
         let mut root = self.root();
         let edits = &with_requirements(&root, edits)[..];
         let mut next = root.clone();
         for edit in edits {
-            // There is nothing to be changed of a tier that is not there.
+            // An absent tier has nothing to change.
             let _ = stack_text::change(&mut next, edit);
         }
         let before = std::mem::replace(&mut *root, next);
@@ -79,28 +80,28 @@ impl Running {
         }
     }
 
-    /// The stack file, and what its directories are relative to; `None` if the
+    /// The stack file, and the base of its relative directories; `None` if the
     /// mount is not from one.
     pub(crate) fn file(&self) -> Option<(&Path, &Path)> {
         Some((self.file.as_deref()?, &self.base))
     }
 
-    /// The stack as it is now.
+    /// The current stack.
     pub(crate) fn stack(&self) -> Node {
         self.root().clone()
     }
 
-    /// The stack is this from now on, as the stack file says already.
+    /// Sets the current stack, which the stack file has already.
     pub(crate) fn is_now(&self, stack: Node) {
         *self.root() = stack;
     }
 
-    /// Whether the mount was told to go without the tier.
+    /// Whether the mount was to go without the tier.
     pub(crate) fn is_without(&self, tier: &str) -> bool {
         self.without.iter().any(|name| name == tier)
     }
 
-    /// The mount has ended, and is only closed.
+    /// Notes that the mount has ended.
     pub(crate) fn end(&self) {
         self.ended.store(true, Ordering::Release);
     }
@@ -137,7 +138,7 @@ impl Running {
         replace_file(file, &new).map_err(|error| format!("it can't be written: {error}"))
     }
 
-    /// A stack file that makes a mount like this one.
+    /// A stack file for a mount like this one.
     pub(crate) fn dump(&self, range_size: u32, drills: &Drills) -> String {
         let mut root = self.root().clone();
         if let Some(volume) = stack_text::volume_mut(&mut root) {
@@ -167,7 +168,7 @@ impl Running {
             let options = mount.options.iter().map(|option| Node::new(Value::Scalar(option.clone())));
             set(&mut settings, "options", Value::List(options.collect()));
         }
-        // What other keys there are stay as they were written.
+        // Other keys stay as written.
         if let Some(Node { value: Value::Map(written), .. }) = stack_text::get(&root, "mount") {
             for entry in written {
                 if stack_text::get(&settings, &entry.key).is_none() {
@@ -197,8 +198,8 @@ impl Running {
     }
 }
 
-/// The same, and what a tier's directory is required to be goes where another
-/// one that is not so takes its place.
+/// The edits, without the requirement of a tier whose new directory does not
+/// meet it.
 fn with_requirements(root: &Node, edits: &[Edit]) -> Vec<Edit> {
     let gone = |edit: &Edit| match edit {
         Edit::Set(tier, "dir", dir) => {
@@ -212,8 +213,8 @@ fn with_requirements(root: &Node, edits: &[Edit]) -> Vec<Edit> {
     edits.iter().cloned().chain(edits.iter().filter_map(gone)).collect()
 }
 
-/// Puts a new text in the place of a file, so that after a crash there is the
-/// old one or the new one. Mode and owner stay.
+/// Replaces the text of a file, atomically also across a crash. Mode and owner
+/// stay.
 fn replace_file(file: &Path, text: &str) -> std::io::Result<()> {
     let old = std::fs::metadata(file)?;
     let dir = file.parent().unwrap_or(Path::new("/"));
@@ -232,7 +233,7 @@ fn replace_file(file: &Path, text: &str) -> std::io::Result<()> {
         std::fs::rename(&fresh, file)?;
         std::fs::File::open(dir)?.sync_all()
     };
-    // One that a crash left.
+    // A leftover of a crash.
     let _ = std::fs::remove_file(&fresh);
     write().inspect_err(|_| drop(std::fs::remove_file(&fresh)))
 }

@@ -1,5 +1,5 @@
-//! A group of settings, whether it comes from a stack file or from a flag:
-//! hands out values by key and refuses what it does not know.
+//! A group of settings, from a stack file or from a flag: hands out values by
+//! key and refuses unknown ones.
 
 use crate::refusal::{Located, Place, Refusal};
 use crate::yaml::{Entry, Node, Value};
@@ -21,7 +21,7 @@ pub(crate) struct Section {
 }
 
 impl Section {
-    /// The keys below `field`, which are all among `known`.
+    /// The keys below `field`, which must all be among `known`.
     pub(crate) fn of(field: &Field, known: &[&str]) -> Result<Self, Refusal> {
         let section = Self::open(field)?;
         match section.fields.iter().find(|below| !known.contains(&below.name.as_str())) {
@@ -30,7 +30,7 @@ impl Section {
         }
     }
 
-    /// The keys below `field`, whatever they are.
+    /// The keys below `field`, unchecked.
     pub(crate) fn open(field: &Field) -> Result<Self, Refusal> {
         let fields = match &field.node.value {
             Value::Null => VecDeque::new(),
@@ -72,7 +72,7 @@ impl Section {
         Ok(Self { place, fields })
     }
 
-    /// Where the section stands.
+    /// The place of the section.
     pub(crate) fn place(&self) -> &Place {
         &self.place
     }
@@ -82,21 +82,21 @@ impl Section {
         self.fields.remove(index)
     }
 
-    /// A key that must be there; `example` shows how to write it.
+    /// A required key; `example` shows how to write it.
     pub(crate) fn require(&mut self, name: &str, example: &str) -> Result<Field, Refusal> {
         self.take(name).ok_or_else(|| {
             self.place.refuse(format!("the key '{name}' is missing"), format!("add {example}"))
         })
     }
 
-    /// What is left, in the order in which it stands.
+    /// The remaining fields, in the order of the file.
     pub(crate) fn into_fields(self) -> impl Iterator<Item = Field> {
         self.fields.into_iter()
     }
 
-    /// The one key that is among `choices`, and the others as a node of their own.
-    /// Where there is none, `other` may refuse the last of the others for what it
-    /// was probably meant to be.
+    /// The one key that is among `choices`, and the others as a node of their
+    /// own. If there is none, `other` may refuse the last of the others for its
+    /// probable meaning.
     pub(crate) fn split_only(
         mut self,
         choices: &[&str],
@@ -115,8 +115,8 @@ impl Section {
         Ok((self.into_only(choices)?, others))
     }
 
-    /// The one key of a section that has exactly one; `choices` are what it may
-    /// be.
+    /// The only key of a section that must have exactly one; `choices` are the
+    /// allowed ones.
     pub(crate) fn into_only(mut self, choices: &[&str]) -> Result<Field, Refusal> {
         let choices = one_of(choices);
         let Some(first) = self.fields.pop_front() else {
@@ -140,12 +140,12 @@ impl Field {
         Self { name: String::new(), place: file.at_line(node.line), node }
     }
 
-    /// The same, as the key `name` below this one.
+    /// The field as the key `name` below this one.
     pub(crate) fn named(&self, name: &str) -> Self {
         Self { name: name.to_owned(), place: self.place.key(name), node: self.node.clone() }
     }
 
-    /// The characters of a scalar; `what` says what is expected.
+    /// The text of a scalar; `what` describes the expected value.
     pub(crate) fn text(&self, what: &str) -> Result<Located<String>, Refusal> {
         let found = match &self.node.value {
             Value::Scalar(text) if !text.is_empty() => {
@@ -183,7 +183,7 @@ impl Field {
         }
     }
 
-    /// A value that `parse` reads; its error is the advice.
+    /// A value parsed by `parse`; its error is the advice.
     pub(crate) fn parse<T>(
         &self,
         what: &str,
@@ -220,7 +220,7 @@ pub(crate) fn one_of(names: &[&str]) -> String {
     }
 }
 
-/// Refuses a key, and suggests the one that was probably meant.
+/// Refuses an unknown key, and suggests the probable one.
 pub(crate) fn unknown_key(field: &Field, known: &[&str]) -> Refusal {
     let advice = match nearest(&field.name, known) {
         Some(nearest) => format!("did you mean '{nearest}'? The keys here are {}", known.join(", ")),

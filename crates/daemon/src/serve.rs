@@ -17,12 +17,12 @@ use std::io;
 use std::path::Path;
 use std::sync::Arc;
 
-/// Why a daemon did not start, or did not end well.
+/// Why a daemon did not start, or failed.
 #[derive(Debug)]
 pub enum ServeError {
     /// The configuration can't be mounted; nothing is.
     Refused(Refusal),
-    /// It was mounted, and ended with this.
+    /// It was mounted, and ended with this error.
     Failed(String),
 }
 
@@ -43,22 +43,21 @@ impl From<Refusal> for ServeError {
     }
 }
 
-/// Makes the volume that `config` describes, without mounting it; answers its
+/// Creates the volume that `config` describes, without mounting it; answers its
 /// id.
 ///
 /// # Errors
-/// If it can't be made, or there is one already.
+/// If it can't be created, or exists already.
 pub fn create(config: &Config) -> Result<String, Refusal> {
     validate::create(config.stack.volume())?;
     Ok(wire::create(config.stack.volume())?.to_string())
 }
 
 /// Mounts the file system that `config` describes and answers until it is
-/// unmounted. `ready` is called once it can be used, with what there is to tell
-/// of it then.
+/// unmounted. `ready` is called once it can be used, with messages about it.
 ///
 /// # Errors
-/// If it can't be mounted, or ends in another way than cleanly.
+/// If it can't be mounted, or does not end cleanly.
 pub fn run(
     config: &Config,
     mountpoint: &Path,
@@ -67,20 +66,20 @@ pub fn run(
 ) -> Result<(), ServeError> {
     let point = validate::mount(config, mountpoint, nonempty)?;
     braid_sys::map_large_blocks();
-    // A descriptor for each open file of each application, on each tier.
+    // One descriptor per open file of each application, on each tier.
     let open_files_max = braid_sys::raise_open_files();
     tracing::debug!(open_files_max, "starting");
     let listener = listen(config)?;
     let volume = wire::open(config, config.create)?;
     let served = serve(config, &point, &volume, listener, ready);
     if let Err(ServeError::Refused(_)) = served {
-        // Nobody has used the volume; what closing it says is of no interest.
+        // The volume was never used; an error of closing it does not matter.
         let _ = volume.shutdown();
     }
     served
 }
 
-/// Gives what is mounted at `point` other options of any mount.
+/// Changes the generic options of the mount at `point`.
 ///
 /// # Errors
 /// Those of the system call.
@@ -155,15 +154,15 @@ fn serve(
     }
 }
 
-/// Tells a service manager that waits for it, as systemd does for a unit of
-/// type `notify`, how the daemon is doing.
+/// Reports the daemon's state to a service manager that waits for it, as
+/// systemd does for a unit of type `notify`.
 fn tell_manager(state: &[NotifyState<'_>]) {
     if let Err(error) = sd_notify::notify(state) {
         tracing::warn!(%error, "the service manager could not be told");
     }
 }
 
-/// Listens where metrics are to be told, before anything is mounted.
+/// Binds the address of metrics, before anything is mounted.
 fn listen(config: &Config) -> Result<Option<Listener>, Refusal> {
     let Some(Located { value: address, place }) = &config.mount.metrics else { return Ok(None) };
     let listening = Listener::bind(address).map_err(|error| {
@@ -173,7 +172,7 @@ fn listen(config: &Config) -> Result<Option<Listener>, Refusal> {
     listening.map(Some)
 }
 
-/// Answers those who ask for metrics.
+/// Serves metrics.
 fn tell_metrics(listener: Listener, control: Arc<Control>) -> io::Result<metrics::Server> {
     let told = move || {
         let status = control.status().map_err(|error| error.to_string())?;
@@ -182,9 +181,9 @@ fn tell_metrics(listener: Listener, control: Arc<Control>) -> io::Result<metrics
     metrics::Server::start(listener, Arc::new(told))
 }
 
-/// Serves the control socket of what is mounted at `point`. The device number
-/// comes from the mount table: asking the file system itself would wait for an
-/// answer that nobody gives yet.
+/// Serves the control socket of the mount at `point`. The device number comes
+/// from the mount table: a request to the file system itself would never be
+/// answered here.
 fn start_control(point: &Path, control: Arc<Control>) -> io::Result<Server> {
     let mounts = mounts::list()?;
     let mount = mounts::at(&mounts, point)

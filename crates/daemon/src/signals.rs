@@ -1,10 +1,9 @@
-//! Signals that ask the daemon to end: they unmount, and the end follows from
-//! that, as it does for `umount(8)`. And one that asks it to read its stack
-//! file anew.
+//! Signals that end the daemon: they unmount, and the daemon then ends as after
+//! `umount(8)`. And one that makes it reload its stack file.
 //!
-//! A file system that is busy is detached: nobody comes to it any more, and who
-//! uses it is served for a while. Then, or at a second signal, the session is
-//! ended, and they get errors.
+//! A busy file system is detached: it gets no new users, and the present ones
+//! are served for a while. Then, or at a second signal, the session ends, and
+//! they get errors.
 
 use braid_contract::Shown;
 use braid_fuse::Unmounter;
@@ -16,8 +15,8 @@ use std::io;
 use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
-/// How long those who use a file system are served after it was to end. Less
-/// than what a service manager leaves a service.
+/// Time for which the users of a file system are served after it was to end.
+/// Shorter than a service manager's limit.
 const GRACE: Duration = Duration::from_secs(30);
 
 /// Waits for signals until it is dropped.
@@ -28,7 +27,7 @@ pub(crate) struct Watch {
 
 impl Watch {
     /// Unmounts at SIGINT and SIGTERM, and calls `reload` at each SIGHUP:
-    /// closing a terminal does not end a mount.
+    /// closing a terminal must not end a mount.
     pub(crate) fn start(session: Unmounter, reload: impl Fn() + Send + 'static) -> io::Result<Self> {
         let mut signals = Signals::new([SIGINT, SIGTERM, SIGHUP])?;
         let handle = signals.handle();
@@ -61,9 +60,9 @@ impl Drop for Watch {
     }
 }
 
-/// Takes the mount away, and sees to the end of the session.
+/// Removes the mount, and then ends the session.
 fn end(session: &Unmounter) {
-    // To write back by, what applications wrote, before anybody is cut off.
+    // For writeback of applications' data, before any of them is cut off.
     let mut root = None;
     if let Err(error) = session.unmount() {
         tracing::info!(%error, "detaching it");
@@ -76,7 +75,7 @@ fn end(session: &Unmounter) {
         return;
     }
     let session = session.clone();
-    // It is not waited for: it ends with the session, or with the process.
+    // Not waited for: it ends with the session, or with the process.
     let spawned = thread::Builder::new().name("end".into()).spawn(move || {
         tell_users(&session);
         if let Some(root) = root {
@@ -98,7 +97,7 @@ fn abort(session: &Unmounter) {
     }
 }
 
-/// Logs who uses the file system still.
+/// Logs the processes that still use the file system.
 fn tell_users(session: &Unmounter) {
     let users = holders::lines(&holders::list(session.device()));
     tracing::warn!("not mounted at {} any more, and served for{users}", session.mountpoint().shown());

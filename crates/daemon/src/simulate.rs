@@ -1,5 +1,5 @@
-//! A trace replayed against policies, on tiers that need not be there:
-//! `braid placement simulate`. Nothing is opened but the trace.
+//! Replaying a trace against policies, on tiers that need not exist: `braid
+//! placement simulate`. Only the trace is opened.
 
 use crate::config::{PolicySettings, Rule, TierSettings, VolumeSettings, known};
 use crate::cross_check;
@@ -14,60 +14,59 @@ use braid_placement::{
 use serde::Serialize;
 use std::collections::BTreeMap;
 
-/// What each read and write takes besides, on a tier that was not calibrated,
-/// in nanoseconds.
+/// Latency of each read and write on a tier that was not calibrated, in
+/// nanoseconds, on top of its transfer.
 const LATENCY_NS: u64 = 40_000;
-/// What a weight stands for: as many bytes a second.
+/// Bandwidth that a weight of 1 stands for, in bytes a second.
 const WEIGHT_UNIT: f64 = 1e6;
 /// A slice of the kernel's throttle, in nanoseconds.
 const THROTTLE_NS: u64 = 100_000_000;
 
-/// What is to be compared, and how.
+/// What to compare, and how.
 #[derive(Clone, Debug, Default)]
 pub struct Options {
-    /// Policies, as flags; the stack's own and all that there are, if there are
-    /// none.
+    /// Policies, as flags; if empty, the stack's own and all known ones.
     pub policies: Vec<String>,
-    /// `TIER=SIZE`, each: what the tier has room for.
+    /// `TIER=SIZE`, each: the room on the tier.
     pub capacities: Vec<String>,
-    /// No thread thinks between its operations.
+    /// Whether threads issue their operations without pauses.
     pub fastest: bool,
-    /// The tiers are throttled by the kernel.
+    /// Whether the tiers are throttled like by the kernel.
     pub throttled: bool,
 }
 
-/// What was found.
+/// The results.
 #[derive(Clone, PartialEq, Debug, Serialize)]
 pub struct Report {
     /// Size of a range in bytes.
     pub range_size: u32,
-    /// The tiers as they were simulated, home first.
+    /// The simulated tiers, home first.
     pub tiers: Vec<TierGiven>,
-    /// Each policy and how it did.
+    /// Each policy and its results.
     pub policies: Vec<PolicyReport>,
 }
 
-/// A tier as it was simulated.
+/// A simulated tier.
 #[derive(Clone, PartialEq, Debug, Serialize)]
 pub struct TierGiven {
     /// Its name.
     pub name: String,
-    /// Bytes a second that it can read.
+    /// Read bandwidth in bytes a second.
     pub read_bandwidth: f64,
-    /// Bytes a second that it can write.
+    /// Write bandwidth in bytes a second.
     pub write_bandwidth: f64,
-    /// Where that is from: `profile` or `weight`.
+    /// The source of these figures: `profile` or `weight`.
     pub source: &'static str,
-    /// Bytes that it has room for; `None` for any number.
+    /// Its room in bytes; `None` for unlimited.
     pub capacity: Option<u64>,
 }
 
-/// How one policy did.
+/// The results of one policy.
 #[derive(Clone, PartialEq, Debug, Serialize)]
 pub struct PolicyReport {
     /// Its name, or the flag.
     pub policy: String,
-    /// It is the stack file's own.
+    /// Whether it is the stack file's own.
     pub own: bool,
     /// Seconds until the last byte was read or written.
     pub seconds: f64,
@@ -83,12 +82,12 @@ pub struct PolicyReport {
     pub refused_bytes: u64,
     /// The tiers, home first.
     pub tiers: Vec<TierReport>,
-    /// How many ranges of the trace were placed by whom: `plain`, `policy`,
-    /// `spill`, `rule 1`, …
+    /// Number of ranges of the trace by the origin of their placement: `plain`,
+    /// `policy`, `spill`, `rule 1`, …
     pub placed_by: BTreeMap<String, u64>,
 }
 
-/// How it went on one tier.
+/// The results on one tier.
 #[derive(Clone, PartialEq, Debug, Serialize)]
 pub struct TierReport {
     /// Its name.
@@ -103,15 +102,15 @@ pub struct TierReport {
     pub ranges_before: u64,
     /// Bytes in use in the end.
     pub used: u64,
-    /// Share of the time in which something was under way there, 0 to 1.
+    /// Share of the time with operations in flight there, 0 to 1.
     pub busy: f64,
 }
 
 /// Replays `trace` on the tiers of `volume`, against each policy. `progress` is
-/// told which is next.
+/// called with the next one.
 ///
 /// # Errors
-/// If a policy or a tier is none, or it is not known what a tier can do.
+/// If a policy or a tier is unknown, or the performance of a tier.
 pub fn run(
     volume: &VolumeSettings,
     trace: &Trace,
@@ -133,7 +132,7 @@ pub fn run(
             epoch_ns: volume.epoch.as_ref().map_or(EPOCH_NS_DEFAULT, |epoch| epoch.value),
             throttle_ns: options.throttled.then_some(THROTTLE_NS),
         };
-        // All names were looked at before.
+        // All names were checked before.
         let Some(simulated) = simulate(&config, trace, pace) else {
             return Err(policy.place.refuse("it names a tier that there is not", "name one of the tiers"));
         };
@@ -166,7 +165,7 @@ fn policies(
     Ok(policies)
 }
 
-/// The tiers, home first, as they are told and as they are simulated.
+/// The tiers, home first, for the report and for the simulation.
 fn tiers(
     volume: &VolumeSettings,
     capacities: &[String],
@@ -220,8 +219,8 @@ fn simulated(
     Ok((given, simulated))
 }
 
-/// What an operation takes beside its share of the bandwidth: of one thread
-/// alone, what its latency has more than its bytes take at full speed.
+/// Latency of an operation besides its transfer: the latency of a single
+/// thread, less the transfer at full speed.
 fn latency_ns(figures: &Figures) -> u64 {
     let Some(alone) = figures.points.first() else { return LATENCY_NS };
     let block = alone.bandwidth as f64 * alone.latency_ns as f64 / f64::from(alone.threads.max(1)) / 1e9;
@@ -347,7 +346,8 @@ mod tests {
             assert_eq!((policy.written_bytes, policy.placed_by["rule 1"]), (80 * 65536, 40), "{policy:?}");
             assert!(policy.tiers[1].ranges >= 40 && policy.seconds > 0.0, "{policy:?}");
         }
-        // What home-first leaves on home is spread by weight, one in four.
+        // The part that home-first leaves on home is spread by weight, one in
+        // four.
         let on_fast = |name: &str| {
             let policy = report.policies.iter().find(|policy| policy.policy == name).unwrap();
             policy.tiers[0].ranges

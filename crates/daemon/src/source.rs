@@ -1,14 +1,14 @@
-//! Where a configuration is from, and how it is read.
+//! The source of a configuration, and how it is read.
 
 use crate::yaml::Node;
 use std::path::{Path, PathBuf};
 
-/// Where a configuration comes from.
+/// The source of a configuration.
 #[derive(Clone, Debug)]
 pub(crate) struct Source {
-    /// The stack, as it was written, or as flags would be.
+    /// The stack, as written, or as a file would have the flags.
     pub(crate) root: Node,
-    /// What its directories are relative to.
+    /// The base of its relative directories.
     pub(crate) base: PathBuf,
     /// The stack file, if it is from one.
     pub(crate) file: Option<PathBuf>,
@@ -16,8 +16,8 @@ pub(crate) struct Source {
 
 /// How a stack file is read.
 pub(crate) struct Reading<'a> {
-    /// What relative paths are relative to.
+    /// The base of relative paths.
     pub(crate) base: &'a Path,
-    /// Whether the profile that it names is read too.
+    /// Whether to read the profile that it names.
     pub(crate) profile: bool,
 }

@@ -19,16 +19,16 @@ const DEPTH_MAX: usize = 64;
 /// Reads the stack file at `path`.
 ///
 /// # Errors
-/// The first thing that is wrong with it.
+/// Its first error.
 pub fn load(path: &Path) -> Result<Config, Refusal> {
     load_with(path, true)
 }
 
-/// Reads the stack file at `path`, and not the profile that it may name: for
-/// who makes that.
+/// Reads the stack file at `path`, but not the profile that it may name: for
+/// calibration, which writes that.
 ///
 /// # Errors
-/// The first thing that is wrong with it.
+/// Its first error.
 pub fn load_without_profile(path: &Path) -> Result<Config, Refusal> {
     load_with(path, false)
 }
@@ -36,13 +36,12 @@ pub fn load_without_profile(path: &Path) -> Result<Config, Refusal> {
 fn load_with(path: &Path, profile: bool) -> Result<Config, Refusal> {
     let base = path.parent().unwrap_or(Path::new(""));
     let mut config = read_at(path, &Reading { base, profile })?;
-    // What is behind a symbolic link is what is changed.
+    // The target of a symbolic link is what has to change.
     config.source.file = std::fs::canonicalize(path).ok();
     Ok(config)
 }
 
-/// Reads the stack file at `path`, whose relative directories are relative to
-/// `base`.
+/// Reads the stack file at `path`, with `base` for relative directories.
 pub(crate) fn load_at(path: &Path, base: &Path) -> Result<Config, Refusal> {
     read_at(path, &Reading { base, profile: true })
 }
@@ -63,22 +62,22 @@ fn read_at(path: &Path, reading: &Reading<'_>) -> Result<Config, Refusal> {
     of_document(yaml::parse(&text, &place)?, &name, reading)
 }
 
-/// Reads the stack file `text`, which is called `name` in messages and whose
-/// relative directories are relative to `base`.
+/// Reads the stack file `text`, which is called `name` in messages, with `base`
+/// for relative directories.
 ///
 /// # Errors
-/// The first thing that is wrong with it.
+/// Its first error.
 pub fn parse(text: &str, name: &str, base: &Path) -> Result<Config, Refusal> {
     let reading = Reading { base, profile: true };
     of_document(yaml::parse(text, &Place::file(name))?, name, &reading)
 }
 
-/// What the document of a stack file says.
+/// The configuration in the document of a stack file.
 pub(crate) fn of_document(document: Node, name: &str, reading: &Reading<'_>) -> Result<Config, Refusal> {
     let file = Place::file(name);
     let source = Source {
         root: document.clone(),
-        // That of a file in the working directory has no name.
+        // The parent of a file in the working directory has no name.
         base: std::path::absolute(Path::new(".").join(reading.base)).unwrap_or_else(|_| reading.base.into()),
         file: None,
     };
@@ -101,7 +100,7 @@ pub(crate) fn of_document(document: Node, name: &str, reading: &Reading<'_>) -> 
     })
 }
 
-/// What is below `field`, the top of the stack: exactly one module.
+/// The node below `field`, the top of the stack: exactly one module.
 fn stack_node(field: &Field, reading: &Reading<'_>, depth: usize) -> Result<StackNode, Refusal> {
     module_node(Section::open(field)?.into_only(&module_names())?, reading, depth)
 }
@@ -110,7 +109,7 @@ fn module_names() -> Vec<&'static str> {
     std::iter::once("volume").chain(braid_modules::NAMES.iter().copied()).collect()
 }
 
-/// The module that `node` names, with all that is below it.
+/// The module that `node` names, with all below it.
 fn module_node(node: Field, reading: &Reading<'_>, depth: usize) -> Result<StackNode, Refusal> {
     if node.name == "volume" {
         return Ok(StackNode::Volume(Box::new(volume_settings::from_file(&node, reading)?)));

@@ -1,7 +1,7 @@
-//! Changes the tiers in the text of a stack file and leaves the rest of it as
-//! it is: comments, order, layout. What comes out is read again and compared
-//! with what was meant, so a text that is written in an unforeseen way is left
-//! alone rather than spoilt. `running` is the one caller.
+//! Edits the tiers in the text of a stack file, keeping the rest as it is:
+//! comments, order, layout. The result is parsed and compared with the intended
+//! document, so that a text with unforeseen syntax is left alone rather than
+//! spoilt. `running` is the only caller.
 
 use crate::refusal::Place;
 use crate::yaml::{self, Entry, Node, Value};
@@ -11,13 +11,13 @@ use std::fmt;
 /// One change of the tiers of a stack.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) enum Edit {
-    /// One more tier, with its keys.
+    /// Add a tier, with its keys.
     Add(String, Vec<(&'static str, String)>),
-    /// A tier less.
+    /// Remove a tier.
     Remove(String),
-    /// A key of a tier has this value.
+    /// Set a key of a tier to this value.
     Set(String, &'static str, String),
-    /// A key of a tier is not set.
+    /// Unset a key of a tier.
     Unset(String, &'static str),
 }
 
@@ -29,7 +29,7 @@ impl Edit {
     }
 }
 
-/// What to do by hand, below `tiers`.
+/// The equivalent manual edit, below `tiers`.
 impl fmt::Display for Edit {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
@@ -58,7 +58,7 @@ fn is_module(entry: &Entry) -> bool {
 }
 
 /// The modules on top of the volume in a stack's document, from the top down,
-/// each with what is set of it.
+/// each with its settings.
 pub(crate) fn modules(root: &Node) -> Vec<(&str, Node)> {
     let mut modules = Vec::new();
     let mut node = get(root, "stack");
@@ -73,7 +73,7 @@ pub(crate) fn modules(root: &Node) -> Vec<(&str, Node)> {
     modules
 }
 
-/// The settings of the volume in a stack's document, to be changed.
+/// The settings of the volume in a stack's document, mutable.
 pub(crate) fn volume_mut(root: &mut Node) -> Option<&mut Node> {
     let mut node = get_mut(root, "stack")?;
     loop {
@@ -156,7 +156,7 @@ pub(crate) fn change(root: &mut Node, edit: &Edit) -> Option<()> {
     Some(())
 }
 
-/// The text with the change made; `None` if that can't be done for sure.
+/// The text with the change; `None` if that can't be done safely.
 pub(crate) fn edited(text: &str, edit: &Edit) -> Option<String> {
     let place = Place::file("");
     let mut meant = yaml::parse(text, &place).ok()?;
@@ -190,7 +190,7 @@ fn is_flow(text: &str, map: &Node) -> Option<bool> {
     Some(text.get(map.span.clone()?.start..)?.starts_with('{'))
 }
 
-/// Puts one more entry behind the last one of a map.
+/// Adds an entry after the last one of a map.
 fn insert(text: &str, map: &Node, key: &str, value: &str) -> Option<String> {
     let flow = is_flow(text, map)?;
     let (at, new) = match (entries(map).last(), flow) {
@@ -208,7 +208,7 @@ fn insert(text: &str, map: &Node, key: &str, value: &str) -> Option<String> {
     Some(format!("{}{new}{}", text.get(..at)?, text.get(at..)?))
 }
 
-/// Takes an entry out of a map.
+/// Removes an entry of a map.
 fn remove(text: &str, map: &Node, key: &str) -> Option<String> {
     let all = entries(map);
     let at = all.iter().position(|entry| entry.key == key)?;
@@ -230,7 +230,7 @@ fn remove(text: &str, map: &Node, key: &str) -> Option<String> {
     Some(format!("{}{}", text.get(..range.start)?, text.get(range.end..)?))
 }
 
-/// Where an entry of a map in braces ends.
+/// The end of an entry of a map in braces.
 fn end_in_flow(text: &str, entry: &Entry) -> Option<usize> {
     let node = &entry.node;
     let Some(span) = node.span.clone() else {
@@ -256,12 +256,12 @@ fn end_in_flow(text: &str, entry: &Entry) -> Option<usize> {
     }
 }
 
-/// An item of a list as an entry that has no key.
+/// An item of a list as an entry without a key.
 fn item(node: &Node, from: usize) -> Entry {
     Entry { key: String::new(), line: node.line, span: Some(from..from), node: node.clone() }
 }
 
-/// Where the last line of an entry ends that is written by indentation.
+/// The end of the last line of an entry that is written by indentation.
 fn end_in_block(text: &str, entry: &Entry) -> Option<usize> {
     let start = entry.span.clone()?.start;
     let column = start - line_start(text, start);
@@ -274,7 +274,7 @@ fn end_in_block(text: &str, entry: &Entry) -> Option<usize> {
         let indent = line.len() - content.len();
         let is_nothing = content.trim_end().is_empty() || content.starts_with('#');
         if !is_nothing {
-            // The items of a list may stand below their key.
+            // The items of a list may be indented like their key.
             let is_item = indent == column && (content.starts_with("- ") || content.trim_end() == "-");
             if indent <= column && !is_item {
                 break;
@@ -295,7 +295,7 @@ fn flow(keys: &[(&'static str, String)]) -> String {
     format!("{{ {} }}", keys.join(", "))
 }
 
-/// A value as it is written in a stack file.
+/// A value in the syntax of a stack file.
 pub(crate) fn scalar(value: &str) -> String {
     let plain = |byte: u8| byte.is_ascii_alphanumeric() || b"_./+-%".contains(&byte);
     let begins = |byte: &u8| byte.is_ascii_alphanumeric() || b"_./".contains(byte);
@@ -314,7 +314,7 @@ pub(crate) fn scalar(value: &str) -> String {
     quoted + "\""
 }
 
-/// A document as text: keys by indentation, what has no keys in braces.
+/// A document as text: keys by indentation, nodes without keys in braces.
 pub(crate) fn write(root: &Node) -> String {
     let mut text = String::new();
     write_entries(entries(root), 0, &mut text);

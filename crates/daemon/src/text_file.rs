@@ -6,10 +6,10 @@ use std::io::{self, Read};
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::Path;
 
-/// A file that is longer is something else.
+/// Longest file of settings.
 const FILE_BYTES_MAX: u64 = 1 << 20;
 
-/// Reads a file of settings, which is not longer than one can be.
+/// Reads a file of settings, up to the limit.
 pub(crate) fn read(path: &Path) -> io::Result<String> {
     // Opening a FIFO would wait for a writer.
     let mut options = std::fs::OpenOptions::new();

@@ -1,6 +1,6 @@
-//! Tiers are added, set and removed while the volume is in use, on behalf of
-//! the control socket. The volume does it; here, what was asked for is read and
-//! looked at first, and what it comes to is said for people.
+//! Adding, changing and removing tiers while the volume is in use, for the
+//! control socket. The volume does the work; this parses and checks requests,
+//! and describes the results for people.
 
 use crate::advice::Asked;
 use crate::config::{Require, no_such_tier};
@@ -20,22 +20,22 @@ use braid_volume::{RemovedTier, TierChange, TierConfig};
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
-/// Settings as they were written, by key.
+/// Settings as written, by key.
 pub(crate) type Settings = BTreeMap<String, String>;
 
 /// The keys that may be set of a tier in use.
 const KEYS: &[&str] = &["weight", "reserve", "readonly", "require"];
 
-/// What was asked to be set, read.
+/// The parsed settings of a request.
 #[derive(Default)]
 pub(crate) struct Read {
     pub(crate) change: TierChange,
     pub(crate) require: Option<Located<Require>>,
-    /// As the stack file has it; `None` for what is not set there.
+    /// As in the stack file; `None` for unset ones.
     pub(crate) keys: Vec<(&'static str, Option<String>)>,
 }
 
-/// A tier that is to join.
+/// A tier about to join.
 pub(crate) struct Joining {
     pub(crate) dir: PathBuf,
     read: Read,
@@ -43,7 +43,7 @@ pub(crate) struct Joining {
     pub(crate) control: FaultControl,
 }
 
-/// Makes the directory `dir` one more tier.
+/// Adds the directory `dir` as a tier.
 pub(crate) fn add(
     handle: &VolumeHandle,
     name: &str,
@@ -57,9 +57,8 @@ pub(crate) fn add(
     joined(handle, name, id, joining)
 }
 
-/// Makes a directory a tier, which is to have this name, directory and
-/// settings, and starts a job that lets it take the place of the tier
-/// `old`.
+/// Adds a directory as a tier with this name and these settings, and starts a
+/// job that replaces the tier `old` by it.
 pub(crate) fn replace_by(
     handle: &VolumeHandle,
     old: &str,
@@ -80,7 +79,7 @@ pub(crate) fn replace_by(
     Ok((tier, edit, told::job(&handle.volume, job)))
 }
 
-/// Looks at a tier that is to join.
+/// Checks a tier that is about to join.
 fn joining(
     handle: &VolumeHandle,
     (name, dir, settings): (&str, &Path, &Settings),
@@ -95,7 +94,7 @@ fn joining(
     looked_at(handle, (name, dir, read(name, settings)?), &[], mountpoint)
 }
 
-/// Looks at the directory of a tier that is to join with these `others`,
+/// Checks the directory of a tier that is about to join these `others`, given
 /// by name and directory.
 pub(crate) fn looked_at(
     handle: &VolumeHandle,
@@ -122,7 +121,7 @@ pub(crate) fn looked_at(
     Ok((Joining { dir, read, control }, config))
 }
 
-/// It joined. Answers it, and how the stack file says so.
+/// Notes that it joined. Answers it, and its entry for the stack file.
 fn joined(
     handle: &VolumeHandle,
     name: &str,
@@ -133,7 +132,7 @@ fn joined(
     handle.drills.enter(name, control);
     let (weight, reserve) = (read.change.weight.flatten(), read.change.reserve.unwrap_or_default());
     handle.places.enter(TierPlace::added(name, &dir, weight, reserve));
-    // It may be refused for home only.
+    // Only home could be refused here.
     handle.volume.set_tier(name, read.change)?;
     let keys = read.keys.into_iter().filter_map(|(key, value)| Some((key, value?)));
     let keys = [("dir", dir.to_string_lossy().into_owned())].into_iter().chain(keys).collect();
@@ -164,8 +163,7 @@ pub(crate) fn set(handle: &VolumeHandle, name: &str, settings: &Settings) -> Res
     Ok(read.keys.into_iter().map(edit).collect())
 }
 
-/// Takes a tier out that holds nothing; with `evacuate`, says how to move
-/// away what it holds.
+/// Removes an empty tier; with `evacuate`, advises how to empty it.
 pub(crate) fn remove(handle: &VolumeHandle, name: &str, evacuate: bool) -> Result<RemovedTier, ErrorReply> {
     let status = handle.volume.status();
     if !status.tiers.iter().any(|tier| tier.name == name) {
@@ -178,13 +176,13 @@ pub(crate) fn remove(handle: &VolumeHandle, name: &str, evacuate: bool) -> Resul
     Ok(removed)
 }
 
-/// The tier is not part of the volume any more.
+/// Notes that the tier is not part of the volume any more.
 pub(crate) fn let_go(handle: &VolumeHandle, name: &str) {
     handle.drills.leave(name);
     handle.places.leave(name);
 }
 
-/// Reads settings of a tier. `auto`, `default` and `nothing` unset what was set.
+/// Parses settings of a tier. `auto`, `default` and `nothing` unset them.
 fn read(name: &str, settings: &Settings) -> Result<Read, ErrorReply> {
     let place = Place::flag(format!("tier {name}"));
     let parts: Vec<(&str, &str)> =

@@ -1,4 +1,4 @@
-//! Jobs and movers as they are told on the control socket.
+//! Jobs and movers in the form of the control socket.
 
 use braid_contract::JobId;
 use braid_ipc::protocol::Job;
@@ -50,7 +50,7 @@ pub(crate) fn job(volume: &Volume, job: JobStatus) -> Job {
         tier_bandwidth: volume.job_bandwidth(),
         guarded: !record.unguarded,
         slowed: job.slowed,
-        // JSON has no other numbers.
+        // JSON has no infinity.
         rate: if job.rate.is_finite() { job.rate } else { 0.0 },
         eta_seconds: job.eta_seconds.filter(|seconds| seconds.is_finite()),
         created_ns: record.created_ns,

@@ -1,5 +1,5 @@
-//! Recording a mounted volume, for the control socket, and reading what was
-//! recorded.
+//! Recording a mounted volume, for the control socket, and reading the recorded
+//! trace.
 
 use crate::handle::VolumeHandle;
 use crate::refusal::{Place, Refusal};
@@ -13,10 +13,10 @@ use std::io::{self, BufReader};
 use std::path::Path;
 use std::time::Duration;
 
-/// How long lines may wait to be sent, and nothing may be said to a client.
+/// How long lines may wait to be sent, and a client may hear nothing.
 const PATIENCE: Duration = Duration::from_millis(200);
 
-/// Records until somebody ends it, the client is gone, or the volume is.
+/// Records until the recording is ended, or the client or the volume is gone.
 pub(crate) fn record(
     handle: &VolumeHandle,
     request: &TraceRequest,
@@ -63,8 +63,7 @@ pub(crate) fn stop(handle: &VolumeHandle, id: u64) -> Result<(), ErrorReply> {
 /// Reads the trace at `path`.
 ///
 /// # Errors
-/// If it can't be read, or the first thing that is wrong with it: with file and
-/// line.
+/// If it can't be read, or its first error: with file and line.
 pub fn load(path: &Path) -> Result<Trace, Refusal> {
     const ADVICE: &str = "a trace is recorded by: braid trace record MOUNTPOINT";
     let place = Place::file(&path.to_string_lossy());

@@ -1,5 +1,5 @@
-//! Looks at the directories of a configuration and refuses what can't work.
-//! Nothing is made or changed here.
+//! Checks the directories of a configuration and refuses impossible ones.
+//! Creates and changes nothing.
 
 use crate::config::{Config, MountSettings, TierSettings, VolumeSettings};
 use crate::refusal::{Place, Refusal};
@@ -13,10 +13,10 @@ use std::io;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
-/// A mount point that will do.
+/// A suitable mount point.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct MountPoint {
-    /// As it was written.
+    /// As written.
     pub given: PathBuf,
     /// Absolute, without symbolic links.
     pub path: PathBuf,
@@ -25,7 +25,7 @@ pub struct MountPoint {
 /// Refuses a configuration that can't be mounted at `mountpoint`.
 ///
 /// # Errors
-/// The first thing that stands in the way.
+/// The first obstacle.
 pub fn mount(config: &Config, mountpoint: &Path, nonempty: bool) -> Result<MountPoint, Refusal> {
     let tiers = look_at_tiers(config.stack.volume())?;
     if config.create {
@@ -39,10 +39,10 @@ pub fn mount(config: &Config, mountpoint: &Path, nonempty: bool) -> Result<Mount
     Ok(found)
 }
 
-/// Refuses a configuration that no volume can be made of.
+/// Refuses a configuration that no volume can be created from.
 ///
 /// # Errors
-/// The first thing that stands in the way.
+/// The first obstacle.
 pub fn create(volume: &VolumeSettings) -> Result<(), Refusal> {
     look_at_tiers(volume)?;
     nothing_inside(volume)
@@ -51,31 +51,31 @@ pub fn create(volume: &VolumeSettings) -> Result<(), Refusal> {
 /// Refuses tiers that can't be used.
 ///
 /// # Errors
-/// The first thing that stands in the way.
+/// The first obstacle.
 pub fn tiers(volume: &VolumeSettings) -> Result<(), Refusal> {
     look_at_tiers(volume).map(|_| ())
 }
 
-/// A tier's directory, as it was found.
+/// A tier's directory, as found.
 struct Looked<'a> {
     tier: &'a TierSettings,
     spot: Spot,
 }
 
-/// Where a directory is.
+/// The location of a directory.
 struct Spot {
     /// Absolute, without symbolic links.
     real: PathBuf,
-    /// Device and number of its inode; `None` if it was not asked, since it may
-    /// not answer.
+    /// Device and number of its inode; `None` if it was not asked for them,
+    /// since it may hang.
     inode: Option<(u64, u64)>,
-    /// Where it is on its file system, whatever is mounted where.
+    /// Its path on its own file system, independent of mounts.
     on_device: Option<(u64, PathBuf)>,
 }
 
-/// What two directories have in common.
+/// The overlap of two directories.
 enum Overlap {
-    /// Everything: they are one.
+    /// They are the same.
     Same,
     /// The second is in the first.
     SecondInside,
@@ -84,15 +84,15 @@ enum Overlap {
 }
 
 impl Spot {
-    /// The directory `real`, to judge by its name and the mount table: nothing
-    /// on its device is touched.
+    /// The directory `real`, judged by its name and the mount table: its device
+    /// is not touched.
     fn named(real: PathBuf, mounts: &[Mount]) -> Self {
         let mount = mounts::containing(mounts, &real);
         let on_device = mount.and_then(|mount| Some((mount.dev, mount.path_within(&real)?)));
         Self { real, inode: None, on_device }
     }
 
-    /// Whether the other one is this one or in it, as far as names tell.
+    /// Whether the other one is this one or inside it, by their names.
     fn holds(&self, other: &Self) -> bool {
         let on_device = match (&self.on_device, &other.on_device) {
             (Some((outer, outer_path)), Some((inner, inner_path))) => {
@@ -142,7 +142,7 @@ fn look_at<'a>(tier: &'a TierSettings, mounts: &[Mount]) -> Result<Looked<'a>, R
     Ok(Looked { tier, spot: Spot { inode, ..Spot::named(real, mounts) } })
 }
 
-/// A directory that can be a tier: without symbolic links, and what it is.
+/// Checks that a directory can be a tier; answers its location.
 fn usable(dir: &Path, place: &Place, mounts: &[Mount]) -> Result<(PathBuf, Metadata), Refusal> {
     let shown = dir.shown();
     let found = std::fs::metadata(dir).map_err(|error| unreachable_dir(dir, place, &error))?;
@@ -166,17 +166,17 @@ fn usable(dir: &Path, place: &Place, mounts: &[Mount]) -> Result<(PathBuf, Metad
 /// Whether a directory is the home tier of a volume, mounted or not.
 fn is_home(dir: &Path) -> bool {
     let found = std::fs::symlink_metadata(dir.join(".braid/volume"));
-    // What may not be looked at is there.
+    // A label that can't be read exists.
     !found.is_err_and(|error| matches!(Errno::from_io_error(&error), Some(Errno::NOENT | Errno::NOTDIR)))
 }
 
-/// Refuses a new home that a tier of some other volume is right inside of.
+/// Refuses a new home with a tier of some other volume directly inside.
 fn nothing_inside(volume: &VolumeSettings) -> Result<(), Refusal> {
     let Some(home) = volume.tier(&volume.home.value).filter(|home| !require::has_label(&home.dir.value))
     else {
         return Ok(());
     };
-    // What can't be read here is told where it is used.
+    // Errors here are reported where the directory is used.
     let below = std::fs::read_dir(&home.dir.value).into_iter().flatten().flatten();
     let mut below = below.filter(|entry| entry.file_type().is_ok_and(|kind| kind.is_dir()));
     match below.find(|entry| require::has_label(&entry.path())) {
@@ -191,12 +191,12 @@ fn nothing_inside(volume: &VolumeSettings) -> Result<(), Refusal> {
     }
 }
 
-/// Refuses a directory that can't be a tier, whatever else there is.
+/// Refuses a directory that can't be a tier in any case.
 pub(crate) fn directory(dir: &Path, place: &Place) -> Result<(), Refusal> {
     usable(dir, place, &mounts::list().unwrap_or_default()).map(|_| ())
 }
 
-/// Adds that the mount can go without the tier, if it is lost.
+/// Adds the advice that the mount can go without the tier, if it is lost.
 pub(crate) fn or_without(mut refusal: Refusal, tier: &str) -> Refusal {
     refusal
         .advice

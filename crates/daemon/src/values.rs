@@ -1,5 +1,5 @@
-//! Values that are read in several places: of tiers in a stack file, in a flag
-//! and in a request, of volumes and of rules.
+//! Parsing of values that occur in several places: of tiers in a stack file, a
+//! flag and a request, of volumes and of rules.
 
 use crate::refusal::{Located, Place, Refusal};
 use crate::section::Field;
@@ -10,7 +10,7 @@ use braid_volume::{RANGE_SIZE_MAX, RANGE_SIZE_MIN, RangeSize};
 /// Longest name of a tier.
 const NAME_BYTES_MAX: usize = 48;
 
-/// Refuses a name that can't be a tier's.
+/// Refuses a name that is invalid for a tier.
 pub(crate) fn check_name(name: &str, place: &Place) -> Result<(), Refusal> {
     let good = |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit() || byte == b'-' || byte == b'_';
     if !name.is_empty() && name.len() <= NAME_BYTES_MAX && name.bytes().all(good) {

@@ -1,4 +1,4 @@
-//! The settings of a volume and its tiers, from a stack file; the parts that
+//! The settings of a volume and its tiers, from a stack file, with parts that
 //! flags share.
 
 use crate::config::{EPOCH, PARALLEL, TierSettings, VolumeSettings};
@@ -73,7 +73,7 @@ pub(crate) fn from_file(field: &Field, reading: &Reading<'_>) -> Result<VolumeSe
     Ok(settings)
 }
 
-/// The settings of the tier `name`, whose section has no keys but
+/// The settings of the tier `name`, whose section has only
 /// [`TIER_KEYS_IN_FILE`].
 pub(crate) fn tier_settings(name: &str, mut section: Section, base: &Path) -> Result<TierSettings, Refusal> {
     let dir = section.require("dir", "dir: DIRECTORY")?.text("a directory")?;
@@ -102,7 +102,7 @@ fn faults(field: &Field) -> Result<Vec<Located<FaultRule>>, Refusal> {
     field.items("faults: [ \"read:EIO,after=10\", \"sync:EIO,once\" ]")?.into_iter().map(one).collect()
 }
 
-/// How long an epoch is.
+/// The length of an epoch.
 fn epoch(field: &Field) -> Result<Located<u64>, Refusal> {
     let epoch = field.parse("a duration", units::parse_duration)?;
     if EPOCH.contains(&epoch.value) {
@@ -111,8 +111,8 @@ fn epoch(field: &Field) -> Result<Located<u64>, Refusal> {
     Err(epoch.place.refuse("an epoch is 10ms to 60s long", "write 200ms, or leave it out"))
 }
 
-/// The profile in the file that is named, which is relative to `base`. It may
-/// know of tiers that were removed since, and not of all that there are.
+/// The profile in the named file, which is relative to `base`. It may have
+/// tiers that were removed since, and lack others.
 fn profile(field: &Field, base: &Path, tiers: &[TierSettings]) -> Result<Located<Profile>, Refusal> {
     let path = field.text("the path of a profile")?;
     let profile = profile::load(&join(base, &path.value), &path.place)?;

@@ -1,4 +1,4 @@
-//! What the settings stand for: the stores, the volume and the front end.
+//! From settings to stores, volume and front end.
 
 use crate::config::{Config, THREADS_DEFAULT, TierSettings, VolumeSettings};
 use crate::drill::{self, Drills};
@@ -19,12 +19,12 @@ use std::io;
 use std::path::Path;
 use std::sync::Arc;
 
-/// Makes the volume, and leaves it closed.
+/// Creates the volume, and leaves it closed.
 pub(crate) fn create(settings: &VolumeSettings) -> Result<VolumeId, Refusal> {
     Volume::create(volume_config(settings, None)?).map_err(|error| refuse(&error, settings))
 }
 
-/// Opens the volume; with `create`, makes it if its tiers are new.
+/// Opens the volume; with `create`, creates it if its tiers are new.
 pub(crate) fn open(config: &Config, create: bool) -> Result<VolumeHandle, Refusal> {
     let settings = config.stack.volume();
     let access_times = braid_fuse::access_times(&config.mount.options);
@@ -37,16 +37,17 @@ pub(crate) fn open(config: &Config, create: bool) -> Result<VolumeHandle, Refusa
     match opened {
         Ok(volume) => {
             if let Err(refusal) = memory::join(&volume, settings) {
-                // It was not used, so that an error of closing it means nothing.
+                // It was not used, so that an error of closing it means
+                // nothing.
                 let _ = volume.shutdown();
                 return Err(refusal);
             }
-            // Nobody uses it yet.
+            // The volume has no users yet.
             for tier in
                 settings.tiers.iter().filter(|tier| tier.readonly.as_ref().is_some_and(|yes| yes.value))
             {
                 let change = TierChange { readonly: Some(true), ..TierChange::default() };
-                // One that was removed from the volume was left out.
+                // A tier that was removed from the volume was left out.
                 let _ = volume.set_tier(&tier.name, change);
             }
             Ok(VolumeHandle::new(volume, config, drills, places))
@@ -86,7 +87,7 @@ pub(crate) fn mount(fs: Arc<dyn FileSystem>, point: &Path, config: &Config) -> i
     braid_fuse::mount(fs, point, &front)
 }
 
-/// The volume as it is set; with faults in front of its stores where it is to
+/// The volume's configuration; with faults in front of its stores if it is to
 /// be mounted.
 pub(crate) fn volume_config(
     settings: &VolumeSettings,
@@ -97,7 +98,8 @@ pub(crate) fn volume_config(
         let weight = tier.weight.as_ref().map(|weight| weight.value);
         let profile = settings.profile.as_ref().and_then(|profile| profile.value.tier(&tier.name));
         let (name, reserve) = (tier.name.clone(), tier.reserve_or_default());
-        // The daemon leaves its working directory, and `status` tells others.
+        // The daemon leaves its working directory, and `status` shows this
+        // elsewhere.
         let dir = paths::real(&tier.dir.value);
         let location = dir.to_string_lossy().into_owned();
         let is_home = tier.name == settings.home.value;
@@ -159,8 +161,8 @@ fn cant_open(tier: &TierSettings, error: &Error) -> Refusal {
     }
 }
 
-/// Says where the setting stands that the volume could not be opened for. What
-/// the volume says is what it found and then, after a semicolon, what to do.
+/// Adds the place of the responsible setting to an error of opening the volume,
+/// whose text has the finding and, after a semicolon, the advice.
 pub(crate) fn refuse(error: &OpenError, settings: &VolumeSettings) -> Refusal {
     let text = error.to_string();
     let otherwise = match error {

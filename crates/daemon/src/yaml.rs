@@ -1,7 +1,7 @@
-//! A YAML document as a tree in which everything knows its line.
+//! A YAML document as a tree in which each value knows its line.
 //!
-//! Settings are not deserialised into structs directly: a struct can't say on
-//! which line the key stood that later turns out to name the wrong directory.
+//! Settings are not deserialised into structs directly: a struct can't name the
+//! line of a key that later turns out to have the wrong directory.
 
 use crate::refusal::{Place, Refusal};
 use serde::de::{Deserialize, Deserializer, MapAccess, SeqAccess, Visitor};
@@ -13,14 +13,14 @@ use std::ops::Range;
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Node {
     pub(crate) line: u64,
-    /// Where it is written, in bytes; `None` if it is not in a file, or is
-    /// defined elsewhere and only referred to.
+    /// Its range in the file, in bytes; `None` if it is not in a file, or is an
+    /// alias of a value elsewhere.
     pub(crate) span: Option<Range<usize>>,
     pub(crate) value: Value,
 }
 
 impl Node {
-    /// A value that is in no file.
+    /// A value that is not from a file.
     pub(crate) fn new(value: Value) -> Self {
         Self { line: 0, span: None, value }
     }
@@ -30,7 +30,7 @@ impl Node {
 pub(crate) enum Value {
     /// Nothing, `~` or `null`.
     Null,
-    /// Text, or the characters of a number or a truth value as they stand.
+    /// Text, or a number or truth value as text.
     Scalar(String),
     List(Vec<Node>),
     Map(Vec<Entry>),
@@ -41,12 +41,12 @@ pub(crate) enum Value {
 pub(crate) struct Entry {
     pub(crate) key: String,
     pub(crate) line: u64,
-    /// Where the key is written.
+    /// The range of the key.
     pub(crate) span: Option<Range<usize>>,
     pub(crate) node: Node,
 }
 
-/// Reads the document `text` of the file that `file` names.
+/// Parses the document `text` of the file at `file`.
 pub(crate) fn parse(text: &str, file: &Place) -> Result<Node, Refusal> {
     let options = serde_saphyr::options! {
         with_snippet: false,
@@ -80,7 +80,7 @@ fn refuse(error: &Error, file: &Place) -> Refusal {
     }
 }
 
-/// What the deserialiser hands out, before numbers get their characters back.
+/// The output of the deserializer, before numbers get their text back.
 enum Raw {
     Null,
     Number(String),
@@ -89,7 +89,7 @@ enum Raw {
     Map(Vec<(Spanned<String>, Spanned<Raw>)>),
 }
 
-/// Where a value is written, in bytes.
+/// The range of a value, in bytes.
 fn bytes_of(span: serde_saphyr::Span) -> Option<Range<usize>> {
     let start = usize::try_from(span.byte_offset()?).ok()?;
     Some(start..start.checked_add(usize::try_from(span.byte_len()?).ok()?)?)
@@ -102,7 +102,7 @@ fn resolve(raw: Spanned<Raw>, text: &str) -> Node {
         Raw::Null => Value::Null,
         Raw::Text(text) => Value::Scalar(text),
         Raw::Number(number) => {
-            // An alias is defined elsewhere: its characters are those there.
+            // An alias is defined elsewhere: its text is the one there.
             let written = bytes_of(raw.defined.span()).and_then(|span| text.get(span));
             Value::Scalar(written.map_or(number, str::to_owned))
         }

@@ -1,5 +1,4 @@
-//! Every stack file in `docs/examples/` and every one in the documentation is
-//! understood.
+//! Every stack file in `docs/examples/` and in the documentation is accepted.
 #![allow(clippy::unwrap_used, clippy::panic, reason = "a test fails by panicking")]
 
 use braid_daemon::config::StackNode;

@@ -1,4 +1,4 @@
-//! A stack from flags, and what is said when a flag is wrong.
+//! A stack from flags, and the messages for wrong flags.
 #![allow(clippy::unwrap_used, clippy::panic, reason = "a test fails by panicking")]
 
 use braid_daemon::config::{Config, VolumeSettings};

@@ -1,5 +1,5 @@
-//! What is said to a stack file that is wrong: file, line, key, what was found
-//! and what to do, word by word.
+//! The messages for wrong stack files: file, line, key, finding and advice,
+//! word by word.
 #![allow(clippy::unwrap_used, clippy::panic, reason = "a test fails by panicking")]
 
 use braid_daemon::stack_file;
@@ -7,7 +7,7 @@ use braid_placement::{PolicyConfig, SettingValue};
 use std::fmt::Write as _;
 use std::path::Path;
 
-/// A stack file that is right; `from` is replaced by `to`.
+/// A correct stack file in which `from` is replaced by `to`.
 fn edited(from: &str, to: &str) -> String {
     let text = "\
 stack:

@@ -1,5 +1,5 @@
-//! Directories that can't be tiers or mount points: each is refused with what
-//! was found and what to do, and nothing is made.
+//! Directories that can't be tiers or mount points: each is refused with
+//! finding and advice, and nothing is created.
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 use braid_daemon::flags::{StackFlags, parse};
@@ -27,7 +27,7 @@ impl Bench {
         self.dir.path().join(name)
     }
 
-    /// What is said to these tiers, with the path of the bench left out.
+    /// The refusal of these tiers, without the path of the bench.
     fn refusal(&self, tiers: &[(&str, &str)], mountpoint: &str) -> String {
         let tiers = tiers.iter().map(|(name, dir)| format!("{name}={}", self.path(dir).display()));
         let flags = StackFlags { tiers: tiers.collect(), ..StackFlags::default() };
@@ -46,7 +46,7 @@ impl Bench {
     }
 }
 
-/// Checks that need the kernel's FUSE device come after those of the tiers.
+/// The checks that need the kernel's FUSE device follow those of the tiers.
 fn has_fuse() -> bool {
     let has = Path::new("/dev/fuse").exists();
     if !has {
@@ -84,7 +84,7 @@ fn a_tier_inside_another() {
         bench.refusal(&[("y", "c/in/deep"), ("x", "c")], "m"),
         format!("--tier y=c/in/deep: {message}")
     );
-    // A name that merely begins alike is beside it.
+    // A name with the same beginning is beside it.
     fs::create_dir(bench.path("ab")).unwrap();
     assert!(!bench.refusal(&[("x", "a"), ("y", "ab")], "no").contains("inside"));
 }

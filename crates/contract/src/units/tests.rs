@@ -1,4 +1,4 @@
-//! Every accepted form, and what is said to the others.
+//! Every accepted form, and the errors for others.
 
 use super::*;
 

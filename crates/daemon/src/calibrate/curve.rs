@@ -1,5 +1,5 @@
-//! What the points of a curve say: the best bandwidth, how many threads it
-//! takes, and from how many on there is less. Called when a curve is complete.
+//! Reading a complete curve: the best bandwidth, how many threads it takes, and
+//! from how many on it drops.
 
 use crate::profile::{Figures, Point};
 
@@ -8,7 +8,7 @@ const SATURATED: f64 = 0.95;
 /// It degrades below this share.
 const DEGRADED: f64 = 0.90;
 
-/// The curve through these points, which come by rising number of threads.
+/// The figures of the curve through these points, in order of threads.
 pub(super) fn through(points: Vec<Point>) -> Figures {
     let best = points.iter().map(|point| point.bandwidth).max().unwrap_or(0);
     let reaches = |point: &&Point, share: f64| point.bandwidth as f64 >= best as f64 * share;
@@ -23,7 +23,7 @@ pub(super) fn through(points: Vec<Point>) -> Figures {
     }
 }
 
-/// The numbers of threads that are tried: powers of two, and the largest.
+/// The numbers of threads to try: powers of two, and the largest.
 pub(super) fn threads(max: usize) -> Vec<usize> {
     let powers = std::iter::successors(Some(1_usize), |count| count.checked_mul(2));
     powers.take_while(|count| *count < max).chain([max]).collect()

@@ -1,5 +1,5 @@
-//! One measurement: threads that read or write for a while, and what they got
-//! through. Called for each point of a curve.
+//! One measurement, for a point of a curve: threads that read or write for a
+//! while, and their throughput.
 
 use super::scratch::ScratchFile;
 use crate::profile::Point;
@@ -11,11 +11,11 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
-/// Bounds of the part of a measurement that is thrown away: throttles and the
-/// caches of devices let the first moments through.
+/// Bounds of the initial part of a measurement that is ignored: throttles and
+/// device caches let the first moments pass too fast.
 const WARM_UP: (Duration, Duration) = (Duration::from_millis(200), Duration::from_secs(1));
 
-/// Which way data goes.
+/// Direction of the data.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Direction {
     /// From the tier.
@@ -35,25 +35,25 @@ impl Direction {
     }
 }
 
-/// How one point is measured.
+/// How to measure one point.
 #[derive(Clone, Copy)]
 pub(super) struct Run {
     pub(super) direction: Direction,
     pub(super) threads: usize,
     /// Bytes of one operation.
     pub(super) block: usize,
-    /// How long is counted.
+    /// Time that is counted.
     pub(super) time: Duration,
 }
 
-/// What the threads are to do at present.
+/// The current phase of the threads.
 #[derive(Default)]
 struct Phase {
     counting: AtomicBool,
     stopped: AtomicBool,
 }
 
-/// What one thread got through while it was counted.
+/// The counted throughput of one thread.
 #[derive(Clone, Copy, Default)]
 struct Count {
     ops: u64,
@@ -62,7 +62,7 @@ struct Count {
 }
 
 impl Run {
-    /// Measures. Each thread goes through files of its own, in order.
+    /// Measures. Each thread uses files of its own, in order.
     pub(super) fn measure(&self, files: &[ScratchFile]) -> io::Result<Point> {
         let phase = Phase::default();
         let (counts, seconds) = thread::scope(|scope| {

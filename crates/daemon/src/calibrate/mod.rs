@@ -1,9 +1,9 @@
-//! What the tiers of a stack can do: bandwidth and latency of direct I/O
-//! against the number of threads, measured on files of its own, and the profile
-//! that policies take from it. `braid bench calibrate` is the one caller.
+//! Calibration of the tiers of a stack: bandwidth and latency of direct I/O
+//! against the number of threads, measured on scratch files, and the profile
+//! that policies use. `braid bench calibrate` is the only caller.
 //!
-//! `scratch` has the files, `measure` makes one point, `curve` reads the points,
-//! and [`output`] writes profile and plot.
+//! `scratch` has the files, `measure` measures one point, `curve` reads the
+//! points, and [`output`] writes profile and plot.
 
 pub mod output;
 
@@ -29,38 +29,39 @@ use std::time::Duration;
 
 /// Bounds of the largest number of threads.
 pub const THREADS_MAX: RangeInclusive<usize> = 1..=256;
-/// Bounds of the seconds that are counted for each point.
+/// Bounds of the counted seconds for each point.
 pub const SECONDS: RangeInclusive<f64> = 0.1..=600.0;
 /// Bounds of the size of an operation.
 pub const BLOCK: RangeInclusive<u64> = 4096..=16 << 20;
 
-/// What is measured, and how.
+/// What to measure, and how.
 #[derive(Clone, Debug)]
 pub struct Options {
     /// The tiers, by name; all of them if there are none.
     pub tiers: Vec<String>,
-    /// How long each point is counted.
+    /// Counted time for each point.
     pub time: Duration,
     /// The largest number of threads.
     pub threads_max: usize,
     /// Bytes of one operation, a multiple of 4096.
     pub block: u64,
-    /// Bytes on each tier that are read and written.
+    /// Bytes to read and write on each tier.
     pub size: u64,
 }
 
 /// How far a calibration has come.
 #[derive(Clone, Debug)]
 pub enum Step<'a> {
-    /// The tier is used by a mounted volume: the figures are what that leaves.
+    /// The tier is used by a mounted volume: the figures are what that leaves
+    /// over.
     Shared(&'a str),
-    /// The tier's files are being made.
+    /// The tier's files are being written.
     Filling(&'a str),
     /// This point is being measured.
     Measuring(&'a str, Direction, usize),
 }
 
-/// Measures the tiers. Nothing is left on them, whatever happens.
+/// Measures the tiers. Leaves nothing on them, whatever happens.
 ///
 /// # Errors
 /// If a tier is unknown, has no room, takes no direct I/O or fails.
@@ -81,7 +82,7 @@ pub fn run(
     Ok(profile)
 }
 
-/// Refuses what can't be measured like this.
+/// Refuses impossible options.
 fn check(options: &Options) -> Result<(), Refusal> {
     if !THREADS_MAX.contains(&options.threads_max) {
         let advice = format!("write a whole number from {} to {}", THREADS_MAX.start(), THREADS_MAX.end());
@@ -124,7 +125,7 @@ fn chosen<'a>(volume: &'a VolumeSettings, names: &[String]) -> Result<Vec<&'a Ti
     names.iter().map(one).collect()
 }
 
-/// Refuses a tier that can't be measured, and tells of one that is in use.
+/// Refuses a tier that can't be measured, and reports one that is in use.
 fn look_at(tier: &TierSettings, options: &Options, tell: &mut dyn FnMut(&Step<'_>)) -> Result<(), Refusal> {
     let (dir, place) = (&tier.dir.value, &tier.dir.place);
     validate::directory(dir, place)?;
@@ -141,7 +142,7 @@ fn look_at(tier: &TierSettings, options: &Options, tell: &mut dyn FnMut(&Step<'_
         let advice = "make room, measure with less (--size) or leave the tier out (--tiers)";
         return Err(place.refuse(found, advice));
     }
-    // The lock is given back at once: it only tells.
+    // The lock is released at once: it only answers whether the tier is in use.
     if open_tier_dir(dir).is_err_and(|error| error.errno() == Errno::EBUSY) {
         tell(&Step::Shared(&tier.name));
     }
@@ -159,7 +160,7 @@ fn calibrate(
         let mut points: Vec<Point> = Vec::new();
         for threads in curve::threads(options.threads_max) {
             tell(&Step::Measuring(&tier.name, direction, threads));
-            // Checked to fit when the options were.
+            // The options were checked, so that it fits.
             let run = Run { direction, threads, block: options.block as usize, time: options.time };
             points.push(run.measure(&files).map_err(|error| refuse(tier, &error))?);
         }

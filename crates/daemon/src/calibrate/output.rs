@@ -1,5 +1,5 @@
-//! What is left of a calibration: the profile and the plot, as files. Called by
-//! the command line, before anything is measured and when all is.
+//! The results of a calibration as files: the profile and the plot. The command
+//! line calls this before and after the measurement.
 
 use super::plot;
 use crate::profile::{self, Profile};
@@ -8,7 +8,7 @@ use std::fs;
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 
-/// Where the profile and the plot go, and what the profile had before.
+/// The paths of profile and plot, and the profile to be kept.
 #[derive(Debug)]
 pub struct Output {
     profile: PathBuf,
@@ -17,11 +17,11 @@ pub struct Output {
 }
 
 impl Output {
-    /// Looks at the places of the files, by default beside the stack file. With
-    /// `keep`, what the profile has of other tiers stays.
+    /// Checks the paths of the files, by default beside the stack file. With
+    /// `keep`, the profile keeps its figures of other tiers.
     ///
     /// # Errors
-    /// If files can't be made there, or what is to be kept is not a profile.
+    /// If files can't be created there, or the file to keep is not a profile.
     pub fn prepare(
         stack: &Path,
         profile: Option<&Path>,
@@ -43,19 +43,19 @@ impl Output {
         Ok(Self { before, ..output })
     }
 
-    /// Where the profile goes.
+    /// The path of the profile.
     #[must_use]
     pub fn profile(&self) -> &Path {
         &self.profile
     }
 
-    /// Where the plot goes.
+    /// The path of the plot.
     #[must_use]
     pub fn plot(&self) -> &Path {
         &self.plot
     }
 
-    /// Writes both. Of each there is the old file or the new one.
+    /// Writes both, each atomically.
     ///
     /// # Errors
     /// If one can't be written.
@@ -75,7 +75,7 @@ fn place(path: &Path) -> Place {
     Place::file(&path.to_string_lossy())
 }
 
-/// Refuses a file that could not be written in the end.
+/// Refuses a path that could not be written in the end.
 fn can_be_made(path: &Path) -> Result<(), Refusal> {
     let made =
         if path.is_dir() { Err(io::ErrorKind::IsADirectory.into()) } else { fs::File::create(new(path)) };
@@ -96,7 +96,7 @@ fn replace(path: &Path, text: &str) -> Result<(), Refusal> {
     })
 }
 
-/// Where a file is written before it takes its place.
+/// The temporary path of a file.
 fn new(path: &Path) -> PathBuf {
     let mut name = path.as_os_str().to_owned();
     name.push(format!(".{}.new", std::process::id()));

@@ -71,7 +71,7 @@ impl Panel {
         area: &DrawingArea<SVGBackend<'a>, plotters::coord::Shift>,
     ) -> Result<(), Box<dyn Error + 'a>> {
         let points = || self.lines.iter().flat_map(|(_, line)| line);
-        // A single number of threads would be an axis without length.
+        // One number of threads would make an axis without length.
         let right = points().map(|(threads, _)| *threads).fold(2.0, f64::max);
         let top = points().map(|(_, value)| *value).fold(0.001, f64::max) * 1.1;
         let mut chart = ChartBuilder::on(area)

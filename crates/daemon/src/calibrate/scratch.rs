@@ -1,6 +1,5 @@
-//! Files on a tier to read and write while it is measured. They have no names:
-//! whatever ends the program, the kernel gives their space back. Used by the
-//! measurement alone.
+//! Scratch files on a tier for its measurement. They have no names: however the
+//! program ends, the kernel frees their space.
 
 use braid_contract::SplitMix;
 use braid_sys::{AlignedBuf, DIRECT_ALIGNMENT};
@@ -10,7 +9,7 @@ use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::path::Path;
 
-/// How much is written at a time while a file is filled.
+/// Bytes per write while a file is filled.
 const FILL: usize = 1 << 20;
 
 /// A file of a fixed size for direct I/O, all of it written.
@@ -25,11 +24,11 @@ impl AsFd for ScratchFile {
     }
 }
 
-/// Makes `count` files of `size` bytes each below `dir`. `EINVAL` where the
+/// Creates `count` files of `size` bytes each below `dir`. `EINVAL` where the
 /// file system has no direct I/O.
 pub(super) fn make(dir: &Path, count: usize, size: u64) -> io::Result<Vec<ScratchFile>> {
     let fds = unnamed(dir, count).or_else(|error| match error {
-        // The file system can't make a file without a name.
+        // The file system can't create a file without a name.
         Errno::OPNOTSUPP | Errno::ISDIR | Errno::NOENT | Errno::INVAL => unlinked(dir, count),
         error => Err(error),
     })?;
@@ -49,7 +48,7 @@ fn unnamed(dir: &Path, count: usize) -> Result<Vec<OwnedFd>, Errno> {
     (0..count).map(open).collect()
 }
 
-/// The same by way of names that are removed at once.
+/// The same with names that are removed at once.
 fn unlinked(dir: &Path, count: usize) -> Result<Vec<OwnedFd>, Errno> {
     let dir = dir.join(format!(".braid-calibrate-{}", std::process::id()));
     rustix::fs::mkdir(&dir, Mode::RWXU)?;
@@ -70,7 +69,7 @@ fn unlinked(dir: &Path, count: usize) -> Result<Vec<OwnedFd>, Errno> {
 /// Writes all of a file, so that reads find data and writes find their blocks.
 fn fill(fd: &OwnedFd, size: u64, buf: &mut AlignedBuf) -> Result<(), Errno> {
     let bytes = buf.bytes(FILL);
-    // No file system or device can make it smaller.
+    // Random data, so that no file system or device can compress it.
     SplitMix::new(size).fill(bytes);
     let mut offset = 0;
     while offset < size {

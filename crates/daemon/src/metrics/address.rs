@@ -1,17 +1,17 @@
-//! Where metrics are told: a port that only this machine reaches, or a socket.
+//! The address of metrics: a port that only this machine reaches, or a socket.
 //! Read from stack files and flags.
 
 use std::fmt;
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 
-/// How an address is written, for messages.
+/// The form of an address, for messages.
 pub const FORM: &str = "write 127.0.0.1:9464, [::1]:9464 or unix:/run/braid-metrics.sock";
 
-/// Where metrics are told.
+/// The address of metrics.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Address {
-    /// A port of this machine, for itself alone.
+    /// A port on a loopback address.
     Tcp(SocketAddr),
     /// A UNIX socket.
     Unix(PathBuf),
@@ -21,7 +21,7 @@ impl Address {
     /// Reads an address.
     ///
     /// # Errors
-    /// What to write instead.
+    /// Advice what to write instead.
     pub fn parse(text: &str) -> Result<Self, String> {
         if let Some(path) = text.strip_prefix("unix:") {
             let path = Path::new(path);

@@ -1,9 +1,9 @@
 //! Answers `GET /metrics` at a [`Listener`].
 //!
-//! Every user of this machine can connect, so no client can hold up another: a
-//! request has a longest length and a time to come in, an answer a time to be
-//! taken, and there are few connections at once: one more takes the place of
-//! the oldest that has not asked yet. Every answer ends its connection.
+//! Every user of this machine can connect, so no client can hold up another:
+//! requests are limited in length and time, answers in time, and connections in
+//! number: a new one replaces the oldest that has not sent its request yet.
+//! Every answer ends its connection.
 
 use super::listener::Listener;
 use hyper::header::{CONTENT_TYPE, HeaderValue};
@@ -24,34 +24,34 @@ use tokio::sync::{Notify, Semaphore, oneshot};
 use tokio::task::AbortHandle;
 use tokio::time::sleep;
 
-/// Connections at a time.
+/// Most connections at a time.
 const CONNECTIONS_MAX: usize = 32;
-/// Answers that are made at a time: each takes a thread.
+/// Most answers computed at a time: each needs a thread.
 const ANSWERS_MAX: usize = 4;
-/// How long a request may take to come in, and an answer to be taken.
+/// Time limit for receiving a request, and for sending an answer.
 const PATIENCE: Duration = Duration::from_secs(5);
 /// The longest request.
 const REQUEST_BYTES_MAX: usize = 8 << 10;
-/// Header lines that a request may have.
+/// Most header lines of a request.
 const HEADERS_MAX: usize = 64;
-/// Pause after a connection could not be accepted for lack of descriptors.
+/// Pause after accepting a connection failed for lack of descriptors.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
 
 const OPEN_METRICS: HeaderValue =
     HeaderValue::from_static("application/openmetrics-text; version=1.0.0; charset=utf-8");
 const PLAIN: HeaderValue = HeaderValue::from_static("text/plain; charset=utf-8");
 
-/// Makes the text of an answer. It may block.
+/// Computes the text of an answer. It may block.
 pub(crate) type Source = Arc<dyn Fn() -> Result<String, String> + Send + Sync>;
 
-/// A listener that is answered, until this is dropped.
+/// Serves a listener until this is dropped.
 pub(crate) struct Server {
     end: Option<oneshot::Sender<()>>,
     thread: Option<JoinHandle<()>>,
 }
 
 impl Server {
-    /// Answers the clients of `listener` with the text that `source` makes.
+    /// Answers the clients of `listener` with the text of `source`.
     pub(crate) fn start(listener: Listener, source: Source) -> io::Result<Self> {
         let runtime = tokio::runtime::Builder::new_current_thread()
             .enable_io()
@@ -72,7 +72,7 @@ impl Server {
                     _ = ended => {}
                 }
             });
-            // Hangs up on all clients, and waits for the answers being made.
+            // Closes all connections, and waits for the answers being computed.
             drop(runtime);
             drop(listener);
         })?;
@@ -96,7 +96,7 @@ enum Socket {
 }
 
 impl Socket {
-    /// Has to be called inside of the runtime.
+    /// To be called inside the runtime.
     fn new(listener: &Listener) -> io::Result<Self> {
         match listener {
             Listener::Tcp(listener) => {
@@ -112,7 +112,7 @@ impl Socket {
         }
     }
 
-    /// Accepts clients for as long as it is polled.
+    /// Accepts clients while it is polled.
     async fn accept(&self, answers: &Answers) {
         let mut clients = Clients::default();
         loop {
@@ -138,12 +138,12 @@ struct Clients(VecDeque<Client>);
 
 struct Client {
     task: AbortHandle,
-    /// Its request has come in.
+    /// Whether its request has arrived.
     asked: Arc<AtomicBool>,
 }
 
 impl Clients {
-    /// Answers one more.
+    /// Serves one more client.
     fn welcome<S>(&mut self, stream: S, answers: &Answers)
     where
         S: AsyncRead + AsyncWrite + Send + Unpin + 'static,
@@ -179,7 +179,7 @@ where
         .max_buf_size(REQUEST_BYTES_MAX)
         .max_headers(HEADERS_MAX)
         .keep_alive(false)
-        // A client may say that it will ask no more.
+        // A client may shut down its sending side.
         .half_close(true)
         .title_case_headers(true)
         .serve_connection(TokioIo::new(stream), service);
@@ -197,12 +197,12 @@ where
     }
 }
 
-/// Makes answers.
+/// Computes answers.
 #[derive(Clone)]
 struct Answers {
     source: Source,
-    /// One for each answer that may be made now. A client that is hung up on
-    /// does not give its back before the source comes back.
+    /// One for each answer that may be computed now. A disconnected client
+    /// returns its permit only when the source returns.
     permits: Arc<Semaphore>,
 }
 
@@ -212,7 +212,7 @@ impl Answers {
     }
 
     async fn to<B>(&self, request: &Request<B>) -> Response<String> {
-        // What names a host is for a proxy.
+        // The part that names a host is for proxies.
         let path = match request.uri().authority() {
             Some(_) => "",
             None => request.uri().path(),
@@ -231,7 +231,7 @@ impl Answers {
         answer
     }
 
-    /// What the source makes, on a thread of its own.
+    /// The text of the source, computed on a thread of its own.
     async fn text(&self) -> Result<String, String> {
         let permit = Arc::clone(&self.permits).acquire_owned().await.map_err(|error| error.to_string())?;
         let source = Arc::clone(&self.source);
@@ -323,7 +323,7 @@ mod tests {
         let answer = ask(&path, "GET /metrics HTTP/1.1\r\n\r\n");
         assert!(answer.starts_with("HTTP/1.1 200 OK\r\n") && answer.ends_with("\r\n\r\n# EOF\n"), "{answer}");
         let endless = "a".repeat(REQUEST_BYTES_MAX + 2048);
-        // The end is an error, because a part of the request was not read.
+        // Closing ends in an error, because a part of the request was not read.
         let mut stream = UnixStream::connect(&path).unwrap();
         stream.write_all(endless.as_bytes()).unwrap();
         let mut answer = [0; 13];
@@ -333,13 +333,13 @@ mod tests {
         drop(server);
         assert!(!path.exists(), "the socket was left");
         for mut stream in silent {
-            // They were hung up on: there is an end, or an error.
+            // The server closed them: there is an end, or an error.
             assert_eq!(stream.read(&mut [0]).unwrap_or(0), 0);
         }
     }
 
-    /// How long a conversation lasts with a client that sends so much, and
-    /// takes nothing. Time passes at once when there is nothing else to do.
+    /// Duration of a conversation with a client that sends these bytes, and
+    /// reads nothing. Time advances at once when there is nothing else to do.
     async fn lasts(sent: &[u8]) -> (Duration, bool) {
         let (mut client, server) = tokio::io::duplex(64);
         let (asked, begun) = (Arc::new(AtomicBool::new(false)), Instant::now());

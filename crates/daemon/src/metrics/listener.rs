@@ -1,4 +1,4 @@
-//! The socket where metrics are asked for: taken before anything is mounted.
+//! The listening socket for metrics: bound before anything is mounted.
 
 use super::address::Address;
 use rustix::fs::{Mode, OFlags, chmod, open};
@@ -10,7 +10,7 @@ use std::os::unix::fs::MetadataExt;
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::{Path, PathBuf};
 
-/// A socket that listens; [`Server`](super::Server) answers there.
+/// A listening socket; [`Server`](super::Server) answers on it.
 pub(crate) enum Listener {
     Tcp(TcpListener),
     Unix { listener: UnixListener, path: PathBuf, inode: u64 },
@@ -25,7 +25,7 @@ impl Listener {
         };
         remove_dead(path)?;
         let listener = UnixListener::bind(path)?;
-        // As the control socket: it tells no more than that.
+        // The same mode as the control socket, which reveals as much.
         let mode = if rustix::process::geteuid().is_root() { 0o666 } else { 0o600 };
         let inode = set_mode_of_socket(path, Mode::from_raw_mode(mode))?;
         Ok(Self::Unix { listener, path: path.clone(), inode })
@@ -43,8 +43,8 @@ impl Drop for Listener {
     }
 }
 
-/// Sets the mode of the socket at `path`, and of nothing that others may have
-/// put there meanwhile; answers its inode number.
+/// Sets the mode of the socket at `path`, but not of a file that others may
+/// have put there meanwhile; answers its inode number.
 fn set_mode_of_socket(path: &Path, mode: Mode) -> io::Result<u64> {
     let found =
         std::fs::File::from(open(path, OFlags::PATH | OFlags::NOFOLLOW | OFlags::CLOEXEC, Mode::empty())?);
@@ -56,7 +56,7 @@ fn set_mode_of_socket(path: &Path, mode: Mode) -> io::Result<u64> {
     Ok(meta.ino())
 }
 
-/// Removes a socket that nobody listens at.
+/// Removes a socket without a listener.
 fn remove_dead(path: &Path) -> io::Result<()> {
     match std::fs::symlink_metadata(path) {
         Ok(found) if found.file_type().is_socket() => match UnixStream::connect(path) {

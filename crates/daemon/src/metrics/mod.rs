@@ -1,6 +1,6 @@
-//! Metrics for Prometheus: [`Address`] says where they are asked for, `table`
-//! which there are, `listener` takes the address, and `http` answers.
-//! [`crate::serve`] starts and ends it with the daemon.
+//! Metrics for Prometheus: [`Address`] is where they are served, `table` lists
+//! them, `listener` binds the address, and `http` answers. [`crate::serve`]
+//! starts and ends it with the daemon.
 
 mod address;
 mod http;

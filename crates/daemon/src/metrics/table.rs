@@ -1,6 +1,5 @@
-//! Every metric: its name, what it is and where its value is in the status of a
-//! volume. The one table of `docs/metrics.md` says the same. Called for each
-//! scrape.
+//! Every metric: its name, its meaning and its value in the status of a volume.
+//! The table in `docs/metrics.md` says the same. Evaluated for each scrape.
 
 use crate::process::Process;
 use braid_contract::JobState;
@@ -22,12 +21,12 @@ const JOB_STATES: [JobState; 7] = [
     JobState::Cancelled,
 ];
 
-/// What is told about.
+/// The input of a scrape.
 #[derive(Debug)]
 struct Told {
     volume: Status,
     jobs: Vec<Job>,
-    /// The daemon itself, where `/proc` tells of it.
+    /// The daemon's process, if `/proc` is readable.
     process: Option<Process>,
 }
 
@@ -46,11 +45,11 @@ struct Metric {
     values: Values,
 }
 
-/// What is known of a metric.
+/// The values of a metric.
 enum Values {
-    /// It goes up and down.
+    /// A gauge.
     Gauge(fn(&Told) -> Samples),
-    /// It only goes up.
+    /// A counter.
     Counter(fn(&Told) -> Samples),
     /// Latencies.
     Histogram(fn(&Told) -> Samples<&LatencyHistogram>),
@@ -283,7 +282,7 @@ fn of_devices() -> Vec<Metric> {
     ]
 }
 
-/// The names are those that Prometheus has for all processes.
+/// Prometheus uses these names for all processes.
 fn of_process() -> Vec<Metric> {
     vec![
         counter("process_cpu_seconds", "Time that the daemon was at work, in user and system mode", |told| {
