@@ -6,8 +6,8 @@ use std::ffi::OsStr;
 use std::ops::Range;
 use std::sync::Arc;
 
-/// Follows operations: called after each step, before the operation leaves the
-/// barrier. This is on the path of every read and write: it must not wait.
+/// Follows operations: called after each step, `used` perhaps before the I/O and
+/// also where that fails, and before the operation leaves the barrier. This is on the path of every read and write: it must not wait.
 pub trait Observer: Send + Sync {
     /// Ranges of a file were read or written on `tier`.
     fn used(&self, file: &File, tier: TierId, ranges: Range<u64>);

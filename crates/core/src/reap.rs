@@ -6,7 +6,7 @@
 //! that together, in the background.
 
 use crate::core::Core;
-use crate::live::{DurabilityDependency, ReclaimQueue};
+use crate::live::{DurabilityDependency, MarksToRetire};
 use braid_contract::{Errno, Error, ObjectId, Result, Store};
 use braid_tiers::Tier;
 use parking_lot::{Condvar, Mutex};
@@ -23,10 +23,10 @@ const BATCH_MAX: usize = 1024;
 
 /// How long marks of files that were closed or removed wait for that to be
 /// durable on every tier, so that many files share one sync of everything.
-const BURIAL_TIME_NS: u64 = 30_000_000_000;
+const RETIRE_AFTER_NS: u64 = 30_000_000_000;
 
 /// As many as this do not wait for the time.
-const BURIAL_MAX: usize = 16 << 10;
+const RETIRE_MAX: usize = 16 << 10;
 
 /// Carries out what is due.
 pub fn reap_due(core: &Core) {
@@ -41,11 +41,11 @@ pub fn reap_due(core: &Core) {
     }
     let due = {
         let removed = core.removals.removed.lock();
-        !removed.failed_to_sync && removed.done.len() + removed.settled.len() >= BURIAL_MAX
-            || removed.since_ns.is_some_and(|since| now_ns >= since + BURIAL_TIME_NS)
+        !removed.failed_to_sync && removed.done.len() + removed.settled.len() >= RETIRE_MAX
+            || removed.since_ns.is_some_and(|since| now_ns >= since + RETIRE_AFTER_NS)
     };
     if due {
-        reclaim_orphans(core);
+        retire_marks(core);
     }
 }
 
@@ -92,15 +92,16 @@ pub(crate) fn remove_data(core: &Core, ids: Vec<ObjectId>) {
     }
 }
 
-/// Takes the marks of files away to which nothing can happen any more.
-pub fn reclaim_orphans(core: &Core) {
+/// Removes marks and indexes of files whose removal, or last close, is durable
+/// on every tier: it syncs all of them first.
+pub fn retire_marks(core: &Core) {
     let (failed, mut done, mut settled) = {
         let mut removed = core.removals.removed.lock();
         if removed.since_ns.take().is_none() {
             return;
         }
         removed.fewer_names_syncing = std::mem::take(&mut removed.fewer_names);
-        let ReclaimQueue { failed, done, settled, .. } = &mut *removed;
+        let MarksToRetire { failed, done, settled, .. } = &mut *removed;
         (std::mem::take(failed), std::mem::take(done), std::mem::take(settled))
     };
     let synced = core.sync_all_tiers();

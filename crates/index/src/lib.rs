@@ -1,6 +1,6 @@
 //! Range indexes, which say where the ranges of files are, and marks of files
 //! that may be ahead of their home inode, on the home tier. The core and the
-//! check stand on this crate.
+//! volume stand on this crate.
 #![forbid(unsafe_code)]
 
 mod ballast;

@@ -11,7 +11,7 @@ use crate::threads::BackgroundThreads;
 use braid_contract::{AccessTimes, EntryCache, Errno, Error, InodeId, Result};
 use braid_core::Core;
 use braid_core::file::{close_file, end_use, file_of, gather, relocate_watched};
-use braid_core::reap::{reap_now, reclaim_orphans};
+use braid_core::reap::{reap_now, retire_marks};
 use braid_core::recover::save_counts;
 use braid_format::Reason;
 use braid_tiers::rate::{IoClass, MoveRate, Pace, Throttles};
@@ -53,7 +53,7 @@ impl Volume {
             }
         }
         reap_now(&self.core);
-        reclaim_orphans(&self.core);
+        retire_marks(&self.core);
         self.core.index.drop_spares()?;
         self.core.sync_all_tiers()?;
         if let Err(error) = self.movers.heat.save(&self.core.home) {

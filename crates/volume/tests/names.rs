@@ -6,7 +6,10 @@
 #[allow(dead_code, reason = "other tests need more of it")]
 mod common;
 
-use braid_contract::{FileSystem, InodeId, RenameMode};
+use braid_contract::{Errno, FileSystem, InodeId, RenameMode};
+use braid_testkit::sim::Model;
+use braid_volume::{Volume, check};
+use common::machine::Machine;
 use common::{Bed, Open, RANGE, caller};
 use std::ffi::OsStr;
 
@@ -64,4 +67,30 @@ fn files_that_are_replaced_at_the_same_time_leave_nothing_and_lose_nothing() {
     let said: Vec<String> =
         report.problems.iter().map(|problem| format!("{}: {}", problem.code, problem.what)).collect();
     assert_eq!(said, Vec::<String>::new());
+}
+
+#[test]
+fn a_rename_that_can_not_mark_the_file_that_it_replaces_replaces_nothing() {
+    let machine = Machine::new(["home", "tier"], Model::EXT4);
+    let mount = || Open { volume: Volume::open(machine.config(0)).unwrap() };
+    let open = mount();
+    for name in ["new", "old"] {
+        let (_, handle) = open.create(name);
+        open.write_ranges(handle, &vec![1; RANGES * RANGE as usize]);
+        open.volume.release(handle).unwrap();
+    }
+    open.close();
+    let open = mount();
+    let [old, new] = ["old", "new"].map(OsStr::new);
+    let rename =
+        || open.volume.rename(&caller(), InodeId::ROOT, new, InodeId::ROOT, old, RenameMode::Replace);
+    machine.disks[0].refuse(Some(("create", Errno::EMFILE)));
+    assert_eq!(rename().unwrap_err().errno(), Errno::EMFILE);
+    machine.disks[0].refuse(None);
+    assert!(open.lookup("new").is_ok() && open.lookup("old").is_ok());
+    rename().unwrap();
+    assert!(open.lookup("new").is_err() && open.lookup("old").is_ok());
+    open.close();
+    let report = check(machine.config(0), false, &mut |_| {}).unwrap();
+    assert!(report.problems.is_empty(), "{:?}", report.problems);
 }

@@ -3,8 +3,8 @@
 use crate::core::Core;
 use crate::file::clear::clear_piece;
 use crate::file::demand::Demand;
-use crate::file::evacuate::{MoveLimit, move_off};
 use crate::file::extents::{allocated_on, next_data_on, next_home_data};
+use crate::file::full_range::{MoveLimit, move_off};
 use crate::file::indexing::{make_index, spread_out};
 use crate::file::leave_home::{leave_home, leave_when_full, leaves_home, spread_ahead};
 use crate::file::mark::mark;

@@ -1,5 +1,5 @@
 //! Which tier new ranges get: what the rules say, or else the policy. `place.rs`,
-//! `leave_home.rs` and `evacuate.rs` ask here.
+//! `leave_home.rs` and `full_range.rs` ask here.
 
 use crate::core::Core;
 use crate::live::File;

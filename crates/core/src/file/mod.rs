@@ -9,8 +9,8 @@
 //! The files stand in layers, each of which uses only itself and those below:
 //!
 //! * operations: `open`, `read`, `write`, `seek`, `allocate`, `truncate`,
-//!   `gather`, `leave`;
-//! * moves: `relocate`, `evacuate`, `range_move`, `move_whole`, `leave_home`;
+//!   `gather`, `tier_leaves`;
+//! * moves: `relocate`, `full_range`, `range_move`, `move_whole`, `leave_home`;
 //! * layouts and how they change: `load`, `recover_whole`, `place`, `indexing`,
 //!   `whole`, `copy`;
 //! * durability: `mark`, `trim`, `release`, `emptying`, `sync`;
@@ -24,13 +24,13 @@ mod clear;
 mod copy;
 mod demand;
 pub(crate) mod emptying;
-mod evacuate;
+
 mod extents;
+mod full_range;
 mod gather;
 mod home_inode;
 mod id_attr;
 mod indexing;
-mod leave;
 mod leave_home;
 mod load;
 mod mark;
@@ -50,6 +50,7 @@ mod relocate;
 mod seek;
 pub(crate) mod set_id;
 mod sync;
+mod tier_leaves;
 mod trim;
 pub(crate) mod truncate;
 pub(crate) mod unneeded;
@@ -65,7 +66,6 @@ pub use choose::{
 pub use extents::allocated_on;
 pub use gather::gather;
 pub use home_inode::update_home_inode;
-pub use leave::{disown, prepare_leave};
 pub use move_whole::moves_at_once;
 pub use open::{close_file, end_use, file_of, open_inode};
 pub use owner::index_of;
@@ -77,5 +77,6 @@ pub use relocate::{relocate, relocate_watched};
 pub use seek::seek_file;
 pub use set_id::clear_set_id;
 pub use sync::{sync_file, sync_open};
+pub use tier_leaves::{disown, prepare_leave};
 pub use whole::{adopt_object, take_object_id};
 pub use write::write_file;

@@ -153,8 +153,9 @@ impl RangeMove<'_> {
             self.reserve(spread)?;
         }
         let outcome = carry_out(self, &self.core.slots, span, &self.this)?;
-        // The source is released only when the entry is durable; if that fails,
-        // the move is done all the same, and the source keeps its copy.
+        // The source is released only when the entry is durable. If that fails,
+        // the entry names the target in memory, the source keeps its copy, and
+        // the caller finds the range in its place the next time.
         if !self.core.fails_at(Failpoint::PunchBeforeEntryIsDurable) {
             let hold = HeldLayout(self.file.layout.read());
             if let Ok(spread) = hold.spread() {

@@ -18,7 +18,7 @@ struct ReadPiece<'a> {
     buf: &'a mut [u8],
 }
 
-/// Reads at `offset`; answers how many bytes there were. `direct` passes the page cache.
+/// Reads at `offset`; answers how many bytes there were. `direct` bypasses the page cache.
 pub fn read_file(core: &Core, file: &File, offset: u64, buf: &mut [u8], direct: bool) -> Result<usize> {
     match &*file.layout.read() {
         Layout::Plain => {

@@ -22,7 +22,9 @@ pub fn sync_open(core: &Core, open: &OpenFile, data_only: bool) -> Result<()> {
     }
 }
 
-/// Makes the file durable: its data, its index, and its inode unless only data is asked for.
+/// Makes the file durable: its data, its index, and the home inode if that holds
+/// something recorded nowhere else. `data_only` leaves out the time of the last
+/// write only.
 pub fn sync_file(core: &Core, file: &File, data_only: bool) -> Result<()> {
     sync_in_order(core, file, data_only).inspect_err(|error| file.note_sync_error(error))
 }

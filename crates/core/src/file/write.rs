@@ -3,7 +3,7 @@
 use crate::coord::Writing;
 use crate::core::Core;
 use crate::file::demand::Demand;
-use crate::file::evacuate::{MoveLimit, move_off};
+use crate::file::full_range::{MoveLimit, move_off};
 use crate::file::indexing::NotSpread;
 use crate::file::leave_home::{Departure, leave_home, leave_when_full, leaves_home};
 use crate::file::mark::mark;
@@ -29,7 +29,7 @@ pub(crate) enum WriteProgress {
     RangeMustMove(Demand),
 }
 
-/// Writes at `offset`, or at the end; answers how many bytes were written.
+/// Writes at `offset`; returns the number of bytes written.
 pub fn write_file(
     core: &Core,
     file: &File,
@@ -191,7 +191,7 @@ fn taken_or_refused(spread: &Spread, tier: &Tier, at: u64, len: usize) -> usize 
     }
 }
 
-/// Keeps the ranges of `offset .. end` on their tiers until the answer is
+/// Keeps the ranges of `offset .. end` on their tiers until the guard is
 /// dropped, and lets movers know that they were written.
 pub(crate) fn writing<'c>(core: &'c Core, spread: &'c Spread, offset: u64, end: u64) -> Writing<'c> {
     let ranges = spread.range_size();

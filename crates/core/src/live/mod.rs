@@ -19,6 +19,6 @@ pub use handles::{Handles, OpenFile};
 pub use inode::{AheadAttrs, File, Inode, Layout, Shape};
 pub use inode_table::{InodeTable, KnownInode};
 pub use name_locks::NameLocks;
-pub use removals::{DurabilityDependency, ReclaimQueue, Removals};
+pub use removals::{DurabilityDependency, MarksToRetire, Removals};
 pub use spread::{AllocatedAhead, Spread};
 pub use tag::Tag;

@@ -14,7 +14,7 @@ pub type DurabilityDependency = Option<Fd>;
 /// Spread files whose data is to be removed, or was.
 pub struct Removals {
     pub(crate) pending: Mutex<PendingRemovals>,
-    pub(crate) removed: Mutex<ReclaimQueue>,
+    pub(crate) removed: Mutex<MarksToRetire>,
     /// Held while a batch is carried out.
     pub(crate) working: Mutex<()>,
     /// Batches that were carried out.
@@ -30,7 +30,7 @@ pub(crate) struct PendingRemovals {
 /// Files whose marks are still there: until their removal or close is durable
 /// on every tier, power loss may undo some of it.
 #[derive(Default)]
-pub struct ReclaimQueue {
+pub struct MarksToRetire {
     /// Data that could not be removed, since a tier failed.
     pub(crate) failed: Vec<ObjectId>,
     /// Their data is gone.
@@ -51,7 +51,7 @@ impl Default for Removals {
     fn default() -> Self {
         Self {
             pending: Mutex::new(PendingRemovals::default()),
-            removed: Mutex::new(ReclaimQueue::default()),
+            removed: Mutex::new(MarksToRetire::default()),
             working: Mutex::new(()),
             batches: AtomicU64::new(0),
         }

@@ -34,7 +34,7 @@ struct Orphan {
 pub fn remove_name(core: &Core, parent: InodeId, name: &OsStr) -> Result<()> {
     let _alone = core.names.alone_in(parent);
     let dir = dir_for(core, parent, name)?;
-    let displaced = displaced(core, &*dir, name)?;
+    let displaced = find_displaced(core, &*dir, name)?;
     let others = displaced.has_others.then_some(displaced.ino);
     let prepared = others.map_or(Ok(()), |ino| name_will_change(core, ino));
     if let Err(error) = prepared.and_then(|()| dir.remove_at(name, false)) {
@@ -56,7 +56,7 @@ pub fn remove_dir(core: &Core, parent: InodeId, name: &OsStr) -> Result<()> {
     Ok(())
 }
 
-/// Renames, replacing or exchanging as `flags` say.
+/// Renames, replacing or exchanging as `mode` says.
 pub fn rename_name(
     core: &Core,
     (parent, name): (InodeId, &OsStr),
@@ -67,10 +67,10 @@ pub fn rename_name(
     let from = dir_for(core, parent, name)?;
     let to = dir_for(core, new_parent, new_name)?;
     let replaced = match mode {
-        RenameMode::Replace => match displaced(core, &*to, new_name) {
-            Err(error) if error.errno() == Errno::EUCLEAN => return Err(error),
-            // There is no such name, or the rename reports the error.
-            displaced => displaced.ok(),
+        RenameMode::Replace => match find_displaced(core, &*to, new_name) {
+            // Nothing is replaced.
+            Err(error) if error.errno() == Errno::ENOENT => None,
+            displaced => Some(displaced?),
         },
         RenameMode::NoReplace | RenameMode::Exchange => None,
     };
@@ -83,10 +83,11 @@ pub fn rename_name(
         spare(core, replaced.and_then(|displaced| displaced.orphan))?;
         return Err(error);
     }
-    if let Some(displaced) = replaced {
-        name_gone(core, displaced, &to)?;
-    }
-    [moved, back].into_iter().flatten().try_for_each(|ino| name_changed(core, ino))
+    // The rename is done. Where this fails, the mark stays, by which the next
+    // mount finishes.
+    let gone = replaced.map_or(Ok(()), |displaced| name_gone(core, displaced, &to));
+    let changed = [moved, back].into_iter().flatten().try_for_each(|ino| name_changed(core, ino));
+    gone.and(changed)
 }
 
 /// The inode that `name` leads to, if it does.
@@ -110,7 +111,7 @@ fn name_changed(core: &Core, ino: InodeId) -> Result<()> {
 /// marked before its name goes, so that a crash on the way is found. One that
 /// can't be used, since attribute and index do not agree or one of them is
 /// missing or damaged, keeps its name until it is repaired: `EUCLEAN`.
-fn displaced(core: &Core, dir: &dyn NativeFd, name: &OsStr) -> Result<Displaced> {
+fn find_displaced(core: &Core, dir: &dyn NativeFd, name: &OsStr) -> Result<Displaced> {
     let (fd, identity) = identify_name(core, dir, name)?;
     let ino = core.home.public_ino(identity.ino());
     let has_others = identity.kind() == FileKind::Regular && identity.attr.nlink > 1;
@@ -123,7 +124,8 @@ fn displaced(core: &Core, dir: &dyn NativeFd, name: &OsStr) -> Result<Displaced>
         check_index_of(core, &*fd, &identity, id)?;
     }
     match core.index.mark(id, whole.and(identity.handle.as_ref())) {
-        // A full home tier must not keep a file from being removed.
+        // A full home tier must not keep a file from being removed: without a
+        // mark, a crash before the reaper leaves its objects to the check.
         Err(error) if !error.is_full() => return Err(error),
         _ => {}
     }
@@ -137,7 +139,7 @@ fn name_gone(core: &Core, displaced: Displaced, parent: &Fd) -> Result<()> {
     if displaced.has_others {
         core.removals.lost_a_name(core.environment.monotonic_ns(), displaced.ino);
     }
-    reclaim_orphans(core, displaced.orphan, parent)
+    queue_orphan(core, displaced.orphan, parent)
 }
 
 /// The name stays after all.
@@ -147,7 +149,7 @@ fn spare(core: &Core, orphan: Option<Orphan>) -> Result<()> {
 
 /// The name is gone. If it was the last one, the file's data is removed
 /// when the last open is gone too.
-fn reclaim_orphans(core: &Core, orphan: Option<Orphan>, parent: &Fd) -> Result<()> {
+fn queue_orphan(core: &Core, orphan: Option<Orphan>, parent: &Fd) -> Result<()> {
     let Some(orphan) = orphan else { return Ok(()) };
     if orphan.fd.stat()?.attr.nlink > 0 {
         // Another name came in between, or the rename was of one link to

@@ -9,7 +9,7 @@ use braid_core::Core;
 use braid_core::file::{end_use, gather, relocate};
 use braid_core::live::File;
 use braid_core::namespace::with_file;
-use braid_core::reap::{reap_now, reclaim_orphans};
+use braid_core::reap::{reap_now, retire_marks};
 use braid_format::Reason;
 use braid_home::{Identity, Seen};
 use braid_tiers::Tier;
@@ -52,7 +52,7 @@ pub(crate) fn eject_open(
     }
     if ejection.left.is_empty() && ejection.hindrance.is_none() {
         reap_now(core);
-        reclaim_orphans(core);
+        retire_marks(core);
         ejection.hindrance = what_is_left(core, &placed)?;
     }
     ejection.done = ejection.left.is_empty() && ejection.hindrance.is_none();

@@ -11,7 +11,7 @@ use braid_contract::{Amount, Errno, Error, Fd, JobKind, Result, Shown, counted};
 use braid_core::file::{end_use, gather, is_pinned, range_size_of, smallest_range};
 use braid_core::live::File;
 use braid_core::namespace::with_file;
-use braid_core::reap::{reap_now, reclaim_orphans};
+use braid_core::reap::{reap_now, retire_marks};
 use braid_home::{Identity, Seen};
 use braid_tiers::rate::Pace;
 use std::collections::{BTreeMap, HashSet};
@@ -329,7 +329,7 @@ impl Run<'_> {
         // Removed files have to leave it too, and their indexes once that is
         // durable.
         reap_now(&self.jobs.core);
-        reclaim_orphans(&self.jobs.core);
+        retire_marks(&self.jobs.core);
         Ok(ranges_on(&self.jobs.core, tier).map_err(failed)? == 0)
     }
 

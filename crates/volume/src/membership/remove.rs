@@ -12,7 +12,7 @@ use crate::occupancy::whole_files_on;
 use braid_contract::{Errno, Error, ObjectId, RefusalKind, Result, Store, TierId, counted};
 use braid_core::file::{disown, prepare_leave};
 use braid_core::namespace::with_file;
-use braid_core::reap::{reap_now, reclaim_orphans};
+use braid_core::reap::{reap_now, retire_marks};
 use braid_core::recover::{find_owner, walk_if_needed};
 use braid_format::{Label, Mark, Removed, TABLE_LEN, VolumeTable};
 use braid_index::Index;
@@ -126,7 +126,7 @@ impl Membership {
         if counted() > 0 {
             // Removed files may be all that it holds.
             reap_now(&self.core);
-            reclaim_orphans(&self.core);
+            retire_marks(&self.core);
             if counted() > 0 {
                 return Err(not_empty(tier, counted(), None));
             }

@@ -1,5 +1,5 @@
-//! Letting go of a tier that leaves the volume. `lifecycle` calls this when the
-//! tier takes no new ranges any more.
+//! Letting go of a tier that leaves the volume. The volume's
+//! `membership` calls this when the tier takes no new ranges any more.
 
 use crate::core::Core;
 use crate::file::release::{make_releases_durable, release_end};
