@@ -51,6 +51,7 @@ pub use choose::{
     placed,
 };
 pub use extents::allocated_on;
+pub(crate) use extents::named_on;
 pub use gather::gather;
 pub use home_inode::update_home_inode;
 pub use leave::{disown, prepare_leave};
