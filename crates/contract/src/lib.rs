@@ -56,6 +56,6 @@ pub use status::{
     AffectedRun, Device, HoldingRule, Latency, LatencyBucket, LatencyHistogram, MoveCount, NamedTier, Pinned,
     PlacedRun, ThreadStatus, TierState, TierStatus, Trouble,
 };
-pub use store::{ObjectStat, PieceIo, Store, StoreCapabilities, StoreIo};
+pub use store::{ObjectStat, ReadPiece, Store, StoreCapabilities, StoreIo};
 pub use store_layer::{StoreLayer, StoreOperation};
 pub use usage::Usage;

@@ -53,40 +53,22 @@ pub struct ObjectStat {
     pub mtime: Timestamp,
 }
 
-/// One piece of a batch: a read or a write of one range of an object.
+/// A read of one stretch of an object, among several.
 #[derive(Debug)]
-pub enum PieceIo<'a> {
-    /// Read at `offset`; the count of bytes read is left in `done`.
-    Read {
-        /// The object.
-        id: ObjectId,
-        /// Offset in the object, in bytes.
-        offset: u64,
-        /// Filled one after another, up to the object's end.
-        bufs: &'a mut [IoSliceMut<'a>],
-        /// Bytes read.
-        done: usize,
-    },
-    /// Write at `offset`; the count of bytes written is left in `done`.
-    Write {
-        /// The object.
-        id: ObjectId,
-        /// Offset in the object, in bytes.
-        offset: u64,
-        /// Written one after another.
-        bufs: &'a [IoSlice<'a>],
-        /// Bytes written.
-        done: usize,
-    },
+pub struct ReadPiece<'a> {
+    /// Where in the object, in bytes.
+    pub offset: u64,
+    /// Filled up to the object's end.
+    pub buf: &'a mut [u8],
+    /// Bytes read.
+    pub done: usize,
 }
 
-impl PieceIo<'_> {
-    /// The object.
+impl<'a> ReadPiece<'a> {
+    /// A read that is still to be done.
     #[must_use]
-    pub fn id(&self) -> ObjectId {
-        match self {
-            Self::Read { id, .. } | Self::Write { id, .. } => *id,
-        }
+    pub fn new(offset: u64, buf: &'a mut [u8]) -> Self {
+        Self { offset, buf, done: 0 }
     }
 }
 
@@ -115,17 +97,12 @@ pub trait Store: Send + Sync {
     /// the rest is written.
     fn write_at(&self, id: ObjectId, offset: u64, bufs: &[IoSlice<'_>], io: StoreIo) -> Result<usize>;
 
-    /// Carries out all pieces, in any order and at the same time where the
-    /// store can; each is like a [`read_at`](Self::read_at) or
-    /// [`write_at`](Self::write_at), so that overlapping pieces have no order.
-    /// Begins no further piece after one that failed; the `done` of each piece,
-    /// 0 at first, is its progress.
-    fn batch(&self, pieces: &mut [PieceIo<'_>], io: StoreIo) -> Result<()> {
+    /// Reads all pieces, in any order and at the same time where the store can;
+    /// each is as if by [`read_at`](Self::read_at). Begins no further piece after
+    /// one that failed; the `done` of each tells how far it came.
+    fn read_pieces(&self, id: ObjectId, pieces: &mut [ReadPiece<'_>], io: StoreIo) -> Result<()> {
         for piece in pieces {
-            match piece {
-                PieceIo::Read { id, offset, bufs, done } => *done = self.read_at(*id, *offset, bufs, io)?,
-                PieceIo::Write { id, offset, bufs, done } => *done = self.write_at(*id, *offset, bufs, io)?,
-            }
+            piece.done = self.read_at(id, piece.offset, &mut [IoSliceMut::new(piece.buf)], io)?;
         }
         Ok(())
     }

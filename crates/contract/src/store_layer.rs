@@ -1,7 +1,9 @@
 //! Stores on top of another one: a layer implements only the operations that it
 //! changes.
 
-use crate::{Fd, NativeFd, ObjectId, ObjectStat, Result, Store, StoreCapabilities, StoreIo, Usage};
+use crate::{
+    Fd, NativeFd, ObjectId, ObjectStat, ReadPiece, Result, Store, StoreCapabilities, StoreIo, Usage,
+};
 use std::io::{IoSlice, IoSliceMut};
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
@@ -19,8 +21,7 @@ macro_rules! layer {
 
         /// A store on top of another one. Every operation goes to the store
         /// beneath, unless the layer has a method of its own for it, or refuses
-        /// it [`before`](Self::before). Batches are split: the layer reads or
-        /// writes each piece. Every layer is a [`Store`].
+        /// it [`before`](Self::before). A layer is a [`Store`] thereby.
         pub trait StoreLayer: Send + Sync {
             /// The store below.
             fn inner(&self) -> &dyn Store;
@@ -40,6 +41,18 @@ macro_rules! layer {
                 Ok(())
             }
 
+            /// [`Store::read_pieces`], piece by piece: one that reads in its own way
+            /// reads these so too.
+            ///
+            /// # Errors
+            /// Those of [`read_at`](Self::read_at).
+            fn read_pieces(&self, id: ObjectId, pieces: &mut [ReadPiece<'_>], io: StoreIo) -> Result<()> {
+                for piece in pieces {
+                    piece.done = self.read_at(id, piece.offset, &mut [IoSliceMut::new(piece.buf)], io)?;
+                }
+                Ok(())
+            }
+
             $(
                 #[doc = concat!("[`Store::", stringify!($name), "`], by the store beneath.")]
                 ///
@@ -55,6 +68,10 @@ macro_rules! layer {
         impl<L: StoreLayer> Store for L {
             fn capabilities(&self) -> StoreCapabilities {
                 StoreLayer::capabilities(self)
+            }
+
+            fn read_pieces(&self, id: ObjectId, pieces: &mut [ReadPiece<'_>], io: StoreIo) -> Result<()> {
+                StoreLayer::read_pieces(self, id, pieces, io)
             }
 
             $(

@@ -1,7 +1,7 @@
 //! Faults that are asked for come as asked, and go when they are lifted.
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
-use braid_contract::{Errno, Hint, ObjectId, PieceIo, Result, Store, StoreIo};
+use braid_contract::{Errno, Hint, ObjectId, ReadPiece, Result, Store, StoreIo};
 use braid_stores::dir::DirStore;
 use braid_stores::fault::{FaultKind, FaultOp, FaultRule, FaultStore};
 use std::io::{IoSlice, IoSliceMut};
@@ -135,18 +135,14 @@ fn short_is_half_of_the_bytes_and_never_none() {
 }
 
 #[test]
-fn pieces_of_a_batch_meet_their_own_faults() {
-    let (_dir, store) = store(&["read:EIO,once"]);
-    let mut buf = [0; 4];
-    let (hello, mut bufs) = ([IoSlice::new(b"hello")], [IoSliceMut::new(&mut buf)]);
-    let mut pieces = [
-        PieceIo::Write { id: A, offset: 0, bufs: &hello, done: 0 },
-        PieceIo::Read { id: A, offset: 0, bufs: &mut bufs, done: 0 },
-    ];
-    assert_eq!(errno(store.batch(&mut pieces, IO)), Some(Errno::EIO));
-    let [PieceIo::Write { done: 5, .. }, PieceIo::Read { done: 0, .. }] = pieces else {
-        panic!("{pieces:?}")
-    };
+fn pieces_meet_their_own_faults() {
+    let (_dir, store) = store(&["read:EIO,once,after=1"]);
+    write(&store, &[b"hello"]).unwrap();
+    let (mut first, mut second) = ([0; 2], [0; 3]);
+    let mut pieces = [ReadPiece::new(0, &mut first), ReadPiece::new(2, &mut second)];
+    assert_eq!(errno(store.read_pieces(A, &mut pieces, IO)), Some(Errno::EIO));
+    assert_eq!(pieces.map(|piece| piece.done), [2, 0]);
+    assert_eq!((&first, &second), (b"he", &[0; 3]));
 }
 
 #[test]

@@ -2,8 +2,8 @@
 //! thread, and handles a tier that is absent or lost.
 
 use braid_contract::{
-    Environment, Errno, Error, Fd, NativeFd, ObjectId, ObjectStat, PieceIo, Result, Store, StoreCapabilities,
-    StoreIo, Usage,
+    Environment, Errno, Error, Fd, NativeFd, ObjectId, ObjectStat, ReadPiece, Result, Store,
+    StoreCapabilities, StoreIo, Usage,
 };
 use parking_lot::{Condvar, Mutex, RwLock};
 use std::io::{IoSlice, IoSliceMut};
@@ -223,8 +223,8 @@ impl Store for InFlightLimiter {
         self.pass(|store| store.write_at(id, offset, bufs, io))
     }
 
-    fn batch(&self, pieces: &mut [PieceIo<'_>], io: StoreIo) -> Result<()> {
-        self.pass(|store| store.batch(pieces, io))
+    fn read_pieces(&self, id: ObjectId, pieces: &mut [ReadPiece<'_>], io: StoreIo) -> Result<()> {
+        self.pass(|store| store.read_pieces(id, pieces, io))
     }
 
     fn allocate(&self, id: ObjectId, offset: u64, len: u64, keep_size: bool) -> Result<()> {

@@ -5,10 +5,15 @@
 #[allow(dead_code, reason = "other tests need more of it")]
 mod common;
 
-use braid_contract::{Errno, FallocateMode, FileSystem, InodeId, RenameMode, SeekTarget};
-use braid_volume::{FileLayout, check};
+use braid_contract::{
+    Errno, FallocateMode, FileSystem, InodeId, ObjectId, ReadPiece, RenameMode, Result, SeekTarget, Store,
+    StoreIo, StoreLayer,
+};
+use braid_volume::{FileLayout, Volume, check};
 use common::{Bed, Open, RANGE, caller, pattern};
 use std::ffi::OsStr;
+use std::io::IoSliceMut;
+use std::sync::{Arc, Mutex};
 
 fn problems(bed: &Bed) -> Vec<String> {
     let report = check(bed.config(), false, &mut |_| {}).unwrap();
@@ -68,6 +73,52 @@ fn a_large_file_uses_both_tiers_and_survives_a_remount() {
         let expected = &data[offset as usize..data.len().min(offset as usize + 70_000)];
         assert!(open.read(handle, offset, 70_000) == expected, "offset {offset}");
     }
+}
+
+/// A store that notes how many stretches are read at once.
+struct Noting(Arc<dyn Store>, Arc<Mutex<Vec<usize>>>);
+
+impl StoreLayer for Noting {
+    fn inner(&self) -> &dyn Store {
+        &*self.0
+    }
+
+    fn read_at(&self, id: ObjectId, at: u64, bufs: &mut [IoSliceMut<'_>], io: StoreIo) -> Result<usize> {
+        self.1.lock().unwrap().push(1);
+        self.0.read_at(id, at, bufs, io)
+    }
+
+    fn read_pieces(&self, id: ObjectId, pieces: &mut [ReadPiece<'_>], io: StoreIo) -> Result<()> {
+        self.1.lock().unwrap().push(pieces.len());
+        self.0.read_pieces(id, pieces, io)
+    }
+}
+
+#[test]
+fn what_a_read_has_on_one_tier_is_read_at_once() {
+    let bed = Bed::new();
+    let (mut config, reads) = (bed.config(), Arc::<Mutex<Vec<usize>>>::default());
+    let store = Noting(config.tiers[0].store.take().unwrap(), Arc::clone(&reads));
+    config.tiers[0].store = Some(Arc::new(store));
+    let open = Open { volume: Volume::open(config).unwrap() };
+    let (ino, handle) = open.create("f");
+    let data = pattern(1, 6 * RANGE as usize);
+    open.write_ranges(handle, &data);
+    // Ends in a hole that the tier's object does not reach.
+    open.truncate(ino, 7 * RANGE - 5);
+    let mut wanted = data;
+    wanted.resize(7 * RANGE as usize - 5, 0);
+    for (range, tier) in ["slow", "fast", "slow", "slow", "fast", "slow"].into_iter().enumerate() {
+        open.volume.move_range(ino, range as u64 * RANGE, tier, &mut || {}).unwrap();
+    }
+    for (offset, len, pieces) in [(100, wanted.len(), vec![3]), (RANGE, 3 * RANGE as usize, vec![1])] {
+        reads.lock().unwrap().clear();
+        let end = wanted.len().min(offset as usize + len);
+        assert!(open.read(handle, offset, len) == wanted[offset as usize..end]);
+        assert_eq!(*reads.lock().unwrap(), pieces);
+    }
+    open.volume.release(handle).unwrap();
+    open.close();
 }
 
 #[test]

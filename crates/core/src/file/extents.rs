@@ -2,8 +2,8 @@
 //! space it takes.
 
 use crate::file::presence::is_absent;
-use crate::live::{File, Spread};
-use braid_contract::Result;
+use crate::live::{File, Layout, Spread};
+use braid_contract::{Result, TierId};
 use braid_tiers::{Backend, Tier, next_data};
 
 /// The first stretch of data of the home file in `offset .. end`.
@@ -43,6 +43,20 @@ pub(super) fn part_size(file: &File, spread: &Spread, tier: &Tier) -> Result<u64
         Backend::Home(_) => file.home_size(),
         Backend::Store(store) => Ok(store.stat(spread.id())?.size),
     }
+}
+
+/// Bytes of the file's ranges on `tier`, whether they have data or not.
+pub(crate) fn named_on(file: &File, tier: TierId) -> Result<u64> {
+    let layout = file.layout.read();
+    let Layout::Spread(spread) = &*layout else { return Ok(0) };
+    let (ranges, size, mut bytes) = (spread.range_size(), spread.size(), 0);
+    spread.index.for_each(0, |range, entry| {
+        let there = entry.is_ok_and(|entry| entry.tier == tier);
+        let range = ranges.bytes_of(range..range + 1, size);
+        bytes += if there { range.end.saturating_sub(range.start) } else { 0 };
+        Ok(())
+    })?;
+    Ok(bytes)
 }
 
 /// Bytes that the file takes on `tier`.

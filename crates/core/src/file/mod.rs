@@ -64,6 +64,7 @@ pub use choose::{
     placed,
 };
 pub use extents::allocated_on;
+pub(crate) use extents::named_on;
 pub use gather::gather;
 pub use home_inode::update_home_inode;
 pub use move_whole::moves_at_once;

@@ -5,7 +5,7 @@ use crate::core::Core;
 use crate::file::preallocate::allocate_growth;
 use crate::file::presence::is_absent;
 use crate::live::{File, Spread};
-use braid_contract::{FallocateMode, Hint, ObjectId, Result, Store, StoreIo};
+use braid_contract::{FallocateMode, Hint, ObjectId, ReadPiece, Result, Store, StoreIo};
 use braid_placement::Direction;
 use braid_tiers::{Backend, Tier, bit};
 use std::io::{IoSlice, IoSliceMut};
@@ -21,15 +21,39 @@ pub(crate) fn read_piece(
     buf: &mut [u8],
     direct: bool,
 ) -> Result<()> {
-    let read = tier.count(Direction::Read, (buf.len(), direct), || match &tier.backend {
-        Backend::Home(_) => file.data().read_at(offset, &mut [IoSliceMut::new(buf)], direct),
-        Backend::Store(store) => read_to_end(&**store, spread.id(), offset, buf, direct),
+    read_pieces(file, spread, tier, &mut [ReadPiece::new(offset, buf)], direct)
+}
+
+/// The same of several pieces, by one operation where that is up to a store.
+pub(crate) fn read_pieces(
+    file: &File,
+    spread: &Spread,
+    tier: &Tier,
+    pieces: &mut [ReadPiece<'_>],
+    direct: bool,
+) -> Result<()> {
+    let len = pieces.iter().map(|piece| piece.buf.len()).sum();
+    let read = tier.count(Direction::Read, (len, direct), || {
+        match &tier.backend {
+            Backend::Home(_) => read_from_home(file, pieces, direct),
+            Backend::Store(store) => read_to_end(&**store, spread.id(), pieces, direct),
+        }
+        .map(|()| pieces.iter().map(|piece| piece.done).sum())
     });
-    let done = match read {
-        Err(error) if is_absent(spread, tier, &error)? => 0,
-        result => result.map_err(|error| tier.note_error(error))?,
-    };
-    buf[done..].fill(0);
+    match read {
+        Err(error) if is_absent(spread, tier, &error)? => {}
+        result => _ = result.map_err(|error| tier.note_error(error))?,
+    }
+    for ReadPiece { buf, done, .. } in pieces {
+        buf[*done..].fill(0);
+    }
+    Ok(())
+}
+
+fn read_from_home(file: &File, pieces: &mut [ReadPiece<'_>], direct: bool) -> Result<()> {
+    for ReadPiece { offset, buf, done } in pieces {
+        *done = file.data().read_at(*offset, &mut [IoSliceMut::new(buf)], direct)?;
+    }
     Ok(())
 }
 
@@ -126,14 +150,19 @@ pub(super) fn make_object(spread: &Spread, tier: &Tier) -> Result<()> {
 }
 
 /// Reads until there is no more: a read may be short in the middle too.
-fn read_to_end(store: &dyn Store, id: ObjectId, offset: u64, buf: &mut [u8], direct: bool) -> Result<usize> {
+fn read_to_end(store: &dyn Store, id: ObjectId, pieces: &mut [ReadPiece<'_>], direct: bool) -> Result<()> {
     let io = StoreIo { direct, hint: Hint::default() };
-    let mut done = 0;
-    while done < buf.len() {
-        match store.read_at(id, offset + done as u64, &mut [IoSliceMut::new(&mut buf[done..])], io)? {
-            0 => break,
-            more => done += more,
+    if pieces.len() > 1 {
+        store.read_pieces(id, pieces, io)?;
+    }
+    for ReadPiece { offset, buf, done } in pieces {
+        while *done < buf.len() {
+            let at = *offset + *done as u64;
+            match store.read_at(id, at, &mut [IoSliceMut::new(&mut buf[*done..])], io)? {
+                0 => break,
+                more => *done += more,
+            }
         }
     }
-    Ok(done)
+    Ok(())
 }

@@ -1,9 +1,9 @@
 //! Reading.
 
 use crate::core::Core;
-use crate::file::pieces::{read_home, read_piece};
+use crate::file::pieces::{read_home, read_pieces};
 use crate::live::{File, Layout, Spread};
-use braid_contract::{Renewal, Result, TierId};
+use braid_contract::{ReadPiece, Renewal, Result, TierId};
 use braid_format::Entry;
 use std::sync::atomic::{Ordering, fence};
 
@@ -11,11 +11,10 @@ use std::sync::atomic::{Ordering, fence};
 /// read, in bytes; handing less to another thread costs more than it saves.
 const PARALLEL_MIN: usize = 128 << 10;
 
-/// A stretch of a read on one tier, or in a hole.
-struct ReadPiece<'a> {
+/// What of a read is on one tier, or in holes.
+struct TierPart<'a> {
     tier: Option<TierId>,
-    offset: u64,
-    buf: &'a mut [u8],
+    pieces: Vec<ReadPiece<'a>>,
 }
 
 /// Reads at `offset`; answers how many bytes there were. `direct` bypasses the page cache.
@@ -47,13 +46,17 @@ fn read_spread(
         let _ = file.data().read_at(0, &mut [std::io::IoSliceMut::new(&mut [0])], false);
     }
     unmoved(spread, offset, offset + len as u64, || {
-        let mut pieces = pieces_of(spread, offset, &mut buf[..len])?;
-        match &mut pieces[..] {
-            [piece] => read_one(core, file, spread, piece, direct),
-            several if len < PARALLEL_MIN || one_tier(several) => {
-                several.iter_mut().try_for_each(|piece| read_one(core, file, spread, piece, direct))
-            }
-            several => core.side_by_side(several, |piece| read_one(core, file, spread, piece, direct)),
+        let buf = &mut buf[..len];
+        let (tier, run) = run_at(spread, offset, len)?;
+        if run == len {
+            return read_part(core, file, spread, tier, &mut [ReadPiece::new(offset, buf)], direct);
+        }
+        let read =
+            |mut part: TierPart<'_>| read_part(core, file, spread, part.tier, &mut part.pieces, direct);
+        let parts = parts_of(spread, offset, buf)?;
+        match len < PARALLEL_MIN || parts.len() == 1 {
+            true => parts.into_iter().try_for_each(read),
+            false => core.side_by_side(parts, read),
         }
     })?;
     Ok(len)
@@ -92,16 +95,20 @@ pub(crate) fn unmoved<T>(
     }
 }
 
-/// Splits a read where the tier changes.
-fn pieces_of<'a>(spread: &Spread, mut offset: u64, mut buf: &'a mut [u8]) -> Result<Vec<ReadPiece<'a>>> {
-    let mut pieces = Vec::with_capacity(1);
+/// Splits a read where the tier changes, and puts together what is on each.
+fn parts_of<'a>(spread: &Spread, mut offset: u64, mut buf: &'a mut [u8]) -> Result<Vec<TierPart<'a>>> {
+    let mut parts: Vec<TierPart<'a>> = Vec::new();
     while !buf.is_empty() {
         let (tier, len) = run_at(spread, offset, buf.len())?;
         let (piece, rest) = buf.split_at_mut(len);
-        pieces.push(ReadPiece { tier, offset, buf: piece });
+        let piece = ReadPiece::new(offset, piece);
+        match parts.iter_mut().find(|part| part.tier == tier) {
+            Some(part) => part.pieces.push(piece),
+            None => parts.push(TierPart { tier, pieces: vec![piece] }),
+        }
         (offset, buf) = (offset + len as u64, rest);
     }
-    Ok(pieces)
+    Ok(parts)
 }
 
 /// The tier of the range at `offset`, `None` if it was never written; and
@@ -119,24 +126,21 @@ pub(crate) fn run_at(spread: &Spread, offset: u64, len: usize) -> Result<(Option
     Ok((tier, len.min(run as usize)))
 }
 
-fn read_one(
+fn read_part(
     core: &Core,
     file: &File,
     spread: &Spread,
-    piece: &mut ReadPiece<'_>,
+    tier: Option<TierId>,
+    pieces: &mut [ReadPiece<'_>],
     direct: bool,
 ) -> Result<()> {
-    match piece.tier {
-        None => piece.buf.fill(0),
-        Some(tier) => {
-            let end = piece.offset + piece.buf.len() as u64;
-            core.observer.used(file, tier, spread.range_size().ranges_of(piece.offset, end));
-            read_piece(file, spread, &*core.tiers.get(tier)?, piece.offset, piece.buf, direct)?;
-        }
+    let Some(tier) = tier else {
+        pieces.iter_mut().for_each(|piece| piece.buf.fill(0));
+        return Ok(());
+    };
+    for piece in &*pieces {
+        let end = piece.offset + piece.buf.len() as u64;
+        core.observer.used(file, tier, spread.range_size().ranges_of(piece.offset, end));
     }
-    Ok(())
-}
-
-fn one_tier(pieces: &[ReadPiece<'_>]) -> bool {
-    pieces.windows(2).all(|pair| pair[0].tier == pair[1].tier)
+    read_pieces(file, spread, &*core.tiers.get(tier)?, pieces, direct)
 }

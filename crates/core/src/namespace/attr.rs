@@ -3,6 +3,7 @@
 
 use crate::core::Core;
 use crate::failpoint::Failpoint;
+use crate::file::named_on;
 use crate::file::open::file_of;
 use crate::live::{AheadAttrs, File, Inode, Shape};
 use braid_contract::{Attr, Errno, Error, FileKind, HandleId, InodeId, ObjectId, ObjectStat, Result, Store};
@@ -76,7 +77,7 @@ fn attr_of_file(core: &Core, inode: &Inode, file: &File) -> Result<Attr> {
         attr.size = ahead.size;
         attr.mtime = ahead.mtime.unwrap_or(attr.mtime);
         attr.ctime = ahead.mtime.map_or(attr.ctime, |mtime| attr.ctime.max(mtime));
-        attr.blocks = match blocks_elsewhere(core, &ahead) {
+        attr.blocks = match blocks_elsewhere(core, file, &ahead) {
             Some(blocks) => attr.blocks + blocks,
             // Programs take a file without blocks for one without data.
             None => attr.blocks.max(ahead.size.div_ceil(BLOCK)),
@@ -90,13 +91,22 @@ fn attr_of_file(core: &Core, inode: &Inode, file: &File) -> Result<Attr> {
 
 /// Blocks that a file takes on tiers other than home; `None` if one of them
 /// does not answer at present.
-fn blocks_elsewhere(core: &Core, ahead: &AheadAttrs) -> Option<u64> {
+fn blocks_elsewhere(core: &Core, file: &File, ahead: &AheadAttrs) -> Option<u64> {
     let stores = core.tiers.stores().filter(|(tier, _)| ahead.whole.is_none_or(|whole| whole == tier.id));
     stores.into_iter().try_fold(0, |blocks, (tier, store)| match stat_soon(core, &tier, store, ahead.id) {
-        Ok(stat) => Some(blocks + stat.allocated / BLOCK),
+        Ok(stat) => Some(blocks + space_of(file, &tier, &stat) / BLOCK),
         Err(error) if error.errno() == Errno::ENOENT => Some(blocks),
         Err(_) => None,
     })
+}
+
+/// Bytes that a file takes on a tier, without those that it left there, where
+/// they can't be freed by themselves.
+fn space_of(file: &File, tier: &Tier, stat: &ObjectStat) -> u64 {
+    match tier.capabilities().punch {
+        true => stat.allocated,
+        false => named_on(file, tier.id).map_or(stat.allocated, |named| named.min(stat.allocated)),
+    }
 }
 
 /// The state of an object, unless its tier is slow: it may hang, and a

@@ -5,7 +5,7 @@ use super::probe;
 use super::tier::{LABEL, LABEL_MAX, Tier};
 use crate::native::open_tier_dir;
 use braid_contract::{
-    Context, Errno, FallocateMode, Fd, NativeFd, ObjectId, ObjectStat, PieceIo, Result, Shown, Store,
+    Context, Errno, FallocateMode, Fd, NativeFd, ObjectId, ObjectStat, ReadPiece, Result, Shown, Store,
     StoreCapabilities, StoreIo, Usage,
 };
 use std::io::{IoSlice, IoSliceMut};
@@ -103,16 +103,10 @@ impl Store for DirStore {
         self.change(id, |file| file.write_at(offset, bufs, io.direct))
     }
 
-    /// Pieces of one object that follow one another are carried out on its file
-    /// as it was opened once, and noted as unsynced once.
-    fn batch(&self, pieces: &mut [PieceIo<'_>], io: StoreIo) -> Result<()> {
-        for run in pieces.chunk_by_mut(|a, b| a.id() == b.id()) {
-            let id = run[0].id();
-            if run.iter().any(|piece| matches!(piece, PieceIo::Write { .. })) {
-                self.change(id, |file| carry_out(file, run, io))?;
-            } else {
-                carry_out(&*self.held.tier()?.file(id)?, run, io)?;
-            }
+    fn read_pieces(&self, id: ObjectId, pieces: &mut [ReadPiece<'_>], io: StoreIo) -> Result<()> {
+        let file = self.held.tier()?.file(id)?;
+        for piece in pieces {
+            piece.done = file.read_at(piece.offset, &mut [IoSliceMut::new(piece.buf)], io.direct)?;
         }
         Ok(())
     }
@@ -224,15 +218,4 @@ impl Store for DirStore {
         check_current(&tier)?;
         Ok(fd)
     }
-}
-
-/// Carries out pieces of one object.
-fn carry_out(file: &dyn NativeFd, pieces: &mut [PieceIo<'_>], io: StoreIo) -> Result<()> {
-    for piece in pieces {
-        match piece {
-            PieceIo::Read { offset, bufs, done, .. } => *done = file.read_at(*offset, bufs, io.direct)?,
-            PieceIo::Write { offset, bufs, done, .. } => *done = file.write_at(*offset, bufs, io.direct)?,
-        }
-    }
-    Ok(())
 }

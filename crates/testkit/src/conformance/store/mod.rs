@@ -4,10 +4,10 @@
 
 mod append_only;
 mod basics;
-mod batch;
 mod capabilities;
 mod concurrency;
 mod layer;
+mod read_pieces;
 mod space;
 mod tier;
 
@@ -42,8 +42,14 @@ type Case = (&'static str, Needs, fn(&dyn Store));
 /// Whether a case is for a store.
 type Needs = fn(&dyn Store) -> bool;
 
-const CASES: [&[Case]; 6] =
-    [&basics::CASES, &batch::CASES, &capabilities::CASES, &space::CASES, &tier::CASES, &concurrency::CASES];
+const CASES: [&[Case]; 6] = [
+    &basics::CASES,
+    &read_pieces::CASES,
+    &capabilities::CASES,
+    &space::CASES,
+    &tier::CASES,
+    &concurrency::CASES,
+];
 
 /// The names of all cases.
 pub fn cases() -> impl Iterator<Item = &'static str> {
