@@ -1,5 +1,5 @@
-//! Conditions: expressions of the Common Expression Language over what is known
-//! of a write.
+//! Conditions: expressions of the Common Expression Language over the facts of
+//! a write.
 
 use super::check::{self, Globs};
 use super::error::ConditionError;
@@ -12,7 +12,7 @@ use cel::{Context, Env, ExecutionError, FunctionContext, Program, Value};
 use std::fmt;
 use std::sync::Arc;
 
-/// A condition that makes sense: its variables exist, and its types fit.
+/// A valid condition: its variables exist, and its types fit.
 #[derive(Clone)]
 pub struct Condition {
     text: Arc<str>,
@@ -20,19 +20,18 @@ pub struct Condition {
     environment: Arc<Env>,
     /// The patterns in it, by their text.
     globs: Arc<Globs>,
-    /// The stream of what it holds for.
+    /// The stream of matching data.
     stream: Option<StreamId>,
 }
 
-/// A longer text is no condition.
+/// Longest text of a condition.
 const BYTES_MAX: usize = 4096;
 
 impl Condition {
-    /// Reads a condition.
+    /// Parses a condition.
     ///
     /// # Errors
-    /// If it is no expression, names something that there is not, or its types
-    /// do not fit.
+    /// If it is no expression, uses an unknown name, or its types do not fit.
     pub fn parse(text: &str) -> Result<Self, ConditionError> {
         if text.len() > BYTES_MAX {
             let found = format!("a condition of {} bytes; at most {BYTES_MAX} are read", text.len());
@@ -57,24 +56,24 @@ impl Condition {
         })
     }
 
-    /// The same; what it holds for belongs to this stream.
+    /// The same, with this stream for matching data.
     #[must_use]
     pub fn of_stream(self, stream: StreamId) -> Self {
         Self { stream: Some(stream), ..self }
     }
 
-    /// The stream that what it holds for belongs to, if it says.
+    /// The stream of matching data, if set.
     pub(super) fn stream(&self) -> Option<StreamId> {
         self.stream
     }
 
-    /// As it was written.
+    /// Its text, as written.
     pub fn text(&self) -> &str {
         &self.text
     }
 
-    /// Whether it holds. What can't be reckoned, such as a division by zero,
-    /// does not.
+    /// Whether it holds. One that can't be evaluated, such as for a division by
+    /// zero, does not.
     pub fn holds(&self, subject: &Subject<'_>) -> bool {
         match self.reckon(subject) {
             Ok(Value::Bool(holds)) => holds,
