@@ -288,7 +288,7 @@ fn a_recording_that_is_broken_off_leaves_whole_lines() {
     assert!(fs::read_to_string(bench.path("t")).unwrap().ends_with('\n'));
     bench.ok(&["umount", "m"]);
 
-    // So does one whose daemon was asked to end it, and died.
+    // The same if the daemon is asked to end it, and dies first.
     bench.ok(&["mount", "s.yaml", "m", "--no-passthrough"]);
     let recording = Recording::start(&bench, &["--output", "u"]);
     let pid = bench.json(&["status", "m", "--json"])["pid"].as_i64().unwrap();
